@@ -1,0 +1,38 @@
+# make compare    sets up .venv, then compares the implementations of one operation (OP=matmul)
+# make test       sets up .venv, then runs the tests
+# make lint       formatting, style and types
+PYTHON ?= python3
+OP     ?= matmul
+VENV   := .venv
+PY     := $(VENV)/bin/python
+
+# With an NVIDIA GPU the CUDA builds of the frameworks are installed; without one, PyTorch's CPU build.
+GPU := $(shell nvidia-smi -L >/dev/null 2>&1 && echo 1)
+ifeq ($(GPU),1)
+EXTRAS := gpu,dev
+else
+EXTRAS := dev
+endif
+TORCH_CPU       := torch==$(shell sed -n 's/^torch==//p' constraints.txt)+cpu
+TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
+PIP_INSTALL     := $(PY) -m pip install --quiet --disable-pip-version-check
+
+.PHONY: compare test lint
+compare: $(VENV)/.ready
+	$(PY) -m suite compare --op $(OP)
+
+test: $(VENV)/.ready
+	$(PY) -m pytest -n auto
+
+lint: $(VENV)/.ready
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+ifneq ($(GPU),1)
+	$(PIP_INSTALL) $(TORCH_CPU) 2>/dev/null || $(PIP_INSTALL) --extra-index-url $(TORCH_CPU_INDEX) $(TORCH_CPU)
+endif
+	$(PIP_INSTALL) --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	touch $@
