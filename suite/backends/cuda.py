@@ -1,0 +1,23 @@
+"""CUDA C++: compiled by nvcc on a GPU; the same source compiled by the C++ compiler and emulated on a CPU."""
+
+from __future__ import annotations
+
+from suite.backends.base import TorchBackend
+from suite.device import Device
+
+
+class Cuda(TorchBackend):
+    name = "cuda"
+    folder = "cuda_ref"
+    packages = ("torch", "ninja")
+
+    def missing(self, device: Device) -> str | None:
+        from cuda_ref._compiler import missing
+
+        return super().missing(device) or missing(device.type)
+
+    def mode(self, device: Device) -> str:
+        return "native" if device.type == "cuda" else "emulated"
+
+
+BACKEND = Cuda()

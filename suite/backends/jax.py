@@ -1,0 +1,54 @@
+"""JAX: jitted by XLA on either device. Arrays cross by DLPack, without a copy."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from typing import TYPE_CHECKING, Any
+
+from suite.backends.base import GPU_EXTRA, Backend
+
+if TYPE_CHECKING:
+    import torch
+
+    from suite.device import Device
+
+
+class Jax(Backend):
+    name = "jax"
+    folder = "jax_impls"
+    packages = ("jax", "jaxlib", "torch")
+
+    def missing(self, device: Device) -> str | None:
+        absent = super().missing(device)
+        plugins = ("jax_cuda13_plugin", "jax_cuda12_plugin")
+        if absent is None and device.type == "cuda" and not any(map(importlib.util.find_spec, plugins)):
+            return f"jax has no CUDA plugin: {GPU_EXTRA}"
+        return absent
+
+    def prepare(self, device: Device) -> None:
+        """Without these XLA takes three quarters of the device's memory, or looks for a GPU it is not to use."""
+        os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+        if device.type == "cpu":
+            os.environ["JAX_PLATFORMS"] = "cpu"
+        else:
+            os.environ.pop("JAX_PLATFORMS", None)
+
+    def to_native(self, tensor: torch.Tensor) -> Any:
+        from jax import dlpack
+
+        return dlpack.from_dlpack(tensor)
+
+    def to_torch(self, array: Any) -> Any:
+        import jax
+        import torch
+
+        return torch.from_dlpack(array) if isinstance(array, jax.Array) else array
+
+    def wait(self, result: Any) -> None:
+        import jax
+
+        jax.block_until_ready(result)
+
+
+BACKEND = Jax()

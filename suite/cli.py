@@ -1,0 +1,225 @@
+"""Commands and options; parsing and printing only. Nothing heavy is imported before a command runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from suite.errors import SuiteError, UsageError
+
+if TYPE_CHECKING:
+    from suite.device import Device
+    from suite.run import Step
+    from suite.table import Row
+
+app = typer.Typer(
+    help="Compare Triton, JAX/XLA and CUDA kernels: which agree with float64, how fast, how close to the limit.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+DeviceOption = Annotated[
+    str | None, typer.Option("--device", help="cpu, cuda or cuda:INDEX. Default: the first GPU, or the CPU.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
+
+
+def main() -> None:
+    """Entry point: turns errors made on purpose into one line and an exit status."""
+    try:
+        app()
+    except UsageError as error:
+        _say(f"error: {error}")
+        raise SystemExit(2) from None
+    except SuiteError as error:
+        _say(f"error: {error}")
+        raise SystemExit(1) from None
+
+
+@app.command()
+def compare(
+    op: Annotated[list[str], typer.Option("--op", help="Operation, or all. May be repeated.")],
+    impl: Annotated[
+        list[str] | None, typer.Option(help="Only implementations that match this GLOB, e.g. 'cuda*'.")
+    ] = None,
+    dtype: Annotated[list[str] | None, typer.Option(help="float32, float16 or bfloat16.")] = None,
+    precision: Annotated[list[str] | None, typer.Option(help="ieee or tf32: the arithmetic of float32 matmul.")] = None,
+    shape: Annotated[list[str] | None, typer.Option(help="Sizes by name, e.g. M=512,N=512,K=512.")] = None,
+    layout: Annotated[
+        list[str] | None, typer.Option(help="nn, tn, nt or tt: which operand is stored transposed.")
+    ] = None,
+    causal: Annotated[bool | None, typer.Option("--causal/--no-causal", help="Attention only. Default: both.")] = None,
+    device: DeviceOption = None,
+    cache: Annotated[str, typer.Option(help="cold or warm: the L2 cache before each sample.")] = "cold",
+    no_time: Annotated[bool, typer.Option("--no-time", help="Check agreement only.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the random inputs.", min=0, max=2**63 - 1)] = 0,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds of silence after which an implementation is stopped.", min=1.0)
+    ] = 120.0,
+    out: Annotated[Path | None, typer.Option(help="Folder of the results. Default: results/<device>/.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check every implementation against float64, time those that agree, and tabulate.
+
+    Exit status: 0 when all that could run agrees, 1 when any row is wrong, error or timeout, 2 for unusable arguments.
+    """
+    from suite import hardware, report, select
+    from suite.results import Results
+    from suite.run import Options
+    from suite.run import compare as run
+
+    if cache not in ("cold", "warm"):
+        raise UsageError(f"--cache: unknown {cache!r}; valid are cold, warm")
+    where = _device(device)
+    jobs = select.jobs(
+        op,
+        device_type=where.type,
+        implementations=impl or (),
+        dtypes=dtype or (),
+        precisions=precision or (),
+        shapes=shape or (),
+        causal=causal,
+        layouts=layout or (),
+    )
+    select.refuse_too_large(jobs, hardware.memory_bytes(where.type, where.index), where.name)
+    options = Options(where, cache=cache, timed=not no_time, seed=seed, timeout_s=timeout)
+    environment = hardware.environment(where.type, where.index)
+    results = Results(out if out is not None else where.results_folder, environment)
+    with _progress(quiet=as_json) as (tell, show):
+
+        def on_rows(op: Any, rows: list[Row]) -> None:
+            results.add(op.name, rows)
+            show(rows)
+
+        try:
+            rows = run(jobs, options, on_rows=on_rows, on_step=tell)
+        except KeyboardInterrupt:
+            _say(f"interrupted; what was finished is in {results.folder}")
+            raise typer.Exit(130) from None
+    if as_json:
+        print(json.dumps({"environment": environment, "rows": [_json_row(row) for row in rows]}, allow_nan=False))
+    _say(f"{report.summary(rows)}; written to {results.folder}")
+    raise typer.Exit(report.exit_status(rows))
+
+
+@app.command("list")
+def list_command(device: DeviceOption = None, as_json: JsonOption = False) -> None:
+    """Operations, implementations and variants; for each whether it can run here, and if not, what is missing."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from suite import backends, ops
+
+    where = _device(device)
+    lines = []
+    for name in ops.names():
+        for implementation in backends.implementations(name):
+            status, reason = implementation.obstacle(where) or ("ok", "")
+            mode = implementation.backend.mode(where) if status == "ok" else ""
+            lines.append(
+                {
+                    "operation": name,
+                    "implementation": implementation.name,
+                    "mode": mode,
+                    "status": status,
+                    "reason": reason,
+                    "vendor": implementation.vendor or "",
+                    "file": implementation.module.replace(".", "/") + ".py",
+                }
+            )
+    if as_json:
+        print(json.dumps({"device": where.name, "implementations": lines}))
+        return
+    table = Table(title=escape(f"on {where.name}"), title_justify="left")
+    for head in ("operation", "implementation", "runs here", "vendor library"):
+        table.add_column(head)
+    previous = None
+    for line in lines:
+        runs = line["mode"] if line["status"] == "ok" else f"no: {line['reason']}"
+        table.add_row(
+            "" if line["operation"] == previous else line["operation"],
+            line["implementation"],
+            escape(runs),
+            line["vendor"],
+        )
+        previous = line["operation"]
+    Console().print(table)
+
+
+@app.command()
+def doctor(as_json: JsonOption = False) -> None:
+    """Device properties, toolchain and versions, and what to install."""
+    from rich.console import Console
+
+    from suite import doctor as examination
+
+    if as_json:
+        print(json.dumps(examination.facts_json()))
+        return
+    examination.show(Console())
+
+
+def _device(text: str | None) -> Device:
+    from suite.device import resolve
+
+    return resolve(text)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _json_row(row: Row) -> dict[str, Any]:
+    """JSON has no infinities: an infinite error ratio is the text "inf"."""
+    from dataclasses import asdict
+
+    return {
+        k: str(v) if isinstance(v, float) and v in (float("inf"), float("-inf")) else v for k, v in asdict(row).items()
+    }
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[tuple[Any, Any]]:
+    """(tell, show): a progress bar and tables on a terminal, plain lines elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from suite import report
+
+    terminal = Console()
+    errors = Console(stderr=True)
+
+    def show(rows: list[Row]) -> None:
+        if quiet:
+            return
+        if terminal.is_terminal:
+            terminal.print(report.rich_table(rows))
+        else:
+            print("\n".join(report.plain_lines(rows)), flush=True)
+
+    if not errors.is_terminal:
+
+        def tell_plainly(step: Step) -> None:
+            _say(f"[{step.done}/{step.total}] {step.operation} {step.case}: {step.doing}")
+
+        yield tell_plainly, show
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=errors, transient=True) as progress:
+        task = progress.add_task("starting")
+
+        def tell(step: Step) -> None:
+            progress.update(
+                task, total=step.total, completed=step.done, description=f"{step.operation} {step.case}: {step.doing}"
+            )
+
+        yield tell, show

@@ -1,0 +1,47 @@
+"""vector_add: c = a + b, shapes (N,)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from suite import check
+from suite.op import DTYPES, Case, Op
+from suite.ops import _draw
+
+
+class VectorAdd(Op):
+    name = "vector_add"
+    formula = "c[i] = a[i] + b[i]"
+    dims = ("N",)
+    ragged = ((1,), (31,), (1023,), (1025,), (10_007,))
+
+    def default_cases(self, device_type: str) -> list[Case]:
+        sizes = (2**20, 2**28) if device_type == "cuda" else (100_003,)
+        return [self.case((n,), dtype) for n in sizes for dtype in DTYPES]
+
+    def make_inputs(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
+        generator = _draw.generator(seed, device)
+        return tuple(_draw.normal(case.shape, case.dtype, generator) for _ in range(2))
+
+    def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[check.Truth]:
+        a, b = inputs
+        for index in _draw.blocks(self.output_shape(case)):
+            value = a[index].double() + b[index].double()
+            yield check.Truth(index, value, check.elementwise_limit(value, case.dtype))
+
+    def output_shape(self, case: Case) -> tuple[int, ...]:
+        return case.shape
+
+    def flops(self, case: Case) -> int:
+        return case["N"]
+
+    def bytes(self, case: Case) -> int:
+        return 3 * case["N"] * case.element_bytes
+
+    def workspace_bytes(self, case: Case) -> int:
+        return _draw.block_bytes(self.output_shape(case))
+
+
+OP = VectorAdd()
