@@ -32,6 +32,8 @@ MAX_FINITE = {name: torch.finfo(getattr(torch, name)).max for name in MIN_EXPONE
 ROUNDING_ULPS = 0.75
 FALSE_ALARM = 1e-9
 """Probability that one right kernel is refused in one comparison, over all elements of its output."""
+EXP_ULPS = 2.0
+"""Largest error of a float32 exponential (CUDA C++ Programming Guide: expf 1, ex2.approx 2 units in the last place)."""
 MMA_DEPTH = 8
 """Least number of terms that a tensor core adds in one step (float32 inputs as tf32: 8; 16-bit inputs: 16)."""
 
@@ -73,15 +75,19 @@ def deviations(count: int) -> float:
     return math.sqrt(2.0 * math.log(2.0 * max(count, 1) / FALSE_ALARM))
 
 
-def elementwise_limit(value: torch.Tensor, dtype: str, float32_ulps: float = 0.0) -> torch.Tensor:
-    """One rounding to `dtype` after a float32 computation that is right to `float32_ulps`.
+def rounding_limit(value: torch.Tensor, dtype: str) -> torch.Tensor:
+    """One rounding to `dtype` of the exact result: all that an addition may lose."""
+    return ulp(value, dtype) * ROUNDING_ULPS
 
-    For float32 outputs `float32_ulps` counts every rounding, the last included; 0 stands for a correctly rounded
-    result.
+
+def sigmoid_limit(value: torch.Tensor, dtype: str) -> torch.Tensor:
+    """Bound for y = 1 / (1 + exp(-x)) computed in float32. value = y, float64.
+
+    The exponential may err by EXP_ULPS, of at most 2^-23 each relative to it; y changes relatively by (1 - y) times
+    that. The sum adds half a unit, 2^-24, and the quotient is rounded to `dtype`.
     """
-    if dtype == "float32":
-        return ulp(value, dtype) * max(1.5 * float32_ulps, ROUNDING_ULPS)
-    return ulp(value, dtype) * ROUNDING_ULPS + ulp(value, "float32") * float32_ulps
+    relative = (1.0 - value) * (EXP_ULPS * 2.0 * unit_roundoff("float32")) + unit_roundoff("float32")
+    return value * relative + ulp(value, dtype) * ROUNDING_ULPS
 
 
 def accumulation_limit(magnitude: torch.Tensor, terms: int, sigmas: float, *, tensor_cores: bool) -> torch.Tensor:

@@ -162,10 +162,7 @@ def doctor(as_json: JsonOption = False) -> None:
 
     from suite import doctor as examination
 
-    if as_json:
-        print(json.dumps(examination.facts_json()))
-        return
-    examination.show(Console())
+    examination.show(Console(), as_json=as_json)
 
 
 def _device(text: str | None) -> Device:

@@ -101,7 +101,7 @@ class _Process:
             raise WorkerDiedError(self._obituary(), started) from None
         while True:
             line = self._read_line(timeout_s, started)
-            answer = json.loads(line)
+            answer: dict[str, Any] = json.loads(line)
             if answer.pop("event") == "done":
                 return answer
             started = answer["implementation"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from suite.table import FAILURES, Row, frame
+from suite.table import FAILURES, Row, frame, from_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -131,7 +131,7 @@ def plain_lines(rows: Sequence[Row]) -> list[str]:
 
 def markdown(data: pd.DataFrame, environment: dict[str, Any]) -> str:
     """A results table as Markdown: a pure function of the CSV and the environment record."""
-    rows = [_row(record) for record in data.to_dict("records")]
+    rows = from_frame(data)
     title = rows[0].operation if rows else "empty"
     lines = [f"# {title} on {_plain(environment.get('device', {}).get('name', 'unknown'))}", ""]
     lines += [_conditions(rows, environment), ""]
@@ -176,13 +176,6 @@ def _plain(text: Any) -> str:
     for character in "\\`*_|<>[]":
         escaped = escaped.replace(character, {"<": "&lt;", ">": "&gt;"}.get(character, "\\" + character))
     return escaped
-
-
-def _row(record: dict[str, Any]) -> Row:
-    clean = {k: (None if isinstance(v, float) and math.isnan(v) else v) for k, v in record.items()}
-    return Row(
-        **{str(name): value for name, value in clean.items() if hasattr(Row, str(name)) or name in Row.__annotations__}
-    )
 
 
 def summary(rows: Sequence[Row]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -77,6 +77,7 @@ def _cases(
     A precision or layout that the defaults leave out (tf32 on a CPU, say) is added to them when it is asked for by
     name.
     """
+    chosen: tuple[str | None, ...] = tuple(name for name in layouts if name in op.layouts)
     if shapes:
         sizes = [op.parse_shape(text) for text in dict.fromkeys(shapes)]
         modes: tuple[bool | None, ...] = (False, True) if op.causal else (None,)
@@ -86,7 +87,7 @@ def _cases(
             for dtype in DTYPES
             for precision in op.precisions(dtype)
             for mode in modes
-            for layout in ([name for name in layouts if name in op.layouts] or [None])
+            for layout in (chosen or (None,))
         ]
     else:
         cases = list(op.default_cases(device_type))
@@ -94,7 +95,7 @@ def _cases(
             op.case(case.shape, case.dtype, precision, causal=case.causal, layout=layout)
             for case in cases
             for precision in ([p for p in precisions if p in op.precisions(case.dtype)] or [case.precision])
-            for layout in ([name for name in layouts if name in op.layouts] or [case.layout])
+            for layout in (chosen or (case.layout,))
         ]
         cases = list(dict.fromkeys(variations))
     return [
@@ -106,7 +107,7 @@ def _cases(
     ]
 
 
-def _known(option: str, given: Sequence[str], valid: Sequence[str] | dict[str, object]) -> None:
+def _known(option: str, given: Sequence[str], valid: Collection[str]) -> None:
     for value in given:
         if value not in valid:
             raise UsageError(f"{option}: unknown {value!r}; valid are {', '.join(valid)}")

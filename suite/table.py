@@ -60,9 +60,9 @@ class Row:
     stopped_by: str = _column("what ended the sampling: interval (narrow enough) or budget (of time)", "")
     config: str = _column("what tuning chose", "")
     vendor: str = _column("the vendor library behind this line; empty for our own kernels", "")
-    clock_sm_mhz: float | None = _column("SM clock after the case's samples")
-    temperature_c: float | None = _column("temperature of the device after the case's samples")
-    power_w: float | None = _column("power draw after the case's samples")
+    clock_sm_mhz: float | None = _column("SM clock, median of the readings during the case")
+    temperature_c: float | None = _column("highest temperature of the device during the case")
+    power_w: float | None = _column("highest power draw during the case")
     clock_reasons: str = _column("why the clocks were not at their highest", "")
     versions: str = _column("versions of what this line runs on", "")
     seed: int = _column("seed of the inputs", 0)
@@ -110,6 +110,17 @@ def read_csv(path: Path) -> pd.DataFrame:
     if missing:
         raise ResultsError(f"{path}: not a results table of this version: no column {', '.join(missing)}")
     return data
+
+
+def from_frame(data: pd.DataFrame) -> list[Row]:
+    """The rows of a table that `frame` or `read_csv` gave."""
+    rows = []
+    for values in data[list(COLUMNS)].itertuples(index=False):
+        present: dict[str, Any] = {
+            name: None if value != value else value for name, value in zip(COLUMNS, values, strict=True)
+        }
+        rows.append(Row(**present))
+    return rows
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -110,7 +110,7 @@ class Worker:
         }
 
     def columns(self, result: Any) -> dict[str, Any]:
-        """A timing as the columns of a row. That a CPU is timed by the wall clock is its definition and needs no reason."""
+        """A timing as the columns of a row. A CPU is timed by the wall clock by definition; that needs no reason."""
         columns = asdict(result)
         del columns["activities"]
         why_wall = columns.pop("recorder_reason")

@@ -104,7 +104,7 @@ def operation_of(stem: str) -> str | None:
 
 def _constants(path: Path) -> dict[str, str]:
     """String constants VENDOR and REQUIRES at module level, read without importing the module."""
-    constants = {}
+    constants: dict[str, str] = {}
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             name = node.targets[0].id

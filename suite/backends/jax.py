@@ -35,9 +35,12 @@ class Jax(Backend):
             os.environ.pop("JAX_PLATFORMS", None)
 
     def to_native(self, tensor: torch.Tensor) -> Any:
+        """JAX takes a permuted array as it is; one with gaps or repeated elements is copied first."""
         from jax import dlpack
 
-        return dlpack.from_dlpack(tensor)
+        by_stride = sorted(range(tensor.ndim), key=tensor.stride, reverse=True)
+        compact = tensor.permute(by_stride).is_contiguous()
+        return dlpack.from_dlpack(tensor if compact else tensor.contiguous())
 
     def to_torch(self, array: Any) -> Any:
         import jax

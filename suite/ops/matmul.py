@@ -32,7 +32,7 @@ class Matmul(Op):
     def make_inputs(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
         source = _draw.generator(seed, device)
         m, n, k = case.shape
-        a_layout, b_layout = case.layout or "nn"
+        a_layout, b_layout = tuple(case.layout or "nn")
         a = _draw.normal((m, k), case.dtype, source, transposed=a_layout == "t")
         b = _draw.normal((k, n), case.dtype, source, transposed=b_layout == "t")
         return a, b

@@ -10,9 +10,6 @@ from suite import check
 from suite.op import DTYPES, Case, Op
 from suite.ops import _draw
 
-FLOAT32_ULPS = 2.0
-"""exp, the sum and the division are each right to half a unit to one unit in the last place of float32; together 2."""
-
 
 class Sigmoid(Op):
     name = "sigmoid"
@@ -31,7 +28,7 @@ class Sigmoid(Op):
         (x,) = inputs
         for index in _draw.blocks(self.output_shape(case)):
             value = torch.sigmoid(x[index].double())
-            yield check.Truth(index, value, check.elementwise_limit(value, case.dtype, FLOAT32_ULPS))
+            yield check.Truth(index, value, check.sigmoid_limit(value, case.dtype))
 
     def output_shape(self, case: Case) -> tuple[int, ...]:
         return case.shape

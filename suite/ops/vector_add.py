@@ -29,7 +29,7 @@ class VectorAdd(Op):
         a, b = inputs
         for index in _draw.blocks(self.output_shape(case)):
             value = a[index].double() + b[index].double()
-            yield check.Truth(index, value, check.elementwise_limit(value, case.dtype))
+            yield check.Truth(index, value, check.rounding_limit(value, case.dtype))
 
     def output_shape(self, case: Case) -> tuple[int, ...]:
         return case.shape

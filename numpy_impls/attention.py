@@ -1,0 +1,67 @@
+"""Attention: o = softmax(q k^T * sm_scale) v, one head and one block of queries at a time."""
+
+from __future__ import annotations
+
+import math
+
+import ml_dtypes
+import numpy as np
+from jaxtyping import Float
+
+BLOCK_M = 128
+"""Queries at a time: the scores of a block are (BLOCK_M, S_k), never (S_q, S_k) for every head at once."""
+
+
+@np.errstate(over="ignore", under="ignore", invalid="ignore")
+def attention(
+    q: Float[np.ndarray, "B H S_q D"],
+    k: Float[np.ndarray, "B H_kv S_k D"],
+    v: Float[np.ndarray, "B H_kv S_k D"],
+    *,
+    causal: bool = False,
+    sm_scale: float | None = None,
+) -> Float[np.ndarray, "B H S_q D"]:
+    """o[b, h, i] = sum over visible keys j of softmax_j(q[b, h, i] . k[b, h_kv, j] * sm_scale) v[b, h_kv, j].
+
+    float32, float16 or bfloat16, any strides; 16-bit inputs are widened, everything is computed in float32, with the
+    row's maximum subtracted before the exponential, and the output is rounded once. H is a multiple of H_kv: query
+    head h reads key head h_kv = h // (H // H_kv). `sm_scale` defaults to 1 / sqrt(D). With `causal` query i sees the
+    keys j <= i + S_k - S_q; a query that sees none gives zeros.
+
+    Raises ValueError for other shapes and dtypes.
+    """
+    _check(q, k, v)
+    B, H, S_q, D = q.shape
+    H_kv, S_k = k.shape[1], k.shape[2]
+    o = np.zeros(q.shape, q.dtype)
+    if o.size == 0 or S_k == 0:
+        return o
+    scale = np.float32(1.0 / math.sqrt(D) if sm_scale is None else sm_scale)
+    for b, h in np.ndindex(B, H):
+        keys, values = (x[b, h // (H // H_kv)].astype(np.float32) for x in (k, v))
+        for start in range(max(0, S_q - S_k) if causal else 0, S_q, BLOCK_M):
+            rows = slice(start, min(start + BLOCK_M, S_q))
+            seen = rows.stop + S_k - S_q if causal else S_k  # keys that the block's last query sees
+            s = (q[b, h, rows].astype(np.float32) @ keys[:seen].T) * scale  # [BLOCK_M, seen]
+            if causal:
+                s[~np.tri(s.shape[0], seen, k=start + S_k - S_q, dtype=bool)] = -np.inf
+            p = np.exp(s - s.max(axis=1, keepdims=True))  # [BLOCK_M, seen]
+            o[b, h, rows] = (p @ values[:seen]) / p.sum(axis=1, keepdims=True)
+    return o
+
+
+def _check(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> None:
+    if q.ndim != 4:
+        raise ValueError(f"attention: q must be (B, H, S_q, D); got {q.shape}")
+    B, H, _, D = q.shape
+    if k.ndim != 4 or k.shape[0] != B or k.shape[3] != D:
+        raise ValueError(f"attention: q is (B, H, S_q, D)={q.shape}, so k must be ({B}, H_kv, S_k, {D}); got {k.shape}")
+    if v.shape != k.shape:
+        raise ValueError(f"attention: k is (B, H_kv, S_k, D)={k.shape}, so v must be {k.shape}; got {v.shape}")
+    if H % k.shape[1] if k.shape[1] else H:
+        raise ValueError(f"attention: H must be a multiple of H_kv; got H={H}, H_kv={k.shape[1]}")
+    if q.dtype not in (np.float32, np.float16, ml_dtypes.bfloat16):
+        raise ValueError(f"attention: q must be float32, float16 or bfloat16; got {q.dtype}")
+    for name, x in (("k", k), ("v", v)):
+        if x.dtype != q.dtype:
+            raise ValueError(f"attention: q is {q.dtype}, so {name} must be {q.dtype}; got {x.dtype}")

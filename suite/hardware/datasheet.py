@@ -1,0 +1,116 @@
+"""What a device could do at best: bandwidth and dense rates, from its maker's documents.
+
+Datasheets print tensor core rates with structured sparsity; these are the dense ones, half of that. A device that is
+not listed has no peaks: another card's would be wrong, and nothing here guesses.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """Cited limits of one product: 10^9 bytes a second, and 10^12 flops a second by arithmetic."""
+
+    product: str
+    pattern: str
+    """The whole of NVML's name for it."""
+    gb_per_s: float
+    tflops: dict[str, float]
+    """fp32 is without tensor cores; tf32, fp16, bf16 and fp8 are on them, dense, with float32 sums."""
+    source: str
+
+    def rate(self, dtype: str, precision: str | None = None) -> float | None:
+        """Flops a second for products of `dtype` in `precision`; None if the product has no cited rate for it."""
+        key = _arithmetic(dtype, precision)
+        return self.tflops[key] * 1e12 if key in self.tflops else None
+
+    def limit_us(self, bytes: int, flops: int, dtype: str, precision: str | None = None) -> tuple[float, str] | None:
+        """Least time for this traffic and arithmetic, and which of them sets it: `memory` or `arithmetic`."""
+        rate = self.rate(dtype, precision)
+        if rate is None and flops:
+            return None
+        memory = bytes / (self.gb_per_s * 1e9) * 1e6
+        arithmetic = flops / rate * 1e6 if rate else 0.0
+        return (memory, "memory") if memory >= arithmetic else (arithmetic, "arithmetic")
+
+
+def _arithmetic(dtype: str, precision: str | None) -> str:
+    dtype = dtype.removeprefix("torch.")
+    if dtype == "float32":
+        return "tf32" if precision == "tf32" else "fp32"
+    if dtype.startswith("float8"):
+        return "fp8"
+    return {"float16": "fp16", "bfloat16": "bf16"}.get(dtype, dtype)
+
+
+_H100 = "https://www.nvidia.com/en-us/data-center/h100/"
+_H100_PCIE = "https://resources.nvidia.com/en-us-tensor-core/nvidia-tensor-core-gpu-datasheet"
+_H200 = "https://www.nvidia.com/en-us/data-center/h200/"
+_A100 = (
+    "https://www.nvidia.com/content/dam/en-zz/Solutions/Data-Center/a100/pdf/"
+    "nvidia-a100-datasheet-us-nvidia-1758950-r4-web.pdf"
+)
+_L4 = "https://www.nvidia.com/en-us/data-center/l4/"
+_L40S = "https://www.nvidia.com/en-us/data-center/l40s/"
+_ADA = "https://images.nvidia.com/aem-dam/Solutions/geforce/ada/nvidia-ada-gpu-architecture.pdf"
+_B200 = "https://resources.nvidia.com/en-us-blackwell-architecture/datasheet"
+
+_HOPPER_SXM = {"fp32": 67.0, "tf32": 494.5, "fp16": 989.0, "bf16": 989.0, "fp8": 1979.0}
+_AMPERE = {"fp32": 19.5, "tf32": 156.0, "fp16": 312.0, "bf16": 312.0}
+
+PEAKS = (
+    Peaks("H200 SXM", r"NVIDIA H200", 4800.0, _HOPPER_SXM, _H200),
+    Peaks("H100 SXM", r"NVIDIA H100 80GB HBM3", 3350.0, _HOPPER_SXM, _H100),
+    Peaks(
+        "H100 PCIe",
+        r"NVIDIA H100 PCIe",
+        2000.0,
+        {"fp32": 51.0, "tf32": 378.0, "fp16": 756.5, "bf16": 756.5, "fp8": 1513.0},
+        _H100_PCIE,
+    ),
+    Peaks("A100 40GB SXM", r"(NVIDIA )?A100-SXM4-40GB", 1555.0, _AMPERE, _A100),
+    Peaks("A100 80GB SXM", r"(NVIDIA )?A100-SXM4-80GB", 2039.0, _AMPERE, _A100),
+    Peaks("A100 40GB PCIe", r"(NVIDIA )?A100-PCIE-40GB", 1555.0, _AMPERE, _A100),
+    Peaks("A100 80GB PCIe", r"(NVIDIA )?A100 80GB PCIe", 1935.0, _AMPERE, _A100),
+    Peaks("L4", r"NVIDIA L4", 300.0, {"fp32": 30.3, "tf32": 60.0, "fp16": 121.0, "bf16": 121.0, "fp8": 242.5}, _L4),
+    Peaks(
+        "L40S",
+        r"NVIDIA L40S",
+        864.0,
+        {"fp32": 91.6, "tf32": 183.0, "fp16": 362.05, "bf16": 362.05, "fp8": 733.0},
+        _L40S,
+    ),
+    Peaks(
+        "GeForce RTX 4090",
+        r"NVIDIA GeForce RTX 4090",
+        1008.0,
+        {"fp32": 82.6, "tf32": 82.6, "fp16": 165.2, "bf16": 165.2, "fp8": 330.3},
+        _ADA,
+    ),
+    Peaks(
+        "B200 (HGX)",
+        r"NVIDIA B200",
+        7700.0,
+        {"fp32": 75.0, "tf32": 1100.0, "fp16": 2250.0, "bf16": 2250.0, "fp8": 4500.0},
+        _B200,
+    ),
+)
+
+
+def peaks(name: str) -> Peaks | None:
+    """Peaks of the device that NVML calls `name`, or None."""
+    return next((entry for entry in PEAKS if re.fullmatch(entry.pattern, name.strip())), None)
+
+
+def limit_us(name: str, bytes: int, flops: int, dtype: str, precision: str | None = None) -> tuple[float, str] | None:
+    """`Peaks.limit_us` of the device called `name`; None where no peak is cited."""
+    found = peaks(name)
+    return found.limit_us(bytes, flops, dtype, precision) if found is not None else None
+
+
+def device_slug(name: str) -> str:
+    """A device's name as a folder's: `NVIDIA H100 80GB HBM3` is `nvidia-h100-80gb-hbm3`."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower().replace("(r)", "").replace("(tm)", "")).strip("-") or "unknown"

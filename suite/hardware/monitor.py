@@ -1,0 +1,187 @@
+"""What the driver says of its devices, through NVML. No question asked here creates a CUDA context."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+IDLE = 0x1
+CLOCK_REASONS = {
+    0x1: "idle",
+    0x2: "clocks set by a user",
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "thermal slowdown by software",
+    0x40: "thermal slowdown by hardware",
+    0x80: "power brake",
+    0x100: "display clocks",
+}
+"""Bits of nvmlDeviceGetCurrentClocksEventReasons."""
+SLOWDOWNS = 0x8 | 0x20 | 0x40 | 0x80
+"""Those under which a number says more of the room or the power supply than of the kernel. A power cap is not among
+them: it is how a large matrix product runs."""
+
+
+@dataclass(frozen=True)
+class State:
+    """One reading of a device. None where the device does not answer."""
+
+    clock_sm_mhz: float | None
+    clock_memory_mhz: float | None
+    temperature_c: float | None
+    power_w: float | None
+    clock_reasons: int
+    other_processes: int
+
+
+@lru_cache(maxsize=1)
+def _load() -> tuple[Any, str]:
+    try:
+        import pynvml
+    except ImportError:
+        return None, "nvidia-ml-py is not installed: pip install nvidia-ml-py"
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return None, f"no NVIDIA driver answers: {error}"
+    return pynvml, ""
+
+
+def nvml() -> Any:
+    """The initialised module `pynvml`, or None."""
+    return _load()[0]
+
+
+def why_no_nvml() -> str:
+    """What keeps NVML away; empty if it is there."""
+    return _load()[1]
+
+
+def clock_reasons(bits: int) -> list[str]:
+    """Why clocks are not at their highest, in words."""
+    words = [word for bit, word in CLOCK_REASONS.items() if bits & bit]
+    unknown = bits & ~sum(CLOCK_REASONS)
+    return words + ([f"unknown ({unknown:#x})"] if unknown else [])
+
+
+def nvml_handle(index: int, uuid: str = "") -> Any:
+    """NVML's handle of CUDA device `index`, or None.
+
+    CUDA and NVML number devices differently (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER), so a UUID, which a process
+    that has a CUDA context knows, decides if given.
+    """
+    lib = nvml()
+    if lib is None:
+        return None
+    if uuid:
+        return _ask(lib.nvmlDeviceGetHandleByUUID, uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}")
+    visible = visible_handles()
+    return visible[index] if index < len(visible) else None
+
+
+def visible_handles() -> list[Any]:
+    """Handles of the devices a CUDA process started here would see, in its order (for cards of one kind)."""
+    lib = nvml()
+    if lib is None:
+        return []
+    everything = [lib.nvmlDeviceGetHandleByIndex(i) for i in range(lib.nvmlDeviceGetCount())]
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None:
+        return everything
+    handles: list[Any] = []
+    uuids = [_text(_ask(lib.nvmlDeviceGetUUID, handle)) for handle in everything]
+    for entry in (part.strip() for part in chosen.split(",")):
+        if entry.isdigit() and int(entry) < len(everything):
+            handles.append(everything[int(entry)])
+        elif matches := [h for h, u in zip(everything, uuids, strict=True) if entry and u.startswith(entry)]:
+            handles.append(matches[0])
+        else:
+            break  # as CUDA does: what follows an entry it cannot read is invisible
+    return handles
+
+
+def devices() -> list[dict[str, Any]]:
+    """Facts of every visible device, JSON-able. Empty where there is no driver."""
+    return [_facts(index, handle) for index, handle in enumerate(visible_handles())]
+
+
+def state(handle: Any) -> State | None:
+    lib = nvml()
+    if lib is None or handle is None:
+        return None
+    milliwatts = _ask(lib.nvmlDeviceGetPowerUsage, handle)
+    return State(
+        clock_sm_mhz=_ask(lib.nvmlDeviceGetClockInfo, handle, lib.NVML_CLOCK_SM),
+        clock_memory_mhz=_ask(lib.nvmlDeviceGetClockInfo, handle, lib.NVML_CLOCK_MEM),
+        temperature_c=_ask(lib.nvmlDeviceGetTemperature, handle, lib.NVML_TEMPERATURE_GPU),
+        power_w=milliwatts / 1000 if milliwatts is not None else None,
+        clock_reasons=_ask(_reasons_function(lib), handle) or 0,
+        other_processes=other_processes(_pids(handle), os.getpid()),
+    )
+
+
+def energy_mj(handle: Any) -> int | None:
+    """Energy used since the driver was loaded, in millijoules."""
+    lib = nvml()
+    return None if lib is None or handle is None else _ask(lib.nvmlDeviceGetTotalEnergyConsumption, handle)
+
+
+def other_processes(pids: list[int], own: int) -> int:
+    """How many of `pids` are not ours. If ours is not listed, it is there under its number outside a container."""
+    return len(pids) - 1 if pids and own not in pids else len(set(pids) - {own})
+
+
+def _facts(index: int, handle: Any) -> dict[str, Any]:
+    lib = nvml()
+    memory = _ask(lib.nvmlDeviceGetMemoryInfo, handle)
+    capability = _ask(lib.nvmlDeviceGetCudaComputeCapability, handle)
+    ecc = _ask(lib.nvmlDeviceGetEccMode, handle)
+    limit = _ask(lib.nvmlDeviceGetEnforcedPowerLimit, handle)
+    cuda = _ask(lib.nvmlSystemGetCudaDriverVersion_v2)
+    return {
+        "index": index,
+        "name": _text(_ask(lib.nvmlDeviceGetName, handle)),
+        "compute_capability": list(capability) if capability else None,
+        "memory_total_bytes": memory.total if memory else None,
+        "memory_free_bytes": memory.free if memory else None,
+        "driver": _text(_ask(lib.nvmlSystemGetDriverVersion)),
+        "driver_cuda": f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
+        "clock_sm_mhz": _ask(lib.nvmlDeviceGetClockInfo, handle, lib.NVML_CLOCK_SM),
+        "clock_sm_max_mhz": _ask(lib.nvmlDeviceGetMaxClockInfo, handle, lib.NVML_CLOCK_SM),
+        "clock_memory_max_mhz": _ask(lib.nvmlDeviceGetMaxClockInfo, handle, lib.NVML_CLOCK_MEM),
+        "ecc": bool(ecc[0]) if ecc is not None else None,
+        "power_limit_w": limit / 1000 if limit is not None else None,
+        "processes": len(_pids(handle)),
+    }
+
+
+def _pids(handle: Any) -> list[int]:
+    return [process.pid for process in _ask(nvml().nvmlDeviceGetComputeRunningProcesses, handle) or []]
+
+
+def _reasons_function(lib: Any) -> Callable[..., Any]:
+    """Renamed in driver 535's NVML; older drivers know the old name only."""
+    new = getattr(lib, "nvmlDeviceGetCurrentClocksEventReasons", None)
+    old = getattr(lib, "nvmlDeviceGetCurrentClocksThrottleReasons", None)
+
+    def ask(handle: Any) -> Any:
+        answer = _ask(new, handle) if new else None
+        return answer if answer is not None or old is None else _ask(old, handle)
+
+    return ask
+
+
+def _ask(question: Callable[..., Any], *arguments: Any) -> Any:
+    """The answer, or None where the device or driver has none (vGPUs and MIG slices refuse much)."""
+    try:
+        return question(*arguments)
+    except nvml().NVMLError:
+        return None
+
+
+def _text(answer: Any) -> str:
+    return answer.decode() if isinstance(answer, bytes) else (answer or "")

@@ -1,0 +1,207 @@
+"""CUPTI's activity records: what the device ran, and when, by its own clock.
+
+One recorder for every framework: torch, Triton, JAX and CUDA through ctypes launch into the same context, and the
+records are made below all of them. A sample is a window of CUPTI's clock, in which the device is idle at both ends:
+
+    evict the cache | synchronize | quiet | OPEN | quiet | issue, wait | synchronize | quiet | CLOSE | quiet
+
+Everything that starts in the window belongs to the call, whichever thread launched it. The quiet spells are wider
+than the error of CUPTI's conversion from device to host time, so that an edge never falls on an activity.
+
+Tracing costs the host time at each launch and widens the gaps between activities, but not the activities themselves;
+that is why busy time is their union, and why latency is never measured while this recorder is on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from typing import Any
+
+from suite.timing.intervals import Activity, NoRecorderError, RecorderError, Window, assign, union_ns
+from suite.timing.recorder import Sample
+
+KINDS = {"CONCURRENT_KERNEL": "kernel", "MEMCPY": "memcpy", "MEMCPY2": "memcpy", "MEMSET": "memset"}
+BUFFER_BYTES = 1 << 20
+"""Room for some thousand records. CUPTI asks for another buffer when one is full, so nothing drops; it clears each, so
+larger ones only make every flush dearer."""
+QUIET_NS = 5_000
+INSTALL = "pip install 'cupti-python==13.0.*' (the major version of the driver's CUDA)"
+
+
+def load() -> Any:
+    """The module `cupti.cupti`. Raises `NoRecorderError`."""
+    try:
+        from cupti import cupti
+    except ImportError as error:
+        raise NoRecorderError(f"cupti-python cannot be imported ({error}): {INSTALL}") from error
+    return cupti
+
+
+def why_not() -> str:
+    """What keeps CUPTI's records from this process; empty if it can have them."""
+    recorder = CuptiRecorder(synchronize=lambda: None)
+    try:
+        recorder.start()
+        recorder.stop()
+    except NoRecorderError as error:
+        return str(error)
+    return ""
+
+
+class CuptiRecorder:
+    """Busy time of the device: the union of the intervals of every kernel, copy and fill in a sample's window."""
+
+    name = "cupti"
+
+    def __init__(self, synchronize: Callable[[], None], cupti: Any = None, quiet_ns: int = QUIET_NS) -> None:
+        self._synchronize = synchronize
+        self._cupti = cupti
+        self._quiet_ns = quiet_ns
+        self._subscriber: int | None = None
+        self._enabled: list[Any] = []
+        self._names: dict[int, str] = {}
+        self._windows: list[Window] = []
+        self._records: list[Activity] = []
+        self._failure: BaseException | None = None
+
+    def start(self) -> None:
+        """Subscribe and begin to trace. Raises `NoRecorderError` if CUPTI is not there or another tool holds it."""
+        cupti = self._cupti = self._cupti or load()
+        try:
+            self._subscriber = self._subscribe(cupti)
+            cupti.activity_register_callbacks(_buffer_requested, self._buffer_completed)
+            for attribute, label in KINDS.items():
+                kind = getattr(cupti.ActivityKind, attribute)
+                cupti.activity_enable(kind)
+                self._enabled.append(kind)
+                self._names[int(kind)] = label
+        except Exception as error:  # cuptiError, or the binding's own errors for a driver or library that is missing
+            self._undo()
+            if isinstance(error, NoRecorderError):
+                raise
+            raise NoRecorderError(f"CUPTI cannot trace here: {_say(error)}") from error
+
+    def stop(self) -> None:
+        """Stop tracing and let go of CUPTI, so that this process, or another tool in it, goes on undisturbed."""
+        try:
+            if self._enabled:
+                self._synchronize()
+                self._cupti.activity_flush_all(1)
+        finally:
+            self._undo()
+            self._windows, self._records, self._failure = [], [], None
+
+    def sample(self, name: str, prepare: Callable[[], None], run: Callable[[], None]) -> None:
+        begin = self._stamp()
+        prepare()
+        self._synchronize()
+        middle = self._stamp()
+        run()
+        self._synchronize()
+        end = self._stamp()
+        for label, opened, closed in ((None, begin, middle), (name, middle, end)):
+            _same_pace(opened, closed)
+            self._windows.append(Window(label, opened[1], closed[1]))
+
+    def collect(self) -> list[Sample]:
+        """Deliver the records and turn them into samples. Raises `RecorderError` if they cannot be trusted."""
+        self._flush(0)
+        if any(not found for window, found in self._sorted_out() if window.name is not None):
+            self._flush(1)  # also buffers CUPTI holds back because a record in them is not finished
+        samples = []
+        for window, found in self._sorted_out():
+            if window.name is not None:
+                busy = union_ns((activity.start, activity.end) for activity in found)
+                samples.append(Sample(window.name, busy / 1000, found))
+        self._windows, self._records = [], []
+        return samples
+
+    def _sorted_out(self) -> list[tuple[Window, list[Activity]]]:
+        return list(zip(self._windows, assign(self._records, self._windows), strict=True))
+
+    def _flush(self, flag: int) -> None:
+        self._synchronize()
+        try:
+            self._cupti.activity_flush_all(flag)
+            dropped = ctypes.c_size_t(0)
+            self._cupti.activity_get_num_dropped_records(0, 0, ctypes.addressof(dropped))
+        except Exception as error:
+            raise RecorderError(f"CUPTI could not deliver its records: {_say(error)}") from error
+        if self._failure is not None:
+            raise RecorderError(f"reading CUPTI's records failed: {_say(self._failure)}") from self._failure
+        if dropped.value:
+            raise RecorderError(f"CUPTI dropped {dropped.value} records for want of buffers")
+
+    def _buffer_completed(self, records: list[Any]) -> None:
+        """Called by CUPTI, on any thread. Copies what is needed, since a record keeps its whole buffer alive."""
+        try:
+            for record in records:
+                kind = self._names.get(int(record.kind))
+                if kind is not None:
+                    name = record.name if kind == "kernel" else kind
+                    self._records.append(Activity(name, record.start, record.end, kind))
+        except BaseException as error:  # it could not cross CUPTI's C frames; `_flush` raises it
+            self._failure = error
+
+    def _stamp(self) -> tuple[int, int, int]:
+        """CUPTI's clock, in the middle of a quiet spell, between two readings of the host's."""
+        _spin(self._quiet_ns)
+        before = time.perf_counter_ns()
+        stamp = self._cupti.get_timestamp()
+        after = time.perf_counter_ns()
+        _spin(self._quiet_ns)
+        return before, stamp, after
+
+    def _subscribe(self, cupti: Any) -> int:
+        """Claim CUPTI, which has one subscriber a process: without it two tools would share one set of buffers."""
+        params = cupti.SubscriberParams()
+        params.struct_size = cupti.SUBSCRIBER_PARAMS_SIZE
+        params.subscriber_name = "suite.timing"
+        self._params = params  # CUPTI keeps no copy until the call returns
+        try:
+            return int(cupti.subscribe_v2(_no_callback, None, params.ptr))
+        except cupti.cuptiError as error:
+            if getattr(error, "status", None) != cupti.Result.ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED:
+                raise
+            holder = (params.old_subscriber_name or "a profiler or debugger").removeprefix("CUPTI for ")
+            raise NoRecorderError(f"CUPTI is taken by {holder}: run without it") from error
+
+    def _undo(self) -> None:
+        kinds, self._enabled = self._enabled, []
+        subscriber, self._subscriber = self._subscriber, None
+        try:
+            for kind in kinds:
+                self._cupti.activity_disable(kind)
+        finally:
+            if subscriber is not None:
+                self._cupti.unsubscribe(subscriber)
+
+
+def _buffer_requested() -> tuple[int, int]:
+    """(bytes, records at most): 0 is as many as fit."""
+    return BUFFER_BYTES, 0
+
+
+def _no_callback(*_: Any) -> None:
+    """No callback is ever enabled; subscribing asks for one."""
+
+
+def _spin(ns: int) -> None:
+    until = time.perf_counter_ns() + ns
+    while time.perf_counter_ns() < until:
+        pass
+
+
+def _same_pace(opened: tuple[int, int, int], closed: tuple[int, int, int]) -> None:
+    """Raise `RecorderError` if CUPTI's clock and the host's disagree on how long a window was: one of them jumped."""
+    length = closed[1] - opened[1]
+    shortest, longest = closed[0] - opened[2], closed[2] - opened[0]
+    slack = 10_000 + longest // 100
+    if not shortest - slack <= length <= longest + slack:
+        raise RecorderError(f"the recorder's clock jumped: it moved {length} ns while the host's moved {longest} ns")
+
+
+def _say(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

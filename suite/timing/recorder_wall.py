@@ -1,0 +1,32 @@
+"""The host's clock around one call: the whole truth on a CPU, where the caller's thread is the device."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from suite.timing.recorder import Sample
+
+
+class WallRecorder:
+    """Samples are the wall time of issue and wait."""
+
+    name = "wall"
+
+    def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
+        self._clock = clock
+        self._samples: list[Sample] = []
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def sample(self, name: str, prepare: Callable[[], None], run: Callable[[], None]) -> None:
+        prepare()
+        begin = self._clock()
+        run()
+        self._samples.append(Sample(name, (self._clock() - begin) / 1000, None))
+
+    def collect(self) -> list[Sample]:
+        samples, self._samples = self._samples, []
+        return samples

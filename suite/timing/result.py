@@ -1,0 +1,156 @@
+"""From raw samples to the numbers of a row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from suite import hardware
+from suite.timing.intervals import Activity
+from suite.timing.stats import MIN_FOR_INTERVAL, median, median_interval, paired_ratio
+
+SLOW_NS, MIN_SLOW = 200_000_000, 3
+"""A call slower than this takes three samples at least, too few for an interval, instead of `MIN_FOR_INTERVAL`."""
+SHOWN_ACTIVITIES = 32
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What was measured of one call. None where it was not."""
+
+    recorder: str
+    recorder_reason: str
+    """Why the recorder is not cupti; empty if it is."""
+    cache: str
+    samples: int = 0
+    stopped_by: str = ""
+    """interval: every call's median is known to the width asked for; budget: the time was spent first."""
+    device_us: float | None = None
+    device_us_low: float | None = None
+    device_us_high: float | None = None
+    latency_us: float | None = None
+    dispatch_us: float | None = None
+    kernels: float | None = None
+    """Activities (kernels, copies, fills) of one call."""
+    vs_best: float | None = None
+    vs_best_low: float | None = None
+    vs_best_high: float | None = None
+    joules: float | None = None
+    clock_sm_mhz: float | None = None
+    """Median of the readings during the case; temperature and power are the highest."""
+    temperature_c: float | None = None
+    power_w: float | None = None
+    clock_reasons: str = ""
+    flags: tuple[str, ...] = ()
+    """What a reader should know before trusting the numbers."""
+    error: str = ""
+    """Why this call has no device_us although the recorder ran."""
+    activities: tuple[Activity, ...] = ()
+    """What the last sample ran, its first few activities."""
+
+
+@dataclass
+class Record:
+    """One call's raw numbers while they come in. `counts` are the activities of each sample."""
+
+    cost_ns: float = math.inf
+    latency_us: float | None = None
+    dispatch_us: float | None = None
+    joules: float | None = None
+    device_us: list[float] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    activities: Sequence[Activity] = ()
+    error: str = ""
+
+    @property
+    def slow(self) -> bool:
+        return self.cost_ns > SLOW_NS
+
+    @property
+    def minimum(self) -> int:
+        return MIN_SLOW if self.slow else MIN_FOR_INTERVAL
+
+    @property
+    def usable(self) -> bool:
+        return bool(self.device_us) and not self.error
+
+
+def best_vendor(records: Mapping[str, Record], vendors: Sequence[str]) -> str | None:
+    """The vendor line with the smallest median."""
+    usable = [name for name in vendors if records[name].usable]
+    return min(usable, key=lambda name: median(records[name].device_us), default=None)
+
+
+def timing(record: Record, best: Record | None, states: Sequence[hardware.State], shared: Mapping[str, Any]) -> Timing:
+    """The `Timing` of one call, ranked against the `best` vendor line; `shared` is what all calls of the case have."""
+    common: dict[str, Any] = {
+        **shared,
+        **summary(states),
+        "latency_us": record.latency_us,
+        "dispatch_us": record.dispatch_us,
+        "joules": record.joules,
+    }
+    flags = list(warnings(states))
+    if not record.usable:
+        return Timing(**{**common, "stopped_by": ""}, flags=tuple(flags), error=record.error)
+    low, high = median_interval(record.device_us) or (None, None)
+    if low is None:
+        flags.append(f"{len(record.device_us)} samples are too few for a 95% interval")
+    if record.counts and min(record.counts) != max(record.counts):
+        flags.append(f"activities of one call vary from {min(record.counts)} to {max(record.counts)}")
+    ratio, ratio_low, ratio_high = _ratio(record, best)
+    return Timing(
+        **common,
+        samples=len(record.device_us),
+        device_us=median(record.device_us),
+        device_us_low=low,
+        device_us_high=high,
+        kernels=sum(record.counts) / len(record.counts) if record.counts else None,
+        vs_best=ratio,
+        vs_best_low=ratio_low,
+        vs_best_high=ratio_high,
+        flags=tuple(flags),
+        activities=tuple(record.activities[:SHOWN_ACTIVITIES]),
+    )
+
+
+def _ratio(record: Record, best: Record | None) -> tuple[float | None, float | None, float | None]:
+    if best is None:
+        return None, None, None
+    if best is record:
+        return 1.0, 1.0, 1.0
+    return paired_ratio(best.device_us, record.device_us)
+
+
+def summary(states: Sequence[hardware.State]) -> dict[str, Any]:
+    """The readings of a case in one line."""
+
+    def known(attribute: str) -> list[float]:
+        return [value for state in states if (value := getattr(state, attribute)) is not None]
+
+    clocks = known("clock_sm_mhz")
+    return {
+        "clock_sm_mhz": median(clocks) if clocks else None,
+        "temperature_c": max(known("temperature_c"), default=None),
+        "power_w": max(known("power_w"), default=None),
+        # a reading may fall between two calls, so that idleness says nothing
+        "clock_reasons": ", ".join(hardware.clock_reasons(_reasons(states) & ~hardware.IDLE)),
+    }
+
+
+def warnings(states: Sequence[hardware.State]) -> Iterator[str]:
+    """What in a case's readings puts its numbers in doubt."""
+    for word in hardware.clock_reasons(_reasons(states) & hardware.SLOWDOWNS):
+        yield f"clocks were lowered: {word}"
+    others = max((state.other_processes for state in states), default=0)
+    if others:
+        yield f"{others} other process{'es' if others > 1 else ''} on the device"
+
+
+def _reasons(states: Sequence[hardware.State]) -> int:
+    bits = 0
+    for state in states:
+        bits |= state.clock_reasons
+    return bits

@@ -1,0 +1,757 @@
+"""The timer: arithmetic on lists, the CUPTI recorder on a CUPTI made of Python, whole measurements on a fake clock."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+import statistics
+import time
+from dataclasses import asdict, replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from suite import hardware
+from suite.timing import (
+    Activity,
+    Call,
+    NoRecorderError,
+    RecorderError,
+    Window,
+    assign,
+    measure,
+    median,
+    median_interval,
+    paired_ratio,
+    union_ns,
+)
+from suite.timing.energy import joules_per_call
+from suite.timing.recorder import Sample
+from suite.timing.recorder_cupti import CuptiRecorder, _same_pace
+from suite.timing.recorder_wall import WallRecorder
+from suite.timing.sampling import Measurement
+from suite.timing.stats import MIN_FOR_INTERVAL, half_width, interval_rank, next_look
+
+# ---- union of intervals ----------------------------------------------------------------------------------------------
+
+intervals = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 50)).map(lambda p: (p[0], p[0] + p[1])), max_size=20)
+
+
+@pytest.mark.parametrize(
+    ("given_intervals", "expected"),
+    [
+        ([], 0),
+        ([(5, 9)], 4),
+        ([(0, 4), (10, 13)], 7),  # the gap does not count
+        ([(0, 4), (4, 6)], 6),
+        ([(0, 10), (2, 3), (9, 12)], 12),  # what overlaps counts once
+        ([(7, 7)], 0),
+    ],
+)
+def test_union(given_intervals: list[tuple[int, int]], expected: int) -> None:
+    assert union_ns(given_intervals) == expected
+
+
+@given(intervals)
+def test_union_is_the_number_of_busy_nanoseconds(given_intervals: list[tuple[int, int]]) -> None:
+    busy = {ns for start, end in given_intervals for ns in range(start, end)}
+    assert union_ns(given_intervals) == len(busy)
+
+
+@given(intervals, st.randoms())
+def test_union_bounds_and_order(given_intervals: list[tuple[int, int]], rng: random.Random) -> None:
+    union = union_ns(given_intervals)
+    lengths = [end - start for start, end in given_intervals]
+    assert max(lengths, default=0) <= union <= sum(lengths)
+    shuffled = rng.sample(given_intervals, len(given_intervals))
+    assert union_ns(shuffled) == union
+    assert union_ns([(start + 1000, end + 1000) for start, end in given_intervals]) == union
+
+
+# ---- activities to windows -------------------------------------------------------------------------------------------
+
+A, B = Window("a", 100, 200), Window("b", 300, 400)
+EVICT = Window(None, 200, 300)
+
+
+def kernel(start: int, end: int, name: str = "k") -> Activity:
+    return Activity(name, start, end, "kernel")
+
+
+def test_assign_by_time_whatever_the_order() -> None:
+    one, two, evict, three = kernel(110, 120), kernel(150, 200), kernel(220, 290, "evict"), kernel(300, 390)
+    assert assign([three, two, evict, one], [A, EVICT, B]) == [[one, two], [evict], [three]]
+
+
+def test_assign_leaves_a_window_empty_and_says_nothing() -> None:
+    assert assign([kernel(110, 120)], [A, B]) == [[kernel(110, 120)], []]
+
+
+@pytest.mark.parametrize(
+    ("activities", "windows", "message"),
+    [
+        ([kernel(190, 260)], [A, B], r"kernel 'k' was still running 0.1 us after the window of 'a' closed"),
+        ([kernel(250, 260)], [A, B], r"outside every window, 0.1 us .* the window of 'a'.*did not wait"),
+        ([kernel(50, 60)], [A, B], r"0.1 us before the window of 'a'"),
+        ([kernel(50, 60)], [], r"none"),
+        ([kernel(120, 110)], [A], r"no valid times"),
+        ([kernel(0, 0)], [A], r"no valid times"),
+        ([], [B, A], r"clock ran backwards"),
+        ([], [Window("a", 200, 100)], r"clock ran backwards"),
+        ([], [A, Window(None, 150, 250)], r"clock ran backwards: the window of a preparation is \[150, 250\]"),
+        ([Activity("memset", 250, 251, "memset")], [A, B], r"^memset ran outside"),
+    ],
+)
+def test_assign_refuses(activities: list[Activity], windows: list[Window], message: str) -> None:
+    with pytest.raises(RecorderError, match=message):
+        assign(activities, windows)
+
+
+def test_the_record_of_a_wrong_call_is_refused() -> None:
+    """A call whose wait does not wait: its kernel runs past its window, or in the gap, never silently in the next."""
+    gap = Window(None, 205, 295)
+    for start, end in ((150, 210), (202, 204), (290, 310)):
+        with pytest.raises(RecorderError):
+            assign([kernel(start, end)], [A, gap, B])
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 40), st.integers(0, 40)), max_size=40), st.randoms())
+def test_assign_keeps_every_activity_once(places: list[tuple[int, int, int]], rng: random.Random) -> None:
+    windows = [Window(str(i), 1000 * i + 100, 1000 * i + 200) for i in range(10)]
+    activities = [kernel(windows[i].open + at, windows[i].open + at + length, str(i)) for i, at, length in places]
+    found = assign(rng.sample(activities, len(activities)), windows)
+    assert sorted(itertools.chain(*found)) == sorted(activities)
+    assert all(activity.name == window.name for window, mine in zip(windows, found, strict=True) for activity in mine)
+    assert all(mine == sorted(mine, key=lambda a: a.start) for mine in found)
+
+
+# ---- statistics ------------------------------------------------------------------------------------------------------
+
+floats = st.floats(1e-3, 1e6, allow_nan=False)
+
+
+@given(st.lists(floats, min_size=1, max_size=30))
+def test_median_is_the_standard_librarys(values: list[float]) -> None:
+    assert median(values) == pytest.approx(statistics.median(values))
+
+
+def test_interval_needs_six() -> None:
+    assert [median_interval([1.0] * n) for n in range(1, 6)] == [None] * 5
+    assert median_interval([3.0, 1.0, 2.0, 6.0, 5.0, 4.0]) == (1.0, 6.0)
+    assert MIN_FOR_INTERVAL == 6
+
+
+@pytest.mark.parametrize(("n", "rank"), [(6, 1), (8, 1), (9, 2), (10, 2), (20, 6), (50, 18), (100, 40)])
+def test_interval_ranks_are_the_published_ones(n: int, rank: int) -> None:
+    """Sign test tables, two-sided 5% (e.g. Conover, Practical Nonparametric Statistics)."""
+    assert interval_rank(n) == rank
+
+
+@pytest.mark.parametrize("n", [*range(6, 40), 101, 1000, 5000])
+def test_interval_covers_and_is_the_narrowest(n: int) -> None:
+    k = interval_rank(n)
+
+    def misses(rank: int) -> float:
+        logs = [math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) - n * math.log(2) for i in range(rank)]
+        return 2 * math.fsum(math.exp(value) for value in logs)
+
+    assert misses(k) <= 0.05 < misses(k + 1)
+
+
+def test_interval_covers_in_practice() -> None:
+    """Skewed samples, as times are: the interval holds the true median at least 95 times in 100."""
+    rng = random.Random(1)
+    true, held = math.exp(0.0), 0
+    for _ in range(2000):
+        low, high = median_interval([rng.lognormvariate(0.0, 1.0) for _ in range(15)]) or (0, 0)
+        held += low <= true <= high
+    assert held / 2000 > 0.94
+
+
+@given(st.lists(floats, min_size=6, max_size=40), st.randoms())
+def test_interval_brackets_the_median_in_any_order(values: list[float], rng: random.Random) -> None:
+    low, high = median_interval(values) or (math.inf, -math.inf)
+    assert min(values) <= low <= median(values) <= high <= max(values)
+    assert median_interval(rng.sample(values, len(values))) == (low, high)
+
+
+def test_half_width_is_the_longer_arm() -> None:
+    assert half_width([100.0] * 5) == math.inf
+    assert half_width([100.0] * 6) == 0.0
+    assert half_width([99.0, 100.0, 100.0, 100.0, 100.0, 104.0]) == pytest.approx(0.04)
+
+
+def test_looks_are_rare_but_never_stop() -> None:
+    looks = list(itertools.accumulate(range(100), lambda n, _: next_look(n), initial=6))
+    assert looks == sorted(set(looks))
+    assert looks[1] == 7
+    assert sum(look <= 1000 for look in looks) < 60
+
+
+def test_ratio_pairs_within_rounds() -> None:
+    """The device slows down by half between rounds; the ratio does not see it."""
+    drift = [1.0, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5]
+    ratio, low, high = paired_ratio([20.0 * d for d in drift], [10.0 * d for d in drift])
+    assert (ratio, low, high) == pytest.approx((2.0, 2.0, 2.0))
+
+
+def test_ratio_of_few_rounds_has_no_interval() -> None:
+    assert paired_ratio([2.0, 2.0, 2.0], [1.0] * 9) == (2.0, None, None)
+
+
+# ---- the CUPTI recorder, on a CUPTI made of Python -------------------------------------------------------------------
+
+
+class FakeCuptiError(Exception):
+    def __init__(self, status: int) -> None:
+        super().__init__(f"status {status}")
+        self.status = status
+
+
+class FakeCupti:
+    """The part of `cupti.cupti` that the recorder uses. `launch` is the device: records wait until a flush."""
+
+    SUBSCRIBER_PARAMS_SIZE = 32
+    ActivityKind = SimpleNamespace(CONCURRENT_KERNEL=10, MEMCPY=1, MEMCPY2=22, MEMSET=2)
+    Result = SimpleNamespace(ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED=39)
+    cuptiError = FakeCuptiError  # noqa: N815
+
+    def __init__(self) -> None:
+        self.subscribed = ""
+        self.enabled: set[int] = set()
+        self.kept: list[SimpleNamespace] = []
+        self.held: list[SimpleNamespace] = []
+        self.dropped = 0
+        self.flags: list[int] = []
+        self.skew = 0
+
+    class SubscriberParams:
+        ptr = 1
+        old_subscriber_name: str | None = None
+
+    def subscribe_v2(self, callback: object, userdata: object, params: int) -> int:
+        if self.subscribed:
+            raise FakeCuptiError(39)
+        self.subscribed = "suite"
+        return 7
+
+    def unsubscribe(self, subscriber: int) -> None:
+        assert subscriber == 7
+        self.subscribed = ""
+
+    def activity_register_callbacks(self, requested: object, completed: object) -> None:
+        self.requested, self.completed = requested, completed
+
+    def activity_enable(self, kind: int) -> None:
+        self.enabled.add(kind)
+
+    def activity_disable(self, kind: int) -> None:
+        self.enabled.remove(kind)
+
+    def get_timestamp(self) -> int:
+        return time.perf_counter_ns() + 10**18 + self.skew
+
+    def activity_get_num_dropped_records(self, context: int, stream: int, address: int) -> None:
+        import ctypes
+
+        ctypes.c_size_t.from_address(address).value = self.dropped
+
+    def activity_flush_all(self, flag: int) -> None:
+        self.flags.append(flag)
+        size, most = self.requested()
+        assert size >= 1 << 16
+        assert most == 0
+        records, self.kept = self.kept, []
+        if flag == 1:
+            records, self.held = records + self.held, []
+        if records:
+            self.completed(records)
+
+    def launch(self, us: float, kind: int = 10, name: str = "k", held: bool = False) -> None:
+        start = self.get_timestamp()
+        time.sleep(us / 1e6)
+        record = SimpleNamespace(kind=kind, start=start, end=start + int(us * 1000))
+        if kind == 10:
+            record.name = name
+        if kind in self.enabled:
+            (self.held if held else self.kept).append(record)
+
+
+@pytest.fixture
+def cupti() -> FakeCupti:
+    return FakeCupti()
+
+
+@pytest.fixture
+def recorder(cupti: FakeCupti) -> CuptiRecorder:
+    recorder = CuptiRecorder(lambda: None, cupti)
+    recorder.start()
+    return recorder
+
+
+def nothing() -> None: ...
+
+
+def test_cupti_counts_kernels_copies_and_fills_alone(cupti: FakeCupti, recorder: CuptiRecorder) -> None:
+    def run() -> None:
+        cupti.launch(100)
+        cupti.launch(50, 2)
+        cupti.launch(30, 1)
+
+    recorder.sample("a", lambda: cupti.launch(900), run)
+    recorder.sample("b", nothing, lambda: cupti.launch(20))
+    a, b = recorder.collect()
+    assert (a.name, a.us, b.name, b.us) == ("a", 180.0, "b", 20.0)
+    assert a.activities is not None
+    assert [(activity.name, activity.kind) for activity in a.activities] == [
+        ("k", "kernel"),
+        ("memset", "memset"),
+        ("memcpy", "memcpy"),
+    ]
+    assert recorder.collect() == []
+    recorder.stop()
+    assert not cupti.enabled
+    assert not cupti.subscribed
+
+
+def test_cupti_does_not_count_gaps(cupti: FakeCupti, recorder: CuptiRecorder) -> None:
+    recorder.sample("a", nothing, lambda: (cupti.launch(100), time.sleep(0.002), cupti.launch(100)))
+    assert recorder.collect()[0].us == 200.0
+
+
+def test_cupti_flushes_once_a_round_and_forces_what_is_held_back(cupti: FakeCupti, recorder: CuptiRecorder) -> None:
+    for _ in range(3):
+        recorder.sample("a", nothing, lambda: cupti.launch(10))
+    recorder.collect()
+    assert cupti.flags == [0]
+    recorder.sample("a", nothing, lambda: cupti.launch(10, held=True))
+    assert recorder.collect()[0].us == 10.0
+    assert cupti.flags == [0, 0, 1]
+
+
+def test_cupti_hands_over_an_empty_sample_as_empty(recorder: CuptiRecorder) -> None:
+    recorder.sample("a", nothing, nothing)
+    assert recorder.collect() == [Sample("a", 0.0, [])]
+
+
+def test_cupti_refuses_work_outside_windows(cupti: FakeCupti, recorder: CuptiRecorder) -> None:
+    recorder.sample("a", nothing, lambda: cupti.launch(10))
+    cupti.launch(10, name="stray")
+    with pytest.raises(RecorderError, match="'stray' ran outside every window"):
+        recorder.collect()
+
+
+def test_cupti_refuses_a_record_that_comes_a_round_late(cupti: FakeCupti, recorder: CuptiRecorder) -> None:
+    recorder.sample("a", nothing, lambda: (cupti.launch(10), cupti.launch(10, name="late", held=True)))
+    recorder.collect()  # one of the two is held back, unnoticed so far
+    recorder.sample("a", nothing, nothing)
+    with pytest.raises(RecorderError, match="'late' ran outside every window"):
+        recorder.collect()
+
+
+def test_cupti_refuses_dropped_records(cupti: FakeCupti, recorder: CuptiRecorder) -> None:
+    recorder.sample("a", nothing, lambda: cupti.launch(10))
+    cupti.dropped = 3
+    with pytest.raises(RecorderError, match="dropped 3 records"):
+        recorder.collect()
+
+
+def test_cupti_refuses_a_clock_that_jumps(cupti: FakeCupti, recorder: CuptiRecorder) -> None:
+    def jump() -> None:
+        cupti.launch(10)
+        cupti.skew += 500_000
+
+    with pytest.raises(RecorderError, match="clock jumped"):
+        recorder.sample("a", nothing, jump)
+
+
+def test_a_paused_process_is_not_a_jump() -> None:
+    """The host's clock is read on both sides of CUPTI's, so a pause between the readings is no contradiction."""
+    _same_pace((0, 5, 10), (1000, 6_000_000, 6_001_000))
+    with pytest.raises(RecorderError):
+        _same_pace((0, 5, 10), (1000, 6_000_000, 2_000))
+
+
+def test_cupti_reports_what_its_callback_met(cupti: FakeCupti, recorder: CuptiRecorder) -> None:
+    recorder.sample("a", nothing, lambda: cupti.launch(10))
+    del cupti.kept[0].start
+    with pytest.raises(RecorderError, match="reading CUPTI's records failed: AttributeError"):
+        recorder.collect()
+
+
+def test_cupti_taken_by_another_tool(cupti: FakeCupti) -> None:
+    cupti.subscribed = "someone"
+    cupti.SubscriberParams.old_subscriber_name = "CUPTI for Nsight"
+    try:
+        with pytest.raises(NoRecorderError, match="CUPTI is taken by Nsight"):
+            CuptiRecorder(lambda: None, cupti).start()
+    finally:
+        cupti.SubscriberParams.old_subscriber_name = None
+    assert cupti.subscribed == "someone"
+
+
+def test_cupti_lets_go_when_it_cannot_start(cupti: FakeCupti, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(kind: int) -> None:
+        if kind == 2:
+            raise FakeCuptiError(35)
+        cupti.enabled.add(kind)
+
+    monkeypatch.setattr(cupti, "activity_enable", refuse)
+    with pytest.raises(NoRecorderError, match="cannot trace here: FakeCuptiError: status 35"):
+        CuptiRecorder(lambda: None, cupti).start()
+    assert not cupti.enabled
+    assert not cupti.subscribed
+
+
+def test_cupti_starts_and_stops_again_and_again(cupti: FakeCupti) -> None:
+    for _ in range(5):
+        recorder = CuptiRecorder(lambda: None, cupti)
+        recorder.start()
+        recorder.sample("a", nothing, lambda: cupti.launch(10))
+        assert recorder.collect()[0].us == 10.0
+        recorder.stop()
+
+
+def test_missing_cupti_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "cupti", None)
+    with pytest.raises(NoRecorderError, match="pip install 'cupti-python"):
+        CuptiRecorder(lambda: None).start()
+
+
+# ---- whole measurements, on a fake device and clock ------------------------------------------------------------------
+
+
+class FakeTarget:
+    """A GPU in simulated time: calls and evictions move `now`, and its recorder knows how long each call was busy."""
+
+    on_host = False
+
+    def __init__(self, unavailable: str = "", states: list[hardware.State] | None = None) -> None:
+        self.now = self.free_at = 0
+        self.unavailable = unavailable
+        self.states = itertools.cycle(states) if states else None
+        self.evictions = 0
+        self.running: list[Activity] = []
+        self.live = False
+        self.traced = False
+        self.power_w = 500.0
+
+    def clock(self) -> int:
+        return self.now
+
+    def synchronize(self) -> None: ...
+
+    def evict(self) -> None:
+        self.evictions += 1
+        self.now += 50_000
+
+    def recorder(self) -> FakeTarget:
+        if self.unavailable:
+            raise NoRecorderError(self.unavailable)
+        self.samples: list[Sample] = []
+        return self
+
+    name = "cupti"
+
+    def start(self) -> None:
+        self.live = self.traced = True
+
+    def stop(self) -> None:
+        self.live = False
+
+    def sample(self, name: str, prepare: object, run: object) -> None:
+        prepare()
+        self.running = []
+        run()
+        busy = union_ns((activity.start, activity.end) for activity in self.running)
+        self.samples.append(Sample(name, busy / 1000, self.running))
+
+    def collect(self) -> list[Sample]:
+        samples, self.samples = self.samples, []
+        return samples
+
+    def state(self) -> hardware.State | None:
+        return next(self.states) if self.states else None
+
+    def energy_mj(self) -> int:
+        return int(self.now / 1e9 * self.power_w * 1000) // 10_000 * 10_000  # refreshed in steps of 10 J
+
+    def call(self, name: str, us: object, kernels: object = 1, vendor: bool = False, issue_us: float = 5.0) -> Call:
+        """A call busy for `us` (a number or a function of none), in `kernels` equal parts, issued in `issue_us`."""
+
+        def issue() -> int:
+            self.now += int(issue_us * 1000)
+            total = us() if callable(us) else us
+            parts = kernels() if callable(kernels) else kernels
+            start = max(self.now, self.free_at)
+            self.free_at = start + int(total * 1000)
+            for _ in range(parts):
+                self.running.append(kernel(start, start + int(total * 1000 / parts), name))
+                start += int(total * 1000 / parts) + 100_000  # a gap that must not count
+            return self.free_at
+
+        def wait(ready_at: int) -> None:
+            self.now = max(self.now, ready_at)
+
+        return Call(name, issue, wait, vendor)
+
+
+def run(target: FakeTarget, *calls: Call, cache: str = "cold", budget_s: float = 1.0, interval: float = 0.005, **more):
+    energy = more.pop("energy", False)
+    return Measurement(calls, target, cache, **more).measure(budget_s, interval, energy)
+
+
+def test_measure_end_to_end() -> None:
+    target = FakeTarget()
+    jitter = random.Random(3)
+    timings = run(
+        target,
+        target.call("vendor", lambda: 100.0 * jitter.uniform(0.99, 1.01), vendor=True),
+        target.call("other vendor", 300.0, vendor=True),
+        target.call("ours", lambda: 80.0 * jitter.uniform(0.99, 1.01), kernels=2, issue_us=30.0),
+    )
+    vendor, other, ours = timings.values()
+    assert list(timings) == ["vendor", "other vendor", "ours"]
+    assert vendor.device_us == pytest.approx(100, rel=0.005)
+    assert ours.device_us == pytest.approx(80, rel=0.005)
+    assert ours.device_us_low < ours.device_us < ours.device_us_high
+    assert (vendor.vs_best, vendor.vs_best_low, vendor.vs_best_high) == (1.0, 1.0, 1.0)
+    assert other.vs_best == pytest.approx(1 / 3, rel=0.01)
+    assert ours.vs_best == pytest.approx(1.25, rel=0.01)
+    assert ours.vs_best_low < ours.vs_best < ours.vs_best_high
+    assert (ours.kernels, vendor.kernels) == (2.0, 1.0)
+    assert other.latency_us == pytest.approx(305)
+    assert ours.dispatch_us == pytest.approx(30)
+    assert vendor.stopped_by == "interval"
+    assert vendor.samples == other.samples == ours.samples >= MIN_FOR_INTERVAL
+    assert (vendor.recorder, vendor.recorder_reason, vendor.cache) == ("cupti", "", "cold")
+    assert [activity.name for activity in ours.activities] == ["ours", "ours"]
+    assert not target.live
+    json.dumps(asdict(ours))
+
+
+def test_latency_is_measured_before_tracing() -> None:
+    target = FakeTarget()
+    traced: list[bool] = []
+    call = target.call("a", 10.0)
+
+    def issue() -> object:
+        traced.append(target.live)
+        return call.issue()
+
+    run(target, replace(call, issue=issue))
+    assert traced == sorted(traced)
+    assert traced.count(False) > 20
+
+
+def test_cold_evicts_before_every_sample_and_warm_calls_once() -> None:
+    cold, warm = FakeTarget(), FakeTarget()
+    samples = run(cold, cold.call("a", 10.0))["a"].samples
+    assert cold.evictions == samples + 1  # and before the rehearsal
+    counts = []
+    call = warm.call("a", 10.0)
+    counted = replace(call, issue=lambda: (counts.append(warm.live), call.issue())[1])
+    samples = run(warm, counted, cache="warm")["a"].samples
+    assert warm.evictions == 0
+    assert counts.count(True) == 2 * (samples + 1)
+
+
+def test_noise_ends_by_budget_and_the_minimum_is_kept() -> None:
+    target, jitter = FakeTarget(), random.Random(5)
+    noisy = target.call("a", lambda: jitter.uniform(50, 150))
+    assert run(target, noisy, budget_s=0.05)["a"].stopped_by == "budget"
+    assert run(target, noisy, budget_s=0.0)["a"].samples == MIN_FOR_INTERVAL
+
+
+def test_a_slow_call_is_not_repeated_dozens_of_times() -> None:
+    target, count = FakeTarget(), []
+    slow = target.call("slow", lambda: (count.append(1), 2e6)[1])
+    timings = run(target, slow, target.call("fast", 100.0, vendor=True))
+    assert timings["slow"].samples == 3
+    assert timings["fast"].samples == MIN_FOR_INTERVAL
+    assert len(count) <= 6
+    assert timings["slow"].device_us == 2e6
+    assert (timings["slow"].device_us_low, timings["slow"].vs_best_low) == (None, None)
+    assert timings["slow"].vs_best == pytest.approx(5e-5)
+    assert "3 samples are too few" in timings["slow"].flags[0]
+
+
+def test_fast_rounds_do_not_stop_at_once() -> None:
+    """A device that heats up: the first samples agree among themselves, and not with what follows."""
+    target = FakeTarget()
+    call = target.call("a", lambda: 100.0 if target.now < 80_000_000 else 120.0)
+    assert run(target, call)["a"].device_us == 120.0
+
+
+def test_rounds_are_shuffled_by_seed() -> None:
+    def order(seed: int) -> list[str]:
+        target, told = FakeTarget(), []
+        run(target, *(target.call(name, 10.0) for name in "abcd"), seed=seed, budget_s=0.01, on_progress=told.append)
+        return told[8:40]  # after warm-up and rehearsal
+
+    assert order(1) == order(1) != order(2)
+    rounds = [order(1)[i : i + 4] for i in range(0, 32, 4)]
+    assert all(sorted(r) == list("abcd") for r in rounds)
+    assert len(set(map(tuple, rounds))) > 1
+
+
+def test_pairs_survive_a_drifting_device() -> None:
+    target = FakeTarget()
+    slower = lambda us: us * (1 + target.now / 2e9)  # noqa: E731
+    timings = run(
+        target, target.call("vendor", lambda: slower(100.0), vendor=True), target.call("ours", lambda: slower(50.0))
+    )
+    assert timings["ours"].vs_best == pytest.approx(2.0, rel=1e-3)
+    assert timings["ours"].vs_best_high / timings["ours"].vs_best_low < 1.002
+
+
+def test_an_unseen_call_gets_an_error_and_no_number() -> None:
+    target = FakeTarget()
+    timings = run(target, target.call("ghost", 10.0, kernels=0, vendor=True), target.call("a", 20.0))
+    ghost = timings["ghost"]
+    assert ghost.error == "cupti saw no kernel, copy or fill of this call"
+    assert (ghost.device_us, ghost.vs_best, ghost.samples, ghost.stopped_by) == (None, None, 0, "")
+    assert ghost.latency_us is not None
+    assert timings["a"].device_us == 20.0
+    assert timings["a"].vs_best is None  # no vendor line was seen
+
+
+def test_a_record_that_cannot_be_trusted_ends_the_case_and_the_tracing(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = FakeTarget()
+
+    def broken() -> list[Sample]:
+        raise RecorderError("dropped")
+
+    monkeypatch.setattr(target, "collect", broken)
+    with pytest.raises(RecorderError, match="dropped"):
+        run(target, target.call("a", 10.0))
+    assert not target.live
+
+
+def test_without_cupti_a_gpu_has_latency_and_the_reason_but_no_device_time() -> None:
+    target = FakeTarget(unavailable="cupti-python is not installed")
+    timing = run(target, target.call("a", 10.0, vendor=True))["a"]
+    assert (timing.recorder, timing.recorder_reason) == ("wall", "cupti-python is not installed")
+    assert (timing.device_us, timing.vs_best, timing.kernels, timing.samples) == (None, None, None, 0)
+    assert timing.latency_us == pytest.approx(15)
+    assert target.evictions == 0
+
+
+def test_a_changing_number_of_kernels_is_flagged() -> None:
+    target, turn = FakeTarget(), itertools.count()
+    timing = run(target, target.call("a", 10.0, kernels=lambda: 1 + next(turn) % 2))["a"]
+    assert "activities of one call vary from 1 to 2" in timing.flags
+    assert timing.kernels == pytest.approx(1.5, abs=0.01)
+
+
+def test_state_is_summed_up_and_slowdowns_are_flagged() -> None:
+    calm = hardware.State(1980, 3201, 40, 300.0, 0x1 | 0x4, 0)
+    hot = hardware.State(1200, 3201, 88, 690.0, 0x20, 2)
+    target = FakeTarget(states=[calm, calm, hot])
+    timing = run(target, target.call("a", lambda: random.uniform(50, 150)))["a"]
+    assert (timing.temperature_c, timing.power_w) == (88, 690.0)
+    assert timing.clock_sm_mhz == 1980
+    assert timing.clock_reasons == "power cap, thermal slowdown by software"
+    assert timing.flags == ("clocks were lowered: thermal slowdown by software", "2 other processes on the device")
+    quiet = FakeTarget(states=[calm])
+    assert run(quiet, quiet.call("a", 10.0))["a"].flags == ()
+
+
+def test_energy_is_the_counters() -> None:
+    target = FakeTarget()
+    timings = run(target, target.call("a", 1000.0, issue_us=0.0), energy=True)
+    assert timings["a"].joules == pytest.approx(0.5, rel=0.05)  # 500 W for 1 ms
+    assert run(target, target.call("a", 10.0))["a"].joules is None
+
+
+def test_energy_of_a_counter_that_stands_still_is_unknown() -> None:
+    clock = itertools.count(0, 50_000_000)
+    assert joules_per_call(nothing_n, lambda: 5, lambda: next(clock), 1e6) is None
+    assert joules_per_call(nothing_n, lambda: None, lambda: next(clock), 1e6) is None
+
+
+def nothing_n(count: int) -> None: ...
+
+
+def test_energy_is_read_between_refreshes() -> None:
+    """The counter is stale by up to 100 ms at any moment; at its refreshes it is not."""
+    now = [0]
+
+    def run_calls(count: int) -> None:
+        now[0] += count * 1_000_000
+
+    def counter() -> int:
+        return int(now[0] // 100_000_000 * 100_000_000 / 1e9 * 700_000)
+
+    joules = joules_per_call(run_calls, counter, lambda: now[0], 1e6)
+    assert joules == pytest.approx(0.7, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("names", "cache", "message"), [(["a", "a"], "cold", "names of calls must differ"), (["a"], "hot", "cold.*'hot'")]
+)
+def test_measure_refuses(names: list[str], cache: str, message: str) -> None:
+    target = FakeTarget()
+    with pytest.raises(ValueError, match=message):
+        Measurement([target.call(name, 1.0) for name in names], target, cache)
+
+
+# ---- the real thing, on the CPU --------------------------------------------------------------------------------------
+
+
+def test_wall_recorder_keeps_the_preparation_out() -> None:
+    recorder = WallRecorder()
+    recorder.sample("a", lambda: time.sleep(0.05), lambda: time.sleep(0.002))
+    (sample,) = recorder.collect()
+    assert 2000 <= sample.us < 20_000
+    assert sample.activities is None
+
+
+@pytest.mark.parametrize("cache", ["cold", "warm"])
+def test_a_sleep_on_the_cpu_takes_its_time(cache: str) -> None:
+    calls = [
+        Call("two", lambda: time.sleep(0.002), nothing_of, vendor=True),
+        Call("four", nothing, lambda _: time.sleep(0.004)),
+    ]
+    timings = measure(calls, device=torch.device("cpu"), cache=cache, budget_s=0.2, interval=0.05)
+    two, four = timings["two"], timings["four"]
+    assert two.recorder == "wall"
+    assert "CPU" in two.recorder_reason
+    assert 2000 <= two.device_us < 3500
+    assert 4000 <= four.device_us < 6500
+    assert 0.35 < four.vs_best < 0.7
+    assert four.dispatch_us < 1000 < 4000 <= four.latency_us
+    assert two.dispatch_us >= 2000
+    assert two.kernels is None
+    assert two.joules is None
+
+
+def nothing_of(result: object) -> None: ...
+
+
+def test_measure_knows_cpu_and_cuda_only() -> None:
+    with pytest.raises(ValueError, match="'meta'"):
+        measure([], device=torch.device("meta"))
+
+
+@pytest.mark.gpu
+def test_torch_on_the_gpu() -> None:
+    device = torch.device("cuda")
+    a = torch.randn(2**24, device=device)
+    calls = [
+        Call("one", lambda: a + 1, lambda _: torch.cuda.synchronize(), vendor=True),
+        Call("two", lambda: (a + 1) + 1, lambda _: torch.cuda.synchronize()),
+    ]
+    timings = measure(calls, device=device, budget_s=0.3)
+    if timings["one"].recorder != "cupti":
+        pytest.skip(f"CUPTI: {timings['one'].recorder_reason}")
+    assert (timings["one"].kernels, timings["two"].kernels) == (1.0, 2.0)
+    assert timings["one"].device_us < timings["two"].device_us < 3 * timings["one"].device_us
+    assert timings["one"].latency_us > timings["one"].device_us
