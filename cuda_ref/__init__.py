@@ -1,0 +1,1 @@
+"""CUDA implementations: `<op>[_<variant>].cu` holds kernel and extern "C" launcher, the .py beside it calls it."""

@@ -1,0 +1,197 @@
+"""Prepares a .cu text: reads what it says of itself, makes it self-contained, and for the CPU turns it into C++.
+
+Three things of CUDA are no C++; all else is left to the headers in host/:
+    kernel<<<grid, block, bytes, stream>>>(a, b)    a launch
+    __shared__ float tile[32][33], sums[32];        one copy a block, so poisoned when a block comes to it
+    extern __shared__ float buffer[];               memory whose size the launch gives
+Line numbers survive, so that messages point into the .cu file.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+_TOKEN = re.compile(
+    r'R"(?P<d>[^()\\\s]*)\(.*?\)(?P=d)"'  # raw string
+    r"|//(?:\\\n|[^\n])*|/\*.*?\*/"  # comment
+    r'|"(?:\\.|[^"\\\n])*"'  # string
+    r"|\b\d[\w.']*"  # number, whose ' is no quote
+    r"|'(?:\\.|[^'\\\n])*'",  # character
+    re.DOTALL,
+)
+_OPEN, _CLOSE = "([{", ")]}"
+
+
+def blank(text: str, strings: bool = True) -> str:
+    """The text with spaces for comments and, where asked, for strings: the same length, the same lines, only code."""
+
+    def replace(match: re.Match[str]) -> str:
+        token = match[0]
+        if token[0].isdigit() or (token[0] != "/" and not strings):
+            return token
+        return re.sub(r"[^\n]", " ", token)
+
+    return _TOKEN.sub(replace, text)
+
+
+def requirement(text: str) -> str | None:
+    """The architecture that a line `// requires: sm_90a` names."""
+    match = re.search(r"^// requires: (\S+)\s*$", text, re.MULTILINE)
+    if match and not re.fullmatch(r"sm_\d+a?", match[1]):
+        raise ValueError(f"requires: an architecture such as sm_80 or sm_90a; got {match[1]!r}")
+    return match[1] if match else None
+
+
+def parameters(text: str, function: str) -> list[str]:
+    """Types of `extern "C" int function(...)` without its last two, stream and record: pointer, or a C type's name."""
+    code = blank(text, strings=False)
+    match = re.search(rf'extern\s+"C"\s+(?:int|cudaError_t)\s+{re.escape(function)}\s*\(([^()]*)\)', code)
+    if match is None:
+        raise LookupError(f'no extern "C" int {function}(...)')
+    words = [re.sub(r"\b(?:const|__restrict__)\b", " ", each).strip() for each in match[1].split(",")]
+    if len(words) < 2 or not re.match(r"cudaStream_t\b", words[-2]) or not re.match(r"LaunchRecord\s*\*", words[-1]):
+        raise LookupError(f"{function} must end in (..., cudaStream_t stream, LaunchRecord* record)")
+    return ["pointer" if "*" in each else " ".join(each.split()[:-1]) for each in words[:-2]]
+
+
+def expand(path: Path, folders: list[Path], _within: tuple[Path, ...] = ()) -> str:
+    """The text of a file with each `#include "..."` that is found beside it or in `folders` in its place."""
+    text = path.read_text()
+    name = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    code = blank(text, strings=False)
+    parts, done = [f'#line 1 "{name}"\n'], 0
+    for match in re.finditer(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"[^\n]*\n?', code, re.MULTILINE):
+        found = next((f / match[1] for f in (path.parent, *folders) if (f / match[1]).is_file()), None)
+        if found is None or found in _within:
+            continue
+        line = text.count("\n", 0, match.end()) + 1
+        parts += [text[done : match.start()], expand(found, folders, (*_within, path)), f'\n#line {line} "{name}"\n']
+        done = match.end()
+    parts.append(text[done:])
+    joined = "".join(parts)
+    once = re.search(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", code, re.MULTILINE)
+    if once:  # means nothing for a text that is no file of its own
+        guard = "EXPANDED_" + hashlib.sha256(text.encode()).hexdigest()[:16]
+        joined = re.sub(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", "", joined, count=1, flags=re.MULTILINE)
+        joined = f"#ifndef {guard}\n#define {guard}\n{joined}\n#endif\n"
+    return joined
+
+
+def to_host(text: str) -> str:
+    """The text as C++ for the headers in host/. It must include cuda_runtime.h, as common.cuh does."""
+    return _launches(_shared(text))
+
+
+def _shared(text: str) -> str:
+    edits: list[tuple[int, int, str]] = []
+    code = blank(text)
+    for match in re.finditer(r"\b(?:(extern|static)\s+)?__shared__\b", code):
+        if (end := code.find(";", match.end())) < 0:
+            raise ValueError("__shared__ without ;")
+        names = list(_declared(code[match.end() : end]))
+        if match[1] == "extern":
+            first, last = names[0]
+            kind = re.sub(r"\b(?:__align__|alignas)\s*\([^()]*\)", " ", code[match.end() : match.end() + first]).strip()
+            name = code[match.end() + first : match.end() + last]
+            lines = "\n" * text.count("\n", match.start(), end)
+            edits.append((match.start(), end, f"{kind}* const {name} = ::cuda_host::dynamic_shared<{kind}>(){lines}"))
+            continue
+        edits.append((match.start(), match.end(), "static"))
+        enter = [
+            f" {{ static unsigned long long cuda_host_block; ::cuda_host::enter_shared(cuda_host_block, {name}); }}"
+            for name in (code[match.end() + first : match.end() + last] for first, last in names)
+        ]
+        edits.append((end + 1, end + 1, "".join(enter)))
+    return _edited(text, edits)
+
+
+def _declared(declaration: str) -> Iterator[tuple[int, int]]:
+    """Where the names stand in `float tile[32][33], sums[32]`: each the last word before its [, = or comma."""
+    stack, name, fixed = "", None, False
+    for match in re.finditer(r"\w+|[^\w\s]", declaration + ","):
+        token = match[0]
+        if token in "([{" or (token == "<" and stack[-1:] in ("", "<")):
+            fixed = fixed or (not stack and token in "[{")
+            stack += token
+        elif token in ")]}" or (token == ">" and stack[-1:] == "<"):
+            stack = stack[:-1]
+        elif not stack and token == "=":
+            fixed = True
+        elif not stack and token == ",":
+            if name:
+                yield name
+            name, fixed = None, False
+        elif not stack and not fixed and re.match(r"[A-Za-z_]", token):
+            name = match.span()
+
+
+def _launches(text: str) -> str:
+    edits: list[tuple[int, int, str]] = []
+    code, spoken = blank(text), blank(text, strings=False)
+    for match in re.finditer("<<<", code):
+        start = _kernel_start(code, match.start())
+        end = _config_end(code, match.end())
+        kernel, config = spoken[start : match.start()], spoken[match.end() : end - 3]
+        address = _address(code, " ".join(kernel.split()))
+        body = f"[&](auto... cuda_host_argument) {{ {kernel}(cuda_host_argument...); }}"
+        edits.append((start, end, f"::cuda_host::launch({address}, {body}, {config})"))
+    return _edited(text, edits)
+
+
+def _kernel_start(code: str, end: int) -> int:
+    """Where the expression before <<< begins: a name, perhaps qualified, perhaps with template arguments."""
+    i = end
+    while code[i - 1].isspace():
+        i -= 1
+    if code[i - 1] in ">)":
+        angle = code[i - 1] == ">"
+        depth = inner = 0
+        while True:
+            i -= 1
+            inner += (code[i] in _CLOSE) - (code[i] in _OPEN)
+            if angle and inner == 0:
+                depth += (code[i] == ">") - (code[i] == "<")
+            if depth == 0 and inner == 0:
+                break
+    return re.search(r"(?:::\s*)?(?:\w+\s*::\s*)*\w*\s*\Z", code[:i]).start()  # type: ignore[union-attr]
+
+
+def _config_end(code: str, start: int) -> int:
+    """Behind the >>> that closes a launch's configuration."""
+    depth = 0
+    for i in range(start, len(code)):
+        depth += (code[i] in _OPEN) - (code[i] in _CLOSE)
+        if depth == 0 and code.startswith(">>>", i) and not code.startswith(">>>>", i):
+            return i + 3
+    raise ValueError("<<< without >>>")
+
+
+def _address(code: str, kernel: str) -> str:
+    """The kernel's address, which cudaFuncSetAttribute knows it by; null where template arguments are deduced."""
+    name, _, arguments = kernel.partition("<")
+    name = re.escape(name.split("::")[-1].strip())
+    between = r"[^;{}()]*(?:\([^()]*\)[^;{}()]*)?"  # __global__ void __launch_bounds__(256)
+    template = re.search(rf"template\s*<([^;{{}}]*)>{between}\b{name}\s*\(", code) if name else None
+    if template:
+        parameters = [each for each in _split(template[1]) if "=" not in each and "..." not in each]
+        if len(_split(arguments)) < max(len(parameters), 1):
+            return "nullptr"
+    return f"::cuda_host::address({kernel})"
+
+
+def _split(text: str) -> list[str]:
+    """The parts of a list between the commas that are in no bracket."""
+    parts, depth = [""], 0
+    for c in text.strip():
+        depth += (c in "([{<") - (c in ")]}>")
+        parts[-1] += c
+        if c == "," and depth == 0:
+            parts.append("")
+    return [each for each in parts if each]
+
+
+def _edited(text: str, edits: list[tuple[int, int, str]]) -> str:
+    for start, end, new in reversed(edits):
+        text = text[:start] + new + text[end:]
+    return text

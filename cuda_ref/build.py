@@ -1,0 +1,247 @@
+"""Builds a .cu with torch's load_inline, by nvcc for a GPU or by the C++ compiler for the CPU, and calls what is in it.
+
+    build.launch("vector_add", "vector_add", a.device, a, b, out, out.numel(), build.dtype_code(out.dtype))
+
+No torch headers, which cost most of a minute to compile, and no bindings: ctypes passes `data_ptr()` and the current
+stream, as the extern "C" signature in the .cu says. A library is built once and kept in a private cache (`_cache.py`)
+under a key made of all that it depends on: the text with its local headers, flags, compilers, architecture. Within one
+process a function is bound once; the next process sees an edit.
+"""
+
+import ctypes
+import hashlib
+import os
+import platform
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from . import _cache, _compiler, _rewrite
+from ._cache import BuildError
+from ._compiler import Resources, missing, newest_arch
+
+__all__ = [
+    "DTYPES",
+    "BuildError",
+    "CudaError",
+    "Resources",
+    "compile_only",
+    "dtype_code",
+    "launch",
+    "library",
+    "missing",
+    "newest_arch",
+    "requires",
+    "resources",
+    "supports",
+]
+
+HERE = Path(__file__).resolve().parent
+HOST_HEADERS = HERE / "host"
+DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}  # Dtype in common.cuh
+
+_C_TYPES: dict[str, Any] = {
+    "pointer": ctypes.c_void_p,
+    "int64_t": ctypes.c_int64,
+    "int": ctypes.c_int,
+    "float": ctypes.c_float,
+    "double": ctypes.c_double,
+}
+_bound: dict[tuple[str | Path, str, torch.device], Callable[[tuple[Any, ...]], None]] = {}
+_building = threading.Lock()
+
+
+class CudaError(RuntimeError):
+    """A launch was refused or failed: which function, why, and the grid, block and shared memory that it asked for."""
+
+
+class LaunchRecord(ctypes.Structure):
+    """The struct of the same name in common.cuh."""
+
+    _fields_ = [("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared_bytes", ctypes.c_uint)]
+
+
+def dtype_code(dtype: torch.dtype) -> int:
+    """The number a .cu knows a dtype by."""
+    return DTYPES[dtype]
+
+
+def launch(source: str | Path, function: str, device: torch.device, *args: Any) -> None:
+    """Calls `function` of `<source>.cu` (a Path names a file elsewhere) on `device` and its current stream.
+
+    Builds it first where that is needed. Tensors are passed as pointers, None as a null pointer, ints and floats as the
+    signature in the .cu says. Nothing is checked here: tensors must be on `device`, and large enough. On the CPU
+    the kernel has run when this returns; on a GPU it has been queued.
+
+    Raises CudaError for a launch that fails, BuildError where the source cannot be built, NotImplementedError where the
+    device cannot run it.
+    """
+    (_bound.get((source, function, device)) or _bind(source, function, device))(args)
+
+
+def _bind(source: str | Path, function: str, device: torch.device) -> Callable[[tuple[Any, ...]], None]:
+    """What calls a function on a device. A call does as little as possible: all that can be known is found out here."""
+    stream: Callable[[], int]
+    current_device: Callable[[], int | None]
+    if device.type == "cuda":
+        if device.index is None:  # whichever is current now; another one perhaps next time
+            device = torch.device("cuda", torch.cuda.current_device())
+        index = device.index
+        target = _compiler.arch_of(*torch.cuda.get_device_capability(device))
+        raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # what torch.cuda.current_stream wraps
+        stream = partial(raw_stream, index) if raw_stream else lambda: torch.cuda.current_stream(index).cuda_stream
+        current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
+    elif device.type == "cpu":
+        target, index, stream, current_device = "host", None, int, lambda: None  # no device to change to, stream 0
+    else:
+        raise NotImplementedError(f"{function}: a .cu runs on 'cuda' and, emulated, on 'cpu' devices; got {device}")
+    if bound := _bound.get((source, function, device)):
+        return bound
+
+    path = _path(source)
+    loaded = _load(source, target)
+    try:
+        kinds = _rewrite.parameters(path.read_text(), function)
+        types = [_C_TYPES[kind] for kind in kinds]
+    except (LookupError, KeyError) as error:
+        raise BuildError(f"{path}: {error}; parameters are pointers, {', '.join(list(_C_TYPES)[1:])}") from None
+    address = loaded[function]
+    address.argtypes = [*types, ctypes.c_void_p, ctypes.c_void_p]
+    address.restype = ctypes.c_int
+    pointers = [kind == "pointer" for kind in kinds]
+
+    def call(args: tuple[Any, ...]) -> None:
+        if current_device() != index:
+            with torch.cuda.device(index):
+                return call(args)
+        if len(args) != len(pointers):
+            wanted = f"{len(kinds)} arguments ({', '.join(kinds)})"
+            raise TypeError(f"{function} in {path.name} takes {wanted}; got {len(args)}")
+        record = LaunchRecord()
+        values = [a.data_ptr() if p and a is not None else a for a, p in zip(args, pointers)]  # noqa: B905
+        code = address(*values, stream(), ctypes.byref(record))
+        if code != 0:
+            raise _error(loaded, code, f"{function} in {path.name}", record)
+
+    _bound[source, function, device] = call
+    return call
+
+
+def _error(loaded: ctypes.CDLL, code: int, what: str, record: LaunchRecord) -> CudaError:
+    for each in (loaded.cudaGetErrorName, loaded.cudaGetErrorString):
+        each.argtypes, each.restype = [ctypes.c_int], ctypes.c_char_p
+    name, text = loaded.cudaGetErrorName(code).decode(), loaded.cudaGetErrorString(code).decode()
+    return CudaError(
+        f"{what}: {name} ({code}): {text}; grid {tuple(record.grid)}, block {tuple(record.block)}, "
+        f"{record.shared_bytes} bytes of dynamic shared memory"
+    )
+
+
+def _load(source: str | Path, target: str) -> ctypes.CDLL:
+    path = library(source, target)
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError:  # a damaged file
+        _cache.discard(path.parent.name)
+        return ctypes.CDLL(str(library(source, target)))
+
+
+def library(source: str | Path, target: str) -> Path:
+    """The shared library of a .cu for "host" or an architecture such as "sm_90a"; built unless the cache has it."""
+    text = _prepared(source, target)
+    arguments: dict[str, Any]
+    if target == "host":
+        try:
+            text, flags = _rewrite.to_host(text), _compiler.HOST_FLAGS
+        except ValueError as error:
+            raise BuildError(f"{_path(source)}: {error}") from None
+        headers = [f"{each.name}\n{each.read_text()}" for each in sorted(HOST_HEADERS.glob("*.h"))]
+        arguments = {"cpp_sources": text, "extra_cflags": flags, "extra_include_paths": [str(HOST_HEADERS)]}
+    else:
+        headers, flags = [], [*_compiler.NVCC_FLAGS, _compiler.arch_flag(target)]
+        arguments = {"cpp_sources": "", "cuda_sources": text, "extra_cuda_cflags": flags}
+    key = _key(source, target, [text, *headers, *flags, *_compiler.LINK_FLAGS])
+    with _building:
+        return _cache.entry(key, lambda folder: _build(folder, source, target, arguments)) / "library.so"
+
+
+def _build(folder: Path, source: str | Path, target: str, arguments: dict[str, Any]) -> None:
+    from torch.utils import cpp_extension  # half a second, needed only here
+
+    # ninja may be beside this Python only; a list of a library's dependencies is of no use, as the key has them.
+    changed = {"PATH": _compiler.search_path(), "TORCH_EXTENSION_SKIP_NVCC_GEN_DEPENDENCIES": "1"}
+    before = {name: os.environ.get(name) for name in changed}
+    os.environ.update(changed)
+    try:
+        cpp_extension.load_inline(
+            name="library",
+            functions=None,
+            no_implicit_headers=True,
+            is_python_module=False,
+            build_directory=str(folder),
+            extra_ldflags=list(_compiler.LINK_FLAGS),
+            **arguments,
+        )
+    except (RuntimeError, OSError) as error:
+        who, message = _compiler.compiler_for(target), _compiler.useful(str(error))
+        raise BuildError(f"{_path(source)}: {who} failed for {target}:\n{message}") from None
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+    built = max(folder.glob("library*.so"), key=lambda each: each.stat().st_mtime_ns)  # torch may add a version
+    built.rename(folder / "library.so")
+    for each in folder.glob("*.o"):
+        each.unlink()
+
+
+def requires(source: str | Path) -> str | None:
+    """The architecture that a .cu says it needs (`// requires: sm_90a`); None where any will do, the CPU too."""
+    return _rewrite.requirement(_path(source).read_text())
+
+
+def supports(source: str | Path, target: str) -> bool:
+    """Whether a .cu can be built for "host" or for an architecture, by its own word."""
+    required = requires(source)
+    return required is None if target == "host" else _compiler.satisfies(target, required)
+
+
+def compile_only(source: str | Path, arch: str) -> str:
+    """Compiles the device code of a .cu for `arch`, which need not be here, and returns what `ptxas -v` says."""
+    text = _prepared(source, arch)
+    key = _key(source, arch, ["cubin", text, *_compiler.NVCC_FLAGS])
+    return _compiler.device_code(key, text, arch).joinpath("ptxas.txt").read_text()
+
+
+def resources(source: str | Path, arch: str) -> list[Resources]:
+    """Registers, stack and spills of every function in a .cu for `arch`."""
+    return _compiler.parse_resources(compile_only(source, arch), arch)
+
+
+def _prepared(source: str | Path, target: str) -> str:
+    """The text of a .cu that can be built for a target, with its headers in it."""
+    path = _path(source)
+    if not supports(source, target):
+        where = "the CPU" if target == "host" else target
+        raise NotImplementedError(f"{path.name} uses instructions of {requires(source)}, which {where} does not have")
+    if problem := missing("cpu" if target == "host" else "cuda"):
+        raise BuildError(f"{path}: {problem}")
+    return _rewrite.expand(path, [HERE])
+
+
+def _key(source: str | Path, target: str, parts: list[str]) -> str:
+    """Name and target for the reader, and a hash of all that the result depends on."""
+    compilers = [_compiler.identity(each) for each in _compiler.compilers(target)]
+    ccbin = os.environ.get("CC", "")  # torch hands it to nvcc
+    everything = "\0".join([*parts, *compilers, ccbin, target, platform.machine(), platform.system()])
+    return f"{_path(source).stem}-{target}-{hashlib.sha256(everything.encode()).hexdigest()[:24]}"
+
+
+def _path(source: str | Path) -> Path:
+    return source if isinstance(source, Path) else HERE / f"{source}.cu"

@@ -1,0 +1,82 @@
+// What every kernel of this folder shares: dtype codes, float conversions, 16-byte accesses and the launch record.
+//
+// Conventions of a .cu file
+//   extern "C" int <function>(<arguments>, cudaStream_t stream, LaunchRecord* record)
+// Arguments are pointers, int64_t, int, float and double. The function fills the record, launches with `<<<>>>` and
+// returns cudaGetLastError(). build.py reads this signature, so keep it in one piece, with plain types and names.
+//
+// The same text is compiled by nvcc for a GPU, and by the C++ compiler, with the headers in host/, for the CPU.
+// A file that uses what the host headers do not have (wgmma, mma, TMA, mbarriers, clusters, inline PTX without an
+// `#ifdef __CUDA_ARCH__` around it) or that needs a particular architecture says so on a line of its own:
+//   // requires: sm_90a
+// Building it for the CPU, or for a GPU that it cannot be compiled for, then raises NotImplementedError.
+// sm_80 means 8.0 or newer; the suffix `a` means exactly that architecture. cp.async needs no such line when it comes
+// from <cuda_pipeline.h> (__pipeline_memcpy_async, __pipeline_commit, __pipeline_wait_prior).
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+enum Dtype { FLOAT32 = 0, FLOAT16 = 1, BFLOAT16 = 2 };  // build.DTYPES
+
+// What was launched, for the error message.
+struct LaunchRecord {
+    unsigned grid[3];
+    unsigned block[3];
+    unsigned shared_bytes;  // dynamic
+
+    void set(dim3 grid_dim, dim3 block_dim, size_t dynamic_bytes = 0) {
+        grid[0] = grid_dim.x, grid[1] = grid_dim.y, grid[2] = grid_dim.z;
+        block[0] = block_dim.x, block[1] = block_dim.y, block[2] = block_dim.z;
+        shared_bytes = static_cast<unsigned>(dynamic_bytes);
+    }
+};
+
+// Every dtype computes in float: exact on the way in, one rounding to nearest even on the way out.
+__host__ __device__ __forceinline__ float to_float(float x) { return x; }
+__host__ __device__ __forceinline__ float to_float(__half x) { return __half2float(x); }
+__host__ __device__ __forceinline__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
+
+template <typename T>
+__host__ __device__ __forceinline__ T from_float(float x);
+template <>
+__host__ __device__ __forceinline__ float from_float<float>(float x) {
+    return x;
+}
+template <>
+__host__ __device__ __forceinline__ __half from_float<__half>(float x) {
+    return __float2half_rn(x);
+}
+template <>
+__host__ __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
+    return __float2bfloat16_rn(x);
+}
+
+// N elements that are read or written by one instruction, 16 bytes at most; the address must be a multiple of the size.
+template <typename T, int N>
+struct alignas(sizeof(T) * N) Pack {
+    T at[N];
+    __host__ __device__ __forceinline__ T& operator[](int i) { return at[i]; }
+    __host__ __device__ __forceinline__ const T& operator[](int i) const { return at[i]; }
+};
+
+template <typename I>
+__host__ __device__ constexpr I ceil_div(I a, I b) {
+    return (a + b - 1) / b;
+}
+
+inline bool is_aligned(const void* pointer, size_t bytes) { return reinterpret_cast<uintptr_t>(pointer) % bytes == 0; }
+
+// Calls f with a zero of the type that a dtype code means: by_dtype(dtype, [&](auto x) { using T = decltype(x); ... });
+template <typename F>
+inline cudaError_t by_dtype(int64_t dtype, F f) {
+    switch (dtype) {
+        case FLOAT32: f(float{}); break;
+        case FLOAT16: f(__half{}); break;
+        case BFLOAT16: f(__nv_bfloat16{}); break;
+        default: return cudaErrorInvalidValue;
+    }
+    return cudaGetLastError();
+}

@@ -1,0 +1,74 @@
+// __syncthreads and its votes, and shared memory.
+#pragma once
+
+namespace cuda_host {
+
+// Of `count` threads from `first` on, lets those go on that are chosen. The running thread, which came last, goes
+// first: one switch less, and the order turns round every time.
+template <typename Chosen>
+static inline void release(int first, int count, Chosen chosen) {
+    const int last = block.running - first, step = last * 2 >= count ? -1 : 1;
+    for (int n = 0, i = last; n < count; n++, i += step) {
+        if (i < 0) i = count - 1;
+        if (i >= count) i = 0;
+        if (chosen(i)) make_ready(first + i);
+    }
+}
+
+static void open_barrier() {
+    block.barrier_result_count = block.barrier_votes;
+    block.barrier_result_size = block.waiting;
+    block.waiting = block.barrier_votes = 0;
+    release(0, block.count, [](int i) { return block.threads[i].wait == BARRIER; });
+}
+
+// All live threads must come to the same one. Threads that have returned count no longer, as on a GPU since Volta.
+static void barrier(bool predicate, int line) {
+    if (block.waiting == 0) block.barrier_line = line;
+    if (line == block.barrier_line) {
+        block.waiting++;
+        block.barrier_votes += predicate;
+    }
+    block.threads[block.running].wait = BARRIER;
+    block.threads[block.running].line = line;
+    if (block.waiting == block.live) open_barrier();
+    wait(BARRIER, line);
+}
+
+// Static shared memory. The first thread of a block that comes to a declaration poisons it.
+template <typename T>
+static inline void enter_shared(unsigned long long& serial, T& variable) {
+    if (serial == block.serial) return;
+    serial = block.serial;
+    block.static_bytes += sizeof(T);
+    if (block.static_bytes > SHARED_DEFAULT || block.static_bytes + block.dynamic_bytes > block.shared_bytes)
+        fail(cudaErrorInvalidValue, "%zu bytes of static shared memory (at most 49152), %zu of dynamic, %zu for both",
+             block.static_bytes, block.dynamic_bytes, block.shared_bytes);
+    memset((void*)&variable, 0xff, sizeof(T));
+}
+
+template <typename T>
+static inline T* dynamic_shared() {
+    return reinterpret_cast<T*>(dynamic_memory);
+}
+
+}  // namespace cuda_host
+
+static inline void __syncthreads(int line = __builtin_LINE()) { cuda_host::barrier(false, line); }
+static inline int __syncthreads_count(int predicate, int line = __builtin_LINE()) {
+    cuda_host::barrier(predicate != 0, line);
+    return cuda_host::block.barrier_result_count;
+}
+static inline int __syncthreads_or(int predicate, int line = __builtin_LINE()) {
+    cuda_host::barrier(predicate != 0, line);
+    return cuda_host::block.barrier_result_count != 0;
+}
+static inline int __syncthreads_and(int predicate, int line = __builtin_LINE()) {
+    cuda_host::barrier(predicate != 0, line);
+    return cuda_host::block.barrier_result_count == cuda_host::block.barrier_result_size;
+}
+static inline void __nanosleep(unsigned, int line = __builtin_LINE()) { cuda_host::wait(cuda_host::PAUSE, line); }
+static inline void __threadfence_block() {}
+static inline void __threadfence() {}
+static inline void __threadfence_system() {}
+[[noreturn]] static inline void __trap() { cuda_host::fail(cudaErrorLaunchFailure, "__trap()"); }

@@ -1,0 +1,149 @@
+// One block at a time: its threads, who runs, who waits, and what happens when nobody can go on.
+//
+// A fiber runs threads one after another in a plain loop. Only when a thread must wait does it keep that fiber's
+// stack; the loop then goes on on another fiber. So a kernel without barriers never switches at all.
+#pragma once
+
+namespace cuda_host {
+
+enum Wait : unsigned char { RUNS, BARRIER, WARP_OPERATION, PAUSE, LEFT };
+
+struct Thread {
+    Context context;  // where it waits
+    uint3 index;
+    Wait wait;
+    int line;   // where it waits
+    int fiber;  // that it waits on
+    // Its part in a warp operation.
+    unsigned mask, operation, source;
+    uint64_t given, received;
+};
+
+struct Block {
+    Thread threads[MAX_THREADS];
+    int count;             // threads of a block
+    int started, running;  // how many have begun; who runs
+    int live;              // have not returned
+    int direction;         // +1: threads begin in ascending order
+    uint3 grid_index;
+    unsigned long long serial = 0;  // of this block among all blocks this library ever ran
+
+    int ready[MAX_THREADS], ready_begin, ready_count;  // may go on, first come first served
+    int waiting, barrier_line, barrier_votes;          // at the barrier: how many, where, with a predicate that holds
+    int barrier_result_count, barrier_result_size;     // of the last barrier that opened
+    unsigned warp_live[MAX_THREADS / WARP], warp_waiting[MAX_THREADS / WARP];  // lanes
+
+    Context fibers[MAX_THREADS];  // idle ones wait in their loop for a thread to start
+    int idle[MAX_THREADS], idle_count, fiber_count;
+    int fiber;  // the one that runs now
+    Context launcher;
+
+    void (*body)(const void*);
+    const void* closure;
+    uint64_t blocks_left;
+    size_t dynamic_bytes, static_bytes, shared_bytes;  // the last: what both may come to
+    bool failed;
+};
+static Block block;
+alignas(1024) static char dynamic_memory[SHARED_OPTIN];
+
+}  // namespace cuda_host
+
+static dim3 gridDim, blockDim;
+static uint3 blockIdx, threadIdx;
+static const int warpSize = 32;
+
+namespace cuda_host {
+
+static void fiber_main();
+
+// Ends the launch with an error: no thread of any block runs on.
+template <typename... Arguments>
+[[noreturn]] static void fail(cudaError_t error, const char* format, Arguments... arguments) {
+    char reason[300];
+    snprintf(reason, sizeof reason, format, arguments...);
+    const uint3 b = blockIdx, t = threadIdx;
+    set_error(error, "block (%u, %u, %u), thread (%u, %u, %u): %s", b.x, b.y, b.z, t.x, t.y, t.z, reason);
+    block.failed = true;
+    Context abandoned;
+    switch_context(abandoned, block.launcher);
+    __builtin_unreachable();
+}
+
+static const char* name_of(Wait wait) {
+    return wait == BARRIER ? "__syncthreads" : wait == WARP_OPERATION ? "a warp operation" : "__nanosleep";
+}
+
+// Nobody can run and not everybody has left. Names the places where threads wait, each once.
+[[noreturn]] static void fail_deadlock() {
+    char places[240] = "";
+    int used = 0, left = 0;
+    for (int i = 0; i < block.count; i++) {
+        const Thread& first = block.threads[i];
+        left += first.wait == LEFT;
+        int same = 0, before = 0;
+        for (int j = 0; j < block.count; j++) {
+            const Thread& other = block.threads[j];
+            if (other.wait == first.wait && other.line == first.line) j < i ? before++ : same++;
+        }
+        if (first.wait == LEFT || before || used > 160) continue;
+        used += snprintf(places + used, sizeof places - used, "%d wait in %s on line %d, ", same, name_of(first.wait),
+                         first.line);
+    }
+    fail(cudaErrorLaunchTimeout, "never finishes: of %d threads %s%d have returned", block.count, places, left);
+}
+
+static inline void make_ready(int thread) {
+    block.ready[(block.ready_begin + block.ready_count++) & (MAX_THREADS - 1)] = thread;
+}
+
+static inline int take_ready() {
+    const int thread = block.ready[block.ready_begin];
+    block.ready_begin = (block.ready_begin + 1) & (MAX_THREADS - 1);
+    block.ready_count--;
+    return thread;
+}
+
+// Whether there is an idle fiber, after making one if need be.
+static bool have_idle() {
+    if (block.idle_count) return true;
+    const int fresh = block.fiber_count;
+    if (!fresh_context(block.fibers[fresh], fresh, fiber_main)) return false;
+    block.idle[block.idle_count++] = block.fiber_count++;
+    return true;
+}
+
+// Leaves the calling context in `from` and runs someone else: a thread that may go on, or an idle fiber, which will
+// start the next thread.
+static void run_another(Context& from, bool prefer_new) {
+    if (block.ready_count && !(prefer_new && block.started < block.count)) {
+        const int next = take_ready();
+        block.fiber = block.threads[next].fiber;
+        switch_context(from, block.threads[next].context);
+    } else if (block.started < block.count) {
+        if (!have_idle()) fail(cudaErrorMemoryAllocation, "no memory for another stack");
+        block.fiber = block.idle[--block.idle_count];
+        switch_context(from, block.fibers[block.fiber]);
+    } else {
+        fail_deadlock();
+    }
+}
+
+// The running thread waits; returns when someone has made it ready and its turn has come.
+static void wait(Wait why, int line) {
+    const int self = block.running;
+    Thread& thread = block.threads[self];
+    thread.wait = why;
+    thread.line = line;
+    thread.fiber = block.fiber;
+    if (why == PAUSE) make_ready(self);
+    if (block.ready_count && block.ready[block.ready_begin] == self && (why != PAUSE || block.started == block.count))
+        take_ready();
+    else
+        run_another(thread.context, why == PAUSE);
+    thread.wait = RUNS;
+    block.running = self;
+    threadIdx = thread.index;
+}
+
+}  // namespace cuda_host

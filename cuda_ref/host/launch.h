@@ -1,0 +1,140 @@
+// A launch: the limits a device enforces, then block after block.
+#pragma once
+
+#include <pthread.h>
+
+namespace cuda_host {
+
+static pthread_mutex_t launching = PTHREAD_MUTEX_INITIALIZER;
+
+static void begin_block() {
+    blockIdx = block.grid_index;
+    block.serial++;
+    block.started = block.ready_begin = block.ready_count = block.waiting = block.barrier_votes = 0;
+    block.live = block.count;
+    block.static_bytes = 0;
+    for (int w = 0; w * WARP < block.count; w++) {
+        const int lanes = block.count - w * WARP;
+        block.warp_live[w] = lanes >= WARP ? ~0u : (1u << lanes) - 1;
+        block.warp_waiting[w] = 0;
+    }
+    memset(dynamic_memory, 0xff, block.dynamic_bytes);
+}
+
+static bool next_block() {
+    if (--block.blocks_left == 0) return false;
+    block.direction = -block.direction;
+    if (++block.grid_index.x == gridDim.x) {
+        block.grid_index.x = 0;
+        if (++block.grid_index.y == gridDim.y) block.grid_index.y = 0, ++block.grid_index.z;
+    }
+    begin_block();
+    return true;
+}
+
+static inline void thread_returns() {
+    const int self = block.running;
+    block.threads[self].wait = LEFT;
+    block.live--;
+    leave_warp(self);
+    if (block.waiting && block.waiting == block.live) open_barrier();
+}
+
+// What every fiber does, for ever: run threads, from block to block.
+static void fiber_main() {
+    for (;;) {
+        while (block.started < block.count) {
+            const int self = block.direction > 0 ? block.started : block.count - 1 - block.started;
+            block.started++;
+            block.running = self;
+            block.threads[self].wait = RUNS;
+            threadIdx = block.threads[self].index;
+            block.body(block.closure);
+            thread_returns();
+        }
+        if (block.live == 0 && next_block()) continue;
+        const int fiber = block.fiber;
+        block.idle[block.idle_count++] = fiber;
+        if (block.live == 0)
+            switch_context(block.fibers[fiber], block.launcher);
+        else
+            run_another(block.fibers[fiber], false);
+    }
+}
+
+static cudaError_t check(dim3 grid, dim3 threads, size_t bytes, const void* kernel) {
+    const auto within = [](unsigned x, unsigned most) { return 1 <= x && x <= most; };
+    const bool possible = within(grid.x, 0x7fffffff) && within(grid.y, 65535) && within(grid.z, 65535) &&
+                          within(threads.x, MAX_THREADS) && within(threads.y, MAX_THREADS) && within(threads.z, 64) &&
+                          threads.x * threads.y * threads.z <= MAX_THREADS;
+    if (!possible) return cudaErrorInvalidConfiguration;
+    return bytes <= shared_limit(kernel) ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+static void run(const void* kernel, dim3 grid, dim3 threads, size_t bytes, void (*body)(const void*),
+                const void* closure) {
+    pthread_mutex_lock(&launching);
+    gridDim = grid;
+    blockDim = threads;
+    block.count = int(threads.x * threads.y * threads.z);
+    int i = 0;
+    for (unsigned z = 0; z < threads.z; z++)
+        for (unsigned y = 0; y < threads.y; y++)
+            for (unsigned x = 0; x < threads.x; x++) block.threads[i++].index = {x, y, z};
+    block.grid_index = {0, 0, 0};
+    block.blocks_left = uint64_t(grid.x) * grid.y * grid.z;
+    block.direction = 1;
+    block.dynamic_bytes = bytes;
+    block.shared_bytes = shared_limit(kernel) > SHARED_DEFAULT ? SHARED_OPTIN : SHARED_DEFAULT;
+    block.body = body;
+    block.closure = closure;
+    block.failed = false;
+    block.running = -1;
+    begin_block();
+    if (have_idle())
+        run_another(block.launcher, true);
+    else
+        set_error(cudaErrorMemoryAllocation);
+    block.running = -1;
+    if (block.failed) block.idle_count = block.fiber_count = 0;  // whatever is on the stacks stays there unfinished
+    pthread_mutex_unlock(&launching);
+}
+
+template <typename Kernel>
+struct Launch {
+    const void* address;
+    Kernel kernel;
+    dim3 grid, threads;
+    size_t bytes;
+
+    template <typename... Arguments>
+    void operator()(Arguments... arguments) const {
+        if (set_error(check(grid, threads, bytes, address)) != cudaSuccess) return;
+        const auto thread = [&] { kernel(arguments...); };
+        using Body = decltype(thread);
+        run(address, grid, threads, bytes, [](const void* closure) { (*static_cast<Body*>(closure))(); }, &thread);
+    }
+};
+
+template <typename Kernel>
+static Launch<Kernel> launch(const void* address, Kernel kernel, dim3 grid, dim3 threads, size_t bytes = 0,
+                             cudaStream_t = nullptr) {
+    return {address, kernel, grid, threads, bytes};
+}
+
+}  // namespace cuda_host
+
+// Called where -fsanitize=alignment finds an address that is no multiple of what the type of an access needs.
+extern "C" __attribute__((visibility("hidden"), used)) inline void __ubsan_handle_type_mismatch_v1(void* where,
+                                                                                                   uintptr_t pointer) {
+    struct Where {
+        const char* file;
+        unsigned line, column;
+        const struct { uint16_t kind, info; char name[1]; } * type;
+        unsigned char log_alignment, access;
+    };
+    const Where& w = *static_cast<const Where*>(where);
+    if (cuda_host::block.running < 0) return;  // not in a kernel
+    cuda_host::fail(cudaErrorMisalignedAddress, "line %u: %s at address 0x%lx, which is no multiple of %d", w.line,
+                    w.type->name, static_cast<unsigned long>(pointer), 1 << w.log_alignment);
+}

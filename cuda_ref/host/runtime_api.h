@@ -1,0 +1,208 @@
+// The part of the runtime API that a launcher calls: errors, attributes, occupancy, memory (which is all the host's).
+//
+// The device that it describes has the limits of compute capability 9.0 but only four multiprocessors, so that a kernel
+// that loops over its work with a grid of the device's size goes round more than once even in a small test.
+#pragma once
+
+#define CUDA_HOST_ERRORS(X)                                                     \
+    X(cudaSuccess, 0, "no error")                                               \
+    X(cudaErrorInvalidValue, 1, "invalid argument")                             \
+    X(cudaErrorMemoryAllocation, 2, "out of memory")                            \
+    X(cudaErrorInvalidConfiguration, 9, "invalid configuration argument")       \
+    X(cudaErrorNotSupported, 801, "operation not supported")                    \
+    X(cudaErrorLaunchOutOfResources, 701, "too many resources requested for launch") \
+    X(cudaErrorLaunchTimeout, 702, "the launch timed out and was terminated")   \
+    X(cudaErrorIllegalInstruction, 715, "an illegal instruction was encountered") \
+    X(cudaErrorMisalignedAddress, 716, "misaligned address")                    \
+    X(cudaErrorLaunchFailure, 719, "unspecified launch failure")                \
+    X(cudaErrorUnknown, 999, "unknown error")
+
+#define CUDA_HOST_ENUM(name, code, text) name = code,
+enum cudaError { CUDA_HOST_ERRORS(CUDA_HOST_ENUM) };
+#undef CUDA_HOST_ENUM
+typedef cudaError cudaError_t;
+typedef struct CUstream_st* cudaStream_t;
+
+enum cudaFuncAttribute {
+    cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
+    cudaFuncAttributePreferredSharedMemoryCarveout = 9,
+};
+enum cudaDeviceAttr {
+    cudaDevAttrMaxThreadsPerBlock = 1,
+    cudaDevAttrMaxBlockDimX = 2,
+    cudaDevAttrMaxBlockDimY = 3,
+    cudaDevAttrMaxBlockDimZ = 4,
+    cudaDevAttrMaxGridDimX = 5,
+    cudaDevAttrMaxGridDimY = 6,
+    cudaDevAttrMaxGridDimZ = 7,
+    cudaDevAttrMaxSharedMemoryPerBlock = 8,
+    cudaDevAttrWarpSize = 10,
+    cudaDevAttrMaxRegistersPerBlock = 12,
+    cudaDevAttrMultiProcessorCount = 16,
+    cudaDevAttrL2CacheSize = 38,
+    cudaDevAttrMaxThreadsPerMultiProcessor = 39,
+    cudaDevAttrComputeCapabilityMajor = 75,
+    cudaDevAttrComputeCapabilityMinor = 76,
+    cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
+    cudaDevAttrMaxRegistersPerMultiprocessor = 82,
+    cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+    cudaDevAttrMaxBlocksPerMultiprocessor = 106,
+};
+enum cudaMemcpyKind {
+    cudaMemcpyHostToHost,
+    cudaMemcpyHostToDevice,
+    cudaMemcpyDeviceToHost,
+    cudaMemcpyDeviceToDevice,
+    cudaMemcpyDefault,
+};
+
+namespace cuda_host {
+
+constexpr int MAX_THREADS = 1024, WARP = 32, MULTIPROCESSORS = 4;
+constexpr size_t SHARED_DEFAULT = 48 << 10, SHARED_OPTIN = 227 << 10, SHARED_MULTIPROCESSOR = 228 << 10;
+
+static cudaError_t last_error = cudaSuccess;
+static char detail[512];  // what more is to be said about the last failure
+static cudaError_t detail_of = cudaSuccess;
+
+static inline cudaError_t set_error(cudaError_t error) {
+    if (error != cudaSuccess) {
+        last_error = error;
+        detail_of = cudaSuccess;
+    }
+    return error;
+}
+
+template <typename... Arguments>
+static cudaError_t set_error(cudaError_t error, const char* format, Arguments... arguments) {
+    snprintf(detail, sizeof detail, format, arguments...);
+    last_error = detail_of = error;
+    return error;
+}
+
+// What cudaFuncSetAttribute allowed, by kernel.
+struct SharedLimit {
+    const void* kernel;
+    size_t bytes;
+};
+static SharedLimit shared_limits[1024];
+static int shared_limit_count = 0;
+
+// The most dynamic shared memory that a kernel may ask for; null is a kernel whose address is not known.
+static inline size_t shared_limit(const void* kernel) {
+    size_t limit = SHARED_DEFAULT;
+    for (int i = 0; i < shared_limit_count; i++) {
+        const SharedLimit& allowed = shared_limits[i];
+        if ((kernel == nullptr || allowed.kernel == kernel) && allowed.bytes > limit) limit = allowed.bytes;
+    }
+    return limit;
+}
+
+template <typename... P>
+static const void* address(void (*kernel)(P...)) {
+    return reinterpret_cast<const void*>(kernel);
+}
+static inline const void* address(const void* kernel) { return kernel; }
+
+}  // namespace cuda_host
+
+extern "C" inline __attribute__((used)) const char* cudaGetErrorName(cudaError_t error) {
+    switch (static_cast<int>(error)) {
+#define CUDA_HOST_CASE(name, code, text) \
+    case code: return #name;
+        CUDA_HOST_ERRORS(CUDA_HOST_CASE)
+#undef CUDA_HOST_CASE
+    }
+    return "unrecognized error code";
+}
+
+extern "C" inline __attribute__((used)) const char* cudaGetErrorString(cudaError_t error) {
+    if (error != cudaSuccess && error == cuda_host::detail_of) return cuda_host::detail;
+    switch (static_cast<int>(error)) {
+#define CUDA_HOST_CASE(name, code, text) \
+    case code: return text;
+        CUDA_HOST_ERRORS(CUDA_HOST_CASE)
+#undef CUDA_HOST_CASE
+    }
+    return "unrecognized error code";
+}
+
+static inline cudaError_t cudaPeekAtLastError() { return cuda_host::last_error; }
+static inline cudaError_t cudaGetLastError() {
+    const cudaError_t error = cuda_host::last_error;
+    cuda_host::last_error = cudaSuccess;
+    return error;
+}
+
+template <typename K>
+static cudaError_t cudaFuncSetAttribute(K* function, cudaFuncAttribute attribute, int value) {
+    using namespace cuda_host;
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+    if (value < 0 || size_t(value) > SHARED_OPTIN) return set_error(cudaErrorInvalidValue);
+    const void* kernel = address(function);
+    int i = 0;
+    while (i < shared_limit_count && shared_limits[i].kernel != kernel) i++;
+    if (i == int(sizeof shared_limits / sizeof *shared_limits)) return set_error(cudaErrorMemoryAllocation);
+    if (i == shared_limit_count) shared_limit_count++;
+    shared_limits[i] = {kernel, size_t(value)};
+    return cudaSuccess;
+}
+
+static inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
+static inline cudaError_t cudaSetDevice(int device) {
+    return device == 0 ? cudaSuccess : cuda_host::set_error(cudaErrorInvalidValue);
+}
+static inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaPeekAtLastError(); }
+static inline cudaError_t cudaDeviceSynchronize() { return cudaPeekAtLastError(); }
+
+static inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+    using namespace cuda_host;
+    switch (attribute) {
+        case cudaDevAttrMaxThreadsPerBlock:
+        case cudaDevAttrMaxBlockDimX:
+        case cudaDevAttrMaxBlockDimY: *value = MAX_THREADS; break;
+        case cudaDevAttrMaxBlockDimZ: *value = 64; break;
+        case cudaDevAttrMaxGridDimX: *value = 0x7fffffff; break;
+        case cudaDevAttrMaxGridDimY:
+        case cudaDevAttrMaxGridDimZ: *value = 65535; break;
+        case cudaDevAttrMaxSharedMemoryPerBlock: *value = SHARED_DEFAULT; break;
+        case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = SHARED_OPTIN; break;
+        case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = SHARED_MULTIPROCESSOR; break;
+        case cudaDevAttrMaxRegistersPerBlock:
+        case cudaDevAttrMaxRegistersPerMultiprocessor: *value = 65536; break;
+        case cudaDevAttrWarpSize:
+        case cudaDevAttrMaxBlocksPerMultiprocessor: *value = 32; break;
+        case cudaDevAttrMultiProcessorCount: *value = MULTIPROCESSORS; break;
+        case cudaDevAttrMaxThreadsPerMultiProcessor: *value = 2048; break;
+        case cudaDevAttrL2CacheSize: *value = 50 << 20; break;
+        case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
+        case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
+        default: return set_error(cudaErrorInvalidValue);
+    }
+    return cudaSuccess;
+}
+
+// By threads and shared memory alone: registers are a GPU compiler's business.
+template <typename K>
+static cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, K*, int threads, size_t dynamic_bytes) {
+    using namespace cuda_host;
+    if (threads < 1 || threads > MAX_THREADS) return set_error(cudaErrorInvalidValue);
+    const int by_threads = 2048 / ((threads + WARP - 1) / WARP * WARP);
+    const int by_shared = int(SHARED_MULTIPROCESSOR / (dynamic_bytes + 1024));
+    *blocks = by_threads < by_shared ? by_threads : by_shared;
+    if (*blocks > 32) *blocks = 32;
+    return cudaSuccess;
+}
+
+static inline cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t = nullptr) {
+    return memset(to, value, bytes), cudaSuccess;
+}
+static inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+                                          cudaStream_t = nullptr) {
+    return memcpy(to, from, bytes), cudaSuccess;
+}
+template <typename T>
+static cudaError_t cudaMemcpyToSymbolAsync(T& to, const void* from, size_t bytes, size_t offset = 0,
+                                           cudaMemcpyKind = cudaMemcpyHostToDevice, cudaStream_t = nullptr) {
+    return memcpy(reinterpret_cast<char*>(&to) + offset, from, bytes), cudaSuccess;
+}

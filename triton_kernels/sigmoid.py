@@ -1,0 +1,165 @@
+"""Sigmoid in Triton: an elementwise function, accurate to the last places and still bound by memory."""
+
+from math import prod
+
+import torch
+import triton
+import triton.language as tl
+from jaxtyping import Float
+from torch import Tensor
+
+INTERPRET = tl.constexpr(triton.knobs.runtime.interpret)  # TRITON_INTERPRET=1 when this module was imported
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+OUT_DTYPE = torch.float32 if INTERPRET else None  # the interpreter truncates to bfloat16: it leaves rounding to torch
+BLOCK_BYTES = 2**18 if INTERPRET else 8192  # dense input: per program; natively four 16-byte loads a thread
+TILE = (256, 256) if INTERPRET else (64, 64)  # (BLOCK_M, BLOCK_N) of strided input
+NUM_WARPS = 4
+
+
+@triton.jit
+def reciprocal(x):
+    """1 / x within an ulp, for x and 1 / x in the normal range: one instruction, where 1.0 / x compiles to six."""
+    if INTERPRET:
+        return 1.0 / x
+    else:
+        return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
+def sigmoid_float32(x):
+    """1 / (1 + exp(-x)) within 1.6 ulp, for every float32.
+
+    With t = exp(-|x|), which cannot overflow, q = t / (1 + t) is sigmoid(-|x|), and 1 - q is sigmoid(|x|).
+    """
+    # exp(-|x|) = 2**n * exp(r) with |r| <= ln(2)/2. Adding 1.5 * 2**23 rounds to an integer and leaves it in the low
+    # bits; ln(2) is split so that n * (its high part) is exact. Beyond 104, the result rounds to 0 or 1.
+    y = tl.minimum(tl.abs(x), 104.0, propagate_nan=tl.PropagateNan.ALL)
+    shifted = tl.fma(y, -1.4426950216293335, 12582912.0)
+    n = shifted - 12582912.0
+    r = tl.fma(n, -0.693115234375, -y)
+    r = tl.fma(n, -3.194618329871446e-05, r)
+    p = tl.fma(r, 0.001381459878757596, 0.008368716575205326)  # minimax for exp(r), relative error 2**-28
+    p = tl.fma(p, r, 0.04166838899254799)
+    p = tl.fma(p, r, 0.1666652113199234)
+    p = tl.fma(p, r, 0.4999999403953552)
+    p = tl.fma(p, r, 1.0)
+    p = tl.fma(p, r, 1.0)
+    # 2**n may be subnormal: build 2**(n + 32) from its exponent bits, which leaves the rounding to the multiplication.
+    scale = ((shifted.to(tl.int32, bitcast=True) << 23) + ((127 + 32) << 23)).to(tl.float32, bitcast=True)
+    t = p * (scale * 2.0**-32)
+
+    # One Newton step on q. The residual t - q * (1 + t) needs no rounded 1 + t, and t - q is exact since q >= t / 2.
+    r = reciprocal(1.0 + t)
+    q = t * r
+    q = tl.fma(tl.fma(-q, t, t - q), r, q)
+    return tl.where(x < 0, q, 1.0 - q)
+
+
+@triton.jit
+def sigmoid_for_16_bits(x):
+    """1 / (1 + exp(-x)) with errors of 2**-17, which 16-bit types do not see, in five instructions.
+
+    The denominator carries a factor of 2**-16: so neither it overflows nor its reciprocal is flushed to zero before
+    the result is below bfloat16's smallest subnormal.
+    """
+    return reciprocal(tl.exp2(tl.fma(x, -1.4426950216293335, -16.0)) + 2.0**-16) * 2.0**-16
+
+
+@triton.jit
+def sigmoid_of(x):
+    if x.dtype == tl.float32:
+        return sigmoid_float32(x)
+    else:
+        return sigmoid_for_16_bits(x.to(tl.float32))
+
+
+@triton.jit(do_not_specialize=["N"])
+def dense_sigmoid_kernel(x_ptr, out_ptr, N, BLOCK: tl.constexpr):
+    """One program computes BLOCK consecutive elements; only the last one masks."""
+    start = tl.program_id(0).to(tl.int64) * BLOCK
+    offs = tl.arange(0, BLOCK)
+    x_ptrs = x_ptr + start + offs
+    out_ptrs = out_ptr + start + offs
+    if start + BLOCK <= N:
+        tl.store(out_ptrs, sigmoid_of(tl.load(x_ptrs)))
+    else:
+        mask = offs < (N - start).to(tl.int32)
+        tl.store(out_ptrs, sigmoid_of(tl.load(x_ptrs, mask=mask)), mask=mask)
+
+
+@triton.jit
+def strided_sigmoid_kernel(
+    x_ptr, out_ptr, M, N, stride_xm, stride_xn, stride_om,
+    batch_shape, batch_stride_x, batch_stride_out, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """One program computes one tile of [BLOCK_M, BLOCK_N] of one matrix of a batch with any number of dimensions.
+
+    The input is read along its contiguous axis and changes to the layout of the output through shared memory.
+    """
+    pid = tl.program_id(0)
+    tiles_n = tl.cdiv(N, BLOCK_N)
+    tiles_m = tl.cdiv(M, BLOCK_M)
+    start_n = (pid % tiles_n).to(tl.int64) * BLOCK_N
+    start_m = (pid // tiles_n % tiles_m).to(tl.int64) * BLOCK_M
+    batch = pid // tiles_n // tiles_m
+    for d in tl.static_range(len(batch_shape)):
+        index = (batch % batch_shape[d]).to(tl.int64)
+        batch = batch // batch_shape[d]
+        x_ptr += index * batch_stride_x[d]
+        out_ptr += index * batch_stride_out[d]
+
+    offs_m = start_m + tl.arange(0, BLOCK_M)[:, None]
+    offs_n = start_n + tl.arange(0, BLOCK_N)[None, :]
+    mask = (offs_m < M) & (offs_n < N)
+    x = tl.load(x_ptr + offs_m * stride_xm + offs_n * stride_xn, mask=mask)
+    tl.store(out_ptr + offs_m * stride_om + offs_n, sigmoid_of(x), mask=mask)
+
+
+def sigmoid(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """out = 1 / (1 + exp(-x)), elementwise.
+
+    Shapes: any shape and strides; the output is contiguous.
+    Dtypes: float32 (within 1.6 ulp, subnormal results included), float16, bfloat16 (float32 inside, rounded once).
+    Tail: the last programs mask what lies beyond the end; offsets are int64, so x may have more than 2**31 elements.
+    Errors: ValueError for other dtypes or devices.
+    Source: Cody and Waite's argument reduction; the residual correction of a quotient is Markstein's.
+    """
+    if x.dtype not in DTYPES:
+        raise ValueError(f"sigmoid: x must be float32, float16 or bfloat16; got {x.dtype}")
+    if not (x.is_cuda or INTERPRET):
+        raise ValueError(
+            f"sigmoid: x is on {x.device}; pass a CUDA tensor, or set TRITON_INTERPRET=1 before importing this module"
+        )
+    if x.is_cuda and x.device.index != torch.cuda.current_device():
+        with torch.cuda.device(x.device):
+            return sigmoid(x)
+
+    out = torch.empty(x.shape, dtype=OUT_DTYPE or x.dtype, device=x.device)
+    if x.numel() > 0:
+        (_launch_dense if x.is_contiguous() else _launch_strided)(x, out)
+    return out.to(x.dtype) if INTERPRET else out
+
+
+def _launch_dense(x: Tensor, out: Tensor) -> None:
+    N = x.numel()
+    BLOCK = BLOCK_BYTES // x.element_size()
+    dense_sigmoid_kernel[(triton.cdiv(N, BLOCK),)](x, out, N, BLOCK, num_warps=NUM_WARPS)
+
+
+def _launch_strided(x: Tensor, out: Tensor) -> None:
+    """Tiles span the output's contiguous dimension and the one with the smallest stride in x; the others are batch."""
+    dims: list[tuple[int, int, int]] = []  # (size, stride in x, stride in out), adjacent dimensions merged
+    for size, stride_x, stride_out in zip(x.shape, x.stride(), out.stride(), strict=True):
+        if dims and dims[-1][1] == size * stride_x:
+            dims[-1] = (dims[-1][0] * size, stride_x, stride_out)
+        elif size > 1:
+            dims.append((size, stride_x, stride_out))
+    *dims, (N, stride_xn, _) = dims
+    M, stride_xm, stride_om = dims.pop(min(range(len(dims)), key=lambda d: dims[d][1])) if dims else (1, 0, 0)
+    batch_shape, batch_stride_x, batch_stride_out = zip(*dims or [(1, 0, 0)], strict=True)
+    BLOCK_M, BLOCK_N = TILE
+    grid = (triton.cdiv(M, BLOCK_M) * triton.cdiv(N, BLOCK_N) * prod(batch_shape),)
+    strided_sigmoid_kernel[grid](
+        x, out, M, N, stride_xm, stride_xn, stride_om,
+        batch_shape, batch_stride_x, batch_stride_out, BLOCK_M, BLOCK_N, num_warps=NUM_WARPS,
+    )  # fmt: skip
