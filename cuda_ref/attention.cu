@@ -92,6 +92,7 @@ __device__ __forceinline__ float warp_sum(float x) {
     return x;
 }
 
+// The 1 lets a thread take the registers that it needs: nothing is spilled.
 template <typename T, int BLOCK_D>
 __global__ void __launch_bounds__(WARPS * 32, 1)
     attention_forward(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v, T* __restrict__ out,
@@ -140,7 +141,7 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
             float s[ROWS] = {};
             const float4* q_row = shared + warp * ROWS * In::Q_PITCH;
             const float4* k_row = shared + In::KV + lane * In::KV_PITCH;
-#pragma unroll 1
+#pragma unroll 1  // 32 multiply-adds are enough of a loop; registers are better spent on more warps
             for (int d = 0; d < BLOCK_D / 4; ++d) {
                 const float4 y = k_row[d];
 #pragma unroll
@@ -222,7 +223,7 @@ void launch(const void* q, const void* k, const void* v, void* out, int64_t B, P
             LaunchRecord* record) {
     problem.packed = problem.D % 4 == 0 && rows_start_aligned<T>(q, problem.q) && rows_start_aligned<T>(k, problem.k) &&
                      rows_start_aligned<T>(v, problem.v);
-    // One dimension holds any shape: its 2^31 - 1 blocks are at least as many rows of out, more than a device's memory.
+    // One dimension for all blocks, as y and z count to 65535 only. attention.py refuses more than 2^30 of them.
     const dim3 grid(unsigned(B * problem.H * ceil_div(problem.S_q, BLOCK_M))), block(WARPS * 32);
     constexpr int bytes = Layout<BLOCK_D>::BYTES;
     record->set(grid, block, bytes);

@@ -2,7 +2,6 @@
 
 import math
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -59,9 +58,14 @@ def attention(
             f"got B={B}, H={H}, S_q={S_q}, S_k={S_k}"
         )
 
-    out = torch.empty((B, H, S_q, D), dtype=q.dtype, device=q.device)
+    out = q.new_empty(B, H, S_q, D)
     if out.numel() > 0:
-        q, k, v = (x if x.stride(3) == 1 else x.contiguous() for x in (q, k, v))
+        if q.stride(3) != 1:
+            q = q.contiguous()
+        if k.stride(3) != 1:
+            k = k.contiguous()
+        if v.stride(3) != 1:
+            v = v.contiguous()
         build.launch(
             "attention", "attention", q.device,
             q, k, v, out, B, H, H_kv, S_q, S_k, D, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3],

@@ -20,9 +20,9 @@ from typing import Any
 
 import torch
 
-from . import _cache, _compiler, _rewrite
+from . import _cache, _rewrite, compiler
 from ._cache import BuildError
-from ._compiler import Resources, missing, newest_arch
+from .compiler import Resources, missing, newest_arch
 
 __all__ = [
     "DTYPES",
@@ -91,7 +91,7 @@ def _bind(source: str | Path, function: str, device: torch.device) -> Callable[[
         if device.index is None:  # whichever is current now; another one perhaps next time
             device = torch.device("cuda", torch.cuda.current_device())
         index = device.index
-        target = _compiler.arch_of(*torch.cuda.get_device_capability(device))
+        target = compiler.arch_of(*torch.cuda.get_device_capability(device))
         raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # what torch.cuda.current_stream wraps
         stream = partial(raw_stream, index) if raw_stream else lambda: torch.cuda.current_stream(index).cuda_stream
         current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
@@ -156,15 +156,15 @@ def library(source: str | Path, target: str) -> Path:
     arguments: dict[str, Any]
     if target == "host":
         try:
-            text, flags = _rewrite.to_host(text), _compiler.HOST_FLAGS
+            text, flags = _rewrite.to_host(text), compiler.HOST_FLAGS
         except ValueError as error:
             raise BuildError(f"{_path(source)}: {error}") from None
         headers = [f"{each.name}\n{each.read_text()}" for each in sorted(HOST_HEADERS.glob("*.h"))]
         arguments = {"cpp_sources": text, "extra_cflags": flags, "extra_include_paths": [str(HOST_HEADERS)]}
     else:
-        headers, flags = [], [*_compiler.NVCC_FLAGS, _compiler.arch_flag(target)]
+        headers, flags = [], [*compiler.NVCC_FLAGS, compiler.arch_flag(target)]
         arguments = {"cpp_sources": "", "cuda_sources": text, "extra_cuda_cflags": flags}
-    key = _key(source, target, [text, *headers, *flags, *_compiler.LINK_FLAGS])
+    key = _key(source, target, [text, *headers, *flags, *compiler.LINK_FLAGS])
     with _building:
         return _cache.entry(key, lambda folder: _build(folder, source, target, arguments)) / "library.so"
 
@@ -173,7 +173,7 @@ def _build(folder: Path, source: str | Path, target: str, arguments: dict[str, A
     from torch.utils import cpp_extension  # half a second, needed only here
 
     # ninja may be beside this Python only; a list of a library's dependencies is of no use, as the key has them.
-    changed = {"PATH": _compiler.search_path(), "TORCH_EXTENSION_SKIP_NVCC_GEN_DEPENDENCIES": "1"}
+    changed = {"PATH": compiler.search_path(), "TORCH_EXTENSION_SKIP_NVCC_GEN_DEPENDENCIES": "1"}
     before = {name: os.environ.get(name) for name in changed}
     os.environ.update(changed)
     try:
@@ -183,11 +183,11 @@ def _build(folder: Path, source: str | Path, target: str, arguments: dict[str, A
             no_implicit_headers=True,
             is_python_module=False,
             build_directory=str(folder),
-            extra_ldflags=list(_compiler.LINK_FLAGS),
+            extra_ldflags=list(compiler.LINK_FLAGS),
             **arguments,
         )
     except (RuntimeError, OSError) as error:
-        who, message = _compiler.compiler_for(target), _compiler.useful(str(error))
+        who, message = compiler.compiler_for(target), compiler.useful(str(error))
         raise BuildError(f"{_path(source)}: {who} failed for {target}:\n{message}") from None
     finally:
         for name, value in before.items():
@@ -209,19 +209,19 @@ def requires(source: str | Path) -> str | None:
 def supports(source: str | Path, target: str) -> bool:
     """Whether a .cu can be built for "host" or for an architecture, by its own word."""
     required = requires(source)
-    return required is None if target == "host" else _compiler.satisfies(target, required)
+    return required is None if target == "host" else compiler.satisfies(target, required)
 
 
 def compile_only(source: str | Path, arch: str) -> str:
     """Compiles the device code of a .cu for `arch`, which need not be here, and returns what `ptxas -v` says."""
     text = _prepared(source, arch)
-    key = _key(source, arch, ["cubin", text, *_compiler.NVCC_FLAGS])
-    return _compiler.device_code(key, text, arch).joinpath("ptxas.txt").read_text()
+    key = _key(source, arch, ["cubin", text, *compiler.NVCC_FLAGS])
+    return compiler.device_code(key, text, arch).joinpath("ptxas.txt").read_text()
 
 
 def resources(source: str | Path, arch: str) -> list[Resources]:
     """Registers, stack and spills of every function in a .cu for `arch`."""
-    return _compiler.parse_resources(compile_only(source, arch), arch)
+    return compiler.parse_resources(compile_only(source, arch), arch)
 
 
 def _prepared(source: str | Path, target: str) -> str:
@@ -237,7 +237,7 @@ def _prepared(source: str | Path, target: str) -> str:
 
 def _key(source: str | Path, target: str, parts: list[str]) -> str:
     """Name and target for the reader, and a hash of all that the result depends on."""
-    compilers = [_compiler.identity(each) for each in _compiler.compilers(target)]
+    compilers = [compiler.identity(each) for each in compiler.compilers(target)]
     ccbin = os.environ.get("CC", "")  # torch hands it to nvcc
     everything = "\0".join([*parts, *compilers, ccbin, target, platform.machine(), platform.system()])
     return f"{_path(source).stem}-{target}-{hashlib.sha256(everything.encode()).hexdigest()[:24]}"

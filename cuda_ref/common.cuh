@@ -62,6 +62,32 @@ struct alignas(sizeof(T) * N) Pack {
     __host__ __device__ __forceinline__ const T& operator[](int i) const { return at[i]; }
 };
 
+// f on the elements of packs of 16 bytes, which travel as the four registers that they fill.
+template <typename T, typename F, typename... Packs>
+__device__ __forceinline__ uint4 elementwise(F f, uint4 first, Packs... rest) {
+    constexpr int LANES = 16 / sizeof(T);
+    const uint4 packs[] = {first, rest...};
+    Pack<T, LANES> in[1 + sizeof...(rest)], out;
+    memcpy(in, packs, sizeof(packs));
+#pragma unroll
+    for (int lane = 0; lane < LANES; ++lane) {
+        if constexpr (sizeof...(rest) == 0) {
+            out[lane] = f(in[0][lane]);
+        } else {
+            out[lane] = f(in[0][lane], in[1][lane]);
+        }
+    }
+    uint4 result;
+    memcpy(&result, &out, sizeof(result));
+    return result;
+}
+
+// To the nearest number of 11 significant bits, ties away from zero, as cvt.rna.tf32 does; a NaN stays one.
+__device__ __forceinline__ float round_to_tf32(float x) {
+    const unsigned bits = __float_as_uint(x);
+    return (bits & 0x7fffffffu) > 0x7f800000u ? x : __uint_as_float((bits + 0x1000u) & 0xffffe000u);
+}
+
 template <typename I>
 __host__ __device__ constexpr I ceil_div(I a, I b) {
     return (a + b - 1) / b;

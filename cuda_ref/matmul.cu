@@ -20,13 +20,6 @@ constexpr int BLOCK_M = 8;
 constexpr int BLOCK_N = 32;  // the lanes of a warp
 constexpr int64_t MAX_GRID_Y = 65535;
 
-// To tf32, to nearest, ties away from zero (PTX: cvt.rna.tf32.f32). Half a unit of the last kept bit is added to the
-// magnitude, then 13 bits are cut off; a carry moves the exponent, up to infinity. A NaN stays as it is.
-__device__ __forceinline__ float round_to_tf32(float x) {
-    const unsigned bits = __float_as_uint(x);
-    return (bits & 0x7fffffffu) > 0x7f800000u ? x : __uint_as_float((bits + 0x1000u) & 0xffffe000u);
-}
-
 template <typename T, bool TF32>
 __device__ __forceinline__ float factor(T x) {
     return TF32 ? round_to_tf32(to_float(x)) : to_float(x);

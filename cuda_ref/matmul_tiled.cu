@@ -22,13 +22,6 @@ constexpr int TILE = 32;         // rows and columns of every tile; the lanes of
 constexpr int THREAD_ROWS = 8;   // rows of threads in a block
 constexpr int STEPS = TILE / THREAD_ROWS;  // outputs of a thread, and elements that it copies of a tile
 
-// To tf32, to nearest, ties away from zero (PTX: cvt.rna.tf32.f32). Half a unit of the last kept bit is added to the
-// magnitude, then 13 bits are cut off; a carry moves the exponent, up to infinity. A NaN stays as it is.
-__device__ __forceinline__ float round_to_tf32(float x) {
-    const unsigned bits = __float_as_uint(x);
-    return (bits & 0x7fffffffu) > 0x7f800000u ? x : __uint_as_float((bits + 0x1000u) & 0xffffe000u);
-}
-
 // Copies the tile that starts at (row0, col0) of a matrix of `rows` x `cols`.
 template <typename T, bool TF32>
 __device__ __forceinline__ void load_tile(float (&tile)[TILE][TILE + 1], const T* __restrict__ matrix, int64_t rows,

@@ -36,7 +36,7 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     if b.device != a.device:
         raise ValueError(f"matmul: a is on {a.device}, so b must be too; got {b.device}")
 
-    out = torch.empty((M, N), dtype=a.dtype, device=a.device)
+    out = a.new_empty(M, N)
     if M > 0 and N > 0:
         build.launch(
             "matmul_tiled", "matmul_tiled", a.device,

@@ -36,19 +36,6 @@ __device__ __forceinline__ T add(T x, T y) {
     return from_float<T>(to_float(x) + to_float(y));
 }
 
-// The same on a pack of 16 bytes, which travels as the four registers that it fills.
-template <typename T>
-__device__ __forceinline__ uint4 add_pack(uint4 x, uint4 y) {
-    Pack<T, LANES<T>> a, b;
-    memcpy(&a, &x, sizeof(x));
-    memcpy(&b, &y, sizeof(y));
-#pragma unroll
-    for (int lane = 0; lane < LANES<T>; ++lane) a[lane] = add(a[lane], b[lane]);
-    uint4 sum;
-    memcpy(&sum, &a, sizeof(sum));
-    return sum;
-}
-
 // Pack c of a row, or of a column, that starts at `line`.
 template <typename T>
 __device__ __forceinline__ uint4 load_pack(const T* line, int64_t c) {
@@ -86,13 +73,14 @@ __global__ void __launch_bounds__(256)
 #pragma unroll
         for (int i = 0; i < UNROLL; ++i) {
             const int64_t row = m + i * blockDim.y;
-            if (row < M) store_pack(out + row * N, c, add_pack<T>(x[i], y[i]));
+            if (row < M) store_pack(out + row * N, c, elementwise<T>(add<T>, x[i], y[i]));
         }
     }
 }
 
 // b is column-major; a is too where BOTH, row-major otherwise. Every row of out and of a row-major operand, and every
-// column of a column-major one, starts on a 16-byte boundary; M and N are multiples of LANES.
+// column of a column-major one, starts on a 16-byte boundary; M and N are multiples of LANES. The 1 in the launch
+// bounds lets a thread take the registers that its two squares need: nothing is spilled.
 template <typename T, bool BOTH>
 __global__ void __launch_bounds__((TILE / LANES<T>)*(TILE / LANES<T>), 1)
     add_transposing(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ out, int64_t M, int64_t N,
@@ -121,7 +109,7 @@ __global__ void __launch_bounds__((TILE / LANES<T>)*(TILE / LANES<T>), 1)
             Pack<T, L> down[L], across[L];
 #pragma unroll
             for (int i = 0; i < L; ++i) {
-                const uint4 pack = BOTH ? add_pack<T>(column[i], row[i]) : column[i];
+                const uint4 pack = BOTH ? elementwise<T>(add<T>, column[i], row[i]) : column[i];
                 memcpy(&down[i], &pack, sizeof(pack));
 #pragma unroll
                 for (int j = 0; j < L; ++j) across[j][i] = down[i][j];
@@ -135,7 +123,7 @@ __global__ void __launch_bounds__((TILE / LANES<T>)*(TILE / LANES<T>), 1)
             if (m + i * SIDE < M && c_n < N / L) {
                 const int r = ty + i * SIDE;
                 const uint4 turned = tile[r / L][r % L * SIDE + tx];
-                store_pack(out + (m + i * SIDE) * N, c_n, BOTH ? turned : add_pack<T>(row[i], turned));
+                store_pack(out + (m + i * SIDE) * N, c_n, BOTH ? turned : elementwise<T>(add<T>, row[i], turned));
             }
         }
         __syncthreads();  // before the next tile is written over this one

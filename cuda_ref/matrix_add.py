@@ -1,6 +1,5 @@
 """Matrix addition in CUDA: every operand is read along its contiguous dimension."""
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -30,7 +29,7 @@ def matrix_add(a: Float[Tensor, "M N"], b: Float[Tensor, "M N"]) -> Float[Tensor
         raise ValueError(f"matrix_add: a is on {a.device}, so b must be too; got {b.device}")
 
     M, N = a.shape
-    out = torch.empty((M, N), dtype=a.dtype, device=a.device)
+    out = a.new_empty(M, N)
     if M > 0 and N > 0:
         build.launch(
             "matrix_add", "matrix_add", a.device,

@@ -23,7 +23,7 @@ def sigmoid(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         raise ValueError(f"sigmoid: x must be float32, float16 or bfloat16; got {x.dtype}")
 
     x = x.contiguous()
-    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    out = torch.empty_like(x)
     N = out.numel()
     if N > 0:
         build.launch("sigmoid", "sigmoid", x.device, x, out, N, build.DTYPES[x.dtype])

@@ -1,14 +1,14 @@
 // out[i] = a[i] + b[i]
 //
-// One thread adds UNROLL packs of 16 bytes of each operand: 4 float32 or 8 16-bit elements a pack.
+// One thread adds one pack of 16 bytes of each operand: 4 float32 or 8 16-bit elements.
 //
 // An addition moves three elements for one flop, so there is nothing to design but the stream from and to memory:
 //   - 16 bytes is the widest access a thread has: one instruction of a warp covers 512 consecutive bytes;
-//   - a thread issues all its loads before its first addition. Bandwidth times latency has to be in flight at any time
-//     (Little's law): 4.8 TB/s * 0.7 us is 25 KB on each of the 132 SMs of an H200;
-//   - the inputs are read once, so their cache lines are marked to be evicted first (`__ldcs`): the L2 cache then keeps
-//     the output, for whoever reads it next.
-// The packs of a thread lie BLOCK packs apart, so that in every access the lanes of a warp are neighbours.
+//   - bandwidth times latency has to be in flight at any time (Little's law): 4.8 TB/s * 0.7 us is 25 KB on each of the
+//     132 SMs of an H200, and the 2048 threads of an SM have 64 KB in flight with two loads each. More packs a thread
+//     win nothing, and lose where the data is small: 1 pack 4.10 us, 2 packs 4.25, 4 packs 4.80 at 2^20 float32;
+//   - no cache hint. Marking the inputs to be evicted first (`__ldcs`) looks right for data read once, and costs
+//     10% at 2^28 elements.
 // The last n % LANES elements are added one by one. Vectors with strides, and those that do not start on a multiple of
 // 16 bytes, take `add_strided`: the same kernel with one element an access.
 //
@@ -17,53 +17,30 @@
 #include "common.cuh"
 
 constexpr int BLOCK = 256;         // threads
-constexpr int UNROLL = 2;          // packs of each operand that a thread has in flight
-constexpr int UNROLL_STRIDED = 8;  // elements, likewise
+constexpr int UNROLL_STRIDED = 8;  // elements of each operand that a thread of add_strided has in flight
 
 template <typename T>
 __device__ __forceinline__ T add(T x, T y) {
     return from_float<T>(to_float(x) + to_float(y));
 }
 
-// The same on a pack of 16 bytes, which travels as the four registers that it fills.
-template <typename T>
-__device__ __forceinline__ uint4 add_pack(uint4 x, uint4 y) {
-    Pack<T, 16 / sizeof(T)> a, b;
-    memcpy(&a, &x, sizeof(x));
-    memcpy(&b, &y, sizeof(y));
-#pragma unroll
-    for (int lane = 0; lane < 16 / sizeof(T); ++lane) a[lane] = add(a[lane], b[lane]);
-    uint4 sum;
-    memcpy(&sum, &a, sizeof(sum));
-    return sum;
-}
-
-// Contiguous and aligned: thread t of block g adds the packs g * BLOCK * UNROLL + t + {0, BLOCK, ...}.
+// Contiguous and aligned.
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     add_packed(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ out, int64_t n) {
     constexpr int LANES = 16 / sizeof(T);
     const int64_t packs = n / LANES;
-    const int64_t first = int64_t(blockIdx.x) * (BLOCK * UNROLL) + threadIdx.x;
-    uint4 x[UNROLL], y[UNROLL];
-#pragma unroll
-    for (int i = 0; i < UNROLL; ++i) {
-        const int64_t pack = first + i * BLOCK;
-        if (pack < packs) {
-            x[i] = __ldcs(reinterpret_cast<const uint4*>(a) + pack);
-            y[i] = __ldcs(reinterpret_cast<const uint4*>(b) + pack);
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < UNROLL; ++i) {
-        const int64_t pack = first + i * BLOCK;
-        if (pack < packs) reinterpret_cast<uint4*>(out)[pack] = add_pack<T>(x[i], y[i]);
+    const int64_t pack = int64_t(blockIdx.x) * BLOCK + threadIdx.x;
+    if (pack < packs) {
+        const uint4 x = reinterpret_cast<const uint4*>(a)[pack], y = reinterpret_cast<const uint4*>(b)[pack];
+        reinterpret_cast<uint4*>(out)[pack] = elementwise<T>(add<T>, x, y);
     }
     const int64_t tail = packs * LANES + threadIdx.x;
     if (blockIdx.x == gridDim.x - 1 && tail < n) out[tail] = add(a[tail], b[tail]);
 }
 
-// Any stride, also 0, and any alignment: the same with elements instead of packs.
+// Any stride, also 0, and any alignment: elements instead of packs, which lie BLOCK apart, so that in every access the
+// lanes of a warp are neighbours.
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     add_strided(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ out, int64_t n, int64_t stride_a,
@@ -89,11 +66,11 @@ template <typename T>
 void launch(const T* a, const T* b, T* out, int64_t n, int64_t stride_a, int64_t stride_b, cudaStream_t stream,
             LaunchRecord* record) {
     constexpr int LANES = 16 / sizeof(T);
-    const bool packed = (stride_a == 1 && stride_b == 1) || n == 1;
+    const bool contiguous = stride_a == 1 && stride_b == 1;
     const bool aligned = is_aligned(a, 16) && is_aligned(b, 16) && is_aligned(out, 16);
-    // A grid has at most 2^31 - 1 blocks: 4 * 10^12 elements, more than any device's memory holds.
-    if (packed && aligned && n >= LANES) {
-        const dim3 grid(unsigned(ceil_div<int64_t>(n / LANES, BLOCK * UNROLL)));
+    // A grid has at most 2^31 - 1 blocks: 2 * 10^12 elements, more than any device's memory holds.
+    if (contiguous && aligned && n >= LANES) {
+        const dim3 grid(unsigned(ceil_div<int64_t>(n / LANES, BLOCK)));
         record->set(grid, BLOCK);
         add_packed<T><<<grid, BLOCK, 0, stream>>>(a, b, out, n);
     } else {

@@ -12,7 +12,9 @@ import pytest
 def _gpu_name() -> str | None:
     """Asked of a process of its own: Triton reads TRITON_INTERPRET when it is first imported, perhaps by torch."""
     code = "import torch; print(torch.cuda.get_device_name(0) if torch.cuda.is_available() else '')"
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stdout.strip() or None
+    return (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stdout.strip() or None
+    )
 
 
 GPU = os.environ.get("SUITE_TEST_GPU")

@@ -67,7 +67,9 @@ def test_an_add_that_truncates_is_wrong(dtype: str) -> None:
     assert "expected" in verdict.reason
 
 
-def matmul_inputs(k: int, dtype: str = "float32", precision: str = "ieee") -> tuple[Op, Case, torch.Tensor, torch.Tensor]:
+def matmul_inputs(
+    k: int, dtype: str = "float32", precision: str = "ieee"
+) -> tuple[Op, Case, torch.Tensor, torch.Tensor]:
     op = ops.get("matmul")
     case = op.case((128, 96, k), dtype, precision)
     a, b = op.make_inputs(case, 0, CPU)
@@ -105,7 +107,10 @@ def test_tf32_passes_as_tf32_and_bfloat16_does_not(k: int, rounding: object) -> 
 def test_sums_in_sixteen_bits_do_not_pass(k: int, dtype: str) -> None:
     op, case, a, b = matmul_inputs(k, dtype)
     half = k // 2
-    parts = (a[:, :half].double() @ b[:half].double()).to(a.dtype), (a[:, half:].double() @ b[half:].double()).to(a.dtype)
+    parts = (
+        (a[:, :half].double() @ b[:half].double()).to(a.dtype),
+        (a[:, half:].double() @ b[half:].double()).to(a.dtype),
+    )
     assert judge(op, case, (a.double() @ b.double()).to(a.dtype)).error_ratio < 0.7
     assert judge(op, case, parts[0] + parts[1]).error_ratio > 1
 

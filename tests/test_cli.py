@@ -31,7 +31,10 @@ SQUARE = "M=16,N=16,K=16"
 REFUSED = {
     "operation": (["--op", "matmull"], "unknown operation 'matmull'; there are vector_add"),
     "implementation": (["--op", "matmul", "--impl", "fortran"], "--impl 'fortran' matches none of triton, jax"),
-    "dtype": (["--op", "matmul", "--dtype", "float64"], "--dtype: unknown 'float64'; valid are float32, float16, bfloat16"),
+    "dtype": (
+        ["--op", "matmul", "--dtype", "float64"],
+        "--dtype: unknown 'float64'; valid are float32, float16, bfloat16",
+    ),
     "precision": (["--op", "matmul", "--precision", "fp8"], "--precision: unknown 'fp8'; valid are ieee, tf32"),
     "precision-of-dtype": (["--op", "matmul", "--dtype", "float16", "--precision", "tf32"], "no case left: matmul"),
     "precision-of-op": (["--op", "sigmoid", "--precision", "tf32"], "no case left: sigmoid has no tf32"),
@@ -74,7 +77,13 @@ def test_unusable_arguments_are_one_line_and_exit_2_before_any_work(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["compare"], ["compare", "--op"], ["compare", "--op", "matmul", "--seed", "x"], ["comparison"], ["compare", "--wat"]],
+    [
+        ["compare"],
+        ["compare", "--op"],
+        ["compare", "--op", "matmul", "--seed", "x"],
+        ["comparison"],
+        ["compare", "--wat"],
+    ],
     ids=" ".join,
 )
 def test_arguments_that_do_not_parse_exit_2(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +192,18 @@ def test_doctor_runs_without_a_gpu_and_speaks_json(
 
 def test_a_terminal_gets_tables_and_a_marked_best_line(tmp_path: Path) -> None:
     """Run under a pseudo-terminal, as a person would."""
-    command = [sys.executable, "-m", "suite", "compare", "--op", "vector_add", "--shape", "N=100000", "--dtype", "float32"]
+    command = [
+        sys.executable,
+        "-m",
+        "suite",
+        "compare",
+        "--op",
+        "vector_add",
+        "--shape",
+        "N=100000",
+        "--dtype",
+        "float32",
+    ]
     command += ["--impl", "torch", "--impl", "numpy", "--device", "cpu", "--out", str(tmp_path)]
     ours, theirs = pty.openpty()
     environment = {**os.environ, "COLUMNS": "200", "LINES": "50"}
@@ -205,7 +225,9 @@ def test_a_terminal_gets_tables_and_a_marked_best_line(tmp_path: Path) -> None:
 
 
 def test_help_imports_no_framework_and_is_quick() -> None:
-    code = "import sys; sys.argv = ['suite', '--help']; import suite.cli\ntry: suite.cli.main()\nexcept SystemExit: pass\n"
+    code = (
+        "import sys; sys.argv = ['suite', '--help']; import suite.cli\ntry: suite.cli.main()\nexcept SystemExit: pass\n"
+    )
     code += "print(sorted({'torch', 'jax', 'triton', 'numpy', 'pandas'} & set(sys.modules)), file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert "compare" in done.stdout

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cuda_ref import _cache, _compiler, _rewrite, build
+from cuda_ref import _cache, _rewrite, build, compiler
 
 ROOT = Path(__file__).resolve().parents[1]
 CPU = torch.device("cpu")
@@ -71,14 +71,14 @@ class Counted:
 
 @pytest.fixture
 def cxx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Counted:
-    counted = Counted(tmp_path / "cxx", _compiler.cxx() or "c++")
+    counted = Counted(tmp_path / "cxx", compiler.cxx() or "c++")
     monkeypatch.setenv("CXX", str(counted.script))
     return counted
 
 
 @pytest.fixture
 def nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Counted:
-    counted = Counted(tmp_path / "cuda" / "bin", _compiler.nvcc() or "nvcc")
+    counted = Counted(tmp_path / "cuda" / "bin", compiler.nvcc() or "nvcc")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
     return counted
 
@@ -133,7 +133,7 @@ def test_it_is_built_again_exactly_when_something_changed(
     assert rebuilt()
     (headers / "math_constants.h").write_text((headers / "math_constants.h").read_text() + "\n")
     assert rebuilt()
-    monkeypatch.setattr(_compiler, "HOST_FLAGS", [*_compiler.HOST_FLAGS, "-DANOTHER"])
+    monkeypatch.setattr(compiler, "HOST_FLAGS", [*compiler.HOST_FLAGS, "-DANOTHER"])
     assert rebuilt()
     cxx.script.write_text(cxx.script.read_text() + "# a new version\n")
     assert rebuilt()
@@ -290,7 +290,7 @@ def test_a_missing_compiler_says_how_to_get_it(source: Path, monkeypatch: pytest
     assert f"no nvcc in {tmp_path}/bin" in (build.missing("cuda") or "")
     with pytest.raises(build.BuildError, match=r"no nvcc in .*install the CUDA toolkit"):
         build.compile_only(source, "sm_90a")
-    monkeypatch.setattr(_compiler, "search_path", lambda: str(tmp_path))
+    monkeypatch.setattr(compiler, "search_path", lambda: str(tmp_path))
     monkeypatch.setenv("CXX", sys.executable)
     assert "pip install ninja" in (build.missing("cpu") or "")
     with pytest.raises(ValueError, match="'cuda' or 'cpu'; got 'xpu'"):
@@ -341,10 +341,10 @@ def test_requirements() -> None:
     with pytest.raises(ValueError, match="got 'hopper'"):
         _rewrite.requirement("// requires: hopper\n")
     cases = [("sm_80", None), ("sm_80", "sm_80"), ("sm_90a", "sm_80"), ("sm_121", "sm_90"), ("sm_90a", "sm_90a")]
-    assert all(_compiler.satisfies(arch, required) for arch, required in cases)
-    assert not any(_compiler.satisfies(arch, "sm_90a") for arch in ("sm_80", "sm_90", "sm_100a"))
-    assert not _compiler.satisfies("sm_75", "sm_80")
-    assert [_compiler.arch_of(8, 0), _compiler.arch_of(9, 0), _compiler.arch_of(12, 1)] == [
+    assert all(compiler.satisfies(arch, required) for arch, required in cases)
+    assert not any(compiler.satisfies(arch, "sm_90a") for arch in ("sm_80", "sm_90", "sm_100a"))
+    assert not compiler.satisfies("sm_75", "sm_80")
+    assert [compiler.arch_of(8, 0), compiler.arch_of(9, 0), compiler.arch_of(12, 1)] == [
         "sm_80",
         "sm_90a",
         "sm_121a",
@@ -426,7 +426,7 @@ def test_headers_are_expanded_in_place(tmp_path: Path) -> None:
     assert f'#line 2 "{main}"' in text
     assert f'#line 3 "{main}"' in text
     compiled = subprocess.run(
-        [_compiler.cxx() or "c++", "-x", "c++", "-fsyntax-only", "-"],
+        [compiler.cxx() or "c++", "-x", "c++", "-fsyntax-only", "-"],
         input=text.replace('#include "elsewhere.h"', "") + "\nerror",
         capture_output=True,
         text=True,
@@ -449,7 +449,7 @@ ptxas info    : Function properties for _Z4helpv
 
 
 def test_resources_are_read_from_the_report() -> None:
-    add, helper = _compiler.parse_resources(REPORT, "sm_90a")
+    add, helper = compiler.parse_resources(REPORT, "sm_90a")
     assert add.function in ("add(float*)", "_Z3addPf")
     assert (add.registers, add.stack_bytes, add.spill_store_bytes, add.spill_load_bytes) == (40, 24, 8, 12)
     assert (add.spill_bytes, helper.spill_bytes) == (20, 0)

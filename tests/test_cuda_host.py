@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from cuda_ref import _compiler, build
+from cuda_ref import build, compiler
 
 pytestmark = pytest.mark.skipif(build.missing("cpu") is not None, reason=str(build.missing("cpu")))
 SOURCES = Path(__file__).parent / "cuda_host"
@@ -88,7 +88,7 @@ def test_syncthreads(device: str, n: int) -> None:
 
 
 def test_contexts_of_the_c_library_do_as_well(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(_compiler, "HOST_FLAGS", [*_compiler.HOST_FLAGS, "-DCUDA_HOST_UCONTEXT"])
+    monkeypatch.setattr(compiler, "HOST_FLAGS", [*compiler.HOST_FLAGS, "-DCUDA_HOST_UCONTEXT"])
     path = tmp_path / "ucontext.cu"
     path.write_text((SOURCES / "barriers.cu").read_text())
     x = torch.randn(7, 100)

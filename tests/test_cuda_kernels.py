@@ -120,7 +120,9 @@ def matrix_layouts(random: Callable[..., Tensor], M: int, N: int, dtype: torch.d
     }
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 40), (40, 1), (8, 8), (72, 136), (64, 64), (70, 33), (129, 3)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (1, 40), (40, 1), (8, 8), (72, 136), (64, 64), (70, 33), (70, 40), (129, 3)], ids=str
+)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_matrix_add_layouts(random: Callable[..., Tensor], shape: tuple[int, int], dtype: torch.dtype) -> None:
     first, second = (matrix_layouts(random, *shape, dtype) for _ in range(2))
@@ -211,7 +213,7 @@ def test_matmul_tf32_rounds_factors_to_nearest(matmul: Callable[..., Tensor], ra
 def to_tf32(x: Tensor) -> Tensor:
     """To 11 significant bits, ties away from zero, by exact arithmetic in float64."""
     significand, exponent = torch.frexp(x.double())
-    units = torch.ldexp(significand.abs(), torch.tensor(11)).add(0.5).floor()
+    units = torch.ldexp(significand.abs(), torch.tensor(11, device=x.device)).add(0.5).floor()
     return torch.copysign(torch.ldexp(units, exponent - 11), x.double()).float()
 
 
@@ -253,18 +255,20 @@ def test_attention_lengths(random: Callable[..., Tensor], causal: bool) -> None:
 
 
 def test_attention_strides(random: Callable[..., Tensor]) -> None:
-    tokens_first = [random(2, 40, 3, 64).transpose(1, 2) for _ in range(3)]
-    misaligned = [random(2, 3, 40, 64, shift=1) for _ in range(3)]
-    columns = [random(2, 3, 64, 40).transpose(2, 3) for _ in range(3)]
-    one_head = [random(2, 1, 40, 64).expand(2, 3, 40, 64) for _ in range(3)]
-    stored = random(6000)
-    misaligned_heads = stored.as_strided((2, 3, 40, 64), (8, 33, 64, 1))
-    misaligned_batches = stored.as_strided((2, 3, 40, 64), (33, 8, 64, 1))
-    kinds = (tokens_first[0], misaligned[0], misaligned_heads, misaligned_batches, columns[0])
-    for q, k, v in itertools.product(kinds, repeat=3):
-        agrees(attention, q, k, v)
-    agrees(attention, *misaligned, causal=True)
-    agrees(attention, tokens_first[0], one_head[1], columns[2])
+    shape = (2, 3, 40, 64)
+    stored = random(8000)
+    kinds = (
+        random(2, 40, 3, 64).transpose(1, 2),  # the heads of a token side by side
+        random(*shape, shift=1),
+        stored.as_strided(shape, (33, 8, 64, 1)),
+        stored.as_strided(shape, (8, 33, 64, 1)),
+        stored.as_strided(shape, (8, 16, 65, 1)),
+        random(2, 1, 40, 64).expand(shape),
+        random(2, 3, 64, 40).transpose(2, 3),
+    )
+    for position, kind in itertools.product(range(3), kinds):
+        q, k, v = (kind if i == position else random(*shape) for i in range(3))
+        agrees(attention, q, k, v, causal=position == 1)
 
 
 def test_attention_scales(random: Callable[..., Tensor]) -> None:

@@ -1,4 +1,4 @@
-"""Worker processes: whatever an implementation does to its process becomes an answer, and the next one is not touched."""
+"""Worker processes: whatever an implementation does to its process becomes an answer, and the next is not touched."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ FAULTS = {
     "segfault": "import ctypes; ctypes.string_at(0)",
     "kills_itself": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
     "exits": "import os; print('last words', flush=True); os._exit(3)",
-    "prints": "print('{\"event\": \"done\", \"status\": \"ok\"}'); return a - b",
+    "prints": 'print(\'{"event": "done", "status": "ok"}\'); return a - b',
     "hangs": "import time; time.sleep(600)",
     "returns_nothing": "return None",
 }
 
 
 @pytest.fixture(scope="module")
-def framework(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def framework(tmp_path_factory: pytest.TempPathFactory) -> str:
     """PYTHONPATH of a sitecustomize that adds implementations `torch/<fault>` of vector_add to the worker."""
     folder = tmp_path_factory.mktemp("faults")
     for name, body in FAULTS.items():
@@ -35,13 +35,15 @@ def framework(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     (folder / "sitecustomize.py").write_text(
         "import dataclasses, suite.backends as backends\n"
         "real = backends.implementations\n"
+        f"names = {list(FAULTS)}\n"
         "def implementations(operation):\n"
         "    plain = next(i for i in real(operation) if i.name == 'torch')\n"
-        f"    return real(operation) + [dataclasses.replace(plain, name='torch/' + n, module='fault_' + n) for n in {list(FAULTS)}]\n"
+        "    added = [dataclasses.replace(plain, name='torch/' + n, module='fault_' + n) for n in names]\n"
+        "    return real(operation) + added\n"
         "backends.implementations = implementations\n",
         encoding="utf-8",
     )
-    yield str(folder)
+    return str(folder)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from suite.worker import Worker
 
 
 def ragged_cases(name: str) -> Iterator[Case]:
-    """Every ragged size in every dtype and arithmetic; causal or not; layouts in turn, so that each meets every dtype."""
+    """Every ragged size in every dtype and arithmetic; causal or not; layouts in turn."""
     op = ops.get(name)
     kinds = [(dtype, precision) for dtype in DTYPES for precision in op.precisions(dtype)]
     for position, shape in enumerate(op.ragged):

@@ -62,7 +62,9 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyt
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(ResultsError, match=r"cannot write .*t\.csv: No space left on device; what was there is unchanged"):
+    with pytest.raises(
+        ResultsError, match=r"cannot write .*t\.csv: No space left on device; what was there is unchanged"
+    ):
         write_atomically(path, "new")
     assert path.read_text(encoding="utf-8") == "old"
     assert list(tmp_path.iterdir()) == [path], "no temporary file is left behind"
@@ -88,7 +90,9 @@ def test_results_come_as_rows_do_and_other_operations_stay(tmp_path: Path) -> No
 def test_markdown_marks_the_fastest_line_and_escapes_what_kernels_say() -> None:
     rows = [row(device_us=2.0, recorder="cupti"), row("cuda/tiled", device_us=1.0, recorder="cupti")]
     rows.append(row("triton", status="error", reason="<script>| *x* [a](b)\nnext"))
-    text = report.markdown(frame(rows), {"device": {"name": "NVIDIA H200"}, "command": "suite", "packages": {"torch": "2"}})
+    text = report.markdown(
+        frame(rows), {"device": {"name": "NVIDIA H200"}, "command": "suite", "packages": {"torch": "2"}}
+    )
     assert "**cuda/tiled**" in text
     assert "**torch**" not in text
     assert "&lt;script&gt;\\| \\*x\\* \\[a\\](b) next" in text
@@ -101,8 +105,18 @@ def test_rows_of_different_recorders_are_not_ranked_together() -> None:
 
 @pytest.mark.parametrize(
     ("value", "digits", "text"),
-    [(None, 3, ""), (math.nan, 3, ""), (math.inf, 3, "inf"), (0.0, 3, "0"), (1234.5, 4, "1,234"), (0.0123456, 3, "0.0123")]
-    + [(177.96, 4, "178.0"), (1e-9, 3, "1.00e-09"), (3.2e12, 3, "3.20e+12"), (0.995, 3, "0.995")],
+    [
+        (None, 3, ""),
+        (math.nan, 3, ""),
+        (math.inf, 3, "inf"),
+        (0.0, 3, "0"),
+        (1234.5, 4, "1,234"),
+        (0.0123456, 3, "0.0123"),
+        (177.96, 4, "178.0"),
+        (1e-9, 3, "1.00e-09"),
+        (3.2e12, 3, "3.20e+12"),
+        (0.995, 3, "0.995"),
+    ],
 )
 def test_numbers_are_shown_with_significant_digits(value: float | None, digits: int, text: str) -> None:
     assert report.number(value, digits) == text

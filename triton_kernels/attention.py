@@ -39,21 +39,22 @@ HALF_CONFIGS = {
         _config(128, 128, 8, 3),
         _config(128, 64, 8, 3),
         _config(64, 64, 4, 3),
-        _config(16, 64, 4, 3),
+        _config(16, 64, 8, 3),
         _config(16, 64, 4, 4),
     ],
     256: [
         _config(128, 64, 8, 2),
         _config(128, 32, 8, 3),
-        _config(64, 32, 4, 3),
+        _config(64, 64, 8, 2),
+        _config(64, 32, 4, 2),
         _config(16, 64, 4, 2),
         _config(16, 32, 4, 4),
     ],
 }
-IEEE_CONFIGS = {  # no tensor cores
+IEEE_CONFIGS = {  # no tensor cores: small tiles, since the operands of a thread's multiply-adds pass through registers
     64: [_config(64, 32, 8, 2), _config(32, 32, 4, 2), _config(16, 64, 4, 2)],
-    128: [_config(64, 16, 8, 2), _config(32, 16, 4, 2), _config(16, 32, 4, 2)],
-    256: [_config(32, 32, 8, 2), _config(32, 16, 8, 2), _config(16, 32, 8, 2)],
+    128: [_config(64, 16, 8, 2), _config(32, 16, 4, 2), _config(16, 32, 8, 2)],
+    256: [_config(64, 16, 16, 2), _config(32, 32, 8, 2), _config(32, 16, 8, 2), _config(16, 32, 8, 2)],
 }
 
 
@@ -61,7 +62,7 @@ def _candidates(configs: list[triton.Config], args: dict[str, Any], **constants:
     """The configurations for this D and dtype, less those whose tiles overhang the queries far or cut them small."""
     by_head = IEEE_CONFIGS if args["q_ptr"].dtype == torch.float32 else HALF_CONFIGS
     configs = by_head[max(64, constants["D"])]
-    rows = args["S_q"] * args["G"]
+    rows = args["S_q"] * constants["G"]
     padded = {config: triton.cdiv(rows, b := config.kwargs["BLOCK_M"]) * b for config in configs}
     configs = [config for config in configs if padded[config] <= 2 * min(padded.values())]
     largest = max(config.kwargs["BLOCK_M"] for config in configs)
@@ -115,10 +116,11 @@ def attend(
 
 @triton.jit
 def attention_kernel(
-    q_ptr, k_ptr, v_ptr, out_ptr, HEADS, H_kv, G, S_q, S_k, HEAD_GROUP, qk_scale,
+    q_ptr, k_ptr, v_ptr, out_ptr, HEADS, H_kv, S_q, S_k, HEAD_GROUP, qk_scale,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd, stride_ob, stride_oh, stride_om,
-    CAUSAL: tl.constexpr, V_LIKE_K: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    CAUSAL: tl.constexpr, V_LIKE_K: tl.constexpr, G: tl.constexpr, D: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """One program computes BLOCK_M rows of the output for one batch entry and key head.
 
@@ -254,8 +256,8 @@ def attention(
     if q.numel() > 0:
         G = H // H_kv
         attention_kernel[lambda tile: (B * H_kv * triton.cdiv(S_q * G, tile["BLOCK_M"]),)](
-            q, k, v, out, B * H_kv, H_kv, G, S_q, S_k, max(1, GROUP_BYTES // (2 * S_k * D * q.element_size())),
+            q, k, v, out, B * H_kv, H_kv, S_q, S_k, max(1, GROUP_BYTES // (2 * S_k * D * q.element_size())),
             sm_scale * LOG2_E, *q.stride(), *k.stride(), *v.stride(), *out.stride()[:3],
-            CAUSAL=causal, V_LIKE_K=k.stride()[2:] == v.stride()[2:], D=D, **TILE,
+            CAUSAL=causal, V_LIKE_K=k.stride()[2:] == v.stride()[2:], G=G, D=D, **TILE,
         )  # fmt: skip
     return out.to(q.dtype) if INTERPRET else out

@@ -12,7 +12,7 @@ class Cuda(TorchBackend):
     packages = ("torch", "ninja")
 
     def missing(self, device: Device) -> str | None:
-        from cuda_ref._compiler import missing
+        from cuda_ref.compiler import missing
 
         return super().missing(device) or missing(device.type)
 
