@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,6 +60,15 @@ def compare(
     causal: Annotated[bool | None, typer.Option("--causal/--no-causal", help="Attention only. Default: both.")] = None,
     device: DeviceOption = None,
     cache: Annotated[str, typer.Option(help="cold or warm: the L2 cache before each sample.")] = "cold",
+    sweep: Annotated[
+        bool, typer.Option(help="Sizes from tiny to large; with a GPU, the CPU's lines beside its own.")
+    ] = False,
+    transfers: Annotated[
+        bool, typer.Option(help="Also time copying inputs to the device and the result back.")
+    ] = False,
+    compiles: Annotated[
+        bool, typer.Option("--compile", help="Also time first calls in fresh processes (slow).")
+    ] = False,
     no_time: Annotated[bool, typer.Option("--no-time", help="Check agreement only.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of the random inputs.", min=0, max=2**63 - 1)] = 0,
     timeout: Annotated[
@@ -88,9 +98,20 @@ def compare(
         shapes=shape or (),
         causal=causal,
         layouts=layout or (),
+        sweep=sweep,
     )
     select.refuse_too_large(jobs, hardware.memory_bytes(where.type, where.index), where.name)
-    options = Options(where, cache=cache, timed=not no_time, seed=seed, timeout_s=timeout)
+    options = Options(
+        where,
+        cache=cache,
+        timed=not no_time,
+        seed=seed,
+        timeout_s=timeout,
+        native_only=sweep,
+        host=_device("cpu") if sweep and where.type == "cuda" else None,
+        transfers=transfers,
+        compiles=compiles,
+    )
     environment = hardware.environment(where.type, where.index)
     results = Results(out if out is not None else where.results_folder, environment)
     with _progress(quiet=as_json) as (tell, show):
@@ -106,6 +127,8 @@ def compare(
             raise typer.Exit(130) from None
     if as_json:
         print(json.dumps({"environment": environment, "rows": [_json_row(row) for row in rows]}, allow_nan=False))
+    for line in report.crossovers(rows) if not as_json else ():
+        print(line, flush=True)
     _say(f"{report.summary(rows)}; written to {results.folder}")
     raise typer.Exit(report.exit_status(rows))
 
@@ -153,6 +176,43 @@ def list_command(device: DeviceOption = None, as_json: JsonOption = False) -> No
         )
         previous = line["operation"]
     Console().print(table)
+
+
+@app.command("diff")
+def diff_command(
+    base: Annotated[Path, typer.Argument(metavar="BASE", help="Results folder, or one of its tables (.csv).")],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="The same of the run to be judged.")],
+    threshold: Annotated[
+        float, typer.Option(help="Change that counts, between 0 and 1: 0.03 is three percent.")
+    ] = 0.03,
+    as_json: JsonOption = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="A table for a pull request on stdout.")] = False,
+) -> None:
+    """Compare two results of one device, row by row: SAME, FASTER, SLOWER or AMBIGUOUS, and what broke.
+
+    Exit status: 0 when nothing is slower by more than the threshold, 3 when a row is SLOWER or BROKEN, 2 when the two
+    cannot be compared.
+    """
+    from rich.console import Console
+
+    from suite import diff, diff_report
+
+    if as_json and as_markdown:
+        raise UsageError("--json and --markdown: give one of the two")
+    found = diff.compare(base, new, threshold)
+    terminal = Console()
+    if as_json:
+        print(json.dumps(diff_report.document(found), allow_nan=False))
+    elif as_markdown:
+        print(diff_report.markdown(found))
+    elif terminal.is_terminal:
+        diff_report.show(found, terminal)
+    else:
+        print("\n".join(diff_report.plain_lines(found)))
+    for line in [] if as_json or as_markdown else diff_report.remarks(found):
+        _say(line)
+    _say(diff_report.summary(found))
+    raise typer.Exit(found.exit_status)
 
 
 @app.command()
@@ -204,9 +264,11 @@ def _progress(*, quiet: bool) -> Iterator[tuple[Any, Any]]:
             print("\n".join(report.plain_lines(rows)), flush=True)
 
     if not errors.is_terminal:
+        begin = time.monotonic()
 
         def tell_plainly(step: Step) -> None:
-            _say(f"[{step.done}/{step.total}] {step.operation} {step.case}: {step.doing}")
+            progress = f"{time.monotonic() - begin:.1f} s, {step.done}/{step.total}"
+            _say(f"[{progress}] {step.operation} {step.case}: {step.doing}")
 
         yield tell_plainly, show
         return

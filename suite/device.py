@@ -19,6 +19,9 @@ class Device:
     name: str = ""
     capability: tuple[int, int] = (0, 0)
 
+    def __str__(self) -> str:
+        return self.type if self.type == "cpu" else f"{self.type}:{self.index}"
+
     @property
     def results_folder(self) -> Path:
         """Where this device's results go by default."""

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -33,10 +34,14 @@ class WorkerTimeoutError(WorkerDiedError):
 
 
 class Pool:
-    """One worker for `device`, started when first asked, replaced when it died or was discarded."""
+    """One worker for `device`, started when first asked, replaced when it died or was discarded.
 
-    def __init__(self, device: Device) -> None:
+    `environment` is set in the worker on top of this process's.
+    """
+
+    def __init__(self, device: Device, environment: Mapping[str, str] | None = None) -> None:
         self.device = device
+        self._environment = dict(environment or {})
         self._worker: _Process | None = None
 
     def __enter__(self) -> Pool:
@@ -53,7 +58,7 @@ class Pool:
         Raises `WorkerTimeoutError` or `WorkerDiedError`; the next call starts a fresh worker.
         """
         if self._worker is None:
-            self._worker = _Process(self.device)
+            self._worker = _Process(self.device, self._environment)
         try:
             return self._worker.ask(request, timeout_s)
         except BaseException:
@@ -68,11 +73,11 @@ class Pool:
 
 
 class _Process:
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, extra: Mapping[str, str]) -> None:
         request_read, request_write = os.pipe()
         answer_read, answer_write = os.pipe()
         self.log: BinaryIO = tempfile.TemporaryFile(prefix="suite-worker-")  # noqa: SIM115 (closed in close)
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": _python_path()}
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": _python_path(), **extra}
         if device.type == "cuda":
             environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
             environment["CUDA_VISIBLE_DEVICES"] = _visible(device.index)

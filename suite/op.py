@@ -86,6 +86,8 @@ class Op(ABC):
     layouts: ClassVar[tuple[str, ...]] = ()
     ragged: ClassVar[tuple[tuple[int, ...], ...]]
     """Sizes that break kernels: one, primes, one off a tile."""
+    sweep: ClassVar[tuple[tuple[int, ...], ...]]
+    """Sizes from tiny to large, in ascending order."""
 
     @abstractmethod
     def default_cases(self, device_type: str) -> list[Case]:

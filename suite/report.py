@@ -32,8 +32,18 @@ SHOWN = (
     Shown("tflops", "TFLOP/s", 4),
     Shown("latency_us", "latency us", 4),
     Shown("dispatch_us", "dispatch us", 3),
-    Shown("compile_s", "first call s", 3),
+    Shown("to_device_us", "to device us", 4),
+    Shown("to_device_pinned_us", "pinned", 4),
+    Shown("to_host_us", "to host us", 4),
+    Shown("to_host_pinned_us", "pinned", 4),
+    Shown("program_us", "program us", 4),
+    Shown("program_pinned_us", "pinned", 4),
+    Shown("first_call_s", "first call s", 3),
+    Shown("compile_s", "compile s", 3),
+    Shown("compile_warm_s", "cached s", 3),
     Shown("joules", "joules", 3),
+    Shown("gflop_per_joule", "GFLOP/J", 3),
+    Shown("peak_bytes", "extra bytes", 4),
     Shown("error_ratio", "error / bound", 3),
     Shown("max_ulp", "max ulp", 3),
 )
@@ -63,8 +73,8 @@ def number(value: Any, digits: int) -> str:
 
 
 def fastest(rows: Sequence[Row]) -> Row | None:
-    """The fastest agreeing row of a case; None when fewer than two were timed, or by different recorders."""
-    timed = [row for row in rows if row.status == "ok" and row.device_us is not None]
+    """The fastest agreeing row of a case; None when fewer than two were timed there, or by different recorders."""
+    timed = [r for r in rows if r.status == "ok" and r.device_us is not None and r.device == rows[0].device]
     if len(timed) < 2 or len({row.recorder for row in timed}) != 1:
         return None
     return min(timed, key=lambda row: row.device_us or math.inf)
@@ -74,8 +84,13 @@ def cases(rows: Iterable[Row]) -> list[list[Row]]:
     """Rows grouped by case, in order."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        groups.setdefault(row.key[:-1], []).append(row)
+        groups.setdefault(row.case_key, []).append(row)
     return list(groups.values())
+
+
+def _notes(row: Row) -> str:
+    """What is said about a line in words."""
+    return "; ".join(note for note in (row.reason, row.flags) if note)
 
 
 def _cells(row: Row) -> dict[str, str]:
@@ -103,14 +118,14 @@ def rich_table(rows: Sequence[Row]) -> Table:
     table.add_column("status")
     for shown in used:
         table.add_column(shown.head, justify="right")
-    reasons = any(row.reason for row in rows)
+    reasons = any(map(_notes, rows))
     if reasons:
         table.add_column("reason", overflow="fold")
     for row in rows:
         cells = _cells(row)
         mark = " *" if row is best else ""
         line = [escape(row.implementation) + mark, row.mode, f"[{STYLES[row.status]}]{row.status}[/]"]
-        line += [cells[shown.field] for shown in used] + ([escape(row.reason)] if reasons else [])
+        line += [cells[shown.field] for shown in used] + ([escape(_notes(row))] if reasons else [])
         table.add_row(*line, style="bold" if row is best else None)
     return table
 
@@ -122,7 +137,7 @@ def plain_lines(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         cells = _cells(row)
         facts = [f"{shown.head} {cells[shown.field]}" for shown in SHOWN if cells[shown.field]]
-        tail = f"  {row.reason}" if row.reason else ""
+        tail = f"  {_notes(row)}" if _notes(row) else ""
         head = f"{row.operation} {row.case} {row.dtype} {row.precision}"
         name = f"{row.implementation}{' *' if row is best else ''}"
         lines.append(f"{head}  {name}  {row.mode}  {row.status}  {'; '.join(facts)}{tail}")
@@ -133,21 +148,55 @@ def markdown(data: pd.DataFrame, environment: dict[str, Any]) -> str:
     """A results table as Markdown: a pure function of the CSV and the environment record."""
     rows = from_frame(data)
     title = rows[0].operation if rows else "empty"
-    lines = [f"# {title} on {_plain(environment.get('device', {}).get('name', 'unknown'))}", ""]
+    lines = [f"# {title} on {plain(environment.get('device', {}).get('name', 'unknown'))}", ""]
     lines += [_conditions(rows, environment), ""]
     for group in cases(rows):
         first, best, used = group[0], fastest(group), _used(group)
-        lines += [f"## {_plain(f'{first.case} {first.dtype} {first.precision}')}", ""]
-        reasons = any(row.reason for row in group)
+        lines += [f"## {plain(f'{first.case} {first.dtype} {first.precision}')}", ""]
+        reasons = any(map(_notes, group))
         heads = ["implementation", "mode", "status", *(shown.head for shown in used)] + (["reason"] if reasons else [])
         body = []
         for row in group:
             cells = _cells(row)
-            name = f"**{_plain(row.implementation)}**" if row is best else _plain(row.implementation)
+            name = f"**{plain(row.implementation)}**" if row is best else plain(row.implementation)
             line = [name, row.mode, row.status, *(cells[shown.field] for shown in used)]
-            body.append(line + ([_plain(row.reason)] if reasons else []))
-        lines += [_pipe_table(heads, body, right={shown.head for shown in used}), ""]
+            body.append(line + ([plain(_notes(row))] if reasons else []))
+        lines += [pipe_table(heads, body, right={shown.head for shown in used}), ""]
+    wins = crossovers(rows)
+    if wins:
+        lines += ["## Where the GPU starts to win", "", *(f"- {plain(line)}" for line in wins), ""]
     return "\n".join(lines)
+
+
+def crossovers(rows: Iterable[Row]) -> list[str]:
+    """From which size on the best GPU line beats the best CPU line: a line for each operation, dtype, precision.
+
+    By latency, the whole call seen from the host; then by the whole program, inputs to the device and result back,
+    where transfers were timed. Empty for rows of one kind of device.
+    """
+    sweeps: dict[tuple[str, str, str], list[list[Row]]] = {}
+    for group in cases(rows):
+        timed = [row for row in group if row.status == "ok" and row.latency_us is not None]
+        if len({row.device == "cpu" for row in timed}) == 2:
+            sweeps.setdefault((timed[0].operation, timed[0].dtype, timed[0].precision), []).append(timed)
+    lines = []
+    for names, groups in sweeps.items():
+        found = [f"on data that is there already: {_wins_from(groups, 'latency_us')}"]
+        if any(row.program_us is not None for group in groups for row in group):
+            found.append(f"with transfers through pageable memory: {_wins_from(groups, 'program_us')}")
+            found.append(f"through pinned memory: {_wins_from(groups, 'program_pinned_us')}")
+        lines.append(f"{' '.join(names)}: the GPU is faster, {'; '.join(found)}")
+    return lines
+
+
+def _wins_from(groups: Sequence[Sequence[Row]], column: str) -> str:
+    """`from N=65536 on`: the first size from which the GPU stays ahead by `column`."""
+    first = None
+    for group in groups:
+        known = [(getattr(row, column), row.device == "cpu") for row in group if getattr(row, column) is not None]
+        gpu_wins = bool(known) and not min(known)[1]
+        first = (first or group[0].case) if gpu_wins else None
+    return f"from {first} on" if first else "at none of these sizes"
 
 
 def _conditions(rows: Sequence[Row], environment: dict[str, Any]) -> str:
@@ -155,7 +204,7 @@ def _conditions(rows: Sequence[Row], environment: dict[str, Any]) -> str:
     caches = sorted({row.cache for row in rows if row.cache})
     command = str(environment.get("command", "")).replace("`", "'")
     parts = [f"Command: `{command}`."]
-    parts.append(f"Versions: {_plain(', '.join(f'{k} {v}' for k, v in environment.get('packages', {}).items()))}.")
+    parts.append(f"Versions: {plain(', '.join(f'{k} {v}' for k, v in environment.get('packages', {}).items()))}.")
     if recorders:
         state = ", ".join(caches) or "as it is"
         parts.append(f"Recorder: {', '.join(recorders)}; L2 cache: {state}; medians with 95% intervals.")
@@ -163,14 +212,14 @@ def _conditions(rows: Sequence[Row], environment: dict[str, Any]) -> str:
     return " ".join(parts)
 
 
-def _pipe_table(heads: list[str], body: list[list[str]], right: set[str]) -> str:
+def pipe_table(heads: list[str], body: list[list[str]], right: set[str]) -> str:
     from tabulate import tabulate
 
     align = ["right" if head in right else "left" for head in heads]
     return tabulate(body, headers=heads, tablefmt="pipe", disable_numparse=True, colalign=align)
 
 
-def _plain(text: Any) -> str:
+def plain(text: Any) -> str:
     """Text that cannot become markup in a Markdown table."""
     escaped = " ".join(str(text).split())
     for character in "\\`*_|<>[]":
@@ -185,5 +234,5 @@ def summary(rows: Sequence[Row]) -> str:
 
 
 def exit_status(rows: Iterable[Row]) -> int:
-    """0 when all that could run agrees, 1 when any row is wrong, error or timeout."""
-    return 1 if any(row.status in FAILURES for row in rows) else 0
+    """0 when all that could run agrees; 1 when any row is wrong, error or timeout, or faster than the device can be."""
+    return 1 if any(row.status in FAILURES or row.suspect for row in rows) else 0

@@ -11,6 +11,9 @@ from suite.backends import Implementation
 from suite.errors import UsageError
 from suite.op import DTYPES, PRECISIONS, Case, Op
 
+CPU_SWEEP_FLOPS, CPU_SWEEP_BYTES = 2e10, 2e8
+"""The largest case of a sweep on a CPU."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -31,6 +34,7 @@ def jobs(
     shapes: Sequence[str] = (),
     causal: bool | None = None,
     layouts: Sequence[str] = (),
+    sweep: bool = False,
 ) -> list[Job]:
     """The jobs that the arguments of `compare` ask for. Raises `UsageError`: what was given, what is valid."""
     chosen = [ops.get(name) for name in (ops.names() if "all" in operations else dict.fromkeys(operations))]
@@ -39,6 +43,8 @@ def jobs(
     _known("--precision", precisions, PRECISIONS)
     if shapes and len(chosen) > 1:
         raise UsageError(f"--shape names the dimensions of one operation, and several were asked for: {names}")
+    if shapes and sweep:
+        raise UsageError("--sweep runs sizes of its own, so it takes no --shape")
     if causal is not None and not any(op.causal for op in chosen):
         raise UsageError(f"--causal/--no-causal is not an option of {names}")
     known_layouts = {layout for op in chosen for layout in op.layouts}
@@ -49,7 +55,11 @@ def jobs(
     found = [
         Job(
             op,
-            tuple(_cases(op, device_type, dtypes, precisions, shapes, causal, layouts)),
+            tuple(
+                _sweep(op, device_type, dtypes or ("float32",), precisions or ("ieee",), causal, layouts)
+                if sweep
+                else _cases(op, device_type, dtypes, precisions, shapes, causal, layouts)
+            ),
             tuple(backends.implementations(op.name)),
         )
         for op in chosen
@@ -79,7 +89,7 @@ def _cases(
     """
     chosen: tuple[str | None, ...] = tuple(name for name in layouts if name in op.layouts)
     if shapes:
-        sizes = [op.parse_shape(text) for text in dict.fromkeys(shapes)]
+        sizes = list(dict.fromkeys(op.parse_shape(text) for text in shapes))
         modes: tuple[bool | None, ...] = (False, True) if op.causal else (None,)
         cases = [
             op.case(size, dtype, precision, causal=mode, layout=layout)
@@ -105,6 +115,28 @@ def _cases(
         and (not precisions or case.precision in precisions)
         and (causal is None or case.causal in (None, causal))
     ]
+
+
+def _sweep(
+    op: Op,
+    device_type: str,
+    dtypes: Sequence[str],
+    precisions: Sequence[str],
+    causal: bool | None,
+    layouts: Sequence[str],
+) -> list[Case]:
+    """The operation's sweep, one dtype and arithmetic after the other; on a CPU up to what it computes in a second."""
+    cases = [
+        op.case(size, dtype, precision, causal=causal, layout=layout)
+        for dtype in dtypes
+        for precision in op.precisions(dtype)
+        if precision in precisions
+        for layout in (tuple(name for name in layouts if name in op.layouts) or (None,))
+        for size in op.sweep
+    ]
+    if device_type == "cuda":
+        return cases
+    return [case for case in cases if op.flops(case) <= CPU_SWEEP_FLOPS and op.bytes(case) <= CPU_SWEEP_BYTES]
 
 
 def _known(option: str, given: Sequence[str], valid: Collection[str]) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 STATUSES = ("ok", "wrong", "error", "timeout", "unavailable", "unsupported")
 FAILURES = ("wrong", "error", "timeout")
+SUSPECT = "suspect"
 
 
 def _column(about: str, default: Any = None) -> Any:
@@ -36,6 +37,7 @@ class Row:
     mode: str = _column("native, interpreted (Triton without a GPU) or emulated (CUDA without a GPU)", "")
     status: str = _column(" | ".join(STATUSES), "ok")
     reason: str = _column("why the status is not ok, or why a number is missing", "")
+    device: str = _column("cpu, or cuda:INDEX", "")
     device_us: float | None = _column("time the device was busy for one call, median; on a CPU the time of one call")
     device_us_low: float | None = _column("lower end of the median's 95% interval")
     device_us_high: float | None = _column("upper end of the median's 95% interval")
@@ -48,8 +50,18 @@ class Row:
     tflops: float | None = _column("the operation's own flops over device_us, 10^12 a second")
     latency_us: float | None = _column("one call from issue until its result is ready, seen from the host")
     dispatch_us: float | None = _column("host time that one call takes to return without waiting")
-    compile_s: float | None = _column("the first call in its process: load, build, compile, autotune")
+    to_device_us: float | None = _column("copying the inputs from pageable host memory to the device")
+    to_device_pinned_us: float | None = _column("the same from pinned host memory")
+    to_host_us: float | None = _column("copying the result to pageable host memory")
+    to_host_pinned_us: float | None = _column("the same to pinned host memory")
+    program_us: float | None = _column("inputs to the device, call, result to the host, through pageable memory")
+    program_pinned_us: float | None = _column("the same through pinned memory")
+    first_call_s: float | None = _column("the first call in this run: load, build, compile and tune what is not cached")
+    compile_s: float | None = _column("the first call in a fresh process with empty caches: load, build, compile, tune")
+    compile_warm_s: float | None = _column("the first call in a fresh process with the caches that such a call leaves")
     joules: float | None = _column("energy of one call, from the device's counter")
+    gflop_per_joule: float | None = _column("the operation's own flops over joules, 10^9 a joule")
+    peak_bytes: float | None = _column("device memory that one call takes beyond inputs and output")
     error_ratio: float | None = _column("largest error over its bound: above 1 is wrong")
     max_ulp: float | None = _column("largest error in units in the last place of the output type")
     max_rel: float | None = _column("largest error over the largest magnitude of the float64 truth")
@@ -58,6 +70,7 @@ class Row:
     cache: str = _column("state of the L2 cache before a sample: cold or warm", "")
     samples: int | None = _column("samples taken")
     stopped_by: str = _column("what ended the sampling: interval (narrow enough) or budget (of time)", "")
+    flags: str = _column("what a reader should know before trusting the numbers", "")
     config: str = _column("what tuning chose", "")
     vendor: str = _column("the vendor library behind this line; empty for our own kernels", "")
     clock_sm_mhz: float | None = _column("SM clock, median of the readings during the case")
@@ -68,8 +81,19 @@ class Row:
     seed: int = _column("seed of the inputs", 0)
 
     @property
-    def key(self) -> tuple[str, str, str, str, str]:
-        return (self.operation, self.case, self.dtype, self.precision, self.implementation)
+    def case_key(self) -> tuple[str, str, str, str]:
+        """What the rows of one case share."""
+        return (self.operation, self.case, self.dtype, self.precision)
+
+    @property
+    def key(self) -> tuple[str, str, str, str, str, str]:
+        """What tells a row from every other."""
+        return (*self.case_key, self.device, self.implementation)
+
+    @property
+    def suspect(self) -> bool:
+        """Faster than the device can be: a failure of the timer, not a feat of the kernel."""
+        return self.flags.startswith(SUSPECT)
 
 
 COLUMNS = tuple(f.name for f in fields(Row))
@@ -103,6 +127,7 @@ def read_csv(path: Path) -> pd.DataFrame:
             dtype=text_columns,
             keep_default_na=False,
             na_values={c: [""] for c in COLUMNS if c not in text_columns},
+            float_precision="round_trip",
         )
     except (OSError, ValueError) as error:
         raise ResultsError(f"{path}: not a readable results table: {error}") from error

@@ -32,6 +32,9 @@ from suite.op import Case, Op
 TRUTH_CACHE_ELEMENTS = 2**26
 """A case's truth is kept between implementations up to this many output elements (1 GiB), and computed again above."""
 
+ROUNDS_S = 0.5
+"""Time that a case's samples may take, beyond the few that every line gets."""
+
 
 @dataclass
 class Bound:
@@ -96,13 +99,13 @@ class Worker:
             backend.wait(result)
         except NotImplementedError as error:
             return {"status": "unsupported", "reason": _one_line(error)}
-        compile_s = time.perf_counter() - begin
+        first_call_s = time.perf_counter() - begin
         output = backend.to_torch(result)
         verdict = check.compare(output, self.truth(op, case), shape=op.output_shape(case), dtype=case.dtype)
         return {
             "status": "ok" if verdict.agrees else "wrong",
             "reason": verdict.reason,
-            "compile_s": compile_s,
+            "first_call_s": first_call_s,
             "error_ratio": verdict.error_ratio,
             "max_ulp": verdict.max_ulp,
             "max_rel": verdict.max_rel,
@@ -114,8 +117,9 @@ class Worker:
         columns = asdict(result)
         del columns["activities"]
         why_wall = columns.pop("recorder_reason")
-        reasons = [columns.pop("error"), why_wall if self.device.type == "cuda" else "", *columns.pop("flags")]
-        return {**columns, "reason": "; ".join(reason for reason in reasons if reason)}
+        reasons = [columns.pop("error"), why_wall if self.device.type == "cuda" else ""]
+        flags = "; ".join(columns.pop("flags"))
+        return {**columns, "reason": "; ".join(reason for reason in reasons if reason), "flags": flags}
 
     def starting(self, name: str) -> None:
         """Tell which implementation runs next: if this process dies or hangs, it is the one."""
@@ -129,29 +133,38 @@ class Worker:
             self.truths = list(op.truth(self.inputs, case))
         return self.truths
 
-    def time(self, case: Case, names: list[str], seed: int, cache: str) -> dict[str, Any]:
+    def time(self, case: Case, names: list[str], seed: int, cache: str, with_transfers: bool) -> dict[str, Any]:
         """Time implementations that agree, together."""
         from suite import timing
 
         self.at = None
         op = self.hold(case, seed)
         self.truths = None
-        calls = []
+        calls, peaks = [], {}
         for name in names:
             self.starting(name)
             bound = self.bind(name, case, op)
-            wait = bound.implementation.backend.wait
+            backend = bound.implementation.backend
+            wait = backend.wait
             wait(bound.issue())
+            peaks[name] = backend.peak_bytes(bound.function, bound.inputs, bound.arguments)
             calls.append(timing.Call(name, bound.issue, wait, vendor=bound.implementation.vendor is not None))
         timings = timing.measure(
             calls,
             device=self.torch_device,
             cache=cache,
             seed=seed,
+            budget_s=ROUNDS_S,
             energy=True,
             on_progress=self.starting,
         )
-        return {"timings": {name: self.columns(result) for name, result in timings.items()}}
+        columns = {name: {**self.columns(result), "peak_bytes": peaks[name]} for name, result in timings.items()}
+        if with_transfers:
+            self.at = None
+            shared = timing.transfers(self.inputs, op.output_shape(case), self.torch_device)
+            for values in columns.values():
+                values.update(shared)
+        return {"timings": columns}
 
 
 def _one_line(error: BaseException) -> str:
@@ -180,7 +193,9 @@ def serve(device: Device, requests: TextIO, answers: TextIO) -> None:
             if request["do"] == "check":
                 reply = worker.check(case, request["implementation"], request["seed"])
             else:
-                reply = worker.time(case, request["implementations"], request["seed"], request["cache"])
+                reply = worker.time(
+                    case, request["implementations"], request["seed"], request["cache"], request["transfers"]
+                )
         except Exception as error:  # one implementation's failure is one row
             traceback.print_exc()
             failed = None if isinstance(error, SuiteError) or worker is None else worker.at

@@ -53,7 +53,13 @@ HALF_CONFIGS = {
 }
 IEEE_CONFIGS = {  # no tensor cores: small tiles, since the operands of a thread's multiply-adds pass through registers
     64: [_config(64, 32, 8, 2), _config(32, 32, 4, 2), _config(16, 64, 4, 2)],
-    128: [_config(64, 16, 8, 2), _config(32, 16, 4, 2), _config(16, 32, 8, 2)],
+    128: [
+        _config(64, 16, 16, 2),
+        _config(64, 16, 8, 3),
+        _config(32, 16, 8, 2),
+        _config(32, 16, 4, 2),
+        _config(16, 32, 8, 2),
+    ],
     256: [_config(64, 16, 16, 2), _config(32, 32, 8, 2), _config(32, 16, 8, 2), _config(16, 32, 8, 2)],
 }
 
@@ -181,7 +187,7 @@ def attention_kernel(
 
 
 if INTERPRET:  # no device to time configurations on: one tile that numpy multiplies fast
-    TILE = {"BLOCK_M": 128, "BLOCK_N": 128}
+    TILE: dict[str, int] = {"BLOCK_M": 128, "BLOCK_N": 128}
 else:  # timed once for each key, and kept in Triton's cache directory
     TILE = {}
     attention_kernel = triton.autotune(
@@ -209,7 +215,7 @@ def attention(
     probabilities rounded once for the second product).
     Tail: only the blocks on the diagonal and the last one mask; blocks that no row sees are skipped.
     Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for other D, a negative sm_scale, or
-    strides of k and v from 2**23.
+    strides of k and v from 2**22.
     Source: FlashAttention-2 (Dao, 2023), with the query heads of a key head packed as in FlashAttention-3.
     """
     if q.ndim != 4:
@@ -242,9 +248,9 @@ def attention(
         sm_scale = D**-0.5
     if sm_scale < 0:
         raise NotImplementedError(f"attention: sm_scale must not be negative; got {sm_scale}")
-    if max(*k.stride()[2:], *v.stride()[2:]) >= 2**23:
+    if max(*k.stride()[2:], *v.stride()[2:]) >= 2**22:
         raise NotImplementedError(
-            f"attention: strides of k and v along S_k and D must be below 2**23; got {k.stride()} and {v.stride()}"
+            f"attention: strides of k and v along S_k and D must be below 2**22; got {k.stride()} and {v.stride()}"
         )
     if q.is_cuda and q.device.index != torch.cuda.current_device():
         with torch.cuda.device(q.device):
@@ -255,9 +261,11 @@ def attention(
     out = torch.empty(q.shape, dtype=OUT_DTYPE or q.dtype, device=q.device)
     if q.numel() > 0:
         G = H // H_kv
-        attention_kernel[lambda tile: (B * H_kv * triton.cdiv(S_q * G, tile["BLOCK_M"]),)](
-            q, k, v, out, B * H_kv, H_kv, S_q, S_k, max(1, GROUP_BYTES // (2 * S_k * D * q.element_size())),
-            sm_scale * LOG2_E, *q.stride(), *k.stride(), *v.stride(), *out.stride()[:3],
+        HEADS = B * H_kv
+        HEAD_GROUP = min(HEADS, max(1, GROUP_BYTES // (2 * S_k * D * q.element_size())))
+        attention_kernel[lambda tile: (HEADS * triton.cdiv(S_q * G, tile["BLOCK_M"]),)](
+            q, k, v, out, HEADS, H_kv, S_q, S_k, HEAD_GROUP, sm_scale * LOG2_E,
+            *q.stride(), *k.stride(), *v.stride(), *out.stride()[:3],
             CAUSAL=causal, V_LIKE_K=k.stride()[2:] == v.stride()[2:], G=G, D=D, **TILE,
         )  # fmt: skip
     return out.to(q.dtype) if INTERPRET else out

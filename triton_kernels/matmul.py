@@ -88,16 +88,39 @@ def round_to_tf32(x):
 
 
 @triton.jit
+def multiple(x, ALIGN: tl.constexpr):
+    """x, a multiple of ALIGN, so that the compiler sees it (on its own it looks at multiples of 16 only)."""
+    return x // ALIGN * ALIGN
+
+
+@triton.jit
 def matmul_kernel(
     a_ptr, b_ptr, c_ptr, M, N, K, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn,
     PRECISION: tl.constexpr, MASKED: tl.constexpr, GROUP_M: tl.constexpr,
+    ALIGN: tl.constexpr, A_ROWS: tl.constexpr, B_ROWS: tl.constexpr, C_ROWS: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """One program computes one tile of C, [BLOCK_M, BLOCK_N], in float32 registers.
 
     Each step of the loop multiplies [BLOCK_M, BLOCK_K] by [BLOCK_K, BLOCK_N]; the compiler keeps num_stages of them in
-    shared memory, copying the next ones asynchronously while the tensor cores work on this one.
+    shared memory, copying the next ones asynchronously while the tensor cores work on this one. ALIGN is the number of
+    elements in 16 bytes if every row of A, B and C starts and ends at a multiple of it; else 1, and the copies are of
+    single elements. A_ROWS says that rows of A are rows, with stride_ak = 1, not columns, with stride_am = 1.
     """
+    if ALIGN > 1:
+        if A_ROWS:
+            stride_am, K = multiple(stride_am, ALIGN), multiple(K, ALIGN)
+        else:
+            stride_ak, M = multiple(stride_ak, ALIGN), multiple(M, ALIGN)
+        if B_ROWS:
+            stride_bk, N = multiple(stride_bk, ALIGN), multiple(N, ALIGN)
+        else:
+            stride_bn, K = multiple(stride_bn, ALIGN), multiple(K, ALIGN)
+        if C_ROWS:
+            stride_cm, N = multiple(stride_cm, ALIGN), multiple(N, ALIGN)
+        else:
+            stride_cn, M = multiple(stride_cn, ALIGN), multiple(M, ALIGN)
+
     pid = tl.program_id(0)
     tiles_m = tl.cdiv(M, BLOCK_M)
     tiles_n = tl.cdiv(N, BLOCK_N)
@@ -137,7 +160,7 @@ def matmul_kernel(
 
 
 if INTERPRET:  # no device to time configurations on: one tile that numpy multiplies fast
-    TILE = {"BLOCK_M": 256, "BLOCK_N": 256, "BLOCK_K": 256}
+    TILE: dict[str, int] = {"BLOCK_M": 256, "BLOCK_N": 256, "BLOCK_K": 256}
 else:  # timed once for each key, and kept in Triton's cache directory
     TILE = {}
     matmul_kernel = triton.autotune(
@@ -148,13 +171,23 @@ else:  # timed once for each key, and kept in Triton's cache directory
     )(matmul_kernel)
 
 
+def _alignment(*matrices: Tensor) -> int:
+    """The number of elements in 16 bytes if every row starts and ends at a multiple of it, and 1 otherwise."""
+    vector = 16 // matrices[0].element_size()
+    for matrix in matrices:
+        along = 1 if matrix.stride(1) == 1 else 0
+        if matrix.stride(along) != 1 or matrix.shape[along] % vector != 0 or matrix.stride(1 - along) % vector != 0:
+            return 1
+    return vector
+
+
 def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str = "ieee") -> Float[Tensor, "M N"]:
     """C = A @ B.
 
     Shapes: a (M, K), b (K, N), any strides, any sizes, K = 0 included; the output is contiguous.
     Dtypes: float32, float16, bfloat16, the same for both; sums in float32, rounded once at the end.
     Precision: "ieee" multiplies exactly what it is given (float32 without tensor cores); "tf32", for float32 only,
-    rounds the factors to 11 bits first.
+    keeps 11 significant bits of each factor, rounding one and leaving the other for the tensor cores to truncate.
     Tail: unless every tile of every configuration fits, loads and stores are masked; offsets are int64.
     Errors: ValueError for other shapes, dtypes, devices or precisions.
     Source: the tile order and pipelined loop of Triton's matrix multiplication tutorial.
@@ -190,8 +223,10 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
             # Hopper's tensor cores read the right operand from shared memory, and 32-bit numbers only with K
             # contiguous; the left one, rounded above, comes from registers. So C^T = B^T A^T where that suits better.
             a, b, c, M, N = b.t(), a.t(), out.t(), N, M
+        masked = M % 256 != 0 or N % 256 != 0 or K % 256 != 0
         matmul_kernel[lambda tile: (triton.cdiv(M, tile["BLOCK_M"]) * triton.cdiv(N, tile["BLOCK_N"]),)](
             a, b, c, M, N, K, *a.stride(), *b.stride(), *c.stride(),
-            PRECISION=precision, MASKED=M % 256 != 0 or N % 256 != 0 or K % 256 != 0, GROUP_M=GROUP_M, **TILE,
+            PRECISION=precision, MASKED=masked, GROUP_M=GROUP_M, ALIGN=_alignment(a, b, c) if masked else 1,
+            A_ROWS=a.stride(1) == 1, B_ROWS=b.stride(1) == 1, C_ROWS=c.stride(1) == 1, **TILE,
         )  # fmt: skip
     return out.to(a.dtype) if INTERPRET else out

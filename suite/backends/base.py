@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -57,6 +58,12 @@ class Backend(ABC):
     def wait(self, result: Any) -> None:
         """Return when `result` is ready."""
 
+    def peak_bytes(
+        self, function: Callable[..., Any], inputs: tuple[Any, ...], arguments: dict[str, Any]
+    ) -> int | None:
+        """Device memory that one call takes beyond its inputs and its result; None where it cannot be known."""
+        return None
+
     def configuration(self, module: ModuleType) -> str:
         """What tuning chose for the last call of `module`'s function; empty if nothing was tuned."""
         return ""
@@ -76,6 +83,27 @@ class TorchBackend(Backend):
 
         if isinstance(result, torch.Tensor) and result.is_cuda:
             torch.cuda.synchronize(result.device)
+
+    def peak_bytes(
+        self, function: Callable[..., Any], inputs: tuple[Any, ...], arguments: dict[str, Any]
+    ) -> int | None:
+        """From the counters of torch's allocator, which serves Triton and CUDA as well."""
+        import torch
+
+        if not inputs[0].is_cuda:
+            return None
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        result = function(*inputs, **arguments)
+        torch.cuda.synchronize()
+        grown = torch.cuda.max_memory_allocated() - before
+        return max(0, int(grown) - _allocated(result.numel() * result.element_size()))
+
+
+def _allocated(size: int) -> int:
+    """What torch's allocator hands out for `size` bytes: a multiple of 512."""
+    return -(-size // 512) * 512
 
 
 def torch_is_cpu_build() -> bool:

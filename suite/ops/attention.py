@@ -19,6 +19,7 @@ class Attention(Op):
     formula = "O[b, h, i] = softmax over visible j of (Q[b, h, i] . K[b, h_kv, j] / sqrt(D)) times V[b, h_kv, j]"
     dims = ("B", "H", "H_kv", "S_q", "S_k", "D")
     causal = True
+    sweep = tuple((1, 16, 16, s, s, 64) for s in (16, 64, 256, 1024, 4096))
     ragged = (
         (1, 1, 1, 1, 1, 64),
         (1, 2, 1, 1, 77, 64),

@@ -17,6 +17,7 @@ class Matmul(Op):
     formula = "C[i, j] = sum over k of A[i, k] B[k, j]"
     dims = ("M", "N", "K")
     layouts = ("nn", "tn", "nt", "tt")
+    sweep = tuple((n, n, n) for n in (32, 64, 128, 256, 512, 1024, 2048, 4096))
     ragged = ((1, 1, 1), (1, 129, 65), (65, 1, 127), (37, 41, 1), (64, 64, 64), (127, 65, 33), (129, 257, 100))
 
     def precisions(self, dtype: str) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ class MatrixAdd(Op):
     formula = "C[i, j] = A[i, j] + B[i, j]"
     dims = ("M", "N")
     layouts = ("nn", "nt", "tn", "tt")
+    sweep = tuple((n, n) for n in (32, 128, 512, 2048, 8192, 16384))
     ragged = ((1, 1), (1, 257), (257, 1), (31, 33), (64, 64), (127, 129), (100, 513))
 
     def default_cases(self, device_type: str) -> list[Case]:

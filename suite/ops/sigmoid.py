@@ -15,6 +15,7 @@ class Sigmoid(Op):
     name = "sigmoid"
     formula = "y[i] = 1 / (1 + exp(-x[i]))"
     dims = ("N",)
+    sweep = tuple((2**k,) for k in range(10, 29, 3))
     ragged = ((1,), (31,), (1023,), (1025,), (10_007,))
 
     def default_cases(self, device_type: str) -> list[Case]:

@@ -15,6 +15,7 @@ class VectorAdd(Op):
     name = "vector_add"
     formula = "c[i] = a[i] + b[i]"
     dims = ("N",)
+    sweep = tuple((2**k,) for k in range(10, 29, 3))
     ragged = ((1,), (31,), (1023,), (1025,), (10_007,))
 
     def default_cases(self, device_type: str) -> list[Case]:

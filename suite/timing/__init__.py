@@ -16,6 +16,7 @@ from suite.timing.intervals import Activity, NoRecorderError, RecorderError, Win
 from suite.timing.result import Timing
 from suite.timing.sampling import Call, measure
 from suite.timing.stats import median, median_interval, paired_ratio
+from suite.timing.transfers import transfers
 
 __all__ = [
     "Activity",
@@ -29,5 +30,6 @@ __all__ = [
     "median",
     "median_interval",
     "paired_ratio",
+    "transfers",
     "union_ns",
 ]

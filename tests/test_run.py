@@ -1,0 +1,211 @@
+"""compare(): what becomes a row, what is timed, what is retaken, what is flagged. The worker is a script of answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from suite import report, run, select
+from suite.device import Device
+from suite.errors import UsageError
+from suite.isolate import WorkerDiedError, WorkerTimeoutError
+from suite.table import Row
+
+CPU = Device("cpu", name="CPU")
+H200 = Device("cuda", 0, "NVIDIA H200", (9, 0))
+AGREES = {"status": "ok", "error_ratio": 0.5, "first_call_s": 0.1}
+Answer = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def time_of(us: float, **more: Any) -> dict[str, Any]:
+    return {
+        "device_us": us,
+        "latency_us": us + 5,
+        "recorder": "cupti",
+        "cache": "cold",
+        "reason": "",
+        "flags": "",
+        **more,
+    }
+
+
+@pytest.fixture
+def compare(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Row]]:
+    """compare() of vector_add on 2^28 elements, or `shape`, with workers that answer by `answer`."""
+
+    def go(
+        answer: Answer, *, shape: str = "N=268435456", lines: tuple[str, ...] = ("torch",), **options: Any
+    ) -> list[Row]:
+        class Pool:
+            discarded = 0
+
+            def __init__(self, device: Device, environment: Any = None) -> None:
+                self.device = device
+
+            def __enter__(self) -> Pool:
+                return self
+
+            def __exit__(self, *_: object) -> None: ...
+
+            def ask(self, request: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
+                return answer({**request, "device": self.device.type})
+
+            def discard(self) -> None:
+                Pool.discarded += 1
+
+        monkeypatch.setattr(run, "Pool", Pool)
+        monkeypatch.setattr("suite.backends.base.torch_is_cpu_build", lambda: False)
+        jobs = select.jobs(
+            ["vector_add"], device_type="cuda", shapes=[shape], dtypes=["float32"], implementations=lines
+        )
+        return run.compare(jobs, run.Options(**{"device": H200, **options}))
+
+    return go
+
+
+def test_rates_and_the_distance_to_the_limit_come_from_the_operations_own_bytes(compare: Any) -> None:
+    (row,) = compare(lambda r: AGREES if r["do"] == "check" else {"timings": {"torch": time_of(730.0, joules=0.5)}})
+    assert row.gb_per_s == pytest.approx(3 * 2**28 * 4 / 730e-6 / 1e9)
+    assert row.of_limit == pytest.approx(3 * 2**28 * 4 / 4.8e12 / 730e-6)
+    assert row.limit == "memory (datasheet)"
+    assert row.gflop_per_joule == pytest.approx(2**28 / 0.5 / 1e9)
+    assert row.device == "cuda:0"
+
+
+def test_a_time_below_the_limit_is_suspect_and_fails_the_run(compare: Any) -> None:
+    (row,) = compare(lambda r: AGREES if r["do"] == "check" else {"timings": {"torch": time_of(600.0)}})
+    assert row.suspect
+    assert row.flags == "suspect: faster than the device's memory allows"
+    assert report.exit_status([row]) == 1
+
+
+def test_with_a_warm_cache_memory_is_no_limit(compare: Any) -> None:
+    timed = {"timings": {"torch": time_of(600.0, cache="warm")}}
+    (row,) = compare(lambda r: AGREES if r["do"] == "check" else timed, cache="warm")
+    assert not row.suspect
+
+
+def test_a_case_under_a_slowdown_is_taken_again_once(compare: Any) -> None:
+    taken: list[int] = []
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        if request["do"] == "check":
+            return AGREES
+        taken.append(1)
+        return {"timings": {"torch": time_of(800.0 / len(taken), flags="clocks were lowered: hardware thermal")}}
+
+    (row,) = compare(answer, shape="N=1000")
+    assert len(taken) == 2
+    assert row.device_us == 400.0
+    assert "clocks were lowered" in row.flags
+
+
+def test_a_line_that_dies_while_timed_costs_its_own_row_only(compare: Any) -> None:
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        if request["do"] == "check":
+            return AGREES
+        if "triton" in request["implementations"]:
+            raise WorkerDiedError("the worker was killed by SIGSEGV", "triton")
+        return {"timings": {name: time_of(800.0) for name in request["implementations"]}}
+
+    rows = {row.implementation: row for row in compare(answer, lines=("triton", "torch"))}
+    assert rows["triton"].status == "error"
+    assert rows["triton"].reason == "while timed: the worker was killed by SIGSEGV"
+    assert rows["torch"].device_us == 800.0
+
+
+def test_a_line_that_raises_while_timed_costs_its_own_row_only(compare: Any) -> None:
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        if request["do"] == "check":
+            return AGREES
+        if "triton" in request["implementations"]:
+            return {"status": "error", "reason": "RuntimeError: no", "failed": "triton"}
+        return {"timings": {name: time_of(800.0) for name in request["implementations"]}}
+
+    rows = {row.implementation: row for row in compare(answer, lines=("triton", "torch"))}
+    assert (rows["triton"].status, rows["triton"].device_us) == ("error", None)
+    assert rows["torch"].device_us == 800.0
+
+
+def test_a_recorder_that_cannot_be_trusted_leaves_the_rows_untimed_and_says_why(compare: Any) -> None:
+    failed = {"status": "error", "reason": "RecorderError: the clock jumped", "failed": None}
+    (row,) = compare(lambda r: AGREES if r["do"] == "check" else failed)
+    assert (row.status, row.device_us) == ("ok", None)
+    assert row.reason == "not timed: RecorderError: the clock jumped"
+
+
+def test_a_wrong_line_is_never_timed(compare: Any) -> None:
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        assert request["do"] == "check"
+        return {"status": "wrong", "reason": "at [0]", "error_ratio": 9.0}
+
+    (row,) = compare(answer)
+    assert (row.status, row.device_us) == ("wrong", None)
+
+
+def test_a_line_that_hangs_is_a_timeout(compare: Any) -> None:
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        raise WorkerTimeoutError("no result within 120 s", "torch")
+
+    (row,) = compare(answer)
+    assert (row.status, row.reason) == ("timeout", "no result within 120 s")
+
+
+def test_transfers_add_up_to_the_whole_program(compare: Any) -> None:
+    copies = {"to_device_us": 100.0, "to_device_pinned_us": 40.0, "to_host_us": 50.0, "to_host_pinned_us": 20.0}
+    timed = {"timings": {"torch": time_of(800.0, **copies)}}
+    (row,) = compare(lambda r: AGREES if r["do"] == "check" else timed, transfers=True)
+    assert row.program_us == 100.0 + 805.0 + 50.0
+    assert row.program_pinned_us == 40.0 + 805.0 + 20.0
+
+
+def test_first_calls_are_timed_in_fresh_processes_on_request(compare: Any) -> None:
+    seconds = iter([1.0, 9.0, 2.0])
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        if request["do"] == "check":
+            return {**AGREES, "first_call_s": next(seconds)}
+        return {"timings": {"torch": time_of(800.0)}}
+
+    (row,) = compare(answer, compiles=True)
+    assert (row.first_call_s, row.compile_s, row.compile_warm_s) == (1.0, 9.0, 2.0)
+
+
+def test_a_sweep_puts_the_hosts_lines_beside_the_gpus_and_says_where_the_gpu_wins(compare: Any) -> None:
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        if request["do"] == "check":
+            return AGREES
+        size = dict(request["case"]["dims"])["N"]
+        us = 20.0 + size / 1e6 if request["device"] == "cuda" else size / 1e3
+        copies = dict.fromkeys(
+            ("to_device_us", "to_device_pinned_us"), 0.0 if request["device"] == "cpu" else size / 500
+        )
+        copies |= dict.fromkeys(("to_host_us", "to_host_pinned_us"), 0.0)
+        return {"timings": {name: time_of(us, latency_us=us, **copies) for name in request["implementations"]}}
+
+    rows = []
+    for n in (1024, 8192, 65536, 524288):
+        rows += compare(answer, shape=f"N={n}", lines=("torch", "numpy", "cuda"), native_only=True, host=CPU)
+    lines = {(row.implementation, row.device) for row in rows}
+    assert lines == {("torch", "cuda:0"), ("torch", "cpu"), ("numpy", "cpu")} | ({("cuda", "cuda:0")} & lines)
+    assert report.crossovers(rows) == [
+        "vector_add float32 ieee: the GPU is faster, on data that is there already: from N=65536 on; "
+        "with transfers through pageable memory: at none of these sizes; through pinned memory: at none of these sizes"
+    ]
+
+
+def test_a_sweep_runs_the_operations_own_sizes() -> None:
+    (job,) = select.jobs(["matmul"], device_type="cuda", sweep=True)
+    assert [case.shape for case in job.cases] == list(job.op.sweep)
+    assert {case.dtype for case in job.cases} == {"float32"}
+    (on_cpu,) = select.jobs(["matmul"], device_type="cpu", sweep=True, dtypes=["bfloat16"])
+    assert 0 < len(on_cpu.cases) < len(job.cases)
+    with pytest.raises(UsageError, match="takes no --shape"):
+        select.jobs(["matmul"], device_type="cpu", sweep=True, shapes=["M=1,N=1,K=1"])
+
+
+def test_equal_shapes_are_one_case() -> None:
+    (job,) = select.jobs(["vector_add"], device_type="cpu", shapes=["N=100", "N=0100"], dtypes=["float32"])
+    assert len(job.cases) == 1
