@@ -32,7 +32,7 @@ from suite.op import Case, Op
 TRUTH_CACHE_ELEMENTS = 2**26
 """A case's truth is kept between implementations up to this many output elements (1 GiB), and computed again above."""
 
-ROUNDS_S = 0.5
+ROUNDS_S = 0.4
 """Time that a case's samples may take, beyond the few that every line gets."""
 
 

@@ -524,7 +524,7 @@ def test_a_call_costs_microseconds(source: Path) -> None:
 def test_a_refused_launch_says_what_was_asked_for(source: Path) -> None:
     x = torch.ones(8, device="cuda")
     with pytest.raises(
-        build.CudaError, match=r"launch_doubled in doubled\.cu: cudaErrorInvalidConf.*block \(2000, 1, 1\)"
+        build.CudaError, match=r"launch_doubled in doubled\.cu: cudaErrorInvalidValue.*block \(2000, 1, 1\)"
     ):
         build.launch(source, "launch_doubled", x.device, x, x, 2000, 0.0)
     torch.cuda.synchronize()

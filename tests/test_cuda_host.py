@@ -432,14 +432,14 @@ def test_loads_and_stores_with_a_cache_hint(device: str, size: int) -> None:
 # --------------------------------------------------------------------------------------------------------------- limits
 
 REFUSED = [
-    ((1, 1, 1), (1025, 1, 1), 0, "cudaErrorInvalidConfiguration"),
-    ((1, 1, 1), (32, 33, 1), 0, "cudaErrorInvalidConfiguration"),
-    ((1, 1, 1), (1, 1, 65), 0, "cudaErrorInvalidConfiguration"),
-    ((1, 1, 1), (0, 1, 1), 0, "cudaErrorInvalidConfiguration"),
-    ((0, 1, 1), (1, 1, 1), 0, "cudaErrorInvalidConfiguration"),
-    ((1, 65536, 1), (1, 1, 1), 0, "cudaErrorInvalidConfiguration"),
-    ((1, 1, 65536), (1, 1, 1), 0, "cudaErrorInvalidConfiguration"),
-    ((1 << 31, 1, 1), (1, 1, 1), 0, "cudaErrorInvalidConfiguration"),
+    ((1, 1, 1), (1025, 1, 1), 0, "cudaErrorInvalidValue"),
+    ((1, 1, 1), (32, 33, 1), 0, "cudaErrorInvalidValue"),
+    ((1, 1, 1), (1, 1, 65), 0, "cudaErrorInvalidValue"),
+    ((1, 1, 1), (0, 1, 1), 0, "cudaErrorInvalidValue"),
+    ((0, 1, 1), (1, 1, 1), 0, "cudaErrorInvalidValue"),
+    ((1, 65536, 1), (1, 1, 1), 0, "cudaErrorInvalidValue"),
+    ((1, 1, 65536), (1, 1, 1), 0, "cudaErrorInvalidValue"),
+    ((1 << 31, 1, 1), (1, 1, 1), 0, "cudaErrorInvalidValue"),
     ((1, 1, 1), (1, 1, 1), 49153, "cudaErrorInvalidValue"),
 ]
 

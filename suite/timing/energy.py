@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-WINDOW_NS = 200_000_000
+WINDOW_NS = 150_000_000
 BATCH_NS = 10_000_000
 PATIENCE_NS = 1_000_000_000
 """How long to wait for the counter to move. It is refreshed every 20 to 100 ms on the devices seen."""
@@ -18,7 +18,7 @@ PATIENCE_NS = 1_000_000_000
 def joules_per_call(
     run: Callable[[int], None], counter: Callable[[], int | None], clock: Callable[[], int], call_ns: float
 ) -> float | None:
-    """Calls back to back between two refreshes of the counter, 0.2 s apart at least; None if it does not move.
+    """Calls back to back between two refreshes of the counter, 0.15 s apart at least; None if it does not move.
 
     `run(n)` issues n calls and waits once. Reading at a refresh, rather than at any moment, bounds the error by one
     batch (10 ms) at either end instead of by the counter's period. Between the ends the counter is left alone, so
