@@ -216,13 +216,79 @@ def diff_command(
 
 
 @app.command()
-def doctor(as_json: JsonOption = False) -> None:
-    """Device properties, toolchain and versions, and what to install."""
+def doctor(
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Measure what the device reaches, for the column 'of limit'.")
+    ] = False,
+    timer: Annotated[bool, typer.Option("--timer", help="Prove the timer on this GPU, by work of known cost.")] = False,
+    device: DeviceOption = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of limits.json or of timer.csv. Default: in results/<device>/.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Device properties, toolchain and versions, and what to install.
+
+    Exit status: 0; 1 when a line of the timer's proof is off, or when there is nothing to measure with.
+    """
     from rich.console import Console
 
-    from suite import doctor as examination
+    if measure and timer:
+        raise UsageError("--measure and --timer: give one of the two")
+    if measure:
+        _measure_limits(_device(device), out, as_json)
+    elif timer:
+        _prove_timer(_device(device), out, as_json)
+    elif device is not None or out is not None:
+        raise UsageError("--device and --out go with --measure or --timer")
+    else:
+        from suite import doctor as examination
 
-    examination.show(Console(), as_json=as_json)
+        examination.show(Console(), as_json=as_json)
+
+
+def _measure_limits(where: Device, out: Path | None, as_json: bool) -> None:
+    from rich.console import Console
+
+    from suite import hardware, limits
+    from suite.hardware import measured
+
+    path = (out if out is not None else where.results_folder) / measured.FILE
+    contents = limits.measure(where, hardware.environment(where.type, where.index), lambda doing: _say(f"{doing} ..."))
+    measured.write(path, contents)
+    if as_json:
+        print(json.dumps(contents, allow_nan=False))
+    elif (terminal := Console()).is_terminal:
+        terminal.print(*limits.tables(contents))
+    else:
+        print("\n".join(limits.plain_lines(contents)))
+    _say(f"written to {path}")
+
+
+def _prove_timer(where: Device, out: Path | None, as_json: bool) -> None:
+    from rich.console import Console
+
+    from suite import hardware
+    from suite.proof import checks, timer
+
+    folder = out if out is not None else where.results_folder / "proof"
+    environment = hardware.environment(where.type, where.index)
+    terminal = Console()
+    lines: list[checks.Line] = []
+
+    def on_line(line: checks.Line) -> None:
+        lines.append(line)
+        timer.write(folder, lines, environment)  # what comes next may take the process with it
+        if not as_json and not terminal.is_terminal:
+            print(checks.plain_line(line), flush=True)
+
+    timer.prove(where, on_line, lambda doing: _say(f"{doing} ..."))
+    if as_json:
+        print(json.dumps(checks.document(lines, environment), allow_nan=False))
+    elif terminal.is_terminal:
+        terminal.print(checks.rich_table(lines, f"The timer on {where.name}"))
+    _say(f"{checks.summary(lines)}; written to {folder}")
+    raise typer.Exit(0 if checks.passed(lines) else 1)
 
 
 def _device(text: str | None) -> Device:

@@ -13,6 +13,7 @@ from typing import Any
 from suite import hardware
 from suite.backends import Implementation
 from suite.device import Device
+from suite.hardware import Peaks, measured
 from suite.isolate import Pool, WorkerDiedError, WorkerTimeoutError
 from suite.op import Case, Op
 from suite.select import Job
@@ -93,6 +94,7 @@ class _Lane:
         self.device = pool.device
         self.options = options
         self.every_line = every_line
+        self.ceilings = measured.find(self.device.results_folder, self.device.name)
 
     def lines(self, job: Job) -> list[Implementation]:
         """The implementations to show: all, or only those that run natively here."""
@@ -116,7 +118,7 @@ class _Lane:
                 tell(len(rows), "timing again after a slowdown of the clocks")
                 self.time(case, timed)
             for row in timed:
-                _rate(row, job.op, case, self.device)
+                _rate(row, job.op, case, self.device, self.ceilings)
                 if self.options.compiles:
                     tell(len(rows), f"compiling {row.implementation} in fresh processes")
                     self.compile(case, row)
@@ -202,7 +204,7 @@ def _fill(row: Row, values: dict[str, Any]) -> None:
             setattr(row, name, value)
 
 
-def _rate(row: Row, op: Op, case: Case, device: Device) -> None:
+def _rate(row: Row, op: Op, case: Case, device: Device, ceilings: Peaks | None) -> None:
     """Rates, sums and the distance to the limit, from the operation's own bytes and flops."""
     if row.latency_us is not None and row.to_device_us is not None and row.to_host_us is not None:
         row.program_us = row.to_device_us + row.latency_us + row.to_host_us
@@ -214,8 +216,8 @@ def _rate(row: Row, op: Op, case: Case, device: Device) -> None:
         return
     row.gb_per_s = op.bytes(case) / row.device_us / 1e3
     row.tflops = op.flops(case) / row.device_us / 1e6
-    limit = hardware.limit_us(device.name, op.bytes(case), op.flops(case), case.dtype, case.precision)
+    limit = hardware.limit(device.name, op.bytes(case), op.flops(case), case.dtype, case.precision, ceilings)
     if limit is not None:
-        row.of_limit, row.limit = limit[0] / row.device_us, f"{limit[1]} (datasheet)"
-        if row.of_limit > 1.0 and row.cache == "cold":
+        row.of_limit, row.limit = limit[0] / row.device_us, limit[1]
+        if row.of_limit > 1.0 and row.cache == "cold" and row.limit.endswith("(datasheet)"):
             row.flags = "; ".join(filter(None, [f"{SUSPECT}: faster than the device's {limit[1]} allows", row.flags]))

@@ -2,6 +2,7 @@
 
 from suite.hardware.datasheet import Peaks, device_slug, limit_us, peaks
 from suite.hardware.host import cpu_cache_bytes, cpu_facts
+from suite.hardware.measured import limit
 from suite.hardware.monitor import (
     IDLE,
     SLOWDOWNS,
@@ -28,6 +29,7 @@ __all__ = [
     "devices",
     "energy_mj",
     "environment",
+    "limit",
     "limit_us",
     "memory_bytes",
     "nvml",

@@ -1,0 +1,53 @@
+// Work of known cost, to prove the timer with. `spin` costs time, the others bytes.
+//
+// requires: sm_70
+#include "common.cuh"
+
+__device__ __forceinline__ int64_t timer_ns() {
+    int64_t ns;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
+    return ns;
+}
+
+// One thread waits until the clock of its multiprocessor has moved by `cycles`. elapsed[0] is by how much it has, and
+// elapsed[1] how many nanoseconds passed meanwhile on the device's timer, whose rate has nothing to do with the clock.
+__global__ void spin_kernel(int64_t cycles, int64_t* elapsed) {
+    const int64_t begin_ns = timer_ns(), begin = clock64();
+    int64_t now = begin;
+    while (now - begin < cycles) now = clock64();
+    elapsed[0] = now - begin;
+    elapsed[1] = timer_ns() - begin_ns;
+}
+
+// out[i] = x[i] + 1: one thread, 16 bytes. n is a multiple of 4.
+__global__ void __launch_bounds__(256) add_one_kernel(const float4* x, float4* out, int64_t n) {
+    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (i < n / 4) {
+        const float4 v = x[i];
+        out[i] = make_float4(v.x + 1.0f, v.y + 1.0f, v.z + 1.0f, v.w + 1.0f);
+    }
+}
+
+extern "C" int spin(int64_t cycles, void* elapsed, cudaStream_t stream, LaunchRecord* record) {
+    record->set(1, 1);
+    spin_kernel<<<1, 1, 0, stream>>>(cycles, static_cast<int64_t*>(elapsed));
+    return cudaGetLastError();
+}
+
+extern "C" int add_one(const void* x, void* out, int64_t n, cudaStream_t stream, LaunchRecord* record) {
+    const dim3 grid(unsigned(ceil_div<int64_t>(n / 4, 256)));
+    record->set(grid, 256);
+    add_one_kernel<<<grid, 256, 0, stream>>>(static_cast<const float4*>(x), static_cast<float4*>(out), n);
+    return cudaGetLastError();
+}
+
+// No kernels: the runtime's fill and its copy within the device.
+extern "C" int fill(void* out, int64_t bytes, cudaStream_t stream, LaunchRecord* record) {
+    record->set(0, 0);
+    return cudaMemsetAsync(out, 1, size_t(bytes), stream);
+}
+
+extern "C" int copy(const void* x, void* out, int64_t bytes, cudaStream_t stream, LaunchRecord* record) {
+    record->set(0, 0);
+    return cudaMemcpyAsync(out, x, size_t(bytes), cudaMemcpyDeviceToDevice, stream);
+}
