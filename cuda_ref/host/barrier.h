@@ -22,7 +22,8 @@ static void open_barrier() {
     release(0, block.count, [](int i) { return block.threads[i].wait == BARRIER; });
 }
 
-// All live threads must come to the same one. Threads that have returned count no longer, as on a GPU since Volta.
+// All live threads must come to the same one. Threads that have returned count no longer, as CUDA promises since Volta;
+// do not build on it where the threads of one warp return one by one: an H200 was seen to wait for ever.
 static void barrier(bool predicate, int line) {
     if (block.waiting == 0) block.barrier_line = line;
     if (line == block.barrier_line) {
