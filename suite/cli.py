@@ -168,13 +168,14 @@ def list_command(device: DeviceOption = None, as_json: JsonOption = False) -> No
     previous = None
     for line in lines:
         runs = line["mode"] if line["status"] == "ok" else f"no: {line['reason']}"
+        name = line["operation"]
         table.add_row(
-            "" if line["operation"] == previous else line["operation"],
+            "" if name == previous else f"[bold]{name}[/]\n{escape(ops.get(name).formula)}",
             line["implementation"],
             escape(runs),
             line["vendor"],
         )
-        previous = line["operation"]
+        previous = name
     Console().print(table)
 
 

@@ -27,13 +27,6 @@ PRECISIONS: dict[str, str] = {
     "tf32": "products of inputs rounded to tf32 (11 significant bits), sums in float32",
 }
 
-LAYOUTS: dict[str, str] = {
-    "nn": "both operands row-major",
-    "tn": "the first operand stored transposed",
-    "nt": "the second operand stored transposed",
-    "tt": "both operands stored transposed",
-}
-
 
 @dataclass(frozen=True)
 class Case:
@@ -81,6 +74,7 @@ class Op(ABC):
 
     name: ClassVar[str]
     formula: ClassVar[str]
+    """The definition in one line; `list` shows it."""
     dims: ClassVar[tuple[str, ...]]
     causal: ClassVar[bool] = False
     layouts: ClassVar[tuple[str, ...]] = ()

@@ -51,7 +51,7 @@ def test_peaks_by_exact_name(name: str, product: str) -> None:
 )  # fmt: skip
 def test_no_device_gets_another_ones_peaks(name: str) -> None:
     assert hardware.peaks(name) is None
-    assert hardware.limit_us(name, 10**9, 10**9, "float32") is None
+    assert hardware.limit(name, 10**9, 10**9, "float32") is None
 
 
 @pytest.mark.parametrize("entry", PEAKS, ids=lambda entry: entry.product)
@@ -83,15 +83,15 @@ def test_h200() -> None:
     ],
 )
 def test_limit(bytes: int, flops: int, dtype: str, precision: str | None, us: float, which: str) -> None:
-    limit = hardware.limit_us("NVIDIA H200", bytes, flops, dtype, precision)
+    limit = hardware.limit("NVIDIA H200", bytes, flops, dtype, precision)
     assert limit is not None
     assert limit[0] == pytest.approx(us, rel=1e-3)
-    assert limit[1] == which
+    assert limit[1] == f"{which} (datasheet)"
 
 
 def test_no_limit_without_a_cited_rate() -> None:
-    assert hardware.limit_us("NVIDIA A100-SXM4-80GB", 10, 10, "float8_e5m2") is None
-    assert hardware.limit_us("NVIDIA H200", 10, 10, "float64") is None
+    assert hardware.limit("NVIDIA A100-SXM4-80GB", 10, 10, "float8_e5m2") is None
+    assert hardware.limit("NVIDIA H200", 10, 10, "float64") is None
 
 
 @pytest.mark.parametrize(

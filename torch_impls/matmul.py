@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-VENDOR = "cuBLAS"
+VENDOR = "PyTorch (cuBLAS on a GPU)"
 
 REDUCTION_FLAG = {
     torch.float16: "allow_fp16_reduced_precision_reduction",

@@ -1,6 +1,6 @@
 """The device: what it is, what it could do at best, what state it is in. No framework, no CUDA context."""
 
-from suite.hardware.datasheet import Peaks, device_slug, limit_us, peaks
+from suite.hardware.datasheet import Peaks, device_slug, peaks
 from suite.hardware.host import cpu_cache_bytes, cpu_facts
 from suite.hardware.measured import limit
 from suite.hardware.monitor import (
@@ -30,7 +30,6 @@ __all__ = [
     "energy_mj",
     "environment",
     "limit",
-    "limit_us",
     "memory_bytes",
     "nvml",
     "nvml_handle",

@@ -105,12 +105,6 @@ def peaks(name: str) -> Peaks | None:
     return next((entry for entry in PEAKS if re.fullmatch(entry.pattern, name.strip())), None)
 
 
-def limit_us(name: str, bytes: int, flops: int, dtype: str, precision: str | None = None) -> tuple[float, str] | None:
-    """`Peaks.limit_us` of the device called `name`; None where no peak is cited."""
-    found = peaks(name)
-    return found.limit_us(bytes, flops, dtype, precision) if found is not None else None
-
-
 def device_slug(name: str) -> str:
     """A device's name as a folder's: `NVIDIA H100 80GB HBM3` is `nvidia-h100-80gb-hbm3`."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower().replace("(r)", "").replace("(tm)", "")).strip("-") or "unknown"
