@@ -16,8 +16,8 @@
 
 #include "common.cuh"
 
-constexpr int BLOCK_M = 8;
-constexpr int BLOCK_N = 32;  // the lanes of a warp
+constexpr int BLOCK_M = 16;
+constexpr int BLOCK_N = 64;  // a line of a row-major 16-bit b, 128 bytes; narrower blocks fetch it twice
 constexpr int64_t MAX_GRID_Y = 65535;
 
 template <typename T, bool TF32>

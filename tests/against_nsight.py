@@ -12,8 +12,14 @@ The sides take turns, --blocks times each, and what drifts between blocks shows 
 Nsight Compute is asked for one metric, `gpu__time_duration`, in one pass, without its clock control and without its own
 flush of the caches (it would flush between the kernels of one call). It profiles kernels only, so that what a
 call spends in copies and fills is taken out of the suite's number, and said. A marker kernel before each call tells the
-calls apart. XLA's programs and Triton's choices are shared through caches on disk; where the times disagree because
-the two sides still ran other kernels the line is `unlike`, which is no verdict on the timer.
+calls apart; it spins for a known number of cycles, so that its time on either side gives the clock at which the call
+ran there.
+
+Nsight Compute's time of a kernel is longer than CUPTI's by what it adds to any kernel, however short. A fill of one
+element in the same run, on both sides, says how much that is: `offset us`, from which the difference is counted.
+
+XLA's programs and Triton's choices are shared through caches on disk; where the times disagree because the two sides
+still ran other kernels the line is `unlike`, which is no verdict on the timer.
 """
 
 from __future__ import annotations
@@ -35,6 +41,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -42,16 +49,19 @@ sys.path.insert(0, str(ROOT))
 
 from suite import backends, hardware, ops  # noqa: E402
 from suite.device import resolve  # noqa: E402
+from suite.files import write_atomically  # noqa: E402
 from suite.op import Case, Op  # noqa: E402
 from suite.proof.checks import SHARE, SHORT_US, SLACK_US, standard  # noqa: E402
 from suite.report import number, pipe_table, plain  # noqa: E402
-from suite.table import write_atomically  # noqa: E402
 from suite.timing import median  # noqa: E402
 
 IMPLEMENTATIONS = ("triton", "jax", "cuda", "torch")
 METRIC = "gpu__time_duration.sum"
+EMPTY = "empty"
 MARKER = "spin_kernel"
 """What torch.cuda._sleep runs."""
+MARKER_CYCLES = 2_000_000
+"""A millisecond and more: long enough for events to time it to within 0.3%."""
 UNITS = {"ns": 1e-3, "nsecond": 1e-3, "us": 1.0, "usecond": 1.0, "ms": 1e3, "msecond": 1e3, "s": 1e6, "second": 1e6}
 PLACES = ("/usr/local/cuda/bin/ncu", "/usr/local/cuda/nsight-compute*/ncu", "/opt/nvidia/nsight-compute/*/ncu")
 REFUSALS = ("ERR_NVGPUCTRPERM", "LibraryNotLoaded", "Failed to initialize the profiler")
@@ -104,11 +114,11 @@ def _us(value: str, unit: str) -> float:
 
 
 def calls(kernels: Sequence[Kernel]) -> list[list[Kernel]]:
-    """The kernels of each call: those from one marker to the next."""
+    """Each call: its marker and the kernels up to the next."""
     found: list[list[Kernel]] = []
     for kernel in kernels:
         if MARKER in kernel.name:
-            found.append([])
+            found.append([kernel])
         elif found:
             found[-1].append(kernel)
         else:
@@ -126,7 +136,13 @@ class Side:
     config: str = ""
     other_us: float = 0.0
     """Copies and fills, taken out of the medians."""
+    clocks: list[float] = field(default_factory=list)
+    """SM clock before the calls in MHz, a median a block."""
     reason: str = ""
+
+    @property
+    def mhz(self) -> float | None:
+        return sum(self.clocks) / len(self.clocks) if self.clocks else None
 
     @property
     def us(self) -> float:
@@ -147,6 +163,9 @@ class Line:
     difference_us: float | None = None
     tolerance_us: float | None = None
     kernels: int | None = None
+    offset_us: float | None = None
+    suite_mhz: float | None = None
+    nsight_mhz: float | None = None
     suite_blocks: str = ""
     nsight_blocks: str = ""
     suite_samples: int = 0
@@ -157,10 +176,11 @@ class Line:
 Key = tuple[str, str, str, str, str]
 
 
-def judge(key: Key, ours: Side, theirs: Side) -> Line:
+def judge(key: Key, ours: Side, theirs: Side, offset_us: float = 0.0) -> Line:
     """`ok` or `off`; `unlike` where the two ran other kernels and disagree, `not run` where one has no number.
 
-    A side that has the other's kernels but for some has lost those, and is `off` even if the times agree.
+    `offset_us` is the difference for a kernel that does nothing. A side that has the other's kernels but for some has
+    lost those, and is `off` even if the times agree.
     """
     if not ours.medians or not theirs.medians:
         return Line(*key, verdict="not run", note=ours.reason or theirs.reason or "no samples")
@@ -172,6 +192,9 @@ def judge(key: Key, ours: Side, theirs: Side) -> Line:
         "difference_us": ours.us - theirs.us,
         "tolerance_us": standard(theirs.us),
         "kernels": len(theirs.names),
+        "offset_us": offset_us,
+        "suite_mhz": ours.mhz,
+        "nsight_mhz": theirs.mhz,
         "suite_blocks": " ".join(number(us, 5) for us in ours.medians),
         "nsight_blocks": " ".join(number(us, 5) for us in theirs.medians),
         "suite_samples": ours.samples,
@@ -182,7 +205,7 @@ def judge(key: Key, ours: Side, theirs: Side) -> Line:
         notes.append(f"kernels of one side alone: suite {_names(lost[1])}, Nsight Compute {_names(lost[0])}")
     if ours.config != theirs.config:
         notes.append(f"configurations: suite {ours.config}, Nsight Compute {theirs.config}")
-    agree = abs(numbers["difference_us"]) <= numbers["tolerance_us"]
+    agree = abs(numbers["difference_us"] - offset_us) <= numbers["tolerance_us"]
     if any(lost) and not all(lost):
         verdict = "off"
     elif agree:
@@ -196,11 +219,12 @@ def _names(kernels: Mapping[str, int]) -> str:
     return ", ".join(name[:60] for name in kernels) or "none"
 
 
+VERDICTS = ("off", "unlike", "not run", "ok")
 HEADS = (
     "verdict", "operation", "case", "dtype", "implementation", "suite us", "Nsight us", "ratio", "difference us",
-    "allowed us", "kernels", "suite's blocks", "Nsight's blocks", "note",
+    "allowed us", "kernels", "offset us", "suite MHz", "Nsight MHz", "suite's blocks", "Nsight's blocks", "note",
 )  # fmt: skip
-NUMERIC = frozenset(HEADS[5:13])
+NUMERIC = frozenset(HEADS[5:16])
 
 
 def cells(line: Line) -> list[str]:
@@ -216,6 +240,9 @@ def cells(line: Line) -> list[str]:
         number(line.difference_us, 3),
         number(line.tolerance_us, 3),
         "" if line.kernels is None else str(line.kernels),
+        number(line.offset_us, 3),
+        number(line.suite_mhz, 4),
+        number(line.nsight_mhz, 4),
         line.suite_blocks,
         line.nsight_blocks,
         line.note,
@@ -248,7 +275,7 @@ def markdown(lines: Sequence[Line], environment: Mapping[str, Any], version: str
 
 
 def summary(lines: Sequence[Line]) -> str:
-    counts = {verdict: sum(line.verdict == verdict for line in lines) for verdict in ("off", "unlike", "not run", "ok")}
+    counts = {verdict: sum(line.verdict == verdict for line in lines) for verdict in VERDICTS}
     return f"{len(lines)} lines: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
 
 
@@ -335,7 +362,22 @@ def bind(case: Case, names: Sequence[str], worker: Any) -> tuple[list[Any], list
             bound.append(ready)
         except Exception as error:  # one line's failure is one line
             entry["reason"] = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    bound.append(Empty())
+    entries.append({"key": key_of(case, EMPTY), "implementation": EMPTY, "config": ""})
     return bound, entries
+
+
+class Empty:
+    """A fill of one element, as a line of its own."""
+
+    def __init__(self) -> None:
+        import torch
+
+        self.implementation = SimpleNamespace(name=EMPTY, backend=backends.backend("torch"))
+        self.element = torch.empty(1, device="cuda")
+
+    def issue(self) -> Any:
+        return self.element.fill_(0.0)
 
 
 def record(case: Case, bound: Sequence[Any], entries: Mapping[str, Any], settings: Mapping[str, Any]) -> int:
@@ -348,18 +390,32 @@ def record(case: Case, bound: Sequence[Any], entries: Mapping[str, Any], setting
 
     pace = Pace(settings["period_s"])
 
+    now = ""
+    spins: dict[str, list[tuple[Any, Any]]] = {}
+
+    def progress(name: str) -> None:
+        nonlocal now
+        now = name
+
     class Paced(CudaTarget):
         def evict(self) -> None:
             pace.wait()
             super().evict()
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            torch.cuda._sleep(MARKER_CYCLES)
+            end.record()
+            spins.setdefault(now, []).append((begin, end))
 
     lines = [Call(each.implementation.name, each.issue, each.implementation.backend.wait) for each in bound]
     if not lines:
         return 0
     budget_s = settings["rounds"] * len(lines) * settings["period_s"]
     target = Paced(torch.device("cuda", 0))
-    for name, timing in Measurement(lines, target, "cold", settings["seed"]).measure(budget_s, 0.0, False).items():
+    measurement = Measurement(lines, target, "cold", settings["seed"], progress)
+    for name, timing in measurement.measure(budget_s, 0.0, False).items():
         entry = entries[name]
+        entry["mhz"] = median([MARKER_CYCLES / 1000 / begin.elapsed_time(end) for begin, end in spins[name]])
         if timing.device_us is None:
             entry["reason"] = timing.error or timing.recorder_reason
             continue
@@ -393,7 +449,7 @@ def profile(case: Case, bound: Sequence[Any], entries: Mapping[str, Any], settin
             target.evict()
             target.synchronize()
             torch.cuda.profiler.start()
-            torch.cuda._sleep(1)
+            torch.cuda._sleep(MARKER_CYCLES)
             target.synchronize()
             begin = time.perf_counter()
             each.implementation.backend.wait(each.issue())
@@ -492,8 +548,9 @@ def add_profile(entries: Sequence[dict[str, Any]], plan: Sequence[str], table: s
     for entry in entries:
         runs = by_key.get(tuple(entry["key"]))
         if runs:
-            entry["median"] = median([sum(kernel.us for kernel in run) for run in runs])
-            entry["names"] = [kernel.name for kernel in runs[-1]]
+            entry["median"] = median([sum(kernel.us for kernel in run[1:]) for run in runs])
+            entry["mhz"] = median([MARKER_CYCLES / run[0].us for run in runs])
+            entry["names"] = [kernel.name for kernel in runs[-1][1:]]
             entry["samples"] = len(runs)
 
 
@@ -507,9 +564,19 @@ def merge(sides: Mapping[str, list[list[dict[str, Any]]]]) -> list[Line]:
             if "median" in entry:
                 found.medians.append(entry["median"])
                 found.samples += entry["samples"]
+                found.clocks += [entry["mhz"]] if "mhz" in entry else []
                 found.names, found.config = entry["names"], entry.get("config", "")
                 found.other_us = entry.get("other_us", 0.0)
-    return [judge(key, found["record"], found["profile"]) for key, found in merged.items()]
+    offsets = {
+        key[:4]: found["record"].us - found["profile"].us
+        for key, found in merged.items()
+        if key[4] == EMPTY and found["record"].medians and found["profile"].medians
+    }
+    return [
+        judge(key, found["record"], found["profile"], offsets.get(key[:4], 0.0))
+        for key, found in merged.items()
+        if key[4] != EMPTY
+    ]
 
 
 def compare(options: argparse.Namespace, executable: str, folder: Path) -> Iterator[list[Line]]:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 from against_nsight import (
+    EMPTY,
     IMPLEMENTATIONS,
+    MARKER_CYCLES,
     METRIC,
     Kernel,
     Key,
@@ -77,7 +79,7 @@ def test_a_unit_that_is_not_known_is_an_error() -> None:
 
 def test_markers_tell_calls_apart() -> None:
     a, b, mark = Kernel("a", 1), Kernel("b", 2), Kernel(MARKER, 9)
-    assert calls([mark, a, b, mark, mark, b]) == [[a, b], [], [b]]
+    assert calls([mark, a, b, mark, mark, b]) == [[mark, a, b], [mark], [mark, b]]
     with pytest.raises(NsightError, match="a was profiled before the first marker"):
         calls([a, mark])
 
@@ -92,6 +94,7 @@ def test_each_line_gets_the_median_of_its_own_calls() -> None:
     add_profile(entries, plan, "\n".join(table))
     x, y, z = entries
     assert (x["median"], x["names"], x["samples"]) == (11, ["x1", "x2"], 3)
+    assert x["mhz"] == MARKER_CYCLES / 5.5
     assert y["median"] == 101
     assert "median" not in z
     with pytest.raises(NsightError, match="6 calls of 7"):
@@ -126,6 +129,27 @@ def test_verdicts(ours: Side, theirs: Side, verdict: str, note: str) -> None:
     assert note in line.note
     if verdict != "not run":
         assert line.ratio == pytest.approx(ours.us / theirs.us)
+
+
+def test_what_nsight_adds_to_an_empty_kernel_is_allowed_for() -> None:
+    empty = [*KEY[:4], EMPTY]
+    turns = {
+        "record": [
+            [
+                {"key": list(KEY), "median": 2.7, "samples": 7, "names": ["k"]},
+                {"key": empty, "median": 0.75, "samples": 7, "names": ["k"]},
+            ]
+        ],
+        "profile": [
+            [
+                {"key": list(KEY), "median": 3.6, "samples": 7, "names": ["k"]},
+                {"key": empty, "median": 1.5, "samples": 7, "names": ["k"]},
+            ]
+        ],
+    }
+    (line,) = merge(turns)  # type: ignore[arg-type]
+    assert (line.verdict, line.offset_us) == ("ok", -0.75)
+    assert judge(KEY, side(2.7), side(3.6)).verdict == "off"
 
 
 def test_turns_are_merged_and_written(tmp_path: Path) -> None:

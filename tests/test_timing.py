@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import json
 import math
 import random
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -30,6 +34,7 @@ from suite.timing import (
     paired_ratio,
     union_ns,
 )
+from suite.timing.cupti_records import Cupti, Record, layouts
 from suite.timing.energy import joules_per_call
 from suite.timing.recorder import Sample
 from suite.timing.recorder_cupti import CuptiRecorder, _same_pace
@@ -664,6 +669,40 @@ def test_state_is_summed_up_and_slowdowns_are_flagged() -> None:
     assert run(quiet, quiet.call("a", 10.0))["a"].flags == ()
 
 
+def test_records_are_read_at_the_offsets_that_the_library_declares() -> None:
+    kernel = np.dtype([("kind", "<u4"), ("pad", "<u4"), ("start", "<u8"), ("end", "<u8"), ("name", "<u8")])
+    copy = np.dtype([("kind", "<u4"), ("pad", "V12"), ("start", "<u8"), ("end", "<u8")])
+    module = SimpleNamespace(
+        ActivityKind=FakeCupti.ActivityKind,
+        activity_kernel9_dtype=np.dtype([("kind", "<u4")]),
+        activity_kernel10_dtype=kernel,
+        activity_memcpy6_dtype=copy,
+        activity_memcpy_pto_p4_dtype=copy,
+        activity_memset4_dtype=copy,
+    )
+    name = ctypes.create_string_buffer(b"_Z3addPf")
+    memory = [np.array([(10, 0, 5, 9, ctypes.addressof(name))], kernel), np.array([(1, b"", 11, 12)], copy)]
+    addresses = [array.ctypes.data for array in (*memory, np.array([99], np.uint32))]
+
+    class Library:
+        def cuptiActivityGetNextRecord(self, _: object, __: object, at: Any) -> int:  # noqa: N802
+            left = [a for a in addresses if a not in seen]
+            if not left:
+                return 12
+            seen.append(left[0])
+            at._obj.value = left[0]
+            return 0
+
+    seen: list[int] = []
+    records = list(Cupti(module, Library()).records(Library(), 1, 64))  # type: ignore[arg-type]
+    assert records == [Record(10, 5, 9, "_Z3addPf"), Record(1, 11, 12, "")]
+
+
+def test_a_library_without_the_types_is_refused() -> None:
+    with pytest.raises(NoRecorderError, match="declares no activity_kernel<version>_dtype"):
+        layouts(SimpleNamespace(ActivityKind=FakeCupti.ActivityKind))
+
+
 def test_energy_is_the_counters() -> None:
     target = FakeTarget()
     timings = run(target, target.call("a", 1000.0, issue_us=0.0), energy=True)
@@ -677,15 +716,19 @@ def test_energy_of_a_counter_that_stands_still_is_unknown() -> None:
     assert joules_per_call(nothing_n, lambda: None, lambda: next(clock), 1e6) is None
 
 
-def nothing_n(count: int) -> None: ...
+def nothing_n(count: int) -> Callable[[], None]:
+    return lambda: None
 
 
 def test_energy_is_read_between_refreshes() -> None:
     """The counter is stale by up to 100 ms at any moment; at its refreshes it is not."""
     now = [0]
 
-    def run_calls(count: int) -> None:
-        now[0] += count * 1_000_000
+    def run_calls(count: int) -> Callable[[], None]:
+        def finish() -> None:
+            now[0] += count * 1_000_000
+
+        return finish
 
     def counter() -> int:
         return int(now[0] // 100_000_000 * 100_000_000 / 1e9 * 700_000)

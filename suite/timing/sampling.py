@@ -8,13 +8,14 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from suite import hardware
 from suite.timing.energy import joules_per_call
 from suite.timing.intervals import NoRecorderError
 from suite.timing.recorder import Recorder
-from suite.timing.result import Record, Timing, best_vendor, timing
+from suite.timing.result import SLOW_NS, Record, Timing, best_vendor, timing
 from suite.timing.stats import MIN_FOR_INTERVAL, half_width, median, next_look
 from suite.timing.target import Target, target
 
@@ -24,6 +25,8 @@ MIN_SHARE = 0.2
 fast rounds can show."""
 LATENCY_CALLS, LATENCY_NS = 20, 50_000_000
 STATE_PERIOD_NS = 250_000_000
+COLLECT_PERIOD_NS = 50_000_000
+"""Records are delivered in batches, since each delivery costs as much as several samples."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,8 @@ class Measurement:
             took, spent, count = now - start, now - begin, count + 1
             steady = abs(took - previous) <= 0.1 * took
             previous, best = took, min(best, took)
+            if took > SLOW_NS:
+                self.on_progress(call.name)  # a sign of life
             if count >= 2 and spent >= 500_000_000:
                 return best
             if count >= 3 and spent >= (20_000_000 if steady else 100_000_000):
@@ -140,6 +145,8 @@ class Measurement:
         latency, dispatch = [], []
         least = 1 if record.slow else 3
         for _ in range(max(least, min(LATENCY_CALLS, int(LATENCY_NS / max(record.cost_ns, 1))))):
+            if record.slow:
+                self.on_progress(call.name)
             self.target.synchronize()
             start = self.target.clock()
             result = call.issue()
@@ -152,13 +159,13 @@ class Measurement:
         record.latency_us, record.dispatch_us = median(latency), median(dispatch)
 
     def energy(self, call: Call) -> float | None:
-        def run(count: int) -> None:
+        def start(count: int) -> Callable[[], None]:
             result: object = None
             for _ in range(count):
                 result = call.issue()
-            call.wait(result)
+            return partial(call.wait, result)
 
-        return joules_per_call(run, self.target.energy_mj, self.target.clock, self.records[call.name].cost_ns)
+        return joules_per_call(start, self.target.energy_mj, self.target.clock, self.records[call.name].cost_ns)
 
     def recorder(self) -> tuple[Recorder | None, str]:
         """The started recorder, or None, and why it is not CUPTI's."""
@@ -185,6 +192,7 @@ class Measurement:
         first rounds, so samples of two calls at one position are of one round.
         """
         begin, count, look = self.target.clock(), 0, MIN_FOR_INTERVAL
+        collected_at = begin
         while True:
             spent = (self.target.clock() - begin) / 1e9
             active = [call for call in self.calls if self.wants_more(call, spent >= budget_s)]
@@ -193,11 +201,15 @@ class Measurement:
                 return
             for call in self.order.sample(active, len(active)):
                 self.sample(recorder, call)
-            self.collect(recorder)
-            if self.target.clock() - self.read_at >= STATE_PERIOD_NS:
-                self.read_state()
             count += 1
-            if count >= look and spent >= MIN_SHARE * budget_s:
+            now = self.target.clock()
+            looking = count >= look and spent >= MIN_SHARE * budget_s
+            if looking or spent >= budget_s or now - collected_at >= COLLECT_PERIOD_NS:
+                self.collect(recorder)
+                collected_at = now
+            if now - self.read_at >= STATE_PERIOD_NS:
+                self.read_state()
+            if looking:
                 look = next_look(count)
                 widths = [half_width(record.device_us) for record in self.records.values() if not record.error]
                 if all(width <= interval for width in widths):

@@ -12,7 +12,7 @@ from suite.timing.recorder_cupti import CuptiRecorder
 from suite.timing.recorder_wall import WallRecorder
 
 EVICTION = 2.5
-"""Bytes written to evict a cache, over its size. More than two, since replacement is not strictly by age."""
+"""Bytes read to evict a cache, over its size. More than two, since replacement is not strictly by age."""
 
 
 class Target(Protocol):
@@ -49,7 +49,7 @@ class CudaTarget:
         self._device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
         properties = torch.cuda.get_device_properties(self._device)
         words = int(EVICTION * properties.L2_cache_size) // 4
-        self._buffer = torch.empty(words, dtype=torch.int32, device=self._device)
+        self._buffer = torch.zeros(words, dtype=torch.int32, device=self._device)
         self._sum = torch.empty((), dtype=torch.int64, device=self._device)
         self._torch = torch
         self._synchronize: Callable[[], None] = lambda: torch.cuda.synchronize(self._device)
@@ -62,10 +62,9 @@ class CudaTarget:
         self._synchronize()
 
     def evict(self) -> None:
-        """Write, then read: after a write alone the cache is full of lines that the call has to write back first,
-        up to 15% of the time of an addition that fits in it.
+        """By reading: after writes the cache is full of lines that the call has to write back first, up to 15% of the
+        time of an addition that fits in it.
         """
-        self._buffer.fill_(1)
         self._torch.sum(self._buffer, dim=0, out=self._sum)
 
     def recorder(self) -> Recorder:
