@@ -1,20 +1,20 @@
 """Agreement: is an output what float64 says, within what its arithmetic can be blamed for?
 
 The only tolerance numbers of the tree are here, and each is derived: from unit roundoffs, the length of the reduction,
-and the magnitudes that enter it. A bound has up to three parts:
+and the magnitudes that enter it. docs/agreement.md has the derivations. In short, a bound is
 
-1. The output is rounded once to its type: half a unit in the last place. `ROUNDING_ULPS` allows 0.75, so that a
-   correctly
-   rounded result has an error ratio of at most 2/3 and a truncated one is refused.
-2. Rounding errors of inputs and of a sum's n partial sums are independent and of mean zero, so their total grows as
-   sqrt(n), not n (Higham and Mary, "A new approach to probabilistic rounding error analysis", SIAM J. Sci. Comput.
-   41, 2019). By Hoeffding's inequality a sum of independent errors |e_k| <= c_k exceeds t with a probability of at
-   most 2 exp(-t^2 / (2 sum c_k^2)); `deviations(n)` solves that for n outputs and `FALSE_ALARM`. A worst-case bound
-   grows as n and would let tf32 pass as float32 from n = 4096 on.
-3. Tensor cores truncate when they add to the accumulator: an error of one sign for each step, which does grow as n.
+    MARGIN (systematic + deviations(count) sqrt(variance) + ulp / 2)
 
-Partial sums are bounded through the data: the inputs are drawn independently, so a partial sum is at most about
-|c| + spread, where c is the result and spread = sqrt(sum of the squared terms).
+    ulp / 2     the one rounding of the output to its type. Elementwise operations have little else.
+    systematic  errors of one sign, which add up: tensor cores truncate where they should round.
+    variance    of errors of mean zero, which add up as the square root of their number (Higham and Mary, "A new
+                approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41, 2019). A rounding is
+                uniform within half a unit in the last place, at most u|x|: its variance is at most (u x)^2 / 3, and its
+                tails are no heavier than a normal distribution's of that variance, so neither are those of sums.
+
+One of `count` outputs is `deviations(count)` standard deviations off with a probability of FALSE_ALARM. So a right
+kernel's error ratio is at most 1 / MARGIN = 2/3, and an error of half as much again is wrong. A worst-case bound grows
+as n, not sqrt(n), and would let tf32 pass as float32 from n = 4096 on; it is used where n is so small that it is less.
 """
 
 from __future__ import annotations
@@ -25,17 +25,22 @@ from dataclasses import dataclass
 
 import torch
 
+from suite.errors import SuiteError
+
 SIGNIFICANT_BITS = {"float32": 24, "tf32": 11, "float16": 11, "bfloat16": 8}
 MIN_EXPONENT = {"float32": -126, "float16": -14, "bfloat16": -126}
+FLOAT64_EXPONENT = 0x7FF << 52
 MAX_FINITE = {name: torch.finfo(getattr(torch, name)).max for name in MIN_EXPONENT}
 
-ROUNDING_ULPS = 0.75
-FALSE_ALARM = 1e-9
-"""Probability that one right kernel is refused in one comparison, over all elements of its output."""
+MARGIN = 1.5
+"""Every bound is this much more than a right kernel does."""
+FALSE_ALARM = 1e-6
+"""Probability that independent roundings take one right kernel, somewhere in its output, to a ratio of 1 / MARGIN. That
+one is refused, with a ratio above 1, is rarer still, and for sums that wander no more probable (docs/agreement.md)."""
 EXP_ULPS = 2.0
 """Largest error of a float32 exponential (CUDA C++ Programming Guide: expf 1, ex2.approx 2 units in the last place)."""
-MMA_DEPTH = 8
-"""Least number of terms that a tensor core adds in one step (float32 inputs as tf32: 8; 16-bit inputs: 16)."""
+MMA_DEPTH = {"tf32": 4, "float16": 8, "bfloat16": 8}
+"""Products that a tensor core adds to its accumulator in one step: A100's, the least of those with these types."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,10 @@ class Truth:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`error_ratio` is the largest error over its bound: above 1 is wrong, infinite where NaN or shape differ."""
+    """`error_ratio` is the largest error over its bound: above 1 is wrong, infinite where NaN or shape differ.
+
+    `reason` begins with its kind: type, shape, dtype, device, strides, not finite, value.
+    """
 
     agrees: bool
     error_ratio: float
@@ -63,159 +71,260 @@ def unit_roundoff(kind: str) -> float:
     return 2.0 ** -SIGNIFICANT_BITS[kind]
 
 
+def half_smallest(dtype: str) -> float:
+    """Largest error of rounding to nearest below the normal range."""
+    return 2.0 ** (MIN_EXPONENT[dtype] - SIGNIFICANT_BITS[dtype])
+
+
 def ulp(value: torch.Tensor, dtype: str) -> torch.Tensor:
     """Distance between neighbours of `dtype` at `value` (float64); the subnormal spacing below the normal range."""
-    exponent = torch.frexp(value).exponent - 1
-    exponent = torch.where(value == 0, MIN_EXPONENT[dtype], exponent).clamp(min=MIN_EXPONENT[dtype])
-    return torch.ldexp(torch.ones_like(value), exponent - (SIGNIFICANT_BITS[dtype] - 1))
+    power = (value.view(torch.int64) & FLOAT64_EXPONENT).view(torch.float64)  # of two, at most |value|
+    return power.clamp_(min=2.0 ** MIN_EXPONENT[dtype]).mul_(2.0 ** (1 - SIGNIFICANT_BITS[dtype]))
 
 
 def deviations(count: int) -> float:
-    """How many times sqrt(sum c_k^2) a sum of independent errors |e_k| <= c_k may reach in any of `count` outputs."""
+    """Standard deviations that one of `count` sums of rounding errors exceeds with a probability of FALSE_ALARM."""
     return math.sqrt(2.0 * math.log(2.0 * max(count, 1) / FALSE_ALARM))
 
 
+def limit(error: torch.Tensor | float, value: torch.Tensor, dtype: str) -> torch.Tensor:
+    """The bound of a result that may err by `error` before it is rounded to `dtype`."""
+    return ulp(value, dtype).div_(2.0).add_(error).mul_(MARGIN)
+
+
 def rounding_limit(value: torch.Tensor, dtype: str) -> torch.Tensor:
-    """One rounding to `dtype` of the exact result: all that an addition may lose."""
-    return ulp(value, dtype) * ROUNDING_ULPS
+    """One rounding to `dtype` of the exact result: all that an addition may lose. A truncated sum is refused."""
+    return limit(0.0, value, dtype)
 
 
 def sigmoid_limit(value: torch.Tensor, dtype: str) -> torch.Tensor:
     """Bound for y = 1 / (1 + exp(-x)) computed in float32. value = y, float64.
 
-    The exponential may err by EXP_ULPS, of at most 2^-23 each relative to it; y changes relatively by (1 - y) times
-    that. The sum adds half a unit, 2^-24, and the quotient is rounded to `dtype`.
+    The exponential may err by EXP_ULPS, of at most 2u each relative to it, or of the spacing of subnormal numbers; y
+    changes relatively by (1 - y) times that. The sum adds u, and the quotient is rounded to `dtype`.
     """
-    relative = (1.0 - value) * (EXP_ULPS * 2.0 * unit_roundoff("float32")) + unit_roundoff("float32")
-    return value * relative + ulp(value, dtype) * ROUNDING_ULPS
-
-
-def accumulation_limit(magnitude: torch.Tensor, terms: int, sigmas: float, *, tensor_cores: bool) -> torch.Tensor:
-    """Error of adding `terms` products in float32, in any order, when partial sums stay within `magnitude`."""
     u = unit_roundoff("float32")
-    limit = magnitude * (u * min(sigmas * math.sqrt(max(terms, 1)), max(terms, 1)))
-    if tensor_cores:
-        limit = limit + magnitude * (2.0 * u * math.ceil(terms / MMA_DEPTH))
-    return limit
+    error = value * ((1.0 - value) * (EXP_ULPS * 2.0 * u) + u) + EXP_ULPS * 2.0 * half_smallest("float32")
+    return limit(error, value, dtype)
+
+
+@dataclass(frozen=True)
+class Roundoff:
+    """What rounding adds to a result: errors of one sign up to `systematic`, others of mean zero and `variance`."""
+
+    systematic: torch.Tensor
+    variance: torch.Tensor
+
+
+def summation(total: torch.Tensor, spread_squared: torch.Tensor, terms: int, depth: int | None) -> Roundoff:
+    """Error of adding `terms` numbers in float32, in any order. spread_squared: the sum of their squares.
+
+    Numbers that come in no particular order have partial sums s_k = (k/n) total + a random walk that returns to 0, with
+    steps of size spread / sqrt(n). Each rounding has a variance of (u s_k)^2 / 3. The walk's mean square is spread^2 /
+    6; it is taken as spread^2, for the few walks among many that go far. Below the normal range a rounding is of a
+    spacing that no longer shrinks.
+
+    Tensor cores add `depth` products at a time and truncate: s_k loses between 0 and 2u|s_k|. Beside a rounding's
+    variance this has a mean, u s_k. The sum of the means is half of what it were if each s_k were the total, and varies
+    as the walk does.
+    """
+    u = unit_roundoff("float32")
+    variance = (spread_squared + total.square() / 3.0) * (terms * u**2 / 3.0)
+    variance = torch.where(spread_squared > 0, variance + terms * half_smallest("float32") ** 2 / 3.0, 0.0)
+    if depth is None:
+        return Roundoff(torch.zeros_like(total), variance)
+    steps = math.ceil(terms / depth)
+    return Roundoff(total.abs() * (u * (steps + 1) / 2.0), variance + spread_squared * ((u * steps) ** 2 / 12.0))
 
 
 def matmul_limit(
-    value: torch.Tensor, spread: torch.Tensor, terms: int, count: int, dtype: str, precision: str
+    value: torch.Tensor, spread_squared: torch.Tensor, terms: int, count: int, dtype: str, precision: str
 ) -> torch.Tensor:
-    """Bound for c = sum over `terms` of a_k b_k. value = c, spread = sqrt(sum (a_k b_k)^2), both float64.
+    """Bound for c = sum over `terms` of a_k b_k. value = c, spread_squared = sum (a_k b_k)^2, both float64.
 
-    Inputs are exact in ieee. In tf32 hardware may round each input to nearest or truncate it: an error in [-2u, 0] with
-    u = 2^-11, that is a shift of every product towards zero (2u |c| for both inputs together), and a part of mean zero
-    of at most 5u/4 for each of the two factors, since the shift itself depends on the significand. For a few terms the
-    worst case, 4u |a||b| <= 4u sqrt(terms) spread, is smaller.
+    In tf32 hardware may round each input to nearest or truncate it. Truncation is a shift towards zero by u of each
+    factor, 2u|c| in all, and an error that is uniform within u, like the rounding's.
+
+    In the worst case n - 1 roundings (or truncations, twice as much) are of |a||b| <= sqrt(n) spread: products of
+    float32 and partial sums, or of exact products the sums alone; and tf32 loses 4u of each product.
     """
-    sigmas = deviations(count)
-    tensor_cores = dtype != "float32" or precision == "tf32"
-    limit = accumulation_limit(value.abs() + spread, terms, sigmas, tensor_cores=tensor_cores)
-    if precision == "tf32":
+    kind = "tf32" if precision == "tf32" else dtype
+    depth = MMA_DEPTH.get(kind)
+    added = summation(value, spread_squared, terms, depth)
+    systematic, variance = added.systematic, added.variance
+    worst = (terms - 1) * unit_roundoff("float32") * (1.0 if depth is None else 2.0)
+    if kind == "tf32":
         u = unit_roundoff("tf32")
-        probable = 2.0 * u * value.abs() + sigmas * math.sqrt(2.0) * 1.25 * u * spread
-        limit = limit + torch.minimum(probable, 4.0 * u * math.sqrt(terms) * spread)
-    return limit + ulp(value, dtype) * ROUNDING_ULPS
+        systematic = systematic + value.abs() * (2.0 * u)
+        variance = variance + spread_squared * (2.0 * u**2 / 3.0)
+        worst += 4.0 * u
+    probable = systematic + variance.sqrt() * deviations(count)
+    greatest = spread_squared.sqrt() * (worst * math.sqrt(terms)) + terms * half_smallest("float32")
+    return limit(torch.minimum(probable, greatest), value, dtype)
 
 
 def attention_limit(
-    output: torch.Tensor,
-    probability_square_sum: torch.Tensor,
-    spread: torch.Tensor,
-    value_norm: torch.Tensor,
-    score_size: torch.Tensor,
+    value: torch.Tensor,
+    p: torch.Tensor,
+    scores: torch.Tensor,
+    sizes_squared: torch.Tensor,
+    v: torch.Tensor,
     *,
     head_dim: int,
-    keys: int,
     count: int,
     dtype: str,
 ) -> torch.Tensor:
-    """Bound for o = sum_j p_j v_j with p = softmax(s), one row of queries a row. All float64.
+    """Bound for o = sum_j p_j v_j with p = softmax(scores), one query a row. All float64.
 
-    output o (..., S_q, D); probability_square_sum, sum_j p_j^2 (..., S_q, 1); spread = sqrt(sum_j p_j^2 v_j^2) (...,
-    S_q, D); value_norm = sqrt(sum_j v_j^2) (..., 1, D) over all keys; score_size = max_j |s_j| + sqrt(sum_d (q_d
-    k_jd)^2) scale (..., S_q, 1).
+    value = o (rows, D). p, scores, sizes_squared (rows, keys): probabilities; scores, -inf where hidden; and the sum
+    over d of (scale q_d k_jd)^2. v (keys, D).
 
-    A score errs by its own accumulation over D and by roundings of scale, maximum subtraction and exponential, each
-    relative to the score; do = sum_j p_j ds_j (v_j - o). In 16 bits the probabilities are rounded to the type of v,
-    before or after the division, relative to themselves above the subnormal range and by half its spacing within it.
-    Then comes the accumulation of numerator and denominator over the keys, and the rounding of the output.
+    1. A score errs by its sum over D, by roundings of the scaled score and of its distance from the largest, and by the
+       exponential: relative to p_j a variance w_j. Since do = sum_j p_j (v_j - o) e_j, that of o is
+       sum_j p_j^2 w_j (v_j - o)^2. The factor log2(e) sm_scale is rounded too, once for all: e_j = u s_j.
+    2. In 16 bits, p_j is rounded to the type of v, relative to p_j or within the subnormal range by half its spacing;
+       in the numerator alone, sum_j r_j p_j v_j, or in the denominator too, sum_j r_j p_j (v_j - o).
+    3. Numerator and denominator are sums over the keys; the quotient may be a product with a reciprocal.
     """
-    sigmas = deviations(count)
-    half = dtype != "float32"
-    centred = spread + output.abs() * probability_square_sum.sqrt()
-    score_error = accumulation_limit(score_size, head_dim, sigmas, tensor_cores=half)
-    score_error = score_error + score_size * (4.0 * unit_roundoff("float32")) + 4.0 * unit_roundoff("float32")
-    limit = sigmas * score_error * centred
-    if half:
-        smallest = 2.0 ** (MIN_EXPONENT[dtype] - SIGNIFICANT_BITS[dtype])
-        limit = limit + sigmas * (unit_roundoff(dtype) * spread + smallest * value_norm)
-    limit = limit + accumulation_limit(output.abs() + spread, keys, sigmas, tensor_cores=half)
-    return limit + ulp(output, dtype) * ROUNDING_ULPS
+    u = unit_roundoff("float32")
+    depth = MMA_DEPTH.get(dtype)
+    visible = scores != -math.inf
+    below = scores.amax(dim=1, keepdim=True) - scores
+    v_squared = v.square()
+
+    in_score = summation(scores, sizes_squared, head_dim, depth)
+    relative = in_score.variance + (scores.square() + below.square()) * (2.0 * u**2 / 3.0)
+    relative = relative + ((EXP_ULPS * 2.0 * u) ** 2 + u**2)
+    weights = torch.where(p > 0, p.square() * relative, 0.0)
+    shift = u + u * (math.ceil(head_dim / depth) + 1) / 2.0 if depth else u
+    moved = torch.where(p > 0, p * scores, 0.0)
+    systematic = shift * (moved @ v - value * moved.sum(dim=1, keepdim=True)).abs()
+
+    alone = torch.zeros_like(value)
+    if dtype != "float32":
+        rounding = torch.where(visible, (unit_roundoff(dtype) * p).clamp(min=half_smallest(dtype)).square() / 3.0, 0.0)
+        weights = weights + rounding
+        alone = value * (2.0 * (rounding @ v) - value * rounding.sum(dim=1, keepdim=True))
+    variance = weights @ v_squared + value * (value * weights.sum(dim=1, keepdim=True) - 2.0 * (weights @ v))
+    variance = variance.clamp(min=0.0) + alone.clamp(min=0.0)
+
+    p_squared = p.square()
+    numerator = summation(value, p_squared @ v_squared, len(v), depth)
+    denominator = summation(torch.ones_like(value[:, :1]), p_squared.sum(dim=1, keepdim=True), len(v), None)
+    systematic = systematic + numerator.systematic + value.abs() * (2.0 * u)
+    variance = variance + numerator.variance + value.square() * denominator.variance
+    return limit(systematic + variance.sqrt() * deviations(count), value, dtype)
 
 
-def compare(output: torch.Tensor, truths: Iterable[Truth], *, shape: tuple[int, ...], dtype: str) -> Verdict:
-    """Judge `output` against the pieces of the truth.
+def compare(
+    output: torch.Tensor,
+    truths: Iterable[Truth],
+    *,
+    shape: tuple[int, ...],
+    dtype: str,
+    device: torch.device | None = None,
+) -> Verdict:
+    """Judge `output` against the pieces of the truth, which must cover it. `device`: where it must be, if that matters.
 
     NaN and infinities must stand where the truth has them; a finite truth within its bound of the largest finite
-    number of `dtype` may become an infinity of its sign. `max_ulp` counts units in the last place of `dtype` at the
-    truth; `max_rel` is the largest error over the largest magnitude of the truth.
+    number of `dtype` may become an infinity of its sign. Zeros of either sign are equal. `max_ulp` counts units in the
+    last place of `dtype` at the truth; `max_rel` is the largest error over the largest magnitude of the truth.
+
+    Raises `SuiteError` for truths that do not cover the output, and for a bound that is not a number.
     """
-    if not isinstance(output, torch.Tensor):
-        return _refuse(f"the result is a {type(output).__name__}, not an array")
-    if tuple(output.shape) != shape:
-        return _refuse(f"the result has shape {tuple(output.shape)}, expected {shape}")
-    if output.dtype != getattr(torch, dtype):
-        return _refuse(f"the result is {str(output.dtype).removeprefix('torch.')}, expected {dtype}")
-    ratio = max_ulp = max_error = max_truth = 0.0
-    reason = ""
+    refusal = _misfit(output, shape, dtype, device)
+    if refusal is not None:
+        return Verdict(False, math.inf, math.inf, math.inf, refusal)
+    total = Tally()
     for truth in truths:
-        piece = output[truth.index].to(torch.float64)
-        misplaced = _misplaced(piece, truth, dtype)
-        if misplaced is not None:
-            ratio, reason = math.inf, reason or misplaced
-        finite = torch.isfinite(truth.value) & torch.isfinite(piece)
-        if not bool(finite.any()):
-            continue
-        error = torch.where(finite, (piece - truth.value).abs(), 0.0)
-        value = torch.where(finite, truth.value, 0.0)
-        ratios = torch.where(finite, error / truth.limit, 0.0)
-        worst = float(ratios.max())
-        if worst > ratio:
-            ratio = worst
-            if worst > 1.0:
-                reason = _describe(ratios, piece, truth)
-        max_ulp = max(max_ulp, float((error / ulp(value, dtype)).max()))
-        max_error = max(max_error, float(error.max()))
-        max_truth = max(max_truth, float(value.abs().max()))
-    max_rel = max_error / max_truth if max_truth > 0 else max_error
-    return Verdict(ratio <= 1.0, ratio, max_ulp, max_rel, reason if ratio > 1.0 else "")
+        total.add(_judge(output, truth, dtype))
+        del truth  # before the next piece takes its memory
+    if total.judged != output.numel():
+        raise SuiteError(f"truth: its pieces have {total.judged} elements, the output {output.numel()}")
+    max_rel = total.error / total.magnitude if total.magnitude > 0 else total.error
+    reason = total.reason + (f"; {total.wrong} of {total.judged} are wrong" if total.wrong > 1 else "")
+    return Verdict(total.wrong == 0, total.ratio, total.ulp, max_rel, reason)
 
 
-def _refuse(reason: str) -> Verdict:
-    return Verdict(False, math.inf, math.inf, math.inf, reason)
+@dataclass
+class Tally:
+    """What was found in some elements: how many there are, how many are wrong, the largest of each measure."""
+
+    judged: int = 0
+    wrong: int = 0
+    ratio: float = 0.0
+    ulp: float = 0.0
+    error: float = 0.0
+    magnitude: float = 0.0
+    reason: str = ""
+    """Of the element with the largest ratio, if that is wrong."""
+
+    def add(self, other: Tally) -> None:
+        if other.ratio > self.ratio:
+            self.reason = other.reason
+        self.judged += other.judged
+        self.wrong += other.wrong
+        for name in ("ratio", "ulp", "error", "magnitude"):
+            setattr(self, name, max(getattr(self, name), getattr(other, name)))
 
 
-def _misplaced(piece: torch.Tensor, truth: Truth, dtype: str) -> str | None:
-    """The first element that is NaN or infinite where the truth is not, or the other way round."""
+def _judge(output: torch.Tensor, truth: Truth, dtype: str) -> Tally:
+    """One piece of the output against its truth."""
+    piece = output[truth.index].to(torch.float64)
+    if piece.shape != truth.value.shape or piece.shape != truth.limit.shape:
+        shapes = f"{tuple(truth.value.shape)} and {tuple(truth.limit.shape)}"
+        raise SuiteError(f"truth: value and limit are {shapes}, where the output has {tuple(piece.shape)}")
+    if piece.numel() == 0:
+        return Tally()
+    known = torch.isfinite(truth.value)
+    if bool((known & ~((truth.limit >= 0.0) & (truth.limit < math.inf))).any()):
+        raise SuiteError(f"truth: a bound is not a number where the truth is, in {truth.index}")
+    placed = _well_placed(piece, truth, known, dtype)
+    known &= torch.isfinite(piece)
+    error = torch.where(known, piece.sub_(truth.value).abs_(), 0.0)
+    del piece
+    ratios = torch.where(error == 0.0, 0.0, error / truth.limit).masked_fill_(~placed, math.inf)
+    found = Tally(judged=error.numel(), wrong=int((ratios > 1.0).sum()), ratio=float(ratios.max()))
+    if found.wrong:
+        found.reason = _describe(ratios, output, truth)
+    del ratios, placed
+    value = torch.where(known, truth.value, 0.0)
+    found.error, found.magnitude = float(error.max()), float(value.abs().max())
+    found.ulp = float(error.div_(ulp(value, dtype)).max())
+    return found
+
+
+def _misfit(output: object, shape: tuple[int, ...], dtype: str, device: torch.device | None) -> str | None:
+    """Why `output` is not an array that the truth could be compared with."""
+    if not isinstance(output, torch.Tensor):
+        return f"type: the result is a {type(output).__name__}, not an array"
+    if tuple(output.shape) != shape:
+        return f"shape: the result is {tuple(output.shape)}, expected {shape}"
+    if output.dtype != getattr(torch, dtype):
+        return f"dtype: the result is {str(output.dtype).removeprefix('torch.')}, expected {dtype}"
+    if device is not None and output.device != device:
+        return f"device: the result is on {output.device}, expected {device}"
+    if not output.is_contiguous():
+        return f"strides: the result has strides {output.stride()}, expected row-major without gaps"
+    return None
+
+
+def _well_placed(piece: torch.Tensor, truth: Truth, known: torch.Tensor, dtype: str) -> torch.Tensor:
+    """Where `piece` is a number, an infinity or NaN as it should be. known: where the truth is finite."""
     value = truth.value
-    may_overflow = torch.isfinite(value) & (value.abs() + truth.limit > MAX_FINITE[dtype])
-    expected_infinite = torch.isinf(value) | (torch.isfinite(value) & (value.abs() - truth.limit > MAX_FINITE[dtype]))
+    may_overflow = known & (value.abs() + truth.limit > MAX_FINITE[dtype])
+    must_overflow = torch.isinf(value) | (known & (value.abs() - truth.limit > MAX_FINITE[dtype]))
     same_infinity = torch.isinf(piece) & (torch.sign(piece) == torch.sign(value))
-    right = torch.where(
-        torch.isnan(value),
-        torch.isnan(piece),
-        torch.where(expected_infinite, same_infinity, torch.isfinite(piece) | (may_overflow & same_infinity)),
-    )
-    if bool(right.all()):
-        return None
-    return _describe(~right, piece, truth)
+    right = torch.isfinite(piece) | (may_overflow & same_infinity)
+    return torch.where(torch.isnan(value), torch.isnan(piece), torch.where(must_overflow, same_infinity, right))
 
 
-def _describe(badness: torch.Tensor, piece: torch.Tensor, truth: Truth) -> str:
-    flat = int(badness.to(torch.float64).argmax())
-    where = [int(i) for i in torch.unravel_index(torch.tensor(flat), badness.shape)]
-    got, expected, limit = (float(t.reshape(-1)[flat]) for t in (piece, truth.value, truth.limit))
-    position = ", ".join(str(i + (s.start or 0)) for i, s in zip(where, truth.index, strict=True))
-    return f"at [{position}] got {got:.9g}, expected {expected:.9g} +- {limit:.2g}"
+def _describe(ratios: torch.Tensor, output: torch.Tensor, truth: Truth) -> str:
+    """The first of the worst elements: where, what it is and what it should be."""
+    flat = int(ratios.argmax())
+    local = [int(i) for i in torch.unravel_index(torch.tensor(flat), ratios.shape)]
+    at = tuple(i + (s.start or 0) for i, s in zip(local, truth.index, strict=True))
+    got, expected, limit = (float(t) for t in (output[at], truth.value[*local], truth.limit[*local]))
+    kind = "value" if math.isfinite(got) else "not finite"
+    within = f" +- {limit:.2g}" if math.isfinite(expected) else ""
+    return f"{kind}: at [{', '.join(map(str, at))}] got {got:.9g}, expected {expected:.9g}{within}"
