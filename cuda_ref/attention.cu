@@ -185,6 +185,17 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
                 for (int c = 0; c < SPANS; ++c) {
                     memcpy(y + c * WIDTH, v_row + (c * 32 + lane) * WIDTH, WIDTH * sizeof(float));
                 }
+                if (start + j >= sees) {  // hidden from a row: its weight is 0, but 0 times an infinity or NaN is not
+#pragma unroll
+                    for (int r = 0; r < ROWS; ++r) {
+                        if (start + j >= min(S_k, sees + r)) continue;
+                        const float p = reinterpret_cast<const float*>(
+                            shared + In::P + (warp * ROWS + r) / 4 * BLOCK_N + j)[r % 4];
+#pragma unroll
+                        for (int c = 0; c < SPANS * WIDTH; ++c) acc[r][c] = fmaf(p, y[c], acc[r][c]);
+                    }
+                    continue;
+                }
 #pragma unroll
                 for (int r = 0; r < ROWS; r += 4) {
                     const float4 p = shared[In::P + (warp * ROWS + r) / 4 * BLOCK_N + j];

@@ -26,7 +26,8 @@ def attention(
     float32, float16 or bfloat16, any strides; 16-bit inputs are widened, everything is computed in float32, with the
     row's maximum subtracted before the exponential, and the output is rounded once. H is a multiple of H_kv: query
     head h reads key head h_kv = h // (H // H_kv). `sm_scale` defaults to 1 / sqrt(D). With `causal` query i sees the
-    keys j <= i + S_k - S_q; a query that sees none gives zeros.
+    keys j <= i + S_k - S_q; a query that sees none gives zeros. NaN and infinities in
+    what a query does not see do not reach it.
 
     Raises ValueError for other shapes and dtypes.
     """
@@ -46,8 +47,19 @@ def attention(
             if causal:
                 s[~np.tri(s.shape[0], seen, k=start + S_k - S_q, dtype=bool)] = -np.inf
             p = np.exp(s - s.max(axis=1, keepdims=True))  # [BLOCK_M, seen]
-            o[b, h, rows] = (p @ values[:seen]) / p.sum(axis=1, keepdims=True)
+            o[b, h, rows] = _weighted(p, values[:seen], causal) / p.sum(axis=1, keepdims=True)
     return o
+
+
+def _weighted(p: np.ndarray, values: np.ndarray, causal: bool) -> np.ndarray:
+    """p @ values, row by row where a hidden key's weight of 0 would make a NaN of the key's infinity or NaN.
+
+    The last row sees all of `values`, the one before a key less.
+    """
+    if not causal or np.isfinite(values).all():
+        return p @ values
+    seen = range(len(values) - len(p) + 1, len(values) + 1)
+    return np.stack([row[:keys] @ values[:keys] for row, keys in zip(p, seen, strict=True)])
 
 
 def _check(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> None:

@@ -6,9 +6,10 @@ asked of it; nothing else in the tree knows a shape, a reference or a tolerance.
 
 from __future__ import annotations
 
+import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -30,7 +31,10 @@ PRECISIONS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Case:
-    """One problem: an operation, a size, a dtype, an arithmetic. `causal` and `layout` are None where meaningless."""
+    """One problem: an operation, a size, a dtype, an arithmetic, a family of inputs.
+
+    `causal` and `layout` are None where meaningless.
+    """
 
     operation: str
     dims: tuple[tuple[str, int], ...]
@@ -38,18 +42,21 @@ class Case:
     precision: str = "ieee"
     causal: bool | None = None
     layout: str | None = None
+    inputs: str = "normal"
 
     def __getitem__(self, dim: str) -> int:
         return dict(self.dims)[dim]
 
     @property
     def label(self) -> str:
-        """The column `case`: `M=512,N=512,K=512`, then what differs from the plain problem: `,causal`, `,layout=nt`."""
+        """The column `case`: `M=512,N=512,K=512`, and what differs from the plain problem: `,causal`, `,inputs=nan`."""
         parts = [f"{name}={size}" for name, size in self.dims]
         if self.causal:
             parts.append("causal")
         if self.layout not in (None, "nn"):
             parts.append(f"layout={self.layout}")
+        if self.inputs != "normal":
+            parts.append(f"inputs={self.inputs}")
         return ",".join(parts)
 
     @property
@@ -69,6 +76,29 @@ class Case:
         return cls(**{**data, "dims": dims})
 
 
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Family:
+    """Inputs of one kind. What `ops/_families.py` draws and lays out, an operation declares once, in `families`."""
+
+    about: str
+    """What they are, in one line; `list` shows it."""
+    values: Callable[[tuple[Shape, ...], Case, torch.Generator], tuple[torch.Tensor, ...]]
+    """Draws the operands, dense and row-major, in the case's dtype."""
+    place: Callable[[torch.Tensor, int], torch.Tensor] = lambda operand, position: operand
+    """Puts the operand at this position of the signature into memory: a tensor of the same shape."""
+    stored: Callable[[Shape, int], int] = lambda shape, position: math.prod(shape)
+    """Different elements that an operand of this shape and position then has."""
+    shapes: tuple[Shape, ...] = ()
+    """Sizes to show them at where none are given; none here means the operation's default cases."""
+    layouts: tuple[str | None, ...] = (None,)
+    causal: tuple[bool, ...] = (False, True)
+    dtypes: tuple[str, ...] = tuple(DTYPES)
+    needs_gpu: bool = False
+
+
 class Op(ABC):
     """One operation. Shapes are named by `dims`, in the order of the signature."""
 
@@ -78,8 +108,10 @@ class Op(ABC):
     dims: ClassVar[tuple[str, ...]]
     causal: ClassVar[bool] = False
     layouts: ClassVar[tuple[str, ...]] = ()
-    ragged: ClassVar[tuple[tuple[int, ...], ...]]
-    """Sizes that break kernels: one, primes, one off a tile."""
+    ragged: ClassVar[tuple[Shape, ...]]
+    """Sizes of one, primes, one off a tile: those of the family `sizes`."""
+    families: ClassVar[Mapping[str, Family]]
+    """Kinds of inputs by name: `normal`, and those that break kernels."""
     sweep: ClassVar[tuple[tuple[int, ...], ...]]
     """Sizes from tiny to large, in ascending order."""
 
@@ -88,8 +120,8 @@ class Op(ABC):
         """What `compare` runs when no shape is given. Small on a CPU, where kernels are interpreted or emulated."""
 
     @abstractmethod
-    def make_inputs(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
-        """Random normal inputs on `device`, rounded once to the case's dtype, in the case's layout."""
+    def operands(self, case: Case) -> tuple[Shape, ...]:
+        """The shapes of the inputs, in the order of the signature."""
 
     @abstractmethod
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
@@ -103,12 +135,31 @@ class Op(ABC):
         """Arithmetic the definition asks for, counted once."""
 
     @abstractmethod
-    def bytes(self, case: Case) -> int:
-        """The least traffic to memory: every input read once, the output written once."""
-
-    @abstractmethod
     def workspace_bytes(self, case: Case) -> int:
         """What computing the truth takes on the device beyond inputs and output."""
+
+    def make_inputs(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
+        """The inputs of the case's family on `device`, in its dtype and layout. They may be views of larger arrays."""
+        import torch
+
+        family = self.families[case.inputs]
+        source = torch.Generator(device).manual_seed(seed)
+        drawn = family.values(self.operands(case), case, source)
+        letters = case.layout or "n" * len(drawn)
+        return tuple(
+            family.place(operand.mT.contiguous(), position).mT if letter == "t" else family.place(operand, position)
+            for position, (operand, letter) in enumerate(zip(drawn, letters, strict=True))
+        )
+
+    def second(self, case: Case) -> Case:
+        """The case whose inputs the second call of a check gets: the same shapes, from a family that may show more."""
+        return case
+
+    def bytes(self, case: Case) -> int:
+        """The least traffic to memory: every element of every input read once, the output written once."""
+        stored = self.families[case.inputs].stored
+        inputs = sum(stored(shape, position) for position, shape in enumerate(self.operands(case)))
+        return inputs * case.element_bytes + self._output_bytes(case)
 
     def arguments(self, case: Case) -> dict[str, Any]:
         """Keyword arguments of the call."""
@@ -126,17 +177,36 @@ class Op(ABC):
         *,
         causal: bool | None = None,
         layout: str | None = None,
+        inputs: str = "normal",
     ) -> Case:
         """A case of this operation, with `causal` and `layout` at their defaults where they apply."""
         if self.causal:
             causal = bool(causal)
         if self.layouts:
             layout = layout or self.layouts[0]
-        return Case(self.name, tuple(zip(self.dims, shape, strict=True)), dtype, precision, causal, layout)
+        return Case(self.name, tuple(zip(self.dims, shape, strict=True)), dtype, precision, causal, layout, inputs)
+
+    def cases(self, inputs: str, device_type: str, shapes: tuple[Shape, ...] = ()) -> list[Case]:
+        """A family's cases, of the given shapes or else of its own, in every dtype, arithmetic and mask."""
+        family = self.families[inputs]
+        if not (shapes or family.shapes):
+            return self.default_cases(device_type)
+        return [
+            self.case(shape, dtype, precision, causal=causal, layout=layout, inputs=inputs)
+            for shape in shapes or family.shapes
+            for dtype in family.dtypes
+            for precision in self.precisions(dtype)
+            for causal in (family.causal if self.causal else (None,))
+            for layout in family.layouts
+        ]
 
     def memory_bytes(self, case: Case) -> int:
-        """Least device memory a checked run of `case` needs: inputs, outputs and the truth's workspace."""
-        return self.bytes(case) + 2 * self._output_bytes(case) + self.workspace_bytes(case)
+        """Least device memory that a checked run of `case` needs.
+
+        Inputs of two draws and the buffers that calls read, two results with a copy of each, the truth's workspace.
+        """
+        output = self._output_bytes(case)
+        return 3 * (self.bytes(case) - output) + 4 * output + self.workspace_bytes(case)
 
     def _output_bytes(self, case: Case) -> int:
         count = 1
@@ -163,8 +233,8 @@ class Op(ABC):
                 raise UsageError(f"--shape {text!r}: dimension {name} is given twice")
             if not re.fullmatch(r"[+-]?[0-9]{1,18}", value):
                 raise UsageError(f"--shape {text!r}: {name}={value!r} is not a whole number; e.g. {example}")
-            if int(value) <= 0:
-                raise UsageError(f"--shape {text!r}: {name}={value} must be at least 1")
+            if int(value) < 0:
+                raise UsageError(f"--shape {text!r}: {name}={value} must be at least 0")
             found[name] = int(value)
         missing = [dim for dim in self.dims if dim not in found]
         if missing:

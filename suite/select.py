@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from suite import backends, ops
 from suite.backends import Implementation
+from suite.brought import bring
 from suite.errors import UsageError
 from suite.op import DTYPES, PRECISIONS, Case, Op
 
@@ -34,9 +36,16 @@ def jobs(
     shapes: Sequence[str] = (),
     causal: bool | None = None,
     layouts: Sequence[str] = (),
+    inputs: Sequence[str] = (),
     sweep: bool = False,
+    available_bytes: int | None = None,
+    brought: Sequence[Path] = (),
 ) -> list[Job]:
-    """The jobs that the arguments of `compare` ask for. Raises `UsageError`: what was given, what is valid."""
+    """The jobs that the arguments of `compare` ask for. Raises `UsageError`: what was given, what is valid.
+
+    `brought` are the files of `--with`, which stay whatever `implementations` chooses. `--inputs all` leaves out what
+    the device cannot hold: families for GPUs on a CPU, and cases that need more than `available_bytes`.
+    """
     chosen = [ops.get(name) for name in (ops.names() if "all" in operations else dict.fromkeys(operations))]
     names = " ".join(op.name for op in chosen)
     _known("--dtype", dtypes, DTYPES)
@@ -47,6 +56,13 @@ def jobs(
         raise UsageError("--sweep runs sizes of its own, so it takes no --shape")
     if causal is not None and not any(op.causal for op in chosen):
         raise UsageError(f"--causal/--no-causal is not an option of {names}")
+    if inputs and sweep:
+        raise UsageError("--sweep has random normal inputs, so it takes no --inputs")
+    _known("--inputs", inputs, [*dict.fromkeys(name for op in chosen for name in op.families), "all"])
+    for name in inputs:
+        if device_type != "cuda" and any(op.families[name].needs_gpu for op in chosen if name in op.families):
+            raise UsageError(f"--inputs {name}: needs an NVIDIA GPU (more than 2^31 elements); this is a CPU")
+    guests = bring(brought, [op.name for op in chosen])
     known_layouts = {layout for op in chosen for layout in op.layouts}
     if layouts and not known_layouts:
         raise UsageError(f"--layout is not an option of {names}")
@@ -59,15 +75,17 @@ def jobs(
                 _sweep(op, device_type, dtypes or ("float32",), precisions or ("ieee",), causal, layouts)
                 if sweep
                 else _cases(op, device_type, dtypes, precisions, shapes, causal, layouts)
+                if not inputs
+                else _of_families(op, device_type, dtypes, precisions, shapes, causal, layouts, inputs, available_bytes)
             ),
-            tuple(backends.implementations(op.name)),
+            (*backends.implementations(op.name), *guests[op.name]),
         )
         for op in chosen
     ]
     found = [job for job in found if job.cases]
     if not found:
         raise UsageError(
-            f"no case left: {names} has no {' '.join([*dtypes, *precisions, *layouts])}; "
+            f"no case left: {names} has no {' '.join([*dtypes, *precisions, *layouts, *inputs])}; "
             "tf32 is an arithmetic of float32 matmul"
         )
     return _matching(found, implementations)
@@ -108,13 +126,40 @@ def _cases(
             for layout in (chosen or (case.layout,))
         ]
         cases = list(dict.fromkeys(variations))
-    return [
-        case
-        for case in cases
-        if (not dtypes or case.dtype in dtypes)
+    return [case for case in cases if _wanted(case, dtypes, precisions, causal)]
+
+
+def _of_families(
+    op: Op,
+    device_type: str,
+    dtypes: Sequence[str],
+    precisions: Sequence[str],
+    shapes: Sequence[str],
+    causal: bool | None,
+    layouts: Sequence[str],
+    inputs: Sequence[str],
+    available_bytes: int | None,
+) -> list[Case]:
+    """The cases of the families asked for, at their own sizes or at the given ones, filtered."""
+    sizes = tuple(dict.fromkeys(op.parse_shape(text) for text in shapes))
+    found: list[Case] = []
+    for name, family in op.families.items():
+        if name in inputs:
+            found += op.cases(name, device_type, sizes)
+        elif "all" in inputs and (device_type == "cuda" or not family.needs_gpu):
+            every = op.cases(name, device_type, sizes)
+            found += [case for case in every if available_bytes is None or op.memory_bytes(case) <= available_bytes]
+    chosen = tuple(name for name in layouts if name in op.layouts)
+    cases = dict.fromkeys(replace(case, layout=layout) for case in found for layout in (chosen or (case.layout,)))
+    return [case for case in cases if _wanted(case, dtypes, precisions, causal)]
+
+
+def _wanted(case: Case, dtypes: Sequence[str], precisions: Sequence[str], causal: bool | None) -> bool:
+    return (
+        (not dtypes or case.dtype in dtypes)
         and (not precisions or case.precision in precisions)
         and (causal is None or case.causal in (None, causal))
-    ]
+    )
 
 
 def _sweep(
@@ -146,7 +191,7 @@ def _known(option: str, given: Sequence[str], valid: Collection[str]) -> None:
 
 
 def _matching(found: list[Job], patterns: Sequence[str]) -> list[Job]:
-    """Keep the implementations that match a pattern; every pattern must match one."""
+    """Keep the implementations that match a pattern, and those of `--with`; every pattern must match one."""
     if not patterns:
         return found
     names = list(dict.fromkeys(i.name for job in found for i in job.implementations))
@@ -154,7 +199,12 @@ def _matching(found: list[Job], patterns: Sequence[str]) -> list[Job]:
         if not any(fnmatchcase(name, pattern) for name in names):
             raise UsageError(f"--impl {pattern!r} matches none of {', '.join(names)}")
     kept = [
-        Job(job.op, job.cases, tuple(i for i in job.implementations if any(fnmatchcase(i.name, p) for p in patterns)))
+        replace(
+            job,
+            implementations=tuple(
+                i for i in job.implementations if i.path is not None or any(fnmatchcase(i.name, p) for p in patterns)
+            ),
+        )
         for job in found
     ]
     return [job for job in kept if job.implementations]

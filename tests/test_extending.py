@@ -19,19 +19,20 @@ OPERATION = '''
 from suite import check
 from suite.op import DTYPES, Op
 from suite.ops import _draw
+from suite.ops import _families as f
 
 
 class Scale(Op):
     name = "scale"
     formula = "y[i] = 2 x[i]"
     dims = ("N",)
-    ragged = ((1,), (1025,))
+    families = {"normal": f.normal(), "sizes": f.sizes((1,), (1025,)), "nan": f.nan((1025,))}
 
     def default_cases(self, device_type):
         return [self.case((100,), dtype) for dtype in DTYPES]
 
-    def make_inputs(self, case, seed, device):
-        return (_draw.normal(case.shape, case.dtype, _draw.generator(seed, device)),)
+    def operands(self, case):
+        return (case.shape,)
 
     def truth(self, inputs, case):
         for index in _draw.blocks(case.shape):
@@ -43,9 +44,6 @@ class Scale(Op):
 
     def flops(self, case):
         return case["N"]
-
-    def bytes(self, case):
-        return 2 * case["N"] * case.element_bytes
 
     def workspace_bytes(self, case):
         return _draw.block_bytes(case.shape)
@@ -141,7 +139,7 @@ def test_an_operation_is_one_file_here_and_one_in_each_folder(checkout: Path) ->
         (checkout / folder / "scale.py").write_text("def scale(x):\n    return x + x\n", encoding="utf-8")
     (checkout / "cuda_ref" / "scale.cu").write_text(CUDA_SOURCE, encoding="utf-8")
     (checkout / "cuda_ref" / "scale.py").write_text(CUDA_LAUNCHER, encoding="utf-8")
-    found = statuses(checkout, "--op", "scale")
+    found = statuses(checkout, "--op", "scale", "--inputs", "all")
     assert set(found.values()) == {"ok"}
     assert {name for name, _ in found} == {"cuda", "torch", "numpy"}
 

@@ -1,56 +1,139 @@
-"""Every implementation of every operation agrees with float64 at sizes that break kernels."""
+"""Every implementation of every operation agrees with float64 on every family of inputs, in every dtype."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
+import tempfile
 from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+import torch
 
 from suite import backends, ops
-from suite.device import Device
+from suite.backends import Implementation
+from suite.examine import Problem, examine
 from suite.op import DTYPES, Case
-from suite.worker import Worker
+
+if TYPE_CHECKING:
+    from suite.device import Device
+
+CPU_FLAGS = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
+ALL, WIDE, HALF, BF16 = tuple(DTYPES), ("float32", "bfloat16"), ("float16", "bfloat16"), ("bfloat16",)
+FLUSHED = "XLA flushes subnormal numbers to zero on a CPU; float16's it has widened before"
+FLUSHED_16 = "XLA's and cuDNN's kernels flush subnormal bfloat16 numbers to zero on a GPU"
+MISREAD = "Triton's interpreter widens subnormal bfloat16 numbers wrongly"
+OVERFLOWS = "PyTorch computes 1 / (1 + exp(-x)) as it stands: where exp overflows, what is subnormal becomes 0"
+DOT_PRODUCTS = "the bfloat16 instructions of this CPU, which oneDNN uses, flush subnormal numbers to zero"
+LEAKS = "weights of 0 meet hidden values in a product, and 0 times NaN or infinity is NaN"
+ADDS_THE_MASK = f"a mask is added to scores, where NaN stays NaN; and {LEAKS}"
+
+KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
+    ("cpu", "vector_add", "triton", "subnormal"): (BF16, MISREAD),
+    ("cpu", "vector_add", "jax", "subnormal"): (WIDE, FLUSHED),
+    ("cpu", "matrix_add", "triton", "subnormal"): (BF16, MISREAD),
+    ("cpu", "matrix_add", "jax", "subnormal"): (WIDE, FLUSHED),
+    ("cpu", "sigmoid", "jax", "subnormal"): (WIDE, FLUSHED),
+    ("cpu", "sigmoid", "torch", "subnormal"): (WIDE, OVERFLOWS),
+    ("cpu", "matmul", "triton", "subnormal"): (BF16, MISREAD),
+    ("cpu", "matmul", "jax", "subnormal"): (WIDE, FLUSHED),
+    ("cpu", "matmul", "torch", "subnormal"): (BF16 if "avx512_bf16" in CPU_FLAGS else (), DOT_PRODUCTS),
+    ("cpu", "attention", "triton", "subnormal"): (BF16, MISREAD),
+    ("cpu", "attention", "jax", "subnormal"): (WIDE, FLUSHED),
+    ("cpu", "attention", "jax", "infinity"): (ALL, LEAKS),
+    ("cpu", "attention", "jax", "nan"): (ALL, LEAKS),
+    ("cpu", "attention", "torch", "infinity"): (ALL, ADDS_THE_MASK),
+    ("cpu", "attention", "torch", "nan"): (ALL, ADDS_THE_MASK),
+    ("cpu", "attention", "torch/flash", "infinity"): (ALL, ADDS_THE_MASK),
+    ("cpu", "attention", "torch/flash", "nan"): (ALL, ADDS_THE_MASK),
+    ("cpu", "attention", "torch/math", "infinity"): (ALL, ADDS_THE_MASK),
+    ("cpu", "attention", "torch/math", "nan"): (ALL, ADDS_THE_MASK),
+    ("cuda", "sigmoid", "torch", "subnormal"): (WIDE, OVERFLOWS),
+    ("cuda", "sigmoid", "jax", "subnormal"): (BF16, FLUSHED_16),
+    ("cuda", "attention", "jax", "infinity"): (ALL, LEAKS),
+    ("cuda", "attention", "jax", "nan"): (ALL, LEAKS),
+    ("cuda", "attention", "jax/cudnn", "infinity"): (HALF, LEAKS),
+    ("cuda", "attention", "jax/cudnn", "nan"): (HALF, LEAKS),
+    ("cuda", "attention", "jax/cudnn", "subnormal"): (BF16, FLUSHED_16),
+    ("cuda", "attention", "torch", "infinity"): (ALL, LEAKS),
+    ("cuda", "attention", "torch", "nan"): (ALL, LEAKS),
+    ("cuda", "attention", "torch/cudnn", "infinity"): (HALF, LEAKS),
+    ("cuda", "attention", "torch/cudnn", "nan"): (HALF, LEAKS),
+    ("cuda", "attention", "torch/cudnn", "subnormal"): (BF16, FLUSHED_16),
+    ("cuda", "attention", "torch/flash", "infinity"): (HALF, LEAKS),
+    ("cuda", "attention", "torch/flash", "nan"): (HALF, LEAKS),
+    ("cuda", "attention", "torch/math", "infinity"): (ALL, ADDS_THE_MASK),
+    ("cuda", "attention", "torch/math", "nan"): (ALL, ADDS_THE_MASK),
+}
+"""What a library, or somebody's compiler, cannot do: (device, operation, implementation, family) -> (dtypes, why).
+
+The test of an entry that holds no more fails. Of our own kernels there is none but for the tools that run them.
+"""
 
 
-def ragged_cases(name: str) -> Iterator[Case]:
-    """Every ragged size in every dtype and arithmetic; causal or not; layouts in turn."""
-    op = ops.get(name)
-    kinds = [(dtype, precision) for dtype in DTYPES for precision in op.precisions(dtype)]
-    for position, shape in enumerate(op.ragged):
-        for dtype, precision in kinds:
-            for causal in (False, True) if op.causal else (None,):
-                layout = op.layouts[position % len(op.layouts)] if op.layouts else None
-                yield op.case(shape, dtype, precision, causal=causal, layout=layout)
+def parameters() -> list[object]:
+    """Lines of one problem side by side, which then is drawn once. The family `normal` has the sizes for timing."""
+    found = []
+    for name in ops.names():
+        for family, kind in ops.get(name).families.items():
+            marks = [pytest.mark.gpu] if kind.needs_gpu else []
+            for dtype in kind.dtypes if family != "normal" else ():
+                for line in backends.implementations(name):
+                    where = f"{name}-{family}-{dtype}-{line.name}"
+                    found.append(pytest.param(line, family, dtype, id=where, marks=marks))
+    return found
 
 
-PARAMETERS = [
-    pytest.param(implementation, case, id=f"{name}-{implementation.name}-{case.label}-{case.dtype}-{case.precision}")
-    for name in ops.names()
-    for implementation in backends.implementations(name)
-    for case in ragged_cases(name)
-]
+@lru_cache(maxsize=16)
+def problem(case: Case, device: torch.device) -> Problem:
+    return Problem(case, 1, device)
 
 
-@pytest.fixture(scope="session")
-def worker(device: str) -> Worker:
-    if device == "cuda":
-        import torch
-
-        where = Device("cuda", 0, torch.cuda.get_device_name(0), torch.cuda.get_device_capability(0))
-    else:
-        where = Device("cpu", name="CPU")
-    for name in backends.backends():
-        backends.backend(name).prepare(where)
-    return Worker(where, lambda document: None)
+def complaint(implementation: Implementation, case: Case, device: torch.device) -> str:
+    """What is wrong with the implementation on this case. Raises `NotImplementedError` where it does not cover it."""
+    load = lambda: getattr(implementation.load(), case.operation)  # noqa: E731
+    huge = ops.get(case.operation).families[case.inputs].needs_gpu
+    found = examine(load, implementation.backend, (problem.__wrapped__ if huge else problem)(case, device))
+    wrong = f"{case.label} {case.precision}: {found.reason} (error / bound {found.error_ratio:.3g})"
+    return "" if found.agrees else wrong
 
 
-@pytest.mark.parametrize(("implementation", "case"), PARAMETERS)
-def test_agrees_with_float64(worker: Worker, implementation: backends.Implementation, case: Case) -> None:
-    obstacle = implementation.obstacle(worker.device)
+@contextlib.contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """The largest families take most of a GPU's memory, so only one of the tests' processes may run one."""
+    with (Path(tempfile.gettempdir()) / f"suite-huge-{os.getuid()}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        problem.cache_clear()
+        torch.cuda.empty_cache()
+        try:
+            yield
+        finally:
+            torch.cuda.empty_cache()
+
+
+@pytest.mark.parametrize(("implementation", "family", "dtype"), parameters())
+def test_agrees_with_float64(where: Device, implementation: Implementation, family: str, dtype: str) -> None:
+    obstacle = implementation.obstacle(where)
     if obstacle is not None:
         pytest.skip(f"{obstacle[0]}: {obstacle[1]}")
-    result = worker.check(case, implementation.name, seed=1)
-    if result["status"] == "unsupported":
-        pytest.skip(f"unsupported: {result['reason']}")
-    assert result["status"] == "ok", f"{result['reason']} (error / bound {result['error_ratio']:.3g})"
-    assert result["error_ratio"] <= 1
+    op = ops.get(implementation.operation)
+    found, refused = [], set()
+    with one_at_a_time() if op.families[family].needs_gpu else contextlib.nullcontext():
+        for case in op.cases(family, where.type):
+            if case.dtype == dtype:
+                try:
+                    found.append(complaint(implementation, case, torch.device(where.type)))
+                except NotImplementedError as error:
+                    refused.add(str(error))
+    wrong = [text for text in found if text]
+    dtypes, why = KNOWN.get((where.type, op.name, implementation.name, family), ((), ""))
+    if dtype in dtypes:
+        assert wrong, f"this agrees now, and can leave the table: {why}"
+        pytest.xfail(why)
+    assert not wrong, "\n".join(wrong)
+    if not found:
+        pytest.skip(f"unsupported: {'; '.join(refused)}")

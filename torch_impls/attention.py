@@ -31,6 +31,9 @@ def attention(
     for the last S_k queries when S_q > S_k (those before see nothing). A single query sees every key, without a mask.
     For 1 < S_q < S_k `causal_lower_right` picks a kernel that can align to the last key, or makes the mask.
 
+    On a GPU what does not begin at a multiple of 16 bytes is copied first: the fused kernels read 16 bytes at a time
+    without asking, and a misaligned address ends the process's CUDA context.
+
     Raises ValueError for other shapes and dtypes, and for two devices.
     """
     _check(q, k, v)
@@ -47,6 +50,8 @@ def attention(
         "scale": sm_scale,
         "enable_gqa": q.shape[1] != k.shape[1],
     }
+    if q.is_cuda:
+        q, k, v = (x.clone() if x.data_ptr() % 16 else x for x in (q, k, v))
     if not (q.is_cuda and q.dtype == torch.float32):
         return F.scaled_dot_product_attention(q, k, v, **arguments).contiguous()
     flags = torch.backends.cuda.matmul

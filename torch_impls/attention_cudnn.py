@@ -43,6 +43,9 @@ def attention(
         raise NotImplementedError(f"attention: cuDNN needs an NVIDIA GPU; q is on {q.device}")
     if q.numel() == 0 or S_k == 0:
         return q.new_zeros(q.shape)
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if x.is_cuda and x.data_ptr() % 16:
+            raise NotImplementedError(f"attention: cuDNN needs {name} to begin at a multiple of 16 bytes")
     if causal and S_q > S_k:
         seeing = attention(q[:, :, S_q - S_k :], k, v, causal=True, sm_scale=sm_scale)
         return F.pad(seeing, (0, 0, S_q - S_k, 0))

@@ -8,6 +8,7 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
+DETERMINISTIC = True
 INTERPRET = tl.constexpr(triton.knobs.runtime.interpret)  # TRITON_INTERPRET=1 when this module was imported
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 OUT_DTYPE = torch.float32 if INTERPRET else None  # the interpreter truncates to bfloat16: it leaves rounding to torch
@@ -121,6 +122,48 @@ def attend(
 
 
 @triton.jit
+def attend_by_key(
+    q_ptr, k_ptr, v_ptr, out_ptr, start_m, h_kv, S_q, S_k, qk_scale, stride_qh, stride_qm, stride_qd,
+    stride_kn, stride_kd, stride_vn, stride_vd, stride_oh, stride_om,
+    G: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr,
+):  # fmt: skip
+    """Computes and stores rows start_m to start_m + BLOCK_M of one key head, with a causal mask, one key at a time.
+
+    What a row must not see is left out instead of weighed with 0. A few rows at a time take few registers.
+    """
+    ROWS: tl.constexpr = 16
+    offs_d = tl.arange(0, D).to(tl.int64)
+    for start in tl.range(start_m, start_m + BLOCK_M, ROWS, num_stages=1):
+        rows = start + tl.arange(0, ROWS)
+        queries = (rows // G).to(tl.int64)
+        heads = h_kv * G + rows % G
+        row_mask = rows[:, None] < S_q * G
+        q_ptrs = q_ptr + heads[:, None] * stride_qh + queries[:, None] * stride_qm + offs_d[None, :] * stride_qd
+        q = tl.load(q_ptrs, mask=row_mask, other=0.0).to(tl.float32)  # [ROWS, D]
+        m_i = tl.full((ROWS,), float("-inf"), tl.float32)
+        l_i = tl.zeros((ROWS,), tl.float32)
+        acc = tl.zeros((ROWS, D), tl.float32)
+        k_ptrs = k_ptr + offs_d * stride_kd
+        v_ptrs = v_ptr + offs_d * stride_vd
+        for key in tl.range(0, tl.minimum((start + ROWS - 1) // G + S_k - S_q + 1, S_k), num_stages=1):
+            seen = key <= queries + (S_k - S_q)
+            qk = tl.sum(q * tl.load(k_ptrs).to(tl.float32)[None, :], 1) * qk_scale
+            qk = tl.where(seen, qk, float("-inf"))
+            m_new = tl.maximum(m_i, qk)
+            m_safe = tl.where(m_new == float("-inf"), 0.0, m_new)
+            p = tl.exp2(qk - m_safe)
+            alpha = tl.exp2(m_i - m_safe)
+            l_i = l_i * alpha + p
+            pv = p[:, None] * tl.load(v_ptrs).to(tl.float32)[None, :]
+            acc = acc * alpha[:, None] + tl.where(seen[:, None], pv, 0.0)
+            m_i = m_new
+            k_ptrs += stride_kn
+            v_ptrs += stride_vn
+        out_ptrs = out_ptr + heads[:, None] * stride_oh + queries[:, None] * stride_om + offs_d[None, :]
+        tl.store(out_ptrs, acc / tl.where(l_i == 0.0, 1.0, l_i)[:, None], mask=row_mask)
+
+
+@triton.jit
 def attention_kernel(
     q_ptr, k_ptr, v_ptr, out_ptr, HEADS, H_kv, S_q, S_k, HEAD_GROUP, qk_scale,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
@@ -174,16 +217,24 @@ def attention_kernel(
         acc, l_i, m_i, q, k_ptr, v_ptr, 0, full, last_key, S_k, qk_scale, stride_kn, stride_kd, stride_vn, stride_vd,
         False, V_LIKE_K, "ieee", D, BLOCK_N,
     )  # fmt: skip
-    k_ptr += full.to(tl.int64) * stride_kn
-    v_ptr += full.to(tl.int64) * stride_vn
+    k_full = k_ptr + full.to(tl.int64) * stride_kn
+    v_full = v_ptr + full.to(tl.int64) * stride_vn
     acc, l_i, m_i = attend(
-        acc, l_i, m_i, q, k_ptr, v_ptr, full, end, last_key, S_k, qk_scale, stride_kn, stride_kd, stride_vn, stride_vd,
-        True, V_LIKE_K, "ieee", D, BLOCK_N,
+        acc, l_i, m_i, q, k_full, v_full, full, end, last_key, S_k, qk_scale,
+        stride_kn, stride_kd, stride_vn, stride_vd, True, V_LIKE_K, "ieee", D, BLOCK_N,
     )  # fmt: skip
-
+    # The weight of a hidden key is 0, but 0 times NaN or infinity is NaN, and a product of tiles cannot leave it out.
+    # So a tile with a NaN is not stored, but computed again.
+    nans = tl.max(tl.max((acc != acc).to(tl.int32), 1), 0) if CAUSAL else 0
     out = acc / tl.where(l_i == 0.0, 1.0, l_i)[:, None]  # a row that saw no key is 0
     out_ptrs = out_ptr + b * stride_ob + heads[:, None] * stride_oh + queries[:, None].to(tl.int64) * stride_om
-    tl.store(out_ptrs + offs_d[None, :], out, mask=row_mask)
+    tl.store(out_ptrs + offs_d[None, :], out, mask=rows[:, None] < tl.where(nans == 0, S_q * G, 0))
+    if nans > 0:
+        attend_by_key(
+            q_ptr + b * stride_qb, k_ptr, v_ptr, out_ptr + b * stride_ob, start_m, h_kv, S_q, S_k, qk_scale,
+            stride_qh, stride_qm, stride_qd, stride_kn, stride_kd, stride_vn, stride_vd, stride_oh, stride_om,
+            G, D, BLOCK_M,
+        )  # fmt: skip
 
 
 if INTERPRET:  # no device to time configurations on: one tile that numpy multiplies fast
@@ -210,7 +261,8 @@ def attention(
 
     Shapes: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), any strides; query head h reads key head h // (H // H_kv). D is
     a power of two from 16 to 256. The output is contiguous.
-    Causal: query i sees keys up to i + S_k - S_q; a query that sees no key gives zeros.
+    Causal: query i sees keys up to i + S_k - S_q; a query that sees no key gives zeros. NaN and infinities in what a
+    query does not see do not reach it: a tile of queries whose result has a NaN is computed again, far more slowly.
     Dtypes: float32 (ieee products and sums), float16, bfloat16 (scores, softmax and accumulation in float32, the
     probabilities rounded once for the second product).
     Tail: only the blocks on the diagonal and the last one mask; blocks that no row sees are skipped.

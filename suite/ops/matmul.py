@@ -2,14 +2,50 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
 from suite import check
-from suite.op import DTYPES, Case, Op
+from suite.op import DTYPES, Case, Op, Shape
 from suite.ops import _draw
+from suite.ops import _families as f
+
+
+def rows_of_extremes(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
+    """A holds the largest number, of one sign in a row; B is small enough that no partial sum overflows.
+
+    But B's first column is 1, so that the sums there go beyond the largest number, in any order.
+    """
+    (m, k), (_, n) = shapes
+    sign = torch.randint(0, 2, (m, 1), generator=source, device=source.device) * 2.0 - 1.0
+    a = (sign * f.largest(case)).expand(m, k).to(getattr(torch, case.dtype), copy=True)
+    b = f.normals((k, n), case, source) / (8 * max(k, 1))
+    b[:, :1] = 1.0
+    return a.contiguous(), b
+
+
+def an_infinity_each(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
+    """One infinite element in A, one in B, each of which meets a zero: the product of the two is NaN."""
+    (m, k), (_, n) = shapes
+    a, b = (f.normals(shape, case, source) for shape in shapes)
+    in_a, in_b = f.below(k, source), f.below(k, source)
+    f.put(b, 0.0, (in_a, f.below(n, source)))
+    f.put(a, 0.0, (f.below(m, source), in_b))
+    f.put(a, -math.inf, (f.below(m, source), in_a))
+    f.put(b, math.inf, (in_b, f.below(n, source)))
+    return a, b
+
+
+def halves_that_cancel(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
+    """The second half of K repeats the first, with the other sign in B: what is left is a middle term, or zero."""
+    a, b = (f.normals(shape, case, source) for shape in shapes)
+    half = a.shape[1] // 2
+    a[:, a.shape[1] - half :] = a[:, :half]
+    b[b.shape[0] - half :] = -b[:half]
+    return a, b
 
 
 class Matmul(Op):
@@ -19,6 +55,23 @@ class Matmul(Op):
     layouts = ("nn", "tn", "nt", "tt")
     sweep = tuple((n, n, n) for n in (32, 64, 128, 256, 512, 1024, 2048, 4096))
     ragged = ((1, 1, 1), (1, 129, 65), (65, 1, 127), (37, 41, 1), (64, 64, 64), (127, 65, 33), (129, 257, 100))
+    families: ClassVar = {
+        "normal": f.normal(),
+        "sizes": f.sizes(*ragged),
+        "long_thin": f.long_thin((1, 1031, 3), (1031, 2, 1), (3, 2, 1031), (2, 3, 1024)),
+        "empty": f.empty((3, 4, 0), (0, 4, 3), (3, 0, 4), (0, 0, 0)),
+        "transposed": f.transposed(layouts, (33, 65, 34), (64, 32, 128)),
+        "strided": f.strided_views((1, 1, 1), (33, 65, 34)),
+        "offset": f.offset((33, 65, 34), (64, 32, 128)),
+        "broadcast": f.broadcast((33, 65, 34), (64, 32, 128)),
+        "subnormal": f.subnormal((33, 65, 34), values=f.each(f.subnormals, f.small_integers)),
+        "largest": f.large((33, 65, 34), values=rows_of_extremes),
+        "signed_zero": f.signed_zero((33, 65, 34)),
+        "infinity": f.infinity((33, 65, 34), values=an_infinity_each),
+        "nan": f.nan((33, 65, 34)),
+        "cancellation": f.cancellation((33, 65, 34), (33, 65, 257), values=halves_that_cancel),
+        "huge": f.huge((2**16 + 1, 2**15 + 1, 16), (2**27 + 1, 3, 17)),
+    }
 
     def precisions(self, dtype: str) -> tuple[str, ...]:
         return ("ieee", "tf32") if dtype == "float32" else ("ieee",)
@@ -30,13 +83,9 @@ class Matmul(Op):
         kinds = [(dtype, precision) for dtype in DTYPES for precision in self.precisions(dtype)]
         return [self.case((size,) * 3, dtype, precision) for size in (1024, 2048, 4096) for dtype, precision in kinds]
 
-    def make_inputs(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
-        source = _draw.generator(seed, device)
+    def operands(self, case: Case) -> tuple[Shape, ...]:
         m, n, k = case.shape
-        a_layout, b_layout = tuple(case.layout or "nn")
-        a = _draw.normal((m, k), case.dtype, source, transposed=a_layout == "t")
-        b = _draw.normal((k, n), case.dtype, source, transposed=b_layout == "t")
-        return a, b
+        return ((m, k), (k, n))
 
     def arguments(self, case: Case) -> dict[str, Any]:
         return {"precision": case.precision}
@@ -48,9 +97,11 @@ class Matmul(Op):
         for rows, columns in _draw.blocks((m, n)):
             a = inputs[0][rows].double()
             value = a @ b[:, columns]
-            spread = (a.square() @ b_squared[:, columns]).sqrt()
-            limit = check.matmul_limit(value, spread, k, m * n, case.dtype, case.precision)
+            spread_squared = a.square() @ b_squared[:, columns]
+            limit = check.matmul_limit(value, spread_squared, k, m * n, case.dtype, case.precision)
+            del a, spread_squared
             yield check.Truth((rows, columns), value, limit)
+            del value, limit
 
     def output_shape(self, case: Case) -> tuple[int, ...]:
         return (case["M"], case["N"])
@@ -58,14 +109,10 @@ class Matmul(Op):
     def flops(self, case: Case) -> int:
         return 2 * case["M"] * case["N"] * case["K"]
 
-    def bytes(self, case: Case) -> int:
-        m, n, k = case.shape
-        return (m * k + k * n + m * n) * case.element_bytes
-
     def workspace_bytes(self, case: Case) -> int:
         m, n, k = case.shape
-        rows = min(m, max(1, _draw.BLOCK_ELEMENTS // n))
-        return 8 * (2 * k * n + 2 * rows * k) + _draw.block_bytes((m, n))
+        rows = min(m, max(1, _draw.BLOCK_ELEMENTS // max(1, n)))
+        return 8 * (2 * k * n + 2 * rows * k) + _draw.block_bytes((m, n), arrays=10)
 
 
 OP = Matmul()

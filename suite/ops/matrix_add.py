@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 import torch
 
 from suite import check
-from suite.op import DTYPES, Case, Op
+from suite.op import DTYPES, Case, Op, Shape
 from suite.ops import _draw
+from suite.ops import _families as f
 
 
 class MatrixAdd(Op):
@@ -18,6 +20,23 @@ class MatrixAdd(Op):
     layouts = ("nn", "nt", "tn", "tt")
     sweep = tuple((n, n) for n in (32, 128, 512, 2048, 8192, 16384))
     ragged = ((1, 1), (1, 257), (257, 1), (31, 33), (64, 64), (127, 129), (100, 513))
+    families: ClassVar = {
+        "normal": f.normal(),
+        "sizes": f.sizes(*ragged),
+        "long_thin": f.long_thin((1, 50_021), (50_021, 1), (11_111, 3), (3, 11_111)),
+        "empty": f.empty((0, 5), (5, 0), (0, 0)),
+        "transposed": f.transposed(layouts, (31, 33), (64, 64), (100, 513)),
+        "strided": f.strided_views((1, 1), (65, 33)),
+        "offset": f.offset((64, 64), (65, 33)),
+        "broadcast": f.broadcast((64, 64), (65, 33)),
+        "subnormal": f.subnormal((65, 33)),
+        "largest": f.large((65, 33)),
+        "signed_zero": f.signed_zero((65, 33)),
+        "infinity": f.infinity((65, 33)),
+        "nan": f.nan((65, 33)),
+        "cancellation": f.cancellation((65, 33)),
+        "huge": f.huge((46_341, 46_342), (2**30 + 9, 2)),
+    }
 
     def default_cases(self, device_type: str) -> list[Case]:
         if device_type != "cuda":
@@ -25,11 +44,8 @@ class MatrixAdd(Op):
         kinds = (((1024, 1024), "nn"), ((16384, 16384), "nn"), ((16384, 16384), "nt"))
         return [self.case(shape, dtype, layout=layout) for shape, layout in kinds for dtype in DTYPES]
 
-    def make_inputs(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
-        source = _draw.generator(seed, device)
-        return tuple(
-            _draw.normal(case.shape, case.dtype, source, transposed=stored == "t") for stored in case.layout or "nn"
-        )
+    def operands(self, case: Case) -> tuple[Shape, ...]:
+        return (case.shape, case.shape)
 
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[check.Truth]:
         a, b = inputs
@@ -42,9 +58,6 @@ class MatrixAdd(Op):
 
     def flops(self, case: Case) -> int:
         return case["M"] * case["N"]
-
-    def bytes(self, case: Case) -> int:
-        return 3 * case["M"] * case["N"] * case.element_bytes
 
     def workspace_bytes(self, case: Case) -> int:
         return _draw.block_bytes(self.output_shape(case))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 import torch
 
 from suite import check
-from suite.op import DTYPES, Case, Op
+from suite.op import DTYPES, Case, Op, Shape
 from suite.ops import _draw
+from suite.ops import _families as f
 
 
 class VectorAdd(Op):
@@ -17,14 +19,28 @@ class VectorAdd(Op):
     dims = ("N",)
     sweep = tuple((2**k,) for k in range(10, 29, 3))
     ragged = ((1,), (31,), (1023,), (1025,), (10_007,))
+    families: ClassVar = {
+        "normal": f.normal(),
+        "sizes": f.sizes(*ragged),
+        "empty": f.empty((0,)),
+        "strided": f.strided_views((1,), (1025,)),
+        "offset": f.offset((1,), (4097,)),
+        "broadcast": f.broadcast((1025,)),
+        "subnormal": f.subnormal((1025,)),
+        "largest": f.large((1025,)),
+        "signed_zero": f.signed_zero((1025,)),
+        "infinity": f.infinity((1025,)),
+        "nan": f.nan((1025,)),
+        "cancellation": f.cancellation((1025,)),
+        "huge": f.huge((2**31 + 17,)),
+    }
 
     def default_cases(self, device_type: str) -> list[Case]:
         sizes = (2**20, 2**28) if device_type == "cuda" else (100_003,)
         return [self.case((n,), dtype) for n in sizes for dtype in DTYPES]
 
-    def make_inputs(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
-        generator = _draw.generator(seed, device)
-        return tuple(_draw.normal(case.shape, case.dtype, generator) for _ in range(2))
+    def operands(self, case: Case) -> tuple[Shape, ...]:
+        return (case.shape, case.shape)
 
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[check.Truth]:
         a, b = inputs
@@ -37,9 +53,6 @@ class VectorAdd(Op):
 
     def flops(self, case: Case) -> int:
         return case["N"]
-
-    def bytes(self, case: Case) -> int:
-        return 3 * case["N"] * case.element_bytes
 
     def workspace_bytes(self, case: Case) -> int:
         return _draw.block_bytes(self.output_shape(case))

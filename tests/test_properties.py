@@ -1,0 +1,158 @@
+"""Random shapes, strides, dtypes, arithmetics and masks: every implementation agrees with float64 on all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import HealthCheck, event, example, given, settings
+from hypothesis import strategies as st
+
+from suite import backends, check, ops
+from suite.backends import Implementation
+from suite.device import Device
+from suite.op import DTYPES, Case, Op
+
+LIMITS = settings(
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+EXAMPLES = {"numpy": 60, "torch": 60, "cuda": 40, "triton": 20, "jax": 8}
+"""By framework, each line: XLA compiles each of its own, Triton is interpreted and CUDA emulated."""
+LONGEST = 70
+
+
+@dataclass(frozen=True)
+class Axis:
+    """How an axis lies in memory: elements before the first, from one to the next (0: one repeated), and after."""
+
+    before: int
+    step: int
+    after: int
+
+    def span(self, size: int) -> int:
+        return self.before + max(1, size * self.step) + self.after
+
+    def within(self, size: int) -> slice:
+        return slice(self.before, self.before + max(1, size * self.step), max(1, self.step))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A view: the axes from the outermost in memory to the innermost, and what each is like."""
+
+    order: tuple[int, ...]
+    axes: tuple[Axis, ...]
+
+    def lay(self, values: torch.Tensor) -> torch.Tensor:
+        """The values, in a view like this of an array of NaN. A repeated axis repeats its first slice."""
+        shape = values.shape
+        if 0 in shape:
+            return values
+        spans = [axis.span(size) for axis, size in zip(self.axes, shape, strict=True)]
+        around = values.new_full([spans[axis] for axis in self.order], math.nan)
+        around = around.permute([self.order.index(axis) for axis in range(values.ndim)])
+        within = around[tuple(axis.within(size) for axis, size in zip(self.axes, shape, strict=True))]
+        return within.copy_(values[tuple(slice(0, size) for size in within.shape)]).expand(shape)
+
+
+axes = st.builds(
+    Axis, st.sampled_from((0, 0, 1, 3)), st.sampled_from((1, 1, 1, 2, 3, 0)), st.sampled_from((0, 0, 1, 8))
+)
+sizes = st.one_of(st.integers(0, LONGEST), st.sampled_from((1, 16, 32, 33, 63, 64, 65)))
+
+
+def layouts(ndim: int) -> st.SearchStrategy[Layout]:
+    """Row-major without gaps, or anything."""
+    plain = Layout(tuple(range(ndim)), (Axis(0, 1, 0),) * ndim)
+    orders = st.permutations(range(ndim)).map(tuple)
+    return st.one_of(st.just(plain), st.builds(Layout, orders, st.tuples(*[axes] * ndim)))
+
+
+@st.composite
+def cases(draw: st.DrawFn, op: Op) -> Case:
+    dtype = draw(st.sampled_from(sorted(DTYPES)))
+    precision = draw(st.sampled_from(op.precisions(dtype)))
+    if op.name == "attention":
+        heads = draw(st.sampled_from(((1, 1), (2, 1), (4, 2), (3, 3))))
+        batch, head_dim = draw(st.sampled_from((1, 2, 0))), draw(st.sampled_from((64, 128)))
+        shape: tuple[int, ...] = (batch, *heads, draw(sizes), draw(sizes), head_dim)
+    else:
+        shape = tuple(draw(sizes) for _ in op.dims)
+    return op.case(shape, dtype, precision, causal=draw(st.booleans()) if op.causal else None)
+
+
+@st.composite
+def problems(draw: st.DrawFn, op: Op) -> tuple[Case, tuple[Layout, ...], int]:
+    case = draw(cases(op))
+    views = tuple(draw(layouts(len(shape))) for shape in op.operands(case))
+    return case, views, draw(st.integers(0, 2**31))
+
+
+def lines() -> list[object]:
+    return [
+        pytest.param(line, id=f"{name}-{line.name}") for name in ops.names() for line in backends.implementations(name)
+    ]
+
+
+def agrees(line: Implementation, case: Case, inputs: tuple[torch.Tensor, ...], device: torch.device) -> None:
+    """Call the line with views as they are, and judge the result; a refusal must be by `NotImplementedError`."""
+    op = ops.get(case.operation)
+    function: Callable[..., object] = getattr(line.load(), case.operation)
+    before = [x.clone() for x in inputs]
+    native = [line.backend.to_native(x) for x in inputs]
+    call = partial(function, *native, **op.arguments(case))
+    try:
+        result = line.backend.poisoned(call, op.output_shape(case), case.dtype, device)
+    except NotImplementedError:
+        event("refused")
+        return
+    line.backend.wait(result)
+    assert line.backend.is_array(result)
+    output = line.backend.to_torch(result)
+    assert output.is_contiguous()
+    verdict = check.compare(output, op.truth(inputs, case), shape=op.output_shape(case), dtype=case.dtype)
+    assert verdict.agrees, f"{case.label} {case.dtype} {case.precision}: {verdict.reason}"
+    assert all(torch.equal(x, y) for x, y in zip(before, inputs, strict=True)), "an input was changed"
+
+
+@pytest.mark.parametrize("line", lines())
+def test_agrees_on_any_shape_and_strides(line: Implementation, where: Device) -> None:
+    obstacle = line.obstacle(where)
+    if obstacle is not None:
+        pytest.skip(f"{obstacle[0]}: {obstacle[1]}")
+    op, device = ops.get(line.operation), torch.device(where.type)
+    count = 3 if line.framework == "triton" and where.type == "cuda" else EXAMPLES.get(line.framework, 5)
+
+    @settings(LIMITS, max_examples=count)
+    @given(problems(op))
+    def any_problem(problem: tuple[Case, tuple[Layout, ...], int]) -> None:
+        case, views, seed = problem
+        drawn = op.make_inputs(case, seed, device)
+        agrees(line, case, tuple(view.lay(x) for view, x in zip(views, drawn, strict=True)), device)
+
+    any_problem()
+
+
+@settings(LIMITS, max_examples=100)
+@given(st.data())
+@example(None)
+def test_a_layout_has_the_values_it_was_given(data: st.DataObject | None) -> None:
+    if data is None:
+        shape, view = (2, 3), Layout((1, 0), (Axis(1, 2, 1), Axis(0, 1, 0)))
+    else:
+        shape = tuple(data.draw(st.lists(st.integers(0, 5), min_size=1, max_size=4)))
+        view = data.draw(layouts(len(shape)))
+    values = torch.arange(float(math.prod(shape))).reshape(shape)
+    laid = view.lay(values)
+    expected = values
+    for axis, how in enumerate(view.axes):
+        if how.step == 0 and 0 not in shape:
+            expected = expected.narrow(axis, 0, 1).expand(shape)
+    assert torch.equal(laid, expected)
