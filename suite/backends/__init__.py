@@ -10,16 +10,19 @@ from __future__ import annotations
 import ast
 import importlib
 import pkgutil
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from suite import ops
 from suite.backends.base import Backend
 from suite.device import Device
 
 ROOT = Path(__file__).resolve().parents[2]
+CONSTANTS = ("VENDOR", "REQUIRES", "DETERMINISTIC", "ARITHMETIC")
 TEACHING_ORDER = ("triton", "jax", "cuda", "torch", "numpy")
 
 
@@ -33,6 +36,18 @@ class Implementation:
     module: str
     vendor: str | None
     requires: str | None
+    deterministic: bool = False
+    """Whether the file claims that the same inputs give the same bits, call after call (`DETERMINISTIC = True`)."""
+    arithmetic: str | None = None
+    """What float32 products are made of where that is not float32, for the limit: `6 x bfloat16` (`ARITHMETIC`)."""
+    path: Path | None = None
+    """A file from outside the tree, which `--with` named; `module` is empty then."""
+    digest: str = ""
+    """Which version of that file."""
+    line: int | None = None
+    """Where that file defines the operation."""
+    fault: str = ""
+    """What keeps that file from being used at all."""
 
     @property
     def backend(self) -> Backend:
@@ -40,6 +55,8 @@ class Implementation:
 
     def obstacle(self, device: Device) -> tuple[str, str] | None:
         """Why this cannot run on `device`: (status, reason), or None. Imports no framework."""
+        if self.fault:
+            return "error", self.fault
         if device.type not in self.backend.devices:
             return "unsupported", f"{self.framework} runs on {' and '.join(self.backend.devices)} only"
         missing = self.backend.missing(device)
@@ -56,7 +73,35 @@ class Implementation:
 
     def load(self) -> ModuleType:
         """Import the implementation's module. `backend.prepare` must have been called in this process."""
+        if self.path is not None:
+            from suite import guest
+
+            return guest.load(self)
         return importlib.import_module(self.module)
+
+    def function(self) -> Callable[..., Any]:
+        """What computes the operation, its module imported; under watch if it is from outside."""
+        if self.path is not None:
+            from suite import guest
+
+            return guest.Guest(self)
+        function: Callable[..., Any] = getattr(self.load(), self.operation)
+        return function
+
+    def versions(self) -> str:
+        """What it runs on, and which version of a file from outside it is."""
+        own = f"{self.path.name} sha256 {self.digest}" if self.path is not None and self.digest else ""
+        return ", ".join(filter(None, (self.backend.versions(), own)))
+
+    def visa(self) -> dict[str, Any]:
+        """What `find` in another process needs to know of a file from outside; JSON."""
+        return {
+            "path": str(self.path),
+            "framework": self.framework,
+            "deterministic": self.deterministic,
+            "digest": self.digest,
+            "line": self.line,
+        }
 
 
 def backends() -> list[str]:
@@ -91,9 +136,19 @@ def implementations(operation: str) -> list[Implementation]:
                     module=f"{folder}.{path.stem}",
                     vendor=constants.get("VENDOR"),
                     requires=constants.get("REQUIRES"),
+                    deterministic=constants.get("DETERMINISTIC") == "True",
+                    arithmetic=constants.get("ARITHMETIC"),
                 )
             )
     return found
+
+
+def find(operation: str, name: str, visas: Mapping[str, Mapping[str, Any]]) -> Implementation:
+    """The implementation of that name: one of those from outside, by name in `visas`, or a built-in one."""
+    if name in visas:
+        visa = {**visas[name], "path": Path(visas[name]["path"])}
+        return Implementation(operation=operation, name=name, module="", vendor=None, requires=None, **visa)
+    return next(each for each in implementations(operation) if each.name == name)
 
 
 def operation_of(stem: str) -> str | None:
@@ -103,10 +158,10 @@ def operation_of(stem: str) -> str | None:
 
 
 def _constants(path: Path) -> dict[str, str]:
-    """String constants VENDOR and REQUIRES at module level, read without importing the module."""
+    """The literal CONSTANTS at module level, read without importing the module."""
     constants: dict[str, str] = {}
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             name = node.targets[0].id
-            constants |= {name: str(ast.literal_eval(node.value))} if name in ("VENDOR", "REQUIRES") else {}
+            constants |= {name: str(ast.literal_eval(node.value))} if name in CONSTANTS else {}
     return constants

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,6 +19,8 @@ from suite.hardware.record import package_version
 
 GPU_EXTRA = "pip install -c constraints.txt '.[gpu]'"
 CPU_EXTRA = "pip install -c constraints.txt ."
+LATE_CYCLES = 10_000_000
+"""Cycles of the GPU by which `late_inputs` delays: 5 to 7 ms, time enough for a launcher to launch its kernels."""
 
 
 class Backend(ABC):
@@ -26,6 +30,8 @@ class Backend(ABC):
     folder: ClassVar[str]
     packages: ClassVar[tuple[str, ...]]
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
+    array: ClassVar[str] = "array"
+    """What an implementation returns, in words."""
 
     def missing(self, device: Device) -> str | None:
         """What has to be installed before this framework runs on `device`, and how; None if nothing. Imports little."""
@@ -50,9 +56,26 @@ class Backend(ABC):
         """The framework's array over the same memory where that is possible, strides included."""
         return tensor
 
+    def is_array(self, result: Any) -> bool:
+        """Whether `result` is exactly the framework's array: a subclass may answer questions about itself at will."""
+        return True
+
     def to_torch(self, array: Any) -> Any:
-        """The result as a torch tensor; anything else is passed on for the verdict to refuse."""
+        """The framework's array as a torch tensor over the same memory, ready where the current stream gets to it."""
         return array
+
+    def form(self, array: Any) -> tuple[tuple[int, ...], str, tuple[int, ...]]:
+        """Shape, dtype, and strides in elements of an array that torch may have no equal of."""
+        tensor = self.to_torch(array)
+        return tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), tuple(tensor.stride())
+
+    def poisoned(self, call: Callable[[], Any], shape: tuple[int, ...], dtype: str, device: torch.device) -> Any:
+        """What `call` returns, whose allocations hold NaN until they are written; above all that of its result."""
+        return call()
+
+    def late_inputs(self, device: torch.device) -> AbstractContextManager[None]:
+        """While this is open, what is copied to inputs gets there after a delay, in the order of the current stream."""
+        return contextlib.nullcontext()
 
     @abstractmethod
     def wait(self, result: Any) -> None:
@@ -71,6 +94,53 @@ class Backend(ABC):
 
 class TorchBackend(Backend):
     """Base of the frameworks whose implementations take torch tensors."""
+
+    array = "strided torch.Tensor"
+
+    def is_array(self, result: Any) -> bool:
+        import torch
+
+        return type(result) is torch.Tensor and result.layout is torch.strided and not result.is_neg()
+
+    def poisoned(self, call: Callable[[], Any], shape: tuple[int, ...], dtype: str, device: torch.device) -> Any:
+        """Every tensor that torch hands out uninitialised in this thread holds NaN.
+
+        Code compiled by TorchInductor asks the allocator itself. On a GPU that has memory of the result's size at hand
+        which held NaN last, and tends to give it out next.
+        """
+        import torch
+
+        from suite.backends._poison import Poison
+
+        if device.type == "cuda":
+            torch.full(shape, torch.nan, dtype=getattr(torch, dtype), device=device)
+        try:
+            with Poison():
+                return call()
+        except RuntimeError as error:
+            if "Creating a new Tensor subclass" not in str(error):
+                raise
+        return call()  # torch cannot make tensors of such classes, CausalBias for one, under a dispatch mode
+
+    @contextlib.contextmanager
+    def late_inputs(self, device: torch.device) -> Iterator[None]:
+        """On a GPU the current stream is a new one, which is busy for LATE_CYCLES first.
+
+        A kernel on any other stream does not wait for it: torch's streams are independent also of the device's default
+        stream. On a CPU everything happens in the order of the program, and there is nothing to delay.
+        """
+        if device.type != "cuda":
+            yield
+            return
+        import torch
+
+        torch.cuda.synchronize(device)
+        with torch.cuda.stream(torch.cuda.Stream(device)):
+            torch.cuda._sleep(LATE_CYCLES)
+            try:
+                yield
+            finally:
+                torch.cuda.synchronize(device)
 
     def missing(self, device: Device) -> str | None:
         absent = super().missing(device)

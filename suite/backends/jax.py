@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from suite.backends import _caches
 from suite.backends.base import GPU_EXTRA, Backend
 
 if TYPE_CHECKING:
@@ -15,18 +15,23 @@ if TYPE_CHECKING:
 
     from suite.device import Device
 
+CACHES = {"JAX_COMPILATION_CACHE_DIR": "jax"}
+ALIGNMENT = {"cpu": 64, "cuda": 128}
+"""In bytes; XLA takes for granted that its programs' arguments are aligned so."""
+
 
 class Jax(Backend):
     name = "jax"
     folder = "jax_impls"
     packages = ("jax", "jaxlib", "torch")
+    array = "jax.Array"
 
     def missing(self, device: Device) -> str | None:
         absent = super().missing(device)
         plugins = ("jax_cuda13_plugin", "jax_cuda12_plugin")
         if absent is None and device.type == "cuda" and not any(map(importlib.util.find_spec, plugins)):
             return f"jax has no CUDA plugin: {GPU_EXTRA}"
-        return absent
+        return absent or (_caches.fault(CACHES) if device.type == "cuda" else None)
 
     def prepare(self, device: Device) -> None:
         """Without these XLA takes three quarters of the device's memory, or looks for a GPU it is not to use.
@@ -38,26 +43,40 @@ class Jax(Backend):
             os.environ["JAX_PLATFORMS"] = "cpu"
             return
         os.environ.pop("JAX_PLATFORMS", None)
-        if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-            base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-            folder = base / "kernel-suite" / "jax"
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
+        _caches.use(CACHES)
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
     def to_native(self, tensor: torch.Tensor) -> Any:
-        """JAX takes a permuted array as it is; one with gaps or repeated elements is copied first."""
+        """JAX takes a permuted array as it is; one with gaps, repeated elements or an odd address is copied first."""
+        import torch
         from jax import dlpack
 
         by_stride = sorted(range(tensor.ndim), key=tensor.stride, reverse=True)
-        compact = tensor.permute(by_stride).is_contiguous()
-        return dlpack.from_dlpack(tensor if compact else tensor.contiguous())
+        compact = tensor.permute(by_stride).is_contiguous() and tensor.data_ptr() % ALIGNMENT[tensor.device.type] == 0
+        return dlpack.from_dlpack(tensor if compact else tensor.clone(memory_format=torch.contiguous_format))
+
+    def is_array(self, result: Any) -> bool:
+        import jax
+
+        return isinstance(result, jax.Array)
 
     def to_torch(self, array: Any) -> Any:
         import jax
         import torch
 
-        return torch.from_dlpack(array) if isinstance(array, jax.Array) else array
+        return torch.from_dlpack(jax.block_until_ready(array))
+
+    def poisoned(self, call: Callable[[], Any], shape: tuple[int, ...], dtype: str, device: torch.device) -> Any:
+        """The best that can be done from outside: NaN where the next array of this size will probably lie.
+
+        An array of NaN is made and given back, and XLA's allocator then tends to hand out the same memory. JAX has no
+        uninitialised arrays; this is about kernels that Pallas or a foreign function brings along.
+        """
+        import jax
+        import jax.numpy as jnp
+
+        jax.block_until_ready(jnp.full(shape, jnp.nan, dtype)).delete()
+        return call()
 
     def peak_bytes(
         self, function: Callable[..., Any], inputs: tuple[Any, ...], arguments: dict[str, Any]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from suite.backends.base import Backend
@@ -15,6 +16,7 @@ class Numpy(Backend):
     folder = "numpy_impls"
     packages = ("numpy", "ml_dtypes", "torch")
     devices = ("cpu",)
+    array = "numpy.ndarray"
 
     def to_native(self, tensor: torch.Tensor) -> Any:
         """NumPy has no bfloat16 of its own; ml_dtypes gives it one with the same bits."""
@@ -25,16 +27,34 @@ class Numpy(Backend):
             return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
         return tensor.numpy()
 
+    def is_array(self, result: Any) -> bool:
+        import numpy as np
+
+        return type(result) is np.ndarray
+
     def to_torch(self, array: Any) -> Any:
         import ml_dtypes
         import numpy as np
         import torch
 
-        if not isinstance(array, np.ndarray):
-            return array
         if array.dtype == ml_dtypes.bfloat16:
             return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
         return torch.from_numpy(array)
+
+    def form(self, array: Any) -> tuple[tuple[int, ...], str, tuple[int, ...]]:
+        """NumPy has dtypes and negative strides that torch has not."""
+        return array.shape, str(array.dtype), tuple(stride // array.itemsize for stride in array.strides)
+
+    def poisoned(self, call: Callable[[], Any], shape: tuple[int, ...], dtype: str, device: torch.device) -> Any:
+        """What `np.empty` and `np.empty_like` return, called by these names; NumPy's own functions go other ways."""
+        from unittest.mock import patch
+
+        import numpy as np
+
+        from suite.backends._poison import poisoned
+
+        with patch.multiple(np, empty=poisoned(np.empty), empty_like=poisoned(np.empty_like)):
+            return call()
 
     def wait(self, result: Any) -> None:
         """NumPy returns when it is done."""

@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 from types import ModuleType
 
+from suite.backends import _caches
 from suite.backends.base import TorchBackend
 from suite.device import Device
+
+CACHES = {"TRITON_CACHE_DIR": "triton"}
 
 
 class Triton(TorchBackend):
     name = "triton"
     folder = "triton_kernels"
     packages = ("torch", "triton")
+
+    def missing(self, device: Device) -> str | None:
+        return super().missing(device) or (_caches.fault(CACHES) if device.type == "cuda" else None)
 
     def mode(self, device: Device) -> str:
         return "native" if device.type == "cuda" else "interpreted"
@@ -23,6 +29,8 @@ class Triton(TorchBackend):
             os.environ["TRITON_INTERPRET"] = "1"
         else:
             os.environ.pop("TRITON_INTERPRET", None)
+            _caches.use(CACHES)
+            os.environ.setdefault("TRITON_CACHE_AUTOTUNING", "1")  # what tuning chose is kept like what it compiled
 
     def configuration(self, module: ModuleType) -> str:
         from triton.runtime.autotuner import Autotuner

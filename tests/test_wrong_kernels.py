@@ -1,0 +1,84 @@
+"""Every wrong kernel of the gallery is refused, for what is wrong with it; its right twin passes the same case."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+
+import pytest
+import torch
+import wrong_kernels
+from wrong_kernels import Entry
+
+from suite import backends, ops
+from suite.backends.base import Backend
+from suite.device import Device
+from suite.examine import Examination, Problem, examine
+from suite.op import Case
+
+GALLERY = wrong_kernels.entries()
+RIGHT_AT_MOST = 0.7
+"""The largest error_ratio of a right kernel."""
+
+
+@lru_cache(maxsize=2)
+def problem(case: Case, device: str) -> Problem:
+    return Problem(case, 3, torch.device(device))
+
+
+def run(entry: Entry, mistake: str, device: str) -> Examination:
+    backend: Backend = backends.backend(entry.framework)
+    if device not in backend.devices:
+        device = backend.devices[0]
+    missing = backend.missing(Device(device))
+    if missing is not None:
+        pytest.skip(missing)
+    where = "cuda:0" if device == "cuda" else device
+    claims = entry.wrong.deterministic
+    return examine(lambda: entry.make(mistake), backend, problem(entry.case, where), claims_determinism=claims)
+
+
+each = pytest.mark.parametrize(
+    "entry", [pytest.param(e, id=e.name, marks=[pytest.mark.gpu] if e.wrong.gpu else []) for e in GALLERY]
+)
+
+
+@each
+def test_a_wrong_kernel_is_refused_for_what_is_wrong(entry: Entry, device: str) -> None:
+    found = run(entry, entry.mistake, device)
+    assert not found.agrees, f"{entry.wrong.about}: passes with {found.error_ratio:.3g}"
+    assert found.reason.startswith(f"{entry.wrong.verdict}: "), found.reason
+    if entry.wrong.verdict == "value":
+        assert found.error_ratio > 1
+
+
+@each
+def test_its_right_twin_passes(entry: Entry, device: str) -> None:
+    found = run(entry, "", device)
+    assert found.agrees, found.reason
+    assert found.error_ratio < RIGHT_AT_MOST
+
+
+def test_the_gallery_is_large_and_covers_everything() -> None:
+    assert len(GALLERY) >= 80
+    frameworks = Counter(entry.framework for entry in GALLERY)
+    operations = Counter(entry.operation for entry in GALLERY)
+    assert set(frameworks) == set(backends.backends())
+    assert min(frameworks[name] for name in ("triton", "jax", "cuda", "torch")) >= 15
+    assert min(operations[name] for name in ops.names()) >= 12
+    assert all("\n" not in entry.wrong.about for entry in GALLERY), "one line that says what it is"
+    kinds = {entry.wrong.verdict for entry in GALLERY}
+    assert kinds == {
+        "value",
+        "not finite",
+        "shape",
+        "dtype",
+        "device",
+        "strides",
+        "unfinished",
+        "type",
+        "inputs changed",
+        "aliases input",
+        "same buffer",
+        "not deterministic",
+    }

@@ -1,0 +1,57 @@
+"""C = A B in PyTorch, with mistakes in sums, layout and settings."""
+
+import torch
+from torch import Tensor
+
+from wrong_kernels import Wrong
+
+MISTAKES = {
+    "partial_sums_in_bfloat16": Wrong(
+        "the parts of a split K are rounded before they are added", "value", (64, 64, 1024), "bfloat16"
+    ),
+    "result_transposed": Wrong("(B^T A^T)^T is right, and not row-major", "strides", (64, 48, 32)),
+    "forgotten_epsilon": Wrong("1e-3 is added against a division by zero that is not there", "value", (64, 64, 64)),
+    "result_in_float32": Wrong("float16 inputs, float32 result", "dtype", (64, 64, 64), "float16"),
+    "last_row_missing": Wrong("only M - 1 rows are computed", "not finite", (65, 64, 64)),
+    "random_order_of_k": Wrong(
+        "sums in another order each time, and says to be deterministic",
+        "not deterministic",
+        (64, 64, 256),
+        deterministic=True,
+    ),
+    "tf32_switched_on": Wrong("allows tf32 to the library for the sake of speed", "value", (256, 256, 256), gpu=True),
+}
+PARTS = 4
+
+
+def make(mistake: str):
+    def matmul(a: Tensor, b: Tensor, *, precision: str = "ieee") -> Tensor:
+        if mistake == "result_transposed":
+            return split_k(b.mT, a.mT).mT
+        flags = torch.backends.cuda.matmul
+        before = flags.fp32_precision
+        if mistake == "tf32_switched_on":
+            flags.fp32_precision = "tf32"
+        try:
+            return split_k(a, b)
+        finally:
+            flags.fp32_precision = before
+
+    def split_k(a: Tensor, b: Tensor) -> Tensor:
+        if mistake == "random_order_of_k":
+            order = torch.randperm(a.shape[1], device=a.device)
+            a, b = a[:, order], b[order]
+        parts = [x.float() @ y.float() for x, y in zip(a.chunk(PARTS, 1), b.chunk(PARTS, 0), strict=True)]
+        if mistake == "partial_sums_in_bfloat16":
+            parts = [part.bfloat16() for part in parts]
+        c = sum(parts)
+        if mistake == "forgotten_epsilon":
+            c = c + 1e-3
+        if mistake == "result_in_float32":
+            return c
+        out = a.new_empty(c.shape)
+        rows = slice(len(c) - 1) if mistake == "last_row_missing" else slice(len(c))
+        out[rows] = c[rows].to(a.dtype)
+        return out
+
+    return matmul
