@@ -24,16 +24,21 @@ class BuildError(RuntimeError):
 
 
 def root() -> Path:
-    """$XDG_CACHE_HOME/kernel-suite/cuda, made on first use. What is in it gets run, so it must be private."""
+    """$XDG_CACHE_HOME/kernel-suite/cuda."""
+    return private("cuda")
+
+
+def private(name: str) -> Path:
+    """$XDG_CACHE_HOME/kernel-suite/<name>, made on first use. What is in it gets run, so it must be private."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(base).absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for part in ("kernel-suite", "cuda"):
+        for part in ("kernel-suite", name):
             folder /= part
             with contextlib.suppress(FileExistsError):
                 folder.mkdir(mode=0o700)
-            _check_private(folder)
+            check_private(folder)
     except OSError as error:
         raise BuildError(
             f"build cache {folder}: {error.strerror}; set XDG_CACHE_HOME to a folder of your own"
@@ -41,7 +46,8 @@ def root() -> Path:
     return folder
 
 
-def _check_private(folder: Path) -> None:
+def check_private(folder: Path) -> None:
+    """Raises BuildError for a folder that is none, belongs to someone else, or can be written by others."""
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode):
         raise BuildError(f"build cache {folder} is not a folder: remove it, or set XDG_CACHE_HOME to another place")

@@ -55,6 +55,13 @@ def parameters(text: str, function: str) -> list[str]:
     return ["pointer" if "*" in each else " ".join(each.split()[:-1]) for each in words[:-2]]
 
 
+def launchers(text: str) -> dict[str, int]:
+    """Every `extern "C" int function(...)` with its line."""
+    code = blank(text, strings=False)
+    found = re.finditer(r'extern\s+"C"\s+(?:int|cudaError_t)\s+(\w+)\s*\(', code)
+    return {match[1]: code.count("\n", 0, match.start()) + 1 for match in found}
+
+
 def expand(path: Path, folders: list[Path], _within: tuple[Path, ...] = ()) -> str:
     """The text of a file with each `#include "..."` that is found beside it or in `folders` in its place."""
     text = path.read_text()

@@ -12,6 +12,7 @@ import ctypes
 import hashlib
 import os
 import platform
+import re
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -240,7 +241,8 @@ def _key(source: str | Path, target: str, parts: list[str]) -> str:
     compilers = [compiler.identity(each) for each in compiler.compilers(target)]
     ccbin = os.environ.get("CC", "")  # torch hands it to nvcc
     everything = "\0".join([*parts, *compilers, ccbin, target, platform.machine(), platform.system()])
-    return f"{_path(source).stem}-{target}-{hashlib.sha256(everything.encode()).hexdigest()[:24]}"
+    name = re.sub(r"\W", "_", _path(source).stem, flags=re.ASCII)[:64]  # it becomes part of a path and of ninja's file
+    return f"{name}-{target}-{hashlib.sha256(everything.encode()).hexdigest()[:24]}"
 
 
 def _path(source: str | Path) -> Path:

@@ -1,6 +1,19 @@
 """`python -m suite`."""
 
-from suite.cli import main
+import os
+import sys
+
+
+def main() -> None:
+    from suite.ending import stoppable
+
+    with stoppable():
+        from suite.cli import main as command
+
+        command()
+
 
 if __name__ == "__main__":
+    if not sys.flags.safe_path:  # not the current folder, where a torch.py may lie that is not PyTorch
+        sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     main()

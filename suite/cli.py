@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from suite.errors import SuiteError, UsageError
+from suite.protocol import FIRST_CALL_S
+from suite.text import one_line
 
 if TYPE_CHECKING:
     from suite.device import Device
+    from suite.op import Op
     from suite.run import Step
     from suite.table import Row
 
@@ -30,32 +34,51 @@ app = typer.Typer(
 DeviceOption = Annotated[
     str | None, typer.Option("--device", help="cpu, cuda or cuda:INDEX. Default: the first GPU, or the CPU.")
 ]
+LONGEST_S = 1e6
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
 
 
 def main() -> None:
-    """Entry point: turns errors made on purpose into one line and an exit status."""
+    """Turns errors made on purpose into one line and an exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
+        sys.stdout.flush()
     except UsageError as error:
-        _say(f"error: {error}")
+        _say(f"error: {one_line(error)}")
         raise SystemExit(2) from None
     except SuiteError as error:
-        _say(f"error: {error}")
+        _say(f"error: {one_line(error)}")
+        raise SystemExit(1) from None
+    except OSError as error:  # stdout is a full disk, say
+        _say(f"error: {one_line(error)}")
         raise SystemExit(1) from None
 
 
 @app.command()
 def compare(
+    context: typer.Context,
     op: Annotated[list[str], typer.Option("--op", help="Operation, or all. May be repeated.")],
     impl: Annotated[
         list[str] | None, typer.Option(help="Only implementations that match this GLOB, e.g. 'cuda*'.")
+    ] = None,
+    brought: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--with", metavar="FILE", help="Add a .py or .cu of yours as with/<its name>. It runs with your rights."
+        ),
     ] = None,
     dtype: Annotated[list[str] | None, typer.Option(help="float32, float16 or bfloat16.")] = None,
     precision: Annotated[list[str] | None, typer.Option(help="ieee or tf32: the arithmetic of float32 matmul.")] = None,
     shape: Annotated[list[str] | None, typer.Option(help="Sizes by name, e.g. M=512,N=512,K=512.")] = None,
     layout: Annotated[
         list[str] | None, typer.Option(help="nn, tn, nt or tt: which operand is stored transposed.")
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(help="Kind of inputs: normal (default), nan, strided ... or all; 'list' shows them."),
     ] = None,
     causal: Annotated[bool | None, typer.Option("--causal/--no-causal", help="Attention only. Default: both.")] = None,
     device: DeviceOption = None,
@@ -72,9 +95,12 @@ def compare(
     no_time: Annotated[bool, typer.Option("--no-time", help="Check agreement only.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of the random inputs.", min=0, max=2**63 - 1)] = 0,
     timeout: Annotated[
-        float, typer.Option(help="Seconds of silence after which an implementation is stopped.", min=1.0)
-    ] = 120.0,
+        float, typer.Option(help="Seconds that an implementation's first call may take; later ones get 30 at most.")
+    ] = FIRST_CALL_S,
     out: Annotated[Path | None, typer.Option(help="Folder of the results. Default: results/<device>/.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the same command's interrupted run in that folder.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check every implementation against float64, time those that agree, and tabulate.
@@ -83,12 +109,16 @@ def compare(
     """
     from suite import hardware, report, select
     from suite.results import Results
+    from suite.resume import settings
     from suite.run import Options
     from suite.run import compare as run
 
     if cache not in ("cold", "warm"):
         raise UsageError(f"--cache: unknown {cache!r}; valid are cold, warm")
+    if not 1.0 <= timeout <= LONGEST_S:
+        raise UsageError(f"--timeout {timeout:g}: must lie between 1 and {LONGEST_S:g} seconds")
     where = _device(device)
+    memory = hardware.memory_bytes(where.type, where.index)
     jobs = select.jobs(
         op,
         device_type=where.type,
@@ -98,9 +128,12 @@ def compare(
         shapes=shape or (),
         causal=causal,
         layouts=layout or (),
+        inputs=inputs or (),
         sweep=sweep,
+        available_bytes=memory,
+        brought=brought or (),
     )
-    select.refuse_too_large(jobs, hardware.memory_bytes(where.type, where.index), where.name)
+    select.refuse_too_large(jobs, memory, where.name)
     options = Options(
         where,
         cache=cache,
@@ -113,29 +146,49 @@ def compare(
         compiles=compiles,
     )
     environment = hardware.environment(where.type, where.index)
-    results = Results(out if out is not None else where.results_folder, environment)
-    with _progress(quiet=as_json) as (tell, show):
+    results = Results(
+        out if out is not None else where.results_folder,
+        environment,
+        operations=[job.op.name for job in jobs],
+        settings=settings(context.params, where, environment),
+        resumed=resume,
+        tell=_say,
+    )
+    try:
+        with results, _progress(quiet=as_json) as (tell, show):
+            if results.kept:
+                _say(f"resumed: {len(results.kept)} rows are there already")
 
-        def on_rows(op: Any, rows: list[Row]) -> None:
-            results.add(op.name, rows)
-            show(rows)
+            def on_rows(op: Op, rows: list[Row]) -> None:
+                results.render(op.name)
+                show(rows)
 
-        try:
-            rows = run(jobs, options, on_rows=on_rows, on_step=tell)
-        except KeyboardInterrupt:
-            _say(f"interrupted; what was finished is in {results.folder}")
-            raise typer.Exit(130) from None
+            def keep(op: Op, rows: list[Row]) -> None:
+                results.put(op.name, rows)
+
+            rows = run(jobs, options, kept=results.kept, keep=keep, on_rows=on_rows, on_step=tell)
+            results.complete()
+    except KeyboardInterrupt:
+        rest = f"finished rows are in {results.folder}: the same command with --resume goes on from there"
+        _say(f"interrupted; {rest if results.begun else 'no row was finished'}")
+        raise typer.Exit(130) from None
     if as_json:
         print(json.dumps({"environment": environment, "rows": [_json_row(row) for row in rows]}, allow_nan=False))
     for line in report.crossovers(rows) if not as_json else ():
         print(line, flush=True)
+    if results.problem is not None:
+        _say(report.summary(rows))
+        raise results.problem
     _say(f"{report.summary(rows)}; written to {results.folder}")
     raise typer.Exit(report.exit_status(rows))
 
 
 @app.command("list")
 def list_command(device: DeviceOption = None, as_json: JsonOption = False) -> None:
-    """Operations, implementations and variants; for each whether it can run here, and if not, what is missing."""
+    """Operations, implementations and variants; for each whether it can run here, and if not, what is missing.
+
+    Then the kinds of inputs that `compare --inputs` takes.
+    """
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -160,7 +213,8 @@ def list_command(device: DeviceOption = None, as_json: JsonOption = False) -> No
                 }
             )
     if as_json:
-        print(json.dumps({"device": where.name, "implementations": lines}))
+        inputs = {name: {key: kind.about for key, kind in ops.get(name).families.items()} for name in ops.names()}
+        print(json.dumps({"device": where.name, "implementations": lines, "inputs": inputs}))
         return
     table = Table(title=escape(f"on {where.name}"), title_justify="left")
     for head in ("operation", "implementation", "runs here", "vendor library"):
@@ -176,7 +230,16 @@ def list_command(device: DeviceOption = None, as_json: JsonOption = False) -> No
             line["vendor"],
         )
         previous = name
-    Console().print(table)
+    kinds: dict[tuple[str, str], list[str]] = {}
+    for name in ops.names():
+        for key, kind in ops.get(name).families.items():
+            kinds.setdefault((key, kind.about), []).append(name)
+    inputs_table = Table(title="compare --inputs", title_justify="left")
+    for head in ("inputs", "what they are", "operations"):
+        inputs_table.add_column(head)
+    for (key, about), having in kinds.items():
+        inputs_table.add_row(key, escape(about), "all" if len(having) == len(ops.names()) else ", ".join(having))
+    Console().print(table, inputs_table)
 
 
 @app.command("diff")
@@ -299,7 +362,8 @@ def _device(text: str | None) -> Device:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    with suppress(OSError):  # nobody listens
+        print(text, file=sys.stderr, flush=True)
 
 
 def _json_row(row: Row) -> dict[str, Any]:
@@ -339,7 +403,7 @@ def _progress(*, quiet: bool) -> Iterator[tuple[Any, Any]]:
 
         yield tell_plainly, show
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=errors, transient=True) as progress:
         task = progress.add_task("starting")
 

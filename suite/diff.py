@@ -52,7 +52,8 @@ from pathlib import Path
 from typing import Any
 
 from suite.errors import ResultsError, UsageError
-from suite.table import FAILURES, STATUSES, Row, from_frame, read_csv
+from suite.table import FAILURES, STATUSES, Row, read_rows
+from suite.text import one_line
 
 THRESHOLD = 0.03
 VERDICTS = ("BROKEN", "SLOWER", "AMBIGUOUS", "FASTER", "FIXED", "SAME", "UNTIMED")
@@ -224,7 +225,7 @@ def load(path: Path) -> Result:
     rows: dict[Key, Row] = {}
     for table in tables:
         try:
-            found = from_frame(read_csv(table))
+            found = read_rows(table)
         except ResultsError as error:
             raise UsageError(one_line(error)) from error
         for place, row in enumerate(found, 1):
@@ -429,11 +430,6 @@ def _notes(pair: Pair) -> Iterator[str]:
 def as_ratio(logarithm: float) -> float:
     """`exp` that does not overflow, whatever a table claims."""
     return math.exp(max(-700.0, min(700.0, logarithm)))
-
-
-def one_line(text: Any) -> str:
-    """Printable characters on one line: what a table says cannot steer a terminal."""
-    return " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
 
 
 def case_name(row: Row) -> str:

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from suite.diff import NUMBERS, VERDICTS, Change, Diff, as_ratio, case_name, one_line
+from suite.diff import NUMBERS, VERDICTS, Change, Diff, as_ratio, case_name
 from suite.report import number, pipe_table, plain
 from suite.table import Row
+from suite.text import one_line
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from suite.table import FAILURES, Row, frame, from_frame
+from suite.text import one_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,6 +58,12 @@ STYLES = {
 }
 
 
+ESCAPES = str.maketrans(
+    {**{character: "\\" + character for character in "\\`*_|[]~$"}, "<": "&lt;", ">": "&gt;", "&": "&amp;"}
+)
+"""What Markdown, with the extensions that code hosts add, would take for markup or for HTML."""
+
+
 def number(value: Any, digits: int) -> str:
     """`digits` significant digits without an exponent for what fits a column; empty for a number that is not there."""
     if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
@@ -90,7 +97,7 @@ def cases(rows: Iterable[Row]) -> list[list[Row]]:
 
 def _notes(row: Row) -> str:
     """What is said about a line in words."""
-    return "; ".join(note for note in (row.reason, row.flags) if note)
+    return one_line("; ".join(note for note in (row.reason, row.flags) if note))
 
 
 def _cells(row: Row) -> dict[str, str]:
@@ -112,7 +119,7 @@ def rich_table(rows: Sequence[Row]) -> Table:
 
     first, best, used = rows[0], fastest(rows), _used(rows)
     title = f"{first.operation} {first.case} {first.dtype} {first.precision}"
-    table = Table(title=escape(title), title_justify="left", title_style="bold", header_style="bold")
+    table = Table(title=escape(one_line(title)), title_justify="left", title_style="bold", header_style="bold")
     table.add_column("implementation", no_wrap=True)
     table.add_column("mode")
     table.add_column("status")
@@ -124,7 +131,11 @@ def rich_table(rows: Sequence[Row]) -> Table:
     for row in rows:
         cells = _cells(row)
         mark = " *" if row is best else ""
-        line = [escape(row.implementation) + mark, row.mode, f"[{STYLES[row.status]}]{row.status}[/]"]
+        line = [
+            escape(one_line(row.implementation)) + mark,
+            escape(one_line(row.mode)),
+            f"[{STYLES[row.status]}]{row.status}[/]",
+        ]
         line += [cells[shown.field] for shown in used] + ([escape(_notes(row))] if reasons else [])
         table.add_row(*line, style="bold" if row is best else None)
     return table
@@ -139,7 +150,7 @@ def plain_lines(rows: Sequence[Row]) -> list[str]:
         facts = [f"{shown.head} {cells[shown.field]}" for shown in SHOWN if cells[shown.field]]
         tail = f"  {_notes(row)}" if _notes(row) else ""
         head = f"{row.operation} {row.case} {row.dtype} {row.precision}"
-        name = f"{row.implementation}{' *' if row is best else ''}"
+        name = f"{one_line(row.implementation)}{' *' if row is best else ''}"
         lines.append(f"{head}  {name}  {row.mode}  {row.status}  {'; '.join(facts)}{tail}")
     return lines
 
@@ -159,7 +170,7 @@ def markdown(data: pd.DataFrame, environment: dict[str, Any]) -> str:
         for row in group:
             cells = _cells(row)
             name = f"**{plain(row.implementation)}**" if row is best else plain(row.implementation)
-            line = [name, row.mode, row.status, *(cells[shown.field] for shown in used)]
+            line = [name, plain(row.mode), row.status, *(cells[shown.field] for shown in used)]
             body.append(line + ([plain(_notes(row))] if reasons else []))
         lines += [pipe_table(heads, body, right={shown.head for shown in used}), ""]
     wins = crossovers(rows)
@@ -202,12 +213,12 @@ def _wins_from(groups: Sequence[Sequence[Row]], column: str) -> str:
 def _conditions(rows: Sequence[Row], environment: dict[str, Any]) -> str:
     recorders = sorted({row.recorder for row in rows if row.recorder})
     caches = sorted({row.cache for row in rows if row.cache})
-    command = str(environment.get("command", "")).replace("`", "'")
+    command = one_line(environment.get("command", "")).replace("`", "'")
     parts = [f"Command: `{command}`."]
     parts.append(f"Versions: {plain(', '.join(f'{k} {v}' for k, v in environment.get('packages', {}).items()))}.")
     if recorders:
         state = ", ".join(caches) or "as it is"
-        parts.append(f"Recorder: {', '.join(recorders)}; L2 cache: {state}; medians with 95% intervals.")
+        parts.append(f"Recorder: {plain(', '.join(recorders))}; L2 cache: {plain(state)}; medians with 95% intervals.")
     parts.append("The fastest agreeing line of each case is bold; `vs best vendor` above 1 is faster than the vendor.")
     return " ".join(parts)
 
@@ -221,10 +232,7 @@ def pipe_table(heads: list[str], body: list[list[str]], right: set[str]) -> str:
 
 def plain(text: Any) -> str:
     """Text that cannot become markup in a Markdown table."""
-    escaped = " ".join(str(text).split())
-    for character in "\\`*_|<>[]":
-        escaped = escaped.replace(character, {"<": "&lt;", ">": "&gt;"}.get(character, "\\" + character))
-    return escaped
+    return one_line(text).translate(ESCAPES)
 
 
 def summary(rows: Sequence[Row]) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-import os
-import tempfile
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suite.errors import ResultsError
+from suite.text import one_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 STATUSES = ("ok", "wrong", "error", "timeout", "unavailable", "unsupported")
 FAILURES = ("wrong", "error", "timeout")
 SUSPECT = "suspect"
+Key = tuple[str, ...]
 
 
 def _column(about: str, default: Any = None) -> Any:
@@ -65,6 +66,7 @@ class Row:
     error_ratio: float | None = _column("largest error over its bound: above 1 is wrong")
     max_ulp: float | None = _column("largest error in units in the last place of the output type")
     max_rel: float | None = _column("largest error over the largest magnitude of the float64 truth")
+    deterministic: str = _column("yes; or no: two calls with the same inputs gave different bits", "")
     kernels: float | None = _column("device activities (kernels, copies, fills) that one call causes")
     recorder: str = _column("cupti (device activity records) or wall (host clock)", "")
     cache: str = _column("state of the L2 cache before a sample: cold or warm", "")
@@ -86,7 +88,7 @@ class Row:
         return (self.operation, self.case, self.dtype, self.precision)
 
     @property
-    def key(self) -> tuple[str, str, str, str, str, str]:
+    def key(self) -> Key:
         """What tells a row from every other."""
         return (*self.case_key, self.device, self.implementation)
 
@@ -97,6 +99,7 @@ class Row:
 
 
 COLUMNS = tuple(f.name for f in fields(Row))
+TYPES = {f.name: str(f.type) for f in fields(Row)}
 
 
 def frame(rows: Iterable[Row]) -> pd.DataFrame:
@@ -107,34 +110,81 @@ def frame(rows: Iterable[Row]) -> pd.DataFrame:
 
 
 def to_csv(rows: Iterable[Row]) -> str:
-    """RFC 4180 text. Floats are written so that reading gives the same number."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    """RFC 4180 text, but lines end in a line feed alone. Floats are written so that reading gives the same number."""
+    lines = [_line(COLUMNS)]
     for row in rows:
-        writer.writerow(["" if getattr(row, name) is None else getattr(row, name) for name in COLUMNS])
-    return text.getvalue()
+        lines.append(_line(["" if getattr(row, name) is None else getattr(row, name) for name in COLUMNS]))
+    return "".join(lines)
+
+
+def _line(values: Iterable[Any]) -> str:
+    """A record. The writer quotes what is in its line's end, so it is told of both characters that can end one."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\r\n").writerow(values)
+    return text.getvalue().removesuffix("\r\n") + "\n"
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a CSV that this suite wrote. Raises `ResultsError` if it is not one, or is damaged."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            records = list(csv.reader(file, strict=True))
+    except (OSError, ValueError, csv.Error) as error:
+        raise ResultsError(f"{path}: not a readable results table: {one_line(error)}") from error
+    if not records:
+        raise ResultsError(f"{path}: not a readable results table: No columns to parse from file")
+    header, *body = records
+    missing = [name for name in COLUMNS if header.count(name) != 1]
+    if missing:
+        raise ResultsError(f"{path}: not a results table of this version: no column {', '.join(missing)}")
+    places = {name: header.index(name) for name in COLUMNS}
+    rows = []
+    for number, record in enumerate(body, 1):
+        try:
+            rows.append(_row(record, places, len(header)))
+        except ValueError as error:
+            raise ResultsError(
+                f"{path}: not a results table, or a damaged one: row {number}: {one_line(error)}"
+            ) from None
+    return rows
+
+
+def _row(record: list[str], places: dict[str, int], width: int) -> Row:
+    """One record as a row. Raises `ValueError` saying what is wrong with it."""
+    if len(record) < width:
+        raise ValueError(f"{COLUMNS[-1]} is missing")
+    if len(record) > width:
+        raise ValueError(f"{len(record)} fields instead of {width}")
+    row = Row(**{name: _value(name, record[place]) for name, place in places.items()})
+    if row.status not in STATUSES:
+        raise ValueError(f"status is {row.status!r}")
+    return row
+
+
+def _value(name: str, text: str) -> Any:
+    kind = TYPES[name]
+    if kind == "str":
+        return text
+    if text == "" and kind.endswith("None"):
+        return None
+    try:
+        number = float(text.replace("_", "x"))  # Python's own separator of digits, which no table has
+        if kind.startswith("int"):
+            return int(text) if text.lstrip("-").isdecimal() else _whole(number)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{name} is {text!r}, which nothing measures" if text else f"{name} is missing") from None
+    return None if math.isnan(number) and kind.endswith("None") else number
+
+
+def _whole(number: float) -> int:
+    if number != int(number):
+        raise ValueError
+    return int(number)
 
 
 def read_csv(path: Path) -> pd.DataFrame:
-    """A CSV this suite wrote, as a DataFrame. Raises `ResultsError` if it is not one."""
-    import pandas as pd
-
-    text_columns = {f.name: str for f in fields(Row) if f.type == "str"}
-    try:
-        data = pd.read_csv(
-            path,
-            dtype=text_columns,
-            keep_default_na=False,
-            na_values={c: [""] for c in COLUMNS if c not in text_columns},
-            float_precision="round_trip",
-        )
-    except (OSError, ValueError) as error:
-        raise ResultsError(f"{path}: not a readable results table: {error}") from error
-    missing = [name for name in COLUMNS if name not in data.columns]
-    if missing:
-        raise ResultsError(f"{path}: not a results table of this version: no column {', '.join(missing)}")
-    return data
+    """`read_rows` as a DataFrame."""
+    return frame(read_rows(path))
 
 
 def from_frame(data: pd.DataFrame) -> list[Row]:
@@ -146,22 +196,3 @@ def from_frame(data: pd.DataFrame) -> list[Row]:
         }
         rows.append(Row(**present))
     return rows
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace `path` by `text` in one step: a reader sees the old file or the new one, whole. Raises `ResultsError`."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
-    except OSError as error:
-        raise ResultsError(f"cannot write {path}: {error.strerror or error}; what was there is unchanged") from error

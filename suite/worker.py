@@ -6,31 +6,42 @@ own, so that a kernel that prints disturbs nothing. Requests:
     {"do": "check", "case": ..., "implementation": ..., "seed": ...}
     {"do": "time", "case": ..., "implementations": [...], "seed": ..., "cache": ...}
 
-Answers are {"event": "started", ...} when something begins that may hang or crash, then {"event": "done", ...}.
+Those from outside the tree are described in "visas", by name.
+
+Answers are {"event": "ready"} once, {"event": "started", ...} when something begins that may hang or crash, and
+{"event": "done", ...}: see `protocol.py`.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import faulthandler
 import gc
 import json
-import math
 import os
+import signal
+import subprocess
 import sys
 import time
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from suite import backends, ops
+from suite import backends, explain, guest
 from suite.backends import Implementation
 from suite.device import Device
 from suite.errors import SuiteError
-from suite.op import Case, Op
+from suite.op import Case
+from suite.protocol import FIRST_CALL, JUDGING, PREPARING, TIMED_CALL
+from suite.text import one_line
 
-TRUTH_CACHE_ELEMENTS = 2**26
-"""A case's truth is kept between implementations up to this many output elements (1 GiB), and computed again above."""
+if TYPE_CHECKING:
+    from suite.examine import Problem
+
+SIGN_OF_LIFE_S = 0.5
+"""How often it is told that the same thing still goes on."""
 
 ROUNDS_S = 0.4
 """Time that a case's samples may take, beyond the few that every line gets."""
@@ -50,7 +61,7 @@ class Bound:
 
 
 class Worker:
-    """Holds one case at a time: its inputs and, while it fits, its truth."""
+    """Holds one case at a time: its inputs and, while they fit, its truths."""
 
     def __init__(self, device: Device, answer: Callable[[dict[str, Any]], None]) -> None:
         import torch
@@ -59,58 +70,68 @@ class Worker:
         self.answer = answer
         self.torch_device = torch.device(device.type, 0) if device.type == "cuda" else torch.device("cpu")
         self.key: tuple[Case, int] | None = None
-        self.inputs: tuple[torch.Tensor, ...] = ()
-        self.truths: list[Any] | None = None
+        self.problem: Problem | None = None
         self.at: str | None = None
+        self.told: tuple[str | None, str, float] = (None, "", 0.0)
+        self.visas: dict[str, Any] = {}
+        self.found: dict[str, Implementation] = {}
 
-    def hold(self, case: Case, seed: int) -> Op:
+    def hold(self, case: Case, seed: int) -> Problem:
         """Make `case`'s inputs the current ones."""
-        op = ops.get(case.operation)
-        if self.key != (case, seed):
+        from suite.examine import Problem
+
+        if self.problem is None or self.key != (case, seed):
             self.release()
-            self.inputs = op.make_inputs(case, seed, self.torch_device)
+            self.problem = Problem(case, seed, self.torch_device)
             self.key = (case, seed)
-        return op
+        return self.problem
 
     def release(self) -> None:
         import torch
 
-        self.key, self.inputs, self.truths = None, (), None
+        self.key = self.problem = None
         gc.collect()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 
-    def bind(self, name: str, case: Case, op: Op) -> Bound:
-        implementation = next(i for i in backends.implementations(case.operation) if i.name == name)
-        function = getattr(implementation.load(), case.operation)
-        native = tuple(implementation.backend.to_native(tensor) for tensor in self.inputs)
-        return Bound(implementation, function, native, op.arguments(case))
+    def find(self, name: str, case: Case) -> Implementation:
+        self.found[name] = backends.find(case.operation, name, self.visas)
+        return self.found[name]
+
+    def reason(self, error: BaseException) -> str:
+        """Why what this worker is at failed."""
+        implementation = self.found.get(self.at or "")
+        if implementation is not None and implementation.path is not None:
+            return guest.reason(error, implementation, self.device.type)
+        return explain.reason(error, self.device.type)
+
+    def bind(self, name: str, problem: Problem) -> Bound:
+        implementation = self.find(name, problem.case)
+        function = implementation.function()
+        native = tuple(implementation.backend.to_native(tensor) for tensor in problem.draws[0])
+        return Bound(implementation, function, native, problem.op.arguments(problem.case))
 
     def check(self, case: Case, name: str, seed: int) -> dict[str, Any]:
         """Load, call and judge one implementation."""
-        from suite import check
+        from suite.examine import examine
 
-        op = self.hold(case, seed)
-        begin = time.perf_counter()
+        self.starting(name, PREPARING)
+        problem = self.hold(case, seed)
+        implementation = self.find(name, case)
         try:
-            bound = self.bind(name, case, op)
-            backend = bound.implementation.backend
-            result = bound.issue()
-            backend.wait(result)
+            examination = examine(
+                implementation.function,
+                implementation.backend,
+                problem,
+                claims_determinism=implementation.deterministic,
+                announce=lambda phase: self.starting(name, phase),
+            )
         except NotImplementedError as error:
-            return {"status": "unsupported", "reason": _one_line(error)}
-        first_call_s = time.perf_counter() - begin
-        output = backend.to_torch(result)
-        verdict = check.compare(output, self.truth(op, case), shape=op.output_shape(case), dtype=case.dtype)
-        return {
-            "status": "ok" if verdict.agrees else "wrong",
-            "reason": verdict.reason,
-            "first_call_s": first_call_s,
-            "error_ratio": verdict.error_ratio,
-            "max_ulp": verdict.max_ulp,
-            "max_rel": verdict.max_rel,
-            "config": backend.configuration(bound.implementation.load()),
-        }
+            return {"status": "unsupported", "reason": one_line(error)[: explain.LONGEST] or "NotImplementedError"}
+        columns = asdict(examination)
+        status = "ok" if columns.pop("agrees") else "wrong"
+        columns["reason"] = "; ".join(filter(None, (columns["reason"], *guest.remarks(implementation))))
+        return {"status": status, **columns, "config": implementation.backend.configuration(implementation.load())}
 
     def columns(self, result: Any) -> dict[str, Any]:
         """A timing as the columns of a row. A CPU is timed by the wall clock by definition; that needs no reason."""
@@ -121,32 +142,32 @@ class Worker:
         flags = "; ".join(columns.pop("flags"))
         return {**columns, "reason": "; ".join(reason for reason in reasons if reason), "flags": flags}
 
-    def starting(self, name: str) -> None:
-        """Tell which implementation runs next: if this process dies or hangs, it is the one."""
+    def starting(self, name: str | None, phase: str = TIMED_CALL) -> None:
+        """Tell which implementation runs next and in which phase: if this process dies or hangs, it is the one."""
         self.at = name
-        self.answer({"event": "started", "implementation": name})
-
-    def truth(self, op: Op, case: Case) -> Any:
-        if math.prod(op.output_shape(case)) > TRUTH_CACHE_ELEMENTS:
-            return op.truth(self.inputs, case)
-        if self.truths is None:
-            self.truths = list(op.truth(self.inputs, case))
-        return self.truths
+        now = time.monotonic()
+        if self.told[:2] != (name, phase) or now - self.told[2] > SIGN_OF_LIFE_S:
+            self.told = (name, phase, now)
+            self.answer({"event": "started", "implementation": name, "phase": phase})
 
     def time(self, case: Case, names: list[str], seed: int, cache: str, with_transfers: bool) -> dict[str, Any]:
         """Time implementations that agree, together."""
         from suite import timing
 
-        self.at = None
-        op = self.hold(case, seed)
-        self.truths = None
-        calls, peaks = [], {}
+        self.starting(None, PREPARING)
+        problem = self.hold(case, seed)
+        problem.forget_truths()
+        calls, bounds, peaks = [], {}, {}
         for name in names:
-            self.starting(name)
-            bound = self.bind(name, case, op)
+            self.starting(name, FIRST_CALL)  # this process may be another than the one that it was checked in
+            bounds[name] = bound = self.bind(name, problem)
             backend = bound.implementation.backend
             wait = backend.wait
             wait(bound.issue())
+            self.starting(name)
+            if isinstance(bound.function, guest.Guest):
+                wait(bound.issue())  # nothing is built any more: what this call changes, every call will
+                bound.function = bound.function.to_be_timed()
             peaks[name] = backend.peak_bytes(bound.function, bound.inputs, bound.arguments)
             calls.append(timing.Call(name, bound.issue, wait, vendor=bound.implementation.vendor is not None))
         timings = timing.measure(
@@ -158,23 +179,30 @@ class Worker:
             energy=True,
             on_progress=self.starting,
         )
+        for name, bound in bounds.items():
+            wrong = self.wrong_by_now(name, bound, problem)
+            if wrong:
+                return {"status": "wrong", "reason": wrong, "failed": name}
         columns = {name: {**self.columns(result), "peak_bytes": peaks[name]} for name, result in timings.items()}
         if with_transfers:
-            self.at = None
-            shared = timing.transfers(self.inputs, op.output_shape(case), self.torch_device)
+            self.starting(None, PREPARING)
+            shared = timing.transfers(problem.draws[0], problem.op.output_shape(case), self.torch_device)
             for values in columns.values():
                 values.update(shared)
         return {"timings": columns}
 
+    def wrong_by_now(self, name: str, bound: Bound, problem: Problem) -> str:
+        """What is wrong with one more call after all that were timed; empty if nothing is."""
+        from suite.examine import RefusedError, still_right
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:500] or type(error).__name__
-
-
-def _where(error: BaseException) -> str:
-    """The innermost line of the error's traceback, as `file.py:12`."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
+        self.starting(name)
+        result = bound.issue()
+        bound.implementation.backend.wait(result)
+        self.starting(None, JUDGING)
+        try:
+            return still_right(result, bound.implementation.backend, problem).reason
+        except RefusedError as refused:
+            return str(refused)
 
 
 def serve(device: Device, requests: TextIO, answers: TextIO) -> None:
@@ -184,11 +212,15 @@ def serve(device: Device, requests: TextIO, answers: TextIO) -> None:
 
     for name in backends.backends():
         backends.backend(name).prepare(device)
+    with contextlib.suppress(Exception):  # the first request meets it again, and tells
+        import torch  # noqa: F401 (seconds, which are no implementation's)
+    answer({"event": "ready"})
     worker: Worker | None = None
     for line in requests:
         request = json.loads(line)
         try:
             worker = worker or Worker(device, answer)
+            worker.visas, worker.found = request.get("visas", {}), {}
             case = Case.from_json(request["case"])
             if request["do"] == "check":
                 reply = worker.check(case, request["implementation"], request["seed"])
@@ -199,9 +231,20 @@ def serve(device: Device, requests: TextIO, answers: TextIO) -> None:
         except Exception as error:  # one implementation's failure is one row
             traceback.print_exc()
             failed = None if isinstance(error, SuiteError) or worker is None else worker.at
-            reason = f"{type(error).__name__}: {_one_line(error)}{_where(error)}"
+            reason = worker.reason(error) if worker else explain.reason(error, device.type)
             reply = {"status": "error", "reason": reason, "failed": failed}
         answer({"event": "done", **reply})
+
+
+def settle(stacks: int, lifeline: int) -> None:
+    """What this process owes its parent before anything else runs: not to outlive it, and to tell where it hangs."""
+    faulthandler.enable(stacks, all_threads=False)
+    faulthandler.register(signal.SIGUSR1, stacks, all_threads=False)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
+        score.write("1000")
+    # Ends this process group, with compilers and whatever else was started, when the parent is gone.
+    subprocess.Popen(["/bin/sh", "-c", "read -r line; kill -KILL 0"], stdin=lifeline, stdout=subprocess.DEVNULL)
+    os.close(lifeline)
 
 
 def main() -> None:
@@ -209,7 +252,12 @@ def main() -> None:
     parser.add_argument("--device", required=True)
     parser.add_argument("--requests", type=int, required=True)
     parser.add_argument("--answers", type=int, required=True)
+    parser.add_argument("--stacks", type=int, required=True)
+    parser.add_argument("--lifeline", type=int, required=True)
     arguments = parser.parse_args()
+    for descriptor in (arguments.requests, arguments.answers, arguments.stacks):
+        os.set_inheritable(descriptor, False)
+    settle(arguments.stacks, arguments.lifeline)
     device = Device(**{**json.loads(arguments.device), "capability": tuple(json.loads(arguments.device)["capability"])})
     sys.stdout = sys.stderr
     os.dup2(2, 1)  # what a kernel prints goes to the log

@@ -30,7 +30,9 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 SQUARE = "M=16,N=16,K=16"
 REFUSED = {
     "operation": (["--op", "matmull"], "unknown operation 'matmull'; there are vector_add"),
-    "implementation": (["--op", "matmul", "--impl", "fortran"], "--impl 'fortran' matches none of triton, jax"),
+    "implementation": (["--op", "matmul", "--impl", "fortran"], "--impl 'fortran' matches none of triton, "),
+    "with-twice": (["--op", "matmul", "--with", "k.py", "--with", "other/k.cu"], "with/k is k.py already; rename one"),
+    "with-nameless": (["--op", "matmul", "--with", "/"], "--with '/': its name, without the suffix, cannot be shown"),
     "dtype": (
         ["--op", "matmul", "--dtype", "float64"],
         "--dtype: unknown 'float64'; valid are float32, float16, bfloat16",
@@ -40,8 +42,7 @@ REFUSED = {
     "precision-of-op": (["--op", "sigmoid", "--precision", "tf32"], "no case left: sigmoid has no tf32"),
     "dimension-missing": (["--op", "matmul", "--shape", "M=16,N=16"], "missing K; matmul takes e.g. M=512,N=512,K=512"),
     "dimension-unknown": (["--op", "matmul", "--shape", "M=16,N=16,Q=16"], "unknown dimension 'Q'; matmul has M, N, K"),
-    "dimension-zero": (["--op", "matmul", "--shape", "M=16,N=16,K=0"], "K=0 must be at least 1"),
-    "dimension-negative": (["--op", "matmul", "--shape", "M=16,N=16,K=-4"], "K=-4 must be at least 1"),
+    "dimension-negative": (["--op", "matmul", "--shape", "M=16,N=16,K=-4"], "K=-4 must be at least 0"),
     "dimension-text": (["--op", "matmul", "--shape", "M=16,N=16,K=big"], "K='big' is not a whole number"),
     "too-large": (["--op", "matmul", "--shape", "M=9999999,N=9999999,K=9999999"], "needs at least"),
     "shape-of-many": (["--op", "all", "--shape", SQUARE], "--shape names the dimensions of one operation"),

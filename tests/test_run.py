@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
-from suite import report, run, select
+from suite import lane, report, run, select
 from suite.device import Device
 from suite.errors import UsageError
 from suite.isolate import WorkerDiedError, WorkerTimeoutError
-from suite.table import Row
+from suite.table import Key, Row
 
 CPU = Device("cpu", name="CPU")
 H200 = Device("cuda", 0, "NVIDIA H200", (9, 0))
@@ -36,13 +39,21 @@ def compare(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Row]]:
     """compare() of vector_add on 2^28 elements, or `shape`, with workers that answer by `answer`."""
 
     def go(
-        answer: Answer, *, shape: str = "N=268435456", lines: tuple[str, ...] = ("torch",), **options: Any
+        answer: Answer,
+        *,
+        shape: str = "N=268435456",
+        lines: tuple[str, ...] = ("torch",),
+        kept: Mapping[Key, Row] = MappingProxyType({}),
+        keep: Callable[..., None] = lambda op, rows: None,
+        on_rows: Callable[..., None] = lambda op, rows: None,
+        **options: Any,
     ) -> list[Row]:
         class Pool:
             discarded = 0
 
-            def __init__(self, device: Device, environment: Any = None) -> None:
+            def __init__(self, device: Device, environment: Any = None, memory_bytes: int | None = None) -> None:
                 self.device = device
+                self.served: set[str] = set()
 
             def __enter__(self) -> Pool:
                 return self
@@ -50,17 +61,25 @@ def compare(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Row]]:
             def __exit__(self, *_: object) -> None: ...
 
             def ask(self, request: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
-                return answer({**request, "device": self.device.type})
+                self.served.update(request.get("implementations") or [request["implementation"]])
+                return answer({**request, "device": self.device.type, "fresh": len(self.served) == 1})
+
+            def served_others(self, name: str) -> bool:
+                return bool(self.served - {name})
 
             def discard(self) -> None:
+                self.served = set()
                 Pool.discarded += 1
 
-        monkeypatch.setattr(run, "Pool", Pool)
+        for module in (run, lane):
+            monkeypatch.setattr(module, "Pool", Pool)
         monkeypatch.setattr("suite.backends.base.torch_is_cpu_build", lambda: False)
+        monkeypatch.setattr("suite.backends.jax.Jax.missing", lambda self, device: None)
         jobs = select.jobs(
             ["vector_add"], device_type="cuda", shapes=[shape], dtypes=["float32"], implementations=lines
         )
-        return run.compare(jobs, run.Options(**{"device": H200, **options}))
+        chosen = run.Options(**{"device": H200, **options})
+        return run.compare(jobs, chosen, kept=kept, keep=keep, on_rows=on_rows)
 
     return go
 
@@ -127,6 +146,126 @@ def test_a_line_that_raises_while_timed_costs_its_own_row_only(compare: Any) -> 
     rows = {row.implementation: row for row in compare(answer, lines=("triton", "torch"))}
     assert (rows["triton"].status, rows["triton"].device_us) == ("error", None)
     assert rows["torch"].device_us == 800.0
+
+
+def test_a_failure_in_a_used_worker_is_believed_when_a_fresh_one_repeats_it(compare: Any) -> None:
+    """What an earlier line left behind is not held against the next."""
+    asked: list[str] = []
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        asked.append(request["implementation"])
+        if request["implementation"] == "jax" and not request["fresh"]:
+            raise WorkerDiedError("the worker was killed by SIGSEGV", "jax")
+        if request["implementation"] == "torch":
+            return {"status": "wrong", "reason": "value: at [0]", "error_ratio": 9.0}
+        return AGREES
+
+    rows = {row.implementation: row for row in compare(answer, lines=("triton", "jax", "torch"), timed=False)}
+    assert {name: row.status for name, row in rows.items()} == {"triton": "ok", "jax": "ok", "torch": "wrong"}
+    assert asked == ["triton", "jax", "jax", "torch", "torch"]
+
+
+def test_a_worker_killed_from_outside_or_stopped_is_not_tried_again(compare: Any) -> None:
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        if request["implementation"] == "jax":
+            raise WorkerDiedError("the worker was killed by SIGKILL", "jax", from_outside=True)
+        if request["implementation"] == "torch":
+            raise WorkerTimeoutError("no end within 120 s", "torch")
+        return AGREES
+
+    rows = {row.implementation: row.status for row in compare(answer, lines=("triton", "jax", "torch"), timed=False)}
+    assert rows == {"triton": "ok", "jax": "error", "torch": "timeout"}
+
+
+def timing_of(guilty: str, blamed: str | None, *, alive: bool = False) -> Answer:
+    """Workers that cannot time `guilty`, and say that `blamed` was running."""
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        if request["do"] == "check":
+            return {**AGREES, "reason": f"noted of {request['implementation']}"}
+        names = request["implementations"]
+        if guilty in names:
+            running = blamed if blamed in names or blamed is None else guilty
+            if alive:
+                return {"status": "error", "reason": "RuntimeError: no", "failed": running}
+            raise WorkerDiedError("the worker was killed by SIGSEGV", running)
+        return {"timings": {name: time_of(800.0) for name in names}}
+
+    return answer
+
+
+@pytest.mark.parametrize("blamed", [None, "torch", "triton"])
+def test_whoever_was_running_is_not_to_blame_unless_it_fails_alone(compare: Any, blamed: str | None) -> None:
+    """The line that breaks the others' worker is found, also where nobody or somebody else was running."""
+    rows = {row.implementation: row for row in compare(timing_of("triton", blamed), lines=("triton", "jax", "torch"))}
+    assert rows["triton"].status == "error"
+    assert rows["triton"].reason == "while timed: the worker was killed by SIGSEGV"
+    for name in ("jax", "torch"):
+        assert (rows[name].status, rows[name].device_us) == ("ok", 800.0)
+        assert rows[name].reason == f"noted of {name}", "what the check had to say stays, and stays once"
+
+
+def test_a_crash_that_nobody_repeats_costs_nothing(compare: Any) -> None:
+    crashes = iter([True])
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        if request["do"] == "check":
+            return AGREES
+        if next(crashes, False):
+            raise WorkerDiedError("the worker was killed by SIGBUS", None)
+        return {"timings": {name: time_of(800.0) for name in request["implementations"]}}
+
+    assert {row.device_us for row in compare(answer, lines=("triton", "torch"))} == {800.0}
+
+
+def test_lines_that_cannot_be_timed_together_stay_untimed_and_say_why(compare: Any) -> None:
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        if request["do"] == "check":
+            return AGREES
+        if len(request["implementations"]) > 1:
+            raise WorkerDiedError("the worker was killed by SIGBUS", None)
+        return {"timings": {name: time_of(800.0) for name in request["implementations"]}}
+
+    for row in compare(answer, lines=("triton", "torch")):
+        assert (row.status, row.device_us) == ("ok", None)
+        assert row.reason == "not timed: the worker was killed by SIGBUS"
+
+
+def test_rows_are_kept_as_they_come_and_not_done_again(compare: Any) -> None:
+    """Each when it is checked, all again with their times; what an interrupted run has kept is only completed."""
+    asked: list[str] = []
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        asked.append(request["do"])
+        if request["do"] == "check":
+            return AGREES
+        return {"timings": {name: time_of(800.0) for name in request["implementations"]}}
+
+    kept: list[list[tuple[str, float | None]]] = []
+    rows = compare(
+        answer,
+        lines=("triton", "torch"),
+        keep=lambda op, rows: kept.append([(row.implementation, row.device_us) for row in rows]),
+    )
+    assert kept == [[("triton", None)], [("torch", None)], [("triton", 800.0), ("torch", 800.0)]]
+    assert asked == ["check", "check", "time"]
+
+    told: list[list[Row]] = []
+    finished = {row.key: row for row in rows}
+    again = compare(answer, lines=("triton", "torch"), kept=finished, on_rows=lambda op, rows: told.append(rows))
+    assert (again, told, len(asked)) == (rows, [], 3)
+
+    checked = {row.key: replace(row, device_us=None, recorder="") for row in rows}
+    del checked[rows[1].key]
+    (first, second) = compare(answer, lines=("triton", "torch"), kept=checked)
+    assert asked[3:] == ["check", "time"], "the rows of a case are timed together"
+    assert first.device_us == second.device_us == 800.0
+
+
+def test_what_a_worker_says_is_made_harmless(compare: Any) -> None:
+    said = {"status": "error", "reason": "a\x1b[31m\nb\udc80", "error_ratio": math.nan}
+    (row,) = compare(lambda r: said)
+    assert (row.reason, row.error_ratio) == ("a [31m b", None)
 
 
 def test_a_recorder_that_cannot_be_trusted_leaves_the_rows_untimed_and_says_why(compare: Any) -> None:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import csv
+import io
 import json
 import math
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from suite import report
-from suite.errors import ResultsError
+from suite import diff, report, resume
+from suite.errors import ResultsError, UsageError
+from suite.files import write_atomically
 from suite.results import Results
-from suite.table import COLUMNS, Row, frame, from_frame, read_csv, to_csv, write_atomically
+from suite.table import COLUMNS, STATUSES, TYPES, Row, frame, from_frame, read_csv, read_rows, to_csv
 
 
 def row(implementation: str = "torch", **values: object) -> Row:
@@ -23,16 +28,86 @@ def row(implementation: str = "torch", **values: object) -> Row:
 
 
 numbers = st.none() | st.floats(allow_nan=False, allow_infinity=False)
-texts = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\r\0"), max_size=40)
+texts = st.text(st.characters(blacklist_categories=("Cs",)), max_size=40)
+KINDS = {
+    "str": texts,
+    "int": st.integers(0, 2**63),
+    "int | None": st.none() | st.integers(0, 10**18),
+    "float | None": numbers | st.just(math.inf),
+}
+any_row = st.builds(Row, **{name: KINDS[kind] for name, kind in TYPES.items() if name != "status"}).flatmap(
+    lambda built: st.sampled_from(STATUSES).map(lambda status: replace(built, status=status))
+)
 
 
-@settings(deadline=None, max_examples=50)
-@given(st.lists(st.tuples(numbers, numbers, texts), min_size=1, max_size=5))
-def test_rows_survive_the_csv(tmp_path_factory: pytest.TempPathFactory, values: list[tuple[float, float, str]]) -> None:
-    rows = [row(device_us=a, error_ratio=b, reason=text) for a, b, text in values]
+@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@given(st.lists(any_row, min_size=1, max_size=3))
+def test_rows_survive_the_csv(tmp_path_factory: pytest.TempPathFactory, rows: list[Row]) -> None:
+    """Any text and any number in any column."""
     path = tmp_path_factory.mktemp("csv") / "t.csv"
-    path.write_text(to_csv(rows), encoding="utf-8", newline="")
-    assert from_frame(read_csv(path)) == rows
+    write_atomically(path, to_csv(rows))
+    assert read_rows(path) == rows
+    assert to_csv(read_rows(path)) == to_csv(rows)
+
+
+GOOD = to_csv(
+    [row("torch", device_us=1.5, samples=7, reason='a "word", and\nmore'), row("triton", error_ratio=math.inf)]
+)
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_a_damaged_table_is_refused_or_read_right(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Cut, overwritten, shuffled or made of noise: `ResultsError`, or rows whose values are of the columns' types."""
+    text = GOOD.encode()
+    damage = data.draw(st.sampled_from(["cut", "noise", "overwritten", "shuffled", "value", "only noise"]))
+    place = data.draw(st.integers(0, len(text)))
+    noise = data.draw(st.binary(max_size=20))
+    if damage == "cut":
+        text = text[:place]
+    elif damage == "noise":
+        text = text[:place] + noise + text[place:]
+    elif damage == "overwritten":
+        text = text[:place] + noise + text[place + len(noise) :]
+    elif damage == "only noise":
+        text = noise
+    else:
+        records = list(csv.reader(io.StringIO(GOOD, newline="")))
+        if damage == "value":
+            value = data.draw(texts | st.sampled_from(["nan", "-inf", "1e999", "1_000", "0x10", "٣", " 5", "None"]))
+            records[1][data.draw(st.integers(0, len(COLUMNS) - 1))] = value
+        else:
+            order = data.draw(st.permutations(range(len(COLUMNS))))
+            records = [[record[i] for i in order] for record in records]
+        shuffled = io.StringIO(newline="")
+        csv.writer(shuffled).writerows(records)
+        text = shuffled.getvalue().encode()
+    path = tmp_path_factory.mktemp("csv") / "matmul.csv"
+    path.write_bytes(text)
+    told, rows = "", list[Row]()
+    try:
+        rows = read_rows(path)
+    except ResultsError as error:
+        told = str(error)
+    if told:
+        assert str(path) in told
+        assert "\n" not in told
+    else:
+        assert damage != "shuffled" or to_csv(rows) == GOOD
+        for found in rows:
+            assert found.status in STATUSES
+            for name, kind in TYPES.items():
+                allowed = (str,) if kind == "str" else (int,) if kind.startswith("int") else (float,)
+                value = getattr(found, name)
+                assert isinstance(value, allowed) or (value is None and kind.endswith("None")), name
+        report.markdown(read_csv(path), {})
+        for group in report.cases(rows):
+            report.plain_lines(group)
+    for command in (lambda: diff.compare(path, path), lambda: resume.find(path.parent, ["matmul"], {})):
+        with contextlib.suppress(ResultsError, UsageError):
+            command()
 
 
 def test_an_infinite_error_ratio_survives_the_csv(tmp_path: Path) -> None:
@@ -77,14 +152,22 @@ def test_a_written_file_can_be_read_by_others(tmp_path: Path) -> None:
 
 def test_results_come_as_rows_do_and_other_operations_stay(tmp_path: Path) -> None:
     (tmp_path / "sigmoid.csv").write_text("kept", encoding="utf-8")
-    results = Results(tmp_path, {"device": {"name": "D"}, "command": "c", "packages": {}})
-    assert not (tmp_path / "matmul.csv").exists()
-    results.add("matmul", [row()])
-    assert len(read_csv(tmp_path / "matmul.csv")) == 1
-    results.add("matmul", [row("numpy")])
-    assert list(read_csv(tmp_path / "matmul.csv")["implementation"]) == ["torch", "numpy"]
-    assert json.loads((tmp_path / "environment.json").read_text(encoding="utf-8"))["device"]["name"] == "D"
+    with Results(tmp_path, {"device": {"name": "D"}, "command": "c", "packages": {}}) as results:
+        assert not (tmp_path / "matmul.csv").exists()
+        results.put("matmul", [row()])
+        assert len(read_csv(tmp_path / "matmul.csv")) == 1
+        results.put("matmul", [row("numpy"), row(device_us=3.0)])
+        assert [(r.implementation, r.device_us) for r in read_rows(tmp_path / "matmul.csv")] == [
+            ("torch", 3.0),
+            ("numpy", None),
+        ]
+        assert not json.loads((tmp_path / "environment.json").read_text(encoding="utf-8"))["run"]["complete"]
+        results.complete()
+    record = json.loads((tmp_path / "environment.json").read_text(encoding="utf-8"))
+    assert record["device"]["name"] == "D"
+    assert record["run"] == {"complete": True, "tables": ["matmul"], "settings": {}}
     assert (tmp_path / "sigmoid.csv").read_text(encoding="utf-8") == "kept"
+    assert {path.name for path in tmp_path.iterdir()} == {"sigmoid.csv", "matmul.csv", "matmul.md", "environment.json"}
 
 
 def test_markdown_marks_the_fastest_line_and_escapes_what_kernels_say() -> None:

@@ -1,7 +1,7 @@
 """The device: what it is, what it could do at best, what state it is in. No framework, no CUDA context."""
 
 from suite.hardware.datasheet import Peaks, device_slug, peaks
-from suite.hardware.host import cpu_cache_bytes, cpu_facts
+from suite.hardware.host import cpu_cache_bytes, cpu_facts, free_host_bytes
 from suite.hardware.measured import limit
 from suite.hardware.monitor import (
     IDLE,
@@ -29,6 +29,7 @@ __all__ = [
     "devices",
     "energy_mj",
     "environment",
+    "free_host_bytes",
     "limit",
     "memory_bytes",
     "nvml",

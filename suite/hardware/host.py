@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,34 @@ def cpu_facts() -> dict[str, Any]:
         "memory_available_bytes": available,
         "last_level_cache_bytes": cpu_cache_bytes(),
     }
+
+
+def free_host_bytes(processes: Path = Path("/proc/self/cgroup"), groups: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """Memory to be had by this process, within the limits of its control groups; None if it cannot be known."""
+    found = [cpu_facts()["memory_available_bytes"], *_free_of_groups(processes, groups)]
+    return min((int(free) for free in found if free is not None), default=None)
+
+
+def _free_of_groups(processes: Path, groups: Path) -> Iterator[int]:
+    try:
+        entries = [line.split(":", 2) for line in processes.read_text().splitlines()]
+    except OSError:
+        return
+    for _, controllers, name in (entry for entry in entries if len(entry) == 3):
+        if controllers == "":
+            root, limit, usage = groups, "memory.max", "memory.current"
+        elif "memory" in controllers.split(","):
+            root, limit, usage = groups / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+        else:
+            continue
+        group = root / name.lstrip("/")
+        for folder in (group, *group.parents):
+            try:
+                allowed, used = int((folder / limit).read_text()), int((folder / usage).read_text())
+                cached = re.search(r"^inactive_file (\d+)$", (folder / "memory.stat").read_text(), re.MULTILINE)
+            except (OSError, ValueError):  # not in this container, or `max`: no limit
+                continue
+            yield max(0, allowed - used + (int(cached[1]) if cached else 0))
 
 
 def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:

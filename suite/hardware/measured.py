@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from suite.errors import ResultsError
+from suite.files import write_atomically
 from suite.hardware.datasheet import Peaks, peaks
-from suite.table import write_atomically
 
 FILE = "limits.json"
 MEMORY = "memory"

@@ -9,10 +9,10 @@ from typing import Any
 from suite import backends, hardware
 from suite.device import Device
 from suite.errors import SuiteError, UsageError
+from suite.files import write_atomically
 from suite.inprocess import array_bytes, one_line, torch_device
 from suite.proof import checks
 from suite.proof.checks import OFF, Check, Line
-from suite.table import write_atomically
 
 ARRAY_BYTES = 2 << 30
 """Size of an array, if a sixteenth of the memory allows."""

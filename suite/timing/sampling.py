@@ -95,8 +95,8 @@ class Measurement:
                 self.on_progress(call.name)
                 self.records[call.name].cost_ns = self.warm_up(call)
                 self.host_times(call)
-                if energy:
-                    self.records[call.name].joules = self.energy(call)
+            if energy:
+                self.energy()
             recorder, reason = self.recorder()
             self.read_state()
             if recorder is not None:
@@ -158,14 +158,21 @@ class Measurement:
             latency.append((ready - start) / 1000)
         record.latency_us, record.dispatch_us = median(latency), median(dispatch)
 
-    def energy(self, call: Call) -> float | None:
-        def start(count: int) -> Callable[[], None]:
+    def energy(self) -> None:
+        """Joules of every call, one after the other."""
+
+        def start(call: Call, count: int) -> Callable[[], None]:
+            self.on_progress(call.name)
             result: object = None
             for _ in range(count):
                 result = call.issue()
             return partial(call.wait, result)
 
-        return joules_per_call(start, self.target.energy_mj, self.target.clock, self.records[call.name].cost_ns)
+        loads = [(partial(start, call), self.records[call.name].cost_ns) for call in self.calls]
+        for call, joules in zip(
+            self.calls, joules_per_call(loads, self.target.energy_mj, self.target.clock), strict=True
+        ):
+            self.records[call.name].joules = joules
 
     def recorder(self) -> tuple[Recorder | None, str]:
         """The started recorder, or None, and why it is not CUPTI's."""
