@@ -7,6 +7,7 @@ from torch import Tensor
 
 from cuda_ref import build
 
+DETERMINISTIC = True
 BLOCK_M = 32  # queries of a thread block, as in attention.cu
 
 
@@ -24,6 +25,7 @@ def attention(
     h_kv = h // (H // H_kv). Any strides, but a tensor whose last dimension is not contiguous is first copied by torch.
     The output is contiguous. `sm_scale` defaults to 1 / sqrt(D).
     Causal: aligned to the last key; query i sees the keys j <= i + S_k - S_q. A query that sees none gives zeros.
+    NaN and infinities in hidden keys and values do not reach it.
     Dtypes: float32, float16, bfloat16, the same for all; scores, softmax and sums in float32 without tensor cores,
     rounded once at the end. The S_q x S_k scores are never stored.
     Tail: tiles that overhang are filled with zeros and their scores masked. D is filled up to 64, 128 or 256.

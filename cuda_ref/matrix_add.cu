@@ -54,9 +54,10 @@ __global__ void __launch_bounds__(256)
     add_rows(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ out, int64_t M, int64_t N,
              int64_t stride_am, int64_t stride_bm) {
     const int64_t c = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (c >= N / LANES<T>) {  // a part of a pack is left at the end only where M = 1
-        const int64_t tail = N / LANES<T> * LANES<T>, n = tail + (c - N / LANES<T>);
-        if (n < N && blockIdx.y == 0 && threadIdx.y == 0) out[n] = add(a[n], b[n]);
+    if (c >= N / LANES<T>) {  // a part of a pack is left at the end only where M = 1; it has one thread
+        if (blockIdx.y == 0 && threadIdx.y == 0) {
+            for (int64_t n = c * LANES<T>; n < N; ++n) out[n] = add(a[n], b[n]);
+        }
         return;
     }
     const int64_t step = int64_t(gridDim.y) * blockDim.y * UNROLL;

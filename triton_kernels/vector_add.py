@@ -6,6 +6,7 @@ import triton.language as tl
 from jaxtyping import Shaped
 from torch import Tensor
 
+DETERMINISTIC = True
 INTERPRET = triton.knobs.runtime.interpret  # TRITON_INTERPRET=1 when this module was imported
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 OUT_DTYPE = torch.float32 if INTERPRET else None  # the interpreter truncates to bfloat16: it leaves rounding to torch

@@ -1,0 +1,220 @@
+"""The CUDA kernels that need Hopper: what nvcc makes of them, what they refuse, and, on a Hopper, what they compute."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from cuda_ref import build, compiler
+from cuda_ref.matmul_skinny import matmul as matmul_skinny
+from cuda_ref.matmul_wgmma import matmul as matmul_wgmma
+from suite import check, ops
+
+needs_nvcc = pytest.mark.skipif(build.missing("cuda") is not None, reason=str(build.missing("cuda")))
+SOURCES = ("matmul_wgmma", "matmul_skinny")
+HALVES = (torch.float16, torch.bfloat16)
+LAYOUTS = ("nn", "nt", "tn", "tt")
+
+
+# what nvcc makes of it
+
+
+def cuobjdump() -> str | None:
+    """Of the CUDA toolkit, or the one that Triton brings."""
+    beside = Path(compiler.nvcc() or "nvcc").resolve().parent / "cuobjdump"
+    found = shutil.which("cuobjdump") or shutil.which(str(beside))
+    if found is None:
+        import triton
+
+        found = shutil.which(Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump")
+    return found
+
+
+def machine_code(name: str) -> dict[str, str]:
+    """The instructions of every kernel in a .cu, for sm_90a, one a line."""
+    build.compile_only(name, "sm_90a")
+    text = build._prepared(name, "sm_90a")
+    key = build._key(name, "sm_90a", ["cubin", text, *compiler.NVCC_FLAGS])
+    cubin = compiler.device_code(key, text, "sm_90a") / "kernel.cubin"
+    tool = cuobjdump()
+    if tool is None:
+        pytest.skip("no cuobjdump, in the CUDA toolkit or in Triton's package")
+    dump = subprocess.run([tool, "-sass", str(cubin)], capture_output=True, text=True, check=True).stdout
+    functions = re.split(r"^\s*Function : ", dump, flags=re.MULTILINE)[1:]
+    return {f.split("\n")[0].strip(): "\n".join(re.findall(r"/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;", f)) for f in functions}
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", SOURCES)
+def test_nothing_spills_and_no_product_waits_for_the_one_before(name: str) -> None:
+    found = build.resources(name, "sm_90a")
+    assert found
+    assert [each for each in found if each.spill_bytes or each.stack_bytes] == []
+    report = build.compile_only(name, "sm_90a")
+    assert "serialized" not in report, "wgmma instructions are serialized: see the warning of ptxas"
+    assert "setmaxnreg ignored" not in report
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", SOURCES)
+def test_products_are_wgmma_and_copies_are_tma(name: str) -> None:
+    kernels = machine_code(name)
+    assert kernels
+    for kernel, code in kernels.items():
+        assert "HGMMA.64x" in code, kernel
+        assert "UTMALDG.2D" in code, kernel
+        assert not re.search(r"\bHMMA|\bFFMA|\bLDL|\bSTL", code), kernel
+
+
+@needs_nvcc
+def test_every_layout_has_its_products() -> None:
+    kernels = machine_code("matmul_wgmma")
+    everything = "\n".join(kernels.values())
+    for kind in ("16.F32", "16.F32.BF16"):
+        for shape in ("64x128x", "64x256x"):
+            found = re.findall(rf"HGMMA\.{shape}{kind} R\d+, gdesc\[UR\d+\](\S*),", everything)
+            assert set(found) == {"", ".tnspA", ".tnspB", ".tnspA.tnspB"}, (shape, kind)
+    for factors in (r"R\d+, R\d+, gdesc", r"R\d+, gdesc"):
+        assert re.search(rf"HGMMA\.64x256x8\.F32\.TF32 {factors}", everything)
+    assert "UTMALDG.2D.MULTICAST" in everything
+    assert "UTMASTG.2D" in everything
+
+
+# what they refuse
+
+
+def tensor(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+    return torch.zeros(shape, dtype=dtype)
+
+
+F32 = torch.float32
+MATMULS = [pytest.param(matmul_wgmma, id="wgmma"), pytest.param(matmul_skinny, id="skinny")]
+
+
+@pytest.mark.parametrize("matmul", MATMULS)
+def test_wrong_arguments(matmul: Callable[..., Tensor]) -> None:
+    for arguments, precision, message in (
+        ((tensor(3), tensor(3, 2)), "ieee", "matmul: a must be (M, K); got (3,)"),
+        ((tensor(8, 64), tensor(32, 8)), "ieee", "a is (M, K)=(8, 64), so b must be (64, N); got (32, 8)"),
+        ((tensor(2, 3), tensor(3, 2, dtype=F32)), "ieee", "a is torch.bfloat16, so b must be too; got torch.float32"),
+        ((tensor(2, 2).long(),) * 2, "ieee", "a must be float32, float16 or bfloat16; got torch.int64"),
+        ((tensor(2, 2),) * 2, "tf32", 'precision must be "ieee", or "tf32" for float32; got "tf32" for torch.bfloat16'),
+        ((tensor(2, 2), torch.zeros(2, 2, dtype=torch.bfloat16, device="meta")), "ieee", "a is on cpu, so b must be"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            matmul(*arguments, precision=precision)
+
+
+@pytest.mark.parametrize("matmul", MATMULS)
+def test_what_is_not_covered(matmul: Callable[..., Tensor]) -> None:
+    wide = tensor(64, 72)
+    for a, b, precision, message in (
+        (tensor(8, 65), tensor(65, 64), "ieee", "TMA needs a contiguous"),
+        (tensor(8, 64), tensor(64, 65), "ieee", "TMA needs b contiguous"),
+        (wide[:8, 1:65], tensor(64, 64), "ieee", "at an address that is 2 beyond one"),
+        (tensor(8, 64), wide[:, 1:65], "ieee", "at an address that is 2 beyond one"),
+        (tensor(8, 64), tensor(64, 1).expand(64, 64), "ieee", "TMA needs b contiguous"),
+        (tensor(8, 8, dtype=F32), tensor(8, 8, dtype=F32), "ieee", "got"),
+        (tensor(8, 64), tensor(64, 64), "ieee", "which the CPU does not have"),
+    ):
+        with pytest.raises(NotImplementedError, match=message):
+            matmul(a, b, precision=precision)
+    with pytest.raises(NotImplementedError, match="a or b must be contiguous along K"):
+        matmul_wgmma(tensor(64, 8, dtype=F32).t(), tensor(64, 8, dtype=F32), precision="tf32")
+    with pytest.raises(NotImplementedError, match="M must be at most 64; got M=65"):
+        matmul_skinny(tensor(65, 64), tensor(64, 64))
+
+
+@pytest.mark.parametrize("matmul", MATMULS)
+def test_empty(matmul: Callable[..., Tensor]) -> None:
+    assert matmul(tensor(0, 5), tensor(5, 4)).shape == (0, 4)
+    assert matmul(tensor(4, 5), tensor(5, 0)).shape == (4, 0)
+    assert torch.equal(matmul(tensor(4, 0), tensor(0, 3)), tensor(4, 3))
+
+
+# on a Hopper
+
+
+@pytest.fixture
+def hopper(device: str) -> torch.device:
+    if device != "cuda" or torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("needs compute capability 9.0")
+    return torch.device("cuda")
+
+
+def drawn(rows: int, columns: int, dtype: torch.dtype, transposed: bool, device: torch.device, pad: int = 0) -> Tensor:
+    """Normal numbers, in rows or columns that lie `pad` elements of NaN apart."""
+    shape = (columns, rows) if transposed else (rows, columns)
+    around = torch.full((shape[0], shape[1] + pad), float("nan"), dtype=dtype, device=device)
+    inner = around[:, : shape[1]].copy_(torch.randn(shape, device=device))
+    return inner.t() if transposed else inner
+
+
+def agrees(matmul: Callable[..., Tensor], a: Tensor, b: Tensor, precision: str = "ieee") -> None:
+    op, dtype = ops.get("matmul"), str(a.dtype).removeprefix("torch.")
+    case = op.case((a.shape[0], b.shape[1], a.shape[1]), dtype, precision)
+    torch.use_deterministic_algorithms(True, warn_only=True)  # torch.empty gives NaN
+    try:
+        out = matmul(a, b, precision=precision)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    verdict = check.compare(out, op.truth((a, b), case), shape=op.output_shape(case), dtype=dtype)
+    assert verdict.agrees, f"{tuple(a.shape)} x {tuple(b.shape)} {dtype} {a.stride()} {b.stride()}: {verdict.reason}"
+    assert torch.equal(out, matmul(a, b, precision=precision)), "another result the second time"
+
+
+# Large tiles, small tiles; one tile and many; edges in all dimensions; K shorter than a stage, or odd in stages.
+SHAPES = [
+    (1, 8, 8),
+    (64, 64, 64),
+    (200, 136, 72),
+    (128, 256, 1000),
+    (1000, 520, 136),
+    (2048, 2056, 192),
+    (4104, 2312, 328),
+]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_wgmma_layouts_and_edges(hopper: torch.device, shape: tuple[int, int, int], layout: str) -> None:
+    M, N, K = shape
+    M = M + -M % 8 if layout[0] == "t" else M
+    for dtype in HALVES:
+        agrees(
+            matmul_wgmma,
+            drawn(M, K, dtype, layout[0] == "t", hopper, pad=8),
+            drawn(K, N, dtype, layout[1] == "t", hopper, pad=16),
+        )
+    if layout != "tn":
+        a, b = drawn(M, K, F32, layout[0] == "t", hopper), drawn(K, N, F32, layout[1] == "t", hopper, pad=4)
+        agrees(matmul_wgmma, a, b, "tf32")
+
+
+@pytest.mark.gpu
+def test_wgmma_stores_rows_that_tma_cannot(hopper: torch.device) -> None:
+    for M, N in ((33, 67), (130, 259), (1111, 2049)):
+        for dtype in HALVES:
+            agrees(matmul_wgmma, drawn(M, 136, dtype, False, hopper), drawn(136, N, dtype, True, hopper))
+        agrees(matmul_wgmma, drawn(M, 136, F32, False, hopper), drawn(136, N, F32, True, hopper), "tf32")
+        wide = N + -N % 4
+        agrees(matmul_wgmma, drawn(wide, 136, F32, True, hopper), drawn(136, N, F32, True, hopper), "tf32")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("M", [1, 7, 16, 17, 64])
+def test_skinny(hopper: torch.device, M: int) -> None:
+    for N, K in ((8, 8), (128, 64), (136, 200), (1000, 4096), (14336, 1032)):
+        for dtype in HALVES:
+            for transposed in (False, True):
+                a, b = drawn(M, K, dtype, False, hopper, pad=8), drawn(K, N, dtype, transposed, hopper, pad=8)
+                agrees(matmul_skinny, a, b)
+    agrees(matmul_skinny, drawn(M, 72, HALVES[0], False, hopper), drawn(72, 131, HALVES[0], True, hopper))
