@@ -1,0 +1,207 @@
+"""The CUDA kernels under compute-sanitizer: out-of-bounds, races, uninitialized reads, misused barriers.
+
+    python tests/sanitize.py                                     # all four tools over every CUDA implementation
+    python tests/sanitize.py --tool racecheck --op matmul --impl cuda/tiled --out results/nvidia-h200/proof
+
+Each tool runs over each operation in a process of its own, which calls every implementation once for each ragged size
+and dtype and, where the operation has them, for each layout and arithmetic. Memory comes straight from cudaMalloc
+(PYTORCH_NO_CUDA_MEMORY_CACHING), so that reading past an array is reading past an allocation. A line passes if
+compute-sanitizer counts no error in it. A process that dies, that never finishes or that calls nothing does not pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from suite import backends, hardware, ops  # noqa: E402
+from suite.device import resolve  # noqa: E402
+from suite.files import write_atomically  # noqa: E402
+from suite.op import DTYPES, Case  # noqa: E402
+from suite.report import pipe_table, plain  # noqa: E402
+
+TOOLS = {
+    "memcheck": "accesses out of bounds or misaligned, leaks on the device",
+    "racecheck": "threads of a block that touch shared memory without a barrier between",
+    "initcheck": "reads of device memory that nobody has written",
+    "synccheck": "barriers that not all threads reach",
+}
+SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:error|hazard)")
+CALLED = "calls made: "
+
+
+@dataclass(frozen=True)
+class Line:
+    """One tool over one operation. `calls` is how many calls were made; `errors` is None where it was not counted."""
+
+    tool: str
+    operation: str
+    implementations: str
+    calls: int
+    errors: int | None
+    note: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return self.errors == 0 and self.calls > 0
+
+
+def cases(operation: str) -> list[Case]:
+    """Every ragged size in every dtype, layout and arithmetic; causal and not."""
+    op = ops.get(operation)
+    return [
+        op.case(shape, dtype, precision, causal=causal, layout=layout)
+        for shape in op.ragged
+        for dtype in DTYPES
+        for precision in op.precisions(dtype)
+        for layout in (op.layouts or (None,))
+        for causal in ((False, True) if op.causal else (None,))
+    ]
+
+
+def call_all(operation: str, patterns: Sequence[str]) -> None:
+    """What runs under the sanitizer."""
+    import torch
+
+    made = 0
+    device = resolve("cuda:0")
+    op = ops.get(operation)
+    for line in chosen(operation, patterns):
+        obstacle = line.obstacle(device)
+        if obstacle is not None:
+            print(f"{line.name}: {': '.join(obstacle)}")
+            continue
+        function = getattr(line.load(), operation)
+        for case in cases(operation):
+            inputs = op.make_inputs(case, 0, torch.device("cuda", 0))
+            try:
+                function(*inputs, **op.arguments(case))
+            except NotImplementedError:
+                continue
+            made += 1
+        torch.cuda.synchronize()
+    print(f"{CALLED}{made}", flush=True)
+
+
+def chosen(operation: str, patterns: Sequence[str]) -> list[backends.Implementation]:
+    return [
+        line for line in backends.implementations(operation) if any(fnmatchcase(line.name, each) for each in patterns)
+    ]
+
+
+def judge(tool: str, operation: str, names: Sequence[str], output: str, ended: int | None) -> Line:
+    """The line that a tool's output gives. `ended` is the exit status, None if the time was up."""
+    counts = [int(count) for count in SUMMARY.findall(output)]
+    called = re.search(rf"{CALLED}(\d+)", output)
+    complaints = [
+        line.removeprefix("=========").strip() for line in output.splitlines() if line.startswith("=========")
+    ]
+    first = next((text for text in complaints if re.search(r"Invalid|Race|Hazard|Uninit|Barrier|Error", text)), "")
+    note = first[:300] if counts and counts[-1] else ""
+    if ended is None:
+        note = "not finished in the time given"
+    elif not counts or called is None:
+        note = f"ended with {ended}: {' '.join(output.splitlines()[-3:])[:300]}"
+    errors = counts[-1] if counts and called is not None and ended is not None else None
+    return Line(tool, operation, ", ".join(names), int(called[1]) if called else 0, errors, note)
+
+
+def run(tool: str, operation: str, patterns: Sequence[str], timeout_s: float) -> Line:
+    """One tool over one operation, in a process of its own."""
+    program = [sys.executable, str(Path(__file__).resolve()), "--child", operation]
+    for pattern in patterns:
+        program += ["--impl", pattern]
+    environment = {
+        **os.environ,
+        "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+    }
+    command = [sanitizer() or "compute-sanitizer", "--tool", tool, "--print-limit", "5", *program]
+    names = [line.name for line in chosen(operation, patterns)]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=timeout_s, env=environment, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return judge(tool, operation, names, "", None)
+    return judge(tool, operation, names, done.stdout + done.stderr, done.returncode)
+
+
+def sanitizer() -> str | None:
+    """The compute-sanitizer on PATH, or of the CUDA toolkit."""
+    toolkit = "/usr/local/cuda/bin/compute-sanitizer"
+    return shutil.which("compute-sanitizer") or (toolkit if os.access(toolkit, os.X_OK) else None)
+
+
+def summary(lines: Sequence[Line]) -> str:
+    return f"{len(lines)} lines: {sum(line.passed for line in lines)} clean, {sum(line.calls for line in lines)} calls"
+
+
+def markdown(lines: Sequence[Line], environment: dict[str, Any], version: str) -> str:
+    heads = ["tool", "operation", "implementations", "calls", "errors", "note"]
+    body = [
+        [plain(str("?" if value is None else value)) for value in (getattr(line, head) for head in heads)]
+        for line in lines
+    ]
+    return "\n".join(
+        [
+            f"# The CUDA kernels under compute-sanitizer on {plain(environment['device']['name'])}",
+            "",
+            f"Command: `{environment['command']}`. {plain(version)}. {summary(lines)}. "
+            + " ".join(f"{tool}: {what}." for tool, what in TOOLS.items()),
+            "",
+            pipe_table(heads, body, right={"calls", "errors"}),
+            "",
+        ]
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tool", action="append", choices=list(TOOLS), help="may be repeated; default: all")
+    parser.add_argument("--op", action="append", choices=ops.names(), help="may be repeated; default: all")
+    parser.add_argument("--impl", action="append", help="implementations, as a pattern; default: cuda*")
+    parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one tool over one operation")
+    parser.add_argument("--out", type=Path, help="folder of sanitizer.json and .md; default results/<device>/proof")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    patterns = options.impl or ["cuda", "cuda/*"]
+    if options.child:
+        call_all(options.child, patterns)
+        return 0
+    executable = sanitizer()
+    if executable is None:
+        print("compute-sanitizer is not on PATH; it comes with the CUDA toolkit", file=sys.stderr)
+        return 2
+    version = subprocess.run([executable, "--version"], capture_output=True, text=True, check=False).stdout
+    version = next((line for line in version.splitlines() if "Version" in line), "compute-sanitizer")
+    environment = hardware.environment("cuda", 0)
+    out = options.out or resolve("cuda:0").results_folder / "proof"
+    lines: list[Line] = []
+    for operation in options.op or ops.names():
+        for tool in options.tool or TOOLS:
+            line = run(tool, operation, patterns, options.timeout)
+            lines.append(line)
+            print(f"{'ok ' if line.passed else 'OFF'} {tool} {operation}: {line.errors} errors in {line.calls} calls "
+                  f"of {line.implementations} {line.note}", flush=True)  # fmt: skip
+            write_atomically(out / "sanitizer.json", json.dumps([asdict(each) for each in lines], indent=2) + "\n")
+            write_atomically(out / "sanitizer.md", markdown(lines, environment, version))
+    print(f"{summary(lines)}; written to {out}")
+    return 0 if all(line.passed for line in lines) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

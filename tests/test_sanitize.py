@@ -1,0 +1,53 @@
+"""What compute-sanitizer's output says, and, on a machine that has it, that the CUDA kernels are clean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sanitize import SUMMARY, cases, chosen, judge, main, markdown, sanitizer
+
+from suite import ops
+
+CLEAN = "calls made: 42\n========= ERROR SUMMARY: 0 errors\n"
+BAD = (
+    "========= COMPUTE-SANITIZER\n========= Invalid __global__ read of size 4 bytes\ncalls made: 42\n"
+    "========= ERROR SUMMARY: 3 errors\n"
+)
+RACE = "calls made: 7\n========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "ended", "passed", "errors", "note"),
+    [
+        (CLEAN, 0, True, 0, ""),
+        (RACE, 0, True, 0, ""),
+        (BAD, 1, False, 3, "Invalid __global__ read of size 4 bytes"),
+        (RACE.replace("0 hazards", "2 hazards"), 1, False, 2, ""),
+        (CLEAN.replace("42", "0"), 0, False, 0, ""),
+        ("========= ERROR SUMMARY: 0 errors\n", 1, False, None, "ended with 1"),
+        ("Segmentation fault\n", -11, False, None, "ended with -11: Segmentation fault"),
+        ("", None, False, None, "not finished in the time given"),
+    ],
+    ids=["clean", "no race", "out of bounds", "race", "no calls", "died before the end", "died", "too long"],
+)
+def test_a_line_passes_only_without_errors(
+    output: str, ended: int | None, passed: bool, errors: int | None, note: str
+) -> None:
+    line = judge("memcheck", "matmul", ["cuda"], output, ended)
+    assert (line.passed, line.errors) == (passed, errors)
+    assert note in line.note
+    assert "| memcheck" in markdown([line], {"command": "c", "device": {"name": "GPU"}}, "Version 1")
+
+
+def test_every_operation_has_cuda_kernels_and_ragged_cases() -> None:
+    assert SUMMARY.search(CLEAN)
+    for name in ops.names():
+        assert chosen(name, ["cuda", "cuda/*"])[0].name == "cuda"
+        assert {case.dtype for case in cases(name)} == {"float32", "float16", "bfloat16"}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(sanitizer() is None, reason="compute-sanitizer is not installed: it comes with the CUDA toolkit")
+def test_the_sigmoid_is_clean(tmp_path: Path) -> None:
+    assert main(["--op", "sigmoid", "--tool", "memcheck", "--out", str(tmp_path)]) == 0
