@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from suite.device import Device
 
 
 def _gpu_name() -> str | None:
@@ -24,12 +28,30 @@ if not GPU:
     os.environ["TRITON_INTERPRET"] = "1"
     os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # a worker for each core already; more threads wait for each other
 
 
 @pytest.fixture(scope="session")
 def device() -> str:
     """The kind of device that the tests run on."""
     return "cuda" if GPU else "cpu"
+
+
+@pytest.fixture(scope="session")
+def where(device: str) -> Device:
+    """The device that the tests run on, of which every framework has been told."""
+    from suite import backends
+    from suite.device import Device
+
+    found = Device("cpu", name="CPU")
+    if device == "cuda":
+        import torch
+
+        found = Device("cuda", 0, torch.cuda.get_device_name(0), torch.cuda.get_device_capability(0))
+    for name in backends.backends():
+        backends.backend(name).prepare(found)
+    return found
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

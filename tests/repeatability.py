@@ -28,8 +28,9 @@ sys.path.insert(0, str(ROOT))
 
 from suite import diff  # noqa: E402
 from suite.errors import SuiteError  # noqa: E402
+from suite.files import write_atomically  # noqa: E402
 from suite.report import number, pipe_table, plain  # noqa: E402
-from suite.table import Row, write_atomically  # noqa: E402
+from suite.table import Row  # noqa: E402
 
 LEAST_US = 10.0
 CLOSE, CLOSE_SHARE, FAR = 0.01, 0.95, 0.03

@@ -712,29 +712,42 @@ def test_energy_is_the_counters() -> None:
 
 def test_energy_of_a_counter_that_stands_still_is_unknown() -> None:
     clock = itertools.count(0, 50_000_000)
-    assert joules_per_call(nothing_n, lambda: 5, lambda: next(clock), 1e6) is None
-    assert joules_per_call(nothing_n, lambda: None, lambda: next(clock), 1e6) is None
+    assert joules_per_call([(nothing_n, 1e6)] * 2, lambda: 5, lambda: next(clock)) == [None, None]
+    assert joules_per_call([(nothing_n, 1e6)], lambda: None, lambda: next(clock)) == [None]
 
 
 def nothing_n(count: int) -> Callable[[], None]:
     return lambda: None
 
 
-def test_energy_is_read_between_refreshes() -> None:
+def test_energy_is_read_between_refreshes_each_of_which_ends_one_window_and_begins_the_next() -> None:
     """The counter is stale by up to 100 ms at any moment; at its refreshes it is not."""
-    now = [0]
+    now, millijoules, shown, refreshed = [0], [0.0], [0], [0]
 
-    def run_calls(count: int) -> Callable[[], None]:
-        def finish() -> None:
-            now[0] += count * 1_000_000
+    def load(watts: float, call_ns: int) -> Callable[[int], Callable[[], None]]:
+        def start(count: int) -> Callable[[], None]:
+            def finish() -> None:
+                for _ in range(count * call_ns // 1_000_000):
+                    now[0] += 1_000_000
+                    millijoules[0] += watts
+                    if now[0] - refreshed[0] >= 100_000_000:
+                        shown[0], refreshed[0] = int(millijoules[0]), now[0]
 
-        return finish
+            return finish
 
-    def counter() -> int:
-        return int(now[0] // 100_000_000 * 100_000_000 / 1e9 * 700_000)
+        return start
 
-    joules = joules_per_call(run_calls, counter, lambda: now[0], 1e6)
-    assert joules == pytest.approx(0.7, rel=0.03)
+    watts = (700.0, 200.0, 500.0, 300.0)
+    calls_ns = (1_000_000, 1_000_000, 60_000_000, 1_000_000)
+    loads = [(load(*each), float(each[1])) for each in zip(watts, calls_ns, strict=True)]
+    begin = now[0]
+    joules = joules_per_call(loads, lambda: shown[0], lambda: now[0])
+    expected = [w * ns / 1e9 for w, ns in zip(watts, calls_ns, strict=True)]
+    assert joules[0] == pytest.approx(expected[0], rel=0.08)
+    assert joules[1] == pytest.approx(expected[1], rel=0.15), "a batch of the load before, of 700 W, belongs to it"
+    assert joules[2] == pytest.approx(expected[2], rel=0.4), "a slow call's window is known to a call only"
+    assert joules[3] == pytest.approx(expected[3], rel=0.05), "and the next begins at a refresh of its own"
+    assert now[0] - begin < 1_000_000_000
 
 
 @pytest.mark.parametrize(
