@@ -345,7 +345,7 @@ def child(settings: dict[str, Any]) -> None:
 
 def bind(case: Case, names: Sequence[str], worker: Any) -> tuple[list[Any], list[dict[str, Any]]]:
     """The lines that run this case, called once; and an entry for each line asked for."""
-    op = worker.hold(case, 0)
+    problem = worker.hold(case, 0)
     bound, entries = [], []
     for line in backends.implementations(case.operation):
         if line.name not in names:
@@ -356,7 +356,7 @@ def bind(case: Case, names: Sequence[str], worker: Any) -> tuple[list[Any], list
             obstacle = line.obstacle(worker.device)
             if obstacle is not None:
                 raise NotImplementedError(": ".join(obstacle))
-            ready = worker.bind(line.name, case, op)
+            ready = worker.bind(line.name, problem)
             line.backend.wait(ready.issue())
             entry["config"] = line.backend.configuration(line.load())
             bound.append(ready)

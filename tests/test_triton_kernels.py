@@ -212,8 +212,8 @@ def test_compiles_to_what_was_meant(name: str, tmp_path: Path) -> None:
         call = record["name"]
         if call == "matmul bfloat16 99x101x103":
             continue  # rows that start anywhere are read element by element, each with an address of its own
-        # Registers do not spill where it costs: four accesses in a loop of hundreds are the most there may be.
-        assert record["spills"] <= 12, record  # in the path that recomputes a tile with NaN
+        # Registers do not spill where it costs: five accesses in a loop of hundreds are the most there may be.
+        assert record["spills"] <= 5, record
         if call.startswith(("vector_add", "matrix_add", "sigmoid")) and call.split()[1] in DTYPES:
             assert count(record, r"LDG\.E(\.\w+)*\.128") > 0, record
             assert count(record, r"STG\.E(\.\w+)*\.128") > 0, record
