@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from suite.check import Truth, Verdict
     from suite.op import Case
 
-TRUTH_CACHE_ELEMENTS = 2**26
-"""Truths of a case are kept from one implementation to the next up to this many elements in both draws (1 GiB)."""
+TRUTH_CACHE_ELEMENTS = 2**27
+"""Truths of a case are kept from one implementation to the next up to this many elements in both draws (2 GiB)."""
 
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """For comparing bits: the integer type of so many bytes."""
@@ -91,9 +91,6 @@ class Problem:
         if draw not in self._truths:
             self._truths[draw] = list(self.op.truth(self.draws[draw], self.case))
         return self._truths[draw]
-
-    def forget_truths(self) -> None:
-        self._truths.clear()
 
 
 def examine(

@@ -156,7 +156,6 @@ class Worker:
 
         self.starting(None, PREPARING)
         problem = self.hold(case, seed)
-        problem.forget_truths()
         calls, bounds, peaks = [], {}, {}
         for name in names:
             self.starting(name, FIRST_CALL)  # this process may be another than the one that it was checked in

@@ -61,6 +61,7 @@ KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
     ("cuda", "attention", "jax/cudnn", "subnormal"): (BF16, FLUSHED_16),
     ("cuda", "attention", "torch", "infinity"): (ALL, LEAKS),
     ("cuda", "attention", "torch", "nan"): (ALL, LEAKS),
+    ("cuda", "attention", "torch", "subnormal"): (BF16, FLUSHED_16),
     ("cuda", "attention", "torch/cudnn", "infinity"): (HALF, LEAKS),
     ("cuda", "attention", "torch/cudnn", "nan"): (HALF, LEAKS),
     ("cuda", "attention", "torch/cudnn", "subnormal"): (BF16, FLUSHED_16),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import product
 from typing import Any, ClassVar
 
 import torch
@@ -156,17 +157,24 @@ class Attention(Op):
 
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[check.Truth]:
         b, h, h_kv, s_q, _, d = case.shape
-        rows = self._rows(case)
-        for batch in range(b):
-            for head in range(h):
+        rows, together = self._rows(case), self._heads(case)
+        for batch, first in product(range(b), range(0, h, together)):
+            heads = slice(first, min(first + together, h))
+            shape = (1, heads.stop - first, s_q, d)
+            value, limit = (torch.empty(shape, dtype=torch.float64, device=inputs[0].device) for _ in range(2))
+            for head in range(first, heads.stop):
                 k = inputs[1][batch, head * h_kv // h].double()
                 v = inputs[2][batch, head * h_kv // h].double()
                 for start in range(0, s_q, rows):
-                    stop = min(start + rows, s_q)
-                    q = inputs[0][batch, head, start:stop].double()
-                    value, limit = self._rows_truth(q, k, v, start, case)
-                    index = (slice(batch, batch + 1), slice(head, head + 1), slice(start, stop), slice(0, d))
-                    yield check.Truth(index, value[None, None], limit[None, None])
+                    q = inputs[0][batch, head, start : start + rows].double()
+                    at = (0, head - first, slice(start, start + rows))
+                    value[at], limit[at] = self._rows_truth(q, k, v, start, case)
+            yield check.Truth((slice(batch, batch + 1), heads, slice(0, s_q), slice(0, d)), value, limit)
+            del value, limit
+
+    def _heads(self, case: Case) -> int:
+        """Heads judged together: as many as make a block of the output."""
+        return max(1, min(case["H"], _draw.BLOCK_ELEMENTS // max(1, case["S_q"] * case["D"])))
 
     def _rows(self, case: Case) -> int:
         """Queries at a time: their scores, of which the bound needs a dozen arrays, are a quarter of a block."""
@@ -215,8 +223,9 @@ class Attention(Op):
         return 4 * case["B"] * case["H"] * case["D"] * self.visible_pairs(case)
 
     def workspace_bytes(self, case: Case) -> int:
-        s_k, d = case["S_k"], case["D"]
-        return 8 * (12 * self._rows(case) * (s_k + d) + 4 * s_k * d)
+        s_q, s_k, d = case["S_q"], case["S_k"], case["D"]
+        judged = 10 * self._heads(case) * s_q * d  # value, limit, and what comparing them takes
+        return 8 * (12 * self._rows(case) * (s_k + d) + 4 * s_k * d + judged)
 
 
 OP = Attention()
