@@ -1,9 +1,10 @@
 // out[m, n] = a[m, n] + b[m, n], for any strides of a and b; out is row-major
 //
 // A memory system moves neighbours: a warp's access is fast when its 32 lanes touch consecutive bytes. Along which
-// dimension neighbours lie depends on the operand, so there are three kernels:
+// dimension neighbours lie depends on the operand, so there are four kernels:
 //
-//   add_rows          a and b are row-major. One thread adds a 16-byte pack in each of UNROLL rows.
+//   add_dense         a and b lie in memory like out, without gaps: a vector addition, see vector_add.cu.
+//   add_rows          a and b are row-major. One thread adds a 16-byte pack of a row.
 //   add_transposing   b is column-major (an operand given as x.T), and perhaps a too. One thread reads a square of
 //                     LANES x LANES elements, 4 x 4 of float32 or 8 x 8 of 16 bits, as packs along b's columns, and
 //                     transposes it in its registers. The packs, which now run along rows, pass through a tile of
@@ -22,7 +23,8 @@
 
 #include "common.cuh"
 
-constexpr int UNROLL = 2;             // rows that a thread of add_rows has in flight
+constexpr int BLOCK = 1024, BLOCK_SMALL = 256;  // threads; of add_dense the first where there are many
+constexpr int64_t LARGE = 1 << 20;    // packs
 constexpr int TILE = 64;              // add_transposing: rows and columns of a block's tile
 constexpr int TILE_STRIDED = 32;      // add_strided, likewise: the lanes of a warp
 constexpr int THREAD_ROWS = 8;        // add_strided: rows of threads in a block
@@ -47,35 +49,28 @@ __device__ __forceinline__ void store_pack(T* line, int64_t c, uint4 pack) {
     reinterpret_cast<uint4*>(line)[c] = pack;
 }
 
-// Row-major, every row on a 16-byte boundary. One thread adds pack c of rows m, m + blockDim.y, ...
+// Contiguous and aligned, n = M N. One thread adds one pack.
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    add_dense(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ out, int64_t n) {
+    const int64_t packs = n / LANES<T>;
+    const int64_t pack = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (pack < packs) store_pack(out, pack, elementwise<T>(add<T>, load_pack(a, pack), load_pack(b, pack)));
+    const int64_t tail = packs * LANES<T> + threadIdx.x;
+    if (blockIdx.x == gridDim.x - 1 && tail < n) out[tail] = add(a[tail], b[tail]);
+}
+
+// Row-major, every row on a 16-byte boundary. One thread adds pack c of rows m, m + gridDim.y * blockDim.y, ...
 // The block is wide for wide matrices and tall for narrow ones.
 template <typename T>
-__global__ void __launch_bounds__(256)
+__global__ void __launch_bounds__(BLOCK_SMALL)
     add_rows(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ out, int64_t M, int64_t N,
              int64_t stride_am, int64_t stride_bm) {
     const int64_t c = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (c >= N / LANES<T>) {  // a part of a pack is left at the end only where M = 1; it has one thread
-        if (blockIdx.y == 0 && threadIdx.y == 0) {
-            for (int64_t n = c * LANES<T>; n < N; ++n) out[n] = add(a[n], b[n]);
-        }
-        return;
-    }
-    const int64_t step = int64_t(gridDim.y) * blockDim.y * UNROLL;
-    for (int64_t m = int64_t(blockIdx.y) * blockDim.y * UNROLL + threadIdx.y; m < M; m += step) {
-        uint4 x[UNROLL], y[UNROLL];
-#pragma unroll
-        for (int i = 0; i < UNROLL; ++i) {
-            const int64_t row = m + i * blockDim.y;
-            if (row < M) {
-                x[i] = load_pack(a + row * stride_am, c);
-                y[i] = load_pack(b + row * stride_bm, c);
-            }
-        }
-#pragma unroll
-        for (int i = 0; i < UNROLL; ++i) {
-            const int64_t row = m + i * blockDim.y;
-            if (row < M) store_pack(out + row * N, c, elementwise<T>(add<T>, x[i], y[i]));
-        }
+    if (c >= N / LANES<T>) return;
+    for (int64_t m = int64_t(blockIdx.y) * blockDim.y + threadIdx.y; m < M; m += int64_t(gridDim.y) * blockDim.y) {
+        const uint4 x = load_pack(a + m * stride_am, c), y = load_pack(b + m * stride_bm, c);
+        store_pack(out + m * N, c, elementwise<T>(add<T>, x, y));
     }
 }
 
@@ -189,19 +184,24 @@ void launch(Operand<T> a, Operand<T> b, T* out, int64_t M, int64_t N, cudaStream
         std::swap(a.stride_m, a.stride_n);
         std::swap(b.stride_m, b.stride_n);
     }
-    if (N % LANES<T> != 0 && a.is_contiguous(M, N) && b.is_contiguous(M, N)) {  // and so is a whole contiguous matrix
-        N *= M;
-        M = 1;
+    if (a.is_contiguous(M, N) && b.is_contiguous(M, N) && M * N >= LANES<T> && is_aligned(a.at, 16) &&
+        is_aligned(b.at, 16) && is_aligned(out, 16)) {
+        const int64_t packs = M * N / LANES<T>;
+        const int block = packs >= LARGE ? BLOCK : BLOCK_SMALL;
+        const dim3 grid(unsigned(ceil_div<int64_t>(packs, block)));
+        record->set(grid, block);
+        add_dense<T><<<grid, block, 0, stream>>>(a.at, b.at, out, M * N);
+        return;
     }
     const bool out_aligned = starts_aligned(out, M, N);
     auto rows_aligned = [&](const Operand<T>& x) { return x.stride_n == 1 && starts_aligned(x.at, M, x.stride_m); };
     auto columns_aligned = [&](const Operand<T>& x) { return x.stride_m == 1 && starts_aligned(x.at, N, x.stride_n); };
-    if (rows_aligned(a) && rows_aligned(b) && out_aligned) {
-        const int64_t packs = ceil_div<int64_t>(N, LANES<T>);
-        dim3 block(64, 4);
+    if (N % LANES<T> == 0 && rows_aligned(a) && rows_aligned(b) && out_aligned) {
+        const int64_t packs = N / LANES<T>;
+        dim3 block(64, BLOCK_SMALL / 64);
         while (block.y > M) block.x *= 2, block.y /= 2;
         while (block.x / 2 >= packs) block.x /= 2, block.y *= 2;
-        const int64_t blocks_m = ceil_div<int64_t>(M, block.y * UNROLL);
+        const int64_t blocks_m = ceil_div<int64_t>(M, block.y);
         const dim3 grid(unsigned(ceil_div<int64_t>(packs, block.x)), unsigned(std::min(blocks_m, MAX_GRID_Y)));
         record->set(grid, block);
         add_rows<T><<<grid, block, 0, stream>>>(a.at, b.at, out, M, N, a.stride_m, b.stride_m);

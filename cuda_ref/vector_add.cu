@@ -7,8 +7,12 @@
 //   - bandwidth times latency has to be in flight at any time (Little's law): 4.8 TB/s * 0.7 us is 25 KB on each of the
 //     132 SMs of an H200, and the 2048 threads of an SM have 64 KB in flight with two loads each. More packs a thread
 //     win nothing, and lose where the data is small: 1 pack 4.10 us, 2 packs 4.25, 4 packs 4.80 at 2^20 float32;
-//   - no cache hint. Marking the inputs to be evicted first (`__ldcs`) looks right for data read once, and costs
-//     10% at 2^28 elements.
+//   - two packs next to each other in one thread look like one access of 32 bytes, and are two of which each leaves every
+//     other 16 bytes out: 14% slower at 2^28;
+//   - no cache hint. Loads that pass by the L1 cache (`L1::no_allocate`, `__ldcs`) look right for data read once, and
+//     cost 5 to 10% at 2^28 elements. Bulk copies through shared memory (TMA) cost 4%;
+//   - large blocks where there are many: with 1024 threads 0.3% less than with 256 at 2^28, but 5% more at 2^20.
+// What then remains, Nsight Compute shows: DRAM is busy for 91.7% of the kernel, and every byte goes over it once.
 // The last n % LANES elements are added one by one. Vectors with strides, and those that do not start on a multiple of
 // 16 bytes, take `add_strided`: the same kernel with one element an access.
 //
@@ -16,8 +20,9 @@
 // Many loads in flight rather than many threads: V. Volkov, "Better Performance at Lower Occupancy", GTC 2010.
 #include "common.cuh"
 
-constexpr int BLOCK = 256;         // threads
-constexpr int UNROLL_STRIDED = 8;  // elements of each operand that a thread of add_strided has in flight
+constexpr int BLOCK = 1024, BLOCK_SMALL = 256;  // threads
+constexpr int64_t LARGE = 1 << 20;              // packs
+constexpr int UNROLL_STRIDED = 8;               // elements of each operand that a thread of add_strided has in flight
 
 template <typename T>
 __device__ __forceinline__ T add(T x, T y) {
@@ -30,7 +35,7 @@ __global__ void __launch_bounds__(BLOCK)
     add_packed(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ out, int64_t n) {
     constexpr int LANES = 16 / sizeof(T);
     const int64_t packs = n / LANES;
-    const int64_t pack = int64_t(blockIdx.x) * BLOCK + threadIdx.x;
+    const int64_t pack = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (pack < packs) {
         const uint4 x = reinterpret_cast<const uint4*>(a)[pack], y = reinterpret_cast<const uint4*>(b)[pack];
         reinterpret_cast<uint4*>(out)[pack] = elementwise<T>(add<T>, x, y);
@@ -39,17 +44,17 @@ __global__ void __launch_bounds__(BLOCK)
     if (blockIdx.x == gridDim.x - 1 && tail < n) out[tail] = add(a[tail], b[tail]);
 }
 
-// Any stride, also 0, and any alignment: elements instead of packs, which lie BLOCK apart, so that in every access the
+// Any stride, also 0, and any alignment: elements instead of packs, which lie BLOCK_SMALL apart, so that in every access the
 // lanes of a warp are neighbours.
 template <typename T>
-__global__ void __launch_bounds__(BLOCK)
+__global__ void __launch_bounds__(BLOCK_SMALL)
     add_strided(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ out, int64_t n, int64_t stride_a,
                 int64_t stride_b) {
-    const int64_t first = int64_t(blockIdx.x) * (BLOCK * UNROLL_STRIDED) + threadIdx.x;
+    const int64_t first = int64_t(blockIdx.x) * (BLOCK_SMALL * UNROLL_STRIDED) + threadIdx.x;
     T x[UNROLL_STRIDED], y[UNROLL_STRIDED];
 #pragma unroll
     for (int i = 0; i < UNROLL_STRIDED; ++i) {
-        const int64_t at = first + i * BLOCK;
+        const int64_t at = first + i * BLOCK_SMALL;
         if (at < n) {
             x[i] = a[at * stride_a];
             y[i] = b[at * stride_b];
@@ -57,7 +62,7 @@ __global__ void __launch_bounds__(BLOCK)
     }
 #pragma unroll
     for (int i = 0; i < UNROLL_STRIDED; ++i) {
-        const int64_t at = first + i * BLOCK;
+        const int64_t at = first + i * BLOCK_SMALL;
         if (at < n) out[at] = add(x[i], y[i]);
     }
 }
@@ -70,13 +75,14 @@ void launch(const T* a, const T* b, T* out, int64_t n, int64_t stride_a, int64_t
     const bool aligned = is_aligned(a, 16) && is_aligned(b, 16) && is_aligned(out, 16);
     // A grid has at most 2^31 - 1 blocks: 2 * 10^12 elements, more than any device's memory holds.
     if (contiguous && aligned && n >= LANES) {
-        const dim3 grid(unsigned(ceil_div<int64_t>(n / LANES, BLOCK)));
-        record->set(grid, BLOCK);
-        add_packed<T><<<grid, BLOCK, 0, stream>>>(a, b, out, n);
+        const int block = n / LANES >= LARGE ? BLOCK : BLOCK_SMALL;
+        const dim3 grid(unsigned(ceil_div<int64_t>(n / LANES, block)));
+        record->set(grid, block);
+        add_packed<T><<<grid, block, 0, stream>>>(a, b, out, n);
     } else {
-        const dim3 grid(unsigned(ceil_div<int64_t>(n, BLOCK * UNROLL_STRIDED)));
-        record->set(grid, BLOCK);
-        add_strided<T><<<grid, BLOCK, 0, stream>>>(a, b, out, n, stride_a, stride_b);
+        const dim3 grid(unsigned(ceil_div<int64_t>(n, BLOCK_SMALL * UNROLL_STRIDED)));
+        record->set(grid, BLOCK_SMALL);
+        add_strided<T><<<grid, BLOCK_SMALL, 0, stream>>>(a, b, out, n, stride_a, stride_b);
     }
 }
 

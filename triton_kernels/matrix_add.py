@@ -10,10 +10,12 @@ DETERMINISTIC = True
 INTERPRET = triton.knobs.runtime.interpret  # TRITON_INTERPRET=1 when this module was imported
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 OUT_DTYPE = torch.float32 if INTERPRET else None  # the interpreter truncates to bfloat16: it leaves rounding to torch
-BLOCK_BYTES = 2**18 if INTERPRET else 4096  # dense operands: per operand and program, two 16-byte loads a thread
-TILE = (256, 256) if INTERPRET else (64, 64)  # (BLOCK_M, BLOCK_N) of strided operands
+LARGE_BYTES = 2**26  # of a dense operand: then there are so many programs that large ones pay
+BLOCK_BYTES = (2**18, 2**18) if INTERPRET else (4096, 16384)  # per operand and program: small, large dense operands
+NUM_WARPS = (8, 32)  # natively one 16-byte load a thread and operand
+TILE_BYTES = 1024 if INTERPRET else 256  # strided operands: a row of the tile, which is square
+TILE_WARPS = 8
 GROUP_M = 8  # tiles are visited in bands of this many tile rows
-NUM_WARPS = 4
 
 
 @triton.jit(do_not_specialize=["N"])
@@ -107,13 +109,14 @@ def matrix_add(a: Shaped[Tensor, "M N"], b: Shaped[Tensor, "M N"]) -> Shaped[Ten
     if M == 0 or N == 0:
         pass
     elif a.is_contiguous() and b.is_contiguous():
-        BLOCK = BLOCK_BYTES // a.element_size()
+        large = M * N * a.element_size() >= LARGE_BYTES
+        BLOCK = BLOCK_BYTES[large] // a.element_size()
         grid = (triton.cdiv(M * N, BLOCK),)
-        dense_add_kernel[grid](a, b, out, M * N, BLOCK, num_warps=NUM_WARPS)
+        dense_add_kernel[grid](a, b, out, M * N, BLOCK, num_warps=NUM_WARPS[large])
     else:
-        BLOCK_M, BLOCK_N = TILE
+        BLOCK_M = BLOCK_N = TILE_BYTES // a.element_size()
         grid = (triton.cdiv(M, BLOCK_M) * triton.cdiv(N, BLOCK_N),)
         tiled_add_kernel[grid](
-            a, b, out, M, N, *a.stride(), *b.stride(), BLOCK_M, BLOCK_N, GROUP_M, num_warps=NUM_WARPS
+            a, b, out, M, N, *a.stride(), *b.stride(), BLOCK_M, BLOCK_N, GROUP_M, num_warps=TILE_WARPS
         )
     return out.to(a.dtype) if INTERPRET else out

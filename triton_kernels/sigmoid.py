@@ -12,7 +12,8 @@ DETERMINISTIC = True
 INTERPRET = tl.constexpr(triton.knobs.runtime.interpret)  # TRITON_INTERPRET=1 when this module was imported
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 OUT_DTYPE = torch.float32 if INTERPRET else None  # the interpreter truncates to bfloat16: it leaves rounding to torch
-BLOCK_BYTES = 2**18 if INTERPRET else 8192  # dense input: per program; natively four 16-byte loads a thread
+LARGE_BYTES = 2**26  # of a dense input: then there are many more programs than the device holds at once
+BLOCK_BYTES = (2**18, 2**18) if INTERPRET else (8192, 2048)  # per program, of small and large dense inputs
 TILE = (256, 256) if INTERPRET else (64, 64)  # (BLOCK_M, BLOCK_N) of strided input
 NUM_WARPS = 4
 
@@ -143,7 +144,7 @@ def sigmoid(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 def _launch_dense(x: Tensor, out: Tensor) -> None:
     N = x.numel()
-    BLOCK = BLOCK_BYTES // x.element_size()
+    BLOCK = BLOCK_BYTES[N * x.element_size() >= LARGE_BYTES] // x.element_size()
     dense_sigmoid_kernel[(triton.cdiv(N, BLOCK),)](x, out, N, BLOCK, num_warps=NUM_WARPS)
 
 

@@ -10,8 +10,9 @@ DETERMINISTIC = True
 INTERPRET = triton.knobs.runtime.interpret  # TRITON_INTERPRET=1 when this module was imported
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 OUT_DTYPE = torch.float32 if INTERPRET else None  # the interpreter truncates to bfloat16: it leaves rounding to torch
-BLOCK_BYTES = 2**18 if INTERPRET else 4096  # per operand and program; natively two 16-byte loads a thread and operand
-NUM_WARPS = 4
+LARGE_BYTES = 2**26  # of an operand: then there are so many programs that large ones pay
+BLOCK_BYTES = (2**18, 2**18) if INTERPRET else (4096, 16384)  # per operand and program: small, large data
+NUM_WARPS = (8, 32)  # natively one 16-byte load a thread and operand
 
 
 @triton.jit(do_not_specialize=["N"])
@@ -67,7 +68,8 @@ def vector_add(a: Shaped[Tensor, "N"], b: Shaped[Tensor, "N"]) -> Shaped[Tensor,
     N = a.shape[0]
     out = torch.empty(N, dtype=OUT_DTYPE or a.dtype, device=a.device)
     if N > 0:
-        BLOCK = BLOCK_BYTES // a.element_size()
+        large = N * a.element_size() >= LARGE_BYTES
+        BLOCK = BLOCK_BYTES[large] // a.element_size()
         grid = (triton.cdiv(N, BLOCK),)
-        vector_add_kernel[grid](a, b, out, N, a.stride(0), b.stride(0), BLOCK, num_warps=NUM_WARPS)
+        vector_add_kernel[grid](a, b, out, N, a.stride(0), b.stride(0), BLOCK, num_warps=NUM_WARPS[large])
     return out.to(a.dtype) if INTERPRET else out
