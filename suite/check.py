@@ -27,8 +27,8 @@ import torch
 
 from suite.errors import SuiteError
 
-SIGNIFICANT_BITS = {"float32": 24, "tf32": 11, "float16": 11, "bfloat16": 8}
-MIN_EXPONENT = {"float32": -126, "float16": -14, "bfloat16": -126}
+SIGNIFICANT_BITS = {"float32": 24, "tf32": 11, "float16": 11, "bfloat16": 8, "float8_e4m3fn": 4}
+MIN_EXPONENT = {"float32": -126, "float16": -14, "bfloat16": -126, "float8_e4m3fn": -6}
 FLOAT64_EXPONENT = 0x7FF << 52
 MAX_FINITE = {name: torch.finfo(getattr(torch, name)).max for name in MIN_EXPONENT}
 
@@ -39,8 +39,15 @@ FALSE_ALARM = 1e-6
 one is refused, with a ratio above 1, is rarer still, and for sums that wander no more probable (docs/agreement.md)."""
 EXP_ULPS = 2.0
 """Largest error of a float32 exponential (CUDA C++ Programming Guide: expf 1, ex2.approx 2 units in the last place)."""
-MMA_DEPTH = {"tf32": 4, "float16": 8, "bfloat16": 8}
-"""Products that a tensor core adds to its accumulator in one step: A100's, the least of those with these types."""
+MMA_DEPTH = {"tf32": 4, "float16": 8, "bfloat16": 8, "float8_e4m3fn": 16}
+"""Products that a tensor core adds to its accumulator in one step: A100's, the least of those with these types; of
+float8 half of what Hopper's add, since no more is known of others."""
+MMA_WIDTH = 32
+"""The most float8 products that one step adds."""
+FLOAT8_SUM_BITS = 14
+"""Significant bits of a sum of float8 products in a tensor core (docs/agreement.md)."""
+PROMOTED_TERMS = 128
+"""Products that such a sum may have in the precision `promoted` before it is added to others in float32."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +168,47 @@ def matmul_limit(
     probable = systematic + variance.sqrt() * deviations(count)
     greatest = spread_squared.sqrt() * (worst * math.sqrt(terms)) + terms * half_smallest("float32")
     return limit(torch.minimum(probable, greatest), value, dtype)
+
+
+def float8_limit(
+    value: torch.Tensor, spread_squared: torch.Tensor, grain: float, terms: int, count: int, dtype: str, precision: str
+) -> torch.Tensor:
+    """Bound for c = sum over `terms` of a_k b_k, of float8 numbers and a scale, in chains that a tensor core adds.
+
+    value = c, spread_squared = sum (a_k b_k)^2, both float64. grain: all products are multiples of this power of two.
+
+    Each step aligns up to MMA_WIDTH products and the accumulator to the largest of them and truncates all of them there
+    to FLOAT8_SUM_BITS, then the sum: with u = 2^-14 each loses up to 2u of the largest, whose square is at most that of
+    the partial sum and those of the step's products. `partial` is the mean square of the partial sums of all chains: of
+    walks like those of `summation`, to totals whose squares add up to spread^2, and c^2 over the number of chains.
+
+    1. Products and accumulators lose something uniform within 2u of the largest, in the direction of their own signs.
+       Of n terms that add up to c, at most sqrt(n) c / spread more have its sign than not: each is u of it shorter.
+    2. Sums lose what other tensor cores lose, with this u.
+    3. If no partial sum comes near 2^14 grains, nothing at all is lost, and neither by roundings of so few bits.
+    4. Chains, or all products, are added in float32, and multiplied by the scale, or by two of them.
+
+    In the worst case the n - 1 smaller products and the n / 2 sums, twice each, lose 2u of |a||b| <= sqrt(n) spread.
+    """
+    chain = terms if precision == "fast" else min(terms, PROMOTED_TERMS)
+    steps = math.ceil(chain / MMA_DEPTH["float8_e4m3fn"])
+    share = chain / max(terms, 1)
+    u, fine = 2.0**-FLOAT8_SUM_BITS, unit_roundoff("float32")
+
+    partial = spread_squared + (spread_squared * (1.0 - share) + value.square() * share) / 3.0
+    losses = partial * ((chain + steps) * 4.0 + steps) + spread_squared * (4.0 * (min(chain, MMA_WIDTH) + 1))
+    variance = losses * (u**2 / 3.0) + spread_squared * ((u * steps) ** 2 / 12.0)
+    in_spreads = torch.where(spread_squared > 0, partial / spread_squared, 0.0).sqrt()
+    systematic = value.abs() * (in_spreads * (u * math.sqrt(chain)) + u * (steps + 1) / 2.0)
+    largest = value.abs() * share + spread_squared.sqrt() * (deviations(count * terms) * math.sqrt(share))
+    lossy = ~(largest < 2.0**FLOAT8_SUM_BITS * grain)
+
+    added = summation(value, spread_squared, terms, None)
+    probable = torch.where(lossy, variance, 0.0).add_(added.variance).sqrt_().mul_(deviations(count))
+    probable += torch.where(lossy, systematic, 0.0)
+    worst = 4.0 * u * (chain - 1) + fine * (terms - 1)
+    greatest = spread_squared.sqrt() * (worst * math.sqrt(terms)) + terms * half_smallest("float32")
+    return limit(torch.minimum(probable, greatest) + value.abs() * (2.0 * fine), value, dtype)
 
 
 def attention_limit(

@@ -70,8 +70,13 @@ def compare(
             "--with", metavar="FILE", help="Add a .py or .cu of yours as with/<its name>. It runs with your rights."
         ),
     ] = None,
-    dtype: Annotated[list[str] | None, typer.Option(help="float32, float16 or bfloat16.")] = None,
-    precision: Annotated[list[str] | None, typer.Option(help="ieee or tf32: the arithmetic of float32 matmul.")] = None,
+    dtype: Annotated[
+        list[str] | None, typer.Option(help="float32, float16, bfloat16; matmul: float8_e4m3fn, if named.")
+    ] = None,
+    precision: Annotated[
+        list[str] | None,
+        typer.Option(help="The arithmetic of matmul: ieee or tf32 in float32, promoted or fast in float8."),
+    ] = None,
     shape: Annotated[list[str] | None, typer.Option(help="Sizes by name, e.g. M=512,N=512,K=512.")] = None,
     layout: Annotated[
         list[str] | None, typer.Option(help="nn, tn, nt or tt: which operand is stored transposed.")
@@ -115,8 +120,7 @@ def compare(
 
     if cache not in ("cold", "warm"):
         raise UsageError(f"--cache: unknown {cache!r}; valid are cold, warm")
-    if not 1.0 <= timeout <= LONGEST_S:
-        raise UsageError(f"--timeout {timeout:g}: must lie between 1 and {LONGEST_S:g} seconds")
+    _check_timeout(timeout)
     where = _device(device)
     memory = hardware.memory_bytes(where.type, where.index)
     jobs = select.jobs(
@@ -134,6 +138,7 @@ def compare(
         brought=brought or (),
     )
     select.refuse_too_large(jobs, memory, where.name)
+    _check_tuned(where)
     options = Options(
         where,
         cache=cache,
@@ -183,6 +188,62 @@ def compare(
     raise typer.Exit(report.exit_status(rows))
 
 
+@app.command()
+def tune(
+    op: Annotated[list[str], typer.Option("--op", help="Operation, or all. May be repeated.")],
+    impl: Annotated[
+        list[str] | None, typer.Option(help="Only implementations that match this GLOB, e.g. 'triton*'.")
+    ] = None,
+    dtype: Annotated[list[str] | None, typer.Option(help="As of compare. Default: its default cases.")] = None,
+    precision: Annotated[list[str] | None, typer.Option(help="As of compare.")] = None,
+    shape: Annotated[list[str] | None, typer.Option(help="As of compare.")] = None,
+    layout: Annotated[list[str] | None, typer.Option(help="As of compare.")] = None,
+    causal: Annotated[bool | None, typer.Option("--causal/--no-causal", help="As of compare.")] = None,
+    device: DeviceOption = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random inputs.", min=0, max=2**63 - 1)] = 0,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds that a kernel may take to compile; its calls get 30 at most.")
+    ] = FIRST_CALL_S,
+) -> None:
+    """Search for the fastest configurations of autotuned kernels, and keep them for later runs on this device.
+
+    They are kept in triton_kernels/tuned/, by device and version of Triton. Needs an NVIDIA GPU.
+    Exit status: 0 when every search ended, 1 when one did not, 2 for unusable arguments.
+    """
+    from suite import hardware, select
+    from suite.tune import Line
+    from suite.tune import tune as run
+
+    _check_timeout(timeout)
+    where = _device(device)
+    memory = hardware.memory_bytes(where.type, where.index)
+    jobs = select.jobs(
+        op,
+        device_type=where.type,
+        implementations=impl or (),
+        dtypes=dtype or (),
+        precisions=precision or (),
+        shapes=shape or (),
+        causal=causal,
+        layouts=layout or (),
+    )
+    select.refuse_too_large(jobs, memory, where.name)
+    lines: list[Line] = []
+
+    def on_line(line: Line) -> None:
+        lines.append(line)
+        print(line, flush=True)
+
+    try:
+        path = run(jobs, where, seed=seed, timeout_s=timeout, on_line=on_line, on_step=_say)
+    except KeyboardInterrupt:
+        _say("interrupted; what was found until then is kept")
+        raise typer.Exit(130) from None
+    found = sum(line.status == "ok" for line in lines)
+    _say(f"{found} of {len(lines)} lines tuned; kept in {path}" if found else "nothing was tuned")
+    raise typer.Exit(1 if any(line.failed for line in lines) else 0)
+
+
 @app.command("list")
 def list_command(device: DeviceOption = None, as_json: JsonOption = False) -> None:
     """Operations, implementations and variants; for each whether it can run here, and if not, what is missing.
@@ -196,7 +257,7 @@ def list_command(device: DeviceOption = None, as_json: JsonOption = False) -> No
     from suite import backends, ops
 
     where = _device(device)
-    lines = []
+    lines: list[dict[str, Any]] = []
     for name in ops.names():
         for implementation in backends.implementations(name):
             status, reason = implementation.obstacle(where) or ("ok", "")
@@ -209,6 +270,7 @@ def list_command(device: DeviceOption = None, as_json: JsonOption = False) -> No
                     "status": status,
                     "reason": reason,
                     "vendor": implementation.vendor or "",
+                    "dtypes_beyond": implementation.dtypes_beyond,
                     "file": implementation.module.replace(".", "/") + ".py",
                 }
             )
@@ -222,6 +284,7 @@ def list_command(device: DeviceOption = None, as_json: JsonOption = False) -> No
     previous = None
     for line in lines:
         runs = line["mode"] if line["status"] == "ok" else f"no: {line['reason']}"
+        runs += f"; {' and '.join(line['dtypes_beyond'])} too" if line["dtypes_beyond"] else ""
         name = line["operation"]
         table.add_row(
             "" if name == previous else f"[bold]{name}[/]\n{escape(ops.get(name).formula)}",
@@ -353,6 +416,22 @@ def _prove_timer(where: Device, out: Path | None, as_json: bool) -> None:
         terminal.print(checks.rich_table(lines, f"The timer on {where.name}"))
     _say(f"{checks.summary(lines)}; written to {folder}")
     raise typer.Exit(0 if checks.passed(lines) else 1)
+
+
+def _check_tuned(where: Device) -> None:
+    """Tell that there are tuned configurations which cannot be used; rows say it too, in the column `config`."""
+    from suite import tuned
+    from suite.errors import ResultsError
+
+    try:
+        tuned.find(where.name)
+    except ResultsError as error:
+        _say(f"{one_line(error)}; kernels choose from their short lists")
+
+
+def _check_timeout(timeout: float) -> None:
+    if not 1.0 <= timeout <= LONGEST_S:
+        raise UsageError(f"--timeout {timeout:g}: must lie between 1 and {LONGEST_S:g} seconds")
 
 
 def _device(text: str | None) -> Device:

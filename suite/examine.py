@@ -164,7 +164,7 @@ def _call(
         problem.present(draw)
         inputs = [backend.to_native(buffer) for buffer in problem.buffers]
         call = partial(function, *inputs, **problem.op.arguments(case))
-        result = backend.poisoned(call, problem.op.output_shape(case), case.dtype, device)
+        result = backend.poisoned(call, problem.op.output_shape(case), case.output_dtype, device)
         output = _as_torch(result, backend, problem)
         copy = output.clone()
     backend.wait(result)
@@ -203,7 +203,7 @@ def _row_major(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def _form(problem: Problem) -> dict[str, Any]:
-    return {"shape": problem.op.output_shape(problem.case), "dtype": problem.case.dtype}
+    return {"shape": problem.op.output_shape(problem.case), "dtype": problem.case.output_dtype}
 
 
 def _misuses(problem: Problem, draw: int, output: torch.Tensor, earlier: Sequence[torch.Tensor]) -> dict[str, str]:

@@ -125,7 +125,7 @@ class Lane:
         A failure in a worker that has run others may be of their making: a fresh one has the last word.
         """
         row = self.row(case, implementation)
-        obstacle = implementation.obstacle(self.device)
+        obstacle = implementation.obstacle(self.device, case)
         if obstacle is not None:
             row.status, row.reason = obstacle
             return row

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,11 +21,19 @@ if TYPE_CHECKING:
     from suite.check import Truth
 
 DTYPES: dict[str, int] = {"float32": 4, "float16": 2, "bfloat16": 2}
-"""Element types and their bytes."""
+"""Element types and their bytes: those of every operation and every implementation."""
+
+DTYPES_BEYOND: dict[str, int] = {"float8_e4m3fn": 1}
+"""Those of the operations, and of the implementations, that say so. A case has one only if it is asked for by name."""
+
+OUTPUT_DTYPES: dict[str, str] = {"float8_e4m3fn": "bfloat16"}
+"""Where it is not the inputs' own."""
 
 PRECISIONS: dict[str, str] = {
     "ieee": "products and sums in float32 (products of 16-bit inputs are exact there)",
     "tf32": "products of inputs rounded to tf32 (11 significant bits), sums in float32",
+    "promoted": "float8: sums of at most 128 products by a tensor core, which keeps 14 bits; these added in float32",
+    "fast": "float8: all sums by a tensor core",
 }
 
 
@@ -61,7 +69,16 @@ class Case:
 
     @property
     def element_bytes(self) -> int:
-        return DTYPES[self.dtype]
+        return (DTYPES | DTYPES_BEYOND)[self.dtype]
+
+    @property
+    def output_dtype(self) -> str:
+        return OUTPUT_DTYPES.get(self.dtype, self.dtype)
+
+    @property
+    def output_bytes(self) -> int:
+        """Of one element of the output."""
+        return (DTYPES | DTYPES_BEYOND)[self.output_dtype]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -108,6 +125,8 @@ class Op(ABC):
     dims: ClassVar[tuple[str, ...]]
     causal: ClassVar[bool] = False
     layouts: ClassVar[tuple[str, ...]] = ()
+    dtypes_beyond: ClassVar[tuple[str, ...]] = ()
+    """Those of DTYPES_BEYOND that it has."""
     ragged: ClassVar[tuple[Shape, ...]]
     """Sizes of one, primes, one off a tile: those of the family `sizes`."""
     families: ClassVar[Mapping[str, Family]]
@@ -166,31 +185,46 @@ class Op(ABC):
         return {}
 
     def precisions(self, dtype: str) -> tuple[str, ...]:
-        """The arithmetics a case of this dtype may ask for."""
+        """The arithmetics a case of this dtype may ask for, the plain one first."""
         return ("ieee",)
+
+    def plain_layout(self, dtype: str) -> str | None:
+        """The layout of a case of this dtype that asks for none; None if the operation has no layouts."""
+        return self.layouts[0] if self.layouts else None
 
     def case(
         self,
         shape: tuple[int, ...],
         dtype: str = "float32",
-        precision: str = "ieee",
+        precision: str | None = None,
         *,
         causal: bool | None = None,
         layout: str | None = None,
         inputs: str = "normal",
     ) -> Case:
-        """A case of this operation, with `causal` and `layout` at their defaults where they apply."""
+        """A case of this operation, with `precision`, `causal` and `layout` at their defaults where they apply."""
+        precision = precision or self.precisions(dtype)[0]
+        layout = layout or self.plain_layout(dtype)
         if self.causal:
             causal = bool(causal)
-        if self.layouts:
-            layout = layout or self.layouts[0]
         return Case(self.name, tuple(zip(self.dims, shape, strict=True)), dtype, precision, causal, layout, inputs)
+
+    def plain_cases(self, device_type: str, dtypes_beyond: Iterable[str] = ()) -> list[Case]:
+        """The default cases, and in each of their shapes those of further dtypes."""
+        cases = self.default_cases(device_type)
+        shapes = dict.fromkeys((case.shape, case.causal) for case in cases)
+        return cases + [
+            self.case(shape, dtype, precision, causal=causal)
+            for dtype in dtypes_beyond
+            for shape, causal in shapes
+            for precision in self.precisions(dtype)
+        ]
 
     def cases(self, inputs: str, device_type: str, shapes: tuple[Shape, ...] = ()) -> list[Case]:
         """A family's cases, of the given shapes or else of its own, in every dtype, arithmetic and mask."""
         family = self.families[inputs]
         if not (shapes or family.shapes):
-            return self.default_cases(device_type)
+            return self.plain_cases(device_type, (dtype for dtype in family.dtypes if dtype in DTYPES_BEYOND))
         return [
             self.case(shape, dtype, precision, causal=causal, layout=layout, inputs=inputs)
             for shape in shapes or family.shapes
@@ -212,7 +246,7 @@ class Op(ABC):
         count = 1
         for size in self.output_shape(case):
             count *= size
-        return count * case.element_bytes
+        return count * case.output_bytes
 
     def validate(self, dims: Mapping[str, int]) -> None:
         """Raise `UsageError` for sizes that contradict each other."""

@@ -11,7 +11,7 @@ from suite import backends, ops
 from suite.backends import Implementation
 from suite.brought import bring
 from suite.errors import UsageError
-from suite.op import DTYPES, PRECISIONS, Case, Op
+from suite.op import DTYPES, DTYPES_BEYOND, PRECISIONS, Case, Op
 
 CPU_SWEEP_FLOPS, CPU_SWEEP_BYTES = 2e10, 2e8
 """The largest case of a sweep on a CPU."""
@@ -48,7 +48,7 @@ def jobs(
     """
     chosen = [ops.get(name) for name in (ops.names() if "all" in operations else dict.fromkeys(operations))]
     names = " ".join(op.name for op in chosen)
-    _known("--dtype", dtypes, DTYPES)
+    _known("--dtype", dtypes, [*DTYPES, *DTYPES_BEYOND])
     _known("--precision", precisions, PRECISIONS)
     if shapes and len(chosen) > 1:
         raise UsageError(f"--shape names the dimensions of one operation, and several were asked for: {names}")
@@ -72,7 +72,7 @@ def jobs(
         Job(
             op,
             tuple(
-                _sweep(op, device_type, dtypes or ("float32",), precisions or ("ieee",), causal, layouts)
+                _sweep(op, device_type, dtypes or ("float32",), precisions, causal, layouts)
                 if sweep
                 else _cases(op, device_type, dtypes, precisions, shapes, causal, layouts)
                 if not inputs
@@ -86,7 +86,7 @@ def jobs(
     if not found:
         raise UsageError(
             f"no case left: {names} has no {' '.join([*dtypes, *precisions, *layouts, *inputs])}; "
-            "tf32 is an arithmetic of float32 matmul"
+            "tf32 is an arithmetic of float32 matmul, promoted and fast are those of its float8_e4m3fn"
         )
     return _matching(found, implementations)
 
@@ -102,23 +102,24 @@ def _cases(
 ) -> list[Case]:
     """Given shapes: all combinations of what is asked for. No shapes: the operation's default cases, filtered.
 
-    A precision or layout that the defaults leave out (tf32 on a CPU, say) is added to them when it is asked for by
-    name.
+    A dtype, precision or layout that the defaults leave out (tf32 on a CPU, say) is added to them when it is asked for
+    by name.
     """
     chosen: tuple[str | None, ...] = tuple(name for name in layouts if name in op.layouts)
+    beyond = [dtype for dtype in dtypes if dtype in op.dtypes_beyond]
     if shapes:
         sizes = list(dict.fromkeys(op.parse_shape(text) for text in shapes))
         modes: tuple[bool | None, ...] = (False, True) if op.causal else (None,)
         cases = [
             op.case(size, dtype, precision, causal=mode, layout=layout)
             for size in sizes
-            for dtype in DTYPES
+            for dtype in (*DTYPES, *beyond)
             for precision in op.precisions(dtype)
             for mode in modes
             for layout in (chosen or (None,))
         ]
     else:
-        cases = list(op.default_cases(device_type))
+        cases = op.plain_cases(device_type, beyond)
         variations = [
             op.case(case.shape, case.dtype, precision, causal=case.causal, layout=layout)
             for case in cases
@@ -140,14 +141,18 @@ def _of_families(
     inputs: Sequence[str],
     available_bytes: int | None,
 ) -> list[Case]:
-    """The cases of the families asked for, at their own sizes or at the given ones, filtered."""
+    """The cases of the families asked for, at their own sizes or at the given ones, filtered. Further dtypes are left
+    out if none is asked for, but not of a family that has no others.
+    """
     sizes = tuple(dict.fromkeys(op.parse_shape(text) for text in shapes))
     found: list[Case] = []
     for name, family in op.families.items():
+        every = op.cases(name, device_type, sizes)
+        if not dtypes and any(dtype in DTYPES for dtype in family.dtypes):
+            every = [case for case in every if case.dtype in DTYPES]
         if name in inputs:
-            found += op.cases(name, device_type, sizes)
+            found += every
         elif "all" in inputs and (device_type == "cuda" or not family.needs_gpu):
-            every = op.cases(name, device_type, sizes)
             found += [case for case in every if available_bytes is None or op.memory_bytes(case) <= available_bytes]
     chosen = tuple(name for name in layouts if name in op.layouts)
     cases = dict.fromkeys(replace(case, layout=layout) for case in found for layout in (chosen or (case.layout,)))
@@ -174,8 +179,9 @@ def _sweep(
     cases = [
         op.case(size, dtype, precision, causal=causal, layout=layout)
         for dtype in dtypes
+        if dtype in (*DTYPES, *op.dtypes_beyond)
         for precision in op.precisions(dtype)
-        if precision in precisions
+        if precision in (precisions or op.precisions(dtype)[:1])
         for layout in (tuple(name for name in layouts if name in op.layouts) or (None,))
         for size in op.sweep
     ]

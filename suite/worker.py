@@ -5,6 +5,7 @@ own, so that a kernel that prints disturbs nothing. Requests:
 
     {"do": "check", "case": ..., "implementation": ..., "seed": ...}
     {"do": "time", "case": ..., "implementations": [...], "seed": ..., "cache": ...}
+    {"do": "tune", "case": ..., "implementation": ..., "seed": ...}
 
 Those from outside the tree are described in "visas", by name.
 
@@ -133,6 +134,21 @@ class Worker:
         columns["reason"] = "; ".join(filter(None, (columns["reason"], *guest.remarks(implementation))))
         return {"status": status, **columns, "config": implementation.backend.configuration(implementation.load())}
 
+    def tune(self, case: Case, name: str, seed: int) -> dict[str, Any]:
+        """Search the configurations of one implementation for the fastest that agrees."""
+        from suite.search import Search
+
+        self.starting(name, PREPARING)
+        problem, implementation = self.hold(case, seed), self.find(name, case)
+        search = Search(implementation, problem, self.torch_device, seed, lambda phase: self.starting(name, phase))
+        try:
+            found = search.run()
+        except NotImplementedError as error:
+            return {"status": "unsupported", "reason": one_line(error)[: explain.LONGEST] or "NotImplementedError"}
+        except SuiteError as error:
+            return {"status": "error", "reason": one_line(error)}
+        return {"status": "ok", "found": [asdict(each) for each in found]}
+
     def columns(self, result: Any) -> dict[str, Any]:
         """A timing as the columns of a row. A CPU is timed by the wall clock by definition; that needs no reason."""
         columns = asdict(result)
@@ -185,7 +201,8 @@ class Worker:
         columns = {name: {**self.columns(result), "peak_bytes": peaks[name]} for name, result in timings.items()}
         if with_transfers:
             self.starting(None, PREPARING)
-            shared = timing.transfers(problem.draws[0], problem.op.output_shape(case), self.torch_device)
+            shape = problem.op.output_shape(case)
+            shared = timing.transfers(problem.draws[0], shape, case.output_dtype, self.torch_device)
             for values in columns.values():
                 values.update(shared)
         return {"timings": columns}
@@ -223,6 +240,8 @@ def serve(device: Device, requests: TextIO, answers: TextIO) -> None:
             case = Case.from_json(request["case"])
             if request["do"] == "check":
                 reply = worker.check(case, request["implementation"], request["seed"])
+            elif request["do"] == "tune":
+                reply = worker.tune(case, request["implementation"], request["seed"])
             else:
                 reply = worker.time(
                     case, request["implementations"], request["seed"], request["cache"], request["transfers"]

@@ -27,10 +27,13 @@ from suite.report import pipe_table  # noqa: E402
 CPU = torch.device("cpu")
 Array = np.ndarray
 Sum = Callable[[Array, Array], Array]
+Product = Callable[..., Array]
 Map = Callable[[Array], Array]
 
 KS = (1, 2, 16, 256, 4096, 16384)
 KINDS = (("float32", "ieee"), ("float32", "tf32"), ("float16", "ieee"), ("bfloat16", "ieee"))
+FLOAT8 = "float8_e4m3fn"
+FLOAT8_KINDS = ((FLOAT8, "promoted"), (FLOAT8, "fast"))
 
 
 def rounded(x: Array, kind: str) -> Array:
@@ -113,7 +116,9 @@ SUMS: dict[str, Sum] = {
 CORES: dict[str, Sum] = {f"tensor core of {depth}": tensor_core(depth) for depth in (4, 8, 16)}
 
 
-def right_products(dtype: str, precision: str) -> dict[str, Sum]:
+def right_products(dtype: str, precision: str) -> dict[str, Product]:
+    if dtype == FLOAT8:
+        return right_float8(precision)
     if precision == "tf32":
         found = {}
         for name, to_tf32 in (("rounded", rounded), ("truncated", truncated)):
@@ -122,6 +127,72 @@ def right_products(dtype: str, precision: str) -> dict[str, Sum]:
         found["one rounded, one truncated"] = lambda a, b: fused(rounded(a, "tf32"), truncated(b, "tf32"))
         return found
     return SUMS if dtype == "float32" else {**SUMS, **{k: v for k, v in CORES.items() if k != "tensor core of 4"}}
+
+
+# Matrix products of float8: of two matrices and two scales
+
+
+def aligned(depth: int) -> Sum:
+    """`depth` products and the accumulator truncated to 13 places after the first bit of the largest; the sum too."""
+
+    def add(a: Array, b: Array) -> Array:
+        c = np.zeros((a.shape[0], b.shape[1]))
+        for k in range(0, a.shape[1], depth):
+            products = a[:, None, k : k + depth] * b.T[None, :, k : k + depth]
+            last = _last_place(np.maximum(np.abs(products).max(2), np.abs(c)))
+            c = np.trunc(c / last) * last + np.trunc(products / last[..., None]).sum(2) * last
+            c = np.trunc(c / _last_place(c)) * _last_place(c)
+        return c
+
+    return add
+
+
+def _last_place(x: Array) -> Array:
+    return np.ldexp(1.0, np.frexp(x)[1] - check.FLOAT8_SUM_BITS)
+
+
+def promoted(depth: int, terms: int) -> Sum:
+    """Sums of so many terms by a tensor core, added in float32."""
+    return lambda a, b: in_parts(a, b, terms, lambda *part: aligned(depth)(*part).astype(np.float32))
+
+
+def scaled(add: Sum) -> Product:
+    """The sum, multiplied by the product of the scales in float32."""
+    return lambda a, b, scale_a, scale_b: add(a, b).astype(np.float32) * (scale_a * scale_b)
+
+
+def right_float8(precision: str) -> dict[str, Product]:
+    found = {name: scaled(add) for name, add in SUMS.items()}
+    found["one scale after the other"] = lambda a, b, x, y: fused(a, b) * x * y
+    for depth, terms in ((16, 128), (32, 128), (32, 64)):
+        found[f"tensor core of {depth}, promoted every {terms}"] = scaled(promoted(depth, terms))
+    if precision == "fast":
+        found |= {f"tensor core of {depth}": scaled(aligned(depth)) for depth in (16, 32)}
+    return found
+
+
+def wrong_float8(precision: str, k: int) -> dict[str, Product]:
+    def e5m2(x: Array) -> Array:
+        return torch.from_numpy(x).to(torch.float8_e4m3fn).view(torch.float8_e5m2).double().numpy()
+
+    found: dict[str, Product] = {
+        "scale forgotten": lambda a, b, x, y: a @ b * x,
+        "one scale twice": lambda a, b, x, y: a @ b * x * x,
+        "read as float8_e5m2": lambda a, b, x, y: np.nan_to_num(e5m2(a)) @ np.nan_to_num(e5m2(b)) * x * y,
+        "rounded to float16": lambda a, b, x, y: rounded(a @ b * x * y, "float16"),
+    }
+    if 1 < k <= 128 or (k > 1 and precision == "fast"):  # more terms of one sign make sums of much the same size
+        found["rounded before it is scaled"] = lambda a, b, x, y: rounded(a @ b, "bfloat16") * x * y
+    if k > 1:
+        found["last term missing"] = lambda a, b, x, y: a[:, :-1] @ b[:-1] * x * y
+        found["bfloat16 sums"] = lambda a, b, x, y: accumulated("bfloat16", max(1, min(32, k // 2)))(a, b) * x * y
+    if precision == "promoted" and k >= FAST_SHOWS:
+        found |= {f"fast, tensor core of {depth}": scaled(aligned(depth)) for depth in (16, 32)}
+    return found
+
+
+FAST_SHOWS = 1024
+"""Terms from which on sums that are not promoted show. Those of fewer terms are exact where those of 128 have to be."""
 
 
 # Matrix products: one unit of precision less
@@ -153,7 +224,9 @@ def parts_of(kind: str, parts: int) -> Sum:
     return add
 
 
-def wrong_products(dtype: str, precision: str, k: int) -> dict[str, Sum]:
+def wrong_products(dtype: str, precision: str, k: int) -> dict[str, Product]:
+    if dtype == FLOAT8:
+        return wrong_float8(precision, k)
     if precision == "tf32":
         return {
             "bfloat16 inputs": of_inputs("bfloat16"),
@@ -177,16 +250,19 @@ def wrong_products(dtype: str, precision: str, k: int) -> dict[str, Sum]:
     return found
 
 
-def matmul_ratio(product: Sum, k: int, dtype: str, precision: str, seed: int = 0) -> float:
-    """Error ratio of a product of normal matrices, of few outputs where each takes long."""
+def matmul_ratio(product: Product, k: int, dtype: str, precision: str, seed: int = 0) -> float:
+    """Error ratio of a product, the larger one of both draws of a check, of few outputs where each takes long."""
     op = ops.get("matmul")
     shape = (96, 64) if k <= 256 else (48, 32)
     case = op.case((*shape, k), dtype, precision)
-    inputs = op.make_inputs(case, seed, CPU)
-    a, b = (x.double().numpy() for x in inputs)
-    output = torch.from_numpy(np.asarray(product(a, b), np.float64)).to(inputs[0].dtype)
-    verdict = check.compare(output, op.truth(inputs, case), shape=shape, dtype=dtype)
-    return verdict.error_ratio
+    ratios = []
+    for draw in dict.fromkeys((case, op.second(case))):
+        inputs = op.make_inputs(draw, seed, CPU)
+        (a, b), scales = (x.double().numpy() for x in inputs[:2]), (x.numpy() for x in inputs[2:])
+        output = torch.from_numpy(np.asarray(product(a, b, *scales), np.float64)).to(getattr(torch, case.output_dtype))
+        verdict = check.compare(output, op.truth(inputs, case), shape=shape, dtype=case.output_dtype)
+        ratios.append(verdict.error_ratio)
+    return max(ratios)
 
 
 # Attention of one head: right, and one unit of precision less
@@ -416,12 +492,13 @@ def _least(ratios: dict[str, float]) -> str:
 
 
 def matmul_rows() -> Iterator[tuple[str, str, dict[str, float], dict[str, float]]]:
-    for dtype, precision in KINDS:
+    for dtype, precision in KINDS + FLOAT8_KINDS:
         for k in KS:
             measure = lambda product: matmul_ratio(product, k, dtype, precision)  # noqa: B023, E731
             right = {name: measure(product) for name, product in right_products(dtype, precision).items()}
             wrong = {name: measure(product) for name, product in wrong_products(dtype, precision, k).items()}
-            yield f"matmul {precision if precision == 'tf32' else dtype}", f"K={k}", right, wrong
+            kind = f"float8 {precision}" if dtype == FLOAT8 else precision if precision == "tf32" else dtype
+            yield f"matmul {kind}", f"K={k}", right, wrong
 
 
 def attention_rows() -> Iterator[tuple[str, str, dict[str, float], dict[str, float]]]:

@@ -173,7 +173,7 @@ def measure(
                 if any(fnmatchcase(line.name, pattern) for pattern in patterns) and line.obstacle(where) is None
             ]
             for case in cases(operation, where.type, families):
-                for line in lines:
+                for line in (line for line in lines if line.obstacle(where, case) is None):
                     request = {"do": "check", "case": case.to_json(), "implementation": line.name, "seed": 0}
                     try:
                         answer = pool.ask(request, timeout_s=timeout_s)

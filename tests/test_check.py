@@ -100,7 +100,7 @@ def test_sigmoid(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("k", arithmetic.KS)
-@pytest.mark.parametrize(("dtype", "precision"), arithmetic.KINDS)
+@pytest.mark.parametrize(("dtype", "precision"), arithmetic.KINDS + arithmetic.FLOAT8_KINDS)
 def test_matmul(dtype: str, precision: str, k: int) -> None:
     right = arithmetic.right_products(dtype, precision)
     wrong = arithmetic.wrong_products(dtype, precision, k)
@@ -394,12 +394,12 @@ def test_judging_takes_no_more_memory_than_is_said(
 ) -> None:
     monkeypatch.setattr(_draw, "BLOCK_ELEMENTS", 2**14)
     op = ops.get(name)
-    for precision in op.precisions(dtype):
-        case = op.case(shape, dtype, precision, causal=True if op.causal else None)
+    for kind, precision in [(each, p) for each in (dtype, *op.dtypes_beyond) for p in op.precisions(each)]:
+        case = op.case(shape, kind, precision, causal=True if op.causal else None)
         inputs = op.make_inputs(case, 0, CPU)
-        output = torch.zeros(op.output_shape(case), dtype=getattr(torch, dtype))
+        output = torch.zeros(op.output_shape(case), dtype=getattr(torch, case.output_dtype))
         with Allocations(*inputs, output) as made:
-            check.compare(output, op.truth(inputs, case), shape=op.output_shape(case), dtype=dtype)
+            check.compare(output, op.truth(inputs, case), shape=op.output_shape(case), dtype=case.output_dtype)
         assert 0.4 * op.workspace_bytes(case) < made.peak <= op.workspace_bytes(case)
 
 

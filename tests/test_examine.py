@@ -359,7 +359,7 @@ def test_the_worker_answers_with_the_columns_of_a_row() -> None:
 def test_a_claim_is_read_without_importing(tmp_path: Any) -> None:
     file = tmp_path / "kernel.py"
     file.write_text("raise SystemExit\nDETERMINISTIC = True\n", encoding="utf-8")
-    assert backends._constants(file)["DETERMINISTIC"] == "True"
+    assert backends._constants(file)["DETERMINISTIC"] is True
     claims = {i.name: i.deterministic for name in ops.names() for i in backends.implementations(name)}
     assert any(claims.values())
     assert not claims["torch"], "a vendor's library makes no promise of ours"
@@ -369,7 +369,7 @@ def test_a_claim_is_read_without_importing(tmp_path: Any) -> None:
 def test_the_memory_of_a_checked_run_counts_both_draws_and_the_copies(name: str) -> None:
     op = ops.get(name)
     case = op.default_cases("cuda")[0]
-    output = math.prod(op.output_shape(case)) * case.element_bytes
+    output = math.prod(op.output_shape(case)) * case.output_bytes
     inputs = sum(math.prod(shape) for shape in op.operands(case)) * case.element_bytes
     assert op.memory_bytes(case) == 3 * inputs + 4 * output + op.workspace_bytes(case)
 

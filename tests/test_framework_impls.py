@@ -23,6 +23,8 @@ jax = pytest.importorskip("jax")
 ml_dtypes = pytest.importorskip("ml_dtypes")
 np = pytest.importorskip("numpy")
 
+from suite import backends  # noqa: E402
+
 ROOT = Path(__file__).resolve().parents[1]
 CUDA = ["cuda"] if torch.cuda.is_available() else []
 DEVICES = {
@@ -248,7 +250,7 @@ def test_tf32_is_for_float32(matmul: Line, dtype: torch.dtype) -> None:
     a = normal(4, 4, dtype=dtype)
     with pytest.raises(ValueError, match="precision 'tf32' is for float32 inputs"):
         matmul(a, a, precision="tf32")
-    with pytest.raises(ValueError, match="precision must be 'ieee' or 'tf32'; got 'bf16x3'"):
+    with pytest.raises(ValueError, match=r"precision must be 'ieee' or 'tf32' for .*; got 'bf16x3'"):
         matmul(a, a, precision="bf16x3")
 
 
@@ -404,8 +406,30 @@ def test_dtype_errors_name_the_argument(line: tuple[str, str, str]) -> None:
         ValueError, match=r"a is (torch\.)?float32, so b must be (torch\.)?float32; got (torch\.)?float16"
     ):
         Line(*line)(x, x.half())
-    with pytest.raises(ValueError, match=r"a must be float32, float16 or bfloat16; got (torch\.)?int32"):
+    dtypes = "float32, float16, bfloat16 or float8_e4m3fn" if line[1] == "matmul" else "float32, float16 or bfloat16"
+    with pytest.raises(ValueError, match=rf"a must be {dtypes}; got (torch\.)?int32"):
         Line(*line)(x.int(), x.int())
+
+
+FLOAT8_ERRORS = [
+    ("float8", (None, 0.5), "promoted", "scale_a must be"),
+    ("float8", (0.5, [0.5]), "promoted", "scale_b must be"),
+    ("float32", (0.5, 0.5), "ieee", "scale_a must be"),
+    ("float8", (0.5, 0.5), "ieee", "precision must be 'promoted' or 'fast'"),
+    ("float32", (), "fast", "precision must be 'ieee' or 'tf32'"),
+]
+
+
+@pytest.mark.parametrize(("kind", "scales", "precision", "message"), FLOAT8_ERRORS)
+def test_float8_has_two_scales_and_precisions_of_its_own(
+    matmul: Line, kind: str, scales: tuple[object, ...], precision: str, message: str
+) -> None:
+    a = normal(16, 16).to(torch.float8_e4m3fn if kind == "float8" else torch.float32)
+    given = [a, a.T, *(None if each is None else torch.tensor(each) for each in scales)]
+    native = backends.backend(matmul.framework).to_native
+    arguments = [each if each is None else native(each.to(matmul.device)) for each in given]
+    with pytest.raises(ValueError, match=message):
+        matmul.function(*arguments, precision=precision)
 
 
 def test_sigmoid_names_the_dtype(sigmoid: Line) -> None:
@@ -446,7 +470,8 @@ def test_files_are_leaves_with_literal_constants(path: Path) -> None:
         )
     }
     folder = path.parent.name.removesuffix("_impls")
-    assert imported <= {"__future__", "math", "functools", "warnings", "jaxtyping", "ml_dtypes", "numpy", folder}
+    standard = {"__future__", "collections", "dataclasses", "functools", "math", "typing", "warnings"}
+    assert imported <= standard | {"jaxtyping", "ml_dtypes", "numpy", folder}
     constants = {
         node.targets[0].id: ast.literal_eval(node.value)
         for node in tree.body
@@ -455,5 +480,7 @@ def test_files_are_leaves_with_literal_constants(path: Path) -> None:
         and node.targets[0].id in ("VENDOR", "REQUIRES")
     }
     if path.name != "__init__.py":
-        assert ("VENDOR" in constants) == (folder != "numpy")
-        assert constants.get("REQUIRES") == ("cuda" if path.name == "attention_cudnn.py" else None)
+        ours = folder == "numpy" or path.stem.endswith("_pallas")
+        needed = "cuda" if path.stem.endswith("_cudnn") else "sm_90" if path.stem.endswith("_pallas") else None
+        assert ("VENDOR" in constants) != ours
+        assert constants.get("REQUIRES") == needed

@@ -98,12 +98,15 @@ def test_a_family_is_one_line_and_draws_what_its_cases_say(name: str, family: st
         assert all(case.label.endswith(f",inputs={family}") for case in cases)
     for case in cases if not kind.needs_gpu else ():
         drawn, again, other = (op.make_inputs(case, seed, CPU) for seed in (1, 1, 2))
-        assert tuple(x.shape for x in drawn) == op.operands(case)
-        assert {x.dtype for x in drawn} == {getattr(torch, case.dtype)}
-        assert all(torch.equal(x.nan_to_num(7.0), y.nan_to_num(7.0)) for x, y in zip(drawn, again, strict=True))
+        operands = drawn[: len(op.operands(case))]
+        assert tuple(x.shape for x in operands) == op.operands(case)
+        assert {x.dtype for x in operands} == {getattr(torch, case.dtype)}
+        assert all((x.dtype, x.shape) == (torch.float32, ()) for x in drawn[len(operands) :])
+        drawn, again, other = (tuple(x.double().nan_to_num(7.0) for x in each) for each in (drawn, again, other))
+        assert all(torch.equal(x, y) for x, y in zip(drawn, again, strict=True))
         if sum(x.numel() for x in drawn) > 16:
             assert not all(torch.equal(x, y) for x, y in zip(drawn, other, strict=True))
-        assert op.memory_bytes(case) >= op.bytes(case) >= math.prod(op.output_shape(case)) * case.element_bytes
+        assert op.memory_bytes(case) >= op.bytes(case) >= math.prod(op.output_shape(case)) * case.output_bytes
 
 
 @pytest.mark.parametrize("family", ["infinity", "nan", "signed_zero", "subnormal", "largest", "cancellation"])
@@ -117,7 +120,7 @@ def test_a_family_takes_any_shape(name: str, family: str) -> None:
     }.get(name, ((0,), (1,)))
     for case in op.cases(family, "cpu", shapes) if family in op.families else ():
         inputs = op.make_inputs(case, 0, CPU)
-        assert tuple(x.shape for x in inputs) == op.operands(case)
+        assert tuple(x.shape for x in inputs[: len(op.operands(case))]) == op.operands(case)
         pieces = list(op.truth(inputs, case))
         assert sum(piece.value.numel() for piece in pieces) == math.prod(op.output_shape(case))
         assert op.flops(case) >= 0
@@ -178,12 +181,29 @@ def chosen(*operations: str, device_type: str = "cpu", **options: object) -> lis
 
 def test_inputs_are_chosen_by_name_at_their_own_sizes_or_at_given_ones() -> None:
     op = ops.get("matmul")
-    assert chosen("matmul", inputs=["nan", "strided"]) == op.cases("strided", "cpu") + op.cases("nan", "cpu")
+    usual = [case for name in ("strided", "nan") for case in op.cases(name, "cpu") if case.dtype in DTYPES]
+    assert chosen("matmul", inputs=["nan", "strided"]) == usual
     given = chosen("matmul", inputs=["nan"], shapes=["M=2,N=3,K=4"], dtypes=["bfloat16"], layouts=["nt", "tn"])
     assert given == [op.case((2, 3, 4), "bfloat16", layout=layout, inputs="nan") for layout in ("nt", "tn")]
     assert chosen("matmul", inputs=["normal"]) == op.default_cases("cpu")
     assert {case.operation for case in chosen("all", inputs=["empty_rows"])} == {"attention"}
     assert all(case.causal for case in chosen("attention", inputs=["empty_rows"]))
+
+
+def test_float8_comes_by_name_in_its_own_precisions_and_layout() -> None:
+    op = ops.get("matmul")
+    cases = chosen("matmul", dtypes=["float8_e4m3fn"])
+    assert cases == op.plain_cases("cpu", ["float8_e4m3fn"])[-2:]
+    assert [(case.precision, case.layout) for case in cases] == [("promoted", "nt"), ("fast", "nt")]
+    (case,) = chosen("matmul", dtypes=["float8_e4m3fn"], shapes=["M=3,N=5,K=7"], precisions=["fast"], layouts=["tt"])
+    assert case == op.case((3, 5, 7), "float8_e4m3fn", "fast", layout="tt")
+    assert op.bytes(case) == 3 * 7 + 7 * 5 + 2 * 3 * 5
+    (case, _) = chosen("matmul", dtypes=["float8_e4m3fn"], inputs=["nan"])
+    assert case == op.case((33, 65, 34), "float8_e4m3fn", inputs="nan")
+    assert {case.dtype for case in chosen("matmul", inputs=["exact_sums"])} == {"float8_e4m3fn"}
+    assert {case.precision for case in chosen("matmul", dtypes=["float8_e4m3fn"], sweep=True)} == {"promoted"}
+    with pytest.raises(UsageError, match=r"no case left: sigmoid has no float8_e4m3fn; .* promoted and fast"):
+        chosen("sigmoid", dtypes=["float8_e4m3fn"])
 
 
 def test_all_inputs_are_those_that_the_device_can_hold() -> None:

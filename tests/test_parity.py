@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 
 CPU_FLAGS = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
 ALL, WIDE, HALF, BF16 = tuple(DTYPES), ("float32", "bfloat16"), ("float16", "bfloat16"), ("bfloat16",)
+FLOAT8 = ("float8_e4m3fn",)
 FLUSHED = "XLA flushes subnormal numbers to zero on a CPU; float16's it has widened before"
 FLUSHED_16 = "XLA's and cuDNN's kernels flush subnormal bfloat16 numbers to zero on a GPU"
 MISREAD = "Triton's interpreter widens subnormal bfloat16 numbers wrongly"
+MISREAD_8 = "Triton's interpreter reads the NaN of float8_e4m3fn as 480"
 OVERFLOWS = "PyTorch computes 1 / (1 + exp(-x)) as it stands: where exp overflows, what is subnormal becomes 0"
 DOT_PRODUCTS = "the bfloat16 instructions of this CPU, which oneDNN uses, flush subnormal numbers to zero"
 LEAKS = "weights of 0 meet hidden values in a product, and 0 times NaN or infinity is NaN"
@@ -40,6 +42,7 @@ KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
     ("cpu", "sigmoid", "jax", "subnormal"): (WIDE, FLUSHED),
     ("cpu", "sigmoid", "torch", "subnormal"): (WIDE, OVERFLOWS),
     ("cpu", "matmul", "triton", "subnormal"): (BF16, MISREAD),
+    ("cpu", "matmul", "triton", "nan"): (FLOAT8, MISREAD_8),
     ("cpu", "matmul", "jax", "subnormal"): (WIDE, FLUSHED),
     ("cpu", "matmul", "torch", "subnormal"): (BF16 if "avx512_bf16" in CPU_FLAGS else (), DOT_PRODUCTS),
     ("cpu", "attention", "triton", "subnormal"): (BF16, MISREAD),
@@ -84,6 +87,8 @@ def parameters() -> list[object]:
             marks = [pytest.mark.gpu] if kind.needs_gpu else []
             for dtype in kind.dtypes if family != "normal" else ():
                 for line in backends.implementations(name):
+                    if dtype not in (*DTYPES, *line.dtypes_beyond):
+                        continue
                     where = f"{name}-{family}-{dtype}-{line.name}"
                     found.append(pytest.param(line, family, dtype, id=where, marks=marks))
     return found

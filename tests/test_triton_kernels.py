@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ BUILDS = {  # process: what it calls (see _calls); every configuration of a call
         *["matmul bfloat16 4096", "matmul float16 1024", "matmul bfloat16 16x14336x4096"],
         *["matmul bfloat16 1001x1000x1000", "matmul bfloat16 99x101x103"],
     ],
+    "matmul of 8 bits": ["matmul float8_e4m3fn 4096", "matmul float8_e4m3fn 1008x1008x1024"],
     "matmul of 32 bits": ["matmul tf32 1001x1004x4096", "matmul float32 4096"],
     "attention": ["attention float16 64", "attention bfloat16 128 causal", "attention bfloat16 128 decode"],
     "attention, large": ["attention bfloat16 256", "attention float32 128 causal"],
@@ -86,7 +88,12 @@ def _calls(name: str) -> Iterator[Callable[[], object]]:
     elif operation == "matmul":
         M, N, K = (int(size) for size in (rest[0].split("x") * 3)[:3])
         a, b = _empty(M, K, dtype=dtype), _empty(K, N, dtype=dtype)
-        yield lambda: matmul(a, b, precision="tf32" if kind == "tf32" else "ieee")
+        if dtype == torch.float8_e4m3fn:
+            scale, columns = _empty(1, dtype=torch.float32)[0], _empty(N, K, dtype=dtype).t()
+            for precision in ("promoted", "fast"):
+                yield partial(matmul, a, columns, scale, scale, precision=precision)
+        else:
+            yield lambda: matmul(a, b, precision="tf32" if kind == "tf32" else "ieee")
     elif operation == "attention":
         D, causal, decode = int(rest[0]), "causal" in rest, "decode" in rest
         q = _empty(1, 4, 1 if decode else 1024, D, dtype=dtype)
@@ -219,7 +226,7 @@ def test_compiles_to_what_was_meant(name: str, tmp_path: Path) -> None:
             assert count(record, r"STG\.E(\.\w+)*\.128") > 0, record
         if call.startswith(("matmul", "attention")):
             assert count(record, r"LDGSTS.*128") > 0, record
-            rate = "FFMA" if "float32" in call else "HGMMA"
+            rate = "FFMA" if "float32" in call else "QGMMA" if "float8" in call else "HGMMA"
             if name == "sm_80" or call.endswith(("16x14336x4096", "decode")):
                 rate = "HMMA"
             assert count(record, rate) >= (100 if rate == "FFMA" else 1), record

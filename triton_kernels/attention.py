@@ -1,5 +1,6 @@
 """Attention in Triton, forward: softmax(q k^T) v in one pass over the keys, the scores never in memory."""
 
+import itertools
 from typing import Any
 
 import torch
@@ -66,9 +67,32 @@ IEEE_CONFIGS = {  # no tensor cores: small tiles, since the operands of a thread
 
 
 def _candidates(configs: list[triton.Config], args: dict[str, Any], **constants: Any) -> list[triton.Config]:
-    """The configurations for this D and dtype, less those whose tiles overhang the queries far or cut them small."""
+    """The configurations for this D and dtype, as far as their tiles suit the queries."""
     by_head = IEEE_CONFIGS if args["q_ptr"].dtype == torch.float32 else HALF_CONFIGS
-    configs = by_head[max(64, constants["D"])]
+    return _suiting(by_head[max(64, constants["D"])], args, constants)
+
+
+def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
+    """What a search that may take minutes tries beyond the candidates: whatever has its output and its scores in at
+    most 160 registers a thread (16 bits) or 64 (float32), and its stages of keys and values in shared memory."""
+    q, D = args["q_ptr"], constants["D"]
+    ieee = q.dtype == torch.float32
+    shared = torch.cuda.get_device_properties(q.device).shared_memory_per_multiprocessor - 1024
+    rows = (16, 32, 64, 128, 256) if D <= 64 else (16, 32, 64, 128)
+    keys = (16, 32, 64) if ieee else (32, 64, 128, 256)
+    found = []
+    for BLOCK_M, BLOCK_N, warps, stages in itertools.product(rows, keys, (4, 8, 16), (2, 3, 4)):
+        registers = BLOCK_M * (D + BLOCK_N) // (32 * warps)
+        fits = (BLOCK_M + 2 * stages * BLOCK_N) * D * q.element_size() <= shared
+        if fits and registers <= (64 if ieee else 160) and (registers >= 32 or warps == 4):
+            found.append(_config(BLOCK_M, BLOCK_N, warps, stages))
+            if not ieee and warps == 8 and registers <= 104:
+                found.append(_config(BLOCK_M, BLOCK_N, warps, stages, maxnreg=128))
+    return _suiting(found, args, constants)
+
+
+def _suiting(configs: list[triton.Config], args: dict[str, Any], constants: dict[str, Any]) -> list[triton.Config]:
+    """The configurations less those whose tiles overhang the queries far or cut them small."""
     rows = args["S_q"] * constants["G"]
     padded = {config: triton.cdiv(rows, b := config.kwargs["BLOCK_M"]) * b for config in configs}
     configs = [config for config in configs if padded[config] <= 2 * min(padded.values())]

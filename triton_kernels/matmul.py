@@ -1,5 +1,6 @@
 """Matrix multiplication in Triton: tiles in grouped order, and a pipelined loop over K."""
 
+import itertools
 from typing import Any
 
 import torch
@@ -9,8 +10,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 DETERMINISTIC = True
+DTYPES_BEYOND = ("float8_e4m3fn",)
 INTERPRET = tl.constexpr(triton.knobs.runtime.interpret)  # TRITON_INTERPRET=1 when this module was imported
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn)
 OUT_DTYPE = torch.float32 if INTERPRET else None  # the interpreter truncates to bfloat16: it leaves rounding to torch
 GROUP_M = 8  # tiles are visited in bands of this many tile rows, which keeps both operands of a wave in the L2 cache
 
@@ -37,6 +39,39 @@ HALF_CONFIGS = [
     _config(16, 64, 128, 4, 5),
     _config(16, 32, 256, 4, 4),
 ]
+# Where sums of 128 terms are added to others there are two accumulators of 64 numbers a thread, or of 128 and 64.
+FLOAT8_CONFIGS = {
+    "promoted": [
+        _config(128, 256, 128, 8, 3),
+        _config(128, 256, 128, 8, 4),
+        _config(128, 128, 128, 8, 3),
+        _config(128, 128, 128, 8, 4),
+        _config(64, 256, 128, 8, 3),
+        _config(64, 256, 128, 8, 4),
+        _config(64, 128, 128, 4, 4),
+        _config(128, 64, 128, 4, 4),
+        _config(64, 64, 128, 4, 5),
+        _config(64, 32, 128, 4, 5),
+        _config(64, 16, 256, 4, 4),
+        _config(16, 128, 128, 4, 4),
+        _config(16, 32, 256, 4, 4),
+    ],
+    "fast": [
+        _config(128, 256, 128, 8, 3),
+        _config(128, 256, 128, 8, 4),
+        _config(256, 128, 128, 8, 3),
+        _config(256, 128, 128, 8, 4),
+        _config(128, 128, 128, 4, 4),
+        _config(128, 128, 128, 8, 4),
+        _config(64, 128, 128, 4, 4),
+        _config(128, 64, 128, 4, 4),
+        _config(64, 64, 128, 4, 5),
+        _config(64, 32, 128, 4, 5),
+        _config(64, 16, 256, 4, 4),
+        _config(16, 128, 128, 4, 4),
+        _config(16, 32, 256, 4, 4),
+    ],
+}
 TF32_CONFIGS = [
     _config(128, 256, 32, 8, 3),
     _config(128, 256, 32, 8, 4),
@@ -62,12 +97,44 @@ IEEE_CONFIGS = [
 
 
 def _candidates(configs: list[triton.Config], args: dict[str, Any], **constants: Any) -> list[triton.Config]:
-    """The configurations for the unit that multiplies, less those whose tiles overhang C too far or are too few."""
+    """The configurations for the unit that multiplies, as far as their tiles suit C."""
+    if args["a_ptr"].dtype == torch.float8_e4m3fn:
+        return _suiting(FLOAT8_CONFIGS[constants["PRECISION"]], args)
+    if args["a_ptr"].dtype != torch.float32:
+        return _suiting(HALF_CONFIGS, args)
+    return _suiting(TF32_CONFIGS if constants["PRECISION"] == "tf32" else IEEE_CONFIGS, args)
+
+
+def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
+    """What a search that may take minutes tries beyond the candidates.
+
+    For tensor cores: steps of 128 and 256 bytes of K, longer ones for small tiles, 64 to 128 accumulators a thread
+    (fewer if 4 warps have no more), and as many stages as fit for one, or for two programs, on a multiprocessor.
+    Without tensor cores: short steps, 32 to 64 accumulators.
+    """
+    a = args["a_ptr"]
+    ieee = a.dtype == torch.float32 and constants["PRECISION"] == "ieee"
+    shared = torch.cuda.get_device_properties(a.device).shared_memory_per_multiprocessor
+    most = 64 if ieee else 128  # accumulators
+    found = []
+    sides = (16, 32, 64, 128, 256)
+    for BLOCK_M, BLOCK_N, warps, step in itertools.product(sides, sides, (4, 8), (64, 128, 256, 512)):
+        accumulators = BLOCK_M * BLOCK_N // (32 * warps)
+        BLOCK_K = step // a.element_size()
+        if accumulators > most or (accumulators < most // 2 and warps > 4) or not 16 <= BLOCK_K <= 256:
+            continue
+        if ieee:
+            found += [_config(BLOCK_M, BLOCK_N, BLOCK_K, warps, n) for n in (2, 3, 4) if BLOCK_K * n <= 64]
+        elif step >= 128 and (step <= 256 or BLOCK_M * BLOCK_N <= 4096):
+            stage = (BLOCK_M + BLOCK_N) * step
+            stages = {min(8, (shared // programs - 1024) // stage) for programs in (1, 2)}
+            found += [_config(BLOCK_M, BLOCK_N, BLOCK_K, warps, n) for n in sorted(stages) if n >= 2]
+    return _suiting(found, args)
+
+
+def _suiting(configs: list[triton.Config], args: dict[str, Any]) -> list[triton.Config]:
+    """The configurations less those whose tiles overhang C too far or are too few."""
     a, M, N = args["a_ptr"], args["M"], args["N"]
-    if a.dtype != torch.float32:
-        configs = HALF_CONFIGS
-    else:
-        configs = TF32_CONFIGS if constants["PRECISION"] == "tf32" else IEEE_CONFIGS
     area = {config: config.kwargs["BLOCK_M"] * config.kwargs["BLOCK_N"] for config in configs}
     tiles = {c: triton.cdiv(M, c.kwargs["BLOCK_M"]) * triton.cdiv(N, c.kwargs["BLOCK_N"]) for c in configs}
     least = min(tiles[config] * area[config] for config in configs)
@@ -95,8 +162,25 @@ def multiple(x, ALIGN: tl.constexpr):
 
 
 @triton.jit
+def multiply_add(a, b, acc, PRECISION: tl.constexpr):
+    """acc + a b."""
+    if INTERPRET:  # its dot is wrong for bfloat16
+        a = a.to(tl.float32)
+        b = b.to(tl.float32)
+    if PRECISION == "promoted":
+        BLOCK_K: tl.constexpr = a.shape[1]
+        acc = tl.dot(a, b, acc, max_num_imprecise_acc=BLOCK_K if BLOCK_K < 128 else 128)
+    elif PRECISION == "fast":
+        acc = tl.dot(a, b, acc)
+    else:
+        acc = tl.dot(a, b, acc, input_precision=PRECISION)
+    return acc
+
+
+@triton.jit
 def matmul_kernel(
-    a_ptr, b_ptr, c_ptr, M, N, K, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn,
+    a_ptr, b_ptr, c_ptr, scale_a_ptr, scale_b_ptr,
+    M, N, K, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn,
     PRECISION: tl.constexpr, MASKED: tl.constexpr, GROUP_M: tl.constexpr,
     ALIGN: tl.constexpr, A_ROWS: tl.constexpr, B_ROWS: tl.constexpr, C_ROWS: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
@@ -107,7 +191,13 @@ def matmul_kernel(
     shared memory, copying the next ones asynchronously while the tensor cores work on this one. ALIGN is the number of
     elements in 16 bytes if every row of A, B and C starts and ends at a multiple of it; else 1, and the copies are of
     single elements. A_ROWS says that rows of A are rows, with stride_ak = 1, not columns, with stride_am = 1.
+
+    Tensor cores keep 14 significant bits of a sum of float8 products. If PRECISION is "promoted", each 128 terms are
+    summed from 0 and added in float32. That takes twice the registers, which a large tile has for a half of its columns
+    at a time only: PAIR.
     """
+    PAIR: tl.constexpr = PRECISION == "promoted" and BLOCK_M * BLOCK_N > 128 * 128
+    WIDTH: tl.constexpr = BLOCK_N // 2 if PAIR else BLOCK_N
     if ALIGN > 1:
         if A_ROWS:
             stride_am, K = multiple(stride_am, ALIGN), multiple(K, ALIGN)
@@ -129,14 +219,16 @@ def matmul_kernel(
     band_rows = min(tiles_m - band * GROUP_M, GROUP_M)
     within = pid % (GROUP_M * tiles_n)
     offs_m = (band * GROUP_M + within % band_rows) * BLOCK_M + tl.arange(0, BLOCK_M)
-    offs_n = (within // band_rows) * BLOCK_N + tl.arange(0, BLOCK_N)
+    offs_n = (within // band_rows) * BLOCK_N + tl.arange(0, WIDTH)
     offs_k = tl.arange(0, BLOCK_K)
 
     a_ptrs = a_ptr + offs_m[:, None].to(tl.int64) * stride_am + offs_k[None, :].to(tl.int64) * stride_ak
     b_ptrs = b_ptr + offs_k[:, None].to(tl.int64) * stride_bk + offs_n[None, :].to(tl.int64) * stride_bn
     a_step = tl.full((), BLOCK_K, tl.int64) * stride_ak
     b_step = tl.full((), BLOCK_K, tl.int64) * stride_bk
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    b_right = tl.full((), WIDTH, tl.int64) * stride_bn
+    acc = tl.zeros((BLOCK_M, WIDTH), dtype=tl.float32)
+    right = tl.zeros((BLOCK_M, WIDTH), dtype=tl.float32) if PAIR else acc
     for k in range(0, K, BLOCK_K):
         if MASKED:
             a = tl.load(a_ptrs, mask=(offs_m[:, None] < M) & (offs_k[None, :] < K - k), other=0.0)
@@ -146,18 +238,32 @@ def matmul_kernel(
             b = tl.load(b_ptrs)
         if PRECISION == "tf32":
             a = round_to_tf32(a)
-        if INTERPRET:  # its dot is wrong for bfloat16
-            a = a.to(tl.float32)
-            b = b.to(tl.float32)
-        acc = tl.dot(a, b, acc, input_precision=PRECISION)
+        acc = multiply_add(a, b, acc, PRECISION)
+        if PAIR:
+            if MASKED:
+                b = tl.load(b_ptrs + b_right, mask=(offs_k[:, None] < K - k) & (offs_n[None, :] < N - WIDTH), other=0.0)
+            else:
+                b = tl.load(b_ptrs + b_right)
+            right = multiply_add(a, b, right, PRECISION)
         a_ptrs += a_step
         b_ptrs += b_step
 
+    if scale_a_ptr is not None:
+        scale = tl.load(scale_a_ptr) * tl.load(scale_b_ptr)
+        acc *= scale
+        if PAIR:
+            right *= scale
     c_ptrs = c_ptr + offs_m[:, None].to(tl.int64) * stride_cm + offs_n[None, :].to(tl.int64) * stride_cn
     if MASKED:
         tl.store(c_ptrs, acc, mask=(offs_m[:, None] < M) & (offs_n[None, :] < N))
     else:
         tl.store(c_ptrs, acc)
+    if PAIR:
+        c_ptrs += tl.full((), WIDTH, tl.int64) * stride_cn
+        if MASKED:
+            tl.store(c_ptrs, right, mask=(offs_m[:, None] < M) & (offs_n[None, :] < N - WIDTH))
+        else:
+            tl.store(c_ptrs, right)
 
 
 if INTERPRET:  # no device to time configurations on: one tile that numpy multiplies fast
@@ -165,7 +271,7 @@ if INTERPRET:  # no device to time configurations on: one tile that numpy multip
 else:  # timed once for each key, and kept in Triton's cache directory
     TILE = {}
     matmul_kernel = triton.autotune(
-        configs=HALF_CONFIGS + TF32_CONFIGS + IEEE_CONFIGS,
+        configs=HALF_CONFIGS + TF32_CONFIGS + IEEE_CONFIGS + FLOAT8_CONFIGS["promoted"] + FLOAT8_CONFIGS["fast"],
         key=["M", "N", "K", "stride_am", "stride_ak", "stride_bk", "stride_bn", "PRECISION"],
         prune_configs_by={"early_config_prune": _candidates},
         cache_results=True,
@@ -173,7 +279,7 @@ else:  # timed once for each key, and kept in Triton's cache directory
 
 
 def _alignment(*matrices: Tensor) -> int:
-    """The number of elements in 16 bytes if every row starts and ends at a multiple of it, and 1 otherwise."""
+    """The number of A's elements in 16 bytes if every row starts and ends at a multiple of it, and 1 otherwise."""
     vector = 16 // matrices[0].element_size()
     for matrix in matrices:
         along = 1 if matrix.stride(1) == 1 else 0
@@ -182,15 +288,24 @@ def _alignment(*matrices: Tensor) -> int:
     return vector
 
 
-def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str = "ieee") -> Float[Tensor, "M N"]:
-    """C = A @ B.
+def matmul(
+    a: Float[Tensor, "M K"],
+    b: Float[Tensor, "K N"],
+    scale_a: Float[Tensor, ""] | None = None,
+    scale_b: Float[Tensor, ""] | None = None,
+    *,
+    precision: str = "ieee",
+) -> Float[Tensor, "M N"]:
+    """C = A @ B, of float8 times scale_a scale_b.
 
     Shapes: a (M, K), b (K, N), any strides, any sizes, K = 0 included; the output is contiguous.
-    Dtypes: float32, float16, bfloat16, the same for both; sums in float32, rounded once at the end.
+    Dtypes: float32, float16, bfloat16, the same for both; sums in float32, rounded once at the end. float8_e4m3fn, with
+    a float32 scale of shape () for each of the two, gives bfloat16.
     Precision: "ieee" multiplies exactly what it is given (float32 without tensor cores); "tf32", for float32 only,
-    keeps 11 significant bits of each factor, rounding one and leaving the other for the tensor cores to truncate.
+    keeps 11 significant bits of each factor, rounding one and leaving the other for the tensor cores to truncate. For
+    float8, whose products Hopper's tensor cores sum with 14 bits, "promoted" adds sums of 128 in float32, "fast" none.
     Tail: unless every tile of every configuration fits, loads and stores are masked; offsets are int64.
-    Errors: ValueError for other shapes, dtypes, devices or precisions.
+    Errors: ValueError for other shapes, dtypes, scales, devices or precisions.
     Source: the tile order and pipelined loop of Triton's matrix multiplication tutorial.
     """
     if a.ndim != 2:
@@ -200,24 +315,33 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
         raise ValueError(f"matmul: a is (M, K)={(M, K)}, so b must be ({K}, N); got {tuple(b.shape)}")
     N = b.shape[1]
     if a.dtype not in DTYPES:
-        raise ValueError(f"matmul: a must be float32, float16 or bfloat16; got {a.dtype}")
+        raise ValueError(f"matmul: a must be float32, float16, bfloat16 or float8_e4m3fn; got {a.dtype}")
     if b.dtype != a.dtype:
         raise ValueError(f"matmul: a is {a.dtype}, so b must be too; got {b.dtype}")
-    if precision != "ieee" and (precision != "tf32" or a.dtype != torch.float32):
-        raise ValueError(f'matmul: precision must be "ieee", or "tf32" for float32; got "{precision}" for {a.dtype}')
+    float8 = a.dtype == torch.float8_e4m3fn
+    wide = ("ieee", "tf32") if a.dtype == torch.float32 else ("ieee",)
+    if precision not in (("promoted", "fast") if float8 else wide):
+        allowed = '"promoted" or "fast" for float8' if float8 else '"ieee", or "tf32" for float32'
+        raise ValueError(f'matmul: precision must be {allowed}; got "{precision}" for {a.dtype}')
     if b.device != a.device:
         raise ValueError(f"matmul: a is on {a.device}, so b must be too; got {b.device}")
+    for name, scale in (("scale_a", scale_a), ("scale_b", scale_b)):
+        found = None if scale is None else (scale.dtype, tuple(scale.shape), scale.device)
+        expected = (torch.float32, (), a.device) if float8 else None
+        if found != expected:
+            raise ValueError(f"matmul: a is {a.dtype}, so {name} must be {expected}; got {found}")
     if not (a.is_cuda or INTERPRET):
         raise ValueError(
             f"matmul: a is on {a.device}; pass CUDA tensors, or set TRITON_INTERPRET=1 before importing this module"
         )
     if a.is_cuda and a.device.index != torch.cuda.current_device():
         with torch.cuda.device(a.device):
-            return matmul(a, b, precision=precision)
+            return matmul(a, b, scale_a, scale_b, precision=precision)
 
+    out_dtype = torch.bfloat16 if float8 else a.dtype
     if K == 0:
-        return torch.zeros((M, N), dtype=a.dtype, device=a.device)
-    out = torch.empty((M, N), dtype=OUT_DTYPE or a.dtype, device=a.device)
+        return torch.zeros((M, N), dtype=out_dtype, device=a.device)
+    out = torch.empty((M, N), dtype=OUT_DTYPE or out_dtype, device=a.device)
     if M > 0 and N > 0:
         c = out
         if precision == "tf32" and b.stride(0) != 1 and a.stride(1) == 1:
@@ -226,8 +350,8 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
             a, b, c, M, N = b.t(), a.t(), out.t(), N, M
         masked = M % 256 != 0 or N % 256 != 0 or K % 256 != 0
         matmul_kernel[lambda tile: (triton.cdiv(M, tile["BLOCK_M"]) * triton.cdiv(N, tile["BLOCK_N"]),)](
-            a, b, c, M, N, K, *a.stride(), *b.stride(), *c.stride(),
+            a, b, c, scale_a, scale_b, M, N, K, *a.stride(), *b.stride(), *c.stride(),
             PRECISION=precision, MASKED=masked, GROUP_M=GROUP_M, ALIGN=_alignment(a, b, c) if masked else 1,
             A_ROWS=a.stride(1) == 1, B_ROWS=b.stride(1) == 1, C_ROWS=c.stride(1) == 1, **TILE,
         )  # fmt: skip
-    return out.to(a.dtype) if INTERPRET else out
+    return out.to(out_dtype) if INTERPRET else out

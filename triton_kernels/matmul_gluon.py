@@ -1,5 +1,6 @@
 """Matrix multiplication in Gluon for Hopper: one warp loads by TMA, warpgroups multiply by wgmma, tile after tile."""
 
+import itertools
 from typing import Any
 
 import torch
@@ -217,8 +218,30 @@ TF32_CONFIGS = [
 
 
 def _candidates(configs: list[triton.Config], args: dict[str, Any], **constants: Any) -> list[triton.Config]:
-    """The configurations of the type, less those with too few tiles for the multiprocessors, or far too many."""
-    configs = TF32_CONFIGS if constants["DTYPE"] == gl.float32 else HALF_CONFIGS
+    """The configurations of the type, as far as their tiles suit C."""
+    return _suiting(TF32_CONFIGS if constants["DTYPE"] == gl.float32 else HALF_CONFIGS, args)
+
+
+def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
+    """What a search that may take minutes tries beyond the candidates: bands of other heights, and as many stages as
+    fit beside one or two buffers for C."""
+    base = args["a_desc"].base
+    element = base.element_size()
+    shared = torch.cuda.get_device_properties(base.device).shared_memory_per_multiprocessor - 2048
+    found = []
+    tiles = itertools.product((1, 2), (64, 128, 256), (1, 2))
+    for (CONSUMERS, BLOCK_N, BUFFERS), GROUP_M in itertools.product(tiles, (4, 8, 16, 32)):
+        part_n = min(SWIZZLE // element, BLOCK_N)
+        if BLOCK_N // part_n % BUFFERS != 0:
+            continue
+        rows = int(ROWS) * CONSUMERS
+        stages = min(12, (shared - BUFFERS * rows * part_n * element) // ((rows + BLOCK_N) * SWIZZLE))
+        found.append(_config(CONSUMERS, BLOCK_N, SWIZZLE // element, stages, GROUP_M, BUFFERS))
+    return _suiting(found, args)
+
+
+def _suiting(configs: list[triton.Config], args: dict[str, Any]) -> list[triton.Config]:
+    """The configurations less those with too few tiles for the multiprocessors, or far too many."""
     tiles = {
         config: triton.cdiv(args["M"], int(ROWS) * config.kwargs["CONSUMERS"])
         * triton.cdiv(args["N"], config.kwargs["BLOCK_N"])

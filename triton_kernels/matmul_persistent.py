@@ -1,5 +1,6 @@
 """Matrix multiplication in Triton with TMA: one program a multiprocessor, and one pipeline through all of its tiles."""
 
+import itertools
 from typing import Any
 
 import torch
@@ -123,8 +124,29 @@ TF32_CONFIGS = [
 
 
 def _candidates(configs: list[triton.Config], args: dict[str, Any], **constants: Any) -> list[triton.Config]:
-    """The configurations of the type, less those with too few tiles for the multiprocessors, or far too many."""
-    configs = TF32_CONFIGS if constants["PRECISION"] == "tf32" else HALF_CONFIGS
+    """The configurations of the type, as far as their tiles suit C."""
+    return _suiting(TF32_CONFIGS if constants["PRECISION"] == "tf32" else HALF_CONFIGS, args)
+
+
+def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
+    """What a search that may take minutes tries beyond the candidates: one or two warpgroups, 64 or 128 accumulators a
+    thread (fewer if one has no more), and as many stages as fit beside the parts of C."""
+    base = args["a_desc"].base
+    element = base.element_size()
+    shared = torch.cuda.get_device_properties(base.device).shared_memory_per_multiprocessor - 1024
+    found = []
+    tiles = itertools.product((64, 128, 256), (64, 128, 256), (4, 8))
+    for (BLOCK_M, BLOCK_N, warps), PARTS, GROUP_M in itertools.product(tiles, (1, 2, 4), (8, 16)):
+        accumulators = BLOCK_M * BLOCK_N // (32 * warps)
+        useful = warps == 4 or (accumulators >= 64 and 16 * warps <= BLOCK_M)
+        stages = min(8, (shared - BLOCK_M * BLOCK_N // PARTS * element) // ((BLOCK_M + BLOCK_N) * 128))
+        if useful and accumulators <= 128 and BLOCK_N // PARTS in (64, 128) and stages >= 2:
+            found.append(_config(BLOCK_M, BLOCK_N, 128 // element, PARTS, GROUP_M, warps, stages))
+    return _suiting(found, args)
+
+
+def _suiting(configs: list[triton.Config], args: dict[str, Any]) -> list[triton.Config]:
+    """The configurations less those with too few tiles for the multiprocessors, or far too many."""
     M, N = args["M"], args["N"]
     tiles = {c: triton.cdiv(M, c.kwargs["BLOCK_M"]) * triton.cdiv(N, c.kwargs["BLOCK_N"]) for c in configs}
     multiprocessors = torch.cuda.get_device_properties(args["a_desc"].base.device).multi_processor_count

@@ -1,5 +1,6 @@
 """Matrix multiplication in Triton: float32 accuracy from bfloat16 tensor cores, by splitting each number in three."""
 
+import itertools
 from typing import Any
 
 import torch
@@ -173,6 +174,19 @@ def _candidates(configs: list[triton.Config], args: dict[str, Any], **constants:
     multiprocessors = torch.cuda.get_device_properties(args["a_desc"].base.device).multi_processor_count
     enough = min(max(tiles.values()), multiprocessors // 3)
     return [config for config in configs if tiles[config] >= enough]
+
+
+def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
+    """What a search that may take minutes tries beyond the candidates: up to 64 elements of C a thread, and as many
+    stages as fit for one program on a multiprocessor, or for two."""
+    shared = torch.cuda.get_device_properties(args["a_desc"].base.device).shared_memory_per_multiprocessor
+    found = []
+    for BLOCK_M, BLOCK_N, BLOCK_K in itertools.product((64, 128, 256), (64, 128, 256), (16, 32, 64)):
+        warps = max(4, BLOCK_M * BLOCK_N // (32 * 64))
+        stage = 6 * (BLOCK_M + BLOCK_N) * BLOCK_K
+        stages = {min(6, (shared // programs - 1024) // stage) for programs in (1, 2)}
+        found += [_config(BLOCK_M, BLOCK_N, BLOCK_K, warps, n) for n in sorted(stages) if n >= 2 and warps <= 16]
+    return _candidates(found, args, **constants)
 
 
 if INTERPRET:  # no device to time configurations on: one tile that numpy multiplies fast

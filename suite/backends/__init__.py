@@ -20,9 +20,10 @@ from typing import Any
 from suite import ops
 from suite.backends.base import Backend
 from suite.device import Device
+from suite.op import DTYPES, Case
 
 ROOT = Path(__file__).resolve().parents[2]
-CONSTANTS = ("VENDOR", "REQUIRES", "DETERMINISTIC", "ARITHMETIC")
+CONSTANTS = ("VENDOR", "REQUIRES", "DETERMINISTIC", "ARITHMETIC", "DTYPES_BEYOND")
 TEACHING_ORDER = ("triton", "jax", "cuda", "torch", "numpy")
 
 
@@ -40,6 +41,8 @@ class Implementation:
     """Whether the file claims that the same inputs give the same bits, call after call (`DETERMINISTIC = True`)."""
     arithmetic: str | None = None
     """What float32 products are made of where that is not float32, for the limit: `6 x bfloat16` (`ARITHMETIC`)."""
+    dtypes_beyond: tuple[str, ...] = ()
+    """Dtypes it takes beside those that all take (`DTYPES_BEYOND`)."""
     path: Path | None = None
     """A file from outside the tree, which `--with` named; `module` is empty then."""
     digest: str = ""
@@ -53,8 +56,11 @@ class Implementation:
     def backend(self) -> Backend:
         return backend(self.framework)
 
-    def obstacle(self, device: Device) -> tuple[str, str] | None:
-        """Why this cannot run on `device`: (status, reason), or None. Imports no framework."""
+    def obstacle(self, device: Device, case: Case | None = None) -> tuple[str, str] | None:
+        """Why this cannot run on `device`, or not this case: (status, reason), or None. Imports no framework.
+
+        A file from outside is asked whatever the dtype.
+        """
         if self.fault:
             return "error", self.fault
         if device.type not in self.backend.devices:
@@ -69,6 +75,8 @@ class Implementation:
             if device.capability < needed:
                 actual = ".".join(map(str, device.capability))
                 return "unsupported", f"needs compute capability {needed[0]}.{needed[1]}; this device has {actual}"
+        if case is not None and self.path is None and case.dtype not in (*DTYPES, *self.dtypes_beyond):
+            return "unsupported", f"takes no {case.dtype}; it takes {', '.join([*DTYPES, *self.dtypes_beyond])}"
         return None
 
     def load(self) -> ModuleType:
@@ -77,7 +85,9 @@ class Implementation:
             from suite import guest
 
             return guest.load(self)
-        return importlib.import_module(self.module)
+        module = importlib.import_module(self.module)
+        self.backend.equip(module)
+        return module
 
     def function(self) -> Callable[..., Any]:
         """What computes the operation, its module imported; under watch if it is from outside."""
@@ -136,8 +146,9 @@ def implementations(operation: str) -> list[Implementation]:
                     module=f"{folder}.{path.stem}",
                     vendor=constants.get("VENDOR"),
                     requires=constants.get("REQUIRES"),
-                    deterministic=constants.get("DETERMINISTIC") == "True",
+                    deterministic=constants.get("DETERMINISTIC") is True,
                     arithmetic=constants.get("ARITHMETIC"),
+                    dtypes_beyond=constants.get("DTYPES_BEYOND", ()),
                 )
             )
     return found
@@ -157,11 +168,11 @@ def operation_of(stem: str) -> str | None:
     return max(matches, key=len, default=None)
 
 
-def _constants(path: Path) -> dict[str, str]:
+def _constants(path: Path) -> dict[str, Any]:
     """The literal CONSTANTS at module level, read without importing the module."""
-    constants: dict[str, str] = {}
+    constants: dict[str, Any] = {}
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             name = node.targets[0].id
-            constants |= {name: str(ast.literal_eval(node.value))} if name in CONSTANTS else {}
+            constants |= {name: ast.literal_eval(node.value)} if name in CONSTANTS else {}
     return constants

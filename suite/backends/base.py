@@ -52,6 +52,9 @@ class Backend(ABC):
     def prepare(self, device: Device) -> None:
         """Set what must be set before the framework is imported. Called once in a fresh worker process."""
 
+    def equip(self, module: ModuleType) -> None:
+        """Give a module of the folder, just imported, what was found out for it on this device."""
+
     def to_native(self, tensor: torch.Tensor) -> Any:
         """The framework's array over the same memory where that is possible, strides included."""
         return tensor

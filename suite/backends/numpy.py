@@ -10,6 +10,9 @@ from suite.backends.base import Backend
 if TYPE_CHECKING:
     import torch
 
+FOREIGN = {"bfloat16": "int16", "float8_e4m3fn": "uint8"}
+"""Types that NumPy has from ml_dtypes, each with one of the same width that it shares with torch."""
+
 
 class Numpy(Backend):
     name = "numpy"
@@ -19,12 +22,13 @@ class Numpy(Backend):
     array = "numpy.ndarray"
 
     def to_native(self, tensor: torch.Tensor) -> Any:
-        """NumPy has no bfloat16 of its own; ml_dtypes gives it one with the same bits."""
+        """NumPy has no bfloat16 or float8 of its own; ml_dtypes gives it one with the same bits."""
         import ml_dtypes
         import torch
 
-        if tensor.dtype == torch.bfloat16:
-            return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+        name = str(tensor.dtype).removeprefix("torch.")
+        if name in FOREIGN:
+            return tensor.view(getattr(torch, FOREIGN[name])).numpy().view(getattr(ml_dtypes, name))
         return tensor.numpy()
 
     def is_array(self, result: Any) -> bool:
@@ -33,12 +37,11 @@ class Numpy(Backend):
         return type(result) is np.ndarray
 
     def to_torch(self, array: Any) -> Any:
-        import ml_dtypes
-        import numpy as np
         import torch
 
-        if array.dtype == ml_dtypes.bfloat16:
-            return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+        name = array.dtype.name
+        if name in FOREIGN:
+            return torch.from_numpy(array.view(FOREIGN[name])).view(getattr(torch, name))
         return torch.from_numpy(array)
 
     def form(self, array: Any) -> tuple[tuple[int, ...], str, tuple[int, ...]]:

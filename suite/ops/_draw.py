@@ -8,6 +8,8 @@ from itertools import product
 
 import torch
 
+DEVIATION = {"float8_e4m3fn": 64.0}
+"""Standard deviations of normal numbers, 1 elsewhere: 7 of them are the largest float8, few are subnormal."""
 BLOCK_ELEMENTS = 2**25
 """Elements of the output judged at a time: 256 MiB for each float64 array that judging needs."""
 
@@ -18,10 +20,14 @@ def generator(seed: int, device: torch.device) -> torch.Generator:
 
 
 def normal(shape: tuple[int, ...], dtype: str, source: torch.Generator, *, transposed: bool = False) -> torch.Tensor:
-    """Standard normal numbers, drawn in float32 and rounded once; `transposed`: stored with the last axes swapped."""
+    """Normal numbers, drawn in float32 and rounded once; `transposed`: stored with the last axes swapped."""
     stored = (*shape[:-2], shape[-1], shape[-2]) if transposed else shape
-    drawn = torch.randn(stored, generator=source, device=source.device, dtype=torch.float32).to(getattr(torch, dtype))
-    return drawn.transpose(-1, -2) if transposed else drawn
+    drawn = torch.randn(stored, generator=source, device=source.device, dtype=torch.float32)
+    if dtype in DEVIATION:
+        largest = torch.finfo(getattr(torch, dtype)).max
+        drawn = drawn.mul_(DEVIATION[dtype]).clamp_(-largest, largest)
+    rounded = drawn.to(getattr(torch, dtype))
+    return rounded.transpose(-1, -2) if transposed else rounded
 
 
 def blocks(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:

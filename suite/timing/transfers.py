@@ -13,7 +13,9 @@ LEAST, MOST, SPENT_NS = 5, 50, 200_000_000
 """Copies of one kind: at least and at most, and the time after which the least will do."""
 
 
-def transfers(inputs: tuple[Any, ...], output_shape: tuple[int, ...], device: Any) -> dict[str, float]:
+def transfers(
+    inputs: tuple[Any, ...], output_shape: tuple[int, ...], output_dtype: str, device: Any
+) -> dict[str, float]:
     """Medians in us: `to_device_us` and `to_host_us` through pageable host memory, `..._pinned_us` through pinned.
 
     The host's arrays exist, are touched and are reused, as those of a program that computes more than once; a copy ends
@@ -24,7 +26,7 @@ def transfers(inputs: tuple[Any, ...], output_shape: tuple[int, ...], device: An
         return dict.fromkeys(names, 0.0)
     import torch
 
-    output = torch.zeros(math.prod(output_shape), dtype=inputs[0].dtype, device=device)
+    output = torch.zeros(math.prod(output_shape), dtype=getattr(torch, output_dtype), device=device)
     there = [torch.empty_like(tensor) for tensor in inputs]
     measured = []
     for to_device in (True, False):

@@ -1,10 +1,11 @@
-"""C = A B in PyTorch, with mistakes in sums, layout and settings."""
+"""C = A B in PyTorch, with mistakes in sums, layout and settings, and in the scales and types of float8."""
 
 import torch
 from torch import Tensor
 
 from wrong_kernels import Wrong
 
+FLOAT8 = ("float8_e4m3fn", "promoted")
 MISTAKES = {
     "partial_sums_in_bfloat16": Wrong(
         "the parts of a split K are rounded before they are added", "value", (64, 64, 1024), "bfloat16"
@@ -19,13 +20,22 @@ MISTAKES = {
         (64, 64, 256),
         deterministic=True,
     ),
+    "scaled_after_rounding": Wrong("sums are rounded to bfloat16, then scaled", "value", (64, 48, 64), *FLOAT8),
+    "scale_of_b_forgotten": Wrong("only A's scale is applied", "value", (64, 48, 64), *FLOAT8),
+    "scale_remembered": Wrong("the scales of the first call are kept for all", "value", (64, 48, 64), *FLOAT8),
+    "read_as_e5m2": Wrong("bits of e4m3 taken for those of e5m2", "value", (64, 48, 64), *FLOAT8),
+    "rounded_to_float16": Wrong("beyond 65504 there is only infinity", "not finite", (64, 48, 64), *FLOAT8),
     "tf32_switched_on": Wrong("allows tf32 to the library for the sake of speed", "value", (256, 256, 256), gpu=True),
 }
 PARTS = 4
 
 
 def make(mistake: str):
-    def matmul(a: Tensor, b: Tensor, *, precision: str = "ieee") -> Tensor:
+    kept = []
+
+    def matmul(a: Tensor, b: Tensor, *scales: Tensor, precision: str = "ieee") -> Tensor:
+        if scales:
+            return float8(a, b, *scales)
         if mistake == "result_transposed":
             return split_k(b.mT, a.mT).mT
         flags = torch.backends.cuda.matmul
@@ -36,6 +46,17 @@ def make(mistake: str):
             return split_k(a, b)
         finally:
             flags.fp32_precision = before
+
+    def float8(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor) -> Tensor:
+        if mistake == "read_as_e5m2":
+            a, b = a.view(torch.float8_e5m2), b.view(torch.float8_e5m2)
+        c = a.float() @ b.float()
+        if mistake == "scaled_after_rounding":
+            c = c.bfloat16()
+        scale = scale_a if mistake == "scale_of_b_forgotten" else scale_a * scale_b
+        kept.append(scale)
+        c = c * kept[0 if mistake == "scale_remembered" else -1]
+        return (c.half() if mistake == "rounded_to_float16" else c).bfloat16()
 
     def split_k(a: Tensor, b: Tensor) -> Tensor:
         if mistake == "random_order_of_k":
