@@ -42,7 +42,7 @@ class Plan:
 PLANS = (
     Plan(columns=256, stages=4, cluster=(2, 1), band=8),
     Plan(columns=128, stages=6, cluster=(2, 1), band=8),
-    Plan(columns=64, stages=8, cluster=(1, 2), band=8),
+    Plan(columns=64, stages=8, cluster=(2, 1), band=8),
 )
 
 
