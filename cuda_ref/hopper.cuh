@@ -69,22 +69,18 @@ __device__ __forceinline__ void cluster_sync() {
     asm volatile("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
-// The same, but orders no more than mbarrier_fence_init does: that saves a fence of global memory.
-__device__ __forceinline__ void cluster_sync_relaxed() {
-    asm volatile("barrier.cluster.arrive.relaxed;\n\tbarrier.cluster.wait;" ::: "memory");
+// That in two halves, for what can be done before the others have come. It orders no more than mbarrier_fence_init
+// does, which saves a fence of global memory.
+__device__ __forceinline__ void cluster_arrive_relaxed() {
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
 }
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
 
 // The same place in the shared memory of the block with that rank.
 __device__ __forceinline__ uint32_t cluster_address(uint32_t address, uint32_t rank) {
     uint32_t remote;
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
     return remote;
-}
-
-__device__ __forceinline__ void store_cluster(uint32_t remote, float4 x) {
-    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(remote), "f"(x.x), "f"(x.y), "f"(x.z),
-                 "f"(x.w)
-                 : "memory");
 }
 
 __device__ __forceinline__ float4 load_cluster(uint32_t remote) {
@@ -200,7 +196,11 @@ inline bool tensor_map(CUtensorMap* map, CUtensorMapDataType type, int element_b
 }
 
 // wgmma: a warpgroup (four warps, the first a multiple of four) multiplies 64 x K by K x N, both in shared memory, and
-// adds to registers. K is 32 bytes: 16 elements of 16 bits, or 8 of tf32.
+// adds to registers. K is 32 bytes: 32 elements of float8, 16 of 16 bits, or 8 of tf32.
+
+struct Float8 {  // e4m3: 4 bits of exponent, 3 of mantissa, no infinities
+    uint8_t bits;
+};
 
 // Where an operand lies, as boxes of 128 swizzled bytes; `address` and `far` are multiples of 1024.
 //   K-major, along k    rows of the operand are rows of the box. Eight rows take 1024 bytes. The next K elements are
@@ -236,7 +236,8 @@ __device__ __forceinline__ void wgmma_settle(uint32_t (&a)[COUNT]) {
     for (int i = 0; i < COUNT; ++i) asm volatile("" : "+r"(a[i])::"memory");
 }
 
-// acc += A B. Thread t of the warpgroup holds, of each eight columns 8 j ..., in acc[4 j + 0..3] the elements
+// acc += A B; of float8, acc = A B if not ADD. Thread t of the warpgroup holds, of each eight columns 8 j ..., in
+// acc[4 j + 0..3] the elements
 //   (row, column), (row, column + 1), (row + 8, column), (row + 8, column + 1)
 // with row = t / 32 * 16 + t % 32 / 4 and column = 8 j + t % 4 * 2.
 #define TEN(d) \
@@ -252,7 +253,13 @@ __device__ __forceinline__ void wgmma_settle(uint32_t (&a)[COUNT]) {
         "+f"(acc[i + 6]), "+f"(acc[i + 7])
 #define ACC_32(i) ACC_8(i), ACC_8(i + 8), ACC_8(i + 16), ACC_8(i + 24)
 #define ACC_64(i) ACC_32(i), ACC_32(i + 32)
-// Operands: the sums, then a and b, then, of 16-bit types, what is MN-major. The ones: add to the sums, change no sign.
+// Operands: the sums, then a and b, then, of float8, whether to add to the sums, and of 16-bit types what is MN-major.
+// The ones: add to the sums, change no sign.
+#define WGMMA_8(N_, SUMS, A, B, ADD_, ...)                                                                         \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" N_ "k32.f32.e4m3.e4m3 {" SUMS "}, " A ", " B ", " ADD_        \
+                 ", 1, 1;"                                                                                         \
+                 : __VA_ARGS__                                                                                     \
+                 : "l"(a), "l"(b), "n"(int(ADD)))
 #define WGMMA_16(N_, TYPE, SUMS, A, B, A_MN_, B_MN_, ...)                                                          \
     asm volatile("wgmma.mma_async.sync.aligned.m64n" N_ "k16.f32." TYPE "." TYPE " {" SUMS "}, " A ", " B          \
                  ", 1, 1, 1, " A_MN_ ", " B_MN_ ";"                                                                \
@@ -267,14 +274,17 @@ __device__ __forceinline__ void wgmma_settle(uint32_t (&a)[COUNT]) {
         WGMMA_16(N_, "bf16", SUMS, A, B, A_MN_, B_MN_, __VA_ARGS__);          \
     } else if constexpr (std::is_same_v<T, __half>) {                         \
         WGMMA_16(N_, "f16", SUMS, A, B, A_MN_, B_MN_, __VA_ARGS__);           \
+    } else if constexpr (std::is_same_v<T, Float8>) {                         \
+        WGMMA_8(N_, SUMS, A, B, A_MN_, __VA_ARGS__);                          \
     } else {                                                                  \
         WGMMA_32(N_, SUMS, A, B, __VA_ARGS__);                                \
     }
 
-template <typename T, bool A_MN, bool B_MN, int COUNT>
+template <typename T, bool A_MN, bool B_MN, bool ADD = true, int COUNT>
 __device__ __forceinline__ void wgmma(float (&acc)[COUNT], uint64_t a, uint64_t b) {
     static_assert(COUNT == 8 || COUNT == 32 || COUNT == 64 || COUNT == 128, "N, twice as much, is 16, 64, 128 or 256");
-    static_assert(sizeof(T) == 2 || !(A_MN || B_MN), "in tf32 both operands are K-major");
+    static_assert(sizeof(T) == 2 || !(A_MN || B_MN), "but for 16 bits both operands are K-major");
+    static_assert(sizeof(T) == 1 || ADD, "");
     if constexpr (COUNT == 8) {
         WGMMA("16", SUMS_8, "%8", "%9", "%10", "%11", ACC_8(0));
     } else if constexpr (COUNT == 32) {

@@ -13,16 +13,18 @@
 //   - Two blocks, one below the other, form a cluster. Each fetches half of the tile of b, for both (multicast).
 //   - Blocks stay and go from tile to tile. While the sums of one are rounded and stored, by TMA too, the copies for
 //     the next are under way.
-//   - Tiles are visited in bands of GROUP tile rows, so that what is worked on at one time is nearly a square of out,
+//   - Tiles are visited in bands of a few tile rows, so that what is worked on at one time is nearly a square of out,
 //     and the rows of a and columns of b that it needs are few enough for the L2 cache.
-// An output that has too few of such tiles for the device takes 128 x 128, and two blocks a tile, which share K and add
-// up through the shared memory of their cluster.
+// An output that has too few of such tiles for the device takes 64 x 128, one warpgroup a block.
 //
 // Precision. 16 bits: products are exact, sums float32. float32: `tf32` only; TMA rounds the factors as it copies them.
+// float8: products are exact, but tensor cores keep 14 bits of their sums only. `fast` accepts that; `promoted` has
+// them sum 128 products at a time, and adds these sums in float32 while they work for the other warpgroup.
 //
-// Layouts. An operand is K-major if it is contiguous along k, else MN-major. wgmma takes either in 16 bits. In tf32 its
-// factors in shared memory must be K-major, but the left one may come from registers instead, so one operand may be
-// MN-major: a as it is; b by computing out^T = b^T a^T and transposing on the way out.
+// Layouts. An operand is K-major if it is contiguous along k, else MN-major. wgmma takes either in 16 bits, and only
+// K-major ones in float8. In tf32 too its factors in shared memory must be K-major, but the left one may come from
+// registers instead, so one operand may be MN-major: a as it is; b by computing out^T = b^T a^T and transposing on the
+// way out.
 //
 // Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"; producer and consumer warpgroups, multicast and
 // persistent blocks as in CUTLASS 3 (its "warp-specialized cooperative" kernels).
@@ -30,28 +32,27 @@
 
 #include "hopper.cuh"
 
-constexpr int CONSUMERS = 2;            // warpgroups that multiply
-constexpr int BLOCK_M = CONSUMERS * 64;
-constexpr int ROW_BYTES = 128;          // of a row of a box in shared memory: BLOCK_K elements of a K-major operand
+constexpr int ROW_BYTES = 128;  // of a row of a box in shared memory: BLOCK_K elements of a K-major operand
 constexpr int BOX_BYTES = 64 * ROW_BYTES;
 constexpr int WARPGROUP = 128;
-constexpr int THREADS = (1 + CONSUMERS) * WARPGROUP;
-constexpr int GROUP = 8;                // tile rows of clusters in a band
+constexpr int FLOAT8 = 3;  // a Dtype that this file has beyond the others
 
-// How a block works. CLUSTER_M blocks below each other share b; SPLIT_K blocks share the products of one tile.
-template <int BLOCK_N_, int STAGES_, int CLUSTER_M_, int SPLIT_K_>
+// How a block works. CONSUMERS warpgroups multiply 64 rows each. CLUSTER blocks below each other share b.
+template <int CONSUMERS_, int BLOCK_N_, int STAGES_, int CLUSTER_>
 struct Plan {
-    static constexpr int BLOCK_N = BLOCK_N_, STAGES = STAGES_, CLUSTER_M = CLUSTER_M_, SPLIT_K = SPLIT_K_;
-    static constexpr int CLUSTER = CLUSTER_M * SPLIT_K;
+    static constexpr int CONSUMERS = CONSUMERS_, BLOCK_M = CONSUMERS * 64, BLOCK_N = BLOCK_N_, STAGES = STAGES_;
+    static constexpr int CLUSTER = CLUSTER_;
+    // Warps that do not multiply: a warpgroup where registers are to be exchanged with it, else the one that copies.
+    static constexpr int THREADS = CONSUMERS * WARPGROUP + (CONSUMERS > 1 ? WARPGROUP : 32);
     static constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;
     static constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
     static constexpr int OUT = STAGES * STAGE_BYTES;                  // where two boxes a consumer wait to be stored
     static constexpr int BARRIERS = OUT + CONSUMERS * 2 * BOX_BYTES;  // STAGES full ones, then STAGES empty ones
     static constexpr int BYTES = 1024 + BARRIERS + 2 * STAGES * 8;    // 1024 to start on a multiple of that
-    static_assert(BYTES <= 227 * 1024 && SPLIT_K <= 2 && BLOCK_N / CLUSTER_M % 64 == 0, "");
+    static_assert(BYTES <= 227 * 1024 && CONSUMERS <= 2, "");
 };
-using Large = Plan<256, 4, 2, 1>;
-using Small = Plan<128, 6, 1, 2>;
+using Large = Plan<2, 256, 4, 2>;
+using Small = Plan<1, 128, 6, 1>;
 
 struct Maps {
     CUtensorMap a, b, out;
@@ -61,11 +62,11 @@ struct Tile {
     int m, n;
 };
 
-// Tile number `index`, in tiles of a cluster: down the rows of a band, then to the next column, then to the next band.
-__device__ __forceinline__ Tile tile_at(int index, int tiles_m, int tiles_n) {
-    const int band = index / (GROUP * tiles_n), within = index % (GROUP * tiles_n);
-    const int rows = min(tiles_m - band * GROUP, GROUP);
-    return {band * GROUP + within % rows, within / rows};
+// Tile number `index`, in tiles of a cluster: down the `group` rows of a band, then to the next column, then to the next band.
+__device__ __forceinline__ Tile tile_at(int index, int tiles_m, int tiles_n, int group) {
+    const int band = index / (group * tiles_n), within = index % (group * tiles_n);
+    const int rows = min(tiles_m - band * group, group);
+    return {band * group + within % rows, within / rows};
 }
 
 // Copies ROWS rows of an operand, from `row` on, and the k of one stage, from `k` on: a box for all, or if the operand
@@ -80,69 +81,97 @@ __device__ __forceinline__ void load_boxes(uint32_t to, int row, int k, Load loa
     }
 }
 
+// Where this block stands in its cluster, from above.
+template <typename P>
+__device__ __forceinline__ int place() {
+    return P::CLUSTER > 1 ? int(cluster_rank()) : 0;
+}
+
 // The thread that fetches: fills a stage whenever all that read it, in all blocks that it is filled for, have done so.
 template <typename T, bool A_MN, bool B_MN, typename P>
-__device__ __forceinline__ void produce(const Maps& maps, uint32_t shared, int M, int N, int k_begin, int k_end,
-                                        int tiles_m, int tiles_n) {
-    constexpr int BLOCK_K = ROW_BYTES / sizeof(T), SHARE = P::BLOCK_N / P::CLUSTER_M;
-    const int rank = cluster_rank(), m_rank = rank % P::CLUSTER_M;
-    const uint16_t column = ((1 << P::CLUSTER_M) - 1) << (rank - m_rank);  // the blocks that share b
+__device__ __forceinline__ void produce(const Maps& maps, uint32_t shared, int steps, int tiles_m, int tiles_n,
+                                        int group) {
+    constexpr int BLOCK_K = ROW_BYTES / sizeof(T), SHARE = P::BLOCK_N / P::CLUSTER;  // rows of b that it fetches
+    static_assert(!B_MN || SHARE * sizeof(T) % ROW_BYTES == 0, "a share of b is whole boxes");
+    const int rank = place<P>();
     const uint32_t full = shared + P::BARRIERS, empty = full + P::STAGES * 8;
+    auto load_a = [&](int stage, Tile tile, int k) {
+        const int row = (tile.m * P::CLUSTER + rank) * P::BLOCK_M;
+        load_boxes<T, A_MN, P::BLOCK_M>(shared + stage * P::STAGE_BYTES, row, k * BLOCK_K,
+                                        [&](uint32_t to, int x, int y) { tma_load(to, &maps.a, x, y, full + stage * 8); });
+    };
+    auto load_b = [&](int stage, Tile tile, int k) {
+        const uint32_t share = shared + stage * P::STAGE_BYTES + P::A_BYTES + rank * SHARE * ROW_BYTES;
+        const int column = tile.n * P::BLOCK_N + rank * SHARE;
+        load_boxes<T, B_MN, SHARE>(share, column, k * BLOCK_K, [&](uint32_t to, int x, int y) {
+            if constexpr (P::CLUSTER > 1) {
+                tma_load_multicast(to, &maps.b, x, y, full + stage * 8, (1 << P::CLUSTER) - 1);
+            } else {
+                tma_load(to, &maps.b, x, y, full + stage * 8);
+            }
+        });
+    };
+    // What is copied to this block alone need not wait until the others of the cluster have their barriers.
+    int early = 0;
+    if constexpr (P::CLUSTER > 1) {
+        const Tile first = tile_at(blockIdx.x / P::CLUSTER, tiles_m, tiles_n, group);
+        for (; early < min(steps, P::STAGES); ++early) {
+            mbarrier_expect(full + early * 8, P::STAGE_BYTES);
+            load_a(early, first, early);
+        }
+        cluster_wait();
+    }
     int stage = 0;
     uint32_t phase = 0;
     for (int index = blockIdx.x / P::CLUSTER; index < tiles_m * tiles_n; index += gridDim.x / P::CLUSTER) {
-        const Tile tile = tile_at(index, tiles_m, tiles_n);
-        const int m = (tile.m * P::CLUSTER_M + m_rank) * BLOCK_M, n = tile.n * P::BLOCK_N + m_rank * SHARE;
+        const Tile tile = tile_at(index, tiles_m, tiles_n, group);
 #pragma unroll 1
-        for (int k = k_begin; k < k_end; ++k) {
-            const uint32_t a_tile = shared + stage * P::STAGE_BYTES;
-            const uint32_t b_share = a_tile + P::A_BYTES + m_rank * SHARE * ROW_BYTES;
-            const uint32_t barrier = full + stage * 8;
-            mbarrier_wait(empty + stage * 8, phase ^ 1);
-            mbarrier_expect(barrier, P::STAGE_BYTES);
-            load_boxes<T, A_MN, BLOCK_M>(a_tile, m, k * BLOCK_K, [&](uint32_t to, int x, int y) {
-                tma_load(to, &maps.a, x, y, barrier);
-            });
-            load_boxes<T, B_MN, SHARE>(b_share, n, k * BLOCK_K, [&](uint32_t to, int x, int y) {
-                if constexpr (P::CLUSTER_M > 1) {
-                    tma_load_multicast(to, &maps.b, x, y, barrier, column);
-                } else {
-                    tma_load(to, &maps.b, x, y, barrier);
-                }
-            });
+        for (int k = 0; k < steps; ++k) {
+            if (early > 0) {
+                --early;
+            } else {
+                mbarrier_wait(empty + stage * 8, phase ^ 1);
+                mbarrier_expect(full + stage * 8, P::STAGE_BYTES);
+                load_a(stage, tile, k);
+            }
+            load_b(stage, tile, k);
             if (++stage == P::STAGES) stage = 0, phase ^= 1;
         }
     }
     // A block must not be gone while its neighbour may still arrive here: waits until every stage has been given back.
-    for (int i = 0; i < P::STAGES; ++i) {
-        mbarrier_wait(empty + stage * 8, phase ^ 1);
-        if (++stage == P::STAGES) stage = 0, phase ^= 1;
+    if constexpr (P::CLUSTER > 1) {
+        for (int i = 0; i < P::STAGES; ++i) {
+            mbarrier_wait(empty + stage * 8, phase ^ 1);
+            if (++stage == P::STAGES) stage = 0, phase ^= 1;
+        }
     }
 }
 
-// Tells the producers that fill it that this warpgroup has read a stage.
+// The first empty barrier of the block that this thread of a consumer tells when a stage has been read: each block that
+// fills it is told by one thread. 0 for the other threads.
 template <typename P>
-__device__ __forceinline__ void release(uint32_t empty, int thread) {
-    if constexpr (P::CLUSTER_M > 1) {
-        const uint32_t rank = cluster_rank();
-        if (thread < P::CLUSTER_M) mbarrier_arrive_cluster(cluster_address(empty, rank - rank % P::CLUSTER_M + thread));
-    } else {
-        if (thread == 0) mbarrier_arrive(empty);
-    }
+__device__ __forceinline__ uint32_t to_be_told(uint32_t empty, int thread) {
+    if (thread >= P::CLUSTER) return 0;
+    return P::CLUSTER > 1 ? cluster_address(empty, thread) : empty;
 }
 
 // Where the tiles are that a consumer has reached.
 template <typename P>
 struct Ring {
-    uint32_t full;  // address of the first barrier; those of the empty ones follow
-    int stage, before;  // `before` is still being read; -1 if there is none
+    uint32_t full, empty;  // addresses of the first barriers, as for to_be_told
+    int stage, before;     // `before` is still being read; -1 if there is none
     uint32_t phase;
 
     __device__ __forceinline__ void wait() const { mbarrier_wait(full + stage * 8, phase); }
 
     // Once all products but those of the last stage are known to be done.
-    __device__ __forceinline__ void release(int thread) const {
-        if (before >= 0) ::release<P>(full + (P::STAGES + before) * 8, thread);
+    __device__ __forceinline__ void release() const {
+        if (empty == 0 || before < 0) return;
+        if constexpr (P::CLUSTER > 1) {
+            mbarrier_arrive_cluster(empty + before * 8);
+        } else {
+            mbarrier_arrive(empty + before * 8);
+        }
     }
 
     __device__ __forceinline__ void advance() {
@@ -153,8 +182,8 @@ struct Ring {
 
 // acc += the products of the next `count` stages.
 template <typename T, bool A_MN, bool B_MN, typename P>
-__device__ __forceinline__ void multiply(float (&acc)[P::BLOCK_N / 2], uint32_t shared, int consumer, int thread,
-                                         int count, Ring<P>& ring) {
+__device__ __forceinline__ void multiply(float (&acc)[P::BLOCK_N / 2], uint32_t shared, int consumer, int count,
+                                         Ring<P>& ring) {
     constexpr int ALONG = 32 >> 4, ACROSS = 16 * ROW_BYTES >> 4;  // the next K elements of 16 bits, in 16 bytes
 #pragma unroll 1
     for (int i = 0; i < count; ++i) {
@@ -169,12 +198,47 @@ __device__ __forceinline__ void multiply(float (&acc)[P::BLOCK_N / 2], uint32_t 
         }
         wgmma_commit();
         wgmma_wait<1>();
-        ring.release(thread);
+        ring.release();
         ring.advance();
     }
     wgmma_wait<0>();
     wgmma_settle(acc);
-    ring.release(thread);
+    ring.release();
+    ring.before = -1;
+}
+
+// The same of float8, where the 128 products of a stage are summed from zero, for 128 columns at a time: more would not
+// fit into registers. While this warpgroup adds these sums to the others, the tensor cores have the other's products.
+template <typename P>
+__device__ __forceinline__ void multiply_promoted(float (&acc)[P::BLOCK_N / 2], uint32_t shared, int consumer,
+                                                  int count, Ring<P>& ring) {
+    static_assert(P::BLOCK_N % 128 == 0, "");
+    float sums[64] = {};
+#pragma unroll 1
+    for (int i = 0; i < count; ++i) {
+        const uint32_t tile = shared + ring.stage * P::STAGE_BYTES;
+        const uint64_t a = wgmma_operand(tile + consumer * BOX_BYTES, 0);
+        ring.wait();
+#pragma unroll
+        for (int j = 0; j < P::BLOCK_N / 2; j += 64) {
+            const uint64_t b = wgmma_operand(tile + P::A_BYTES + j * 2 * ROW_BYTES, 0);
+            wgmma_fence();
+            wgmma<Float8, false, false, false>(sums, a, b);
+#pragma unroll
+            for (int part = 1; part < 4; ++part) {
+                wgmma<Float8, false, false>(sums, a + part * (32 >> 4), b + part * (32 >> 4));
+            }
+            wgmma_commit();
+            wgmma_wait<0>();
+            wgmma_settle(sums);
+            if (j + 64 == P::BLOCK_N / 2) {
+                ring.advance();
+                ring.release();
+            }
+#pragma unroll
+            for (int c = 0; c < 64; ++c) acc[j + c] += sums[c];
+        }
+    }
     ring.before = -1;
 }
 
@@ -200,8 +264,8 @@ __device__ __forceinline__ void multiply_from_registers(float (&acc)[P::BLOCK_N 
         const uint64_t b = wgmma_operand(shared + tile + P::A_BYTES, 0);
         ring.wait();
 #pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            now[i] = *reinterpret_cast<const uint32_t*>(stages + tile + offset[i % 4] + i / 4 * 8 * ROW_BYTES);
+        for (int j = 0; j < 16; ++j) {
+            now[j] = *reinterpret_cast<const uint32_t*>(stages + tile + offset[j % 4] + j / 4 * 8 * ROW_BYTES);
         }
         wgmma_fence();
 #pragma unroll
@@ -209,7 +273,7 @@ __device__ __forceinline__ void multiply_from_registers(float (&acc)[P::BLOCK_N 
         wgmma_commit();
         wgmma_wait<1>();
         wgmma_settle(before);
-        ring.release(thread);
+        ring.release();
         ring.advance();
     };
 #pragma unroll 1
@@ -221,32 +285,8 @@ __device__ __forceinline__ void multiply_from_registers(float (&acc)[P::BLOCK_N 
     wgmma_wait<0>();
     wgmma_settle(acc);
     wgmma_settle(even);
-    ring.release(thread);
+    ring.release();
     ring.before = -1;
-}
-
-// Adds the halves of a tile, which two blocks have summed: each gives away one warpgroup's and completes the other's.
-template <typename P>
-__device__ __forceinline__ void add_up(float (&acc)[P::BLOCK_N / 2], uint32_t shared, char* stages, int consumer,
-                                       int thread) {
-    const uint32_t half = cluster_rank() / P::CLUSTER_M, other = cluster_rank() ^ P::CLUSTER_M;
-    cluster_sync();  // the stages have been read
-    if (consumer != half) {
-        const uint32_t remote = cluster_address(shared + thread * 16, other);
-#pragma unroll
-        for (int i = 0; i < P::BLOCK_N / 8; ++i) {
-            store_cluster(remote + i * WARPGROUP * 16,
-                          make_float4(acc[4 * i], acc[4 * i + 1], acc[4 * i + 2], acc[4 * i + 3]));
-        }
-    }
-    cluster_sync();
-    if (consumer == half) {
-#pragma unroll
-        for (int i = 0; i < P::BLOCK_N / 8; ++i) {
-            const float4 x = reinterpret_cast<const float4*>(stages)[i * WARPGROUP + thread];
-            acc[4 * i] += x.x, acc[4 * i + 1] += x.y, acc[4 * i + 2] += x.z, acc[4 * i + 3] += x.w;
-        }
-    }
 }
 
 // Writes 64 rows of sums, from column 8 j on, to a box of 128 bytes' worth of columns, rounded and swizzled.
@@ -339,61 +379,73 @@ __device__ __forceinline__ void store(const CUtensorMap* map, T* __restrict__ ou
     }
 }
 
-// The 1 is what lets warpgroups exchange registers: 3 x 168 are divided into 40 and 2 x 232.
-template <typename T, bool A_MN, bool B_MN, bool TRANSPOSED, typename P>
-__global__ void __cluster_dims__(P::CLUSTER) __launch_bounds__(THREADS, 1)
-    matmul_wgmma(const __grid_constant__ Maps maps, T* __restrict__ out, int M, int N, int K) {
+template <typename T>
+using Output = std::conditional_t<std::is_same_v<T, Float8>, __nv_bfloat16, T>;
+
+// Two consumers are given registers of the threads that do not multiply: 3 x 168 are divided into 40 and 2 x 232.
+template <typename T, bool A_MN, bool B_MN, bool TRANSPOSED, bool PROMOTED, typename P>
+__global__ void __cluster_dims__(P::CLUSTER) __launch_bounds__(P::THREADS)
+    matmul_wgmma(const __grid_constant__ Maps maps, Output<T>* __restrict__ out, int M, int N, int K, int group,
+                 const float* __restrict__ a_scale, const float* __restrict__ b_scale) {
     constexpr bool FROM_REGISTERS = A_MN && sizeof(T) == 4;
-    constexpr int BLOCK_K = ROW_BYTES / sizeof(T);
+    constexpr int BLOCK_K = ROW_BYTES / sizeof(T), PRODUCER = P::CONSUMERS * WARPGROUP;
     extern __shared__ char raw[];
     char* const stages = raw + (-shared_address(raw) & 1023);
     const uint32_t shared = shared_address(stages);
-    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0), thread = threadIdx.x % WARPGROUP;
-    const int tiles_m = ceil_div(M, BLOCK_M * P::CLUSTER_M), tiles_n = ceil_div(N, P::BLOCK_N);
-    const int steps = ceil_div(K, BLOCK_K), part = cluster_rank() / P::CLUSTER_M;
-    const int k_begin = steps * part / P::SPLIT_K, k_end = steps * (part + 1) / P::SPLIT_K;
+    const int consumer = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0), thread = threadIdx.x % WARPGROUP;
+    const int out_rows = TRANSPOSED ? N : M, out_columns = TRANSPOSED ? M : N;
+    const int tiles_m = ceil_div(M, P::BLOCK_M * P::CLUSTER), tiles_n = ceil_div(N, P::BLOCK_N);
+    const int steps = ceil_div(K, BLOCK_K);
 
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == PRODUCER) {
         tma_prefetch(&maps.a);
         tma_prefetch(&maps.b);
         for (int stage = 0; stage < P::STAGES; ++stage) {
             mbarrier_init(shared + P::BARRIERS + stage * 8, 1);
-            mbarrier_init(shared + P::BARRIERS + (P::STAGES + stage) * 8, CONSUMERS * P::CLUSTER_M);
+            mbarrier_init(shared + P::BARRIERS + (P::STAGES + stage) * 8, P::CONSUMERS * P::CLUSTER);
         }
         mbarrier_fence_init();
     }
-    cluster_sync_relaxed();  // nobody may write to a block, or arrive at its barriers, before that is ready
+    if (threadIdx.x == 0 && out_columns % (16 / sizeof(*out)) == 0) tma_prefetch(&maps.out);
+    // Nobody may arrive at barriers, or write to another block, before they are ready there.
+    if constexpr (P::CLUSTER > 1) {
+        cluster_arrive_relaxed();
+    } else {
+        __syncthreads();
+    }
 
-    if (warpgroup == 0) {
-        give_up_registers<40>();
-        if (threadIdx.x == 0) {
-            produce<T, A_MN, B_MN, P>(maps, shared, M, N, k_begin, k_end, tiles_m, tiles_n);
-        }
-        __syncwarp();
-        if constexpr (P::SPLIT_K > 1) {
-            cluster_sync();
-            cluster_sync();
+    if (consumer == P::CONSUMERS) {
+        if constexpr (P::CONSUMERS > 1) give_up_registers<40>();
+        if (threadIdx.x == PRODUCER) {
+            produce<T, A_MN, B_MN, P>(maps, shared, steps, tiles_m, tiles_n, group);
+        } else if constexpr (P::CLUSTER > 1) {
+            cluster_wait();
         }
     } else {
-        take_registers<232>();
-        const int consumer = warpgroup - 1;
-        const int boxes = P::OUT + consumer * 2 * BOX_BYTES;
-        Ring<P> ring{shared + P::BARRIERS, 0, -1, 0};
+        if constexpr (P::CONSUMERS > 1) take_registers<232>();
+        if constexpr (P::CLUSTER > 1) cluster_wait();
+        float scale = 1;
+        if constexpr (std::is_same_v<T, Float8>) scale = *a_scale * *b_scale;
+        const int rank = place<P>(), boxes = P::OUT + consumer * 2 * BOX_BYTES;
+        const uint32_t full = shared + P::BARRIERS;
+        Ring<P> ring{full, to_be_told<P>(full + P::STAGES * 8, thread), 0, -1, 0};
         for (int index = blockIdx.x / P::CLUSTER; index < tiles_m * tiles_n; index += gridDim.x / P::CLUSTER) {
             float acc[P::BLOCK_N / 2] = {};
             if constexpr (FROM_REGISTERS) {
-                multiply_from_registers<P>(acc, shared, stages, consumer, thread, k_end - k_begin, ring);
+                multiply_from_registers<P>(acc, shared, stages, consumer, thread, steps, ring);
+            } else if constexpr (PROMOTED) {
+                multiply_promoted<P>(acc, shared, consumer, steps, ring);
             } else {
-                multiply<T, A_MN, B_MN, P>(acc, shared, consumer, thread, k_end - k_begin, ring);
+                multiply<T, A_MN, B_MN, P>(acc, shared, consumer, steps, ring);
             }
-            if constexpr (P::SPLIT_K > 1) add_up<P>(acc, shared, stages, consumer, thread);
-            if (P::SPLIT_K == 1 || consumer == part) {
-                const Tile tile = tile_at(index, tiles_m, tiles_n);
-                const int m = (tile.m * P::CLUSTER_M + int(cluster_rank()) % P::CLUSTER_M) * BLOCK_M + consumer * 64;
-                store<T, FROM_REGISTERS, TRANSPOSED>(&maps.out, out, acc, shared + boxes, stages + boxes, consumer,
-                                                     thread, m, tile.n * P::BLOCK_N, TRANSPOSED ? N : M,
-                                                     TRANSPOSED ? M : N);
+            if constexpr (std::is_same_v<T, Float8>) {
+#pragma unroll
+                for (int i = 0; i < P::BLOCK_N / 2; ++i) acc[i] *= scale;
             }
+            const Tile tile = tile_at(index, tiles_m, tiles_n, group);
+            store<Output<T>, FROM_REGISTERS, TRANSPOSED>(
+                &maps.out, out, acc, shared + boxes, stages + boxes, consumer, thread,
+                (tile.m * P::CLUSTER + rank) * P::BLOCK_M + consumer * 64, tile.n * P::BLOCK_N, out_rows, out_columns);
         }
         if (thread == 0) tma_store_wait_read<0>();
     }
@@ -405,12 +457,15 @@ template <>
 constexpr CUtensorMapDataType MAP_TYPE<__half> = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
 template <>
 constexpr CUtensorMapDataType MAP_TYPE<__nv_bfloat16> = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+template <>
+constexpr CUtensorMapDataType MAP_TYPE<Float8> = CU_TENSOR_MAP_DATA_TYPE_UINT8;
 
 struct Operand {
     const void* at;
-    bool mn;         // MN-major: its rows lie side by side, not its k
-    int64_t rows;    // M or N
-    int64_t stride;  // of the other dimension, in elements
+    bool mn;             // MN-major: its rows lie side by side, not its k
+    int64_t rows;        // M or N
+    int64_t stride;      // of the other dimension, in elements
+    const float* scale;  // of float8
 };
 
 template <typename T>
@@ -419,38 +474,51 @@ bool operand_map(CUtensorMap* map, const Operand& x, int64_t K, int box_rows) {
                       x.mn ? ROW_BYTES / int(sizeof(T)) : box_rows);
 }
 
-template <typename T, bool A_MN, bool B_MN, bool TRANSPOSED, typename P>
+// Tiles of a cluster in out, and how many of them a cluster gets, at most, if the device is full of clusters.
+template <typename P>
+int64_t tiles(int64_t M, int64_t N) {
+    return ceil_div<int64_t>(M, P::BLOCK_M * P::CLUSTER) * ceil_div<int64_t>(N, P::BLOCK_N);
+}
+template <typename P>
+int64_t rounds(int64_t M, int64_t N, int multiprocessors) {
+    return ceil_div<int64_t>(tiles<P>(M, N), multiprocessors / P::CLUSTER);
+}
+
+template <typename T, bool A_MN, bool B_MN, bool TRANSPOSED, bool PROMOTED, typename P>
 cudaError_t launch(const Operand& a, const Operand& b, void* out, int64_t K, int multiprocessors, cudaStream_t stream,
                    LaunchRecord* record) {
-    const auto out_type = sizeof(T) == 4 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : MAP_TYPE<T>;
+    using Out = Output<T>;
+    const auto out_type = sizeof(T) == 4 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : MAP_TYPE<Out>;
     const int64_t M = a.rows, N = b.rows, out_rows = TRANSPOSED ? N : M, out_columns = TRANSPOSED ? M : N;
-    const bool out_by_tma = out_columns % (16 / sizeof(T)) == 0;
+    const bool out_by_tma = out_columns % (16 / sizeof(Out)) == 0;
     Maps maps = {};
-    if (!operand_map<T>(&maps.a, a, K, BLOCK_M) || !operand_map<T>(&maps.b, b, K, P::BLOCK_N / P::CLUSTER_M) ||
-        (out_by_tma && !tensor_map(&maps.out, out_type, sizeof(T), out, out_columns, out_rows, out_columns, 64))) {
+    if (!operand_map<T>(&maps.a, a, K, P::BLOCK_M) || !operand_map<T>(&maps.b, b, K, P::BLOCK_N / P::CLUSTER) ||
+        (out_by_tma && !tensor_map(&maps.out, out_type, sizeof(Out), out, out_columns, out_rows, out_columns, 64))) {
         return cudaErrorInvalidValue;
     }
-    const int64_t tiles = ceil_div<int64_t>(M, BLOCK_M * P::CLUSTER_M) * ceil_div<int64_t>(N, P::BLOCK_N);
-    const int64_t resident = multiprocessors / P::CLUSTER;
-    const dim3 grid(unsigned((P::SPLIT_K > 1 ? tiles : std::min(tiles, resident)) * P::CLUSTER)), block(THREADS);
+    // As few blocks as need no more rounds than all would: the device's power is better spent on them.
+    const int64_t clusters = ceil_div(tiles<P>(M, N), rounds<P>(M, N, multiprocessors));
+    const dim3 grid(unsigned(clusters * P::CLUSTER)), block(P::THREADS);
     record->set(grid, block, P::BYTES);
-    const auto kernel = matmul_wgmma<T, A_MN, B_MN, TRANSPOSED, P>;
+    const int group = K * int64_t(sizeof(T)) >= 32768 ? 16 : 8;  // tile rows of clusters in a band
+    const auto kernel = matmul_wgmma<T, A_MN, B_MN, TRANSPOSED, PROMOTED, P>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, P::BYTES);
-    kernel<<<grid, block, P::BYTES, stream>>>(maps, static_cast<T*>(out), int(M), int(N), int(K));
+    kernel<<<grid, block, P::BYTES, stream>>>(maps, static_cast<Out*>(out), int(M), int(N), int(K), group,
+                                              a.scale, b.scale);
     return cudaGetLastError();
 }
 
-template <typename T, bool A_MN, bool B_MN, bool TRANSPOSED = false>
+template <typename T, bool A_MN, bool B_MN, bool TRANSPOSED = false, bool PROMOTED = false>
 cudaError_t launch(const Operand& a, const Operand& b, void* out, int64_t K, cudaStream_t stream,
                    LaunchRecord* record) {
     int device, multiprocessors;
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-    const int64_t large_tiles = ceil_div<int64_t>(a.rows, BLOCK_M) * ceil_div<int64_t>(b.rows, Large::BLOCK_N);
-    if (large_tiles * 3 > multiprocessors * 2) {  // more than two thirds of the device have one
-        return launch<T, A_MN, B_MN, TRANSPOSED, Large>(a, b, out, K, multiprocessors, stream, record);
+    // A round of Large has the work of four of Small, and takes as long as 2.3: Small moves more for each product.
+    if (16 * rounds<Large>(a.rows, b.rows, multiprocessors) <= 7 * rounds<Small>(a.rows, b.rows, multiprocessors)) {
+        return launch<T, A_MN, B_MN, TRANSPOSED, PROMOTED, Large>(a, b, out, K, multiprocessors, stream, record);
     }
-    return launch<T, A_MN, B_MN, TRANSPOSED, Small>(a, b, out, K, multiprocessors, stream, record);
+    return launch<T, A_MN, B_MN, TRANSPOSED, PROMOTED, Small>(a, b, out, K, multiprocessors, stream, record);
 }
 
 template <typename T>
@@ -467,15 +535,21 @@ cudaError_t by_layout(const Operand& a, const Operand& b, void* out, int64_t K, 
     return launch<T, false, false>(a, b, out, K, stream, record);
 }
 
-// a_mn says that a[m, k] lies at a + m + k * a_stride, else at a + m * a_stride + k; b_mn, the same of n.
+// a_mn says that a[m, k] lies at a + m + k * a_stride, else at a + m * a_stride + k; b_mn, the same of n. The scales
+// and `promoted` are for float8.
 extern "C" int matmul_wgmma(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, int64_t a_mn,
-                            int64_t a_stride, int64_t b_mn, int64_t b_stride, int64_t dtype, cudaStream_t stream,
+                            int64_t a_stride, int64_t b_mn, int64_t b_stride, const float* scale_a,
+                            const float* scale_b, int64_t promoted, int64_t dtype, cudaStream_t stream,
                             LaunchRecord* record) {
-    const Operand left{a, a_mn != 0, M, a_stride}, right{b, b_mn != 0, N, b_stride};
+    const Operand left{a, a_mn != 0, M, a_stride, scale_a}, right{b, b_mn != 0, N, b_stride, scale_b};
     switch (dtype) {
         case FLOAT32: return by_layout<float>(left, right, out, K, stream, record);
         case FLOAT16: return by_layout<__half>(left, right, out, K, stream, record);
         case BFLOAT16: return by_layout<__nv_bfloat16>(left, right, out, K, stream, record);
+        case FLOAT8:
+            if (left.mn || right.mn) return cudaErrorNotSupported;
+            return promoted ? launch<Float8, false, false, false, true>(left, right, out, K, stream, record)
+                            : launch<Float8, false, false>(left, right, out, K, stream, record);
         default: return cudaErrorInvalidValue;
     }
 }

@@ -68,7 +68,7 @@ def test_products_are_wgmma_and_copies_are_tma(name: str) -> None:
     kernels = machine_code(name)
     assert kernels
     for kernel, code in kernels.items():
-        assert "HGMMA.64x" in code, kernel
+        assert ("QGMMA.64x" if "Float8" in kernel else "HGMMA.64x") in code, kernel
         assert "UTMALDG.2D" in code, kernel
         assert not re.search(r"\bHMMA|\bFFMA|\bLDL|\bSTL", code), kernel
 
@@ -83,6 +83,8 @@ def test_every_layout_has_its_products() -> None:
             assert set(found) == {"", ".tnspA", ".tnspB", ".tnspA.tnspB"}, (shape, kind)
     for factors in (r"R\d+, R\d+, gdesc", r"R\d+, gdesc"):
         assert re.search(rf"HGMMA\.64x256x8\.F32\.TF32 {factors}", everything)
+    for shape in ("64x128x32", "64x256x32"):
+        assert f"QGMMA.{shape}.F32.E4M3.E4M3" in everything
     assert "UTMALDG.2D.MULTICAST" in everything
     assert "UTMASTG.2D" in everything
 
@@ -94,7 +96,7 @@ def tensor(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
     return torch.zeros(shape, dtype=dtype)
 
 
-F32 = torch.float32
+F32, F8 = torch.float32, torch.float8_e4m3fn
 MATMULS = [pytest.param(matmul_wgmma, id="wgmma"), pytest.param(matmul_skinny, id="skinny")]
 
 
@@ -104,7 +106,7 @@ def test_wrong_arguments(matmul: Callable[..., Tensor]) -> None:
         ((tensor(3), tensor(3, 2)), "ieee", "matmul: a must be (M, K); got (3,)"),
         ((tensor(8, 64), tensor(32, 8)), "ieee", "a is (M, K)=(8, 64), so b must be (64, N); got (32, 8)"),
         ((tensor(2, 3), tensor(3, 2, dtype=F32)), "ieee", "a is torch.bfloat16, so b must be too; got torch.float32"),
-        ((tensor(2, 2).long(),) * 2, "ieee", "a must be float32, float16 or bfloat16; got torch.int64"),
+        ((tensor(2, 2).long(),) * 2, "ieee", "a must be float32, float16"),
         ((tensor(2, 2),) * 2, "tf32", 'precision must be "ieee", or "tf32" for float32; got "tf32" for torch.bfloat16'),
         ((tensor(2, 2), torch.zeros(2, 2, dtype=torch.bfloat16, device="meta")), "ieee", "a is on cpu, so b must be"),
     ):
@@ -130,6 +132,23 @@ def test_what_is_not_covered(matmul: Callable[..., Tensor]) -> None:
         matmul_wgmma(tensor(64, 8, dtype=F32).t(), tensor(64, 8, dtype=F32), precision="tf32")
     with pytest.raises(NotImplementedError, match="M must be at most 64; got M=65"):
         matmul_skinny(tensor(65, 64), tensor(64, 64))
+
+
+def test_float8_arguments() -> None:
+    a, b, scale = tensor(16, 64, dtype=F8), tensor(32, 64, dtype=F8).t(), torch.tensor(1.5)
+    for arguments, precision, message in (
+        ((a, b, scale, scale), "ieee", 'precision must be "promoted" or "fast" for float8; got "ieee"'),
+        ((a, b), "fast", "so scale_a must be (torch.float32, (), device(type='cpu')); got None"),
+        ((a, b, scale, scale.double()), "fast", "so scale_b must be (torch.float32, (), device(type='cpu'))"),
+        ((a, b, scale.reshape(1), scale), "fast", "got (torch.float32, (1,), device(type='cpu'))"),
+        ((tensor(8, 8), tensor(8, 8), scale, None), "ieee", "a is torch.bfloat16, so scale_a must be None; got"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            matmul_wgmma(*arguments, precision=precision)
+    with pytest.raises(NotImplementedError, match="in float8 a and b must be contiguous along K"):
+        matmul_wgmma(a, tensor(64, 32, dtype=F8), scale, scale, precision="fast")
+    empty = matmul_wgmma(tensor(4, 0, dtype=F8), tensor(0, 3, dtype=F8), scale, scale, precision="fast")
+    assert torch.equal(empty, tensor(4, 3))
 
 
 @pytest.mark.parametrize("matmul", MATMULS)
@@ -207,6 +226,20 @@ def test_wgmma_stores_rows_that_tma_cannot(hopper: torch.device) -> None:
         agrees(matmul_wgmma, drawn(M, 136, F32, False, hopper), drawn(136, N, F32, True, hopper), "tf32")
         wide = N + -N % 4
         agrees(matmul_wgmma, drawn(wide, 136, F32, True, hopper), drawn(136, N, F32, True, hopper), "tf32")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["promoted", "fast"])
+@pytest.mark.parametrize("shape", [(1, 16, 16), (64, 128, 128), (33, 67, 144), (200, 131, 512), (2312, 4104, 1040)])
+def test_wgmma_float8(hopper: torch.device, shape: tuple[int, int, int], precision: str) -> None:
+    op = ops.get("matmul")
+    for family in ("normal", "exact_sums"):
+        case = op.case(shape, "float8_e4m3fn", precision, inputs=family)
+        inputs = op.make_inputs(case, 1, hopper)
+        out = matmul_wgmma(*inputs, precision=precision)
+        verdict = check.compare(out, op.truth(inputs, case), shape=op.output_shape(case), dtype=case.output_dtype)
+        assert verdict.agrees, f"{shape} {precision} {family}: {verdict.reason}"
+        assert torch.equal(out, matmul_wgmma(*inputs, precision=precision)), "another result the second time"
 
 
 @pytest.mark.gpu
