@@ -62,7 +62,8 @@ struct Tile {
     int m, n;
 };
 
-// Tile number `index`, in tiles of a cluster: down the `group` rows of a band, then to the next column, then to the next band.
+// Tile number `index`, in tiles of a cluster: down the `group` rows of a band, then to the next column, then to the
+// next band.
 __device__ __forceinline__ Tile tile_at(int index, int tiles_m, int tiles_n, int group) {
     const int band = index / (group * tiles_n), within = index % (group * tiles_n);
     const int rows = min(tiles_m - band * group, group);
@@ -97,8 +98,9 @@ __device__ __forceinline__ void produce(const Maps& maps, uint32_t shared, int s
     const uint32_t full = shared + P::BARRIERS, empty = full + P::STAGES * 8;
     auto load_a = [&](int stage, Tile tile, int k) {
         const int row = (tile.m * P::CLUSTER + rank) * P::BLOCK_M;
-        load_boxes<T, A_MN, P::BLOCK_M>(shared + stage * P::STAGE_BYTES, row, k * BLOCK_K,
-                                        [&](uint32_t to, int x, int y) { tma_load(to, &maps.a, x, y, full + stage * 8); });
+        load_boxes<T, A_MN, P::BLOCK_M>(
+            shared + stage * P::STAGE_BYTES, row, k * BLOCK_K,
+            [&](uint32_t to, int x, int y) { tma_load(to, &maps.a, x, y, full + stage * 8); });
     };
     auto load_b = [&](int stage, Tile tile, int k) {
         const uint32_t share = shared + stage * P::STAGE_BYTES + P::A_BYTES + rank * SHARE * ROW_BYTES;

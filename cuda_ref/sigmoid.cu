@@ -1,7 +1,7 @@
 // out[i] = 1 / (1 + exp(-x[i]))
 //
-// One thread takes one pack of 16 bytes: 4 float32 or 8 16-bit elements. The stream is vector_add.cu's, but in blocks of
-// 128 threads where the data is large: threads compute for a while between their load and their store, and a block's
+// One thread takes one pack of 16 bytes: 4 float32 or 8 16-bit elements. The stream is vector_add.cu's, but in blocks
+// of 128 threads where the data is large: threads compute for a while between their load and their store, and a block's
 // place is given to the next block when all of its threads are done. At 2^28 bfloat16: 128 threads 248 us, 256 252,
 // 1024 274. Data that all of the device's threads hold at once has no next block, and takes 512.
 //

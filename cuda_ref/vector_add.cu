@@ -7,12 +7,14 @@
 //   - bandwidth times latency has to be in flight at any time (Little's law): 4.8 TB/s * 0.7 us is 25 KB on each of the
 //     132 SMs of an H200, and the 2048 threads of an SM have 64 KB in flight with two loads each. More packs a thread
 //     win nothing, and lose where the data is small: 1 pack 4.10 us, 2 packs 4.25, 4 packs 4.80 at 2^20 float32;
-//   - two packs next to each other in one thread look like one access of 32 bytes, and are two of which each leaves every
-//     other 16 bytes out: 14% slower at 2^28;
+//   - two packs next to each other in one thread look like one access of 32 bytes, and are two of which each leaves
+//     every other 16 bytes out: 14% slower at 2^28;
 //   - no cache hint. Loads that pass by the L1 cache (`L1::no_allocate`, `__ldcs`) look right for data read once, and
 //     cost 5 to 10% at 2^28 elements. Bulk copies through shared memory (TMA) cost 4%;
 //   - large blocks where there are many: with 1024 threads 0.3% less than with 256 at 2^28, but 5% more at 2^20.
-// What then remains, Nsight Compute shows: DRAM is busy for 91.7% of the kernel, and every byte goes over it once.
+// What then remains, Nsight Compute shows: DRAM is busy for 92% of the kernel, and every byte goes over it once;
+// see docs/streaming.md.
+//
 // The last n % LANES elements are added one by one. Vectors with strides, and those that do not start on a multiple of
 // 16 bytes, take `add_strided`: the same kernel with one element an access.
 //
@@ -44,8 +46,8 @@ __global__ void __launch_bounds__(BLOCK)
     if (blockIdx.x == gridDim.x - 1 && tail < n) out[tail] = add(a[tail], b[tail]);
 }
 
-// Any stride, also 0, and any alignment: elements instead of packs, which lie BLOCK_SMALL apart, so that in every access the
-// lanes of a warp are neighbours.
+// Any stride, also 0, and any alignment: elements instead of packs, which lie BLOCK_SMALL apart, so that in each access
+// the lanes of a warp are neighbours.
 template <typename T>
 __global__ void __launch_bounds__(BLOCK_SMALL)
     add_strided(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ out, int64_t n, int64_t stride_a,
