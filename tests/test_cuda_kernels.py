@@ -18,6 +18,8 @@ from torch import Tensor
 from cuda_ref import build
 from cuda_ref.attention import attention
 from cuda_ref.matmul import matmul as matmul_naive
+from cuda_ref.matmul_double_buffered import matmul as matmul_double_buffered
+from cuda_ref.matmul_register_tiles import matmul as matmul_register_tiles
 from cuda_ref.matmul_tiled import matmul as matmul_tiled
 from cuda_ref.matrix_add import matrix_add
 from cuda_ref.sigmoid import sigmoid
@@ -25,7 +27,12 @@ from cuda_ref.vector_add import vector_add
 from suite import check, ops
 
 DTYPES = tuple(build.DTYPES)
-MATMULS = [pytest.param(matmul_naive, id="naive"), pytest.param(matmul_tiled, id="tiled")]
+MATMULS = [
+    pytest.param(matmul_naive, id="naive"),
+    pytest.param(matmul_tiled, id="tiled"),
+    pytest.param(matmul_register_tiles, id="register_tiles"),
+    pytest.param(matmul_double_buffered, id="double_buffered"),
+]
 INF, NAN = math.inf, math.nan
 
 
@@ -314,7 +321,7 @@ def test_empty(device: str, dtype: torch.dtype) -> None:
     for shape in ((0, 5), (5, 0), (0, 0)):
         assert matrix_add(empty(*shape), empty(*shape)).shape == shape
     assert sigmoid(empty(3, 0, 2)).shape == (3, 0, 2)
-    for matmul in (matmul_naive, matmul_tiled):
+    for matmul in (matmul_naive, matmul_tiled, matmul_register_tiles, matmul_double_buffered):
         assert matmul(empty(0, 5), empty(5, 4)).shape == (0, 4)
         assert matmul(empty(4, 5), empty(5, 0)).shape == (4, 0)
         assert torch.equal(matmul(empty(40, 0), empty(0, 33)), torch.zeros(40, 33, dtype=dtype, device=device))
@@ -345,7 +352,7 @@ REFUSED: list[tuple[Callable[..., Tensor], tuple[Tensor, ...], dict[str, Any], s
     (sigmoid, (tensor(3).bool(),), {}, "sigmoid: x must be float32, float16 or bfloat16; got torch.bool"),
     *(
         (matmul, arguments, keywords, message)
-        for matmul in (matmul_naive, matmul_tiled)
+        for matmul in (matmul_naive, matmul_tiled, matmul_register_tiles, matmul_double_buffered)
         for arguments, keywords, message in (
             ((tensor(3), tensor(3, 2)), {}, "matmul: a must be (M, K); got (3,)"),
             ((tensor(128, 64), tensor(32, 256)), {}, "a is (M, K)=(128, 64), so b must be (64, N); got (32, 256)"),
