@@ -29,7 +29,7 @@ def reciprocal(x):
 
 @triton.jit
 def sigmoid_float32(x):
-    """1 / (1 + exp(-x)) within 1.6 ulp, for every float32.
+    """1 / (1 + exp(-x)) within 1.96 ulp, for every float32 (all of them were tried, on an H200).
 
     With t = exp(-|x|), which cannot overflow, q = t / (1 + t) is sigmoid(-|x|), and 1 - q is sigmoid(|x|).
     """
@@ -121,7 +121,7 @@ def sigmoid(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     """out = 1 / (1 + exp(-x)), elementwise.
 
     Shapes: any shape and strides; the output is contiguous.
-    Dtypes: float32 (within 1.6 ulp, subnormal results included), float16, bfloat16 (float32 inside, rounded once).
+    Dtypes: float32 (within 1.96 ulp, subnormal results included), float16, bfloat16 (float32 inside, rounded once).
     Tail: the last programs mask what lies beyond the end; offsets are int64, so x may have more than 2**31 elements.
     Errors: ValueError for other dtypes or devices.
     Source: Cody and Waite's argument reduction; the residual correction of a quotient is Markstein's.
