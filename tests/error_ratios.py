@@ -18,7 +18,9 @@ import io
 import math
 import statistics
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -163,28 +165,50 @@ def known(operation: str, implementation: str, case: Case, device_type: str) -> 
 
 
 def measure(
-    where: Device, operations: Sequence[str], patterns: Sequence[str], families: Sequence[str], timeout_s: float
-) -> Iterator[Ratio]:
-    with Pool(where) as pool:
-        for operation in operations:
-            lines = [
-                line
-                for line in backends.implementations(operation)
-                if any(fnmatchcase(line.name, pattern) for pattern in patterns) and line.obstacle(where) is None
-            ]
-            for case in cases(operation, where.type, families):
-                for line in (line for line in lines if line.obstacle(where, case) is None):
-                    request = {"do": "check", "case": case.to_json(), "implementation": line.name, "seed": 0}
-                    try:
-                        answer = pool.ask(request, timeout_s=timeout_s)
-                    except SuiteError as error:
-                        answer = {"status": "error", "reason": str(error)}
-                    status, reason = answer["status"], answer.get("reason", "")
-                    why = known(operation, line.name, case, where.type) if status in ("wrong", "error") else ""
-                    yield Ratio(
-                        operation, case.label, case.dtype, case.precision, line.name, status,
-                        answer.get("error_ratio"), reason, why,
-                    )  # fmt: skip
+    where: Device, operations: Sequence[str], patterns: Sequence[str], families: Sequence[str], timeout_s: float,
+    jobs: int,
+) -> Iterator[Ratio]:  # fmt: skip
+    """In the order of the cases, `jobs` of them at a time, each in worker processes of its own."""
+    workers = threading.local()
+    pools: list[Pool] = []
+
+    def check(case: Case, lines: Sequence[backends.Implementation]) -> list[Ratio]:
+        if not hasattr(workers, "pool"):
+            workers.pool = Pool(where)
+            pools.append(workers.pool)
+        return [ratio_of(workers.pool, where, case, line, timeout_s) for line in lines]
+
+    waiting = []
+    try:
+        with ThreadPoolExecutor(jobs) as executor:
+            for operation in operations:
+                lines = [
+                    line
+                    for line in backends.implementations(operation)
+                    if any(fnmatchcase(line.name, pattern) for pattern in patterns) and line.obstacle(where) is None
+                ]
+                for case in cases(operation, where.type, families):
+                    able = [line for line in lines if line.obstacle(where, case) is None]
+                    waiting.append(executor.submit(check, case, able))
+            for future in waiting:
+                yield from future.result()
+    finally:
+        for pool in pools:
+            pool.discard()
+
+
+def ratio_of(pool: Pool, where: Device, case: Case, line: backends.Implementation, timeout_s: float) -> Ratio:
+    request = {"do": "check", "case": case.to_json(), "implementation": line.name, "seed": 0}
+    try:
+        answer = pool.ask(request, timeout_s=timeout_s)
+    except SuiteError as error:
+        answer = {"status": "error", "reason": str(error)}
+    status = answer["status"]
+    why = known(case.operation, line.name, case, where.type) if status in ("wrong", "error") else ""
+    return Ratio(
+        case.operation, case.label, case.dtype, case.precision, line.name, status, answer.get("error_ratio"),
+        answer.get("reason", ""), why,
+    )  # fmt: skip
 
 
 def gallery(where: Device, operations: Sequence[str]) -> Iterator[Refusal]:
@@ -274,6 +298,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--inputs", action="append", help="family, or `sweep`; default: all but `huge`")
     parser.add_argument("--device", help="cpu, cuda or cuda:INDEX; default: the first GPU, or the CPU")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds for the first call of an implementation")
+    parser.add_argument("--jobs", type=int, default=1, help="cases that are checked at the same time")
     parser.add_argument("--no-gallery", action="store_true", help="leave tests/wrong_kernels out")
     parser.add_argument("--out", type=Path, help="folder of error_ratios.csv and .md; default: nothing is kept")
     options = parser.parse_args(arguments)
@@ -285,7 +310,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     operations = options.op or ops.names()
     environment = hardware.environment(where.type, where.index)
     ratios = []
-    for ratio in measure(where, operations, options.impl or ["*"], options.inputs or [], options.timeout):
+    for ratio in measure(where, operations, options.impl or ["*"], options.inputs or [], options.timeout, options.jobs):
         ratios.append(ratio)
         if not ratio.passed:
             identity = ratio.operation, ratio.case, ratio.dtype, ratio.precision, ratio.implementation

@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -174,6 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tool", action="append", choices=list(TOOLS), help="may be repeated; default: all")
     parser.add_argument("--op", action="append", choices=ops.names(), help="may be repeated; default: all")
     parser.add_argument("--impl", action="append", help="implementations, as a pattern; default: cuda*")
+    parser.add_argument("--jobs", type=int, default=1, help="tools that run at the same time")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one tool over one operation")
     parser.add_argument("--out", type=Path, help="folder of sanitizer.json and .md; default results/<device>/proof")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -191,9 +193,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     environment = hardware.environment("cuda", 0)
     out = options.out or resolve("cuda:0").results_folder / "proof"
     lines: list[Line] = []
-    for operation in options.op or ops.names():
-        for tool in options.tool or TOOLS:
-            line = run(tool, operation, patterns, options.timeout)
+    with ThreadPoolExecutor(options.jobs) as executor:
+        waiting = [
+            executor.submit(run, tool, operation, patterns, options.timeout)
+            for operation in options.op or ops.names()
+            for tool in options.tool or TOOLS
+        ]
+        for future in waiting:
+            line = future.result()
             lines.append(line)
             print(f"{'ok ' if line.passed else 'OFF'} {tool} {operation}: {line.errors} errors in {line.calls} calls "
                   f"of {line.implementations} {line.note}", flush=True)  # fmt: skip
