@@ -23,11 +23,11 @@
 
 #include "common.cuh"
 
-constexpr int BLOCK = 1024, BLOCK_SMALL = 256;  // threads; of add_dense the first where there are many
-constexpr int64_t LARGE = 1 << 20;    // packs
-constexpr int TILE = 64;              // add_transposing: rows and columns of a block's tile
-constexpr int TILE_STRIDED = 32;      // add_strided, likewise: the lanes of a warp
-constexpr int THREAD_ROWS = 8;        // add_strided: rows of threads in a block
+constexpr int BLOCK = 768, BLOCK_SMALL = 256;  // threads; of add_dense the first where there are many
+constexpr int64_t LARGE = 1 << 20;              // packs
+constexpr int TILE = 64;                        // add_transposing: rows and columns of a block's tile
+constexpr int TILE_STRIDED = 32;                // add_strided, likewise: the lanes of a warp
+constexpr int THREAD_ROWS = 8;                  // add_strided: rows of threads in a block
 constexpr int64_t MAX_GRID_Y = 65535;
 
 template <typename T>
@@ -49,15 +49,16 @@ __device__ __forceinline__ void store_pack(T* line, int64_t c, uint4 pack) {
     reinterpret_cast<uint4*>(line)[c] = pack;
 }
 
-// Contiguous and aligned, n = M N. One thread adds one pack.
+// Contiguous and aligned, n = M N. Thread i adds pack i; the threads after the last pack add what elements are left.
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
-    add_dense(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ out, int64_t n) {
-    const int64_t packs = n / LANES<T>;
-    const int64_t pack = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (pack < packs) store_pack(out, pack, elementwise<T>(add<T>, load_pack(a, pack), load_pack(b, pack)));
-    const int64_t tail = packs * LANES<T> + threadIdx.x;
-    if (blockIdx.x == gridDim.x - 1 && tail < n) out[tail] = add(a[tail], b[tail]);
+    add_dense(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ out, int64_t packs, int64_t n) {
+    const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < packs) {
+        store_pack(out, i, elementwise<T>(add<T>, load_pack(a, i), load_pack(b, i)));
+    } else if (const int64_t at = packs * LANES<T> + (i - packs); at < n) {
+        out[at] = add(a[at], b[at]);
+    }
 }
 
 // Row-major, every row on a 16-byte boundary. One thread adds pack c of rows m, m + gridDim.y * blockDim.y, ...
@@ -188,9 +189,9 @@ void launch(Operand<T> a, Operand<T> b, T* out, int64_t M, int64_t N, cudaStream
         is_aligned(b.at, 16) && is_aligned(out, 16)) {
         const int64_t packs = M * N / LANES<T>;
         const int block = packs >= LARGE ? BLOCK : BLOCK_SMALL;
-        const dim3 grid(unsigned(ceil_div<int64_t>(packs, block)));
+        const dim3 grid(unsigned(ceil_div<int64_t>(packs + M * N % LANES<T>, block)));
         record->set(grid, block);
-        add_dense<T><<<grid, block, 0, stream>>>(a.at, b.at, out, M * N);
+        add_dense<T><<<grid, block, 0, stream>>>(a.at, b.at, out, packs, M * N);
         return;
     }
     const bool out_aligned = starts_aligned(out, M, N);

@@ -5,16 +5,16 @@
 // place is given to the next block when all of its threads are done. At 2^28 bfloat16: 128 threads 248 us, 256 252,
 // 1024 274. Data that all of the device's threads hold at once has no next block, and takes 512.
 //
-// The formula as written overflows and cancels. With e = exp(-|x|), which is never above 1, both halves are safe:
-//     x >= 0:  1 / (1 + e)          x < 0:  e / (1 + e)
-//
 // How much arithmetic is free? At 4.3 TB/s an H200 moves 0.54 * 10^12 float32 or 1.1 * 10^12 16-bit elements a second,
 // in and out, and has its threads issue 30 * 10^12 instructions: 55 for an element of float32, but only 27 for one of
-// 16 bits. So there are two functions, and each is as good as its type needs:
-//   - `sigmoid_accurate`, for float32: about 25 instructions, at most 1.9 ulp. Its operations round correctly, so
-//     a CPU computes the same bits: all floats with 2^-30 <= |x| <= 128 were tried there, and a sample of the others;
-//   - `sigmoid_fast`, for 16 bits: about 12, with the hardware's exp2 and reciprocal. Their errors, some 2^-22, are far
-//     below the half unit, 2^-11 (float16) or 2^-8 (bfloat16), that the rounding of the result costs.
+// 16 bits. Half of that is not yet free, as it comes between a load and the next. So there are two functions, and
+// each is as good as its type needs:
+//   - `sigmoid_accurate`, for float32: 20 instructions, at most 1.96 ulp (all floats were tried, on an H200). A Newton
+//     step removes the error of the reciprocal; the other operations round correctly;
+//   - `sigmoid_fast`, for 16 bits: 5, with the hardware's exp2 and reciprocal. The errors, some 2^-17, are far below
+//     the half unit, 2^-11 (float16) or 2^-8 (bfloat16), that the rounding of the result costs.
+//
+// exp(-x) overflows for x < -88, where 1 / (1 + exp(-x)) is not yet 0. Both compute 2^-S / (2^-S + 2^-S exp(-x)).
 //
 // Reduction to 2^k exp(f): W. Cody, W. Waite, "Software Manual for the Elementary Functions", 1980.
 #include "common.cuh"
@@ -23,43 +23,58 @@ constexpr int BLOCK = 128, BLOCK_SMALL = 512;  // threads
 constexpr int64_t LARGE = 1 << 20;             // packs
 constexpr int UNROLL_SINGLE = 8;               // elements that a thread of sigmoid_single has in flight
 
-// exp(-a) for a >= 0, NaN for NaN; at most 1.01 ulp, subnormal results included.
-__device__ __forceinline__ float exp_minus(float a) {
-    a = a > 104.0f ? 104.0f : a;  // exp(-104) rounds to 0; a NaN stays one
-    // k = rint(-a / ln 2). Adding 1.5 * 2^23 leaves the integer k in the low bits of the sum.
-    const float shifted = fmaf(a, -1.44269504f, 0x1.8p23f);
+// 1 / x within an ulp, where x and 1 / x are normal numbers: one instruction.
+__device__ __forceinline__ float reciprocal(float x) {
+#ifdef __CUDA_ARCH__
+    float result;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+#else
+    return 1.0f / x;
+#endif
+}
+
+// 2^x within 2 ulp, 0 where that is below the normal numbers: one instruction.
+__device__ __forceinline__ float exp2_fast(float x) {
+#ifdef __CUDA_ARCH__
+    float result;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+#else
+    return exp2f(x);
+#endif
+}
+
+__device__ __forceinline__ float sigmoid_accurate(float x) {
+    // Beyond these numbers the result rounds to 0 or 1. A NaN stays one.
+    x = x < -104.0f ? -104.0f : x;
+    x = x > 30.0f ? 30.0f : x;
+    // k = rint(-x / ln 2). Adding 1.5 * 2^23 leaves the integer k in the low bits of the sum.
+    const float shifted = fmaf(x, -1.44269504f, 0x1.8p23f);
     const float k = shifted - 0x1.8p23f;
-    // f = -a - k * ln 2 in two steps: the first factor has 15 bits, so k times it is exact. |f| <= ln(2) / 2.
-    float f = fmaf(k, -0.693145752f, -a);
+    // f = -x - k * ln 2 in two steps: the first factor has 15 bits, so k times it is exact. |f| <= ln(2) / 2.
+    float f = fmaf(k, -0.693145752f, -x);
     f = fmaf(k, -1.42860677e-6f, f);
-    // exp(f) = 1 + f + f^2 p(f), p minimax of degree 4: relative error 2^-28.
+    // exp(f) - 1 = f + f^2 p(f), p minimax of degree 4: relative error 2^-28.
     float p = 1.38145406e-3f;
     p = fmaf(p, f, 8.36874545e-3f);
     p = fmaf(p, f, 4.16683890e-2f);
     p = fmaf(p, f, 1.66665211e-1f);
     p = fmaf(p, f, 4.99999940e-1f);
-    p = 1.0f + fmaf(f * f, p, f);
-    // 2^k can be subnormal (k >= -150), 2^(k + 24) cannot: only the last product rounds.
-    const float scale = __uint_as_float((__float_as_uint(shifted) + (127 + 24)) << 23);
-    return p * scale * 0x1p-24f;
+    p = fmaf(f * f, p, f);
+    // e = 2^-32 exp(-x) = 2^(k - 32) (1 + p): both factors are normal numbers.
+    const float scale = __uint_as_float((__float_as_uint(shifted) + (127 - 32)) << 23);
+    const float e = fmaf(scale, p, scale);
+    // What the step corrects is the difference from the reciprocal of the sum before it is rounded. Only the last
+    // product can be subnormal.
+    const float r = reciprocal(0x1p-32f + e);
+    const float residual = fmaf(-e, r, fmaf(-0x1p-32f, r, 1.0f));
+    return fmaf(r, residual, r) * 0x1p-32f;
 }
 
-// With t = e / (1 + e) = sigmoid(-|x|) both halves of the formula are c * (1 - t), where c is 1 or e. The roundings
-// that t has been through weigh less there than in a quotient, and the last operation is one multiply-add.
-__device__ __forceinline__ float sigmoid_accurate(float x) {
-    const float e = exp_minus(fabsf(x));
-    const float s = 1.0f + fabsf(e);  // e is not negative; but now the compiler knows that s is at least 1
-    // 1 / s: the hardware's estimate and one Newton step. s lies in [1, 2], so no case needs care.
-    float r = __fdividef(1.0f, s);
-    r = fmaf(r, fmaf(-s, r, 1.0f), r);
-    const float t = e * r;
-    const float c = x < 0.0f ? e : 1.0f;
-    return fmaf(-c, t, c);
-}
-
+// With S = 16, a sum that overflows, or a reciprocal that is flushed, means a result below half of bfloat16's smallest.
 __device__ __forceinline__ float sigmoid_fast(float x) {
-    const float e = exp2f(-1.44269504f * fabsf(x));
-    return __fdividef(x < 0.0f ? e : 1.0f, 1.0f + e);
+    return reciprocal(exp2_fast(fmaf(x, -1.44269504f, -16.0f)) + 0x1p-16f) * 0x1p-16f;
 }
 
 __device__ __forceinline__ float sigmoid(float x) { return sigmoid_accurate(x); }
@@ -68,18 +83,18 @@ __device__ __forceinline__ __nv_bfloat16 sigmoid(__nv_bfloat16 x) {
     return from_float<__nv_bfloat16>(sigmoid_fast(to_float(x)));
 }
 
-// Aligned.
+// Aligned. Thread i takes pack i; the threads after the last pack take what elements are left.
 template <typename T>
-__global__ void __launch_bounds__(BLOCK_SMALL) sigmoid_packed(const T* __restrict__ x, T* __restrict__ out, int64_t n) {
+__global__ void __launch_bounds__(BLOCK_SMALL)
+    sigmoid_packed(const T* __restrict__ x, T* __restrict__ out, int64_t packs, int64_t n) {
     constexpr int LANES = 16 / sizeof(T);
-    const int64_t packs = n / LANES;
-    const int64_t pack = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (pack < packs) {
-        const uint4 v = reinterpret_cast<const uint4*>(x)[pack];
-        reinterpret_cast<uint4*>(out)[pack] = elementwise<T>([](T x) { return sigmoid(x); }, v);
+    const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < packs) {
+        const uint4 v = reinterpret_cast<const uint4*>(x)[i];
+        reinterpret_cast<uint4*>(out)[i] = elementwise<T>([](T x) { return sigmoid(x); }, v);
+    } else if (const int64_t at = packs * LANES + (i - packs); at < n) {
+        out[at] = sigmoid(x[at]);
     }
-    const int64_t tail = packs * LANES + threadIdx.x;
-    if (blockIdx.x == gridDim.x - 1 && tail < n) out[tail] = sigmoid(x[tail]);
 }
 
 // Any alignment: elements instead of packs, which lie BLOCK apart, so that the lanes of a warp are neighbours.
@@ -102,10 +117,11 @@ void launch(const T* x, T* out, int64_t n, cudaStream_t stream, LaunchRecord* re
     constexpr int LANES = 16 / sizeof(T);
     // A grid has at most 2^31 - 1 blocks: 10^12 elements, more than any device's memory holds.
     if (is_aligned(x, 16) && is_aligned(out, 16) && n >= LANES) {
-        const int block = n / LANES >= LARGE ? BLOCK : BLOCK_SMALL;
-        const dim3 grid(unsigned(ceil_div<int64_t>(n / LANES, block)));
+        const int64_t packs = n / LANES;
+        const int block = packs >= LARGE ? BLOCK : BLOCK_SMALL;
+        const dim3 grid(unsigned(ceil_div<int64_t>(packs + n % LANES, block)));
         record->set(grid, block);
-        sigmoid_packed<T><<<grid, block, 0, stream>>>(x, out, n);
+        sigmoid_packed<T><<<grid, block, 0, stream>>>(x, out, packs, n);
     } else {
         const dim3 grid(unsigned(ceil_div<int64_t>(n, BLOCK * UNROLL_SINGLE)));
         record->set(grid, BLOCK);

@@ -14,7 +14,7 @@ def sigmoid(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
 
     Shapes: any; the output is contiguous. An input that is not contiguous is first copied by torch, so it costs two
     passes over memory.
-    Dtypes: float32 (within 1.9 ulp, subnormal results included), float16, bfloat16 (float32 inside, rounded once).
+    Dtypes: float32 (within 1.96 ulp, subnormal results included), float16, bfloat16 (float32 inside, rounded once).
     Tail: what is left after the last pack of 16 bytes is taken one by one; so is an input that does not start on a
     multiple of 16 bytes. Indices are int64.
     Devices: CUDA; on the CPU, for agreement only, the same kernel emulated.

@@ -11,18 +11,19 @@
 //     every other 16 bytes out: 14% slower at 2^28;
 //   - no cache hint. Loads that pass by the L1 cache (`L1::no_allocate`, `__ldcs`) look right for data read once, and
 //     cost 5 to 10% at 2^28 elements. Bulk copies through shared memory (TMA) cost 4%;
-//   - large blocks where there are many: with 1024 threads 0.3% less than with 256 at 2^28, but 5% more at 2^20.
+//   - large blocks where there are many: with 768 threads 0.9% less time than with 256 at 2^28 (1024: 0.4%), but 5% more
+//     at 2^20.
 // What then remains, Nsight Compute shows: DRAM is busy for 92% of the kernel, and every byte goes over it once;
 // see docs/streaming.md.
 //
-// The last n % LANES elements are added one by one. Vectors with strides, and those that do not start on a multiple of
-// 16 bytes, take `add_strided`: the same kernel with one element an access.
+// The last n % LANES elements are added one by one, by threads of their own. Vectors with strides, and those that do
+// not start on a multiple of 16 bytes, take `add_strided`: the same kernel with one element an access.
 //
 // Wide accesses: J. Luitjens, "Increase Performance with Vectorized Memory Access", NVIDIA developer blog, 2013.
 // Many loads in flight rather than many threads: V. Volkov, "Better Performance at Lower Occupancy", GTC 2010.
 #include "common.cuh"
 
-constexpr int BLOCK = 1024, BLOCK_SMALL = 256;  // threads
+constexpr int BLOCK = 768, BLOCK_SMALL = 256;  // threads
 constexpr int64_t LARGE = 1 << 20;              // packs
 constexpr int UNROLL_STRIDED = 8;               // elements of each operand that a thread of add_strided has in flight
 
@@ -31,19 +32,18 @@ __device__ __forceinline__ T add(T x, T y) {
     return from_float<T>(to_float(x) + to_float(y));
 }
 
-// Contiguous and aligned.
+// Contiguous and aligned. Thread i adds pack i; the threads after the last pack add what elements are left.
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
-    add_packed(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ out, int64_t n) {
+    add_packed(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ out, int64_t packs, int64_t n) {
     constexpr int LANES = 16 / sizeof(T);
-    const int64_t packs = n / LANES;
-    const int64_t pack = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (pack < packs) {
-        const uint4 x = reinterpret_cast<const uint4*>(a)[pack], y = reinterpret_cast<const uint4*>(b)[pack];
-        reinterpret_cast<uint4*>(out)[pack] = elementwise<T>(add<T>, x, y);
+    const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < packs) {
+        const uint4 x = reinterpret_cast<const uint4*>(a)[i], y = reinterpret_cast<const uint4*>(b)[i];
+        reinterpret_cast<uint4*>(out)[i] = elementwise<T>(add<T>, x, y);
+    } else if (const int64_t at = packs * LANES + (i - packs); at < n) {
+        out[at] = add(a[at], b[at]);
     }
-    const int64_t tail = packs * LANES + threadIdx.x;
-    if (blockIdx.x == gridDim.x - 1 && tail < n) out[tail] = add(a[tail], b[tail]);
 }
 
 // Any stride, also 0, and any alignment: elements instead of packs, which lie BLOCK_SMALL apart, so that in each access
@@ -77,10 +77,11 @@ void launch(const T* a, const T* b, T* out, int64_t n, int64_t stride_a, int64_t
     const bool aligned = is_aligned(a, 16) && is_aligned(b, 16) && is_aligned(out, 16);
     // A grid has at most 2^31 - 1 blocks: 2 * 10^12 elements, more than any device's memory holds.
     if (contiguous && aligned && n >= LANES) {
-        const int block = n / LANES >= LARGE ? BLOCK : BLOCK_SMALL;
-        const dim3 grid(unsigned(ceil_div<int64_t>(n / LANES, block)));
+        const int64_t packs = n / LANES;
+        const int block = packs >= LARGE ? BLOCK : BLOCK_SMALL;
+        const dim3 grid(unsigned(ceil_div<int64_t>(packs + n % LANES, block)));
         record->set(grid, block);
-        add_packed<T><<<grid, block, 0, stream>>>(a, b, out, n);
+        add_packed<T><<<grid, block, 0, stream>>>(a, b, out, packs, n);
     } else {
         const dim3 grid(unsigned(ceil_div<int64_t>(n, BLOCK_SMALL * UNROLL_STRIDED)));
         record->set(grid, BLOCK_SMALL);

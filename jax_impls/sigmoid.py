@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -27,7 +29,7 @@ def sigmoid(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     if x.dtype == jnp.float32:
         return _accurate(x)
     if x.size % 2:
-        return lax.logistic(x.astype(jnp.float32)).astype(x.dtype)
+        return _short(x.astype(jnp.float32)).astype(x.dtype)
     words = lax.bitcast_convert_type(x.reshape(-1, 2), jnp.uint32)
     low, high = (_sixteen_bits(half.astype(jnp.uint16), x.dtype) for half in (words & 0xFFFF, words >> 16))
     return lax.bitcast_convert_type(low | (high << 16), x.dtype).reshape(x.shape)
@@ -43,7 +45,14 @@ def _accurate(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     return c - c * (z / (1.0 + z))
 
 
+def _short(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """For results of 16 bits: 1 / (1 + exp(-x)) as exp(-8) / (exp(-8) + exp(-x - 8)). Without the eights, as in
+    `lax.logistic`, the exponential overflows below -88, where bfloat16 is subnormal and not yet 0.
+    """
+    return math.exp(-8.0) / (math.exp(-8.0) + jnp.exp(-x - 8.0))
+
+
 def _sixteen_bits(bits: Array, dtype: jnp.dtype) -> Array:
     """The sigmoid of 16-bit numbers given as bits, as bits in the low half of a 32-bit word."""
     x = lax.bitcast_convert_type(bits, dtype).astype(jnp.float32)
-    return lax.bitcast_convert_type(lax.logistic(x).astype(dtype), jnp.uint16).astype(jnp.uint32)
+    return lax.bitcast_convert_type(_short(x).astype(dtype), jnp.uint16).astype(jnp.uint32)

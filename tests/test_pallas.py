@@ -22,6 +22,7 @@ np = pytest.importorskip("numpy")
 plgpu = pytest.importorskip("jax.experimental.pallas.mosaic_gpu", exc_type=ImportError)  # JAX 0.10 wants absl for it
 jnp = jax.numpy
 matmul_pallas = pytest.importorskip("jax_impls.matmul_pallas")
+sigmoid_pallas = pytest.importorskip("jax_impls.sigmoid_pallas")
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED_BYTES = 227 * 1024  # of a block, on Hopper
@@ -171,3 +172,45 @@ def test_matmul_on_a_gpu(M: int, N: int, K: int, dtype: str) -> None:
     agrees(c, a, b, 2.0**-9 if tf32 else 2.0**-23)
     c = matmul_pallas.matmul(*(jnp.asarray(np.asarray(x).T).T for x in (a, b)), precision="tf32" if tf32 else "ieee")
     agrees(c, a, b, 2.0**-9 if tf32 else 2.0**-23)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_sigmoid_lowers_for_a_gpu(dtype: str) -> None:
+    x = jax.ShapeDtypeStruct((100, sigmoid_pallas.BLOCK), dtype)
+    lowered = jax.jit(sigmoid_pallas._rows).trace(x).lower(lowering_platforms=("cuda",)).as_text()
+    assert lowered.count("custom_call @mosaic_gpu") == 1
+
+
+@pytest.mark.parametrize(
+    ("dtype", "error", "message"),
+    [
+        ("int32", ValueError, "sigmoid: x must be float32, float16 or bfloat16; got int32"),
+        ("float32", NotImplementedError, "sigmoid: float32 is left to XLA"),
+    ],
+)
+def test_sigmoid_refuses(dtype: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        sigmoid_pallas.sigmoid(jnp.zeros(8, dtype))
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="only where JAX runs on a CPU")
+def test_sigmoid_runs_on_no_cpu() -> None:
+    with pytest.raises(NotImplementedError, match="sigmoid: needs a Hopper GPU"):
+        sigmoid_pallas.sigmoid(jnp.zeros(8, "bfloat16"))
+
+
+@hopper
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("start", [0, 1], ids=["whole rows", "one short of them"])
+def test_sigmoid_of_every_number_on_a_gpu(dtype: str, start: int) -> None:
+    """Half a unit of the result, and what 1 / sqrt and exp2 add; NaN where the input is one."""
+    numbers = jax.lax.bitcast_convert_type(jnp.arange(start, 1 << 16, dtype=jnp.uint16), jnp.dtype(dtype))
+    x = np.asarray(numbers, np.float32).astype(np.float64)
+    y = np.asarray(sigmoid_pallas.sigmoid(numbers), np.float32).astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        exact = 1 / (1 + np.exp(-x))
+    normal = np.maximum(exact, float(jnp.finfo(dtype).smallest_normal))
+    allowed = 0.51 * 2 * UNIT[dtype] * 2.0 ** np.floor(np.log2(normal))
+    assert (np.isnan(y) == np.isnan(x)).all()
+    assert (np.abs(y - exact) <= allowed)[~np.isnan(x)].all()
