@@ -35,6 +35,7 @@
 constexpr int ROW_BYTES = 128;  // of a row of a box in shared memory: BLOCK_K elements of a K-major operand
 constexpr int BOX_BYTES = 64 * ROW_BYTES;
 constexpr int WARPGROUP = 128;
+constexpr int BAND = 8;  // rows of tiles that are gone through column by column
 constexpr int FLOAT8 = 3;  // a Dtype that this file has beyond the others
 
 // How a block works. CONSUMERS warpgroups multiply 64 rows each. CLUSTER blocks below each other share b.
@@ -62,12 +63,12 @@ struct Tile {
     int m, n;
 };
 
-// Tile number `index`, in tiles of a cluster: down the `group` rows of a band, then to the next column, then to the
+// Tile number `index`, in tiles of a cluster: down the BAND rows of a band, then to the next column, then to the
 // next band.
-__device__ __forceinline__ Tile tile_at(int index, int tiles_m, int tiles_n, int group) {
-    const int band = index / (group * tiles_n), within = index % (group * tiles_n);
-    const int rows = min(tiles_m - band * group, group);
-    return {band * group + within % rows, within / rows};
+__device__ __forceinline__ Tile tile_at(int index, int tiles_m, int tiles_n) {
+    const int band = index / (BAND * tiles_n), within = index % (BAND * tiles_n);
+    const int rows = min(tiles_m - band * BAND, BAND);
+    return {band * BAND + within % rows, within / rows};
 }
 
 // Copies ROWS rows of an operand, from `row` on, and the k of one stage, from `k` on: a box for all, or if the operand
@@ -90,8 +91,8 @@ __device__ __forceinline__ int place() {
 
 // The thread that fetches: fills a stage whenever all that read it, in all blocks that it is filled for, have done so.
 template <typename T, bool A_MN, bool B_MN, typename P>
-__device__ __forceinline__ void produce(const Maps& maps, uint32_t shared, int steps, int tiles_m, int tiles_n,
-                                        int group) {
+__device__ __forceinline__ void produce(const Maps& maps, uint32_t shared, int steps, int tiles_m,
+                                        int tiles_n) {
     constexpr int BLOCK_K = ROW_BYTES / sizeof(T), SHARE = P::BLOCK_N / P::CLUSTER;  // rows of b that it fetches
     static_assert(!B_MN || SHARE * sizeof(T) % ROW_BYTES == 0, "a share of b is whole boxes");
     const int rank = place<P>();
@@ -116,7 +117,7 @@ __device__ __forceinline__ void produce(const Maps& maps, uint32_t shared, int s
     // What is copied to this block alone need not wait until the others of the cluster have their barriers.
     int early = 0;
     if constexpr (P::CLUSTER > 1) {
-        const Tile first = tile_at(blockIdx.x / P::CLUSTER, tiles_m, tiles_n, group);
+        const Tile first = tile_at(blockIdx.x / P::CLUSTER, tiles_m, tiles_n);
         for (; early < min(steps, P::STAGES); ++early) {
             mbarrier_expect(full + early * 8, P::STAGE_BYTES);
             load_a(early, first, early);
@@ -126,7 +127,7 @@ __device__ __forceinline__ void produce(const Maps& maps, uint32_t shared, int s
     int stage = 0;
     uint32_t phase = 0;
     for (int index = blockIdx.x / P::CLUSTER; index < tiles_m * tiles_n; index += gridDim.x / P::CLUSTER) {
-        const Tile tile = tile_at(index, tiles_m, tiles_n, group);
+        const Tile tile = tile_at(index, tiles_m, tiles_n);
 #pragma unroll 1
         for (int k = 0; k < steps; ++k) {
             if (early > 0) {
@@ -387,7 +388,7 @@ using Output = std::conditional_t<std::is_same_v<T, Float8>, __nv_bfloat16, T>;
 // Two consumers are given registers of the threads that do not multiply: 3 x 168 are divided into 40 and 2 x 232.
 template <typename T, bool A_MN, bool B_MN, bool TRANSPOSED, bool PROMOTED, typename P>
 __global__ void __cluster_dims__(P::CLUSTER) __launch_bounds__(P::THREADS)
-    matmul_wgmma(const __grid_constant__ Maps maps, Output<T>* __restrict__ out, int M, int N, int K, int group,
+    matmul_wgmma(const __grid_constant__ Maps maps, Output<T>* __restrict__ out, int M, int N, int K,
                  const float* __restrict__ a_scale, const float* __restrict__ b_scale) {
     constexpr bool FROM_REGISTERS = A_MN && sizeof(T) == 4;
     constexpr int BLOCK_K = ROW_BYTES / sizeof(T), PRODUCER = P::CONSUMERS * WARPGROUP;
@@ -419,7 +420,7 @@ __global__ void __cluster_dims__(P::CLUSTER) __launch_bounds__(P::THREADS)
     if (consumer == P::CONSUMERS) {
         if constexpr (P::CONSUMERS > 1) give_up_registers<40>();
         if (threadIdx.x == PRODUCER) {
-            produce<T, A_MN, B_MN, P>(maps, shared, steps, tiles_m, tiles_n, group);
+            produce<T, A_MN, B_MN, P>(maps, shared, steps, tiles_m, tiles_n);
         } else if constexpr (P::CLUSTER > 1) {
             cluster_wait();
         }
@@ -444,7 +445,7 @@ __global__ void __cluster_dims__(P::CLUSTER) __launch_bounds__(P::THREADS)
 #pragma unroll
                 for (int i = 0; i < P::BLOCK_N / 2; ++i) acc[i] *= scale;
             }
-            const Tile tile = tile_at(index, tiles_m, tiles_n, group);
+            const Tile tile = tile_at(index, tiles_m, tiles_n);
             store<Output<T>, FROM_REGISTERS, TRANSPOSED>(
                 &maps.out, out, acc, shared + boxes, stages + boxes, consumer, thread,
                 (tile.m * P::CLUSTER + rank) * P::BLOCK_M + consumer * 64, tile.n * P::BLOCK_N, out_rows, out_columns);
@@ -502,11 +503,10 @@ cudaError_t launch(const Operand& a, const Operand& b, void* out, int64_t K, int
     const int64_t clusters = ceil_div(tiles<P>(M, N), rounds<P>(M, N, multiprocessors));
     const dim3 grid(unsigned(clusters * P::CLUSTER)), block(P::THREADS);
     record->set(grid, block, P::BYTES);
-    const int group = K * int64_t(sizeof(T)) >= 32768 ? 16 : 8;  // tile rows of clusters in a band
     const auto kernel = matmul_wgmma<T, A_MN, B_MN, TRANSPOSED, PROMOTED, P>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, P::BYTES);
-    kernel<<<grid, block, P::BYTES, stream>>>(maps, static_cast<Out*>(out), int(M), int(N), int(K), group,
-                                              a.scale, b.scale);
+    kernel<<<grid, block, P::BYTES, stream>>>(maps, static_cast<Out*>(out), int(M), int(N), int(K), a.scale,
+                                              b.scale);
     return cudaGetLastError();
 }
 
