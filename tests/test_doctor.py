@@ -429,6 +429,8 @@ class Machine:
         samples, self.samples = self.samples, []
         return samples
 
+    def one_at_a_time(self) -> None: ...
+
 
 def prove(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> list[Line]:
     """Every group that asks nothing of torch.cuda, through the suite's own sampling."""

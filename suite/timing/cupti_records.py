@@ -10,19 +10,23 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
+from struct import Struct
 from typing import Any, NamedTuple
 
 from suite.timing.intervals import NoRecorderError
 
 LAYOUTS = {
     "CONCURRENT_KERNEL": "activity_kernel",
+    "KERNEL": "activity_kernel",
     "MEMCPY": "activity_memcpy",
     "MEMCPY2": "activity_memcpy_pto_p",
     "MEMSET": "activity_memset",
 }
 """Kinds of activity, and the types of their records up to the version that cupti-python appends."""
+FIELDS = frozenset({"start", "end", "name", "graph_node_id"})
 
 _Requested = ctypes.CFUNCTYPE(
     None, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t)
@@ -37,23 +41,26 @@ class Record(NamedTuple):
     start: int
     end: int
     name: str
+    of_graph: bool
 
 
-class Layout(NamedTuple):
-    """Byte offsets of a record's fields; `name` is None where it has none."""
+class Layout:
+    """Where a record has its fields, all of 64 bits: `offsets` in bytes, of those that it has."""
 
-    start: int
-    end: int
-    name: int | None
+    def __init__(self, offsets: Mapping[str, int]) -> None:
+        names = sorted(offsets, key=offsets.__getitem__)
+        gaps = [offsets[name] - (offsets[before] + 8) for before, name in pairwise(names)]
+        self._struct = Struct("<" + "".join(f"{gap}xQ" for gap in (offsets[names[0]], *gaps)))
+        self._start, self._end = names.index("start"), names.index("end")
+        self._name = names.index("name") if "name" in names else None
+        self._graph = names.index("graph_node_id") if "graph_node_id" in names else None
 
     def read(self, kind: int, address: int) -> Record:
-        start = ctypes.c_uint64.from_address(address + self.start).value
-        end = ctypes.c_uint64.from_address(address + self.end).value
-        text = b""
-        if self.name is not None:
-            pointer = ctypes.c_void_p.from_address(address + self.name).value
-            text = ctypes.string_at(pointer) if pointer else b""
-        return Record(kind, start, end, text.decode(errors="replace"))
+        values = self._struct.unpack(ctypes.string_at(address, self._struct.size))
+        pointer = values[self._name] if self._name is not None else 0
+        name = ctypes.string_at(pointer).decode(errors="replace") if pointer else ""
+        of_graph = self._graph is not None and values[self._graph] != 0
+        return Record(kind, values[self._start], values[self._end], name, of_graph)
 
 
 def layouts(cupti: Any) -> dict[int, Layout]:
@@ -65,10 +72,8 @@ def layouts(cupti: Any) -> dict[int, Layout]:
         if newest is None:
             raise NoRecorderError(f"this cupti-python declares no {stem}<version>_dtype")
         fields = getattr(cupti, newest[0]).fields
-        offsets = {name: fields[name][1] for name in ("start", "end", "name") if name in fields}
-        found[int(getattr(cupti.ActivityKind, kind))] = Layout(
-            offsets["start"], offsets["end"], offsets.get("name") if kind == "CONCURRENT_KERNEL" else None
-        )
+        wanted = FIELDS if stem == "activity_kernel" else FIELDS - {"name"}
+        found[int(getattr(cupti.ActivityKind, kind))] = Layout({name: fields[name][1] for name in wanted & set(fields)})
     return found
 
 

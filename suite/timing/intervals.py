@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from suite.errors import SuiteError
@@ -24,6 +25,8 @@ class Activity(NamedTuple):
     start: int
     end: int
     kind: str
+    of_graph: bool = False
+    """Whether a CUDA graph launched it."""
 
 
 class Window(NamedTuple):
@@ -48,6 +51,13 @@ def union_ns(intervals: Iterable[tuple[int, int]]) -> int:
         elif end > reach:
             total, reach = total + end - reach, end
     return total
+
+
+def one_by_one(activities: Sequence[Activity]) -> bool:
+    """Whether each was launched by itself, and no two ran at the same time."""
+    ordered = sorted((activity.start, activity.end) for activity in activities)
+    apart = all(later[0] >= before[1] for before, later in pairwise(ordered))
+    return apart and not any(activity.of_graph for activity in activities)
 
 
 def assign(activities: Iterable[Activity], windows: Sequence[Window]) -> list[list[Activity]]:

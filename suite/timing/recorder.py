@@ -30,3 +30,6 @@ class Recorder(Protocol):
         """`prepare` sets the device's state and is kept out of the sample; `run` issues the call and waits."""
 
     def collect(self) -> list[Sample]: ...
+
+    def one_at_a_time(self) -> None:
+        """From now on no call has activities that overlap: a recorder that is more exact then may count on it."""

@@ -30,3 +30,5 @@ class WallRecorder:
     def collect(self) -> list[Sample]:
         samples, self._samples = self._samples, []
         return samples
+
+    def one_at_a_time(self) -> None: ...

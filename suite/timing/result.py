@@ -22,7 +22,7 @@ class Timing:
 
     recorder: str
     recorder_reason: str
-    """Why the recorder is not cupti; empty if it is."""
+    """Why the recorder is not cupti, or what is to be known of it; else empty."""
     cache: str
     samples: int = 0
     stopped_by: str = ""

@@ -13,7 +13,7 @@ from typing import Any
 
 from suite import hardware
 from suite.timing.energy import joules_per_call
-from suite.timing.intervals import NoRecorderError
+from suite.timing.intervals import NoRecorderError, one_by_one
 from suite.timing.recorder import Recorder
 from suite.timing.result import SLOW_NS, Record, Timing, best_vendor, timing
 from suite.timing.stats import MIN_FOR_INTERVAL, half_width, median, next_look
@@ -101,7 +101,7 @@ class Measurement:
             self.read_state()
             if recorder is not None:
                 try:
-                    self.rehearse(recorder)
+                    reason = self.rehearse(recorder) or reason
                     self.rounds(recorder, budget_s, interval)
                 finally:
                     recorder.stop()
@@ -183,14 +183,24 @@ class Measurement:
             return None, str(error)
         return recorder, "on a CPU the wall time of a call is its device time" if self.target.on_host else ""
 
-    def rehearse(self, recorder: Recorder) -> None:
-        """One sample of each call that does not count: the first under a recorder also sets it up. Not of slow ones."""
+    def rehearse(self, recorder: Recorder) -> str:
+        """One sample of each call that does not count: the first under a recorder also sets it up. And it shows whether
+        kernels can be traced one at a time; if not, returns why, and what that costs, else an empty text.
+        """
         for call in self.calls:
-            if not self.records[call.name].slow:
-                self.sample(recorder, call)
+            self.sample(recorder, call)
         self.collect(recorder)
+        concurrent = [name for name, record in self.records.items() if not one_by_one(record.activities)]
+        if not concurrent:
+            recorder.one_at_a_time()
         for record in self.records.values():
             record.device_us, record.counts = [], []
+        if not concurrent:
+            return ""
+        return (
+            f"kernels of {', '.join(concurrent)} overlap, or a graph launches them: all are traced as concurrent, "
+            "which lengthens kernels of many blocks, by up to 5%"
+        )
 
     def rounds(self, recorder: Recorder, budget_s: float, interval: float) -> None:
         """Rounds until every median is known, or until the budget is spent and every call has its minimum.

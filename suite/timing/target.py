@@ -68,7 +68,7 @@ class CudaTarget:
         self._torch.sum(self._buffer, dim=0, out=self._sum)
 
     def recorder(self) -> Recorder:
-        return CuptiRecorder(self.synchronize)
+        return CuptiRecorder(self.synchronize, probe=lambda: self._sum.fill_(0))
 
     def state(self) -> hardware.State | None:
         return hardware.state(self._handle)
