@@ -78,6 +78,7 @@ TF32_CONFIGS = [
     _config(128, 128, 32, 4, 3),
     _config(128, 128, 32, 8, 4),
     _config(64, 128, 32, 4, 4),
+    _config(64, 128, 64, 4, 4),
     _config(64, 64, 32, 4, 5),
     _config(64, 16, 64, 4, 4),
     _config(16, 64, 64, 4, 5),
@@ -147,12 +148,23 @@ def _suiting(configs: list[triton.Config], args: dict[str, Any]) -> list[triton.
 
 
 @triton.jit
-def round_to_tf32(x):
-    """To the nearest tf32 (the tensor cores would truncate); the interpreter multiplies in float32 instead."""
+def from_registers(x):
+    """x: what an instruction has made, if only by copying, wgmma takes from registers, where it can be transposed."""
     if INTERPRET:
         return x
     else:
-        return tl.inline_asm_elementwise("cvt.rna.tf32.f32 $0, $1;", "=r,r", [x], tl.float32, is_pure=True, pack=1)
+        return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
+def transpose_kernel(x_ptr, y_ptr, R, C, stride_r, stride_c, stride_y, BLOCK: tl.constexpr):
+    """y = x^T: x [R, C], y [C, R] with rows stride_y apart. One program, one block."""
+    tiles_c = tl.cdiv(C, BLOCK)
+    r = tl.program_id(0) // tiles_c * BLOCK + tl.arange(0, BLOCK)
+    c = tl.program_id(0) % tiles_c * BLOCK + tl.arange(0, BLOCK)
+    inside = (r[:, None] < R) & (c[None, :] < C)
+    x = tl.load(x_ptr + r[:, None].to(tl.int64) * stride_r + c[None, :].to(tl.int64) * stride_c, mask=inside)
+    tl.store(y_ptr + c[None, :].to(tl.int64) * stride_y + r[:, None], x, mask=inside)
 
 
 @triton.jit
@@ -212,6 +224,8 @@ def matmul_kernel(
         else:
             stride_cn, M = multiple(stride_cn, ALIGN), multiple(M, ALIGN)
 
+    if not B_ROWS:  # if the loop might not run, acc is zeroed on two paths to it, and ptxas lets no two wgmmas overlap
+        tl.assume(K > 0)
     pid = tl.program_id(0)
     tiles_m = tl.cdiv(M, BLOCK_M)
     tiles_n = tl.cdiv(N, BLOCK_N)
@@ -236,8 +250,8 @@ def matmul_kernel(
         else:
             a = tl.load(a_ptrs)
             b = tl.load(b_ptrs)
-        if PRECISION == "tf32":
-            a = round_to_tf32(a)
+        if PRECISION == "tf32" and not A_ROWS:
+            a = from_registers(a)
         acc = multiply_add(a, b, acc, PRECISION)
         if PAIR:
             if MASKED:
@@ -288,6 +302,15 @@ def _alignment(*matrices: Tensor) -> int:
     return vector
 
 
+def _by_columns(x: Tensor) -> Tensor:
+    """x, float32, with contiguous columns that start at multiples of 16 bytes."""
+    R, C = x.shape
+    y = torch.empty((C, triton.cdiv(R, 4) * 4), dtype=x.dtype, device=x.device)[:, :R]
+    blocks = triton.cdiv(R, 64) * triton.cdiv(C, 64)
+    transpose_kernel[(blocks,)](x, y, R, C, *x.stride(), y.stride(0), BLOCK=64, num_warps=4)
+    return y.t()
+
+
 def matmul(
     a: Float[Tensor, "M K"],
     b: Float[Tensor, "K N"],
@@ -301,9 +324,9 @@ def matmul(
     Shapes: a (M, K), b (K, N), any strides, any sizes, K = 0 included; the output is contiguous.
     Dtypes: float32, float16, bfloat16, the same for both; sums in float32, rounded once at the end. float8_e4m3fn, with
     a float32 scale of shape () for each of the two, gives bfloat16.
-    Precision: "ieee" multiplies exactly what it is given (float32 without tensor cores); "tf32", for float32 only,
-    keeps 11 significant bits of each factor, rounding one and leaving the other for the tensor cores to truncate. For
-    float8, whose products Hopper's tensor cores sum with 14 bits, "promoted" adds sums of 128 in float32, "fast" none.
+    Precision: "ieee" multiplies exactly what it is given (float32 without tensor cores); with "tf32", for float32 only,
+    the tensor cores keep 11 significant bits of each factor, truncating. For float8, whose products Hopper's tensor
+    cores sum with 14 bits, "promoted" adds sums of 128 in float32, "fast" none.
     Tail: unless every tile of every configuration fits, loads and stores are masked; offsets are int64.
     Errors: ValueError for other shapes, dtypes, scales, devices or precisions.
     Source: the tile order and pipelined loop of Triton's matrix multiplication tutorial.
@@ -344,9 +367,12 @@ def matmul(
     out = torch.empty((M, N), dtype=OUT_DTYPE or out_dtype, device=a.device)
     if M > 0 and N > 0:
         c = out
-        if precision == "tf32" and b.stride(0) != 1 and a.stride(1) == 1:
-            # Hopper's tensor cores read the right operand from shared memory, and 32-bit numbers only with K
-            # contiguous; the left one, rounded above, comes from registers. So C^T = B^T A^T where that suits better.
+        tf32 = precision == "tf32"
+        if tf32 and a.stride(1) != 1 and b.stride(0) != 1:
+            b = _by_columns(b)
+        if a.stride(1) == 1 and b.stride(0) != 1 if tf32 else a.stride(0) == b.stride(0) == 1:
+            # C^T = B^T A^T. Hopper's tensor cores read 32-bit numbers from shared memory only with K contiguous; the
+            # left operand may come from registers. And two operands by columns are better multiplied by rows.
             a, b, c, M, N = b.t(), a.t(), out.t(), N, M
         masked = M % 256 != 0 or N % 256 != 0 or K % 256 != 0
         matmul_kernel[lambda tile: (triton.cdiv(M, tile["BLOCK_M"]) * triton.cdiv(N, tile["BLOCK_N"]),)](

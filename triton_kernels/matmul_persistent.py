@@ -16,12 +16,23 @@ OUT_DTYPE = torch.float32 if INTERPRET else None  # the interpreter truncates to
 
 
 @triton.jit
-def round_to_tf32(x):
-    """To the nearest tf32 (the tensor cores would truncate); the interpreter multiplies in float32 instead."""
+def from_registers(x):
+    """x: what an instruction has made, if only by copying, wgmma takes from registers, where it can be transposed."""
     if INTERPRET:
         return x
     else:
-        return tl.inline_asm_elementwise("cvt.rna.tf32.f32 $0, $1;", "=r,r", [x], tl.float32, is_pure=True, pack=1)
+        return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
+def transpose_kernel(x_ptr, y_ptr, R, C, stride_r, stride_c, stride_y, BLOCK: tl.constexpr):
+    """y = x^T: x [R, C], y [C, R] with rows stride_y apart. One program, one block."""
+    tiles_c = tl.cdiv(C, BLOCK)
+    r = tl.program_id(0) // tiles_c * BLOCK + tl.arange(0, BLOCK)
+    c = tl.program_id(0) % tiles_c * BLOCK + tl.arange(0, BLOCK)
+    inside = (r[:, None] < R) & (c[None, :] < C)
+    x = tl.load(x_ptr + r[:, None].to(tl.int64) * stride_r + c[None, :].to(tl.int64) * stride_c, mask=inside)
+    tl.store(y_ptr + c[None, :].to(tl.int64) * stride_y + r[:, None], x, mask=inside)
 
 
 @triton.jit
@@ -61,12 +72,13 @@ def matmul_kernel(
     TMA copies blocks given by a descriptor and two coordinates, without a register or an address, and reads zeros
     beyond the edges. A_ROWS says that the descriptor's rows are rows of A, not columns; B_ROWS and C_ROWS likewise.
     Both loops are flattened into one, so that the first blocks of a tile are on their way while the last of the one
-    before are multiplied and its result is stored.
+    before are multiplied and its result is stored; but not where A comes from registers: in a flattened loop ptxas lets
+    no two such products overlap.
     """
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
     programs = tl.num_programs(0)
     done = tl.program_id(0) - programs  # counts on its own, so that the end of a tile needs nothing from its beginning
-    for tile in tl.range(tl.program_id(0), tiles, programs, flatten=True):
+    for tile in tl.range(tl.program_id(0), tiles, programs, flatten=A_ROWS or PRECISION != "tf32"):
         off_m, off_n = tile_offsets(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
         acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
         for k in range(0, K, BLOCK_K):
@@ -74,8 +86,8 @@ def matmul_kernel(
                 a = a_desc.load([off_m, k])
             else:
                 a = a_desc.load([k, off_m]).T
-                if PRECISION == "tf32":  # which also keeps A in registers: on the way there it is transposed
-                    a = round_to_tf32(a)
+                if PRECISION == "tf32":
+                    a = from_registers(a)
             b = b_desc.load([k, off_n]) if B_ROWS else b_desc.load([off_n, k]).T
             if INTERPRET:  # its dot is wrong for bfloat16
                 a = a.to(tl.float32)
@@ -180,12 +192,21 @@ def _stored(name: str, x: Tensor, element: int) -> tuple[TensorDescriptor, bool]
     )
 
 
+def _by_columns(x: Tensor) -> Tensor:
+    """x, float32, with contiguous columns that start at multiples of 16 bytes."""
+    R, C = x.shape
+    y = torch.empty((C, triton.cdiv(R, 4) * 4), dtype=x.dtype, device=x.device)[:, :R]
+    blocks = triton.cdiv(R, 64) * triton.cdiv(C, 64)
+    transpose_kernel[(blocks,)](x, y, R, C, *x.stride(), y.stride(0), BLOCK=64, num_warps=4)
+    return y.t()
+
+
 def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str = "ieee") -> Float[Tensor, "M N"]:
     """C = A @ B.
 
     Shapes: a (M, K), b (K, N), K = 0 included; rows or columns contiguous. The output is contiguous.
     Dtypes: float16, bfloat16, and float32 with precision="tf32"; sums in float32, rounded once at the end. The tensor
-    cores truncate float32 to tf32 (11 significant bits); an operand that comes from registers is rounded to it.
+    cores truncate float32 to tf32 (11 significant bits).
     Tail: TMA reads zeros beyond the edges and does not write there.
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for float32 with
     precision="ieee", for addresses that TMA cannot take (every row of A, B and C starts at a multiple of 16 bytes), and
@@ -223,6 +244,8 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     out = torch.empty((M, N), dtype=OUT_DTYPE or a.dtype, device=a.device)
     if M > 0 and N > 0:
         element = a.element_size()
+        if precision == "tf32" and a.stride(1) != 1 and b.stride(0) != 1:
+            b = _by_columns(b)
         a_desc, a_rows = _stored("a", a, element)
         b_desc, b_rows = _stored("b", b, element)
         c_desc, c_rows = _stored("out", out, element)
