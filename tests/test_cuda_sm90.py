@@ -14,11 +14,12 @@ from torch import Tensor
 
 from cuda_ref import build, compiler
 from cuda_ref.matmul_skinny import matmul as matmul_skinny
+from cuda_ref.matmul_split import matmul as matmul_split
 from cuda_ref.matmul_wgmma import matmul as matmul_wgmma
 from suite import check, ops
 
 needs_nvcc = pytest.mark.skipif(build.missing("cuda") is not None, reason=str(build.missing("cuda")))
-SOURCES = ("matmul_wgmma", "matmul_skinny")
+SOURCES = ("matmul_wgmma", "matmul_skinny", "matmul_split")
 HALVES = (torch.float16, torch.bfloat16)
 LAYOUTS = ("nn", "nt", "tn", "tt")
 
@@ -65,7 +66,7 @@ def test_nothing_spills_and_no_product_waits_for_the_one_before(name: str) -> No
 @needs_nvcc
 @pytest.mark.parametrize("name", SOURCES)
 def test_products_are_wgmma_and_copies_are_tma(name: str) -> None:
-    kernels = machine_code(name)
+    kernels = {kernel: code for kernel, code in machine_code(name).items() if "split_rows" not in kernel}
     assert kernels
     for kernel, code in kernels.items():
         assert ("QGMMA.64x" if "Float8" in kernel else "HGMMA.64x") in code, kernel
@@ -100,7 +101,7 @@ F32, F8 = torch.float32, torch.float8_e4m3fn
 MATMULS = [pytest.param(matmul_wgmma, id="wgmma"), pytest.param(matmul_skinny, id="skinny")]
 
 
-@pytest.mark.parametrize("matmul", MATMULS)
+@pytest.mark.parametrize("matmul", [*MATMULS, pytest.param(matmul_split, id="split")])
 def test_wrong_arguments(matmul: Callable[..., Tensor]) -> None:
     for arguments, precision, message in (
         ((tensor(3), tensor(3, 2)), "ieee", "matmul: a must be (M, K); got (3,)"),
@@ -156,6 +157,74 @@ def test_empty(matmul: Callable[..., Tensor]) -> None:
     assert matmul(tensor(0, 5), tensor(5, 4)).shape == (0, 4)
     assert matmul(tensor(4, 5), tensor(5, 0)).shape == (4, 0)
     assert torch.equal(matmul(tensor(4, 0), tensor(0, 3)), tensor(4, 3))
+
+
+def test_split_covers_float32_alone() -> None:
+    x = tensor(8, 8, dtype=F32)
+    for arguments, precision, message in (
+        ((tensor(8, 8),) * 2, "ieee", 'splits float32 with precision="ieee" only; got torch.bfloat16, "ieee"'),
+        ((x, x), "tf32", 'splits float32 with precision="ieee" only; got torch.float32, "tf32"'),
+        ((x[:, :0].expand(8, 0), x[:1, :1].expand(0, 2**29 + 1)), "ieee", "must be at most 2^29"),
+        ((x, x), "ieee", "which the CPU does not have"),
+    ):
+        with pytest.raises(NotImplementedError, match=re.escape(message)):
+            matmul_split(*arguments, precision=precision)
+    assert matmul_split(x[:0], x).shape == (0, 8)
+    assert matmul_split(x, x[:, :0]).shape == (8, 0)
+    assert torch.equal(matmul_split(x[:, :0], x[:0, :3]), torch.zeros(8, 3))
+
+
+# the arithmetic of matmul_split
+
+
+def three_parts(x: Tensor) -> tuple[Tensor, Tensor]:
+    """What split_rows makes of the rows of x: (3, R, K) in float64, K filled up to whole steps; exponents (R, 1)."""
+    exponents = torch.frexp(x.abs().amax(1, keepdim=True)).exponent - 1
+    rest, parts = torch.ldexp(x.double(), -exponents), []
+    for _ in range(3):
+        parts.append(rest.bfloat16().double())
+        rest = rest - parts[-1]
+    assert not rest.any()
+    return torch.nn.functional.pad(torch.stack(parts), (0, -x.shape[1] % 64)), exponents
+
+
+def tensor_core(acc: Tensor, a: Tensor, b: Tensor, depth: int) -> Tensor:
+    """acc + a b^T, of which `depth` exact products are added at a time, to 24 significant bits, towards zero."""
+    for k in range(0, a.shape[1], depth):
+        fraction, exponent = torch.frexp(acc + a[:, k : k + depth] @ b[:, k : k + depth].T)
+        acc = torch.ldexp(torch.trunc(fraction * 2.0**24), exponent - 24)
+    return acc
+
+
+@pytest.mark.parametrize("K", [1, 2, 3, 16, 17, 64, 100, 1024, 16384])
+@pytest.mark.parametrize("kind", ["normal", "positive", "magnitudes"])
+@pytest.mark.parametrize("depth", [8, 16])
+def test_split_products_meet_the_bound_although_tensor_cores_truncate(K: int, kind: str, depth: int) -> None:
+    size = 24 if K > 1000 else 64
+    source = torch.Generator().manual_seed(K)
+    a, b = (torch.randn(size, K, generator=source) for _ in range(2))
+    if kind == "positive":
+        a, b = a.abs(), b.abs()
+    elif kind == "magnitudes":
+        a, b = (x * 10.0 ** (2 * torch.randn(size, K, generator=source)).clamp(-4, 4) for x in (a, b))
+    (parts_a, exponents_a), (parts_b, exponents_b) = three_parts(a), three_parts(b)
+    products = [(2, 1), (1, 2)] * (K <= 16) + [(0, 2), (2, 0), (1, 1), (0, 1), (1, 0)]
+    acc, lower = torch.zeros(size, size), torch.zeros(size, size, dtype=torch.float64)
+    for step in range(0, parts_a.shape[2], 64):
+        leading = torch.zeros_like(lower)
+        for k in range(step, step + 64, 16):
+            x, y = parts_a[:, :, k : k + 16], parts_b[:, :, k : k + 16]
+            leading = tensor_core(leading, x[0], y[0], depth)
+            for i, j in products:
+                lower = tensor_core(lower, x[i], y[j], depth)
+        acc += leading.float()
+    out = torch.ldexp((acc + lower.float()).double(), exponents_a + exponents_b.T).float()
+
+    op = ops.get("matmul")
+    case = op.case((size, size, K), "float32", "ieee")
+    verdict = check.compare(out, op.truth((a, b.T), case), shape=(size, size), dtype="float32")
+    assert verdict.agrees, verdict.reason
+    assert K <= 3 or verdict.error_ratio < 0.7
 
 
 # on a Hopper
@@ -251,3 +320,31 @@ def test_skinny(hopper: torch.device, M: int) -> None:
                 a, b = drawn(M, K, dtype, False, hopper, pad=8), drawn(K, N, dtype, transposed, hopper, pad=8)
                 agrees(matmul_skinny, a, b)
     agrees(matmul_skinny, drawn(M, 72, HALVES[0], False, hopper), drawn(72, 131, HALVES[0], True, hopper))
+
+
+# Small tiles and large ones, clusters that overhang, a slot for each line and many rounds of the ring.
+SPLIT_SHAPES = [
+    (1, 1, 1),
+    (3, 130, 16),
+    (65, 1, 17),
+    (200, 136, 72),
+    (129, 257, 1000),
+    (1000, 1001, 1003),
+    (2100, 2050, 64),
+    (2049, 2306, 449),
+    (4104, 2312, 328),
+]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", SPLIT_SHAPES, ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_split_layouts_and_edges(hopper: torch.device, shape: tuple[int, int, int], layout: str) -> None:
+    M, N, K = shape
+    a = drawn(M, K, F32, layout[0] == "t", hopper, pad=3)
+    b = drawn(K, N, F32, layout[1] == "t", hopper, pad=1)
+    agrees(matmul_split, a, b)
+    if layout == "nn":
+        wide, high = drawn(M, 2 * K, F32, False, hopper), drawn(3 * K, N, F32, True, hopper)
+        agrees(matmul_split, wide[:, ::2], high[::3])
+        agrees(matmul_split, a[:1].expand(M, K), b[:, :1].expand(K, N))
