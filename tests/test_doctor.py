@@ -362,6 +362,8 @@ class Machine:
 
     def __init__(self, lie: Callable[[list[Activity]], tuple[float, list[Activity]]] | None = None) -> None:
         self.lie = lie or self.truth
+        self.tracing = False
+        self.slowdown = 0.0
         self.now = self.free_at = 0
         self.running: list[Activity] = []
         self.samples: list[Sample] = []
@@ -392,7 +394,14 @@ class Machine:
             spin=None if name == "jax" else lambda cycles: self.launch(cycles / self.CLOCK_MHZ),
             fill=stream(1, "memset") if name == "cuda" else None,
             copy=stream(2, "memcpy") if name == "cuda" else None,
+            blocks=self.blocks if name == "cuda" else None,
         )
+
+    def blocks(self, count: int) -> None:
+        self.launch(count / 1000 * (1 + self.slowdown * self.tracing))
+
+    def span_us(self, blocks: int) -> float:
+        return (self.running[-1].end - self.running[-1].start) / 1000 - self.LAUNCH_US
 
     # what a target has
     def clock(self) -> int:
@@ -414,9 +423,11 @@ class Machine:
     def recorder(self) -> Machine:
         return self
 
-    def start(self) -> None: ...
+    def start(self) -> None:
+        self.tracing = True
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        self.tracing = False
 
     def sample(self, name: str, prepare: Callable[[], None], run: Callable[[], None]) -> None:
         prepare()
@@ -435,7 +446,9 @@ class Machine:
 def prove(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> list[Line]:
     """Every group that asks nothing of torch.cuda, through the suite's own sampling."""
     monkeypatch.setattr(groups.time, "sleep", machine.sleep)
-    arena = SimpleNamespace(elements=1 << 30, elapsed=torch.tensor([1_980_000, 1_000_000]), wait=machine.wait)
+    arena = SimpleNamespace(
+        elements=1 << 30, elapsed=torch.tensor([1_980_000, 1_000_000]), wait=machine.wait, span_us=machine.span_us
+    )
     kits = [machine.kit(name) for name in work.FRAMEWORKS]
     everything = groups.makers(kits, arena, machine.CLOCK_MHZ, 60 << 20)  # type: ignore[arg-type]
     timings: dict[str, Timing] = {}
@@ -453,11 +466,19 @@ def test_a_true_timer_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = prove(monkeypatch, Machine())
     assert checks.passed(lines), [checks.plain_line(line) for line in lines if line.verdict != "ok"]
     assert {line.framework for line in lines} == {"cuda", "triton", "torch", "jax", "torch, cuda"}
-    assert len(lines) == 2 * 3 + 2 * 3 + 3 + 5 + 2 * 4 + 3
+    assert len(lines) == 2 * 3 + 2 * 3 + 3 + 5 + 2 * 4 + 1 + 3
     assert all(line.verdict == "ok" for line in lines)
     notes = " ".join(line.note for line in lines)
     assert "SM clock 1980 MHz by NVML, 1980 MHz by the device's timer" in notes
     assert "from first start to last end 10," in notes
+
+
+def test_a_tracer_that_slows_kernels_down_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine()
+    machine.slowdown = 0.03
+    assert [line.work for line in prove(monkeypatch, machine) if line.verdict == "off"] == [
+        "262,144 blocks with arithmetic"
+    ]
 
 
 def span(activities: list[Activity]) -> tuple[float, list[Activity]]:
@@ -576,7 +597,7 @@ def test_the_cuda_work_compiles_without_spills() -> None:
     if compiler.nvcc() is None:
         pytest.skip("needs nvcc")
     found = {resources.function.split("(")[0]: resources for resources in build.resources(work.SOURCE, "sm_90a")}
-    assert set(found) == {"spin_kernel", "add_one_kernel"}
+    assert set(found) == {"spin_kernel", "add_one_kernel", "stamped_kernel"}
     assert all(resources.stack_bytes == 0 for resources in found.values())
     assert not build.supports(work.SOURCE, "host")  # it reads clocks that a host has not
 

@@ -28,11 +28,13 @@ from suite.proof.checks import (
     times,
     total,
 )
-from suite.proof.work import Arena, Kit
-from suite.timing import Call
+from suite.proof.work import BLOCK_ELEMENTS, Arena, Kit
+from suite.timing import Call, median
 
 IDLE_S, LEAST_IDLE_US = 0.01, 1000.0
 """How long the host sleeps between two launches, and how long the device has to be idle for it to be a gap."""
+MANY_BLOCKS, UNTRACED = 1 << 18, 9
+"""Blocks of a kernel in which tracing would show, and how often it is called untraced."""
 CLOCK_STEP_MHZ = 15.0
 """SM clocks are set in steps of this."""
 
@@ -76,6 +78,7 @@ def makers(kits: Sequence[Kit], arena: Arena, clock_mhz: float, l2_bytes: int) -
         ("streams", partial(_streams, kits, arena)),
     ]
     if "cuda" in by_name:
+        found.append(("many blocks", partial(_many_blocks, by_name["cuda"], arena)))
         found.append(("fills and copies", partial(_fills_and_copies, by_name["cuda"], arena, spins)))
     if "torch" in by_name:
         found.append(("coldness: the reference", partial(_cold_reference, arena, l2_bytes)))
@@ -315,6 +318,36 @@ def _fills_and_copies(kit: Kit, arena: Arena, spins: Spins) -> Group:
         )
     )
     return Group(tuple(calls), tuple(checks), budget_s=1.5)
+
+
+def _many_blocks(kit: Kit, arena: Arena) -> Group:
+    """A tracer that takes a little time for each block lengthens the kernel itself. What the blocks write down does not
+    depend on the tracer, so what they write down before it is there says how long the kernel takes without.
+    """
+    assert kit.blocks is not None
+    many = min(MANY_BLOCKS, arena.elements // BLOCK_ELEMENTS)
+    one, all_ = f"{kit.name}: one block", f"{kit.name}: {many:,} blocks"
+    untraced = {}
+    for name, count in ((one, 1), (all_, many)):
+        spans = []
+        for _ in range(UNTRACED):
+            kit.wait(kit.blocks(count))
+            spans.append(arena.span_us(count))
+        untraced[name] = median(spans)
+
+    def expect(timings: Timings) -> float:
+        return untraced[all_] + recorded(one, timings) - untraced[one]
+
+    check = Check(
+        kit.name,
+        f"{many:,} blocks with arithmetic",
+        all_,
+        expect,
+        "from the first block's begin to the last one's end, untraced, and what a launch adds to a block's",
+        note=lambda timings: f"{untraced[all_]:.2f} us by the blocks",
+    )
+    calls = Call(one, partial(kit.blocks, 1), kit.wait), Call(all_, partial(kit.blocks, many), kit.wait)
+    return Group(calls, (check,))
 
 
 IN_TURN, AGAIN = "torch: read, in turn", "torch: read, again"

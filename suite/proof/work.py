@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
 SOURCE = Path(__file__).with_name("work.cu")
 FRAMEWORKS = ("cuda", "triton", "torch", "jax")
+BLOCK_ELEMENTS = 512
+"""What a block of `Kit.blocks` works on."""
 
 
 class Arena:
     """What the frameworks work on: `elements` float32 to read, as many to write, and where a spin says how long it was.
 
-    `elapsed` is of the last spin in CUDA: cycles, and nanoseconds of the device's timer.
+    `elapsed` is of the last spin in CUDA: cycles, and nanoseconds of the device's timer. `stamps` are of the last call
+    with so many blocks: when each began and ended on that timer, in nanoseconds.
     """
 
     def __init__(self, device: torch.device, elements: int) -> None:
@@ -34,11 +37,17 @@ class Arena:
         self.x = torch.randn(elements, device=device)
         self.out = torch.empty_like(self.x)
         self.elapsed = torch.zeros(2, dtype=torch.int64, device=device)
+        self.stamps = torch.zeros(elements // BLOCK_ELEMENTS, 2, dtype=torch.int64, device=device)
 
     def wait(self, result: object = None) -> None:
         import torch
 
         torch.cuda.synchronize(self.device)
+
+    def span_us(self, blocks: int) -> float:
+        """From the begin of the first of the last call's blocks to the end of the last."""
+        stamps = self.stamps[:blocks]
+        return float(stamps[:, 1].max() - stamps[:, 0].min()) / 1000
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,8 @@ class Kit:
     """So many bytes set to one value by the runtime's own fill."""
     copy: Callable[[int], object] | None = None
     """So many bytes copied by the runtime's own copy."""
+    blocks: Callable[[int], object] | None = None
+    """So many blocks, which leave their stamps in the arena."""
 
 
 def kits(where: Device, arena: Arena) -> tuple[list[Kit], list[Line]]:
@@ -68,7 +79,7 @@ def kits(where: Device, arena: Arena) -> tuple[list[Kit], list[Line]]:
             continue
         try:
             kit = _MAKERS[name](arena)
-            for work in (kit.add_one, kit.spin, kit.fill, kit.copy):
+            for work in (kit.add_one, kit.spin, kit.fill, kit.copy, kit.blocks):
                 if work is not None:
                     kit.wait(work(4096))
             arena.wait()
@@ -90,6 +101,7 @@ def _cuda(arena: Arena) -> Kit:
         spin=lambda cycles: launch("spin", arena.device, cycles, arena.elapsed),
         fill=lambda size: launch("fill", arena.device, arena.out, size),
         copy=lambda size: launch("copy", arena.device, arena.x, arena.out, size),
+        blocks=lambda count: launch("stamped", arena.device, arena.x, arena.out, arena.stamps, count),
     )
 
 
