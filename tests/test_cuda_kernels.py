@@ -18,6 +18,7 @@ from torch import Tensor
 from cuda_ref import build
 from cuda_ref.attention import attention
 from cuda_ref.matmul import matmul as matmul_naive
+from cuda_ref.matmul_async_copies import matmul as matmul_async_copies
 from cuda_ref.matmul_double_buffered import matmul as matmul_double_buffered
 from cuda_ref.matmul_register_tiles import matmul as matmul_register_tiles
 from cuda_ref.matmul_tiled import matmul as matmul_tiled
@@ -33,6 +34,7 @@ MATMULS = [
     pytest.param(matmul_register_tiles, id="register_tiles"),
     pytest.param(matmul_double_buffered, id="double_buffered"),
 ]
+FLOAT32_MATMULS = [*MATMULS, pytest.param(matmul_async_copies, id="async_copies")]
 INF, NAN = math.inf, math.nan
 
 
@@ -229,7 +231,22 @@ def test_matmul_tiled_adds_in_the_order_of_the_definition(random: Callable[..., 
     assert torch.equal(matmul_naive(a, b), matmul_tiled(a, b))
 
 
-@pytest.mark.parametrize("matmul", MATMULS)
+def test_matmul_async_copies_is_double_buffered_to_the_last_bit(random: Callable[..., Tensor]) -> None:
+    """Of one tile and of many, whole and overhanging, with fewer steps than stages and with more."""
+    for M, N, K in ((1, 1, 1), (1, 35, 33), (40, 37, 1), (64, 128, 16), (64, 128, 64), (66, 130, 90), (128, 132, 96)):
+        left, right = (matmul_layouts(random, *shape, torch.float32) for shape in ((M, K), (K, N)))
+        for a, b in itertools.product(left, right):
+            assert torch.equal(matmul_async_copies(a, b), matmul_double_buffered(a, b))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_matmul_async_copies_converts_nothing(random: Callable[..., Tensor], dtype: torch.dtype) -> None:
+    for x, precision in ((random(4, 4, dtype=dtype), "ieee"), (random(4, 4), "tf32")):
+        with pytest.raises(NotImplementedError, match='float32 and "ieee" only'):
+            matmul_async_copies(x, x, precision=precision)
+
+
+@pytest.mark.parametrize("matmul", FLOAT32_MATMULS)
 def test_matmul_keeps_nan_and_infinity_in_their_place(
     matmul: Callable[..., Tensor], random: Callable[..., Tensor]
 ) -> None:
@@ -325,6 +342,8 @@ def test_empty(device: str, dtype: torch.dtype) -> None:
         assert matmul(empty(0, 5), empty(5, 4)).shape == (0, 4)
         assert matmul(empty(4, 5), empty(5, 0)).shape == (4, 0)
         assert torch.equal(matmul(empty(40, 0), empty(0, 33)), torch.zeros(40, 33, dtype=dtype, device=device))
+    if dtype == torch.float32:
+        assert torch.equal(matmul_async_copies(empty(40, 0), empty(0, 33)), torch.zeros(40, 33, device=device))
     assert attention(empty(0, 2, 3, 64), empty(0, 1, 4, 64), empty(0, 1, 4, 64)).shape == (0, 2, 3, 64)
     assert attention(empty(1, 2, 0, 64), empty(1, 1, 4, 64), empty(1, 1, 4, 64)).shape == (1, 2, 0, 64)
     assert attention(empty(1, 0, 3, 64), empty(1, 0, 4, 64), empty(1, 0, 4, 64)).shape == (1, 0, 3, 64)
@@ -352,7 +371,7 @@ REFUSED: list[tuple[Callable[..., Tensor], tuple[Tensor, ...], dict[str, Any], s
     (sigmoid, (tensor(3).bool(),), {}, "sigmoid: x must be float32, float16 or bfloat16; got torch.bool"),
     *(
         (matmul, arguments, keywords, message)
-        for matmul in (matmul_naive, matmul_tiled, matmul_register_tiles, matmul_double_buffered)
+        for matmul in (case.values[0] for case in FLOAT32_MATMULS)
         for arguments, keywords, message in (
             ((tensor(3), tensor(3, 2)), {}, "matmul: a must be (M, K); got (3,)"),
             ((tensor(128, 64), tensor(32, 256)), {}, "a is (M, K)=(128, 64), so b must be (64, N); got (32, 256)"),
