@@ -202,8 +202,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for future in waiting:
             line = future.result()
             lines.append(line)
-            print(f"{'ok ' if line.passed else 'OFF'} {tool} {operation}: {line.errors} errors in {line.calls} calls "
-                  f"of {line.implementations} {line.note}", flush=True)  # fmt: skip
+            print(f"{'ok ' if line.passed else 'OFF'} {line.tool} {line.operation}: {line.errors} errors in "
+                  f"{line.calls} calls of {line.implementations} {line.note}", flush=True)  # fmt: skip
             write_atomically(out / "sanitizer.json", json.dumps([asdict(each) for each in lines], indent=2) + "\n")
             write_atomically(out / "sanitizer.md", markdown(lines, environment, version))
     print(f"{summary(lines)}; written to {out}")

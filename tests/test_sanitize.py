@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
-from sanitize import SUMMARY, cases, chosen, judge, main, markdown, sanitizer
+from sanitize import SUMMARY, TOOLS, cases, chosen, judge, main, markdown, sanitizer
 
-from suite import ops
+from suite import hardware, ops
 
 CLEAN = "calls made: 42\n========= ERROR SUMMARY: 0 errors\n"
 BAD = (
@@ -45,6 +47,33 @@ def test_every_operation_has_cuda_kernels_and_ragged_cases() -> None:
     for name in ops.names():
         assert chosen(name, ["cuda", "cuda/*"])[0].name == "cuda"
         assert {case.dtype for case in cases(name)} == {"float32", "float16", "bfloat16"}
+
+
+def test_the_whole_script_with_a_sanitizer_made_of_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It finds two errors with racecheck and none with the others, whatever it is given to run."""
+    tool = tmp_path / "compute-sanitizer"
+    tool.write_text(
+        """#!/bin/sh
+case "$*" in *--version) echo "Version 1"; exit;; *racecheck*) n=2;; *) n=0;; esac
+echo "calls made: 5"
+echo "========= ERROR SUMMARY: $n errors"
+""",
+        encoding="utf-8",
+    )
+    tool.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(hardware, "environment", lambda *_: {"command": "sanitize.py", "device": {"name": "a device"}})
+    out = tmp_path / "out"
+    assert main(["--op", "sigmoid", "--op", "matmul", "--jobs", "3", "--out", str(out)]) == 1
+    printed = capsys.readouterr().out
+    assert "OFF racecheck matmul: 2 errors in 5 calls of cuda, " in printed
+    assert "8 lines: 6 clean, 40 calls" in printed
+    lines = json.loads((out / "sanitizer.json").read_text(encoding="utf-8"))
+    assert [(line["operation"], line["tool"]) for line in lines] == [
+        (operation, tool) for operation in ("sigmoid", "matmul") for tool in TOOLS
+    ]
 
 
 @pytest.mark.gpu
