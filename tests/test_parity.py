@@ -142,3 +142,21 @@ def test_agrees_with_float64(where: Device, implementation: Implementation, fami
     assert not wrong, "\n".join(wrong)
     if not found:
         pytest.skip(f"unsupported: {'; '.join(refused)}")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("layout", ops.get("matmul").layouts)
+@pytest.mark.parametrize(("dtype", "precision"), [("bfloat16", "ieee"), ("float32", "tf32"), ("float32", "ieee")])
+@pytest.mark.parametrize("implementation", backends.implementations("matmul"), ids=lambda line: line.name)
+def test_large_tiles_agree(
+    where: Device, implementation: Implementation, dtype: str, precision: str, layout: str
+) -> None:
+    """The families are small. A compiler may make something else of the tiles that a large matrix is given."""
+    case = ops.get("matmul").case((2048, 2304, 1024), dtype, precision, layout=layout)
+    obstacle = implementation.obstacle(where, case)
+    if obstacle is not None:
+        pytest.skip(f"{obstacle[0]}: {obstacle[1]}")
+    try:
+        assert not complaint(implementation, case, torch.device(where.type))
+    except NotImplementedError as error:
+        pytest.skip(f"unsupported: {error}")
