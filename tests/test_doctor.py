@@ -424,7 +424,7 @@ class Machine:
         return self
 
     def start(self) -> None:
-        self.tracing = True
+        self.tracing, self.samples = True, []
 
     def stop(self) -> None:
         self.tracing = False

@@ -3,10 +3,11 @@
 One recorder for every framework: torch, Triton, JAX and CUDA through ctypes launch into the same context, and the
 records are made below all of them. A sample is a window of CUPTI's clock, in which the device is idle at both ends:
 
-    evict the cache | synchronize | quiet | OPEN | quiet | issue, wait | synchronize | quiet | CLOSE | quiet
+    evict the cache | synchronize | quiet | OPEN | issue, wait | synchronize | quiet | CLOSE
 
-Everything that starts in the window belongs to the call, whichever thread launched it. The quiet spells are wider
-than the error of CUPTI's conversion from device to host time, so that an edge never falls on an activity.
+Everything that starts in the window belongs to the call, whichever thread launched it. The quiet spells, and what the
+host needs for a launch, are wider than the error of CUPTI's conversion from device to host time, so that an edge never
+falls on an activity.
 
 Tracing costs the host time at each launch and widens the gaps between activities; that is why busy time is their union,
 and why latency is never measured while this recorder is on.
@@ -27,7 +28,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
-from suite.timing.cupti_records import Cupti, loaded_library
+from suite.timing.cupti_records import Cupti, Record, loaded_library
 from suite.timing.intervals import Activity, NoRecorderError, RecorderError, Window, assign, union_ns
 from suite.timing.recorder import Sample
 from suite.timing.stats import median
@@ -41,7 +42,7 @@ BUFFER_BYTES = 1 << 20
 larger ones only make every flush dearer."""
 QUIET_NS = 1_000
 """On an H200 a kernel starts 7 us or more after the stamp before it and ends 0.9 us or more before the stamp after it,
-without any wait; the spell doubles the lesser."""
+without any wait; the spell before a stamp doubles the latter."""
 INSTALL = "pip install 'cupti-python==13.0.*' (the major version of the driver's CUDA)"
 
 
@@ -142,13 +143,13 @@ class CuptiRecorder:
             self._windows, self._records, self._failure = [], [], None
 
     def sample(self, name: str, prepare: Callable[[], None], run: Callable[[], None]) -> None:
-        begin = self._stamp()
+        begin = self._stamp(0)
         prepare()
         self._synchronize()
-        middle = self._stamp()
+        middle = self._stamp(self._quiet_ns)
         run()
         self._synchronize()
-        end = self._stamp()
+        end = self._stamp(self._quiet_ns)
         for label, opened, closed in ((None, begin, middle), (name, middle, end)):
             _same_pace(opened, closed)
             self._windows.append(Window(label, opened[1], closed[1]))
@@ -182,26 +183,24 @@ class CuptiRecorder:
         if dropped.value:
             raise RecorderError(f"CUPTI dropped {dropped.value} records for want of buffers")
 
-    def _buffer_completed(self, records: Iterable[Any]) -> None:
+    def _buffer_completed(self, records: Iterable[Record]) -> None:
         """Called by CUPTI, on any thread."""
         try:
-            for record in records:
-                kind = self._names.get(int(record.kind))
-                if kind is not None:
-                    name, excess = (record.name, self._excess_ns) if kind == "kernel" else (kind, 0)
-                    end = max(record.end - excess, record.start)
-                    self._records.append(Activity(name, record.start, end, kind, record.of_graph))
+            for number, start, end, name, of_graph in records:
+                kind = self._names.get(number)
+                if kind == "kernel":
+                    self._records.append(Activity(name, start, max(end - self._excess_ns, start), kind, of_graph))
+                elif kind is not None:
+                    self._records.append(Activity(kind, start, end, kind, of_graph))
         except BaseException as error:  # it could not cross CUPTI's C frames; `_flush` raises it
             self._failure = error
 
-    def _stamp(self) -> tuple[int, int, int]:
-        """CUPTI's clock, in the middle of a quiet spell, between two readings of the host's."""
-        _spin(self._quiet_ns)
+    def _stamp(self, quiet_ns: int) -> tuple[int, int, int]:
+        """CUPTI's clock, after a quiet spell, between two readings of the host's."""
+        _spin(quiet_ns)
         before = time.perf_counter_ns()
         stamp = self._cupti.get_timestamp()
-        after = time.perf_counter_ns()
-        _spin(self._quiet_ns)
-        return before, stamp, after
+        return before, stamp, time.perf_counter_ns()
 
     def _subscribe(self, cupti: Any) -> int:
         """Claim CUPTI, which has one subscriber a process: without it two tools would share one set of buffers."""
@@ -239,7 +238,7 @@ def _no_callback(*_: Any) -> None:
 
 def _spin(ns: int) -> None:
     until = time.perf_counter_ns() + ns
-    while time.perf_counter_ns() < until:
+    while ns and time.perf_counter_ns() < until:
         pass
 
 

@@ -23,7 +23,7 @@ CACHES = ("cold", "warm")
 MIN_SHARE = 0.2
 """Part of the budget that is used before narrow intervals end the rounds: power and clocks drift more slowly than a few
 fast rounds can show."""
-LATENCY_CALLS, LATENCY_NS = 20, 50_000_000
+LATENCY_CALLS, LATENCY_NS = 20, 30_000_000
 STATE_PERIOD_NS = 250_000_000
 COLLECT_PERIOD_NS = 50_000_000
 """Records are delivered in batches, since each delivery costs as much as several samples."""
