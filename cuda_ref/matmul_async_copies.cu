@@ -129,6 +129,7 @@ __global__ void __launch_bounds__(S::THREADS, 1)
     using CopyA = Copy<A_QUADS, S::BLOCK_M, S::THREADS>;
     using CopyB = Copy<B_QUADS, S::BLOCK_N, S::THREADS>;
     constexpr int PIECES = CopyA::PIECES + CopyB::PIECES;
+    static_assert(PIECES <= 2 * (BLOCK_K - 1), "all of them before the stage is given away");
     extern __shared__ float4 shared[];
     float* const stages = reinterpret_cast<float*>(shared);
     const unsigned tiles_n = unsigned(ceil_div<int64_t>(b.size, S::BLOCK_N));
@@ -172,9 +173,9 @@ __global__ void __launch_bounds__(S::THREADS, 1)
         if (!quick && to_fetch > 0) fetch_carefully(filled);
 #pragma unroll
         for (int k = 0; k < BLOCK_K; ++k) {
-            if (quick) {  // some of the pieces, so that they do not meet in the queue to memory
+            if (quick) {  // two pieces, so that they do not meet in the queue to memory: all at once cost 4%
 #pragma unroll
-                for (int i = k * PIECES / (BLOCK_K - 1); i < (k + 1) * PIECES / (BLOCK_K - 1) && i < PIECES; ++i) {
+                for (int i = k * 2; i < k * 2 + 2 && i < PIECES; ++i) {
                     if (i < CopyA::PIECES) {
                         a_copy.piece(filled, i);
                     } else {
