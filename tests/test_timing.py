@@ -729,21 +729,32 @@ def test_records_are_read_at_the_offsets_that_the_library_declares() -> None:
         activity_memset4_dtype=copy,
     )
     name = ctypes.create_string_buffer(b"_Z3addPf")
-    memory = [np.array([(10, 0, 5, 9, b"", ctypes.addressof(name), 7)], kernel), np.array([(1, b"", 11, 12)], copy)]
-    addresses = [array.ctypes.data for array in (*memory, np.array([99], np.uint32))]
+    add = np.array([(10, 0, 5, 9, b"", ctypes.addressof(name), 7)], kernel).tobytes()
+    moved = np.array([(1, b"", 11, 12)], copy).tobytes()
+    read = Record(10, 5, 9, "_Z3addPf", True)
 
     class Library:
-        def cuptiActivityGetNextRecord(self, _: object, __: object, at: Any) -> int:  # noqa: N802
-            left = [a for a in addresses if a not in seen]
-            if not left:
-                return 12
-            seen.append(left[0])
-            at._obj.value = left[0]
-            return 0
+        """CUPTI's iterator over `records`."""
 
-    seen: list[int] = []
-    records = list(Cupti(module, Library()).records(Library(), 1, 64))  # type: ignore[arg-type]
-    assert records == [Record(10, 5, 9, "_Z3addPf", True), Record(1, 11, 12, "", False)]
+        def __init__(self, *records: bytes) -> None:
+            self.memory = ctypes.create_string_buffer(b"".join(records))
+            begin = ctypes.addressof(self.memory)
+            self.starts = iter([begin + sum(map(len, records[:i])) for i in range(len(records))])
+
+        def cuptiActivityGetNextRecord(self, _: object, __: object, at: Any) -> int:  # noqa: N802
+            at._obj.value = next(self.starts, None)
+            return 0 if at._obj.value else 12
+
+    def records(library: Any, valid: int) -> list[Record]:
+        return list(Cupti(module, library).records(library, ctypes.addressof(library.memory), valid))
+
+    mixed = Library(add, moved, np.uint32(99).tobytes() * 8, add)
+    assert records(mixed, 2 * len(add) + len(moved) + 32) == [read, Record(1, 11, 12, "", False), read]
+    assert records(Library(moved, add), len(moved) + len(add)) == [Record(1, 11, 12, "", False), read]
+    alike = Library(add, add, add)
+    assert records(alike, 3 * len(add)) == [read] * 3
+    assert next(alike.starts) == ctypes.addressof(alike.memory), "read at once, not one by one"
+    assert records(Library(add), 0) == []
 
 
 def test_a_library_without_the_types_is_refused() -> None:
