@@ -150,7 +150,8 @@ def _suiting(configs: list[triton.Config], args: dict[str, Any]) -> list[triton.
 @triton.jit
 def from_registers(x):
     """x, after an instruction that changes nothing: what an instruction has made wgmma takes from registers, not from
-    shared memory, and on its way to them it can be transposed."""
+    shared memory, and on its way to them it can be transposed.
+    """
     if INTERPRET:
         return x
     else:
