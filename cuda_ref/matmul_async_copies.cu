@@ -5,8 +5,8 @@
 //
 // What this adds to matmul_double_buffered.cu is that tiles come by `cp.async`: from global to shared memory without a
 // stay in registers. A thread needs no instruction to store what it has loaded, nor a register to hold it meanwhile,
-// and three tiles are on their way at a time instead of one. Whatever is not a multiply-add takes an issue slot from one:
-// of the instructions of the main loop that is a tenth now.
+// and three tiles are on their way at a time instead of one. Whatever is not a multiply-add takes an issue slot from
+// one: of the instructions of the main loop that is a tenth now.
 // Measured gain: see docs/ladder.md
 //
 // An operand whose elements are neighbours along m (or n) is copied 16 bytes at a time; any other element by element,

@@ -11,8 +11,8 @@
 //     every other 16 bytes out: 14% slower at 2^28;
 //   - no cache hint. Loads that pass by the L1 cache (`L1::no_allocate`, `__ldcs`) look right for data read once, and
 //     cost 5 to 10% at 2^28 elements. Bulk copies through shared memory (TMA) cost 4%;
-//   - large blocks where there are many: with 768 threads 0.9% less time than with 256 at 2^28 (1024: 0.4%), but 5% more
-//     at 2^20.
+//   - large blocks where there are many: with 768 threads 0.9% less time than with 256 at 2^28 (1024: 0.4%), but 5%
+//     more at 2^20.
 // What then remains, Nsight Compute shows: DRAM is busy for 92% of the kernel, and every byte goes over it once;
 // see docs/streaming.md.
 //
