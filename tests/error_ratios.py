@@ -172,11 +172,11 @@ def measure(
     workers = threading.local()
     pools: list[Pool] = []
 
-    def check(case: Case, lines: Sequence[backends.Implementation]) -> list[Ratio]:
+    def check(case: Case, lines: Sequence[backends.Implementation]) -> list[dict[str, Any]]:
         if not hasattr(workers, "pool"):
             workers.pool = Pool(where)
             pools.append(workers.pool)
-        return [ratio_of(workers.pool, where, case, line, timeout_s) for line in lines]
+        return [ask(workers.pool, case, line, timeout_s) for line in lines]
 
     waiting = []
     try:
@@ -189,20 +189,24 @@ def measure(
                 ]
                 for case in cases(operation, where.type, families):
                     able = [line for line in lines if line.obstacle(where, case) is None]
-                    waiting.append(executor.submit(check, case, able))
-            for future in waiting:
-                yield from future.result()
+                    waiting.append((case, able, executor.submit(check, case, able)))
+            for case, able, future in waiting:
+                for line, answer in zip(able, future.result(), strict=True):
+                    yield to_ratio(where, case, line, answer)
     finally:
         for pool in pools:
             pool.discard()
 
 
-def ratio_of(pool: Pool, where: Device, case: Case, line: backends.Implementation, timeout_s: float) -> Ratio:
+def ask(pool: Pool, case: Case, line: backends.Implementation, timeout_s: float) -> dict[str, Any]:
     request = {"do": "check", "case": case.to_json(), "implementation": line.name, "seed": 0}
     try:
-        answer = pool.ask(request, timeout_s=timeout_s)
+        return pool.ask(request, timeout_s=timeout_s)
     except SuiteError as error:
-        answer = {"status": "error", "reason": str(error)}
+        return {"status": "error", "reason": str(error)}
+
+
+def to_ratio(where: Device, case: Case, line: backends.Implementation, answer: Mapping[str, Any]) -> Ratio:
     status = answer["status"]
     why = known(case.operation, line.name, case, where.type) if status in ("wrong", "error") else ""
     return Ratio(

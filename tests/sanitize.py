@@ -120,18 +120,17 @@ def judge(tool: str, operation: str, names: Sequence[str], output: str, ended: i
     return Line(tool, operation, ", ".join(names), int(called[1]) if called else 0, errors, note)
 
 
-def run(tool: str, operation: str, patterns: Sequence[str], timeout_s: float) -> Line:
+def run(tool: str, operation: str, names: Sequence[str], timeout_s: float) -> Line:
     """One tool over one operation, in a process of its own."""
     program = [sys.executable, str(Path(__file__).resolve()), "--child", operation]
-    for pattern in patterns:
-        program += ["--impl", pattern]
+    for name in names:
+        program += ["--impl", name]
     environment = {
         **os.environ,
         "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
     }
     command = [sanitizer() or "compute-sanitizer", "--tool", tool, "--print-limit", "5", *program]
-    names = [line.name for line in chosen(operation, patterns)]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=timeout_s, env=environment, check=False
@@ -193,10 +192,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     environment = hardware.environment("cuda", 0)
     out = options.out or resolve("cuda:0").results_folder / "proof"
     lines: list[Line] = []
+    names = {name: [line.name for line in chosen(name, patterns)] for name in options.op or ops.names()}
     with ThreadPoolExecutor(options.jobs) as executor:
         waiting = [
-            executor.submit(run, tool, operation, patterns, options.timeout)
-            for operation in options.op or ops.names()
+            executor.submit(run, tool, operation, names[operation], options.timeout)
+            for operation in names
             for tool in options.tool or TOOLS
         ]
         for future in waiting:
