@@ -153,8 +153,8 @@ class Worker:
         """A timing as the columns of a row. A CPU is timed by the wall clock by definition; that needs no reason."""
         columns = asdict(result)
         del columns["activities"]
-        why_wall = columns.pop("recorder_reason")
-        reasons = [columns.pop("error"), why_wall if self.device.type == "cuda" else ""]
+        of_recorder = columns.pop("recorder_reason")
+        reasons = [columns.pop("error"), of_recorder if self.device.type == "cuda" else ""]
         flags = "; ".join(columns.pop("flags"))
         return {**columns, "reason": "; ".join(reason for reason in reasons if reason), "flags": flags}
 

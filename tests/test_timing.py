@@ -341,6 +341,20 @@ def test_cupti_traces_kernels_one_at_a_time_when_told_to(cupti: FakeCupti, recor
     assert not cupti.enabled
 
 
+def test_cupti_says_that_it_cannot_trace_one_at_a_time(
+    cupti: FakeCupti, recorder: CuptiRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(kind: int) -> None:
+        raise FakeCuptiError(35)
+
+    monkeypatch.setattr(cupti, "activity_enable", refuse)
+    with pytest.raises(RecorderError, match="cannot trace kernels one at a time: FakeCuptiError: status 35"):
+        recorder.one_at_a_time()
+    recorder.stop()
+    assert not cupti.enabled
+    assert not cupti.subscribed
+
+
 def test_cupti_flushes_once_a_round_and_forces_what_is_held_back(cupti: FakeCupti, recorder: CuptiRecorder) -> None:
     for _ in range(3):
         recorder.sample("a", nothing, lambda: cupti.launch(10))

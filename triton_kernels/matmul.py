@@ -372,7 +372,8 @@ def matmul(
         tf32 = precision == "tf32"
         if tf32 and a.stride(1) != 1 and b.stride(0) != 1:
             b = _by_columns(b)
-        if a.stride(1) == 1 and b.stride(0) != 1 if tf32 else a.stride(0) == b.stride(0) == 1:
+        swapped = (a.stride(1) == 1 and b.stride(0) != 1) if tf32 else a.stride(0) == b.stride(0) == 1
+        if swapped:
             # C^T = B^T A^T. Hopper's tensor cores read 32-bit numbers from shared memory only with K contiguous; the
             # left operand may come from registers. And two operands by columns are better multiplied by rows.
             a, b, c, M, N = b.t(), a.t(), out.t(), N, M

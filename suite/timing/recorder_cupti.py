@@ -113,12 +113,15 @@ class CuptiRecorder:
             raise NoRecorderError(f"CUPTI cannot trace here: {_say(error)}") from error
 
     def one_at_a_time(self) -> None:
-        """From now on CUPTI traces a kernel alone; call it after `collect`, once."""
+        """From now on CUPTI traces a kernel alone; call it after `collect`, once. Raises `RecorderError`."""
         before = self._probe_ns()
         kind = getattr(self._cupti.ActivityKind, CONCURRENT)
-        self._cupti.activity_disable(kind)
-        self._enabled.remove(kind)
-        self._enable(ONE_AT_A_TIME, "kernel")
+        try:
+            self._cupti.activity_disable(kind)
+            self._enabled.remove(kind)
+            self._enable(ONE_AT_A_TIME, "kernel")
+        except Exception as error:  # cuptiError
+            raise RecorderError(f"CUPTI cannot trace kernels one at a time: {_say(error)}") from error
         self._excess_ns = max(0, self._probe_ns() - before)
 
     def _probe_ns(self) -> int:
@@ -238,7 +241,7 @@ def _no_callback(*_: Any) -> None:
 
 def _spin(ns: int) -> None:
     until = time.perf_counter_ns() + ns
-    while ns and time.perf_counter_ns() < until:
+    while time.perf_counter_ns() < until:
         pass
 
 

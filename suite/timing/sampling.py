@@ -191,11 +191,10 @@ class Measurement:
             self.sample(recorder, call)
         self.collect(recorder)
         concurrent = [name for name, record in self.records.items() if not one_by_one(record.activities)]
-        if not concurrent:
-            recorder.one_at_a_time()
         for record in self.records.values():
             record.device_us, record.counts = [], []
         if not concurrent:
+            recorder.one_at_a_time()
             return ""
         return (
             f"kernels of {', '.join(concurrent)} overlap, or a graph launches them: all are traced as concurrent, "
