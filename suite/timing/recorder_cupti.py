@@ -160,18 +160,17 @@ class CuptiRecorder:
     def collect(self) -> list[Sample]:
         """Deliver the records and turn them into samples. Raises `RecorderError` if they cannot be trusted."""
         self._flush(0)
-        if any(not found for window, found in self._sorted_out() if window.name is not None):
+        found = assign(self._records, self._windows)
+        if any(not part for window, part in zip(self._windows, found, strict=True) if window.name is not None):
             self._flush(1)  # also buffers CUPTI holds back because a record in them is not finished
-        samples = []
-        for window, found in self._sorted_out():
-            if window.name is not None:
-                busy = union_ns((activity.start, activity.end) for activity in found)
-                samples.append(Sample(window.name, busy / 1000, found))
+            found = assign(self._records, self._windows)
+        samples = [
+            Sample(window.name, union_ns((activity.start, activity.end) for activity in part) / 1000, part)
+            for window, part in zip(self._windows, found, strict=True)
+            if window.name is not None
+        ]
         self._windows, self._records = [], []
         return samples
-
-    def _sorted_out(self) -> list[tuple[Window, list[Activity]]]:
-        return list(zip(self._windows, assign(self._records, self._windows), strict=True))
 
     def _flush(self, flag: int) -> None:
         self._synchronize()
