@@ -760,7 +760,7 @@ def test_records_are_read_at_the_offsets_that_the_library_declares() -> None:
             return 0 if at._obj.value else 12
 
     def records(library: Any, valid: int) -> list[Record]:
-        return Cupti(module, library).records(library, ctypes.addressof(library.memory), valid)
+        return list(Cupti(module, library).records(library, ctypes.addressof(library.memory), valid))
 
     mixed = Library(add, moved, np.uint32(99).tobytes() * 8, add)
     assert records(mixed, 2 * len(add) + len(moved) + 32) == [read, Record(1, 11, 12, "", False), read]

@@ -44,8 +44,19 @@ class Record(NamedTuple):
     of_graph: bool
 
 
+class _Texts(dict[int, str]):
+    """What lies at an address, read once."""
+
+    def __missing__(self, address: int) -> str:
+        text = self[address] = ctypes.string_at(address).decode(errors="replace") if address else ""
+        return text
+
+
 class Layout:
-    """Where a record has its fields: `offsets` in bytes, of those that it has, and `size` of all."""
+    """Where a record has its fields: `offsets` in bytes, of those that it has, and `size` of all.
+
+    `fields(buffer, offset)` gives them as in FIELDS, 0 for those that the record has not.
+    """
 
     def __init__(self, offsets: Mapping[str, int], size: int) -> None:
         self.size = size
@@ -54,14 +65,11 @@ class Layout:
         for name in ordered:
             form += f"{offsets[name] - at}x" + ("I" if name == "kind" else "Q")
             at = offsets[name] + (4 if name == "kind" else 8)
-        places = {name: place for place, name in enumerate(ordered)}
-        self._unpack = struct.Struct(form).unpack_from
-        self._pick = itemgetter(*(places.get(name, len(ordered)) for name in FIELDS))
-
-    def fields(self, buffer: Any, offset: int) -> tuple[int, int, int, int, int]:
-        """kind, start, end, the address of the name, graph_node_id; 0 for those that the record has not."""
-        found: tuple[int, int, int, int, int] = self._pick((*self._unpack(buffer, offset), 0))
-        return found
+        unpack = struct.Struct(form).unpack_from
+        pick = itemgetter(*(ordered.index(name) if name in offsets else len(ordered) for name in FIELDS))
+        self.fields: Callable[[Any, int], tuple[int, ...]] = (
+            unpack if tuple(ordered) == FIELDS else lambda buffer, offset: pick((*unpack(buffer, offset), 0))
+        )
 
 
 def layouts(cupti: Any) -> dict[int, Layout]:
@@ -128,41 +136,36 @@ class Cupti:
         if status:
             raise NoRecorderError(f"cuptiActivityRegisterCallbacks returned {status}")
 
-    def records(self, library: Any, buffer: int, valid: int) -> list[Record]:
+    def records(self, library: Any, buffer: int, valid: int) -> Iterator[Record]:
         """The records of the known kinds in the first `valid` bytes of `buffer`.
 
         They lie one after the other. Where one of another kind, whose size is not known, is among them, CUPTI's own
         iterator finds each, at several times the cost.
         """
         memory = (ctypes.c_char * valid).from_address(buffer)
-        offsets = self._one_after_the_other(memory, valid)
-        if offsets is None:
-            offsets = [(layout, at - buffer) for layout, at in self._iterated(library, buffer, valid)]
-        texts: dict[int, str] = {0: ""}
-        found = []
-        for layout, offset in offsets:
-            kind, start, end, name, node = layout.fields(memory, offset)
-            if name not in texts:
-                texts[name] = ctypes.string_at(name).decode(errors="replace")
-            found.append(Record(kind, start, end, texts[name], node != 0))
-        return found
+        found = self._one_after_the_other(memory, valid)
+        yield from found if found is not None else self._iterated(library, memory, buffer, valid)
 
-    def _one_after_the_other(self, memory: Any, valid: int) -> list[tuple[Layout, int]] | None:
-        """The layout and the offset of each record; None if that cannot be told."""
-        found, offset = [], 0
-        while offset < valid:
-            layout = self._layouts.get(_KIND.unpack_from(memory, offset)[0]) if offset + _KIND.size <= valid else None
-            if layout is None:
+    def _one_after_the_other(self, memory: Any, valid: int) -> list[Record] | None:
+        """None where the records cannot be told apart."""
+        found: list[Record] = []
+        texts = _Texts()
+        offset = 0
+        while offset + _KIND.size <= valid:
+            layout = self._layouts.get(_KIND.unpack_from(memory, offset)[0])
+            if layout is None or offset + layout.size > valid:
                 return None
-            found.append((layout, offset))
+            kind, start, end, name, node = layout.fields(memory, offset)
+            found.append(Record(kind, start, end, texts[name], node != 0))
             offset += layout.size
         return found if offset == valid else None
 
-    def _iterated(self, library: Any, buffer: int, valid: int) -> Iterator[tuple[Layout, int]]:
-        """The layout and the address of each record of a known kind."""
+    def _iterated(self, library: Any, memory: Any, buffer: int, valid: int) -> Iterator[Record]:
+        texts = _Texts()
         record = ctypes.c_void_p(None)
         begin, length, at = ctypes.c_void_p(buffer), ctypes.c_size_t(valid), ctypes.byref(record)
         while library.cuptiActivityGetNextRecord(begin, length, at) == 0 and record.value:
-            layout = self._layouts.get(ctypes.c_uint32.from_address(record.value).value)
+            layout = self._layouts.get(_KIND.unpack_from(memory, record.value - buffer)[0])
             if layout is not None:
-                yield layout, record.value
+                kind, start, end, name, node = layout.fields(memory, record.value - buffer)
+                yield Record(kind, start, end, texts[name], node != 0)

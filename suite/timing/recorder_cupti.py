@@ -101,6 +101,7 @@ class CuptiRecorder:
     def start(self) -> None:
         """Subscribe and begin to trace. Raises `NoRecorderError` if CUPTI is not there or another tool holds it."""
         cupti = self._cupti = self._cupti or load()
+        self._now = cupti.get_timestamp
         try:
             self._subscriber = self._subscribe(cupti)
             cupti.activity_register_callbacks(_buffer_requested, self._buffer_completed)
@@ -165,7 +166,7 @@ class CuptiRecorder:
             self._flush(1)  # also buffers CUPTI holds back because a record in them is not finished
             found = assign(self._records, self._windows)
         samples = [
-            Sample(window.name, union_ns((activity.start, activity.end) for activity in part) / 1000, part)
+            Sample(window.name, union_ns([activity[1:3] for activity in part]) / 1000, part)
             for window, part in zip(self._windows, found, strict=True)
             if window.name is not None
         ]
@@ -188,21 +189,25 @@ class CuptiRecorder:
     def _buffer_completed(self, records: Iterable[Record]) -> None:
         """Called by CUPTI, on any thread."""
         try:
+            names, excess, keep = self._names, self._excess_ns, self._records.append
             for number, start, end, name, of_graph in records:
-                kind = self._names.get(number)
+                kind = names.get(number)
                 if kind == "kernel":
-                    self._records.append(Activity(name, start, max(end - self._excess_ns, start), kind, of_graph))
+                    keep(Activity(name, start, max(end - excess, start), kind, of_graph))
                 elif kind is not None:
-                    self._records.append(Activity(kind, start, end, kind, of_graph))
+                    keep(Activity(kind, start, end, kind, of_graph))
         except BaseException as error:  # it could not cross CUPTI's C frames; `_flush` raises it
             self._failure = error
 
     def _stamp(self, quiet_ns: int) -> tuple[int, int, int]:
         """CUPTI's clock, after a quiet spell, between two readings of the host's."""
-        _spin(quiet_ns)
-        before = time.perf_counter_ns()
-        stamp = self._cupti.get_timestamp()
-        return before, stamp, time.perf_counter_ns()
+        clock = time.perf_counter_ns
+        before = clock()
+        until = before + quiet_ns
+        while before < until:
+            before = clock()
+        stamp = self._now()
+        return before, stamp, clock()
 
     def _subscribe(self, cupti: Any) -> int:
         """Claim CUPTI, which has one subscriber a process: without it two tools would share one set of buffers."""
@@ -236,12 +241,6 @@ def _buffer_requested() -> tuple[int, int]:
 
 def _no_callback(*_: Any) -> None:
     """No callback is ever enabled; subscribing asks for one."""
-
-
-def _spin(ns: int) -> None:
-    until = time.perf_counter_ns() + ns
-    while time.perf_counter_ns() < until:
-        pass
 
 
 def _same_pace(opened: tuple[int, int, int], closed: tuple[int, int, int]) -> None:
