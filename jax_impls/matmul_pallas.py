@@ -76,13 +76,18 @@ def _plan(M: int, N: int, blocks: int) -> Plan:
     """The plan with the least to do for the busiest block; a narrow tile costs more than its share."""
 
     def cost(plan: Plan) -> int:
-        return pl.cdiv(_tiles(M, N, plan), blocks // math.prod(plan.cluster)) * (plan.columns + 32)
+        return _rounds(M, N, plan, blocks) * (plan.columns + 32)
 
     return min(PLANS, key=cost)
 
 
 def _tiles(M: int, N: int, plan: Plan) -> int:
     return pl.cdiv(M, plan.tile[0]) * pl.cdiv(N, plan.tile[1])
+
+
+def _rounds(M: int, N: int, plan: Plan, blocks: int) -> int:
+    """Tiles that the busiest cluster computes, of as many clusters as there may be."""
+    return pl.cdiv(_tiles(M, N, plan), blocks // math.prod(plan.cluster))
 
 
 def _padded_product(a: Float[Array, "M K"], b: Float[Array, "K N"], plan: Plan, blocks: int) -> Float[Array, "M N"]:
@@ -101,6 +106,8 @@ def _product(a: Float[Array, "M K"], b: Array, plan: Plan, blocks: int) -> Float
     block_k = SWIZZLE // a.dtype.itemsize
     c_columns = min(block_k, plan.columns)
     buffers = min(2, plan.columns // c_columns)
+    # As few clusters as need no more rounds than all would: the device's power is better spent on them.
+    clusters = pl.cdiv(_tiles(M, N, plan), _rounds(M, N, plan, blocks))
 
     def shared(*shape: int) -> Any:
         """In the layout of wgmma: pieces of 8 rows of SWIZZLE bytes."""
@@ -119,7 +126,7 @@ def _product(a: Float[Array, "M K"], b: Array, plan: Plan, blocks: int) -> Float
                 collective_axes=("block_row", "block_column"), num_arrivals=CONSUMERS, num_barriers=plan.stages
             ),
         },
-        grid=(min(_tiles(M, N, plan), blocks // math.prod(plan.cluster)),),
+        grid=(clusters,),
         grid_names=("cluster",),
         cluster=plan.cluster,
         cluster_names=("block_row", "block_column"),

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
 SLACK, HOST_US = 1.3, 50.0
 """By the host's clock: how much slower than the fastest may stay, and what that clock adds at times."""
-CLOSE, FINAL_S = 1.06, 0.5
-"""How much slower may stay after the first few samples, and the time for the samples of those that do."""
+CLOSE, FINAL_S = 1.06, 2.0
+"""How much slower may stay after the first few samples, and the time for the samples of those that do: long enough for
+the power cap to show, under which another one may be the fastest."""
 
 C = TypeVar("C")
 

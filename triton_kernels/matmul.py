@@ -159,6 +159,22 @@ def from_registers(x):
 
 
 @triton.jit
+def computed_once(offs, ALIGN: tl.constexpr, ROWS: tl.constexpr):
+    """offs, of which ALIGN neighbours lie side by side, after an instruction that changes nothing: what the compiler
+    cannot see through it does not take apart and add up again in the loop, for each of the copies on whose addresses
+    the next product waits.
+    """
+    if INTERPRET or ALIGN == 1:
+        return offs
+    else:
+        offs = tl.inline_asm_elementwise("mov.b64 $0, $1;", "=l,l", [offs], tl.int64, is_pure=True, pack=1)
+        if ROWS:
+            return tl.max_contiguous(tl.multiple_of(offs, (1, ALIGN)), (1, ALIGN))
+        else:
+            return tl.max_contiguous(tl.multiple_of(offs, (ALIGN, 1)), (ALIGN, 1))
+
+
+@triton.jit
 def transpose_kernel(x_ptr, y_ptr, R, C, stride_r, stride_c, stride_y, BLOCK: tl.constexpr):
     """y = x^T: x [R, C], y [C, R] with rows stride_y apart. One program, one block."""
     tiles_c = tl.cdiv(C, BLOCK)
@@ -238,8 +254,10 @@ def matmul_kernel(
     offs_n = (within // band_rows) * BLOCK_N + tl.arange(0, WIDTH)
     offs_k = tl.arange(0, BLOCK_K)
 
-    a_ptrs = a_ptr + offs_m[:, None].to(tl.int64) * stride_am + offs_k[None, :].to(tl.int64) * stride_ak
-    b_ptrs = b_ptr + offs_k[:, None].to(tl.int64) * stride_bk + offs_n[None, :].to(tl.int64) * stride_bn
+    a_offs = offs_m[:, None].to(tl.int64) * stride_am + offs_k[None, :].to(tl.int64) * stride_ak
+    b_offs = offs_k[:, None].to(tl.int64) * stride_bk + offs_n[None, :].to(tl.int64) * stride_bn
+    a_ptrs = a_ptr + computed_once(a_offs, ALIGN, A_ROWS)
+    b_ptrs = b_ptr + computed_once(b_offs, ALIGN, B_ROWS)
     a_step = tl.full((), BLOCK_K, tl.int64) * stride_ak
     b_step = tl.full((), BLOCK_K, tl.int64) * stride_bk
     b_right = tl.full((), WIDTH, tl.int64) * stride_bn
@@ -380,7 +398,7 @@ def matmul(
         masked = M % 256 != 0 or N % 256 != 0 or K % 256 != 0
         matmul_kernel[lambda tile: (triton.cdiv(M, tile["BLOCK_M"]) * triton.cdiv(N, tile["BLOCK_N"]),)](
             a, b, c, scale_a, scale_b, M, N, K, *a.stride(), *b.stride(), *c.stride(),
-            PRECISION=precision, MASKED=masked, GROUP_M=GROUP_M, ALIGN=_alignment(a, b, c) if masked else 1,
+            PRECISION=precision, MASKED=masked, GROUP_M=GROUP_M, ALIGN=_alignment(a, b, c),
             A_ROWS=a.stride(1) == 1, B_ROWS=b.stride(1) == 1, C_ROWS=c.stride(1) == 1, **TILE,
         )  # fmt: skip
     return out.to(out_dtype) if INTERPRET else out

@@ -328,9 +328,14 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
             if b_rows:
                 raise NotImplementedError("matmul: tf32 needs the rows of a or the columns of b contiguous")
             a_in_registers = not a_rows
-        tiles = lambda tile: triton.cdiv(M, int(ROWS) * tile["CONSUMERS"]) * triton.cdiv(N, tile["BLOCK_N"])  # noqa: E731
         multiprocessors = torch.cuda.get_device_properties(a.device).multi_processor_count
-        matmul_kernel[lambda tile: (min(tiles(tile), multiprocessors),)](
+
+        def programs(tile: dict[str, int]) -> tuple[int]:
+            """As few as need no more rounds than all would: the device's power is better spent on them."""
+            tiles = triton.cdiv(M, int(ROWS) * tile["CONSUMERS"]) * triton.cdiv(N, tile["BLOCK_N"])
+            return (triton.cdiv(tiles, triton.cdiv(tiles, multiprocessors)),)
+
+        matmul_kernel[programs](
             a_desc, b_desc, c_desc, M, N, K, A_ROWS=a_rows, B_ROWS=b_rows, C_ROWS=c_rows,
             A_IN_REGISTERS=a_in_registers, DTYPE=DTYPES[a.dtype],
         )  # fmt: skip

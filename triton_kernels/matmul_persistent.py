@@ -259,10 +259,15 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
         arguments = {"PRECISION": precision, "DTYPE": str(a.dtype)}
         arguments |= {"A_ROWS": a_rows, "B_ROWS": b_rows, "C_ROWS": c_rows}
         if INTERPRET:
-            programs = 2
+            multiprocessors = 2
             _set_blocks({"a_desc": a_desc, "b_desc": b_desc, "c_desc": c_desc, **arguments, **TILE})
         else:
-            programs = torch.cuda.get_device_properties(a.device).multi_processor_count
-        tiles = lambda tile: triton.cdiv(M, tile["BLOCK_M"]) * triton.cdiv(N, tile["BLOCK_N"])  # noqa: E731
-        matmul_kernel[lambda tile: (min(tiles(tile), programs),)](a_desc, b_desc, c_desc, M, N, K, **arguments, **TILE)
+            multiprocessors = torch.cuda.get_device_properties(a.device).multi_processor_count
+
+        def programs(tile: dict[str, int]) -> tuple[int]:
+            """As few as need no more rounds than all would: the device's power is better spent on them."""
+            tiles = triton.cdiv(M, tile["BLOCK_M"]) * triton.cdiv(N, tile["BLOCK_N"])
+            return (triton.cdiv(tiles, triton.cdiv(tiles, multiprocessors)),)
+
+        matmul_kernel[programs](a_desc, b_desc, c_desc, M, N, K, **arguments, **TILE)
     return out.to(a.dtype) if INTERPRET else out
