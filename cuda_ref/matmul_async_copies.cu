@@ -5,8 +5,14 @@
 //
 // What this adds to matmul_double_buffered.cu is that tiles come by `cp.async`: from global to shared memory without a
 // stay in registers. A thread needs no instruction to store what it has loaded, nor a register to hold it meanwhile,
-// and three tiles are on their way at a time instead of one. Whatever is not a multiply-add takes an issue slot from
-// one: of the instructions of the main loop that is a tenth now.
+// and three tiles are on their way at a time instead of one.
+// With so little beside the multiply-adds, what they wait for counts:
+//   - For each other's warps. A warp says early that its copies of the next tile are there, and waits for the others
+//     only when it turns to that tile (a barrier in two halves). One more stage pays for it: what is overwritten
+//     meanwhile is not the tile just read, but the one before, which all have left.
+//   - For registers. They lie in two banks that give an operand a cycle each, and a multiply-add takes three. Down a
+//     column of the outputs b's factor is held at its port, and as the next column is walked upwards, a's is held at
+//     the turn.
 // Measured gain: see docs/ladder.md
 //
 // An operand whose elements are neighbours along m (or n) is copied 16 bytes at a time; any other element by element,
@@ -16,9 +22,11 @@
 // Precision: as in matmul.cu, and the sum is in the same order, so the results are the same to the last bit.
 //
 // Source: PTX ISA, "cp.async"; the loop is that of CUTLASS 2 ("multistage").
+#include <type_traits>
+
 #include "common.cuh"
 
-constexpr int BLOCK_K = 16, STAGES = 4;
+constexpr int BLOCK_K = 16, STAGES = 5, AHEAD = STAGES - 2;  // tiles on their way
 constexpr int LANES_M = 8, LANES_N = 4;  // of a warp
 constexpr int THREAD_M = 8;              // rows of a thread; it has THREAD_N columns, both in groups of four
 
@@ -31,7 +39,8 @@ struct Shape {
     static constexpr int BLOCK_M = WARPS_M * WARP_M, BLOCK_N = WARPS_N * WARP_N, THREADS = WARPS_M * WARPS_N * 32;
     static constexpr int PITCH_M = BLOCK_M + 4, PITCH_N = BLOCK_N + 4;
     static constexpr int A_FLOATS = BLOCK_K * PITCH_M, STAGE_FLOATS = A_FLOATS + BLOCK_K * PITCH_N;
-    static constexpr int BYTES = STAGES * STAGE_FLOATS * sizeof(float);  // of each stage a[BLOCK_K][PITCH_M], then b
+    static constexpr int BARRIER = STAGES * STAGE_FLOATS;  // after the stages: of each a[BLOCK_K][PITCH_M], then b
+    static constexpr int BYTES = BARRIER * sizeof(float) + sizeof(uint64_t);
 };
 using Large = Shape<2, 4, 16>;
 using Small = Shape<1, 4, 8>;
@@ -42,8 +51,21 @@ struct Operand {
     int64_t size, stride_x, stride_k;  // size: M or N
 };
 
-// Copies COUNT neighbours, or writes zeros, some time before the wait for the group that it is in; before compute
-// capability 8.0, at once.
+// Copies COUNT neighbours, or if they do not exist writes zeros, some time before the wait for the group that it is in;
+// before compute capability 8.0, at once.
+template <int COUNT>
+__device__ __forceinline__ void copy_async(float* to, const float* from) {
+#if __CUDA_ARCH__ >= 800
+    const uint32_t shared = uint32_t(__cvta_generic_to_shared(to));
+    if constexpr (COUNT == 4) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from) : "memory");
+    } else {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared), "l"(from) : "memory");
+    }
+#else
+    for (int i = 0; i < COUNT; ++i) to[i] = from[i];
+#endif
+}
 template <int COUNT>
 __device__ __forceinline__ void copy_async(float* to, const float* from, bool exists) {
 #if __CUDA_ARCH__ >= 800
@@ -71,6 +93,49 @@ __device__ __forceinline__ void copy_wait() {
 #endif
 }
 
+// A barrier of the block's warps in two halves: `wait` returns when every warp has arrived once more. Before compute
+// capability 8.0 all of it is in `wait`.
+class Barrier {
+    uint32_t at, phase = 0;
+
+public:
+    // By all threads, and before any arrives a __syncthreads().
+    __device__ __forceinline__ Barrier(void* shared, int warps) {
+#if __CUDA_ARCH__ >= 800
+        at = uint32_t(__cvta_generic_to_shared(shared));
+        if (threadIdx.x == 0) asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(at), "r"(warps) : "memory");
+#endif
+    }
+    __device__ __forceinline__ void arrive() {
+#if __CUDA_ARCH__ >= 800
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) {
+            asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}" ::"r"(at) : "memory");
+        }
+#endif
+    }
+    __device__ __forceinline__ void wait() {
+#if __CUDA_ARCH__ >= 800
+        uint32_t complete;
+        do {
+            asm volatile("{\n.reg .pred p;\n"
+#if __CUDA_ARCH__ >= 900
+                         "mbarrier.try_wait.parity.shared.b64 p, [%1], %2;\n"
+#else
+                         "mbarrier.test_wait.parity.shared.b64 p, [%1], %2;\n"
+#endif
+                         "selp.u32 %0, 1, 0, p;\n}"
+                         : "=r"(complete)
+                         : "r"(at), "r"(phase)
+                         : "memory");
+        } while (!complete);
+        phase ^= 1;
+#else
+        __syncthreads();
+#endif
+    }
+};
+
 // What a thread copies of every tile of an operand, BLOCK x BLOCK_K: PIECES times four neighbours along x, or one
 // element. Piece i + 1 lies `step` elements after piece i, and PIECE_FLOATS in shared memory.
 template <bool QUADS, int BLOCK, int THREADS>
@@ -81,7 +146,7 @@ struct Copy {
     static constexpr int PIECE_FLOATS = THREADS / ACROSS * (QUADS ? PITCH : 1);
 
     const float* __restrict__ from;
-    int64_t step;
+    int64_t step, last_step;
     int to;        // of the first piece, in the tile
     int64_t left;  // rows of the operand from the tile's first on
 
@@ -90,12 +155,17 @@ struct Copy {
         const int x = QUADS ? near * 4 : far, k = QUADS ? far : near;
         from = operand.at + (int64_t(tile) * BLOCK + x) * operand.stride_x + k * operand.stride_k;
         step = THREADS / ACROSS * (QUADS ? operand.stride_k : operand.stride_x);
+        last_step = BLOCK_K * operand.stride_k - (PIECES - 1) * step;
         to = k * PITCH + x;
         left = operand.size - int64_t(tile) * BLOCK;
     }
 
-    __device__ __forceinline__ void piece(float* tile, int i) const {
-        copy_async<COUNT>(tile + to + i * PIECE_FLOATS, from + i * step, true);
+    __device__ __forceinline__ void piece(float* tile, int i) {
+        copy_async<COUNT>(tile + to + i * PIECE_FLOATS, from);
+        from += i < PIECES - 1 ? step : last_step;
+#if __CUDA_ARCH__
+        asm("" : "+l"(from));  // the address goes along: all of them in the loop would not fit into the registers
+#endif
     }
 
     // A tile of which depth k exist.
@@ -129,7 +199,7 @@ __global__ void __launch_bounds__(S::THREADS, 1)
     using CopyA = Copy<A_QUADS, S::BLOCK_M, S::THREADS>;
     using CopyB = Copy<B_QUADS, S::BLOCK_N, S::THREADS>;
     constexpr int PIECES = CopyA::PIECES + CopyB::PIECES;
-    static_assert(PIECES <= 2 * (BLOCK_K - 1), "all of them before the stage is given away");
+    static_assert(PIECES <= 2 * (BLOCK_K - 2), "all of them before the group is closed");
     extern __shared__ float4 shared[];
     float* const stages = reinterpret_cast<float*>(shared);
     const unsigned tiles_n = unsigned(ceil_div<int64_t>(b.size, S::BLOCK_N));
@@ -143,33 +213,34 @@ __global__ void __launch_bounds__(S::THREADS, 1)
     const bool inside = a_copy.left >= S::BLOCK_M && b_copy.left >= S::BLOCK_N;
     int64_t to_fetch = K;
     auto fetched = [&] {
-        a_copy.from += BLOCK_K * a.stride_k;
-        b_copy.from += BLOCK_K * b.stride_k;
         to_fetch -= BLOCK_K;
         copy_commit();
     };
     auto fetch_carefully = [&](float* stage) {
         a_copy.careful(stage, to_fetch, a.at);
         b_copy.careful(stage + S::A_FLOATS, to_fetch, b.at);
+        a_copy.from += BLOCK_K * a.stride_k;
+        b_copy.from += BLOCK_K * b.stride_k;
     };
 #pragma unroll
-    for (int stage = 0; stage < STAGES - 1; ++stage) {
+    for (int stage = 0; stage < AHEAD; ++stage) {
         if (to_fetch > 0) fetch_carefully(stages + stage * S::STAGE_FLOATS);
         fetched();
     }
-    copy_wait<STAGES - 2>();
+    copy_wait<AHEAD - 1>();
+    Barrier barrier(stages + S::BARRIER, S::THREADS / 32);
     __syncthreads();
 
     float acc[THREAD_M][THREAD_N] = {}, a_k[2][THREAD_M], b_k[2][THREAD_N];
-    int now = 0, next = STAGES - 1;  // stages: what is multiplied, what is filled
+    float* const last = stages + (STAGES - 1) * S::STAGE_FLOATS;
+    float *now = stages, *filled = stages + AHEAD * S::STAGE_FLOATS;  // stages: what is multiplied, what is copied to
     const float* a_now = stages + thread_m;
     const float* b_now = stages + S::A_FLOATS + thread_n;
     read(a_k[0], a_now, APART_M);
     read(b_k[0], b_now, APART_N);
-#pragma unroll 1
-    for (int64_t k_left = K; k_left > 0; k_left -= BLOCK_K) {
-        float* const filled = stages + next * S::STAGE_FLOATS;
-        const bool quick = inside && to_fetch >= BLOCK_K;
+    // One tile. Two loops, so that the one that nearly all tiles go through asks nothing.
+    auto multiply = [&](auto whole) {
+        constexpr bool quick = decltype(whole)::value;
         if (!quick && to_fetch > 0) fetch_carefully(filled);
 #pragma unroll
         for (int k = 0; k < BLOCK_K; ++k) {
@@ -183,24 +254,32 @@ __global__ void __launch_bounds__(S::THREADS, 1)
                     }
                 }
             }
-            if (k == BLOCK_K - 1) {
+            if (k == BLOCK_K - 2) {
                 fetched();
-                next = now;
-                if (++now == STAGES) now = 0;
-                copy_wait<STAGES - 2>();
-                __syncthreads();  // the next stage is whole; and of this one, the last row is in registers
-                a_now = stages + now * S::STAGE_FLOATS + thread_m;
-                b_now = stages + now * S::STAGE_FLOATS + S::A_FLOATS + thread_n;
+                copy_wait<AHEAD - 1>();
+                barrier.arrive();  // this thread's part of the next tile is there
+            }
+            if (k == BLOCK_K - 1) {
+                filled = filled == last ? stages : filled + S::STAGE_FLOATS;
+                now = now == last ? stages : now + S::STAGE_FLOATS;
+                barrier.wait();  // now all of it; and every warp has left the tile that `filled` had
+                a_now = now + thread_m;
+                b_now = now + S::A_FLOATS + thread_n;
             }
             read(a_k[(k + 1) % 2], a_now + (k + 1) % BLOCK_K * S::PITCH_M, APART_M);
             read(b_k[(k + 1) % 2], b_now + (k + 1) % BLOCK_K * S::PITCH_N, APART_N);
 #pragma unroll
-            for (int i = 0; i < THREAD_M; ++i) {
-#pragma unroll
-                for (int j = 0; j < THREAD_N; ++j) acc[i][j] = fmaf(a_k[k % 2][i], b_k[k % 2][j], acc[i][j]);
+            for (int step = 0; step < THREAD_M * THREAD_N; ++step) {  // down a column, up the next
+                const int j = step / THREAD_M, i = j % 2 ? THREAD_M - 1 - step % THREAD_M : step % THREAD_M;
+                acc[i][j] = fmaf(a_k[k % 2][i], b_k[k % 2][j], acc[i][j]);
             }
         }
-    }
+    };
+    int64_t k_left = K;
+#pragma unroll 1
+    for (; inside && to_fetch >= BLOCK_K; k_left -= BLOCK_K) multiply(std::true_type());
+#pragma unroll 1
+    for (; k_left > 0; k_left -= BLOCK_K) multiply(std::false_type());
     copy_wait<0>();
 
     const int64_t N = b.size, m = int64_t(tile_m) * S::BLOCK_M + thread_m, n = int64_t(tile_n) * S::BLOCK_N + thread_n;
