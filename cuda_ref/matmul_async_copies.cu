@@ -7,9 +7,9 @@
 // stay in registers. A thread needs no instruction to store what it has loaded, nor a register to hold it meanwhile,
 // and three tiles are on their way at a time instead of one.
 // With so little beside the multiply-adds, what they wait for counts:
-//   - For each other's warps. A warp says early that its copies of the next tile are there, and waits for the others
-//     only when it turns to that tile (a barrier in two halves). One more stage pays for it: what is overwritten
-//     meanwhile is not the tile just read, but the one before, which all have left.
+//   - For each other. A thread says early that its copies of the next tile are there, and waits for the others only
+//     when it turns to that tile (a barrier in two halves). One more stage pays for it: what is overwritten meanwhile
+//     is not the tile just read, but the one before, which all have left.
 //   - For registers. They lie in two banks that give an operand a cycle each, and a multiply-add takes three. Down a
 //     column of the outputs b's factor is held at its port, and as the next column is walked upwards, a's is held at
 //     the turn.
@@ -93,25 +93,22 @@ __device__ __forceinline__ void copy_wait() {
 #endif
 }
 
-// A barrier of the block's warps in two halves: `wait` returns when every warp has arrived once more. Before compute
+// A barrier of the block's threads in two halves: `wait` returns when all have arrived once more. Before compute
 // capability 8.0 all of it is in `wait`.
 class Barrier {
     uint32_t at, phase = 0;
 
 public:
     // By all threads, and before any arrives a __syncthreads().
-    __device__ __forceinline__ Barrier(void* shared, int warps) {
+    __device__ __forceinline__ Barrier(void* shared, int threads) {
 #if __CUDA_ARCH__ >= 800
         at = uint32_t(__cvta_generic_to_shared(shared));
-        if (threadIdx.x == 0) asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(at), "r"(warps) : "memory");
+        if (threadIdx.x == 0) asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(at), "r"(threads) : "memory");
 #endif
     }
     __device__ __forceinline__ void arrive() {
 #if __CUDA_ARCH__ >= 800
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) {
-            asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}" ::"r"(at) : "memory");
-        }
+        asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}" ::"r"(at) : "memory");
 #endif
     }
     __device__ __forceinline__ void wait() {
@@ -228,7 +225,7 @@ __global__ void __launch_bounds__(S::THREADS, 1)
         fetched();
     }
     copy_wait<AHEAD - 1>();
-    Barrier barrier(stages + S::BARRIER, S::THREADS / 32);
+    Barrier barrier(stages + S::BARRIER, S::THREADS);
     __syncthreads();
 
     float acc[THREAD_M][THREAD_N] = {}, a_k[2][THREAD_M], b_k[2][THREAD_N];

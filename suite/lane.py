@@ -6,6 +6,7 @@ import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,10 +96,10 @@ class Lane:
         timed = [row for row in rows if row.status == "ok" and row.mode == "native"]
         if self.options.timed and not all(map(_has_been_timed, timed)):
             tell(len(rows), f"timing {len(timed)} implementations")
-            self.time(case, timed)
+            self.time(case, timed, partial(tell, len(rows)))
             if any(SLOWED in row.flags for row in timed):
                 tell(len(rows), "timing again after a slowdown of the clocks")
-                self.time(case, timed)
+                self.time(case, timed, partial(tell, len(rows)))
             arithmetic = {line.name: line.arithmetic for line in job.implementations}
             for row in timed:
                 _rate(row, job.op, case, self.device, self.ceilings, arithmetic[row.implementation])
@@ -158,7 +159,7 @@ class Lane:
         name = row.implementation
         return {"do": "check", "case": case.to_json(), "implementation": name, "seed": row.seed, **self.visas}
 
-    def time(self, case: Case, rows: Sequence[Row]) -> None:
+    def time(self, case: Case, rows: Sequence[Row], tell: Callable[[str], None]) -> None:
         """Time the `rows` that are ok together. One that fails now becomes an error row; the others are timed again
         without it, and as if it had not been there.
 
@@ -186,6 +187,8 @@ class Lane:
             for row in guilty:
                 row.status, row.reason = failure.status, f"while timed: {failure.reason}"
                 rows.remove(row)
+            if rows:
+                tell(f"timing again, since the last attempt failed: {failure.reason}")
 
     def take(self, case: Case, rows: Sequence[Row], noted: Mapping[str, str] | None = None) -> _Failure | None:
         """One attempt at timing `rows` together, which fills them in if `noted` says what they already had to say."""

@@ -362,7 +362,28 @@ def test_cupti_flushes_once_a_round_and_forces_what_is_held_back(cupti: FakeCupt
     assert cupti.flags == [0]
     recorder.sample("a", nothing, lambda: cupti.launch(10, held=True))
     assert recorder.collect()[0].us == 10.0
-    assert cupti.flags == [0, 0, 1]
+    assert cupti.flags == [0, 0, 0, 0, 0, 1]
+
+
+@pytest.mark.parametrize("late", ["a", "evict"])
+def test_cupti_waits_for_a_record_that_is_not_finished_yet(
+    cupti: FakeCupti, recorder: CuptiRecorder, monkeypatch: pytest.MonkeyPatch, late: str
+) -> None:
+    """It is neither forced out, which would give it no end, nor left for the next round, where it has no window."""
+
+    def finish(seconds: float) -> None:
+        cupti.kept, cupti.held = cupti.kept + cupti.held, []
+
+    for last in (False, True):
+        recorder.sample(
+            "a",
+            lambda last=last: cupti.launch(50, name="evict", held=last and late == "evict"),  # type: ignore[misc]
+            lambda last=last: cupti.launch(20, name="a", held=last and late == "a"),  # type: ignore[misc]
+        )
+    monkeypatch.setattr(time, "sleep", finish)
+    assert [sample.us for sample in recorder.collect()] == [20.0, 20.0]
+    assert cupti.flags == [0, 0]
+    assert recorder.collect() == []
 
 
 def test_cupti_hands_over_an_empty_sample_as_empty(recorder: CuptiRecorder) -> None:

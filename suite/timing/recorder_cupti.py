@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -43,6 +43,8 @@ larger ones only make every flush dearer."""
 QUIET_NS = 1_000
 """On an H200 a kernel starts 7 us or more after the stamp before it and ends 0.9 us or more before the stamp after it,
 without any wait; the spell before a stamp doubles the latter."""
+WAITS_S = (0.0002, 0.001, 0.005)
+"""CUPTI finishes its records on a thread of its own, at times after the device is known to be idle."""
 INSTALL = "pip install 'cupti-python==13.0.*' (the major version of the driver's CUDA)"
 
 
@@ -160,11 +162,14 @@ class CuptiRecorder:
 
     def collect(self) -> list[Sample]:
         """Deliver the records and turn them into samples. Raises `RecorderError` if they cannot be trusted."""
-        self._flush(0)
-        found = assign(self._records, self._windows)
-        if any(not part for window, part in zip(self._windows, found, strict=True) if window.name is not None):
-            self._flush(1)  # also buffers CUPTI holds back because a record in them is not finished
-            found = assign(self._records, self._windows)
+        found = self._delivered(0)
+        for wait_s in WAITS_S:
+            if not _some_missing(self._windows, found):
+                break
+            time.sleep(wait_s)
+            found = self._delivered(0)
+        if _some_missing(self._windows, found):
+            found = self._delivered(1)  # also buffers CUPTI holds back because a record in them is not finished
         samples = [
             Sample(window.name, union_ns([activity[1:3] for activity in part]) / 1000, part)
             for window, part in zip(self._windows, found, strict=True)
@@ -172,6 +177,10 @@ class CuptiRecorder:
         ]
         self._windows, self._records = [], []
         return samples
+
+    def _delivered(self, flag: int) -> list[list[Activity]]:
+        self._flush(flag)
+        return assign(self._records, self._windows)
 
     def _flush(self, flag: int) -> None:
         self._synchronize()
@@ -241,6 +250,13 @@ def _buffer_requested() -> tuple[int, int]:
 
 def _no_callback(*_: Any) -> None:
     """No callback is ever enabled; subscribing asks for one."""
+
+
+def _some_missing(windows: Sequence[Window], found: Sequence[Sequence[Activity]]) -> bool:
+    """Whether a call has no activity, or a preparation has none where others have."""
+    prepared = [bool(part) for window, part in zip(windows, found, strict=True) if window.name is None]
+    called = [bool(part) for window, part in zip(windows, found, strict=True) if window.name is not None]
+    return not all(called) or (any(prepared) and not all(prepared))
 
 
 def _same_pace(opened: tuple[int, int, int], closed: tuple[int, int, int]) -> None:
