@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 SIGN_OF_LIFE_S = 0.5
 """How often it is told that the same thing still goes on."""
 
-ROUNDS_S = 0.4
+ROUNDS_S = 0.3
 """Time that a case's samples may take, beyond the few that every line gets."""
 
 

@@ -34,8 +34,9 @@ from suite.timing import (
     paired_ratio,
     union_ns,
 )
-from suite.timing.cupti_records import Cupti, Record, layouts
+from suite.timing.cupti_records import RECORD, Cupti, layouts
 from suite.timing.energy import joules_per_call
+from suite.timing.intervals import places
 from suite.timing.recorder import Sample
 from suite.timing.recorder_cupti import CuptiRecorder, _same_pace
 from suite.timing.recorder_wall import WallRecorder
@@ -135,6 +136,25 @@ def test_assign_keeps_every_activity_once(places: list[tuple[int, int, int]], rn
     assert all(mine == sorted(mine, key=lambda a: a.start) for mine in found)
 
 
+@given(
+    st.lists(st.integers(0, 60), min_size=2, max_size=8),
+    st.lists(st.tuples(st.integers(-1, 70), st.integers(-1, 30)), max_size=8),
+)
+def test_places_are_what_assign_finds_one_by_one(edges: list[int], times: list[tuple[int, int]]) -> None:
+    windows = [Window(str(i), *pair) for i, pair in enumerate(itertools.pairwise(edges))]
+    activities = [kernel(start, start + length) for start, length in times]
+    starts, lengths = np.array(times, np.int64).reshape(-1, 2).T
+    found = places(starts, starts + lengths, np.array(edges))
+    if found is None:
+        with pytest.raises(RecorderError):
+            assign(activities, windows)
+        return
+    expected: list[list[Activity]] = [[] for _ in windows]
+    for place, activity in zip(found.tolist(), activities, strict=True):
+        expected[place].append(activity)
+    assert [sorted(each) for each in assign(activities, windows)] == [sorted(each) for each in expected]
+
+
 # ---- statistics ------------------------------------------------------------------------------------------------------
 
 floats = st.floats(1e-3, 1e6, allow_nan=False)
@@ -212,6 +232,10 @@ def test_ratio_of_few_rounds_has_no_interval() -> None:
 # ---- the CUPTI recorder, on a CUPTI made of Python -------------------------------------------------------------------
 
 
+Record = tuple[int, int, int, str, bool]
+"""The fields of RECORD."""
+
+
 class FakeCuptiError(Exception):
     def __init__(self, status: int) -> None:
         super().__init__(f"status {status}")
@@ -275,14 +299,14 @@ class FakeCupti:
         if flag == 1:
             records, self.held = records + self.held, []
         if records:
-            self.completed(records)
+            self.completed(np.array([record], RECORD) for record in records)
 
     def launch(self, us: float, kind: int = 10, name: str = "k", held: bool = False) -> None:
         start = self.get_timestamp()
         time.sleep(us / 1e6)
         if kind == 10 and 3 in self.enabled:
             kind, us = 3, us + 1.5  # a kernel traced alone has a longer record
-        record = Record(kind, start, start + int(us * 1000), name if kind in (3, 10) else "", of_graph=False)
+        record = (kind, start, start + int(us * 1000), name if kind in (3, 10) else "", False)
         if kind in self.enabled:
             (self.held if held else self.kept).append(record)
 
@@ -418,15 +442,16 @@ def test_cupti_refuses_a_clock_that_jumps(cupti: FakeCupti, recorder: CuptiRecor
         cupti.launch(10)
         cupti.skew += 500_000
 
-    with pytest.raises(RecorderError, match="clock jumped"):
-        recorder.sample("a", nothing, jump)
+    recorder.sample("a", nothing, jump)
+    with pytest.raises(RecorderError, match=r"clock jumped: it moved [0-9]+ ns"):
+        recorder.collect()
 
 
 def test_a_paused_process_is_not_a_jump() -> None:
     """The host's clock is read on both sides of CUPTI's, so a pause between the readings is no contradiction."""
-    _same_pace((0, 5, 10), (1000, 6_000_000, 6_001_000))
+    _same_pace(np.array([[(0, 5, 10), (1000, 6_000_000, 6_001_000)]]))
     with pytest.raises(RecorderError):
-        _same_pace((0, 5, 10), (1000, 6_000_000, 2_000))
+        _same_pace(np.array([[(0, 5, 10), (1000, 6_000_000, 2_000)]]))
 
 
 def test_cupti_reports_what_its_callback_met(cupti: FakeCupti, recorder: CuptiRecorder) -> None:
@@ -766,7 +791,7 @@ def test_records_are_read_at_the_offsets_that_the_library_declares() -> None:
     name = ctypes.create_string_buffer(b"_Z3addPf")
     add = np.array([(10, 0, 5, 9, b"", ctypes.addressof(name), 7)], kernel).tobytes()
     moved = np.array([(1, b"", 11, 12)], copy).tobytes()
-    read = Record(10, 5, 9, "_Z3addPf", True)
+    read = (10, 5, 9, "_Z3addPf", True)
 
     class Library:
         """CUPTI's iterator over `records`."""
@@ -780,15 +805,19 @@ def test_records_are_read_at_the_offsets_that_the_library_declares() -> None:
             at._obj.value = next(self.starts, None)
             return 0 if at._obj.value else 12
 
-    def records(library: Any, valid: int) -> list[Record]:
-        return list(Cupti(module, library).records(library, ctypes.addressof(library.memory), valid))
+    def records(library: Any, valid: int) -> list[list[Record]]:
+        tables = Cupti(module, library).records(library, ctypes.addressof(library.memory), valid)
+        return [table.tolist() for table in tables]
 
     mixed = Library(add, moved, np.uint32(99).tobytes() * 8, add)
-    assert records(mixed, 2 * len(add) + len(moved) + 32) == [read, Record(1, 11, 12, "", False), read]
+    assert records(mixed, 2 * len(add) + len(moved) + 32) == [[read] * 2, [(1, 11, 12, "", False)]]
     known = Library(moved, add, add, moved)
     size = 2 * len(moved) + 2 * len(add)
-    assert records(known, size) == [Record(1, 11, 12, "", False), read, read, Record(1, 11, 12, "", False)]
+    assert records(known, size) == [[(1, 11, 12, "", False)] * 2, [read] * 2]
     assert next(known.starts) == ctypes.addressof(known.memory), "CUPTI's iterator is asked only where it is needed"
+    alike = Library(add, add, add)
+    assert records(alike, 3 * len(add)) == [[read] * 3]
+    assert next(alike.starts) == ctypes.addressof(alike.memory)
     assert records(Library(add), 0) == []
 
 

@@ -1,8 +1,9 @@
 """CUPTI's records, read in place.
 
 cupti-python gives each record as an object over a NumPy record array: on an H200's host 35 us for a kernel, which
-would be a third of the time of a sample. Here the same buffers are read where they lie, at the offsets that
-cupti-python's types declare for the five fields that the recorder needs. Everything else is cupti-python's.
+would be a third of the time of a sample. Here the same buffers are read where they lie, all records of a kind at once,
+at the offsets that cupti-python's types declare for the five fields that the recorder needs. Everything else is
+cupti-python's.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 import ctypes
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from suite.timing.intervals import NoRecorderError
 
@@ -25,7 +28,12 @@ LAYOUTS = {
     "MEMSET": "activity_memset",
 }
 """Kinds of activity, and the types of their records up to the version that cupti-python appends."""
-FIELDS = ("kind", "start", "end", "name", "graph_node_id")
+FIELDS = {"kind": 4, "start": 8, "end": 8, "name": 8, "graph_node_id": 8}
+"""Their bytes. A name is an address."""
+RECORD = np.dtype([("kind", "<u4"), ("start", "<i8"), ("end", "<i8"), ("name", object), ("of_graph", bool)])
+"""What is read of a record: `start` and `end` in nanoseconds of CUPTI's clock; `name` of kernels only."""
+Table = NDArray[Any]
+"""Of RECORD."""
 
 _KIND = struct.Struct("<I")
 _Requested = ctypes.CFUNCTYPE(
@@ -34,42 +42,33 @@ _Requested = ctypes.CFUNCTYPE(
 _Completed = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
 
 
-class Record(NamedTuple):
-    """`start` and `end` in nanoseconds of CUPTI's clock; `name` of kernels only."""
-
-    kind: int
-    start: int
-    end: int
-    name: str
-    of_graph: bool
-
-
-class _Texts(dict[int, str]):
-    """What lies at an address, read once."""
-
-    def __missing__(self, address: int) -> str:
-        text = self[address] = ctypes.string_at(address).decode(errors="replace") if address else ""
-        return text
-
-
 class Layout:
-    """Where a record has its fields: `offsets` in bytes, of those that it has, and `size` of all.
-
-    `fields(buffer, offset)` gives them as in FIELDS, 0 for those that the record has not.
-    """
+    """Where a record has its fields: `offsets` in bytes, of those that it has, and `size` of all."""
 
     def __init__(self, offsets: Mapping[str, int], size: int) -> None:
-        self.size = size
-        ordered = sorted(offsets, key=offsets.__getitem__)
-        form, at = "<", 0
-        for name in ordered:
-            form += f"{offsets[name] - at}x" + ("I" if name == "kind" else "Q")
-            at = offsets[name] + (4 if name == "kind" else 8)
-        unpack = struct.Struct(form).unpack_from
-        pick = itemgetter(*(ordered.index(name) if name in offsets else len(ordered) for name in FIELDS))
-        self.fields: Callable[[Any, int], tuple[int, ...]] = (
-            unpack if tuple(ordered) == FIELDS else lambda buffer, offset: pick((*unpack(buffer, offset), 0))
-        )
+        self.offsets, self.size = offsets, size
+
+    def read(self, memory: NDArray[np.uint8], begins: Iterable[int]) -> Table:
+        """The records that begin at these bytes of `memory`."""
+        rows = np.fromiter(begins, np.int64)[:, None]
+
+        def field(name: str) -> Any:
+            width = FIELDS[name]
+            if name not in self.offsets:
+                return np.zeros(len(rows), "<u8")
+            return memory[rows + np.arange(self.offsets[name], self.offsets[name] + width)].view(f"<u{width}")[:, 0]
+
+        table = np.empty(len(rows), RECORD)
+        for name in ("kind", "start", "end"):
+            table[name] = field(name)
+        addresses, which = np.unique(field("name"), return_inverse=True)
+        table["name"] = np.array([_text(int(address)) for address in addresses], object)[which]
+        table["of_graph"] = field("graph_node_id") != 0
+        return table
+
+
+def _text(address: int) -> str:
+    return ctypes.string_at(address).decode(errors="replace") if address else ""
 
 
 def layouts(cupti: Any) -> dict[int, Layout]:
@@ -114,9 +113,10 @@ class Cupti:
         return getattr(self._module, name)
 
     def activity_register_callbacks(
-        self, requested: Callable[[], tuple[int, int]], completed: Callable[[Iterable[Record]], None]
+        self, requested: Callable[[], tuple[int, int]], completed: Callable[[Iterable[Table]], None]
     ) -> None:
-        """As cupti-python's: `requested` gives the size of a buffer and the most records in it, 0 for no limit."""
+        """As cupti-python's: `requested` gives the size of a buffer and the most records in it, 0 for no limit;
+        `completed` is given the records, a table for each kind, and meets what goes wrong in reading them."""
         library = self._library
 
         def on_requested(buffer: Any, size: Any, most: Any) -> None:
@@ -136,36 +136,46 @@ class Cupti:
         if status:
             raise NoRecorderError(f"cuptiActivityRegisterCallbacks returned {status}")
 
-    def records(self, library: Any, buffer: int, valid: int) -> Iterator[Record]:
-        """The records of the known kinds in the first `valid` bytes of `buffer`.
+    def records(self, library: Any, buffer: int, valid: int) -> Iterator[Table]:
+        """The records of the known kinds in the first `valid` bytes of `buffer`, a table for each kind.
 
         They lie one after the other. Where one of another kind, whose size is not known, is among them, CUPTI's own
         iterator finds each, at several times the cost.
         """
-        memory = (ctypes.c_char * valid).from_address(buffer)
-        found = self._one_after_the_other(memory, valid)
-        yield from found if found is not None else self._iterated(library, memory, buffer, valid)
+        if valid == 0:
+            return
+        memory = np.frombuffer(memoryview((ctypes.c_char * valid).from_address(buffer)), np.uint8)
+        begins: Mapping[int, Sequence[int]] | None = self._one_after_the_other(memory.data, valid)
+        if begins is None:
+            begins = self._iterated(library, memory.data, buffer, valid)
+        for kind, offsets in begins.items():
+            yield self._layouts[kind].read(memory, offsets)
 
-    def _one_after_the_other(self, memory: Any, valid: int) -> list[Record] | None:
-        """None where the records cannot be told apart."""
-        found: list[Record] = []
-        texts = _Texts()
+    def _one_after_the_other(self, memory: memoryview, valid: int) -> Mapping[int, Sequence[int]] | None:
+        """Where the records of each kind begin; None if that cannot be told."""
+        first = self._layouts.get(_KIND.unpack_from(memory)[0])
+        if first is not None and valid % first.size == 0:
+            kinds = np.ndarray(valid // first.size, "<u4", memory, strides=first.size)
+            if (kinds == kinds[0]).all():
+                return {int(kinds[0]): range(0, valid, first.size)}
+        found: dict[int, list[int]] = {}
         offset = 0
         while offset + _KIND.size <= valid:
-            layout = self._layouts.get(_KIND.unpack_from(memory, offset)[0])
-            if layout is None or offset + layout.size > valid:
+            (kind,) = _KIND.unpack_from(memory, offset)
+            layout = self._layouts.get(kind)
+            if layout is None:
                 return None
-            kind, start, end, name, node = layout.fields(memory, offset)
-            found.append(Record(kind, start, end, texts[name], node != 0))
+            found.setdefault(kind, []).append(offset)
             offset += layout.size
         return found if offset == valid else None
 
-    def _iterated(self, library: Any, memory: Any, buffer: int, valid: int) -> Iterator[Record]:
-        texts = _Texts()
+    def _iterated(self, library: Any, memory: memoryview, buffer: int, valid: int) -> dict[int, list[int]]:
+        """The same of the known kinds, by CUPTI's iterator."""
+        found: dict[int, list[int]] = {}
         record = ctypes.c_void_p(None)
         begin, length, at = ctypes.c_void_p(buffer), ctypes.c_size_t(valid), ctypes.byref(record)
         while library.cuptiActivityGetNextRecord(begin, length, at) == 0 and record.value:
-            layout = self._layouts.get(_KIND.unpack_from(memory, record.value - buffer)[0])
-            if layout is not None:
-                kind, start, end, name, node = layout.fields(memory, record.value - buffer)
-                yield Record(kind, start, end, texts[name], node != 0)
+            (kind,) = _KIND.unpack_from(memory, record.value - buffer)
+            if kind in self._layouts:
+                found.setdefault(kind, []).append(record.value - buffer)
+        return found

@@ -5,7 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from suite.errors import SuiteError
 
@@ -58,6 +61,19 @@ def one_by_one(activities: Sequence[Activity]) -> bool:
     ordered = sorted((activity.start, activity.end) for activity in activities)
     apart = all(later[0] >= before[1] for before, later in pairwise(ordered))
     return apart and not any(activity.of_graph for activity in activities)
+
+
+def places(starts: NDArray[Any], ends: NDArray[Any], edges: NDArray[Any]) -> NDArray[Any] | None:
+    """The place i of each activity, edges[i] <= start and end <= edges[i + 1]; None if one has none, or no valid times,
+    or the edges are not in order. What `assign` does one by one, and says why, for all at once.
+    """
+    if (np.diff(edges) < 0).any() or (starts <= 0).any() or (ends < starts).any():
+        return None
+    found = np.searchsorted(edges, starts, side="right") - 1
+    inside = (found >= 0) & (found < len(edges) - 1)
+    if not inside.all() or (ends > edges[found + 1]).any():
+        return None
+    return found
 
 
 def assign(activities: Iterable[Activity], windows: Sequence[Window]) -> list[list[Activity]]:

@@ -24,15 +24,20 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
-from suite.timing.cupti_records import Cupti, Record, loaded_library
-from suite.timing.intervals import Activity, NoRecorderError, RecorderError, Window, assign, union_ns
+import numpy as np
+from numpy.typing import NDArray
+
+from suite.timing.cupti_records import RECORD, Cupti, Table, loaded_library
+from suite.timing.intervals import Activity, NoRecorderError, RecorderError, Window, assign, places, union_ns
 from suite.timing.recorder import Sample
 from suite.timing.stats import median
 
+Stamp = tuple[int, int, int]
+"""A reading of CUPTI's clock between two of the host's."""
 CONCURRENT, ONE_AT_A_TIME = "CONCURRENT_KERNEL", "KERNEL"
 PROBES = 9
 """Samples of that kernel, in either way."""
@@ -40,9 +45,9 @@ KINDS = {CONCURRENT: "kernel", "MEMCPY": "memcpy", "MEMCPY2": "memcpy", "MEMSET"
 BUFFER_BYTES = 1 << 20
 """Room for some thousand records. CUPTI asks for another buffer when one is full, so nothing drops; it clears each, so
 larger ones only make every flush dearer."""
-QUIET_NS = 1_000
+QUIET_NS = 500
 """On an H200 a kernel starts 7 us or more after the stamp before it and ends 0.9 us or more before the stamp after it,
-without any wait; the spell before a stamp doubles the latter."""
+without any wait; the spell before a stamp adds to the latter."""
 WAITS_S = (0.0002, 0.001, 0.005)
 """CUPTI finishes its records on a thread of its own, at times after the device is known to be idle."""
 INSTALL = "pip install 'cupti-python==13.0.*' (the major version of the driver's CUDA)"
@@ -95,8 +100,9 @@ class CuptiRecorder:
         self._subscriber: int | None = None
         self._enabled: list[Any] = []
         self._names: dict[int, str] = {}
-        self._windows: list[Window] = []
-        self._records: list[Activity] = []
+        self._taken: list[str] = []
+        self._stamps: list[Stamp] = []
+        self._records: list[Table] = []
         self._failure: BaseException | None = None
         self._excess_ns = 0
 
@@ -146,7 +152,7 @@ class CuptiRecorder:
                 self._cupti.activity_flush_all(1)
         finally:
             self._undo()
-            self._windows, self._records, self._failure = [], [], None
+            self._taken, self._stamps, self._records, self._failure = [], [], [], None
 
     def sample(self, name: str, prepare: Callable[[], None], run: Callable[[], None]) -> None:
         begin = self._stamp(0)
@@ -155,32 +161,59 @@ class CuptiRecorder:
         middle = self._stamp(self._quiet_ns)
         run()
         self._synchronize()
-        end = self._stamp(self._quiet_ns)
-        for label, opened, closed in ((None, begin, middle), (name, middle, end)):
-            _same_pace(opened, closed)
-            self._windows.append(Window(label, opened[1], closed[1]))
+        self._stamps += begin, middle, self._stamp(self._quiet_ns)
+        self._taken.append(name)
 
     def collect(self) -> list[Sample]:
         """Deliver the records and turn them into samples. Raises `RecorderError` if they cannot be trusted."""
-        found = self._delivered(0)
+        edges = self._edges()
+        records, place = self._delivered(0, edges)
         for wait_s in WAITS_S:
-            if not _some_missing(self._windows, found):
+            if not _some_missing(place, len(edges)):
                 break
             time.sleep(wait_s)
-            found = self._delivered(0)
-        if _some_missing(self._windows, found):
-            found = self._delivered(1)  # also buffers CUPTI holds back because a record in them is not finished
-        samples = [
-            Sample(window.name, union_ns([activity[1:3] for activity in part]) / 1000, part)
-            for window, part in zip(self._windows, found, strict=True)
-            if window.name is not None
-        ]
-        self._windows, self._records = [], []
+            records, place = self._delivered(0, edges)
+        if _some_missing(place, len(edges)):
+            records, place = self._delivered(1, edges)  # also what CUPTI holds back since a record is not finished
+        activities = self._activities(records[place % 3 == 1])
+        bounds = np.cumsum(np.bincount(place, minlength=len(edges))[1::3]).tolist()
+        samples = []
+        for name, first, last in zip(self._taken, [0, *bounds], bounds, strict=False):
+            found = activities[first:last]
+            busy = found[0][2] - found[0][1] if len(found) == 1 else union_ns([fields[1:3] for fields in found])
+            samples.append(Sample(name, busy / 1000, [Activity(*fields) for fields in found]))
+        self._taken, self._stamps, self._records = [], [], []
         return samples
 
-    def _delivered(self, flag: int) -> list[list[Activity]]:
+    def _edges(self) -> NDArray[Any]:
+        """Three for each sample, by CUPTI's clock: between them lie its preparation, its call, and what is nobody's."""
+        stamps = np.array(self._stamps, np.int64).reshape(-1, 3, 3)
+        _same_pace(stamps)
+        return stamps[:, :, 1].ravel()
+
+    def _delivered(self, flag: int, edges: NDArray[Any]) -> tuple[Table, NDArray[Any]]:
+        """The records by start, and between which edges each lies."""
         self._flush(flag)
-        return assign(self._records, self._windows)
+        records = np.concatenate([np.empty(0, RECORD), *self._records])
+        records = records[np.argsort(records["start"], kind="stable")]
+        self._records = [records]
+        place = places(records["start"], records["end"], edges)
+        if place is None or (place % 3 == 2).any():
+            windows = [
+                Window(label, opened, closed)
+                for name, (begin, middle, end) in zip(self._taken, edges.reshape(-1, 3).tolist(), strict=True)
+                for label, opened, closed in ((None, begin, middle), (name, middle, end))
+            ]
+            assign([Activity(*fields) for fields in self._activities(records)], windows)
+            raise RecorderError("the record contradicts itself")  # assign has said in which way
+        return records, place
+
+    def _activities(self, records: Table) -> list[tuple[str, int, int, str, bool]]:
+        """The fields of each `Activity`."""
+        kinds = [self._names[kind] for kind in records["kind"].tolist()]
+        names = [name if kind == "kernel" else kind for name, kind in zip(records["name"], kinds, strict=True)]
+        times = records["start"].tolist(), records["end"].tolist()
+        return list(zip(names, *times, kinds, records["of_graph"].tolist(), strict=True))
 
     def _flush(self, flag: int) -> None:
         self._synchronize()
@@ -195,20 +228,19 @@ class CuptiRecorder:
         if dropped.value:
             raise RecorderError(f"CUPTI dropped {dropped.value} records for want of buffers")
 
-    def _buffer_completed(self, records: Iterable[Record]) -> None:
+    def _buffer_completed(self, tables: Iterable[Table]) -> None:
         """Called by CUPTI, on any thread."""
         try:
-            names, excess, keep = self._names, self._excess_ns, self._records.append
-            for number, start, end, name, of_graph in records:
-                kind = names.get(number)
-                if kind == "kernel":
-                    keep(Activity(name, start, max(end - excess, start), kind, of_graph))
-                elif kind is not None:
-                    keep(Activity(kind, start, end, kind, of_graph))
+            for table in tables:
+                known = table[np.isin(table["kind"], list(self._names))]
+                kernels = np.isin(known["kind"], [kind for kind, label in self._names.items() if label == "kernel"])
+                excess = np.where(kernels, self._excess_ns, 0)
+                known["end"] = np.maximum(known["end"] - excess, np.minimum(known["start"], known["end"]))
+                self._records.append(known)
         except BaseException as error:  # it could not cross CUPTI's C frames; `_flush` raises it
             self._failure = error
 
-    def _stamp(self, quiet_ns: int) -> tuple[int, int, int]:
+    def _stamp(self, quiet_ns: int) -> Stamp:
         """CUPTI's clock, after a quiet spell, between two readings of the host's."""
         clock = time.perf_counter_ns
         before = clock()
@@ -252,20 +284,26 @@ def _no_callback(*_: Any) -> None:
     """No callback is ever enabled; subscribing asks for one."""
 
 
-def _some_missing(windows: Sequence[Window], found: Sequence[Sequence[Activity]]) -> bool:
+def _some_missing(place: NDArray[Any], edges: int) -> bool:
     """Whether a call has no activity, or a preparation has none where others have."""
-    prepared = [bool(part) for window, part in zip(windows, found, strict=True) if window.name is None]
-    called = [bool(part) for window, part in zip(windows, found, strict=True) if window.name is not None]
-    return not all(called) or (any(prepared) and not all(prepared))
+    found = np.bincount(place, minlength=edges) > 0
+    prepared, called = found[0::3], found[1::3]
+    return not called.all() or bool(prepared.any() and not prepared.all())
 
 
-def _same_pace(opened: tuple[int, int, int], closed: tuple[int, int, int]) -> None:
-    """Raise `RecorderError` if CUPTI's clock and the host's disagree on how long a window was: one of them jumped."""
-    length = closed[1] - opened[1]
-    shortest, longest = closed[0] - opened[2], closed[2] - opened[0]
+def _same_pace(stamps: NDArray[Any]) -> None:
+    """Raise `RecorderError` if CUPTI's clock and the host's disagree on how long a window was: one of them jumped.
+
+    `stamps` [samples, edges, 3] has a reading of CUPTI's clock between two of the host's.
+    """
+    opened, closed = stamps[:, :-1], stamps[:, 1:]
+    length = closed[..., 1] - opened[..., 1]
+    shortest, longest = closed[..., 0] - opened[..., 2], closed[..., 2] - opened[..., 0]
     slack = 10_000 + longest // 100
-    if not shortest - slack <= length <= longest + slack:
-        raise RecorderError(f"the recorder's clock jumped: it moved {length} ns while the host's moved {longest} ns")
+    wrong = (length < shortest - slack) | (length > longest + slack)
+    if wrong.any():
+        moved, passed = int(length[wrong][0]), int(longest[wrong][0])
+        raise RecorderError(f"the recorder's clock jumped: it moved {moved} ns while the host's moved {passed} ns")
 
 
 def _say(error: BaseException) -> str:

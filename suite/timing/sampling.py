@@ -121,7 +121,7 @@ class Measurement:
         }
 
     def warm_up(self, call: Call, least_ns: int) -> float:
-        """Call until two times in a row agree within a tenth, 3 times and `least_ns` at least; the shortest time, in ns.
+        """The shortest time, in ns, of calls made until two in a row agree within a tenth: 3 and `least_ns` at least.
 
         Bounded for calls that never settle (0.1 s) and for slow ones (half a second, after two calls).
         """
