@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -46,6 +47,7 @@ def compare(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Row]]:
         kept: Mapping[Key, Row] = MappingProxyType({}),
         keep: Callable[..., None] = lambda op, rows: None,
         on_rows: Callable[..., None] = lambda op, rows: None,
+        on_step: Callable[[run.Step], None] = lambda step: None,
         **options: Any,
     ) -> list[Row]:
         class Pool:
@@ -79,7 +81,7 @@ def compare(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Row]]:
             ["vector_add"], device_type="cuda", shapes=[shape], dtypes=["float32"], implementations=lines
         )
         chosen = run.Options(**{"device": H200, **options})
-        return run.compare(jobs, chosen, kept=kept, keep=keep, on_rows=on_rows)
+        return run.compare(jobs, chosen, kept=kept, keep=keep, on_rows=on_rows, on_step=on_step)
 
     return go
 
@@ -273,6 +275,24 @@ def test_a_recorder_that_cannot_be_trusted_leaves_the_rows_untimed_and_says_why(
     (row,) = compare(lambda r: AGREES if r["do"] == "check" else failed)
     assert (row.status, row.device_us) == ("ok", None)
     assert row.reason == "not timed: RecorderError: the clock jumped"
+
+
+def test_a_case_that_is_timed_again_says_why(compare: Any) -> None:
+    attempts, told = itertools.count(), list[str]()
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        if request["do"] == "check":
+            return AGREES
+        if next(attempts) == 0:
+            return {"status": "error", "reason": "RecorderError: the clock jumped", "failed": None}
+        return {"timings": {"torch": time_of(800.0)}}
+
+    (row,) = compare(answer, on_step=lambda step: told.append(step.doing))
+    assert (row.device_us, row.reason) == (800.0, "")
+    assert told[-2:] == [
+        "timing 1 implementations",
+        "timing again, since the last attempt failed: RecorderError: the clock jumped",
+    ]
 
 
 def test_a_wrong_line_is_never_timed(compare: Any) -> None:
