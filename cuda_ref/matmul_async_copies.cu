@@ -161,7 +161,7 @@ struct Copy {
         copy_async<COUNT>(tile + to + i * PIECE_FLOATS, from);
         from += i < PIECES - 1 ? step : last_step;
 #if __CUDA_ARCH__
-        asm("" : "+l"(from));  // the address goes along: all of them in the loop would not fit into the registers
+        asm("" : "+l"(from));  // lets the address go along, instead of being added up for each piece
 #endif
     }
 

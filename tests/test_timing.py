@@ -514,7 +514,7 @@ class FakeTarget:
         self.now = self.free_at = 0
         self.unavailable = unavailable
         self.states = itertools.cycle(states) if states else None
-        self.evictions = 0
+        self.evictions = self.first_eviction = 0
         self.running: list[Activity] = []
         self.live = False
         self.traced = False
@@ -528,6 +528,7 @@ class FakeTarget:
 
     def evict(self) -> None:
         self.evictions += 1
+        self.first_eviction = self.first_eviction or self.now
         self.now += 50_000
 
     def recorder(self) -> FakeTarget:
@@ -831,6 +832,23 @@ def test_energy_is_the_counters() -> None:
     timings = run(target, target.call("a", 1000.0, issue_us=0.0), energy=True)
     assert timings["a"].joules == pytest.approx(0.5, rel=0.05)  # 500 W for 1 ms
     assert run(target, target.call("a", 10.0))["a"].joules is None
+
+
+@pytest.mark.parametrize("counter", [True, False], ids=["counter", "no counter"])
+def test_warm_up_is_short_only_where_the_energys_calls_follow(counter: bool) -> None:
+    class Target(FakeTarget):
+        def energy_mj(self) -> int | None:  # type: ignore[override]
+            return super().energy_mj() if counter else None
+
+    def recorded_from(energy: bool) -> int:
+        target = Target()
+        calls: list[int] = []
+        call = target.call("a", lambda: calls.append(target.now) or 1000.0, issue_us=0.0)  # type: ignore[func-returns-value]
+        run(target, call, energy=energy)
+        return calls.index(next(now for now in calls if target.evictions and now >= target.first_eviction))
+
+    assert (recorded_from(True) > recorded_from(False)) == counter
+    assert recorded_from(True) >= 40  # 20 ms, and the latency's 20 calls
 
 
 def test_energy_of_a_counter_that_stands_still_is_unknown() -> None:

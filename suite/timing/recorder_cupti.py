@@ -49,7 +49,7 @@ QUIET_NS = 500
 """On an H200 a kernel starts 7 us or more after the stamp before it and ends 0.9 us or more before the stamp after it,
 without any wait; the spell before a stamp adds to the latter."""
 WAITS_S = (0.0002, 0.001, 0.005)
-"""CUPTI finishes its records on a thread of its own, at times after the device is known to be idle."""
+"""Before records are forced out: one that CUPTI has not finished by then would come without an end."""
 INSTALL = "pip install 'cupti-python==13.0.*' (the major version of the driver's CUDA)"
 
 
