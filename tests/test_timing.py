@@ -26,8 +26,6 @@ from suite.timing import (
     Call,
     NoRecorderError,
     RecorderError,
-    Window,
-    assign,
     measure,
     median,
     median_interval,
@@ -36,7 +34,7 @@ from suite.timing import (
 )
 from suite.timing.cupti_records import RECORD, Cupti, layouts
 from suite.timing.energy import joules_per_call
-from suite.timing.intervals import places
+from suite.timing.intervals import LATE_NS, assign, covered_ns
 from suite.timing.recorder import Sample
 from suite.timing.recorder_cupti import CuptiRecorder, _same_pace
 from suite.timing.recorder_wall import WallRecorder
@@ -79,80 +77,70 @@ def test_union_bounds_and_order(given_intervals: list[tuple[int, int]], rng: ran
     assert union_ns([(start + 1000, end + 1000) for start, end in given_intervals]) == union
 
 
-# ---- activities to windows -------------------------------------------------------------------------------------------
-
-A, B = Window("a", 100, 200), Window("b", 300, 400)
-EVICT = Window(None, 200, 300)
-
-
-def kernel(start: int, end: int, name: str = "k") -> Activity:
-    return Activity(name, start, end, "kernel")
+@given(intervals)
+def test_what_each_interval_adds_to_those_before_it(given_intervals: list[tuple[int, int]]) -> None:
+    ordered = sorted(given_intervals)
+    starts, ends = np.array(ordered, np.int64).reshape(-1, 2).T
+    unions = [union_ns(ordered[:n]) for n in range(len(ordered) + 1)]
+    assert covered_ns(starts, ends).tolist() == [after - before for before, after in itertools.pairwise(unions)]
 
 
-def test_assign_by_time_whatever_the_order() -> None:
-    one, two, evict, three = kernel(110, 120), kernel(150, 200), kernel(220, 290, "evict"), kernel(300, 390)
-    assert assign([three, two, evict, one], [A, EVICT, B]) == [[one, two], [evict], [three]]
+# ---- activities to spans ---------------------------------------------------------------------------------------------
 
 
-def test_assign_leaves_a_window_empty_and_says_nothing() -> None:
-    assert assign([kernel(110, 120)], [A, B]) == [[kernel(110, 120)], []]
+def assigned(times: list[tuple[int, int]], edges: list[int]) -> list[int]:
+    starts, ends = np.array(times, np.int64).reshape(-1, 2).T
+    return assign(starts, ends, np.array(edges, np.int64), lambda i: f"kernel {i}").tolist()
+
+
+EDGES = [10_000, 20_000, 30_000, 40_000]
+
+
+def test_a_start_decides_whatever_the_order() -> None:
+    times = [(30_000, 39_000), (15_000, 20_000), (22_000, 29_000), (10_000, 12_000), (19_999, 19_999)]
+    assert assigned(times, EDGES) == [2, 0, 1, 0, 0]
+
+
+def test_an_end_may_be_as_late_as_the_conversion_of_clocks_is_wrong() -> None:
+    assert assigned([(15_000, 20_000 + LATE_NS)], EDGES) == [0]
+    with pytest.raises(RecorderError, match=r"kernel 0 was still running 5.0 us after span 0"):
+        assigned([(15_000, 20_001 + LATE_NS)], EDGES)
 
 
 @pytest.mark.parametrize(
-    ("activities", "windows", "message"),
+    ("times", "edges", "message"),
     [
-        ([kernel(190, 260)], [A, B], r"kernel 'k' was still running 0.1 us after the window of 'a' closed"),
-        ([kernel(250, 260)], [A, B], r"outside every window, 0.1 us .* the window of 'a'.*did not wait"),
-        ([kernel(50, 60)], [A, B], r"0.1 us before the window of 'a'"),
-        ([kernel(50, 60)], [], r"none"),
-        ([kernel(120, 110)], [A], r"no valid times"),
-        ([kernel(0, 0)], [A], r"no valid times"),
-        ([], [B, A], r"clock ran backwards"),
-        ([], [Window("a", 200, 100)], r"clock ran backwards"),
-        ([], [A, Window(None, 150, 250)], r"clock ran backwards: the window of a preparation is \[150, 250\]"),
-        ([Activity("memset", 250, 251, "memset")], [A, B], r"^memset ran outside"),
+        ([(15_000, 16_000), (35_000, 52_300)], EDGES, r"kernel 1 was still running 12.3 us after span 2"),
+        ([(50_000, 51_000)], EDGES, r"kernel 0 ran outside every span, 10.0 us after span 2: .* did not wait"),
+        ([(40_000, 41_000)], EDGES, r"0.0 us after span 2"),
+        ([(9_900, 15_000)], EDGES, r"0.1 us before span 0"),
+        ([(15_000, 16_000)], [], r"none"),
+        ([(15_000, 16_000)], [10_000], r"none"),
+        ([(12_000, 11_000)], EDGES, r"no valid times"),
+        ([(0, 0)], EDGES, r"no valid times"),
+        ([], [10_000, 20_000, 19_000], r"clock ran backwards: span 1 is \[20000, 19000\] ns"),
     ],
 )
-def test_assign_refuses(activities: list[Activity], windows: list[Window], message: str) -> None:
+def test_assign_refuses(times: list[tuple[int, int]], edges: list[int], message: str) -> None:
     with pytest.raises(RecorderError, match=message):
-        assign(activities, windows)
-
-
-def test_the_record_of_a_wrong_call_is_refused() -> None:
-    """A call whose wait does not wait: its kernel runs past its window, or in the gap, never silently in the next."""
-    gap = Window(None, 205, 295)
-    for start, end in ((150, 210), (202, 204), (290, 310)):
-        with pytest.raises(RecorderError):
-            assign([kernel(start, end)], [A, gap, B])
-
-
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 40), st.integers(0, 40)), max_size=40), st.randoms())
-def test_assign_keeps_every_activity_once(places: list[tuple[int, int, int]], rng: random.Random) -> None:
-    windows = [Window(str(i), 1000 * i + 100, 1000 * i + 200) for i in range(10)]
-    activities = [kernel(windows[i].open + at, windows[i].open + at + length, str(i)) for i, at, length in places]
-    found = assign(rng.sample(activities, len(activities)), windows)
-    assert sorted(itertools.chain(*found)) == sorted(activities)
-    assert all(activity.name == window.name for window, mine in zip(windows, found, strict=True) for activity in mine)
-    assert all(mine == sorted(mine, key=lambda a: a.start) for mine in found)
+        assigned(times, edges)
 
 
 @given(
-    st.lists(st.integers(0, 60), min_size=2, max_size=8),
-    st.lists(st.tuples(st.integers(-1, 70), st.integers(-1, 30)), max_size=8),
+    st.lists(st.integers(0, 60), min_size=2, max_size=8).map(sorted),
+    st.lists(st.tuples(st.integers(-1, 70), st.integers(-1, LATE_NS + 30)).map(lambda p: (p[0], p[0] + p[1]))),
 )
-def test_places_are_what_assign_finds_one_by_one(edges: list[int], times: list[tuple[int, int]]) -> None:
-    windows = [Window(str(i), *pair) for i, pair in enumerate(itertools.pairwise(edges))]
-    activities = [kernel(start, start + length) for start, length in times]
-    starts, lengths = np.array(times, np.int64).reshape(-1, 2).T
-    found = places(starts, starts + lengths, np.array(edges))
-    if found is None:
+def test_assign_finds_the_one_span_or_refuses(edges: list[int], times: list[tuple[int, int]]) -> None:
+    spans = list(itertools.pairwise(edges))
+    fits = [
+        [i for i, (opened, closed) in enumerate(spans) if opened <= start < closed and end <= closed + LATE_NS]
+        for start, end in times
+    ]
+    if all(fits) and all(0 < start <= end for start, end in times):
+        assert [[i] for i in assigned(times, edges)] == fits
+    else:
         with pytest.raises(RecorderError):
-            assign(activities, windows)
-        return
-    expected: list[list[Activity]] = [[] for _ in windows]
-    for place, activity in zip(found.tolist(), activities, strict=True):
-        expected[place].append(activity)
-    assert [sorted(each) for each in assign(activities, windows)] == [sorted(each) for each in expected]
+            assigned(times, edges)
 
 
 # ---- statistics ------------------------------------------------------------------------------------------------------
@@ -412,21 +400,42 @@ def test_cupti_waits_for_a_record_that_is_not_finished_yet(
 
 def test_cupti_hands_over_an_empty_sample_as_empty(recorder: CuptiRecorder) -> None:
     recorder.sample("a", nothing, nothing)
-    assert recorder.collect() == [Sample("a", 0.0, [])]
+    [sample] = recorder.collect()
+    assert (sample.name, sample.us, list(sample.activities or ())) == ("a", 0.0, [])
 
 
-def test_cupti_refuses_work_outside_windows(cupti: FakeCupti, recorder: CuptiRecorder) -> None:
+def test_cupti_refuses_work_outside_a_batch(cupti: FakeCupti, recorder: CuptiRecorder) -> None:
     recorder.sample("a", nothing, lambda: cupti.launch(10))
     cupti.launch(10, name="stray")
-    with pytest.raises(RecorderError, match="'stray' ran outside every window"):
+    with pytest.raises(RecorderError, match=r"kernel 'stray' ran outside every span, .* after the call of 'a'"):
         recorder.collect()
+
+
+def test_cupti_does_not_count_what_runs_between_samples(cupti: FakeCupti, recorder: CuptiRecorder) -> None:
+    for _ in range(2):
+        recorder.sample("a", nothing, lambda: cupti.launch(10))
+        cupti.launch(900, name="stray")
+    recorder.sample("a", nothing, lambda: cupti.launch(10))
+    assert [sample.us for sample in recorder.collect()] == [10.0, 10.0, 10.0]
+
+
+def test_cupti_takes_an_end_that_its_clock_puts_after_the_wait(cupti: FakeCupti, recorder: CuptiRecorder) -> None:
+    def run() -> None:
+        cupti.launch(1)
+        kind, _, _, *rest = cupti.kept.pop()
+        now = cupti.get_timestamp()
+        cupti.kept.append((kind, now, now + 3_000, *rest))
+
+    recorder.sample("a", run, run)
+    recorder.sample("b", run, run)
+    assert [(sample.name, sample.us) for sample in recorder.collect()] == [("a", 3.0), ("b", 3.0)]
 
 
 def test_cupti_refuses_a_record_that_comes_a_round_late(cupti: FakeCupti, recorder: CuptiRecorder) -> None:
     recorder.sample("a", nothing, lambda: (cupti.launch(10), cupti.launch(10, name="late", held=True)))
     recorder.collect()  # one of the two is held back, unnoticed so far
     recorder.sample("a", nothing, nothing)
-    with pytest.raises(RecorderError, match="'late' ran outside every window"):
+    with pytest.raises(RecorderError, match=r"'late' ran outside every span, .* before a preparation"):
         recorder.collect()
 
 
@@ -449,9 +458,9 @@ def test_cupti_refuses_a_clock_that_jumps(cupti: FakeCupti, recorder: CuptiRecor
 
 def test_a_paused_process_is_not_a_jump() -> None:
     """The host's clock is read on both sides of CUPTI's, so a pause between the readings is no contradiction."""
-    _same_pace(np.array([[(0, 5, 10), (1000, 6_000_000, 6_001_000)]]))
+    assert _same_pace(np.array([(0, 5, 10), (1000, 6_000_000, 6_001_000)])).tolist() == [5, 6_000_000]
     with pytest.raises(RecorderError):
-        _same_pace(np.array([[(0, 5, 10), (1000, 6_000_000, 2_000)]]))
+        _same_pace(np.array([(0, 5, 10), (1000, 6_000_000, 2_000)]))
 
 
 def test_cupti_reports_what_its_callback_met(cupti: FakeCupti, recorder: CuptiRecorder) -> None:
@@ -575,7 +584,7 @@ class FakeTarget:
             start = max(self.now, self.free_at)
             self.free_at = start + int(total * 1000)
             for _ in range(parts):
-                self.running.append(kernel(start, start + int(total * 1000 / parts), name))
+                self.running.append(Activity(name, start, start + int(total * 1000 / parts), "kernel"))
                 start += int(total * 1000 / parts) + 100_000  # a gap that must not count
             return self.free_at
 

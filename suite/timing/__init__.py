@@ -12,7 +12,7 @@ enough, or when the budget is spent (`stats.py`, `sampling.py`). What the record
 a number.
 """
 
-from suite.timing.intervals import Activity, NoRecorderError, RecorderError, Window, assign, union_ns
+from suite.timing.intervals import Activity, NoRecorderError, RecorderError, union_ns
 from suite.timing.result import Timing
 from suite.timing.sampling import Call, measure
 from suite.timing.stats import median, median_interval, paired_ratio
@@ -24,8 +24,6 @@ __all__ = [
     "NoRecorderError",
     "RecorderError",
     "Timing",
-    "Window",
-    "assign",
     "measure",
     "median",
     "median_interval",

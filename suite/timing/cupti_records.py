@@ -46,24 +46,26 @@ class Layout:
     """Where a record has its fields: `offsets` in bytes, of those that it has, and `size` of all."""
 
     def __init__(self, offsets: Mapping[str, int], size: int) -> None:
-        self.offsets, self.size = offsets, size
+        self.size = size
+        self._has = set(offsets)
+        formats = [f"<u{FIELDS[name]}" for name in offsets]
+        self._type = np.dtype(
+            {"names": list(offsets), "formats": formats, "offsets": list(offsets.values()), "itemsize": size}
+        )
 
-    def read(self, memory: NDArray[np.uint8], begins: Iterable[int]) -> Table:
+    def read(self, memory: NDArray[np.uint8], begins: Sequence[int]) -> Table:
         """The records that begin at these bytes of `memory`."""
-        rows = np.fromiter(begins, np.int64)[:, None]
-
-        def field(name: str) -> Any:
-            width = FIELDS[name]
-            if name not in self.offsets:
-                return np.zeros(len(rows), "<u8")
-            return memory[rows + np.arange(self.offsets[name], self.offsets[name] + width)].view(f"<u{width}")[:, 0]
-
-        table = np.empty(len(rows), RECORD)
+        anywhere = np.ndarray(len(memory) - self.size + 1, self._type, memory.data, strides=1)
+        found = anywhere[np.asarray(begins)]
+        table = np.zeros(len(found), RECORD)
+        table["name"] = ""
         for name in ("kind", "start", "end"):
-            table[name] = field(name)
-        addresses, which = np.unique(field("name"), return_inverse=True)
-        table["name"] = np.array([_text(int(address)) for address in addresses], object)[which]
-        table["of_graph"] = field("graph_node_id") != 0
+            table[name] = found[name]
+        if "name" in self._has:
+            addresses, which = np.unique(found["name"], return_inverse=True)
+            table["name"] = np.array([_text(int(address)) for address in addresses], object)[which]
+        if "graph_node_id" in self._has:
+            table["of_graph"] = found["graph_node_id"] != 0
         return table
 
 

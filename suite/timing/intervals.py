@@ -1,9 +1,8 @@
-"""Activities of the device, and the windows of time they are assigned to. Plain functions on plain numbers."""
+"""Activities of the device, and the spans of time they are assigned to. Plain functions on plain numbers."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -32,13 +31,16 @@ class Activity(NamedTuple):
     """Whether a CUDA graph launched it."""
 
 
-class Window(NamedTuple):
-    """A span of the recorder's clock that belongs to one sample of the call `name`; to no call (the cache being
-    evicted before a sample) if `name` is None."""
+LATE_NS = 5_000
+"""How long after its span an activity may end. Device times are converted to the recorder's clock with an error: on an
+H200 a kernel seemed to end up to 1.4 us after the host had seen it done. The next one starts 7 us later or more."""
 
-    name: str | None
-    open: int
-    close: int
+
+def covered_ns(starts: NDArray[Any], ends: NDArray[Any]) -> NDArray[Any]:
+    """How much each interval adds to the union of those before it. `starts` in order."""
+    reach = np.maximum.accumulate(np.concatenate([starts[:1], ends[:-1]]))
+    added: NDArray[Any] = np.maximum(ends - np.maximum(starts, reach), 0)
+    return added
 
 
 def union_ns(intervals: Iterable[tuple[int, int]]) -> int:
@@ -47,13 +49,8 @@ def union_ns(intervals: Iterable[tuple[int, int]]) -> int:
     Not the span from first start to last end, which counts gaps that the recorder itself widens, and not the sum, which
     counts twice what overlaps.
     """
-    total, reach = 0, None
-    for start, end in sorted(intervals):
-        if reach is None or start > reach:
-            total, reach = total + end - start, end
-        elif end > reach:
-            total, reach = total + end - reach, end
-    return total
+    starts, ends = np.array(sorted(intervals), np.int64).reshape(-1, 2).T
+    return int(covered_ns(starts, ends).sum())
 
 
 def one_by_one(activities: Sequence[Activity]) -> bool:
@@ -63,63 +60,35 @@ def one_by_one(activities: Sequence[Activity]) -> bool:
     return apart and not any(activity.of_graph for activity in activities)
 
 
-def places(starts: NDArray[Any], ends: NDArray[Any], edges: NDArray[Any]) -> NDArray[Any] | None:
-    """The place i of each activity, edges[i] <= start and end <= edges[i + 1]; None if one has none, or no valid times,
-    or the edges are not in order. What `assign` does one by one, and says why, for all at once.
-    """
-    if (np.diff(edges) < 0).any() or (starts <= 0).any() or (ends < starts).any():
-        return None
-    found = np.searchsorted(edges, starts, side="right") - 1
-    inside = (found >= 0) & (found < len(edges) - 1)
-    if not inside.all() or (ends > edges[found + 1]).any():
-        return None
-    return found
-
-
-def assign(activities: Iterable[Activity], windows: Sequence[Window]) -> list[list[Activity]]:
-    """The activities that lie in each window, ordered by start.
+def assign(
+    starts: NDArray[Any],
+    ends: NDArray[Any],
+    edges: NDArray[Any],
+    activity: Callable[[int], str] = lambda i: f"activity {i}",
+    span: Callable[[int], str] = lambda i: f"span {i}",
+) -> NDArray[Any]:
+    """For each activity the number i of the span that it starts in: edges[i] <= start < edges[i + 1], in nanoseconds.
 
     The time alone decides, so it does not matter which host thread launched an activity. Raises `RecorderError` for
-    windows that are not in order (the clock ran backwards), for an activity without times, outside every window, or
-    across the edge of one. A window may come out empty: whether it should is for the caller to say.
+    edges that are not in order (the clock ran backwards), for an activity without times, outside every span, or running
+    on for more than `LATE_NS` after its own. `activity` and `span` name them for that. A span may come out empty:
+    whether it should is for the caller to say.
     """
-    reach = None
-    for window in windows:
-        if window.close < window.open or (reach is not None and window.open < reach):
-            raise RecorderError(
-                f"the recorder's clock ran backwards: {_label(window)} is [{window.open}, {window.close}] ns"
-                + (f", after one that closed at {reach} ns" if reach is not None else "")
-            )
-        reach = window.close
-    opens = [window.open for window in windows]
-    found: list[list[Activity]] = [[] for _ in windows]
-    for activity in sorted(activities, key=lambda a: a.start):
-        if activity.start <= 0 or activity.end < activity.start:
-            raise RecorderError(f"{_what(activity)} has no valid times: [{activity.start}, {activity.end}] ns")
-        index = bisect_right(opens, activity.start) - 1
-        if index < 0 or activity.start >= windows[index].close:
-            raise RecorderError(f"{_what(activity)} ran outside every window, {_nearest(activity, windows)}")
-        window = windows[index]
-        if activity.end > window.close:
-            late = (activity.end - window.close) / 1000
-            raise RecorderError(f"{_what(activity)} was still running {late:.1f} us after {_label(window)} closed")
-        found[index].append(activity)
+    for i in np.flatnonzero(np.diff(edges) < 0)[:1].tolist():
+        raise RecorderError(f"the recorder's clock ran backwards: {span(i)} is [{edges[i]}, {edges[i + 1]}] ns")
+    for i in np.flatnonzero((starts <= 0) | (ends < starts))[:1].tolist():
+        raise RecorderError(f"{activity(i)} has no valid times: [{starts[i]}, {ends[i]}] ns")
+    found = np.searchsorted(edges, starts, side="right") - 1
+    last = len(edges) - 2
+    for i in np.flatnonzero((found < 0) | (found > last))[:1].tolist():
+        if last < 0:
+            where = "of which there are none"
+        elif found[i] < 0:
+            where = f"{(edges[0] - starts[i]) / 1000:.1f} us before {span(0)}"
+        else:
+            where = f"{(starts[i] - edges[-1]) / 1000:.1f} us after {span(last)}: a call's wait did not wait for it"
+        raise RecorderError(f"{activity(i)} ran outside every span, {where}")
+    late = ends - edges[found + 1]
+    for i in np.flatnonzero(late > LATE_NS)[:1].tolist():
+        raise RecorderError(f"{activity(i)} was still running {late[i] / 1000:.1f} us after {span(int(found[i]))}")
     return found
-
-
-def _what(activity: Activity) -> str:
-    return f"{activity.kind} {activity.name[:80]!r}" if activity.name != activity.kind else activity.kind
-
-
-def _label(window: Window) -> str:
-    return f"the window of {window.name!r}" if window.name is not None else "the window of a preparation"
-
-
-def _nearest(activity: Activity, windows: Sequence[Window]) -> str:
-    """Where a stray activity lies: told by the closest window, since that is the likeliest culprit."""
-    if not windows:
-        return "of which there are none"
-    distances = [(max(w.open - activity.start, activity.start - w.close), w) for w in windows]
-    distance, window = min(distances, key=lambda pair: pair[0])
-    side = "before" if activity.start < window.open else "after"
-    return f"{distance / 1000:.1f} us {side} {_label(window)}: a call's wait did not wait for all its work"

@@ -1,13 +1,13 @@
 """CUPTI's activity records: what the device ran, and when, by its own clock.
 
 One recorder for every framework: torch, Triton, JAX and CUDA through ctypes launch into the same context, and the
-records are made below all of them. A sample is a window of CUPTI's clock, in which the device is idle at both ends:
+records are made below all of them. A sample is a span of CUPTI's clock, with the device idle at both ends:
 
-    evict the cache | synchronize | quiet | OPEN | issue, wait | synchronize | quiet | CLOSE
+    evict the cache | synchronize | OPEN | issue, wait | synchronize | CLOSE
 
-Everything that starts in the window belongs to the call, whichever thread launched it. The quiet spells, and what the
-host needs for a launch, are wider than the error of CUPTI's conversion from device to host time, so that an edge never
-falls on an activity.
+Everything that starts in it belongs to the call, whichever thread launched it. What the host needs for a launch (on an
+H200 the first kernel starts 7 us after OPEN, or later) is longer than the error of CUPTI's conversion from device to
+host time, so that no start falls into another span; an end may come that much too late (`intervals.LATE_NS`).
 
 Tracing costs the host time at each launch and widens the gaps between activities; that is why busy time is their union,
 and why latency is never measured while this recorder is on.
@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suite.timing.cupti_records import RECORD, Cupti, Table, loaded_library
-from suite.timing.intervals import Activity, NoRecorderError, RecorderError, Window, assign, places, union_ns
+from suite.timing.intervals import Activity, NoRecorderError, RecorderError, assign, covered_ns
 from suite.timing.recorder import Sample
 from suite.timing.stats import median
 
@@ -45,12 +45,27 @@ KINDS = {CONCURRENT: "kernel", "MEMCPY": "memcpy", "MEMCPY2": "memcpy", "MEMSET"
 BUFFER_BYTES = 1 << 20
 """Room for some thousand records. CUPTI asks for another buffer when one is full, so nothing drops; it clears each, so
 larger ones only make every flush dearer."""
-QUIET_NS = 500
-"""On an H200 a kernel starts 7 us or more after the stamp before it and ends 0.9 us or more before the stamp after it,
-without any wait; the spell before a stamp adds to the latter."""
 WAITS_S = (0.0002, 0.001, 0.005)
 """Before records are forced out: one that CUPTI has not finished by then would come without an end."""
 INSTALL = "pip install 'cupti-python==13.0.*' (the major version of the driver's CUDA)"
+
+
+class Activities(Sequence[Activity]):
+    """The activities of one sample, made of their records when looked at: of most samples only the time is."""
+
+    def __init__(self, records: Table, labels: Mapping[int, str]) -> None:
+        self._records, self._labels = records, labels
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[Activity]:
+        for kind, start, end, name, of_graph in self._records.tolist():
+            label = self._labels[kind]
+            yield Activity(name if label == "kernel" else label, start, end, label, of_graph)
+
+    def __getitem__(self, index: Any) -> Any:
+        return list(self)[index]
 
 
 @cache
@@ -91,15 +106,13 @@ class CuptiRecorder:
         synchronize: Callable[[], None],
         probe: Callable[[], None],
         cupti: Any = None,
-        quiet_ns: int = QUIET_NS,
     ) -> None:
         self._synchronize = synchronize
         self._probe = probe
         self._cupti = cupti
-        self._quiet_ns = quiet_ns
         self._subscriber: int | None = None
         self._enabled: list[Any] = []
-        self._names: dict[int, str] = {}
+        self._labels: dict[int, str] = {}
         self._taken: list[str] = []
         self._stamps: list[Stamp] = []
         self._records: list[Table] = []
@@ -142,7 +155,7 @@ class CuptiRecorder:
         kind = getattr(self._cupti.ActivityKind, attribute)
         self._cupti.activity_enable(kind)
         self._enabled.append(kind)
-        self._names[int(kind)] = label
+        self._labels[int(kind)] = label
 
     def stop(self) -> None:
         """Stop tracing and let go of CUPTI, so that this process, or another tool in it, goes on undisturbed."""
@@ -155,65 +168,58 @@ class CuptiRecorder:
             self._taken, self._stamps, self._records, self._failure = [], [], [], None
 
     def sample(self, name: str, prepare: Callable[[], None], run: Callable[[], None]) -> None:
-        begin = self._stamp(0)
+        if not self._taken:
+            self._stamp()
         prepare()
         self._synchronize()
-        middle = self._stamp(self._quiet_ns)
+        self._stamp()
         run()
         self._synchronize()
-        self._stamps += begin, middle, self._stamp(self._quiet_ns)
+        self._stamp()
         self._taken.append(name)
+
+    def _stamp(self) -> None:
+        clock = time.perf_counter_ns
+        self._stamps.append((clock(), self._now(), clock()))
 
     def collect(self) -> list[Sample]:
         """Deliver the records and turn them into samples. Raises `RecorderError` if they cannot be trusted."""
-        edges = self._edges()
-        records, place = self._delivered(0, edges)
+        count = len(self._taken)
+        edges = _same_pace(np.array(self._stamps, np.int64).reshape(-1, 3))
+        records, span = self._delivered(0, edges)
         for wait_s in WAITS_S:
-            if not _some_missing(place, len(edges)):
+            if not _some_missing(span, count):
                 break
             time.sleep(wait_s)
-            records, place = self._delivered(0, edges)
-        if _some_missing(place, len(edges)):
-            records, place = self._delivered(1, edges)  # also what CUPTI holds back since a record is not finished
-        activities = self._activities(records[place % 3 == 1])
-        bounds = np.cumsum(np.bincount(place, minlength=len(edges))[1::3]).tolist()
-        samples = []
-        for name, first, last in zip(self._taken, [0, *bounds], bounds, strict=False):
-            found = activities[first:last]
-            busy = found[0][2] - found[0][1] if len(found) == 1 else union_ns([fields[1:3] for fields in found])
-            samples.append(Sample(name, busy / 1000, [Activity(*fields) for fields in found]))
+            records, span = self._delivered(0, edges)
+        if _some_missing(span, count):
+            records, span = self._delivered(1, edges)  # also what CUPTI holds back since a record is not finished
+        of_calls = span % 2 == 1
+        records, sample = records[of_calls], span[of_calls] // 2
+        busy_ns = np.bincount(sample, weights=covered_ns(records["start"], records["end"]), minlength=count)
+        bounds = np.searchsorted(sample, np.arange(count + 1)).tolist()
+        samples = [
+            Sample(name, us, Activities(records[first:last], self._labels))
+            for name, us, first, last in zip(self._taken, (busy_ns / 1000).tolist(), bounds, bounds[1:], strict=False)
+        ]
         self._taken, self._stamps, self._records = [], [], []
         return samples
 
-    def _edges(self) -> NDArray[Any]:
-        """Three for each sample, by CUPTI's clock: between them lie its preparation, its call, and what is nobody's."""
-        stamps = np.array(self._stamps, np.int64).reshape(-1, 3, 3)
-        _same_pace(stamps)
-        return stamps[:, :, 1].ravel()
-
     def _delivered(self, flag: int, edges: NDArray[Any]) -> tuple[Table, NDArray[Any]]:
-        """The records by start, and between which edges each lies."""
+        """The records by start, and the span of each: preparations are even, calls odd."""
         self._flush(flag)
         records = np.concatenate([np.empty(0, RECORD), *self._records])
         records = records[np.argsort(records["start"], kind="stable")]
         self._records = [records]
-        place = places(records["start"], records["end"], edges)
-        if place is None or (place % 3 == 2).any():
-            windows = [
-                Window(label, opened, closed)
-                for name, (begin, middle, end) in zip(self._taken, edges.reshape(-1, 3).tolist(), strict=True)
-                for label, opened, closed in ((None, begin, middle), (name, middle, end))
-            ]
-            assign([Activity(*fields) for fields in self._activities(records)], windows)
-            raise RecorderError("the record contradicts itself")  # assign has said in which way
-        return records, place
 
-    def _activities(self, records: Table) -> list[tuple[str, int, int, str, bool]]:
-        """The fields of each `Activity`."""
-        kinds = [self._names[kind] for kind in records["kind"].tolist()]
-        names = [name if kind == "kernel" else kind for name, kind in zip(records["name"], kinds, strict=True)]
-        times = records["start"].tolist(), records["end"].tolist()
-        return list(zip(names, *times, kinds, records["of_graph"].tolist(), strict=True))
+        def activity(i: int) -> str:
+            [found] = Activities(records[i : i + 1], self._labels)
+            return found.kind if found.name == found.kind else f"{found.kind} {found.name[:80]!r}"
+
+        def span(i: int) -> str:
+            return f"the call of {self._taken[i // 2]!r}" if i % 2 else "a preparation"
+
+        return records, assign(records["start"], records["end"], edges, activity, span)
 
     def _flush(self, flag: int) -> None:
         self._synchronize()
@@ -232,23 +238,13 @@ class CuptiRecorder:
         """Called by CUPTI, on any thread."""
         try:
             for table in tables:
-                known = table[np.isin(table["kind"], list(self._names))]
-                kernels = np.isin(known["kind"], [kind for kind, label in self._names.items() if label == "kernel"])
+                known = table[np.isin(table["kind"], list(self._labels))]
+                kernels = np.isin(known["kind"], [kind for kind, label in self._labels.items() if label == "kernel"])
                 excess = np.where(kernels, self._excess_ns, 0)
                 known["end"] = np.maximum(known["end"] - excess, np.minimum(known["start"], known["end"]))
                 self._records.append(known)
         except BaseException as error:  # it could not cross CUPTI's C frames; `_flush` raises it
             self._failure = error
-
-    def _stamp(self, quiet_ns: int) -> Stamp:
-        """CUPTI's clock, after a quiet spell, between two readings of the host's."""
-        clock = time.perf_counter_ns
-        before = clock()
-        until = before + quiet_ns
-        while before < until:
-            before = clock()
-        stamp = self._now()
-        return before, stamp, clock()
 
     def _subscribe(self, cupti: Any) -> int:
         """Claim CUPTI, which has one subscriber a process: without it two tools would share one set of buffers."""
@@ -284,26 +280,26 @@ def _no_callback(*_: Any) -> None:
     """No callback is ever enabled; subscribing asks for one."""
 
 
-def _some_missing(place: NDArray[Any], edges: int) -> bool:
-    """Whether a call has no activity, or a preparation has none where others have."""
-    found = np.bincount(place, minlength=edges) > 0
-    prepared, called = found[0::3], found[1::3]
+def _some_missing(span: NDArray[Any], count: int) -> bool:
+    """Whether one of `count` calls has no activity, or a preparation has none where others have."""
+    found = np.bincount(span, minlength=2 * count) > 0
+    prepared, called = found[0::2], found[1::2]
     return not called.all() or bool(prepared.any() and not prepared.all())
 
 
-def _same_pace(stamps: NDArray[Any]) -> None:
-    """Raise `RecorderError` if CUPTI's clock and the host's disagree on how long a window was: one of them jumped.
+def _same_pace(stamps: NDArray[Any]) -> NDArray[Any]:
+    """CUPTI's readings, of `stamps` [readings, 3] that have each between two of the host's.
 
-    `stamps` [samples, edges, 3] has a reading of CUPTI's clock between two of the host's.
+    Raises `RecorderError` if the two clocks disagree on how long a span was: one of them jumped.
     """
-    opened, closed = stamps[:, :-1], stamps[:, 1:]
-    length = closed[..., 1] - opened[..., 1]
-    shortest, longest = closed[..., 0] - opened[..., 2], closed[..., 2] - opened[..., 0]
+    opened, closed = stamps[:-1], stamps[1:]
+    length = closed[:, 1] - opened[:, 1]
+    shortest, longest = closed[:, 0] - opened[:, 2], closed[:, 2] - opened[:, 0]
     slack = 10_000 + longest // 100
-    wrong = (length < shortest - slack) | (length > longest + slack)
-    if wrong.any():
-        moved, passed = int(length[wrong][0]), int(longest[wrong][0])
-        raise RecorderError(f"the recorder's clock jumped: it moved {moved} ns while the host's moved {passed} ns")
+    for i in np.flatnonzero((length < shortest - slack) | (length > longest + slack))[:1].tolist():
+        moved = f"it moved {length[i]} ns while the host's moved {longest[i]} ns"
+        raise RecorderError(f"the recorder's clock jumped: {moved}")
+    return stamps[:, 1]
 
 
 def _say(error: BaseException) -> str:
