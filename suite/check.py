@@ -115,16 +115,10 @@ def sigmoid_limit(value: torch.Tensor, dtype: str) -> torch.Tensor:
     return limit(error, value, dtype)
 
 
-@dataclass(frozen=True)
-class Roundoff:
-    """What rounding adds to a result: errors of one sign up to `systematic`, others of mean zero and `variance`."""
-
-    systematic: torch.Tensor
-    variance: torch.Tensor
-
-
-def summation(total: torch.Tensor, spread_squared: torch.Tensor, terms: int, depth: int | None) -> Roundoff:
-    """Error of adding `terms` numbers in float32, in any order. spread_squared: the sum of their squares.
+def sum_variance(
+    total: torch.Tensor, spread_squared: torch.Tensor, terms: int, depth: int | None = None
+) -> torch.Tensor:
+    """Variance of the error of adding `terms` numbers, in float32 and any order. spread_squared: sum of their squares.
 
     Numbers that come in no particular order have partial sums s_k = (k/n) total + a random walk that returns to 0, with
     steps of size spread / sqrt(n). Each rounding has a variance of (u s_k)^2 / 3. The walk's mean square is spread^2 /
@@ -132,16 +126,19 @@ def summation(total: torch.Tensor, spread_squared: torch.Tensor, terms: int, dep
     spacing that no longer shrinks.
 
     Tensor cores add `depth` products at a time and truncate: s_k loses between 0 and 2u|s_k|. Beside a rounding's
-    variance this has a mean, u s_k. The sum of the means is half of what it were if each s_k were the total, and varies
-    as the walk does.
+    variance this has a mean, whose sum (`sum_shift`) varies as the walk does.
     """
     u = unit_roundoff("float32")
-    variance = (spread_squared + total.square() / 3.0) * (terms * u**2 / 3.0)
-    variance = torch.where(spread_squared > 0, variance + terms * half_smallest("float32") ** 2 / 3.0, 0.0)
+    of_shift = (u * math.ceil(terms / depth)) ** 2 / 12.0 if depth is not None else 0.0
+    variance = torch.addcmul(spread_squared * (terms * u**2 / 3.0 + of_shift), total, total, value=terms * u**2 / 9.0)
+    return variance.add_(spread_squared > 0, alpha=terms * half_smallest("float32") ** 2 / 3.0)
+
+
+def sum_shift(total: torch.Tensor, terms: int, depth: int | None) -> torch.Tensor | float:
+    """What truncated sums lose on average: u s_k each, and in all half of what it were if each s_k were the total."""
     if depth is None:
-        return Roundoff(torch.zeros_like(total), variance)
-    steps = math.ceil(terms / depth)
-    return Roundoff(total.abs() * (u * (steps + 1) / 2.0), variance + spread_squared * ((u * steps) ** 2 / 12.0))
+        return 0.0
+    return total.abs() * (unit_roundoff("float32") * (math.ceil(terms / depth) + 1) / 2.0)
 
 
 def matmul_limit(
@@ -157,8 +154,7 @@ def matmul_limit(
     """
     kind = "tf32" if precision == "tf32" else dtype
     depth = MMA_DEPTH.get(kind)
-    added = summation(value, spread_squared, terms, depth)
-    systematic, variance = added.systematic, added.variance
+    systematic, variance = sum_shift(value, terms, depth), sum_variance(value, spread_squared, terms, depth)
     worst = (terms - 1) * unit_roundoff("float32") * (1.0 if depth is None else 2.0)
     if kind == "tf32":
         u = unit_roundoff("tf32")
@@ -180,7 +176,7 @@ def float8_limit(
     Each step aligns up to MMA_WIDTH products and the accumulator to the largest of them and truncates all of them there
     to FLOAT8_SUM_BITS, then the sum: with u = 2^-14 each loses up to 2u of the largest, whose square is at most that of
     the partial sum and those of the step's products. `partial` is the mean square of the partial sums of all chains: of
-    walks like those of `summation`, to totals whose squares add up to spread^2, and c^2 over the number of chains.
+    walks like those of `sum_variance`, to totals whose squares add up to spread^2, and c^2 over the number of chains.
 
     1. Products and accumulators lose something uniform within 2u of the largest, in the direction of their own signs.
        Of n terms that add up to c, at most sqrt(n) c / spread more have its sign than not: each is u of it shorter.
@@ -203,8 +199,8 @@ def float8_limit(
     largest = value.abs() * share + spread_squared.sqrt() * (deviations(count * terms) * math.sqrt(share))
     lossy = ~(largest < 2.0**FLOAT8_SUM_BITS * grain)
 
-    added = summation(value, spread_squared, terms, None)
-    probable = torch.where(lossy, variance, 0.0).add_(added.variance).sqrt_().mul_(deviations(count))
+    added = sum_variance(value, spread_squared, terms)
+    probable = torch.where(lossy, variance, 0.0).add_(added).sqrt_().mul_(deviations(count))
     probable += torch.where(lossy, systematic, 0.0)
     worst = 4.0 * u * (chain - 1) + fine * (terms - 1)
     greatest = spread_squared.sqrt() * (worst * math.sqrt(terms)) + terms * half_smallest("float32")
@@ -219,13 +215,14 @@ def attention_limit(
     v: torch.Tensor,
     *,
     head_dim: int,
+    terms: int,
     count: int,
     dtype: str,
 ) -> torch.Tensor:
     """Bound for o = sum_j p_j v_j with p = softmax(scores), one query a row. All float64.
 
-    value = o (rows, D). p, scores, sizes_squared (rows, keys): probabilities; scores, -inf where hidden; and the sum
-    over d of (scale q_d k_jd)^2. v (keys, D).
+    value = o (rows, D). p, scores, sizes_squared (rows, keys): probabilities; scores, -inf where hidden, which are
+    overwritten; and the sum over d of (scale q_d k_jd)^2. v (keys, D). terms: how many keys there are in all.
 
     1. A score errs by its sum over D, by roundings of the scaled score and of its distance from the largest, and by the
        exponential: relative to p_j a variance w_j. Since do = sum_j p_j (v_j - o) e_j, that of o is
@@ -233,34 +230,38 @@ def attention_limit(
     2. In 16 bits, p_j is rounded to the type of v, relative to p_j or within the subnormal range by half its spacing;
        in the numerator alone, sum_j r_j p_j v_j, or in the denominator too, sum_j r_j p_j (v_j - o).
     3. Numerator and denominator are sums over the keys; the quotient may be a product with a reciprocal.
+
+    Memory's bandwidth sets the time of this: arrays of all pairs are reused, and passed over as seldom as can be.
     """
     u = unit_roundoff("float32")
     depth = MMA_DEPTH.get(dtype)
-    visible = scores != -math.inf
+    hidden = scores == -math.inf
     below = scores.amax(dim=1, keepdim=True) - scores
-    v_squared = v.square()
+    scores.masked_fill_(hidden, 0.0)  # as their p, so that no product is 0 times infinity
+    v_squared, p_squared = v.square(), p.square()
 
-    in_score = summation(scores, sizes_squared, head_dim, depth)
-    relative = in_score.variance + (scores.square() + below.square()) * (2.0 * u**2 / 3.0)
-    relative = relative + ((EXP_ULPS * 2.0 * u) ** 2 + u**2)
-    weights = torch.where(p > 0, p.square() * relative, 0.0)
+    relative = sum_variance(scores, sizes_squared, head_dim, depth)
+    for rounded in (scores, below):
+        relative.addcmul_(rounded, rounded, value=2.0 * u**2 / 3.0)
+    del below
+    weights = relative.add_((EXP_ULPS * 2.0 * u) ** 2 + u**2).mul_(p_squared).masked_fill_(hidden, 0.0)
+    moved = scores.mul_(p)
     shift = u + u * (math.ceil(head_dim / depth) + 1) / 2.0 if depth else u
-    moved = torch.where(p > 0, p * scores, 0.0)
     systematic = shift * (moved @ v - value * moved.sum(dim=1, keepdim=True)).abs()
 
     alone = torch.zeros_like(value)
     if dtype != "float32":
-        rounding = torch.where(visible, (unit_roundoff(dtype) * p).clamp(min=half_smallest(dtype)).square() / 3.0, 0.0)
-        weights = weights + rounding
+        rounding = (p * (unit_roundoff(dtype) / math.sqrt(3.0))).clamp_(min=half_smallest(dtype) / math.sqrt(3.0))
+        rounding.square_().masked_fill_(hidden, 0.0)
+        weights += rounding
         alone = value * (2.0 * (rounding @ v) - value * rounding.sum(dim=1, keepdim=True))
     variance = weights @ v_squared + value * (value * weights.sum(dim=1, keepdim=True) - 2.0 * (weights @ v))
     variance = variance.clamp(min=0.0) + alone.clamp(min=0.0)
 
-    p_squared = p.square()
-    numerator = summation(value, p_squared @ v_squared, len(v), depth)
-    denominator = summation(torch.ones_like(value[:, :1]), p_squared.sum(dim=1, keepdim=True), len(v), None)
-    systematic = systematic + numerator.systematic + value.abs() * (2.0 * u)
-    variance = variance + numerator.variance + value.square() * denominator.variance
+    variance += sum_variance(value, p_squared @ v_squared, terms, depth)
+    of_denominator = sum_variance(torch.ones_like(value[:, :1]), p_squared.sum(dim=1, keepdim=True), terms)
+    variance += value.square() * of_denominator
+    systematic += sum_shift(value, terms, depth) + value.abs() * (2.0 * u)
     return limit(systematic + variance.sqrt() * deviations(count), value, dtype)
 
 

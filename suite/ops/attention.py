@@ -177,7 +177,7 @@ class Attention(Op):
         return max(1, min(case["H"], _draw.BLOCK_ELEMENTS // max(1, case["S_q"] * case["D"])))
 
     def _rows(self, case: Case) -> int:
-        """Queries at a time: their scores, of which the bound needs a dozen arrays, are a quarter of a block."""
+        """Queries at a time: their scores, of which the bound needs eight arrays, are a quarter of a block."""
         return max(1, min(case["S_q"], _draw.BLOCK_ELEMENTS // 4 // max(1, case["S_k"])))
 
     def _rows_truth(
@@ -185,25 +185,38 @@ class Attention(Op):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The exact output rows of `q`, which begin at query `start`, and their bound."""
         b, h, _, s_q, s_k, d = case.shape
-        if s_k == 0 or d == 0:
+        seen = max(0, min(s_k, start + len(q) + s_k - s_q)) if case.causal else s_k  # by any of these queries
+        if seen == 0 or d == 0:
             zeros = torch.zeros_like(q)
             return zeros, check.rounding_limit(zeros, case.dtype)
-        scale = 1.0 / math.sqrt(d)
-        last_visible = torch.arange(start, start + len(q), device=q.device)[:, None] + (
-            s_k - s_q if case.causal else s_k
-        )
-        hidden = torch.arange(s_k, device=q.device)[None, :] > last_visible
-        scores = (q @ k.T).mul_(scale).masked_fill_(hidden, -math.inf)
-        sizes_squared = (q.square() @ k.square().T).mul_(scale**2)
-        p = torch.softmax(scores, dim=1).masked_fill_(hidden, 0.0)  # a query that sees no key gives zeros
+        k, v = k[:seen], v[:seen]
+        q = q / math.sqrt(d)
+        scores = q @ k.T
+        hidden = None
+        if case.causal:
+            last = torch.arange(start, start + len(q), device=q.device) + (s_k - s_q)
+            hidden = torch.arange(seen, device=q.device) > last[:, None]
+            scores.masked_fill_(hidden, -math.inf)
+        p = torch.softmax(scores, dim=1)
+        if hidden is not None and start < s_q - s_k:
+            p.masked_fill_(hidden, 0.0)  # a query that sees no key gives zeros
         # Of NaN and infinities in V only what a query sees counts, and a product with 0 would not leave them out.
         finite, odd = v.nan_to_num(0.0, 0.0, 0.0), ~v.isfinite()
         value = p @ finite
         limit = check.attention_limit(
-            value, p, scores, sizes_squared, finite, head_dim=d, count=b * h * s_q * d, dtype=case.dtype
+            value,
+            p,
+            scores,
+            q.square() @ k.square().T,
+            finite,
+            head_dim=d,
+            terms=s_k,
+            count=b * h * s_q * d,
+            dtype=case.dtype,
         )
         for key in odd.any(dim=1).nonzero().flatten().tolist():
-            value += (p[:, key, None] * torch.where(odd[key], v[key], 0.0)).masked_fill(hidden[:, key, None], 0.0)
+            product = p[:, key, None] * torch.where(odd[key], v[key], 0.0)
+            value += product if hidden is None else product.masked_fill_(hidden[:, key, None], 0.0)
         return value, limit
 
     def output_shape(self, case: Case) -> tuple[int, ...]:
@@ -225,7 +238,7 @@ class Attention(Op):
     def workspace_bytes(self, case: Case) -> int:
         s_q, s_k, d = case["S_q"], case["S_k"], case["D"]
         judged = 10 * self._heads(case) * s_q * d  # value, limit, and what comparing them takes
-        return 8 * (12 * self._rows(case) * (s_k + d) + 4 * s_k * d + judged)
+        return 8 * (8 * self._rows(case) * (s_k + d) + 4 * s_k * d + judged)
 
 
 OP = Attention()
