@@ -56,7 +56,7 @@ def inject(folder: Path, faults: Mapping[str, str]) -> str:
         "def implementations(operation):\n"
         "    plain = next(i for i in real(operation) if i.name == 'torch')\n"
         "    added = [dataclasses.replace(plain, name='torch/' + n, module='fault_' + n) for n in names]\n"
-        "    return real(operation) + (added if operation == 'vector_add' else [])\n"
+        "    return real(operation) + (tuple(added) if operation == 'vector_add' else ())\n"
         "backends.implementations = implementations\n",
         encoding="utf-8",
     )

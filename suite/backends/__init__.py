@@ -128,7 +128,8 @@ def backend(name: str) -> Backend:
     return found
 
 
-def implementations(operation: str) -> list[Implementation]:
+@cache
+def implementations(operation: str) -> tuple[Implementation, ...]:
     """Every implementation of `operation`, framework by framework, the plain one before its variants."""
     found = []
     for framework in backends():
@@ -151,7 +152,7 @@ def implementations(operation: str) -> list[Implementation]:
                     dtypes_beyond=constants.get("DTYPES_BEYOND", ()),
                 )
             )
-    return found
+    return tuple(found)
 
 
 def find(operation: str, name: str, visas: Mapping[str, Mapping[str, Any]]) -> Implementation:

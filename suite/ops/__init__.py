@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from functools import cache
 
 from suite.errors import UsageError
 from suite.op import Op
@@ -11,11 +12,12 @@ from suite.op import Op
 TEACHING_ORDER = ("vector_add", "matrix_add", "sigmoid", "matmul", "attention")
 
 
-def names() -> list[str]:
+@cache
+def names() -> tuple[str, ...]:
     """Every operation, the ones a course takes first in front."""
     found = [module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")]
     rank = {name: position for position, name in enumerate(TEACHING_ORDER)}
-    return sorted(found, key=lambda name: (rank.get(name, len(rank)), name))
+    return tuple(sorted(found, key=lambda name: (rank.get(name, len(rank)), name)))
 
 
 def get(name: str) -> Op:
