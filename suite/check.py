@@ -96,7 +96,8 @@ def deviations(count: int) -> float:
 
 def limit(error: torch.Tensor | float, value: torch.Tensor, dtype: str) -> torch.Tensor:
     """The bound of a result that may err by `error` before it is rounded to `dtype`."""
-    return ulp(value, dtype).div_(2.0).add_(error).mul_(MARGIN)
+    bound = ulp(value, dtype).mul_(MARGIN / 2.0)
+    return bound.add_(error, alpha=MARGIN) if isinstance(error, torch.Tensor) else bound.add_(MARGIN * error)
 
 
 def rounding_limit(value: torch.Tensor, dtype: str) -> torch.Tensor:
@@ -319,28 +320,49 @@ class Tally:
 
 def _judge(output: torch.Tensor, truth: Truth, dtype: str) -> Tally:
     """One piece of the output against its truth."""
-    piece = output[truth.index].to(torch.float64)
+    piece = output[truth.index]
     if piece.shape != truth.value.shape or piece.shape != truth.limit.shape:
         shapes = f"{tuple(truth.value.shape)} and {tuple(truth.limit.shape)}"
         raise SuiteError(f"truth: value and limit are {shapes}, where the output has {tuple(piece.shape)}")
     if piece.numel() == 0:
         return Tally()
+    if _ordinary(piece, truth, dtype):
+        error = (piece - truth.value).abs_()
+        ratios, known = error / truth.limit, None
+    else:
+        error, ratios, known = _errors(piece, truth, dtype)
+    found = Tally(judged=error.numel(), ratio=float(ratios.max()), error=float(error.max()))
+    if found.ratio > 1.0:
+        found.wrong = int((ratios > 1.0).sum())
+        found.reason = _describe(ratios, output, truth)
+    del ratios
+    value = truth.value if known is None else torch.where(known, truth.value, 0.0)
+    found.magnitude = float(torch.stack(torch.aminmax(value)).abs().max())
+    found.ulp = float(error.div_(ulp(value, dtype)).max())
+    return found
+
+
+def _ordinary(piece: torch.Tensor, truth: Truth, dtype: str) -> bool:
+    """Whether all is finite, nothing may overflow, and every bound allows something. So it is almost always; there is
+    nothing to be decided element by element then, which takes three times as long as the rest."""
+    extremes = [extreme.double() for x in (piece, truth.value, truth.limit) for extreme in torch.aminmax(x)]
+    *_, low, high, strictest, loosest = numbers = torch.stack(extremes).tolist()
+    largest = max(-low, high) + loosest
+    return all(map(math.isfinite, numbers)) and strictest > 0.0 and largest <= MAX_FINITE[dtype]
+
+
+def _errors(piece: torch.Tensor, truth: Truth, dtype: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The error of each element, 0 where it or the truth is not finite; error over bound, infinite where NaN, infinity
+    or a number stands that should not; and where both are finite."""
     known = torch.isfinite(truth.value)
     if bool((known & ~((truth.limit >= 0.0) & (truth.limit < math.inf))).any()):
         raise SuiteError(f"truth: a bound is not a number where the truth is, in {truth.index}")
+    piece = piece.to(torch.float64)
     placed = _well_placed(piece, truth, known, dtype)
     known &= torch.isfinite(piece)
     error = torch.where(known, piece.sub_(truth.value).abs_(), 0.0)
-    del piece
     ratios = torch.where(error == 0.0, 0.0, error / truth.limit).masked_fill_(~placed, math.inf)
-    found = Tally(judged=error.numel(), wrong=int((ratios > 1.0).sum()), ratio=float(ratios.max()))
-    if found.wrong:
-        found.reason = _describe(ratios, output, truth)
-    del ratios, placed
-    value = torch.where(known, truth.value, 0.0)
-    found.error, found.magnitude = float(error.max()), float(value.abs().max())
-    found.ulp = float(error.div_(ulp(value, dtype)).max())
-    return found
+    return error, ratios, known
 
 
 def _misfit(output: object, shape: tuple[int, ...], dtype: str, device: torch.device | None) -> str | None:

@@ -369,6 +369,44 @@ def test_a_result_of_the_wrong_kind_is_wrong(output: torch.Tensor, reason: str) 
     assert verdict.reason == reason
 
 
+@given(
+    st.lists(
+        st.tuples(st.floats(-1e38, 1e38, width=32), st.floats(-2.0, 2.0), st.floats(1e-30, 1e3)), min_size=1, max_size=9
+    ),
+    st.sampled_from(("float32", "bfloat16")),
+)
+def test_an_ordinary_piece_is_judged_like_any_other(elements: list[tuple[float, float, float]], dtype: str) -> None:
+    """Where all is finite nothing is looked at element by element, and the verdict is the same."""
+    value, off, limit = torch.tensor(elements, dtype=torch.float64).T
+    output = (value + off * limit).to(getattr(torch, dtype))
+    truth = check.Truth((slice(0, len(elements)),), value, limit)
+    assert check._ordinary(output, truth, dtype)
+    found = check._judge(output, truth, dtype)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(check, "_ordinary", lambda *_: False)
+        assert check._judge(output, truth, dtype) == found
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "limit"),
+    [
+        (math.nan, 1.0, 1e-3),
+        (math.inf, 1.0, 1e-3),
+        (1.0, math.nan, 1e-3),
+        (1.0, -math.inf, 1e-3),
+        (1.0, 1.0, math.nan),
+        (1.0, 1.0, math.inf),
+        (1.0, 1.0, 0.0),
+        (3.4e38, 3.4e38, 1e36),
+        (-3.4e38, -3.4e38, 1e36),
+    ],
+)
+def test_what_is_not_ordinary(got: float, expected: float, limit: float) -> None:
+    truth = check.Truth((slice(0, 2),), *(torch.tensor([x, y]).double() for x, y in ((0.5, expected), (1e-3, limit))))
+    assert not check._ordinary(torch.tensor([0.5, got]), truth, "float32")
+    assert check._ordinary(torch.tensor([0.5]), replace(truth, value=truth.value[:1], limit=truth.limit[:1]), "float32")
+
+
 def test_the_reason_shows_the_worst_element_and_counts_the_others() -> None:
     verdict = against([1.0, 1.5, 2.0], 1.0, 1.0, 1.0)
     assert verdict.reason == "value: at [2] got 2, expected 1 +- 0.001; 2 of 3 are wrong"
@@ -398,6 +436,7 @@ def test_judging_takes_no_more_memory_than_is_said(
         case = op.case(shape, kind, precision, causal=True if op.causal else None)
         inputs = op.make_inputs(case, 0, CPU)
         output = torch.zeros(op.output_shape(case), dtype=getattr(torch, case.output_dtype))
+        output.view(-1)[0] = math.nan  # then each element is looked at by itself, which takes the most
         with Allocations(*inputs, output) as made:
             check.compare(output, op.truth(inputs, case), shape=op.output_shape(case), dtype=case.output_dtype)
         assert 0.4 * op.workspace_bytes(case) < made.peak <= op.workspace_bytes(case)
