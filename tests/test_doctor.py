@@ -363,7 +363,7 @@ class Machine:
     def __init__(self, lie: Callable[[list[Activity]], tuple[float, list[Activity]]] | None = None) -> None:
         self.lie = lie or self.truth
         self.tracing = False
-        self.slowdown = 0.0
+        self.slowdown = self.sample_adds_us = 0.0
         self.now = self.free_at = 0
         self.running: list[Activity] = []
         self.samples: list[Sample] = []
@@ -431,8 +431,11 @@ class Machine:
 
     def sample(self, name: str, prepare: Callable[[], None], run: Callable[[], None]) -> None:
         prepare()
+        self.synchronize()
         self.running = []
         run()
+        self.synchronize()
+        self.now += round(1000 * self.sample_adds_us)
         us, seen = self.lie(list(self.running))
         self.samples.append(Sample(name, us, seen))
 
@@ -522,6 +525,24 @@ def test_a_timer_that_lies_is_caught(
 ) -> None:
     off = [line for line in prove(monkeypatch, Machine(lie)) if line.verdict == "off"]
     assert any(caught in line.work for line in off), [checks.plain_line(line) for line in off]
+
+
+@pytest.mark.parametrize(("adds_us", "verdict"), [(0.0, "ok"), (9.0, "ok"), (30.0, "off")])
+def test_what_recording_costs_is_bounded(adds_us: float, verdict: str) -> None:
+    machine = Machine()
+    machine.sample_adds_us = adds_us
+    line = timer._cost(machine, lambda: machine.launch(100.0), "a spin of 100 us")  # type: ignore[arg-type]
+    assert line.verdict == verdict, checks.plain_line(line)
+    assert line.ratio == pytest.approx(1 + adds_us / 156, abs=0.01)
+    assert not machine.tracing
+
+
+def test_a_recorder_that_fails_costs_a_line() -> None:
+    def refuse(activities: list[Activity]) -> tuple[float, list[Activity]]:
+        raise NoRecorderError("CUPTI dropped 3 records")
+
+    line = timer._cost(Machine(refuse), lambda: None, "nothing")  # type: ignore[arg-type]
+    assert (line.verdict, line.note) == ("off", "NoRecorderError: CUPTI dropped 3 records")
 
 
 def test_a_group_that_fails_is_lines_that_are_off(monkeypatch: pytest.MonkeyPatch) -> None:

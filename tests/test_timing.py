@@ -34,7 +34,7 @@ from suite.timing import (
 )
 from suite.timing.cupti_records import RECORD, Cupti, layouts
 from suite.timing.energy import joules_per_call
-from suite.timing.intervals import LATE_NS, assign, covered_ns
+from suite.timing.intervals import CLOCKS_NS, assign, clocks_apart, covered_ns
 from suite.timing.recorder import Sample
 from suite.timing.recorder_cupti import CuptiRecorder, _same_pace
 from suite.timing.recorder_wall import WallRecorder
@@ -102,9 +102,9 @@ def test_a_start_decides_whatever_the_order() -> None:
 
 
 def test_an_end_may_be_as_late_as_the_conversion_of_clocks_is_wrong() -> None:
-    assert assigned([(15_000, 20_000 + LATE_NS)], EDGES) == [0]
+    assert assigned([(15_000, 20_000 + CLOCKS_NS)], EDGES) == [0]
     with pytest.raises(RecorderError, match=r"kernel 0 was still running 5.0 us after span 0"):
-        assigned([(15_000, 20_001 + LATE_NS)], EDGES)
+        assigned([(15_000, 20_001 + CLOCKS_NS)], EDGES)
 
 
 @pytest.mark.parametrize(
@@ -127,13 +127,33 @@ def test_assign_refuses(times: list[tuple[int, int]], edges: list[int], message:
 
 
 @given(
+    st.lists(st.tuples(st.integers(3_000, 9_000), st.integers(0, 60_000), st.integers(3_000, 20_000)), min_size=1),
+    st.integers(-CLOCKS_NS + 1_000, CLOCKS_NS - 1_000),
+)
+def test_clocks_that_are_apart_are_brought_together(spans: list[tuple[int, int, int]], wrong_by: int) -> None:
+    """One activity a span, launched some time after its begin and waited for until some time after its end."""
+    edges, times = [10**9], []
+    for launch, length, wait in spans:
+        times.append((edges[-1] + launch, edges[-1] + launch + length))
+        edges.append(times[-1][1] + wait)
+    starts, ends = np.array(times).T + wrong_by
+    apart = clocks_apart(starts, ends, np.array(edges))
+    assert assign(starts + apart, ends + apart, np.array(edges)).tolist() == list(range(len(spans)))
+
+
+def test_clocks_of_nothing_are_not_apart() -> None:
+    none = np.empty(0, np.int64)
+    assert clocks_apart(none, none, np.array([1, 2])) == clocks_apart(np.array([5]), np.array([6]), none) == 0
+
+
+@given(
     st.lists(st.integers(0, 60), min_size=2, max_size=8).map(sorted),
-    st.lists(st.tuples(st.integers(-1, 70), st.integers(-1, LATE_NS + 30)).map(lambda p: (p[0], p[0] + p[1]))),
+    st.lists(st.tuples(st.integers(-1, 70), st.integers(-1, CLOCKS_NS + 30)).map(lambda p: (p[0], p[0] + p[1]))),
 )
 def test_assign_finds_the_one_span_or_refuses(edges: list[int], times: list[tuple[int, int]]) -> None:
     spans = list(itertools.pairwise(edges))
     fits = [
-        [i for i, (opened, closed) in enumerate(spans) if opened <= start < closed and end <= closed + LATE_NS]
+        [i for i, (opened, closed) in enumerate(spans) if opened <= start < closed and end <= closed + CLOCKS_NS]
         for start, end in times
     ]
     if all(fits) and all(0 < start <= end for start, end in times):
@@ -406,6 +426,7 @@ def test_cupti_hands_over_an_empty_sample_as_empty(recorder: CuptiRecorder) -> N
 
 def test_cupti_refuses_work_outside_a_batch(cupti: FakeCupti, recorder: CuptiRecorder) -> None:
     recorder.sample("a", nothing, lambda: cupti.launch(10))
+    time.sleep(0.001)
     cupti.launch(10, name="stray")
     with pytest.raises(RecorderError, match=r"kernel 'stray' ran outside every span, .* after the call of 'a'"):
         recorder.collect()
@@ -419,16 +440,18 @@ def test_cupti_does_not_count_what_runs_between_samples(cupti: FakeCupti, record
     assert [sample.us for sample in recorder.collect()] == [10.0, 10.0, 10.0]
 
 
-def test_cupti_takes_an_end_that_its_clock_puts_after_the_wait(cupti: FakeCupti, recorder: CuptiRecorder) -> None:
-    def run() -> None:
-        cupti.launch(1)
-        kind, _, _, *rest = cupti.kept.pop()
-        now = cupti.get_timestamp()
-        cupti.kept.append((kind, now, now + 3_000, *rest))
+@pytest.mark.parametrize("wrong_by", [-4_000, 0, 4_000])
+def test_cupti_may_convert_device_times_wrongly(cupti: FakeCupti, recorder: CuptiRecorder, wrong_by: int) -> None:
+    """A call that is issued at once would begin before its sample, or end after it."""
 
-    recorder.sample("a", run, run)
-    recorder.sample("b", run, run)
-    assert [(sample.name, sample.us) for sample in recorder.collect()] == [("a", 3.0), ("b", 3.0)]
+    def run(us: float) -> None:
+        cupti.launch(us)
+        kind, start, end, *rest = cupti.kept.pop()
+        cupti.kept.append((kind, start + wrong_by, end + wrong_by, *rest))
+
+    for name, us in (("a", 3.0), ("b", 50.0), ("a", 3.0)):
+        recorder.sample(name, lambda: run(40.0), lambda us=us: run(us))  # type: ignore[misc]
+    assert [(sample.name, sample.us) for sample in recorder.collect()] == [("a", 3.0), ("b", 50.0), ("a", 3.0)]
 
 
 def test_cupti_refuses_a_record_that_comes_a_round_late(cupti: FakeCupti, recorder: CuptiRecorder) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ from suite.device import Device
 from suite.errors import SuiteError, UsageError
 from suite.files import write_atomically
 from suite.inprocess import array_bytes, one_line, torch_device
-from suite.proof import checks
+from suite.proof import checks, cost
 from suite.proof.checks import OFF, Check, Line
+from suite.timing.sampling import no_garbage_collection
+from suite.timing.target import CudaTarget, Target
 
 ARRAY_BYTES = 2 << 30
 """Size of an array, if a sixteenth of the memory allows."""
@@ -35,7 +38,7 @@ def prove(
 
     import torch
 
-    from suite.proof.groups import makers
+    from suite.proof.groups import Spins, makers
     from suite.proof.work import Arena, kits
     from suite.timing.recorder_cupti import why_not
 
@@ -48,13 +51,25 @@ def prove(
     for line in lines:
         on_line(line)
     l2_bytes = int(torch.cuda.get_device_properties(device).L2_cache_size)
+    clock_mhz = float(facts["clock_sm_max_mhz"] or CLOCK_MHZ)
     timings: dict[str, Any] = {}
-    for title, make in makers(found, arena, float(facts["clock_sm_max_mhz"] or CLOCK_MHZ), l2_bytes):
+    for title, make in makers(found, arena, clock_mhz, l2_bytes):
         tell(title)
         for line in _group(title, make, device, timings):
             lines.append(line)
             on_line(line)
+    tell("what recording costs")
+    lines.append(_cost(CudaTarget(device), partial(torch.cuda._sleep, Spins(clock_mhz).of(100)), "a spin of 100 us"))
+    on_line(lines[-1])
     return lines
+
+
+def _cost(target: Target, work: Callable[[], None], what: str) -> Line:
+    with no_garbage_collection():
+        try:
+            return cost.line(target, work, what)
+        except Exception as error:  # of the recorder, or of the device
+            return checks.without("torch", f"the wall time of a sample of {what}, recorded", OFF, one_line(error))
 
 
 def _group(title: str, make: Callable[[], Any], device: Any, timings: dict[str, Any]) -> list[Line]:

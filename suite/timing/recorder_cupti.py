@@ -5,9 +5,10 @@ records are made below all of them. A sample is a span of CUPTI's clock, with th
 
     evict the cache | synchronize | OPEN | issue, wait | synchronize | CLOSE
 
-Everything that starts in it belongs to the call, whichever thread launched it. What the host needs for a launch (on an
-H200 the first kernel starts 7 us after OPEN, or later) is longer than the error of CUPTI's conversion from device to
-host time, so that no start falls into another span; an end may come that much too late (`intervals.LATE_NS`).
+Everything that starts in it belongs to the call, whichever thread launched it. CUPTI converts the device's times to its
+clock with an error that is about the same for a while and differs from process to process: on H200s a kernel seemed to
+end up to 1.9 us after the host had seen it done, and in another process a copy to start 1.2 us before it was issued.
+So what is wrong is found out first, from where activities lie between the edges (`intervals.clocks_apart`).
 
 Tracing costs the host time at each launch and widens the gaps between activities; that is why busy time is their union,
 and why latency is never measured while this recorder is on.
@@ -32,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suite.timing.cupti_records import RECORD, Cupti, Table, loaded_library
-from suite.timing.intervals import Activity, NoRecorderError, RecorderError, assign, covered_ns
+from suite.timing.intervals import Activity, NoRecorderError, RecorderError, assign, clocks_apart, covered_ns
 from suite.timing.recorder import Sample
 from suite.timing.stats import median
 
@@ -219,7 +220,8 @@ class CuptiRecorder:
         def span(i: int) -> str:
             return f"the call of {self._taken[i // 2]!r}" if i % 2 else "a preparation"
 
-        return records, assign(records["start"], records["end"], edges, activity, span)
+        apart = clocks_apart(records["start"], records["end"], edges)
+        return records, assign(records["start"] + apart, records["end"] + apart, edges, activity, span)
 
     def _flush(self, flag: int) -> None:
         self._synchronize()

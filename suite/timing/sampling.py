@@ -91,7 +91,7 @@ class Measurement:
         self.stopped_by = ""
 
     def measure(self, budget_s: float, interval: float, energy: bool) -> dict[str, Timing]:
-        with _no_garbage_collection():
+        with no_garbage_collection():
             # Where energy can be measured, another 0.1 s of each call follows before anything is recorded.
             more_follows = energy and self.target.energy_mj() is not None
             for call in self.calls:
@@ -263,7 +263,7 @@ class Measurement:
 
 
 @contextmanager
-def _no_garbage_collection() -> Iterator[None]:
+def no_garbage_collection() -> Iterator[None]:
     """A collection in the middle of a latency sample would be counted as the call's."""
     enabled = gc.isenabled()
     gc.collect()
