@@ -16,15 +16,6 @@ OUT_DTYPE = torch.float32 if INTERPRET else None  # the interpreter truncates to
 
 
 @triton.jit
-def round_to_tf32(x):
-    """To the nearest tf32 (the tensor cores would truncate); the interpreter multiplies in float32 instead."""
-    if INTERPRET:
-        return x
-    else:
-        return tl.inline_asm_elementwise("cvt.rna.tf32.f32 $0, $1;", "=r,r", [x], tl.float32, is_pure=True, pack=1)
-
-
-@triton.jit
 def transpose_kernel(x_ptr, y_ptr, R, C, stride_r, stride_c, stride_y, BLOCK: tl.constexpr):
     """y = x^T: x [R, C], y [C, R] with rows stride_y apart. One program, one block."""
     tiles_c = tl.cdiv(C, BLOCK)
@@ -73,9 +64,6 @@ def matmul_kernel(
     beyond the edges. A_ROWS says that the descriptor's rows are rows of A, not columns; B_ROWS and C_ROWS likewise.
     Both loops are flattened into one, so that the first blocks of a tile are on their way while the last of the one
     before are multiplied and its result is stored.
-
-    With A from registers, in tf32, ptxas lets no two products overlap in a flattened loop. Nested loops that read A
-    without rounding it were a quarter faster, and wrong in tiles of 128 x 256 (Triton 3.6).
     """
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
     programs = tl.num_programs(0)
@@ -84,12 +72,7 @@ def matmul_kernel(
         off_m, off_n = tile_offsets(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
         acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
         for k in range(0, K, BLOCK_K):
-            if A_ROWS:
-                a = a_desc.load([off_m, k])
-            else:
-                a = a_desc.load([k, off_m]).T
-                if PRECISION == "tf32":  # which also keeps A in registers: on the way there it is transposed
-                    a = round_to_tf32(a)
+            a = a_desc.load([off_m, k]) if A_ROWS else a_desc.load([k, off_m]).T
             b = b_desc.load([k, off_n]) if B_ROWS else b_desc.load([off_n, k]).T
             if INTERPRET:  # its dot is wrong for bfloat16
                 a = a.to(tl.float32)
@@ -132,7 +115,7 @@ TF32_CONFIGS = [
     _config(128, 256, 32, 4, 16, 8, 4),
     _config(128, 128, 32, 2, 8, 8, 4),
     _config(128, 128, 32, 2, 8, 4, 4),
-    _config(64, 128, 32, 1, 16, 4, 5),
+    _config(64, 128, 32, 1, 16, 4, 8),
     _config(64, 64, 32, 1, 16, 4, 6),
 ]
 
@@ -208,7 +191,8 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
 
     Shapes: a (M, K), b (K, N), K = 0 included; rows or columns contiguous. The output is contiguous.
     Dtypes: float16, bfloat16, and float32 with precision="tf32"; sums in float32, rounded once at the end. The tensor
-    cores truncate float32 to tf32 (11 significant bits); an operand that comes from registers is rounded to it.
+    cores truncate float32 to tf32 (11 significant bits), and want A by rows and B by columns; what is stored otherwise
+    is transposed into memory of its own first.
     Tail: TMA reads zeros beyond the edges and does not write there.
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for float32 with
     precision="ieee", for addresses that TMA cannot take (every row of A, B and C starts at a multiple of 16 bytes), and
@@ -246,16 +230,14 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     out = torch.empty((M, N), dtype=OUT_DTYPE or a.dtype, device=a.device)
     if M > 0 and N > 0:
         element = a.element_size()
-        if precision == "tf32" and a.stride(1) != 1 and b.stride(0) != 1:
-            b = _by_columns(b)
+        if precision == "tf32":
+            # Hopper's tensor cores read 32-bit numbers from shared memory only with K contiguous. The left operand may
+            # come from registers, but then ptxas lets no two products overlap in a flattened loop.
+            a = a if a.stride(1) == 1 else _by_columns(a.t()).t()
+            b = b if b.stride(0) == 1 else _by_columns(b)
         a_desc, a_rows = _stored("a", a, element)
         b_desc, b_rows = _stored("b", b, element)
         c_desc, c_rows = _stored("out", out, element)
-        if precision == "tf32" and b_rows and a_rows:
-            # Hopper's tensor cores read the right operand from shared memory, and 32-bit numbers only with K
-            # contiguous; the left one may come from registers. So C^T = B^T A^T where that suits better.
-            a_desc, b_desc, M, N = b_desc, a_desc, N, M
-            a_rows, b_rows, c_rows = False, False, not c_rows
         arguments = {"PRECISION": precision, "DTYPE": str(a.dtype)}
         arguments |= {"A_ROWS": a_rows, "B_ROWS": b_rows, "C_ROWS": c_rows}
         if INTERPRET:
