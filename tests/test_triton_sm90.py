@@ -24,14 +24,15 @@ BUILDS = {  # process: what it calls, as VARIANT DTYPE (or tf32) LAYOUT SIZE
     "gluon, 16 bits": ["gluon bfloat16 nn 4096", "gluon float16 tt 1024", "gluon bfloat16 tn 16x14336x4096"],
     "gluon, tf32": ["gluon tf32 nn 4096", "gluon tf32 nt 4096", "gluon tf32 tt 1024"],
     "persistent, 16 bits": ["persistent bfloat16 nn 4096", "persistent float16 tt 1024"],
-    "persistent, tf32": ["persistent tf32 nn 4096", "persistent tf32 nt 4096", "persistent tf32 tn 4096"],
+    "persistent, tf32": ["persistent tf32 nn 4096", "persistent tf32 tt 1024"],
+    "gluon, 8 bits": ["gluon float8_e4m3fn nt 4096 promoted", "gluon float8_e4m3fn nt 4096 fast"],
     "split": ["split float32 nn 4096", "split float32 tt 1003x1001x1009", "split float32 nn 512x512x16"],
 }
 
 
 def calls(name: str) -> Iterator[Callable[[], object]]:
     """The launch that a name in BUILDS stands for."""
-    variant, kind, layout, size = name.split()
+    variant, kind, layout, size, *precision = name.split()
     matmul = import_module(f"triton_kernels.matmul_{variant}").matmul
     M, N, K = (int(each) for each in (size.split("x") * 3)[:3])
     dtype = getattr(torch, kind, torch.float32)
@@ -39,7 +40,11 @@ def calls(name: str) -> Iterator[Callable[[], object]]:
         program._empty(*shape, dtype=dtype) if letter == "n" else program._empty(*shape[::-1], dtype=dtype).t()
         for letter, shape in zip(layout, ((M, K), (K, N)), strict=True)
     )
-    yield lambda: matmul(a, b, precision="tf32" if kind == "tf32" else "ieee")
+    if precision:
+        scale = program._empty(1, dtype=torch.float32)[0]
+        yield lambda: matmul(a, b, scale, scale, precision=precision[0])
+    else:
+        yield lambda: matmul(a, b, precision="tf32" if kind == "tf32" else "ieee")
 
 
 if __name__ == "__main__":
@@ -65,11 +70,11 @@ def test_compiles_to_wgmma_fed_by_tma(name: str, tmp_path: Path) -> None:
         if record["kernel"] in ("split_kernel", "transpose_kernel"):
             assert program.count(record, "HG?MMA") == 0, record
             continue
-        assert program.count(record, "HGMMA") > 0, record
+        assert program.count(record, "QGMMA" if "float8" in kind else "HGMMA") > 0, record
         assert program.count(record, r"HMMA|LDGSTS") == 0, record
         assert program.count(record, "UTMALDG") > 0, record
         assert variant == "split" or program.count(record, "UTMASTG") > 0, record
-        assert variant == "split" or kind == "tf32" or program.count(record, "STSM") > 0, record
+        assert variant == "split" or kind in ("tf32", "float8_e4m3fn") or program.count(record, "STSM") > 0, record
         assert (program.count(record, "USETMAXREG") > 0) == (variant == "gluon"), record
 
 

@@ -520,7 +520,8 @@ def questions(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
             if name == "matmul":
                 yield {"a_ptr": x, **sizes}, {"PRECISION": precision}
             elif (kind == "ieee") == (name == "matmul_split"):
-                yield {"a_desc": SimpleNamespace(base=x), **sizes}, {"PRECISION": precision, "DTYPE": DTYPE}
+                desc = SimpleNamespace(base=x)
+                yield {"a_desc": desc, "c_desc": desc, **sizes}, {"PRECISION": precision, "DTYPE": DTYPE}
 
 
 @pytest.mark.parametrize("name", autotuned())

@@ -15,7 +15,13 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 REQUIRES = "sm_90"
 
-DTYPES = {torch.float32: gl.float32, torch.float16: gl.float16, torch.bfloat16: gl.bfloat16}
+DTYPES_BEYOND = ("float8_e4m3fn",)
+DTYPES = {
+    torch.float32: gl.float32,
+    torch.float16: gl.float16,
+    torch.bfloat16: gl.bfloat16,
+    torch.float8_e4m3fn: gl.float8e4nv,
+}
 ROWS = gl.constexpr(64)  # of a tile for each warpgroup that multiplies: what one wgmma computes
 SWIZZLE = 128  # bytes: rows of this length, swizzled, serve wgmma and TMA without bank conflicts
 tma_load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared  # renamed after Triton 3.7
@@ -68,8 +74,28 @@ def columns(x, PARTS: gl.constexpr):
 
 
 @gluon.jit
+def store(parts, c_desc, c_smem, row, off_n, consumer: gl.constexpr, CONSUMERS: gl.constexpr, C_ROWS: gl.constexpr):
+    """A finished tile leaves in parts: converted, written to one of c_smem's buffers, and stored from there by TMA
+    while the next part is written.
+    """
+    BUFFERS: gl.constexpr = c_smem.shape[0] // CONSUMERS
+    PART_N: gl.constexpr = c_smem.shape[2] if C_ROWS else c_smem.shape[1]
+    gl.static_assert(len(parts) % BUFFERS == 0)  # a tile begins with the buffer after the last tile's last one
+    for i in gl.static_range(len(parts)):
+        column = off_n + i * PART_N
+        c = c_smem.index(consumer * BUFFERS + i % BUFFERS)
+        tma.store_wait(BUFFERS - 1)  # until this buffer has been read
+        if C_ROWS:
+            c.store(parts[i].to(c_smem.dtype))
+        else:
+            c.permute([1, 0]).store(parts[i].to(c_smem.dtype))
+        hopper.fence_async_shared()
+        tma_store(c_desc, [row, column] if C_ROWS else [column, row], c)
+
+
+@gluon.jit
 def multiply(
-    consumer: gl.constexpr, c_desc, a_smem, b_smem, c_smem, full, empty, M, N, K,
+    consumer: gl.constexpr, c_desc, scale_a_ptr, scale_b_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
     A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, C_ROWS: gl.constexpr, A_IN_REGISTERS: gl.constexpr,
     CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr, GROUP_M: gl.constexpr,
 ):  # fmt: skip
@@ -79,14 +105,11 @@ def multiply(
     a step late, when the wgmma that reads it is known to be over. With A in registers that slack is left to the other
     warpgroup: its wgmma runs while this one reads A, and no register is overwritten that a wgmma still reads.
 
-    A finished tile leaves in parts: converted, written to one of c_smem's buffers, and stored from there by TMA while
-    the next part is written. Only then does this warpgroup turn to the next tile; the other, up to STAGES steps behind
-    or ahead, has the tensor cores meanwhile.
+    Only when its part of a tile is stored does this warpgroup turn to the next tile; the other, up to STAGES steps
+    behind or ahead, has the tensor cores meanwhile.
     """
     BLOCK_M: gl.constexpr = ROWS * CONSUMERS
-    BUFFERS: gl.constexpr = c_smem.shape[0] // CONSUMERS
     PART_N: gl.constexpr = c_smem.shape[2] if C_ROWS else c_smem.shape[1]
-    gl.static_assert(BLOCK_N // PART_N % BUFFERS == 0)  # a tile begins with the buffer after the last tile's last one
     IN_FLIGHT: gl.constexpr = 0 if A_IN_REGISTERS else 1
     INSTRUCTION_K: gl.constexpr = 256 // a_smem.dtype.primitive_bitwidth
     ACC: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, INSTRUCTION_K])
@@ -113,27 +136,80 @@ def multiply(
             acc = hopper.warpgroup_mma_wait(0, deps=(acc,))
             mbarrier.arrive(empty.index((step + STAGES - 1) % STAGES))
 
-        row = off_m + consumer * ROWS
+        if scale_a_ptr is not None:
+            acc *= gl.load(scale_a_ptr) * gl.load(scale_b_ptr)
         parts = columns(acc, BLOCK_N // PART_N)
-        for i in gl.static_range(BLOCK_N // PART_N):
-            column = off_n + i * PART_N
-            c = c_smem.index(consumer * BUFFERS + i % BUFFERS)
-            tma.store_wait(BUFFERS - 1)  # until this buffer has been read
-            if C_ROWS:
-                c.store(parts[i].to(c_smem.dtype))
-            else:
-                c.permute([1, 0]).store(parts[i].to(c_smem.dtype))
-            hopper.fence_async_shared()
-            tma_store(c_desc, [row, column] if C_ROWS else [column, row], c)
+        store(parts, c_desc, c_smem, off_m + consumer * ROWS, off_n, consumer, CONSUMERS, C_ROWS)
     tma.store_wait(0)
+
+
+@gluon.jit
+def multiply_promoted(
+    consumer: gl.constexpr, c_desc, scale_a_ptr, scale_b_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
+    C_ROWS: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr,
+    GROUP_M: gl.constexpr,
+):  # fmt: skip
+    """The same of float8, whose sums tensor cores keep to 14 bits only. So the 128 products of a step are summed from
+    zero, for 128 columns at a time (more would not fit into registers), and these sums are added in float32, while the
+    tensor cores work for the other warpgroup.
+    """
+    BLOCK_M: gl.constexpr = ROWS * CONSUMERS
+    HALF: gl.constexpr = BLOCK_N if BLOCK_N < 128 else 128
+    PART_N: gl.constexpr = c_smem.shape[2] if C_ROWS else c_smem.shape[1]
+    gl.static_assert(BLOCK_K == 128)
+    SUMS: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, HALF, 32])
+    step = 0
+    for tile in range(gl.program_id(0), gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N), gl.num_programs(0)):
+        off_m, off_n = tile_offsets(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+        zeros = gl.zeros([ROWS, HALF], gl.float32, SUMS)
+        left = zeros
+        right = zeros
+        for _ in range(0, K, BLOCK_K):
+            stage = step % STAGES
+            mbarrier.wait(full.index(stage), step // STAGES & 1)
+            a = a_smem.index(stage * CONSUMERS + consumer)
+            b = b_smem.index(stage)
+            sums = hopper.warpgroup_mma(a, b.slice(0, HALF).permute([1, 0]), zeros, use_acc=False, is_async=True)
+            sums = hopper.warpgroup_mma_wait(0, deps=(sums,))
+            if BLOCK_N > HALF:
+                left += sums
+                sums = hopper.warpgroup_mma(a, b.slice(HALF, HALF).permute([1, 0]), zeros, use_acc=False, is_async=True)
+                sums = hopper.warpgroup_mma_wait(0, deps=(sums,))
+                mbarrier.arrive(empty.index(stage))
+                right += sums
+            else:
+                mbarrier.arrive(empty.index(stage))
+                left += sums
+            step += 1
+        scale = gl.load(scale_a_ptr) * gl.load(scale_b_ptr)
+        parts = columns(left * scale, HALF // PART_N)
+        if BLOCK_N > HALF:
+            parts = parts + columns(right * scale, HALF // PART_N)
+        store(parts, c_desc, c_smem, off_m + consumer * ROWS, off_n, consumer, CONSUMERS, C_ROWS)
+    tma.store_wait(0)
+
+
+@gluon.jit
+def consume(
+    consumer: gl.constexpr, c_desc, scale_a_ptr, scale_b_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
+    A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, C_ROWS: gl.constexpr, A_IN_REGISTERS: gl.constexpr,
+    PROMOTED: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr,
+    STAGES: gl.constexpr, GROUP_M: gl.constexpr,
+):  # fmt: skip
+    if PROMOTED:
+        multiply_promoted(consumer, c_desc, scale_a_ptr, scale_b_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
+                          C_ROWS, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)  # fmt: skip
+    else:
+        multiply(consumer, c_desc, scale_a_ptr, scale_b_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K, A_ROWS,
+                 B_ROWS, C_ROWS, A_IN_REGISTERS, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)  # fmt: skip
 
 
 @gluon.jit(do_not_specialize=["M", "N", "K"])
 def matmul_kernel(
-    a_desc, b_desc, c_desc, M, N, K,
+    a_desc, b_desc, c_desc, scale_a_ptr, scale_b_ptr, M, N, K,
     A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, C_ROWS: gl.constexpr, A_IN_REGISTERS: gl.constexpr,
-    DTYPE: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr,
-    BUFFERS: gl.constexpr, GROUP_M: gl.constexpr,
+    DTYPE: gl.constexpr, PROMOTED: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr,
+    BLOCK_K: gl.constexpr, STAGES: gl.constexpr, BUFFERS: gl.constexpr, GROUP_M: gl.constexpr,
 ):  # fmt: skip
     """A persistent program computes tiles of C, [ROWS * CONSUMERS, BLOCK_N]: program_id, then every num_programs-th.
 
@@ -143,7 +219,7 @@ def matmul_kernel(
     gl.static_assert(CONSUMERS == 1 or CONSUMERS == 2)
     a_smem = gl.allocate_shared_memory(DTYPE, [STAGES * CONSUMERS] + a_desc.block_type.shape, a_desc.layout)  # noqa: RUF005
     b_smem = gl.allocate_shared_memory(DTYPE, [STAGES] + b_desc.block_type.shape, b_desc.layout)  # noqa: RUF005
-    c_smem = gl.allocate_shared_memory(DTYPE, [BUFFERS * CONSUMERS] + c_desc.block_type.shape, c_desc.layout)  # noqa: RUF005
+    c_smem = gl.allocate_shared_memory(c_desc.dtype, [BUFFERS * CONSUMERS] + c_desc.block_type.shape, c_desc.layout)  # noqa: RUF005
     full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for i in gl.static_range(STAGES):
@@ -155,10 +231,10 @@ def matmul_kernel(
     if CONSUMERS == 2:
         gl.warp_specialize(
             [
-                (multiply, (0, c_desc, a_smem, b_smem, c_smem, full, empty, M, N, K, A_ROWS, B_ROWS, C_ROWS,
-                            A_IN_REGISTERS, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
-                (multiply, (1, c_desc, a_smem, b_smem, c_smem, full, empty, M, N, K, A_ROWS, B_ROWS, C_ROWS,
-                            A_IN_REGISTERS, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
+                (consume, (0, c_desc, scale_a_ptr, scale_b_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K, A_ROWS,
+                           B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
+                (consume, (1, c_desc, scale_a_ptr, scale_b_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K, A_ROWS,
+                           B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
                 (load, (a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K, A_ROWS, B_ROWS,
                         CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
             ],
@@ -168,8 +244,8 @@ def matmul_kernel(
     else:
         gl.warp_specialize(
             [
-                (multiply, (0, c_desc, a_smem, b_smem, c_smem, full, empty, M, N, K, A_ROWS, B_ROWS, C_ROWS,
-                            A_IN_REGISTERS, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
+                (consume, (0, c_desc, scale_a_ptr, scale_b_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K, A_ROWS,
+                           B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
                 (load, (a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K, A_ROWS, B_ROWS,
                         CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
             ],
@@ -217,25 +293,35 @@ TF32_CONFIGS = [
 ]
 
 
+FLOAT8_CONFIGS = [
+    _config(2, 256, 128, 4, 16),
+    _config(2, 256, 128, 3, 16),
+    _config(2, 128, 128, 6, 8),
+    _config(1, 128, 128, 8, 16),
+    _config(1, 64, 128, 12, 16, BUFFERS=1),
+]
+
+
 def _candidates(configs: list[triton.Config], args: dict[str, Any], **constants: Any) -> list[triton.Config]:
     """The configurations of the type, as far as their tiles suit C."""
-    return _suiting(TF32_CONFIGS if constants["DTYPE"] == gl.float32 else HALF_CONFIGS, args)
+    by_type = {gl.float32: TF32_CONFIGS, gl.float8e4nv: FLOAT8_CONFIGS}
+    return _suiting(by_type.get(constants["DTYPE"], HALF_CONFIGS), args)
 
 
 def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
     """What a search that may take minutes tries beyond the candidates: bands of other heights, and as many stages as
     fit beside one or two buffers for C."""
     base = args["a_desc"].base
-    element = base.element_size()
+    element, out_element = base.element_size(), args["c_desc"].base.element_size()
     shared = torch.cuda.get_device_properties(base.device).shared_memory_per_multiprocessor - 2048
     found = []
     tiles = itertools.product((1, 2), (64, 128, 256), (1, 2))
     for (CONSUMERS, BLOCK_N, BUFFERS), GROUP_M in itertools.product(tiles, (4, 8, 16, 32)):
-        part_n = min(SWIZZLE // element, BLOCK_N)
+        part_n = min(SWIZZLE // out_element, BLOCK_N)
         if BLOCK_N // part_n % BUFFERS != 0:
             continue
         rows = int(ROWS) * CONSUMERS
-        stages = min(12, (shared - BUFFERS * rows * part_n * element) // ((rows + BLOCK_N) * SWIZZLE))
+        stages = min(12, (shared - BUFFERS * rows * part_n * out_element) // ((rows + BLOCK_N) * SWIZZLE))
         found.append(_config(CONSUMERS, BLOCK_N, SWIZZLE // element, stages, GROUP_M, BUFFERS))
     return _suiting(found, args)
 
@@ -255,8 +341,8 @@ def _suiting(configs: list[triton.Config], args: dict[str, Any]) -> list[triton.
 
 
 matmul_kernel = triton.autotune(
-    configs=HALF_CONFIGS + TF32_CONFIGS,
-    key=["M", "N", "K", "A_ROWS", "B_ROWS", "C_ROWS", "DTYPE"],
+    configs=HALF_CONFIGS + TF32_CONFIGS + FLOAT8_CONFIGS,
+    key=["M", "N", "K", "A_ROWS", "B_ROWS", "C_ROWS", "DTYPE", "PROMOTED"],
     prune_configs_by={"early_config_prune": _candidates},
 )(matmul_kernel)
 
@@ -277,16 +363,26 @@ def _stored(name: str, x: Tensor) -> tuple[TensorDescriptor, bool]:
     )
 
 
-def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str = "ieee") -> Float[Tensor, "M N"]:
-    """C = A @ B.
+def matmul(
+    a: Float[Tensor, "M K"],
+    b: Float[Tensor, "K N"],
+    scale_a: Float[Tensor, ""] | None = None,
+    scale_b: Float[Tensor, ""] | None = None,
+    *,
+    precision: str = "ieee",
+) -> Float[Tensor, "M N"]:
+    """C = A @ B, of float8 times scale_a scale_b.
 
     Shapes: a (M, K), b (K, N), K = 0 included; rows or columns contiguous. The output is contiguous.
     Dtypes: float16, bfloat16, and float32 with precision="tf32"; sums in float32, rounded once at the end. The tensor
-    cores truncate float32 to tf32 (11 significant bits).
+    cores truncate float32 to tf32 (11 significant bits). float8_e4m3fn, a by rows and b by columns, with a float32
+    scale of shape () for each, gives bfloat16: "promoted" adds sums of 128 terms in float32, with "fast" the tensor
+    cores add all, with 14 bits.
     Tail: TMA reads zeros beyond the edges and does not write there.
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for float32 with
     precision="ieee", for addresses that TMA cannot take (every row of A, B and C starts at a multiple of 16 bytes), for
-    tf32 if neither A's rows nor B's columns are contiguous, and for a GPU that is not a Hopper.
+    tf32 if neither A's rows nor B's columns are contiguous, for float8 if not both are, and for a GPU that is not a
+    Hopper.
     Source: the persistent, warp-specialized kernels of CUTLASS ("cooperative" schedule), without clusters.
     """
     if a.ndim != 2:
@@ -296,13 +392,21 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
         raise ValueError(f"matmul: a is (M, K)={(M, K)}, so b must be ({K}, N); got {tuple(b.shape)}")
     N = b.shape[1]
     if a.dtype not in DTYPES:
-        raise ValueError(f"matmul: a must be float32, float16 or bfloat16; got {a.dtype}")
+        raise ValueError(f"matmul: a must be float32, float16, bfloat16 or float8_e4m3fn; got {a.dtype}")
     if b.dtype != a.dtype:
         raise ValueError(f"matmul: a is {a.dtype}, so b must be too; got {b.dtype}")
-    if precision != "ieee" and (precision != "tf32" or a.dtype != torch.float32):
-        raise ValueError(f'matmul: precision must be "ieee", or "tf32" for float32; got "{precision}" for {a.dtype}')
+    float8 = a.dtype == torch.float8_e4m3fn
+    wide = ("ieee", "tf32") if a.dtype == torch.float32 else ("ieee",)
+    if precision not in (("promoted", "fast") if float8 else wide):
+        allowed = '"promoted" or "fast" for float8' if float8 else '"ieee", or "tf32" for float32'
+        raise ValueError(f'matmul: precision must be {allowed}; got "{precision}" for {a.dtype}')
     if b.device != a.device:
         raise ValueError(f"matmul: a is on {a.device}, so b must be too; got {b.device}")
+    for name, scale in (("scale_a", scale_a), ("scale_b", scale_b)):
+        found = None if scale is None else (scale.dtype, tuple(scale.shape), scale.device)
+        expected = (torch.float32, (), a.device) if float8 else None
+        if found != expected:
+            raise ValueError(f"matmul: a is {a.dtype}, so {name} must be {expected}; got {found}")
     if not a.is_cuda:
         raise ValueError(f"matmul: a is on {a.device}; pass CUDA tensors, Gluon has no interpreter")
     if torch.cuda.get_device_capability(a.device)[0] != 9:
@@ -311,13 +415,16 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
         raise NotImplementedError('matmul: float32 with precision="ieee" has no use for the tensor cores')
     if a.device.index != torch.cuda.current_device():
         with torch.cuda.device(a.device):
-            return matmul(a, b, precision=precision)
+            return matmul(a, b, scale_a, scale_b, precision=precision)
 
+    out_dtype = torch.bfloat16 if float8 else a.dtype
     if K == 0:
-        return torch.zeros((M, N), dtype=a.dtype, device=a.device)
-    out = torch.empty((M, N), dtype=a.dtype, device=a.device)
+        return torch.zeros((M, N), dtype=out_dtype, device=a.device)
+    out = torch.empty((M, N), dtype=out_dtype, device=a.device)
     if M > 0 and N > 0:
         (a_desc, a_rows), (b_desc, b_rows), (c_desc, c_rows) = _stored("a", a), _stored("b", b), _stored("out", out)
+        if float8 and (b_rows or not a_rows):
+            raise NotImplementedError("matmul: float8 needs the rows of a and the columns of b contiguous")
         a_in_registers = False
         if a.dtype == torch.float32:
             # wgmma reads 32-bit numbers from shared memory only with K contiguous. One operand, the left, may come
@@ -336,7 +443,7 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
             return (triton.cdiv(tiles, triton.cdiv(tiles, multiprocessors)),)
 
         matmul_kernel[programs](
-            a_desc, b_desc, c_desc, M, N, K, A_ROWS=a_rows, B_ROWS=b_rows, C_ROWS=c_rows,
-            A_IN_REGISTERS=a_in_registers, DTYPE=DTYPES[a.dtype],
+            a_desc, b_desc, c_desc, scale_a, scale_b, M, N, K, A_ROWS=a_rows, B_ROWS=b_rows, C_ROWS=c_rows,
+            A_IN_REGISTERS=a_in_registers, DTYPE=DTYPES[a.dtype], PROMOTED=precision == "promoted",
         )  # fmt: skip
     return out
