@@ -92,7 +92,7 @@ class Worker:
 
         self.key = self.problem = None
         gc.collect()
-        gc.freeze()  # frameworks and kernels, which stay: to look through them takes 0.2 s each time
+        gc.freeze()  # what outlives a case: frameworks, kernels, caches; looking through them takes 0.2 s each time
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 

@@ -126,19 +126,60 @@ def test_assign_refuses(times: list[tuple[int, int]], edges: list[int], message:
         assigned(times, edges)
 
 
-@given(
-    st.lists(st.tuples(st.integers(3_000, 9_000), st.integers(0, 60_000), st.integers(3_000, 20_000)), min_size=1),
-    st.integers(-CLOCKS_NS + 1_000, CLOCKS_NS - 1_000),
+Sample_ns = tuple[tuple[int, int, int], list[tuple[int, int]], int]
+"""A preparation: how long it takes to launch, runs, and takes to be seen as done; the call's kernels, each some time
+after the one before; and until that is seen."""
+
+samples_ns = st.tuples(
+    st.tuples(st.integers(2_000, 15_000), st.integers(1_000, 60_000), st.integers(2_500, 20_000)),
+    st.lists(st.tuples(st.integers(2_000, 9_000), st.integers(1_000, 60_000)), min_size=1, max_size=3),
+    st.integers(2_500, 20_000),
 )
-def test_clocks_that_are_apart_are_brought_together(spans: list[tuple[int, int, int]], wrong_by: int) -> None:
-    """One activity a span, launched some time after its begin and waited for until some time after its end."""
-    edges, times = [10**9], []
-    for launch, length, wait in spans:
-        times.append((edges[-1] + launch, edges[-1] + launch + length))
-        edges.append(times[-1][1] + wait)
+
+
+def timeline(samples: list[Sample_ns]) -> tuple[list[int], list[tuple[int, int]], list[int]]:
+    """Edges, activities, and the span of each."""
+    now = 10**9
+    edges, times, spans = [now], [], []
+    for (launch, length, wait), kernels, until in samples:
+        for each, after in (([(launch, length)], wait), (kernels, until)):
+            for gap, busy in each:
+                times.append((now + gap, now + gap + busy))
+                spans.append(len(edges) - 1)
+                now = times[-1][1]
+            now += after
+            edges.append(now)
+    return edges, times, spans
+
+
+def brought_together(samples: list[Sample_ns], wrong_by: int, guess: int = 0) -> int:
+    """`clocks_apart`, having seen that it brings every activity into its span."""
+    edges, times, spans = timeline(samples)
     starts, ends = np.array(times).T + wrong_by
-    apart = clocks_apart(starts, ends, np.array(edges))
-    assert assign(starts + apart, ends + apart, np.array(edges)).tolist() == list(range(len(spans)))
+    apart = clocks_apart(starts, ends, np.array(edges), guess)
+    assert assign(starts, ends, np.array(edges) - apart).tolist() == spans
+    return apart
+
+
+@given(st.lists(samples_ns, min_size=1, max_size=20), st.integers(-3_000, 3_000))
+def test_clocks_that_are_apart_are_brought_together(samples: list[Sample_ns], wrong_by: int) -> None:
+    apart = brought_together(samples, wrong_by)
+    assert brought_together(samples, wrong_by, guess=apart) == apart, "known once, it stays"
+
+
+@pytest.mark.parametrize("wrong_by", [-3_000, -1_300, 0, 1_300, 3_000])
+@pytest.mark.parametrize("kernels", [1, 2, 3])
+@pytest.mark.parametrize("count", [100, 197, 590])
+def test_clocks_of_a_whole_batch_are_brought_together(count: int, kernels: int, wrong_by: int) -> None:
+    """Evictions have much time to be launched and little to be seen as done; tiny calls the other way round."""
+    rng = random.Random(count)
+    evict = [(rng.randint(10_000, 14_000), 50_000, rng.randint(3_000, 5_000)) for _ in range(count)]
+    calls = [[(rng.randint(2_200, 3_000), rng.randint(1_000, 3_000)) for _ in range(kernels)] for _ in range(count)]
+    apart = brought_together(
+        list(zip(evict, calls, [rng.randint(3_000, 5_000) for _ in range(count)], strict=True)), wrong_by
+    )
+    if wrong_by == 0:
+        assert apart == 0, "what is right is left alone"
 
 
 def test_clocks_of_nothing_are_not_apart() -> None:
@@ -401,7 +442,7 @@ def test_cupti_flushes_once_a_round_and_forces_what_is_held_back(cupti: FakeCupt
 def test_cupti_waits_for_a_record_that_is_not_finished_yet(
     cupti: FakeCupti, recorder: CuptiRecorder, monkeypatch: pytest.MonkeyPatch, late: str
 ) -> None:
-    """It is neither forced out, which would give it no end, nor left for the next round, where it has no window."""
+    """It is neither forced out, which would give it no end, nor left for the next round, where it has no span."""
 
     def finish(seconds: float) -> None:
         cupti.kept, cupti.held = cupti.kept + cupti.held, []
@@ -422,6 +463,18 @@ def test_cupti_hands_over_an_empty_sample_as_empty(recorder: CuptiRecorder) -> N
     recorder.sample("a", nothing, nothing)
     [sample] = recorder.collect()
     assert (sample.name, sample.us, list(sample.activities or ())) == ("a", 0.0, [])
+
+
+def test_cupti_does_not_count_a_call_that_raised(cupti: FakeCupti, recorder: CuptiRecorder) -> None:
+    def fail() -> None:
+        cupti.launch(200)
+        raise RuntimeError("a kernel's own error")
+
+    recorder.sample("a", nothing, lambda: cupti.launch(100))
+    with pytest.raises(RuntimeError, match="own error"):
+        recorder.sample("b", nothing, fail)
+    recorder.sample("c", nothing, lambda: cupti.launch(300))
+    assert [(sample.name, sample.us) for sample in recorder.collect()] == [("a", 100.0), ("c", 300.0)]
 
 
 def test_cupti_refuses_work_outside_a_batch(cupti: FakeCupti, recorder: CuptiRecorder) -> None:
@@ -704,6 +757,17 @@ def test_noise_ends_by_budget_and_the_minimum_is_kept() -> None:
     noisy = target.call("a", lambda: jitter.uniform(50, 150))
     assert run(target, noisy, budget_s=0.05)["a"].stopped_by == "budget"
     assert run(target, noisy, budget_s=0.0)["a"].samples == MIN_FOR_INTERVAL
+
+
+@pytest.mark.parametrize("us", [20.0, 130.0, 700.0])
+def test_no_sample_is_left_when_the_budget_is_spent(us: float) -> None:
+    target = FakeTarget()
+    wobble = random.Random(1)
+    calls = [target.call(name, lambda: us * wobble.uniform(0.8, 1.2)) for name in ("a", "b", "c")]
+    timings = run(target, *calls, budget_s=0.3)
+    assert {timing.stopped_by for timing in timings.values()} == {"budget"}
+    assert target.samples == []
+    assert sum(timing.samples for timing in timings.values()) == target.evictions - len(calls), "all but the rehearsal"
 
 
 def test_a_slow_call_is_not_repeated_dozens_of_times() -> None:

@@ -12,6 +12,7 @@ from suite.timing.sampling import COLLECT_PERIOD_NS
 from suite.timing.target import Target
 
 MOST = 0.10
+"""Of the wall time of a sample that is not recorded."""
 TURNS, SAMPLES = 7, 500
 """Recorded and not, in turn, so many samples each."""
 

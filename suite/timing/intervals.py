@@ -32,7 +32,10 @@ class Activity(NamedTuple):
 
 
 CLOCKS_NS = 5_000
-"""How far device times, once converted to the recorder's clock, may be from it: up to 3 us on H200s, to either side."""
+"""How far device times, once converted to the recorder's clock, may be from it: on H200s it was some 3 us, to either
+side in different processes."""
+ROOM_NS = 500
+"""Between an activity and the edges of its span, at least, if the clocks are taken for right."""
 
 
 def covered_ns(starts: NDArray[Any], ends: NDArray[Any]) -> NDArray[Any]:
@@ -59,23 +62,28 @@ def one_by_one(activities: Sequence[Activity]) -> bool:
     return apart and not any(activity.of_graph for activity in activities)
 
 
-def clocks_apart(starts: NDArray[Any], ends: NDArray[Any], edges: NDArray[Any]) -> int:
-    """What to add to device times, in nanoseconds, so that activities keep farthest away from the edges.
+def clocks_apart(starts: NDArray[Any], ends: NDArray[Any], edges: NDArray[Any], guess: int = 0) -> int:
+    """What to add to device times, in nanoseconds, to bring every activity into its span, and one into each call.
 
-    Edges are when the host found the device idle. So a time that is wrong by less than it takes to launch, or to see
-    that work is done, is found out by those activities that then seem to run before they are launched or after they
-    are waited for.
+    Edges are when the host found the device idle; between them lie, in turn, a preparation and a call. So if clocks are
+    apart by more than it takes to launch (2 us), or to see that work is done, activities seem to run before they are
+    launched, or after they are waited for. The answer is `guess` if that leaves every activity ROOM_NS, else what is
+    nearest to it and does, or the best.
     """
-    if len(starts) == 0 or len(edges) < 2:
-        return 0
-    shifts = np.array(sorted(range(-CLOCKS_NS, CLOCKS_NS + 1, 250), key=abs))[:, None]
-    some = slice(None, None, max(1, len(starts) // 64))
-    begin, end = starts[some] + shifts, ends[some] + shifts
-    found = np.searchsorted(edges, begin, side="right") - 1
-    inside = (found >= 0) & (found < len(edges) - 1)
-    found = found.clip(0, len(edges) - 2)
-    room = np.where(inside, np.minimum(begin - edges[found], edges[found + 1] - end), np.iinfo(np.int64).min)
-    return int(shifts[room.min(axis=1).argmax(), 0])
+
+    def fit(shift: int) -> tuple[int, int]:
+        """Calls with an activity; and the least room, up to ROOM_NS."""
+        begin = starts + shift
+        found = np.searchsorted(edges, begin, side="right") - 1
+        if not ((found >= 0) & (found < len(edges) - 1)).all():
+            return 0, -CLOCKS_NS
+        room = np.minimum(begin - edges[found], edges[found + 1] - ends - shift)
+        seen = np.bincount(found, minlength=len(edges))[1::2]
+        return int(np.count_nonzero(seen)), int(min(room.min(initial=ROOM_NS), ROOM_NS))
+
+    if fit(guess) == (max(len(edges) - 1, 0) // 2, ROOM_NS):
+        return guess
+    return max(sorted(range(-CLOCKS_NS, CLOCKS_NS + 1, 250), key=lambda shift: abs(shift - guess)), key=fit)
 
 
 def assign(

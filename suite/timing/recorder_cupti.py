@@ -9,6 +9,7 @@ Everything that starts in it belongs to the call, whichever thread launched it. 
 clock with an error that is about the same for a while and differs from process to process: on H200s a kernel seemed to
 end up to 1.9 us after the host had seen it done, and in another process a copy to start 1.2 us before it was issued.
 So what is wrong is found out first, from where activities lie between the edges (`intervals.clocks_apart`).
+What runs between two samples is counted as the second one's preparation, which nobody looks at.
 
 Tracing costs the host time at each launch and widens the gaps between activities; that is why busy time is their union,
 and why latency is never measured while this recorder is on.
@@ -95,7 +96,7 @@ def why_not() -> str:
 
 
 class CuptiRecorder:
-    """Busy time of the device: the union of the intervals of every kernel, copy and fill in a sample's window.
+    """Busy time of the device: the union of the intervals of every kernel, copy and fill of a sample's call.
 
     `probe` launches a kernel that does next to nothing.
     """
@@ -118,7 +119,7 @@ class CuptiRecorder:
         self._stamps: list[Stamp] = []
         self._records: list[Table] = []
         self._failure: BaseException | None = None
-        self._excess_ns = 0
+        self._excess_ns = self._apart_ns = 0
 
     def start(self) -> None:
         """Subscribe and begin to trace. Raises `NoRecorderError` if CUPTI is not there or another tool holds it."""
@@ -169,19 +170,18 @@ class CuptiRecorder:
             self._taken, self._stamps, self._records, self._failure = [], [], [], None
 
     def sample(self, name: str, prepare: Callable[[], None], run: Callable[[], None]) -> None:
-        if not self._taken:
-            self._stamp()
+        first = [] if self._taken else [self._stamp()]
         prepare()
         self._synchronize()
-        self._stamp()
+        middle = self._stamp()
         run()
         self._synchronize()
-        self._stamp()
+        self._stamps += *first, middle, self._stamp()
         self._taken.append(name)
 
-    def _stamp(self) -> None:
+    def _stamp(self) -> Stamp:
         clock = time.perf_counter_ns
-        self._stamps.append((clock(), self._now(), clock()))
+        return clock(), self._now(), clock()
 
     def collect(self) -> list[Sample]:
         """Deliver the records and turn them into samples. Raises `RecorderError` if they cannot be trusted."""
@@ -209,9 +209,10 @@ class CuptiRecorder:
     def _delivered(self, flag: int, edges: NDArray[Any]) -> tuple[Table, NDArray[Any]]:
         """The records by start, and the span of each: preparations are even, calls odd."""
         self._flush(flag)
-        records = np.concatenate([np.empty(0, RECORD), *self._records])
+        delivered, self._records = self._records, []
+        records = np.concatenate([np.empty(0, RECORD), *delivered])
         records = records[np.argsort(records["start"], kind="stable")]
-        self._records = [records]
+        self._records.append(records)
 
         def activity(i: int) -> str:
             [found] = Activities(records[i : i + 1], self._labels)
@@ -220,8 +221,8 @@ class CuptiRecorder:
         def span(i: int) -> str:
             return f"the call of {self._taken[i // 2]!r}" if i % 2 else "a preparation"
 
-        apart = clocks_apart(records["start"], records["end"], edges)
-        return records, assign(records["start"] + apart, records["end"] + apart, edges, activity, span)
+        self._apart_ns = clocks_apart(records["start"], records["end"], edges, self._apart_ns)
+        return records, assign(records["start"], records["end"], edges - self._apart_ns, activity, span)
 
     def _flush(self, flag: int) -> None:
         self._synchronize()

@@ -214,6 +214,8 @@ class Measurement:
         collected_at = begin
         while True:
             spent = (self.target.clock() - begin) / 1e9
+            if spent >= budget_s:
+                self.collect(recorder)  # of samples that are not delivered yet none is known
             active = [call for call in self.calls if self.wants_more(call, spent >= budget_s)]
             if not active:
                 self.stopped_by = "budget"
@@ -224,7 +226,7 @@ class Measurement:
             now = self.target.clock()
             if now - self.read_at >= STATE_PERIOD_NS:
                 self.read_state()
-            if spent < budget_s and now - collected_at < COLLECT_PERIOD_NS:
+            if now - collected_at < COLLECT_PERIOD_NS:
                 continue
             self.collect(recorder)
             collected_at = now
