@@ -75,6 +75,8 @@ def test_compiles_to_wgmma_fed_by_tma(name: str, tmp_path: Path) -> None:
         assert program.count(record, "UTMALDG") > 0, record
         assert variant == "split" or program.count(record, "UTMASTG") > 0, record
         assert variant == "split" or kind in ("tf32", "float8_e4m3fn") or program.count(record, "STSM") > 0, record
+        if "float8" in kind:  # sums leave the tensor cores, to be added elsewhere, in one of the two only
+            assert (program.count(record, "FADD") >= 64) == record["name"].endswith("promoted"), record
         assert (program.count(record, "USETMAXREG") > 0) == (variant == "gluon"), record
 
 
@@ -90,6 +92,9 @@ REFUSED = [
     ("persistent", "matmul(e(9, 8, dtype=half)[:, 1:], e(7, 8, dtype=half))", NotImplementedError, "TMA needs a's"),
     ("persistent", "matmul(e(8, 8, dtype=half), e(12, 8, dtype=half).t())", NotImplementedError, "TMA needs out's"),
     ("persistent", "matmul(e(1, 8, dtype=half).expand(8, 8), e(8, 8, dtype=half))", NotImplementedError, "(0, 1)"),
+    ("gluon", "matmul(*2 * [e(16, 16, dtype=float8)])", ValueError, 'must be "promoted" or "fast" for float8'),
+    ("gluon", "matmul(*2 * [e(16, 16, dtype=float8)], precision='fast')", ValueError, "so scale_a must be"),
+    ("gluon", "matmul(*2 * [e(16, 16)], *2 * [e(1)[0]], precision='tf32')", ValueError, "so scale_a must be None"),
 ]  # fmt: skip
 
 
@@ -99,9 +104,33 @@ def test_launcher_errors(variant: str, call: str, error: type[Exception], messag
         "matmul": import_module(f"triton_kernels.matmul_{variant}").matmul,
         "e": lambda *shape, dtype=torch.float32: torch.empty(*shape, dtype=dtype, device=device),
         "half": torch.float16,
+        "float8": torch.float8_e4m3fn,
     }
     with pytest.raises(error, match=re.escape(message)):
         eval(call, names)
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("K", [1, 4, 64])
+def test_operands_of_tf32_lie_along_k(layout: str, K: int, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through registers ptxas lets no two products overlap; a vector could be taken for rows or for columns."""
+    module = import_module("triton_kernels.matmul_persistent")
+    a, b = torch.randn(64, K, device=device), torch.randn(K, 64, device=device)
+    if layout[0] == "t":
+        a = a.t().contiguous().t()
+    if layout[1] == "t":
+        b = b.t().contiguous().t()
+    orders = []
+
+    class Launch:
+        def __getitem__(self, grid: object) -> Callable[..., None]:
+            return lambda a_desc, b_desc, *_, A_ROWS, B_ROWS, **__: orders.append(
+                (A_ROWS, B_ROWS, torch.equal(a_desc.base, a), torch.equal(b_desc.base.t(), b))
+            )
+
+    monkeypatch.setattr(module, "matmul_kernel", Launch())
+    module.matmul(a, b, precision="tf32")
+    assert orders == [(True, False, True, True)]
 
 
 def test_gluon_runs_on_no_cpu() -> None:

@@ -154,14 +154,14 @@ def multiply_promoted(
     tensor cores work for the other warpgroup.
     """
     BLOCK_M: gl.constexpr = ROWS * CONSUMERS
-    HALF: gl.constexpr = BLOCK_N if BLOCK_N < 128 else 128
+    PIECE: gl.constexpr = BLOCK_N if BLOCK_N < 128 else 128
     PART_N: gl.constexpr = c_smem.shape[2] if C_ROWS else c_smem.shape[1]
     gl.static_assert(BLOCK_K == 128)
-    SUMS: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, HALF, 32])
+    SUMS: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, PIECE, 32])
     step = 0
     for tile in range(gl.program_id(0), gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N), gl.num_programs(0)):
         off_m, off_n = tile_offsets(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
-        zeros = gl.zeros([ROWS, HALF], gl.float32, SUMS)
+        zeros = gl.zeros([ROWS, PIECE], gl.float32, SUMS)
         left = zeros
         right = zeros
         for _ in range(0, K, BLOCK_K):
@@ -169,11 +169,13 @@ def multiply_promoted(
             mbarrier.wait(full.index(stage), step // STAGES & 1)
             a = a_smem.index(stage * CONSUMERS + consumer)
             b = b_smem.index(stage)
-            sums = hopper.warpgroup_mma(a, b.slice(0, HALF).permute([1, 0]), zeros, use_acc=False, is_async=True)
+            sums = hopper.warpgroup_mma(a, b.slice(0, PIECE).permute([1, 0]), zeros, use_acc=False, is_async=True)
             sums = hopper.warpgroup_mma_wait(0, deps=(sums,))
-            if BLOCK_N > HALF:
+            if BLOCK_N > PIECE:
                 left += sums
-                sums = hopper.warpgroup_mma(a, b.slice(HALF, HALF).permute([1, 0]), zeros, use_acc=False, is_async=True)
+                sums = hopper.warpgroup_mma(
+                    a, b.slice(PIECE, PIECE).permute([1, 0]), zeros, use_acc=False, is_async=True
+                )
                 sums = hopper.warpgroup_mma_wait(0, deps=(sums,))
                 mbarrier.arrive(empty.index(stage))
                 right += sums
@@ -182,9 +184,9 @@ def multiply_promoted(
                 left += sums
             step += 1
         scale = gl.load(scale_a_ptr) * gl.load(scale_b_ptr)
-        parts = columns(left * scale, HALF // PART_N)
-        if BLOCK_N > HALF:
-            parts = parts + columns(right * scale, HALF // PART_N)
+        parts = columns(left * scale, PIECE // PART_N)
+        if BLOCK_N > PIECE:
+            parts = parts + columns(right * scale, PIECE // PART_N)
         store(parts, c_desc, c_smem, off_m + consumer * ROWS, off_n, consumer, CONSUMERS, C_ROWS)
     tma.store_wait(0)
 

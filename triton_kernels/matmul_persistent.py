@@ -233,8 +233,8 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
         if precision == "tf32":
             # Hopper's tensor cores read 32-bit numbers from shared memory only with K contiguous. The left operand may
             # come from registers, but then ptxas lets no two products overlap in a flattened loop.
-            a = a if a.stride(1) == 1 else _by_columns(a.t()).t()
-            b = b if b.stride(0) == 1 else _by_columns(b)
+            a = a if _stored("a", a, element)[1] else _by_columns(a.t()).t()
+            b = _by_columns(b) if _stored("b", b, element)[1] else b
         a_desc, a_rows = _stored("a", a, element)
         b_desc, b_rows = _stored("b", b, element)
         c_desc, c_rows = _stored("out", out, element)
