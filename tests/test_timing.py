@@ -182,6 +182,20 @@ def test_clocks_of_a_whole_batch_are_brought_together(count: int, kernels: int, 
         assert apart == 0, "what is right is left alone"
 
 
+def test_a_call_without_activities_does_not_move_the_clocks() -> None:
+    """An eviction that starts soon after it is the nearest to be taken for its own."""
+    edges, times, now = [0], [], 10**9
+    for soon, ghost in ((10_000, False), (4_000, True), (4_000, False)):
+        for launch, length, wait in ((soon, 50_000, 4_000), (6_000, 0 if ghost else 3_000, 4_000)):
+            times += [(now + launch, now + launch + length)] if length else []
+            edges.append(now)
+            now += launch + length + wait
+    edges = [*edges[1:], now]
+    starts, ends = np.array(times).T
+    assert clocks_apart(starts, ends, np.array(edges)) == 0
+    assert assign(starts, ends, np.array(edges)).tolist() == [0, 1, 2, 4, 5]
+
+
 def test_clocks_of_nothing_are_not_apart() -> None:
     none = np.empty(0, np.int64)
     assert clocks_apart(none, none, np.array([1, 2])) == clocks_apart(np.array([5]), np.array([6]), none) == 0

@@ -71,17 +71,17 @@ def clocks_apart(starts: NDArray[Any], ends: NDArray[Any], edges: NDArray[Any], 
     nearest to it and does, or the best.
     """
 
-    def fit(shift: int) -> tuple[int, int]:
-        """Calls with an activity; and the least room, up to ROOM_NS."""
+    def fit(shift: int) -> tuple[bool, int, int]:
+        """Whether all have ROOM_NS; calls with an activity (some may have none); and the least room, up to ROOM_NS."""
         begin = starts + shift
         found = np.searchsorted(edges, begin, side="right") - 1
         if not ((found >= 0) & (found < len(edges) - 1)).all():
-            return 0, -CLOCKS_NS
-        room = np.minimum(begin - edges[found], edges[found + 1] - ends - shift)
-        seen = np.bincount(found, minlength=len(edges))[1::2]
-        return int(np.count_nonzero(seen)), int(min(room.min(initial=ROOM_NS), ROOM_NS))
+            return False, 0, -CLOCKS_NS
+        room = int(np.minimum(begin - edges[found], edges[found + 1] - ends - shift).min(initial=ROOM_NS))
+        seen = int(np.count_nonzero(np.bincount(found, minlength=len(edges))[1::2]))
+        return room == ROOM_NS, seen, room
 
-    if fit(guess) == (max(len(edges) - 1, 0) // 2, ROOM_NS):
+    if fit(guess) == (True, max(len(edges) - 1, 0) // 2, ROOM_NS):
         return guess
     return max(sorted(range(-CLOCKS_NS, CLOCKS_NS + 1, 250), key=lambda shift: abs(shift - guess)), key=fit)
 
