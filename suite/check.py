@@ -116,9 +116,7 @@ def sigmoid_limit(value: torch.Tensor, dtype: str) -> torch.Tensor:
     return limit(error, value, dtype)
 
 
-def sum_variance(
-    total: torch.Tensor, spread_squared: torch.Tensor, terms: int, depth: int | None = None
-) -> torch.Tensor:
+def sum_variance(total: torch.Tensor, spread_squared: torch.Tensor, terms: int, depth: int | None) -> torch.Tensor:
     """Variance of the error of adding `terms` numbers, in float32 and any order. spread_squared: sum of their squares.
 
     Numbers that come in no particular order have partial sums s_k = (k/n) total + a random walk that returns to 0, with
@@ -200,7 +198,7 @@ def float8_limit(
     largest = value.abs() * share + spread_squared.sqrt() * (deviations(count * terms) * math.sqrt(share))
     lossy = ~(largest < 2.0**FLOAT8_SUM_BITS * grain)
 
-    added = sum_variance(value, spread_squared, terms)
+    added = sum_variance(value, spread_squared, terms, None)
     probable = torch.where(lossy, variance, 0.0).add_(added).sqrt_().mul_(deviations(count))
     probable += torch.where(lossy, systematic, 0.0)
     worst = 4.0 * u * (chain - 1) + fine * (terms - 1)
@@ -260,7 +258,7 @@ def attention_limit(
     variance = variance.clamp(min=0.0) + alone.clamp(min=0.0)
 
     variance += sum_variance(value, p_squared @ v_squared, terms, depth)
-    of_denominator = sum_variance(torch.ones_like(value[:, :1]), p_squared.sum(dim=1, keepdim=True), terms)
+    of_denominator = sum_variance(torch.ones_like(value[:, :1]), p_squared.sum(dim=1, keepdim=True), terms, None)
     variance += value.square() * of_denominator
     systematic += sum_shift(value, terms, depth) + value.abs() * (2.0 * u)
     return limit(systematic + variance.sqrt() * deviations(count), value, dtype)

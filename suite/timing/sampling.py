@@ -213,9 +213,17 @@ class Measurement:
         begin, count, look = self.target.clock(), 0, MIN_FOR_INTERVAL
         collected_at = begin
         while True:
-            spent = (self.target.clock() - begin) / 1e9
-            if spent >= budget_s:
-                self.collect(recorder)  # of samples that are not delivered yet none is known
+            now = self.target.clock()
+            spent = (now - begin) / 1e9
+            if spent >= budget_s or now - collected_at >= COLLECT_PERIOD_NS:
+                self.collect(recorder)
+                collected_at = now
+                if count >= look and spent >= MIN_SHARE * budget_s:
+                    look = next_look(count)
+                    widths = [half_width(record.device_us) for record in self.records.values() if not record.error]
+                    if all(width <= interval for width in widths):
+                        self.stopped_by = "interval"
+                        return
             active = [call for call in self.calls if self.wants_more(call, spent >= budget_s)]
             if not active:
                 self.stopped_by = "budget"
@@ -223,19 +231,8 @@ class Measurement:
             for call in self.order.sample(active, len(active)):
                 self.sample(recorder, call)
             count += 1
-            now = self.target.clock()
-            if now - self.read_at >= STATE_PERIOD_NS:
+            if self.target.clock() - self.read_at >= STATE_PERIOD_NS:
                 self.read_state()
-            if now - collected_at < COLLECT_PERIOD_NS:
-                continue
-            self.collect(recorder)
-            collected_at = now
-            if count >= look and spent >= MIN_SHARE * budget_s:
-                look = next_look(count)
-                widths = [half_width(record.device_us) for record in self.records.values() if not record.error]
-                if all(width <= interval for width in widths):
-                    self.stopped_by = "interval"
-                    return
 
     def wants_more(self, call: Call, spent: bool) -> bool:
         record = self.records[call.name]
