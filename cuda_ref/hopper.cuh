@@ -92,6 +92,19 @@ __device__ __forceinline__ float4 load_cluster(uint32_t remote) {
     return x;
 }
 
+// Launches blocks in clusters of `cluster`, or in none if that is 1: clusters are dealt to the GPCs of the device in
+// turn, blocks that are in none by whole GPCs (see tiles.cuh).
+template <typename... Parameters, typename... Arguments>
+cudaError_t launch_clusters(int cluster, void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
+                            cudaStream_t stream, Arguments... arguments) {
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes));
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {unsigned(cluster), 1, 1};
+    const cudaLaunchConfig_t config = {grid, block, shared_bytes, stream, &attribute, cluster > 1};
+    return cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
+}
+
 // mbarriers: a phase ends when all arrivals have come, and all bytes that were announced
 
 __device__ __forceinline__ void mbarrier_init(uint32_t barrier, int arrivals) {

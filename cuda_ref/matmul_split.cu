@@ -29,6 +29,7 @@
 // higher-precision computations", ARITH 2019; additions outside the tensor cores after Ootomo and Yokota, "Recovering
 // single precision accuracy from tensor cores", IJHPCA 36, 2022; instructions: PTX ISA, as matmul_wgmma.cu.
 #include "hopper.cuh"
+#include "tiles.cuh"
 
 constexpr int PARTS = 3, GROUP_K = 16;      // k of one wgmma
 constexpr int STEP_K = 64, LINES = 3;       // k of which the leading products are added from zero, and their lines
@@ -129,9 +130,11 @@ __global__ void __launch_bounds__(SPLIT_THREADS, 4)
 }
 
 // How a block multiplies. CONSUMERS warpgroups have 64 rows each. CLUSTER blocks below each other share b.
-template <int CONSUMERS_, int SLOTS_, int CLUSTER_>
+// Tiles are visited in bands of BAND rows of tiles.
+template <int CONSUMERS_, int SLOTS_, int CLUSTER_, int BAND_>
 struct Plan {
-    static constexpr int CONSUMERS = CONSUMERS_, BLOCK_M = CONSUMERS * 64, SLOTS = SLOTS_, CLUSTER = CLUSTER_;
+    static constexpr int CONSUMERS = CONSUMERS_, BLOCK_M = CONSUMERS * 64, SLOTS = SLOTS_;
+    static constexpr int CLUSTER = CLUSTER_, BAND = BAND_;
     // Warps that do not multiply: a warpgroup where registers are to be exchanged with it, else the one that copies.
     static constexpr int THREADS = CONSUMERS * WARPGROUP + (CONSUMERS > 1 ? WARPGROUP : 32);
     static constexpr int A_BYTES = BLOCK_M * LINE_BYTES, SLOT_BYTES = A_BYTES + BLOCK_N * LINE_BYTES;
@@ -139,25 +142,12 @@ struct Plan {
     static constexpr int BYTES = 1024 + BARRIERS + 2 * SLOTS * 8;  // 1024 to start on a multiple of that
     static_assert(BYTES <= 227 * 1024 && CONSUMERS <= 2 && SLOTS > LINES, "");
 };
-using Large = Plan<2, 7, 2>;
-using Small = Plan<1, 9, 1>;
+using Large = Plan<2, 7, 2, 8>;
+using Small = Plan<1, 9, 1, 4>;
 
 struct Maps {
     CUtensorMap a, b;
 };
-
-struct Tile {
-    int m, n;
-};
-
-// Tile number `index`, in tiles of a cluster: down the rows of a band, then to the next column, then to the next band.
-// Those under way at one time are nearly a square of out, which needs few rows of a and columns of b.
-__device__ __forceinline__ Tile tile_at(int index, int tiles_m, int tiles_n) {
-    constexpr int BAND = 8;
-    const int band = index / (BAND * tiles_n), within = index % (BAND * tiles_n);
-    const int rows = min(tiles_m - band * BAND, BAND);
-    return {band * BAND + within % rows, within / rows};
-}
 
 // A slot of the ring, and the parity of the phase that it is in.
 template <typename P>
@@ -178,13 +168,13 @@ __device__ __forceinline__ int place() {
 
 // The thread that fetches: fills a slot whenever all that read it, in all blocks that it is filled for, have done so.
 template <typename P>
-__device__ __forceinline__ void produce(const Maps& maps, uint32_t shared, int lines, int tiles_m, int tiles_n) {
+__device__ __forceinline__ void produce(const Maps& maps, const Bands<P::BAND>& tiles, uint32_t shared, int lines) {
     constexpr int SHARE = BLOCK_N / P::CLUSTER;  // rows of b that it fetches
     const int rank = place<P>();
     const uint32_t full = shared + P::BARRIERS, empty = full + P::SLOTS * 8;
     Ring<P> ring;
-    for (int index = blockIdx.x / P::CLUSTER; index < tiles_m * tiles_n; index += gridDim.x / P::CLUSTER) {
-        const Tile tile = tile_at(index, tiles_m, tiles_n);
+    for (int index = blockIdx.x / P::CLUSTER; index < tiles.count(); index += gridDim.x / P::CLUSTER) {
+        const Tile tile = tiles[index];
         const int m = (tile.m * P::CLUSTER + rank) * P::BLOCK_M, n = tile.n * BLOCK_N + rank * SHARE;
 #pragma unroll 1
         for (int line = 0; line < lines; ++line) {
@@ -345,14 +335,13 @@ __device__ __forceinline__ void store(float* __restrict__ out, const float (&acc
 
 // Two consumers are given registers of the threads that do not multiply: 3 x 168 are divided into 40 and 2 x 232.
 template <bool ALL_PRODUCTS, typename P>
-__global__ void __cluster_dims__(P::CLUSTER) __launch_bounds__(P::THREADS)
-    matmul_parts(const __grid_constant__ Maps maps, const float2* __restrict__ scales, float* __restrict__ out, int M,
-                 int N, int K) {
+__global__ void __launch_bounds__(P::THREADS)
+    matmul_parts(const __grid_constant__ Maps maps, const Bands<P::BAND> tiles, const float2* __restrict__ scales,
+                 float* __restrict__ out, int M, int N, int K) {
     constexpr int PRODUCER = P::CONSUMERS * WARPGROUP;
     extern __shared__ char raw[];
     const uint32_t start = shared_address(raw), shared = start + (-start & 1023);
     const int consumer = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0), thread = threadIdx.x % WARPGROUP;
-    const int tiles_m = ceil_div(M, P::BLOCK_M * P::CLUSTER), tiles_n = ceil_div(N, BLOCK_N);
     const int steps = ceil_div(K, STEP_K);
 
     if (threadIdx.x == PRODUCER) {
@@ -373,29 +362,30 @@ __global__ void __cluster_dims__(P::CLUSTER) __launch_bounds__(P::THREADS)
 
     if (consumer == P::CONSUMERS) {
         if constexpr (P::CONSUMERS > 1) give_up_registers<40>();
-        if (threadIdx.x == PRODUCER) produce<P>(maps, shared, steps * LINES, tiles_m, tiles_n);
+        if (threadIdx.x == PRODUCER) produce<P>(maps, tiles, shared, steps * LINES);
     } else {
         if constexpr (P::CONSUMERS > 1) take_registers<232>();
         const int rank = place<P>();
         Ring<P> ring;
-        for (int index = blockIdx.x / P::CLUSTER; index < tiles_m * tiles_n; index += gridDim.x / P::CLUSTER) {
+        for (int index = blockIdx.x / P::CLUSTER; index < tiles.count(); index += gridDim.x / P::CLUSTER) {
+            const Tile tile = tiles[index];
+            int m = (tile.m * P::CLUSTER + rank) * P::BLOCK_M + consumer * 64, n = tile.n * BLOCK_N;
+            asm volatile("" : "+r"(m), "+r"(n));  // now, while the first products are waited for
             float acc[SUMS] = {}, lower[SUMS] = {};
             multiply<ALL_PRODUCTS, P>(acc, lower, shared, consumer, thread, steps, ring);
-            const Tile tile = tile_at(index, tiles_m, tiles_n);
-            store(out, acc, lower, scales, scales + M, thread,
-                  (tile.m * P::CLUSTER + rank) * P::BLOCK_M + consumer * 64, tile.n * BLOCK_N, M, N);
+            store(out, acc, lower, scales, scales + M, thread, m, n, M, N);
         }
     }
 }
 
 // Tiles of a cluster in out, and how many of them a cluster gets, at most, if the device is full of clusters.
 template <typename P>
-int64_t tiles(int64_t M, int64_t N) {
-    return ceil_div<int64_t>(M, P::BLOCK_M * P::CLUSTER) * ceil_div<int64_t>(N, BLOCK_N);
+Bands<P::BAND> tiles_of(int64_t M, int64_t N) {
+    return {ceil_div<int64_t>(M, P::BLOCK_M * P::CLUSTER), ceil_div<int64_t>(N, BLOCK_N)};
 }
 template <typename P>
 int64_t rounds(int64_t M, int64_t N, int multiprocessors) {
-    return ceil_div<int64_t>(tiles<P>(M, N), multiprocessors / P::CLUSTER);
+    return ceil_div<int64_t>(tiles_of<P>(M, N).count(), multiprocessors / P::CLUSTER);
 }
 
 template <bool ALL_PRODUCTS, typename P>
@@ -410,13 +400,12 @@ cudaError_t launch(const __nv_bfloat16* parts, const float2* scales, float* out,
         return cudaErrorInvalidValue;
     }
     // As few blocks as need no more rounds than all would: the device's power is better spent on them.
-    const int64_t clusters = ceil_div(tiles<P>(M, N), rounds<P>(M, N, multiprocessors));
+    const Bands<P::BAND> tiles = tiles_of<P>(M, N);
+    const int64_t clusters = ceil_div<int64_t>(tiles.count(), rounds<P>(M, N, multiprocessors));
     const dim3 grid(unsigned(clusters * P::CLUSTER)), block(P::THREADS);
     record->set(grid, block, P::BYTES);
-    const auto kernel = matmul_parts<ALL_PRODUCTS, P>;
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, P::BYTES);
-    kernel<<<grid, block, P::BYTES, stream>>>(maps, scales, out, int(M), int(N), int(K));
-    return cudaGetLastError();
+    return launch_clusters(P::CLUSTER, matmul_parts<ALL_PRODUCTS, P>, grid, block, P::BYTES, stream, maps, tiles,
+                           scales, out, M, N, K);
 }
 
 template <bool ALL_PRODUCTS>

@@ -31,18 +31,19 @@
 #include <algorithm>
 
 #include "hopper.cuh"
+#include "tiles.cuh"
 
 constexpr int ROW_BYTES = 128;  // of a row of a box in shared memory: BLOCK_K elements of a K-major operand
 constexpr int BOX_BYTES = 64 * ROW_BYTES;
 constexpr int WARPGROUP = 128;
-constexpr int BAND = 8;  // rows of tiles that are gone through column by column
 constexpr int FLOAT8 = 3;  // a Dtype that this file has beyond the others
 
-// How a block works. CONSUMERS warpgroups multiply 64 rows each. CLUSTER blocks below each other share b.
-template <int CONSUMERS_, int BLOCK_N_, int STAGES_, int CLUSTER_>
+// How a block works. CONSUMERS warpgroups multiply 64 rows each. CLUSTER blocks below each other share b. Tiles are
+// visited in bands of BAND rows of tiles.
+template <int CONSUMERS_, int BLOCK_N_, int STAGES_, int CLUSTER_, int BAND_>
 struct Plan {
     static constexpr int CONSUMERS = CONSUMERS_, BLOCK_M = CONSUMERS * 64, BLOCK_N = BLOCK_N_, STAGES = STAGES_;
-    static constexpr int CLUSTER = CLUSTER_;
+    static constexpr int CLUSTER = CLUSTER_, BAND = BAND_;
     // Warps that do not multiply: a warpgroup where registers are to be exchanged with it, else the one that copies.
     static constexpr int THREADS = CONSUMERS * WARPGROUP + (CONSUMERS > 1 ? WARPGROUP : 32);
     static constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;
@@ -52,24 +53,12 @@ struct Plan {
     static constexpr int BYTES = 1024 + BARRIERS + 2 * STAGES * 8;    // 1024 to start on a multiple of that
     static_assert(BYTES <= 227 * 1024 && CONSUMERS <= 2, "");
 };
-using Large = Plan<2, 256, 4, 2>;
-using Small = Plan<1, 128, 6, 1>;
+using Large = Plan<2, 256, 4, 2, 8>;
+using Small = Plan<1, 128, 6, 1, 4>;
 
 struct Maps {
     CUtensorMap a, b, out;
 };
-
-struct Tile {
-    int m, n;
-};
-
-// Tile number `index`, in tiles of a cluster: down the BAND rows of a band, then to the next column, then to the
-// next band.
-__device__ __forceinline__ Tile tile_at(int index, int tiles_m, int tiles_n) {
-    const int band = index / (BAND * tiles_n), within = index % (BAND * tiles_n);
-    const int rows = min(tiles_m - band * BAND, BAND);
-    return {band * BAND + within % rows, within / rows};
-}
 
 // Copies ROWS rows of an operand, from `row` on, and the k of one stage, from `k` on: a box for all, or if the operand
 // is MN-major, whose boxes have the rows in their lines, as many as it takes.
@@ -91,8 +80,7 @@ __device__ __forceinline__ int place() {
 
 // The thread that fetches: fills a stage whenever all that read it, in all blocks that it is filled for, have done so.
 template <typename T, bool A_MN, bool B_MN, typename P>
-__device__ __forceinline__ void produce(const Maps& maps, uint32_t shared, int steps, int tiles_m,
-                                        int tiles_n) {
+__device__ __forceinline__ void produce(const Maps& maps, const Bands<P::BAND>& tiles, uint32_t shared, int steps) {
     constexpr int BLOCK_K = ROW_BYTES / sizeof(T), SHARE = P::BLOCK_N / P::CLUSTER;  // rows of b that it fetches
     static_assert(!B_MN || SHARE * sizeof(T) % ROW_BYTES == 0, "a share of b is whole boxes");
     const int rank = place<P>();
@@ -103,41 +91,37 @@ __device__ __forceinline__ void produce(const Maps& maps, uint32_t shared, int s
             shared + stage * P::STAGE_BYTES, row, k * BLOCK_K,
             [&](uint32_t to, int x, int y) { tma_load(to, &maps.a, x, y, full + stage * 8); });
     };
-    auto load_b = [&](int stage, Tile tile, int k) {
-        const uint32_t share = shared + stage * P::STAGE_BYTES + P::A_BYTES + rank * SHARE * ROW_BYTES;
-        const int column = tile.n * P::BLOCK_N + rank * SHARE;
-        load_boxes<T, B_MN, SHARE>(share, column, k * BLOCK_K, [&](uint32_t to, int x, int y) {
-            if constexpr (P::CLUSTER > 1) {
-                tma_load_multicast(to, &maps.b, x, y, full + stage * 8, (1 << P::CLUSTER) - 1);
+    auto load_b = [&](int stage, Tile tile, int k, int share, bool alone) {
+        const uint32_t to = shared + stage * P::STAGE_BYTES + P::A_BYTES + share * SHARE * ROW_BYTES;
+        const int column = tile.n * P::BLOCK_N + share * SHARE;
+        load_boxes<T, B_MN, SHARE>(to, column, k * BLOCK_K, [&](uint32_t box, int x, int y) {
+            if (alone) {
+                tma_load(box, &maps.b, x, y, full + stage * 8);
             } else {
-                tma_load(to, &maps.b, x, y, full + stage * 8);
+                tma_load_multicast(box, &maps.b, x, y, full + stage * 8, (1 << P::CLUSTER) - 1);
             }
         });
     };
-    // What is copied to this block alone need not wait until the others of the cluster have their barriers.
-    int early = 0;
-    if constexpr (P::CLUSTER > 1) {
-        const Tile first = tile_at(blockIdx.x / P::CLUSTER, tiles_m, tiles_n);
-        for (; early < min(steps, P::STAGES); ++early) {
-            mbarrier_expect(full + early * 8, P::STAGE_BYTES);
-            load_a(early, first, early);
-        }
-        cluster_wait();
+    // The first stages a block fills alone: others of the cluster may not have their barriers yet.
+    const int alone = min(steps, P::STAGES);
+    const int mine = blockIdx.x / P::CLUSTER, clusters = gridDim.x / P::CLUSTER;
+    Tile tile = tiles[mine];
+    for (int stage = 0; stage < alone; ++stage) {
+        mbarrier_expect(full + stage * 8, P::STAGE_BYTES);
+        load_a(stage, tile, stage);
+        for (int share = 0; share < P::CLUSTER; ++share) load_b(stage, tile, stage, share, true);
     }
-    int stage = 0;
-    uint32_t phase = 0;
-    for (int index = blockIdx.x / P::CLUSTER; index < tiles_m * tiles_n; index += gridDim.x / P::CLUSTER) {
-        const Tile tile = tile_at(index, tiles_m, tiles_n);
+    if constexpr (P::CLUSTER > 1) cluster_wait();
+    int stage = alone % P::STAGES, k = alone;
+    uint32_t phase = alone / P::STAGES;
+    for (int index = mine; index < tiles.count(); index += clusters, k = 0) {
+        if (index != mine) tile = tiles[index];
 #pragma unroll 1
-        for (int k = 0; k < steps; ++k) {
-            if (early > 0) {
-                --early;
-            } else {
-                mbarrier_wait(empty + stage * 8, phase ^ 1);
-                mbarrier_expect(full + stage * 8, P::STAGE_BYTES);
-                load_a(stage, tile, k);
-            }
-            load_b(stage, tile, k);
+        for (; k < steps; ++k) {
+            mbarrier_wait(empty + stage * 8, phase ^ 1);
+            mbarrier_expect(full + stage * 8, P::STAGE_BYTES);
+            load_a(stage, tile, k);
+            load_b(stage, tile, k, rank, P::CLUSTER == 1);
             if (++stage == P::STAGES) stage = 0, phase ^= 1;
         }
     }
@@ -387,9 +371,9 @@ using Output = std::conditional_t<std::is_same_v<T, Float8>, __nv_bfloat16, T>;
 
 // Two consumers are given registers of the threads that do not multiply: 3 x 168 are divided into 40 and 2 x 232.
 template <typename T, bool A_MN, bool B_MN, bool TRANSPOSED, bool PROMOTED, typename P>
-__global__ void __cluster_dims__(P::CLUSTER) __launch_bounds__(P::THREADS)
-    matmul_wgmma(const __grid_constant__ Maps maps, Output<T>* __restrict__ out, int M, int N, int K,
-                 const float* __restrict__ a_scale, const float* __restrict__ b_scale) {
+__global__ void __launch_bounds__(P::THREADS)
+    matmul_wgmma(const __grid_constant__ Maps maps, const Bands<P::BAND> tiles, Output<T>* __restrict__ out, int M,
+                 int N, int K, const float* __restrict__ a_scale, const float* __restrict__ b_scale) {
     constexpr bool FROM_REGISTERS = A_MN && sizeof(T) == 4;
     constexpr int BLOCK_K = ROW_BYTES / sizeof(T), PRODUCER = P::CONSUMERS * WARPGROUP;
     extern __shared__ char raw[];
@@ -397,7 +381,6 @@ __global__ void __cluster_dims__(P::CLUSTER) __launch_bounds__(P::THREADS)
     const uint32_t shared = shared_address(stages);
     const int consumer = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0), thread = threadIdx.x % WARPGROUP;
     const int out_rows = TRANSPOSED ? N : M, out_columns = TRANSPOSED ? M : N;
-    const int tiles_m = ceil_div(M, P::BLOCK_M * P::CLUSTER), tiles_n = ceil_div(N, P::BLOCK_N);
     const int steps = ceil_div(K, BLOCK_K);
 
     if (threadIdx.x == PRODUCER) {
@@ -420,7 +403,7 @@ __global__ void __cluster_dims__(P::CLUSTER) __launch_bounds__(P::THREADS)
     if (consumer == P::CONSUMERS) {
         if constexpr (P::CONSUMERS > 1) give_up_registers<40>();
         if (threadIdx.x == PRODUCER) {
-            produce<T, A_MN, B_MN, P>(maps, shared, steps, tiles_m, tiles_n);
+            produce<T, A_MN, B_MN, P>(maps, tiles, shared, steps);
         } else if constexpr (P::CLUSTER > 1) {
             cluster_wait();
         }
@@ -432,7 +415,10 @@ __global__ void __cluster_dims__(P::CLUSTER) __launch_bounds__(P::THREADS)
         const int rank = place<P>(), boxes = P::OUT + consumer * 2 * BOX_BYTES;
         const uint32_t full = shared + P::BARRIERS;
         Ring<P> ring{full, to_be_told<P>(full + P::STAGES * 8, thread), 0, -1, 0};
-        for (int index = blockIdx.x / P::CLUSTER; index < tiles_m * tiles_n; index += gridDim.x / P::CLUSTER) {
+        for (int index = blockIdx.x / P::CLUSTER; index < tiles.count(); index += gridDim.x / P::CLUSTER) {
+            const Tile tile = tiles[index];
+            int m = (tile.m * P::CLUSTER + rank) * P::BLOCK_M + consumer * 64, n = tile.n * P::BLOCK_N;
+            asm volatile("" : "+r"(m), "+r"(n));  // now, while the first products are waited for
             float acc[P::BLOCK_N / 2] = {};
             if constexpr (FROM_REGISTERS) {
                 multiply_from_registers<P>(acc, shared, stages, consumer, thread, steps, ring);
@@ -445,10 +431,8 @@ __global__ void __cluster_dims__(P::CLUSTER) __launch_bounds__(P::THREADS)
 #pragma unroll
                 for (int i = 0; i < P::BLOCK_N / 2; ++i) acc[i] *= scale;
             }
-            const Tile tile = tile_at(index, tiles_m, tiles_n);
-            store<Output<T>, FROM_REGISTERS, TRANSPOSED>(
-                &maps.out, out, acc, shared + boxes, stages + boxes, consumer, thread,
-                (tile.m * P::CLUSTER + rank) * P::BLOCK_M + consumer * 64, tile.n * P::BLOCK_N, out_rows, out_columns);
+            store<Output<T>, FROM_REGISTERS, TRANSPOSED>(&maps.out, out, acc, shared + boxes, stages + boxes, consumer,
+                                                         thread, m, n, out_rows, out_columns);
         }
         if (thread == 0) tma_store_wait_read<0>();
     }
@@ -477,14 +461,14 @@ bool operand_map(CUtensorMap* map, const Operand& x, int64_t K, int box_rows) {
                       x.mn ? ROW_BYTES / int(sizeof(T)) : box_rows);
 }
 
-// Tiles of a cluster in out, and how many of them a cluster gets, at most, if the device is full of clusters.
+// The tiles of clusters in out, and how many of them a cluster gets, at most, if the device is full of clusters.
 template <typename P>
-int64_t tiles(int64_t M, int64_t N) {
-    return ceil_div<int64_t>(M, P::BLOCK_M * P::CLUSTER) * ceil_div<int64_t>(N, P::BLOCK_N);
+Bands<P::BAND> tiles_of(int64_t M, int64_t N) {
+    return {ceil_div<int64_t>(M, P::BLOCK_M * P::CLUSTER), ceil_div<int64_t>(N, P::BLOCK_N)};
 }
 template <typename P>
 int64_t rounds(int64_t M, int64_t N, int multiprocessors) {
-    return ceil_div<int64_t>(tiles<P>(M, N), multiprocessors / P::CLUSTER);
+    return ceil_div<int64_t>(tiles_of<P>(M, N).count(), multiprocessors / P::CLUSTER);
 }
 
 template <typename T, bool A_MN, bool B_MN, bool TRANSPOSED, bool PROMOTED, typename P>
@@ -500,14 +484,12 @@ cudaError_t launch(const Operand& a, const Operand& b, void* out, int64_t K, int
         return cudaErrorInvalidValue;
     }
     // As few blocks as need no more rounds than all would: the device's power is better spent on them.
-    const int64_t clusters = ceil_div(tiles<P>(M, N), rounds<P>(M, N, multiprocessors));
+    const Bands<P::BAND> tiles = tiles_of<P>(M, N);
+    const int64_t clusters = ceil_div<int64_t>(tiles.count(), rounds<P>(M, N, multiprocessors));
     const dim3 grid(unsigned(clusters * P::CLUSTER)), block(P::THREADS);
     record->set(grid, block, P::BYTES);
-    const auto kernel = matmul_wgmma<T, A_MN, B_MN, TRANSPOSED, PROMOTED, P>;
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, P::BYTES);
-    kernel<<<grid, block, P::BYTES, stream>>>(maps, static_cast<Out*>(out), int(M), int(N), int(K), a.scale,
-                                              b.scale);
-    return cudaGetLastError();
+    return launch_clusters(P::CLUSTER, matmul_wgmma<T, A_MN, B_MN, TRANSPOSED, PROMOTED, P>, grid, block, P::BYTES,
+                           stream, maps, tiles, static_cast<Out*>(out), M, N, K, a.scale, b.scale);
 }
 
 template <typename T, bool A_MN, bool B_MN, bool TRANSPOSED = false, bool PROMOTED = false>

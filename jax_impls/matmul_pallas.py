@@ -19,6 +19,7 @@ REQUIRES = "sm_90"
 
 SWIZZLE = 128  # bytes: rows of this length, swizzled, serve wgmma and TMA without bank conflicts
 CONSUMERS = 2
+GPCS = 8  # graphics processing clusters: parts of the device, each with its own way to the L2 cache
 ROWS = 64  # of a tile for each consumer: what one wgmma computes
 
 
@@ -115,7 +116,7 @@ def _product(a: Float[Array, "M K"], b: Array, plan: Plan, blocks: int) -> Float
         return plgpu.SMEM(shape, a.dtype, transforms=transforms)
 
     return plgpu.kernel(
-        partial(_kernel, plan=plan, b_rows=b_rows),
+        partial(_kernel, plan=plan, clusters=clusters, b_rows=b_rows),
         out_type=jax.ShapeDtypeStruct((M, N), a.dtype),
         scratch_types={
             "a_smem": shared(plan.stages, CONSUMERS * ROWS, block_k),
@@ -137,9 +138,19 @@ def _product(a: Float[Array, "M K"], b: Array, plan: Plan, blocks: int) -> Float
     )(a, b)
 
 
+def _dealt(index: jax.Array, clusters: int, tiles: int) -> jax.Array:
+    """Which tile is number `index`: of those that are computed at a time each of the GPCS, to which clusters are dealt
+    in turn, gets a run. What its multiprocessors ask for at the same time comes from the L2 cache once.
+    """
+    first = index // clusters * clusters
+    gpc, place = (index - first) % GPCS, (index - first) // GPCS
+    together = lax.min(jnp.int32(clusters), tiles - first)
+    return first + gpc * (together // GPCS) + lax.min(gpc, together % GPCS) + place
+
+
 def _kernel(
     a_gmem: Any, b_gmem: Any, c_gmem: Any,
-    a_smem: Any, b_smem: Any, c_smem: Any, full: Any, empty: Any, plan: Plan, b_rows: bool,
+    a_smem: Any, b_smem: Any, c_smem: Any, full: Any, empty: Any, plan: Plan, clusters: int, b_rows: bool,
 ) -> None:  # fmt: skip
     """A persistent cluster computes every so-manieth tile. The last warpgroup of each block is the producer.
 
@@ -157,7 +168,7 @@ def _kernel(
 
         @plgpu.nd_loop((math.prod(grid),), collective_axes="cluster", init_carry=jnp.int32(0))
         def steps(info: plgpu.NDLoopInfo, carry: jax.Array) -> jax.Array:
-            row, column = plgpu.planar_snake(info.index[0], grid, 1, plan.band)
+            row, column = plgpu.planar_snake(_dealt(info.index[0], clusters, math.prod(grid)), grid, 1, plan.band)
             first_row = row * plan.tile[0] + block_row * (CONSUMERS * ROWS)
             return body(carry, first_row, column * plan.tile[1] + block_column * plan.columns)
 

@@ -29,37 +29,59 @@ tma_store = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
 
 
 @gluon.jit
+def quotient(x, y):
+    """x // y, from 0 to 2^21: the first loads of a program would wait over a hundred cycles for an integer division."""
+    q = (x / y).to(gl.int32)  # rounded in float32, so it may be one off
+    rest = x - q * y
+    return q + (rest >= y).to(gl.int32) - (rest < 0).to(gl.int32)
+
+
+@gluon.jit
 def tile_offsets(tile, M, N, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, GROUP_M: gl.constexpr):
     """Tiles in bands of GROUP_M tile rows, column by column: a wave of programs shares most of what it reads."""
     tiles_m = gl.cdiv(M, BLOCK_M)
     tiles_n = gl.cdiv(N, BLOCK_N)
-    band = tile // (GROUP_M * tiles_n)
+    band = quotient(tile, GROUP_M * tiles_n)
     band_rows = min(tiles_m - band * GROUP_M, GROUP_M)
-    within = tile % (GROUP_M * tiles_n)
-    return (band * GROUP_M + within % band_rows) * BLOCK_M, within // band_rows * BLOCK_N
+    within = tile - band * GROUP_M * tiles_n
+    column = quotient(within, band_rows)
+    return (band * GROUP_M + within - column * band_rows) * BLOCK_M, column * BLOCK_N
+
+
+@gluon.jit
+def fill(
+    a_desc, b_desc, a_smem, b_smem, full, stage, row, off_n, off_k, pred,
+    A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, CONSUMERS: gl.constexpr,
+):  # fmt: skip
+    """One stage, from `row` of A, column off_n of B and off_k on."""
+    mbarrier.expect(full.index(stage), CONSUMERS * a_desc.block_type.nbytes + b_desc.block_type.nbytes, pred=pred)
+    for i in gl.static_range(CONSUMERS):
+        off_m = row + i * ROWS
+        a_tile = a_smem.index(stage * CONSUMERS + i)
+        tma_load(a_desc, [off_m, off_k] if A_ROWS else [off_k, off_m], full.index(stage), a_tile, pred=pred)
+    b_tile = b_smem.index(stage)
+    tma_load(b_desc, [off_k, off_n] if B_ROWS else [off_n, off_k], full.index(stage), b_tile, pred=pred)
 
 
 @gluon.jit
 def load(
     a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K,
     A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, CONSUMERS: gl.constexpr,
-    BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr, GROUP_M: gl.constexpr,
+    BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr, GROUP_M: gl.constexpr, AHEAD: gl.constexpr,
 ):  # fmt: skip
-    """The producer warp keeps STAGES steps of K in flight; at the end of a tile it goes on with the next one."""
+    """The producer warp keeps STAGES steps of K in flight; at the end of a tile it goes on with the next one. When it
+    begins, AHEAD steps of the first tile are on their way.
+    """
     BLOCK_M: gl.constexpr = ROWS * CONSUMERS
-    BYTES: gl.constexpr = CONSUMERS * a_desc.block_type.nbytes + b_desc.block_type.nbytes
     step = 0
     for tile in range(gl.program_id(0), gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N), gl.num_programs(0)):
         off_m, off_n = tile_offsets(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+        first = gl.program_id(0) == tile
         for off_k in range(0, K, BLOCK_K):
-            stage = step % STAGES
-            mbarrier.wait(empty.index(stage), (step // STAGES & 1) ^ 1)
-            mbarrier.expect(full.index(stage), BYTES)
-            for i in gl.static_range(CONSUMERS):
-                row = off_m + i * ROWS
-                a_tile = a_smem.index(stage * CONSUMERS + i)
-                tma_load(a_desc, [row, off_k] if A_ROWS else [off_k, row], full.index(stage), a_tile)
-            tma_load(b_desc, [off_k, off_n] if B_ROWS else [off_n, off_k], full.index(stage), b_smem.index(stage))
+            if not (first & (off_k < AHEAD * BLOCK_K)):
+                stage = step % STAGES
+                mbarrier.wait(empty.index(stage), (step // STAGES & 1) ^ 1)
+                fill(a_desc, b_desc, a_smem, b_smem, full, stage, off_m, off_n, off_k, True, A_ROWS, B_ROWS, CONSUMERS)
             step += 1
 
 
@@ -229,6 +251,14 @@ def matmul_kernel(
         mbarrier.init(empty.index(i), count=CONSUMERS)
     hopper.fence_async_shared()
 
+    # The first loads need not wait until the warps have parted. But here all four take turns in waiting for each other:
+    # more of them hold up the rest, the sooner the larger they are.
+    AHEAD: gl.constexpr = 1 if BLOCK_N == 256 else 3
+    off_m, off_n = tile_offsets(gl.program_id(0), M, N, ROWS * CONSUMERS, BLOCK_N, GROUP_M)
+    for i in gl.static_range(AHEAD):
+        off_k = i * BLOCK_K
+        fill(a_desc, b_desc, a_smem, b_smem, full, i, off_m, off_n, off_k, off_k < K, A_ROWS, B_ROWS, CONSUMERS)
+
     # The registers that the producer does not need go to the consumers: 240 for each thread.
     if CONSUMERS == 2:
         gl.warp_specialize(
@@ -238,7 +268,7 @@ def matmul_kernel(
                 (consume, (1, c_desc, scale_a_ptr, scale_b_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K, A_ROWS,
                            B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
                 (load, (a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K, A_ROWS, B_ROWS,
-                        CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
+                        CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M, AHEAD)),
             ],
             worker_num_warps=[4, 1],
             worker_num_regs=[240, 24],
@@ -249,7 +279,7 @@ def matmul_kernel(
                 (consume, (0, c_desc, scale_a_ptr, scale_b_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K, A_ROWS,
                            B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
                 (load, (a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K, A_ROWS, B_ROWS,
-                        CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
+                        CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M, AHEAD)),
             ],
             worker_num_warps=[1],
             worker_num_regs=[24],
