@@ -1,0 +1,124 @@
+"""The order in which matmul kernels visit the tiles of their output: each tile once, in bands, without a division."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+import torch
+import triton
+import triton.language as tl
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from cuda_ref import build
+from jax_impls import matmul_pallas
+from triton_kernels import matmul, matmul_gluon, matmul_persistent
+
+SOURCE = Path(__file__).parent / "cuda_host" / "tiles.cu"
+SIZE = 256  # of what Triton divides at one time
+QUICK = settings(derandomize=True, database=None, deadline=None, max_examples=60)
+grids = st.tuples(st.integers(1, 40), st.integers(1, 40))
+
+
+def in_bands(tiles_m: int, tiles_n: int, band: int) -> list[tuple[int, int]]:
+    """Down the rows of a band, then in the next column, then in the next band."""
+    bands = [range(first, min(first + band, tiles_m)) for first in range(0, tiles_m, band)]
+    return [(m, n) for rows in bands for n in range(tiles_n) for m in rows]
+
+
+# CUDA: Bands and Divisor of tiles.cuh
+
+
+needs_compiler = pytest.mark.skipif(build.missing("cpu") is not None, reason=str(build.missing("cpu")))
+
+
+@needs_compiler
+@QUICK
+@given(st.integers(1, 2**31 - 1), st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=20))
+@example(1, [2**31 - 1])
+@example(2**31 - 1, [2**31 - 1, 2**31 - 2, 0])
+@example(3, [2**31 - 1, 2**31 - 2, 2**31 - 3])
+@example(2**30 + 1, [2**31 - 1, 2**30, 2**30 + 1])
+def test_a_divisor_divides(divisor: int, numbers: list[int]) -> None:
+    near = [k for n in numbers for k in (n // divisor * divisor - 1, n // divisor * divisor, n) if k >= 0]
+    x = torch.tensor(near, dtype=torch.int32)
+    out = torch.full_like(x, -1)
+    build.launch(SOURCE, "quotient", x.device, x, out, len(x), divisor)
+    assert out.tolist() == [n // divisor for n in near]
+
+
+@needs_compiler
+@QUICK
+@given(grids, st.sampled_from([4, 8]))
+def test_cuda_visits_each_tile_once_in_bands(grid: tuple[int, int], band: int) -> None:
+    out = torch.full((grid[0] * grid[1], 2), -1, dtype=torch.int32)
+    build.launch(SOURCE, "visit", out.device, out, *grid, band)
+    assert [tuple(each) for each in out.tolist()] == in_bands(*grid, band)
+
+
+# Triton: quotient and tile_offsets, which each file has for itself
+
+
+@triton.jit
+def quotient_kernel(x_ptr, y_ptr, out_ptr, PERSISTENT: tl.constexpr, SIZE: tl.constexpr):
+    offs = tl.arange(0, SIZE)
+    x, y = tl.load(x_ptr + offs), tl.load(y_ptr + offs)
+    tl.store(out_ptr + offs, matmul_persistent.quotient(x, y) if PERSISTENT else matmul.quotient(x, y))
+
+
+@triton.jit
+def visit_kernel(out_ptr, M, N, GROUP_M: tl.constexpr):
+    tile = tl.program_id(0)
+    off_m, off_n = matmul_persistent.tile_offsets(tile, M, N, 64, 128, GROUP_M)
+    tl.store(out_ptr + 2 * tile, off_m)
+    tl.store(out_ptr + 2 * tile + 1, off_n)
+
+
+@pytest.mark.parametrize("kernel", ["matmul", "matmul_persistent"])
+@settings(parent=QUICK, max_examples=30)
+@given(pairs=st.lists(st.tuples(st.integers(0, 2**21), st.integers(1, 2**31 - 1), st.floats(0, 1)), max_size=SIZE))
+def test_a_quotient_in_floating_point_is_exact(kernel: str, device: str, pairs: list[tuple[int, int, float]]) -> None:
+    """At multiples of the divisor, one below and one above, and between; for quotients of 0 to 2^21."""
+    x, y = torch.zeros(SIZE, dtype=torch.int32), torch.ones(SIZE, dtype=torch.int32)
+    for i, (quotient, divisor, within) in enumerate(pairs):
+        y[i] = divisor
+        multiple = min(quotient, (2**31 - 1) // divisor) * divisor
+        x[i] = min(multiple + (-1, 0, 1, int(within * divisor))[i % 4] if multiple else 0, 2**31 - 1)
+    out = torch.full_like(x, -1, device=device)
+    quotient_kernel[(1,)](x.to(device), y.to(device), out, PERSISTENT=kernel == "matmul_persistent", SIZE=SIZE)
+    assert torch.equal(out.cpu(), x // y)
+
+
+@settings(parent=QUICK, max_examples=15)
+@given(grid=st.tuples(st.integers(1, 20), st.integers(1, 20)), band=st.sampled_from([4, 8, 16, 32]))
+def test_triton_visits_each_tile_once_in_bands(device: str, grid: tuple[int, int], band: int) -> None:
+    out = torch.full((grid[0] * grid[1], 2), -1, dtype=torch.int32, device=device)
+    visit_kernel[(len(out),)](out, grid[0] * 64 - 1, grid[1] * 128, GROUP_M=band)
+    assert [(m // 64, n // 128) for m, n in out.tolist()] == in_bands(*grid, band)
+
+
+@pytest.mark.parametrize("name", ["quotient", "tile_offsets"])
+def test_gluon_has_the_same_order(name: str) -> None:
+    def text(module: Any) -> str:
+        return inspect.getsource(getattr(module, name).fn).replace("@gluon.", "@triton.").replace("gl.", "tl.")
+
+    assert text(matmul_gluon) == text(matmul_persistent)
+
+
+# Pallas: what each GPC gets of the tiles that are computed at one time
+
+
+@settings(parent=QUICK, max_examples=15)
+@given(st.integers(1, 500), st.integers(1, 66))
+def test_pallas_deals_each_tile_once(tiles: int, clusters: int) -> None:
+    dealt = matmul_pallas._dealt(jnp.arange(tiles), clusters, tiles).tolist()
+    for first in range(0, tiles, clusters):
+        wave = dealt[first : first + clusters]
+        assert sorted(wave) == list(range(first, first + len(wave)))
+        for gpc in range(min(matmul_pallas.GPCS, len(wave))):
+            run = wave[gpc :: matmul_pallas.GPCS]
+            assert run == list(range(run[0], run[0] + len(run)))
