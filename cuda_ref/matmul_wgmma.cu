@@ -13,9 +13,8 @@
 //   - Two blocks, one below the other, form a cluster. Each fetches half of the tile of b, for both (multicast).
 //   - Blocks stay and go from tile to tile. While the sums of one are rounded and stored, by TMA too, the copies for
 //     the next are under way.
-//   - Tiles are visited in bands of a few tile rows, so that what is worked on at one time is nearly a square of out,
-//     and the rows of a and columns of b that it needs are few enough for the L2 cache.
-// An output that has too few of such tiles for the device takes 64 x 128, one warpgroup a block.
+//   - Tiles are visited in bands (tiles.cuh), so that what is worked on at one time is nearly a square of out.
+// An output that has too few of such tiles for the device takes 64 x 128, one warpgroup a block, and no clusters.
 //
 // Precision. 16 bits: products are exact, sums float32. float32: `tf32` only; TMA rounds the factors as it copies them.
 // float8: products are exact, but tensor cores keep 14 bits of their sums only. `fast` accepts that; `promoted` has

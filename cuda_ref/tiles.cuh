@@ -22,9 +22,9 @@ struct Tile {
 
 // Down the BAND rows of a band of tiles, then in the next column, then in the next band. So what is worked on at one
 // time is nearly a square of the output, and the rows of a and columns of b that it needs are few enough for the L2
-// cache. Blocks that are not in clusters are dealt to the device by whole GPCs (graphics processing clusters), 16 or 18
-// blocks to each. What the multiprocessors of a GPC ask for at one time the L2 cache delivers once; so 16 tiles in a
-// band of 4 rows, a square as well, need a third less than in a band of 16.
+// cache. Blocks that are not in clusters are dealt to the device by whole GPCs (graphics processing clusters), 16 in a
+// row to each. What the multiprocessors of a GPC ask for at one time the L2 cache delivers once; so 4 x 4 tiles, from a
+// band of 4 rows, need less than 16 tiles of a column.
 template <int BAND>
 struct Bands {
     int tiles_m, tiles_n;
