@@ -2,8 +2,9 @@
 //
 // Conventions of a .cu file
 //   extern "C" int <function>(<arguments>, cudaStream_t stream, LaunchRecord* record)
-// Arguments are pointers, int64_t, int, float and double. The function fills the record, launches with `<<<>>>` and
-// returns cudaGetLastError(). build.py reads this signature, so keep it in one piece, with plain types and names.
+// Arguments are pointers, int64_t, int, float and double. The function fills the record, launches with `<<<>>>`
+// (launch_clusters in hopper.cuh) and returns cudaGetLastError(). build.py reads this signature, so keep it in one
+// piece, with plain types and names.
 //
 // The same text is compiled by nvcc for a GPU, and by the C++ compiler, with the headers in host/, for the CPU.
 // A file that uses what the host headers do not have (wgmma, mma, TMA, mbarriers, clusters, inline PTX without an

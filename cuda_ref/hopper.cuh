@@ -102,7 +102,8 @@ cudaError_t launch_clusters(int cluster, void (*kernel)(Parameters...), dim3 gri
     attribute.id = cudaLaunchAttributeClusterDimension;
     attribute.val.clusterDim = {unsigned(cluster), 1, 1};
     const cudaLaunchConfig_t config = {grid, block, shared_bytes, stream, &attribute, cluster > 1};
-    return cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
+    cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
+    return cudaGetLastError();  // which also forgets it
 }
 
 // mbarriers: a phase ends when all arrivals have come, and all bytes that were announced

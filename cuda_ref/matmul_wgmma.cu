@@ -90,14 +90,14 @@ __device__ __forceinline__ void produce(const Maps& maps, const Bands<P::BAND>& 
             shared + stage * P::STAGE_BYTES, row, k * BLOCK_K,
             [&](uint32_t to, int x, int y) { tma_load(to, &maps.a, x, y, full + stage * 8); });
     };
-    auto load_b = [&](int stage, Tile tile, int k, int share, bool alone) {
+    auto load_b = [&](int stage, Tile tile, int k, int share, bool for_all) {
         const uint32_t to = shared + stage * P::STAGE_BYTES + P::A_BYTES + share * SHARE * ROW_BYTES;
         const int column = tile.n * P::BLOCK_N + share * SHARE;
         load_boxes<T, B_MN, SHARE>(to, column, k * BLOCK_K, [&](uint32_t box, int x, int y) {
-            if (alone) {
-                tma_load(box, &maps.b, x, y, full + stage * 8);
-            } else {
+            if (for_all) {
                 tma_load_multicast(box, &maps.b, x, y, full + stage * 8, (1 << P::CLUSTER) - 1);
+            } else {
+                tma_load(box, &maps.b, x, y, full + stage * 8);
             }
         });
     };
@@ -108,7 +108,7 @@ __device__ __forceinline__ void produce(const Maps& maps, const Bands<P::BAND>& 
     for (int stage = 0; stage < alone; ++stage) {
         mbarrier_expect(full + stage * 8, P::STAGE_BYTES);
         load_a(stage, tile, stage);
-        for (int share = 0; share < P::CLUSTER; ++share) load_b(stage, tile, stage, share, true);
+        for (int share = 0; share < P::CLUSTER; ++share) load_b(stage, tile, stage, share, false);
     }
     if constexpr (P::CLUSTER > 1) cluster_wait();
     int stage = alone % P::STAGES, k = alone;
@@ -120,7 +120,7 @@ __device__ __forceinline__ void produce(const Maps& maps, const Bands<P::BAND>& 
             mbarrier_wait(empty + stage * 8, phase ^ 1);
             mbarrier_expect(full + stage * 8, P::STAGE_BYTES);
             load_a(stage, tile, k);
-            load_b(stage, tile, k, rank, P::CLUSTER == 1);
+            load_b(stage, tile, k, rank, P::CLUSTER > 1);
             if (++stage == P::STAGES) stage = 0, phase ^= 1;
         }
     }

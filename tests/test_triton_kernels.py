@@ -264,6 +264,8 @@ INVALID = [
 NOT_COVERED = [
     ("attention(*3 * [e(1, 3, 5, 48)])", "attention: D must be one of (16, 32, 64, 128, 256); got 48"),
     ("attention(*3 * [e(1, 1, 5, 64)], sm_scale=-1.0)", "attention: sm_scale must not be negative; got -1.0"),
+    ("matmul(e(1, 1).expand(2**28 + 1, 1), e(1, 1))", "M must be at most 2^28, N at most 2^26; got 268435457 and 1"),
+    ("matmul(e(1, 1), e(1, 1).expand(1, 2**26 + 1))", "M must be at most 2^28, N at most 2^26; got 1 and 67108865"),
 ]
 
 

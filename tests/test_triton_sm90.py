@@ -92,6 +92,7 @@ REFUSED = [
     ("persistent", "matmul(e(9, 8, dtype=half)[:, 1:], e(7, 8, dtype=half))", NotImplementedError, "TMA needs a's"),
     ("persistent", "matmul(e(8, 8, dtype=half), e(12, 8, dtype=half).t())", NotImplementedError, "TMA needs out's"),
     ("persistent", "matmul(e(1, 8, dtype=half).expand(8, 8), e(8, 8, dtype=half))", NotImplementedError, "(0, 1)"),
+    ("persistent", "matmul(e(1, 1).half().expand(2**27 + 1, 1), e(1, 1).half())", NotImplementedError, "at most 2^27"),
     ("gluon", "matmul(*2 * [e(16, 16, dtype=float8)])", ValueError, 'must be "promoted" or "fast" for float8'),
     ("gluon", "matmul(*2 * [e(16, 16, dtype=float8)], precision='fast')", ValueError, "so scale_a must be"),
     ("gluon", "matmul(*2 * [e(16, 16)], *2 * [e(1)[0]], precision='tf32')", ValueError, "so scale_a must be None"),

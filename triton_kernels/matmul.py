@@ -193,7 +193,7 @@ def multiple(x, ALIGN: tl.constexpr):
 
 @triton.jit
 def quotient(x, y):
-    """x // y, from 0 to 2^21: the first loads of a program would wait over a hundred cycles for an integer division."""
+    """x // y, if it is 0 to 2^21: the first loads would wait more than a hundred cycles for an integer division."""
     q = (x / y).to(tl.int32)  # rounded in float32, so it may be one off
     rest = x - q * y
     return q + (rest >= y).to(tl.int32) - (rest < 0).to(tl.int32)
@@ -350,14 +350,15 @@ def matmul(
 ) -> Float[Tensor, "M N"]:
     """C = A @ B, of float8 times scale_a scale_b.
 
-    Shapes: a (M, K), b (K, N), any strides, any sizes, K = 0 included; the output is contiguous.
+    Shapes: a (M, K), b (K, N), any strides, K = 0 included; the output is contiguous.
     Dtypes: float32, float16, bfloat16, the same for both; sums in float32, rounded once at the end. float8_e4m3fn, with
     a float32 scale of shape () for each of the two, gives bfloat16.
     Precision: "ieee" multiplies exactly what it is given (float32 without tensor cores); with "tf32", for float32 only,
     the tensor cores keep 11 significant bits of each factor, truncating. For float8, whose products Hopper's tensor
     cores sum with 14 bits, "promoted" adds sums of 128 in float32, "fast" none.
     Tail: unless every tile of every configuration fits, loads and stores are masked; offsets are int64.
-    Errors: ValueError for other shapes, dtypes, scales, devices or precisions.
+    Errors: ValueError for other shapes, dtypes, scales, devices or precisions; NotImplementedError for M above 2^28
+    or N above 2^26.
     Source: the tile order and pipelined loop of Triton's matrix multiplication tutorial.
     """
     if a.ndim != 2:
@@ -386,6 +387,8 @@ def matmul(
         raise ValueError(
             f"matmul: a is on {a.device}; pass CUDA tensors, or set TRITON_INTERPRET=1 before importing this module"
         )
+    if M > 2**28 or N > 2**26:  # as far as `quotient` goes with the smallest tiles
+        raise NotImplementedError(f"matmul: M must be at most 2^28, N at most 2^26; got {M} and {N}")
     if a.is_cuda and a.device.index != torch.cuda.current_device():
         with torch.cuda.device(a.device):
             return matmul(a, b, scale_a, scale_b, precision=precision)

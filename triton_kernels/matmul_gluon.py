@@ -30,7 +30,7 @@ tma_store = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
 
 @gluon.jit
 def quotient(x, y):
-    """x // y, from 0 to 2^21: the first loads of a program would wait over a hundred cycles for an integer division."""
+    """x // y, if it is 0 to 2^21: the first loads would wait more than a hundred cycles for an integer division."""
     q = (x / y).to(gl.int32)  # rounded in float32, so it may be one off
     rest = x - q * y
     return q + (rest >= y).to(gl.int32) - (rest < 0).to(gl.int32)
@@ -251,9 +251,10 @@ def matmul_kernel(
         mbarrier.init(empty.index(i), count=CONSUMERS)
     hopper.fence_async_shared()
 
-    # The first loads need not wait until the warps have parted. But here all four take turns in waiting for each other:
-    # more of them hold up the rest, the sooner the larger they are.
+    # The first loads need not wait until the warps have parted. But here all four warps meet before each of them, so
+    # more of them delay the start.
     AHEAD: gl.constexpr = 1 if BLOCK_N == 256 else 3
+    gl.static_assert(AHEAD <= STAGES)
     off_m, off_n = tile_offsets(gl.program_id(0), M, N, ROWS * CONSUMERS, BLOCK_N, GROUP_M)
     for i in gl.static_range(AHEAD):
         off_k = i * BLOCK_K
@@ -413,8 +414,8 @@ def matmul(
     Tail: TMA reads zeros beyond the edges and does not write there.
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for float32 with
     precision="ieee", for addresses that TMA cannot take (every row of A, B and C starts at a multiple of 16 bytes), for
-    tf32 if neither A's rows nor B's columns are contiguous, for float8 if not both are, and for a GPU that is not a
-    Hopper.
+    tf32 if neither A's rows nor B's columns are contiguous, for float8 if not both are, for M or N above 2^27, and for
+    a GPU that is not a Hopper.
     Source: the persistent, warp-specialized kernels of CUTLASS ("cooperative" schedule), without clusters.
     """
     if a.ndim != 2:
@@ -445,6 +446,8 @@ def matmul(
         raise NotImplementedError("matmul: wgmma needs a Hopper GPU (compute capability 9.0)")
     if a.dtype == torch.float32 and precision == "ieee":
         raise NotImplementedError('matmul: float32 with precision="ieee" has no use for the tensor cores')
+    if max(M, N) > 2**27:  # as far as `quotient` goes with the smallest tiles
+        raise NotImplementedError(f"matmul: M and N must be at most 2^27; got {M} and {N}")
     if a.device.index != torch.cuda.current_device():
         with torch.cuda.device(a.device):
             return matmul(a, b, scale_a, scale_b, precision=precision)

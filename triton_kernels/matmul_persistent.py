@@ -28,7 +28,7 @@ def transpose_kernel(x_ptr, y_ptr, R, C, stride_r, stride_c, stride_y, BLOCK: tl
 
 @triton.jit
 def quotient(x, y):
-    """x // y, from 0 to 2^21: the first loads of a program would wait over a hundred cycles for an integer division."""
+    """x // y, if it is 0 to 2^21: the first loads would wait more than a hundred cycles for an integer division."""
     q = (x / y).to(tl.int32)  # rounded in float32, so it may be one off
     rest = x - q * y
     return q + (rest >= y).to(tl.int32) - (rest < 0).to(tl.int32)
@@ -204,8 +204,8 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     is transposed into memory of its own first.
     Tail: TMA reads zeros beyond the edges and does not write there.
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for float32 with
-    precision="ieee", for addresses that TMA cannot take (every row of A, B and C starts at a multiple of 16 bytes), and
-    for a GPU without TMA.
+    precision="ieee", for addresses that TMA cannot take (every row of A, B and C starts at a multiple of 16 bytes),
+    for M or N above 2^27, and for a GPU without TMA.
     Source: the persistent matrix multiplication of Triton's tutorials.
     """
     if a.ndim != 2:
@@ -230,6 +230,8 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
         raise NotImplementedError('matmul: float32 with precision="ieee" has no use for the tensor cores')
     if a.is_cuda and torch.cuda.get_device_capability(a.device)[0] < 9:
         raise NotImplementedError("matmul: TMA needs compute capability 9.0")
+    if max(M, N) > 2**27:  # as far as `quotient` goes with the smallest tiles
+        raise NotImplementedError(f"matmul: M and N must be at most 2^27; got {M} and {N}")
     if a.is_cuda and a.device.index != torch.cuda.current_device():
         with torch.cuda.device(a.device):
             return matmul(a, b, precision=precision)
