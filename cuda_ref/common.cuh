@@ -2,8 +2,8 @@
 //
 // Conventions of a .cu file
 //   extern "C" int <function>(<arguments>, cudaStream_t stream, LaunchRecord* record)
-// Arguments are pointers, int64_t, int, float and double. The function fills the record, launches with `<<<>>>`
-// (launch_clusters in hopper.cuh) and returns cudaGetLastError(). build.py reads this signature, so keep it in one
+// Arguments are pointers, int64_t, int, float and double. The function fills the record, launches with `<<<>>>`,
+// or launch_clusters of hopper.cuh, and returns cudaGetLastError(). build.py reads this signature, so keep it in one
 // piece, with plain types and names.
 //
 // The same text is compiled by nvcc for a GPU, and by the C++ compiler, with the headers in host/, for the CPU.

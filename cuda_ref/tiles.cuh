@@ -6,7 +6,7 @@
 // Divides numbers below 2^31 by one that the host knows, in some ten cycles; a division takes more than a hundred, for
 // which the first copies of a block would wait.
 struct Divisor {
-    uint32_t factor;  // 2^32 (2^shift / divisor - 1), rounded up
+    uint32_t factor;  // the first above 2^32 (2^shift / divisor - 1)
     int shift;        // the least for which 2^shift is not below the divisor
 
     explicit Divisor(uint32_t divisor) : shift(0) {
