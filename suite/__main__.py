@@ -5,10 +5,10 @@ import sys
 
 
 def main() -> None:
-    from suite.ending import stoppable
+    from suite.core.signals import stoppable
 
     with stoppable():
-        from suite.cli import main as command
+        from suite.cli.commands import main as command
 
         command()
 

@@ -47,12 +47,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from suite import backends, hardware, ops  # noqa: E402
-from suite.device import resolve  # noqa: E402
-from suite.files import write_atomically  # noqa: E402
-from suite.op import Case, Op  # noqa: E402
-from suite.proof.checks import SHARE, SHORT_US, SLACK_US, standard  # noqa: E402
-from suite.report import number, pipe_table, plain  # noqa: E402
+from suite import frameworks, hardware, ops  # noqa: E402
+from suite.core.files import write_atomically  # noqa: E402
+from suite.doctor.timer_proof.checks import SHARE, SHORT_US, SLACK_US, standard  # noqa: E402
+from suite.hardware.device import resolve  # noqa: E402
+from suite.implementations import builtin  # noqa: E402
+from suite.problem.operation import Case, Operation  # noqa: E402
+from suite.results.render import number, pipe_table, plain  # noqa: E402
 from suite.timing import median  # noqa: E402
 
 IMPLEMENTATIONS = ("triton", "jax", "cuda", "torch")
@@ -282,7 +283,7 @@ def summary(lines: Sequence[Line]) -> str:
 # ---- what is compared ------------------------------------------------------------------------------------------------
 
 
-def largest(op: Op, dtype: str) -> Case:
+def largest(op: Operation, dtype: str) -> Case:
     """The default case with the most arithmetic; the first of several."""
     return max((case for case in op.default_cases("cuda") if case.dtype == dtype), key=op.flops)
 
@@ -322,11 +323,11 @@ class Pace:
 
 def child(settings: dict[str, Any]) -> None:
     """Run one side over all cases and write what it has; on a line that fails, what it said."""
-    from suite.worker import Worker
+    from suite.worker.server import Worker
 
     device = resolve("cuda:0")
-    for name in backends.backends():
-        backends.backend(name).prepare(device)
+    for name in frameworks.names():
+        frameworks.get(name).prepare(device)
     worker = Worker(device, lambda document: None)
     answers: list[dict[str, Any]] = []
     side = {"record": record, "profile": profile}[settings["side"]]
@@ -347,7 +348,7 @@ def bind(case: Case, names: Sequence[str], worker: Any) -> tuple[list[Any], list
     """The lines that run this case, called once; and an entry for each line asked for."""
     problem = worker.hold(case, 0)
     bound, entries = [], []
-    for line in backends.implementations(case.operation):
+    for line in builtin.implementations(case.operation):
         if line.name not in names:
             continue
         entry: dict[str, Any] = {"key": key_of(case, line.name), "implementation": line.name}
@@ -357,8 +358,8 @@ def bind(case: Case, names: Sequence[str], worker: Any) -> tuple[list[Any], list
             if obstacle is not None:
                 raise NotImplementedError(": ".join(obstacle))
             ready = worker.bind(line.name, problem)
-            line.backend.wait(ready.issue())
-            entry["config"] = line.backend.configuration(line.load())
+            line.adapter.wait(ready.issue())
+            entry["config"] = line.adapter.configuration(line.load())
             bound.append(ready)
         except Exception as error:  # one line's failure is one line
             entry["reason"] = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
@@ -373,7 +374,7 @@ class Empty:
     def __init__(self) -> None:
         import torch
 
-        self.implementation = SimpleNamespace(name=EMPTY, backend=backends.backend("torch"))
+        self.implementation = SimpleNamespace(name=EMPTY, adapter=frameworks.get("torch"))
         self.element = torch.empty(1, device="cuda")
 
     def issue(self) -> Any:
@@ -407,7 +408,7 @@ def record(case: Case, bound: Sequence[Any], entries: Mapping[str, Any], setting
             end.record()
             spins.setdefault(now, []).append((begin, end))
 
-    lines = [Call(each.implementation.name, each.issue, each.implementation.backend.wait) for each in bound]
+    lines = [Call(each.implementation.name, each.issue, each.implementation.adapter.wait) for each in bound]
     if not lines:
         return 0
     budget_s = settings["rounds"] * len(lines) * settings["period_s"]
@@ -438,7 +439,7 @@ def profile(case: Case, bound: Sequence[Any], entries: Mapping[str, Any], settin
     )
     for each in bound:
         for _ in range(3):
-            each.implementation.backend.wait(each.issue())
+            each.implementation.adapter.wait(each.issue())
     slow: set[str] = set()
     for turn in range(settings["rounds"]):
         for each in order.sample(list(bound), len(bound)):
@@ -452,7 +453,7 @@ def profile(case: Case, bound: Sequence[Any], entries: Mapping[str, Any], settin
             torch.cuda._sleep(MARKER_CYCLES)
             target.synchronize()
             begin = time.perf_counter()
-            each.implementation.backend.wait(each.issue())
+            each.implementation.adapter.wait(each.issue())
             target.synchronize()
             if time.perf_counter() - begin > 0.5:
                 slow.add(name)

@@ -20,9 +20,10 @@ import torch
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from suite import check, ops  # noqa: E402
-from suite.op import DTYPES, Case  # noqa: E402
-from suite.report import pipe_table  # noqa: E402
+from suite import ops  # noqa: E402
+from suite.numerics import check  # noqa: E402
+from suite.problem.operation import DTYPES, Case  # noqa: E402
+from suite.results.render import pipe_table  # noqa: E402
 
 CPU = torch.device("cpu")
 Array = np.ndarray

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from suite.device import Device
+    from suite.hardware.device import Device
 
 
 def _gpu_name() -> str | None:
@@ -42,16 +42,16 @@ def device() -> str:
 @pytest.fixture(scope="session")
 def where(device: str) -> Device:
     """The device that the tests run on, of which every framework has been told."""
-    from suite import backends
-    from suite.device import Device
+    from suite import frameworks
+    from suite.hardware.device import Device
 
     found = Device("cpu", name="CPU")
     if device == "cuda":
         import torch
 
         found = Device("cuda", 0, torch.cuda.get_device_name(0), torch.cuda.get_device_capability(0))
-    for name in backends.backends():
-        backends.backend(name).prepare(found)
+    for name in frameworks.names():
+        frameworks.get(name).prepare(found)
     return found
 
 

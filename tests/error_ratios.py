@@ -29,13 +29,14 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from suite import backends, hardware, ops  # noqa: E402
-from suite.device import Device, resolve  # noqa: E402
-from suite.errors import SuiteError  # noqa: E402
-from suite.files import write_atomically  # noqa: E402
-from suite.isolate import Pool  # noqa: E402
-from suite.op import Case  # noqa: E402
-from suite.report import pipe_table, plain  # noqa: E402
+from suite import frameworks, hardware, ops  # noqa: E402
+from suite.core.errors import SuiteError  # noqa: E402
+from suite.core.files import write_atomically  # noqa: E402
+from suite.hardware.device import Device, resolve  # noqa: E402
+from suite.implementations import builtin  # noqa: E402
+from suite.problem.operation import Case  # noqa: E402
+from suite.results.render import pipe_table, plain  # noqa: E402
+from suite.worker.pool import Pool  # noqa: E402
 
 RIGHT_AT_MOST = 0.7
 CPU_FLOPS = 2**24
@@ -172,7 +173,7 @@ def measure(
     workers = threading.local()
     pools: list[Pool] = []
 
-    def check(case: Case, lines: Sequence[backends.Implementation]) -> list[dict[str, Any]]:
+    def check(case: Case, lines: Sequence[builtin.Implementation]) -> list[dict[str, Any]]:
         if not hasattr(workers, "pool"):
             workers.pool = Pool(where)
             pools.append(workers.pool)
@@ -184,7 +185,7 @@ def measure(
             for operation in operations:
                 lines = [
                     line
-                    for line in backends.implementations(operation)
+                    for line in builtin.implementations(operation)
                     if any(fnmatchcase(line.name, pattern) for pattern in patterns) and line.obstacle(where) is None
                 ]
                 for case in cases(operation, where.type, families):
@@ -198,7 +199,7 @@ def measure(
             pool.discard()
 
 
-def ask(pool: Pool, case: Case, line: backends.Implementation, timeout_s: float) -> dict[str, Any]:
+def ask(pool: Pool, case: Case, line: builtin.Implementation, timeout_s: float) -> dict[str, Any]:
     request = {"do": "check", "case": case.to_json(), "implementation": line.name, "seed": 0}
     try:
         return pool.ask(request, timeout_s=timeout_s)
@@ -206,7 +207,7 @@ def ask(pool: Pool, case: Case, line: backends.Implementation, timeout_s: float)
         return {"status": "error", "reason": str(error)}
 
 
-def to_ratio(where: Device, case: Case, line: backends.Implementation, answer: Mapping[str, Any]) -> Ratio:
+def to_ratio(where: Device, case: Case, line: builtin.Implementation, answer: Mapping[str, Any]) -> Ratio:
     status = answer["status"]
     why = known(case.operation, line.name, case, where.type) if status in ("wrong", "error") else ""
     return Ratio(
@@ -220,19 +221,19 @@ def gallery(where: Device, operations: Sequence[str]) -> Iterator[Refusal]:
     import torch
     import wrong_kernels
 
-    from suite.examine import Problem, examine
+    from suite.checking.checked_call import Problem, examine
 
-    for name in backends.backends():
-        backends.backend(name).prepare(where)
+    for name in frameworks.names():
+        frameworks.get(name).prepare(where)
     for entry in wrong_kernels.entries():
-        backend = backends.backend(entry.framework)
-        device = where if where.type in backend.devices else Device(backend.devices[0])
-        if entry.operation not in operations or backend.missing(device) or (entry.wrong.gpu and where.type != "cuda"):
+        adapter = frameworks.get(entry.framework)
+        device = where if where.type in adapter.devices else Device(adapter.devices[0])
+        if entry.operation not in operations or adapter.missing(device) or (entry.wrong.gpu and where.type != "cuda"):
             continue
         problem = Problem(entry.case, 3, torch.device(device.type, 0) if device.type == "cuda" else torch.device("cpu"))
         found = examine(
             lambda entry=entry: entry.make(entry.mistake),
-            backend,
+            adapter,
             problem,
             claims_determinism=entry.wrong.deterministic,
         )

@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from suite import backends
-from suite.backends import Implementation
+from suite.implementations import builtin
+from suite.implementations.builtin import Implementation
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -50,14 +50,14 @@ def inject(folder: Path, faults: Mapping[str, str]) -> str:
     for name, body in faults.items():
         (folder / f"fault_{name}.py").write_text(f"def vector_add(a, b):\n    {body}\n", encoding="utf-8")
     (folder / "sitecustomize.py").write_text(
-        "import dataclasses, suite.backends as backends\n"
-        "real = backends.implementations\n"
+        "import dataclasses, suite.implementations.builtin as builtin\n"
+        "real = builtin.implementations\n"
         f"names = {list(faults)}\n"
         "def implementations(operation):\n"
         "    plain = next(i for i in real(operation) if i.name == 'torch')\n"
         "    added = [dataclasses.replace(plain, name='torch/' + n, module='fault_' + n) for n in names]\n"
         "    return real(operation) + (tuple(added) if operation == 'vector_add' else ())\n"
-        "backends.implementations = implementations\n",
+        "builtin.implementations = implementations\n",
         encoding="utf-8",
     )
     return os.pathsep.join(filter(None, [str(folder), str(ROOT), os.environ.get("PYTHONPATH")]))
@@ -65,7 +65,7 @@ def inject(folder: Path, faults: Mapping[str, str]) -> str:
 
 def lines(*names: str) -> tuple[Implementation, ...]:
     """Implementations of vector_add by name, the injected ones too."""
-    real = {line.name: line for line in backends.implementations("vector_add")}
+    real = {line.name: line for line in builtin.implementations("vector_add")}
     return tuple(
         real.get(name)
         or dataclasses.replace(real["torch"], name=name, module=f"fault_{name.removeprefix('torch/')}", vendor=None)

@@ -26,11 +26,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from suite import diff  # noqa: E402
-from suite.errors import SuiteError  # noqa: E402
-from suite.files import write_atomically  # noqa: E402
-from suite.report import number, pipe_table, plain  # noqa: E402
-from suite.table import Row  # noqa: E402
+from suite.core.errors import SuiteError  # noqa: E402
+from suite.core.files import write_atomically  # noqa: E402
+from suite.diff import judge as diff  # noqa: E402
+from suite.results.render import number, pipe_table, plain  # noqa: E402
+from suite.results.row import Row  # noqa: E402
 
 LEAST_US = 10.0
 CLOSE, CLOSE_SHARE, FAR = 0.01, 0.95, 0.03

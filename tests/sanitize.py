@@ -28,11 +28,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from suite import backends, hardware, ops  # noqa: E402
-from suite.device import resolve  # noqa: E402
-from suite.files import write_atomically  # noqa: E402
-from suite.op import DTYPES, Case  # noqa: E402
-from suite.report import pipe_table, plain  # noqa: E402
+from suite import hardware, ops  # noqa: E402
+from suite.core.files import write_atomically  # noqa: E402
+from suite.hardware.device import resolve  # noqa: E402
+from suite.implementations import builtin  # noqa: E402
+from suite.problem.operation import DTYPES, Case  # noqa: E402
+from suite.results.render import pipe_table, plain  # noqa: E402
 
 TOOLS = {
     "memcheck": "accesses out of bounds or misaligned, leaks on the device",
@@ -97,9 +98,9 @@ def call_all(operation: str, patterns: Sequence[str]) -> None:
     print(f"{CALLED}{made}", flush=True)
 
 
-def chosen(operation: str, patterns: Sequence[str]) -> list[backends.Implementation]:
+def chosen(operation: str, patterns: Sequence[str]) -> list[builtin.Implementation]:
     return [
-        line for line in backends.implementations(operation) if any(fnmatchcase(line.name, each) for each in patterns)
+        line for line in builtin.implementations(operation) if any(fnmatchcase(line.name, each) for each in patterns)
     ]
 
 

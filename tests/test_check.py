@@ -15,17 +15,18 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from suite import check, ops
-from suite.errors import SuiteError
-from suite.op import DTYPES, Case, Op
-from suite.ops import _draw
+from suite import ops
+from suite.core.errors import SuiteError
+from suite.numerics import check
+from suite.problem import generators as _draw
+from suite.problem.operation import DTYPES, Case, Operation
 
 CPU = torch.device("cpu")
 RIGHT = 0.7
 """More than any right kernel's error ratio."""
 
 
-def judge(op: Op, case: Case, output: torch.Tensor, seed: int = 0) -> check.Verdict:
+def judge(op: Operation, case: Case, output: torch.Tensor, seed: int = 0) -> check.Verdict:
     inputs = op.make_inputs(case, seed, CPU)
     return check.compare(output, op.truth(inputs, case), shape=op.output_shape(case), dtype=case.dtype)
 

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from suite import backends, cli, ops
-from suite.table import COLUMNS
+from suite import ops
+from suite.cli import commands as cli
+from suite.implementations import builtin
+from suite.results.row import COLUMNS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -159,7 +161,7 @@ def test_list_names_every_implementation_of_every_operation(
 ) -> None:
     assert run(monkeypatch, "list", "--device", "cpu", "--json") == 0
     listed = {(i["operation"], i["implementation"]): i for i in json.loads(capsys.readouterr().out)["implementations"]}
-    assert set(listed) == {(name, i.name) for name in ops.names() for i in backends.implementations(name)}
+    assert set(listed) == {(name, i.name) for name in ops.names() for i in builtin.implementations(name)}
     assert listed["matmul", "triton"]["mode"] == "interpreted"
     assert listed["matmul", "cuda/tiled"]["mode"] == "emulated"
     assert listed["attention", "torch/cudnn"]["status"] == "unsupported"
@@ -226,9 +228,8 @@ def test_a_terminal_gets_tables_and_a_marked_best_line(tmp_path: Path) -> None:
 
 
 def test_help_imports_no_framework_and_is_quick() -> None:
-    code = (
-        "import sys; sys.argv = ['suite', '--help']; import suite.cli\ntry: suite.cli.main()\nexcept SystemExit: pass\n"
-    )
+    code = "import sys; sys.argv = ['suite', '--help']\nfrom suite.cli.commands import main\n"
+        "try: main()\nexcept SystemExit: pass\n"
     code += "print(sorted({'torch', 'jax', 'triton', 'numpy', 'pandas'} & set(sys.modules)), file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert "compare" in done.stdout

@@ -25,7 +25,8 @@ from cuda_ref.matmul_tiled import matmul as matmul_tiled
 from cuda_ref.matrix_add import matrix_add
 from cuda_ref.sigmoid import sigmoid
 from cuda_ref.vector_add import vector_add
-from suite import check, ops
+from suite import ops
+from suite.numerics import check
 
 DTYPES = tuple(build.DTYPES)
 MATMULS = [

@@ -16,7 +16,8 @@ from cuda_ref import build, compiler
 from cuda_ref.matmul_skinny import matmul as matmul_skinny
 from cuda_ref.matmul_split import matmul as matmul_split
 from cuda_ref.matmul_wgmma import matmul as matmul_wgmma
-from suite import check, ops
+from suite import ops
+from suite.numerics import check
 
 needs_nvcc = pytest.mark.skipif(build.missing("cuda") is not None, reason=str(build.missing("cuda")))
 SOURCES = ("matmul_wgmma", "matmul_skinny", "matmul_split")

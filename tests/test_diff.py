@@ -16,10 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suite import cli, diff, diff_report
-from suite.diff import Change, Diff, Estimate, Result
-from suite.errors import UsageError
-from suite.table import Row, to_csv
+from suite.cli import commands as cli
+from suite.core.errors import UsageError
+from suite.diff import judge as diff
+from suite.diff import render as diff_report
+from suite.diff.judge import Change, Diff, Estimate, Result
+from suite.results.row import Row, to_csv
 from suite.timing.stats import median, median_interval
 
 H200 = {"device": {"type": "cuda", "name": "NVIDIA H200"}, "host": {"name": "a CPU"}, "packages": {"torch": "2.11.0"}}

@@ -20,15 +20,17 @@ import pytest
 import torch
 from rich.console import Console
 
-from suite import cli, hardware, limits
-from suite.device import Device
-from suite.errors import ResultsError, SuiteError, UsageError
+from suite import hardware
+from suite.cli import commands as cli
+from suite.core.errors import ResultsError, SuiteError, UsageError
+from suite.doctor import peaks as limits
+from suite.doctor.local_device import array_bytes, torch_device
+from suite.doctor.timer_proof import checks, groups, timer, work
+from suite.doctor.timer_proof.checks import Check, Line
+from suite.doctor.timer_proof.work import Kit
 from suite.hardware import measured
+from suite.hardware.device import Device
 from suite.hardware.measured import Reading
-from suite.inprocess import array_bytes, torch_device
-from suite.proof import checks, groups, timer, work
-from suite.proof.checks import Check, Line
-from suite.proof.work import Kit
 from suite.timing import Activity, Call, NoRecorderError, Timing, union_ns
 from suite.timing.recorder import Sample
 from suite.timing.sampling import Measurement
@@ -570,7 +572,7 @@ def test_a_framework_that_is_missing_or_broken_is_one_line(monkeypatch: pytest.M
         raise ImportError("no libcuda")
 
     absent = {"triton": "triton not installed: pip install"}
-    monkeypatch.setattr(work.backends, "backend", lambda name: SimpleNamespace(missing=lambda where: absent.get(name)))
+    monkeypatch.setattr(work.backends, "adapter", lambda name: SimpleNamespace(missing=lambda where: absent.get(name)))
     monkeypatch.setattr(
         work,
         "_MAKERS",
@@ -628,7 +630,7 @@ def test_the_triton_work_compiles_for_a_gpu_that_is_not_here() -> None:
         "import triton\n"
         "from triton.backends.compiler import GPUTarget\n"
         "from triton.compiler import ASTSource\n"
-        "from suite.proof.work_triton import add_one_kernel, spin_kernel\n"
+        "from suite.doctor.timer_proof.work_triton import add_one_kernel, spin_kernel\n"
         "target = GPUTarget('cuda', 90, 32)\n"
         "spin = ASTSource(spin_kernel, signature={'cycles': 'i32', 'elapsed_ptr': '*i64'}, constexprs={})\n"
         "ptx = triton.compile(spin, target=target, options={'num_warps': 1}).asm['ptx']\n"

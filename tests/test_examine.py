@@ -10,17 +10,19 @@ import numpy as np
 import pytest
 import torch
 
-from suite import backends, ops, protocol
-from suite.backends import _poison
-from suite.backends.base import Backend
-from suite.device import Device
-from suite.examine import Examination, Problem, examine, same_bits
-from suite.worker import Worker
+from suite import frameworks, ops
+from suite.checking.checked_call import Examination, Problem, examine, same_bits
+from suite.frameworks import _poison
+from suite.frameworks.base import Adapter
+from suite.hardware.device import Device
+from suite.implementations import builtin
+from suite.worker import protocol
+from suite.worker.server import Worker
 
 CPU = torch.device("cpu")
-TORCH = backends.backend("torch")
-JAX = backends.backend("jax")
-NUMPY = backends.backend("numpy")
+TORCH = frameworks.get("torch")
+JAX = frameworks.get("jax")
+NUMPY = frameworks.get("numpy")
 
 
 def problem(
@@ -29,8 +31,8 @@ def problem(
     return Problem(ops.get(operation).case(shape, dtype, **kw), 0, CPU)
 
 
-def look(function: Callable[..., Any], backend: Backend = TORCH, at: Problem | None = None, **kw: Any) -> Examination:
-    return examine(lambda: function, backend, at or problem(), **kw)
+def look(function: Callable[..., Any], adapter: Adapter = TORCH, at: Problem | None = None, **kw: Any) -> Examination:
+    return examine(lambda: function, adapter, at or problem(), **kw)
 
 
 def kind(found: Examination) -> str:
@@ -68,14 +70,14 @@ def test_inputs_and_truths_are_made_once_for_all_implementations() -> None:
     assert at.truth(0) is kept[0]
 
 
-@pytest.mark.parametrize("backend", [TORCH, JAX, NUMPY], ids=lambda backend: backend.name)
+@pytest.mark.parametrize("adapter", [TORCH, JAX, NUMPY], ids=lambda adapter: adapter.name)
 @pytest.mark.parametrize(
     ("operation", "shape"),
     [("vector_add", (0,)), ("matrix_add", (0, 5)), ("matrix_add", (5, 0)), ("sigmoid", (0,)), ("matmul", (0, 4, 3))],
 )
-def test_an_empty_result_is_right(backend: Backend, operation: str, shape: tuple[int, ...]) -> None:
-    load = next(i for i in backends.implementations(operation) if i.name == backend.name).load
-    found = look(getattr(load(), operation), backend, problem(operation, shape))
+def test_an_empty_result_is_right(adapter: Adapter, operation: str, shape: tuple[int, ...]) -> None:
+    load = next(i for i in builtin.implementations(operation) if i.name == adapter.name).load
+    found = look(getattr(load(), operation), adapter, problem(operation, shape))
     assert found.agrees, found.reason
     assert found.deterministic == "yes"
 
@@ -93,9 +95,9 @@ def test_nan_equals_any_other_nan_and_a_zero_not_its_negative() -> None:
     assert same_bits(torch.empty(0), torch.empty(0))
 
 
-@pytest.mark.parametrize("backend", [TORCH, JAX, NUMPY], ids=lambda backend: backend.name)
-def test_nan_in_the_inputs_is_not_a_change_of_them(backend: Backend) -> None:
-    found = look(lambda a, b: a + b, backend, problem(shape=(1025,), inputs="nan"))
+@pytest.mark.parametrize("adapter", [TORCH, JAX, NUMPY], ids=lambda adapter: adapter.name)
+def test_nan_in_the_inputs_is_not_a_change_of_them(adapter: Adapter) -> None:
+    found = look(lambda a, b: a + b, adapter, problem(shape=(1025,), inputs="nan"))
     assert found.agrees, found.reason
     assert found.deterministic == "yes"
 
@@ -132,7 +134,7 @@ def test_a_result_of_another_form_is_refused_without_being_looked_into(
 
 
 @pytest.mark.parametrize(
-    ("backend", "result", "expected"),
+    ("adapter", "result", "expected"),
     [
         (NUMPY, lambda c: c[::-1], "strides"),
         (NUMPY, lambda c: np.broadcast_to(c[:1], c.shape), "strides"),
@@ -148,8 +150,8 @@ def test_a_result_of_another_form_is_refused_without_being_looked_into(
         (JAX, lambda c: c[:, None], "shape"),
     ],
 )
-def test_arrays_of_other_frameworks_too(backend: Backend, result: Callable[[Any], Any], expected: str) -> None:
-    assert kind(look(lambda a, b: result(a + b), backend)) == expected
+def test_arrays_of_other_frameworks_too(adapter: Adapter, result: Callable[[Any], Any], expected: str) -> None:
+    assert kind(look(lambda a, b: result(a + b), adapter)) == expected
 
 
 def test_the_form_is_required_of_every_call() -> None:
@@ -236,7 +238,7 @@ def test_inputs_that_share_memory_share_it_in_the_buffers() -> None:
     at = problem()
     both = torch.arange(2000.0)
     at.draws = ((both[:1000], both[1000:]),) * 2
-    from suite.examine import _twins
+    from suite.checking.checked_call import _twins
 
     a, b = _twins(at.draws[0])
     assert a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() != both.data_ptr()
@@ -302,16 +304,16 @@ def test_numpy_hands_out_nan() -> None:
     assert np.empty.__module__ == "numpy", "put back"
 
 
-@pytest.mark.parametrize("backend", [TORCH, NUMPY], ids=lambda backend: backend.name)
-def test_an_element_that_is_left_out_is_not_finite(backend: Backend) -> None:
-    empty_like: Callable[[Any], Any] = torch.empty_like if backend is TORCH else lambda a: np.empty_like(a)
+@pytest.mark.parametrize("adapter", [TORCH, NUMPY], ids=lambda adapter: adapter.name)
+def test_an_element_that_is_left_out_is_not_finite(adapter: Adapter) -> None:
+    empty_like: Callable[[Any], Any] = torch.empty_like if adapter is TORCH else lambda a: np.empty_like(a)
 
     def add(a: Any, b: Any) -> Any:
         out = empty_like(a)
         out[:-1] = (a + b)[:-1]
         return out
 
-    found = look(add, backend)
+    found = look(add, adapter)
     assert kind(found) == "not finite"
     assert "at [999] got nan" in found.reason
 
@@ -320,11 +322,11 @@ def test_compiled_functions_are_compiled_under_poison() -> None:
     """A function that torch would run op by op when it is checked would be another one when it is timed."""
     compiled: list[int] = []
 
-    def backend(module: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
+    def adapter(module: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
         compiled.append(1)
         return module.forward
 
-    add = torch.compile(torch.add, backend=backend)
+    add = torch.compile(torch.add, adapter=adapter)
     assert look(add).agrees
     assert compiled
 
@@ -359,8 +361,8 @@ def test_the_worker_answers_with_the_columns_of_a_row() -> None:
 def test_a_claim_is_read_without_importing(tmp_path: Any) -> None:
     file = tmp_path / "kernel.py"
     file.write_text("raise SystemExit\nDETERMINISTIC = True\n", encoding="utf-8")
-    assert backends._constants(file)["DETERMINISTIC"] is True
-    claims = {i.name: i.deterministic for name in ops.names() for i in backends.implementations(name)}
+    assert builtin._constants(file)["DETERMINISTIC"] is True
+    claims = {i.name: i.deterministic for name in ops.names() for i in builtin.implementations(name)}
     assert any(claims.values())
     assert not claims["torch"], "a vendor's library makes no promise of ours"
 

@@ -16,13 +16,13 @@ PACKAGES = ("suite", "triton_kernels", "jax_impls", "cuda_ref", "torch_impls", "
 
 OPERATION = '''
 """scale: y = 2 x."""
-from suite import check
-from suite.op import DTYPES, Op
-from suite.ops import _draw
-from suite.ops import _families as f
+from suite.numerics import check
+from suite.problem.operation import DTYPES, Operation
+from suite.problem import generators as _draw
+from suite.problem import families as f
 
 
-class Scale(Op):
+class Scale(Operation):
     name = "scale"
     formula = "y[i] = 2 x[i]"
     dims = ("N",)
@@ -82,13 +82,13 @@ def scale(x):
     return out
 """
 
-BACKEND = '''
+ADAPTER = '''
 """Plain Python lists."""
 import torch
-from suite.backends.base import Backend
+from suite.frameworks.base import Adapter
 
 
-class Lists(Backend):
+class Lists(Adapter):
     name = "lists"
     folder = "list_impls"
     packages = ()
@@ -104,7 +104,7 @@ class Lists(Backend):
         pass
 
 
-BACKEND = Lists()
+ADAPTER = Lists()
 '''
 
 
@@ -145,7 +145,7 @@ def test_an_operation_is_one_file_here_and_one_in_each_folder(checkout: Path) ->
 
 
 def test_a_framework_is_one_adapter_and_one_folder(checkout: Path) -> None:
-    (checkout / "suite" / "backends" / "lists.py").write_text(BACKEND, encoding="utf-8")
+    (checkout / "suite" / "backends" / "lists.py").write_text(ADAPTER, encoding="utf-8")
     (checkout / "list_impls").mkdir()
     (checkout / "list_impls" / "vector_add.py").write_text(
         "def vector_add(a, b):\n    return [x + y for x, y in zip(a, b)]\n", encoding="utf-8"

@@ -23,13 +23,17 @@ from faulty import CRASHES, ROOT, TIMED, inject, lines
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from suite import cli, ops, report, resume, run
-from suite.device import Device
-from suite.errors import ResultsError, UsageError
-from suite.files import PART, FolderLock
-from suite.results import Results
-from suite.select import Job
-from suite.table import Row, read_rows
+from suite import ops
+from suite.cli import commands as cli
+from suite.core.errors import ResultsError, UsageError
+from suite.core.files import PART, FolderLock
+from suite.hardware.device import Device
+from suite.results import render as report
+from suite.results import resume
+from suite.results.row import Row, read_rows
+from suite.results.store import Results
+from suite.runner import compare as run
+from suite.runner.plan import Job
 
 CPU = Device("cpu", name="CPU")
 SMALL = ["--op", "vector_add", "--shape", "N=64", "--device", "cpu", "--no-time"]
@@ -432,7 +436,7 @@ def test_two_runs_into_one_folder_do_not_mix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The second ends at once and says who has the folder. A lock that a killed process left blocks nobody."""
-    code = "import sys, time; from pathlib import Path; from suite.files import FolderLock\n"
+    code = "import sys, time; from pathlib import Path; from suite.core.files import FolderLock\n"
     code += f"lock = FolderLock(Path({str(tmp_path)!r})); print('locked', flush=True); time.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE) as first:
         assert first.stdout is not None
@@ -476,7 +480,7 @@ def test_resuming_what_is_complete_does_nothing_again(
     finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = (finished / "vector_add.csv").read_bytes()
-    monkeypatch.setattr("suite.isolate.Pool.ask", never)
+    monkeypatch.setattr("suite.worker.pool.Pool.ask", never)
     assert call(monkeypatch, "compare", *PLAIN, "--timeout", "60", "--json", "--out", finished, "--resume") == 0
     printed = capsys.readouterr()
     assert len(json.loads(printed.out)["rows"]) == 6
@@ -485,7 +489,7 @@ def test_resuming_what_is_complete_does_nothing_again(
 
 
 def test_resuming_into_an_empty_or_missing_folder_is_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("suite.run.compare", lambda *_, **__: [])
+    monkeypatch.setattr("suite.runner.compare.compare", lambda *_, **__: [])
     assert call(monkeypatch, "compare", *PLAIN, "--out", tmp_path / "new", "--resume") == 0
 
 
@@ -565,7 +569,7 @@ def test_what_cannot_be_resumed_is_one_line_and_stays(
     shutil.copytree(finished, folder)
     damage(folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    monkeypatch.setattr("suite.isolate.Pool.ask", never)
+    monkeypatch.setattr("suite.worker.pool.Pool.ask", never)
     assert call(monkeypatch, "compare", *PLAIN, *more, "--out", folder, "--resume") == status
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -669,12 +673,13 @@ def capsys_of_module(capsys: pytest.CaptureFixture[str]) -> Callable[[], tuple[s
 def test_a_cache_that_others_can_write_to_is_a_reason_not_to_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from suite.backends import _caches, backend
+    from suite.frameworks import _caches
+    from suite.frameworks import get as adapter
 
     open_to_all = tmp_path / "open"
     open_to_all.mkdir()
     open_to_all.chmod(0o777)
-    monkeypatch.setattr("suite.backends.base.torch_is_cpu_build", lambda: False)
+    monkeypatch.setattr("suite.frameworks.base.torch_is_cpu_build", lambda: False)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
     gpu = Device("cuda", 0, "NVIDIA H200", (9, 0))
     for name, variable in (
@@ -685,9 +690,9 @@ def test_a_cache_that_others_can_write_to_is_a_reason_not_to_run(
         with monkeypatch.context() as patch:
             patch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
             patch.delenv(variable, raising=False)
-            assert backend(name).missing(gpu) is None
+            assert adapter(name).missing(gpu) is None
             patch.setenv(variable, str(open_to_all))
-            told = backend(name).missing(gpu) or ""
+            told = adapter(name).missing(gpu) or ""
             assert f"build cache {open_to_all} can be written by other users (mode 0777)" in told
             assert f"chmod 700 {open_to_all}" in told
             assert variable in told
@@ -747,7 +752,7 @@ def poke(out, far):
 @pytest.mark.gpu
 def test_faults_of_the_device_cost_their_own_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An illegal access, a kernel that never ends and a request for 200 GB, beside lines of every framework."""
-    from suite.device import resolve
+    from suite.hardware.device import resolve
 
     monkeypatch.setenv("PYTHONPATH", inject(tmp_path, {name: body for name, (body, *_) in ON_GPU.items()}))
     (tmp_path / "fault_kernels.py").write_text(POKE, encoding="utf-8")

@@ -23,7 +23,7 @@ jax = pytest.importorskip("jax")
 ml_dtypes = pytest.importorskip("ml_dtypes")
 np = pytest.importorskip("numpy")
 
-from suite import backends  # noqa: E402
+from suite import frameworks  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 CUDA = ["cuda"] if torch.cuda.is_available() else []
@@ -426,7 +426,7 @@ def test_float8_has_two_scales_and_precisions_of_its_own(
 ) -> None:
     a = normal(16, 16).to(torch.float8_e4m3fn if kind == "float8" else torch.float32)
     given = [a, a.T, *(None if each is None else torch.tensor(each) for each in scales)]
-    native = backends.backend(matmul.framework).to_native
+    native = frameworks.get(matmul.framework).to_native
     arguments = [each if each is None else native(each.to(matmul.device)) for each in given]
     with pytest.raises(ValueError, match=message):
         matmul.function(*arguments, precision=precision)

@@ -15,7 +15,8 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from suite import doctor, hardware
+from suite import hardware
+from suite.doctor import facts as doctor
 from suite.hardware import cuda_driver, host, monitor, record
 from suite.hardware.datasheet import PEAKS
 
@@ -322,7 +323,7 @@ def test_missing_tools_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_import_is_light() -> None:
     """`python -m suite list` imports this: no framework, no NumPy, no driver."""
     heavy = ("torch", "jax", "triton", "numpy", "pandas", "pynvml")
-    code = f"import sys; import suite.hardware, suite.doctor; print([m for m in {heavy} if m in sys.modules])"
+    code = f"import sys; import suite.hardware, suite.doctor.facts; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=record.ROOT)
     assert done.stdout.strip() == "[]"
 

@@ -12,10 +12,12 @@ import psutil
 import pytest
 from faulty import CRASHES, inject
 
-from suite import explain, hardware, ops, protocol
-from suite.device import Device
-from suite.isolate import Pool, WorkerDiedError, WorkerTimeoutError
-from suite.process import KEPT_OUTPUT
+from suite import hardware, ops
+from suite.hardware.device import Device
+from suite.implementations import explain
+from suite.worker import protocol
+from suite.worker.pool import Pool, WorkerDiedError, WorkerTimeoutError
+from suite.worker.process import KEPT_OUTPUT
 
 CPU = Device("cpu", name="CPU")
 CASE = ops.get("vector_add").case((100,))
@@ -116,9 +118,9 @@ def test_a_process_that_cannot_be_killed_is_left_behind(pool: Pool, monkeypatch:
     ask(pool, "right")
     left = psutil.Process(pid_of(pool))
     with monkeypatch.context() as patch:
-        patch.setattr("suite.process.KILL_S", 0.2)
+        patch.setattr("suite.worker.process.KILL_S", 0.2)
         patch.setattr(os, "killpg", lambda *_: None)
-        patch.setattr("suite.process.WorkerProcess.kill.__defaults__", (0.2,))
+        patch.setattr("suite.worker.process.WorkerProcess.kill.__defaults__", (0.2,))
         with pytest.raises(WorkerTimeoutError, match="its process cannot be killed and was left behind"):
             ask(pool, "sleeps", timeout_s=1.0)
     assert ask(pool, "right")["status"] == "ok"
@@ -135,7 +137,7 @@ def test_a_system_that_starts_no_process_is_an_error_of_the_row(pool: Pool, monk
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     with monkeypatch.context() as patch:
-        patch.setattr("suite.process.subprocess.Popen", refuse)
+        patch.setattr("suite.worker.process.subprocess.Popen", refuse)
         with pytest.raises(WorkerDiedError, match="no worker process could be started: Resource temporarily"):
             ask(pool, "right")
     assert len(os.listdir("/proc/self/fd")) == descriptors

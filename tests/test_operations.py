@@ -8,9 +8,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from suite import backends, ops, select
-from suite.errors import UsageError
-from suite.op import DTYPES, Case
+from suite import frameworks, ops
+from suite.core.errors import UsageError
+from suite.implementations import builtin
+from suite.problem.operation import DTYPES, Case
+from suite.runner import plan as select
 
 CPU = torch.device("cpu")
 FAMILIES = [(name, family) for name in ops.names() for family in ops.get(name).families]
@@ -254,25 +256,25 @@ def test_bytes_count_each_array_once() -> None:
 
 @pytest.mark.parametrize("name", ops.names())
 def test_every_operation_has_one_implementation_of_each_framework(name: str) -> None:
-    names = [implementation.name for implementation in backends.implementations(name)]
-    assert set(backends.backends()) <= set(names)
+    names = [implementation.name for implementation in builtin.implementations(name)]
+    assert set(frameworks.names()) <= set(names)
     assert len(set(names)) == len(names)
 
 
 def test_every_file_in_a_kernel_folder_is_an_implementation_of_an_operation() -> None:
-    for framework in backends.backends():
-        for path in (backends.ROOT / backends.backend(framework).folder).glob("*.py"):
+    for framework in frameworks.names():
+        for path in (ROOT / frameworks.get(framework).folder).glob("*.py"):
             helper = path.stem.startswith("_") or path.stem in ("build", "compiler")
-            assert helper or backends.operation_of(path.stem), f"{path} is named like no operation"
+            assert helper or builtin.operation_of(path.stem), f"{path} is named like no operation"
             source = path.read_text(encoding="utf-8")
             assert "import suite" not in source, f"{path}: kernel folders are leaves"
             assert "from suite" not in source, f"{path}: kernel folders are leaves"
 
 
 def test_every_cuda_source_has_its_launcher() -> None:
-    folder = backends.ROOT / "cuda_ref"
+    folder = ROOT / "cuda_ref"
     assert {path.stem for path in folder.glob("*.cu")} == {
-        path.stem for path in folder.glob("*.py") if backends.operation_of(path.stem)
+        path.stem for path in folder.glob("*.py") if builtin.operation_of(path.stem)
     }
 
 

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from suite import backends, ops
-from suite.backends import Implementation
-from suite.examine import Problem, examine
-from suite.op import DTYPES, Case
+from suite import ops
+from suite.checking.checked_call import Problem, examine
+from suite.implementations import builtin
+from suite.implementations.builtin import Implementation
+from suite.problem.operation import DTYPES, Case
 
 if TYPE_CHECKING:
-    from suite.device import Device
+    from suite.hardware.device import Device
 
 CPU_FLAGS = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
 ALL, WIDE, HALF, BF16 = tuple(DTYPES), ("float32", "bfloat16"), ("float16", "bfloat16"), ("bfloat16",)
@@ -85,7 +86,7 @@ def parameters() -> list[object]:
         for family, kind in ops.get(name).families.items():
             marks = [pytest.mark.gpu] if kind.needs_gpu else []
             for dtype in kind.dtypes if family != "normal" else ():
-                for line in backends.implementations(name):
+                for line in builtin.implementations(name):
                     if dtype not in (*DTYPES, *line.dtypes_beyond):
                         continue
                     where = f"{name}-{family}-{dtype}-{line.name}"
@@ -102,7 +103,7 @@ def complaint(implementation: Implementation, case: Case, device: torch.device) 
     """What is wrong with the implementation on this case. Raises `NotImplementedError` where it does not cover it."""
     load = lambda: getattr(implementation.load(), case.operation)  # noqa: E731
     huge = ops.get(case.operation).families[case.inputs].needs_gpu
-    found = examine(load, implementation.backend, (problem.__wrapped__ if huge else problem)(case, device))
+    found = examine(load, implementation.adapter, (problem.__wrapped__ if huge else problem)(case, device))
     wrong = f"{case.label} {case.precision}: {found.reason} (error / bound {found.error_ratio:.3g})"
     return "" if found.agrees else wrong
 
@@ -147,7 +148,7 @@ def test_agrees_with_float64(where: Device, implementation: Implementation, fami
 @pytest.mark.gpu
 @pytest.mark.parametrize("layout", ops.get("matmul").layouts)
 @pytest.mark.parametrize(("dtype", "precision"), [("bfloat16", "ieee"), ("float32", "tf32"), ("float32", "ieee")])
-@pytest.mark.parametrize("implementation", backends.implementations("matmul"), ids=lambda line: line.name)
+@pytest.mark.parametrize("implementation", builtin.implementations("matmul"), ids=lambda line: line.name)
 def test_large_tiles_agree(
     where: Device, implementation: Implementation, dtype: str, precision: str, layout: str
 ) -> None:

@@ -12,10 +12,12 @@ import torch
 from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
-from suite import backends, check, ops
-from suite.backends import Implementation
-from suite.device import Device
-from suite.op import DTYPES, Case, Op
+from suite import ops
+from suite.hardware.device import Device
+from suite.implementations import builtin
+from suite.implementations.builtin import Implementation
+from suite.numerics import check
+from suite.problem.operation import DTYPES, Case, Operation
 
 LIMITS = settings(
     derandomize=True,
@@ -76,7 +78,7 @@ def layouts(ndim: int) -> st.SearchStrategy[Layout]:
 
 
 @st.composite
-def cases(draw: st.DrawFn, op: Op) -> Case:
+def cases(draw: st.DrawFn, op: Operation) -> Case:
     dtype = draw(st.sampled_from(sorted(DTYPES)))
     precision = draw(st.sampled_from(op.precisions(dtype)))
     if op.name == "attention":
@@ -89,7 +91,7 @@ def cases(draw: st.DrawFn, op: Op) -> Case:
 
 
 @st.composite
-def problems(draw: st.DrawFn, op: Op) -> tuple[Case, tuple[Layout, ...], int]:
+def problems(draw: st.DrawFn, op: Operation) -> tuple[Case, tuple[Layout, ...], int]:
     case = draw(cases(op))
     views = tuple(draw(layouts(len(shape))) for shape in op.operands(case))
     return case, views, draw(st.integers(0, 2**31))
@@ -97,7 +99,7 @@ def problems(draw: st.DrawFn, op: Op) -> tuple[Case, tuple[Layout, ...], int]:
 
 def lines() -> list[object]:
     return [
-        pytest.param(line, id=f"{name}-{line.name}") for name in ops.names() for line in backends.implementations(name)
+        pytest.param(line, id=f"{name}-{line.name}") for name in ops.names() for line in builtin.implementations(name)
     ]
 
 
@@ -106,16 +108,16 @@ def agrees(line: Implementation, case: Case, inputs: tuple[torch.Tensor, ...], d
     op = ops.get(case.operation)
     function: Callable[..., object] = getattr(line.load(), case.operation)
     before = [x.clone() for x in inputs]
-    native = [line.backend.to_native(x) for x in inputs]
+    native = [line.adapter.to_native(x) for x in inputs]
     call = partial(function, *native, **op.arguments(case))
     try:
-        result = line.backend.poisoned(call, op.output_shape(case), case.dtype, device)
+        result = line.adapter.poisoned(call, op.output_shape(case), case.dtype, device)
     except NotImplementedError:
         event("refused")
         return
-    line.backend.wait(result)
-    assert line.backend.is_array(result)
-    output = line.backend.to_torch(result)
+    line.adapter.wait(result)
+    assert line.adapter.is_array(result)
+    output = line.adapter.to_torch(result)
     assert output.is_contiguous()
     verdict = check.compare(output, op.truth(inputs, case), shape=op.output_shape(case), dtype=case.dtype)
     assert verdict.agrees, f"{case.label} {case.dtype} {case.precision}: {verdict.reason}"

@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 
-from suite import lane, report, run, select
-from suite.device import Device
-from suite.errors import UsageError
-from suite.isolate import WorkerDiedError, WorkerTimeoutError
-from suite.table import Key, Row
+from suite.core.errors import UsageError
+from suite.hardware.device import Device
+from suite.results import render as report
+from suite.results.row import Key, Row
+from suite.runner import compare as run
+from suite.runner import device_run as lane
+from suite.runner import plan as select
+from suite.worker.pool import WorkerDiedError, WorkerTimeoutError
 
 CPU = Device("cpu", name="CPU")
 H200 = Device("cuda", 0, "NVIDIA H200", (9, 0))
@@ -75,8 +78,8 @@ def compare(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Row]]:
 
         for module in (run, lane):
             monkeypatch.setattr(module, "Pool", Pool)
-        monkeypatch.setattr("suite.backends.base.torch_is_cpu_build", lambda: False)
-        monkeypatch.setattr("suite.backends.jax.Jax.missing", lambda self, device: None)
+        monkeypatch.setattr("suite.frameworks.base.torch_is_cpu_build", lambda: False)
+        monkeypatch.setattr("suite.frameworks.jax.Jax.missing", lambda self, device: None)
         jobs = select.jobs(
             ["vector_add"], device_type="cuda", shapes=[shape], dtypes=["float32"], implementations=lines
         )

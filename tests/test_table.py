@@ -16,11 +16,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from suite import diff, report, resume
-from suite.errors import ResultsError, UsageError
-from suite.files import write_atomically
-from suite.results import Results
-from suite.table import COLUMNS, STATUSES, TYPES, Row, frame, from_frame, read_csv, read_rows, to_csv
+from suite.core.errors import ResultsError, UsageError
+from suite.core.files import write_atomically
+from suite.diff import judge as diff
+from suite.results import render as report
+from suite.results import resume
+from suite.results.row import COLUMNS, STATUSES, TYPES, Row, frame, from_frame, read_csv, read_rows, to_csv
+from suite.results.store import Results
 
 
 def row(implementation: str = "torch", **values: object) -> Row:

@@ -190,7 +190,7 @@ def test_split_products_meet_the_bound_although_tensor_cores_truncate(
     K: int, kind: str, BLOCK_K: int, device: str
 ) -> None:
     """The order of matmul_split's additions, simulated: each within the bound of float32 products and sums."""
-    from suite import check
+    from suite.numerics import check
 
     size = 24 if K > 1000 else 64
     source = torch.Generator().manual_seed(K)

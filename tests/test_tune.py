@@ -16,12 +16,17 @@ from typing import Any
 import pytest
 import torch
 
-from suite import backends, cli, ops, protocol, tune, tuned
-from suite.backends.triton import Triton
-from suite.device import Device
-from suite.errors import ResultsError, SuiteError, UsageError
-from suite.isolate import Pool, WorkerDiedError, WorkerTimeoutError
-from suite.select import Job
+from suite import frameworks, ops
+from suite.cli import commands as cli
+from suite.core.errors import ResultsError, SuiteError, UsageError
+from suite.core.paths import ROOT
+from suite.frameworks.triton import Triton, tuned
+from suite.hardware.device import Device
+from suite.implementations import builtin
+from suite.runner import tune
+from suite.runner.plan import Job
+from suite.worker import protocol
+from suite.worker.pool import Pool, WorkerDiedError, WorkerTimeoutError
 
 pytest.importorskip("triton")
 H200 = Device("cuda", 0, "NVIDIA H200", (9, 0))
@@ -166,17 +171,17 @@ def call(module: ModuleType, N: int, dtype: torch.dtype = torch.float32) -> dict
 
 
 def equipped(monkeypatch: pytest.MonkeyPatch, module: ModuleType, *entries: tuned.Entry) -> Triton:
-    """A backend on an H200 whose file has these entries, and the module given them."""
+    """A adapter on an H200 whose file has these entries, and the module given them."""
     monkeypatch.setattr(tuned, "version", lambda: "3.6.0")
-    monkeypatch.setattr("suite.backends._caches.use", lambda caches: None)
+    monkeypatch.setattr("suite.frameworks._caches.use", lambda caches: None)
     for name in ("TRITON_INTERPRET", "TRITON_CACHE_AUTOTUNING"):
         monkeypatch.setenv(name, "0")  # which restores what prepare() changes
     if entries:
         tuned.keep(entries, H200.name, "1")
-    backend = Triton()
-    backend.prepare(H200)
-    backend.equip(module)
-    return backend
+    adapter = Triton()
+    adapter.prepare(H200)
+    adapter.equip(module)
+    return adapter
 
 
 THREE = ("torch.float32",) * 3
@@ -185,13 +190,13 @@ THREE = ("torch.float32",) * 3
 def test_a_tuned_configuration_is_used_without_trying_any_and_with_its_hook(monkeypatch: pytest.MonkeyPatch) -> None:
     hooked: list[Any] = []
     module = fake_module(hook=lambda args: hooked.append(args["BLOCK"]))
-    backend = equipped(monkeypatch, module, replace(ENTRY, dtypes=THREE))
-    assert backend.configuration(module) == ""
+    adapter = equipped(monkeypatch, module, replace(ENTRY, dtypes=THREE))
+    assert adapter.configuration(module) == ""
     assert call(module, 64) == {"MODE": "up", "BLOCK": 32, "num_warps": 8, "num_ctas": 1, "num_stages": 3}
     assert len(module.kernel.fn.launched) == 1
     assert hooked == [32]
-    assert backend.configuration(module) == "BLOCK=32, num_warps=8, num_stages=3 (tuned)"
-    backend.equip(module)  # as every load does
+    assert adapter.configuration(module) == "BLOCK=32, num_warps=8, num_stages=3 (tuned)"
+    adapter.equip(module)  # as every load does
     assert call(module, 64)["BLOCK"] == 32
 
 
@@ -200,10 +205,10 @@ def test_other_questions_are_left_to_the_short_list(
     monkeypatch: pytest.MonkeyPatch, N: int, dtype: torch.dtype
 ) -> None:
     module = fake_module()
-    backend = equipped(monkeypatch, module, replace(ENTRY, dtypes=THREE))
+    adapter = equipped(monkeypatch, module, replace(ENTRY, dtypes=THREE))
     assert call(module, N, dtype)["BLOCK"] == 16
     assert len(module.kernel.fn.launched) == 3
-    assert backend.configuration(module) == "BLOCK=16, num_warps=4, num_stages=3 (autotuned)"
+    assert adapter.configuration(module) == "BLOCK=16, num_warps=4, num_stages=3 (autotuned)"
 
 
 UNUSABLE = {
@@ -220,10 +225,10 @@ def test_a_configuration_that_does_not_fit_the_kernel_is_not_used_and_the_row_sa
     monkeypatch: pytest.MonkeyPatch, config: dict[str, Any], reason: str
 ) -> None:
     module = fake_module()
-    backend = equipped(monkeypatch, module, replace(ENTRY, dtypes=THREE, config=config))
+    adapter = equipped(monkeypatch, module, replace(ENTRY, dtypes=THREE, config=config))
     assert call(module, 64)["BLOCK"] == 16
-    assert "(autotuned; tuned configurations not used: " in backend.configuration(module)
-    assert reason in backend.configuration(module)
+    assert "(autotuned; tuned configurations not used: " in adapter.configuration(module)
+    assert reason in adapter.configuration(module)
 
 
 def test_a_damaged_file_is_not_used_and_the_row_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,16 +236,16 @@ def test_a_damaged_file_is_not_used_and_the_row_says_why(monkeypatch: pytest.Mon
     tuned.path_for(H200.name).parent.mkdir()
     tuned.path_for(H200.name).write_text("{")
     module = fake_module()
-    backend = equipped(monkeypatch, module)
+    adapter = equipped(monkeypatch, module)
     assert call(module, 64)["BLOCK"] == 16
-    assert "(autotuned; tuned configurations not used: " in backend.configuration(module)
-    assert "triton-3.6.0.json: not a readable file" in backend.configuration(module)
+    assert "(autotuned; tuned configurations not used: " in adapter.configuration(module)
+    assert "triton-3.6.0.json: not a readable file" in adapter.configuration(module)
 
 
 def test_a_key_is_named_in_what_json_has_words_for() -> None:
     from triton.experimental.gluon import language as gl
 
-    from suite.backends import _autotuner
+    from suite.frameworks.triton import autotuner as _autotuner
 
     kernel = SimpleNamespace(keys=["M", "ROWS", "DTYPE"])
     values, dtypes = _autotuner.named(kernel, (64, True, gl.float16, "torch.float16", "torch.int32"))
@@ -250,8 +255,8 @@ def test_a_key_is_named_in_what_json_has_words_for() -> None:
 
 def test_loading_an_implementation_equips_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
     equipped: list[str] = []
-    monkeypatch.setattr(backends.base.Backend, "equip", lambda self, module: equipped.append(module.__name__))
-    (line,) = (line for line in backends.implementations("vector_add") if line.name == "numpy")
+    monkeypatch.setattr(backends.base.Adapter, "equip", lambda self, module: equipped.append(module.__name__))
+    (line,) = (line for line in builtin.implementations("vector_add") if line.name == "numpy")
     line.load()
     assert equipped == [line.module]
 
@@ -261,7 +266,7 @@ def test_loading_an_implementation_equips_its_module(monkeypatch: pytest.MonkeyP
 
 def race(times: dict[str, float], *, failing: str = "", wrong: str = "") -> tuple[Any, list[list[str]]]:
     """A race from "a", and who took part in each measurement."""
-    from suite import search
+    from suite.worker import tuning_search as search
 
     rounds: list[list[str]] = []
 
@@ -300,7 +305,8 @@ def test_nothing_wins_where_all_are_wrong_or_the_one_to_beat_fails() -> None:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Larger blocks are faster. The names of what was measured last."""
-    from suite import search, timing
+    from suite import timing
+    from suite.worker import tuning_search as search
 
     measured: list[str] = []
 
@@ -319,11 +325,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def find(module: ModuleType, announce: Callable[[str], None] = lambda phase: None, N: int = 64) -> list[Any]:
-    from suite.examine import Problem
-    from suite.search import Search
+    from suite.checking.checked_call import Problem
+    from suite.worker.tuning_search import Search
 
     line = SimpleNamespace(
-        backend=backends.backend("torch"),
+        adapter=frameworks.get("torch"),
         deterministic=True,
         load=lambda: module,
         function=lambda: module.vector_add,
@@ -418,10 +424,10 @@ def test_lines_and_the_file_tell_what_was_found(monkeypatch: pytest.MonkeyPatch)
         "triton/split": {"status": "unsupported", "reason": "float32 only"},
     }
     monkeypatch.setattr(tune, "Pool", FakePool)
-    monkeypatch.setattr(backends.Implementation, "obstacle", lambda self, device, case=None: None)
+    monkeypatch.setattr(builtin.Implementation, "obstacle", lambda self, device, case=None: None)
     case = ops.get("matmul").case((64, 64, 64), "bfloat16")
     names = (*FakePool.answers, "torch")
-    lines = tuple(line for line in backends.implementations("matmul") if line.name in names)
+    lines = tuple(line for line in builtin.implementations("matmul") if line.name in names)
     told: list[tune.Line] = []
     path = tune.tune(
         [Job(ops.get("matmul"), (case,), lines)],
@@ -487,7 +493,7 @@ def test_unusable_arguments_are_one_line_and_exit_2(
 def autotuned() -> list[str]:
     """The files of triton_kernels that call triton.autotune."""
     found = []
-    for path in sorted((backends.ROOT / "triton_kernels").glob("*.py")):
+    for path in sorted((ROOT / "triton_kernels").glob("*.py")):
         calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
         if any(ast.unparse(each.func) == "triton.autotune" for each in calls):
             found.append(path.stem)
@@ -496,9 +502,9 @@ def autotuned() -> list[str]:
 
 @pytest.mark.parametrize("name", autotuned())
 def test_every_autotuned_kernel_says_what_a_search_tries(name: str) -> None:
-    operation = backends.operation_of(name)
+    operation = builtin.operation_of(name)
     assert operation is not None
-    lines = {line.module: line for line in backends.implementations(operation)}
+    lines = {line.module: line for line in builtin.implementations(operation)}
     assert tune.tunable(lines[f"triton_kernels.{name}"])
 
 

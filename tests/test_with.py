@@ -15,12 +15,17 @@ from typing import Any
 import pytest
 
 from cuda_ref import _rewrite
-from suite import brought, guest, ops, run, select
-from suite.backends import ROOT, Implementation
-from suite.device import Device
-from suite.errors import UsageError
-from suite.isolate import Pool, WorkerDiedError
-from suite.op import Case
+from suite import ops
+from suite.core.errors import UsageError
+from suite.core.paths import ROOT
+from suite.hardware.device import Device
+from suite.implementations.builtin import Implementation
+from suite.implementations.external import module as guest
+from suite.implementations.external import source as brought
+from suite.problem.operation import Case
+from suite.runner import compare as run
+from suite.runner import plan as select
+from suite.worker.pool import Pool, WorkerDiedError
 
 CPU = Device("cpu", name="CPU")
 CASE = ops.get("vector_add").case((100,))
@@ -470,7 +475,7 @@ def no_nvcc_needed() -> None:
 @pytest.mark.usefixtures("no_nvcc_needed")
 def test_a_cu_file_is_built_and_launched_as_the_suites_own(worker: Asker, tmp_path: Path) -> None:
     right = bring(write(tmp_path / "own add.cu", CUDA_FILE))
-    assert (right.name, right.framework, right.backend.mode(CPU)) == ("with/own add", "cuda", "emulated")
+    assert (right.name, right.framework, right.adapter.mode(CPU)) == ("with/own add", "cuda", "emulated")
     answer = worker.check(right)
     assert (answer["status"], answer["reason"]) == ("ok", "")
     broken = worker.check(bring(write(tmp_path / "broken.cu", CUDA_FILE.replace("out[i] =", "out[j] ="))))
@@ -509,7 +514,7 @@ def test_the_whole_command(tmp_path: Path) -> None:
 
 @pytest.mark.gpu
 def test_files_of_every_framework_are_timed_on_a_gpu(tmp_path: Path) -> None:
-    from suite.device import resolve
+    from suite.hardware.device import resolve
 
     files = [
         write(tmp_path / "t.py", RIGHT),

@@ -10,11 +10,11 @@ import torch
 import wrong_kernels
 from wrong_kernels import Entry
 
-from suite import backends, ops
-from suite.backends.base import Backend
-from suite.device import Device
-from suite.examine import Examination, Problem, examine
-from suite.op import Case
+from suite import frameworks, ops
+from suite.checking.checked_call import Examination, Problem, examine
+from suite.frameworks.base import Adapter
+from suite.hardware.device import Device
+from suite.problem.operation import Case
 
 GALLERY = wrong_kernels.entries()
 RIGHT_AT_MOST = 0.7
@@ -27,15 +27,15 @@ def problem(case: Case, device: str) -> Problem:
 
 
 def run(entry: Entry, mistake: str, device: str) -> Examination:
-    backend: Backend = backends.backend(entry.framework)
-    if device not in backend.devices:
-        device = backend.devices[0]
-    missing = backend.missing(Device(device))
+    adapter: Adapter = frameworks.get(entry.framework)
+    if device not in adapter.devices:
+        device = adapter.devices[0]
+    missing = adapter.missing(Device(device))
     if missing is not None:
         pytest.skip(missing)
     where = "cuda:0" if device == "cuda" else device
     claims = entry.wrong.deterministic
-    return examine(lambda: entry.make(mistake), backend, problem(entry.case, where), claims_determinism=claims)
+    return examine(lambda: entry.make(mistake), adapter, problem(entry.case, where), claims_determinism=claims)
 
 
 each = pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_the_gallery_is_large_and_covers_everything() -> None:
     assert len(GALLERY) >= 80
     frameworks = Counter(entry.framework for entry in GALLERY)
     operations = Counter(entry.operation for entry in GALLERY)
-    assert set(frameworks) == set(backends.backends())
+    assert set(frameworks) == set(frameworks.names())
     assert min(frameworks[name] for name in ("triton", "jax", "cuda", "torch")) >= 15
     assert min(operations[name] for name in ops.names()) >= 12
     assert all("\n" not in entry.wrong.about for entry in GALLERY), "one line that says what it is"

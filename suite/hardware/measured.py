@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from suite.errors import ResultsError
-from suite.files import write_atomically
+from suite.core.errors import ResultsError
+from suite.core.files import write_atomically
 from suite.hardware.datasheet import Peaks, peaks
 
 FILE = "limits.json"

@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from suite.core.paths import ROOT
 from suite.hardware.datasheet import peaks
 from suite.hardware.host import cpu_facts
 from suite.hardware.monitor import devices
@@ -32,7 +33,6 @@ PACKAGES = (
     "nvidia-cudnn-cu13",
     "nvidia-ml-py",
 )
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def environment(device_type: str, index: int = 0) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import importlib
 import pkgutil
 from functools import cache
 
-from suite.errors import UsageError
-from suite.op import Op
+from suite.core.errors import UsageError
+from suite.problem.operation import Operation
 
 TEACHING_ORDER = ("vector_add", "matrix_add", "sigmoid", "matmul", "attention")
 
@@ -20,11 +20,11 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda name: (rank.get(name, len(rank)), name)))
 
 
-def get(name: str) -> Op:
+def get(name: str) -> Operation:
     """The operation called `name`. Raises `UsageError` naming the ones there are."""
     if name not in names():
         raise UsageError(f"unknown operation {name!r}; there are {', '.join(names())}, or all")
     op = importlib.import_module(f"suite.ops.{name}").OP
-    if not isinstance(op, Op) or op.name != name:
-        raise TypeError(f"suite/ops/{name}.py must define OP, an Op named {name!r}")
+    if not isinstance(op, Operation) or op.name != name:
+        raise TypeError(f"suite/ops/{name}.py must define OP, an Operation named {name!r}")
     return op

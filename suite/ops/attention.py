@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 
 import torch
 
-from suite import check
-from suite.errors import UsageError
-from suite.op import DTYPES, Case, Family, Op, Shape
-from suite.ops import _draw
-from suite.ops import _families as f
+from suite.core.errors import UsageError
+from suite.numerics import check
+from suite.problem import families as f
+from suite.problem import generators as _draw
+from suite.problem.operation import DTYPES, Case, Family, Operation, Shape
 
 ODD = (3, 2, 1, 50, 70, 64)
 """Sizes for most families: grouped heads, one batch entry for each of q, k and v, and no multiple of any tile."""
@@ -75,7 +75,7 @@ def shifted(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> t
     return tuple(x.to(getattr(torch, case.dtype)) for x in (q + 8.0, pairs + 2.0 / math.sqrt(max(d, 1)), v))
 
 
-class Attention(Op):
+class Attention(Operation):
     name = "attention"
     formula = "O[b, h, i] = softmax over visible j of (Q[b, h, i] . K[b, h_kv, j] / sqrt(D)) times V[b, h_kv, j]"
     dims = ("B", "H", "H_kv", "S_q", "S_k", "D")

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import torch
 
-from suite import check
-from suite.op import DTYPES, Case, Family, Op, Shape
-from suite.ops import _draw
-from suite.ops import _families as f
+from suite.numerics import check
+from suite.problem import families as f
+from suite.problem import generators as _draw
+from suite.problem.operation import DTYPES, Case, Family, Operation, Shape
 
 FLOAT8 = "float8_e4m3fn"
 
@@ -83,7 +83,7 @@ def with_float8(families: dict[str, Family]) -> dict[str, Family]:
     }
 
 
-class Matmul(Op):
+class Matmul(Operation):
     name = "matmul"
     formula = "C[i, j] = sum over k of A[i, k] B[k, j]"
     dims = ("M", "N", "K")

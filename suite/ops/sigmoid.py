@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import torch
 
-from suite import check
-from suite.op import DTYPES, Case, Op, Shape
-from suite.ops import _draw
-from suite.ops import _families as f
+from suite.numerics import check
+from suite.problem import families as f
+from suite.problem import generators as _draw
+from suite.problem.operation import DTYPES, Case, Operation, Shape
 
 
 def small_results(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
@@ -32,7 +32,7 @@ def far_out(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
     return torch.where(torch.rand(shape, generator=source, device=source.device) < 0.5, drawn, x)
 
 
-class Sigmoid(Op):
+class Sigmoid(Operation):
     name = "sigmoid"
     formula = "y[i] = 1 / (1 + exp(-x[i]))"
     dims = ("N",)

@@ -7,13 +7,13 @@ from typing import ClassVar
 
 import torch
 
-from suite import check
-from suite.op import DTYPES, Case, Op, Shape
-from suite.ops import _draw
-from suite.ops import _families as f
+from suite.numerics import check
+from suite.problem import families as f
+from suite.problem import generators as _draw
+from suite.problem.operation import DTYPES, Case, Operation, Shape
 
 
-class VectorAdd(Op):
+class VectorAdd(Operation):
     name = "vector_add"
     formula = "c[i] = a[i] + b[i]"
     dims = ("N",)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.errors import SuiteError
+from suite.core.errors import SuiteError
 
 
 class RecorderError(SuiteError):

@@ -21,8 +21,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from suite import backends, ops
-from suite.op import Case
+from suite import frameworks, ops
+from suite.problem.operation import Case
 
 FOLDER = Path(__file__).parent
 
@@ -76,7 +76,7 @@ def entries() -> list[Entry]:
     found = []
     for path in sorted(FOLDER.glob("*_*.py")):
         framework, _, operation = path.stem.partition("_")
-        if framework and all(map(importlib.util.find_spec, backends.backend(framework).packages)):
+        if framework and all(map(importlib.util.find_spec, frameworks.get(framework).packages)):
             module = importlib.import_module(f"wrong_kernels.{path.stem}")
             found += [Entry(framework, operation, name, module, wrong) for name, wrong in module.MISTAKES.items()]
     return found

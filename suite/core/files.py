@@ -1,0 +1,127 @@
+"""Files that are whole or absent, and a folder that one process at a time writes to."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from pathlib import Path
+
+from suite.core.errors import ResultsError, UsageError
+from suite.core.signals import uninterrupted
+
+PART = ".part"
+"""How the names of files end that are not whole yet."""
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace `path` by `text` in one step: a reader sees the old file or the new one, whole. Raises `ResultsError`.
+
+    It is on the disk when this returns. What UTF-8 cannot say (file names of another encoding) is escaped.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with uninterrupted():
+            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(text.encode("utf-8", "backslashreplace"))
+                    file.flush()
+                    os.fchmod(file.fileno(), 0o644)
+                    os.fsync(file.fileno())
+                os.replace(temporary, path)
+            except BaseException:
+                os.unlink(temporary)
+                raise
+            _sync_folder(path.parent)
+    except OSError as error:
+        raise ResultsError(f"cannot write {path}: {error.strerror or error}; what was there is unchanged") from error
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the change of a name last. Not every file system can, and the file is whole either way."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+class FolderLock:
+    """The right to write to a folder, which is made if it is missing. It ends with the process, whatever ends that.
+
+    Raises `UsageError` where another process has it, `ResultsError` where the folder cannot be written to.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / ".lock"
+        if folder.exists() and not folder.is_dir():
+            raise ResultsError(f"--out {folder} is a file; give a folder")
+        self._descriptor: int | None = None
+        try:
+            self._made = _make(folder)
+            while self._descriptor is None:
+                self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+                self._take(self._descriptor)
+                if not self._is_current(self._descriptor):  # its holder let go, and removed it, in between
+                    self._close()
+            os.ftruncate(self._descriptor, 0)
+            os.write(self._descriptor, f"{os.getpid()}\n".encode())
+        except UsageError:
+            self._close()
+            raise
+        except OSError as error:
+            if self._descriptor is not None:
+                self.release()
+            raise ResultsError(
+                f"cannot write results to {folder}: {error.strerror or error}; give another folder with --out"
+            ) from error
+
+    def _take(self, descriptor: int) -> None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(descriptor, 20).decode(errors="replace").strip()
+            who = f"process {holder}" if holder.isdecimal() else "another process"
+            raise UsageError(
+                f"{self.path.parent}: {who} is writing results there; wait for it, or give another folder with --out"
+            ) from None
+        except OSError:  # a file system without locks
+            pass
+
+    def _is_current(self, descriptor: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(descriptor), self.path.stat())
+        except FileNotFoundError:
+            return False
+
+    def _close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def release(self) -> None:
+        """Let go, and leave nothing behind; not even the folder, if it was made for this and is empty."""
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+        self._close()
+        for folder in self._made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def _make(folder: Path) -> list[Path]:
+    """Make `folder` and what is missing above it; the folders made, the innermost first."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    return missing
+
+
+def remove_parts(folder: Path, names: list[str]) -> None:
+    """Remove what processes killed in `write_atomically` left of these files. Only for who has the folder's lock."""
+    for name in names:
+        for path in folder.glob(f".{name}.*{PART}"):
+            with contextlib.suppress(OSError):
+                path.unlink()

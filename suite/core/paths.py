@@ -1,0 +1,6 @@
+"""Where this checkout lies."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+"""The folder that holds `suite/` and the kernel folders."""

@@ -1,0 +1,189 @@
+"""A comparison of two results for people and for programs: rich, plain lines, Markdown for a pull request, JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from suite.core.text import one_line
+from suite.diff.judge import NUMBERS, VERDICTS, Change, Diff, as_ratio, case_name
+from suite.results.render import number, pipe_table, plain
+from suite.results.row import Row
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+STYLES = {"BROKEN": "bold red", "SLOWER": "red", "AMBIGUOUS": "yellow", "FASTER": "green", "FIXED": "bold green"}
+HEADS = ("verdict", "ratio", "95% interval", "base us", "new us", "case", "implementation", "judged by", "notes")
+NUMERIC = frozenset(HEADS[1:5])
+IDENTITY = ("operation", "case", "dtype", "precision", "implementation", "device")
+CONDITIONS = (
+    ("git", "commit"),
+    ("python",),
+    ("packages",),
+    ("toolkits",),
+    ("device", "driver"),
+    ("device", "power_limit_w"),
+    ("host", "name"),
+)
+"""Where an environment record has what may change the speed of the same code."""
+
+
+def summary(found: Diff) -> str:
+    """`40 rows in both: 1 SLOWER, 39 SAME; 2 only in BASE; threshold 3%`."""
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in found.counts.items() if count)
+    alone = [f"{len(found.only_in_base)} only in BASE"] if found.only_in_base else []
+    alone += [f"{len(found.only_in_new)} only in NEW"] if found.only_in_new else []
+    return "; ".join([f"{len(found.changes)} rows in both: {counts}", *alone, f"threshold {100 * found.threshold:g}%"])
+
+
+def remarks(found: Diff) -> list[str]:
+    """What holds for the whole comparison: a device that is not known, and what else changed between the runs."""
+    sides = (("BASE", found.base), ("NEW", found.new))
+    unknown = [side for side, result in sides if result.environment is None]
+    if unknown:
+        return [f"the device of {' and '.join(unknown)} is not known: no environment.json beside its tables"]
+    then, now = (_conditions(result.environment or {}) for _, result in sides)
+    changed = [
+        f"{name} {then.get(name, 'none')} -> {now.get(name, 'none')}"
+        for name in {**then, **now}
+        if then.get(name) != now.get(name)
+    ]
+    return [f"also changed: {one_line(', '.join(changed))}"] if changed else []
+
+
+def _conditions(environment: dict[str, Any]) -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for path in CONDITIONS:
+        value: Any = environment
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        if isinstance(value, dict):
+            flat |= {str(name): str(entry) for name, entry in value.items()}
+        elif value is not None:
+            flat[" ".join(path)] = str(value)
+    return flat
+
+
+def plain_lines(found: Diff) -> list[str]:
+    """One line a row, for a log; the worst last, next to the summary."""
+    lines = ["  ".join(cells) for cells in _alone(found)]
+    for change in reversed(_shown(found)):
+        verdict, ratio, interval, then, now, case, implementation, evidence, notes = _cells(found, change)
+        parts = [f"{verdict:9}", case, implementation]
+        if change.ratio is not None:
+            parts += [
+                f"ratio {ratio}" + (f" ({interval})" if interval else ""),
+                f"us {then} -> {now}",
+                f"by {evidence}",
+            ]
+        lines.append("  ".join([*parts, notes] if notes else parts))
+    return lines
+
+
+def show(found: Diff, console: Console) -> None:
+    """For a terminal; the worst last, next to the summary."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+    from rich.text import Text
+
+    for cells in _alone(found):
+        console.print(Text("  ".join(cells), "dim"))
+    rows = [_cells(found, change) for change in reversed(_shown(found))]
+    used = [place for place, head in enumerate(HEADS) if head == "verdict" or any(row[place] for row in rows)]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="speed of NEW over BASE", title_justify="left")
+    for head in (HEADS[place] for place in used):
+        table.add_column(head, justify="right" if head in NUMERIC else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(row[place]) for place in used), style=STYLES.get(row[0]))
+    if rows:
+        console.print(table)
+
+
+def markdown(found: Diff) -> str:
+    """For a pull request: what is not SAME in a table, the worst first; the rest folded away."""
+    device = plain(found.new.device or found.base.device or "an unknown device")
+    same = [change for change in _shown(found) if change.verdict == "SAME"]
+    others = [change for change in _shown(found) if change.verdict != "SAME"]
+    alone = "\n".join(f"- {where}: {plain(f'{case}: {names}')}" for where, case, names in _alone(found))
+    parts = [f"Speed of NEW over BASE on {device}. {summary(found)}.", *map(plain, remarks(found))]
+    parts += [_markdown_table(found, others), _folded(f"{len(same)} SAME", _markdown_table(found, same))]
+    parts += [_folded("Rows in only one of the two", alone)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _markdown_table(found: Diff, changes: Sequence[Change]) -> str:
+    body = [[plain(cell) for cell in _cells(found, change)] for change in changes]
+    return pipe_table(list(HEADS), body, right=set(NUMERIC)) if body else ""
+
+
+def _folded(title: str, text: str) -> str:
+    return f"<details><summary>{title}</summary>\n\n{text}\n\n</details>" if text else ""
+
+
+def _shown(found: Diff) -> list[Change]:
+    """The worst first. A row that had no time before either is counted, not shown."""
+    rank = list(VERDICTS)
+    shown = [change for change in found.changes if change.verdict != "UNTIMED" or change.notes]
+    return sorted(shown, key=lambda change: rank.index(change.verdict))
+
+
+def _cells(found: Diff, change: Change) -> list[str]:
+    """In the order of `HEADS`; one line each, but not yet escaped for what renders them."""
+    ratio, interval = "", ""
+    if change.ratio is not None:
+        ratio = number(as_ratio(change.ratio.value), 4)
+        if math.isfinite(change.ratio.down) and math.isfinite(change.ratio.up):
+            interval = f"{number(as_ratio(change.ratio.low), 4)} to {number(as_ratio(change.ratio.high), 4)}"
+    times = [number(row.device_us, 4) for row in (change.base, change.new)]
+    against = f"vs {change.control}"
+    evidence = {"vs_best": against, "both": f"device_us, {against}"}.get(change.evidence, change.evidence)
+    texts = (case_name(change.base), found.line_name(change.base), evidence, "; ".join(change.notes))
+    return [change.verdict, ratio, interval, *times, *map(one_line, texts)]
+
+
+def _alone(found: Diff) -> Iterator[tuple[str, str, str]]:
+    """Where a case has rows that the other side lacks: the side, the case, the implementations."""
+    for side, rows in (("BASE", found.only_in_base), ("NEW", found.only_in_new)):
+        cases: dict[str, list[str]] = {}
+        for row in rows:
+            cases.setdefault(case_name(row), []).append(found.line_name(row))
+        for case, implementations in cases.items():
+            yield f"only in {side}", case, ", ".join(implementations)
+
+
+def document(found: Diff) -> dict[str, Any]:
+    """Everything as one JSON document. A number that is not known is null."""
+    return {
+        "base": {"path": str(found.base.path), "device": found.base.device},
+        "new": {"path": str(found.new.path), "device": found.new.device},
+        "threshold": found.threshold,
+        "counts": found.counts,
+        "exit_status": found.exit_status,
+        "remarks": remarks(found),
+        "rows": [_json_change(change) for change in found.changes],
+        "only_in_base": [_json_fields(row, IDENTITY) for row in found.only_in_base],
+        "only_in_new": [_json_fields(row, IDENTITY) for row in found.only_in_new],
+    }
+
+
+def _json_change(change: Change) -> dict[str, Any]:
+    ratio = change.ratio
+    logarithms = {} if ratio is None else {"ratio": ratio.value, "ratio_low": ratio.low, "ratio_high": ratio.high}
+    numbers = {name: as_ratio(value) for name, value in logarithms.items() if math.isfinite(value)}
+    return {
+        **_json_fields(change.base, IDENTITY),
+        "verdict": change.verdict,
+        "evidence": change.evidence,
+        "control": change.control,
+        **{name: numbers.get(name) for name in ("ratio", "ratio_low", "ratio_high")},
+        "base": _json_fields(change.base, ("status", *NUMBERS)),
+        "new": _json_fields(change.new, ("status", *NUMBERS)),
+        "notes": list(change.notes),
+    }
+
+
+def _json_fields(row: Row, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in names}

@@ -1,0 +1,97 @@
+"""JAX: jitted by XLA on either device. Arrays cross by DLPack, without a copy."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from suite.frameworks import _caches
+from suite.frameworks.base import GPU_EXTRA, Adapter
+
+if TYPE_CHECKING:
+    import torch
+
+    from suite.hardware.device import Device
+
+CACHES = {"JAX_COMPILATION_CACHE_DIR": "jax"}
+ALIGNMENT = {"cpu": 64, "cuda": 128}
+"""In bytes; XLA takes for granted that its programs' arguments are aligned so."""
+
+
+class Jax(Adapter):
+    name = "jax"
+    folder = "jax_impls"
+    rank = 2
+    packages = ("jax", "jaxlib", "torch")
+    array = "jax.Array"
+
+    def missing(self, device: Device) -> str | None:
+        absent = super().missing(device)
+        plugins = ("jax_cuda13_plugin", "jax_cuda12_plugin")
+        if absent is None and device.type == "cuda" and not any(map(importlib.util.find_spec, plugins)):
+            return f"jax has no CUDA plugin: {GPU_EXTRA}"
+        return absent or (_caches.fault(CACHES) if device.type == "cuda" else None)
+
+    def prepare(self, device: Device) -> None:
+        """Without these XLA takes three quarters of the device's memory, or looks for a GPU it is not to use.
+
+        On a GPU compiled programs, and what XLA's autotuning chose for them, are kept between processes.
+        """
+        os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+        if device.type == "cpu":
+            os.environ["JAX_PLATFORMS"] = "cpu"
+            return
+        os.environ.pop("JAX_PLATFORMS", None)
+        _caches.use(CACHES)
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+
+    def to_native(self, tensor: torch.Tensor) -> Any:
+        """JAX takes a permuted array as it is; one with gaps, repeated elements or an odd address is copied first."""
+        import torch
+        from jax import dlpack
+
+        by_stride = sorted(range(tensor.ndim), key=tensor.stride, reverse=True)
+        compact = tensor.permute(by_stride).is_contiguous() and tensor.data_ptr() % ALIGNMENT[tensor.device.type] == 0
+        return dlpack.from_dlpack(tensor if compact else tensor.clone(memory_format=torch.contiguous_format))
+
+    def is_array(self, result: Any) -> bool:
+        import jax
+
+        return isinstance(result, jax.Array)
+
+    def to_torch(self, array: Any) -> Any:
+        import jax
+        import torch
+
+        return torch.from_dlpack(jax.block_until_ready(array))
+
+    def poisoned(self, call: Callable[[], Any], shape: tuple[int, ...], dtype: str, device: torch.device) -> Any:
+        """The best that can be done from outside: NaN where the next array of this size will probably lie.
+
+        An array of NaN is made and given back, and XLA's allocator then tends to hand out the same memory. JAX has no
+        uninitialised arrays; this is about kernels that Pallas or a foreign function brings along.
+        """
+        import jax
+        import jax.numpy as jnp
+
+        jax.block_until_ready(jnp.full(shape, jnp.nan, dtype)).delete()
+        return call()
+
+    def peak_bytes(
+        self, function: Callable[..., Any], inputs: tuple[Any, ...], arguments: dict[str, Any]
+    ) -> int | None:
+        """The temporary buffer of the compiled program, as XLA planned it; the program is in jit's cache already."""
+        if not hasattr(function, "lower"):
+            return None
+        analysis = function.lower(*inputs, **arguments).compile().memory_analysis()
+        return None if analysis is None else int(analysis.temp_size_in_bytes)
+
+    def wait(self, result: Any) -> None:
+        import jax
+
+        jax.block_until_ready(result)
+
+
+ADAPTER = Jax()

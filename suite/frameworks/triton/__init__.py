@@ -1,0 +1,70 @@
+"""Triton: compiled on a GPU, interpreted on a CPU."""
+
+from __future__ import annotations
+
+import os
+from types import ModuleType
+
+from suite.core.errors import ResultsError
+from suite.frameworks import _caches
+from suite.frameworks.base import TorchAdapter
+from suite.frameworks.triton import tuned
+from suite.hardware.device import Device
+
+CACHES = {"TRITON_CACHE_DIR": "triton"}
+
+
+class Triton(TorchAdapter):
+    name = "triton"
+    folder = "triton_kernels"
+    rank = 1
+    packages = ("torch", "triton")
+
+    def __init__(self) -> None:
+        self._tuned: list[tuned.Entry] = []
+        self._fault = ""
+
+    def missing(self, device: Device) -> str | None:
+        return super().missing(device) or (_caches.fault(CACHES) if device.type == "cuda" else None)
+
+    def mode(self, device: Device) -> str:
+        return "native" if device.type == "cuda" else "interpreted"
+
+    def prepare(self, device: Device) -> None:
+        """The interpreter is chosen when a kernel's module is imported, so the variable comes first."""
+        if device.type == "cpu":
+            os.environ["TRITON_INTERPRET"] = "1"
+            return
+        os.environ.pop("TRITON_INTERPRET", None)
+        _caches.use(CACHES)
+        os.environ.setdefault("TRITON_CACHE_AUTOTUNING", "1")  # what tuning chose is kept like what it compiled
+        try:
+            self._tuned = tuned.find(device.name)
+        except ResultsError as error:
+            self._fault = str(error)
+
+    def equip(self, module: ModuleType) -> None:
+        """Its autotuners take the configurations that `python -m suite tune` has found before they try their own."""
+        from suite.frameworks.triton import autotuner as _autotuner
+
+        for name, kernel in _autotuner.autotuners(module).items():
+            if self._tuned and not isinstance(kernel.cache, _autotuner.Cache):
+                kernel.cache = _autotuner.Cache(kernel, name, self._tuned)
+
+    def configuration(self, module: ModuleType) -> str:
+        """`BLOCK_M=128, ..., num_stages=3 (tuned)`; `(autotuned)` if the autotuner has chosen from its short list, and
+        why if there are tuned ones that cannot be used."""
+        from suite.frameworks.triton import autotuner as _autotuner
+
+        found = []
+        for kernel in _autotuner.autotuners(module).values():
+            if (config := getattr(kernel, "best_config", None)) is not None:
+                known = kernel.cache if isinstance(kernel.cache, _autotuner.Cache) else None
+                fault = self._fault or (known.fault if known is not None else "")
+                how = "tuned" if known is not None and known.tuned(config) else "autotuned"
+                why = f"; tuned configurations not used: {fault}" if fault and how == "autotuned" else ""
+                found.append(f"{_autotuner.text(config)} ({how}{why})")
+        return "; ".join(found)
+
+
+ADAPTER = Triton()

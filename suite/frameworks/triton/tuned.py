@@ -1,0 +1,133 @@
+"""Tuned configurations: `triton_kernels/tuned/<device>/triton-<version>.json`, written by `python -m suite tune`.
+
+Each entry answers one question of an autotuner: its kernel, the values of its key by name, and the dtypes of its
+arguments. Another device or another version of the compiler is another file, so what was found for one is never used
+for the other.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from suite.core.errors import ResultsError
+from suite.core.files import write_atomically
+from suite.core.paths import ROOT
+from suite.hardware import device_slug
+from suite.hardware.record import package_version
+
+FOLDER = ROOT / "triton_kernels" / "tuned"
+SPACE = "tuning_space"
+"""The function of a kernel's file that gives what a search tries: `tuning_space(arguments, **constants)`, a list of
+configurations for these arguments of the kernel."""
+HEAD = ("device", "triton", "driver")
+"""What the file begins with. The driver is that of the last search; the entries of earlier ones stay."""
+
+Scalar = bool | int | float | str | None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The fastest configuration that a search found for one question."""
+
+    kernel: str
+    """File and function: `matmul_persistent.matmul_kernel`."""
+    key: Mapping[str, Scalar]
+    dtypes: tuple[str, ...]
+    config: Mapping[str, Scalar]
+    """The kernel's parameters, `num_warps`, `num_stages`, and `maxnreg` if it is limited."""
+    us: float
+    short_list_us: float
+    """What the autotuner had chosen from its short list took, in the same rounds."""
+    candidates: int
+    """How many configurations were tried."""
+
+    @property
+    def question(self) -> str:
+        return question(self.kernel, self.key, self.dtypes)
+
+
+def question(kernel: str, key: Mapping[str, Scalar], dtypes: Iterable[str]) -> str:
+    """A question as one text, the same for the same question."""
+    return json.dumps([kernel, dict(key), list(dtypes)], sort_keys=True)
+
+
+def version() -> str:
+    """Of Triton, whose compiler makes a configuration fast or slow."""
+    return package_version("triton") or "none"
+
+
+def path_for(device: str) -> Path:
+    """The file for a device, by its name, and the version of Triton that is installed."""
+    return FOLDER / device_slug(device) / f"triton-{version()}.json"
+
+
+def find(device: str) -> list[Entry]:
+    """What was found on this device. Raises `ResultsError` as `read` does."""
+    return read(path_for(device), device, version())
+
+
+def keep(entries: Iterable[Entry], device: str, driver: str) -> None:
+    """Add to what was found on this device, in the place of earlier answers to the same questions."""
+    answers = {each.question: each for each in (*find(device), *entries)}
+    write(path_for(device), answers.values(), device=device, version=version(), driver=driver)
+
+
+def read(path: Path, device: str, version: str) -> list[Entry]:
+    """The entries of a file, none if there is no file. Raises `ResultsError` for one that is not readable, is damaged,
+    or is of another device or version."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        _expect(isinstance(document, dict) and set(document) == {*HEAD, "entries"}, "other fields than expected")
+        _expect(isinstance(document["entries"], list), "entries must be a list")
+        entries = [entry(each) for each in document["entries"]]
+        _expect(len({each.question for each in entries}) == len(entries), "a question is answered twice")
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ResultsError(f"{path}: not a readable file of tuned configurations ({why}): remove it") from error
+    found = document["device"], document["triton"]
+    if found != (device, version):
+        raise ResultsError(
+            f"{path}: tuned for {found[0]!r} with Triton {found[1]!r}; this is {device!r} with {version!r}: remove it"
+        )
+    return entries
+
+
+def write(path: Path, entries: Iterable[Entry], *, device: str, version: str, driver: str) -> None:
+    """Sorted, one entry a line. Raises `ResultsError` where it cannot be written."""
+    facts = zip(HEAD, (device, version, driver), strict=True)
+    head = "".join(f" {json.dumps(name)}: {json.dumps(value)},\n" for name, value in facts)
+    body = ",\n".join(f"  {json.dumps(asdict(each))}" for each in sorted(entries, key=_rank))
+    write_atomically(path, f'{{\n{head} "entries": [\n{body}\n ]\n}}\n')
+
+
+def _rank(entry: Entry) -> tuple[Any, ...]:
+    """Numbers by size, not by their digits."""
+    return entry.kernel, entry.dtypes, [(type(value).__name__, value) for value in entry.key.values()]
+
+
+def entry(data: Any) -> Entry:
+    """An entry from JSON. Raises `ValueError` for one of another form."""
+    _expect(isinstance(data, dict) and set(data) == {each.name for each in fields(Entry)}, "an entry has other fields")
+    _expect(isinstance(data["kernel"], str), "kernel must be a text")
+    for name in ("key", "config"):
+        scalars = isinstance(data[name], dict) and all(isinstance(v, Scalar) for v in data[name].values())
+        _expect(scalars, f"{name} must be names with numbers or texts")
+    dtypes = data["dtypes"]
+    _expect(isinstance(dtypes, list) and all(isinstance(each, str) for each in dtypes), "dtypes must be texts")
+    for name in ("us", "short_list_us", "candidates"):
+        number = data[name]
+        valid = isinstance(number, int | float) and not isinstance(number, bool) and 0 < number < math.inf
+        _expect(valid, f"{name} must be a positive number")
+    return Entry(**{**data, "dtypes": tuple(dtypes)})
+
+
+def _expect(true: bool, otherwise: str) -> None:
+    if not true:
+        raise ValueError(otherwise)
