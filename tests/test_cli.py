@@ -229,7 +229,7 @@ def test_a_terminal_gets_tables_and_a_marked_best_line(tmp_path: Path) -> None:
 
 def test_help_imports_no_framework_and_is_quick() -> None:
     code = "import sys; sys.argv = ['suite', '--help']\nfrom suite.cli.commands import main\n"
-        "try: main()\nexcept SystemExit: pass\n"
+    code += "try: main()\nexcept SystemExit: pass\n"
     code += "print(sorted({'torch', 'jax', 'triton', 'numpy', 'pandas'} & set(sys.modules)), file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert "compare" in done.stdout
