@@ -6,15 +6,18 @@ import io
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from suite.cli.new_op import new_op
+from suite.cli.operation_options import NONE_GIVEN, with_operation_options
 from suite.core.errors import SuiteError, UsageError
 from suite.core.text import one_line
+from suite.problem.option import Value
 from suite.worker.protocol import FIRST_CALL_S
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ DeviceOption = Annotated[
     str | None, typer.Option("--device", help="cpu, cuda or cuda:INDEX. Default: the first GPU, or the CPU.")
 ]
 LONGEST_S = 1e6
+app.command("new-op")(new_op)
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
 
 
@@ -58,6 +62,7 @@ def main() -> None:
 
 
 @app.command()
+@with_operation_options
 def compare(
     context: typer.Context,
     op: Annotated[list[str], typer.Option("--op", help="Operation, or all. May be repeated.")],
@@ -78,14 +83,11 @@ def compare(
         typer.Option(help="The arithmetic of matmul: ieee or tf32 in float32, promoted or fast in float8."),
     ] = None,
     shape: Annotated[list[str] | None, typer.Option(help="Sizes by name, e.g. M=512,N=512,K=512.")] = None,
-    layout: Annotated[
-        list[str] | None, typer.Option(help="nn, tn, nt or tt: which operand is stored transposed.")
-    ] = None,
+    operation_options: Mapping[str, tuple[Value, ...]] = NONE_GIVEN,
     inputs: Annotated[
         list[str] | None,
         typer.Option(help="Kind of inputs: normal (default), nan, strided ... or all; 'list' shows them."),
     ] = None,
-    causal: Annotated[bool | None, typer.Option("--causal/--no-causal", help="Attention only. Default: both.")] = None,
     device: DeviceOption = None,
     cache: Annotated[str, typer.Option(help="cold or warm: the L2 cache before each sample.")] = "cold",
     sweep: Annotated[
@@ -116,30 +118,29 @@ def compare(
     from suite.results import render as report
     from suite.results.resume import settings
     from suite.results.store import Results
-    from suite.runner import plan as select
     from suite.runner.compare import Options
     from suite.runner.compare import compare as run
+    from suite.runner.plan import plan, refuse_too_large
+    from suite.runner.selection import Selection
 
     if cache not in ("cold", "warm"):
         raise UsageError(f"--cache: unknown {cache!r}; valid are cold, warm")
     _check_timeout(timeout)
     where = _device(device)
     memory = hardware.memory_bytes(where.type, where.index)
-    jobs = select.jobs(
-        op,
-        device_type=where.type,
-        implementations=impl or (),
-        dtypes=dtype or (),
-        precisions=precision or (),
-        shapes=shape or (),
-        causal=causal,
-        layouts=layout or (),
-        inputs=inputs or (),
+    selection = Selection(
+        operations=tuple(op),
+        implementations=tuple(impl or ()),
+        dtypes=tuple(dtype or ()),
+        precisions=tuple(precision or ()),
+        shapes=tuple(shape or ()),
+        options=operation_options,
+        inputs=tuple(inputs or ()),
         sweep=sweep,
-        available_bytes=memory,
-        brought=brought or (),
+        files=tuple(brought or ()),
     )
-    select.refuse_too_large(jobs, memory, where.name)
+    jobs = plan(selection, where, memory)
+    refuse_too_large(jobs, memory, where.name)
     _check_tuned(where)
     options = Options(
         where,
@@ -191,6 +192,7 @@ def compare(
 
 
 @app.command()
+@with_operation_options
 def tune(
     op: Annotated[list[str], typer.Option("--op", help="Operation, or all. May be repeated.")],
     impl: Annotated[
@@ -199,8 +201,7 @@ def tune(
     dtype: Annotated[list[str] | None, typer.Option(help="As of compare. Default: its default cases.")] = None,
     precision: Annotated[list[str] | None, typer.Option(help="As of compare.")] = None,
     shape: Annotated[list[str] | None, typer.Option(help="As of compare.")] = None,
-    layout: Annotated[list[str] | None, typer.Option(help="As of compare.")] = None,
-    causal: Annotated[bool | None, typer.Option("--causal/--no-causal", help="As of compare.")] = None,
+    operation_options: Mapping[str, tuple[Value, ...]] = NONE_GIVEN,
     device: DeviceOption = None,
     seed: Annotated[int, typer.Option(help="Seed of the random inputs.", min=0, max=2**63 - 1)] = 0,
     timeout: Annotated[
@@ -213,24 +214,24 @@ def tune(
     Exit status: 0 when every search ended, 1 when one did not, 2 for unusable arguments.
     """
     from suite import hardware
-    from suite.runner import plan as select
+    from suite.runner.plan import plan, refuse_too_large
+    from suite.runner.selection import Selection
     from suite.runner.tune import Line
     from suite.runner.tune import tune as run
 
     _check_timeout(timeout)
     where = _device(device)
     memory = hardware.memory_bytes(where.type, where.index)
-    jobs = select.jobs(
-        op,
-        device_type=where.type,
-        implementations=impl or (),
-        dtypes=dtype or (),
-        precisions=precision or (),
-        shapes=shape or (),
-        causal=causal,
-        layouts=layout or (),
+    selection = Selection(
+        operations=tuple(op),
+        implementations=tuple(impl or ()),
+        dtypes=tuple(dtype or ()),
+        precisions=tuple(precision or ()),
+        shapes=tuple(shape or ()),
+        options=operation_options,
     )
-    select.refuse_too_large(jobs, memory, where.name)
+    jobs = plan(selection, where)
+    refuse_too_large(jobs, memory, where.name)
     lines: list[Line] = []
 
     def on_line(line: Line) -> None:

@@ -9,7 +9,8 @@ from functools import partial
 from types import MappingProxyType
 
 from suite.hardware.device import Device
-from suite.problem.operation import Case, Operation
+from suite.problem.case import Case
+from suite.problem.operation import Operation
 from suite.results.row import Key, Row
 from suite.runner.device_run import Lane
 from suite.runner.plan import Job

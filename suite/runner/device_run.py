@@ -15,7 +15,8 @@ from suite.core.text import one_line
 from suite.hardware import Peaks, measured
 from suite.hardware.device import Device
 from suite.implementations.builtin import Implementation
-from suite.problem.operation import Case, Operation
+from suite.problem.case import Case
+from suite.problem.operation import Operation
 from suite.results.row import SUSPECT, Key, Row
 from suite.runner.plan import Job
 from suite.worker.pool import Pool, WorkerDiedError, WorkerTimeoutError
