@@ -160,7 +160,7 @@ def compare(
         operations=[job.op.name for job in jobs],
         settings=settings(context.params, where, environment),
         resumed=resume,
-        tell=_say,
+        on_problem=_say,
     )
     try:
         with results, _progress(quiet=as_json) as (tell, show):
@@ -327,24 +327,25 @@ def diff_command(
     """
     from rich.console import Console
 
-    from suite.diff import judge as diff
-    from suite.diff import render as diff_report
+    from suite.diff import render
+    from suite.diff.judge import judge
+    from suite.diff.load import load
 
     if as_json and as_markdown:
         raise UsageError("--json and --markdown: give one of the two")
-    found = diff.compare(base, new, threshold)
+    found = judge(load(base), load(new), threshold)
     terminal = Console()
     if as_json:
-        print(json.dumps(diff_report.document(found), allow_nan=False))
+        print(json.dumps(render.document(found), allow_nan=False))
     elif as_markdown:
-        print(diff_report.markdown(found))
+        print(render.markdown(found))
     elif terminal.is_terminal:
-        diff_report.show(found, terminal)
+        render.show(found, terminal)
     else:
-        print("\n".join(diff_report.plain_lines(found)))
-    for line in [] if as_json or as_markdown else diff_report.remarks(found):
+        print("\n".join(render.plain_lines(found)))
+    for line in [] if as_json or as_markdown else render.remarks(found):
         _say(line)
-    _say(diff_report.summary(found))
+    _say(render.summary(found))
     raise typer.Exit(found.exit_status)
 
 

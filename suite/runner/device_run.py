@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,14 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suite import hardware
 from suite.core.text import one_line
-from suite.hardware import Peaks, measured
-from suite.hardware.device import Device
+from suite.hardware import measured
 from suite.implementations.builtin import Implementation
 from suite.problem.case import Case
 from suite.problem.operation import Operation
-from suite.results.row import SUSPECT, Key, Row
+from suite.results.rates import rates
+from suite.results.row import Attempt, Key, Mode, Row, Status
 from suite.runner.plan import Job
 from suite.worker.pool import Pool, WorkerDiedError, WorkerTimeoutError
 
@@ -32,8 +30,6 @@ CACHE_VARIABLES = (
     "TORCHINDUCTOR_CACHE_DIR",
 )
 """Where CUDA sources, Triton kernels, the driver's and XLA's programs are kept between processes."""
-SLOWED = "clocks were lowered"
-NOT_TIMED, NOT_COMPILED = "not timed", "not compiled again"
 
 
 @dataclass(frozen=True)
@@ -41,7 +37,7 @@ class _Failure:
     """Why rows that were timed together have no times. `culprit` is the one that was running; `final` says that
     it was, beyond doubt; `alive` that the worker itself was well."""
 
-    status: str
+    status: Status
     reason: str
     culprit: str | None
     final: bool = False
@@ -94,19 +90,20 @@ class Lane:
                 row = self.check(case, implementation)
                 keep([row])
             rows.append(row)
-        timed = [row for row in rows if row.status == "ok" and row.mode == "native"]
-        if self.options.timed and not all(map(_has_been_timed, timed)):
+        timed = [row for row in rows if row.status is Status.OK and row.mode is Mode.NATIVE]
+        if self.options.timed and any(row.timed is Attempt.NOT_TRIED for row in timed):
             tell(len(rows), f"timing {len(timed)} implementations")
             self.time(case, timed, partial(tell, len(rows)))
-            if any(SLOWED in row.flags for row in timed):
+            if any(row.clocks_lowered for row in timed):
                 tell(len(rows), "timing again after a slowdown of the clocks")
                 self.time(case, timed, partial(tell, len(rows)))
             arithmetic = {line.name: line.arithmetic for line in job.implementations}
             for row in timed:
-                _rate(row, job.op, case, self.device, self.ceilings, arithmetic[row.implementation])
+                products = arithmetic[row.implementation] or ""
+                row.fill(rates(row, job.op, case, self.device.name, ceilings=self.ceilings, arithmetic=products))
             keep(timed)
         if self.options.timed and self.options.compiles:
-            for row in (row for row in timed if row.status == "ok" and not _has_been_compiled(row)):
+            for row in (row for row in timed if row.status is Status.OK and row.compiled is Attempt.NOT_TRIED):
                 tell(len(rows), f"compiling {row.implementation} in fresh processes")
                 self.compile(case, row)
                 keep([row])
@@ -115,7 +112,7 @@ class Lane:
     def row(self, case: Case, implementation: Implementation) -> Row:
         """What is known of a row before anything has run."""
         row = Row(case.operation, case.label, case.dtype, case.precision, implementation.name)
-        row.mode = implementation.adapter.mode(self.device)
+        row.mode = Mode(implementation.adapter.mode(self.device))
         row.device = str(self.device)
         row.vendor = implementation.vendor or ""
         row.seed = self.options.seed
@@ -129,10 +126,10 @@ class Lane:
         row = self.row(case, implementation)
         obstacle = implementation.obstacle(self.device, case)
         if obstacle is not None:
-            row.status, row.reason = obstacle
+            row.status, row.reason = Status(obstacle[0]), obstacle[1]
             return row
-        if not self.every_line and row.mode != "native":
-            row.status, row.reason = "unsupported", f"{row.mode} here, and a sweep is for what runs natively"
+        if not self.every_line and row.mode is not Mode.NATIVE:
+            row.status, row.reason = Status.UNSUPPORTED, f"{row.mode} here, and a sweep is for what runs natively"
             return row
         row.versions = implementation.versions()
         shared = self.pool.served_others(implementation.name)
@@ -141,7 +138,7 @@ class Lane:
             row = self.row(case, implementation)
             row.versions = implementation.versions()
             self.examine(case, row)
-        if row.status == "error":
+        if row.status is Status.ERROR:
             self.pool.discard()  # an error on the device can outlive the call that caused it
         return row
 
@@ -150,11 +147,11 @@ class Lane:
         try:
             _fill(row, self.pool.ask(self.check_request(case, row), timeout_s=self.options.timeout_s))
         except WorkerTimeoutError as error:
-            row.status, row.reason = "timeout", str(error)
+            row.status, row.reason = Status.TIMEOUT, str(error)
         except WorkerDiedError as error:
-            row.status, row.reason = "error", str(error)
+            row.status, row.reason = Status.ERROR, str(error)
             return error.from_outside
-        return row.status not in ("error", "wrong")
+        return row.status not in (Status.ERROR, Status.WRONG)
 
     def check_request(self, case: Case, row: Row) -> dict[str, Any]:
         name = row.implementation
@@ -168,7 +165,7 @@ class Lane:
         not. Where nobody was running, or the suspect is cleared, all are tried together once more, and then each alone.
         """
         noted = {row.implementation: row.reason for row in rows}
-        rows = [row for row in rows if row.status == "ok"]
+        rows = [row for row in rows if row.status is Status.OK]
         failures = 0
         while rows:
             failure = self.take(case, rows, noted)
@@ -183,10 +180,12 @@ class Lane:
                     guilty = [row for row in rows if self.take(case, [row]) is not None]
                 if failures > 1 and (not guilty or len(guilty) == len(rows)):
                     for row in rows:
-                        row.reason = _joined(noted[row.implementation], f"{NOT_TIMED}: {failure.reason}")
+                        row.reason = _joined(noted[row.implementation], f"not timed: {failure.reason}")
+                        row.timed = Attempt.FAILED if row.device_us is None else Attempt.DONE
                     return
             for row in guilty:
                 row.status, row.reason = failure.status, f"while timed: {failure.reason}"
+                row.timed = Attempt.FAILED
                 rows.remove(row)
             if rows:
                 tell(f"timing again, since the last attempt failed: {failure.reason}")
@@ -205,15 +204,16 @@ class Lane:
         try:
             answer = self.pool.ask(request, timeout_s=self.options.timeout_s)
         except WorkerTimeoutError as error:
-            return _Failure("timeout", str(error), error.last_started, final=True)
+            return _Failure(Status.TIMEOUT, str(error), error.last_started, final=True)
         except WorkerDiedError as error:
-            return _Failure("error", str(error), error.last_started, final=error.from_outside)
+            return _Failure(Status.ERROR, str(error), error.last_started, final=error.from_outside)
         if "timings" not in answer:
             self.pool.discard()
-            status = "wrong" if answer["status"] == "wrong" else "error"
+            status = Status.WRONG if answer["status"] == "wrong" else Status.ERROR
             return _Failure(status, one_line(answer["reason"]), answer["failed"], alive=True)
         for row in rows if noted is not None else ():
             _fill(row, answer["timings"][row.implementation])
+            row.timed = Attempt.FAILED if row.device_us is None else Attempt.DONE
             row.reason = _joined((noted or {})[row.implementation], row.reason)
         return None
 
@@ -226,57 +226,21 @@ class Lane:
                     try:
                         answer = fresh.ask(self.check_request(case, row), timeout_s=self.options.timeout_s)
                     except WorkerDiedError as error:
-                        row.reason = _joined(row.reason, f"{NOT_COMPILED}: {error}")
+                        row.compiled = Attempt.FAILED
+                        row.reason = _joined(row.reason, f"not compiled again: {error}")
                         return
                     setattr(row, column, answer.get("first_call_s"))
                     if answer.get("status") != "ok":
-                        row.reason = _joined(row.reason, f"{NOT_COMPILED}: {one_line(answer.get('reason'))}")
+                        row.compiled = Attempt.FAILED
+                        row.reason = _joined(row.reason, f"not compiled again: {one_line(answer.get('reason'))}")
                         return
+        row.compiled = Attempt.DONE
 
 
 def _fill(row: Row, values: dict[str, Any]) -> None:
-    """Take over what a worker answered. Its texts come from kernels: they are made harmless here, once for all."""
-    for name, value in values.items():
-        if isinstance(value, float) and math.isnan(value):
-            value = None
-        if hasattr(row, name) and value is not None:
-            setattr(row, name, one_line(value) if isinstance(value, str) else value)
+    """Copy a worker's reply. `failed` is the one field of a reply that is no column."""
+    row.fill({name: value for name, value in values.items() if name != "failed"})
 
 
 def _joined(reason: str, more: str) -> str:
     return reason if more in reason else "; ".join(filter(None, [reason, more]))
-
-
-def _has_been_timed(row: Row) -> bool:
-    return row.device_us is not None or row.recorder != "" or NOT_TIMED in row.reason
-
-
-def _has_been_compiled(row: Row) -> bool:
-    return row.compile_warm_s is not None or NOT_COMPILED in row.reason
-
-
-def _rate(
-    row: Row, op: Operation, case: Case, device: Device, ceilings: Peaks | None, arithmetic: str | None = None
-) -> None:
-    """Rates, sums and the distance to the limit, from the operation's own bytes and flops.
-
-    `arithmetic` is what a product is made of if not of the case's dtype: `6 x bfloat16` is limited by a sixth of that
-    rate.
-    """
-    if row.latency_us is not None and row.to_device_us is not None and row.to_host_us is not None:
-        row.program_us = row.to_device_us + row.latency_us + row.to_host_us
-    if row.latency_us is not None and row.to_device_pinned_us is not None and row.to_host_pinned_us is not None:
-        row.program_pinned_us = row.to_device_pinned_us + row.latency_us + row.to_host_pinned_us
-    if row.joules:
-        row.gflop_per_joule = op.flops(case) / row.joules / 1e9
-    if not row.device_us:
-        return
-    row.gb_per_s = op.bytes(case) / row.device_us / 1e3
-    row.tflops = op.flops(case) / row.device_us / 1e6
-    times, dtype = (arithmetic or f"1 x {case.dtype}").split(" x ")
-    flops = int(times) * op.flops(case)
-    limit = hardware.limit(device.name, op.bytes(case), flops, dtype, case.precision, ceilings)
-    if limit is not None:
-        row.of_limit, row.limit = limit[0] / row.device_us, limit[1]
-        if row.of_limit > 1.0 and row.cache == "cold" and row.limit.endswith("(datasheet)"):
-            row.flags = "; ".join(filter(None, [f"{SUSPECT}: faster than the device's {limit[1]} allows", row.flags]))
