@@ -9,7 +9,8 @@ from suite.results.row import Row
 
 if TYPE_CHECKING:
     from suite.hardware import Peaks
-    from suite.problem.operation import Case, Operation
+    from suite.problem.case import Case
+    from suite.problem.operation import Operation
 
 COLD = "cold"
 

@@ -13,7 +13,6 @@ from suite.core.text import one_line
 from suite.hardware import measured
 from suite.implementations.builtin import Implementation
 from suite.problem.case import Case
-from suite.problem.operation import Operation
 from suite.results.rates import rates
 from suite.results.row import Attempt, Key, Mode, Row, Status
 from suite.runner.plan import Job
