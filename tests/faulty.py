@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from suite.implementations import builtin
-from suite.implementations.builtin import Implementation
+from suite.implementations.implementation import Implementation
 
 ROOT = Path(__file__).resolve().parents[1]
 

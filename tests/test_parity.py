@@ -17,7 +17,7 @@ import torch
 from suite import ops
 from suite.checking.checked_call import Problem, examine
 from suite.implementations import builtin
-from suite.implementations.builtin import Implementation
+from suite.implementations.implementation import Implementation
 from suite.problem.operation import DTYPES, Case
 
 if TYPE_CHECKING:

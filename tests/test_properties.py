@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from suite import ops
 from suite.hardware.device import Device
 from suite.implementations import builtin
-from suite.implementations.builtin import Implementation
+from suite.implementations.implementation import Implementation
 from suite.numerics import check
 from suite.problem.operation import DTYPES, Case, Operation
 

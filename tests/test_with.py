@@ -19,7 +19,7 @@ from suite import ops
 from suite.core.errors import UsageError
 from suite.core.paths import ROOT
 from suite.hardware.device import Device
-from suite.implementations.builtin import Implementation
+from suite.implementations.implementation import Implementation
 from suite.implementations.external import module as guest
 from suite.implementations.external import source as brought
 from suite.problem.operation import Case

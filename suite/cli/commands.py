@@ -15,7 +15,7 @@ import typer
 
 from suite.core.errors import SuiteError, UsageError
 from suite.core.text import one_line
-from suite.worker.protocol import FIRST_CALL_S
+from suite.worker.limits import FIRST_CALL_S
 
 if TYPE_CHECKING:
     from suite.hardware.device import Device

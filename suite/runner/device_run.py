@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from suite import hardware
 from suite.core.text import one_line
 from suite.hardware import Peaks, measured
 from suite.hardware.device import Device
-from suite.implementations.builtin import Implementation
+from suite.implementations.external.reference import Reference
+from suite.implementations.implementation import Implementation
 from suite.problem.operation import Case, Operation
 from suite.results.row import SUSPECT, Key, Row
 from suite.runner.plan import Job
 from suite.worker.pool import Pool, WorkerDiedError, WorkerTimeoutError
+from suite.worker.protocol import CheckReply, CheckRequest, Failed, TimeRequest, TimingColumns, TimingFailed
 
 if TYPE_CHECKING:
     from suite.runner.compare import Options
@@ -55,7 +57,7 @@ class Lane:
         pool: Pool,
         options: Options,
         kept: Mapping[Key, Row],
-        visas: Mapping[str, Mapping[str, Any]],
+        references: Mapping[str, Reference],
         *,
         every_line: bool,
     ) -> None:
@@ -63,7 +65,7 @@ class Lane:
         self.device = pool.device
         self.options = options
         self.kept = kept
-        self.visas = {"visas": visas} if visas else {}
+        self.references = references
         self.every_line = every_line
         self.ceilings = measured.find(self.device.results_folder, self.device.name)
 
@@ -77,7 +79,7 @@ class Lane:
             line
             for line in job.implementations
             if self.every_line
-            or (line.path is not None and here)
+            or (line.is_external and here)
             or (line.obstacle(self.device) is None and line.adapter.mode(self.device) == "native")
         ]
 
@@ -135,29 +137,36 @@ class Lane:
             return row
         row.versions = implementation.versions()
         shared = self.pool.served_others(implementation.name)
-        if not self.examine(case, row) and shared:
+        if not self.ask_check(case, row) and shared:
             self.pool.discard()
             row = self.row(case, implementation)
             row.versions = implementation.versions()
-            self.examine(case, row)
+            self.ask_check(case, row)
         if row.status == "error":
             self.pool.discard()  # an error on the device can outlive the call that caused it
         return row
 
-    def examine(self, case: Case, row: Row) -> bool:
-        """Fill in `row`. False for a failure that somebody else may have caused."""
+    def ask_check(self, case: Case, row: Row) -> bool:
+        """Fill in `row`. False for a failure that another implementation may have caused."""
         try:
-            _fill(row, self.pool.ask(self.check_request(case, row), timeout_s=self.options.timeout_s))
+            reply = self.pool.ask(self.check_request(case, row), timeout_s=self.options.timeout_s)
         except WorkerTimeoutError as error:
             row.status, row.reason = "timeout", str(error)
         except WorkerDiedError as error:
             row.status, row.reason = "error", str(error)
             return error.from_outside
+        if isinstance(reply, Failed):
+            row.status, row.reason = "error", one_line(reply.reason)
+        else:
+            _fill(row, reply)
         return row.status not in ("error", "wrong")
 
-    def check_request(self, case: Case, row: Row) -> dict[str, Any]:
-        name = row.implementation
-        return {"do": "check", "case": case.to_json(), "implementation": name, "seed": row.seed, **self.visas}
+    def check_request(self, case: Case, row: Row) -> CheckRequest:
+        return CheckRequest(case, self.reference(row), row.seed)
+
+    def reference(self, row: Row) -> Reference:
+        """How the worker is told which implementation makes `row`."""
+        return self.references.get(row.implementation, row.implementation)
 
     def time(self, case: Case, rows: Sequence[Row], tell: Callable[[str], None]) -> None:
         """Time the `rows` that are ok together. One that fails now becomes an error row; the others are timed again
@@ -192,27 +201,24 @@ class Lane:
 
     def take(self, case: Case, rows: Sequence[Row], noted: Mapping[str, str] | None = None) -> _Failure | None:
         """One attempt at timing `rows` together, which fills them in if `noted` says what they already had to say."""
-        request: dict[str, Any] = {
-            "do": "time",
-            "case": case.to_json(),
-            "implementations": [row.implementation for row in rows],
-            "seed": self.options.seed,
-            "cache": self.options.cache,
-            "transfers": self.options.transfers,
-            **self.visas,
-        }
+        request = TimeRequest(
+            case,
+            tuple(self.reference(row) for row in rows),
+            self.options.seed,
+            self.options.cache,
+            self.options.transfers,
+        )
         try:
-            answer = self.pool.ask(request, timeout_s=self.options.timeout_s)
+            reply = self.pool.ask(request, timeout_s=self.options.timeout_s)
         except WorkerTimeoutError as error:
             return _Failure("timeout", str(error), error.last_started, final=True)
         except WorkerDiedError as error:
             return _Failure("error", str(error), error.last_started, final=error.from_outside)
-        if "timings" not in answer:
+        if isinstance(reply, TimingFailed):
             self.pool.discard()
-            status = "wrong" if answer["status"] == "wrong" else "error"
-            return _Failure(status, one_line(answer["reason"]), answer["failed"], alive=True)
+            return _Failure(reply.status, one_line(reply.reason), reply.implementation, alive=True)
         for row in rows if noted is not None else ():
-            _fill(row, answer["timings"][row.implementation])
+            _fill(row, reply.timings[row.implementation])
             row.reason = _joined((noted or {})[row.implementation], row.reason)
         return None
 
@@ -223,23 +229,27 @@ class Lane:
             for column in ("compile_s", "compile_warm_s"):
                 with Pool(self.device, caches, self.options.memory_bytes) as fresh:
                     try:
-                        answer = fresh.ask(self.check_request(case, row), timeout_s=self.options.timeout_s)
+                        reply = fresh.ask(self.check_request(case, row), timeout_s=self.options.timeout_s)
                     except WorkerDiedError as error:
                         row.reason = _joined(row.reason, f"{NOT_COMPILED}: {error}")
                         return
-                    setattr(row, column, answer.get("first_call_s"))
-                    if answer.get("status") != "ok":
-                        row.reason = _joined(row.reason, f"{NOT_COMPILED}: {one_line(answer.get('reason'))}")
+                    if isinstance(reply, CheckReply):
+                        setattr(row, column, reply.first_call_s)
+                    if isinstance(reply, Failed) or reply.status != "ok":
+                        row.reason = _joined(row.reason, f"{NOT_COMPILED}: {one_line(reply.reason)}")
                         return
 
 
-def _fill(row: Row, values: dict[str, Any]) -> None:
-    """Take over what a worker answered. Its texts come from kernels: they are made harmless here, once for all."""
-    for name, value in values.items():
-        if isinstance(value, float) and math.isnan(value):
-            value = None
-        if hasattr(row, name) and value is not None:
-            setattr(row, name, one_line(value) if isinstance(value, str) else value)
+def _fill(row: Row, reply: CheckReply | TimingColumns) -> None:
+    """Copy the reply's fields, each of which is a column of `Row`; what was not measured leaves the row as it was.
+
+    Texts may come from a kernel, so they are reduced to one printable line here.
+    """
+    for name in (each.name for each in fields(reply)):
+        value = getattr(reply, name)
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            continue
+        setattr(row, name, one_line(value) if isinstance(value, str) else value)
 
 
 def _joined(reason: str, more: str) -> str:

@@ -10,8 +10,8 @@ from pathlib import Path
 from suite import ops
 from suite.core.errors import UsageError
 from suite.implementations import builtin
-from suite.implementations.builtin import Implementation
-from suite.implementations.external.source import bring
+from suite.implementations.external.implementation import from_files
+from suite.implementations.implementation import Implementation
 from suite.problem.operation import DTYPES, DTYPES_BEYOND, PRECISIONS, Case, Operation
 
 CPU_SWEEP_FLOPS, CPU_SWEEP_BYTES = 2e10, 2e8
@@ -63,7 +63,7 @@ def jobs(
     for name in inputs:
         if device_type != "cuda" and any(op.families[name].needs_gpu for op in chosen if name in op.families):
             raise UsageError(f"--inputs {name}: needs an NVIDIA GPU (more than 2^31 elements); this is a CPU")
-    guests = bring(brought, [op.name for op in chosen])
+    external = from_files(brought, [op.name for op in chosen])
     known_layouts = {layout for op in chosen for layout in op.layouts}
     if layouts and not known_layouts:
         raise UsageError(f"--layout is not an option of {names}")
@@ -79,7 +79,7 @@ def jobs(
                 if not inputs
                 else _of_families(op, device_type, dtypes, precisions, shapes, causal, layouts, inputs, available_bytes)
             ),
-            (*builtin.implementations(op.name), *guests[op.name]),
+            (*builtin.implementations(op.name), *external[op.name]),
         )
         for op in chosen
     ]
@@ -209,7 +209,7 @@ def _matching(found: list[Job], patterns: Sequence[str]) -> list[Job]:
         replace(
             job,
             implementations=tuple(
-                i for i in job.implementations if i.path is not None or any(fnmatchcase(i.name, p) for p in patterns)
+                i for i in job.implementations if i.is_external or any(fnmatchcase(i.name, p) for p in patterns)
             ),
         )
         for job in found
