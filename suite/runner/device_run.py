@@ -152,6 +152,7 @@ class Lane:
             reply = self.pool.ask(self.check_request(case, row), timeout_s=self.options.timeout_s)
         except WorkerTimeoutError as error:
             row.status, row.reason = "timeout", str(error)
+            return True
         except WorkerDiedError as error:
             row.status, row.reason = "error", str(error)
             return error.from_outside

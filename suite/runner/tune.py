@@ -77,7 +77,7 @@ def tune(
                     on_step(f"{case.operation} {case.label} {case.dtype} {case.precision}: tuning {line.name}")
                     result, entries = _ask(pool, line, case, seed, timeout_s)
                     if entries:
-                        tuned.keep(entries, device.name, str(facts.get("driver") or ""))
+                        tuned.add(entries, device.name, str(facts.get("driver") or ""))
                     on_line(result)
     return tuned.path_for(device.name)
 
