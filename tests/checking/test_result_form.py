@@ -34,6 +34,20 @@ class Pretender(torch.Tensor):
         (lambda c: c[:1].expand(1000), "strides", "(0,)"),
         (lambda c: torch.stack([c, c], 1)[:, 0], "strides", "(2,)"),
     ],
+    ids=[
+        "None",
+        "(c,)",
+        "c.numpy()",
+        "c.as_subclass(Pretender)",
+        "c.to_sparse()",
+        "c[:-1]",
+        "c[None]",
+        "c.double()",
+        "c.bool()",
+        "c.to('meta')",
+        "c[:1].expand(1000)",
+        "torch.stack([c, c], 1)[:, 0]",
+    ],
 )
 def test_a_result_of_another_form_is_refused_before_it_is_compared(
     result: Callable[[torch.Tensor], Any], expected: str, said: str
@@ -60,6 +74,20 @@ def test_a_result_of_another_form_is_refused_before_it_is_compared(
         (JAX, lambda c: torch.from_dlpack(c), "type"),
         (JAX, lambda c: c > 0, "dtype"),
         (JAX, lambda c: c[:, None], "shape"),
+    ],
+    ids=[
+        "numpy: c[::-1]",
+        "numpy: np.broadcast_to(c[:1], c.shape)",
+        "numpy: c.astype('>f4')",
+        "numpy: c.astype(object)",
+        "numpy: c.astype(np.longdouble)",
+        "numpy: np.matrix(c)",
+        "numpy: torch.from_numpy(c)",
+        "numpy: np.ma.masked_array(c)",
+        "jax: np.asarray(c)",
+        "jax: torch.from_dlpack(c)",
+        "jax: c > 0",
+        "jax: c[:, None]",
     ],
 )
 def test_so_are_arrays_of_other_frameworks(adapter: Adapter, result: Callable[[Any], Any], expected: str) -> None:
