@@ -22,7 +22,8 @@ sys.path.insert(0, str(ROOT))
 
 from suite import ops  # noqa: E402
 from suite.numerics import check  # noqa: E402
-from suite.problem.operation import DTYPES, Case  # noqa: E402
+from suite.numerics.formats import DTYPES  # noqa: E402
+from suite.problem.case import Case  # noqa: E402
 from suite.results.render import pipe_table  # noqa: E402
 
 CPU = torch.device("cpu")

@@ -34,9 +34,10 @@ from suite.core.errors import SuiteError  # noqa: E402
 from suite.core.files import write_atomically  # noqa: E402
 from suite.hardware.device import Device, resolve  # noqa: E402
 from suite.implementations import builtin  # noqa: E402
-from suite.problem.operation import Case  # noqa: E402
+from suite.problem.case import Case  # noqa: E402
 from suite.results.render import pipe_table, plain  # noqa: E402
 from suite.worker.pool import Pool  # noqa: E402
+from suite.worker.protocol import CheckRequest, Failed  # noqa: E402
 
 RIGHT_AT_MOST = 0.7
 CPU_FLOPS = 2**24
@@ -200,11 +201,11 @@ def measure(
 
 
 def ask(pool: Pool, case: Case, line: builtin.Implementation, timeout_s: float) -> dict[str, Any]:
-    request = {"do": "check", "case": case.to_json(), "implementation": line.name, "seed": 0}
     try:
-        return pool.ask(request, timeout_s=timeout_s)
+        reply = pool.ask(CheckRequest(case, line.reference, 0), timeout_s=timeout_s)
     except SuiteError as error:
         return {"status": "error", "reason": str(error)}
+    return {"status": "error", "reason": reply.reason} if isinstance(reply, Failed) else asdict(reply)
 
 
 def to_ratio(where: Device, case: Case, line: builtin.Implementation, answer: Mapping[str, Any]) -> Ratio:
@@ -221,7 +222,8 @@ def gallery(where: Device, operations: Sequence[str]) -> Iterator[Refusal]:
     import torch
     import wrong_kernels
 
-    from suite.checking.checked_call import Problem, examine
+    from suite.checking.checked_call import check
+    from suite.checking.problem import Problem
 
     for name in frameworks.names():
         frameworks.get(name).prepare(where)
@@ -231,7 +233,7 @@ def gallery(where: Device, operations: Sequence[str]) -> Iterator[Refusal]:
         if entry.operation not in operations or adapter.missing(device) or (entry.wrong.gpu and where.type != "cuda"):
             continue
         problem = Problem(entry.case, 3, torch.device(device.type, 0) if device.type == "cuda" else torch.device("cpu"))
-        found = examine(
+        found = check(
             lambda entry=entry: entry.make(entry.mistake),
             adapter,
             problem,

@@ -1,4 +1,4 @@
-"""Implementations that break, injected into workers: `inject` makes a PYTHONPATH that adds them as `torch/<name>`."""
+"""Faulty implementations, injected into workers as `torch/<name>` through a PYTHONPATH."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from suite.implementations import builtin
-from suite.implementations.builtin import Implementation
+from suite.implementations.implementation import Implementation
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -45,7 +45,10 @@ TIMED = {
 
 
 def inject(folder: Path, faults: Mapping[str, str]) -> str:
-    """PYTHONPATH for workers, whose sitecustomize adds `torch/<name>` to the implementations of vector_add."""
+    """A PYTHONPATH for workers, whose sitecustomize adds `torch/<name>` to the implementations of vector_add.
+
+    `faults` maps names to bodies of `vector_add(a, b)`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for name, body in faults.items():
         (folder / f"fault_{name}.py").write_text(f"def vector_add(a, b):\n    {body}\n", encoding="utf-8")
@@ -63,9 +66,9 @@ def inject(folder: Path, faults: Mapping[str, str]) -> str:
     return os.pathsep.join(filter(None, [str(folder), str(ROOT), os.environ.get("PYTHONPATH")]))
 
 
-def lines(*names: str) -> tuple[Implementation, ...]:
-    """Implementations of vector_add by name, the injected ones too."""
-    real = {line.name: line for line in builtin.implementations("vector_add")}
+def named(*names: str) -> tuple[Implementation, ...]:
+    """Implementations of vector_add by name, also injected ones."""
+    real = {each.name: each for each in builtin.implementations("vector_add")}
     return tuple(
         real.get(name)
         or dataclasses.replace(real["torch"], name=name, module=f"fault_{name.removeprefix('torch/')}", vendor=None)

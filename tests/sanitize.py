@@ -32,7 +32,8 @@ from suite import hardware, ops  # noqa: E402
 from suite.core.files import write_atomically  # noqa: E402
 from suite.hardware.device import resolve  # noqa: E402
 from suite.implementations import builtin  # noqa: E402
-from suite.problem.operation import DTYPES, Case  # noqa: E402
+from suite.numerics.formats import DTYPES  # noqa: E402
+from suite.problem.case import Case  # noqa: E402
 from suite.results.render import pipe_table, plain  # noqa: E402
 
 TOOLS = {

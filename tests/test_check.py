@@ -18,8 +18,10 @@ from torch.utils._pytree import tree_leaves
 from suite import ops
 from suite.core.errors import SuiteError
 from suite.numerics import check
+from suite.numerics.formats import DTYPES
 from suite.problem import generators as _draw
-from suite.problem.operation import DTYPES, Case, Operation
+from suite.problem.case import Case
+from suite.problem.operation import Operation
 
 CPU = torch.device("cpu")
 RIGHT = 0.7

@@ -17,7 +17,8 @@ PACKAGES = ("suite", "triton_kernels", "jax_impls", "cuda_ref", "torch_impls", "
 OPERATION = '''
 """scale: y = 2 x."""
 from suite.numerics import check
-from suite.problem.operation import DTYPES, Operation
+from suite.numerics.formats import DTYPES
+from suite.problem.operation import Operation
 from suite.problem import generators as _draw
 from suite.problem import families as f
 

@@ -11,7 +11,8 @@ import torch
 from suite import frameworks, ops
 from suite.core.errors import UsageError
 from suite.implementations import builtin
-from suite.problem.operation import DTYPES, Case
+from suite.numerics.formats import DTYPES
+from suite.problem.case import Case
 from suite.runner import plan as select
 
 CPU = torch.device("cpu")

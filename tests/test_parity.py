@@ -15,10 +15,12 @@ import pytest
 import torch
 
 from suite import ops
-from suite.checking.checked_call import Problem, examine
+from suite.checking.checked_call import check
+from suite.checking.problem import Problem
 from suite.implementations import builtin
-from suite.implementations.builtin import Implementation
-from suite.problem.operation import DTYPES, Case
+from suite.implementations.implementation import Implementation
+from suite.numerics.formats import DTYPES
+from suite.problem.case import Case
 
 if TYPE_CHECKING:
     from suite.hardware.device import Device
@@ -103,7 +105,7 @@ def complaint(implementation: Implementation, case: Case, device: torch.device) 
     """What is wrong with the implementation on this case. Raises `NotImplementedError` where it does not cover it."""
     load = lambda: getattr(implementation.load(), case.operation)  # noqa: E731
     huge = ops.get(case.operation).families[case.inputs].needs_gpu
-    found = examine(load, implementation.adapter, (problem.__wrapped__ if huge else problem)(case, device))
+    found = check(load, implementation.adapter, (problem.__wrapped__ if huge else problem)(case, device))
     wrong = f"{case.label} {case.precision}: {found.reason} (error / bound {found.error_ratio:.3g})"
     return "" if found.agrees else wrong
 

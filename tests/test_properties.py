@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from suite import ops
 from suite.hardware.device import Device
 from suite.implementations import builtin
-from suite.implementations.builtin import Implementation
+from suite.implementations.implementation import Implementation
 from suite.numerics import check
-from suite.problem.operation import DTYPES, Case, Operation
+from suite.numerics.formats import DTYPES
+from suite.problem.case import Case
+from suite.problem.operation import Operation
 
 LIMITS = settings(
     derandomize=True,

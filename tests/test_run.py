@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -19,6 +19,16 @@ from suite.runner import compare as run
 from suite.runner import device_run as lane
 from suite.runner import plan as select
 from suite.worker.pool import WorkerDiedError, WorkerTimeoutError
+from suite.worker.protocol import (
+    CheckReply,
+    Failed,
+    Reply,
+    Request,
+    TimeReply,
+    TimeRequest,
+    TimingColumns,
+    TimingFailed,
+)
 
 CPU = Device("cpu", name="CPU")
 H200 = Device("cuda", 0, "NVIDIA H200", (9, 0))
@@ -36,6 +46,22 @@ def time_of(us: float, **more: Any) -> dict[str, Any]:
         "flags": "",
         **more,
     }
+
+
+def as_dict(request: Request) -> dict[str, Any]:
+    """What the answers of these tests read."""
+    return {**asdict(request), "do": "time" if isinstance(request, TimeRequest) else "check"}
+
+
+def as_reply(request: Request, answer: dict[str, Any]) -> Reply:
+    """The reply that an answer of these tests stands for."""
+    if "timings" in answer:
+        missing = {"samples": 30, "stopped_by": "interval"}
+        return TimeReply({name: TimingColumns(**missing, **each) for name, each in answer["timings"].items()})
+    if answer["status"] == "error":
+        reason, failed = answer["reason"], answer.get("failed")
+        return TimingFailed("error", reason, failed) if isinstance(request, TimeRequest) else Failed(reason, failed)
+    return CheckReply(**{"reason": "", **answer})
 
 
 @pytest.fixture
@@ -65,9 +91,10 @@ def compare(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Row]]:
 
             def __exit__(self, *_: object) -> None: ...
 
-            def ask(self, request: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
-                self.served.update(request.get("implementations") or [request["implementation"]])
-                return answer({**request, "device": self.device.type, "fresh": len(self.served) == 1})
+            def ask(self, request: Request, *, timeout_s: float) -> Reply:
+                plain = as_dict(request)
+                self.served.update(plain.get("implementations") or [plain["implementation"]])
+                return as_reply(request, answer({**plain, "device": self.device.type, "fresh": len(self.served) == 1}))
 
             def served_others(self, name: str) -> bool:
                 return bool(self.served - {name})
@@ -269,7 +296,7 @@ def test_rows_are_kept_as_they_come_and_not_done_again(compare: Any) -> None:
 
 
 def test_what_a_worker_says_is_made_harmless(compare: Any) -> None:
-    said = {"status": "error", "reason": "a\x1b[31m\nb\udc80", "error_ratio": math.nan}
+    said = {"status": "wrong", "reason": "a\x1b[31m\nb\udc80", "error_ratio": math.nan}
     (row,) = compare(lambda r: said)
     assert (row.reason, row.error_ratio) == ("a [31m b", None)
 

@@ -11,10 +11,11 @@ import wrong_kernels
 from wrong_kernels import Entry
 
 from suite import frameworks, ops
-from suite.checking.checked_call import Examination, Problem, examine
+from suite.checking.checked_call import CheckResult, check
+from suite.checking.problem import Problem
 from suite.frameworks.base import Adapter
 from suite.hardware.device import Device
-from suite.problem.operation import Case
+from suite.problem.case import Case
 
 GALLERY = wrong_kernels.entries()
 RIGHT_AT_MOST = 0.7
@@ -26,7 +27,7 @@ def problem(case: Case, device: str) -> Problem:
     return Problem(case, 3, torch.device(device))
 
 
-def run(entry: Entry, mistake: str, device: str) -> Examination:
+def run(entry: Entry, mistake: str, device: str) -> CheckResult:
     adapter: Adapter = frameworks.get(entry.framework)
     if device not in adapter.devices:
         device = adapter.devices[0]
@@ -35,7 +36,7 @@ def run(entry: Entry, mistake: str, device: str) -> Examination:
         pytest.skip(missing)
     where = "cuda:0" if device == "cuda" else device
     claims = entry.wrong.deterministic
-    return examine(lambda: entry.make(mistake), adapter, problem(entry.case, where), claims_determinism=claims)
+    return check(lambda: entry.make(mistake), adapter, problem(entry.case, where), claims_determinism=claims)
 
 
 each = pytest.mark.parametrize(

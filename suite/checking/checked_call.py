@@ -1,21 +1,22 @@
-"""The checked call: one implementation, called three times on one case, and what must be true of it afterwards.
+"""The checked call: one implementation, called three times on one case, and what must be true of the results.
 
-One right result is not enough. A kernel may return what it returned the last time, read its inputs before they have
-arrived, leave elements unwritten where freed memory happens to hold the right numbers, or be right only at times. So:
+A single right result is not enough: a kernel may return a stale result, read its inputs before they are written, leave
+elements unwritten where freed memory happens to hold the right numbers, or be right only sometimes.
 
     call   inputs                        what it shows
-    1      draw 0                        loading, building and compiling; its time is `first_call_s`
-    2      draw 1, in the same memory    results of the last call returned again; work on a stream of its own
+    1      draw 0                        load, build and compile; its time is `first_call_s`
+    2      draw 1, in the same memory    stale results; work on a stream that does not wait for the inputs
     3      draw 0 again                  whether the bits are those of call 1: `deterministic`
 
-All three read the same buffers, which hold the inputs of the call before until those of this one are copied over them:
-who remembers a result by its inputs' addresses answers wrongly. On a GPU the inputs of call 2 arrive late (see
-`Adapter.late_inputs`), and what the current stream finds in the output is copied at once: who works on another stream
-reads stale inputs, or is copied before it has finished. What a call allocates holds NaN at first (`Adapter.poisoned`).
+- All calls read the same buffers, which hold the previous call's inputs until they are overwritten: catches results
+  cached by input address.
+- On a GPU the inputs of call 2 arrive late (`Adapter.late_inputs`), and the output is copied in stream order as soon as
+  the call returns: catches work on another stream.
+- Memory that a call allocates holds NaN at first (`Adapter.poisoned`): catches unwritten elements.
 
-Each refusal begins with its kind: `type`, `shape`, `dtype`, `device`, `strides` (nothing else is looked at then);
-`unfinished`, `aliases input`, `inputs changed`, `same buffer`, `not finite`, `value`, `not deterministic`. A result
-that differs from call to call is within the contract, unless the implementation's file says `DETERMINISTIC = True`.
+A refusal begins with its kind: `type`, `shape`, `dtype`, `device`, `strides` (the values are not compared then);
+`unfinished`, `aliases input`, `inputs changed`, `same buffer`, `not finite`, `value`, `not deterministic`. Results that
+differ from call to call are allowed, unless the implementation's file says `DETERMINISTIC = True`.
 """
 
 from __future__ import annotations
@@ -23,122 +24,86 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from suite import ops
+from suite.checking.memory import address_range, first_difference, is_row_major, same_bits
 from suite.checking.verdict import Verdict, judge
-from suite.worker import protocol
+from suite.core.phases import Phase
 
 if TYPE_CHECKING:
+    from suite.checking.problem import Problem
     from suite.frameworks.base import Adapter
-    from suite.problem.case import Case
-    from suite.problem.truth import Truth
-
-TRUTH_CACHE_ELEMENTS = 2**27
-"""Truths of a case are kept from one implementation to the next up to this many elements in both draws (2 GiB)."""
-
-INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""For comparing bits: the integer type of so many bytes."""
 
 
 class RefusedError(Exception):
-    """The result is not an array of the right kind, and cannot be compared with the truth."""
+    """The result is not an array of the right form, so its values cannot be judged."""
 
 
 @dataclass(frozen=True)
-class Examination:
-    """What the calls showed. The errors are the larger ones of both draws, `reason` says all that is wrong."""
+class CheckResult:
+    """What the calls showed. Errors are the larger ones of both draws; `reason` lists all that is wrong."""
 
     agrees: bool
     reason: str
     first_call_s: float
     error_ratio: float = math.inf
+    """Largest error over its bound; above 1 is wrong."""
     max_ulp: float = math.inf
     max_rel: float = math.inf
     deterministic: str = ""
     """`yes` or `no`; empty if there were not two results to compare."""
 
 
-class Problem:
-    """One case made concrete: inputs drawn from two seeds, their truths, and the memory in which calls find them."""
-
-    def __init__(self, case: Case, seed: int, device: torch.device) -> None:
-        self.case = case
-        self.op = ops.get(case.operation)
-        draws = case, self.op.second(case)
-        self.draws = tuple(self.op.make_inputs(draw, seed + i, device) for i, draw in enumerate(draws))
-        self.device = self.draws[0][0].device  # with its index, as results will have it
-        self.buffers = _twins(self.draws[0])
-        self._truths: dict[int, list[Truth]] = {}
-
-    def present(self, draw: int) -> None:
-        """Put the inputs of `draw` where calls find them, with all that lies between and beside strided elements."""
-        for buffer, given in zip(self.buffers, self.draws[draw], strict=True):
-            _memory(buffer).copy_(_memory(given))
-
-    def changed(self, draw: int) -> list[int]:
-        """Positions of the inputs that no longer are what `present(draw)` put there."""
-        pairs = zip(self.buffers, self.draws[draw], strict=True)
-        return [i for i, (buffer, given) in enumerate(pairs) if not torch.equal(_memory(buffer), _memory(given))]
-
-    def truth(self, draw: int) -> Iterable[Truth]:
-        """The exact result of `draw` in pieces, computed once if it is small enough to be kept."""
-        if 2 * math.prod(self.op.output_shape(self.case)) > TRUTH_CACHE_ELEMENTS:
-            return self.op.truth(self.draws[draw], self.case)
-        if draw not in self._truths:
-            self._truths[draw] = list(self.op.truth(self.draws[draw], self.case))
-        return self._truths[draw]
-
-
-def examine(
+def check(
     load: Callable[[], Callable[..., Any]],
     adapter: Adapter,
     problem: Problem,
     *,
     claims_determinism: bool = False,
-    announce: Callable[[str], None] = lambda phase: None,
-) -> Examination:
-    """Load an implementation, call it three times, and judge it. `announce` is told before each call and the judging.
+    on_phase: Callable[[Phase], None] = lambda phase: None,
+) -> CheckResult:
+    """Load an implementation, call it three times, and judge its results.
 
-    Whatever the implementation raises passes through.
+    `load` returns the function; its time is part of the first call's. `on_phase` is called before each call and before
+    the judging. What the implementation raises passes through.
     """
     begin = time.perf_counter()
-    announce(protocol.FIRST_CALL)
+    on_phase(Phase.FIRST_CALL)
     try:
         function = load()
         first, first_copy, wrong = _call(function, adapter, problem, 0)
         first_call_s = time.perf_counter() - begin
-        wrong |= _misuses(problem, 0, first, ())
+        wrong |= _misused_memory(problem, 0, first, ())
         settled = first.clone() if "unfinished" in wrong else first_copy
 
-        announce("second call")
+        on_phase(Phase.SECOND_CALL)
         second, second_copy, unfinished = _call(function, adapter, problem, 1, late=True)
-        wrong |= unfinished | _misuses(problem, 1, second, (first,))
+        wrong |= unfinished | _misused_memory(problem, 1, second, (first,))
         if not same_bits(first, settled):
             wrong.setdefault("same buffer", "the second call wrote over the result of the first")
-        announce(protocol.JUDGING)
-        second_verdict = judge(second_copy, problem.truth(1), **_form(problem))
+        on_phase(Phase.JUDGING)
+        second_verdict = _judge(second_copy, problem, 1)
         stale = not second_verdict.agrees and same_bits(first_copy, second_copy)
         del second_copy  # a quarter of the memory that outputs take
 
-        announce("third call")
+        on_phase(Phase.THIRD_CALL)
         third, _, unfinished = _call(function, adapter, problem, 0)
-        wrong |= unfinished | _misuses(problem, 0, third, (first, second))
+        wrong |= unfinished | _misused_memory(problem, 0, third, (first, second))
         repeats = same_bits(third, first_copy)
     except RefusedError as refused:
-        return Examination(False, str(refused), time.perf_counter() - begin)
-    announce(protocol.JUDGING)
-    verdicts = judge(first_copy, problem.truth(0), **_form(problem)), second_verdict
-    reasons = [f"{kind}: {what}" for kind, what in wrong.items()]
-    reasons += _disagreement(verdicts, stale)
+        return CheckResult(False, str(refused), time.perf_counter() - begin)
+    on_phase(Phase.JUDGING)
+    verdicts = _judge(first_copy, problem, 0), second_verdict
+    reasons = [f"{kind}: {what}" for kind, what in wrong.items()] + _disagreement(verdicts, stale)
     if claims_determinism and not repeats:
-        reasons.append(f"not deterministic: {_difference(third, first_copy)}, but the file says DETERMINISTIC = True")
-    return Examination(
+        difference = first_difference(third, first_copy)
+        reasons.append(f"not deterministic: {difference}, but the file says DETERMINISTIC = True")
+    return CheckResult(
         agrees=not reasons,
         reason="; ".join(reasons),
         first_call_s=first_call_s,
@@ -149,24 +114,29 @@ def examine(
     )
 
 
-def still_right(result: Any, adapter: Adapter, problem: Problem) -> Verdict:
-    """The verdict on the result of a call on draw 0 after the implementation was timed: who answers a few calls rightly
-    and then saves itself the work is found here. Raises `RefusedError`.
+def judge_after_timing(result: Any, adapter: Adapter, problem: Problem) -> Verdict:
+    """The verdict on the result of one more call on draw 0, made after the samples.
+
+    Catches an implementation that is right in its first calls and later skips the work. Raises `RefusedError`.
     """
-    return judge(_as_torch(result, adapter, problem), problem.truth(0), **_form(problem))
+    return _judge(_as_torch(result, adapter, problem), problem, 0)
+
+
+def _judge(output: torch.Tensor, problem: Problem, draw: int) -> Verdict:
+    return judge(output, problem.truth(draw), shape=problem.output_shape, dtype=problem.output_dtype)
 
 
 def _call(
     function: Callable[..., Any], adapter: Adapter, problem: Problem, draw: int, *, late: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor, dict[str, str]]:
-    """The result of one call, a copy of it that was made as soon as the call returned, in stream order, and whether the
-    two differ once the whole device has come to rest."""
+    """The result of one call; a copy of it, made in stream order as soon as the call returned; and the refusal
+    `unfinished` if the two differ once the device is idle."""
     case, device = problem.case, problem.device
     with adapter.late_inputs(device) if late else contextlib.nullcontext():
         problem.present(draw)
         inputs = [adapter.to_native(buffer) for buffer in problem.buffers]
         call = partial(function, *inputs, **problem.op.arguments(case))
-        result = adapter.poisoned(call, problem.op.output_shape(case), problem.op.output_dtype(case), device)
+        result = adapter.poisoned(call, problem.output_shape, problem.output_dtype, device)
         output = _as_torch(result, adapter, problem)
         copy = output.clone()
     adapter.wait(result)
@@ -178,15 +148,14 @@ def _call(
 
 def _as_torch(result: Any, adapter: Adapter, problem: Problem) -> torch.Tensor:
     """The result as a torch tensor over the same memory. Raises `RefusedError` if it is not of the contract's form."""
-    expected = _form(problem)
     if not adapter.is_array(result):
         raise RefusedError(f"type: the result is a {type(result).__name__}, not a {adapter.array}")
     shape, dtype, strides = adapter.form(result)
-    if shape != expected["shape"]:
-        raise RefusedError(f"shape: the result has shape {shape}, expected {expected['shape']}")
-    if dtype != expected["dtype"]:
-        raise RefusedError(f"dtype: the result is {dtype}, expected {expected['dtype']}")
-    if not _row_major(shape, strides):
+    if shape != problem.output_shape:
+        raise RefusedError(f"shape: the result has shape {shape}, expected {problem.output_shape}")
+    if dtype != problem.output_dtype:
+        raise RefusedError(f"dtype: the result is {dtype}, expected {problem.output_dtype}")
+    if not is_row_major(shape, strides):
         raise RefusedError(f"strides: the result has strides {strides}, expected row-major without gaps")
     output: torch.Tensor = adapter.to_torch(result).detach()
     if output.device != problem.device:
@@ -194,24 +163,12 @@ def _as_torch(result: Any, adapter: Adapter, problem: Problem) -> torch.Tensor:
     return output
 
 
-def _row_major(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether `strides` are those of a C array; in a dimension of 1, and in an empty array, any will do."""
-    step = 1
-    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if size != 1 and stride != step and 0 not in shape:
-            return False
-        step *= size
-    return True
-
-
-def _form(problem: Problem) -> dict[str, Any]:
-    return {"shape": problem.op.output_shape(problem.case), "dtype": problem.op.output_dtype(problem.case)}
-
-
-def _misuses(problem: Problem, draw: int, output: torch.Tensor, earlier: Sequence[torch.Tensor]) -> dict[str, str]:
-    """What a call did to memory that is not its own: kinds of refusal, each with its sentence."""
+def _misused_memory(
+    problem: Problem, draw: int, output: torch.Tensor, earlier: Sequence[torch.Tensor]
+) -> dict[str, str]:
+    """Writes to inputs, and results in memory that is not the call's own: kinds of refusal, each with its sentence."""
     wrong = {}
-    begin, end = _range(output)
+    begin, end = address_range(output)
     for position, buffer in enumerate(problem.buffers, 1):
         storage = buffer.untyped_storage()
         if begin < storage.data_ptr() + storage.nbytes() and storage.data_ptr() < end:
@@ -220,60 +177,17 @@ def _misuses(problem: Problem, draw: int, output: torch.Tensor, earlier: Sequenc
     if changed:
         wrong["inputs changed"] = f"the call wrote to argument {changed[0] + 1}"
     for other in earlier:
-        other_begin, other_end = _range(other)
+        other_begin, other_end = address_range(other)
         if begin < other_end and other_begin < end:
-            wrong["same buffer"] = "two calls returned the same memory, whose first result somebody may still hold"
+            wrong["same buffer"] = "two calls returned the same memory, while the first result was still in use"
     return wrong
 
 
-def _disagreement(verdicts: Sequence[Verdict], stale: bool) -> list[str]:
-    """The reason of the first draw that is wrong, if one is. `stale`: both have the same result."""
+def _disagreement(verdicts: tuple[Verdict, Verdict], stale: bool) -> list[str]:
+    """The reason of the first draw that is wrong, if one is. `stale`: both draws gave the same bits."""
     first, second = verdicts
     if not first.agrees:
         return [first.reason]
     if not second.agrees and stale:
-        return [f"{second.reason}: the second call gave the first one's result, kept or from inputs not yet there"]
+        return [f"{second.reason}: the second call gave the first one's result: stale, or from inputs not yet there"]
     return [] if second.agrees else [f"{second.reason} (in the second call, with other inputs)"]
-
-
-def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two contiguous arrays of one type hold the same numbers to the bit; any NaN equals any other."""
-    integer = INTEGERS[a.element_size()]
-    if torch.equal(a.view(integer), b.view(integer)):
-        return True
-    return a.shape == b.shape and bool(((a.view(integer) == b.view(integer)) | (a.isnan() & b.isnan())).all())
-
-
-def _difference(a: torch.Tensor, b: torch.Tensor) -> str:
-    """Where two results of the same inputs differ first, and how."""
-    integer = INTEGERS[a.element_size()]
-    differs = (a.view(integer) != b.view(integer)) & ~(a.isnan() & b.isnan())
-    flat = int(differs.reshape(-1).to(torch.uint8).argmax())
-    position = ", ".join(str(int(i)) for i in torch.unravel_index(torch.tensor(flat), a.shape))
-    got, before = (float(t.reshape(-1)[flat]) for t in (a, b))
-    return f"at [{position}] {got:.9g}, but {before:.9g} from a call with the same inputs before"
-
-
-def _twins(inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """Tensors like `inputs` in memory of their own: same offsets and strides, and shared where those share it."""
-    storages: dict[int, torch.UntypedStorage] = {}
-    twins = []
-    for tensor in inputs:
-        storage = storages.setdefault(tensor.untyped_storage().data_ptr(), _memory(tensor).clone().untyped_storage())
-        twin = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-        twins.append(twin.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride()))
-    return tuple(twins)
-
-
-def _memory(tensor: torch.Tensor) -> torch.Tensor:
-    """All of the storage that `tensor` is a view of, as integers of the widest type that it is a multiple of."""
-    storage = tensor.untyped_storage()
-    everything = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)  # type: ignore[call-overload]
-    return everything.view(INTEGERS[math.gcd(8, storage.nbytes())])
-
-
-def _range(tensor: torch.Tensor) -> tuple[int, int]:
-    """Addresses of a contiguous tensor's first byte and of the one after its last; (0, 0) if it has none."""
-    if tensor.numel() == 0:
-        return 0, 0
-    return tensor.data_ptr(), tensor.data_ptr() + tensor.numel() * tensor.element_size()

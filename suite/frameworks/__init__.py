@@ -11,7 +11,7 @@ from suite.frameworks.base import Adapter
 
 @cache
 def names() -> tuple[str, ...]:
-    """Every framework, by the name of its adapter, in the order of the adapters' `rank`."""
+    """Names of all frameworks, in the order of their adapters' `rank`."""
     found = [m.name for m in pkgutil.iter_modules(__path__) if m.name != "base" and not m.name.startswith("_")]
     return tuple(sorted(found, key=lambda name: (get(name).rank, name)))
 

@@ -1,6 +1,6 @@
-"""Where frameworks keep what they compile: what lies there is run, so each folder must be the user's own.
+"""The folders of compiled kernels. Their content is executed, so each must be private to the user.
 
-`cuda_ref/_cache.py` says what that means. A framework whose folder is not private is not run, and its rows say why.
+`cuda_ref/_cache.py` defines private. A framework whose folder is not private does not run, and its rows say why.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from cuda_ref import _cache
 
 
 def fault(caches: Mapping[str, str]) -> str | None:
-    """Why one of these folders cannot be trusted; None if all can, or are not there yet. Makes nothing.
+    """Why one of these folders is not private; None if all are, or do not exist yet. Creates nothing.
 
-    `caches` has the variables of the environment that name folders, and the folders' names below
-    `$XDG_CACHE_HOME/kernel-suite` where a variable is not set.
+    `caches` maps an environment variable that names a folder to the folder's name below
+    `$XDG_CACHE_HOME/kernel-suite`, which is used where the variable is not set.
     """
     for variable, name in caches.items():
         given = os.environ.get(variable)
@@ -35,8 +35,8 @@ def fault(caches: Mapping[str, str]) -> str | None:
 
 
 def use(caches: Mapping[str, str]) -> None:
-    """Make these folders and set their variables, for this process and its children. One that cannot be made, or not be
-    trusted, is replaced by an empty one.
+    """Create these folders and set their variables, for this process and its children. A folder that cannot be created
+    or is not private is replaced by a new temporary one.
     """
     for variable, name in caches.items():
         try:

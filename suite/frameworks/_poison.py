@@ -1,4 +1,4 @@
-"""NaN in memory that is handed out uninitialised: an element that a kernel leaves out is then seen."""
+"""Fills uninitialised allocations with NaN, so that an element that a kernel does not write is found."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ ALLOCATORS = frozenset(
 
 
 class Poison(TorchDispatchMode):  # type: ignore[misc]
-    """While entered, in this thread, what torch's functions allocate without a value holds NaN, integers the largest.
+    """While entered, in this thread, uninitialised tensors of torch hold NaN; integer tensors the largest integer.
 
-    Memory that a library takes for itself inside one of its functions is not reached, nor is what code compiled by
-    TorchInductor allocates.
+    Not reached: memory that a library allocates inside one of its functions, and allocations of code compiled by
+    TorchInductor.
     """
 
     def __torch_dispatch__(
@@ -28,32 +28,34 @@ class Poison(TorchDispatchMode):  # type: ignore[misc]
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         if getattr(func, "overloadpacket", None) in ALLOCATORS:
-            with contextlib.suppress(RuntimeError, TypeError):  # a type that has no such value, or cannot be filled
+            with contextlib.suppress(
+                RuntimeError, TypeError
+            ):  # a dtype without such a value, or a tensor that cannot be filled
                 result.fill_(poison(result.dtype))
         return result
 
-    supports_higher_order_operators = True  # they are called like all others
+    supports_higher_order_operators = True
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Being skipped would import TorchDynamo, a second or two, in the first call of every worker."""
+        """False: skipping would import TorchDynamo, for a second or two, in the first call of every worker."""
         return False
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """A function under torch.compile is compiled, as it will be when it is timed; not run op by op for our sake."""
+        """True: a torch.compile function is compiled, as when it is timed, instead of being run op by op."""
         return True
 
 
 def poison(dtype: torch.dtype) -> float | int | bool:
-    """NaN; the largest integer, which is odd; True."""
+    """The value for a dtype: NaN, the largest integer (which is odd), or True."""
     if dtype.is_floating_point or dtype.is_complex:
         return math.nan
     return True if dtype == torch.bool else torch.iinfo(dtype).max
 
 
 def poisoned(allocate: Callable[..., Any]) -> Callable[..., Any]:
-    """`numpy.empty` or `numpy.empty_like`, filled."""
+    """`allocate`, which is `numpy.empty` or `numpy.empty_like`, with its arrays filled."""
     import numpy as np
 
     def allocate_poisoned(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What the runner asks of a framework."""
+"""The interface between the suite and a framework: `Adapter`, and its base for frameworks that take torch tensors."""
 
 from __future__ import annotations
 
@@ -20,23 +20,26 @@ from suite.hardware.record import package_version
 GPU_EXTRA = "pip install -c constraints.txt '.[gpu]'"
 CPU_EXTRA = "pip install -c constraints.txt ."
 LATE_CYCLES = 10_000_000
-"""Cycles of the GPU by which `late_inputs` delays: 5 to 7 ms, time enough for a launcher to launch its kernels."""
+"""Delay of `late_inputs` in GPU cycles: 5 to 7 ms, longer than a launcher takes to launch its kernels."""
 
 
 class Adapter(ABC):
-    """Adapter of one framework: is it here, in which mode does it run, and how do arrays cross to torch and back."""
+    """One framework: what has to be installed, in which mode it runs, and how arrays convert to torch and back."""
 
     name: ClassVar[str]
+    """The name of its file or package in `frameworks/`."""
     folder: ClassVar[str]
+    """The top-level folder of its implementations."""
     rank: ClassVar[int] = 100
     """Place among the frameworks in lists and tables, the smallest first."""
     packages: ClassVar[tuple[str, ...]]
+    """What it imports, by import name."""
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
     array: ClassVar[str] = "array"
-    """What an implementation returns, in words."""
+    """The type that an implementation returns, for messages."""
 
     def missing(self, device: Device) -> str | None:
-        """What has to be installed before this framework runs on `device`, and how; None if nothing. Imports little."""
+        """What keeps this framework from running on `device`, and the remedy; None if nothing. Imports no framework."""
         absent = [package for package in self.packages if importlib.util.find_spec(package) is None]
         if absent:
             return f"{', '.join(absent)} not installed: {CPU_EXTRA if device.type == 'cpu' else GPU_EXTRA}"
@@ -52,34 +55,34 @@ class Adapter(ABC):
         return "native"
 
     def prepare(self, device: Device) -> None:
-        """Set what must be set before the framework is imported. Called once in a fresh worker process."""
+        """Set environment variables that the framework reads at import. Called once in a new worker process."""
 
     def equip(self, module: ModuleType) -> None:
-        """Give a module of the folder, just imported, what was found out for it on this device."""
+        """Give an implementation's module, just imported, the tuned configurations of this device."""
 
     def to_native(self, tensor: torch.Tensor) -> Any:
-        """The framework's array over the same memory where that is possible, strides included."""
+        """The framework's array with the same strides, over the same memory where that is possible."""
         return tensor
 
     def is_array(self, result: Any) -> bool:
-        """Whether `result` is exactly the framework's array: a subclass may answer questions about itself at will."""
+        """Whether `result` is of the framework's array type. A subclass is not: it may override what is read of it."""
         return True
 
     def to_torch(self, array: Any) -> Any:
-        """The framework's array as a torch tensor over the same memory, ready where the current stream gets to it."""
+        """The framework's array as a torch tensor over the same memory; torch's current stream finds it complete."""
         return array
 
     def form(self, array: Any) -> tuple[tuple[int, ...], str, tuple[int, ...]]:
-        """Shape, dtype, and strides in elements of an array that torch may have no equal of."""
+        """Shape, dtype and strides (in elements) of an array, which may be one that torch cannot represent."""
         tensor = self.to_torch(array)
         return tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), tuple(tensor.stride())
 
     def poisoned(self, call: Callable[[], Any], shape: tuple[int, ...], dtype: str, device: torch.device) -> Any:
-        """What `call` returns, whose allocations hold NaN until they are written; above all that of its result."""
+        """The result of `call`, made while new allocations hold NaN. `shape` and `dtype` are those of the result."""
         return call()
 
     def late_inputs(self, device: torch.device) -> AbstractContextManager[None]:
-        """While this is open, what is copied to inputs gets there after a delay, in the order of the current stream."""
+        """While open, copies to the inputs are delayed on the current stream; other streams read the old values."""
         return contextlib.nullcontext()
 
     @abstractmethod
@@ -89,11 +92,11 @@ class Adapter(ABC):
     def peak_bytes(
         self, function: Callable[..., Any], inputs: tuple[Any, ...], arguments: dict[str, Any]
     ) -> int | None:
-        """Device memory that one call takes beyond its inputs and its result; None where it cannot be known."""
+        """Bytes of device memory that one call takes beyond its inputs and its result; None where that is unknown."""
         return None
 
     def configuration(self, module: ModuleType) -> str:
-        """What tuning chose for the last call of `module`'s function; empty if nothing was tuned."""
+        """The configuration that tuning chose for the last call of `module`'s function; empty if nothing was tuned."""
         return ""
 
 
@@ -108,10 +111,10 @@ class TorchAdapter(Adapter):
         return type(result) is torch.Tensor and result.layout is torch.strided and not result.is_neg()
 
     def poisoned(self, call: Callable[[], Any], shape: tuple[int, ...], dtype: str, device: torch.device) -> Any:
-        """Every tensor that torch hands out uninitialised in this thread holds NaN.
+        """In this thread, tensors that torch allocates uninitialised hold NaN.
 
-        Code compiled by TorchInductor asks the allocator itself. On a GPU that has memory of the result's size at hand
-        which held NaN last, and tends to give it out next.
+        Code compiled by TorchInductor calls the allocator itself. On a GPU a block of the result's size is filled with
+        NaN and freed first; the caching allocator tends to return it next.
         """
         import torch
 
@@ -125,14 +128,14 @@ class TorchAdapter(Adapter):
         except RuntimeError as error:
             if "Creating a new Tensor subclass" not in str(error):
                 raise
-        return call()  # torch cannot make tensors of such classes, CausalBias for one, under a dispatch mode
+        return call()  # torch makes no tensor subclass, such as CausalBias, under a dispatch mode
 
     @contextlib.contextmanager
     def late_inputs(self, device: torch.device) -> Iterator[None]:
-        """On a GPU the current stream is a new one, which is busy for LATE_CYCLES first.
+        """On a GPU the current stream is a new one, whose first work is a delay of LATE_CYCLES.
 
-        A kernel on any other stream does not wait for it: torch's streams are independent also of the device's default
-        stream. On a CPU everything happens in the order of the program, and there is nothing to delay.
+        A kernel on another stream does not wait for it: torch's streams do not synchronize with the default stream
+        either. On a CPU everything runs in program order, so there is nothing to delay.
         """
         if device.type != "cuda":
             yield
@@ -162,7 +165,7 @@ class TorchAdapter(Adapter):
     def peak_bytes(
         self, function: Callable[..., Any], inputs: tuple[Any, ...], arguments: dict[str, Any]
     ) -> int | None:
-        """From the counters of torch's allocator, which serves Triton and CUDA as well."""
+        """From the counters of torch's caching allocator, which Triton and the CUDA launchers use too."""
         import torch
 
         if not inputs[0].is_cuda:
@@ -177,10 +180,10 @@ class TorchAdapter(Adapter):
 
 
 def _allocated(size: int) -> int:
-    """What torch's allocator hands out for `size` bytes: a multiple of 512."""
+    """Bytes that torch's allocator returns for a request of `size`: a multiple of 512."""
     return -(-size // 512) * 512
 
 
 def torch_is_cpu_build() -> bool:
-    """Read from the package's metadata, so that torch need not be imported."""
+    """Whether the installed torch has no CUDA, from the package's metadata: torch is not imported."""
     return (package_version("torch") or "+cpu").endswith("+cpu")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 CACHES = {"JAX_COMPILATION_CACHE_DIR": "jax"}
 ALIGNMENT = {"cpu": 64, "cuda": 128}
-"""In bytes; XLA takes for granted that its programs' arguments are aligned so."""
+"""Alignment in bytes that XLA's programs assume of their arguments."""
 
 
 class Jax(Adapter):
@@ -35,9 +35,9 @@ class Jax(Adapter):
         return absent or (_caches.fault(CACHES) if device.type == "cuda" else None)
 
     def prepare(self, device: Device) -> None:
-        """Without these XLA takes three quarters of the device's memory, or looks for a GPU it is not to use.
+        """Without these variables XLA allocates three quarters of the device's memory, or looks for a GPU on a CPU run.
 
-        On a GPU compiled programs, and what XLA's autotuning chose for them, are kept between processes.
+        On a GPU the compilation cache, with the results of XLA's autotuning, is kept between processes.
         """
         os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
         if device.type == "cpu":
@@ -48,7 +48,7 @@ class Jax(Adapter):
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
     def to_native(self, tensor: torch.Tensor) -> Any:
-        """JAX takes a permuted array as it is; one with gaps, repeated elements or an odd address is copied first."""
+        """Without a copy for a permuted, aligned array; one with gaps or repeated elements is copied."""
         import torch
         from jax import dlpack
 
@@ -68,10 +68,9 @@ class Jax(Adapter):
         return torch.from_dlpack(jax.block_until_ready(array))
 
     def poisoned(self, call: Callable[[], Any], shape: tuple[int, ...], dtype: str, device: torch.device) -> Any:
-        """The best that can be done from outside: NaN where the next array of this size will probably lie.
+        """An array of NaN is made and freed; XLA's allocator tends to return the same memory for the result.
 
-        An array of NaN is made and given back, and XLA's allocator then tends to hand out the same memory. JAX has no
-        uninitialised arrays; this is about kernels that Pallas or a foreign function brings along.
+        JAX itself has no uninitialised arrays; this is for elements that a Pallas kernel or a foreign function skips.
         """
         import jax
         import jax.numpy as jnp
@@ -82,7 +81,7 @@ class Jax(Adapter):
     def peak_bytes(
         self, function: Callable[..., Any], inputs: tuple[Any, ...], arguments: dict[str, Any]
     ) -> int | None:
-        """The temporary buffer of the compiled program, as XLA planned it; the program is in jit's cache already."""
+        """The temporary buffer of the compiled program (in jit's cache already) by XLA's memory analysis."""
         if not hasattr(function, "lower"):
             return None
         analysis = function.lower(*inputs, **arguments).compile().memory_analysis()

@@ -1,4 +1,4 @@
-"""NumPy on the CPU: the line that a person without a GPU knows."""
+"""NumPy on the CPU: the baseline that every reader knows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import torch
 
 FOREIGN = {"bfloat16": "int16", "float8_e4m3fn": "uint8"}
-"""Types that NumPy has from ml_dtypes, each with one of the same width that it shares with torch."""
+"""Dtypes that NumPy has from ml_dtypes, each with an integer type of the same width that torch also has."""
 
 
 class Numpy(Adapter):
@@ -23,7 +23,7 @@ class Numpy(Adapter):
     array = "numpy.ndarray"
 
     def to_native(self, tensor: torch.Tensor) -> Any:
-        """NumPy has no bfloat16 or float8 of its own; ml_dtypes gives it one with the same bits."""
+        """bfloat16 and float8, which NumPy lacks, become ml_dtypes' types of the same bits."""
         import ml_dtypes
         import torch
 
@@ -46,11 +46,11 @@ class Numpy(Adapter):
         return torch.from_numpy(array)
 
     def form(self, array: Any) -> tuple[tuple[int, ...], str, tuple[int, ...]]:
-        """NumPy has dtypes and negative strides that torch has not."""
+        """Read from NumPy: torch lacks some of its dtypes, and negative strides."""
         return array.shape, str(array.dtype), tuple(stride // array.itemsize for stride in array.strides)
 
     def poisoned(self, call: Callable[[], Any], shape: tuple[int, ...], dtype: str, device: torch.device) -> Any:
-        """What `np.empty` and `np.empty_like` return, called by these names; NumPy's own functions go other ways."""
+        """Arrays from `np.empty` and `np.empty_like` hold NaN. Allocations inside NumPy's functions are not reached."""
         from unittest.mock import patch
 
         import numpy as np
@@ -61,7 +61,7 @@ class Numpy(Adapter):
             return call()
 
     def wait(self, result: Any) -> None:
-        """NumPy returns when it is done."""
+        """Nothing to do: NumPy is synchronous."""
 
 
 ADAPTER = Numpy()

@@ -1,4 +1,4 @@
-"""PyTorch: the vendor lines (its own kernels, cuBLAS, cuDNN, FlashAttention)."""
+"""PyTorch: the vendor implementations (its own kernels, cuBLAS, cuDNN, FlashAttention)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Torch(TorchAdapter):
         return super().missing(device) or _caches.fault(CACHES)
 
     def prepare(self, device: Device) -> None:
-        """torch.compile would keep its code in /tmp, under a name that anybody can take first."""
+        """Sets a private folder: torch.compile's default one lies in /tmp, where another user can create it first."""
         _caches.use(CACHES)
 
 

@@ -14,8 +14,8 @@ from suite.problem.operation import Operation
 from suite.results.row import Key, Row
 from suite.runner.device_run import Lane
 from suite.runner.plan import Job
+from suite.worker.limits import FIRST_CALL_S
 from suite.worker.pool import Pool
-from suite.worker.protocol import FIRST_CALL_S
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,12 @@ def compare(
     told.
     """
     rows: list[Row] = []
-    visas = {line.name: line.visa() for job in jobs for line in job.implementations if line.path is not None}
+    references = {each.name: each.reference for job in jobs for each in job.implementations if each.is_external}
     with ExitStack() as stack:
 
         def lane(device: Device, every_line: bool) -> Lane:
             pool = stack.enter_context(Pool(device, memory_bytes=options.memory_bytes))
-            return Lane(pool, options, kept, visas, every_line=every_line)
+            return Lane(pool, options, kept, references, every_line=every_line)
 
         lanes = [lane(options.device, not options.native_only)]
         if options.host is not None:

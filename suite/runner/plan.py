@@ -10,8 +10,8 @@ from suite import ops
 from suite.core.errors import UsageError
 from suite.hardware.device import Device
 from suite.implementations import builtin
-from suite.implementations.builtin import Implementation
-from suite.implementations.external.source import bring
+from suite.implementations.external.implementation import from_files
+from suite.implementations.implementation import Implementation
 from suite.numerics.formats import DTYPES, DTYPES_BEYOND, PRECISIONS
 from suite.problem.case import Case
 from suite.problem.operation import Operation
@@ -41,7 +41,7 @@ def plan(selection: Selection, device: Device, available_bytes: int | None = Non
     everything = "all" in selection.operations
     chosen = [ops.get(name) for name in (ops.names() if everything else dict.fromkeys(selection.operations))]
     _check(selection, chosen, device)
-    external = bring(selection.files, [op.name for op in chosen])
+    external = from_files(selection.files, [op.name for op in chosen])
     jobs = [
         Job(
             op,
@@ -228,7 +228,7 @@ def _matching(jobs: list[Job], patterns: Sequence[str]) -> list[Job]:
         replace(
             job,
             implementations=tuple(
-                i for i in job.implementations if i.path is not None or any(fnmatchcase(i.name, p) for p in patterns)
+                i for i in job.implementations if i.is_external or any(fnmatchcase(i.name, p) for p in patterns)
             ),
         )
         for job in jobs

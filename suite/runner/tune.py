@@ -6,7 +6,6 @@ import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from suite import hardware
 from suite.core.errors import UsageError
@@ -14,10 +13,11 @@ from suite.core.paths import ROOT
 from suite.core.text import one_line
 from suite.frameworks.triton import tuned
 from suite.hardware.device import Device
-from suite.implementations.builtin import Implementation
+from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
 from suite.runner.plan import Job
 from suite.worker.pool import Pool, WorkerDiedError, WorkerTimeoutError
+from suite.worker.protocol import Failed, TunedKernel, TuneRequest
 
 NOTHING = "nothing to tune"
 
@@ -77,7 +77,7 @@ def tune(
                     on_step(f"{case.operation} {case.label} {case.dtype} {case.precision}: tuning {line.name}")
                     result, entries = _ask(pool, line, case, seed, timeout_s)
                     if entries:
-                        tuned.keep(entries, device.name, str(facts.get("driver") or ""))
+                        tuned.add(entries, device.name, str(facts.get("driver") or ""))
                     on_line(result)
     return tuned.path_for(device.name)
 
@@ -93,28 +93,25 @@ def tunable(implementation: Implementation) -> bool:
 
 def _ask(pool: Pool, line: Implementation, case: Case, seed: int, timeout_s: float) -> tuple[Line, list[tuned.Entry]]:
     """The search in the worker, which is replaced if it breaks."""
-    request = {"do": "tune", "case": case.to_json(), "implementation": line.name, "seed": seed}
     try:
-        reply = pool.ask(request, timeout_s=timeout_s)
+        reply = pool.ask(TuneRequest(case, line.reference, seed), timeout_s=timeout_s)
     except WorkerDiedError as error:
         return Line(line.name, case, "timeout" if isinstance(error, WorkerTimeoutError) else "error", str(error)), []
-    if reply["status"] == "error":
+    if isinstance(reply, Failed):
         pool.discard()  # an error on the device can outlive the call that caused it
-    if reply["status"] != "ok":
-        return Line(line.name, case, str(reply["status"]), one_line(reply["reason"])), []
-    found = reply["found"]
-    if not found:
+        return Line(line.name, case, "error", one_line(reply.reason)), []
+    if reply.status != "ok":
+        return Line(line.name, case, reply.status, one_line(reply.reason)), []
+    if not reply.found:
         return Line(line.name, case, NOTHING, "no autotuner was asked"), []
-    entries = [tuned.entry(each["entry"]) for each in found]
-    texts = [_text(entry, each) for entry, each in zip(entries, found, strict=True)]
-    return Line(line.name, case, "ok", "; ".join(texts)), entries
+    return Line(line.name, case, "ok", "; ".join(map(_text, reply.found))), [each.entry for each in reply.found]
 
 
-def _text(entry: tuned.Entry, found: dict[str, Any]) -> str:
+def _text(found: TunedKernel) -> str:
     """`BLOCK_M=128, ...: 176.2 us, 1.032 x the short list's 181.9 us (BLOCK_M=64, ...); 43 tried, 2 failed`."""
-    best, short_list = one_line(found["config"]), one_line(found["short_list"])
+    entry, best, short_list = found.entry, one_line(found.config), one_line(found.short_list)
     counts = [f"{entry.candidates} tried"]
-    counts += [f"{found[kind]} {kind}" for kind in ("failed", "wrong") if found[kind]]
+    counts += [f"{count} {kind}" for kind, count in (("failed", found.failed), ("wrong", found.wrong)) if count]
     against = f"{entry.short_list_us / entry.us:.3f} x the short list's {entry.short_list_us:g} us ({short_list})"
     if best == short_list:
         against = "the short list's choice"

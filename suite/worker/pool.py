@@ -1,22 +1,35 @@
-"""A pool of one worker process: a crash, a hang or an exhausted memory becomes a row, and the run goes on."""
+"""A worker process that is replaced when it dies: a crash, a hang or exhausted memory costs one row, not the run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any
+from typing import overload
 
 from suite.hardware.device import Device
 from suite.worker.process import HASTY_KILL_S, KILL_S, WorkerDiedError, WorkerProcess, WorkerTimeoutError
+from suite.worker.protocol import (
+    CheckReply,
+    CheckRequest,
+    Failed,
+    Reply,
+    Request,
+    TimeReply,
+    TimeRequest,
+    TimingFailed,
+    TuneReply,
+    TuneRequest,
+    name_of,
+)
 
 __all__ = ["Pool", "WorkerDiedError", "WorkerTimeoutError"]
 
 
 class Pool:
-    """One worker for `device`, started when first asked, replaced when it died or was discarded.
+    """One worker for `device`, started by the first request, replaced after it died or was discarded.
 
-    `environment` is set in the worker on top of this process's. `memory_bytes` is the host memory that the worker may
-    take; most of what is free if None.
+    `environment` is set in the worker on top of this process's. `memory_bytes` limits the host memory of the worker;
+    None allows most of what is free.
     """
 
     def __init__(
@@ -36,15 +49,23 @@ class Pool:
     ) -> None:
         self.discard(KILL_S if error is None or isinstance(error, Exception) else HASTY_KILL_S)
 
-    def ask(self, request: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
-        """Send `request`, return its answer. `timeout_s` is for a first call; see `protocol.py` for the others.
+    @overload
+    def ask(self, request: CheckRequest, *, timeout_s: float) -> CheckReply | Failed: ...
+    @overload
+    def ask(self, request: TimeRequest, *, timeout_s: float) -> TimeReply | TimingFailed: ...
+    @overload
+    def ask(self, request: TuneRequest, *, timeout_s: float) -> TuneReply | Failed: ...
+
+    def ask(self, request: Request, *, timeout_s: float) -> Reply:
+        """Send `request` and return the reply. `timeout_s` limits a first call; `limits.py` has the other limits.
 
         Raises `WorkerTimeoutError` or `WorkerDiedError`; the next call starts a fresh worker.
         """
+        references = request.implementations if isinstance(request, TimeRequest) else (request.implementation,)
         try:
             if self._worker is None:
                 self._worker = WorkerProcess(self.device, self._environment, self._memory_bytes)
-            self._served.update(request.get("implementations") or [request["implementation"]])
+            self._served.update(map(name_of, references))
             return self._worker.ask(request, timeout_s)
         except Exception:
             self.discard()
@@ -54,11 +75,11 @@ class Pool:
             raise
 
     def served_others(self, name: str) -> bool:
-        """Whether the worker has run another implementation than `name`, which may have left something behind."""
+        """Whether the worker has run another implementation than `name`, which may have changed the process."""
         return bool(self._served - {name})
 
     def discard(self, patience_s: float = KILL_S) -> None:
-        """End the current worker, if there is one."""
+        """End the current worker, if there is one, and wait up to `patience_s` for its end."""
         worker, self._worker = self._worker, None
         self._served = set()
         if worker is not None:

@@ -1,9 +1,10 @@
-"""One worker process, as its parent sees it: started, asked, watched, and ended with all that it has started.
+"""One worker process, as its parent sees it: start it, send requests, watch it, end it with all that it has started.
 
-It lives in a session of its own, where a Ctrl-C in the terminal does not reach it. It ends with its parent, however
-that ends: a shell in its process group waits for the end of a pipe, the lifeline, whose other end only the parent
-holds. Should the system run out of memory, it is the first to go. What it prints goes into a pipe too, of which the
-last lines are kept: no kernel can fill a disk with its output.
+- The worker has its own session, so Ctrl-C in the terminal does not reach it.
+- It ends with its parent, even a killed one: a shell in its process group waits for the end of a pipe, the lifeline,
+  whose other end only the parent holds, and then kills the group.
+- It is the first process that the kernel kills when the system runs out of memory (`oom_score_adj`).
+- Its stdout and stderr go to a pipe of which the last bytes are kept, so no kernel can fill a disk with output.
 """
 
 from __future__ import annotations
@@ -17,33 +18,52 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from suite import hardware
 from suite.core.errors import WorkerError
 from suite.core.paths import ROOT
+from suite.core.phases import Phase
 from suite.core.text import one_line
 from suite.hardware.device import Device
-from suite.implementations.explain import place
-from suite.worker import protocol
+from suite.implementations.failure import place_in_stack
+from suite.worker import limits
+from suite.worker.codec import to_json
+from suite.worker.protocol import (
+    REPLIES,
+    Done,
+    Event,
+    ProtocolError,
+    Ready,
+    Reply,
+    Request,
+    Started,
+    TimeRequest,
+    decode,
+    encode,
+    name_of,
+)
 
 TICK_S = 0.1
-"""How often memory is looked at."""
+"""Period of the memory checks."""
 DUMP_S = 0.3
-"""How long to wait for a worker to say where it hangs."""
+"""How long to wait for the Python stack of a worker that hangs."""
 KILL_S, HASTY_KILL_S = 10.0, 0.5
-"""How long to wait for a killed process to be gone: a kernel that hangs in the driver may hold it for ever."""
+"""How long to wait for the end of a killed process: one that hangs in a driver may never end."""
 MEMORY_SHARE = 0.9
-"""Of the host memory that is free when a worker starts, the part that it may take."""
+"""Part of the free host memory that a worker may take."""
 PAUSE_S = 0.05
+"""A stack dump is complete when nothing has followed for this long."""
 KEPT_OUTPUT, PIPE_READS = 8000, 32
+"""Bytes of output that are kept, and reads before a request: a background thread may print without end."""
 
 
 class WorkerDiedError(WorkerError):
-    """The process ended without an answer. `last_started` is what it was at, None if it was the suite's own work;
-    `from_outside` says that the process was killed by another one, or by itself."""
+    """The process ended without a reply.
+
+    `last_started` names the implementation that was running; None if it was the suite's own work. `from_outside` is
+    true for a SIGKILL, which another process sends, or the kernel when memory is exhausted.
+    """
 
     def __init__(self, message: str, last_started: str | None, *, from_outside: bool = False) -> None:
         super().__init__(message)
@@ -52,20 +72,20 @@ class WorkerDiedError(WorkerError):
 
 
 class WorkerTimeoutError(WorkerDiedError):
-    """No sign of life for the time allowed; the process was killed."""
+    """The worker sent no event for longer than the limit of its phase; it was killed."""
 
 
 class WorkerProcess:
-    """`extra` is set in its environment; `memory_bytes` is the host memory it may take, most of what is free if None.
+    """Starts a worker. `extra` is set in its environment; `memory_bytes` limits its host memory, None allows most of
+    what is free.
 
-    Raises `WorkerDiedError` where the system does not let a process start.
+    Raises `WorkerDiedError` where the system cannot start a process.
     """
 
     def __init__(self, device: Device, extra: Mapping[str, str], memory_bytes: int | None = None) -> None:
         free = hardware.free_host_bytes()
         self.memory_bytes = memory_bytes or (None if free is None else int(MEMORY_SHARE * free))
-        self.phase = protocol.STARTING
-        self.started: str | None = None
+        self.current = Started(None, Phase.STARTING)
         self.partial, self.lines, self.output = b"", list[bytes](), b""
         self.left_behind = False
         pipes: list[int] = []
@@ -74,7 +94,7 @@ class WorkerProcess:
                 pipes += os.pipe()
             requests, self._requests, self._answers, answers, self._output, output, *rest = pipes
             self._stacks, stacks, lifeline, self._lifeline = rest
-            command = [sys.executable, "-P", "-m", "suite.worker.server", "--device", json.dumps(asdict(device))]
+            command = [sys.executable, "-P", "-m", "suite.worker.server", "--device", json.dumps(to_json(device))]
             ends = {"--requests": requests, "--answers": answers, "--stacks": stacks, "--lifeline": lifeline}
             for name, end in ends.items():
                 command += [name, str(end)]
@@ -95,34 +115,46 @@ class WorkerProcess:
             os.close(each)
         os.set_blocking(self._output, False)
 
-    def ask(self, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-        """The answer to `request`. Raises `WorkerDiedError`, which `close` must follow."""
-        self.started = request.get("implementation")
-        if self.phase != protocol.STARTING:
-            self.phase = protocol.PREPARING
+    def ask(self, request: Request, timeout_s: float) -> Reply:
+        """The reply to `request`. Raises `WorkerDiedError`, after which only `close` may be called."""
+        name = None if isinstance(request, TimeRequest) else name_of(request.implementation)
+        starting = self.current.phase is Phase.STARTING
+        self.current = Started(name, Phase.STARTING if starting else Phase.PREPARING)
         self._drain_output()
-        self.output = b""  # of what was asked before
-        with contextlib.suppress(BrokenPipeError):  # it is dead, which reading tells
-            os.write(self._requests, json.dumps(request).encode() + b"\n")
+        self.output = b""  # of the request before
+        with contextlib.suppress(BrokenPipeError):  # the worker is dead; reading its pipe says how it ended
+            os.write(self._requests, encode(request))
         while True:
-            event = self._next(protocol.limit_s(self.phase, timeout_s))
-            kind = event.pop("event", None)
-            if kind == "done":
-                return event
-            if kind == "ready":
-                self.phase = protocol.PREPARING
-            else:
-                self.started, self.phase = event.get("implementation"), str(event.get("phase", ""))
+            match self._next(limits.limit_s(self.current.phase, timeout_s)):
+                case Done(reply) if isinstance(reply, REPLIES[type(request)]):
+                    return reply
+                case Ready():
+                    self.current = Started(name, Phase.PREPARING)
+                case Started() as started:
+                    self.current = started
+                case _:
+                    raise self._unreadable()
 
-    def _next(self, limit_s: float) -> dict[str, Any]:
+    def _next(self, limit_s: float) -> Event:
+        """The next event, within `limit_s` seconds."""
+        self._wait_for_line(limit_s)
+        try:
+            message = decode(self.lines.pop(0))
+        except ProtocolError:
+            raise self._unreadable() from None
+        if isinstance(message, Event):
+            return message
+        raise self._unreadable()
+
+    def _wait_for_line(self, limit_s: float) -> None:
         deadline = time.monotonic() + limit_s
         while not self.lines:
             left = deadline - time.monotonic()
             if left <= 0:
-                where = self._where_it_hangs()
+                reason = limits.overdue(self.current.phase, limit_s, self.current.config) + self._where_it_hangs()
                 self.kill()
-                raise WorkerTimeoutError(self._ended(protocol.overdue(self.phase, limit_s) + where), self.started)
-            dead = self.process.poll() is not None  # a child of its own may hold the pipes open
+                raise WorkerTimeoutError(self._ended(reason), self.current.implementation)
+            dead = self.process.poll() is not None  # a child of the worker may still hold the pipes open
             ready, _, _ = select.select([self._answers, self._output], [], [], 0 if dead else min(left, TICK_S))
             if self._output in ready:
                 self._read_output()
@@ -135,16 +167,12 @@ class WorkerProcess:
                 raise self._died()
             else:
                 self._watch_memory()
-        try:
-            event = json.loads(self.lines.pop(0))
-            if not isinstance(event, dict):
-                raise ValueError("not an object")
-        except (ValueError, RecursionError):
-            raise WorkerDiedError("the worker answered what cannot be read; it was stopped", self.started) from None
-        return event
+
+    def _unreadable(self) -> WorkerDiedError:
+        return WorkerDiedError("the worker answered what cannot be read; it was stopped", self.current.implementation)
 
     def _drain_output(self) -> None:
-        """Read what is there, but not for ever: somebody may go on printing."""
+        """Read what has been printed so far."""
         for _ in range(PIPE_READS):
             if select.select([self._output], [], [], 0)[0]:
                 self._read_output()
@@ -155,7 +183,7 @@ class WorkerProcess:
             if data:
                 self.output = (self.output + data)[-KEPT_OUTPUT:]
             else:
-                time.sleep(0.01)  # everybody has closed it, so that it is always ready
+                time.sleep(0.01)  # closed by all writers: select() always finds it ready
 
     def _watch_memory(self) -> None:
         taken = _resident_bytes(self.process.pid)
@@ -163,16 +191,16 @@ class WorkerProcess:
             self.kill()
             allowed = f"{self.memory_bytes / 2**30:,.1f} GiB"
             message = f"out of host memory: it took more than the {allowed} that a worker may have, and was stopped"
-            raise WorkerDiedError(self._ended(message), self.started)
+            raise WorkerDiedError(self._ended(message), self.current.implementation)
 
     def _where_it_hangs(self) -> str:
-        """Asks the process for its Python stack, which it can tell even while C code does not return."""
+        """` at kernel.py:12`, from the Python stack, which SIGUSR1 dumps even while C code does not return."""
         with contextlib.suppress(OSError):
             os.kill(self.process.pid, signal.SIGUSR1)
-        return place(self._stack(DUMP_S))
+        return place_in_stack(self._stack(DUMP_S))
 
     def _stack(self, patience_s: float) -> str:
-        """The stack that the process has dumped."""
+        """The stack that the process has dumped, if it comes within `patience_s`."""
         found = b""
         while select.select([self._stacks], [], [], min(patience_s, PAUSE_S) if found else patience_s)[0]:
             if not (data := os.read(self._stacks, 65536)):
@@ -181,25 +209,25 @@ class WorkerProcess:
         return found.decode(errors="replace")
 
     def _died(self) -> WorkerDiedError:
-        """How the process ended, where it was, and the last line that it printed."""
+        """How the process ended, at which line, and the last line that it printed."""
         try:
             code = self.process.wait(KILL_S)
         except subprocess.TimeoutExpired:
-            return WorkerDiedError("the worker closed its pipe without an answer", self.started)
+            return WorkerDiedError("the worker closed its pipe without an answer", self.current.implementation)
         self._drain_output()
         how = f"ended with exit status {code}"
         if code < 0:
-            how = f"was killed by {_signal_name(-code)}{place(self._stack(0))}"
+            how = f"was killed by {_signal_name(-code)}{place_in_stack(self._stack(0))}"
             how += " (from outside; often the system is out of memory)" if code == -signal.SIGKILL else ""
         lines = [line for line in map(one_line, self.output.decode(errors="replace").splitlines()) if line]
         message = f"the worker {how}" + (f": {lines[-1][:300]}" if lines else "")
-        return WorkerDiedError(message, self.started, from_outside=code == -signal.SIGKILL)
+        return WorkerDiedError(message, self.current.implementation, from_outside=code == -signal.SIGKILL)
 
     def _ended(self, message: str) -> str:
         return f"{message}; its process cannot be killed and was left behind" if self.left_behind else message
 
     def kill(self, patience_s: float = KILL_S) -> None:
-        """End the process and whatever it started."""
+        """End the process and all that it has started; wait up to `patience_s` for it."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         try:
@@ -208,6 +236,7 @@ class WorkerProcess:
             self.left_behind = True
 
     def close(self, patience_s: float = KILL_S) -> None:
+        """`kill`, then close the pipes."""
         self.kill(0.0 if self.left_behind else patience_s)
         for each in (self._requests, self._answers, self._output, self._stacks, self._lifeline):
             os.close(each)
@@ -224,7 +253,7 @@ def _environment(device: Device, extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def _visible(index: int) -> str:
-    """The name under which CUDA shows the worker just device `index` of those visible here."""
+    """The value of CUDA_VISIBLE_DEVICES that leaves the worker only device `index` of those visible here."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     return str(index) if visible is None else visible.split(",")[index]
 
@@ -234,7 +263,7 @@ def _signal_name(number: int) -> str:
 
 
 def _resident_bytes(pid: int) -> int:
-    """Memory that the process has touched; 0 where the system does not tell."""
+    """Resident memory of the process; 0 where the system does not say."""
     try:
         pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")

@@ -1,38 +1,200 @@
-"""What a worker and the process that started it say to each other: one JSON document a line, over two pipes.
+"""The messages between a worker and its parent: one JSON object a line, over two pipes.
 
-The worker says {"event": "ready"} when it has started, {"event": "started", "implementation": ..., "phase": ...} when
-something begins that may hang or crash, and {"event": "done", ...} with the answer to a request. The implementation is
-what a death or a silence is blamed on; the phase decides how long a silence may last.
+The parent sends a request; the worker sends `Ready` once after it has started, `Started` whenever something begins that
+may hang or crash, and `Done` with the reply. A death or a silence is blamed on the implementation that `Started` names.
+
+    request         replies
+    CheckRequest    CheckReply, Failed
+    TimeRequest     TimeReply, TimingFailed
+    TuneRequest     TuneReply, Failed
 """
 
-STARTING = "starting the worker"
-PREPARING = "making the inputs"
-FIRST_CALL = "first call"
-TIMED_CALL = "timed call"
-JUDGING = "judging"
-OWN_WORK = frozenset((STARTING, PREPARING, JUDGING))
-"""What the suite does itself. Every phase that is neither this nor the first call is a later call."""
+from __future__ import annotations
 
-FIRST_CALL_S = 120.0
-"""Longest first call of an implementation in a process (load, build, compile, tune), unless `--timeout` says else."""
-CALL_S = 30.0
-"""Longest call after it, or `--timeout` if that is shorter."""
-OWN_WORK_S = 600.0
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
+from suite.core.phases import Phase
+from suite.frameworks.triton.tuned import Entry
+from suite.implementations.external.reference import ExternalReference, Reference, name_of
+from suite.problem.case import Case
+from suite.worker.codec import ProtocolError, from_json, to_json
 
-def limit_s(phase: str, timeout_s: float) -> float:
-    """How long a worker may be silent in `phase`, where `--timeout` is `timeout_s`."""
-    if phase == FIRST_CALL:
-        return timeout_s
-    return max(timeout_s, OWN_WORK_S) if phase in OWN_WORK else min(timeout_s, CALL_S)
+__all__ = ["ExternalReference", "ProtocolError", "Reference", "decode", "encode", "name_of"]
 
 
-def overdue(phase: str, allowed_s: float) -> str:
-    """The reason of a row whose worker was silent for too long."""
-    if phase == FIRST_CALL:
-        return (
-            f"the first call (load, build, compile, tune) did not end within {allowed_s:g} s and was stopped; "
-            "--timeout allows more"
-        )
-    what = phase if phase in OWN_WORK else f"a {phase}, after calls that had ended,"
-    return f"{what} did not end within {allowed_s:g} s and was stopped"
+@dataclass(frozen=True)
+class CheckRequest:
+    """Run the checked call of one implementation on one case; `seed` is that of the inputs."""
+
+    case: Case
+    implementation: Reference
+    seed: int
+
+
+@dataclass(frozen=True)
+class TimeRequest:
+    """Time implementations that agree, together. `cache` is `cold` or `warm`; `transfers` adds copies to and from the
+    device."""
+
+    case: Case
+    implementations: tuple[Reference, ...]
+    seed: int
+    cache: str
+    transfers: bool
+
+
+@dataclass(frozen=True)
+class TuneRequest:
+    """Search the configurations of one implementation for the fastest that agrees."""
+
+    case: Case
+    implementation: Reference
+    seed: int
+
+
+@dataclass(frozen=True)
+class CheckReply:
+    """What the checked call showed. Each field is the column of `Row` with the same name."""
+
+    status: Literal["ok", "wrong", "unsupported"]
+    reason: str
+    first_call_s: float | None = None
+    error_ratio: float | None = None
+    max_ulp: float | None = None
+    max_rel: float | None = None
+    deterministic: str = ""
+    config: str = ""
+
+
+@dataclass(frozen=True)
+class TimingColumns:
+    """The times of one implementation. Each field is the column of `Row` with the same name."""
+
+    reason: str
+    flags: str
+    recorder: str
+    cache: str
+    samples: int
+    stopped_by: str
+    device_us: float | None = None
+    device_us_low: float | None = None
+    device_us_high: float | None = None
+    vs_best: float | None = None
+    vs_best_low: float | None = None
+    vs_best_high: float | None = None
+    latency_us: float | None = None
+    dispatch_us: float | None = None
+    kernels: float | None = None
+    joules: float | None = None
+    clock_sm_mhz: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    clock_reasons: str = ""
+    peak_bytes: int | None = None
+    to_device_us: float | None = None
+    to_device_pinned_us: float | None = None
+    to_host_us: float | None = None
+    to_host_pinned_us: float | None = None
+
+
+@dataclass(frozen=True)
+class TimeReply:
+    """The times by implementation name: one entry for each implementation of the request."""
+
+    timings: Mapping[str, TimingColumns]
+
+
+@dataclass(frozen=True)
+class TimingFailed:
+    """No times: one implementation failed, or gave a wrong result after its samples.
+
+    `implementation` is the one that was running; None if it was the suite itself.
+    """
+
+    status: Literal["error", "wrong"]
+    reason: str
+    implementation: str | None
+
+
+@dataclass(frozen=True)
+class TunedKernel:
+    """The fastest configuration found for one question of an autotuner."""
+
+    entry: Entry
+    config: str
+    """The configuration as text: `BLOCK_M=128, num_warps=8`."""
+    short_list: str
+    """The configuration that the autotuner had chosen from its own short list."""
+    failed: int
+    """Configurations that did not compile or launch."""
+    wrong: int
+    """Configurations that were faster, but do not agree."""
+
+
+@dataclass(frozen=True)
+class TuneReply:
+    """One `TunedKernel` for each question that a call asks of autotuners; none if it asks none."""
+
+    status: Literal["ok", "unsupported"]
+    reason: str = ""
+    found: tuple[TunedKernel, ...] = ()
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The request raised an exception. `implementation` is the one that was running; None if it was the suite."""
+
+    reason: str
+    implementation: str | None
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The worker has started and waits for requests."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """`phase` begins, or still goes on. `implementation` is the one that runs; None for the suite's own work."""
+
+    implementation: str | None
+    phase: Phase
+    config: str = ""
+    """The configuration that is tried, in a search."""
+
+
+Request = CheckRequest | TimeRequest | TuneRequest
+Reply = CheckReply | TimeReply | TimingFailed | TuneReply | Failed
+
+
+@dataclass(frozen=True)
+class Done:
+    """The request is finished."""
+
+    reply: Reply
+
+
+Event = Ready | Started | Done
+REPLIES: Mapping[type, tuple[type, ...]] = {
+    CheckRequest: (CheckReply, Failed),
+    TimeRequest: (TimeReply, TimingFailed),
+    TuneRequest: (TuneReply, Failed),
+}
+
+
+def encode(message: Request | Event) -> bytes:
+    """A message as one line of JSON."""
+    return json.dumps(to_json(message)).encode() + b"\n"
+
+
+def decode(line: bytes) -> Request | Event:
+    """The inverse of `encode`. Raises `ProtocolError` for what is no JSON, or has not exactly the declared fields."""
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"message: not JSON: {error}") from error
+    message: Request | Event = from_json(Request | Event, data)
+    return message

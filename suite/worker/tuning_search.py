@@ -1,8 +1,9 @@
-"""The search for a kernel's fastest configuration that agrees: a race in which the slow leave early.
+"""The search for a kernel's fastest configuration that agrees: successive rounds that drop the slow candidates.
 
-Every candidate is compiled, all at once; launched, and launched again by the host's clock; what is left is measured
-like the rows of a table (cold L2 cache, interleaved), first by a few samples each, then the closest by many. The
-fastest of those wins if it passes the checked call of `examine.py`; else the next.
+1. Every candidate is compiled, in parallel.
+2. Each is called twice; the second call is timed by the host's clock. Slow ones drop out.
+3. The rest is timed like the rows of a table (cold L2 cache, interleaved), by a few samples each. Slow ones drop out.
+4. The rest is timed by many samples. The fastest that passes the checked call of `checking/checked_call.py` wins.
 """
 
 from __future__ import annotations
@@ -12,37 +13,42 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import torch
 
 from suite import timing
-from suite.checking.checked_call import examine
+from suite.checking.checked_call import check
 from suite.core.errors import SuiteError
+from suite.core.phases import Phase
 from suite.core.text import one_line
-from suite.frameworks.triton import autotuner as _autotuner
+from suite.frameworks.triton import autotuner
 from suite.frameworks.triton.tuned import SPACE, Entry
-from suite.worker.protocol import FIRST_CALL, JUDGING, TIMED_CALL
+from suite.worker.protocol import TunedKernel
 
 if TYPE_CHECKING:
     from triton import Config
 
-    from suite.checking.checked_call import Problem
+    from suite.checking.problem import Problem
     from suite.frameworks.triton.autotuner import Launch
-    from suite.implementations.builtin import Implementation
+    from suite.implementations.implementation import Implementation
 
 SLACK, HOST_US = 1.3, 50.0
-"""By the host's clock: how much slower than the fastest may stay, and what that clock adds at times."""
+"""By the host's clock a candidate stays up to SLACK times the fastest plus HOST_US, the clock's own error."""
 CLOSE, FINAL_S = 1.06, 2.0
-"""How much slower may stay after the first few samples, and the time for the samples of those that do: long enough for
-the power cap to show, under which another one may be the fastest."""
+"""After the first samples a candidate stays up to CLOSE times the fastest. The rest is timed for FINAL_S in all: the
+power cap needs that long to act, and may change the order."""
 
 C = TypeVar("C")
 
 
+class OnPhase(Protocol):
+    def __call__(self, phase: Phase, config: str = "") -> None: ...
+
+
 @dataclass(frozen=True)
 class Outcome(Generic[C]):
-    """The winner, and how many fell: `failed` to compile or to launch, `wrong` when they would have won."""
+    """The winner; how many candidates `failed` to compile or to launch; how many were faster, but `wrong`."""
 
     best: C
     us: float
@@ -56,20 +62,21 @@ def race(
     candidates: Sequence[C],
     first: C,
     *,
-    look: Callable[[C], float | None],
+    time_once: Callable[[C], float | None],
     measure: Callable[[Sequence[C], float], dict[C, float]],
     judge: Callable[[C], str],
 ) -> Outcome[C]:
-    """The fastest of `candidates` that is right. `first`, one of them, is what they have to beat, and stays to the end.
+    """The fastest of `candidates` that is right. `first`, one of them, is the one to beat, and stays to the end.
 
-    `look` gives the time of one call in us, None if it cannot be called; `measure` those of several, in the seconds
-    given beyond a few samples each; `judge` what is wrong with a candidate. Raises `SuiteError` where none is right.
+    `time_once` gives the time of one call in us, None if it cannot be called. `measure` gives the times of several, in
+    the seconds given beyond a few samples each. `judge` says what is wrong with a candidate; empty if nothing is.
+    Raises `SuiteError` where no candidate is right.
     """
-    looks = {candidate: us for candidate in candidates if (us := look(candidate)) is not None}
-    failed = len(candidates) - len(looks)
-    if first not in looks:
+    quick = {candidate: us for candidate in candidates if (us := time_once(candidate)) is not None}
+    failed = len(candidates) - len(quick)
+    if first not in quick:
         raise SuiteError("the configuration that the autotuner chose cannot be launched again")
-    left = _near(looks, first, SLACK, HOST_US)
+    left = _near(quick, first, SLACK, HOST_US)
     left = _near(measure(left, 0.0), first, CLOSE)
     times = measure(left, FINAL_S)
     reason = ""
@@ -85,22 +92,11 @@ def _near(times: dict[C, float], first: C, factor: float, more: float = 0.0) -> 
     return [candidate for candidate, us in times.items() if us <= most or candidate == first]
 
 
-@dataclass(frozen=True)
-class Found:
-    """What a search tells the process that asked for it."""
-
-    entry: Entry
-    config: str
-    short_list: str
-    """The configuration that the autotuner had chosen."""
-    failed: int
-    wrong: int
-
-
 class Search:
-    """One implementation on one problem, whose autotuners are made to choose one configuration after the other.
+    """The search for one implementation on one problem: its autotuners are made to choose one configuration after the
+    other.
 
-    `announce` is told what runs next, so that the last word names the configuration that hangs or kills the process.
+    `on_phase` is called before anything that may hang or crash, with the configuration that is tried.
     """
 
     def __init__(
@@ -109,42 +105,43 @@ class Search:
         problem: Problem,
         device: torch.device,
         seed: int,
-        announce: Callable[[str], None],
+        on_phase: OnPhase,
     ) -> None:
         self.implementation, self.problem, self.device = implementation, problem, device
-        self.adapter, self.seed, self.announce = implementation.adapter, seed, announce
-        announce(FIRST_CALL)
+        self.adapter, self.seed, self.on_phase = implementation.adapter, seed, on_phase
+        on_phase(Phase.FIRST_CALL)
         self.module, self.function = implementation.load(), implementation.function()
         self.inputs = [self.adapter.to_native(tensor) for tensor in problem.draws[0]]
 
-    def run(self) -> list[Found]:
-        """What is found for each question that one call asks autotuners; nothing if it asks none.
+    def run(self) -> list[TunedKernel]:
+        """The best configuration for each question that one call asks of autotuners; empty if it asks none.
 
         What the implementation raises passes through; `SuiteError` where a search ends without a result.
         """
-        kernels = _autotuner.autotuners(self.module)
+        kernels = autotuner.autotuners(self.module)
         names = {id(kernel): name for name, kernel in kernels.items()}
-        with _autotuner.forgotten(kernels.values()):
-            launches = _autotuner.launches(kernels.values(), self.call)
-            return [self.answer(names[id(launch.kernel)], launch) for launch in launches]
+        with autotuner.emptied_caches(kernels.values()):
+            launches = autotuner.launches(kernels.values(), self.call)
+            return [self.best(names[id(launch.kernel)], launch) for launch in launches]
 
-    def answer(self, name: str, launch: Launch) -> Found:
+    def best(self, name: str, launch: Launch) -> TunedKernel:
+        """The best configuration for one launch of the kernel `name`."""
         first = launch.kernel.cache[launch.key]
         candidates = launch.candidates(getattr(self.module, SPACE))
         threads = len(os.sched_getaffinity(0))
-        _autotuner.compile_all(launch, candidates, threads, lambda: self.announce(FIRST_CALL))
+        autotuner.compile_all(launch, candidates, threads, on_compiled=partial(self.on_phase, Phase.FIRST_CALL))
         outcome = race(
             candidates,
             first,
-            look=partial(self.look, launch),
+            time_once=partial(self.time_once, launch),
             measure=partial(self.measure, launch),
             judge=partial(self.judge, launch),
         )
         launch.choose(outcome.best)
-        key, dtypes = _autotuner.named(launch.kernel, launch.key)
+        key, dtypes = autotuner.named(launch.kernel, launch.key)
         us, first_us = (float(f"{each:.4g}") for each in (outcome.us, outcome.first_us))
-        entry = Entry(name, key, dtypes, _autotuner.plain(outcome.best), us, first_us, outcome.candidates)
-        return Found(entry, _autotuner.text(outcome.best), _autotuner.text(first), outcome.failed, outcome.wrong)
+        entry = Entry(name, key, dtypes, autotuner.plain(outcome.best), us, first_us, outcome.candidates)
+        return TunedKernel(entry, autotuner.text(outcome.best), autotuner.text(first), outcome.failed, outcome.wrong)
 
     def issue(self) -> Any:
         return self.function(*self.inputs, **self.problem.op.arguments(self.problem.case))
@@ -152,17 +149,17 @@ class Search:
     def call(self) -> None:
         self.adapter.wait(self.issue())
 
-    def look(self, launch: Launch, config: Config) -> float | None:
-        """The time of a second call, in us by the host's clock. None if the first one fails and the device is well."""
+    def time_once(self, launch: Launch, config: Config) -> float | None:
+        """The time of a second call, in us by the host's clock; None if the first call fails and the device is well."""
         launch.choose(config)
-        self.announce(_doing(config))
+        self.on_phase(Phase.TIMED_CALL, autotuner.text(config))
         try:
             self.call()
         except Exception as error:
             try:
                 torch.cuda.synchronize(self.device)
             except Exception:
-                raise SuiteError(f"{_autotuner.text(config)}: {one_line(error)}") from error
+                raise SuiteError(f"{autotuner.text(config)}: {one_line(error)}") from error
             return None
         begin = time.perf_counter_ns()
         self.call()
@@ -173,13 +170,13 @@ class Search:
             launch.choose(config)
             return self.issue()
 
-        by_name = {_autotuner.text(config): config for config in configs}
+        by_name = {autotuner.text(config): config for config in configs}
         timings = timing.measure(
             [timing.Call(name, partial(chosen, config), self.adapter.wait) for name, config in by_name.items()],
             device=self.device,
             budget_s=budget_s,
             seed=self.seed,
-            on_progress=lambda name: self.announce(_doing(by_name[name])),
+            on_progress=partial(self.on_phase, Phase.TIMED_CALL),
         )
         times = {}
         for name, found in timings.items():
@@ -191,14 +188,13 @@ class Search:
     def judge(self, launch: Launch, config: Config) -> str:
         """What is wrong with the results of this configuration; empty if nothing is."""
         launch.choose(config)
-        return examine(
+        config_text = autotuner.text(config)
+        return check(
             lambda: self.function,
             self.adapter,
             self.problem,
             claims_determinism=self.implementation.deterministic,
-            announce=lambda phase: self.announce(JUDGING if phase == JUDGING else _doing(config)),
+            on_phase=lambda phase: self.on_phase(
+                Phase.JUDGING if phase is Phase.JUDGING else Phase.TIMED_CALL, config_text
+            ),
         ).reason
-
-
-def _doing(config: Config) -> str:
-    return f"{TIMED_CALL} of {_autotuner.text(config)}"

@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from suite import frameworks, ops
-from suite.problem.operation import Case
+from suite.problem.case import Case
 
 FOLDER = Path(__file__).parent
 

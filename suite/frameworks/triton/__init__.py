@@ -31,39 +31,39 @@ class Triton(TorchAdapter):
         return "native" if device.type == "cuda" else "interpreted"
 
     def prepare(self, device: Device) -> None:
-        """The interpreter is chosen when a kernel's module is imported, so the variable comes first."""
+        """Triton reads TRITON_INTERPRET when a kernel's module is imported, so it is set before."""
         if device.type == "cpu":
             os.environ["TRITON_INTERPRET"] = "1"
             return
         os.environ.pop("TRITON_INTERPRET", None)
         _caches.use(CACHES)
-        os.environ.setdefault("TRITON_CACHE_AUTOTUNING", "1")  # what tuning chose is kept like what it compiled
+        os.environ.setdefault("TRITON_CACHE_AUTOTUNING", "1")  # cache the autotuner's choices with the kernels
         try:
             self._tuned = tuned.find(device.name)
         except ResultsError as error:
             self._fault = str(error)
 
     def equip(self, module: ModuleType) -> None:
-        """Its autotuners take the configurations that `python -m suite tune` has found before they try their own."""
-        from suite.frameworks.triton import autotuner as _autotuner
+        """The module's autotuners use the configurations that `python -m suite tune` found before their short lists."""
+        from suite.frameworks.triton import autotuner
 
-        for name, kernel in _autotuner.autotuners(module).items():
-            if self._tuned and not isinstance(kernel.cache, _autotuner.Cache):
-                kernel.cache = _autotuner.Cache(kernel, name, self._tuned)
+        for name, kernel in autotuner.autotuners(module).items():
+            if self._tuned and not isinstance(kernel.cache, autotuner.Cache):
+                kernel.cache = autotuner.Cache(kernel, name, self._tuned)
 
     def configuration(self, module: ModuleType) -> str:
-        """`BLOCK_M=128, ..., num_stages=3 (tuned)`; `(autotuned)` if the autotuner has chosen from its short list, and
-        why if there are tuned ones that cannot be used."""
-        from suite.frameworks.triton import autotuner as _autotuner
+        """`BLOCK_M=128, ..., num_stages=3 (tuned)`; `(autotuned)` if the autotuner chose from its short list, with the
+        reason if tuned configurations exist that cannot be used."""
+        from suite.frameworks.triton import autotuner
 
         found = []
-        for kernel in _autotuner.autotuners(module).values():
+        for kernel in autotuner.autotuners(module).values():
             if (config := getattr(kernel, "best_config", None)) is not None:
-                known = kernel.cache if isinstance(kernel.cache, _autotuner.Cache) else None
+                known = kernel.cache if isinstance(kernel.cache, autotuner.Cache) else None
                 fault = self._fault or (known.fault if known is not None else "")
                 how = "tuned" if known is not None and known.tuned(config) else "autotuned"
                 why = f"; tuned configurations not used: {fault}" if fault and how == "autotuned" else ""
-                found.append(f"{_autotuner.text(config)} ({how}{why})")
+                found.append(f"{autotuner.text(config)} ({how}{why})")
         return "; ".join(found)
 
 

@@ -1,7 +1,7 @@
-"""Triton's autotuners, seen from outside: what they are asked, what they choose, and how to have them choose otherwise.
+"""Triton's autotuners from outside: the questions they are asked, their answers, and how to replace an answer.
 
-An Autotuner keeps its choices in `cache`, a dict. A key is a tuple: the values of the arguments that its `keys` name,
-then the dtypes of all arguments that have one. Only a process that is prepared for Triton may import this.
+A question is the key under which an Autotuner caches its choice: a tuple of the values of the arguments that its `keys`
+name, then the dtypes of all arguments that have one. Import this only where `Adapter.prepare` has run for Triton.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from suite.frameworks.triton.tuned import Entry, Scalar, question
 
 Key = tuple[Any, ...]
 OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg")
-"""What a configuration says beside the kernel's own parameters."""
+"""What a configuration sets beside the kernel's own parameters."""
 
 
 def autotuners(module: ModuleType) -> dict[str, Autotuner]:
@@ -30,13 +30,13 @@ def autotuners(module: ModuleType) -> dict[str, Autotuner]:
 
 
 def named(kernel: Autotuner, key: Key) -> tuple[dict[str, Scalar], tuple[str, ...]]:
-    """A key as values by name, and dtypes. What JSON has no word for is its text: `gl.float16` is `fp16`."""
+    """A key as values by name, and dtypes. A value that is no JSON scalar becomes its text: `gl.float16` is `fp16`."""
     values = dict(zip(kernel.keys, key, strict=False))
     return {n: v if isinstance(v, Scalar) else str(v) for n, v in values.items()}, key[len(values) :]
 
 
 def plain(config: Config) -> dict[str, Scalar]:
-    """A configuration as a dict of what differs from nothing said."""
+    """A configuration as a dict, without what is at its default."""
     return {name: value for name, value in config.all_kwargs().items() if (name, value) != ("num_ctas", 1)}
 
 
@@ -46,8 +46,10 @@ def text(config: Config) -> str:
 
 
 def config_of(kernel: Autotuner, found: Mapping[str, Scalar]) -> Config:
-    """The inverse of `plain`, with the hook that this kernel's configurations have. Raises `ValueError` for parameters
-    that they do not have."""
+    """The inverse of `plain`, with the pre-hook of this kernel's configurations.
+
+    Raises `ValueError` for parameters that the kernel's configurations do not have.
+    """
     tile = {name: value for name, value in found.items() if name not in OPTIONS}
     options: dict[str, Any] = {name: found[name] for name in OPTIONS if name in found}
     like = next((config for config in kernel.configs if config.kwargs.keys() == tile.keys()), None)
@@ -62,9 +64,9 @@ def config_of(kernel: Autotuner, found: Mapping[str, Scalar]) -> Config:
 
 
 class Cache(dict[Key, Config]):
-    """An autotuner's cache that knows what an earlier search found: it takes that over when it is asked for it first.
+    """An autotuner's cache that also answers from tuned configurations: the first lookup of a question adds its answer.
 
-    `fault` says which entries cannot be used, and why.
+    `fault` says why an entry cannot be used; empty if all can.
     """
 
     def __init__(self, kernel: Autotuner, name: str, entries: Iterable[Entry]) -> None:
@@ -88,13 +90,13 @@ class Cache(dict[Key, Config]):
         return config is not None
 
     def tuned(self, config: Config) -> bool:
-        """Whether the configuration is one of those found, not an equal one that was chosen again."""
+        """Whether the configuration is the very object of a tuned entry, not an equal one that the autotuner chose."""
         return any(config is each for each in self.found.values())
 
 
 @dataclass(frozen=True)
 class Launch:
-    """What a launcher launched through an autotuner for one key: all that is needed to launch it otherwise."""
+    """One launch through an autotuner: all that is needed to repeat it with another configuration."""
 
     kernel: Autotuner
     key: Key
@@ -110,7 +112,7 @@ class Launch:
         return dict(zip(self.kernel.arg_names, self.args, strict=False))
 
     def candidates(self, space: Callable[..., Sequence[Config]]) -> list[Config]:
-        """The short list for these arguments and what `space`, a kernel's `tuning_space`, adds; each once."""
+        """The autotuner's short list for these arguments, and what `space` (the file's `tuning_space`) adds."""
         self.kernel.nargs = self.arguments
         try:
             short = self.kernel.prune_configs(self.constants)
@@ -119,19 +121,19 @@ class Launch:
         return list(dict.fromkeys([*short, *space(self.arguments, **self.constants)]))
 
     def compile(self, config: Config) -> None:
-        """As the launch would, without launching."""
+        """Compile the kernel for this launch without launching it."""
         if config.pre_hook is not None:
             config.pre_hook({**self.arguments, **self.constants, **config.all_kwargs()})
         self.kernel.fn.run(*self.args, **{**self.kwargs, "warmup": True}, **config.all_kwargs())
 
     def choose(self, config: Config) -> None:
-        """From now on the autotuner's answer to this key."""
+        """Make `config` the autotuner's answer to this question."""
         self.kernel.cache[self.key] = config
 
 
 @contextlib.contextmanager
-def forgotten(kernels: Iterable[Autotuner]) -> Iterator[None]:
-    """While this is open the autotuners know nothing; then they know what they knew before."""
+def emptied_caches(kernels: Iterable[Autotuner]) -> Iterator[None]:
+    """The autotuners' caches are empty while this is open; afterwards they are what they were."""
     caches = [(kernel, kernel.cache) for kernel in kernels]
     for kernel, _ in caches:
         kernel.cache = {}
@@ -143,33 +145,33 @@ def forgotten(kernels: Iterable[Autotuner]) -> Iterator[None]:
 
 
 def launches(kernels: Iterable[Autotuner], call: Callable[[], Any]) -> list[Launch]:
-    """What `call` launches with keys that these autotuners did not know."""
+    """The launches of `call` whose questions these autotuners had no answer to."""
     found: list[Launch] = []
 
-    def watched(kernel: Autotuner) -> Callable[..., Any]:
+    def recorded(kernel: Autotuner) -> Callable[..., Any]:
         run = kernel.run
 
-        def noted(*args: Any, **kwargs: Any) -> Any:
+        def run_and_record(*args: Any, **kwargs: Any) -> Any:
             before = set(kernel.cache)
             result = run(*args, **kwargs)
             found.extend(Launch(kernel, key, args, kwargs) for key in kernel.cache if key not in before)
             return result
 
-        return noted
+        return run_and_record
 
     kernels = list(kernels)
     for kernel in kernels:
-        kernel.run = watched(kernel)
+        kernel.run = recorded(kernel)
     try:
         call()
     finally:
         for kernel in kernels:
-            del kernel.run  # the method appears again
+            del kernel.run  # uncovers the method
     return found
 
 
-def compile_all(launch: Launch, configs: Sequence[Config], threads: int, announce: Callable[[], None]) -> None:
-    """Compile many at once, so that launches find them. What does not compile says so again when it is launched."""
+def compile_all(launch: Launch, configs: Sequence[Config], threads: int, on_compiled: Callable[[], None]) -> None:
+    """Compile in parallel, ahead of the launches, which raise what fails. `on_compiled` is called after each."""
     with (
         ThreadPoolExecutor(threads) as pool,
         AsyncCompileMode(pool, ignore_errors=True) as mode,
@@ -178,4 +180,4 @@ def compile_all(launch: Launch, configs: Sequence[Config], threads: int, announc
             with contextlib.suppress(Exception):
                 launch.compile(config)
         for _ in as_completed(mode.raw_futures):
-            announce()
+            on_compiled()

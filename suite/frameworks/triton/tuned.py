@@ -1,8 +1,7 @@
 """Tuned configurations: `triton_kernels/tuned/<device>/triton-<version>.json`, written by `python -m suite tune`.
 
-Each entry answers one question of an autotuner: its kernel, the values of its key by name, and the dtypes of its
-arguments. Another device or another version of the compiler is another file, so what was found for one is never used
-for the other.
+Each entry answers one question of an autotuner: the kernel, the values of its key by name, the dtypes of its arguments.
+Each device and each version of the compiler has its own file, so an entry is never used on another one.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from suite.hardware.record import package_version
 
 FOLDER = ROOT / "triton_kernels" / "tuned"
 SPACE = "tuning_space"
-"""The function of a kernel's file that gives what a search tries: `tuning_space(arguments, **constants)`, a list of
+"""The function in a kernel's file that lists the candidates of a search: `tuning_space(arguments, **constants)` returns
 configurations for these arguments of the kernel."""
 HEAD = ("device", "triton", "driver")
-"""What the file begins with. The driver is that of the last search; the entries of earlier ones stay."""
+"""The first fields of the file. The driver is that of the last search, also where older entries remain."""
 
 Scalar = bool | int | float | str | None
 
@@ -42,9 +41,9 @@ class Entry:
     """The kernel's parameters, `num_warps`, `num_stages`, and `maxnreg` if it is limited."""
     us: float
     short_list_us: float
-    """What the autotuner had chosen from its short list took, in the same rounds."""
+    """Time of the configuration that the autotuner had chosen from its short list, in the same rounds."""
     candidates: int
-    """How many configurations were tried."""
+    """Number of configurations that were tried."""
 
     @property
     def question(self) -> str:
@@ -52,34 +51,34 @@ class Entry:
 
 
 def question(kernel: str, key: Mapping[str, Scalar], dtypes: Iterable[str]) -> str:
-    """A question as one text, the same for the same question."""
+    """A question as one text; equal questions have equal texts."""
     return json.dumps([kernel, dict(key), list(dtypes)], sort_keys=True)
 
 
 def version() -> str:
-    """Of Triton, whose compiler makes a configuration fast or slow."""
+    """The version of Triton: another compiler may make another configuration the fastest."""
     return package_version("triton") or "none"
 
 
 def path_for(device: str) -> Path:
-    """The file for a device, by its name, and the version of Triton that is installed."""
+    """The file for a device, given by its name, and the installed version of Triton."""
     return FOLDER / device_slug(device) / f"triton-{version()}.json"
 
 
 def find(device: str) -> list[Entry]:
-    """What was found on this device. Raises `ResultsError` as `read` does."""
+    """The entries for this device. Raises `ResultsError` as `read` does."""
     return read(path_for(device), device, version())
 
 
-def keep(entries: Iterable[Entry], device: str, driver: str) -> None:
-    """Add to what was found on this device, in the place of earlier answers to the same questions."""
+def add(entries: Iterable[Entry], device: str, driver: str) -> None:
+    """Add entries to the file of this device; they replace earlier answers to the same questions."""
     answers = {each.question: each for each in (*find(device), *entries)}
     write(path_for(device), answers.values(), device=device, version=version(), driver=driver)
 
 
 def read(path: Path, device: str, version: str) -> list[Entry]:
-    """The entries of a file, none if there is no file. Raises `ResultsError` for one that is not readable, is damaged,
-    or is of another device or version."""
+    """The entries of a file; none if there is no file. Raises `ResultsError` for a file that cannot be read, is
+    damaged, or is of another device or version."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         _expect(isinstance(document, dict) and set(document) == {*HEAD, "entries"}, "other fields than expected")
@@ -100,7 +99,7 @@ def read(path: Path, device: str, version: str) -> list[Entry]:
 
 
 def write(path: Path, entries: Iterable[Entry], *, device: str, version: str, driver: str) -> None:
-    """Sorted, one entry a line. Raises `ResultsError` where it cannot be written."""
+    """Write the file: sorted, one entry a line. Raises `ResultsError` where it cannot be written."""
     facts = zip(HEAD, (device, version, driver), strict=True)
     head = "".join(f" {json.dumps(name)}: {json.dumps(value)},\n" for name, value in facts)
     body = ",\n".join(f"  {json.dumps(asdict(each))}" for each in sorted(entries, key=_rank))
@@ -108,12 +107,12 @@ def write(path: Path, entries: Iterable[Entry], *, device: str, version: str, dr
 
 
 def _rank(entry: Entry) -> tuple[Any, ...]:
-    """Numbers by size, not by their digits."""
+    """Sort key: numbers by size, not by their digits."""
     return entry.kernel, entry.dtypes, [(type(value).__name__, value) for value in entry.key.values()]
 
 
 def entry(data: Any) -> Entry:
-    """An entry from JSON. Raises `ValueError` for one of another form."""
+    """An entry from JSON. Raises `ValueError` for data of another form."""
     _expect(isinstance(data, dict) and set(data) == {each.name for each in fields(Entry)}, "an entry has other fields")
     _expect(isinstance(data["kernel"], str), "kernel must be a text")
     for name in ("key", "config"):

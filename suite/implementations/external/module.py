@@ -1,100 +1,98 @@
-"""A brought file in its worker: loaded by its path, called under watch, its errors told with its own line.
+"""Loading a user's file in a worker, and calling its function.
 
-It is loaded under a name that nothing else has, and its folder comes last on `sys.path`: it can import what lies beside
-it, and shadows nothing, whatever the files there are called. Nothing is written into its folder. What is restored after
-an import or a call is in `guard.py`.
+A `.py` is loaded by its path, under a name that no other module has. Its folder comes last on `sys.path`: the file can
+import what lies beside it, and nothing there shadows an installed package. Nothing is written into the folder. A `.cu`
+is launched by the launcher of the tree, a copy of which is bound to that source.
 """
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import importlib
 import importlib.util
-import re
 import sys
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from suite.core.paths import ROOT
-from suite.implementations import explain
-from suite.implementations.builtin import Implementation
-from suite.implementations.external.side_effects import Remarks, Watch
+from suite.implementations.external.remarks import Remarks
+from suite.implementations.external.side_effects import SideEffects
 from suite.implementations.external.source import digest_of
 
-_loaded: dict[tuple[Path, str, str], tuple[ModuleType, Remarks]] = {}
+
+class ExternalError(Exception):
+    """A user's file that cannot be used, or that tried to end the process. The text is the whole reason."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A module, and the side effects of its import."""
+
+    module: ModuleType
+    remarks: Remarks
+
+
+_loaded: dict[tuple[Path, str, str], Loaded] = {}
 _neighbours: dict[Path, set[str]] = {}
-"""Modules that came from a brought file's folder."""
-_guests: dict[Path, Guest] = {}
+"""By folder, the names of the modules that were imported from it."""
+_functions: dict[Path, ExternalFunction] = {}
 
 
-class GuestError(Exception):
-    """A brought file that cannot be used, or that would have ended the process. The text is the whole reason."""
+class ExternalFunction:
+    """The function of a user's file for an operation. A call has no lasting side effects; they are added to `remarks`.
 
+    `line` is where the file defines the function. Raises `ExternalError` if it is no function.
+    """
 
-class Guest:
-    """A brought file's function for an operation: called like it, watched, and told about in `remarks`."""
-
-    def __init__(self, implementation: Implementation) -> None:
-        module, self._of_import = _load(implementation)
-        assert implementation.path is not None
-        function = getattr(module, implementation.operation, None)
+    def __init__(self, loaded: Loaded, operation: str, path: Path, line: int | None) -> None:
+        function = getattr(loaded.module, operation, None)
         if not callable(function):
-            raise GuestError(f"{implementation.operation} is not a function but {type(function).__name__}")
+            raise ExternalError(f"{operation} is not a function but {type(function).__name__}")
         self.function: Callable[..., Any] = function
-        self._of_calls = Remarks(implementation.path, implementation.line)
         self.changes = False
-        """Whether the last call changed what had to be restored."""
+        """Whether the last call changed something that had to be undone."""
+        self._of_import = loaded.remarks
+        self._of_calls = Remarks(path, line)
         self._traced = False
         self._random_states: dict[str, Any] = {}
-        _guests[implementation.path] = self
+        _functions[path] = self
 
     def __call__(self, *inputs: Any, **arguments: Any) -> Any:
-        """One call. If the one before it did something that no line is known for, this one is traced."""
-        watch = Watch(self._of_calls, traced=self._traced, own=self._random_states)
+        """One call, traced if the line of a side effect of the call before is unknown."""
+        effects = SideEffects(self._of_calls, traced=self._traced, random_states=self._random_states)
         try:
-            with watch, _contained():
+            with effects, _contained():
                 return self.function(*inputs, **arguments)
         finally:
-            self.changes, self._traced = watch.changed, watch.unplaced
+            self.changes, self._traced = effects.changed, effects.unplaced
 
     @property
     def remarks(self) -> list[str]:
+        """Side effects of the import and of all calls."""
         return list(dict.fromkeys((*self._of_import.texts(), *self._of_calls.texts())))
 
-    def to_be_timed(self) -> Callable[..., Any]:
-        """The function itself; with the watch around it, and at its cost, if its calls change what others rely on."""
-        return self if self.changes else self.function
+
+def latest_function(path: Path) -> ExternalFunction | None:
+    """The `ExternalFunction` made last for a file in this process."""
+    return _functions.get(path)
 
 
-def remarks(implementation: Implementation) -> list[str]:
-    """What a brought file's import and its calls so far did that a function of its kind has no business to do."""
-    guest = _guests.get(implementation.path) if implementation.path is not None else None
-    return [] if guest is None else guest.remarks
-
-
-def load(implementation: Implementation) -> ModuleType:
-    """The module of a brought file, imported once for each version of the file."""
-    return _load(implementation)[0]
-
-
-def _load(implementation: Implementation) -> tuple[ModuleType, Remarks]:
-    path = implementation.path
-    assert path is not None
-    if implementation.fault:
-        raise GuestError(implementation.fault)
-    key = path, implementation.digest, implementation.operation if path.suffix == ".cu" else ""
+def load(path: Path, digest: str, operation: str, packages: Sequence[str]) -> Loaded:
+    """Import a file once for each of its versions. `packages` are those of its framework, imported first, so that their
+    side effects are not taken for the file's. Raises `ExternalError` if the file no longer has that digest.
+    """
+    key = path, digest, operation if path.suffix == ".cu" else ""
     if key not in _loaded:
-        for package in implementation.adapter.packages:
-            importlib.import_module(package)  # what a framework does to the process is not the file's doing
+        for package in packages:
+            importlib.import_module(package)
         source, remarks = path.read_bytes(), Remarks(path)
-        if digest_of(source) != implementation.digest:
-            raise GuestError(f"{path.name} changed while the run was going on")
-        module = _launcher(path, implementation.operation) if path.suffix == ".cu" else _import(path, source, remarks)
-        _loaded[key] = module, remarks
+        if digest_of(source) != digest:
+            raise ExternalError(f"{path.name} changed while the run was going on")
+        module = _launcher(path, operation) if path.suffix == ".cu" else _import(path, source, remarks)
+        _loaded[key] = Loaded(module, remarks)
     return _loaded[key]
 
 
@@ -109,7 +107,7 @@ def _import(path: Path, source: bytes, remarks: Remarks) -> ModuleType:
     sys.path.append(str(path.parent))
     sys.dont_write_bytecode = True
     try:
-        with Watch(remarks, traced=True), _contained():
+        with SideEffects(remarks, traced=True), _contained():
             exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
     except BaseException:
         del sys.modules[name]
@@ -123,7 +121,7 @@ def _import(path: Path, source: bytes, remarks: Remarks) -> ModuleType:
 
 
 def _forget_neighbours(folder: Path) -> None:
-    """Two files may each have a `helpers.py` beside them: what another folder has given is imported anew."""
+    """Unload modules from the folders of other files: two files may each have a `helpers.py` beside them."""
     for other in set(_neighbours) - {folder, ROOT}:
         for name in _neighbours.pop(other):
             sys.modules.pop(name, None)
@@ -137,7 +135,7 @@ def _lies_in(module: ModuleType, folder: Path) -> bool:
 
 
 def _launcher(path: Path, operation: str) -> ModuleType:
-    """cuda_ref's own launcher of the operation, its text executed once more, with launches that go to the file."""
+    """A copy of `cuda_ref/<operation>.py` whose launches go to the source `path`."""
     from cuda_ref import build
 
     def launch(source: str, function: str, device: Any, *arguments: Any) -> None:
@@ -154,44 +152,12 @@ def _launcher(path: Path, operation: str) -> ModuleType:
 
 @contextlib.contextmanager
 def _contained() -> Iterator[None]:
-    """What would end the process becomes an error like others."""
+    """What would end the process (`SystemExit`, `KeyboardInterrupt`) becomes an `ExternalError`."""
     try:
         yield
     except Exception:
         raise
     except SystemExit as error:
-        raise GuestError(f"called sys.exit({error.code!r})").with_traceback(error.__traceback__) from None
+        raise ExternalError(f"called sys.exit({error.code!r})").with_traceback(error.__traceback__) from None
     except BaseException as error:
-        raise GuestError(f"raised {type(error).__name__}").with_traceback(error.__traceback__) from None
-
-
-def reason(error: BaseException, implementation: Implementation, device_type: str) -> str:
-    """The error of a brought file in one line, with the innermost line of the file's own that led to it."""
-    path = implementation.path
-    assert path is not None
-    text = explain.what(error, device_type).removeprefix(f"{GuestError.__name__}: ").replace(str(path), path.name)
-    line = _own_line(error, path)
-    if isinstance(error, SyntaxError):
-        text = text.replace(f" ({path.name}, line {line})", "")
-    if line is None and isinstance(error, TypeError) and path.suffix == ".py":
-        text += f"; it is called as {signature(implementation.operation)}"
-    if line is None and not re.search(rf"{re.escape(path.name)}:\d", text):
-        line = implementation.line
-    return text + (f" ({path.name}:{line})" if line is not None else "")
-
-
-def _own_line(error: BaseException, path: Path) -> int | None:
-    if isinstance(error, SyntaxError) and error.filename == str(path):
-        return error.lineno
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    return lines[-1] if lines else None
-
-
-def signature(operation: str) -> str:
-    """`matmul(a, b, *, precision='ieee')`: how the suite's own function reads, without its types."""
-    tree = ast.parse((ROOT / "torch_impls" / f"{operation}.py").read_text(encoding="utf-8"))
-    (function,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == operation)
-    for each in ast.walk(function.args):
-        if isinstance(each, ast.arg):
-            each.annotation = None
-    return f"{operation}({ast.unparse(function.args)})"
+        raise ExternalError(f"raised {type(error).__name__}").with_traceback(error.__traceback__) from None

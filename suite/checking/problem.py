@@ -1,0 +1,64 @@
+"""A case made concrete: inputs on a device, their exact results, and the buffers that the checked calls read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import torch
+
+from suite import ops
+from suite.checking.memory import copies_with_layout, whole_storage
+
+if TYPE_CHECKING:
+    from suite.problem.truth import Truth
+    from suite.problem.case import Case
+
+TRUTH_CACHE_ELEMENTS = 2**27
+"""Truths of a case are kept from one implementation to the next up to this many elements in both draws (2 GiB)."""
+
+
+class Problem:
+    """Two draws of a case's inputs, from `seed` and `seed + 1`, on `device`; all implementations get the same.
+
+    `draws` has the inputs, a tuple of tensors for each draw. `buffers` has tensors of the same layout in memory of
+    their own, which every call reads.
+    """
+
+    def __init__(self, case: Case, seed: int, device: torch.device) -> None:
+        self.case = case
+        self.op = ops.get(case.operation)
+        cases = case, self.op.second(case)
+        self.draws = tuple(self.op.make_inputs(each, seed + i, device) for i, each in enumerate(cases))
+        self.device = self.draws[0][0].device  # with its index, as results have it
+        self.buffers = copies_with_layout(self.draws[0])
+        self._truths: dict[int, list[Truth]] = {}
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        return self.op.output_shape(self.case)
+
+    @property
+    def output_dtype(self) -> str:
+        return self.op.output_dtype(self.case)
+
+    def present(self, draw: int) -> None:
+        """Copy the inputs of `draw` to the buffers, with the memory between and beside strided elements."""
+        for buffer, given in zip(self.buffers, self.draws[draw], strict=True):
+            whole_storage(buffer).copy_(whole_storage(given))
+
+    def changed(self, draw: int) -> list[int]:
+        """Positions of the buffers that no longer are what `present(draw)` put there."""
+        pairs = zip(self.buffers, self.draws[draw], strict=True)
+        return [
+            i for i, (buffer, given) in enumerate(pairs) if not torch.equal(whole_storage(buffer), whole_storage(given))
+        ]
+
+    def truth(self, draw: int) -> Iterable[Truth]:
+        """The exact result of `draw` with its error bounds, in pieces; computed once if it is small enough to keep."""
+        if 2 * math.prod(self.output_shape) > TRUTH_CACHE_ELEMENTS:
+            return self.op.truth(self.draws[draw], self.case)
+        if draw not in self._truths:
+            self._truths[draw] = list(self.op.truth(self.draws[draw], self.case))
+        return self._truths[draw]

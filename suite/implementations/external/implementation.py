@@ -1,0 +1,157 @@
+"""Implementations from users' files: `compare --with FILE` adds them as `with/<name of the file>`."""
+
+from __future__ import annotations
+
+import ast
+import re
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from suite.core.errors import UsageError
+from suite.core.paths import ROOT
+from suite.hardware.device import Device
+from suite.implementations import failure
+from suite.implementations.external import module, source
+from suite.implementations.external.reference import ExternalReference
+from suite.implementations.implementation import Implementation, Obstacle
+from suite.problem.case import Case
+
+
+@dataclass(frozen=True)
+class ExternalImplementation(Implementation):
+    """A function or launcher of a user's file. `module` is empty, and `vendor` is always None."""
+
+    path: Path = Path()
+    digest: str = ""
+    """The version of the file: the beginning of its SHA-256."""
+    line: int | None = None
+    """Where the file defines the operation."""
+    fault: str = ""
+    """Why the file cannot be used at all; empty if it can."""
+
+    @classmethod
+    def from_file(cls, file: source.SourceFile, operation: str) -> ExternalImplementation:
+        """The implementation of `operation` in a file that was read; with a fault if it cannot be used."""
+        return cls(
+            operation=operation,
+            name=file.name,
+            framework=file.framework,
+            module="",
+            requires=file.requires,
+            deterministic=file.deterministic,
+            path=file.path,
+            digest=file.digest,
+            line=file.lines.get(operation),
+            fault=file.fault_for(operation),
+        )
+
+    @classmethod
+    def from_reference(cls, reference: ExternalReference, operation: str) -> ExternalImplementation:
+        """The implementation that another process has read and named."""
+        return cls(
+            operation=operation,
+            name=reference.name,
+            framework=reference.framework,
+            module="",
+            deterministic=reference.deterministic,
+            path=Path(reference.path),
+            digest=reference.digest,
+            line=reference.line,
+        )
+
+    @property
+    def reference(self) -> ExternalReference:
+        return ExternalReference(self.name, str(self.path), self.framework, self.deterministic, self.digest, self.line)
+
+    @property
+    def is_external(self) -> bool:
+        return True
+
+    def obstacle(self, device: Device, case: Case | None = None) -> Obstacle | None:
+        return ("error", self.fault) if self.fault else super().obstacle(device, case)
+
+    def _dtype_obstacle(self, case: Case) -> Obstacle | None:
+        """None: the function itself refuses a dtype, by raising NotImplementedError."""
+        return None
+
+    def load(self) -> ModuleType:
+        """The file's module, imported once for each version of the file."""
+        return self._load().module
+
+    def function(self) -> module.ExternalFunction:
+        """The file's function; each call undoes its side effects and records them for `remarks`."""
+        return module.ExternalFunction(self._load(), self.operation, self.path, self.line)
+
+    def function_to_time(self, function: Callable[..., Any], call: Callable[[], object]) -> Callable[..., Any]:
+        """The file's own function; `function`, which undoes side effects at some cost, if calls have any."""
+        assert isinstance(function, module.ExternalFunction)
+        call()  # the first call may build something; what this one changes, every call changes
+        return function if function.changes else function.function
+
+    def versions(self) -> str:
+        own = f"{self.path.name} sha256 {self.digest}" if self.digest else ""
+        return ", ".join(filter(None, (super().versions(), own)))
+
+    def remarks(self) -> list[str]:
+        function = module.latest_function(self.path)
+        return [] if function is None else function.remarks
+
+    def describe_error(self, error: BaseException, device_type: str) -> str:
+        """One line, with the innermost line of the file that led to the error."""
+        text = failure.describe_without_place(error, device_type)
+        text = text.removeprefix(f"{module.ExternalError.__name__}: ").replace(str(self.path), self.path.name)
+        line = _line_of(error, self.path)
+        if isinstance(error, SyntaxError):
+            text = text.replace(f" ({self.path.name}, line {line})", "")
+        if line is None and isinstance(error, TypeError) and self.path.suffix == ".py":
+            text += f"; it is called as {signature(self.operation)}"
+        if line is None and not re.search(rf"{re.escape(self.path.name)}:\d", text):
+            line = self.line
+        return text + (f" ({self.path.name}:{line})" if line is not None else "")
+
+    def _load(self) -> module.Loaded:
+        return module.load(self.path, self.digest, self.operation, self.adapter.packages)
+
+
+def from_files(paths: Sequence[Path], operations: Sequence[str]) -> dict[str, list[ExternalImplementation]]:
+    """What the files add to each operation.
+
+    A file joins the operations that it defines; one that defines none of them, or cannot be read, joins all, so that
+    rows of each say so. Raises `UsageError` for files whose rows would have the same name, or an unprintable one.
+    """
+    files = [source.read(path) for path in paths]
+    taken: dict[str, Path] = {}
+    for given, file in zip(paths, files, strict=True):
+        stem = file.path.stem
+        if not stem.isprintable() or stem in ("", ".", ".."):
+            raise UsageError(f"--with {str(given)!r}: its name, without the suffix, cannot be shown; rename it")
+        if stem in taken:
+            raise UsageError(f"--with {given}: {file.name} is {taken[stem]} already; rename one of the two")
+        taken[stem] = given
+    found: dict[str, list[ExternalImplementation]] = {operation: [] for operation in operations}
+    for file in files:
+        joins = [operation for operation in operations if operation in file.lines] or operations
+        for operation in operations if file.fault else joins:
+            found[operation].append(ExternalImplementation.from_file(file, operation))
+    return found
+
+
+def signature(operation: str) -> str:
+    """`matmul(a, b, *, precision='ieee')`: the signature of the tree's function, without its types."""
+    tree = ast.parse((ROOT / "torch_impls" / f"{operation}.py").read_text(encoding="utf-8"))
+    (function,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == operation)
+    for each in ast.walk(function.args):
+        if isinstance(each, ast.arg):
+            each.annotation = None
+    return f"{operation}({ast.unparse(function.args)})"
+
+
+def _line_of(error: BaseException, path: Path) -> int | None:
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return error.lineno
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return lines[-1] if lines else None

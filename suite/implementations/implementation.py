@@ -1,0 +1,104 @@
+"""An implementation: what makes one row of the table for each case."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from suite import frameworks
+from suite.frameworks.base import Adapter
+from suite.hardware.device import Device
+from suite.implementations import failure
+from suite.implementations.external.reference import Reference
+from suite.numerics.formats import DTYPES
+from suite.problem.case import Case
+
+Obstacle = tuple[str, str]
+"""Status and reason of a row whose implementation cannot run."""
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """One implementation of one operation, known from its file name and the literal constants of its file."""
+
+    operation: str
+    name: str
+    framework: str
+    module: str
+    """Dotted name: `triton_kernels.matmul_persistent`."""
+    vendor: str | None = None
+    """The vendor library that it calls (`VENDOR`); None for a kernel of the tree."""
+    requires: str | None = None
+    """`cuda`, or the least compute capability, as `sm_90` (`REQUIRES`)."""
+    deterministic: bool = False
+    """Whether the file claims that the same inputs give the same bits in every call (`DETERMINISTIC = True`)."""
+    arithmetic: str | None = None
+    """What a float32 product costs if not one float32 product: `6 x bfloat16` (`ARITHMETIC`). It sets the limit."""
+    dtypes_beyond: tuple[str, ...] = ()
+    """Dtypes it takes beside those that every implementation takes (`DTYPES_BEYOND`)."""
+
+    @property
+    def adapter(self) -> Adapter:
+        return frameworks.get(self.framework)
+
+    @property
+    def reference(self) -> Reference:
+        """What `find` in another process needs to find this implementation."""
+        return self.name
+
+    @property
+    def is_external(self) -> bool:
+        """Whether it comes from a user's file (`--with`), not from the tree."""
+        return False
+
+    def obstacle(self, device: Device, case: Case | None = None) -> Obstacle | None:
+        """Why this cannot run on `device`, or not this case: (status, reason); None if it can. Imports no framework."""
+        if device.type not in self.adapter.devices:
+            return "unsupported", f"{self.framework} runs on {' and '.join(self.adapter.devices)} only"
+        missing = self.adapter.missing(device)
+        if missing is not None:
+            return "unavailable", missing
+        if self.requires is not None and device.type != "cuda":
+            return "unsupported", f"needs an NVIDIA GPU ({self.requires}); this is a CPU"
+        if self.requires is not None and self.requires.startswith("sm_"):
+            needed = divmod(int(self.requires.removeprefix("sm_")), 10)
+            if device.capability < needed:
+                actual = ".".join(map(str, device.capability))
+                return "unsupported", f"needs compute capability {needed[0]}.{needed[1]}; this device has {actual}"
+        return None if case is None else self._dtype_obstacle(case)
+
+    def _dtype_obstacle(self, case: Case) -> Obstacle | None:
+        dtypes = [*DTYPES, *self.dtypes_beyond]
+        if case.dtype in dtypes:
+            return None
+        return "unsupported", f"takes no {case.dtype}; it takes {', '.join(dtypes)}"
+
+    def load(self) -> ModuleType:
+        """Import the implementation's module. `adapter.prepare` must have been called in this process."""
+        module = importlib.import_module(self.module)
+        self.adapter.equip(module)
+        return module
+
+    def function(self) -> Callable[..., Any]:
+        """The function that computes the operation, as the checked call runs it. Imports its module."""
+        function: Callable[..., Any] = getattr(self.load(), self.operation)
+        return function
+
+    def function_to_time(self, function: Callable[..., Any], call: Callable[[], object]) -> Callable[..., Any]:
+        """What is timed in place of `function`, which `function()` gave. `call` makes one more call of it."""
+        return function
+
+    def versions(self) -> str:
+        """`torch 2.13.0, triton 3.7.1`: the versions of what it runs on."""
+        return self.adapter.versions()
+
+    def describe_error(self, error: BaseException, device_type: str) -> str:
+        """An exception of this implementation as one line, with its source line."""
+        return failure.describe(error, device_type)
+
+    def remarks(self) -> list[str]:
+        """Side effects of the import and the calls so far that its row reports."""
+        return []

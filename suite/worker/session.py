@@ -1,0 +1,256 @@
+"""What a worker does with a request: hold one problem, and check, time or tune implementations on it."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from suite.core.errors import SuiteError
+from suite.core.phases import Phase
+from suite.core.text import one_line
+from suite.hardware.device import Device
+from suite.implementations import builtin, failure
+from suite.implementations.external.implementation import ExternalImplementation
+from suite.implementations.implementation import Implementation
+from suite.problem.case import Case
+from suite.worker.protocol import (
+    CheckReply,
+    CheckRequest,
+    ExternalReference,
+    Failed,
+    Reference,
+    Reply,
+    Request,
+    Started,
+    TimeReply,
+    TimeRequest,
+    TimingColumns,
+    TimingFailed,
+    TuneReply,
+    TuneRequest,
+    name_of,
+)
+
+if TYPE_CHECKING:
+    from suite.checking.problem import Problem
+    from suite.timing import Timing
+
+SIGN_OF_LIFE_S = 0.5
+"""Period at which `Started` is repeated while the same phase goes on."""
+
+SAMPLES_S = 0.3
+"""Budget of a case's samples, beyond the few that every implementation gets."""
+
+
+@dataclass
+class BoundCall:
+    """A function of an implementation with a case's inputs bound to it, as its framework's arrays."""
+
+    implementation: Implementation
+    function: Callable[..., Any]
+    inputs: tuple[Any, ...]
+    arguments: dict[str, Any]
+
+    def issue(self) -> Any:
+        """Start the call; the result may not be ready."""
+        return self.function(*self.inputs, **self.arguments)
+
+    def run(self) -> None:
+        """Call, and wait for the result."""
+        self.implementation.adapter.wait(self.issue())
+
+
+class Session:
+    """Answers requests on one device. Keeps the inputs of the latest case and, while they fit, its truths.
+
+    `on_started` is called with a `Started` before anything that may hang or crash.
+    """
+
+    def __init__(self, device: Device, on_started: Callable[[Started], None]) -> None:
+        import torch
+
+        self.device = device
+        self.torch_device = torch.device(device.type, 0) if device.type == "cuda" else torch.device("cpu")
+        self.problem: Problem | None = None
+        self._on_started = on_started
+        self._key: tuple[Case, int] | None = None
+        self._current = Started(None, Phase.STARTING)
+        self._sent_at = 0.0
+        self._found: dict[str, Implementation] = {}
+
+    def handle(self, request: Request) -> Reply:
+        """The reply to a request. What an implementation raises passes through; `failed` turns it into a reply."""
+        self._found = {}
+        match request:
+            case CheckRequest():
+                return self.check(request)
+            case TimeRequest():
+                return self.time(request)
+            case TuneRequest():
+                return self.tune(request)
+
+    def failed(self, request: Request, error: Exception) -> Failed | TimingFailed:
+        """The reply to a request that raised. A `SuiteError` is blamed on no implementation."""
+        name = self._current.implementation
+        implementation = self._found.get(name or "")
+        describe = failure.describe if implementation is None else implementation.describe_error
+        reason, blamed = describe(error, self.device.type), None if isinstance(error, SuiteError) else name
+        return TimingFailed("error", reason, blamed) if isinstance(request, TimeRequest) else Failed(reason, blamed)
+
+    def check(self, request: CheckRequest) -> CheckReply:
+        """Load, call and judge one implementation."""
+        from suite.checking.checked_call import check
+
+        name = name_of(request.implementation)
+        self._report(name, Phase.PREPARING)
+        problem = self._hold(request.case, request.seed)
+        implementation = self._find(request.implementation, request.case)
+        try:
+            result = check(
+                implementation.function,
+                implementation.adapter,
+                problem,
+                claims_determinism=implementation.deterministic,
+                on_phase=lambda phase: self._report(name, phase),
+            )
+        except NotImplementedError as error:
+            return CheckReply("unsupported", failure.unsupported_reason(error))
+        columns = asdict(result)
+        columns["status"] = "ok" if columns.pop("agrees") else "wrong"
+        columns["reason"] = "; ".join(filter(None, (result.reason, *implementation.remarks())))
+        return CheckReply(**columns, config=implementation.adapter.configuration(implementation.load()))
+
+    def time(self, request: TimeRequest) -> TimeReply | TimingFailed:
+        """Time implementations that agree, together; then judge one more result of each."""
+        from suite import timing
+
+        self._report(None, Phase.PREPARING)
+        problem = self._hold(request.case, request.seed)
+        calls, bound_calls, peak_bytes = [], {}, {}
+        for reference in request.implementations:
+            name = name_of(reference)
+            self._report(name, Phase.FIRST_CALL)
+            bound = self._bind(self._find(reference, request.case), problem)
+            adapter = bound.implementation.adapter
+            bound_calls[name] = bound
+            peak_bytes[name] = adapter.peak_bytes(bound.function, bound.inputs, bound.arguments)
+            vendor = bound.implementation.vendor is not None
+            calls.append(timing.Call(name, bound.issue, adapter.wait, vendor=vendor))
+        timings = timing.measure(
+            calls,
+            device=self.torch_device,
+            cache=request.cache,
+            seed=request.seed,
+            budget_s=SAMPLES_S,
+            energy=True,
+            on_progress=lambda name: self._report(name, Phase.TIMED_CALL),
+        )
+        for name, bound in bound_calls.items():
+            wrong = self._wrong_after_timing(bound, problem)
+            if wrong:
+                return TimingFailed("wrong", wrong, name)
+        columns = {name: self._columns(timings[name], peak_bytes[name]) for name in bound_calls}
+        if request.transfers:
+            self._report(None, Phase.PREPARING)
+            copies: dict[str, Any] = timing.transfers(
+                problem.draws[0], problem.output_shape, problem.output_dtype, self.torch_device
+            )
+            columns = {name: replace(each, **copies) for name, each in columns.items()}
+        return TimeReply(columns)
+
+    def tune(self, request: TuneRequest) -> TuneReply | Failed:
+        """Search the configurations of one implementation for the fastest that agrees."""
+        from suite.worker.tuning_search import Search
+
+        name = name_of(request.implementation)
+        self._report(name, Phase.PREPARING)
+        problem = self._hold(request.case, request.seed)
+        implementation = self._find(request.implementation, request.case)
+
+        def on_phase(phase: Phase, config: str = "") -> None:
+            self._report(name, phase, config)
+
+        try:
+            found = Search(implementation, problem, self.torch_device, request.seed, on_phase).run()
+        except NotImplementedError as error:
+            return TuneReply("unsupported", failure.unsupported_reason(error))
+        except SuiteError as error:
+            return Failed(one_line(error), None)
+        return TuneReply("ok", found=tuple(found))
+
+    def _hold(self, case: Case, seed: int) -> Problem:
+        """The problem of a case, whose inputs are made unless they are those of the request before."""
+        from suite.checking.problem import Problem
+
+        if self.problem is None or self._key != (case, seed):
+            self._release()
+            self.problem = Problem(case, seed, self.torch_device)
+            self._key = (case, seed)
+        return self.problem
+
+    def _release(self) -> None:
+        import torch
+
+        self._key = self.problem = None
+        gc.collect()
+        gc.freeze()  # frameworks, kernels and caches outlive a case; a collection would scan them for 0.2 s
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def _find(self, reference: Reference, case: Case) -> Implementation:
+        found = (
+            ExternalImplementation.from_reference(reference, case.operation)
+            if isinstance(reference, ExternalReference)
+            else builtin.find(case.operation, reference)
+        )
+        self._found[found.name] = found
+        return found
+
+    def _bind(self, implementation: Implementation, problem: Problem) -> BoundCall:
+        """Load an implementation and call it until what is built is built: this process may not have checked it."""
+        function = implementation.function()
+        inputs = tuple(implementation.adapter.to_native(tensor) for tensor in problem.draws[0])
+        bound = BoundCall(implementation, function, inputs, problem.op.arguments(problem.case))
+        bound.run()
+        self._report(implementation.name, Phase.TIMED_CALL)
+        bound.function = implementation.function_to_time(function, bound.run)
+        return bound
+
+    def _wrong_after_timing(self, bound: BoundCall, problem: Problem) -> str:
+        """What is wrong with the result of one more call; empty if nothing is."""
+        from suite.checking.checked_call import RefusedError, judge_after_timing
+
+        adapter = bound.implementation.adapter
+        self._report(bound.implementation.name, Phase.TIMED_CALL)
+        result = bound.issue()
+        adapter.wait(result)
+        self._report(None, Phase.JUDGING)
+        try:
+            return judge_after_timing(result, adapter, problem).reason
+        except RefusedError as refused:
+            return str(refused)
+
+    def _columns(self, timing: Timing, peak_bytes: int | None) -> TimingColumns:
+        """A timing as the columns of a row. The wall clock is a CPU's regular recorder, so its reason is left out."""
+        columns = {
+            each.name: getattr(timing, each.name)
+            for each in fields(timing)
+            if each.name not in ("error", "recorder_reason", "flags", "activities")
+        }
+        reasons = (timing.error, timing.recorder_reason if self.device.type == "cuda" else "")
+        return TimingColumns(
+            **columns,
+            reason="; ".join(filter(None, reasons)),
+            flags="; ".join(timing.flags),
+            peak_bytes=peak_bytes,
+        )
+
+    def _report(self, implementation: str | None, phase: Phase, config: str = "") -> None:
+        """Send what runs next, unless it was sent a moment ago: a death or a silence is blamed on it."""
+        current, now = Started(implementation, phase, config), time.monotonic()
+        if current != self._current or now - self._sent_at > SIGN_OF_LIFE_S:
+            self._current, self._sent_at = current, now
+            self._on_started(current)

@@ -1,0 +1,50 @@
+"""Inputs, their buffers, and comparing memory."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from checked_calls import problem
+
+from suite import ops
+from suite.checking.memory import copies_with_layout, same_bits
+
+
+def test_nan_equals_any_other_nan_and_a_zero_not_its_negative() -> None:
+    quiet, other = (torch.tensor([bits], dtype=torch.int32).view(torch.float32) for bits in (0x7FC00000, -1))
+    assert same_bits(quiet, other)
+    assert same_bits(torch.tensor([1.0, math.nan]), torch.tensor([1.0, math.nan]))
+    assert not same_bits(torch.tensor([0.0]), torch.tensor([-0.0]))
+    assert not same_bits(quiet, torch.tensor([1.0]))
+    assert same_bits(torch.empty(0), torch.empty(0))
+
+
+@pytest.mark.parametrize("inputs", ["strided", "offset", "broadcast"])
+def test_buffers_lie_in_memory_as_the_inputs_do(inputs: str) -> None:
+    at = problem("matrix_add", (33, 65), inputs=inputs)
+    for given, buffer in zip(at.draws[0], at.buffers, strict=True):
+        assert buffer.stride() == given.stride()
+        assert buffer.storage_offset() == given.storage_offset()
+        assert buffer.data_ptr() % 16 == given.data_ptr() % 16
+    at.present(1)
+    assert all(map(torch.equal, at.buffers, at.draws[1]))
+    assert at.changed(1) == []
+    assert at.changed(0) == [0, 1]
+
+
+def test_inputs_that_share_memory_share_it_in_the_buffers() -> None:
+    both = torch.arange(2000.0)
+    a, b = copies_with_layout((both[:1000], both[1000:]))
+    assert a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() != both.data_ptr()
+    assert torch.equal(b, both[1000:])
+
+
+@pytest.mark.parametrize("name", ops.names())
+def test_the_memory_of_a_checked_run_counts_both_draws_and_the_copies(name: str) -> None:
+    op = ops.get(name)
+    case = op.default_cases("cuda")[0]
+    output = math.prod(op.output_shape(case)) * case.output_bytes
+    inputs = sum(math.prod(shape) for shape in op.operands(case)) * case.element_bytes
+    assert op.memory_bytes(case) == 3 * inputs + 4 * output + op.workspace_bytes(case)

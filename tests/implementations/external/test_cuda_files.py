@@ -1,0 +1,48 @@
+"""A user's `.cu` file, built for the CPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from external_files import CPU, CUDA_FILE, check, external, status, write
+
+from cuda_ref.compiler import missing
+from suite.worker.pool import Pool
+
+pytestmark = pytest.mark.skipif(missing("cpu") is not None, reason="needs a C++ compiler")
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Pool]:
+    with Pool(CPU) as pool:
+        yield pool
+
+
+def test_a_cu_file_is_built_and_launched_like_one_of_the_tree(worker: Pool, tmp_path: Path) -> None:
+    right = external(write(tmp_path / "own add.cu", CUDA_FILE))
+    assert (right.name, right.framework, right.adapter.mode(CPU)) == ("with/own add", "cuda", "emulated")
+    reply = check(worker, right)
+    assert (status(reply), reply.reason) == ("ok", "")
+
+
+def test_a_build_error_has_its_line_in_the_file(worker: Pool, tmp_path: Path) -> None:
+    broken = check(worker, external(write(tmp_path / "broken.cu", CUDA_FILE.replace("out[i] =", "out[j] ="))))
+    assert status(broken) == "error"
+    assert re.search(r"broken\.cu:6:\d+: error: .*j.* was not declared", broken.reason)
+    assert str(tmp_path) not in broken.reason
+
+
+def test_a_refused_launch_has_its_line_in_the_file(worker: Pool, tmp_path: Path) -> None:
+    refused = check(
+        worker, external(write(tmp_path / "refused.cu", CUDA_FILE.replace("grid, 256, 0", "grid, 9999, 0")))
+    )
+    assert re.fullmatch(r"CudaError: .*cudaErrorInvalid.* \(refused\.cu:9\)", refused.reason)
+
+
+def test_instructions_that_a_cpu_lacks_are_unsupported(worker: Pool, tmp_path: Path) -> None:
+    hopper = check(worker, external(write(tmp_path / "hopper.cu", "// requires: sm_90a\n" + CUDA_FILE)))
+    assert status(hopper) == "unsupported"
+    assert hopper.reason == "hopper.cu uses instructions of sm_90a, which the CPU does not have"

@@ -1,0 +1,185 @@
+"""A fault of a kernel, a worker or a compiler costs its own row and no other. Every fault is injected for real."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from faulty import CRASHES, TIMED, inject, named
+
+from suite import ops
+from suite.hardware.device import Device
+from suite.results import render as report
+from suite.results.row import Row, read_rows
+from suite.results.store import Results
+from suite.runner import compare as run
+from suite.runner.plan import Job
+
+CPU = Device("cpu", name="CPU")
+
+
+def vector_add(*names: str) -> Job:
+    op = ops.get("vector_add")
+    return Job(op, (op.case((64,)),), named(*names))
+
+
+def compare(job: Job, **options: object) -> dict[str, Row]:
+    return {row.implementation: row for row in run.compare([job], run.Options(CPU, **options))}  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def faults(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", inject(tmp_path_factory.mktemp("faults"), {**CRASHES, **TIMED}))
+        yield
+
+
+EACH = {
+    "segfault": ("error", r"SIGSEGV at fault_segfault\.py:2"),
+    "kills_itself": ("error", "SIGKILL"),
+    "raises": ("error", r"RuntimeError: no luck today \(fault_raises\.py:2\)"),
+    "loops_in_c": ("timeout", r"first call .* did not end within 5 s and was stopped.* at fault_loops_in_c\.py:2"),
+    "allocates": ("error", r"out of host memory: it took more than the 0\.7 GiB"),
+    "wrong": ("wrong", "value: "),
+    "dies_later": ("error", r"while timed: .*SIGSEGV at fault_dies_later\.py:4"),
+    "lazy_later": ("wrong", r"while timed: value: at "),
+    "hangs_later": ("timeout", r"while timed: a timed call, after calls that had ended, did not end within 5 s"),
+}
+
+
+def test_each_fault_costs_its_own_row_and_no_other(faults: None) -> None:
+    """Right implementations before, between and after are checked, timed and ranked as if the others were not there."""
+    broken = [f"torch/{name}" for name in EACH]
+    rows = compare(
+        vector_add("torch", *broken[:4], "torch/right", *broken[4:], "numpy"), timeout_s=5.0, memory_bytes=700 << 20
+    )
+    for name, (status, reason) in EACH.items():
+        row = rows[f"torch/{name}"]
+        assert row.status == status, row.reason
+        assert re.search(reason, row.reason), row.reason
+    for name in ("torch", "torch/right", "numpy"):
+        assert (rows[name].status, rows[name].reason) == ("ok", "")
+        assert rows[name].device_us
+        assert rows[name].vs_best, "ranked against the vendor line of the same measurement"
+
+
+def test_a_worker_killed_from_outside_is_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pid_file = tmp_path / "pid"
+    body = f"import os, time; open({str(pid_file)!r}, 'w').write(f'{{os.getpid()}}.'); time.sleep(600)"
+    monkeypatch.setenv("PYTHONPATH", inject(tmp_path / "faults", {"waits": body}))
+
+    def kill() -> None:
+        while not pid_file.exists() or not pid_file.read_text(encoding="ascii").endswith("."):
+            time.sleep(0.05)
+        os.kill(int(pid_file.read_text(encoding="ascii")[:-1]), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    rows = compare(vector_add("torch", "torch/waits", "numpy"), timed=False)
+    assert rows["torch/waits"].status == "error"
+    assert rows["torch/waits"].reason.startswith("the worker was killed by SIGKILL (from outside")
+    assert rows["torch"].status == rows["numpy"].status == "ok"
+
+
+@pytest.mark.skipif(shutil.which(os.environ.get("CXX", "c++")) is None, reason="needs a C++ compiler")
+@pytest.mark.parametrize(
+    ("script", "status", "reason"),
+    [
+        ("echo 'kernel.cu:7: error: no such thing' >&2; exit 1", "error", "C\\+\\+ compiler failed.*no such thing"),
+        ("kill -9 $$", "error", "BuildError: .*vector_add.cu: the C\\+\\+ compiler failed"),
+        (None, "unavailable", "no C\\+\\+ compiler .*apt install g\\+\\+"),
+    ],
+    ids=["fails", "is killed", "is missing"],
+)
+def test_a_compiler_that_fails_is_one_row(
+    script: str | None, status: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = tmp_path / "broken-c++"
+    if script is not None:
+        compiler.write_text(f'#!/bin/sh\ncase "$*" in *--version*) echo broken 1.0; exit 0;; esac\n{script}\n')
+        compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    rows = compare(vector_add("torch", "cuda", "numpy"), timed=False)
+    assert rows["cuda"].status == status
+    assert re.search(reason, rows["cuda"].reason), rows["cuda"].reason
+    assert rows["torch"].status == rows["numpy"].status == "ok"
+
+
+def test_the_text_of_an_error_cannot_leave_its_cell(faults: None, tmp_path: Path) -> None:
+    """Control characters, terminal markup, Markdown, HTML, line ends, and a lone surrogate."""
+    from rich.console import Console
+
+    rows = list(compare(vector_add("torch/speaks", "torch"), timed=False).values())
+    with Results(tmp_path, {}) as results:
+        results.put("vector_add", rows)
+    assert read_rows(tmp_path / "vector_add.csv") == rows
+    assert len((tmp_path / "vector_add.csv").read_text(encoding="utf-8").splitlines()) == 3
+    assert rows[0].reason.isprintable()
+    assert "[bold red]|<script>`*x*`" in rows[0].reason
+    table = (tmp_path / "vector_add.md").read_text(encoding="utf-8")
+    assert "\\[bold red\\]\\|&lt;script&gt;\\`\\*x\\*\\`" in table
+    console = Console(width=300, force_terminal=True)
+    with console.capture() as capture:
+        console.print(report.rich_table(rows))
+    assert "[bold red]|<script>`*x*`" in capture.get()
+    assert all(line.isprintable() for line in report.plain_lines(rows))
+
+
+ON_GPU = {
+    "illegal": (
+        "import torch, triton, triton.language as tl\n"
+        "    from fault_kernels import poke\n"
+        "    out = torch.empty_like(a)\n"
+        "    poke[(1,)](out, 1 << 42)\n"
+        "    return out",
+        "error",
+        r"illegal memory access.*CUDA context",
+    ),
+    "endless": (
+        "import torch\n    for _ in range(64): torch.cuda._sleep(1 << 62)\n    return a + b",
+        "timeout",
+        r"did not end within 40 s and was stopped",
+    ),
+    "asks": (
+        "import torch\n    torch.empty(200 << 30, dtype=torch.uint8, device=a.device)\n    return a + b",
+        "error",
+        r"OutOfMemoryError.*200\.00 GiB.*total capacity",
+    ),
+}
+
+
+POKE = """import triton, triton.language as tl
+
+@triton.jit
+def poke(out, far):
+    tl.store(out + far, 1.0)
+"""
+
+
+@pytest.mark.gpu
+def test_faults_of_the_device_cost_their_own_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An illegal access, an endless kernel and a request for 200 GB, beside implementations of every framework."""
+    from suite.hardware.device import resolve
+
+    monkeypatch.setenv("PYTHONPATH", inject(tmp_path, {name: body for name, (body, *_) in ON_GPU.items()}))
+    (tmp_path / "fault_kernels.py").write_text(POKE, encoding="utf-8")
+    op = ops.get("vector_add")
+    names = ["torch", "torch/illegal", "jax", "torch/endless", "triton", "torch/asks", "cuda"]
+    job = Job(op, (op.case((1 << 20,)),), named(*names))
+    rows = {row.implementation: row for row in run.compare([job], run.Options(resolve("cuda"), timeout_s=40.0))}
+    for name, (_, status, reason) in ON_GPU.items():
+        row = rows[f"torch/{name}"]
+        assert row.status == status, row.reason
+        assert re.search(reason, row.reason), row.reason
+    for name in ("torch", "jax", "triton", "cuda"):
+        assert rows[name].status == "ok", rows[name].reason
+        assert rows[name].device_us
+        assert rows[name].recorder == rows["torch"].recorder

@@ -1,0 +1,122 @@
+"""A session: requests in, replies out, in this process."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+
+from suite import ops
+from suite.core.errors import SuiteError
+from suite.core.phases import Phase
+from suite.hardware.device import Device
+from suite.results.row import COLUMNS
+from suite.timing import Timing
+from suite.worker.protocol import (
+    CheckReply,
+    CheckRequest,
+    Failed,
+    Started,
+    TimeReply,
+    TimeRequest,
+    TimingColumns,
+    TimingFailed,
+    TuneReply,
+    TuneRequest,
+)
+from suite.worker.session import Session
+
+CPU = Device("cpu", name="CPU")
+CASE = ops.get("vector_add").case((1000,))
+
+
+@pytest.fixture
+def started() -> list[Started]:
+    return []
+
+
+@pytest.fixture
+def session(started: list[Started]) -> Session:
+    return Session(CPU, started.append)
+
+
+def test_a_check_replies_with_columns_of_a_row_and_keeps_the_inputs(session: Session) -> None:
+    reply = session.handle(CheckRequest(CASE, "torch", 0))
+    assert isinstance(reply, CheckReply)
+    assert (reply.status, reply.deterministic) == ("ok", "yes")
+    assert reply.error_ratio is not None
+    assert reply.error_ratio < 0.7
+    held = session.problem
+    session.handle(CheckRequest(CASE, "numpy", 0))
+    assert session.problem is held
+    session.handle(CheckRequest(CASE, "numpy", 1))
+    assert session.problem is not held, "other seeds have other inputs"
+
+
+def test_a_started_event_comes_before_each_phase(session: Session, started: list[Started]) -> None:
+    session.handle(CheckRequest(CASE, "torch", 0))
+    phases = ["PREPARING", "FIRST_CALL", "SECOND_CALL", "JUDGING", "THIRD_CALL", "JUDGING"]
+    assert started == [Started("torch", Phase[name]) for name in phases]
+
+
+def test_implementations_are_timed_together_with_transfers_on_request(session: Session) -> None:
+    reply = session.handle(TimeRequest(CASE, ("torch", "numpy"), 0, "cold", transfers=True))
+    assert isinstance(reply, TimeReply)
+    assert reply.timings.keys() == {"torch", "numpy"}
+    for columns in reply.timings.values():
+        assert columns.device_us
+        assert (columns.recorder, columns.cache, columns.reason) == ("wall", "cold", "")
+        assert columns.to_device_us == 0.0, "the inputs of a CPU are on the host"
+
+
+def test_nothing_to_tune_is_an_empty_reply(session: Session) -> None:
+    assert session.handle(TuneRequest(CASE, "torch", 0)) == TuneReply("ok")
+
+
+@pytest.mark.parametrize(
+    ("error", "blamed"), [(ValueError("no"), "torch"), (SuiteError("no"), None)], ids=["any exception", "SuiteError"]
+)
+def test_a_failure_is_blamed_on_the_implementation_that_ran(
+    session: Session, error: Exception, blamed: str | None
+) -> None:
+    check = CheckRequest(CASE, "torch", 0)
+    session.handle(check)
+    reason = f"{type(error).__name__}: no"
+    assert session.failed(check, error) == Failed(reason, blamed)
+    time = TimeRequest(CASE, ("torch",), 0, "cold", transfers=False)
+    assert session.failed(time, error) == TimingFailed("error", reason, blamed)
+
+
+def names(kind: type) -> set[str]:
+    return {each.name for each in fields(kind)}
+
+
+def test_every_field_of_a_reply_is_a_column_of_a_row() -> None:
+    assert names(CheckReply) <= set(COLUMNS)
+    assert names(TimingColumns) <= set(COLUMNS)
+
+
+TRANSFERS = {"to_device_us", "to_device_pinned_us", "to_host_us", "to_host_pinned_us"}
+NOT_FROM_A_WORKER = {
+    *("operation", "case", "dtype", "precision", "implementation", "mode", "device", "vendor", "versions", "seed"),
+    *("of_limit", "limit", "gb_per_s", "tflops", "gflop_per_joule", "program_us", "program_pinned_us"),
+    *("compile_s", "compile_warm_s"),
+}
+"""Columns that the runner knows before it asks, computes from others, or takes from further workers."""
+
+
+def test_every_other_column_of_a_row_comes_from_the_runner() -> None:
+    assert set(COLUMNS) == names(CheckReply) | names(TimingColumns) | NOT_FROM_A_WORKER
+
+
+def test_no_field_of_a_timing_is_lost_on_the_way_to_a_row(session: Session) -> None:
+    """`error` and `recorder_reason` become part of the reason; activities are for people who debug a recorder."""
+    merged = {"error", "recorder_reason", "activities"}
+    assert names(Timing) - merged == names(TimingColumns) - {"reason", "peak_bytes"} - TRANSFERS
+    timing = Timing("cupti", "overlap", "cold", device_us=1.0, flags=("one", "two"), error="no kernel")
+    on_gpu = Session.__new__(Session)
+    on_gpu.device = replace(CPU, type="cuda")
+    columns = on_gpu._columns(timing, 512)
+    assert (columns.device_us, columns.peak_bytes, columns.flags) == (1.0, 512, "one; two")
+    assert columns.reason == "no kernel; overlap"
+    assert session._columns(timing, None).reason == "no kernel", "on a CPU the wall clock needs no reason"

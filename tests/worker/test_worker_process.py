@@ -1,0 +1,167 @@
+"""Worker processes: whatever an implementation does to its process becomes a reply, or an error of the one request."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from faulty import CRASHES, inject
+
+from suite import ops
+from suite.hardware.device import Device
+from suite.worker.pool import Pool, WorkerDiedError, WorkerTimeoutError
+from suite.worker.process import KEPT_OUTPUT
+from suite.worker.protocol import CheckReply, CheckRequest, Done, Failed, Ready, TimeReply, encode
+
+CPU = Device("cpu", name="CPU")
+
+
+CASE = ops.get("vector_add").case((100,))
+
+
+@pytest.fixture(scope="module")
+def python_path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return inject(tmp_path_factory.mktemp("faults"), CRASHES)
+
+
+@pytest.fixture(scope="module")
+def pool(python_path: str) -> Iterator[Pool]:
+    with Pool(CPU, {"PYTHONPATH": python_path}, memory_bytes=1 << 30) as pool:
+        yield pool
+
+
+def ask(pool: Pool, fault: str, timeout_s: float = 60.0) -> CheckReply | Failed:
+    return pool.ask(CheckRequest(CASE, f"torch/{fault}", 0), timeout_s=timeout_s)
+
+
+def status(pool: Pool, fault: str, timeout_s: float = 60.0) -> str:
+    reply = ask(pool, fault, timeout_s)
+    return reply.status if isinstance(reply, CheckReply) else "error"
+
+
+def pid_of(pool: Pool) -> int:
+    assert pool._worker is not None
+    return pool._worker.process.pid
+
+
+def test_exceptions_are_replies_and_the_worker_is_reused(pool: Pool) -> None:
+    assert status(pool, "right") == "ok"
+    first = pid_of(pool)
+    assert status(pool, "wrong") == "wrong"
+    assert ask(pool, "raises") == Failed("RuntimeError: no luck today (fault_raises.py:2)", "torch/raises")
+    assert ask(pool, "unsupported") == CheckReply("unsupported", "only on Tuesdays")
+    assert status(pool, "prints") == "wrong", "what a kernel prints is never taken for an event"
+    assert "NoneType" in ask(pool, "returns_nothing").reason
+    huge = ask(pool, "asks_for_200_gb").reason
+    assert re.search(r"tried to allocate 214748364800 bytes.*GiB of host memory are free", huge), huge
+    assert status(pool, "right") == "ok"
+    assert pid_of(pool) == first
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("segfault", r"killed by SIGSEGV at fault_segfault\.py:2$"),
+        ("kills_itself", r"killed by SIGKILL \(from outside; often the system is out of memory\)$"),
+        ("exits", "exit status 3: last words"),
+        ("quits", "exit status 0$"),
+        ("forks", "exit status 5$"),
+        ("allocates", r"out of host memory: it took more than the 1\.0 GiB that a worker may have"),
+    ],
+)
+def test_a_process_that_dies_is_reported_and_replaced(pool: Pool, fault: str, message: str) -> None:
+    begin = time.monotonic()
+    with pytest.raises(WorkerDiedError, match=message) as caught:
+        ask(pool, fault)
+    assert time.monotonic() - begin < 30, "found by its death, not by a timeout"
+    assert caught.value.last_started == f"torch/{fault}"
+    assert caught.value.from_outside == (fault == "kills_itself")
+    assert status(pool, "right") == "ok"
+
+
+@pytest.mark.parametrize("fault", ["sleeps", "loops", "loops_in_c", "prints_forever"])
+def test_a_process_that_hangs_is_stopped_with_its_line_and_replaced(pool: Pool, fault: str) -> None:
+    ask(pool, "right")
+    process = psutil.Process(pid_of(pool))
+    with pytest.raises(WorkerTimeoutError, match=rf"within 1 s .*--timeout allows more at fault_{fault}\.py:2"):
+        ask(pool, fault, timeout_s=1.0)
+    assert not process.is_running()
+    assert status(pool, "right") == "ok"
+
+
+def test_output_is_read_while_the_worker_runs_and_its_end_is_kept(pool: Pool) -> None:
+    """The pipe never fills up, which would block the worker."""
+    assert status(pool, "prints_a_lot") == "ok"
+    assert pool._worker is not None
+    assert len(pool._worker.output) == KEPT_OUTPUT
+
+
+def test_the_start_of_a_worker_does_not_count_as_a_first_call(pool: Pool) -> None:
+    pool.discard()
+    assert status(pool, "right", timeout_s=1.0) == "ok", "a fresh process imports torch for longer than that"
+
+
+def test_a_worker_ends_with_what_it_started(python_path: str) -> None:
+    with Pool(CPU, {"PYTHONPATH": python_path}) as pool:
+        ask(pool, "right")
+        family = [psutil.Process(pid_of(pool)), *psutil.Process(pid_of(pool)).children(recursive=True)]
+        assert len(family) >= 2, "a worker, and the shell that outlives a killed parent"
+        (score,) = Path(f"/proc/{pid_of(pool)}/oom_score_adj").read_text(encoding="ascii").split()
+        assert score == "1000", "the first to go when the system runs out of memory"
+    assert psutil.wait_procs(family, timeout=5)[1] == []
+
+
+def test_a_process_that_cannot_be_killed_is_left_behind(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Like one that hangs in a driver. The run goes on with another worker."""
+    ask(pool, "right")
+    left = psutil.Process(pid_of(pool))
+    with monkeypatch.context() as patch:
+        patch.setattr("suite.worker.process.KILL_S", 0.2)
+        patch.setattr(os, "killpg", lambda *_: None)
+        patch.setattr("suite.worker.process.WorkerProcess.kill.__defaults__", (0.2,))
+        with pytest.raises(WorkerTimeoutError, match="its process cannot be killed and was left behind"):
+            ask(pool, "sleeps", timeout_s=1.0)
+    assert status(pool, "right") == "ok"
+    assert left.is_running()
+    for process in [*left.children(recursive=True), left]:
+        process.kill()
+
+
+def test_a_system_that_cannot_start_a_process_is_an_error_of_the_request(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool.discard()
+    descriptors = len(os.listdir("/proc/self/fd"))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("suite.worker.process.subprocess.Popen", refuse)
+        with pytest.raises(WorkerDiedError, match="no worker process could be started: Resource temporarily"):
+            ask(pool, "right")
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert status(pool, "right") == "ok"
+
+
+UNREADABLE = {
+    "no JSON": b"\xff not json",
+    "a request": encode(CheckRequest(CASE, "torch", 0)),
+    "the reply to another request": encode(Done(TimeReply({}))),
+    "a field too many": encode(Ready()).replace(b"}", b', "more": 1}'),
+}
+
+
+@pytest.mark.parametrize("line", UNREADABLE.values(), ids=UNREADABLE.keys())
+def test_an_event_that_cannot_be_read_ends_the_worker(line: bytes, pool: Pool) -> None:
+    ask(pool, "right")
+    assert pool._worker is not None
+    pool._worker.lines.append(line)
+    with pytest.raises(WorkerDiedError, match="answered what cannot be read"):
+        ask(pool, "right")
+    assert status(pool, "right") == "ok"
