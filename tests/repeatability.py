@@ -29,6 +29,7 @@ sys.path.insert(0, str(ROOT))
 from suite.core.errors import SuiteError  # noqa: E402
 from suite.core.files import write_atomically  # noqa: E402
 from suite.diff import judge as diff  # noqa: E402
+from suite.diff.load import Side, load  # noqa: E402
 from suite.results.render import number, pipe_table, plain  # noqa: E402
 from suite.results.row import Row  # noqa: E402
 
@@ -51,7 +52,7 @@ class Line:
     """Of vs_best, relative: second over first, less 1."""
 
 
-def lines(base: diff.Result, new: diff.Result) -> list[Line]:
+def lines(base: Side, new: Side) -> list[Line]:
     """The rows that can be compared, the largest difference first."""
     found = []
     for key, first in base.rows.items():
@@ -159,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if not any(folder.glob("*.csv")):
                 run(folder, wanted)
         try:
-            found = diff.compare(*folders)
+            found = diff.judge(*map(load, folders))
         except SuiteError as error:
             print(f"error: {error}", file=sys.stderr)
             return 2

@@ -14,7 +14,7 @@ import pytest
 from suite.core.errors import UsageError
 from suite.hardware.device import Device
 from suite.results import render as report
-from suite.results.row import Key, Row
+from suite.results.row import Attempt, Key, Row
 from suite.runner import compare as run
 from suite.runner import device_run as lane
 from suite.runner import plan as select
@@ -118,12 +118,13 @@ def test_a_case_under_a_slowdown_is_taken_again_once(compare: Any) -> None:
         if request["do"] == "check":
             return AGREES
         taken.append(1)
-        return {"timings": {"torch": time_of(800.0 / len(taken), flags="clocks were lowered: hardware thermal")}}
+        slow = {"flags": "clocks were lowered: hardware thermal", "clocks_lowered": True}
+        return {"timings": {"torch": time_of(800.0 / len(taken), **slow)}}
 
     (row,) = compare(answer, shape="N=1000")
     assert len(taken) == 2
     assert row.device_us == 400.0
-    assert "clocks were lowered" in row.flags
+    assert row.clocks_lowered
 
 
 def test_a_line_that_dies_while_timed_costs_its_own_row_only(compare: Any) -> None:
@@ -260,7 +261,7 @@ def test_rows_are_kept_as_they_come_and_not_done_again(compare: Any) -> None:
     again = compare(answer, lines=("triton", "torch"), kept=finished, on_rows=lambda op, rows: told.append(rows))
     assert (again, told, len(asked)) == (rows, [], 3)
 
-    checked = {row.key: replace(row, device_us=None, recorder="") for row in rows}
+    checked = {row.key: replace(row, device_us=None, recorder="", timed=Attempt.NOT_TRIED) for row in rows}
     del checked[rows[1].key]
     (first, second) = compare(answer, lines=("triton", "torch"), kept=checked)
     assert asked[3:] == ["check", "time"], "the rows of a case are timed together"
@@ -371,3 +372,27 @@ def test_a_sweep_runs_the_operations_own_sizes() -> None:
 def test_equal_shapes_are_one_case() -> None:
     (job,) = select.jobs(["vector_add"], device_type="cpu", shapes=["N=100", "N=0100"], dtypes=["float32"])
     assert len(job.cases) == 1
+
+
+def test_what_was_tried_is_a_field_of_the_row(compare: Any) -> None:
+    """Done, failed, or not tried; the texts beside it decide nothing."""
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        if request["do"] == "check":
+            if timed:
+                raise WorkerDiedError("the worker was killed by SIGSEGV", "torch")
+            return AGREES
+        timed.append(True)
+        return {"timings": {"torch": time_of(800.0)}}
+
+    timed: list[bool] = []
+    (row,) = compare(answer, compiles=True)
+    assert (row.timed, row.compiled) == (Attempt.DONE, Attempt.FAILED)
+    assert row.reason == "not compiled again: the worker was killed by SIGSEGV"
+    (row,) = compare(lambda request: AGREES, timed=False)
+    assert (row.timed, row.compiled) == (Attempt.NOT_TRIED, Attempt.NOT_TRIED)
+    untimed = {"torch": {"reason": "cupti saw no kernel", "recorder": "cupti", "flags": ""}}
+    (row,) = compare(lambda request: AGREES if request["do"] == "check" else {"timings": untimed})
+    assert (row.status, row.timed) == ("ok", Attempt.FAILED)
+    again = compare(lambda request: pytest.fail("a worker was asked"), kept={row.key: row})
+    assert again == [row]

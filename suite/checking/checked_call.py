@@ -31,13 +31,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from suite import ops
-from suite.numerics import check
+from suite.checking.verdict import Verdict, judge
 from suite.worker import protocol
 
 if TYPE_CHECKING:
     from suite.frameworks.base import Adapter
-    from suite.numerics.check import Truth, Verdict
-    from suite.problem.operation import Case
+    from suite.problem.case import Case
+    from suite.problem.truth import Truth
 
 TRUTH_CACHE_ELEMENTS = 2**27
 """Truths of a case are kept from one implementation to the next up to this many elements in both draws (2 GiB)."""
@@ -122,7 +122,7 @@ def examine(
         if not same_bits(first, settled):
             wrong.setdefault("same buffer", "the second call wrote over the result of the first")
         announce(protocol.JUDGING)
-        second_verdict = check.compare(second_copy, problem.truth(1), **_form(problem))
+        second_verdict = judge(second_copy, problem.truth(1), **_form(problem))
         stale = not second_verdict.agrees and same_bits(first_copy, second_copy)
         del second_copy  # a quarter of the memory that outputs take
 
@@ -133,7 +133,7 @@ def examine(
     except RefusedError as refused:
         return Examination(False, str(refused), time.perf_counter() - begin)
     announce(protocol.JUDGING)
-    verdicts = check.compare(first_copy, problem.truth(0), **_form(problem)), second_verdict
+    verdicts = judge(first_copy, problem.truth(0), **_form(problem)), second_verdict
     reasons = [f"{kind}: {what}" for kind, what in wrong.items()]
     reasons += _disagreement(verdicts, stale)
     if claims_determinism and not repeats:
@@ -153,7 +153,7 @@ def still_right(result: Any, adapter: Adapter, problem: Problem) -> Verdict:
     """The verdict on the result of a call on draw 0 after the implementation was timed: who answers a few calls rightly
     and then saves itself the work is found here. Raises `RefusedError`.
     """
-    return check.compare(_as_torch(result, adapter, problem), problem.truth(0), **_form(problem))
+    return judge(_as_torch(result, adapter, problem), problem.truth(0), **_form(problem))
 
 
 def _call(
@@ -166,7 +166,7 @@ def _call(
         problem.present(draw)
         inputs = [adapter.to_native(buffer) for buffer in problem.buffers]
         call = partial(function, *inputs, **problem.op.arguments(case))
-        result = adapter.poisoned(call, problem.op.output_shape(case), case.output_dtype, device)
+        result = adapter.poisoned(call, problem.op.output_shape(case), problem.op.output_dtype(case), device)
         output = _as_torch(result, adapter, problem)
         copy = output.clone()
     adapter.wait(result)
@@ -205,7 +205,7 @@ def _row_major(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def _form(problem: Problem) -> dict[str, Any]:
-    return {"shape": problem.op.output_shape(problem.case), "dtype": problem.case.output_dtype}
+    return {"shape": problem.op.output_shape(problem.case), "dtype": problem.op.output_dtype(problem.case)}
 
 
 def _misuses(problem: Problem, draw: int, output: torch.Tensor, earlier: Sequence[torch.Tensor]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A comparison of two results for people and for programs: rich, plain lines, Markdown for a pull request, JSON."""
+"""A comparison as something to read (rich, plain lines, Markdown for a pull request), and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,22 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from suite.core.text import one_line
-from suite.diff.judge import NUMBERS, VERDICTS, Change, Diff, as_ratio, case_name
+from suite.diff.change import Change, Diff, Evidence, Verdict, case_name
+from suite.diff.interval import as_ratio
+from suite.diff.load import NUMBERS
 from suite.results.render import number, pipe_table, plain
 from suite.results.row import Row
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-STYLES = {"BROKEN": "bold red", "SLOWER": "red", "AMBIGUOUS": "yellow", "FASTER": "green", "FIXED": "bold green"}
+STYLES = {
+    Verdict.BROKEN: "bold red",
+    Verdict.SLOWER: "red",
+    Verdict.AMBIGUOUS: "yellow",
+    Verdict.FASTER: "green",
+    Verdict.FIXED: "bold green",
+}
 HEADS = ("verdict", "ratio", "95% interval", "base us", "new us", "case", "implementation", "judged by", "notes")
 NUMERIC = frozenset(HEADS[1:5])
 IDENTITY = ("operation", "case", "dtype", "precision", "implementation", "device")
@@ -27,7 +35,7 @@ CONDITIONS = (
     ("device", "power_limit_w"),
     ("host", "name"),
 )
-"""Where an environment record has what may change the speed of the same code."""
+"""Places in the environment record of what may change the speed of the same code."""
 
 
 def summary(found: Diff) -> str:
@@ -39,12 +47,12 @@ def summary(found: Diff) -> str:
 
 
 def remarks(found: Diff) -> list[str]:
-    """What holds for the whole comparison: a device that is not known, and what else changed between the runs."""
+    """What holds for the whole comparison: a device that is not known; what else changed between the runs."""
     sides = (("BASE", found.base), ("NEW", found.new))
-    unknown = [side for side, result in sides if result.environment is None]
+    unknown = [name for name, side in sides if side.environment is None]
     if unknown:
         return [f"the device of {' and '.join(unknown)} is not known: no environment.json beside its tables"]
-    then, now = (_conditions(result.environment or {}) for _, result in sides)
+    then, now = (_conditions(side.environment or {}) for _, side in sides)
     changed = [
         f"{name} {then.get(name, 'none')} -> {now.get(name, 'none')}"
         for name in {**then, **now}
@@ -67,7 +75,7 @@ def _conditions(environment: dict[str, Any]) -> dict[str, str]:
 
 
 def plain_lines(found: Diff) -> list[str]:
-    """One line a row, for a log; the worst last, next to the summary."""
+    """A line of text for each row, for a log; the worst last, next to the summary."""
     lines = ["  ".join(cells) for cells in _alone(found)]
     for change in reversed(_shown(found)):
         verdict, ratio, interval, then, now, case, implementation, evidence, notes = _cells(found, change)
@@ -83,7 +91,7 @@ def plain_lines(found: Diff) -> list[str]:
 
 
 def show(found: Diff, console: Console) -> None:
-    """For a terminal; the worst last, next to the summary."""
+    """Print a table on a terminal; the worst last, next to the summary."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table
@@ -97,16 +105,16 @@ def show(found: Diff, console: Console) -> None:
     for head in (HEADS[place] for place in used):
         table.add_column(head, justify="right" if head in NUMERIC else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(escape(row[place]) for place in used), style=STYLES.get(row[0]))
+        table.add_row(*(escape(row[place]) for place in used), style=STYLES.get(Verdict(row[0])))
     if rows:
         console.print(table)
 
 
 def markdown(found: Diff) -> str:
-    """For a pull request: what is not SAME in a table, the worst first; the rest folded away."""
+    """For a pull request: what is not SAME in a table, the worst first; the rest in a folded section."""
     device = plain(found.new.device or found.base.device or "an unknown device")
-    same = [change for change in _shown(found) if change.verdict == "SAME"]
-    others = [change for change in _shown(found) if change.verdict != "SAME"]
+    same = [change for change in _shown(found) if change.verdict is Verdict.SAME]
+    others = [change for change in _shown(found) if change.verdict is not Verdict.SAME]
     alone = "\n".join(f"- {where}: {plain(f'{case}: {names}')}" for where, case, names in _alone(found))
     parts = [f"Speed of NEW over BASE on {device}. {summary(found)}.", *map(plain, remarks(found))]
     parts += [_markdown_table(found, others), _folded(f"{len(same)} SAME", _markdown_table(found, same))]
@@ -124,14 +132,14 @@ def _folded(title: str, text: str) -> str:
 
 
 def _shown(found: Diff) -> list[Change]:
-    """The worst first. A row that had no time before either is counted, not shown."""
-    rank = list(VERDICTS)
-    shown = [change for change in found.changes if change.verdict != "UNTIMED" or change.notes]
+    """The worst first. A row without a time in either run is counted, but not shown."""
+    rank = list(Verdict)
+    shown = [change for change in found.changes if change.verdict is not Verdict.UNTIMED or change.notes]
     return sorted(shown, key=lambda change: rank.index(change.verdict))
 
 
 def _cells(found: Diff, change: Change) -> list[str]:
-    """In the order of `HEADS`; one line each, but not yet escaped for what renders them."""
+    """The cells of a row in the order of `HEADS`: one line each, not yet escaped."""
     ratio, interval = "", ""
     if change.ratio is not None:
         ratio = number(as_ratio(change.ratio.value), 4)
@@ -139,23 +147,23 @@ def _cells(found: Diff, change: Change) -> list[str]:
             interval = f"{number(as_ratio(change.ratio.low), 4)} to {number(as_ratio(change.ratio.high), 4)}"
     times = [number(row.device_us, 4) for row in (change.base, change.new)]
     against = f"vs {change.control}"
-    evidence = {"vs_best": against, "both": f"device_us, {against}"}.get(change.evidence, change.evidence)
-    texts = (case_name(change.base), found.line_name(change.base), evidence, "; ".join(change.notes))
+    evidence = {Evidence.RANKED: against, Evidence.BOTH: f"device_us, {against}"}.get(change.evidence, change.evidence)
+    texts = (case_name(change.base), found.name(change.base), evidence, "; ".join(change.notes))
     return [change.verdict, ratio, interval, *times, *map(one_line, texts)]
 
 
 def _alone(found: Diff) -> Iterator[tuple[str, str, str]]:
-    """Where a case has rows that the other side lacks: the side, the case, the implementations."""
+    """For each case with rows that the other run lacks: the side, the case, the implementations."""
     for side, rows in (("BASE", found.only_in_base), ("NEW", found.only_in_new)):
         cases: dict[str, list[str]] = {}
         for row in rows:
-            cases.setdefault(case_name(row), []).append(found.line_name(row))
+            cases.setdefault(case_name(row), []).append(found.name(row))
         for case, implementations in cases.items():
             yield f"only in {side}", case, ", ".join(implementations)
 
 
 def document(found: Diff) -> dict[str, Any]:
-    """Everything as one JSON document. A number that is not known is null."""
+    """Everything as one JSON document. A number that is not known, or not finite, is null."""
     return {
         "base": {"path": str(found.base.path), "device": found.base.device},
         "new": {"path": str(found.new.path), "device": found.new.device},

@@ -19,7 +19,8 @@ from suite import frameworks, ops
 from suite.core.paths import ROOT
 from suite.frameworks.base import Adapter
 from suite.hardware.device import Device
-from suite.problem.operation import DTYPES, Case
+from suite.numerics.formats import DTYPES
+from suite.problem.case import Case
 
 CONSTANTS = ("VENDOR", "REQUIRES", "DETERMINISTIC", "ARITHMETIC", "DTYPES_BEYOND")
 

@@ -1,30 +1,79 @@
-"""The operations. A file here is an operation: `ops/matmul.py` defines `OP`, and the rest finds it by that name."""
+"""The operations. A file here is an operation: `ops/matmul.py` defines `OP`; the rest of the suite finds it by name.
+
+Names, ranks and options are read from the files as literals, so that the command line imports no framework.
+"""
 
 from __future__ import annotations
 
+import ast
 import importlib
-import pkgutil
 from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from suite.core.errors import UsageError
-from suite.problem.operation import Operation
+from suite.problem.option import Option
 
-TEACHING_ORDER = ("vector_add", "matrix_add", "sigmoid", "matmul", "attention")
+if TYPE_CHECKING:
+    from suite.problem.operation import Operation
+
+UNRANKED = 1_000_000
+"""The rank of an operation without one: after all others."""
 
 
 @cache
 def names() -> tuple[str, ...]:
-    """Every operation, the ones a course takes first in front."""
-    found = [module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")]
-    rank = {name: position for position, name in enumerate(TEACHING_ORDER)}
-    return tuple(sorted(found, key=lambda name: (rank.get(name, len(rank)), name)))
+    """Every operation, in the order of their `rank`. Imports none of them."""
+    found = [path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_")]
+    return tuple(sorted(found, key=lambda name: (rank(name), name)))
+
+
+def rank(name: str) -> int:
+    """The operation's `rank`, a literal of its class."""
+    return int(_declaration(name, "rank", UNRANKED))
+
+
+def options(name: str) -> tuple[Option, ...]:
+    """The operation's `options`: calls of `Option` with literals."""
+    return tuple(_declaration(name, "options", ()))
 
 
 def get(name: str) -> Operation:
     """The operation called `name`. Raises `UsageError` naming the ones there are."""
+    from suite.problem.operation import Operation
+
     if name not in names():
         raise UsageError(f"unknown operation {name!r}; there are {', '.join(names())}, or all")
     op = importlib.import_module(f"suite.ops.{name}").OP
     if not isinstance(op, Operation) or op.name != name:
         raise TypeError(f"suite/ops/{name}.py must define OP, an Operation named {name!r}")
     return op
+
+
+@cache
+def _tree(name: str) -> ast.Module:
+    path = Path(__file__).with_name(f"{name}.py")
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def _declaration(name: str, attribute: str, default: Any) -> Any:
+    """The value of a class attribute in the operation's file, read without running it. Raises `TypeError`."""
+    for node in (node for each in _tree(name).body if isinstance(each, ast.ClassDef) for node in each.body):
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        value = getattr(node, "value", None)
+        if value is not None and any(isinstance(each, ast.Name) and each.id == attribute for each in targets):
+            try:
+                return _literal(value)
+            except ValueError as error:
+                raise TypeError(f"suite/ops/{name}.py:{node.lineno}: {attribute} must be literals") from error
+    return default
+
+
+def _literal(node: ast.expr) -> Any:
+    """A literal, a tuple of such, or a call of `Option` with literal arguments."""
+    if isinstance(node, ast.Tuple):
+        return tuple(map(_literal, node.elts))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == Option.__name__:
+        keywords = {keyword.arg: ast.literal_eval(keyword.value) for keyword in node.keywords if keyword.arg}
+        return Option(*map(ast.literal_eval, node.args), **keywords)
+    return ast.literal_eval(node)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 from typing import Any, ClassVar
@@ -11,28 +11,97 @@ from typing import Any, ClassVar
 import torch
 
 from suite.core.errors import UsageError
-from suite.numerics import check
-from suite.problem import families as f
-from suite.problem import generators as _draw
-from suite.problem.operation import DTYPES, Case, Family, Operation, Shape
+from suite.numerics.bounds import EXP_ULPS, MMA_DEPTH, deviations, limit, rounding_limit, sum_shift, sum_variance
+from suite.numerics.formats import DTYPES, half_smallest, unit_roundoff
+from suite.problem import blocks, family, numbers
+from suite.problem.case import Case
+from suite.problem.family import Family
+from suite.problem.operation import Operation
+from suite.problem.option import Option
+from suite.problem.shape import Shape
+from suite.problem.truth import Truth
 
 ODD = (3, 2, 1, 50, 70, 64)
-"""Sizes for most families: grouped heads, one batch entry for each of q, k and v, and no multiple of any tile."""
+"""Size of most families: grouped heads, one batch entry for each of q, k and v, and no multiple of any tile."""
+
+
+def attention_limit(
+    value: torch.Tensor,
+    p: torch.Tensor,
+    scores: torch.Tensor,
+    sizes_squared: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    head_dim: int,
+    terms: int,
+    count: int,
+    dtype: str,
+) -> torch.Tensor:
+    """Bound for o = sum_j p_j v_j with p = softmax(scores), one query a row. All tensors are float64.
+
+    value: o (rows, D). p (rows, keys): probabilities. scores (rows, keys): -inf where hidden; overwritten.
+    sizes_squared (rows, keys): sum over d of (scale q_d k_jd)^2. v (keys, D). terms: all keys, hidden ones too.
+    count: outputs of the whole result.
+
+    1. Errors of a score come from its sum over D, from rounding the scaled score and its distance from the largest, and
+       from the exponential: relative to p_j a variance w_j. Since do = sum_j p_j (v_j - o) e_j, that of o is
+       sum_j p_j^2 w_j (v_j - o)^2. The factor log2(e) sm_scale is rounded too, and is common to all: e_j = u s_j.
+    2. In 16 bits, p_j is rounded to the type of v, relative to p_j or within the subnormal range by half its spacing;
+       in the numerator alone, sum_j r_j p_j v_j, or in the denominator too, sum_j r_j p_j (v_j - o).
+    3. Numerator and denominator are sums over the keys; the quotient may be a product with a reciprocal.
+
+    Memory bandwidth limits this function: arrays of all pairs are reused, and read as few times as possible.
+    """
+    u = unit_roundoff("float32")
+    depth = MMA_DEPTH.get(dtype)
+    hidden = scores == -math.inf
+    below = scores.amax(dim=1, keepdim=True) - scores
+    scores.masked_fill_(hidden, 0.0)  # as their p, so that no product is 0 times infinity
+    v_squared, p_squared = v.square(), p.square()
+
+    relative = sum_variance(scores, sizes_squared, head_dim, depth)
+    for rounded in (scores, below):
+        relative.addcmul_(rounded, rounded, value=2.0 * u**2 / 3.0)
+    del below
+    weights = relative.add_((EXP_ULPS * 2.0 * u) ** 2 + u**2).mul_(p_squared).masked_fill_(hidden, 0.0)
+    moved = scores.mul_(p)
+    shift = u + u * (math.ceil(head_dim / depth) + 1) / 2.0 if depth else u
+    systematic = shift * (moved @ v - value * moved.sum(dim=1, keepdim=True)).abs()
+
+    alone = torch.zeros_like(value)
+    if dtype != "float32":
+        rounding = (p * (unit_roundoff(dtype) / math.sqrt(3.0))).clamp_(min=half_smallest(dtype) / math.sqrt(3.0))
+        rounding.square_().masked_fill_(hidden, 0.0)
+        weights += rounding
+        alone = value * (2.0 * (rounding @ v) - value * rounding.sum(dim=1, keepdim=True))
+    variance = weights @ v_squared + value * (value * weights.sum(dim=1, keepdim=True) - 2.0 * (weights @ v))
+    variance = variance.clamp(min=0.0) + alone.clamp(min=0.0)
+
+    variance += sum_variance(value, p_squared @ v_squared, terms, depth)
+    of_denominator = sum_variance(torch.ones_like(value[:, :1]), p_squared.sum(dim=1, keepdim=True), terms, None)
+    variance += value.square() * of_denominator
+    systematic += sum_shift(value, terms, depth) + value.abs() * (2.0 * u)
+    return limit(systematic + variance.sqrt() * deviations(count), value, dtype)
+
+
+def heads_inside(operand: torch.Tensor, position: int) -> torch.Tensor:
+    """(B, H, S, D) that is in memory as (B, S, H, D), as a projection leaves it."""
+    return operand.transpose(1, 2).contiguous().transpose(1, 2)
 
 
 def large_scores(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
     """Normal numbers of deviation 16: scores reach 1000, and their exponential overflows but for the maximum."""
-    return f.normals(shape, case, source) * 16.0
+    return numbers.normals(shape, case, source) * 16.0
 
 
 def large_values(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
     """The largest number of either sign, divided by the keys where a sum of so many would overflow float32."""
     room = 1.0 if case.dtype == "float16" else 2.0 ** math.ceil(math.log2(max(shape[2], 1)))
     sign = torch.randint(0, 2, shape, generator=source, device=source.device) * 2.0 - 1.0
-    return (sign.double() * (f.largest(case) / room)).to(getattr(torch, case.dtype))
+    return (sign.double() * (numbers.largest(case) / room)).to(getattr(torch, case.dtype))
 
 
-def one_element_is(value: float, *among: int) -> f.Values:
+def one_element_is(value: float, *among: int) -> numbers.Values:
     """Normal numbers, but in each batch entry one element of q, k or v: an operand of `among`, each in its turn.
 
     It lies in the second half of the keys, or queries, so that under a causal mask it is hidden from some queries and
@@ -40,13 +109,14 @@ def one_element_is(value: float, *among: int) -> f.Values:
     """
 
     def values(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-        drawn = tuple(f.normals(shape, case, source) for shape in shapes)
-        first = f.below(len(among), source)
+        drawn = tuple(numbers.normals(shape, case, source) for shape in shapes)
+        first = numbers.index_below(len(among), source)
         for batch in range(case["B"]):
             operand = drawn[among[(first + batch) % len(among)]]
             _, heads, rows, d = operand.shape
-            row = rows - 1 - f.below(rows // 2, source)
-            f.put(operand, value, (batch, f.below(heads, source), row, f.below(d, source)))
+            row = rows - 1 - numbers.index_below(rows // 2, source)
+            head, feature = numbers.index_below(heads, source), numbers.index_below(d, source)
+            numbers.put(operand, value, (batch, head, row, feature))
         return drawn
 
     return values
@@ -54,7 +124,7 @@ def one_element_is(value: float, *among: int) -> f.Values:
 
 def pairs_that_cancel(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
     """The second half of the keys repeats the first, with values of the other sign."""
-    q, k, v = (f.normals(shape, case, source) for shape in shapes)
+    q, k, v = (numbers.normals(shape, case, source) for shape in shapes)
     half = k.shape[2] // 2
     k[:, :, k.shape[2] - half :] = k[:, :, :half]
     v[:, :, v.shape[2] - half :] = -v[:, :, :half]
@@ -67,7 +137,7 @@ def shifted(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> t
     Queries have mean 8, and features of a key come in pairs m + n, m - n: all scores of a row are larger by 16, and of
     terms that largely cancel. Half the features of V have mean 1.5, which no averaging over keys takes away.
     """
-    q, k, v = (f.normals(shape, case, source).float() for shape in shapes)
+    q, k, v = (numbers.normals(shape, case, source).float() for shape in shapes)
     d = q.shape[-1]
     half = k[..., : (d + 1) // 2]
     pairs = torch.stack((half, -half), -1).flatten(-2)[..., :d]
@@ -76,10 +146,11 @@ def shifted(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> t
 
 
 class Attention(Operation):
+    rank = 50
     name = "attention"
     formula = "O[b, h, i] = softmax over visible j of (Q[b, h, i] . K[b, h_kv, j] / sqrt(D)) times V[b, h_kv, j]"
     dims = ("B", "H", "H_kv", "S_q", "S_k", "D")
-    causal = True
+    options = (Option("causal", (False, True), "queries do not see later keys", every=True),)
     sweep = tuple((1, 16, 16, s, s, 64) for s in (16, 64, 256, 1024, 4096))
     ragged = (
         (1, 1, 1, 1, 1, 64),
@@ -91,25 +162,25 @@ class Attention(Operation):
         (1, 1, 1, 40, 40, 256),
     )
     families: ClassVar = {
-        "normal": f.normal(),
-        "sizes": f.sizes(*ragged),
-        "long_thin": f.long_thin((1, 1, 1, 1, 1031, 64), (1, 1, 1, 515, 1, 64)),
-        "empty": f.empty((1, 2, 1, 0, 5, 64), (1, 2, 1, 5, 0, 64), (0, 2, 1, 5, 5, 64)),
+        "normal": family.normal(),
+        "sizes": family.sizes(*ragged),
+        "long_thin": family.long_thin((1, 1, 1, 1, 1031, 64), (1, 1, 1, 515, 1, 64)),
+        "empty": family.empty((1, 2, 1, 0, 5, 64), (1, 2, 1, 5, 0, 64), (0, 2, 1, 5, 5, 64)),
         "transposed": Family(
-            "stored as (B, S, H, D)", f.each(f.normals), f.heads_inside, shapes=((2, 4, 2, 33, 65, 64),)
+            "stored as (B, S, H, D)", numbers.each(numbers.normals), heads_inside, shapes=((2, 4, 2, 33, 65, 64),)
         ),
-        "strided": f.strided_views(ODD),
-        "offset": f.offset(ODD),
-        "broadcast": f.broadcast((2, 4, 2, 33, 65, 64)),
-        "subnormal": f.subnormal(ODD, values=f.each(f.normals, f.normals, f.subnormals)),
-        "largest": f.large(ODD, values=f.each(f.normals, f.normals, large_values)),
-        "signed_zero": f.signed_zero(ODD),
-        "infinity": f.infinity(ODD, values=one_element_is(math.inf, 1, 2)),
-        "nan": f.nan(ODD, values=one_element_is(math.nan, 0, 1, 2)),
-        "cancellation": f.cancellation(ODD, values=pairs_that_cancel),
+        "strided": family.strided_views(ODD),
+        "offset": family.offset(ODD),
+        "broadcast": family.broadcast((2, 4, 2, 33, 65, 64)),
+        "subnormal": family.subnormal(ODD, values=numbers.each(numbers.normals, numbers.normals, numbers.subnormals)),
+        "largest": family.large(ODD, values=numbers.each(numbers.normals, numbers.normals, large_values)),
+        "signed_zero": family.signed_zero(ODD),
+        "infinity": family.infinity(ODD, values=one_element_is(math.inf, 1, 2)),
+        "nan": family.nan(ODD, values=one_element_is(math.nan, 0, 1, 2)),
+        "cancellation": family.cancellation(ODD, values=pairs_that_cancel),
         "large_logits": Family(
             "scores whose exponential overflows unless their maximum is subtracted",
-            f.each(large_scores, large_scores, f.normals),
+            numbers.each(large_scores, large_scores, numbers.normals),
             shapes=(ODD, (1, 1, 1, 40, 40, 256)),
         ),
         "shifted": Family(
@@ -119,11 +190,11 @@ class Attention(Operation):
         ),
         "empty_rows": Family(
             "causal with more queries than keys: the first see no key, and give zeros",
-            f.each(f.normals),
+            numbers.each(numbers.normals),
             shapes=((1, 2, 1, 130, 33, 64), (1, 2, 2, 77, 1, 64)),
-            causal=(True,),
+            options={"causal": (True,)},
         ),
-        "huge": f.huge((1, 32, 32, 2**19 + 1, 64, 128)),
+        "huge": family.huge((1, 32, 32, 2**19 + 1, 64, 128), options={"causal": (False,)}),
     }
 
     def default_cases(self, device_type: str) -> list[Case]:
@@ -149,51 +220,55 @@ class Attention(Operation):
         b, h, h_kv, s_q, s_k, d = case.shape
         return ((b, h, s_q, d), (b, h_kv, s_k, d), (b, h_kv, s_k, d))
 
+    def random_shape(self, size: Callable[[], int]) -> Shape:
+        h_kv = 1 + size() % 3
+        return (size() % 3, h_kv * (1 + size() % 2), h_kv, size(), size(), 64 * (1 + size() % 2))
+
     def second(self, case: Case) -> Case:
         return replace(case, inputs="shifted") if case.inputs in ("normal", "sizes", "long_thin") else case
 
     def arguments(self, case: Case) -> dict[str, Any]:
-        return {"causal": bool(case.causal)}
+        return {"causal": case.option("causal", False)}
 
-    def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[check.Truth]:
+    def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
         b, h, h_kv, s_q, _, d = case.shape
         rows, together = self._rows(case), self._heads(case)
         for batch, first in product(range(b), range(0, h, together)):
             heads = slice(first, min(first + together, h))
             shape = (1, heads.stop - first, s_q, d)
-            value, limit = (torch.empty(shape, dtype=torch.float64, device=inputs[0].device) for _ in range(2))
+            value, bound = (torch.empty(shape, dtype=torch.float64, device=inputs[0].device) for _ in range(2))
             for head in range(first, heads.stop):
                 k = inputs[1][batch, head * h_kv // h].double()
                 v = inputs[2][batch, head * h_kv // h].double()
                 for start in range(0, s_q, rows):
                     q = inputs[0][batch, head, start : start + rows].double()
                     at = (0, head - first, slice(start, start + rows))
-                    value[at], limit[at] = self._rows_truth(q, k, v, start, case)
-            yield check.Truth((slice(batch, batch + 1), heads, slice(0, s_q), slice(0, d)), value, limit)
-            del value, limit
+                    value[at], bound[at] = self._rows_truth(q, k, v, start, case)
+            yield Truth((slice(batch, batch + 1), heads, slice(0, s_q), slice(0, d)), value, bound)
+            del value, bound
 
     def _heads(self, case: Case) -> int:
         """Heads judged together: as many as make a block of the output."""
-        return max(1, min(case["H"], _draw.BLOCK_ELEMENTS // max(1, case["S_q"] * case["D"])))
+        return max(1, min(case["H"], blocks.rows_together(case["S_q"] * case["D"])))
 
     def _rows(self, case: Case) -> int:
         """Queries at a time: their scores, of which the bound needs eight arrays, are a quarter of a block."""
-        return max(1, min(case["S_q"], _draw.BLOCK_ELEMENTS // 4 // max(1, case["S_k"])))
+        return max(1, min(case["S_q"], blocks.rows_together(case["S_k"], share=4)))
 
     def _rows_truth(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, start: int, case: Case
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The exact output rows of `q`, which begin at query `start`, and their bound."""
         b, h, _, s_q, s_k, d = case.shape
-        seen = max(0, min(s_k, start + len(q) + s_k - s_q)) if case.causal else s_k  # by any of these queries
+        seen = max(0, min(s_k, start + len(q) + s_k - s_q)) if case.option("causal") else s_k  # by any of these queries
         if seen == 0 or d == 0:
             zeros = torch.zeros_like(q)
-            return zeros, check.rounding_limit(zeros, case.dtype)
+            return zeros, rounding_limit(zeros, case.dtype)
         k, v = k[:seen], v[:seen]
         q = q / math.sqrt(d)
         scores = q @ k.T
         hidden = None
-        if case.causal:
+        if case.option("causal"):
             last = torch.arange(start, start + len(q), device=q.device) + (s_k - s_q)
             hidden = torch.arange(seen, device=q.device) > last[:, None]
             scores.masked_fill_(hidden, -math.inf)
@@ -203,7 +278,7 @@ class Attention(Operation):
         # Of NaN and infinities in V only what a query sees counts, and a product with 0 would not leave them out.
         finite, odd = v.nan_to_num(0.0, 0.0, 0.0), ~v.isfinite()
         value = p @ finite
-        limit = check.attention_limit(
+        bound = attention_limit(
             value,
             p,
             scores,
@@ -217,15 +292,15 @@ class Attention(Operation):
         for key in odd.any(dim=1).nonzero().flatten().tolist():
             product = p[:, key, None] * torch.where(odd[key], v[key], 0.0)
             value += product if hidden is None else product.masked_fill_(hidden[:, key, None], 0.0)
-        return value, limit
+        return value, bound
 
-    def output_shape(self, case: Case) -> tuple[int, ...]:
+    def output_shape(self, case: Case) -> Shape:
         return (case["B"], case["H"], case["S_q"], case["D"])
 
     def visible_pairs(self, case: Case) -> int:
         """Pairs of a query and a key that it sees, in one head."""
         s_q, s_k = case["S_q"], case["S_k"]
-        if not case.causal:
+        if not case.option("causal"):
             return s_q * s_k
         first = max(0, s_q - s_k)  # the first query that sees a key
         seen_first, seen_last = s_k - s_q + first + 1, s_k

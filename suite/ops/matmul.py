@@ -9,12 +9,92 @@ from typing import Any, ClassVar
 
 import torch
 
-from suite.numerics import check
-from suite.problem import families as f
-from suite.problem import generators as _draw
-from suite.problem.operation import DTYPES, Case, Family, Operation, Shape
+from suite.numerics.bounds import MMA_DEPTH, deviations, limit, sum_shift, sum_variance
+from suite.numerics.formats import DTYPES, half_smallest, unit_roundoff
+from suite.problem import blocks, family, numbers
+from suite.problem.case import Case
+from suite.problem.family import Family
+from suite.problem.operation import Operation
+from suite.problem.option import Option, Value
+from suite.problem.shape import Shape
+from suite.problem.truth import Truth
 
 FLOAT8 = "float8_e4m3fn"
+MMA_WIDTH = 32
+"""The most float8 products that a tensor core adds in one step."""
+FLOAT8_SUM_BITS = 14
+"""Significant bits of a sum of float8 products in a tensor core (docs/agreement.md)."""
+PROMOTED_TERMS = 128
+"""Products that such a sum may have in the precision `promoted` before it is added to others in float32."""
+
+
+def matmul_limit(
+    value: torch.Tensor, spread_squared: torch.Tensor, terms: int, count: int, dtype: str, precision: str
+) -> torch.Tensor:
+    """Bound for c = sum over `terms` of a_k b_k, one of `count` outputs.
+
+    value: c. spread_squared: sum of (a_k b_k)^2. Both float64.
+
+    For tf32, hardware may round each input to nearest or truncate it. Truncation is a shift towards zero by u of each
+    factor, 2u|c| in all, and an error that is uniform within u, like that of rounding.
+
+    In the worst case n - 1 roundings (or truncations, twice as much) are of |a||b| <= sqrt(n) spread: those of float32
+    products and partial sums, or of the sums alone where products are exact; and tf32 loses 4u of each product.
+    """
+    kind = "tf32" if precision == "tf32" else dtype
+    depth = MMA_DEPTH.get(kind)
+    systematic, variance = sum_shift(value, terms, depth), sum_variance(value, spread_squared, terms, depth)
+    worst = (terms - 1) * unit_roundoff("float32") * (1.0 if depth is None else 2.0)
+    if kind == "tf32":
+        u = unit_roundoff("tf32")
+        systematic = systematic + value.abs() * (2.0 * u)
+        variance = variance + spread_squared * (2.0 * u**2 / 3.0)
+        worst += 4.0 * u
+    probable = systematic + variance.sqrt() * deviations(count)
+    greatest = spread_squared.sqrt() * (worst * math.sqrt(terms)) + terms * half_smallest("float32")
+    return limit(torch.minimum(probable, greatest), value, dtype)
+
+
+def float8_limit(
+    value: torch.Tensor, spread_squared: torch.Tensor, grain: float, terms: int, count: int, dtype: str, precision: str
+) -> torch.Tensor:
+    """Bound for c = scale times the sum over `terms` of float8 products a_k b_k, in chains that a tensor core adds.
+
+    value: c. spread_squared: sum of (scale a_k b_k)^2. Both float64. grain: all scaled products are multiples of the
+    scale times a power of two, this one. count: outputs. dtype: the output's type.
+
+    Each step aligns up to MMA_WIDTH products and the accumulator to the largest of them and truncates all of them there
+    to FLOAT8_SUM_BITS, then the sum: with u = 2^-14 each loses up to 2u of the largest, whose square is at most that of
+    the partial sum and those of the step's products. `partial` is the mean square of the partial sums of all chains: of
+    walks like those of `sum_variance`, to totals whose squares add up to spread^2, and c^2 over the number of chains.
+
+    1. Products and accumulators lose something uniform within 2u of the largest, in the direction of their own signs.
+       Of n terms that add up to c, at most sqrt(n) c / spread more have its sign than not: each is u of it shorter.
+    2. Sums lose what other tensor cores lose, with this u.
+    3. If no partial sum comes near 2^14 grains, nothing at all is lost, and neither by roundings of so few bits.
+    4. Chains, or all products, are added in float32, and multiplied by the scale, or by two of them.
+
+    In the worst case the n - 1 smaller products and the n / 2 sums, twice each, lose 2u of |a||b| <= sqrt(n) spread.
+    """
+    chain = terms if precision == "fast" else min(terms, PROMOTED_TERMS)
+    steps = math.ceil(chain / MMA_DEPTH["float8_e4m3fn"])
+    share = chain / max(terms, 1)
+    u, fine = 2.0**-FLOAT8_SUM_BITS, unit_roundoff("float32")
+
+    partial = spread_squared + (spread_squared * (1.0 - share) + value.square() * share) / 3.0
+    losses = partial * ((chain + steps) * 4.0 + steps) + spread_squared * (4.0 * (min(chain, MMA_WIDTH) + 1))
+    variance = losses * (u**2 / 3.0) + spread_squared * ((u * steps) ** 2 / 12.0)
+    in_spreads = torch.where(spread_squared > 0, partial / spread_squared, 0.0).sqrt()
+    systematic = value.abs() * (in_spreads * (u * math.sqrt(chain)) + u * (steps + 1) / 2.0)
+    largest = value.abs() * share + spread_squared.sqrt() * (deviations(count * terms) * math.sqrt(share))
+    lossy = ~(largest < 2.0**FLOAT8_SUM_BITS * grain)
+
+    added = sum_variance(value, spread_squared, terms, None)
+    probable = torch.where(lossy, variance, 0.0).add_(added).sqrt_().mul_(deviations(count))
+    probable += torch.where(lossy, systematic, 0.0)
+    worst = 4.0 * u * (chain - 1) + fine * (terms - 1)
+    greatest = spread_squared.sqrt() * (worst * math.sqrt(terms)) + terms * half_smallest("float32")
+    return limit(torch.minimum(probable, greatest) + value.abs() * (2.0 * fine), value, dtype)
 
 
 def rows_of_extremes(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
@@ -24,8 +104,8 @@ def rows_of_extremes(shapes: tuple[Shape, ...], case: Case, source: torch.Genera
     """
     (m, k), (_, n) = shapes
     sign = torch.randint(0, 2, (m, 1), generator=source, device=source.device) * 2.0 - 1.0
-    a = (sign * f.largest(case)).expand(m, k).to(getattr(torch, case.dtype), copy=True)
-    b = f.normals((k, n), case, source).float() / (8 * max(k, 1))
+    a = (sign * numbers.largest(case)).expand(m, k).to(getattr(torch, case.dtype), copy=True)
+    b = numbers.normals((k, n), case, source).float() / (8 * max(k, 1))
     b[:, :1] = 1.0
     return a.contiguous(), b.to(a.dtype)
 
@@ -33,18 +113,18 @@ def rows_of_extremes(shapes: tuple[Shape, ...], case: Case, source: torch.Genera
 def an_infinity_each(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
     """One infinite element in A, one in B, each of which meets a zero: the product of the two is NaN."""
     (m, k), (_, n) = shapes
-    a, b = (f.normals(shape, case, source) for shape in shapes)
-    in_a, in_b = f.below(k, source), f.below(k, source)
-    f.put(b, 0.0, (in_a, f.below(n, source)))
-    f.put(a, 0.0, (f.below(m, source), in_b))
-    f.put(a, -math.inf, (f.below(m, source), in_a))
-    f.put(b, math.inf, (in_b, f.below(n, source)))
+    a, b = (numbers.normals(shape, case, source) for shape in shapes)
+    in_a, in_b = numbers.index_below(k, source), numbers.index_below(k, source)
+    numbers.put(b, 0.0, (in_a, numbers.index_below(n, source)))
+    numbers.put(a, 0.0, (numbers.index_below(m, source), in_b))
+    numbers.put(a, -math.inf, (numbers.index_below(m, source), in_a))
+    numbers.put(b, math.inf, (in_b, numbers.index_below(n, source)))
     return a, b
 
 
 def halves_that_cancel(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
     """The second half of K repeats the first, with the other sign in B: what is left is a middle term, or zero."""
-    a, b = (f.normals(shape, case, source) for shape in shapes)
+    a, b = (numbers.normals(shape, case, source) for shape in shapes)
     half = a.shape[1] // 2
     a[:, a.shape[1] - half :] = a[:, :half]
     b[b.shape[0] - half :] = (-b[:half].float()).to(b.dtype)
@@ -69,7 +149,7 @@ def grain(x: torch.Tensor) -> float:
     """The largest power of two that all finite elements, float8 numbers, are multiples of; 0 if all are 0."""
     found = torch.bincount(x.view(torch.uint8).reshape(-1), minlength=256).cpu() > 0
     numbers = torch.arange(256, dtype=torch.uint8).view(x.dtype).double()[found]
-    smallest = 2 * check.half_smallest(FLOAT8)
+    smallest = 2 * half_smallest(FLOAT8)
     whole = math.gcd(*(int(number / smallest) for number in numbers.tolist() if math.isfinite(number)))
     return (whole & -whole) * smallest
 
@@ -84,45 +164,54 @@ def with_float8(families: dict[str, Family]) -> dict[str, Family]:
 
 
 class Matmul(Operation):
+    rank = 40
     name = "matmul"
     formula = "C[i, j] = sum over k of A[i, k] B[k, j]"
     dims = ("M", "N", "K")
-    layouts = ("nn", "tn", "nt", "tt")
+    options = (Option("layout", ("nn", "tn", "nt", "tt"), "which operands are stored transposed (t)"),)
     sweep = tuple((n, n, n) for n in (32, 64, 128, 256, 512, 1024, 2048, 4096))
     ragged = ((1, 1, 1), (1, 129, 65), (65, 1, 127), (37, 41, 1), (64, 64, 64), (127, 65, 33), (129, 257, 100))
     dtypes_beyond = (FLOAT8,)
     families: ClassVar = with_float8(
         {
-            "normal": f.normal(),
-            "sizes": f.sizes(*ragged),
-            "long_thin": f.long_thin((1, 1031, 3), (1031, 2, 1), (3, 2, 1031), (2, 3, 1024)),
-            "empty": f.empty((3, 4, 0), (0, 4, 3), (3, 0, 4), (0, 0, 0)),
-            "transposed": f.transposed(layouts, (33, 65, 34), (64, 32, 128)),
-            "strided": f.strided_views((1, 1, 1), (33, 65, 34)),
-            "offset": f.offset((33, 65, 34), (64, 32, 128)),
-            "broadcast": f.broadcast((33, 65, 34), (64, 32, 128)),
-            "subnormal": f.subnormal((33, 65, 34), values=f.each(f.subnormals, f.small_integers)),
-            "largest": f.large((33, 65, 34), values=rows_of_extremes),
-            "signed_zero": f.signed_zero((33, 65, 34)),
-            "infinity": f.infinity((33, 65, 34), values=an_infinity_each),
-            "nan": f.nan((33, 65, 34)),
-            "cancellation": f.cancellation((33, 65, 34), (33, 65, 257), values=halves_that_cancel),
+            "normal": family.normal(),
+            "sizes": family.sizes(*ragged),
+            "long_thin": family.long_thin((1, 1031, 3), (1031, 2, 1), (3, 2, 1031), (2, 3, 1024)),
+            "empty": family.empty((3, 4, 0), (0, 4, 3), (3, 0, 4), (0, 0, 0)),
+            "transposed": family.transposed(*options, (33, 65, 34), (64, 32, 128)),
+            "strided": family.strided_views((1, 1, 1), (33, 65, 34)),
+            "offset": family.offset((33, 65, 34), (64, 32, 128)),
+            "broadcast": family.broadcast((33, 65, 34), (64, 32, 128)),
+            "subnormal": family.subnormal(
+                (33, 65, 34), values=numbers.each(numbers.subnormals, numbers.small_integers)
+            ),
+            "largest": family.large((33, 65, 34), values=rows_of_extremes),
+            "signed_zero": family.signed_zero((33, 65, 34)),
+            "infinity": family.infinity((33, 65, 34), values=an_infinity_each),
+            "nan": family.nan((33, 65, 34)),
+            "cancellation": family.cancellation((33, 65, 34), (33, 65, 257), values=halves_that_cancel),
             "exact_sums": Family(
                 "float8 whose sums are exact if they are no longer than they should be",
                 exact_sums,
                 shapes=((33, 65, 34), (48, 32, 4096)),
                 dtypes=(FLOAT8,),
             ),
-            "huge": f.huge((2**16 + 1, 2**15 + 1, 16), (2**27 + 1, 3, 17)),
+            "huge": family.huge((2**16 + 1, 2**15 + 1, 16), (2**27 + 1, 3, 17)),
         }
     )
 
     def precisions(self, dtype: str) -> tuple[str, ...]:
         return {"float32": ("ieee", "tf32"), FLOAT8: ("promoted", "fast")}.get(dtype, ("ieee",))
 
-    def plain_layout(self, dtype: str) -> str:
-        """8-bit tensor core products need both operands along K in memory: A by rows, B by columns."""
-        return "nt" if dtype == FLOAT8 else "nn"
+    def default_option(self, option: Option, dtype: str) -> Value:
+        """8-bit tensor core products need both operands contiguous along K: A by rows, B by columns."""
+        return "nt" if dtype == FLOAT8 else super().default_option(option, dtype)
+
+    def output_dtype(self, case: Case) -> str:
+        return "bfloat16" if case.dtype == FLOAT8 else case.dtype
+
+    def stored_transposed(self, case: Case) -> tuple[bool, ...]:
+        return tuple(letter == "t" for letter in case.option("layout", "nn"))
 
     def make_inputs(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
         """Of float8 also a scale of A and one of B, which are no powers of two: of normal numbers, so that results are
@@ -153,26 +242,26 @@ class Matmul(Operation):
     def arguments(self, case: Case) -> dict[str, Any]:
         return {"precision": case.precision}
 
-    def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[check.Truth]:
+    def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
         m, n, k = case.shape
         b = inputs[1].double()
         b_squared = b.square()
         scale = math.prod(float(each) for each in inputs[2:])
         step = scale * grain(inputs[0]) * grain(inputs[1]) if case.dtype == FLOAT8 else 0.0
-        for rows, columns in _draw.blocks((m, n)):
+        for rows, columns in blocks.blocks((m, n)):
             a = inputs[0][rows].double()
             value = a @ b[:, columns]
             spread_squared = a.square() @ b_squared[:, columns]
             if case.dtype == FLOAT8:
                 value, spread_squared = value.mul_(scale), spread_squared.mul_(scale**2)
-                limit = check.float8_limit(value, spread_squared, step, k, m * n, case.output_dtype, case.precision)
+                bound = float8_limit(value, spread_squared, step, k, m * n, self.output_dtype(case), case.precision)
             else:
-                limit = check.matmul_limit(value, spread_squared, k, m * n, case.dtype, case.precision)
+                bound = matmul_limit(value, spread_squared, k, m * n, case.dtype, case.precision)
             del a, spread_squared
-            yield check.Truth((rows, columns), value, limit)
-            del value, limit
+            yield Truth((rows, columns), value, bound)
+            del value, bound
 
-    def output_shape(self, case: Case) -> tuple[int, ...]:
+    def output_shape(self, case: Case) -> Shape:
         return (case["M"], case["N"])
 
     def flops(self, case: Case) -> int:
@@ -180,8 +269,8 @@ class Matmul(Operation):
 
     def workspace_bytes(self, case: Case) -> int:
         m, n, k = case.shape
-        rows = min(m, max(1, _draw.BLOCK_ELEMENTS // max(1, n)))
-        return 8 * (2 * k * n + 2 * rows * k) + _draw.block_bytes((m, n), arrays=16 if case.dtype == FLOAT8 else 10)
+        rows = min(m, blocks.rows_together(n))
+        return 8 * (2 * k * n + 2 * rows * k) + blocks.block_bytes((m, n), arrays=16 if case.dtype == FLOAT8 else 10)
 
 
 OP = Matmul()

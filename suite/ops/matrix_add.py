@@ -7,35 +7,41 @@ from typing import ClassVar
 
 import torch
 
-from suite.numerics import check
-from suite.problem import families as f
-from suite.problem import generators as _draw
-from suite.problem.operation import DTYPES, Case, Operation, Shape
+from suite.numerics.bounds import rounding_limit
+from suite.numerics.formats import DTYPES
+from suite.problem import family
+from suite.problem.blocks import block_bytes, blocks
+from suite.problem.case import Case
+from suite.problem.operation import Operation
+from suite.problem.option import Option
+from suite.problem.shape import Shape
+from suite.problem.truth import Truth
 
 
 class MatrixAdd(Operation):
+    rank = 20
     name = "matrix_add"
     formula = "C[i, j] = A[i, j] + B[i, j]"
     dims = ("M", "N")
-    layouts = ("nn", "nt", "tn", "tt")
+    options = (Option("layout", ("nn", "nt", "tn", "tt"), "which operands are stored transposed (t)"),)
     sweep = tuple((n, n) for n in (32, 128, 512, 2048, 8192, 16384))
     ragged = ((1, 1), (1, 257), (257, 1), (31, 33), (64, 64), (127, 129), (100, 513))
     families: ClassVar = {
-        "normal": f.normal(),
-        "sizes": f.sizes(*ragged),
-        "long_thin": f.long_thin((1, 50_021), (50_021, 1), (11_111, 3), (3, 11_111)),
-        "empty": f.empty((0, 5), (5, 0), (0, 0)),
-        "transposed": f.transposed(layouts, (31, 33), (64, 64), (100, 513)),
-        "strided": f.strided_views((1, 1), (65, 33)),
-        "offset": f.offset((64, 64), (65, 33)),
-        "broadcast": f.broadcast((64, 64), (65, 33)),
-        "subnormal": f.subnormal((65, 33)),
-        "largest": f.large((65, 33)),
-        "signed_zero": f.signed_zero((65, 33)),
-        "infinity": f.infinity((65, 33)),
-        "nan": f.nan((65, 33)),
-        "cancellation": f.cancellation((65, 33)),
-        "huge": f.huge((46_341, 46_342), (2**30 + 9, 2)),
+        "normal": family.normal(),
+        "sizes": family.sizes(*ragged),
+        "long_thin": family.long_thin((1, 50_021), (50_021, 1), (11_111, 3), (3, 11_111)),
+        "empty": family.empty((0, 5), (5, 0), (0, 0)),
+        "transposed": family.transposed(*options, (31, 33), (64, 64), (100, 513)),
+        "strided": family.strided_views((1, 1), (65, 33)),
+        "offset": family.offset((64, 64), (65, 33)),
+        "broadcast": family.broadcast((64, 64), (65, 33)),
+        "subnormal": family.subnormal((65, 33)),
+        "largest": family.large((65, 33)),
+        "signed_zero": family.signed_zero((65, 33)),
+        "infinity": family.infinity((65, 33)),
+        "nan": family.nan((65, 33)),
+        "cancellation": family.cancellation((65, 33)),
+        "huge": family.huge((46_341, 46_342), (2**30 + 9, 2)),
     }
 
     def default_cases(self, device_type: str) -> list[Case]:
@@ -47,20 +53,23 @@ class MatrixAdd(Operation):
     def operands(self, case: Case) -> tuple[Shape, ...]:
         return (case.shape, case.shape)
 
-    def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[check.Truth]:
-        a, b = inputs
-        for index in _draw.blocks(self.output_shape(case)):
-            value = a[index].double() + b[index].double()
-            yield check.Truth(index, value, check.rounding_limit(value, case.dtype))
+    def stored_transposed(self, case: Case) -> tuple[bool, ...]:
+        return tuple(letter == "t" for letter in case.option("layout", "nn"))
 
-    def output_shape(self, case: Case) -> tuple[int, ...]:
+    def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
+        a, b = inputs
+        for index in blocks(case.shape):
+            value = a[index].double() + b[index].double()
+            yield Truth(index, value, rounding_limit(value, case.dtype))
+
+    def output_shape(self, case: Case) -> Shape:
         return case.shape
 
     def flops(self, case: Case) -> int:
         return case["M"] * case["N"]
 
     def workspace_bytes(self, case: Case) -> int:
-        return _draw.block_bytes(self.output_shape(case))
+        return block_bytes(case.shape)
 
 
 OP = MatrixAdd()

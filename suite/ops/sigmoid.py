@@ -8,49 +8,65 @@ from typing import ClassVar
 
 import torch
 
-from suite.numerics import check
-from suite.problem import families as f
-from suite.problem import generators as _draw
-from suite.problem.operation import DTYPES, Case, Operation, Shape
+from suite.numerics.bounds import EXP_ULPS, limit
+from suite.numerics.formats import DTYPES, MIN_EXPONENT, SIGNIFICANT_BITS, half_smallest, unit_roundoff
+from suite.problem import family, numbers
+from suite.problem.blocks import block_bytes, blocks
+from suite.problem.case import Case
+from suite.problem.operation import Operation
+from suite.problem.shape import Shape
+from suite.problem.truth import Truth
+
+
+def sigmoid_limit(value: torch.Tensor, dtype: str) -> torch.Tensor:
+    """Bound for y = 1 / (1 + exp(-x)) computed in float32. value: y, float64.
+
+    The exponential may be off by EXP_ULPS, of at most 2u each relative to it, or of the spacing of subnormal numbers;
+    y changes relatively by (1 - y) times that. The sum adds u, and the quotient is rounded to `dtype`.
+    """
+    u = unit_roundoff("float32")
+    error = value * ((1.0 - value) * (EXP_ULPS * 2.0 * u) + u) + EXP_ULPS * 2.0 * half_smallest("float32")
+    return limit(error, value, dtype)
 
 
 def small_results(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
     """Half subnormal numbers, whose sigmoid is 1/2; half numbers whose sigmoid is subnormal, or just above or below."""
-    normal = check.MIN_EXPONENT[case.dtype]
-    smallest = normal - check.SIGNIFICANT_BITS[case.dtype]
+    normal = MIN_EXPONENT[case.dtype]
+    smallest = normal - SIGNIFICANT_BITS[case.dtype]
     drawn = torch.rand(shape, generator=source, device=source.device, dtype=torch.float64)
     low = (smallest - 1 + (normal - smallest + 2) * drawn) * math.log(2.0)
-    x = f.subnormals(shape, case, source)
+    x = numbers.subnormals(shape, case, source)
     return torch.where(torch.rand(shape, generator=source, device=source.device) < 0.5, low.to(x.dtype), x)
 
 
 def far_out(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
     """Half the largest numbers, half from 110 to 220 of either sign: exponentials overflow, and sigmoids are 0 or 1."""
     drawn = 220.0 * torch.rand(shape, generator=source, device=source.device) - 110.0
-    x = f.extremes(shape, case, source)
+    x = numbers.extremes(shape, case, source)
     drawn = (drawn + 110.0 * drawn.sign()).to(x.dtype)
     return torch.where(torch.rand(shape, generator=source, device=source.device) < 0.5, drawn, x)
 
 
 class Sigmoid(Operation):
+    rank = 30
     name = "sigmoid"
     formula = "y[i] = 1 / (1 + exp(-x[i]))"
     dims = ("N",)
     sweep = tuple((2**k,) for k in range(10, 29, 3))
     ragged = ((1,), (31,), (1023,), (1025,), (10_007,))
     families: ClassVar = {
-        "normal": f.normal(),
-        "sizes": f.sizes(*ragged),
-        "empty": f.empty((0,)),
-        "strided": f.strided_views((1,), (1025,)),
-        "offset": f.offset((1,), (4097,)),
-        "broadcast": f.broadcast((1025,)),
-        "subnormal": f.subnormal((1025,), values=f.each(small_results)),
-        "largest": f.large((1025,), values=f.each(far_out)),
-        "signed_zero": f.signed_zero((1025,)),
-        "infinity": f.infinity((1025,)),
-        "nan": f.nan((1025,)),
-        "huge": f.huge((2**31 + 17,)),
+        "normal": family.normal(),
+        "sizes": family.sizes(*ragged),
+        "empty": family.empty((0,)),
+        "strided": family.strided_views((1,), (1025,)),
+        "offset": family.offset((1,), (4097,)),
+        "broadcast": family.broadcast((1025,)),
+        "subnormal": family.subnormal((1025,), values=numbers.each(small_results)),
+        "largest": family.large((1025,), values=numbers.each(far_out)),
+        "signed_zero": family.signed_zero((1025,)),
+        "infinity": family.infinity((1025,)),
+        "nan": family.nan((1025,)),
+        "huge": family.huge((2**31 + 17,)),
     }
 
     def default_cases(self, device_type: str) -> list[Case]:
@@ -60,13 +76,13 @@ class Sigmoid(Operation):
     def operands(self, case: Case) -> tuple[Shape, ...]:
         return (case.shape,)
 
-    def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[check.Truth]:
+    def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
         (x,) = inputs
-        for index in _draw.blocks(self.output_shape(case)):
+        for index in blocks(case.shape):
             value = torch.sigmoid(x[index].double())
-            yield check.Truth(index, value, check.sigmoid_limit(value, case.dtype))
+            yield Truth(index, value, sigmoid_limit(value, case.dtype))
 
-    def output_shape(self, case: Case) -> tuple[int, ...]:
+    def output_shape(self, case: Case) -> Shape:
         return case.shape
 
     def flops(self, case: Case) -> int:
@@ -74,7 +90,7 @@ class Sigmoid(Operation):
         return 4 * case["N"]
 
     def workspace_bytes(self, case: Case) -> int:
-        return _draw.block_bytes(self.output_shape(case))
+        return block_bytes(case.shape)
 
 
 OP = Sigmoid()

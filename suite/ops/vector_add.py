@@ -7,32 +7,37 @@ from typing import ClassVar
 
 import torch
 
-from suite.numerics import check
-from suite.problem import families as f
-from suite.problem import generators as _draw
-from suite.problem.operation import DTYPES, Case, Operation, Shape
+from suite.numerics.bounds import rounding_limit
+from suite.numerics.formats import DTYPES
+from suite.problem import family
+from suite.problem.blocks import block_bytes, blocks
+from suite.problem.case import Case
+from suite.problem.operation import Operation
+from suite.problem.shape import Shape
+from suite.problem.truth import Truth
 
 
 class VectorAdd(Operation):
+    rank = 10
     name = "vector_add"
     formula = "c[i] = a[i] + b[i]"
     dims = ("N",)
     sweep = tuple((2**k,) for k in range(10, 29, 3))
     ragged = ((1,), (31,), (1023,), (1025,), (10_007,))
     families: ClassVar = {
-        "normal": f.normal(),
-        "sizes": f.sizes(*ragged),
-        "empty": f.empty((0,)),
-        "strided": f.strided_views((1,), (1025,)),
-        "offset": f.offset((1,), (4097,)),
-        "broadcast": f.broadcast((1025,)),
-        "subnormal": f.subnormal((1025,)),
-        "largest": f.large((1025,)),
-        "signed_zero": f.signed_zero((1025,)),
-        "infinity": f.infinity((1025,)),
-        "nan": f.nan((1025,)),
-        "cancellation": f.cancellation((1025,)),
-        "huge": f.huge((2**31 + 17,)),
+        "normal": family.normal(),
+        "sizes": family.sizes(*ragged),
+        "empty": family.empty((0,)),
+        "strided": family.strided_views((1,), (1025,)),
+        "offset": family.offset((1,), (4097,)),
+        "broadcast": family.broadcast((1025,)),
+        "subnormal": family.subnormal((1025,)),
+        "largest": family.large((1025,)),
+        "signed_zero": family.signed_zero((1025,)),
+        "infinity": family.infinity((1025,)),
+        "nan": family.nan((1025,)),
+        "cancellation": family.cancellation((1025,)),
+        "huge": family.huge((2**31 + 17,)),
     }
 
     def default_cases(self, device_type: str) -> list[Case]:
@@ -42,20 +47,20 @@ class VectorAdd(Operation):
     def operands(self, case: Case) -> tuple[Shape, ...]:
         return (case.shape, case.shape)
 
-    def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[check.Truth]:
+    def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
         a, b = inputs
-        for index in _draw.blocks(self.output_shape(case)):
+        for index in blocks(case.shape):
             value = a[index].double() + b[index].double()
-            yield check.Truth(index, value, check.rounding_limit(value, case.dtype))
+            yield Truth(index, value, rounding_limit(value, case.dtype))
 
-    def output_shape(self, case: Case) -> tuple[int, ...]:
+    def output_shape(self, case: Case) -> Shape:
         return case.shape
 
     def flops(self, case: Case) -> int:
         return case["N"]
 
     def workspace_bytes(self, case: Case) -> int:
-        return _draw.block_bytes(self.output_shape(case))
+        return block_bytes(case.shape)
 
 
 OP = VectorAdd()

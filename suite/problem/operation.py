@@ -1,138 +1,52 @@
-"""What an operation is: its sizes, inputs, float64 truth, error bound, flops and bytes.
+"""What an operation is: its sizes, options, inputs, float64 truth with its error bound, flops and bytes.
 
-One subclass of `Operation` per file in `suite/ops/`, instantiated there as `OP`. Everything that depends on
-the operation is asked of it; nothing else in the tree knows a shape, a reference or a tolerance.
+Each file in `suite/ops/` has one subclass of `Operation` and its instance `OP`. All that depends on the operation is
+asked of it; nothing else in the tree knows a shape, an option, a reference or a tolerance.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from suite.core.errors import UsageError
+from suite.numerics import formats
+from suite.problem import shape as shapes_by_name
+from suite.problem.case import Case
+from suite.problem.option import Option, Value
+from suite.problem.shape import Shape
 
 if TYPE_CHECKING:
     import torch
 
-    from suite.numerics.check import Truth
-
-DTYPES: dict[str, int] = {"float32": 4, "float16": 2, "bfloat16": 2}
-"""Element types and their bytes: those of every operation and every implementation."""
-
-DTYPES_BEYOND: dict[str, int] = {"float8_e4m3fn": 1}
-"""Those of the operations, and of the implementations, that say so. A case has one only if it is asked for by name."""
-
-OUTPUT_DTYPES: dict[str, str] = {"float8_e4m3fn": "bfloat16"}
-"""Where it is not the inputs' own."""
-
-PRECISIONS: dict[str, str] = {
-    "ieee": "products and sums in float32 (products of 16-bit inputs are exact there)",
-    "tf32": "products of inputs rounded to tf32 (11 significant bits), sums in float32",
-    "promoted": "float8: sums of at most 128 products by a tensor core, which keeps 14 bits; these added in float32",
-    "fast": "float8: all sums by a tensor core",
-}
-
-
-@dataclass(frozen=True)
-class Case:
-    """One problem: an operation, a size, a dtype, an arithmetic, a family of inputs.
-
-    `causal` and `layout` are None where meaningless.
-    """
-
-    operation: str
-    dims: tuple[tuple[str, int], ...]
-    dtype: str = "float32"
-    precision: str = "ieee"
-    causal: bool | None = None
-    layout: str | None = None
-    inputs: str = "normal"
-
-    def __getitem__(self, dim: str) -> int:
-        return dict(self.dims)[dim]
-
-    @property
-    def label(self) -> str:
-        """The column `case`: `M=512,N=512,K=512`, and what differs from the plain problem: `,causal`, `,inputs=nan`."""
-        parts = [f"{name}={size}" for name, size in self.dims]
-        if self.causal:
-            parts.append("causal")
-        if self.layout not in (None, "nn"):
-            parts.append(f"layout={self.layout}")
-        if self.inputs != "normal":
-            parts.append(f"inputs={self.inputs}")
-        return ",".join(parts)
-
-    @property
-    def element_bytes(self) -> int:
-        return (DTYPES | DTYPES_BEYOND)[self.dtype]
-
-    @property
-    def output_dtype(self) -> str:
-        return OUTPUT_DTYPES.get(self.dtype, self.dtype)
-
-    @property
-    def output_bytes(self) -> int:
-        """Of one element of the output."""
-        return (DTYPES | DTYPES_BEYOND)[self.output_dtype]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(size for _, size in self.dims)
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Case:
-        dims = tuple((str(name), int(size)) for name, size in data["dims"])
-        return cls(**{**data, "dims": dims})
-
-
-Shape = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Family:
-    """Inputs of one kind. What `ops/_families.py` draws and lays out, an operation declares once, in `families`."""
-
-    about: str
-    """What they are, in one line; `list` shows it."""
-    values: Callable[[tuple[Shape, ...], Case, torch.Generator], tuple[torch.Tensor, ...]]
-    """Draws the operands, dense and row-major, in the case's dtype."""
-    place: Callable[[torch.Tensor, int], torch.Tensor] = lambda operand, position: operand
-    """Puts the operand at this position of the signature into memory: a tensor of the same shape."""
-    stored: Callable[[Shape, int], int] = lambda shape, position: math.prod(shape)
-    """Different elements that an operand of this shape and position then has."""
-    shapes: tuple[Shape, ...] = ()
-    """Sizes to show them at where none are given; none here means the operation's default cases."""
-    layouts: tuple[str | None, ...] = (None,)
-    causal: tuple[bool, ...] = (False, True)
-    dtypes: tuple[str, ...] = tuple(DTYPES)
-    needs_gpu: bool = False
+    from suite.problem.family import Family
+    from suite.problem.truth import Truth
 
 
 class Operation(ABC):
-    """One operation. Shapes are named by `dims`, in the order of the signature."""
+    """One operation. `rank` and `options` are literals, which `suite.ops` reads without importing the file."""
 
+    rank: ClassVar[int]
+    """Place among the operations: a course takes them in ascending order."""
     name: ClassVar[str]
     formula: ClassVar[str]
     """The definition in one line; `list` shows it."""
     dims: ClassVar[tuple[str, ...]]
-    causal: ClassVar[bool] = False
-    layouts: ClassVar[tuple[str, ...]] = ()
+    """Names of the dimensions, in the order of the signature."""
+    options: ClassVar[tuple[Option, ...]] = ()
     dtypes_beyond: ClassVar[tuple[str, ...]] = ()
     """Those of DTYPES_BEYOND that it has."""
     ragged: ClassVar[tuple[Shape, ...]]
     """Sizes of one, primes, one off a tile: those of the family `sizes`."""
     families: ClassVar[Mapping[str, Family]]
     """Kinds of inputs by name: `normal`, and those that break kernels."""
-    sweep: ClassVar[tuple[tuple[int, ...], ...]]
+    sweep: ClassVar[tuple[Shape, ...]]
     """Sizes from tiny to large, in ascending order."""
+
+    # What an operation says
 
     @abstractmethod
     def default_cases(self, device_type: str) -> list[Case]:
@@ -144,10 +58,13 @@ class Operation(ABC):
 
     @abstractmethod
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
-        """The float64 result with its error bound, in pieces that fit in memory, computed from the rounded inputs."""
+        """The float64 result of the rounded inputs, with its error bound, in pieces that fit in memory."""
 
     @abstractmethod
-    def output_shape(self, case: Case) -> tuple[int, ...]: ...
+    def output_shape(self, case: Case) -> Shape: ...
+
+    def output_dtype(self, case: Case) -> str:
+        return formats.OUTPUT_DTYPES.get(case.dtype, case.dtype)
 
     @abstractmethod
     def flops(self, case: Case) -> int:
@@ -155,123 +72,147 @@ class Operation(ABC):
 
     @abstractmethod
     def workspace_bytes(self, case: Case) -> int:
-        """What computing the truth takes on the device beyond inputs and output."""
-
-    def make_inputs(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
-        """The inputs of the case's family on `device`, in its dtype and layout. They may be views of larger arrays."""
-        import torch
-
-        family = self.families[case.inputs]
-        source = torch.Generator(device).manual_seed(seed)
-        drawn = family.values(self.operands(case), case, source)
-        letters = case.layout or "n" * len(drawn)
-        return tuple(
-            family.place(operand.mT.contiguous(), position).mT if letter == "t" else family.place(operand, position)
-            for position, (operand, letter) in enumerate(zip(drawn, letters, strict=True))
-        )
-
-    def second(self, case: Case) -> Case:
-        """The case whose inputs the second call of a check gets: the same shapes, from a family that may show more."""
-        return case
-
-    def bytes(self, case: Case) -> int:
-        """The least traffic to memory: every element of every input read once, the output written once."""
-        stored = self.families[case.inputs].stored
-        inputs = sum(stored(shape, position) for position, shape in enumerate(self.operands(case)))
-        return inputs * case.element_bytes + self._output_bytes(case)
-
-    def arguments(self, case: Case) -> dict[str, Any]:
-        """Keyword arguments of the call."""
-        return {}
+        """Device memory for the truth and for judging, beyond inputs and output."""
 
     def precisions(self, dtype: str) -> tuple[str, ...]:
         """The arithmetics a case of this dtype may ask for, the plain one first."""
         return ("ieee",)
 
-    def plain_layout(self, dtype: str) -> str | None:
-        """The layout of a case of this dtype that asks for none; None if the operation has no layouts."""
-        return self.layouts[0] if self.layouts else None
+    def default_option(self, option: Option, dtype: str) -> Value:
+        """The value of an option in a case of this dtype that asks for none."""
+        return option.values[0]
+
+    def arguments(self, case: Case) -> dict[str, Any]:
+        """Keyword arguments of the call."""
+        return {}
+
+    def stored_transposed(self, case: Case) -> tuple[bool, ...]:
+        """For each operand, whether its last two axes are swapped in memory."""
+        return (False,) * len(self.operands(case))
+
+    def second(self, case: Case) -> Case:
+        """The case of the inputs of a check's second call: the same shapes, from a family that may show more."""
+        return case
+
+    def validate(self, dims: Mapping[str, int]) -> None:
+        """Raise `UsageError` for sizes that contradict each other."""
+
+    def random_shape(self, size: Callable[[], int]) -> Shape:
+        """A small valid shape, for tests. `size` draws a number from 0 to about 70."""
+        return tuple(size() for _ in self.dims)
+
+    # Cases
 
     def case(
         self,
-        shape: tuple[int, ...],
+        shape: Shape,
         dtype: str = "float32",
         precision: str | None = None,
         *,
-        causal: bool | None = None,
-        layout: str | None = None,
         inputs: str = "normal",
+        **options: Value | None,
     ) -> Case:
-        """A case of this operation, with `precision`, `causal` and `layout` at their defaults where they apply."""
-        precision = precision or self.precisions(dtype)[0]
-        layout = layout or self.plain_layout(dtype)
-        if self.causal:
-            causal = bool(causal)
-        return Case(self.name, tuple(zip(self.dims, shape, strict=True)), dtype, precision, causal, layout, inputs)
+        """A case of this operation. A precision or option that is None or not given has its default.
+
+        Raises `UsageError` for an option, or a value of one, that the operation does not have.
+        """
+        given = {name: value for name, value in options.items() if value is not None}
+        for name in given.keys() - {option.name for option in self.options}:
+            raise UsageError(f"{self.name} has no option {name!r}")
+        chosen = []
+        for option in self.options:
+            value = given.get(option.name, self.default_option(option, dtype))
+            if value not in option.values:
+                valid = ", ".join(map(str, option.values))
+                raise UsageError(f"{self.name}: {option.name} {value!r} is none of {valid}")
+            if value != option.values[0]:
+                chosen.append((option.name, value))
+        dims = tuple(zip(self.dims, shape, strict=True))
+        return Case(self.name, dims, dtype, precision or self.precisions(dtype)[0], tuple(chosen), inputs)
+
+    def option_values(self, case: Case) -> dict[str, Any]:
+        """The value of every option in a case, plain ones too."""
+        return {option.name: case.option(option.name, option.values[0]) for option in self.options}
+
+    def with_options(self, case: Case, **options: Value) -> Case:
+        """The same case with other values of these options."""
+        values = self.option_values(case) | options
+        return self.case(case.shape, case.dtype, case.precision, inputs=case.inputs, **values)
+
+    def option_combinations(
+        self, dtype: str, given: Mapping[str, tuple[Value, ...]], *, every: bool = True
+    ) -> list[dict[str, Any]]:
+        """All combinations of the options' values: those given; else all, of an option that runs every value; else the
+        default. `every=False`: the default of those too.
+        """
+        values = [
+            given.get(option.name)
+            or (option.values if option.every and every else (self.default_option(option, dtype),))
+            for option in self.options
+        ]
+        names = [option.name for option in self.options]
+        return [dict(zip(names, chosen, strict=True)) for chosen in product(*values)]
 
     def plain_cases(self, device_type: str, dtypes_beyond: Iterable[str] = ()) -> list[Case]:
         """The default cases, and in each of their shapes those of further dtypes."""
         cases = self.default_cases(device_type)
-        shapes = dict.fromkeys((case.shape, case.causal) for case in cases)
+        every = [option.name for option in self.options if option.every]
+        kinds = {(case.shape, tuple((name, self.option_values(case)[name]) for name in every)): None for case in cases}
         return cases + [
-            self.case(shape, dtype, precision, causal=causal)
+            self.case(shape, dtype, precision, **dict(options))
             for dtype in dtypes_beyond
-            for shape, causal in shapes
+            for shape, options in kinds
             for precision in self.precisions(dtype)
         ]
 
     def cases(self, inputs: str, device_type: str, shapes: tuple[Shape, ...] = ()) -> list[Case]:
-        """A family's cases, of the given shapes or else of its own, in every dtype, arithmetic and mask."""
+        """A family's cases, of the given shapes or else of its own, in all its dtypes, arithmetics and options."""
         family = self.families[inputs]
         if not (shapes or family.shapes):
-            return self.plain_cases(device_type, (dtype for dtype in family.dtypes if dtype in DTYPES_BEYOND))
+            return self.plain_cases(device_type, (dtype for dtype in family.dtypes if dtype in formats.DTYPES_BEYOND))
         return [
-            self.case(shape, dtype, precision, causal=causal, layout=layout, inputs=inputs)
+            self.case(shape, dtype, precision, inputs=inputs, **options)
             for shape in shapes or family.shapes
             for dtype in family.dtypes
             for precision in self.precisions(dtype)
-            for causal in (family.causal if self.causal else (None,))
-            for layout in family.layouts
+            for options in self.option_combinations(dtype, family.options)
         ]
+
+    def parse_shape(self, text: str) -> Shape:
+        """`M=512,N=512,K=512` -> (512, 512, 512). Raises `UsageError` that says what is wrong."""
+        found = shapes_by_name.parse(text, self.name, self.dims)
+        self.validate(found)
+        return tuple(found.values())
+
+    # Inputs, bytes and memory
+
+    def make_inputs(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
+        """The inputs of the case's family on `device`, in its dtype and placement. They may be views of larger arrays.
+
+        The same seed gives the same inputs on the same kind of device.
+        """
+        import torch
+
+        family = self.families[case.inputs]
+        drawn = family.values(self.operands(case), case, torch.Generator(device).manual_seed(seed))
+        return tuple(
+            family.place(operand.mT.contiguous(), position).mT if swapped else family.place(operand, position)
+            for position, (operand, swapped) in enumerate(zip(drawn, self.stored_transposed(case), strict=True))
+        )
+
+    def bytes(self, case: Case) -> int:
+        """The least traffic to memory: every element of every input read once, the output written once."""
+        stored = self.families[case.inputs].stored
+        inputs = sum(stored(shape, position) for position, shape in enumerate(self.operands(case)))
+        return inputs * case.element_bytes + self.output_bytes(case)
+
+    def output_bytes(self, case: Case) -> int:
+        return math.prod(self.output_shape(case)) * formats.element_bytes(self.output_dtype(case))
 
     def memory_bytes(self, case: Case) -> int:
         """Least device memory that a checked run of `case` needs.
 
         Inputs of two draws and the buffers that calls read, two results with a copy of each, the truth's workspace.
         """
-        output = self._output_bytes(case)
+        output = self.output_bytes(case)
         return 3 * (self.bytes(case) - output) + 4 * output + self.workspace_bytes(case)
-
-    def _output_bytes(self, case: Case) -> int:
-        count = 1
-        for size in self.output_shape(case):
-            count *= size
-        return count * case.output_bytes
-
-    def validate(self, dims: Mapping[str, int]) -> None:
-        """Raise `UsageError` for sizes that contradict each other."""
-
-    def parse_shape(self, text: str) -> tuple[int, ...]:
-        """`M=512,N=512,K=512` -> (512, 512, 512). Raises `UsageError`: what is missing, unknown or not a size."""
-        example = ",".join(f"{dim}=512" for dim in self.dims)
-        found: dict[str, int] = {}
-        for part in text.split(","):
-            name, equals, value = (piece.strip() for piece in part.partition("="))
-            if not equals:
-                raise UsageError(f"--shape {text!r}: {part!r} is not DIM=SIZE; {self.name} takes e.g. {example}")
-            if name not in self.dims:
-                raise UsageError(
-                    f"--shape {text!r}: unknown dimension {name!r}; {self.name} has {', '.join(self.dims)}"
-                )
-            if name in found:
-                raise UsageError(f"--shape {text!r}: dimension {name} is given twice")
-            if not re.fullmatch(r"[+-]?[0-9]{1,18}", value):
-                raise UsageError(f"--shape {text!r}: {name}={value!r} is not a whole number; e.g. {example}")
-            if int(value) < 0:
-                raise UsageError(f"--shape {text!r}: {name}={value} must be at least 0")
-            found[name] = int(value)
-        missing = [dim for dim in self.dims if dim not in found]
-        if missing:
-            raise UsageError(f"--shape {text!r}: missing {', '.join(missing)}; {self.name} takes e.g. {example}")
-        self.validate(found)
-        return tuple(found[dim] for dim in self.dims)

@@ -1,10 +1,10 @@
-"""What an interrupted run has to have in common with the one that continues it, and what it leaves to be done.
+"""Continuing an interrupted run: its settings must be those of the new one; its rows are not run again.
 
 `environment.json` of a results folder ends in the state of the run that it describes:
 
     "run": {"complete": false, "tables": ["matmul"], "settings": {...}}
 
-`tables` are the operations whose CSV holds this run's rows; any other CSV in the folder is of an earlier run.
+`tables` are the operations whose CSV has rows of this run; any other CSV in the folder is of an earlier run.
 """
 
 from __future__ import annotations
@@ -16,34 +16,40 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from suite import frameworks
 from suite.core.errors import ResultsError, UsageError
 from suite.core.paths import ROOT
 from suite.core.text import one_line
 from suite.hardware.device import Device
-from suite.results.row import Key, Row, read_rows
+from suite.results.csv_file import read_rows
+from suite.results.row import Key, Row
 
 ENVIRONMENT = "environment.json"
 WITHOUT_EFFECT = frozenset(("as_json", "device", "out", "resume", "timeout"))
-"""Options of `compare` that do not decide what a row says, or are told by what they lead to."""
-SOURCES = ("suite", "triton_kernels", "jax_impls", "cuda_ref", "torch_impls", "numpy_impls")
+"""Options of `compare` that change no row, or whose effect is recorded elsewhere in the settings (`device`)."""
 SUFFIXES = frozenset((".py", ".cu", ".cuh", ".h"))
+TEMPLATES = "templates"
+"""A folder of this name holds source files whatever their suffix."""
 SHOWN_DIFFERENCES = 4
 
 
 @dataclass(frozen=True)
-class Found:
-    """An interrupted run: its environment record, and its rows by operation."""
+class PreviousRun:
+    """What a results folder holds: the environment record, and the rows by operation and key."""
 
     environment: dict[str, Any]
     rows: dict[str, dict[Key, Row]]
 
 
-def settings(options: Mapping[str, Any], where: Device, environment: Mapping[str, Any]) -> dict[str, Any]:
-    """All that two runs must share for their rows to stand in one table: JSON-able, and readable."""
+def settings(options: Mapping[str, Any], device: Device, environment: Mapping[str, Any]) -> dict[str, Any]:
+    """What two runs must share for their rows to stand in one table, as JSON: options, device, versions, code.
+
+    `options` are the parameters of `compare` by name, `environment` is the environment record.
+    """
     chosen = {name: _plain(value) for name, value in sorted(options.items()) if name not in WITHOUT_EFFECT}
     return {
         "options": {name: value for name, value in chosen.items() if value not in (None, False, [])},
-        "device": {"place": str(where), "name": where.name, "driver": environment.get("device", {}).get("driver")},
+        "device": {"place": str(device), "name": device.name, "driver": environment.get("device", {}).get("driver")},
         "versions": {"python": environment.get("python"), **environment.get("packages", {})},
         "toolkits": dict(environment.get("toolkits", {})),
         "code": {"digest": code_digest()},
@@ -52,71 +58,91 @@ def settings(options: Mapping[str, Any], where: Device, environment: Mapping[str
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Path):
-        return {"file": str(value), "digest": _digest([value])}
+        return {"file": str(value), "digest": _digest([(value.name, value)])}
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
 
+def source_folders() -> list[str]:
+    """The folders of the code that decides what a row says: the suite, and the kernels of each framework."""
+    return ["suite", *sorted({frameworks.get(name).folder for name in frameworks.names()})]
+
+
 def code_digest(root: Path = ROOT) -> str:
-    """Changes with any source file of the suite or of a kernel."""
-    return _digest(path for folder in SOURCES for path in sorted((root / folder).rglob("*")) if path.suffix in SUFFIXES)
+    """A hash of every source file of the suite and of the kernels, with their paths."""
+    paths = [path for folder in source_folders() for path in sorted((root / folder).rglob("*")) if _is_source(path)]
+    return _digest((str(path.relative_to(root)), path) for path in paths)
 
 
-def _digest(paths: Iterable[Path]) -> str:
+def _is_source(path: Path) -> bool:
+    if "__pycache__" in path.parts:
+        return False
+    return path.suffix in SUFFIXES or (TEMPLATES in path.parts and path.is_file())
+
+
+def _digest(files: Iterable[tuple[str, Path]]) -> str:
     everything = hashlib.sha256()
-    for path in paths:
+    for name, path in files:
         try:
             contents = path.read_bytes()
         except OSError:
             contents = b"unreadable"
-        everything.update(f"{path.name} {len(contents)}\n".encode("utf-8", "backslashreplace") + contents)
+        everything.update(f"{name} {len(contents)}\n".encode("utf-8", "backslashreplace") + contents)
     return everything.hexdigest()[:16]
 
 
-def find(folder: Path, operations: Iterable[str], wanted: Mapping[str, Any]) -> Found | None:
-    """The run that `folder` holds, None if it holds none.
+def find(folder: Path, operations: Iterable[str], wanted: Mapping[str, Any]) -> PreviousRun | None:
+    """The run whose rows `folder` holds, as far as they are of `operations`; None for a folder without a run.
 
-    Raises `UsageError` for a run of other settings than `wanted`, `ResultsError` for files that are damaged.
+    `wanted` are the `settings` that it must have. Raises `UsageError` for a run of other settings, `ResultsError` for
+    damaged files.
     """
-    path = folder / ENVIRONMENT
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        present = [name for name in operations if (folder / f"{name}.csv").exists()]
-        if present:
-            raise UsageError(
-                f"--resume: {folder} has {present[0]}.csv, but no {ENVIRONMENT} that says of what run; "
-                "without --resume it is made anew"
-            ) from None
+    record = _environment(folder, operations)
+    if record is None:
         return None
-    except (OSError, ValueError, RecursionError) as error:
-        raise ResultsError(f"{path}: not a readable environment record: {one_line(repr(error))}") from error
     state = record.get("run") if isinstance(record, dict) else None
     if not isinstance(state, dict) or not isinstance(state.get("tables"), list):
         raise UsageError(
-            f"--resume: {path} does not say what its run was for (an older version?); without --resume it is made anew"
+            f"--resume: {folder / ENVIRONMENT} does not say what its run was for (an older version?); "
+            "without --resume the run starts anew"
         )
     if found := list(_differences(state.get("settings"), json.loads(json.dumps(wanted)))):
         shown = one_line("; ".join(found[:SHOWN_DIFFERENCES]))
         more = f"; and {len(found) - SHOWN_DIFFERENCES} more" if len(found) > SHOWN_DIFFERENCES else ""
         raise UsageError(
-            f"--resume: {folder} holds a run of other settings: {shown}{more}; without --resume it is made anew"
+            f"--resume: {folder} holds a run of other settings: {shown}{more}; without --resume the run starts anew"
         )
-    return Found(record, {name: _rows(folder, name) for name in operations if name in state["tables"]})
+    return PreviousRun(record, {name: _rows(folder, name) for name in operations if name in state["tables"]})
+
+
+def _environment(folder: Path, operations: Iterable[str]) -> Any:
+    """The parsed environment record; None if the folder has neither a record nor a table of `operations`."""
+    path = folder / ENVIRONMENT
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        present = [name for name in operations if (folder / f"{name}.csv").exists()]
+        if present:
+            raise UsageError(
+                f"--resume: {folder} has {present[0]}.csv, but no {ENVIRONMENT} that describes its run; "
+                "without --resume the run starts anew"
+            ) from None
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise ResultsError(f"{path}: not a readable environment record: {one_line(repr(error))}") from error
 
 
 def _differences(before: Any, now: Mapping[str, Any]) -> Iterator[str]:
-    """In words, what the settings of a run were and what they are."""
-    groups = [_flat(each) for each in (before, now)]
-    for name in {**groups[1], **groups[0]}:
-        then, today = (group.get(name) for group in groups)
-        if then == today:
+    """A text for each setting that differs."""
+    old, new = _flat(before), _flat(now)
+    for name in {**new, **old}:
+        if old.get(name) == new.get(name):
             continue
         if name == "code digest":
             yield "the code of the suite or of a kernel has changed since"
         else:
-            yield f"{name} {_shown(then)} there, {_shown(today)} now"
+            yield f"{name} {_shown(old.get(name))} there, {_shown(new.get(name))} now"
 
 
 def _flat(groups: Any) -> dict[str, Any]:
@@ -137,10 +163,10 @@ def _rows(folder: Path, operation: str) -> dict[Key, Row]:
     if not path.exists():
         return {}
     rows: dict[Key, Row] = {}
-    for place, row in enumerate(read_rows(path), 1):
-        damage = f"it is of {row.operation}" if row.operation != operation else ""
-        if damage or row.key in rows:
-            damage = damage or "there is another row like it"
-            raise ResultsError(f"{path}: not a results table, or a damaged one: row {place}: {one_line(damage)}")
+    for number, row in enumerate(read_rows(path), 1):
+        damage = "there is another row like it" if row.key in rows else ""
+        damage = f"it is of {row.operation}" if row.operation != operation else damage
+        if damage:
+            raise ResultsError(f"{path}: not a results table, or a damaged one: row {number}: {one_line(damage)}")
         rows[row.key] = row
     return rows

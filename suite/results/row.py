@@ -1,25 +1,57 @@
-"""The table: one dataclass is the one schema of the DataFrame, the CSV, the Markdown and the JSON."""
+"""`Row`: one implementation on one case. Its fields are the columns of the CSV, the JSON and the DataFrame."""
+
+# ruff: noqa: RUF009 (`_column` makes a dataclass field)
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from enum import StrEnum
+from typing import Any, get_type_hints
 
 from suite.core.errors import ResultsError
 from suite.core.text import one_line
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-STATUSES = ("ok", "wrong", "error", "timeout", "unavailable", "unsupported")
-FAILURES = ("wrong", "error", "timeout")
-SUSPECT = "suspect"
 Key = tuple[str, ...]
+
+
+class Status(StrEnum):
+    """What came of one implementation on one case."""
+
+    OK = "ok"
+    WRONG = "wrong"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    UNAVAILABLE = "unavailable"
+    UNSUPPORTED = "unsupported"
+
+
+FAILURES = frozenset((Status.WRONG, Status.ERROR, Status.TIMEOUT))
+
+
+class Mode(StrEnum):
+    """How an implementation runs. Only native rows are timed."""
+
+    NATIVE = "native"
+    INTERPRETED = "interpreted"
+    EMULATED = "emulated"
+
+
+class Attempt(StrEnum):
+    """Whether something was tried and whether it succeeded."""
+
+    NOT_TRIED = ""
+    DONE = "done"
+    FAILED = "failed"
+
+
+class StoppedBy(StrEnum):
+    """What ended the sampling: a narrow enough interval, or the budget of time. Empty if nothing was sampled."""
+
+    NOTHING = ""
+    INTERVAL = "interval"
+    BUDGET = "budget"
 
 
 def _column(about: str, default: Any = None) -> Any:
@@ -28,21 +60,25 @@ def _column(about: str, default: Any = None) -> Any:
 
 @dataclass
 class Row:
-    """One implementation on one case. Numbers that were not measured are None, and empty in the CSV."""
+    """One implementation on one case. A number that was not measured is None, and empty in the CSV.
+
+    Text given for an enumeration is converted; a text that is none of its values raises `ValueError`.
+    What decides anything is a typed field; `reason` and `flags` are for readers only.
+    """
 
     operation: str
     case: str
     dtype: str
     precision: str
     implementation: str
-    mode: str = _column("native, interpreted (Triton without a GPU) or emulated (CUDA without a GPU)", "")
-    status: str = _column(" | ".join(STATUSES), "ok")
+    mode: Mode = _column("native, interpreted (Triton without a GPU) or emulated (CUDA without a GPU)", Mode.NATIVE)
+    status: Status = _column(" | ".join(Status), Status.OK)
     reason: str = _column("why the status is not ok, or why a number is missing", "")
     device: str = _column("cpu, or cuda:INDEX", "")
     device_us: float | None = _column("time the device was busy for one call, median; on a CPU the time of one call")
     device_us_low: float | None = _column("lower end of the median's 95% interval")
     device_us_high: float | None = _column("upper end of the median's 95% interval")
-    vs_best: float | None = _column("best vendor line's device_us over this row's: above 1 is faster than the vendor")
+    vs_best: float | None = _column("device_us of the best vendor row over this row's: above 1 is faster than it")
     vs_best_low: float | None = _column("lower end of the 95% interval of vs_best")
     vs_best_high: float | None = _column("upper end of the 95% interval of vs_best")
     of_limit: float | None = _column("the limit's time over device_us: 1 is the hardware's limit")
@@ -71,16 +107,26 @@ class Row:
     recorder: str = _column("cupti (device activity records) or wall (host clock)", "")
     cache: str = _column("state of the L2 cache before a sample: cold or warm", "")
     samples: int | None = _column("samples taken")
-    stopped_by: str = _column("what ended the sampling: interval (narrow enough) or budget (of time)", "")
+    stopped_by: StoppedBy = _column(
+        "what ended the sampling: interval (narrow enough) or budget (of time)", StoppedBy.NOTHING
+    )
     flags: str = _column("what a reader should know before trusting the numbers", "")
     config: str = _column("what tuning chose", "")
-    vendor: str = _column("the vendor library behind this line; empty for our own kernels", "")
+    vendor: str = _column("the vendor library behind this implementation; empty for our own kernels", "")
     clock_sm_mhz: float | None = _column("SM clock, median of the readings during the case")
     temperature_c: float | None = _column("highest temperature of the device during the case")
     power_w: float | None = _column("highest power draw during the case")
     clock_reasons: str = _column("why the clocks were not at their highest", "")
-    versions: str = _column("versions of what this line runs on", "")
+    versions: str = _column("versions of what this implementation runs on", "")
     seed: int = _column("seed of the inputs", 0)
+    timed: Attempt = _column("done; failed: the reason says why; empty: not tried", Attempt.NOT_TRIED)
+    compiled: Attempt = _column("the same of first calls in fresh processes", Attempt.NOT_TRIED)
+    clocks_lowered: bool = _column("yes: heat or the power supply lowered the clocks during the case", False)
+    suspect: bool = _column("yes: faster than the device's cited peak allows, so the time is not to be trusted", False)
+
+    def __post_init__(self) -> None:
+        for name in _ENUMERATIONS:
+            setattr(self, name, TYPES[name](getattr(self, name)))
 
     @property
     def case_key(self) -> tuple[str, str, str, str]:
@@ -89,110 +135,38 @@ class Row:
 
     @property
     def key(self) -> Key:
-        """What tells a row from every other."""
+        """What identifies a row within one run."""
         return (*self.case_key, self.device, self.implementation)
 
     @property
-    def suspect(self) -> bool:
-        """Faster than the device can be: a failure of the timer, not a feat of the kernel."""
-        return self.flags.startswith(SUSPECT)
+    def failed(self) -> bool:
+        """Wrong, an error, a timeout, or faster than the device can be."""
+        return self.status in FAILURES or self.suspect
+
+    def fill(self, values: Mapping[str, object]) -> None:
+        """Set the columns named in `values`, in place. None and NaN leave a column as it is; a text becomes one line.
+
+        Raises `ResultsError` for a name that is no column and for a text that its enumeration does not have.
+        """
+        for name, value in values.items():
+            if name not in TYPES:
+                raise ResultsError(f"{one_line(name)!r} is not a column of a results table")
+            if value is None or (isinstance(value, float) and math.isnan(value)):
+                continue
+            setattr(self, name, _converted(name, value))
 
 
-COLUMNS = tuple(f.name for f in fields(Row))
-TYPES = {f.name: str(f.type) for f in fields(Row)}
+TYPES: dict[str, Any] = get_type_hints(Row)
+"""The type of each column."""
+COLUMNS = tuple(each.name for each in fields(Row))
+_ENUMERATIONS = tuple(name for name, kind in TYPES.items() if isinstance(kind, type) and issubclass(kind, StrEnum))
 
 
-def frame(rows: Iterable[Row]) -> pd.DataFrame:
-    """The rows as a DataFrame, one column for each field of `Row`."""
-    import pandas as pd
-
-    return pd.DataFrame([[getattr(row, name) for name in COLUMNS] for row in rows], columns=list(COLUMNS))
-
-
-def to_csv(rows: Iterable[Row]) -> str:
-    """RFC 4180 text, but lines end in a line feed alone. Floats are written so that reading gives the same number."""
-    lines = [_line(COLUMNS)]
-    for row in rows:
-        lines.append(_line(["" if getattr(row, name) is None else getattr(row, name) for name in COLUMNS]))
-    return "".join(lines)
-
-
-def _line(values: Iterable[Any]) -> str:
-    """A record. The writer quotes what is in its line's end, so it is told of both characters that can end one."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\r\n").writerow(values)
-    return text.getvalue().removesuffix("\r\n") + "\n"
-
-
-def read_rows(path: Path) -> list[Row]:
-    """The rows of a CSV that this suite wrote. Raises `ResultsError` if it is not one, or is damaged."""
+def _converted(name: str, value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    text = one_line(value)
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            records = list(csv.reader(file, strict=True))
-    except (OSError, ValueError, csv.Error) as error:
-        raise ResultsError(f"{path}: not a readable results table: {one_line(error)}") from error
-    if not records:
-        raise ResultsError(f"{path}: not a readable results table: No columns to parse from file")
-    header, *body = records
-    missing = [name for name in COLUMNS if header.count(name) != 1]
-    if missing:
-        raise ResultsError(f"{path}: not a results table of this version: no column {', '.join(missing)}")
-    places = {name: header.index(name) for name in COLUMNS}
-    rows = []
-    for number, record in enumerate(body, 1):
-        try:
-            rows.append(_row(record, places, len(header)))
-        except ValueError as error:
-            raise ResultsError(
-                f"{path}: not a results table, or a damaged one: row {number}: {one_line(error)}"
-            ) from None
-    return rows
-
-
-def _row(record: list[str], places: dict[str, int], width: int) -> Row:
-    """One record as a row. Raises `ValueError` saying what is wrong with it."""
-    if len(record) < width:
-        raise ValueError(f"{COLUMNS[-1]} is missing")
-    if len(record) > width:
-        raise ValueError(f"{len(record)} fields instead of {width}")
-    row = Row(**{name: _value(name, record[place]) for name, place in places.items()})
-    if row.status not in STATUSES:
-        raise ValueError(f"status is {row.status!r}")
-    return row
-
-
-def _value(name: str, text: str) -> Any:
-    kind = TYPES[name]
-    if kind == "str":
-        return text
-    if text == "" and kind.endswith("None"):
-        return None
-    try:
-        number = float(text.replace("_", "x"))  # Python's own separator of digits, which no table has
-        if kind.startswith("int"):
-            return int(text) if text.lstrip("-").isdecimal() else _whole(number)
-    except (ValueError, OverflowError):
-        raise ValueError(f"{name} is {text!r}, which nothing measures" if text else f"{name} is missing") from None
-    return None if math.isnan(number) and kind.endswith("None") else number
-
-
-def _whole(number: float) -> int:
-    if number != int(number):
-        raise ValueError
-    return int(number)
-
-
-def read_csv(path: Path) -> pd.DataFrame:
-    """`read_rows` as a DataFrame."""
-    return frame(read_rows(path))
-
-
-def from_frame(data: pd.DataFrame) -> list[Row]:
-    """The rows of a table that `frame` or `read_csv` gave."""
-    rows = []
-    for values in data[list(COLUMNS)].itertuples(index=False):
-        present: dict[str, Any] = {
-            name: None if value != value else value for name, value in zip(COLUMNS, values, strict=True)
-        }
-        rows.append(Row(**present))
-    return rows
+        return TYPES[name](text) if name in _ENUMERATIONS else text
+    except ValueError:
+        raise ResultsError(f"{name} is {text!r}; valid are {', '.join(filter(None, TYPES[name]))}") from None

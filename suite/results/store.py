@@ -1,9 +1,10 @@
-"""A results folder: `<operation>.csv`, `<operation>.md` rendered from it, and `environment.json`."""
+"""A results folder: `<operation>.csv`, `<operation>.md` rendered from the same rows, and `environment.json`."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -12,19 +13,22 @@ from typing import Any
 from suite.core.errors import ResultsError
 from suite.core.files import FolderLock, remove_parts, write_atomically
 from suite.core.signals import uninterrupted
-from suite.results import render as report
 from suite.results import resume
-from suite.results.row import Key, Row, read_csv, to_csv
+from suite.results.csv_file import to_csv
+from suite.results.render import markdown
+from suite.results.row import Key, Row
 
 
 class Results:
-    """Writes the rows of a run as they come; each file is replaced whole, none is touched before the first row.
+    """Writes the rows of a run as they come. A file is replaced as a whole; none is touched before the first row.
 
-    While it is open no other run writes to the folder. A disk that refuses to take a row does not end the run:
-    `problem` says why until a later attempt, which writes everything, succeeds; `tell` hears of it once.
+    The folder is locked while this is open: no other run writes there. A full disk does not end the run: `problem` has
+    the error until a later attempt succeeds in writing everything, and `on_problem` is called with it once.
 
-    With `resumed`, the `settings` of the run that the folder holds have to be these, and its rows are in `kept`.
-    Raises `UsageError` where that is not so or another run is writing, `ResultsError` where the folder cannot be used.
+    With `resumed`, the folder may hold an interrupted run; its `settings` must be the same, and `kept` has its rows.
+
+    Raises `UsageError` for a run of other settings or while another run writes there, `ResultsError` for a folder that
+    cannot be used.
     """
 
     def __init__(
@@ -35,15 +39,16 @@ class Results:
         operations: Iterable[str] = (),
         settings: Mapping[str, Any] | None = None,
         resumed: bool = False,
-        tell: Callable[[str], None] = lambda text: None,
+        on_problem: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.folder = folder
         self.problem: ResultsError | None = None
         self._environment = dict(environment)
         self._settings = dict(settings or {})
-        self._tell = tell
+        self._on_problem = on_problem
         self._tables: dict[str, dict[Key, Row]] = {}
         self._listed: list[str] = []
+        """Operations whose CSV has rows of this run: `tables` of the environment record."""
         self._unwritten: set[str] = set()
         self._unrendered: set[str] = set()
         self._complete = False
@@ -57,15 +62,15 @@ class Results:
         except BaseException:
             self._lock.release()
             raise
-        self.kept = {key: row for table in self._tables.values() for key, row in table.items()}
+        self.kept = {key: replace(row) for table in self._tables.values() for key, row in table.items()}
 
-    def _continue(self, found: resume.Found) -> None:
-        """The record stays that of the first run, whose settings are the same, and notes when it was resumed."""
-        del found.environment["run"]
-        times = found.environment.get("resumed_utc")
+    def _continue(self, previous: resume.PreviousRun) -> None:
+        """Take over rows and environment record, which has the same settings; note the time of resuming there."""
+        del previous.environment["run"]
+        times = previous.environment.get("resumed_utc")
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        self._environment = {**found.environment, "resumed_utc": [*(times if isinstance(times, list) else []), now]}
-        self._tables = {name: rows for name, rows in found.rows.items() if rows}
+        self._environment = {**previous.environment, "resumed_utc": [*(times if isinstance(times, list) else []), now]}
+        self._tables = {name: rows for name, rows in previous.rows.items() if rows}
         self._listed = list(self._tables)
 
     def __enter__(self) -> Results:
@@ -85,35 +90,37 @@ class Results:
         return bool(self._listed)
 
     def put(self, operation: str, rows: Iterable[Row]) -> None:
-        """Add rows, or replace those of the same key, and write the operation's table."""
+        """Add copies of `rows`, replacing those of the same key, and write the operation's CSV."""
         with uninterrupted():
-            self._tables.setdefault(operation, {}).update((row.key, row) for row in rows)
+            self._tables.setdefault(operation, {}).update((row.key, replace(row)) for row in rows)
             self._unwritten.add(operation)
             self._unrendered.add(operation)
             self._attempt(lambda: self._write(operation))
 
     def render(self, operation: str) -> None:
-        """Bring `<operation>.md` up to date with the CSV."""
+        """Bring `<operation>.md` up to date."""
         if operation in self._unrendered:
             self._attempt(lambda: self._render(operation))
 
     def complete(self) -> None:
-        """Note that nothing is left to be done, unless the disk has not taken everything."""
+        """Record that the run is complete, unless something could not be written."""
         self._catch_up()
         if self.problem is None and self._listed:
             self._complete = True
             self._attempt(self._write_environment)
 
     def _catch_up(self) -> None:
-        """Write what could not be written before, and what was not worth rendering before the end of a case."""
+        """Write what an earlier attempt could not write, and render what has changed since it was rendered."""
         for operation in sorted(self._unwritten):
             self._attempt(lambda operation=operation: self._write(operation))  # type: ignore[misc]
         for operation in sorted(self._unrendered - self._unwritten):
             self.render(operation)
 
     def _write(self, operation: str) -> None:
-        """The record first, which does not list the table yet; then the table; then the record which does. A process
-        that is killed in between leaves a table that is not taken for this run's, rather than an old one that is."""
+        """Write the record without this table, the table, and the record with it.
+
+        A process killed in between leaves a new table that no record lists; an old table is never listed as new.
+        """
         if not self._listed:
             self._write_environment()
         write_atomically(self.folder / f"{operation}.csv", to_csv(self._tables[operation].values()))
@@ -123,8 +130,8 @@ class Results:
         self._unwritten.discard(operation)
 
     def _render(self, operation: str) -> None:
-        path = self.folder / f"{operation}.csv"
-        write_atomically(path.with_suffix(".md"), report.markdown(read_csv(path), self._environment))
+        rows = list(self._tables[operation].values())
+        write_atomically(self.folder / f"{operation}.md", markdown(rows, self._environment))
         self._unrendered.discard(operation)
 
     def _write_environment(self) -> None:
@@ -137,7 +144,7 @@ class Results:
             write()
         except ResultsError as error:
             if self.problem is None:
-                self._tell(f"error: {error}; the run goes on")
+                self._on_problem(f"error: {error}; the run goes on")
             self.problem = error
         else:
             self.problem = self.problem if self._unwritten else None

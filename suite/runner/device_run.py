@@ -71,7 +71,7 @@ class DeviceRun:
         """The rows of one case, in the order of the job's implementations."""
         rows = self._check_all(job, case, progress)
         if self.options.timed:
-            agreeing = [row for row in rows if row.status == Status.OK and row.mode == Mode.NATIVE]
+            agreeing = [row for row in rows if row.status is Status.OK and row.mode is Mode.NATIVE]
             self._time_all(job, case, agreeing, len(rows), progress)
             if self.options.compiles:
                 self._compile_all(job, case, agreeing, len(rows), progress)
@@ -106,7 +106,7 @@ class DeviceRun:
         """
         row = self._new_row(case, implementation)
         obstacle = implementation.obstacle(self.device, case)
-        if obstacle is None and not self.interpreted_too and row.mode != Mode.NATIVE:
+        if obstacle is None and not self.interpreted_too and row.mode is not Mode.NATIVE:
             obstacle = Status.UNSUPPORTED, f"{row.mode} here, and a sweep is for what runs natively"
         if obstacle is not None:
             row.status, row.reason = Status(obstacle[0]), obstacle[1]
@@ -116,7 +116,7 @@ class DeviceRun:
         if not conclusive and shared:
             self.pool.discard()
             row, _ = self._check_once(case, implementation)
-        if row.status == Status.ERROR:
+        if row.status is Status.ERROR:
             self.pool.discard()  # an error on the device can outlive the call that caused it
         return row
 
@@ -167,7 +167,7 @@ class DeviceRun:
 
     def _time(self, job: Job, case: Case, rows: Sequence[Row], position: int, progress: CaseProgress) -> None:
         """Time the rows that are ok. One that fails becomes an error row; the others are timed without it."""
-        by_name = {row.implementation: row for row in rows if row.status == Status.OK}
+        by_name = {row.implementation: row for row in rows if row.status is Status.OK}
         implementations = {each.name: each for each in job.implementations}
 
         def attempt(names: Sequence[str]) -> Mapping[str, TimingColumns] | Failure:
@@ -183,8 +183,9 @@ class DeviceRun:
             elif name in outcome.failed:
                 row.status = Status(outcome.failed[name].status)
                 row.reason = f"while timed: {outcome.failed[name].reason}"
-            elif outcome.given_up is not None:
                 row.timed = Attempt.FAILED
+            elif outcome.given_up is not None:
+                row.timed = Attempt.FAILED if row.device_us is None else Attempt.DONE
                 row.reason = _joined(row.reason, f"not timed: {outcome.given_up.reason}")
 
     def _attempt(self, case: Case, implementations: Sequence[Implementation]) -> Mapping[str, TimingColumns] | Failure:
@@ -211,7 +212,7 @@ class DeviceRun:
         """First calls of `rows` in fresh processes."""
         implementations = {each.name: each for each in job.implementations}
         for row in rows:
-            if row.status == Status.OK and not row.compiled:
+            if row.status is Status.OK and not row.compiled:
                 progress.step(position, f"compiling {row.implementation} in fresh processes")
                 self._compile(case, implementations[row.implementation], row)
                 progress.store([row])
@@ -256,7 +257,7 @@ def _record_timing(row: Row, timing: TimingColumns) -> None:
     reason = row.reason
     row.fill(vars(timing))
     row.reason = _joined(reason, row.reason)
-    row.timed = Attempt.DONE
+    row.timed = Attempt.FAILED if row.device_us is None else Attempt.DONE
 
 
 def _joined(reason: str, more: str) -> str:

@@ -1,21 +1,24 @@
-"""What to run: from names and filters to cases and implementations. The unusable is refused here, before any work."""
+"""plan(): from a selection to cases and implementations. What cannot be run is refused here, before any work."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from pathlib import Path
 
 from suite import ops
 from suite.core.errors import UsageError
+from suite.hardware.device import Device
 from suite.implementations import builtin
 from suite.implementations.builtin import Implementation
 from suite.implementations.external.source import bring
-from suite.problem.operation import DTYPES, DTYPES_BEYOND, PRECISIONS, Case, Operation
+from suite.numerics.formats import DTYPES, DTYPES_BEYOND, PRECISIONS
+from suite.problem.case import Case
+from suite.problem.operation import Operation
+from suite.runner.selection import Selection
 
 CPU_SWEEP_FLOPS, CPU_SWEEP_BYTES = 2e10, 2e8
-"""The largest case of a sweep on a CPU."""
+"""The largest case of a sweep on a CPU: about a second."""
 
 
 @dataclass(frozen=True)
@@ -27,181 +30,197 @@ class Job:
     implementations: tuple[Implementation, ...]
 
 
-def jobs(
-    operations: Sequence[str],
-    *,
-    device_type: str,
-    implementations: Sequence[str] = (),
-    dtypes: Sequence[str] = (),
-    precisions: Sequence[str] = (),
-    shapes: Sequence[str] = (),
-    causal: bool | None = None,
-    layouts: Sequence[str] = (),
-    inputs: Sequence[str] = (),
-    sweep: bool = False,
-    available_bytes: int | None = None,
-    brought: Sequence[Path] = (),
-) -> list[Job]:
-    """The jobs that the arguments of `compare` ask for. Raises `UsageError`: what was given, what is valid.
+def plan(selection: Selection, device: Device, available_bytes: int | None = None) -> list[Job]:
+    """The jobs that `selection` asks for on `device`, one an operation.
 
-    `brought` are the files of `--with`, which stay whatever `implementations` chooses. `--inputs all` leaves out what
-    the device cannot hold: families for GPUs on a CPU, and cases that need more than `available_bytes`.
+    `inputs="all"` leaves out what the device cannot hold: families for GPUs on a CPU, and cases that need more than
+    `available_bytes`. Files of `--with` stay whatever implementations are selected.
+
+    Raises `UsageError` that says what was given and what is valid.
     """
-    chosen = [ops.get(name) for name in (ops.names() if "all" in operations else dict.fromkeys(operations))]
-    names = " ".join(op.name for op in chosen)
-    _known("--dtype", dtypes, [*DTYPES, *DTYPES_BEYOND])
-    _known("--precision", precisions, PRECISIONS)
-    if shapes and len(chosen) > 1:
-        raise UsageError(f"--shape names the dimensions of one operation, and several were asked for: {names}")
-    if shapes and sweep:
-        raise UsageError("--sweep runs sizes of its own, so it takes no --shape")
-    if causal is not None and not any(op.causal for op in chosen):
-        raise UsageError(f"--causal/--no-causal is not an option of {names}")
-    if inputs and sweep:
-        raise UsageError("--sweep has random normal inputs, so it takes no --inputs")
-    _known("--inputs", inputs, [*dict.fromkeys(name for op in chosen for name in op.families), "all"])
-    for name in inputs:
-        if device_type != "cuda" and any(op.families[name].needs_gpu for op in chosen if name in op.families):
-            raise UsageError(f"--inputs {name}: needs an NVIDIA GPU (more than 2^31 elements); this is a CPU")
-    guests = bring(brought, [op.name for op in chosen])
-    known_layouts = {layout for op in chosen for layout in op.layouts}
-    if layouts and not known_layouts:
-        raise UsageError(f"--layout is not an option of {names}")
-    _known("--layout", layouts, sorted(known_layouts))
-
-    found = [
+    everything = "all" in selection.operations
+    chosen = [ops.get(name) for name in (ops.names() if everything else dict.fromkeys(selection.operations))]
+    _check(selection, chosen, device)
+    external = bring(selection.files, [op.name for op in chosen])
+    jobs = [
         Job(
             op,
-            tuple(
-                _sweep(op, device_type, dtypes or ("float32",), precisions, causal, layouts)
-                if sweep
-                else _cases(op, device_type, dtypes, precisions, shapes, causal, layouts)
-                if not inputs
-                else _of_families(op, device_type, dtypes, precisions, shapes, causal, layouts, inputs, available_bytes)
-            ),
-            (*builtin.implementations(op.name), *guests[op.name]),
+            tuple(_cases(op, selection, device, available_bytes)),
+            (*builtin.implementations(op.name), *external[op.name]),
         )
         for op in chosen
     ]
-    found = [job for job in found if job.cases]
-    if not found:
-        raise UsageError(
-            f"no case left: {names} has no {' '.join([*dtypes, *precisions, *layouts, *inputs])}; "
-            "tf32 is an arithmetic of float32 matmul, promoted and fast are those of its float8_e4m3fn"
-        )
-    return _matching(found, implementations)
+    jobs = [job for job in jobs if job.cases]
+    if not jobs:
+        raise UsageError(_no_case_left(selection, chosen))
+    return _matching(jobs, selection.implementations)
 
 
-def _cases(
-    op: Operation,
-    device_type: str,
-    dtypes: Sequence[str],
-    precisions: Sequence[str],
-    shapes: Sequence[str],
-    causal: bool | None,
-    layouts: Sequence[str],
-) -> list[Case]:
-    """Given shapes: all combinations of what is asked for. No shapes: the operation's default cases, filtered.
+def refuse_too_large(jobs: Sequence[Job], available_bytes: int | None, where: str) -> None:
+    """Raise `UsageError` for a case that does not fit into `available_bytes`, the memory of `where`."""
+    for job in jobs:
+        for case in job.cases:
+            needed = job.op.memory_bytes(case)
+            if available_bytes is not None and needed > available_bytes:
+                raise UsageError(
+                    f"{case.operation} {case.label} {case.dtype} needs at least {needed / 2**30:,.1f} GiB "
+                    f"to run and check; {where} has {available_bytes / 2**30:,.1f} GiB: give a smaller --shape"
+                )
 
-    A dtype, precision or layout that the defaults leave out (tf32 on a CPU, say) is added to them when it is asked for
-    by name.
-    """
-    chosen: tuple[str | None, ...] = tuple(name for name in layouts if name in op.layouts)
-    beyond = [dtype for dtype in dtypes if dtype in op.dtypes_beyond]
-    if shapes:
-        sizes = list(dict.fromkeys(op.parse_shape(text) for text in shapes))
-        modes: tuple[bool | None, ...] = (False, True) if op.causal else (None,)
-        cases = [
-            op.case(size, dtype, precision, causal=mode, layout=layout)
-            for size in sizes
-            for dtype in (*DTYPES, *beyond)
-            for precision in op.precisions(dtype)
-            for mode in modes
-            for layout in (chosen or (None,))
-        ]
+
+# What is refused
+
+
+def _check(selection: Selection, chosen: Sequence[Operation], device: Device) -> None:
+    """Raise `UsageError` for names that do not exist and for filters that contradict each other."""
+    names = " ".join(op.name for op in chosen)
+    _check_known("--dtype", selection.dtypes, [*DTYPES, *DTYPES_BEYOND])
+    _check_known("--precision", selection.precisions, PRECISIONS)
+    if selection.shapes and len(chosen) > 1:
+        raise UsageError(f"--shape names the dimensions of one operation, and several were asked for: {names}")
+    if selection.shapes and selection.sweep:
+        raise UsageError("--sweep runs sizes of its own, so it takes no --shape")
+    _check_options(selection, chosen)
+    if selection.inputs and selection.sweep:
+        raise UsageError("--sweep has random normal inputs, so it takes no --inputs")
+    _check_known("--inputs", selection.inputs, [*dict.fromkeys(name for op in chosen for name in op.families), "all"])
+    for name in selection.inputs:
+        if device.type != "cuda" and any(op.families[name].needs_gpu for op in chosen if name in op.families):
+            raise UsageError(f"--inputs {name}: needs an NVIDIA GPU (more than 2^31 elements); this is a CPU")
+
+
+def _check_options(selection: Selection, chosen: Sequence[Operation]) -> None:
+    for name, values in selection.options.items():
+        if not values:
+            continue
+        declared = [option for op in chosen for option in op.options if option.name == name]
+        if not declared:
+            known = (option.flag for each in ops.names() for option in ops.options(each) if option.name == name)
+            flag = next(known, f"--{name}")
+            raise UsageError(f"{flag} is not an option of {' '.join(op.name for op in chosen)}")
+        _check_known(f"--{name}", values, sorted({value for option in declared for value in option.values}))
+
+
+def _check_known(flag: str, given: Iterable[object], valid: Collection[object]) -> None:
+    for value in given:
+        if value not in valid:
+            raise UsageError(f"{flag}: unknown {value!r}; valid are {', '.join(map(str, valid))}")
+
+
+def _no_case_left(selection: Selection, chosen: Sequence[Operation]) -> str:
+    """What was asked for, and which operations have arithmetics of their own."""
+    names = " ".join(op.name for op in chosen)
+    texts = [value for values in selection.options.values() for value in values if isinstance(value, str)]
+    asked = " ".join([*selection.dtypes, *selection.precisions, *texts, *selection.inputs])
+    special = []
+    for op in map(ops.get, ops.names()):
+        for dtype in (*DTYPES, *op.dtypes_beyond):
+            precisions = [precision for precision in op.precisions(dtype) if precision != "ieee"]
+            if precisions:
+                special.append(f"{op.name} has {' and '.join(precisions)} in {dtype}")
+    return "; ".join([f"no case left: {names} has no {asked}", *special])
+
+
+# Cases
+
+
+def _cases(op: Operation, selection: Selection, device: Device, available_bytes: int | None) -> list[Case]:
+    """The cases of one operation, each once."""
+    if selection.sweep:
+        return _sweep(op, selection, device)
+    if selection.inputs:
+        cases = _of_families(op, selection, device, available_bytes)
+    elif selection.shapes:
+        cases = _of_shapes(op, selection)
     else:
-        cases = op.plain_cases(device_type, beyond)
-        variations = [
-            op.case(case.shape, case.dtype, precision, causal=case.causal, layout=layout)
-            for case in cases
-            for precision in ([p for p in precisions if p in op.precisions(case.dtype)] or [case.precision])
-            for layout in (chosen or (case.layout,))
-        ]
-        cases = list(dict.fromkeys(variations))
-    return [case for case in cases if _wanted(case, dtypes, precisions, causal)]
+        cases = _of_defaults(op, selection, device)
+    asked = selection.options
+    for option in op.options:
+        values = [value for value in asked.get(option.name, ()) if value in option.values]
+        if values and option.every:
+            cases = [case for case in cases if case.option(option.name, option.values[0]) in values]
+        elif values:
+            cases = [op.with_options(case, **{option.name: value}) for case in cases for value in values]
+    return [
+        case
+        for case in dict.fromkeys(cases)
+        if (not selection.dtypes or case.dtype in selection.dtypes)
+        and (not selection.precisions or case.precision in selection.precisions)
+    ]
 
 
-def _of_families(
-    op: Operation,
-    device_type: str,
-    dtypes: Sequence[str],
-    precisions: Sequence[str],
-    shapes: Sequence[str],
-    causal: bool | None,
-    layouts: Sequence[str],
-    inputs: Sequence[str],
-    available_bytes: int | None,
-) -> list[Case]:
-    """The cases of the families asked for, at their own sizes or at the given ones, filtered. Further dtypes are left
-    out if none is asked for, but not of a family that has no others.
+def _of_shapes(op: Operation, selection: Selection) -> list[Case]:
+    """The given shapes in every dtype and arithmetic."""
+    return [
+        op.case(shape, dtype, precision, **options)
+        for shape in dict.fromkeys(op.parse_shape(text) for text in selection.shapes)
+        for dtype in (*DTYPES, *_beyond(op, selection))
+        for precision in op.precisions(dtype)
+        for options in op.option_combinations(dtype, {})
+    ]
+
+
+def _of_defaults(op: Operation, selection: Selection, device: Device) -> list[Case]:
+    """The operation's default cases. A dtype or arithmetic that they lack (tf32 on a CPU) is added if it is named."""
+    return [
+        replace(case, precision=precision)
+        for case in op.plain_cases(device.type, _beyond(op, selection))
+        for precision in [p for p in selection.precisions if p in op.precisions(case.dtype)] or [case.precision]
+    ]
+
+
+def _of_families(op: Operation, selection: Selection, device: Device, available_bytes: int | None) -> list[Case]:
+    """The cases of the families asked for, at their own sizes or at the given ones.
+
+    Without a dtype asked for, dtypes beyond the three are left out, except of a family that has no others.
     """
-    sizes = tuple(dict.fromkeys(op.parse_shape(text) for text in shapes))
+    shapes = tuple(dict.fromkeys(op.parse_shape(text) for text in selection.shapes))
     found: list[Case] = []
     for name, family in op.families.items():
-        every = op.cases(name, device_type, sizes)
-        if not dtypes and any(dtype in DTYPES for dtype in family.dtypes):
-            every = [case for case in every if case.dtype in DTYPES]
-        if name in inputs:
-            found += every
-        elif "all" in inputs and (device_type == "cuda" or not family.needs_gpu):
-            found += [case for case in every if available_bytes is None or op.memory_bytes(case) <= available_bytes]
-    chosen = tuple(name for name in layouts if name in op.layouts)
-    cases = dict.fromkeys(replace(case, layout=layout) for case in found for layout in (chosen or (case.layout,)))
-    return [case for case in cases if _wanted(case, dtypes, precisions, causal)]
+        cases = op.cases(name, device.type, shapes)
+        if not selection.dtypes and any(dtype in DTYPES for dtype in family.dtypes):
+            cases = [case for case in cases if case.dtype in DTYPES]
+        if name in selection.inputs:
+            found += cases
+        elif "all" in selection.inputs and (device.type == "cuda" or not family.needs_gpu):
+            found += [case for case in cases if available_bytes is None or op.memory_bytes(case) <= available_bytes]
+    return found
 
 
-def _wanted(case: Case, dtypes: Sequence[str], precisions: Sequence[str], causal: bool | None) -> bool:
-    return (
-        (not dtypes or case.dtype in dtypes)
-        and (not precisions or case.precision in precisions)
-        and (causal is None or case.causal in (None, causal))
-    )
-
-
-def _sweep(
-    op: Operation,
-    device_type: str,
-    dtypes: Sequence[str],
-    precisions: Sequence[str],
-    causal: bool | None,
-    layouts: Sequence[str],
-) -> list[Case]:
-    """The operation's sweep, one dtype and arithmetic after the other; on a CPU up to what it computes in a second."""
+def _sweep(op: Operation, selection: Selection, device: Device) -> list[Case]:
+    """The operation's sweep, one dtype and arithmetic after the other; float32 and the plain one if none is named."""
+    asked = {
+        option.name: values
+        for option in op.options
+        if (values := tuple(value for value in selection.options.get(option.name, ()) if value in option.values))
+    }
     cases = [
-        op.case(size, dtype, precision, causal=causal, layout=layout)
-        for dtype in dtypes
+        op.case(size, dtype, precision, **options)
+        for dtype in selection.dtypes or ("float32",)
         if dtype in (*DTYPES, *op.dtypes_beyond)
         for precision in op.precisions(dtype)
-        if precision in (precisions or op.precisions(dtype)[:1])
-        for layout in (tuple(name for name in layouts if name in op.layouts) or (None,))
+        if precision in (selection.precisions or op.precisions(dtype)[:1])
+        for options in op.option_combinations(dtype, asked, every=False)
         for size in op.sweep
     ]
-    if device_type == "cuda":
+    if device.type == "cuda":
         return cases
     return [case for case in cases if op.flops(case) <= CPU_SWEEP_FLOPS and op.bytes(case) <= CPU_SWEEP_BYTES]
 
 
-def _known(option: str, given: Sequence[str], valid: Collection[str]) -> None:
-    for value in given:
-        if value not in valid:
-            raise UsageError(f"{option}: unknown {value!r}; valid are {', '.join(valid)}")
+def _beyond(op: Operation, selection: Selection) -> list[str]:
+    """The dtypes asked for that only some operations have, and this one does."""
+    return [dtype for dtype in selection.dtypes if dtype in op.dtypes_beyond]
 
 
-def _matching(found: list[Job], patterns: Sequence[str]) -> list[Job]:
+# Implementations
+
+
+def _matching(jobs: list[Job], patterns: Sequence[str]) -> list[Job]:
     """Keep the implementations that match a pattern, and those of `--with`; every pattern must match one."""
     if not patterns:
-        return found
-    names = list(dict.fromkeys(i.name for job in found for i in job.implementations))
+        return jobs
+    names = list(dict.fromkeys(i.name for job in jobs for i in job.implementations))
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
             raise UsageError(f"--impl {pattern!r} matches none of {', '.join(names)}")
@@ -212,18 +231,6 @@ def _matching(found: list[Job], patterns: Sequence[str]) -> list[Job]:
                 i for i in job.implementations if i.path is not None or any(fnmatchcase(i.name, p) for p in patterns)
             ),
         )
-        for job in found
+        for job in jobs
     ]
     return [job for job in kept if job.implementations]
-
-
-def refuse_too_large(found: Sequence[Job], available_bytes: int | None, where: str) -> None:
-    """Raise `UsageError` for a case that cannot fit into `available_bytes`, the memory of `where`."""
-    for job in found:
-        for case in job.cases:
-            needed = job.op.memory_bytes(case)
-            if available_bytes is not None and needed > available_bytes:
-                raise UsageError(
-                    f"{case.operation} {case.label} {case.dtype} needs at least {needed / 2**30:,.1f} GiB "
-                    f"to run and check; {where} has {available_bytes / 2**30:,.1f} GiB: give a smaller --shape"
-                )

@@ -15,7 +15,7 @@ from suite.core.text import one_line
 from suite.frameworks.triton import tuned
 from suite.hardware.device import Device
 from suite.implementations.builtin import Implementation
-from suite.problem.operation import Case
+from suite.problem.case import Case
 from suite.runner.plan import Job
 from suite.worker.pool import Pool, WorkerDiedError, WorkerTimeoutError
 

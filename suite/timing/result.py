@@ -43,6 +43,8 @@ class Timing:
     temperature_c: float | None = None
     power_w: float | None = None
     clock_reasons: str = ""
+    clocks_lowered: bool = False
+    """Whether one of `hardware.SLOWDOWNS` was active during the case."""
     flags: tuple[str, ...] = ()
     """What a reader should know before trusting the numbers."""
     error: str = ""
@@ -137,6 +139,7 @@ def summary(states: Sequence[hardware.State]) -> dict[str, Any]:
         "power_w": max(known("power_w"), default=None),
         # a reading may fall between two calls, so that idleness says nothing
         "clock_reasons": ", ".join(hardware.clock_reasons(_reasons(states) & ~hardware.IDLE)),
+        "clocks_lowered": bool(_reasons(states) & hardware.SLOWDOWNS),
     }
 
 

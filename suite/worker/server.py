@@ -37,7 +37,7 @@ from suite.hardware.device import Device
 from suite.implementations import builtin, explain
 from suite.implementations.builtin import Implementation
 from suite.implementations.external import module as guest
-from suite.problem.operation import Case
+from suite.problem.case import Case
 from suite.worker.protocol import FIRST_CALL, JUDGING, PREPARING, TIMED_CALL
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class Worker:
         if with_transfers:
             self.starting(None, PREPARING)
             shape = problem.op.output_shape(case)
-            shared = timing.transfers(problem.draws[0], shape, case.output_dtype, self.torch_device)
+            shared = timing.transfers(problem.draws[0], shape, problem.op.output_dtype(case), self.torch_device)
             for values in columns.values():
                 values.update(shared)
         return {"timings": columns}

@@ -1,0 +1,30 @@
+"""`new-op`: skeletons of a new operation."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from suite.new_op.skeletons import KINDS, write
+
+
+def new_op(
+    name: Annotated[str, typer.Argument(help="Name of the operation: lower case, digits and underscores.")],
+    kind: Annotated[
+        str, typer.Option(help="elementwise: y = f(x) of a vector. rowwise: each row of a matrix, as softmax.")
+    ] = KINDS[0],
+) -> None:
+    """Write working skeletons of a new operation, one file a framework, which pass compare and the parity tests.
+
+    Exit status: 0; 2 for a name that cannot be used or that exists.
+    """
+    for path in (written := write(name, kind)):
+        print(path)
+    print(
+        f"\nNext, in these {len(written)} files:\n"
+        f"  1. suite/ops/{name}.py: the formula, sizes, truth and bound (docs/agreement.md says how to derive one).\n"
+        f"  2. The kernels; each works alone: python -m suite compare --op {name} --impl torch --no-time\n"
+        f"  3. All of them: python -m suite compare --op {name}\n"
+        f"  4. Every family of inputs: python -m pytest tests/parity -k {name}"
+    )

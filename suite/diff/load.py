@@ -1,0 +1,101 @@
+"""Reads one side of a comparison: a results folder or one table, with the environment record beside it."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from suite.core.errors import ResultsError, UsageError
+from suite.core.text import one_line
+from suite.results.csv_file import read_rows
+from suite.results.resume import ENVIRONMENT
+from suite.results.row import Row
+
+NUMBERS = ("device_us", "device_us_low", "device_us_high", "vs_best", "vs_best_low", "vs_best_high", "clock_sm_mhz")
+"""The columns that a verdict is computed from."""
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Side:
+    """BASE or NEW. `environment` is None if there is no environment record beside the tables."""
+
+    path: Path
+    rows: dict[Key, Row]
+    environment: dict[str, Any] | None = None
+
+    @property
+    def device(self) -> str | None:
+        """Name of the device of the run; None if it is not known."""
+        return None if self.environment is None else str(self.environment["device"]["name"])
+
+    def device_of(self, row: Row) -> str | None:
+        """Name of the device that `row` ran on: that of the run, or the host of its GPU."""
+        if self.environment is None or row.device != "cpu" or self.environment["device"].get("type") == "cpu":
+            return self.device
+        host = self.environment.get("host")
+        return str(host.get("name")) if isinstance(host, dict) else None
+
+
+def row_key(row: Row) -> Key:
+    """What identifies a row in both runs. Two GPUs of one name are the same device, whatever their index."""
+    return (*row.case_key, row.implementation, row.device.partition(":")[0])
+
+
+def load(path: Path) -> Side:
+    """The rows of a results folder or of one table (.csv). Raises `UsageError` if it cannot be read."""
+    folder, tables = _tables(path)
+    rows: dict[Key, Row] = {}
+    for table in tables:
+        try:
+            found = read_rows(table)
+        except ResultsError as error:
+            raise UsageError(one_line(error)) from error
+        for number, row in enumerate(found, 1):
+            damage = _damage(row) or ("there is another row like it" if row_key(row) in rows else "")
+            if damage:
+                raise UsageError(f"{table}: not a results table, or a damaged one: row {number}: {one_line(damage)}")
+            rows[row_key(row)] = row
+    return Side(path, rows, _environment(folder / ENVIRONMENT))
+
+
+def _tables(path: Path) -> tuple[Path, list[Path]]:
+    """The folder of the environment record, and the tables."""
+    try:
+        if not path.exists():
+            raise UsageError(f"{path}: no such file or folder")
+        folder, tables = (path, sorted(path.glob("*.csv"))) if path.is_dir() else (path.parent, [path])
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    if not tables:
+        raise UsageError(f"{path}: no results here: the folder holds no .csv")
+    return folder, tables
+
+
+def _damage(row: Row) -> str:
+    """What no measurement gives; empty for a sound row."""
+    for name in NUMBERS:
+        value = getattr(row, name)
+        if value is not None and not 0 <= value < math.inf:
+            return f"{name} is {value!r}, which nothing measures"
+    for name in ("device_us", "vs_best"):
+        value, low, high = (getattr(row, name + end) for end in ("", "_low", "_high"))
+        if None not in (value, low, high) and not low <= value <= high:
+            return f"{name} is {value}, outside its interval from {low} to {high}"
+    return ""
+
+
+def _environment(path: Path) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found["device"]["name"], str):
+            raise TypeError("the name of the device is not a text")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise UsageError(f"{path}: not a readable environment record: {one_line(repr(error))}") from error
+    return found

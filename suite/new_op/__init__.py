@@ -1,0 +1,1 @@
+"""Skeletons of a new operation, from the files in `templates/`."""

@@ -1,0 +1,103 @@
+"""Writes the files of a new operation from templates.
+
+`templates/<kind>/operation.py.template` becomes `suite/ops/<name>.py`. `templates/<kind>/<framework>.<suffix>.template`
+becomes `<name>.<suffix>` in the framework's folder. `$name`, `$Name` and `$rank` in a template are the operation's
+name, its class and its rank.
+"""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import keyword
+import re
+from pathlib import Path
+from string import Template
+
+from suite import frameworks, ops
+from suite.core.errors import UsageError
+from suite.core.files import write_atomically
+from suite.core.paths import ROOT
+
+TEMPLATES = Path(__file__).parent / "templates"
+SUFFIX = ".template"
+OPERATION = "operation"
+"""The template of the file in `suite/ops/`."""
+KINDS = tuple(sorted(path.name for path in TEMPLATES.iterdir() if path.is_dir()))
+RANK_STEP = 10
+
+
+def write(name: str, kind: str, root: Path = ROOT) -> list[Path]:
+    """Write the skeletons of the operation `name` below `root`; all of them or, if that fails, none.
+
+    Returns the files, relative to `root`. Raises `UsageError` for a name or kind that cannot be used, and for a name
+    that exists; `ResultsError` for a folder that cannot be written.
+    """
+    files = render(name, kind)
+    for path in files:
+        if (root / path).exists():
+            raise UsageError(f"new-op {name!r}: {path} exists already")
+    written: list[Path] = []
+    try:
+        for path, text in files.items():
+            write_atomically(root / path, text)
+            written.append(root / path)
+    except BaseException:
+        for each in written:
+            each.unlink(missing_ok=True)
+        raise
+    return list(files)
+
+
+def render(name: str, kind: str) -> dict[Path, str]:
+    """The contents of the skeletons by path, relative to the root. Raises `UsageError` as `write` does."""
+    if kind not in KINDS:
+        raise UsageError(f"--kind: unknown {kind!r}; valid are {', '.join(KINDS)}")
+    check_name(name)
+    rank = max((ops.rank(each) for each in ops.names() if ops.rank(each) < ops.UNRANKED), default=0) + RANK_STEP
+    words = {"name": name, "Name": "".join(part.capitalize() for part in name.split("_")), "rank": str(rank)}
+    texts = {_path(template, name): template.read_text(encoding="utf-8") for template in _templates(kind)}
+    if name in set().union(*(_names(text) for path, text in texts.items() if path.suffix == ".py")):
+        raise UsageError(f"new-op {name!r}: the skeletons use a variable or module of that name; choose another")
+    return {path: Template(text).substitute(words) for path, text in texts.items()}
+
+
+def check_name(name: str) -> None:
+    """Raise `UsageError` unless `name` can name an operation: a Python function, a file, a C function."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
+        raise UsageError(
+            f"new-op {name!r}: not a usable name; lower case letters, digits and underscores, no Python keyword"
+        )
+    if name == "all":
+        raise UsageError("new-op 'all': --op all means every operation")
+    if name in ops.names():
+        raise UsageError(f"new-op {name!r}: there is such an operation; there are {', '.join(ops.names())}")
+    if hasattr(ctypes.CDLL(None), name):
+        raise UsageError(
+            f'new-op {name!r}: the C library has a function of that name, which extern "C" cannot declare again; '
+            f"choose another, such as {name}_op"
+        )
+
+
+def _templates(kind: str) -> list[Path]:
+    """The template of the operation, then those of the frameworks in their order."""
+    order = [OPERATION, *frameworks.names()]
+    return sorted(
+        (TEMPLATES / kind).glob(f"*{SUFFIX}"), key=lambda path: (order.index(path.name.split(".")[0]), path.name)
+    )
+
+
+def _path(template: Path, name: str) -> Path:
+    """Where a template goes: `cuda.cu.template` -> `cuda_ref/<name>.cu`."""
+    framework, suffix = template.name.removesuffix(SUFFIX).split(".")
+    folder = "suite/ops" if framework == OPERATION else frameworks.get(framework).folder
+    return Path(folder, f"{name}.{suffix}")
+
+
+def _names(text: str) -> set[str]:
+    """Names that the code of a template binds or reads, beside the operation's own."""
+    tree = ast.parse(Template(text).substitute(name="__name", Name="__Name", rank="0"))
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    names |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    names |= {node.asname or node.name for node in ast.walk(tree) if isinstance(node, ast.alias)}
+    return names

@@ -1,0 +1,81 @@
+"""Error bounds: what the derivations of all operations share. Every tolerance is derived; none is tuned.
+
+A bound follows from unit roundoffs, the length of the reduction and the magnitudes that enter it:
+
+    MARGIN (systematic + deviations(count) sqrt(variance) + ulp / 2)
+
+    ulp / 2     the rounding of the output to its type; nearly all of the bound of an elementwise operation.
+    systematic  errors of one sign, which add up linearly: tensor cores truncate instead of rounding.
+    variance    of errors of mean zero, whose sum grows as the square root of their number (Higham and Mary, "A new
+                approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41, 2019). A rounding error is
+                uniform within half a unit in the last place, at most u|x|: its variance is at most (u x)^2 / 3, and
+                its tails, like those of sums of such errors, are no heavier than a normal distribution's.
+
+With a probability of at most FALSE_ALARM, one of `count` outputs is more than `deviations(count)` standard deviations
+off. A right kernel's error ratio is therefore at most 1 / MARGIN = 2/3; an error 1.5 times as large is wrong. A
+worst-case bound grows as n instead of sqrt(n) and accepts tf32 as float32 from n = 4096 on; it is used where it is
+smaller.
+
+The bound of an operation is in its file in `suite/ops/`; docs/agreement.md has the derivations.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from suite.numerics.formats import half_smallest, ulp, unit_roundoff
+
+MARGIN = 1.5
+"""Factor on every bound: how far a right kernel stays below it."""
+FALSE_ALARM = 1e-6
+"""Probability that independent roundings take the largest error ratio of a right kernel's output to 1 / MARGIN. A ratio
+above 1 is rarer still. For sums whose partial sums wander it is no more probable (docs/agreement.md)."""
+EXP_ULPS = 2.0
+"""Largest error of a float32 exponential, in ulps (CUDA C++ Programming Guide: expf 1, ex2.approx 2)."""
+MMA_DEPTH = {"tf32": 4, "float16": 8, "bfloat16": 8, "float8_e4m3fn": 16}
+"""Products that a tensor core adds to its accumulator in one step, by type: A100's, the smallest of all GPUs with that
+type; of float8 half of Hopper's, since no other GPU's is known."""
+
+
+def deviations(count: int) -> float:
+    """Standard deviations that one of `count` sums of rounding errors exceeds with a probability of FALSE_ALARM."""
+    return math.sqrt(2.0 * math.log(2.0 * max(count, 1) / FALSE_ALARM))
+
+
+def limit(error: torch.Tensor | float, value: torch.Tensor, dtype: str) -> torch.Tensor:
+    """The bound of a result that may be off by `error` before it is rounded to `dtype`. value: the truth, float64."""
+    bound = ulp(value, dtype).mul_(MARGIN / 2.0)
+    return bound.add_(error, alpha=MARGIN) if isinstance(error, torch.Tensor) else bound.add_(MARGIN * error)
+
+
+def rounding_limit(value: torch.Tensor, dtype: str) -> torch.Tensor:
+    """The bound of an exact result that is rounded once to `dtype`, such as a sum of two. Truncation exceeds it."""
+    return limit(0.0, value, dtype)
+
+
+def sum_variance(total: torch.Tensor, spread_squared: torch.Tensor, terms: int, depth: int | None) -> torch.Tensor:
+    """Variance of the error of adding `terms` numbers in float32, in any order.
+
+    total: the sums, float64. spread_squared: the sums of the squares of the terms. depth: products that a tensor core
+    adds in one step; None for additions one by one.
+
+    Numbers in no particular order have partial sums s_k = (k/n) total + a random walk that returns to 0, with steps of
+    size spread / sqrt(n). Each rounding has a variance of (u s_k)^2 / 3. The mean square of the walk is spread^2 / 6;
+    spread^2 is taken, for the few walks among many that go far. Below the normal range the spacing is constant.
+
+    Tensor cores add `depth` products at a time and truncate: s_k loses between 0 and 2u|s_k|. Such an error has the
+    variance of a rounding, and a mean, whose sum (`sum_shift`) varies as the walk does.
+    """
+    u = unit_roundoff("float32")
+    of_shift = (u * math.ceil(terms / depth)) ** 2 / 12.0 if depth is not None else 0.0
+    variance = torch.addcmul(spread_squared * (terms * u**2 / 3.0 + of_shift), total, total, value=terms * u**2 / 9.0)
+    return variance.add_(spread_squared > 0, alpha=terms * half_smallest("float32") ** 2 / 3.0)
+
+
+def sum_shift(total: torch.Tensor, terms: int, depth: int | None) -> torch.Tensor | float:
+    """Mean error of truncated sums: u s_k each, together half of what it would be if each s_k were the total."""
+    if depth is None:
+        return 0.0
+    return total.abs() * (unit_roundoff("float32") * (math.ceil(terms / depth) + 1) / 2.0)

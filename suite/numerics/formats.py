@@ -1,0 +1,64 @@
+"""Number formats: element types and their bytes, significant bits, exponents, units in the last place.
+
+Nothing here imports torch until a tensor is given: the command line reads the tables of names.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+DTYPES: dict[str, int] = {"float32": 4, "float16": 2, "bfloat16": 2}
+"""Element types that every operation and every implementation has, and their bytes."""
+
+DTYPES_BEYOND: dict[str, int] = {"float8_e4m3fn": 1}
+"""Element types of the operations and implementations that declare them. A case has one only if it is named."""
+
+OUTPUT_DTYPES: dict[str, str] = {"float8_e4m3fn": "bfloat16"}
+"""The output's type where it is not the type of the inputs."""
+
+PRECISIONS: dict[str, str] = {
+    "ieee": "products and sums in float32 (products of 16-bit inputs are exact there)",
+    "tf32": "products of inputs rounded to tf32 (11 significant bits), sums in float32",
+    "promoted": "float8: tensor cores sum at most 128 products with 14 bits; these sums are added in float32",
+    "fast": "float8: tensor cores add all products, with 14 bits",
+}
+"""Arithmetics, by the name that `--precision` takes."""
+
+SIGNIFICANT_BITS = {"float32": 24, "tf32": 11, "float16": 11, "bfloat16": 8, "float8_e4m3fn": 4}
+"""Bits of the significand, the implicit first one included."""
+MIN_EXPONENT = {"float32": -126, "float16": -14, "bfloat16": -126, "float8_e4m3fn": -6}
+"""Exponent of the smallest normal number."""
+MAX_FINITE = {
+    "float32": (2.0 - 2.0**-23) * 2.0**127,
+    "float16": 65504.0,
+    "bfloat16": (2.0 - 2.0**-7) * 2.0**127,
+    "float8_e4m3fn": 448.0,
+}
+"""The largest finite number. Of float8_e4m3fn the largest bit pattern is NaN, so this is 1.75 * 2^8."""
+FLOAT64_EXPONENT = 0x7FF << 52
+
+
+def element_bytes(dtype: str) -> int:
+    """Bytes of one element of any type of DTYPES or DTYPES_BEYOND."""
+    return (DTYPES | DTYPES_BEYOND)[dtype]
+
+
+def unit_roundoff(kind: str) -> float:
+    """Largest relative error of rounding to nearest: float32 2^-24, float16 and tf32 2^-11, bfloat16 2^-8."""
+    return 2.0 ** -SIGNIFICANT_BITS[kind]
+
+
+def half_smallest(dtype: str) -> float:
+    """Largest absolute error of rounding to nearest below the normal range."""
+    return 2.0 ** (MIN_EXPONENT[dtype] - SIGNIFICANT_BITS[dtype])
+
+
+def ulp(value: torch.Tensor, dtype: str) -> torch.Tensor:
+    """Distance between neighbours of `dtype` at `value`, a float64 tensor; below the normal range the subnormals'."""
+    import torch
+
+    power = (value.view(torch.int64) & FLOAT64_EXPONENT).view(torch.float64)  # of two, at most |value|
+    return power.clamp_(min=2.0 ** MIN_EXPONENT[dtype]).mul_(2.0 ** (1 - SIGNIFICANT_BITS[dtype]))

@@ -1,0 +1,60 @@
+"""Case: one problem, small and hashable; what the columns of a row name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from suite.numerics import formats
+from suite.problem.option import Value
+
+
+@dataclass(frozen=True)
+class Case:
+    """One problem: an operation, a size, a dtype, an arithmetic, options, a family of inputs.
+
+    dims: dimensions by name, in the operation's order. options: (name, value) of the options that differ from the plain
+    value, in the operation's order. `Operation.case` makes cases; it fills in what is not given.
+    """
+
+    operation: str
+    dims: tuple[tuple[str, int], ...]
+    dtype: str = "float32"
+    precision: str = "ieee"
+    options: tuple[tuple[str, Value], ...] = ()
+    inputs: str = "normal"
+
+    def __getitem__(self, dim: str) -> int:
+        return dict(self.dims)[dim]
+
+    def option(self, name: str, plain: Any = None) -> Any:
+        """The value of an option: `plain` where it does not differ from that."""
+        return dict(self.options).get(name, plain)
+
+    @property
+    def label(self) -> str:
+        """The column `case`: `M=512,N=512,K=512`, and what differs from the plain problem: `,causal`, `,inputs=nan`."""
+        parts = [f"{name}={size}" for name, size in self.dims]
+        parts += [name if value is True else f"{name}={value}" for name, value in self.options]
+        if self.inputs != "normal":
+            parts.append(f"inputs={self.inputs}")
+        return ",".join(parts)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(size for _, size in self.dims)
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of one element of an input."""
+        return formats.element_bytes(self.dtype)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Case:
+        dims = tuple((str(name), int(size)) for name, size in data["dims"])
+        options = tuple((str(name), value) for name, value in data.get("options", ()))
+        return cls(**{**data, "dims": dims, "options": options})

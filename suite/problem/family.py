@@ -1,0 +1,123 @@
+"""Families of inputs: kinds of numbers and placements that break kernels, each declared in one line.
+
+An operation declares its families once, `families = {"nan": family.nan((1025,)), ...}`; the parity tests and
+`compare --inputs nan` use that declaration. Where an operation needs numbers of its own it gives `values`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+
+from suite.numerics.formats import DTYPES
+from suite.problem import numbers, placement
+from suite.problem.numbers import Values
+from suite.problem.option import Option, Value
+from suite.problem.shape import Shape
+
+
+@dataclass(frozen=True)
+class Family:
+    """Inputs of one kind.
+
+    about: what they are, in one line; `list` shows it.
+    values: draws the operands, dense and row-major, in the case's dtype.
+    place: puts the operand at this position of the signature into memory: a tensor of the same shape.
+    stored: different elements that an operand of this shape and position then has.
+    shapes: sizes to run where none are given; none here means the operation's default cases.
+    options: the values of options to run; of an option that is not named, as `Option.every` says.
+    dtypes: element types to run.
+    needs_gpu: too large for a CPU.
+    """
+
+    about: str
+    values: Values
+    place: Callable[[torch.Tensor, int], torch.Tensor] = placement.as_drawn
+    stored: Callable[[Shape, int], int] = placement.elements
+    shapes: tuple[Shape, ...] = ()
+    options: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    dtypes: tuple[str, ...] = tuple(DTYPES)
+    needs_gpu: bool = False
+
+
+NORMALS = numbers.each(numbers.normals)
+
+
+def normal() -> Family:
+    return Family("random normal numbers; the operation's default sizes", NORMALS)
+
+
+def sizes(*shapes: Shape) -> Family:
+    return Family("sizes of one, primes, one below and one above a tile", NORMALS, shapes=shapes)
+
+
+def long_thin(*shapes: Shape) -> Family:
+    return Family("one dimension very long, another very short", NORMALS, shapes=shapes)
+
+
+def empty(*shapes: Shape) -> Family:
+    return Family("a dimension of 0: an empty result, or zeros", NORMALS, shapes=shapes)
+
+
+def transposed(option: Option, *shapes: Shape) -> Family:
+    """Every value of the option that says which operands are stored transposed."""
+    return Family(
+        "each operand as it is and stored transposed", NORMALS, shapes=shapes, options={option.name: option.values}
+    )
+
+
+def strided_views(*shapes: Shape) -> Family:
+    return Family("every second, third ... element of arrays of NaN", NORMALS, placement.strided, shapes=shapes)
+
+
+def offset(*shapes: Shape) -> Family:
+    return Family("one element off a multiple of 16 bytes", NORMALS, placement.misaligned, shapes=shapes)
+
+
+def broadcast(*shapes: Shape) -> Family:
+    return Family(
+        "one element, row or head repeated with a stride of 0",
+        NORMALS,
+        placement.repeated,
+        placement.elements_of_repeated,
+        shapes,
+    )
+
+
+def subnormal(*shapes: Shape, values: Values = numbers.each(numbers.subnormals)) -> Family:  # noqa: B008
+    return Family("numbers below the normal range, and results there", values, shapes=shapes)
+
+
+def large(*shapes: Shape, values: Values = numbers.each(numbers.extremes)) -> Family:  # noqa: B008
+    return Family("the largest finite numbers, and sums beyond them", values, shapes=shapes)
+
+
+def signed_zero(*shapes: Shape) -> Family:
+    return Family(
+        "0 and -0 among 1 and -1; a zero of either sign is right", numbers.each(numbers.signed_zeros), shapes=shapes
+    )
+
+
+def infinity(*shapes: Shape, values: Values = numbers.each(numbers.some_infinite)) -> Family:  # noqa: B008
+    return Family("infinities; NaN where inf - inf or 0 inf is computed", values, shapes=shapes)
+
+
+def nan(*shapes: Shape, values: Values = numbers.each(numbers.one_nan)) -> Family:  # noqa: B008
+    return Family("NaN in one place; only what depends on it may be NaN", values, shapes=shapes)
+
+
+def cancellation(*shapes: Shape, values: Values = numbers.opposite) -> Family:
+    return Family("sums that are far smaller than their terms", values, shapes=shapes)
+
+
+def huge(*shapes: Shape, options: Mapping[str, tuple[Value, ...]] | None = None) -> Family:
+    return Family(
+        "more than 2^31 elements; GPU only",
+        NORMALS,
+        shapes=shapes,
+        options=options or {},
+        dtypes=("float32", "bfloat16"),
+        needs_gpu=True,
+    )

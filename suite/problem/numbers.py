@@ -1,0 +1,136 @@
+"""Random numbers of the families of inputs: of one operand, and of several that depend on each other.
+
+Where a rounding would decide which result is right, the numbers avoid it: sums of subnormal numbers are exact in
+float32, and for tf32 products the extremes are tf32's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+
+from suite.numerics.formats import MAX_FINITE, MIN_EXPONENT, SIGNIFICANT_BITS
+from suite.problem.case import Case
+from suite.problem.shape import Shape
+
+Numbers = Callable[[Shape, Case, torch.Generator], torch.Tensor]
+"""Draws one operand, dense and row-major, in the case's dtype."""
+Values = Callable[[tuple[Shape, ...], Case, torch.Generator], tuple[torch.Tensor, ...]]
+"""Draws all operands."""
+
+DEVIATION = {"float8_e4m3fn": 64.0}
+"""Standard deviation of normal numbers where it is not 1: the largest float8 is 7 of these, and few are subnormal."""
+
+
+# One operand
+
+
+def normals(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
+    """Normal numbers, drawn in float32 and rounded once to the case's dtype."""
+    drawn = torch.randn(shape, generator=source, device=source.device, dtype=torch.float32)
+    if case.dtype in DEVIATION:
+        drawn = drawn.mul_(DEVIATION[case.dtype]).clamp_(-MAX_FINITE[case.dtype], MAX_FINITE[case.dtype])
+    return drawn.to(dtype_of(case))
+
+
+def subnormals(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
+    """Multiples of the smallest subnormal number, over the whole subnormal range of either sign."""
+    bits, exponent = _format(case)
+    drawn = torch.randint(1 - 2**bits, 2**bits, shape, generator=source, device=source.device)
+    return (drawn.double() * 2.0 ** (exponent - bits)).to(dtype_of(case))
+
+
+def small_integers(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
+    """From -3 to 3: their products with multiples of a number are multiples of it, and exact."""
+    return torch.randint(-3, 4, shape, generator=source, device=source.device).to(dtype_of(case))
+
+
+def extremes(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
+    """The largest number, its half, and the half and the whole of its last place, of either sign; and normal numbers.
+
+    Sums of two are in the range, or infinite, or the tie between the largest number and infinity, where both are right.
+    """
+    last_place = 2.0 ** (math.floor(math.log2(largest(case))) - _format(case)[0])
+    choices = [largest(case), largest(case) / 2, last_place, last_place / 2]
+    signed = torch.tensor([sign * x for x in choices for sign in (1.0, -1.0)], dtype=torch.float64)
+    drawn = _choose(signed.to(source.device), shape, source)
+    plain = torch.randn(shape, generator=source, device=source.device).double()
+    return torch.where(_with_probability(0.75, shape, source), drawn, plain).to(dtype_of(case))
+
+
+def signed_zeros(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
+    """0, -0, 1 and -1."""
+    return _choose(torch.tensor([0.0, -0.0, 1.0, -1.0], device=source.device), shape, source).to(dtype_of(case))
+
+
+def some_infinite(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
+    """Normal numbers, a quarter of them infinite."""
+    drawn = normals(shape, case, source)
+    return torch.where(_with_probability(0.25, shape, source), drawn * math.inf, drawn)
+
+
+def one_nan(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
+    """Normal numbers, but one is NaN."""
+    drawn = normals(shape, case, source)
+    put(drawn, math.nan, tuple(index_below(size, source) for size in shape))
+    return drawn
+
+
+# Several operands
+
+
+def each(*numbers: Numbers) -> Values:
+    """Every operand by a function of its own; the last function also draws the operands after it."""
+
+    def values(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
+        return tuple(numbers[min(i, len(numbers) - 1)](shape, case, source) for i, shape in enumerate(shapes))
+
+    return values
+
+
+def opposite(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
+    """a, and b = -a but for a few units in the last place: the sum is exact, and all digits but the last cancel."""
+    a = normals(shapes[0], case, source)
+    relative = 2.0 ** (1 - SIGNIFICANT_BITS[case.dtype])
+    steps = torch.randint(-3, 4, shapes[1], generator=source, device=source.device)
+    return a, (-a.double() * (1.0 + steps * relative)).to(a.dtype)
+
+
+# For an operation's own numbers
+
+
+def dtype_of(case: Case) -> torch.dtype:
+    dtype = getattr(torch, case.dtype)
+    assert isinstance(dtype, torch.dtype)
+    return dtype
+
+
+def largest(case: Case) -> float:
+    """The largest finite number of the case's arithmetic; tf32's, where inputs are rounded to that."""
+    return (2.0 - 2.0**-10) * 2.0**127 if case.precision == "tf32" else MAX_FINITE[case.dtype]
+
+
+def put(operand: torch.Tensor, value: float, index: tuple[int, ...]) -> None:
+    """operand[index] = value, unless the operand is empty."""
+    if operand.numel():
+        operand[index] = value
+
+
+def index_below(size: int, source: torch.Generator) -> int:
+    """A random index of a dimension of `size`; 0 of an empty one."""
+    return int(torch.randint(max(size, 1), (), generator=source, device=source.device))
+
+
+def _format(case: Case) -> tuple[int, int]:
+    """Bits of the significand after the first, and the exponent of the smallest normal number."""
+    return SIGNIFICANT_BITS["tf32" if case.precision == "tf32" else case.dtype] - 1, MIN_EXPONENT[case.dtype]
+
+
+def _with_probability(probability: float, shape: Shape, source: torch.Generator) -> torch.Tensor:
+    return torch.rand(shape, generator=source, device=source.device) < probability
+
+
+def _choose(choices: torch.Tensor, shape: Shape, source: torch.Generator) -> torch.Tensor:
+    return choices[torch.randint(len(choices), shape, generator=source, device=source.device)]

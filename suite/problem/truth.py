@@ -1,0 +1,23 @@
+"""The exact result, in pieces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Truth:
+    """One piece of the exact result.
+
+    index: where the piece is in the output, one slice a dimension.
+    value: the exact result there, float64.
+    limit: the largest error allowed of each element, float64, of the same shape.
+    """
+
+    index: tuple[slice, ...]
+    value: torch.Tensor
+    limit: torch.Tensor

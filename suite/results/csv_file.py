@@ -1,0 +1,118 @@
+"""Rows as a CSV file (RFC 4180, lines end in a line feed), and back."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from suite.core.errors import ResultsError
+from suite.core.text import one_line
+from suite.results import legacy
+from suite.results.row import COLUMNS, TYPES, Row
+
+TRUE = "yes"
+"""A boolean in a CSV: `yes`, or empty."""
+
+
+def to_csv(rows: Iterable[Row]) -> str:
+    """The table as text. Floats are written with all their digits: reading gives the same number."""
+    records: list[Iterable[Any]] = [COLUMNS]
+    records += [[_text(getattr(row, name)) for name in COLUMNS] for row in rows]
+    return "".join(map(_record, records))
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, bool):
+        return TRUE if value else ""
+    return "" if value is None else value
+
+
+def _record(values: Iterable[Any]) -> str:
+    """One record. With the terminator CR LF the writer quotes both characters; the record itself ends in LF."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\r\n").writerow(values)
+    return text.getvalue().removesuffix("\r\n") + "\n"
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a CSV that this suite wrote, also an older version of it.
+
+    Raises `ResultsError` with the number of the row if the file is no results table or is damaged.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            records = list(csv.reader(file, strict=True))
+    except (OSError, ValueError, csv.Error) as error:
+        raise ResultsError(f"{path}: not a readable results table: {one_line(error)}") from error
+    if not records:
+        raise ResultsError(f"{path}: not a readable results table: No columns to parse from file")
+    header, *body = records
+    is_old = not any(name in header for name in legacy.MISSING)
+    expected = [name for name in COLUMNS if not (is_old and name in legacy.MISSING)]
+    missing = [name for name in expected if header.count(name) != 1]
+    if missing:
+        raise ResultsError(f"{path}: not a results table of this version: no column {', '.join(missing)}")
+    places = {name: header.index(name) for name in expected}
+    rows = []
+    for number, record in enumerate(body, 1):
+        try:
+            row = _row(record, places, header)
+        except ValueError as error:
+            raise ResultsError(
+                f"{path}: not a results table, or a damaged one: row {number}: {one_line(error)}"
+            ) from None
+        rows.append(legacy.completed(row) if is_old else row)
+    return rows
+
+
+def _row(record: list[str], places: dict[str, int], header: list[str]) -> Row:
+    """One record as a row. Raises `ValueError` that says what is wrong with it."""
+    if len(record) < len(header):
+        raise ValueError(f"{header[-1]} is missing")
+    if len(record) > len(header):
+        raise ValueError(f"{len(record)} fields instead of {len(header)}")
+    return Row(**{name: _value(name, record[place]) for name, place in places.items()})
+
+
+def _value(name: str, text: str) -> Any:
+    kind = TYPES[name]
+    if kind is str:
+        return text
+    if kind is bool:
+        return _boolean(name, text)
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        try:
+            return kind(text)
+        except ValueError:
+            raise ValueError(f"{name} is {text!r}") from None
+    return _number(name, text)
+
+
+def _boolean(name: str, text: str) -> bool:
+    if text not in (TRUE, ""):
+        raise ValueError(f"{name} is {text!r}, neither {TRUE!r} nor empty")
+    return text == TRUE
+
+
+def _number(name: str, text: str) -> float | int | None:
+    optional = TYPES[name] in (float | None, int | None)
+    if text == "" and optional:
+        return None
+    try:
+        number = float(text.replace("_", "x"))  # float() accepts 1_000, which no table has
+        if TYPES[name] in (int, int | None):
+            return int(text) if text.lstrip("-").isdecimal() else _whole(number)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{name} is {text!r}, which nothing measures" if text else f"{name} is missing") from None
+    return None if math.isnan(number) and optional else number
+
+
+def _whole(number: float) -> int:
+    if number != int(number):
+        raise ValueError
+    return int(number)

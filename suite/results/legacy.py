@@ -1,0 +1,36 @@
+"""Tables of older versions, which have no columns for some decisions: these are derived from the text of the row."""
+
+from __future__ import annotations
+
+from suite.results.row import Attempt, Row, Status
+
+MISSING = ("timed", "compiled", "clocks_lowered", "suspect")
+"""Columns that older tables do not have."""
+
+NOT_TIMED, FAILED_WHILE_TIMED = "not timed: ", "while timed: "
+NOT_COMPILED = "not compiled again: "
+CLOCKS_LOWERED = "clocks were lowered"
+SUSPECT = "suspect: "
+
+
+def completed(row: Row) -> Row:
+    """Set, in place, the columns `MISSING` of a row that was read from an older table."""
+    row.timed = _timed(row)
+    row.compiled = _compiled(row)
+    row.clocks_lowered = CLOCKS_LOWERED in row.flags
+    row.suspect = row.flags.startswith(SUSPECT)
+    return row
+
+
+def _timed(row: Row) -> Attempt:
+    if row.status is not Status.OK:
+        return Attempt.FAILED if row.reason.startswith(FAILED_WHILE_TIMED) else Attempt.NOT_TRIED
+    if row.device_us is not None:
+        return Attempt.DONE
+    return Attempt.FAILED if row.recorder or NOT_TIMED in row.reason else Attempt.NOT_TRIED
+
+
+def _compiled(row: Row) -> Attempt:
+    if NOT_COMPILED in row.reason:
+        return Attempt.FAILED
+    return Attempt.NOT_TRIED if row.compile_warm_s is None else Attempt.DONE

@@ -1,0 +1,80 @@
+"""Rates and the distance to the hardware's limit: what follows from the times of a row and the size of its case."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from suite import hardware
+from suite.results.row import Row
+
+if TYPE_CHECKING:
+    from suite.hardware import Peaks
+    from suite.problem.case import Case
+    from suite.problem.operation import Operation
+
+COLD = "cold"
+
+
+def rates(
+    row: Row, operation: Operation, case: Case, device_name: str, *, ceilings: Peaks | None = None, arithmetic: str = ""
+) -> dict[str, Any]:
+    """The columns that follow from the times of `row`, for `Row.fill`. The row itself is not changed.
+
+    Bytes and flops are the operation's own, whatever the implementation moves or computes. `ceilings` are peaks
+    measured on this device, used where no peak is cited. `arithmetic` is what each product is computed with if not with
+    the case's dtype: `6 x bfloat16` is limited by a sixth of the bfloat16 rate.
+
+    `suspect` is true for a time that is shorter than the cited peak allows with a cold cache: the timer is wrong.
+    """
+    columns: dict[str, Any] = {**_program_times(row), **_energy(row, operation, case)}
+    if row.device_us:
+        columns |= _speed(row.device_us, operation, case)
+        columns |= _limit(row, row.device_us, operation, case, device_name, ceilings, arithmetic)
+    return columns
+
+
+def _program_times(row: Row) -> dict[str, float | None]:
+    return {
+        "program_us": _sum(row.to_device_us, row.latency_us, row.to_host_us),
+        "program_pinned_us": _sum(row.to_device_pinned_us, row.latency_us, row.to_host_pinned_us),
+    }
+
+
+def _sum(*parts: float | None) -> float | None:
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None
+
+
+def _energy(row: Row, operation: Operation, case: Case) -> dict[str, float]:
+    return {"gflop_per_joule": operation.flops(case) / row.joules / 1e9} if row.joules else {}
+
+
+def _speed(device_us: float, operation: Operation, case: Case) -> dict[str, float]:
+    return {"gb_per_s": operation.bytes(case) / device_us / 1e3, "tflops": operation.flops(case) / device_us / 1e6}
+
+
+def _limit(
+    row: Row,
+    device_us: float,
+    operation: Operation,
+    case: Case,
+    device_name: str,
+    ceilings: Peaks | None,
+    arithmetic: str,
+) -> dict[str, Any]:
+    products, dtype = (arithmetic or f"1 x {case.dtype}").split(" x ")
+    work = (device_name, operation.bytes(case), int(products) * operation.flops(case), dtype, case.precision)
+    cited = hardware.limit(*work)
+    limit = cited or hardware.limit(*work, ceilings)
+    columns: dict[str, Any] = {"suspect": False}
+    if limit is not None:
+        columns |= {"of_limit": limit[0] / device_us, "limit": limit[1]}
+    if cited is not None and cited[0] / device_us > 1.0 and row.cache == COLD:
+        remark = f"suspect: faster than the device's {cited[1]} allows"
+        columns |= {"suspect": True, "flags": _with_remark(row.flags, remark)}
+    return columns
+
+
+def _with_remark(flags: str, remark: str) -> str:
+    """`remark` in front of the other flags, once."""
+    return flags if flags.startswith(remark) else "; ".join(filter(None, (remark, flags)))

@@ -1,0 +1,71 @@
+"""A results table as Markdown. Every text is escaped: no cell can become markup or HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from suite.core.text import one_line
+from suite.results.groups import cases
+from suite.results.render.columns import CaseTable
+from suite.results.render.summary import crossovers
+from suite.results.row import Row
+
+ESCAPES = str.maketrans(
+    {**{character: "\\" + character for character in "\\`*_|[]~$"}, "<": "&lt;", ">": "&gt;", "&": "&amp;"}
+)
+"""What Markdown, with the extensions of code hosts, reads as markup or HTML."""
+
+
+def plain(text: Any) -> str:
+    """`text` on one line and escaped: it cannot become markup in a Markdown table."""
+    return one_line(text).translate(ESCAPES)
+
+
+def pipe_table(heads: list[str], body: list[list[str]], right: set[str]) -> str:
+    """A Markdown table of cells that are escaped already. The columns whose heads are in `right` are right-aligned."""
+    from tabulate import tabulate
+
+    align = ["right" if head in right else "left" for head in heads]
+    return tabulate(body, headers=heads, tablefmt="pipe", disable_numparse=True, colalign=align)
+
+
+def markdown(rows: Sequence[Row], environment: Mapping[str, Any]) -> str:
+    """The rows of one operation, a table a case: a pure function of the rows and the environment record."""
+    title = rows[0].operation if rows else "empty"
+    parts = [f"# {title} on {plain(environment.get('device', {}).get('name', 'unknown'))}", ""]
+    parts += [_conditions(rows, environment), ""]
+    for group in cases(rows):
+        first = group[0]
+        parts += [f"## {plain(f'{first.case} {first.dtype} {first.precision}')}", "", _case_table(group), ""]
+    if found := crossovers(rows):
+        parts += ["## Where the GPU starts to win", "", *(f"- {plain(text)}" for text in found), ""]
+    return "\n".join(parts)
+
+
+def _case_table(rows: Sequence[Row]) -> str:
+    view = CaseTable.of(rows)
+    has_notes = any(view.notes)
+    numeric = [column.head for column in view.columns]
+    heads = ["implementation", "mode", "status", *numeric, *(["reason"] if has_notes else [])]
+    body = []
+    for row, cells, note in zip(rows, view.cells, view.notes, strict=True):
+        name = plain(row.implementation)
+        entries = [f"**{name}**" if row is view.fastest else name, str(row.mode), str(row.status)]
+        entries += [cells[column.field] for column in view.columns] + ([plain(note)] if has_notes else [])
+        body.append(entries)
+    return pipe_table(heads, body, right=set(numeric))
+
+
+def _conditions(rows: Sequence[Row], environment: Mapping[str, Any]) -> str:
+    """What holds for all tables: command, versions, recorder and cache."""
+    recorders = sorted({row.recorder for row in rows if row.recorder})
+    caches = sorted({row.cache for row in rows if row.cache})
+    command = one_line(environment.get("command", "")).replace("`", "'")
+    versions = ", ".join(f"{name} {version}" for name, version in environment.get("packages", {}).items())
+    parts = [f"Command: `{command}`.", f"Versions: {plain(versions)}."]
+    if recorders:
+        state = ", ".join(caches) or "as it is"
+        parts.append(f"Recorder: {plain(', '.join(recorders))}; L2 cache: {plain(state)}; medians with 95% intervals.")
+    parts.append("The fastest agreeing row of each case is bold; `vs best vendor` above 1 is faster than the vendor.")
+    return " ".join(parts)

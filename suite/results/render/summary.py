@@ -1,0 +1,51 @@
+"""What holds for a whole run: counts, exit status, and from which size on a GPU is faster than the CPU."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from suite.results.groups import cases
+from suite.results.row import Row, Status
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """`40 rows: 36 ok, 4 unsupported`."""
+    counts = Counter(row.status for row in rows)
+    return f"{len(rows)} rows: " + ", ".join(f"{count} {status}" for status, count in counts.most_common())
+
+
+def exit_status(rows: Iterable[Row]) -> int:
+    """1 if any row is wrong, an error, a timeout, or faster than the device can be; else 0."""
+    return 1 if any(row.failed for row in rows) else 0
+
+
+def crossovers(rows: Iterable[Row]) -> list[str]:
+    """From which size on the best row on a GPU beats the best on a CPU: a text for each operation, dtype, precision.
+
+    First by latency, the whole call seen from the host; where transfers were timed, also by the whole program: inputs
+    to the device, call, result back. Empty for rows of one kind of device.
+    """
+    sweeps: dict[tuple[str, str, str], list[list[Row]]] = {}
+    for group in cases(rows):
+        timed = [row for row in group if row.status is Status.OK and row.latency_us is not None]
+        if len({row.device == "cpu" for row in timed}) == 2:
+            sweeps.setdefault((timed[0].operation, timed[0].dtype, timed[0].precision), []).append(timed)
+    texts = []
+    for names, groups in sweeps.items():
+        found = [f"on data that is there already: {_wins_from(groups, 'latency_us')}"]
+        if any(row.program_us is not None for group in groups for row in group):
+            found.append(f"with transfers through pageable memory: {_wins_from(groups, 'program_us')}")
+            found.append(f"through pinned memory: {_wins_from(groups, 'program_pinned_us')}")
+        texts.append(f"{' '.join(names)}: the GPU is faster, {'; '.join(found)}")
+    return texts
+
+
+def _wins_from(groups: Sequence[Sequence[Row]], column: str) -> str:
+    """`from N=65536 on`: the smallest size from which the GPU stays ahead by `column`. Groups are in order of size."""
+    first = None
+    for group in groups:
+        known = [(getattr(row, column), row.device == "cpu") for row in group if getattr(row, column) is not None]
+        gpu_wins = bool(known) and not min(known)[1]
+        first = (first or group[0].case) if gpu_wins else None
+    return f"from {first} on" if first else "at none of these sizes"

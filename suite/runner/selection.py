@@ -1,0 +1,29 @@
+"""What to run, as the command line asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from suite.problem.option import Value
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Names and filters of `compare` and `tune`; empty means all, or the default. `runner.plan.plan` checks them.
+
+    operations: names, or `all`. implementations: patterns of names, such as `cuda*`. dtypes, precisions: names.
+    shapes: texts such as `M=512,N=512,K=512`, of the one operation chosen. options: values by name of option.
+    inputs: names of families, or `all`. sweep: the operation's sizes from tiny to large. files: those of `--with`.
+    """
+
+    operations: tuple[str, ...]
+    implementations: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    precisions: tuple[str, ...] = ()
+    shapes: tuple[str, ...] = ()
+    options: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    inputs: tuple[str, ...] = ()
+    sweep: bool = False
+    files: tuple[Path, ...] = ()

@@ -1,0 +1,166 @@
+"""Rows as CSV: what is written is read back the same; a damaged table is refused or read right."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import math
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from suite.core.errors import ResultsError, UsageError
+from suite.diff.load import load
+from suite.results import render, resume
+from suite.results.csv_file import read_rows, to_csv
+from suite.results.groups import cases
+from suite.results.legacy import MISSING
+from suite.results.row import COLUMNS, TYPES, Attempt, Mode, Row, Status, StoppedBy
+from tests.results.rows import ANY_ROW, TEXTS, row
+
+
+def written(path: Path, text: str | bytes) -> Path:
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def without(text: str, *columns: str) -> str:
+    """The table `text` without some columns."""
+    records = list(csv.reader(io.StringIO(text, newline="")))
+    kept = [place for place, name in enumerate(records[0]) if name not in columns]
+    shortened = io.StringIO(newline="")
+    csv.writer(shortened).writerows([[record[place] for place in kept] for record in records])
+    return shortened.getvalue()
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@given(st.lists(ANY_ROW, min_size=1, max_size=3))
+def test_rows_survive_the_csv(tmp_path_factory: pytest.TempPathFactory, rows: list[Row]) -> None:
+    """Any text, number, enumeration and boolean in any column, with its type."""
+    path = written(tmp_path_factory.mktemp("csv") / "t.csv", to_csv(rows))
+    found = read_rows(path)
+    assert found == rows
+    assert to_csv(found) == to_csv(rows)
+    for before, after in zip(rows, found, strict=True):
+        for name in COLUMNS:
+            assert type(getattr(after, name)) is type(getattr(before, name)), name
+
+
+GOOD = to_csv(
+    [row("torch", device_us=1.5, samples=7, reason='a "word", and\nmore'), row("triton", error_ratio=math.inf)]
+)
+
+
+def damaged(data: st.DataObject, damage: str) -> bytes:
+    """`GOOD` after one kind of damage at a random place."""
+    text = GOOD.encode()
+    place = data.draw(st.integers(0, len(text)))
+    noise = data.draw(st.binary(max_size=20))
+    if damage == "cut":
+        return text[:place]
+    if damage == "only noise":
+        return noise
+    if damage in ("noise", "overwritten"):
+        return text[:place] + noise + text[place + (len(noise) if damage == "overwritten" else 0) :]
+    records = list(csv.reader(io.StringIO(GOOD, newline="")))
+    if damage == "value":
+        value = data.draw(TEXTS | st.sampled_from(["nan", "-inf", "1e999", "1_000", "0x10", "٣", " 5", "None", "True"]))
+        records[1][data.draw(st.integers(0, len(COLUMNS) - 1))] = value
+    else:
+        order = data.draw(st.permutations(range(len(COLUMNS))))
+        records = [[record[i] for i in order] for record in records]
+    table = io.StringIO(newline="")
+    csv.writer(table).writerows(records)
+    return table.getvalue().encode()
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+@given(st.data(), st.sampled_from(["cut", "noise", "overwritten", "shuffled", "value", "only noise"]))
+def test_a_damaged_table_is_refused_or_read_right(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, damage: str
+) -> None:
+    """Either `ResultsError`, or rows whose values have the types of their columns."""
+    path = written(tmp_path_factory.mktemp("csv") / "matmul.csv", damaged(data, damage))
+    rows, message = list[Row](), ""
+    try:
+        rows = read_rows(path)
+    except ResultsError as error:
+        message = str(error)
+        assert str(path) in message
+        assert "\n" not in message
+    if not message:
+        assert damage != "shuffled" or to_csv(rows) == GOOD
+        for found in rows:
+            for name, kind in TYPES.items():
+                assert isinstance(getattr(found, name), get_args(kind) or kind), name
+        render.markdown(rows, {})
+        for group in cases(rows):
+            render.plain_lines(group)
+    for read in (lambda: load(path), lambda: resume.find(path.parent, ["matmul"], {})):
+        with contextlib.suppress(ResultsError, UsageError):
+            read()
+
+
+@pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "operation,case\n"], ids=["empty", "other", "older"])
+def test_a_file_that_is_no_table_is_refused_by_name(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ResultsError, match=r"t\.csv: not a "):
+        read_rows(written(tmp_path / "t.csv", text))
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("status", "fine"),
+        ("status", ""),
+        ("mode", "fast"),
+        ("stopped_by", "chance"),
+        ("timed", "maybe"),
+        ("compiled", "yes"),
+        ("clocks_lowered", "no"),
+        ("suspect", "True"),
+    ],
+)
+def test_an_unknown_value_is_refused_with_the_number_of_its_row(tmp_path: Path, column: str, value: str) -> None:
+    records = list(csv.reader(io.StringIO(GOOD, newline="")))
+    records[2][COLUMNS.index(column)] = value
+    table = io.StringIO(newline="")
+    csv.writer(table).writerows(records)
+    with pytest.raises(ResultsError, match=rf"t\.csv: not a .* or a damaged one: row 2: {column} is {value!r}"):
+        read_rows(written(tmp_path / "t.csv", table.getvalue()))
+
+
+def test_a_table_that_lacks_only_some_of_the_new_columns_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match="not a results table of this version: no column suspect"):
+        read_rows(written(tmp_path / "t.csv", without(GOOD, "suspect")))
+    assert [found.implementation for found in read_rows(written(tmp_path / "t.csv", without(GOOD, *MISSING)))] == [
+        "torch",
+        "triton",
+    ]
+
+
+def test_enumerations_and_booleans_are_plain_words(tmp_path: Path) -> None:
+    text = to_csv(
+        [
+            row(
+                mode=Mode.EMULATED,
+                status=Status.OK,
+                stopped_by=StoppedBy.BUDGET,
+                timed=Attempt.FAILED,
+                compiled=Attempt.NOT_TRIED,
+                clocks_lowered=True,
+                suspect=False,
+            )
+        ]
+    )
+    (record,) = csv.DictReader(io.StringIO(text, newline=""))
+    assert [record[name] for name in ("mode", "status", "stopped_by")] == ["emulated", "ok", "budget"]
+    assert [record[name] for name in MISSING] == ["failed", "", "yes", ""]
+
+
+def test_the_columns_of_earlier_versions_keep_their_places() -> None:
+    assert COLUMNS[:8] == ("operation", "case", "dtype", "precision", "implementation", "mode", "status", "reason")
+    assert COLUMNS[-4:] == MISSING

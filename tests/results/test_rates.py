@@ -1,0 +1,84 @@
+"""Rates and the distance to the limit, from the operation's own bytes and flops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from suite import hardware, ops
+from suite.results.rates import rates
+from suite.results.row import Row
+
+ADD = ops.get("vector_add")
+CASE = ADD.case((2**28,), "float32")
+BYTES, FLOPS = 3 * 2**28 * 4, 2**28
+H200 = "NVIDIA H200"
+
+
+def row(**values: object) -> Row:
+    return Row("vector_add", CASE.label, "float32", "ieee", "torch", cache="cold", **values)  # type: ignore[arg-type]
+
+
+def test_rates_come_from_time_energy_bytes_and_flops() -> None:
+    before = row(device_us=730.0, joules=0.5)
+    found = rates(before, ADD, CASE, H200)
+    assert found["gb_per_s"] == pytest.approx(BYTES / 730e-6 / 1e9)
+    assert found["tflops"] == pytest.approx(FLOPS / 730e-6 / 1e12)
+    assert found["gflop_per_joule"] == pytest.approx(FLOPS / 0.5 / 1e9)
+    assert found["of_limit"] == pytest.approx(BYTES / 4.8e12 / 730e-6)
+    assert found["limit"] == "memory (datasheet)"
+    assert not found["suspect"]
+    assert before == row(device_us=730.0, joules=0.5), "the row itself is not changed"
+
+
+def test_a_row_without_a_time_has_no_rates() -> None:
+    found = row()
+    found.fill(rates(found, ADD, CASE, H200))
+    assert found == row()
+
+
+def test_a_time_below_the_cited_limit_is_suspect_and_says_so_once() -> None:
+    found = row(device_us=600.0, flags="2 other processes on the device")
+    for _ in range(2):
+        found.fill(rates(found, ADD, CASE, H200))
+    assert found.suspect
+    assert found.flags == (
+        "suspect: faster than the device's memory (datasheet) allows; 2 other processes on the device"
+    )
+
+
+def test_a_row_that_is_timed_again_is_no_longer_suspect() -> None:
+    found = row(device_us=730.0, suspect=True)
+    found.fill(rates(found, ADD, CASE, H200))
+    assert not found.suspect
+
+
+def test_with_a_warm_cache_memory_is_no_limit() -> None:
+    found = rates(replace(row(device_us=600.0), cache="warm"), ADD, CASE, H200)
+    assert found["of_limit"] > 1
+    assert not found["suspect"]
+
+
+def test_a_measured_ceiling_stands_in_for_a_cited_one_and_makes_nothing_suspect() -> None:
+    measured = hardware.Peaks("a card", "a card", 3000.0, {"fp32": 50.0}, "limits.json")
+    found = rates(row(device_us=600.0), ADD, CASE, "a card", ceilings=measured)
+    assert found["limit"] == "memory (measured)"
+    assert found["of_limit"] == pytest.approx(BYTES / 3e12 / 600e-6)
+    assert not found["suspect"]
+    assert "limit" not in rates(row(device_us=600.0), ADD, CASE, "a card")
+
+
+def test_products_of_several_parts_are_limited_by_a_part_of_the_rate() -> None:
+    operation = ops.get("matmul")
+    case = operation.case((4096, 4096, 4096), "float32", "ieee")
+    found = rates(row(device_us=2000.0), operation, case, H200, arithmetic="6 x bfloat16")
+    assert found["limit"] == "arithmetic (datasheet)"
+    assert found["of_limit"] == pytest.approx(6 * 2 * 4096**3 / 989e12 / 2000e-6)
+
+
+def test_a_whole_program_is_transfers_and_call() -> None:
+    copies = {"to_device_us": 100.0, "to_host_us": 50.0, "to_device_pinned_us": 40.0}
+    found = row(latency_us=805.0, **copies)
+    found.fill(rates(found, ADD, CASE, H200))
+    assert (found.program_us, found.program_pinned_us) == (955.0, None)

@@ -1,0 +1,87 @@
+"""Rows as Markdown and text: escaped, with the fastest row marked; summary and exit status of a run."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from suite.results import render
+from suite.results.groups import cases, fastest
+from suite.results.row import Row
+from tests.results.rows import row
+
+TIMED = {"recorder": "cupti"}
+
+
+def test_markdown_marks_the_fastest_row_and_escapes_text_from_kernels() -> None:
+    rows = [row(device_us=2.0, **TIMED), row("cuda/tiled", device_us=1.0, **TIMED)]
+    rows.append(row("triton", status="error", reason="<script>| *x* [a](b)\nnext"))
+    environment = {"device": {"name": "NVIDIA H200"}, "command": "suite", "packages": {"torch": "2"}}
+    text = render.markdown(rows, environment)
+    assert text.startswith("# matmul on NVIDIA H200\n")
+    assert "**cuda/tiled**" in text
+    assert "**torch**" not in text
+    assert "&lt;script&gt;\\| \\*x\\* \\[a\\](b) next" in text
+
+
+def test_the_three_forms_show_the_same_columns() -> None:
+    from rich.console import Console
+
+    rows = [row(device_us=2.0, device_us_low=1.9, device_us_high=2.1, **TIMED), row("cuda", device_us=1.0, **TIMED)]
+    table = render.rich_table(rows)
+    heads = ["implementation", "mode", "status", "device us", "+- %"]
+    assert [str(column.header) for column in table.columns] == heads
+    first, second = render.plain_lines(rows)
+    assert first == "matmul M=1,N=2,K=3 float32 ieee  torch  native  ok  device us 2.000; +- % 5.0"
+    assert second == "matmul M=1,N=2,K=3 float32 ieee  cuda *  native  ok  device us 1.000"
+    assert [head.strip() for head in render.markdown(rows, {}).splitlines()[6].strip("|").split("|")] == heads
+    console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(table)
+    assert "cuda *" in console.export_text()
+
+
+def test_an_empty_table_is_rendered() -> None:
+    assert render.markdown([], {}).startswith("# empty on unknown\n")
+
+
+def test_rows_of_different_recorders_are_not_ranked_together() -> None:
+    assert fastest([row(device_us=2.0, recorder="cupti"), row("numpy", device_us=1.0, recorder="wall")]) is None
+    assert fastest([row(device_us=2.0, **TIMED)]) is None, "one row alone is not the fastest of anything"
+
+
+def test_rows_are_grouped_by_case_in_order() -> None:
+    other = Row("sigmoid", "N=1", "float32", "ieee", "torch")
+    rows = [row("a"), other, row("b")]
+    assert cases(rows) == [[rows[0], rows[2]], [other]]
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (None, 3, ""),
+        (math.nan, 3, ""),
+        (math.inf, 3, "inf"),
+        (0.0, 3, "0"),
+        (1234.5, 4, "1,234"),
+        (0.0123456, 3, "0.0123"),
+        (177.96, 4, "178.0"),
+        (1e-9, 3, "1.00e-09"),
+        (3.2e12, 3, "3.20e+12"),
+        (0.995, 3, "0.995"),
+    ],
+)
+def test_numbers_are_shown_with_significant_digits(value: float | None, digits: int, text: str) -> None:
+    assert render.number(value, digits) == text
+
+
+def test_the_summary_counts_statuses_the_most_frequent_first() -> None:
+    rows = [row("a", status="unsupported"), row("b"), row("c")]
+    assert render.summary(rows) == "3 rows: 2 ok, 1 unsupported"
+
+
+def test_exit_status_is_1_for_failures_only() -> None:
+    assert render.exit_status([row(), row(status="unsupported"), row(status="unavailable")]) == 0
+    for status in ("wrong", "error", "timeout"):
+        assert render.exit_status([row(), row(status=status)]) == 1
+    assert render.exit_status([row(device_us=1.0, suspect=True)]) == 1

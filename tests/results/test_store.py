@@ -1,0 +1,91 @@
+"""A results folder while a run writes to it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from suite.core.errors import ResultsError, UsageError
+from suite.results import store
+from suite.results.csv_file import read_rows
+from suite.results.render import markdown
+from suite.results.store import Results
+from tests.results.rows import row
+
+ENVIRONMENT = {"device": {"name": "D"}, "command": "c", "packages": {}}
+
+
+def test_rows_are_written_as_they_come_and_other_operations_stay(tmp_path: Path) -> None:
+    (tmp_path / "sigmoid.csv").write_text("kept", encoding="utf-8")
+    with Results(tmp_path, ENVIRONMENT) as results:
+        assert not (tmp_path / "matmul.csv").exists()
+        results.put("matmul", [row()])
+        assert len(read_rows(tmp_path / "matmul.csv")) == 1
+        results.put("matmul", [row("numpy"), row(device_us=3.0)])
+        assert [(r.implementation, r.device_us) for r in read_rows(tmp_path / "matmul.csv")] == [
+            ("torch", 3.0),
+            ("numpy", None),
+        ]
+        assert not json.loads((tmp_path / "environment.json").read_text(encoding="utf-8"))["run"]["complete"]
+        results.complete()
+    record = json.loads((tmp_path / "environment.json").read_text(encoding="utf-8"))
+    assert record["device"]["name"] == "D"
+    assert record["run"] == {"complete": True, "tables": ["matmul"], "settings": {}}
+    assert (tmp_path / "sigmoid.csv").read_text(encoding="utf-8") == "kept"
+    assert {path.name for path in tmp_path.iterdir()} == {"sigmoid.csv", "matmul.csv", "matmul.md", "environment.json"}
+
+
+def test_markdown_is_rendered_from_the_rows_of_the_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rendering reads no file; what has changed since a row was put is not in it."""
+    with Results(tmp_path, ENVIRONMENT) as results:
+        live = row(device_us=1.0)
+        results.put("matmul", [live])
+        live.device_us = 2.0
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "open", lambda *_, **__: pytest.fail("a file was read"))
+            results.render("matmul")
+    text = (tmp_path / "matmul.md").read_text(encoding="utf-8")
+    assert text == markdown(read_rows(tmp_path / "matmul.csv"), ENVIRONMENT)
+    assert read_rows(tmp_path / "matmul.csv")[0].device_us == 1.0
+
+
+def test_a_table_is_rendered_only_when_it_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rendered: list[int] = []
+    monkeypatch.setattr(store, "markdown", lambda rows, environment: rendered.append(len(rows)) or "")
+    with Results(tmp_path, ENVIRONMENT) as results:
+        results.render("matmul")
+        results.put("matmul", [row()])
+        results.put("matmul", [row("numpy")])
+        for _ in range(2):
+            results.render("matmul")
+    assert rendered == [2]
+
+
+def test_a_disk_that_is_full_for_a_while_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    problems: list[str] = []
+    with Results(tmp_path, ENVIRONMENT, on_problem=problems.append) as results:
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "write_atomically", full)
+            for name in ("torch", "numpy"):
+                results.put("matmul", [row(name)])
+            assert isinstance(results.problem, ResultsError)
+            assert not results.begun
+        assert problems == ["error: cannot write; the run goes on"]
+        results.put("matmul", [row("triton")])
+        assert results.problem is None
+        results.complete()
+    assert [found.implementation for found in read_rows(tmp_path / "matmul.csv")] == ["torch", "numpy", "triton"]
+
+
+def full(path: Path, text: str) -> None:
+    raise ResultsError("cannot write")
+
+
+def test_two_runs_do_not_write_to_one_folder(tmp_path: Path) -> None:
+    with Results(tmp_path, ENVIRONMENT), pytest.raises(UsageError, match="is writing results there"):
+        Results(tmp_path, ENVIRONMENT)
+    with Results(tmp_path, ENVIRONMENT):
+        pass
+    assert list(tmp_path.iterdir()) == [], "a run without rows leaves nothing"
