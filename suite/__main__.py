@@ -8,7 +8,7 @@ def main() -> None:
     from suite.core.signals import stoppable
 
     with stoppable():
-        from suite.cli.commands import main as command
+        from suite.cli.main import main as command
 
         command()
 

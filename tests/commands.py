@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.cli import commands as cli
+from suite.cli import main as cli
 from suite.results import resume
 
 SMALL = ["--op", "vector_add", "--shape", "N=64", "--device", "cpu", "--no-time"]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from suite import ops
-from suite.cli import commands as cli
+from suite.cli import main as cli
 from suite.implementations import builtin
 from suite.results.row import COLUMNS
 
@@ -228,7 +228,7 @@ def test_a_terminal_gets_tables_and_a_marked_best_line(tmp_path: Path) -> None:
 
 
 def test_help_imports_no_framework_and_is_quick() -> None:
-    code = "import sys; sys.argv = ['suite', '--help']\nfrom suite.cli.commands import main\n"
+    code = "import sys; sys.argv = ['suite', '--help']\nfrom suite.cli.main import main\n"
     code += "try: main()\nexcept SystemExit: pass\n"
     code += "print(sorted({'torch', 'jax', 'triton', 'numpy', 'pandas'} & set(sys.modules)), file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)

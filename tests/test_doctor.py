@@ -21,7 +21,7 @@ import torch
 from rich.console import Console
 
 from suite import hardware
-from suite.cli import commands as cli
+from suite.cli import main as cli
 from suite.core.errors import ResultsError, SuiteError, UsageError
 from suite.doctor import peaks as limits
 from suite.doctor.local_device import array_bytes, torch_device

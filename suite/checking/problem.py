@@ -12,8 +12,8 @@ from suite import ops
 from suite.checking.memory import copies_with_layout, whole_storage
 
 if TYPE_CHECKING:
-    from suite.problem.truth import Truth
     from suite.problem.case import Case
+    from suite.problem.truth import Truth
 
 TRUTH_CACHE_ELEMENTS = 2**27
 """Truths of a case are kept from one implementation to the next up to this many elements in both draws (2 GiB)."""

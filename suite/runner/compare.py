@@ -1,100 +1,74 @@
-"""compare(): for each case check every implementation, then time together those that agree."""
+"""compare(): every chosen case on every chosen device, one case after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 
-from suite.hardware.device import Device
 from suite.problem.case import Case
-from suite.problem.operation import Operation
 from suite.results.row import Key, Row
-from suite.runner.device_run import Lane
+from suite.runner.device_run import DeviceRun
+from suite.runner.observer import Observer, Step
+from suite.runner.options import Options
 from suite.runner.plan import Job
-from suite.worker.limits import FIRST_CALL_S
 from suite.worker.pool import Pool
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to run, as opposed to what.
-
-    `native_only` leaves out lines that are interpreted or emulated here; `host` is a CPU whose native lines join those
-    of `device` in the same table; `transfers` adds what it costs to bring the inputs to the device and the result back;
-    `compiles` adds first calls in fresh processes; `memory_bytes` is the host memory that a worker may take, most of
-    what is free if None.
-    """
-
-    device: Device
-    cache: str = "cold"
-    timed: bool = True
-    seed: int = 0
-    timeout_s: float = FIRST_CALL_S
-    native_only: bool = False
-    host: Device | None = None
-    transfers: bool = False
-    compiles: bool = False
-    memory_bytes: int | None = None
-
-
-@dataclass(frozen=True)
-class Step:
-    """Told to the caller before something that takes a while."""
-
-    operation: str
-    case: str
-    doing: str
-    done: int
-    total: int
 
 
 def compare(
     jobs: Sequence[Job],
     options: Options,
-    *,
-    kept: Mapping[Key, Row] = MappingProxyType({}),
-    keep: Callable[[Operation, list[Row]], None] = lambda op, rows: None,
-    on_rows: Callable[[Operation, list[Row]], None] = lambda op, rows: None,
-    on_step: Callable[[Step], None] = lambda step: None,
+    observer: Observer | None = None,
+    finished: Mapping[Key, Row] = MappingProxyType({}),
 ) -> list[Row]:
-    """Every row of the chosen jobs.
+    """Check, and time, every implementation of `jobs` on every case; returns all rows, in the order of the plan.
 
-    `keep` gets each row once it is checked, and again with its times; `on_rows` gets the rows of a case as soon as it
-    is finished. What `kept` has, from a run that was interrupted, is not done again, and no case of such rows alone is
-    told.
+    `finished` has the rows of an interrupted run. They are not run again, and the observer hears nothing of a case that
+    has no other rows.
     """
+    observer = observer or Observer()
     rows: list[Row] = []
-    references = {each.name: each.reference for job in jobs for each in job.implementations if each.is_external}
     with ExitStack() as stack:
-
-        def lane(device: Device, every_line: bool) -> Lane:
-            pool = stack.enter_context(Pool(device, memory_bytes=options.memory_bytes))
-            return Lane(pool, options, kept, references, every_line=every_line)
-
-        lanes = [lane(options.device, not options.native_only)]
-        if options.host is not None:
-            lanes.append(lane(options.host, False))
-        total = sum(len(job.cases) * len(each.lines(job)) for job in jobs for each in lanes)
+        devices = [(options.device, not options.native_only)]
+        devices += [(options.host, False)] if options.host is not None else []
+        runs = [
+            DeviceRun(
+                stack.enter_context(Pool(device, memory_bytes=options.memory_bytes)),
+                options,
+                finished,
+                interpreted_too=interpreted_too,
+            )
+            for device, interpreted_too in devices
+        ]
+        total = sum(len(job.cases) * len(run.implementations(job)) for job in jobs for run in runs)
         for job in jobs:
             for case in job.cases:
-                case_rows: list[Row] = []
-                new: list[Row] = []
-
-                def keep_new(rows: list[Row], op: Operation = job.op, new: list[Row] = new) -> None:
-                    new.extend(rows)
-                    keep(op, rows)
-
-                for each in lanes:
-                    tell = partial(_tell, on_step, case, len(rows) + len(case_rows), total)
-                    case_rows += each.run(job, case, tell, keep_new)
+                progress = _Progress(observer, job, case, len(rows), total)
+                case_rows = [row for run in runs for row in progress.follow(run)]
                 rows += case_rows
-                if new:
-                    on_rows(job.op, case_rows)
+                if progress.anything_new:
+                    observer.case_finished(job.op, case_rows)
     return rows
 
 
-def _tell(on_step: Callable[[Step], None], case: Case, before: int, total: int, position: int, doing: str) -> None:
-    on_step(Step(case.operation, f"{case.label} {case.dtype} {case.precision}", doing, before + position, total))
+class _Progress:
+    """What a `DeviceRun` reports on one case, passed on to the observer of the whole run."""
+
+    def __init__(self, observer: Observer, job: Job, case: Case, done: int, total: int) -> None:
+        self.observer, self.job, self.case, self.done, self.total = observer, job, case, done, total
+        self.anything_new = False
+
+    def follow(self, run: DeviceRun) -> list[Row]:
+        """The rows of one device."""
+        rows = run.run(self.job, self.case, self)
+        self.done += len(rows)
+        return rows
+
+    def step(self, position: int, doing: str) -> None:
+        """`position`: rows of this device and case that are finished."""
+        name = f"{self.case.label} {self.case.dtype} {self.case.precision}"
+        self.observer.step(Step(self.case.operation, name, doing, self.done + position, self.total))
+
+    def store(self, rows: Sequence[Row]) -> None:
+        self.anything_new = True
+        self.observer.store(self.job.op, rows)

@@ -1,25 +1,24 @@
-"""The lines of one device on one case: each is checked, then those that agree are timed together."""
+"""The implementations of one device on one case: each is checked, then those that agree are timed together."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
 from suite.core.text import one_line
 from suite.hardware import measured
-from suite.implementations.builtin import Implementation
+from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
 from suite.results.rates import rates
 from suite.results.row import Attempt, Key, Mode, Row, Status
+from suite.runner import blame
+from suite.runner.blame import Failure
+from suite.runner.options import Options
 from suite.runner.plan import Job
 from suite.worker.pool import Pool, WorkerDiedError, WorkerTimeoutError
-
-if TYPE_CHECKING:
-    from suite.runner.compare import Options
+from suite.worker.protocol import CheckReply, CheckRequest, Failed, TimeRequest, TimingColumns, TimingFailed
 
 CACHE_VARIABLES = (
     "XDG_CACHE_HOME",
@@ -31,84 +30,67 @@ CACHE_VARIABLES = (
 """Where CUDA sources, Triton kernels, the driver's and XLA's programs are kept between processes."""
 
 
-@dataclass(frozen=True)
-class _Failure:
-    """Why rows that were timed together have no times. `culprit` is the one that was running; `final` says that
-    it was, beyond doubt; `alive` that the worker itself was well."""
+class CaseProgress(Protocol):
+    """Who follows one case on one device."""
 
-    status: Status
-    reason: str
-    culprit: str | None
-    final: bool = False
-    alive: bool = False
+    def step(self, position: int, doing: str) -> None:
+        """Called before something that takes a while; `position` rows are finished."""
+
+    def store(self, rows: Sequence[Row]) -> None:
+        """Called with rows that are new or have changed."""
 
 
-class Lane:
-    """The lines of one device, checked and timed in its worker."""
+class DeviceRun:
+    """Checks and times implementations in the workers of one device.
 
-    def __init__(
-        self,
-        pool: Pool,
-        options: Options,
-        kept: Mapping[Key, Row],
-        visas: Mapping[str, Mapping[str, Any]],
-        *,
-        every_line: bool,
-    ) -> None:
+    `finished` has rows of an interrupted run, which are not run again. Without `interpreted_too` only implementations
+    that run natively here have rows.
+    """
+
+    def __init__(self, pool: Pool, options: Options, finished: Mapping[Key, Row], *, interpreted_too: bool) -> None:
         self.pool = pool
         self.device = pool.device
         self.options = options
-        self.kept = kept
-        self.visas = {"visas": visas} if visas else {}
-        self.every_line = every_line
-        self.ceilings = measured.find(self.device.results_folder, self.device.name)
+        self.finished = finished
+        self.interpreted_too = interpreted_too
+        self.measured_peaks = measured.find(self.device.results_folder, self.device.name)
 
-    def lines(self, job: Job) -> list[Implementation]:
-        """The implementations to show: all, or only those that run natively here.
+    def implementations(self, job: Job) -> list[Implementation]:
+        """The implementations of `job` that have a row on this device.
 
-        A file from outside is always shown on the device of the run: it was asked for by name.
+        A file from outside always has one on the device of the run: it was asked for by name.
         """
-        here = self.device == self.options.device
-        return [
-            line
-            for line in job.implementations
-            if self.every_line
-            or (line.path is not None and here)
-            or (line.obstacle(self.device) is None and line.adapter.mode(self.device) == "native")
-        ]
+        return [each for each in job.implementations if self.interpreted_too or self._shown(each)]
 
-    def run(
-        self, job: Job, case: Case, tell: Callable[[int, str], None], keep: Callable[[list[Row]], None]
-    ) -> list[Row]:
-        """The rows of one case."""
-        rows = []
-        for position, implementation in enumerate(self.lines(job)):
-            row = self.kept.get(self.row(case, implementation).key)
-            if row is None:
-                tell(position, f"checking {implementation.name}")
-                row = self.check(case, implementation)
-                keep([row])
-            rows.append(row)
-        timed = [row for row in rows if row.status is Status.OK and row.mode is Mode.NATIVE]
-        if self.options.timed and any(row.timed is Attempt.NOT_TRIED for row in timed):
-            tell(len(rows), f"timing {len(timed)} implementations")
-            self.time(case, timed, partial(tell, len(rows)))
-            if any(row.clocks_lowered for row in timed):
-                tell(len(rows), "timing again after a slowdown of the clocks")
-                self.time(case, timed, partial(tell, len(rows)))
-            arithmetic = {line.name: line.arithmetic for line in job.implementations}
-            for row in timed:
-                products = arithmetic[row.implementation] or ""
-                row.fill(rates(row, job.op, case, self.device.name, ceilings=self.ceilings, arithmetic=products))
-            keep(timed)
-        if self.options.timed and self.options.compiles:
-            for row in (row for row in timed if row.status is Status.OK and row.compiled is Attempt.NOT_TRIED):
-                tell(len(rows), f"compiling {row.implementation} in fresh processes")
-                self.compile(case, row)
-                keep([row])
+    def _shown(self, implementation: Implementation) -> bool:
+        if implementation.is_external:
+            return self.device == self.options.device
+        return implementation.obstacle(self.device) is None and implementation.adapter.mode(self.device) == Mode.NATIVE
+
+    def run(self, job: Job, case: Case, progress: CaseProgress) -> list[Row]:
+        """The rows of one case, in the order of the job's implementations."""
+        rows = self._check_all(job, case, progress)
+        if self.options.timed:
+            agreeing = [row for row in rows if row.status is Status.OK and row.mode is Mode.NATIVE]
+            self._time_all(job, case, agreeing, len(rows), progress)
+            if self.options.compiles:
+                self._compile_all(job, case, agreeing, len(rows), progress)
         return rows
 
-    def row(self, case: Case, implementation: Implementation) -> Row:
+    # ------------------------------------------------------------------ check
+
+    def _check_all(self, job: Job, case: Case, progress: CaseProgress) -> list[Row]:
+        rows = []
+        for position, implementation in enumerate(self.implementations(job)):
+            row = self.finished.get(self._new_row(case, implementation).key)
+            if row is None:
+                progress.step(position, f"checking {implementation.name}")
+                row = self._check(case, implementation)
+                progress.store([row])
+            rows.append(row)
+        return rows
+
+    def _new_row(self, case: Case, implementation: Implementation) -> Row:
         """What is known of a row before anything has run."""
         row = Row(case.operation, case.label, case.dtype, case.precision, implementation.name)
         row.mode = Mode(implementation.adapter.mode(self.device))
@@ -117,129 +99,163 @@ class Lane:
         row.seed = self.options.seed
         return row
 
-    def check(self, case: Case, implementation: Implementation) -> Row:
-        """Run one implementation in the worker and judge it.
+    def _check(self, case: Case, implementation: Implementation) -> Row:
+        """Run one implementation in the worker and judge its results.
 
-        A failure in a worker that has run others may be of their making: a fresh one has the last word.
+        A failure in a worker that has run others may be their doing: a fresh worker decides.
         """
-        row = self.row(case, implementation)
+        row = self._new_row(case, implementation)
         obstacle = implementation.obstacle(self.device, case)
+        if obstacle is None and not self.interpreted_too and row.mode is not Mode.NATIVE:
+            obstacle = Status.UNSUPPORTED, f"{row.mode} here, and a sweep is for what runs natively"
         if obstacle is not None:
             row.status, row.reason = Status(obstacle[0]), obstacle[1]
             return row
-        if not self.every_line and row.mode is not Mode.NATIVE:
-            row.status, row.reason = Status.UNSUPPORTED, f"{row.mode} here, and a sweep is for what runs natively"
-            return row
-        row.versions = implementation.versions()
         shared = self.pool.served_others(implementation.name)
-        if not self.examine(case, row) and shared:
+        row, conclusive = self._check_once(case, implementation)
+        if not conclusive and shared:
             self.pool.discard()
-            row = self.row(case, implementation)
-            row.versions = implementation.versions()
-            self.examine(case, row)
+            row, _ = self._check_once(case, implementation)
         if row.status is Status.ERROR:
             self.pool.discard()  # an error on the device can outlive the call that caused it
         return row
 
-    def examine(self, case: Case, row: Row) -> bool:
-        """Fill in `row`. False for a failure that somebody else may have caused."""
+    def _check_once(self, case: Case, implementation: Implementation) -> tuple[Row, bool]:
+        """The row, and whether it stands: False for a failure that another implementation may have caused."""
+        row = self._new_row(case, implementation)
+        row.versions = implementation.versions()
         try:
-            _fill(row, self.pool.ask(self.check_request(case, row), timeout_s=self.options.timeout_s))
+            reply = self.pool.ask(self._check_request(case, implementation), timeout_s=self.options.timeout_s)
         except WorkerTimeoutError as error:
             row.status, row.reason = Status.TIMEOUT, str(error)
+            return row, True
         except WorkerDiedError as error:
             row.status, row.reason = Status.ERROR, str(error)
-            return error.from_outside
-        return row.status not in (Status.ERROR, Status.WRONG)
+            return row, error.from_outside
+        _record_check(row, reply)
+        return row, row.status not in (Status.ERROR, Status.WRONG)
 
-    def check_request(self, case: Case, row: Row) -> dict[str, Any]:
-        name = row.implementation
-        return {"do": "check", "case": case.to_json(), "implementation": name, "seed": row.seed, **self.visas}
+    def _check_request(self, case: Case, implementation: Implementation) -> CheckRequest:
+        return CheckRequest(case, implementation.reference, self.options.seed)
 
-    def time(self, case: Case, rows: Sequence[Row], tell: Callable[[str], None]) -> None:
-        """Time the `rows` that are ok together. One that fails now becomes an error row; the others are timed again
-        without it, and as if it had not been there.
+    # ------------------------------------------------------------------- time
 
-        Whoever was running when a worker died is not always to blame, so it is timed alone, where it fails again or
-        not. Where nobody was running, or the suspect is cleared, all are tried together once more, and then each alone.
-        """
-        noted = {row.implementation: row.reason for row in rows}
-        rows = [row for row in rows if row.status is Status.OK]
-        failures = 0
-        while rows:
-            failure = self.take(case, rows, noted)
-            if failure is None:
-                return
-            guilty = [row for row in rows if row.implementation == failure.culprit]
-            if guilty and not failure.final and len(rows) > 1 and self.take(case, guilty) is None:
-                guilty = []
-            if not guilty:
-                failures += 1
-                if failures == 2 and not failure.alive and len(rows) > 1:
-                    guilty = [row for row in rows if self.take(case, [row]) is not None]
-                if failures > 1 and (not guilty or len(guilty) == len(rows)):
-                    for row in rows:
-                        row.reason = _joined(noted[row.implementation], f"not timed: {failure.reason}")
-                        row.timed = Attempt.FAILED if row.device_us is None else Attempt.DONE
-                    return
-            for row in guilty:
-                row.status, row.reason = failure.status, f"while timed: {failure.reason}"
+    def _time_all(self, job: Job, case: Case, rows: Sequence[Row], position: int, progress: CaseProgress) -> None:
+        """Time `rows` together, again after a slowdown of the clocks; then their rates and distance to the limit."""
+        if all(row.timed for row in rows):
+            return
+        progress.step(position, f"timing {len(rows)} implementations")
+        self._time(job, case, rows, position, progress)
+        if any(row.clocks_lowered for row in rows):
+            progress.step(position, "timing again after a slowdown of the clocks")
+            self._time(job, case, rows, position, progress)
+        arithmetic = {each.name: each.arithmetic for each in job.implementations}
+        for row in rows:
+            row.fill(
+                rates(
+                    row,
+                    job.op,
+                    case,
+                    self.device.name,
+                    ceilings=self.measured_peaks,
+                    arithmetic=arithmetic[row.implementation] or "",
+                )
+            )
+        progress.store(rows)
+
+    def _time(self, job: Job, case: Case, rows: Sequence[Row], position: int, progress: CaseProgress) -> None:
+        """Time the rows that are ok. One that fails becomes an error row; the others are timed without it."""
+        by_name = {row.implementation: row for row in rows if row.status is Status.OK}
+        implementations = {each.name: each for each in job.implementations}
+
+        def attempt(names: Sequence[str]) -> Mapping[str, TimingColumns] | Failure:
+            return self._attempt(case, [implementations[name] for name in names])
+
+        def on_retry(failure: Failure) -> None:
+            progress.step(position, f"timing again, since the last attempt failed: {failure.reason}")
+
+        outcome = blame.time_together(list(by_name), attempt, on_retry)
+        for name, row in by_name.items():
+            if name in outcome.timings:
+                _record_timing(row, outcome.timings[name])
+            elif name in outcome.failed:
+                row.status = Status(outcome.failed[name].status)
+                row.reason = f"while timed: {outcome.failed[name].reason}"
                 row.timed = Attempt.FAILED
-                rows.remove(row)
-            if rows:
-                tell(f"timing again, since the last attempt failed: {failure.reason}")
+            elif outcome.given_up is not None:
+                row.timed = Attempt.FAILED if row.device_us is None else Attempt.DONE
+                row.reason = _joined(row.reason, f"not timed: {outcome.given_up.reason}")
 
-    def take(self, case: Case, rows: Sequence[Row], noted: Mapping[str, str] | None = None) -> _Failure | None:
-        """One attempt at timing `rows` together, which fills them in if `noted` says what they already had to say."""
-        request: dict[str, Any] = {
-            "do": "time",
-            "case": case.to_json(),
-            "implementations": [row.implementation for row in rows],
-            "seed": self.options.seed,
-            "cache": self.options.cache,
-            "transfers": self.options.transfers,
-            **self.visas,
-        }
+    def _attempt(self, case: Case, implementations: Sequence[Implementation]) -> Mapping[str, TimingColumns] | Failure:
+        """One attempt at timing implementations together."""
+        options = self.options
+        references = tuple(each.reference for each in implementations)
+        request = TimeRequest(case, references, options.seed, options.cache, options.transfers)
         try:
-            answer = self.pool.ask(request, timeout_s=self.options.timeout_s)
+            reply = self.pool.ask(request, timeout_s=options.timeout_s)
         except WorkerTimeoutError as error:
-            return _Failure(Status.TIMEOUT, str(error), error.last_started, final=True)
+            return Failure(Status.TIMEOUT, str(error), error.last_started, certain=True)
         except WorkerDiedError as error:
-            return _Failure(Status.ERROR, str(error), error.last_started, final=error.from_outside)
-        if "timings" not in answer:
+            return Failure(Status.ERROR, str(error), error.last_started, certain=error.from_outside)
+        if isinstance(reply, TimingFailed):
             self.pool.discard()
-            status = Status.WRONG if answer["status"] == "wrong" else Status.ERROR
-            return _Failure(status, one_line(answer["reason"]), answer["failed"], alive=True)
-        for row in rows if noted is not None else ():
-            _fill(row, answer["timings"][row.implementation])
-            row.timed = Attempt.FAILED if row.device_us is None else Attempt.DONE
-            row.reason = _joined((noted or {})[row.implementation], row.reason)
-        return None
+            return Failure(reply.status, one_line(reply.reason), reply.implementation, worker_alive=True)
+        return reply.timings
 
-    def compile(self, case: Case, row: Row) -> None:
+    # ---------------------------------------------------------------- compile
+
+    def _compile_all(self, job: Job, case: Case, rows: Sequence[Row], position: int, progress: CaseProgress) -> None:
+        """First calls of `rows` in fresh processes."""
+        implementations = {each.name: each for each in job.implementations}
+        for row in rows:
+            if row.status is Status.OK and not row.compiled:
+                progress.step(position, f"compiling {row.implementation} in fresh processes")
+                self._compile(case, implementations[row.implementation], row)
+                progress.store([row])
+
+    def _compile(self, case: Case, implementation: Implementation, row: Row) -> None:
         """First calls in fresh processes: with empty caches, then with the caches that the first one left."""
         with tempfile.TemporaryDirectory(prefix="suite-caches-", ignore_cleanup_errors=True) as folder:
             caches = {name: str(Path(folder, name.lower())) for name in CACHE_VARIABLES}
             for column in ("compile_s", "compile_warm_s"):
-                with Pool(self.device, caches, self.options.memory_bytes) as fresh:
-                    try:
-                        answer = fresh.ask(self.check_request(case, row), timeout_s=self.options.timeout_s)
-                    except WorkerDiedError as error:
-                        row.compiled = Attempt.FAILED
-                        row.reason = _joined(row.reason, f"not compiled again: {error}")
-                        return
-                    setattr(row, column, answer.get("first_call_s"))
-                    if answer.get("status") != "ok":
-                        row.compiled = Attempt.FAILED
-                        row.reason = _joined(row.reason, f"not compiled again: {one_line(answer.get('reason'))}")
-                        return
+                seconds, problem = self._first_call(case, implementation, caches)
+                row.fill({column: seconds})
+                if problem:
+                    row.compiled = Attempt.FAILED
+                    row.reason = _joined(row.reason, f"not compiled again: {problem}")
+                    return
         row.compiled = Attempt.DONE
 
+    def _first_call(
+        self, case: Case, implementation: Implementation, caches: Mapping[str, str]
+    ) -> tuple[float | None, str]:
+        """Seconds of a first call in a fresh process, and what is wrong with it."""
+        with Pool(self.device, caches, self.options.memory_bytes) as fresh:
+            try:
+                reply = fresh.ask(self._check_request(case, implementation), timeout_s=self.options.timeout_s)
+            except WorkerDiedError as error:
+                return None, str(error)
+        if isinstance(reply, Failed):
+            return None, one_line(reply.reason)
+        return reply.first_call_s, "" if reply.status == "ok" else one_line(reply.reason)
 
-def _fill(row: Row, values: dict[str, Any]) -> None:
-    """Copy a worker's reply. `failed` is the one field of a reply that is no column."""
-    row.fill({name: value for name, value in values.items() if name != "failed"})
+
+def _record_check(row: Row, reply: CheckReply | Failed) -> None:
+    """What the checked call showed."""
+    if isinstance(reply, Failed):
+        row.status, row.reason = Status.ERROR, one_line(reply.reason)
+    else:
+        row.fill(vars(reply))
+
+
+def _record_timing(row: Row, timing: TimingColumns) -> None:
+    """The times, beside the reason that the row has already."""
+    reason = row.reason
+    row.fill(vars(timing))
+    row.reason = _joined(reason, row.reason)
+    row.timed = Attempt.FAILED if row.device_us is None else Attempt.DONE
 
 
 def _joined(reason: str, more: str) -> str:
+    """Two reasons as one, each once."""
     return reason if more in reason else "; ".join(filter(None, [reason, more]))

@@ -1,10 +1,11 @@
-"""tune(): searches configurations in a worker, case by case, and keeps what it finds in the file of the device."""
+"""tune(): the fastest configurations of autotuned kernels, case by case, stored in the file of the device."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from suite import hardware
@@ -23,8 +24,8 @@ NOTHING = "nothing to tune"
 
 
 @dataclass(frozen=True)
-class Line:
-    """What came of one implementation: on one case, or on none if it has nothing to tune or cannot run here.
+class Search:
+    """What came of the search for one implementation: on one case, or on none if it cannot be tuned at all.
 
     `status` is `ok`, `nothing to tune`, `unsupported`, `unavailable`, `error` or `timeout`.
     """
@@ -49,36 +50,38 @@ def tune(
     *,
     seed: int,
     timeout_s: float,
-    on_line: Callable[[Line], None],
+    on_search: Callable[[Search], None],
     on_step: Callable[[str], None],
 ) -> Path:
-    """Search for every case and implementation of `jobs`. What is found is in the returned file as soon as it is found.
+    """Search the configurations of every implementation of `jobs` on every case.
+
+    What is found is in the returned file as soon as it is found. `on_search` is called with each result, `on_step`
+    before each search.
 
     Raises `UsageError` without a GPU, `ResultsError` for a file that is damaged or cannot be written.
     """
     if device.type != "cuda":
         raise UsageError("tune needs an NVIDIA GPU, on which it measures; this is a CPU")
-    tuned.find(device.name)  # a damaged file is met before any work
+    tuned.find(device.name)  # raises for a damaged file, before any work
     facts = next((each for each in hardware.devices() if each["index"] == device.index), {})
     with Pool(device) as pool:
         for job in jobs:
-            lines = []
-            for line in job.implementations:
-                obstacle = (NOTHING, "") if not tunable(line) else line.obstacle(device)
+            implementations = []
+            for implementation in job.implementations:
+                obstacle = implementation.obstacle(device) if tunable(implementation) else (NOTHING, "")
                 if obstacle is None:
-                    lines.append(line)
+                    implementations.append(implementation)
                 else:
-                    on_line(Line(line.name, None, *obstacle))
-            for case in job.cases:
-                for line in lines:
-                    if (obstacle := line.obstacle(device, case)) is not None:
-                        on_line(Line(line.name, case, *obstacle))
-                        continue
-                    on_step(f"{case.operation} {case.label} {case.dtype} {case.precision}: tuning {line.name}")
-                    result, entries = _ask(pool, line, case, seed, timeout_s)
-                    if entries:
-                        tuned.add(entries, device.name, str(facts.get("driver") or ""))
-                    on_line(result)
+                    on_search(Search(implementation.name, None, *obstacle))
+            for case, implementation in product(job.cases, implementations):
+                if (obstacle := implementation.obstacle(device, case)) is not None:
+                    on_search(Search(implementation.name, case, *obstacle))
+                    continue
+                on_step(f"{case.operation} {case.label} {case.dtype} {case.precision}: tuning {implementation.name}")
+                search, entries = _search(pool, implementation, case, seed, timeout_s)
+                if entries:
+                    tuned.add(entries, device.name, str(facts.get("driver") or ""))
+                on_search(search)
     return tuned.path_for(device.name)
 
 
@@ -91,20 +94,23 @@ def tunable(implementation: Implementation) -> bool:
     )
 
 
-def _ask(pool: Pool, line: Implementation, case: Case, seed: int, timeout_s: float) -> tuple[Line, list[tuned.Entry]]:
-    """The search in the worker, which is replaced if it breaks."""
+def _search(
+    pool: Pool, implementation: Implementation, case: Case, seed: int, timeout_s: float
+) -> tuple[Search, list[tuned.Entry]]:
+    """One search in the worker, which is replaced if it breaks."""
+    name = implementation.name
     try:
-        reply = pool.ask(TuneRequest(case, line.reference, seed), timeout_s=timeout_s)
+        reply = pool.ask(TuneRequest(case, implementation.reference, seed), timeout_s=timeout_s)
     except WorkerDiedError as error:
-        return Line(line.name, case, "timeout" if isinstance(error, WorkerTimeoutError) else "error", str(error)), []
+        return Search(name, case, "timeout" if isinstance(error, WorkerTimeoutError) else "error", str(error)), []
     if isinstance(reply, Failed):
         pool.discard()  # an error on the device can outlive the call that caused it
-        return Line(line.name, case, "error", one_line(reply.reason)), []
+        return Search(name, case, "error", one_line(reply.reason)), []
     if reply.status != "ok":
-        return Line(line.name, case, reply.status, one_line(reply.reason)), []
+        return Search(name, case, reply.status, one_line(reply.reason)), []
     if not reply.found:
-        return Line(line.name, case, NOTHING, "no autotuner was asked"), []
-    return Line(line.name, case, "ok", "; ".join(map(_text, reply.found))), [each.entry for each in reply.found]
+        return Search(name, case, NOTHING, "no autotuner was asked"), []
+    return Search(name, case, "ok", "; ".join(map(_text, reply.found))), [each.entry for each in reply.found]
 
 
 def _text(found: TunedKernel) -> str:

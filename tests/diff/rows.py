@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from suite.cli import commands as cli
+from suite.cli import main as cli
 from suite.diff.change import Change
 from suite.diff.judge import judge
 from suite.diff.load import Side, row_key

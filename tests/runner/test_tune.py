@@ -8,7 +8,7 @@ import pytest
 from tuned_kernels import ENTRY, H200, tuned_folder  # noqa: F401 (a fixture)
 
 from suite import ops
-from suite.cli import commands as cli
+from suite.cli import main as cli
 from suite.core.errors import ResultsError, UsageError
 from suite.frameworks.triton import tuned
 from suite.hardware.device import Device

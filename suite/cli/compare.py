@@ -1,0 +1,183 @@
+"""`python -m suite compare`: check every implementation, time those that agree, tabulate."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from suite.cli.messages import say
+from suite.cli.operation_options import NONE_GIVEN
+from suite.cli.options import (
+    DeviceOption,
+    DtypeOption,
+    ImplementationOption,
+    JsonOption,
+    OperationOption,
+    PrecisionOption,
+    SeedOption,
+    ShapeOption,
+    check_timeout,
+)
+from suite.cli.options import device as resolve
+from suite.core.errors import ResultsError, UsageError
+from suite.core.text import one_line
+from suite.problem.option import Value
+from suite.worker.limits import FIRST_CALL_S
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from suite.hardware.device import Device
+    from suite.results.row import Row
+    from suite.results.store import Results
+    from suite.runner.options import Options
+    from suite.runner.plan import Job
+
+
+def compare(
+    context: typer.Context,
+    op: OperationOption,
+    impl: ImplementationOption = None,
+    files: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--with", metavar="FILE", help="Add a .py or .cu of yours as with/<its name>. It runs with your rights."
+        ),
+    ] = None,
+    dtype: DtypeOption = None,
+    precision: PrecisionOption = None,
+    shape: ShapeOption = None,
+    operation_options: Mapping[str, tuple[Value, ...]] = NONE_GIVEN,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(help="Kind of inputs: normal (default), nan, strided ... or all; 'list' shows them."),
+    ] = None,
+    device: DeviceOption = None,
+    cache: Annotated[str, typer.Option(help="cold or warm: the L2 cache before each sample.")] = "cold",
+    sweep: Annotated[
+        bool, typer.Option(help="Sizes from tiny to large; with a GPU, the CPU's lines beside its own.")
+    ] = False,
+    transfers: Annotated[
+        bool, typer.Option(help="Also time copying inputs to the device and the result back.")
+    ] = False,
+    compiles: Annotated[
+        bool, typer.Option("--compile", help="Also time first calls in fresh processes (slow).")
+    ] = False,
+    no_time: Annotated[bool, typer.Option("--no-time", help="Check agreement only.")] = False,
+    seed: SeedOption = 0,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds that an implementation's first call may take; later ones get 30 at most.")
+    ] = FIRST_CALL_S,
+    out: Annotated[Path | None, typer.Option(help="Folder of the results. Default: results/<device>/.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the same command's interrupted run in that folder.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Check every implementation against float64, time those that agree, and tabulate.
+
+    Exit status: 0 when all that could run agrees, 1 when any row is wrong, error or timeout, 2 for unusable arguments.
+    """
+    from suite import hardware
+    from suite.results.resume import settings
+    from suite.results.store import Results
+    from suite.runner.options import Options
+    from suite.runner.plan import plan, refuse_too_large
+    from suite.runner.selection import Selection
+
+    if cache not in ("cold", "warm"):
+        raise UsageError(f"--cache: unknown {cache!r}; valid are cold, warm")
+    check_timeout(timeout)
+    where = resolve(device)
+    memory = hardware.memory_bytes(where.type, where.index)
+    selection = Selection(
+        operations=tuple(op),
+        implementations=tuple(impl or ()),
+        dtypes=tuple(dtype or ()),
+        precisions=tuple(precision or ()),
+        shapes=tuple(shape or ()),
+        options=operation_options,
+        inputs=tuple(inputs or ()),
+        sweep=sweep,
+        files=tuple(files or ()),
+    )
+    jobs = plan(selection, where, memory)
+    refuse_too_large(jobs, memory, where.name)
+    _warn_of_tuned_file(where)
+    options = Options(
+        where,
+        cache=cache,
+        timed=not no_time,
+        seed=seed,
+        timeout_s=timeout,
+        native_only=sweep,
+        host=resolve("cpu") if sweep and where.type == "cuda" else None,
+        transfers=transfers,
+        compiles=compiles,
+    )
+    environment = hardware.environment(where.type, where.index)
+    results = Results(
+        out if out is not None else where.results_folder,
+        environment,
+        operations=[job.op.name for job in jobs],
+        settings=settings(context.params, where, environment),
+        resumed=resume,
+        on_problem=say,
+    )
+    rows = _run(jobs, options, results, quiet=as_json)
+    _report(rows, results, environment, as_json)
+
+
+def _run(jobs: Sequence[Job], options: Options, results: Results, *, quiet: bool) -> list[Row]:
+    """All rows, stored in `results` as they come. An interruption ends the command with exit status 130."""
+    from suite.cli.console import RunConsole
+    from suite.runner.compare import compare
+
+    try:
+        with results, RunConsole(results, quiet=quiet).open() as console:
+            if results.kept:
+                say(f"resumed: {len(results.kept)} rows are there already")
+            rows = compare(jobs, options, console, results.kept)
+            results.complete()
+    except KeyboardInterrupt:
+        rest = f"finished rows are in {results.folder}: the same command with --resume goes on from there"
+        say(f"interrupted; {rest if results.begun else 'no row was finished'}")
+        raise typer.Exit(130) from None
+    return rows
+
+
+def _report(rows: Sequence[Row], results: Results, environment: Mapping[str, Any], as_json: bool) -> None:
+    """What is said at the end of a run, and its exit status."""
+    from suite.results.render.summary import crossovers, exit_status, summary
+
+    if as_json:
+        print(json.dumps({"environment": environment, "rows": [_json_row(row) for row in rows]}, allow_nan=False))
+    for line in crossovers(rows) if not as_json else ():
+        print(line, flush=True)
+    if results.problem is not None:
+        say(summary(rows))
+        raise results.problem
+    say(f"{summary(rows)}; written to {results.folder}")
+    raise typer.Exit(exit_status(rows))
+
+
+def _warn_of_tuned_file(where: Device) -> None:
+    """Say that tuned configurations cannot be used. The column `config` of the rows says it too."""
+    from suite.frameworks.triton import tuned
+
+    try:
+        tuned.find(where.name)
+    except ResultsError as error:
+        say(f"{one_line(error)}; kernels choose from their short lists")
+
+
+def _json_row(row: Row) -> dict[str, Any]:
+    """JSON has no infinities: an infinite error ratio is the text "inf"."""
+    from dataclasses import asdict
+
+    return {k: str(v) if isinstance(v, float) and math.isinf(v) else v for k, v in asdict(row).items()}

@@ -1,0 +1,51 @@
+"""`python -m suite diff BASE NEW`: two results of one device, row by row."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from suite.cli.messages import say
+from suite.cli.options import JsonOption
+from suite.core.errors import UsageError
+
+
+def diff(
+    base: Annotated[Path, typer.Argument(metavar="BASE", help="Results folder, or one of its tables (.csv).")],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="The same of the run to be judged.")],
+    threshold: Annotated[
+        float, typer.Option(help="Change that counts, between 0 and 1: 0.03 is three percent.")
+    ] = 0.03,
+    as_json: JsonOption = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="A table for a pull request on stdout.")] = False,
+) -> None:
+    """Compare two results of one device, row by row: SAME, FASTER, SLOWER or AMBIGUOUS, and what broke.
+
+    Exit status: 0 when nothing is slower by more than the threshold, 3 when a row is SLOWER or BROKEN, 2 when the two
+    cannot be compared.
+    """
+    from rich.console import Console
+
+    from suite.diff import render
+    from suite.diff.judge import judge
+    from suite.diff.load import load
+
+    if as_json and as_markdown:
+        raise UsageError("--json and --markdown: give one of the two")
+    found = judge(load(base), load(new), threshold)
+    terminal = Console()
+    if as_json:
+        print(json.dumps(render.document(found), allow_nan=False))
+    elif as_markdown:
+        print(render.markdown(found))
+    elif terminal.is_terminal:
+        render.show(found, terminal)
+    else:
+        print("\n".join(render.plain_lines(found)))
+    for line in [] if as_json or as_markdown else render.remarks(found):
+        say(line)
+    say(render.summary(found))
+    raise typer.Exit(found.exit_status)

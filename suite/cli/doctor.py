@@ -1,0 +1,93 @@
+"""`python -m suite doctor`: what this machine has; what its device reaches; whether its timer is right."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from suite.cli.messages import say
+from suite.cli.options import DeviceOption, JsonOption
+from suite.cli.options import device as resolve
+from suite.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from suite.hardware.device import Device
+
+
+def doctor(
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Measure what the device reaches, for the column 'of limit'.")
+    ] = False,
+    timer: Annotated[bool, typer.Option("--timer", help="Prove the timer on this GPU, by work of known cost.")] = False,
+    device: DeviceOption = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of limits.json or of timer.csv. Default: in results/<device>/.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Device properties, toolchain and versions, and what to install.
+
+    Exit status: 0; 1 when a line of the timer's proof is off, or when there is nothing to measure with.
+    """
+    if measure and timer:
+        raise UsageError("--measure and --timer: give one of the two")
+    if measure:
+        _measure_peaks(resolve(device), out, as_json)
+    elif timer:
+        _prove_timer(resolve(device), out, as_json)
+    elif device is not None or out is not None:
+        raise UsageError("--device and --out go with --measure or --timer")
+    else:
+        from rich.console import Console
+
+        from suite.doctor import facts
+
+        facts.show(Console(), as_json=as_json)
+
+
+def _measure_peaks(where: Device, out: Path | None, as_json: bool) -> None:
+    from rich.console import Console
+
+    from suite import hardware
+    from suite.doctor import peaks
+    from suite.hardware import measured
+
+    path = (out if out is not None else where.results_folder) / measured.FILE
+    contents = peaks.measure(where, hardware.environment(where.type, where.index), lambda doing: say(f"{doing} ..."))
+    measured.write(path, contents)
+    if as_json:
+        print(json.dumps(contents, allow_nan=False))
+    elif (terminal := Console()).is_terminal:
+        terminal.print(*peaks.tables(contents))
+    else:
+        print("\n".join(peaks.plain_lines(contents)))
+    say(f"written to {path}")
+
+
+def _prove_timer(where: Device, out: Path | None, as_json: bool) -> None:
+    from rich.console import Console
+
+    from suite import hardware
+    from suite.doctor.timer_proof import checks, timer
+
+    folder = out if out is not None else where.results_folder / "proof"
+    environment = hardware.environment(where.type, where.index)
+    terminal = Console()
+    rows: list[checks.Line] = []
+
+    def on_row(row: checks.Line) -> None:
+        rows.append(row)
+        timer.write(folder, rows, environment)  # the next check may end the process
+        if not as_json and not terminal.is_terminal:
+            print(checks.plain_line(row), flush=True)
+
+    timer.prove(where, on_row, lambda doing: say(f"{doing} ..."))
+    if as_json:
+        print(json.dumps(checks.document(rows, environment), allow_nan=False))
+    elif terminal.is_terminal:
+        terminal.print(checks.rich_table(rows, f"The timer on {where.name}"))
+    say(f"{checks.summary(rows)}; written to {folder}")
+    raise typer.Exit(0 if checks.passed(rows) else 1)

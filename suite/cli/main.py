@@ -1,0 +1,52 @@
+"""The command line: its commands, and how errors become one line and an exit status.
+
+Nothing heavy is imported before a command runs: `--help` imports no framework.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import typer
+
+from suite.cli.compare import compare
+from suite.cli.diff import diff
+from suite.cli.doctor import doctor
+from suite.cli.list_command import list_operations
+from suite.cli.messages import say
+from suite.cli.new_op import new_op
+from suite.cli.operation_options import with_operation_options
+from suite.cli.tune import tune
+from suite.core.errors import SuiteError, UsageError
+from suite.core.text import one_line
+
+app = typer.Typer(
+    help="Compare Triton, JAX/XLA and CUDA kernels: which agree with float64, how fast, how close to the limit.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+app.command("compare")(with_operation_options(compare))
+app.command("tune")(with_operation_options(tune))
+app.command("list")(list_operations)
+app.command("diff")(diff)
+app.command("doctor")(doctor)
+app.command("new-op")(new_op)
+
+
+def main() -> None:
+    """Run the command of `sys.argv`; ends with `SystemExit`."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        app()
+        sys.stdout.flush()
+    except UsageError as error:
+        say(f"error: {one_line(error)}")
+        raise SystemExit(2) from None
+    except (SuiteError, OSError) as error:  # OSError: stdout is a full disk, for example
+        say(f"error: {one_line(error)}")
+        raise SystemExit(1) from None

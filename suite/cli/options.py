@@ -1,0 +1,46 @@
+"""Options that several commands share, and the checks of their values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from suite.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from suite.hardware.device import Device
+
+LONGEST_S = 1e6
+
+OperationOption = Annotated[list[str], typer.Option("--op", help="Operation, or all. May be repeated.")]
+ImplementationOption = Annotated[
+    list[str] | None, typer.Option("--impl", help="Only implementations that match this GLOB, e.g. 'cuda*'.")
+]
+DtypeOption = Annotated[
+    list[str] | None,
+    typer.Option("--dtype", help="float32, float16, bfloat16; matmul: float8_e4m3fn, if named."),
+]
+PrecisionOption = Annotated[
+    list[str] | None,
+    typer.Option("--precision", help="The arithmetic of matmul: ieee or tf32 in float32, promoted or fast in float8."),
+]
+ShapeOption = Annotated[list[str] | None, typer.Option("--shape", help="Sizes by name, e.g. M=512,N=512,K=512.")]
+DeviceOption = Annotated[
+    str | None, typer.Option("--device", help="cpu, cuda or cuda:INDEX. Default: the first GPU, or the CPU.")
+]
+SeedOption = Annotated[int, typer.Option("--seed", help="Seed of the random inputs.", min=0, max=2**63 - 1)]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
+
+
+def device(text: str | None) -> Device:
+    """The device that `--device` names. Raises `UsageError`."""
+    from suite.hardware.device import resolve
+
+    return resolve(text)
+
+
+def check_timeout(timeout: float) -> None:
+    """Raise `UsageError` for a `--timeout` that is out of range."""
+    if not 1.0 <= timeout <= LONGEST_S:
+        raise UsageError(f"--timeout {timeout:g}: must lie between 1 and {LONGEST_S:g} seconds")

@@ -1,0 +1,77 @@
+"""`python -m suite tune`: the fastest configurations of autotuned kernels on this GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+
+from suite.cli.messages import say
+from suite.cli.operation_options import NONE_GIVEN
+from suite.cli.options import (
+    DeviceOption,
+    DtypeOption,
+    ImplementationOption,
+    OperationOption,
+    PrecisionOption,
+    SeedOption,
+    ShapeOption,
+    check_timeout,
+)
+from suite.cli.options import device as resolve
+from suite.problem.option import Value
+from suite.worker.limits import FIRST_CALL_S
+
+
+def tune(
+    op: OperationOption,
+    impl: ImplementationOption = None,
+    dtype: DtypeOption = None,
+    precision: PrecisionOption = None,
+    shape: ShapeOption = None,
+    operation_options: Mapping[str, tuple[Value, ...]] = NONE_GIVEN,
+    device: DeviceOption = None,
+    seed: SeedOption = 0,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds that a kernel may take to compile; its calls get 30 at most.")
+    ] = FIRST_CALL_S,
+) -> None:
+    """Search for the fastest configurations of autotuned kernels, and keep them for later runs on this device.
+
+    They are kept in triton_kernels/tuned/, by device and version of Triton. Needs an NVIDIA GPU.
+    Exit status: 0 when every search ended, 1 when one did not, 2 for unusable arguments.
+    """
+    from suite import hardware
+    from suite.runner.plan import plan, refuse_too_large
+    from suite.runner.selection import Selection
+    from suite.runner.tune import Search
+    from suite.runner.tune import tune as run
+
+    check_timeout(timeout)
+    where = resolve(device)
+    memory = hardware.memory_bytes(where.type, where.index)
+    selection = Selection(
+        operations=tuple(op),
+        implementations=tuple(impl or ()),
+        dtypes=tuple(dtype or ()),
+        precisions=tuple(precision or ()),
+        shapes=tuple(shape or ()),
+        options=operation_options,
+    )
+    jobs = plan(selection, where)
+    refuse_too_large(jobs, memory, where.name)
+    searches: list[Search] = []
+
+    def on_search(search: Search) -> None:
+        searches.append(search)
+        print(search, flush=True)
+
+    try:
+        path = run(jobs, where, seed=seed, timeout_s=timeout, on_search=on_search, on_step=say)
+    except KeyboardInterrupt:
+        say("interrupted; what was found until then is kept")
+        raise typer.Exit(130) from None
+    found = sum(search.status == "ok" for search in searches)
+    say(f"{found} of {len(searches)} lines tuned; kept in {path}" if found else "nothing was tuned")
+    raise typer.Exit(1 if any(search.failed for search in searches) else 0)
