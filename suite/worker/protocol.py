@@ -93,6 +93,7 @@ class TimingColumns:
     temperature_c: float | None = None
     power_w: float | None = None
     clock_reasons: str = ""
+    clocks_lowered: bool = False
     peak_bytes: int | None = None
     to_device_us: float | None = None
     to_device_pinned_us: float | None = None
