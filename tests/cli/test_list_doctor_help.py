@@ -1,0 +1,57 @@
+"""`list`, `doctor`, `--help`: what they print, and that help is quick."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+from commands import call
+
+from suite import ops
+from suite.core.paths import ROOT
+from suite.implementations import builtin
+
+
+def test_list_names_every_implementation_of_every_operation(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "list", "--device", "cpu", "--json") == 0
+    listed = {(i["operation"], i["implementation"]): i for i in json.loads(capsys.readouterr().out)["implementations"]}
+    assert set(listed) == {(name, i.name) for name in ops.names() for i in builtin.implementations(name)}
+    assert listed["matmul", "triton"]["mode"] == "interpreted"
+    assert listed["matmul", "cuda/tiled"]["mode"] == "emulated"
+    assert listed["attention", "torch/cudnn"]["status"] == "unsupported"
+    assert "needs an NVIDIA GPU" in listed["attention", "torch/cudnn"]["reason"]
+    assert call(monkeypatch, "list", "--device", "cpu") == 0
+    assert "cuda/tiled" in capsys.readouterr().out
+
+
+def test_doctor_runs_without_a_gpu_and_speaks_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "doctor") == 0
+    assert "torch" in capsys.readouterr().out
+    assert call(monkeypatch, "doctor", "--json") == 0
+    assert json.loads(capsys.readouterr().out)
+
+
+def test_help_imports_no_framework_and_is_quick() -> None:
+    code = "import sys; sys.argv = ['suite', '--help']\nfrom suite.cli.main import main\n"
+    code += "try: main()\nexcept SystemExit: pass\n"
+    code += "print(sorted({'torch', 'jax', 'triton', 'numpy', 'pandas'} & set(sys.modules)), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert "compare" in done.stdout
+    assert done.stderr.strip().splitlines()[-1] == "[]"
+
+    def seconds(*arguments: str) -> float:
+        times = []
+        for _ in range(3):
+            begin = time.perf_counter()
+            subprocess.run([sys.executable, *arguments], capture_output=True, cwd=ROOT, check=True)
+            times.append(time.perf_counter() - begin)
+        return min(times)
+
+    assert seconds("-m", "suite", "--help") < 3 * seconds("-c", "import typer, rich")

@@ -1,0 +1,81 @@
+"""What the command line refuses before any work, and how it exits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from commands import call
+
+SQUARE = "M=16,N=16,K=16"
+REFUSED = {
+    "operation": (["--op", "matmull"], "unknown operation 'matmull'; there are vector_add"),
+    "implementation": (["--op", "matmul", "--impl", "fortran"], "--impl 'fortran' matches none of triton, "),
+    "with-twice": (["--op", "matmul", "--with", "k.py", "--with", "other/k.cu"], "with/k is k.py already; rename one"),
+    "with-nameless": (["--op", "matmul", "--with", "/"], "--with '/': its name, without the suffix, cannot be shown"),
+    "dtype": (
+        ["--op", "matmul", "--dtype", "float64"],
+        "--dtype: unknown 'float64'; valid are float32, float16, bfloat16",
+    ),
+    "precision": (["--op", "matmul", "--precision", "fp8"], "--precision: unknown 'fp8'; valid are ieee, tf32"),
+    "precision-of-dtype": (["--op", "matmul", "--dtype", "float16", "--precision", "tf32"], "no case left: matmul"),
+    "precision-of-op": (["--op", "sigmoid", "--precision", "tf32"], "no case left: sigmoid has no tf32"),
+    "dimension-missing": (["--op", "matmul", "--shape", "M=16,N=16"], "missing K; matmul takes e.g. M=512,N=512,K=512"),
+    "dimension-unknown": (["--op", "matmul", "--shape", "M=16,N=16,Q=16"], "unknown dimension 'Q'; matmul has M, N, K"),
+    "dimension-negative": (["--op", "matmul", "--shape", "M=16,N=16,K=-4"], "K=-4 must be at least 0"),
+    "dimension-text": (["--op", "matmul", "--shape", "M=16,N=16,K=big"], "K='big' is not a whole number"),
+    "too-large": (["--op", "matmul", "--shape", "M=9999999,N=9999999,K=9999999"], "needs at least"),
+    "shape-of-many": (["--op", "all", "--shape", SQUARE], "--shape names the dimensions of one operation"),
+    "causal": (["--op", "matmul", "--causal"], "--causal/--no-causal is not an option of matmul"),
+    "layout": (["--op", "sigmoid", "--layout", "nt"], "--layout is not an option of sigmoid"),
+    "layout-unknown": (["--op", "matmul", "--layout", "zz"], "--layout: unknown 'zz'; valid are nn, nt, tn, tt"),
+    "device": (["--op", "matmul", "--device", "tpu"], "--device: unknown 'tpu'; valid are cpu, cuda and cuda:INDEX"),
+    "device-index": (["--op", "matmul", "--device", "cuda:99"], "--device cuda:99: "),
+    "cache": (["--op", "matmul", "--cache", "tepid"], "--cache: unknown 'tepid'; valid are cold, warm"),
+    "heads": (["--op", "attention", "--shape", "B=1,H=3,H_kv=2,S_q=4,S_k=4,D=64"], "H=3 must be a multiple of H_kv=2"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "complaint"), REFUSED.values(), ids=REFUSED.keys())
+def test_unusable_arguments_are_one_line_and_exit_2_before_any_work(
+    arguments: list[str],
+    complaint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    kept = tmp_path / "matmul.csv"
+    kept.write_text("earlier results\n", encoding="utf-8")
+    assert call(monkeypatch, "compare", *arguments, "--out", str(tmp_path)) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("error: ")
+    assert printed.err.count("\n") == 1
+    assert complaint in printed.err
+    assert kept.read_text(encoding="utf-8") == "earlier results\n"
+    assert list(tmp_path.iterdir()) == [kept]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["compare"],
+        ["compare", "--op"],
+        ["compare", "--op", "matmul", "--seed", "x"],
+        ["comparison"],
+        ["compare", "--wat"],
+    ],
+    ids=" ".join,
+)
+def test_arguments_that_do_not_parse_exit_2(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert call(monkeypatch, *arguments) == 2
+
+
+def test_out_that_is_a_file_is_an_error_and_the_file_stays(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "notes"
+    target.write_text("mine", encoding="utf-8")
+    assert call(monkeypatch, "compare", "--op", "vector_add", "--out", str(target)) == 1
+    assert "is a file; give a folder" in capsys.readouterr().err
+    assert target.read_text(encoding="utf-8") == "mine"
