@@ -152,7 +152,7 @@ def compare(
         transfers=transfers,
         compiles=compiles,
     )
-    environment = hardware.environment(where.type, where.index)
+    environment = hardware.environment_record(where.type, where.index)
     results = Results(
         out if out is not None else where.results_folder,
         environment,
@@ -374,27 +374,28 @@ def doctor(
     elif device is not None or out is not None:
         raise UsageError("--device and --out go with --measure or --timer")
     else:
-        from suite.doctor import facts as examination
+        from suite.doctor import facts
 
-        examination.show(Console(), as_json=as_json)
+        facts.show(Console(), as_json=as_json)
 
 
 def _measure_limits(where: Device, out: Path | None, as_json: bool) -> None:
     from rich.console import Console
 
     from suite import hardware
-    from suite.doctor import peaks as limits
-    from suite.hardware import measured
+    from suite.doctor import peaks, peaks_tables
+    from suite.hardware import measured_peaks
 
-    path = (out if out is not None else where.results_folder) / measured.FILE
-    contents = limits.measure(where, hardware.environment(where.type, where.index), lambda doing: _say(f"{doing} ..."))
-    measured.write(path, contents)
+    path = (out if out is not None else where.results_folder) / measured_peaks.FILE
+    environment = hardware.environment_record(where.type, where.index)
+    contents = peaks.measure(where, environment, lambda phase: _say(f"{phase} ..."))
+    measured_peaks.write(path, contents)
     if as_json:
         print(json.dumps(contents, allow_nan=False))
     elif (terminal := Console()).is_terminal:
-        terminal.print(*limits.tables(contents))
+        terminal.print(*peaks_tables.tables(contents))
     else:
-        print("\n".join(limits.plain_lines(contents)))
+        print("\n".join(peaks_tables.plain_lines(contents)))
     _say(f"written to {path}")
 
 
@@ -402,26 +403,27 @@ def _prove_timer(where: Device, out: Path | None, as_json: bool) -> None:
     from rich.console import Console
 
     from suite import hardware
-    from suite.doctor.timer_proof import checks, timer
+    from suite.doctor.timer_proof import proof, render
+    from suite.doctor.timer_proof.checks import ProofRow, passed
 
     folder = out if out is not None else where.results_folder / "proof"
-    environment = hardware.environment(where.type, where.index)
+    environment = hardware.environment_record(where.type, where.index)
     terminal = Console()
-    lines: list[checks.Line] = []
+    rows: list[ProofRow] = []
 
-    def on_line(line: checks.Line) -> None:
-        lines.append(line)
-        timer.write(folder, lines, environment)  # what comes next may take the process with it
+    def on_row(row: ProofRow) -> None:
+        rows.append(row)
+        proof.write(folder, rows, environment)  # a later group may end the process
         if not as_json and not terminal.is_terminal:
-            print(checks.plain_line(line), flush=True)
+            print(render.plain_line(row), flush=True)
 
-    timer.prove(where, on_line, lambda doing: _say(f"{doing} ..."))
+    proof.prove(where, on_row, lambda phase: _say(f"{phase} ..."))
     if as_json:
-        print(json.dumps(checks.document(lines, environment), allow_nan=False))
+        print(json.dumps(render.document(rows, environment), allow_nan=False))
     elif terminal.is_terminal:
-        terminal.print(checks.rich_table(lines, f"The timer on {where.name}"))
-    _say(f"{checks.summary(lines)}; written to {folder}")
-    raise typer.Exit(0 if checks.passed(lines) else 1)
+        terminal.print(render.rich_table(rows, f"The timer on {where.name}"))
+    _say(f"{render.summary(rows)}; written to {folder}")
+    raise typer.Exit(0 if passed(rows) else 1)
 
 
 def _check_tuned(where: Device) -> None:

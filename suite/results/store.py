@@ -11,7 +11,7 @@ from typing import Any
 
 from suite.core.errors import ResultsError
 from suite.core.files import FolderLock, remove_parts, write_atomically
-from suite.core.signals import uninterrupted
+from suite.core.signals import uninterruptible
 from suite.results import render as report
 from suite.results import resume
 from suite.results.row import Key, Row, read_csv, to_csv
@@ -86,7 +86,7 @@ class Results:
 
     def put(self, operation: str, rows: Iterable[Row]) -> None:
         """Add rows, or replace those of the same key, and write the operation's table."""
-        with uninterrupted():
+        with uninterruptible():
             self._tables.setdefault(operation, {}).update((row.key, row) for row in rows)
             self._unwritten.add(operation)
             self._unrendered.add(operation)

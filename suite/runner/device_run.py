@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from suite import hardware
 from suite.core.text import one_line
-from suite.hardware import Peaks, measured
+from suite.hardware import Peaks, measured_peaks
 from suite.hardware.device import Device
 from suite.implementations.builtin import Implementation
 from suite.problem.operation import Case, Operation
@@ -65,7 +65,7 @@ class Lane:
         self.kept = kept
         self.visas = {"visas": visas} if visas else {}
         self.every_line = every_line
-        self.ceilings = measured.find(self.device.results_folder, self.device.name)
+        self.ceilings = measured_peaks.find(self.device.results_folder, self.device.name)
 
     def lines(self, job: Job) -> list[Implementation]:
         """The implementations to show: all, or only those that run natively here.

@@ -1,4 +1,4 @@
-"""The environment record: what a reader needs to judge, or repeat, a result. Names no host, user or home."""
+"""The environment record of a run: device, versions, command and commit. Contains no host, user or home folder."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ PACKAGES = (
 )
 
 
-def environment(device_type: str, index: int = 0) -> dict[str, Any]:
-    """The record of a run on `cpu` or on the GPU `cuda` `index`. JSON-able."""
+def environment_record(device_type: str, index: int = 0) -> dict[str, Any]:
+    """The record, as JSON values, of a run on `cpu` or on the GPU `cuda` `index`."""
     return {
         "date_utc": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "command": command_line(sys.argv),
@@ -51,7 +51,7 @@ def environment(device_type: str, index: int = 0) -> dict[str, Any]:
 
 
 def device_facts(device_type: str, index: int = 0) -> dict[str, Any]:
-    """The measured device, with its cited peaks."""
+    """Properties of the device, with its datasheet peaks."""
     if device_type == "cpu":
         return {"type": "cpu", "name": cpu_facts()["name"], "peaks": None}
     found = next((device for device in devices() if device["index"] == index), {"name": ""})
@@ -61,6 +61,7 @@ def device_facts(device_type: str, index: int = 0) -> dict[str, Any]:
 
 
 def package_version(name: str) -> str | None:
+    """The installed version of a distribution, or None."""
     try:
         return version(name)
     except PackageNotFoundError:
@@ -68,16 +69,19 @@ def package_version(name: str) -> str | None:
 
 
 def nvcc_version() -> str | None:
+    """The version of the nvcc on PATH, or None."""
     found = re.search(r"release [\d.]+, V([\d.]+)", output_of("nvcc", "--version") or "")
     return found.group(1) if found else None
 
 
 def gxx_version() -> str | None:
+    """The version of the g++ on PATH, or None."""
     text = output_of("g++", "-dumpfullversion", "-dumpversion")
     return text.strip() or None if text else None
 
 
 def os_name(release: Path = Path("/etc/os-release")) -> str:
+    """The distribution's name and version; the kernel's where there is no such file."""
     try:
         found = re.search(r'^PRETTY_NAME="?([^"\n]*)', release.read_text(), re.MULTILINE)
     except OSError:
@@ -86,18 +90,18 @@ def os_name(release: Path = Path("/etc/os-release")) -> str:
 
 
 def git_state(root: Path) -> dict[str, Any] | None:
-    """Commit of the checkout this code runs from, and whether it differs from that commit; None outside a checkout."""
+    """The commit of the checkout in `root`, and whether files differ from it; None if `root` is no checkout's top."""
     top = output_of("git", "-C", str(root), "rev-parse", "--show-toplevel")
     commit = output_of("git", "-C", str(root), "rev-parse", "HEAD")
     if top is None or commit is None or Path(top.strip()).resolve() != root.resolve():
         return None
-    # untracked files count: a kernel is registered by its file's name alone
+    # untracked files count: a new file is a new implementation
     changes = output_of("git", "-C", str(root), "status", "--porcelain")
     return {"commit": commit.strip(), "dirty": changes is None or bool(changes.strip())}
 
 
 def command_line(argv: list[str]) -> str:
-    """The command, with paths relative to the working directory, or by their last part where they lie outside it."""
+    """The command as text. Absolute paths become relative to the working directory, or the last part outside it."""
     first, *rest = argv or [""]
     program = "python -m suite" if Path(first).name == "__main__.py" else Path(first).name
     return " ".join([program, *(_shorten(argument) for argument in rest)])
@@ -117,7 +121,7 @@ def _shorten(argument: str) -> str:
 
 
 def output_of(*command: str) -> str | None:
-    """Standard output of a short command; None if it is not there or fails."""
+    """Standard output of a short command; None if it is missing, fails or takes more than 20 s."""
     if shutil.which(command[0]) is None:
         return None
     try:

@@ -1,7 +1,7 @@
-"""What a device was measured to reach: `limits.json`, written by `python -m suite doctor --measure`.
+"""Measured peaks of a device: the file `limits.json` that `python -m suite doctor --measure` writes.
 
-A ceiling here is the fastest of its readings. That is neither a maker's promise nor a proof that nothing is faster, so
-it serves only where no peak is cited, and never says that a measurement cannot be true.
+A measured peak (a "ceiling" in the file) is the rate of the fastest of several readings. It is no upper bound: another
+kernel may be faster. It is therefore used only where the datasheet has no figure, and never marks a result as suspect.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ COMMAND = "python -m suite doctor --measure"
 
 @dataclass(frozen=True)
 class Reading:
-    """One call of known work: `work` bytes if `ceiling` is memory, flops if it is one of `Peaks.tflops`."""
+    """The time of one call of known work: `work` is in bytes if `ceiling` is `memory`, else in flops."""
 
     ceiling: str
+    """`memory`, or a key of `Peaks.tflops`."""
     name: str
     work: int
     device_us: float
@@ -41,24 +42,25 @@ class Reading:
 
     @property
     def rate(self) -> float:
-        """10^9 bytes, or 10^12 flops, a second."""
+        """In 10^9 bytes/s (memory) or 10^12 flops/s."""
         return self.work / self.device_us / (1e3 if self.ceiling == MEMORY else 1e6)
 
 
 def fastest(readings: Sequence[Reading], ceiling: str) -> Reading | None:
+    """The reading of `ceiling` with the highest rate, or None."""
     return max((r for r in readings if r.ceiling == ceiling), key=lambda r: r.rate, default=None)
 
 
 def document(
     device: str, readings: Sequence[Reading], not_measured: Mapping[str, str], environment: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The contents of the file: ceilings first, then what they were read from."""
+    """The contents of the file: the ceilings, then all readings. Raises `ValueError` without a reading of memory."""
     memory = fastest(readings, MEMORY)
     if memory is None:
         raise ValueError("document: no reading of the memory among the readings")
     arithmetics = dict.fromkeys(r.ceiling for r in readings if r.ceiling != MEMORY)
     rates = {name: found.rate for name in arithmetics if (found := fastest(readings, name)) is not None}
-    # What has less precision can always be computed with more.
+    # A product in a narrower type can also be computed in float32.
     rates = {name: max(rate, rates.get("fp32", 0.0)) for name, rate in rates.items()}
     return {
         "device": device,
@@ -71,13 +73,15 @@ def document(
 
 
 def write(path: Path, contents: Mapping[str, Any]) -> None:
-    """Raises `ResultsError` where it cannot be written."""
+    """Write `document(...)` to `path`. Raises `ResultsError`."""
     write_atomically(path, json.dumps(contents, indent=2, allow_nan=False) + "\n")
 
 
 def read(path: Path, device: str) -> Peaks:
-    """The ceilings in a file, as `Peaks` whose source is the file. Raises `ResultsError` for one that is not readable,
-    is damaged, or is of another device."""
+    """The ceilings in a file, as `Peaks` with the file as source.
+
+    Raises `ResultsError` for a file that is unreadable, damaged or of another device.
+    """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         name, bandwidth, rates = found["device"], found["gb_per_s"], found["tflops"]
@@ -94,7 +98,7 @@ def read(path: Path, device: str) -> Peaks:
 
 
 def find(folder: Path, device: str) -> Peaks | None:
-    """The ceilings kept in a results folder; None if it keeps none. Raises `ResultsError` as `read` does."""
+    """The ceilings in a results folder; None if it has no such file. Raises `ResultsError` as `read` does."""
     path = folder / FILE
     return read(path, device) if path.exists() else None
 
@@ -107,10 +111,10 @@ def limit(
     precision: str | None = None,
     measured: Peaks | None = None,
 ) -> tuple[float, str] | None:
-    """Least time in us for this traffic and arithmetic on the device called `name`, and what sets it:
+    """The least time in us for `bytes` of traffic and `flops` on the device called `name`, and what limits it:
     `memory (datasheet)`, `arithmetic (measured)`, ...
 
-    Cited peaks come first; what was measured fills in where they have no answer. None where neither does.
+    The datasheet comes first, then the measured peaks. None if neither has the figures.
     """
     for found, source in ((peaks(name), "datasheet"), (measured, "measured")):
         bound = found.limit_us(bytes, flops, dtype, precision) if found is not None else None

@@ -1,25 +1,27 @@
-"""What recording adds to the wall time of a sample."""
+"""The overhead of recording: what it adds to the wall time of a sample."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
 
-from suite.doctor.timer_proof.checks import OFF, OK, Line
+from suite.doctor.timer_proof.checks import OFF, OK, ProofRow
 from suite.timing import median
 from suite.timing.recorder import Recorder
 from suite.timing.sampling import COLLECT_PERIOD_NS
 from suite.timing.target import Target
 
-MOST = 0.10
-"""Of the wall time of a sample that is not recorded."""
+MAX_OVERHEAD = 0.10
+"""Largest allowed overhead, relative to the wall time of an unrecorded sample."""
 TURNS, SAMPLES = 7, 500
-"""Recorded and not, in turn, so many samples each."""
+"""Unrecorded and recorded samples alternate in turns of so many samples each."""
 
 
-def line(target: Target, work: Callable[[], None], what: str) -> Line:
-    """The cache is evicted, the device waited for, `work` done, the device waited for: recorded against not. Delivery
-    of the records, and what is made of them, included."""
+def overhead_row(target: Target, work: Callable[[], None], what: str) -> ProofRow:
+    """Compare the wall time of recorded and unrecorded samples: evict, synchronize, `work`, synchronize.
+
+    The recorded time includes the delivery and conversion of the records. `what` describes `work` in the row.
+    """
 
     def unrecorded() -> None:
         target.evict()
@@ -33,27 +35,28 @@ def line(target: Target, work: Callable[[], None], what: str) -> Line:
         recorder = target.recorder()
         recorder.start()
         try:
-            recorder.one_at_a_time()
+            recorder.serialize_kernels()
             recorded.append(_mean_us(target, partial(recorder.sample, what, target.evict, work), recorder))
         finally:
             recorder.stop()
     ratio = median([r / p for r, p in zip(recorded, plain, strict=True)])
     expected = median(plain)
-    return Line(
+    return ProofRow(
         framework="torch",
         work=f"the wall time of a sample of {what}, recorded",
         recorded_us=ratio * expected,
         expected_us=expected,
         ratio=ratio,
-        low_us=(1.0 - MOST) * expected,
-        high_us=(1.0 + MOST) * expected,
-        verdict=OK if abs(ratio - 1.0) <= MOST else OFF,
-        because=f"the same, not recorded, {TURNS} times in turn; {MOST:.0%}",
+        low_us=(1.0 - MAX_OVERHEAD) * expected,
+        high_us=(1.0 + MAX_OVERHEAD) * expected,
+        verdict=OK if abs(ratio - 1.0) <= MAX_OVERHEAD else OFF,
+        because=f"the same, not recorded, {TURNS} times in turn; {MAX_OVERHEAD:.0%}",
         samples=TURNS * SAMPLES,
     )
 
 
 def _mean_us(target: Target, once: Callable[[], None], recorder: Recorder | None = None) -> float:
+    """Mean wall time in us of `once`, with the recorder's deliveries as `Measurement.rounds` spaces them."""
     for _ in range(SAMPLES // 10):
         once()
     if recorder is not None:
