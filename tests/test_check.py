@@ -6,7 +6,6 @@ import math
 import weakref
 from dataclasses import replace
 
-import arithmetic
 import numpy as np
 import pytest
 import torch
@@ -20,6 +19,7 @@ from suite.core.errors import SuiteError
 from suite.numerics import check
 from suite.problem import generators as _draw
 from suite.problem.operation import DTYPES, Case, Operation
+from validation import arithmetic_models as arithmetic
 
 CPU = torch.device("cpu")
 RIGHT = 0.7

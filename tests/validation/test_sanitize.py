@@ -1,4 +1,4 @@
-"""What compute-sanitizer's output says, and, on a machine that has it, that the CUDA kernels are clean."""
+"""The program that runs compute-sanitizer: the evaluation of its output, and a run on a machine that has it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 
 import pytest
-from sanitize import SUMMARY, TOOLS, cases, chosen, judge, main, markdown, sanitizer
 
 from suite import hardware, ops
+from validation.sanitize import SUMMARY, TOOLS, cases, chosen, judge, main, markdown, sanitizer
 
 CLEAN = "calls made: 42\n========= ERROR SUMMARY: 0 errors\n"
 BAD = (
@@ -33,13 +33,13 @@ RACE = "calls made: 7\n========= RACECHECK SUMMARY: 0 hazards displayed (0 error
     ],
     ids=["clean", "no race", "out of bounds", "race", "no calls", "died before the end", "died", "too long"],
 )
-def test_a_line_passes_only_without_errors(
+def test_a_row_passes_only_without_errors(
     output: str, ended: int | None, passed: bool, errors: int | None, note: str
 ) -> None:
-    line = judge("memcheck", "matmul", ["cuda"], output, ended)
-    assert (line.passed, line.errors) == (passed, errors)
-    assert note in line.note
-    assert "| memcheck" in markdown([line], {"command": "c", "device": {"name": "GPU"}}, "Version 1")
+    row = judge("memcheck", "matmul", ["cuda"], output, ended)
+    assert (row.passed, row.errors) == (passed, errors)
+    assert note in row.note
+    assert "| memcheck" in markdown([row], {"command": "c", "device": {"name": "GPU"}}, "Version 1")
 
 
 def test_every_operation_has_cuda_kernels_and_ragged_cases() -> None:
@@ -49,10 +49,10 @@ def test_every_operation_has_cuda_kernels_and_ragged_cases() -> None:
         assert {case.dtype for case in cases(name)} == {"float32", "float16", "bfloat16"}
 
 
-def test_the_whole_script_with_a_sanitizer_made_of_shell(
+def test_the_whole_program_with_a_shell_script_as_sanitizer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It finds two errors with racecheck and none with the others, whatever it is given to run."""
+    """The script reports two errors for racecheck and none for the other tools."""
     tool = tmp_path / "compute-sanitizer"
     tool.write_text(
         """#!/bin/sh
@@ -64,14 +64,16 @@ echo "========= ERROR SUMMARY: $n errors"
     )
     tool.chmod(0o700)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr(hardware, "environment", lambda *_: {"command": "sanitize.py", "device": {"name": "a device"}})
+    monkeypatch.setattr(
+        hardware, "environment_record", lambda *_: {"command": "sanitize.py", "device": {"name": "a device"}}
+    )
     out = tmp_path / "out"
     assert main(["--op", "sigmoid", "--op", "matmul", "--jobs", "3", "--out", str(out)]) == 1
     printed = capsys.readouterr().out
     assert "OFF racecheck matmul: 2 errors in 5 calls of cuda, " in printed
-    assert "8 lines: 6 clean, 40 calls" in printed
-    lines = json.loads((out / "sanitizer.json").read_text(encoding="utf-8"))
-    assert [(line["operation"], line["tool"]) for line in lines] == [
+    assert "8 rows: 6 clean, 40 calls" in printed
+    rows = json.loads((out / "sanitizer.json").read_text(encoding="utf-8"))
+    assert [(row["operation"], row["tool"]) for row in rows] == [
         (operation, tool) for operation in ("sigmoid", "matmul") for tool in TOOLS
     ]
 

@@ -1,12 +1,14 @@
-"""The CUDA kernels under compute-sanitizer: out-of-bounds, races, uninitialized reads, misused barriers.
+"""The CUDA kernels under compute-sanitizer: accesses out of bounds, races, uninitialized reads, misused barriers.
 
-    python tests/sanitize.py                                     # all four tools over every CUDA implementation
-    python tests/sanitize.py --tool racecheck --op matmul --impl cuda/tiled --out results/nvidia-h200/proof
+    python validation/sanitize.py                                     # all four tools over every CUDA implementation
+    python validation/sanitize.py --tool racecheck --op matmul --impl cuda/tiled --out results/nvidia-h200/proof
 
-Each tool runs over each operation in a process of its own, which calls every implementation once for each ragged size
-and dtype and, where the operation has them, for each layout and arithmetic. Memory comes straight from cudaMalloc
-(PYTORCH_NO_CUDA_MEMORY_CACHING), so that reading past an array is reading past an allocation. A line passes if
-compute-sanitizer counts no error in it. A process that dies, that never finishes or that calls nothing does not pass.
+Each tool runs over each operation in a process of its own, which calls every implementation once for each ragged size,
+dtype and precision and, where the operation has them, layout and mask. Memory comes from cudaMalloc without torch's
+cache (PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past an array is one past an allocation. A row passes if
+compute-sanitizer counts no error. A process that dies, does not finish in time or makes no call does not pass.
+
+Exit status: 0 if all rows pass, 1 if not, 2 without compute-sanitizer.
 """
 
 from __future__ import annotations
@@ -37,23 +39,26 @@ from suite.results.render import pipe_table, plain  # noqa: E402
 
 TOOLS = {
     "memcheck": "accesses out of bounds or misaligned, leaks on the device",
-    "racecheck": "threads of a block that touch shared memory without a barrier between",
-    "initcheck": "reads of device memory that nobody has written",
+    "racecheck": "accesses of shared memory by several threads without a barrier between",
+    "initcheck": "reads of device memory that was never written",
     "synccheck": "barriers that not all threads reach",
 }
 SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:error|hazard)")
 CALLED = "calls made: "
+"""Printed by the child process, followed by the number of calls."""
 
 
 @dataclass(frozen=True)
-class Line:
-    """One tool over one operation. `calls` is how many calls were made; `errors` is None where it was not counted."""
+class SanitizerRow:
+    """One tool over one operation."""
 
     tool: str
     operation: str
     implementations: str
     calls: int
+    """Calls made."""
     errors: int | None
+    """None if the tool did not count them."""
     note: str = ""
 
     @property
@@ -62,7 +67,7 @@ class Line:
 
 
 def cases(operation: str) -> list[Case]:
-    """Every ragged size in every dtype, layout and arithmetic; causal and not."""
+    """Every ragged size in every dtype and precision, with every layout and mask of the operation."""
     op = ops.get(operation)
     return [
         op.case(shape, dtype, precision, causal=causal, layout=layout)
@@ -75,18 +80,18 @@ def cases(operation: str) -> list[Case]:
 
 
 def call_all(operation: str, patterns: Sequence[str]) -> None:
-    """What runs under the sanitizer."""
+    """Call all implementations on all cases: the program that runs under the sanitizer."""
     import torch
 
     made = 0
     device = resolve("cuda:0")
     op = ops.get(operation)
-    for line in chosen(operation, patterns):
-        obstacle = line.obstacle(device)
+    for implementation in chosen(operation, patterns):
+        obstacle = implementation.obstacle(device)
         if obstacle is not None:
-            print(f"{line.name}: {': '.join(obstacle)}")
+            print(f"{implementation.name}: {': '.join(obstacle)}")
             continue
-        function = getattr(line.load(), operation)
+        function = getattr(implementation.load(), operation)
         for case in cases(operation):
             inputs = op.make_inputs(case, 0, torch.device("cuda", 0))
             try:
@@ -99,13 +104,13 @@ def call_all(operation: str, patterns: Sequence[str]) -> None:
 
 
 def chosen(operation: str, patterns: Sequence[str]) -> list[builtin.Implementation]:
-    return [
-        line for line in builtin.implementations(operation) if any(fnmatchcase(line.name, each) for each in patterns)
-    ]
+    """The implementations of an operation whose names match one of the patterns."""
+    found = builtin.implementations(operation)
+    return [each for each in found if any(fnmatchcase(each.name, pattern) for pattern in patterns)]
 
 
-def judge(tool: str, operation: str, names: Sequence[str], output: str, ended: int | None) -> Line:
-    """The line that a tool's output gives. `ended` is the exit status, None if the time was up."""
+def judge(tool: str, operation: str, names: Sequence[str], output: str, ended: int | None) -> SanitizerRow:
+    """The row of a tool's output. `ended` is the exit status, None after a time-out."""
     counts = [int(count) for count in SUMMARY.findall(output)]
     called = re.search(rf"{CALLED}(\d+)", output)
     complaints = [
@@ -118,10 +123,10 @@ def judge(tool: str, operation: str, names: Sequence[str], output: str, ended: i
     elif not counts or called is None:
         note = f"ended with {ended}: {' '.join(output.splitlines()[-3:])[:300]}"
     errors = counts[-1] if counts and called is not None and ended is not None else None
-    return Line(tool, operation, ", ".join(names), int(called[1]) if called else 0, errors, note)
+    return SanitizerRow(tool, operation, ", ".join(names), int(called[1]) if called else 0, errors, note)
 
 
-def run(tool: str, operation: str, names: Sequence[str], timeout_s: float) -> Line:
+def run(tool: str, operation: str, names: Sequence[str], timeout_s: float) -> SanitizerRow:
     """One tool over one operation, in a process of its own."""
     program = [sys.executable, str(Path(__file__).resolve()), "--child", operation]
     for name in names:
@@ -142,26 +147,28 @@ def run(tool: str, operation: str, names: Sequence[str], timeout_s: float) -> Li
 
 
 def sanitizer() -> str | None:
-    """The compute-sanitizer on PATH, or of the CUDA toolkit."""
+    """The compute-sanitizer on PATH or in /usr/local/cuda, or None."""
     toolkit = "/usr/local/cuda/bin/compute-sanitizer"
     return shutil.which("compute-sanitizer") or (toolkit if os.access(toolkit, os.X_OK) else None)
 
 
-def summary(lines: Sequence[Line]) -> str:
-    return f"{len(lines)} lines: {sum(line.passed for line in lines)} clean, {sum(line.calls for line in lines)} calls"
+def summary(rows: Sequence[SanitizerRow]) -> str:
+    """Numbers of rows, clean rows and calls."""
+    return f"{len(rows)} rows: {sum(row.passed for row in rows)} clean, {sum(row.calls for row in rows)} calls"
 
 
-def markdown(lines: Sequence[Line], environment: dict[str, Any], version: str) -> str:
+def markdown(rows: Sequence[SanitizerRow], environment: dict[str, Any], version: str) -> str:
+    """The contents of `sanitizer.md`."""
     heads = ["tool", "operation", "implementations", "calls", "errors", "note"]
     body = [
-        [plain(str("?" if value is None else value)) for value in (getattr(line, head) for head in heads)]
-        for line in lines
+        [plain(str("?" if value is None else value)) for value in (getattr(row, head) for head in heads)]
+        for row in rows
     ]
     return "\n".join(
         [
             f"# The CUDA kernels under compute-sanitizer on {plain(environment['device']['name'])}",
             "",
-            f"Command: `{environment['command']}`. {plain(version)}. {summary(lines)}. "
+            f"Command: `{environment['command']}`. {plain(version)}. {summary(rows)}. "
             + " ".join(f"{tool}: {what}." for tool, what in TOOLS.items()),
             "",
             pipe_table(heads, body, right={"calls", "errors"}),
@@ -190,10 +197,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     version = subprocess.run([executable, "--version"], capture_output=True, text=True, check=False).stdout
     version = next((line for line in version.splitlines() if "Version" in line), "compute-sanitizer")
-    environment = hardware.environment("cuda", 0)
+    environment = hardware.environment_record("cuda", 0)
     out = options.out or resolve("cuda:0").results_folder / "proof"
-    lines: list[Line] = []
-    names = {name: [line.name for line in chosen(name, patterns)] for name in options.op or ops.names()}
+    rows: list[SanitizerRow] = []
+    names = {name: [each.name for each in chosen(name, patterns)] for name in options.op or ops.names()}
     with ThreadPoolExecutor(options.jobs) as executor:
         waiting = [
             executor.submit(run, tool, operation, names[operation], options.timeout)
@@ -201,14 +208,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for tool in options.tool or TOOLS
         ]
         for future in waiting:
-            line = future.result()
-            lines.append(line)
-            print(f"{'ok ' if line.passed else 'OFF'} {line.tool} {line.operation}: {line.errors} errors in "
-                  f"{line.calls} calls of {line.implementations} {line.note}", flush=True)  # fmt: skip
-            write_atomically(out / "sanitizer.json", json.dumps([asdict(each) for each in lines], indent=2) + "\n")
-            write_atomically(out / "sanitizer.md", markdown(lines, environment, version))
-    print(f"{summary(lines)}; written to {out}")
-    return 0 if all(line.passed for line in lines) else 1
+            row = future.result()
+            rows.append(row)
+            print(f"{'ok ' if row.passed else 'OFF'} {row.tool} {row.operation}: {row.errors} errors in "
+                  f"{row.calls} calls of {row.implementations} {row.note}", flush=True)  # fmt: skip
+            write_atomically(out / "sanitizer.json", json.dumps([asdict(each) for each in rows], indent=2) + "\n")
+            write_atomically(out / "sanitizer.md", markdown(rows, environment, version))
+    print(f"{summary(rows)}; written to {out}")
+    return 0 if all(row.passed for row in rows) else 1
 
 
 if __name__ == "__main__":

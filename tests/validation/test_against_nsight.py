@@ -1,4 +1,4 @@
-"""The suite's recorder against Nsight Compute: on a GPU that has both; and everywhere, what is made of their output."""
+"""The comparison with Nsight Compute: the evaluation of its output; and, on a GPU that has it, the whole program."""
 
 from __future__ import annotations
 
@@ -8,29 +8,22 @@ import time
 from pathlib import Path
 
 import pytest
-from against_nsight import (
+
+from suite import ops
+from validation.against_nsight import IMPLEMENTATIONS, largest, main
+from validation.nsight.profiler import (
     EMPTY,
-    IMPLEMENTATIONS,
     MARKER_CYCLES,
     METRIC,
     Kernel,
-    Key,
     NsightError,
-    Pace,
-    Side,
     add_profile,
     calls,
-    judge,
-    largest,
-    main,
-    markdown,
-    merge,
     ncu,
     parse,
-    to_csv,
 )
-
-from suite import ops
+from validation.nsight.rows import Key, Side, judge, markdown, merge, to_csv
+from validation.nsight.sides import Pace
 
 KEY: Key = ("matmul", "M=4096,N=4096,K=4096", "bfloat16", "ieee", "triton")
 MARKER = "_ZN2at4cuda11spin_kernelEl"
@@ -66,7 +59,7 @@ def test_both_forms_of_ncus_table_are_read() -> None:
         ("", False),
     ],
 )
-def test_no_table_is_an_error_that_says_what_ncu_said(text: str, refused: bool) -> None:
+def test_a_missing_table_is_an_error_with_ncus_message(text: str, refused: bool) -> None:
     with pytest.raises(NsightError, match=text.split(" -")[0] or "no table") as raised:
         parse(text)
     assert raised.value.refused == refused
@@ -84,7 +77,7 @@ def test_markers_tell_calls_apart() -> None:
         calls([a, mark])
 
 
-def test_each_line_gets_the_median_of_its_own_calls() -> None:
+def test_each_entry_gets_the_median_of_its_own_calls() -> None:
     table = ['"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"']
     plan, entries = [], [{"key": ["op", "c", "d", "p", name]} for name in "xyz"]
     for line, us in (("x", 10), ("y", 100), ("y", 102), ("x", 14), ("x", 11), ("y", 101)):
@@ -124,14 +117,14 @@ def side(*medians: float, names: tuple[str, ...] = ("k",), config: str = "", oth
     ],
 )
 def test_verdicts(ours: Side, theirs: Side, verdict: str, note: str) -> None:
-    line = judge(KEY, ours, theirs)
-    assert (line.verdict, line.implementation) == (verdict, "triton")
-    assert note in line.note
+    row = judge(KEY, ours, theirs)
+    assert (row.verdict, row.implementation) == (verdict, "triton")
+    assert note in row.note
     if verdict != "not run":
-        assert line.ratio == pytest.approx(ours.us / theirs.us)
+        assert row.ratio == pytest.approx(ours.us / theirs.us)
 
 
-def test_what_nsight_adds_to_an_empty_kernel_is_allowed_for() -> None:
+def test_the_offset_of_an_empty_kernel_is_subtracted() -> None:
     empty = [*KEY[:4], EMPTY]
     turns = {
         "record": [
@@ -147,8 +140,8 @@ def test_what_nsight_adds_to_an_empty_kernel_is_allowed_for() -> None:
             ]
         ],
     }
-    (line,) = merge(turns)  # type: ignore[arg-type]
-    assert (line.verdict, line.offset_us) == ("ok", -0.75)
+    (row,) = merge(turns)  # type: ignore[arg-type]
+    assert (row.verdict, row.offset_us) == ("ok", -0.75)
     assert judge(KEY, side(2.7), side(3.6)).verdict == "off"
 
 
@@ -164,7 +157,7 @@ def test_turns_are_merged_and_written(tmp_path: Path) -> None:
     environment = {"device": {"name": "NVIDIA H200"}, "command": "c", "packages": {"torch": "2.11.0"}}
     text = markdown([ours, jax], environment, "Nsight Compute 2025.3", 100.0)
     assert "# The suite's recorder against Nsight Compute on NVIDIA H200" in text
-    assert "2 lines: 1 not run, 1 ok" in text
+    assert "2 rows: 1 not run, 1 ok" in text
     rows = list(csv.DictReader(to_csv([ours, jax]).splitlines()))
     assert (float(rows[0]["suite_us"]), rows[1]["suite_us"]) == (177.5, "")
 
@@ -177,7 +170,7 @@ def test_the_largest_default_case() -> None:
         assert case in ops.get(name).default_cases("cuda")
 
 
-def test_the_beat_is_kept_and_lateness_counted() -> None:
+def test_the_period_is_kept_and_late_calls_are_counted() -> None:
     pace = Pace(0.02)
     begin = time.perf_counter()
     for _ in range(4):
@@ -196,7 +189,7 @@ def test_the_beat_is_kept_and_lateness_counted() -> None:
 )
 @pytest.mark.skipif("PYTEST_XDIST_WORKER" in os.environ, reason="needs the GPU for itself: run this file without -n")
 def test_the_recorder_agrees_with_nsight_compute(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every operation's largest default case in bfloat16, by every framework's main line, within 1%."""
+    """Every operation's largest default case in bfloat16, by every framework's main implementation, within 1%."""
     status = main(["--out", str(tmp_path), "--keep", str(tmp_path / "logs"), "--seconds", "225"])
     printed = capsys.readouterr()
     if status == 3:

@@ -1,4 +1,4 @@
-"""The script that tabulates error ratios: what it counts, what it passes, what it writes. And the whole of it, once."""
+"""The program that tabulates error ratios: its verdict and its files; and one whole run."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import io
 import math
 from pathlib import Path
 
-import error_ratios
 import pytest
-from error_ratios import Ratio, Refusal
+
+from validation import error_ratios
+from validation.error_ratios import Ratio, Refusal
 
 
 def ratio(
-    value: float | None, *, status: str = "ok", case: str = "N=1", line: str = "triton", known: str = ""
+    value: float | None, *, status: str = "ok", case: str = "N=1", name: str = "triton", known: str = ""
 ) -> Ratio:
-    return Ratio("sigmoid", case, "float32", "ieee", line, status, value, "a\nreason | with bars", known)
+    return Ratio("sigmoid", case, "float32", "ieee", name, status, value, "a\nreason | with bars", known)
 
 
 def refusal(value: float, reason: str = "value: at [0]", *, agrees: bool = False) -> Refusal:
@@ -24,7 +25,7 @@ def refusal(value: float, reason: str = "value: at [0]", *, agrees: bool = False
 
 def test_a_group_is_one_implementation_in_one_arithmetic() -> None:
     values = [0.01 * i for i in range(1, 41)]
-    found = error_ratios.groups([*(ratio(x, case=f"N={x:.2f}") for x in values), ratio(0.5, line="jax")])
+    found = error_ratios.groups([*(ratio(x, case=f"N={x:.2f}") for x in values), ratio(0.5, name="jax")])
     assert [(each.implementation, each.count) for each in found] == [("triton", 40), ("jax", 1)]
     assert found[0].median == pytest.approx(0.205)
     assert found[0].nearly_all == pytest.approx(0.38)
@@ -44,7 +45,7 @@ def test_a_group_is_one_implementation_in_one_arithmetic() -> None:
     ],
     ids=str,
 )
-def test_passing_needs_every_result_below_the_most_a_right_kernel_has(bad: Ratio, passes: bool) -> None:
+def test_it_passes_if_every_ratio_is_at_most_that_of_a_right_kernel(bad: Ratio, passes: bool) -> None:
     assert error_ratios.verdict([ratio(0.5), bad], [refusal(1.3)])[0] is passes
 
 
@@ -53,7 +54,7 @@ def test_nothing_measured_is_not_a_pass() -> None:
     assert not error_ratios.verdict([ratio(None, status="unsupported")], [])[0]
 
 
-def test_every_wrong_kernel_must_be_refused_by_value_above_one_or_for_another_reason() -> None:
+def test_every_wrong_kernel_must_be_refused() -> None:
     for wrong, passes in (
         (refusal(1.01), True),
         (refusal(0.2, "same buffer: the second call wrote over the result of the first"), True),
@@ -63,7 +64,7 @@ def test_every_wrong_kernel_must_be_refused_by_value_above_one_or_for_another_re
     assert "1 not refused" in error_ratios.verdict([ratio(0.5)], [refusal(0.99, agrees=True)])[1]
 
 
-def test_what_is_written_can_be_read() -> None:
+def test_the_files() -> None:
     ratios = [ratio(0.5), ratio(math.inf, status="wrong")]
     rows = list(csv.DictReader(io.StringIO(error_ratios.to_csv(ratios))))
     assert [row["error_ratio"] for row in rows] == ["0.5", "inf"]
@@ -75,7 +76,7 @@ def test_what_is_written_can_be_read() -> None:
     assert "## Wrong kernels" in text
 
 
-def test_cases_are_the_families_and_the_sweep_without_what_only_a_gpu_holds() -> None:
+def test_cases_are_the_families_and_the_sweep_without_those_for_gpus() -> None:
     every = list(error_ratios.cases("matmul", "cpu", []))
     families = {case.inputs for case in every}
     assert {"normal", "nan", "cancellation"} <= families
@@ -84,7 +85,7 @@ def test_cases_are_the_families_and_the_sweep_without_what_only_a_gpu_holds() ->
     assert {case.inputs for case in error_ratios.cases("matmul", "cpu", ["nan"])} == {"nan"}
 
 
-def test_the_whole_script(tmp_path: Path) -> None:
+def test_the_whole_program(tmp_path: Path) -> None:
     arguments = ["--device", "cpu", "--op", "vector_add", "--impl", "numpy", "--inputs", "sizes", "--no-gallery"]
     assert error_ratios.main([*arguments, "--jobs", "2", "--out", str(tmp_path)]) == 0
     assert "passed: 15 results" in (tmp_path / "error_ratios.md").read_text()

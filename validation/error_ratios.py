@@ -1,13 +1,15 @@
-"""How far right kernels stay below their bounds, and how far wrong ones go beyond: the largest error over its bound.
+"""Error ratios (largest error over its bound): how far right kernels stay below 1, and wrong ones exceed it.
 
-    python tests/error_ratios.py                                       # all that this device can run, nothing is kept
-    python tests/error_ratios.py --out results/nvidia-h200/proof       # keeps error_ratios.csv and .md
-    python tests/error_ratios.py --op matmul --impl cuda --inputs sizes
+    python validation/error_ratios.py                                       # everything this device runs
+    python validation/error_ratios.py --out results/nvidia-h200/proof       # also writes .csv and .md
+    python validation/error_ratios.py --op matmul --impl cuda --inputs sizes
 
-Each implementation of each operation is checked as `compare` checks it, in a worker process, on every family of inputs,
-the sizes of `--sweep`, and the default sizes. It passes when no right kernel has a ratio above 0.7, nothing failed, and
-every mistake of the gallery tests/wrong_kernels has one above 1 or is refused for another reason. What test_parity.py
-lists as beyond a library (KNOWN) is set aside, and counted.
+Each implementation is checked as `compare` checks it, in a worker process, on every family of inputs, the sizes of
+`--sweep` and the default sizes. Passes if no right kernel has a ratio above 0.7, none failed, and every wrong kernel of
+the gallery tests/wrong_kernels has a ratio above 1 or is refused for another reason. Cases that the parity tests list
+as known limits of a library (KNOWN) are excluded and counted.
+
+Exit status: 0 if it passes, 1 if not, 2 for an unknown device.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]  # tests/ has the gallery of wrong kernels
 
 from suite import frameworks, hardware, ops  # noqa: E402
 from suite.core.errors import SuiteError  # noqa: E402
@@ -39,13 +41,14 @@ from suite.results.render import pipe_table, plain  # noqa: E402
 from suite.worker.pool import Pool  # noqa: E402
 
 RIGHT_AT_MOST = 0.7
+"""The largest error ratio that a right kernel may have."""
 CPU_FLOPS = 2**24
-"""On a CPU a case of the sweep with more arithmetic takes an interpreted or emulated kernel too long."""
+"""Cases of the sweep with more flops are left out on a CPU: interpreted and emulated kernels take too long."""
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """One implementation on one case. `known`: why a library cannot do it, where it is known not to."""
+    """One implementation on one case. `known`: the known limit of its library that the case exceeds, or empty."""
 
     operation: str
     case: str
@@ -66,7 +69,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Refusal:
-    """One mistake of the gallery: the largest ratio it had, and how it was refused."""
+    """One wrong kernel of the gallery: its largest ratio, and the reason it was refused for."""
 
     name: str
     about: str
@@ -85,7 +88,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Group:
-    """The ratios of one implementation in one arithmetic, over all sizes and families."""
+    """The distribution of the ratios of one implementation in one arithmetic, over all sizes and families."""
 
     operation: str
     dtype: str
@@ -94,13 +97,14 @@ class Group:
     count: int
     median: float
     nearly_all: float
+    """95% of the ratios are at most this."""
     largest: float
     where: str
     """The case of the largest."""
 
 
 def groups(ratios: Iterable[Ratio]) -> list[Group]:
-    """In the order of the first of each. Only what agrees: a wrong result has no place in a distribution."""
+    """The ratios of results that agree, grouped, in order of first appearance."""
     found: dict[tuple[str, ...], list[Ratio]] = {}
     for each in ratios:
         if each.status == "ok" and each.error_ratio is not None:
@@ -120,13 +124,13 @@ def groups(ratios: Iterable[Ratio]) -> list[Group]:
 
 
 def verdict(ratios: Sequence[Ratio], refusals: Sequence[Refusal]) -> tuple[bool, str]:
-    """Whether all is as it should be, and a sentence with the numbers."""
+    """Whether everything passed, and a sentence with the numbers."""
     right = [each for each in ratios if each.status == "ok" and each.error_ratio is not None]
     largest = max((float(each.error_ratio or 0) for each in right), default=0.0)
     failed = [each for each in ratios if not each.passed]
-    passing = [each for each in refusals if not each.passed]
+    accepted = [each for each in refusals if not each.passed]
     by_value = [each.error_ratio for each in refusals if each.kind == "value"]
-    passed = bool(right) and not failed and not passing
+    passed = bool(right) and not failed and not accepted
     text = (
         f"{'passed' if passed else 'not passed'}: {len(right)} results of right kernels, largest ratio {largest:.3f} "
         f"(at most {RIGHT_AT_MOST:g}), {len(failed)} beyond it or failed, {sum(bool(r.known) for r in ratios)} known "
@@ -134,7 +138,7 @@ def verdict(ratios: Sequence[Ratio], refusals: Sequence[Refusal]) -> tuple[bool,
     )
     if refusals:
         least = f", the least ratio by value {min(by_value):.3g} (above 1)" if by_value else ""
-        text += f"; {len(refusals)} wrong kernels, {len(passing)} not refused{least}"
+        text += f"; {len(refusals)} wrong kernels, {len(accepted)} not refused{least}"
     return passed, text
 
 
@@ -142,7 +146,7 @@ def verdict(ratios: Sequence[Ratio], refusals: Sequence[Refusal]) -> tuple[bool,
 
 
 def cases(operation: str, device_type: str, families: Sequence[str]) -> Iterator[Case]:
-    """Every case once: the families, of which `normal` has the default sizes, and the sweep."""
+    """Every case once: those of the families (`normal` has the default sizes) and of the sweep."""
     op = ops.get(operation)
     found: dict[Case, None] = {}
     for name, family in op.families.items():
@@ -158,7 +162,7 @@ def cases(operation: str, device_type: str, families: Sequence[str]) -> Iterator
 
 
 def known(operation: str, implementation: str, case: Case, device_type: str) -> str:
-    """Why the library behind an implementation cannot do this case, from the table that the tests use."""
+    """The known limit of the implementation's library that the case exceeds, from the parity tests' table; or empty."""
     from test_parity import KNOWN
 
     dtypes, why = KNOWN.get((device_type, operation, implementation, case.inputs), ((), ""))
@@ -169,55 +173,57 @@ def measure(
     where: Device, operations: Sequence[str], patterns: Sequence[str], families: Sequence[str], timeout_s: float,
     jobs: int,
 ) -> Iterator[Ratio]:  # fmt: skip
-    """In the order of the cases, `jobs` of them at a time, each in worker processes of its own."""
+    """The ratios in the order of the cases; `jobs` cases at a time, each in its own worker process."""
     workers = threading.local()
     pools: list[Pool] = []
 
-    def check(case: Case, lines: Sequence[builtin.Implementation]) -> list[dict[str, Any]]:
+    def check(case: Case, able: Sequence[builtin.Implementation]) -> list[dict[str, Any]]:
         if not hasattr(workers, "pool"):
             workers.pool = Pool(where)
             pools.append(workers.pool)
-        return [ask(workers.pool, case, line, timeout_s) for line in lines]
+        return [ask(workers.pool, case, each, timeout_s) for each in able]
 
     waiting = []
     try:
         with ThreadPoolExecutor(jobs) as executor:
             for operation in operations:
-                lines = [
-                    line
-                    for line in builtin.implementations(operation)
-                    if any(fnmatchcase(line.name, pattern) for pattern in patterns) and line.obstacle(where) is None
+                available = [
+                    each
+                    for each in builtin.implementations(operation)
+                    if any(fnmatchcase(each.name, pattern) for pattern in patterns) and each.obstacle(where) is None
                 ]
                 for case in cases(operation, where.type, families):
-                    able = [line for line in lines if line.obstacle(where, case) is None]
+                    able = [each for each in available if each.obstacle(where, case) is None]
                     waiting.append((case, able, executor.submit(check, case, able)))
             for case, able, future in waiting:
-                for line, answer in zip(able, future.result(), strict=True):
-                    yield to_ratio(where, case, line, answer)
+                for implementation, answer in zip(able, future.result(), strict=True):
+                    yield to_ratio(where, case, implementation, answer)
     finally:
         for pool in pools:
             pool.discard()
 
 
-def ask(pool: Pool, case: Case, line: builtin.Implementation, timeout_s: float) -> dict[str, Any]:
-    request = {"do": "check", "case": case.to_json(), "implementation": line.name, "seed": 0}
+def ask(pool: Pool, case: Case, implementation: builtin.Implementation, timeout_s: float) -> dict[str, Any]:
+    """The answer of a worker that checks one implementation on one case."""
+    request = {"do": "check", "case": case.to_json(), "implementation": implementation.name, "seed": 0}
     try:
         return pool.ask(request, timeout_s=timeout_s)
     except SuiteError as error:
         return {"status": "error", "reason": str(error)}
 
 
-def to_ratio(where: Device, case: Case, line: builtin.Implementation, answer: Mapping[str, Any]) -> Ratio:
+def to_ratio(where: Device, case: Case, implementation: builtin.Implementation, answer: Mapping[str, Any]) -> Ratio:
+    """The `Ratio` of a worker's answer."""
     status = answer["status"]
-    why = known(case.operation, line.name, case, where.type) if status in ("wrong", "error") else ""
+    why = known(case.operation, implementation.name, case, where.type) if status in ("wrong", "error") else ""
     return Ratio(
-        case.operation, case.label, case.dtype, case.precision, line.name, status, answer.get("error_ratio"),
+        case.operation, case.label, case.dtype, case.precision, implementation.name, status, answer.get("error_ratio"),
         answer.get("reason", ""), why,
     )  # fmt: skip
 
 
 def gallery(where: Device, operations: Sequence[str]) -> Iterator[Refusal]:
-    """Every mistake that this device can make, checked in this process as test_wrong_kernels.py does."""
+    """The wrong kernels that run on this device, checked in this process as the tests of the gallery do."""
     import torch
     import wrong_kernels
 
@@ -244,6 +250,7 @@ def gallery(where: Device, operations: Sequence[str]) -> Iterator[Refusal]:
 
 
 def to_csv(ratios: Sequence[Ratio]) -> str:
+    """The contents of `error_ratios.csv`."""
     text = io.StringIO()
     writer = csv.DictWriter(text, [each.name for each in fields(Ratio)], lineterminator="\n")
     writer.writeheader()
@@ -255,6 +262,7 @@ HEADS = ("operation", "dtype", "precision", "implementation", "results", "median
 
 
 def markdown(ratios: Sequence[Ratio], refusals: Sequence[Refusal], environment: Mapping[str, Any]) -> str:
+    """The contents of `error_ratios.md`."""
     device = plain(environment.get("device", {}).get("name", "an unknown device"))
     versions = ", ".join(f"{name} {version}" for name, version in environment.get("packages", {}).items())
     command = str(environment.get("command", "")).replace("`", "'")
@@ -305,7 +313,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds for the first call of an implementation")
     parser.add_argument("--jobs", type=int, default=1, help="cases that are checked at the same time")
     parser.add_argument("--no-gallery", action="store_true", help="leave tests/wrong_kernels out")
-    parser.add_argument("--out", type=Path, help="folder of error_ratios.csv and .md; default: nothing is kept")
+    parser.add_argument("--out", type=Path, help="folder of error_ratios.csv and .md; default: no files are written")
     options = parser.parse_args(arguments)
     try:
         where = resolve(options.device)
@@ -313,7 +321,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     operations = options.op or ops.names()
-    environment = hardware.environment(where.type, where.index)
+    environment = hardware.environment_record(where.type, where.index)
     ratios = []
     for ratio in measure(where, operations, options.impl or ["*"], options.inputs or [], options.timeout, options.jobs):
         ratios.append(ratio)
