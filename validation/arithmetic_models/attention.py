@@ -49,17 +49,11 @@ def attend(
         s = rounded(product(q, k.T), scores).astype(np.float32) * scale if scores else product(q, k.T) * scale
     s = np.where(visible, s, -np.inf).astype(np.float32)
 
-    def to(x: Array, kind: str | None) -> Array:
-        return rounded(x, kind).astype(np.float32) if kind else x
-
-    def exp2(x: Array) -> Array:
-        return np.exp2(x.astype(np.float32))
-
     if normalized:
-        p = exp2(s - _finite(s.max(1, keepdims=True)))
+        p = _exp2(s - _finite(s.max(1, keepdims=True)))
         total = p.sum(1, keepdims=True, dtype=np.float32)
-        return product(to(p / np.where(total == 0, 1, total), weights).astype(np.float64), v)
-    found = []
+        return product(_to(p / np.where(total == 0, 1, total), weights).astype(np.float64), v)
+    found: list[tuple[Array, Array, Array]] = []
     for first in range(0, len(k), -(-len(k) // splits)):
         last = min(first + -(-len(k) // splits), len(k))
         m = np.full((len(q), 1), -np.inf, np.float32)
@@ -67,17 +61,30 @@ def attend(
         for at in range(first, last, tile):
             here = s[:, at : min(at + tile, last)]
             new = np.maximum(m, here.max(1, keepdims=True))
-            alpha, p = exp2(m - _finite(new)), exp2(here - _finite(new))
-            total = to(total * alpha + p.sum(1, keepdims=True, dtype=np.float32), sums)
-            o = to(o * alpha + product(to(p, weights).astype(np.float64), v[at : min(at + tile, last)]), acc)
+            alpha, p = _exp2(m - _finite(new)), _exp2(here - _finite(new))
+            total = _to(total * alpha + p.sum(1, keepdims=True, dtype=np.float32), sums)
+            o = _to(o * alpha + product(_to(p, weights).astype(np.float64), v[at : min(at + tile, last)]), acc)
             m = new
-        found.append((m, total, to(o / np.where(total == 0, 1, total), parts)))
+        found.append((m, total, _to(o / np.where(total == 0, 1, total), parts)))
+    return _combined(found)
+
+
+def _combined(found: list[tuple[Array, Array, Array]]) -> Array:
+    """The outputs of the parts of the keys, weighted by their shares. A part is (maximum, sum, output)."""
     top = _finite(np.maximum.reduce([m for m, _, _ in found]))
-    shares = [total * exp2(m - top) for m, total, _ in found]
+    shares = [total * _exp2(m - top) for m, total, _ in found]
     whole = np.add.reduce(shares)
     return np.add.reduce(
         [o * (share / np.where(whole == 0, 1, whole)) for (_, _, o), share in zip(found, shares, strict=True)]
     )
+
+
+def _to(x: Array, kind: str | None) -> Array:
+    return rounded(x, kind).astype(np.float32) if kind else x
+
+
+def _exp2(x: Array) -> Array:
+    return np.exp2(x.astype(np.float32))
 
 
 def _finite(m: Array) -> Array:
