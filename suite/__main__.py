@@ -5,9 +5,9 @@ import sys
 
 
 def main() -> None:
-    from suite.core.signals import stoppable
+    from suite.core.signals import interruptible_command
 
-    with stoppable():
+    with interruptible_command():
         from suite.cli.main import main as command
 
         command()

@@ -6,7 +6,6 @@ import math
 import weakref
 from dataclasses import replace
 
-import arithmetic
 import numpy as np
 import pytest
 import torch
@@ -22,6 +21,7 @@ from suite.numerics.formats import DTYPES
 from suite.problem import generators as _draw
 from suite.problem.case import Case
 from suite.problem.operation import Operation
+from validation import arithmetic_models as arithmetic
 
 CPU = torch.device("cpu")
 RIGHT = 0.7

@@ -120,7 +120,7 @@ def compare(
         transfers=transfers,
         compiles=compiles,
     )
-    environment = hardware.environment(where.type, where.index)
+    environment = hardware.environment_record(where.type, where.index)
     results = Results(
         out if out is not None else where.results_folder,
         environment,

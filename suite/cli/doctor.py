@@ -52,18 +52,19 @@ def _measure_peaks(where: Device, out: Path | None, as_json: bool) -> None:
     from rich.console import Console
 
     from suite import hardware
-    from suite.doctor import peaks
-    from suite.hardware import measured
+    from suite.doctor import peaks, peaks_tables
+    from suite.hardware import measured_peaks
 
-    path = (out if out is not None else where.results_folder) / measured.FILE
-    contents = peaks.measure(where, hardware.environment(where.type, where.index), lambda doing: say(f"{doing} ..."))
-    measured.write(path, contents)
+    path = (out if out is not None else where.results_folder) / measured_peaks.FILE
+    environment = hardware.environment_record(where.type, where.index)
+    contents = peaks.measure(where, environment, lambda phase: say(f"{phase} ..."))
+    measured_peaks.write(path, contents)
     if as_json:
         print(json.dumps(contents, allow_nan=False))
     elif (terminal := Console()).is_terminal:
-        terminal.print(*peaks.tables(contents))
+        terminal.print(*peaks_tables.tables(contents))
     else:
-        print("\n".join(peaks.plain_lines(contents)))
+        print("\n".join(peaks_tables.plain_lines(contents)))
     say(f"written to {path}")
 
 
@@ -71,23 +72,24 @@ def _prove_timer(where: Device, out: Path | None, as_json: bool) -> None:
     from rich.console import Console
 
     from suite import hardware
-    from suite.doctor.timer_proof import checks, timer
+    from suite.doctor.timer_proof import proof, render
+    from suite.doctor.timer_proof.checks import ProofRow, passed
 
     folder = out if out is not None else where.results_folder / "proof"
-    environment = hardware.environment(where.type, where.index)
+    environment = hardware.environment_record(where.type, where.index)
     terminal = Console()
-    rows: list[checks.Line] = []
+    rows: list[ProofRow] = []
 
-    def on_row(row: checks.Line) -> None:
+    def on_row(row: ProofRow) -> None:
         rows.append(row)
-        timer.write(folder, rows, environment)  # the next check may end the process
+        proof.write(folder, rows, environment)  # a later group may end the process
         if not as_json and not terminal.is_terminal:
-            print(checks.plain_line(row), flush=True)
+            print(render.plain_line(row), flush=True)
 
-    timer.prove(where, on_row, lambda doing: say(f"{doing} ..."))
+    proof.prove(where, on_row, lambda phase: say(f"{phase} ..."))
     if as_json:
-        print(json.dumps(checks.document(rows, environment), allow_nan=False))
+        print(json.dumps(render.document(rows, environment), allow_nan=False))
     elif terminal.is_terminal:
-        terminal.print(checks.rich_table(rows, f"The timer on {where.name}"))
-    say(f"{checks.summary(rows)}; written to {folder}")
-    raise typer.Exit(0 if checks.passed(rows) else 1)
+        terminal.print(render.rich_table(rows, f"The timer on {where.name}"))
+    say(f"{render.summary(rows)}; written to {folder}")
+    raise typer.Exit(0 if passed(rows) else 1)

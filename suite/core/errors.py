@@ -1,17 +1,17 @@
-"""What can go wrong, as types: the command line turns each into one line and an exit status."""
+"""The errors that this package raises on purpose. The command line prints each as one line and sets an exit status."""
 
 
 class SuiteError(Exception):
-    """Base of every error this package raises on purpose."""
+    """Base class of the package's own errors."""
 
 
 class UsageError(SuiteError):
-    """Arguments that cannot be used. Says what was given and what is valid; exit status 2, before any work."""
+    """Arguments that cannot be used. Names the value given and the valid ones; exit status 2, before any work."""
 
 
 class ResultsError(SuiteError):
-    """A results folder that cannot be read or written. What was there stays as it was."""
+    """A results folder or file that cannot be read or written. Its contents are unchanged."""
 
 
 class WorkerError(SuiteError):
-    """A worker process that died, hung or answered out of turn."""
+    """A worker process that died, hung or broke the protocol."""

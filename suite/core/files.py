@@ -1,4 +1,4 @@
-"""Files that are whole or absent, and a folder that one process at a time writes to."""
+"""Atomic writes, and the lock of a results folder."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ import tempfile
 from pathlib import Path
 
 from suite.core.errors import ResultsError, UsageError
-from suite.core.signals import uninterrupted
+from suite.core.signals import uninterruptible
 
 PART = ".part"
-"""How the names of files end that are not whole yet."""
+"""Suffix of files that are still being written."""
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace `path` by `text` in one step: a reader sees the old file or the new one, whole. Raises `ResultsError`.
+    """Replace the contents of `path` by `text` in one step: a reader sees the old file or the new one, never a mixture.
 
-    It is on the disk when this returns. What UTF-8 cannot say (file names of another encoding) is escaped.
+    The text is synced to disk before the function returns. Surrogates (from file names that are no UTF-8) are escaped.
+    Raises `ResultsError`; the old file is then unchanged.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with uninterrupted():
+        with uninterruptible():
             handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)
             try:
                 with os.fdopen(handle, "wb") as file:
@@ -40,7 +41,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the change of a name last. Not every file system can, and the file is whole either way."""
+    """Sync the rename itself. Errors are ignored: some file systems cannot, and the file is complete either way."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -50,9 +51,9 @@ def _sync_folder(folder: Path) -> None:
 
 
 class FolderLock:
-    """The right to write to a folder, which is made if it is missing. It ends with the process, whatever ends that.
+    """An exclusive lock (flock) on writing to a folder; creates the folder. The kernel frees it when the process ends.
 
-    Raises `UsageError` where another process has it, `ResultsError` where the folder cannot be written to.
+    Raises `UsageError` if another process holds the lock, `ResultsError` if the folder cannot be written to.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -61,11 +62,11 @@ class FolderLock:
             raise ResultsError(f"--out {folder} is a file; give a folder")
         self._descriptor: int | None = None
         try:
-            self._made = _make(folder)
+            self._created = _create(folder)
             while self._descriptor is None:
                 self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
                 self._take(self._descriptor)
-                if not self._is_current(self._descriptor):  # its holder let go, and removed it, in between
+                if not self._is_current(self._descriptor):  # the previous holder removed the file meanwhile
                     self._close()
             os.ftruncate(self._descriptor, 0)
             os.write(self._descriptor, f"{os.getpid()}\n".encode())
@@ -88,7 +89,7 @@ class FolderLock:
             raise UsageError(
                 f"{self.path.parent}: {who} is writing results there; wait for it, or give another folder with --out"
             ) from None
-        except OSError:  # a file system without locks
+        except OSError:  # the file system has no locks
             pass
 
     def _is_current(self, descriptor: int) -> bool:
@@ -103,24 +104,24 @@ class FolderLock:
             self._descriptor = None
 
     def release(self) -> None:
-        """Let go, and leave nothing behind; not even the folder, if it was made for this and is empty."""
+        """Release the lock and remove its file, and every folder that the lock created and that is still empty."""
         with contextlib.suppress(OSError):
             self.path.unlink()
         self._close()
-        for folder in self._made:
+        for folder in self._created:
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
 
-def _make(folder: Path) -> list[Path]:
-    """Make `folder` and what is missing above it; the folders made, the innermost first."""
+def _create(folder: Path) -> list[Path]:
+    """Create `folder` and its missing parents. Returns the folders created, innermost first."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     return missing
 
 
 def remove_parts(folder: Path, names: list[str]) -> None:
-    """Remove what processes killed in `write_atomically` left of these files. Only for who has the folder's lock."""
+    """Remove the partial files of `names` that killed processes left. The caller must hold the folder's lock."""
     for name in names:
         for path in folder.glob(f".{name}.*{PART}"):
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Where this checkout lies."""
+"""Where the package's files are."""
 
 from pathlib import Path
 

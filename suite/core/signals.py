@@ -1,9 +1,10 @@
-"""Ctrl-C and SIGTERM: a command ends within two seconds, whatever it is doing, and leaves no half-written file.
+"""Ctrl-C, SIGTERM and SIGHUP: a command ends within two seconds and leaves no half-written file.
 
-The first signal raises KeyboardInterrupt in the main thread, where everything is put away on the way out; a section
-marked `uninterrupted` is finished first, and so is an import. Should that not come to an end, because some C code never
-returns or an exception was lost in a destructor, a thread ends the process. Workers end with it (see `process.py`).
-Further signals change nothing. Exit status: 128 + signal, so 130 for Ctrl-C and 143 for SIGTERM.
+The first signal raises KeyboardInterrupt in the main thread, so that `finally` and `with` clean up. Inside an
+`uninterruptible` section, and during an import, the exception waits until the section or the import is over. If the
+main thread does not end in time (C code that never returns, or an exception lost in a destructor), a second thread
+ends the process; the worker processes end with it. Later signals have no effect. The exit status is 128 + signal:
+130 for Ctrl-C, 143 for SIGTERM.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from contextlib import contextmanager
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-GRACE_S, IMPORT_GRACE_S = 1.3, 0.5
-"""How long the way out may take, and how long an import may go on before."""
+GRACE_S = 1.3
+"""Seconds for the clean-up after KeyboardInterrupt."""
+IMPORT_GRACE_S = 0.5
+"""Seconds for an import in progress to finish before KeyboardInterrupt."""
 
 
 class _State:
@@ -29,48 +32,48 @@ class _State:
 
 
 @contextmanager
-def stoppable() -> Iterator[None]:
-    """The whole of a command. Leaves with the exit status of the signal, if there was one."""
+def interruptible_command() -> Iterator[None]:
+    """Handle the signals for a whole command. Raises `SystemExit(128 + signal)` at the end if one came."""
     for each in SIGNALS:
-        if signal.getsignal(each) != signal.SIG_IGN:  # nohup, or a shell's background job
-            signal.signal(each, _stop)
+        if signal.getsignal(each) != signal.SIG_IGN:  # nohup and background jobs ignore some
+            signal.signal(each, _on_signal)
     try:
         yield
     finally:
         for each in SIGNALS:
-            signal.signal(each, signal.SIG_IGN)  # it is over, but for Python's own end
+            signal.signal(each, signal.SIG_IGN)  # the interpreter's own shutdown is not interrupted
         if _State.received is not None:
             raise SystemExit(128 + _State.received) from None
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
-    """A section that a signal does not break off. It has to be short."""
+def uninterruptible() -> Iterator[None]:
+    """A section that a signal does not break off: KeyboardInterrupt is raised after it. Must be short."""
     _State.sections += 1
     try:
         yield
     finally:
         _State.sections -= 1
         if _State.received is not None and not _State.raised and not _State.sections:
-            _raise()
+            _interrupt()
 
 
-def _stop(number: int, frame: FrameType | None) -> None:
+def _on_signal(number: int, frame: FrameType | None) -> None:
     importing = _is_importing(frame)
     if _State.received is None:
         _State.received = number
-        _thread.start_new_thread(_insist, (number, IMPORT_GRACE_S if importing else GRACE_S))
+        _thread.start_new_thread(_end_after, (number, IMPORT_GRACE_S if importing else GRACE_S))
     if not (_State.raised or _State.sections or importing):
-        _raise()
+        _interrupt()
 
 
-def _raise() -> None:
+def _interrupt() -> None:
     _State.raised = True
     raise KeyboardInterrupt
 
 
 def _is_importing(frame: FrameType | None) -> bool:
-    """C++ code that a module runs when it is loaded may end the process if an exception comes by."""
+    """Whether `frame` runs inside an import. An exception there can abort C++ code that a module runs when loaded."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             return True
@@ -78,13 +81,13 @@ def _is_importing(frame: FrameType | None) -> bool:
     return False
 
 
-def _insist(number: int, grace_s: float) -> None:
-    """Raise what could not be raised at once, and end the process when its time is over."""
+def _end_after(number: int, grace_s: float) -> None:
+    """Retry the interrupt until it is raised; end the process when the grace period is over."""
     begin = time.monotonic()
     while time.monotonic() < begin + (GRACE_S if _State.raised else grace_s):
         time.sleep(0.02)
         if not _State.raised:
             _thread.interrupt_main(signal.Signals(number))
     if sys.stderr.isatty():
-        os.write(2, b"\x1b[?25h\n")  # a progress bar hides the cursor
+        os.write(2, b"\x1b[?25h\n")  # shows the cursor, which a progress bar hides
     os._exit(128 + number)

@@ -1,4 +1,4 @@
-"""Text from elsewhere: what a kernel, a compiler or a file says, before it is shown or kept."""
+"""Text from kernels, compilers and files, made safe to print and to store."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from typing import Any
 
 
 def one_line(text: Any) -> str:
-    """Printable characters on one line: what is shown cannot steer a terminal, and one row stays one line."""
+    """`str(text)` on one line, printable characters only: no escape sequence reaches a terminal, no row is split."""
     return " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())

@@ -1,0 +1,1 @@
+"""`python -m suite doctor`: what is installed, the device's measured peaks, and the proof of the timer."""

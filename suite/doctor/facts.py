@@ -1,4 +1,4 @@
-"""What this machine has: devices, tools, packages, and how to get what is missing. Works with half of it absent."""
+"""What is installed on this machine: devices, tools, packages, and how to install what is missing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from suite import hardware
-from suite.hardware import cuda_driver, record
+from suite.hardware import cuda_driver, environment
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Fact:
-    """One line. `ok` is None where there is nothing to judge; `hint` says how to get what is not there."""
+    """One fact. `ok` is None if there is nothing to judge; `hint` says how to install what is missing."""
 
     name: str
     value: str
@@ -27,33 +27,36 @@ class Fact:
 
 @dataclass(frozen=True)
 class Section:
+    """Facts under a title."""
+
     title: str
     facts: tuple[Fact, ...]
 
 
 PACKAGES = (
-    ("torch", "every implementation's inputs, and the vendor lines"),
-    ("triton", "triton lines"),
-    ("jax", "jax lines"),
-    ("numpy", "numpy lines"),
+    ("torch", "inputs of every implementation; torch implementations"),
+    ("triton", "triton implementations"),
+    ("jax", "jax implementations"),
+    ("numpy", "numpy implementations"),
     ("pandas", "tables"),
-    ("ninja", "cuda lines"),
+    ("ninja", "cuda implementations"),
     ("nvidia-ml-py", "clocks, temperature, power, energy"),
 )
 GPU_PACKAGES = (("cupti-python", "device_us on a GPU"),)
-TOOLS = (  # name, purpose, version in its output, package (of NVIDIA's repository where it begins with cuda-)
+TOOLS = (
     (
         "nvcc",
-        "builds cuda lines for the GPU",
+        "builds cuda implementations for the GPU",
         r"release [\d.]+, V([\d.]+)",
         "apt-get install cuda-toolkit-13-0",
     ),
     ("ptxas", "registers and spills", r"release [\d.]+, V([\d.]+)", "comes with nvcc"),
-    ("g++", "builds cuda lines", r"\) ([\d.]+)", "apt-get install g++"),
+    ("g++", "builds cuda implementations", r"\) ([\d.]+)", "apt-get install g++"),
     ("ncu", "profiles kernels", r"Version ([\d.]+)", "apt-get install cuda-nsight-compute-13-0"),
     ("compute-sanitizer", "finds races and bad accesses", r"Version ([\d.]+)", "apt-get install cuda-sanitizer-13-0"),
     ("git", "names the commit in results", r"version ([\d.]+)", "apt-get install git"),
 )
+"""Name, purpose, pattern of the version in its output, how to install (cuda-*: from NVIDIA's repository)."""
 
 
 def show(console: Console, as_json: bool = False) -> None:
@@ -76,7 +79,7 @@ def show(console: Console, as_json: bool = False) -> None:
 
 
 def facts() -> list[Section]:
-    """Everything known without importing a framework, device by device, then tools, packages, and what is missing."""
+    """Host, every GPU, tools, packages and what can run. Imports no framework."""
     gpus = cuda_driver.devices()
     sections = [Section("Host", tuple(_host()))]
     sections += [Section(f"GPU {gpu['index']}: {gpu['name']}", tuple(_gpu(gpu))) for gpu in gpus]
@@ -101,13 +104,13 @@ def _host() -> Iterator[Fact]:
     if cpu["memory_total_bytes"] is not None:
         yield Fact("memory", f"{_gib(cpu['memory_total_bytes'])}, {_gib(cpu['memory_available_bytes'])} available")
     yield Fact("last-level cache", _mib(cpu["last_level_cache_bytes"]))
-    yield Fact("system", record.os_name())
+    yield Fact("system", environment.os_name())
 
 
 def _gpu(gpu: dict[str, Any]) -> Iterator[Fact]:
     a = gpu["attributes"]
     clock, memory_clock = a["clock_khz"] / 1000, a["memory_clock_khz"] / 1000
-    bandwidth = 2 * memory_clock * 1e6 * a["memory_bus_bits"] / 8 / 1e9  # two transfers a clock
+    bandwidth = 2 * memory_clock * 1e6 * a["memory_bus_bits"] / 8 / 1e9  # two transfers a cycle
     yield Fact("compute capability", f"{a['major']}.{a['minor']}")
     yield Fact("multiprocessors", f"{a['sm_count']} at up to {clock:.0f} MHz")
     yield Fact(
@@ -163,7 +166,7 @@ def _now(device: dict[str, Any]) -> Iterator[Fact]:
 
 def _tools(gpu: bool) -> Iterator[Fact]:
     for name, purpose, pattern, hint in TOOLS:
-        text = record.output_of(name, "--version")
+        text = environment.output_of(name, "--version")
         needed = gpu or name in ("g++", "git")
         if text is None:
             yield Fact(name, f"not found ({purpose})", False if needed else None, hint)
@@ -174,19 +177,19 @@ def _tools(gpu: bool) -> Iterator[Fact]:
 
 def _packages(gpu: bool) -> Iterator[Fact]:
     for name, purpose in (*PACKAGES, *(GPU_PACKAGES if gpu else ())):
-        version = record.package_version(name)
+        version = environment.package_version(name)
         wanted = "'cupti-python==13.0.*'" if name == "cupti-python" else name
         missing = Fact(name, f"not installed ({purpose})", False, f"pip install {wanted}")
         yield Fact(name, version, True) if version is not None else missing
 
 
 def _abilities(gpu: bool) -> Iterator[Fact]:
-    """What the combination is good for: the questions people come with."""
-    torch = record.package_version("torch")
+    """What this combination of devices, tools and packages can run and measure."""
+    torch = environment.package_version("torch")
     if gpu and torch is not None and torch.endswith("+cpu"):
         yield Fact("torch on the GPU", f"no: {torch} is a CPU build", False, "pip install torch (the CUDA build)")
-    plugins = [name for name in ("jax-cuda13-plugin", "jax-cuda12-plugin") if record.package_version(name)]
-    if gpu and record.package_version("jax") is not None:
+    plugins = [name for name in ("jax-cuda13-plugin", "jax-cuda12-plugin") if environment.package_version(name)]
+    if gpu and environment.package_version("jax") is not None:
         yield Fact(
             "jax on the GPU",
             ", ".join(plugins) or "no CUDA plugin",
@@ -199,12 +202,14 @@ def _abilities(gpu: bool) -> Iterator[Fact]:
         why = why_not()
         yield Fact("device_us", why or "recorded by CUPTI", not why)
     else:
-        yield Fact("device_us", "on the CPU only: the wall time of native lines")
-    nvcc, gxx = record.nvcc_version(), record.gxx_version()
+        yield Fact("device_us", "on the CPU only: wall time of native implementations")
+    nvcc, gxx = environment.nvcc_version(), environment.gxx_version()
     if gpu:
-        yield Fact("cuda lines", "built by nvcc" if nvcc else "nvcc is missing", nvcc is not None)
+        yield Fact("cuda implementations", "built by nvcc" if nvcc else "nvcc is missing", nvcc is not None)
     else:
-        yield Fact("cuda lines", "built for the host, for agreement" if gxx else "g++ is missing", gxx is not None)
+        yield Fact(
+            "cuda implementations", "built for the host, for agreement" if gxx else "g++ is missing", gxx is not None
+        )
 
 
 def _gib(bytes: int) -> str:

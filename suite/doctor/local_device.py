@@ -1,4 +1,4 @@
-"""Measuring in this process instead of in a worker, for the commands that run no implementation under test."""
+"""Use of the device in this process, without a worker: for commands that run no implementation under test."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from suite.hardware.device import Device
 
 
 def torch_device(where: Device) -> Any:
-    """The `torch.device` of `where`, made current. To be called before anything asks CUDA for its devices.
+    """The `torch.device` of `where`, made current. Must be called before anything initializes CUDA.
 
-    Raises `SuiteError` where torch cannot use it.
+    Raises `SuiteError` if torch is missing or cannot use the device.
     """
     if where.type == "cuda" and "torch" not in sys.modules:
-        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # NVML's, by which `where` was found
+        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # the order of NVML, which gave the index of `where`
     try:
         import torch
     except ImportError as error:
@@ -32,10 +32,10 @@ def torch_device(where: Device) -> Any:
 
 
 def array_bytes(most: int, free: int | None) -> int:
-    """Size of a large array: `most`, or the power of two that leaves fifteen sixteenths of the free memory."""
+    """Size of a large array: `most`, but at most the largest power of two within a sixteenth of `free` (both bytes)."""
     return most if free is None else min(most, 1 << max(16, (free // 16).bit_length() - 1))
 
 
-def one_line(error: BaseException) -> str:
-    """`RuntimeError: what it says`, without line breaks."""
+def describe(error: BaseException) -> str:
+    """Type and message of an error on one line, at most 300 characters of the message."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from suite.hardware.device import Device
 
-from suite.hardware.record import package_version
+from suite.hardware.environment import package_version
 
 GPU_EXTRA = "pip install -c constraints.txt '.[gpu]'"
 CPU_EXTRA = "pip install -c constraints.txt ."

@@ -1,8 +1,10 @@
-"""The device: what it is, what it could do at best, what state it is in. No framework, no CUDA context."""
+"""The device: its properties, its peaks and its present state. Imports no framework and creates no CUDA context."""
 
-from suite.hardware.datasheet import Peaks, device_slug, peaks
+from suite.hardware.datasheet import Peaks, peaks
+from suite.hardware.device import device_slug, memory_bytes
+from suite.hardware.environment import environment_record
 from suite.hardware.host import cpu_cache_bytes, cpu_facts, free_host_bytes
-from suite.hardware.measured import limit
+from suite.hardware.measured_peaks import limit
 from suite.hardware.monitor import (
     IDLE,
     SLOWDOWNS,
@@ -15,7 +17,6 @@ from suite.hardware.monitor import (
     state,
     why_no_nvml,
 )
-from suite.hardware.record import environment
 
 __all__ = [
     "IDLE",
@@ -28,7 +29,7 @@ __all__ = [
     "device_slug",
     "devices",
     "energy_mj",
-    "environment",
+    "environment_record",
     "free_host_bytes",
     "limit",
     "memory_bytes",
@@ -38,12 +39,3 @@ __all__ = [
     "state",
     "why_no_nvml",
 ]
-
-
-def memory_bytes(device_type: str, index: int = 0) -> int | None:
-    """Memory free for a new problem on `cpu` or on the GPU `cuda` `index`; None if it cannot be known."""
-    if device_type == "cpu":
-        available = cpu_facts()["memory_available_bytes"]
-        return int(available) if available is not None else None
-    found = [device for device in devices() if device["index"] == index]
-    return int(found[0]["memory_free_bytes"]) if found and found[0]["memory_free_bytes"] is not None else None

@@ -1,4 +1,4 @@
-"""Limits of the devices, from the CUDA driver API: no framework is needed, and no context is created."""
+"""Device attributes from the CUDA driver API, through ctypes. Creates no CUDA context."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ATTRIBUTES = {
 
 
 def problem() -> str:
-    """Why the CUDA driver does not answer; empty if it does."""
+    """Why the CUDA driver cannot be used; empty if it can."""
     try:
         library = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
@@ -49,7 +49,7 @@ def problem() -> str:
 
 
 def devices() -> list[dict[str, Any]]:
-    """Devices as the CUDA driver API tells them, in a CUDA program's order. No context is created."""
+    """Index, name, memory in bytes and attributes of every device, in the order of a CUDA program."""
     if problem():
         return []
     library = ctypes.CDLL("libcuda.so.1")
@@ -65,7 +65,7 @@ def _device(library: ctypes.CDLL, index: int) -> dict[str, Any]:
     library.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
     attributes = {}
     for attribute, number in ATTRIBUTES.items():
-        value = ctypes.c_int(0)  # stays 0 for an attribute that an older driver does not know
+        value = ctypes.c_int(0)  # remains 0 if an older driver lacks the attribute
         library.cuDeviceGetAttribute(ctypes.byref(value), number, device)
         attributes[attribute] = value.value
     return {"index": index, "name": name.value.decode(), "memory_bytes": memory.value, "attributes": attributes}

@@ -1,7 +1,7 @@
-"""What a device could do at best: bandwidth and dense rates, from its maker's documents.
+"""Peak bandwidth and dense peak rates of devices, as their vendors' datasheets state them.
 
-Datasheets print tensor core rates with structured sparsity; these are the dense ones, half of that. A device that is
-not listed has no peaks: another card's would be wrong, and nothing here guesses.
+Datasheets print tensor core rates with structured sparsity; the dense rates here are half of those. A device that is
+not listed has no peaks: those of a similar card would be wrong.
 """
 
 from __future__ import annotations
@@ -12,23 +12,26 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Peaks:
-    """Cited limits of one product: 10^9 bytes a second, and 10^12 flops a second by arithmetic."""
+    """Peaks of one product: bandwidth in 10^9 bytes/s, rates in 10^12 flops/s for each arithmetic."""
 
     product: str
     pattern: str
-    """The whole of NVML's name for it."""
+    """Regular expression that matches the whole name that NVML gives the product."""
     gb_per_s: float
     tflops: dict[str, float]
-    """fp32 is without tensor cores; tf32, fp16, bf16 and fp8 are on them, dense, with float32 sums."""
+    """fp32 is without tensor cores; tf32, fp16, bf16 and fp8 are with them, dense, accumulating in float32."""
     source: str
 
     def rate(self, dtype: str, precision: str | None = None) -> float | None:
-        """Flops a second for products of `dtype` in `precision`; None if the product has no cited rate for it."""
+        """Peak flops/s of matrix products of `dtype` in `precision`; None if there is no figure for that arithmetic."""
         key = _arithmetic(dtype, precision)
         return self.tflops[key] * 1e12 if key in self.tflops else None
 
     def limit_us(self, bytes: int, flops: int, dtype: str, precision: str | None = None) -> tuple[float, str] | None:
-        """Least time for this traffic and arithmetic, and which of them sets it: `memory` or `arithmetic`."""
+        """The least time in us for `bytes` of traffic and `flops`, and what limits it: `memory` or `arithmetic`.
+
+        None if there are flops and no rate for their arithmetic.
+        """
         rate = self.rate(dtype, precision)
         if rate is None and flops:
             return None
@@ -101,10 +104,5 @@ PEAKS = (
 
 
 def peaks(name: str) -> Peaks | None:
-    """Peaks of the device that NVML calls `name`, or None."""
+    """The datasheet peaks of the device that NVML calls `name`, or None."""
     return next((entry for entry in PEAKS if re.fullmatch(entry.pattern, name.strip())), None)
-
-
-def device_slug(name: str) -> str:
-    """A device's name as a folder's: `NVIDIA H100 80GB HBM3` is `nvidia-h100-80gb-hbm3`."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower().replace("(r)", "").replace("(tm)", "")).strip("-") or "unknown"

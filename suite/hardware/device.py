@@ -1,4 +1,4 @@
-"""Where a run takes place, from the word on the command line."""
+"""The device of a run: the value of `--device`, resolved."""
 
 from __future__ import annotations
 
@@ -6,46 +6,66 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from suite import hardware
 from suite.core.errors import UsageError
+from suite.hardware.host import cpu_facts
+from suite.hardware.monitor import devices, why_no_nvml
 
 
 @dataclass(frozen=True)
 class Device:
-    """`index` is the GPU's place among the visible ones; `capability` is (0, 0) on a CPU."""
+    """A CPU or one NVIDIA GPU."""
 
     type: str
+    """`cpu` or `cuda`."""
     index: int = 0
+    """Position among the visible GPUs."""
     name: str = ""
+    """The processor's model, or the name that NVML gives the GPU."""
     capability: tuple[int, int] = (0, 0)
+    """CUDA compute capability; (0, 0) on a CPU."""
 
     def __str__(self) -> str:
         return self.type if self.type == "cpu" else f"{self.type}:{self.index}"
 
     @property
     def results_folder(self) -> Path:
-        """Where this device's results go by default."""
+        """The default folder of this device's results."""
         prefix = "cpu-" if self.type == "cpu" else ""
-        return Path("results") / f"{prefix}{hardware.device_slug(self.name)}"
+        return Path("results") / f"{prefix}{device_slug(self.name)}"
 
 
 def resolve(text: str | None) -> Device:
-    """`cpu`, `cuda`, `cuda:1`; None is the first GPU, or the CPU where there is none. Raises `UsageError`."""
-    found = hardware.devices()
+    """The device that `--device text` names: `cpu`, `cuda` or `cuda:INDEX`; None is the first GPU, else the CPU.
+
+    Raises `UsageError` for another word, and for a GPU that does not exist.
+    """
+    found = devices()
     if text is None:
         text = "cuda" if found else "cpu"
     if text == "cpu":
-        return Device("cpu", name=hardware.cpu_facts()["name"])
+        return Device("cpu", name=cpu_facts()["name"])
     match = re.fullmatch(r"cuda(?::([0-9]{1,4}))?", text)
     if match is None:
         raise UsageError(f"--device: unknown {text!r}; valid are cpu, cuda and cuda:INDEX")
     if not found:
-        raise UsageError(
-            f"--device {text}: no NVIDIA GPU here ({hardware.why_no_nvml() or 'none is visible'}); valid is cpu"
-        )
+        raise UsageError(f"--device {text}: no NVIDIA GPU here ({why_no_nvml() or 'none is visible'}); valid is cpu")
     index = int(match.group(1) or 0)
     if index >= len(found):
         raise UsageError(f"--device {text}: there are {len(found)} GPUs, cuda:0 to cuda:{len(found) - 1}")
     facts = found[index]
     major, minor = facts["compute_capability"] or (0, 0)
     return Device("cuda", index, facts["name"], (major, minor))
+
+
+def device_slug(name: str) -> str:
+    """A device's name as a folder name: `NVIDIA H100 80GB HBM3` becomes `nvidia-h100-80gb-hbm3`."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower().replace("(r)", "").replace("(tm)", "")).strip("-") or "unknown"
+
+
+def memory_bytes(device_type: str, index: int = 0) -> int | None:
+    """Free memory in bytes on `cpu`, or on the GPU `cuda` `index`; None if it cannot be read."""
+    if device_type == "cpu":
+        available = cpu_facts()["memory_available_bytes"]
+        return int(available) if available is not None else None
+    found = [device for device in devices() if device["index"] == index]
+    return int(found[0]["memory_free_bytes"]) if found and found[0]["memory_free_bytes"] is not None else None

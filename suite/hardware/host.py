@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 DEFAULT_CACHE_BYTES = 64 << 20
-"""Taken for the last-level cache where the kernel does not tell its size; larger than most."""
+"""Assumed size of the last-level cache where the system does not report it; larger than most."""
 
 
 def cpu_facts() -> dict[str, Any]:
-    """Name, cores this process may use, memory in all and to be had."""
+    """Name, number of cores this process may use, memory and last-level cache in bytes (None where unknown)."""
     total: int | None = None
     available: int | None = None
     try:
@@ -34,12 +34,13 @@ def cpu_facts() -> dict[str, Any]:
 
 
 def free_host_bytes(processes: Path = Path("/proc/self/cgroup"), groups: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Memory to be had by this process, within the limits of its control groups; None if it cannot be known."""
+    """Memory in bytes that this process can still allocate, within its control groups; None if unknown."""
     found = [cpu_facts()["memory_available_bytes"], *_free_of_groups(processes, groups)]
     return min((int(free) for free in found if free is not None), default=None)
 
 
 def _free_of_groups(processes: Path, groups: Path) -> Iterator[int]:
+    """Free bytes in each control group (version 1 or 2) of this process that has a memory limit."""
     try:
         entries = [line.split(":", 2) for line in processes.read_text().splitlines()]
     except OSError:
@@ -56,13 +57,13 @@ def _free_of_groups(processes: Path, groups: Path) -> Iterator[int]:
             try:
                 allowed, used = int((folder / limit).read_text()), int((folder / usage).read_text())
                 cached = re.search(r"^inactive_file (\d+)$", (folder / "memory.stat").read_text(), re.MULTILINE)
-            except (OSError, ValueError):  # not in this container, or `max`: no limit
+            except (OSError, ValueError):  # the file is missing, or says `max`: no limit
                 continue
             yield max(0, allowed - used + (int(cached[1]) if cached else 0))
 
 
 def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's model, as /proc/cpuinfo has it; the machine's architecture elsewhere."""
+    """The processor's model from /proc/cpuinfo; the machine's architecture where that is missing."""
     try:
         lines = cpuinfo.read_text(errors="replace").splitlines()
     except OSError:
@@ -72,7 +73,7 @@ def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
 
 
 def cpu_cache_bytes(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
-    """Size of the last-level cache."""
+    """Size of the last-level cache in bytes."""
     sizes = []
     for entry in folder.glob("index*/size"):
         try:

@@ -1,4 +1,4 @@
-"""What the driver says of its devices, through NVML. No question asked here creates a CUDA context."""
+"""Device properties and state from NVML: clocks, power, temperature, energy. Creates no CUDA context."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ CLOCK_REASONS = {
 }
 """Bits of nvmlDeviceGetCurrentClocksEventReasons."""
 SLOWDOWNS = 0x8 | 0x20 | 0x40 | 0x80
-"""Those under which a number says more of the room or the power supply than of the kernel. A power cap is not among
-them: it is how a large matrix product runs."""
+"""Clock reasons that make a timing unrepresentative: heat and power supply. A power cap is not among them, since a
+large matrix product normally runs at it."""
 
 
 @dataclass(frozen=True)
 class State:
-    """One reading of a device. None where the device does not answer."""
+    """One reading of a device. A value is None if the device does not report it."""
 
     clock_sm_mhz: float | None
     clock_memory_mhz: float | None
@@ -57,12 +57,12 @@ def nvml() -> Any:
 
 
 def why_no_nvml() -> str:
-    """What keeps NVML away; empty if it is there."""
+    """Why NVML is not available; empty if it is."""
     return _load()[1]
 
 
 def clock_reasons(bits: int) -> list[str]:
-    """Why clocks are not at their highest, in words."""
+    """The clock reasons in `bits`, in words."""
     words = [word for bit, word in CLOCK_REASONS.items() if bits & bit]
     unknown = bits & ~sum(CLOCK_REASONS)
     return words + ([f"unknown ({unknown:#x})"] if unknown else [])
@@ -71,8 +71,8 @@ def clock_reasons(bits: int) -> list[str]:
 def nvml_handle(index: int, uuid: str = "") -> Any:
     """NVML's handle of CUDA device `index`, or None.
 
-    CUDA and NVML number devices differently (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER), so a UUID, which a process
-    that has a CUDA context knows, decides if given.
+    CUDA and NVML may number devices differently (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER). `uuid`, which a process with
+    a CUDA context knows, takes precedence.
     """
     lib = nvml()
     if lib is None:
@@ -84,7 +84,7 @@ def nvml_handle(index: int, uuid: str = "") -> Any:
 
 
 def visible_handles() -> list[Any]:
-    """Handles of the devices a CUDA process started here would see, in its order (for cards of one kind)."""
+    """NVML handles of the devices that CUDA_VISIBLE_DEVICES selects, in that order."""
     lib = nvml()
     if lib is None:
         return []
@@ -100,16 +100,17 @@ def visible_handles() -> list[Any]:
         elif matches := [h for h, u in zip(everything, uuids, strict=True) if entry and u.startswith(entry)]:
             handles.append(matches[0])
         else:
-            break  # as CUDA does: what follows an entry it cannot read is invisible
+            break  # CUDA ignores every entry after an invalid one
     return handles
 
 
 def devices() -> list[dict[str, Any]]:
-    """Facts of every visible device, JSON-able. Empty where there is no driver."""
+    """Properties of every visible device as JSON values. Empty without a driver."""
     return [_facts(index, handle) for index, handle in enumerate(visible_handles())]
 
 
 def state(handle: Any) -> State | None:
+    """The present state of a device; None without NVML or handle."""
     lib = nvml()
     if lib is None or handle is None:
         return None
@@ -125,13 +126,13 @@ def state(handle: Any) -> State | None:
 
 
 def energy_mj(handle: Any) -> int | None:
-    """Energy used since the driver was loaded, in millijoules."""
+    """Energy in millijoules since the driver was loaded; None if the device has no counter."""
     lib = nvml()
     return None if lib is None or handle is None else _ask(lib.nvmlDeviceGetTotalEnergyConsumption, handle)
 
 
 def other_processes(pids: list[int], own: int) -> int:
-    """How many of `pids` are not ours. If ours is not listed, it is there under its number outside a container."""
+    """How many of `pids` are not this process, which a container lists under another number than `own`."""
     return len(pids) - 1 if pids and own not in pids else len(set(pids) - {own})
 
 
@@ -164,7 +165,7 @@ def _pids(handle: Any) -> list[int]:
 
 
 def _reasons_function(lib: Any) -> Callable[..., Any]:
-    """Renamed in driver 535's NVML; older drivers know the old name only."""
+    """The query of clock reasons, which NVML of driver 535 renamed."""
     new = getattr(lib, "nvmlDeviceGetCurrentClocksEventReasons", None)
     old = getattr(lib, "nvmlDeviceGetCurrentClocksThrottleReasons", None)
 
@@ -176,7 +177,7 @@ def _reasons_function(lib: Any) -> Callable[..., Any]:
 
 
 def _ask(question: Callable[..., Any], *arguments: Any) -> Any:
-    """The answer, or None where the device or driver has none (vGPUs and MIG slices refuse much)."""
+    """The result of an NVML query, or None where it is not supported (often so on vGPUs and MIG slices)."""
     try:
         return question(*arguments)
     except nvml().NVMLError:

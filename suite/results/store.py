@@ -12,7 +12,7 @@ from typing import Any
 
 from suite.core.errors import ResultsError
 from suite.core.files import FolderLock, remove_parts, write_atomically
-from suite.core.signals import uninterrupted
+from suite.core.signals import uninterruptible
 from suite.results import resume
 from suite.results.csv_file import to_csv
 from suite.results.render import markdown
@@ -91,7 +91,7 @@ class Results:
 
     def put(self, operation: str, rows: Iterable[Row]) -> None:
         """Add copies of `rows`, replacing those of the same key, and write the operation's CSV."""
-        with uninterrupted():
+        with uninterruptible():
             self._tables.setdefault(operation, {}).update((row.key, replace(row)) for row in rows)
             self._unwritten.add(operation)
             self._unrendered.add(operation)

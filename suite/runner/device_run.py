@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from suite.core.text import one_line
-from suite.hardware import measured
+from suite.hardware import measured_peaks
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
 from suite.results.rates import rates
@@ -53,7 +53,7 @@ class DeviceRun:
         self.options = options
         self.finished = finished
         self.interpreted_too = interpreted_too
-        self.measured_peaks = measured.find(self.device.results_folder, self.device.name)
+        self.measured_peaks = measured_peaks.find(self.device.results_folder, self.device.name)
 
     def implementations(self, job: Job) -> list[Implementation]:
         """The implementations of `job` that have a row on this device.

@@ -1,15 +1,15 @@
-"""How long a call keeps the device busy, measured the same way for every framework.
+"""Device time, latency, dispatch time and energy of calls, measured the same way for every framework.
 
     from suite.timing import Call, measure
     calls = [Call("torch", issue, wait, vendor=True), Call("triton", issue, wait)]
     timings = measure(calls, device=torch.device("cuda"))
 
-One case's calls are timed together. In every round each call takes one sample, in shuffled order, so that clocks,
-heat and other tenants of the machine touch all calls alike, and a ratio is formed only of samples from one round. On
-a GPU a sample is read from CUPTI's activity records: what the device itself says it ran, and when, whatever framework
-or host thread launched it (`recorder_cupti.py`). Sampling ends when the 95% interval of every median is narrow
-enough, or when the budget is spent (`stats.py`, `sampling.py`). What the recorder cannot vouch for is an error, never
-a number.
+The calls of one case are timed together. In every round each call contributes one sample, in shuffled order: clocks,
+heat and other users of the machine then affect all calls alike, and a ratio is formed only of samples of the same
+round. On a GPU the device time of a sample comes from CUPTI's activity records, whichever framework or host thread
+launched the work (`recorder_cupti.py`); on a CPU it is wall time. Sampling ends when the 95% confidence interval of
+every median is narrow enough or the budget is spent (`stats.py`, `sampling.py`). An inconsistent record raises
+`RecorderError`; it never becomes a number.
 """
 
 from suite.timing.intervals import Activity, NoRecorderError, RecorderError, union_ns

@@ -1,9 +1,8 @@
-"""CUPTI's records, read in place.
+"""CUPTI's activity records, read from its buffers as NumPy tables.
 
-cupti-python gives each record as an object over a NumPy record array: on an H200's host 35 us for a kernel, which
-would be a third of the time of a sample. Here the same buffers are read where they lie, all records of a kind at once,
-at the offsets that cupti-python's types declare for the five fields that the recorder needs. Everything else is
-cupti-python's.
+cupti-python converts each record to a Python object: 35 us for a kernel's record on an H200's host, a third of the time
+of a sample. Here all records of a kind are read at once from the same buffers, at the offsets that cupti-python's types
+declare for the five fields that the recorder needs. Everything else goes through cupti-python.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ LAYOUTS = {
     "MEMCPY2": "activity_memcpy_pto_p",
     "MEMSET": "activity_memset",
 }
-"""Kinds of activity, and the types of their records up to the version that cupti-python appends."""
+"""Kinds of activity, and the names of their record types without the version number that cupti-python appends."""
 FIELDS = {"kind": 4, "start": 8, "end": 8, "name": 8, "graph_node_id": 8}
-"""Their bytes. A name is an address."""
+"""The fields that are read, with their sizes in bytes. A name is an address."""
 RECORD = np.dtype([("kind", "<u4"), ("start", "<i8"), ("end", "<i8"), ("name", object), ("of_graph", bool)])
-"""What is read of a record: `start` and `end` in nanoseconds of CUPTI's clock; `name` of kernels only."""
+"""One record as read: `start` and `end` in nanoseconds of CUPTI's clock; `name` for kernels only."""
 Table = NDArray[Any]
-"""Of RECORD."""
+"""An array of RECORD."""
 
 _KIND = struct.Struct("<I")
 _Requested = ctypes.CFUNCTYPE(
@@ -43,7 +42,7 @@ _Completed = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_v
 
 
 class Layout:
-    """Where a record has its fields: `offsets` in bytes, of those that it has, and `size` of all."""
+    """The memory layout of a kind of record: `offsets` of its fields and `size`, in bytes."""
 
     def __init__(self, offsets: Mapping[str, int], size: int) -> None:
         self.size = size
@@ -54,7 +53,7 @@ class Layout:
         )
 
     def read(self, memory: NDArray[np.uint8], begins: Sequence[int]) -> Table:
-        """The records that begin at these bytes of `memory`."""
+        """The records at the byte offsets `begins` of `memory`."""
         anywhere = np.ndarray(len(memory) - self.size + 1, self._type, memory.data, strides=1)
         found = anywhere[np.asarray(begins)]
         table = np.zeros(len(found), RECORD)
@@ -74,7 +73,7 @@ def _text(address: int) -> str:
 
 
 def layouts(cupti: Any) -> dict[int, Layout]:
-    """The layout of each kind of record, of the newest version that this cupti-python declares."""
+    """The layout of each kind of record, in the newest version that `cupti` declares. Raises `NoRecorderError`."""
     found = {}
     for kind, stem in LAYOUTS.items():
         versions = [re.fullmatch(rf"{stem}([0-9]+)_dtype", name) for name in dir(cupti)]
@@ -90,7 +89,7 @@ def layouts(cupti: Any) -> dict[int, Layout]:
 
 
 def loaded_library() -> ctypes.CDLL:
-    """The CUPTI that this process has already loaded."""
+    """The libcupti.so that this process has loaded. Raises `NoRecorderError` if none is."""
     for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
         path = line.split(maxsplit=5)[-1]
         if re.search(r"/libcupti\.so[0-9.]*$", path):
@@ -99,8 +98,9 @@ def loaded_library() -> ctypes.CDLL:
 
 
 class Cupti:
-    """The module `cupti.cupti` of cupti-python, but for the delivery of records. CUPTI keeps its callbacks' addresses,
-    so it has to live as long as the process.
+    """The module `cupti.cupti` of cupti-python, with its own delivery of records.
+
+    CUPTI keeps the addresses of the callbacks, so an instance must live as long as the process.
     """
 
     def __init__(self, module: Any, library: ctypes.CDLL) -> None:
@@ -117,8 +117,12 @@ class Cupti:
     def activity_register_callbacks(
         self, requested: Callable[[], tuple[int, int]], completed: Callable[[Iterable[Table]], None]
     ) -> None:
-        """As cupti-python's: `requested` gives the size of a buffer and the most records in it, 0 for no limit;
-        `completed` is given the records, a table for each kind, and meets what goes wrong in reading them."""
+        """Register the two callbacks of the activity API, as cupti-python's function of this name does.
+
+        `requested()` returns the size of a buffer in bytes and the largest number of records in it (0: no limit).
+        `completed(tables)` receives the records of a buffer, one table for each kind, as an iterator that reads them;
+        it must handle errors in reading. Raises `NoRecorderError`.
+        """
         library = self._library
 
         def on_requested(buffer: Any, size: Any, most: Any) -> None:
@@ -139,22 +143,22 @@ class Cupti:
             raise NoRecorderError(f"cuptiActivityRegisterCallbacks returned {status}")
 
     def records(self, library: Any, buffer: int, valid: int) -> Iterator[Table]:
-        """The records of the known kinds in the first `valid` bytes of `buffer`, a table for each kind.
+        """The records of the known kinds in the first `valid` bytes at address `buffer`, one table for each kind.
 
-        They lie one after the other. Where one of another kind, whose size is not known, is among them, CUPTI's own
-        iterator finds each, at several times the cost.
+        Records are contiguous. If one of an unknown kind, hence of unknown size, is among them, CUPTI's own iterator
+        locates them all, which is several times slower.
         """
         if valid == 0:
             return
         memory = np.frombuffer(memoryview((ctypes.c_char * valid).from_address(buffer)), np.uint8)
-        begins: Mapping[int, Sequence[int]] | None = self._one_after_the_other(memory.data, valid)
+        begins: Mapping[int, Sequence[int]] | None = self._contiguous(memory.data, valid)
         if begins is None:
             begins = self._iterated(library, memory.data, buffer, valid)
         for kind, offsets in begins.items():
             yield self._layouts[kind].read(memory, offsets)
 
-    def _one_after_the_other(self, memory: memoryview, valid: int) -> Mapping[int, Sequence[int]] | None:
-        """Where the records of each kind begin; None if that cannot be told."""
+    def _contiguous(self, memory: memoryview, valid: int) -> Mapping[int, Sequence[int]] | None:
+        """Offsets of the records of each kind, by the sizes of the layouts; None if there is one of unknown size."""
         first = self._layouts.get(_KIND.unpack_from(memory)[0])
         if first is not None and valid % first.size == 0:
             kinds = np.ndarray(valid // first.size, "<u4", memory, strides=first.size)
@@ -172,7 +176,7 @@ class Cupti:
         return found if offset == valid else None
 
     def _iterated(self, library: Any, memory: memoryview, buffer: int, valid: int) -> dict[int, list[int]]:
-        """The same of the known kinds, by CUPTI's iterator."""
+        """Offsets of the records of each known kind, by CUPTI's iterator."""
         found: dict[int, list[int]] = {}
         record = ctypes.c_void_p(None)
         begin, length, at = ctypes.c_void_p(buffer), ctypes.c_size_t(valid), ctypes.byref(record)

@@ -1,7 +1,7 @@
-"""Energy of one call, from the device's counter.
+"""Energy of one call, from the device's energy counter.
 
-The counter integrates the board's own power sensor, which on some devices looks a part of the time only (A100 and H100:
-arXiv 2312.02741). A steady load, as here, is what it measures best.
+The counter integrates the board's power sensor, which some devices (A100, H100: arXiv 2312.02741) sample for a part of
+the time only. The load here is steady, the case in which that matters least.
 """
 
 from __future__ import annotations
@@ -10,27 +10,31 @@ import math
 from collections.abc import Callable, Sequence
 
 WINDOW_NS = 60_000_000
+"""Least time between the two counter updates of one measurement."""
 BATCH_NS = 5_000_000
+"""Calls are issued in batches of this length."""
 PATIENCE_NS = 1_000_000_000
-"""How long to wait for the counter to move. It is refreshed every 20 to 100 ms on the devices seen."""
+"""Time-out for an update of the counter. Measured devices update it every 20 to 100 ms."""
 
 
 Start = Callable[[int], Callable[[], None]]
-"""Issues a number of calls and returns what waits for them."""
+"""Issues a number of calls and returns a function that waits for them."""
 Counter = Callable[[], int | None]
 Clock = Callable[[], int]
 
 
 def joules_per_call(loads: Sequence[tuple[Start, float]], counter: Counter, clock: Clock) -> list[float | None]:
-    """Energy of one call of each load: the power between two refreshes of the counter, 0.06 s apart at least, in which
-    its calls run back to back, times the time of one; None if the counter does not move. A load is what starts calls,
-    and the time of one in ns.
+    """Energy in joules of one call of each load; None for a load during which the counter does not move.
 
-    Reading at a refresh, rather than at any moment, bounds the error by half a batch (2.5 ms) at either end instead of
-    by the counter's period: a refresh is known to have come between two readings, and is taken to be in the middle. The
-    refresh that ends one load's window begins the next one's, unless calls are too long to tell when it was; what ran
-    between the two is of the load before, whose power is known by then. The counter is read while a batch runs (that
-    takes 3 ms on an H200), so the device never idles.
+    `loads` are pairs of a function that starts calls and the time of one call in ns. `counter` reads millijoules,
+    `clock` nanoseconds. The calls of a load run back to back; its power is the difference of the counter between two
+    updates, at least 0.06 s apart, over the time between them; its energy is that power times the time of one call.
+
+    An update lies between two readings and is taken to be in the middle. This bounds the error at either end by half a
+    batch (2.5 ms) rather than by the counter's period. The update that ends the window of one load begins the window of
+    the next, unless the calls are too long to locate it; the energy between that update and the start of the next load
+    belongs to the load before, at its measured power. The counter is read while a batch runs (3 ms on an H200), so the
+    device is never idle.
     """
     found: list[float | None] = []
     first: int | None = None
@@ -38,7 +42,7 @@ def joules_per_call(loads: Sequence[tuple[Start, float]], counter: Counter, cloc
     for start, call_ns in loads:
         batch = max(1, math.ceil(BATCH_NS / max(call_ns, 1.0)))
         if first is None:
-            first, _, since_ns, _ = _until_refresh(start, batch, counter, clock)
+            first, _, since_ns, _ = _until_update(start, batch, counter, clock)
             watts_before = None
             if first is None:
                 return found + [None] * (len(loads) - len(found))
@@ -46,14 +50,14 @@ def joules_per_call(loads: Sequence[tuple[Start, float]], counter: Counter, cloc
         while clock() - begin < WINDOW_NS:
             start(batch)()
             calls += batch
-        last, more, last_since_ns, uncertain_ns = _until_refresh(start, batch, counter, clock)
+        last, more, last_since_ns, uncertain_ns = _until_update(start, batch, counter, clock)
         if last is None:
             found.append(None)
             first = None
             continue
         took_ns = clock() - begin
         nanojoules = (last - first) * 1e6
-        if watts_before is None:  # what ran since the refresh was this load's own
+        if watts_before is None:  # all calls since the update were of this load
             watts = nanojoules / (since_ns + took_ns - last_since_ns)
         else:
             watts = (nanojoules - watts_before * since_ns) / (took_ns - last_since_ns)
@@ -63,9 +67,12 @@ def joules_per_call(loads: Sequence[tuple[Start, float]], counter: Counter, cloc
     return found
 
 
-def _until_refresh(start: Start, batch: int, counter: Counter, clock: Clock) -> tuple[int | None, int, float, float]:
-    """Batches until the counter moves: its new value (None if it never does), the calls made, how long ago that was,
-    and by how much this may be wrong, in ns. It moved between two readings."""
+def _until_update(start: Start, batch: int, counter: Counter, clock: Clock) -> tuple[int | None, int, float, float]:
+    """Run batches until the counter moves.
+
+    Returns its new value (None if it does not move), the number of calls, the time since the update and the uncertainty
+    of that time, both in ns.
+    """
     calls, before, begin = 0, counter(), clock()
     now = read = begin
     while before is not None and (calls == 0 or now - begin < PATIENCE_NS):

@@ -1,4 +1,4 @@
-"""Activities of the device, and the spans of time they are assigned to. Plain functions on plain numbers."""
+"""Activities of the device, their busy time, and their assignment to the spans of samples. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,92 +13,93 @@ from suite.core.errors import SuiteError
 
 
 class RecorderError(SuiteError):
-    """The record contradicts itself or is incomplete, so that no number can be had from it."""
+    """The activity records are incomplete or contradict each other, so no time can be computed from them."""
 
 
 class NoRecorderError(SuiteError):
-    """This process cannot have the recorder. The message is the reason, and the way to change it."""
+    """The recorder is not available in this process. The message says why and what to do."""
 
 
 class Activity(NamedTuple):
-    """One kernel, copy or fill on the device. Times are nanoseconds of the recorder's clock."""
+    """One kernel, copy or fill on the device. Times are in nanoseconds of the recorder's clock."""
 
     name: str
     start: int
     end: int
     kind: str
+    """`kernel`, `memcpy` or `memset`."""
     of_graph: bool = False
     """Whether a CUDA graph launched it."""
 
 
-CLOCKS_NS = 5_000
-"""How far device times, once converted to the recorder's clock, may be from it: on H200s it was some 3 us, to either
-side in different processes."""
-ROOM_NS = 500
-"""Between an activity and the edges of its span, at least, if the clocks are taken for right."""
+MAX_OFFSET_NS = 5_000
+"""Largest offset between converted device times and the recorder's clock that is corrected. Measured on H200s: about
+3 us, of either sign, different in each process."""
+MARGIN_NS = 500
+"""Least time between an activity and the edges of its span once the offset is corrected."""
 
 
 def covered_ns(starts: NDArray[Any], ends: NDArray[Any]) -> NDArray[Any]:
-    """How much each interval adds to the union of those before it. `starts` in order."""
+    """What each interval adds to the length of the union of those before it, in ns. `starts` is sorted."""
     reach = np.maximum.accumulate(np.concatenate([starts[:1], ends[:-1]]))
     added: NDArray[Any] = np.maximum(ends - np.maximum(starts, reach), 0)
     return added
 
 
 def union_ns(intervals: Iterable[tuple[int, int]]) -> int:
-    """Length of the union of (start, end) intervals: time with at least one of them running.
+    """Busy time: the length in ns of the union of (start, end) intervals.
 
-    Not the span from first start to last end, which counts gaps that the recorder itself widens, and not the sum, which
-    counts twice what overlaps.
+    The span from first start to last end would include gaps, which tracing itself widens; the sum of the lengths would
+    count overlapping activities twice.
     """
     starts, ends = np.array(sorted(intervals), np.int64).reshape(-1, 2).T
     return int(covered_ns(starts, ends).sum())
 
 
-def one_by_one(activities: Sequence[Activity]) -> bool:
-    """Whether each was launched by itself, and no two ran at the same time."""
+def are_serial(activities: Sequence[Activity]) -> bool:
+    """Whether no two activities overlap and none was launched by a CUDA graph."""
     ordered = sorted((activity.start, activity.end) for activity in activities)
     apart = all(later[0] >= before[1] for before, later in pairwise(ordered))
     return apart and not any(activity.of_graph for activity in activities)
 
 
-def clocks_apart(starts: NDArray[Any], ends: NDArray[Any], edges: NDArray[Any], guess: int = 0) -> int:
-    """What to add to device times, in nanoseconds, to bring every activity into its span, and one into each call.
+def clock_offset(starts: NDArray[Any], ends: NDArray[Any], edges: NDArray[Any], guess: int = 0) -> int:
+    """The offset in ns to add to device times so that every activity lies in its span and every call has one.
 
-    Edges are when the host found the device idle; between them lie, in turn, a preparation and a call. So if clocks are
-    apart by more than it takes to launch (2 us), or to see that work is done, activities seem to run before they are
-    launched, or after they are waited for. The answer is `guess` if that leaves every activity ROOM_NS, else what is
-    nearest to it and does, or the best.
+    `edges` are times at which the host found the device idle; between them lie, alternately, a preparation and a call.
+    If the offset is larger than the launch latency (2 us) or than the time until the host sees completion, activities
+    appear to run before they are launched or after they are waited for. Returns `guess` if it leaves every activity
+    `MARGIN_NS`; else the nearest offset that does; else the best one.
     """
 
     def fit(shift: int) -> tuple[bool, int, int]:
-        """Whether all have ROOM_NS; calls with an activity (some may have none); and the least room, up to ROOM_NS."""
+        """Whether every activity has its margin; number of calls with an activity; the smallest margin in ns."""
         begin = starts + shift
         found = np.searchsorted(edges, begin, side="right") - 1
         if not ((found >= 0) & (found < len(edges) - 1)).all():
-            return False, 0, -CLOCKS_NS
-        room = int(np.minimum(begin - edges[found], edges[found + 1] - ends - shift).min(initial=ROOM_NS))
+            return False, 0, -MAX_OFFSET_NS
+        margin = int(np.minimum(begin - edges[found], edges[found + 1] - ends - shift).min(initial=MARGIN_NS))
         seen = int(np.count_nonzero(np.bincount(found, minlength=len(edges))[1::2]))
-        return room == ROOM_NS, seen, room
+        return margin == MARGIN_NS, seen, margin
 
-    if fit(guess) == (True, max(len(edges) - 1, 0) // 2, ROOM_NS):
+    if fit(guess) == (True, max(len(edges) - 1, 0) // 2, MARGIN_NS):
         return guess
-    return max(sorted(range(-CLOCKS_NS, CLOCKS_NS + 1, 250), key=lambda shift: abs(shift - guess)), key=fit)
+    return max(sorted(range(-MAX_OFFSET_NS, MAX_OFFSET_NS + 1, 250), key=lambda shift: abs(shift - guess)), key=fit)
 
 
-def assign(
+def assign_spans(
     starts: NDArray[Any],
     ends: NDArray[Any],
     edges: NDArray[Any],
     activity: Callable[[int], str] = lambda i: f"activity {i}",
     span: Callable[[int], str] = lambda i: f"span {i}",
 ) -> NDArray[Any]:
-    """For each activity the number i of the span that it starts in: edges[i] <= start < edges[i + 1], in nanoseconds.
+    """For each activity the index i of the span in which it starts: edges[i] <= start < edges[i + 1], in ns.
 
-    The time alone decides, so it does not matter which host thread launched an activity. Raises `RecorderError` for
-    edges that are not in order (the clock ran backwards), for an activity without times, outside every span, or running
-    on for more than `CLOCKS_NS` after its own. `activity` and `span` name them for that. A span may come out empty:
-    whether it should is for the caller to say.
+    Only the time decides, not the host thread that launched an activity. `activity` and `span` name them in error
+    messages. A span may remain empty; the caller judges that. Raises `RecorderError` if the edges are not in order (the
+    clock ran backwards), or if an activity has no times, lies outside every span or ends more than `MAX_OFFSET_NS`
+    after its span.
     """
     for i in np.flatnonzero(np.diff(edges) < 0)[:1].tolist():
         raise RecorderError(f"the recorder's clock ran backwards: {span(i)} is [{edges[i]}, {edges[i + 1]}] ns")
@@ -115,6 +116,6 @@ def assign(
             where = f"{(starts[i] - edges[-1]) / 1000:.1f} us after {span(last)}: a call's wait did not wait for it"
         raise RecorderError(f"{activity(i)} ran outside every span, {where}")
     late = ends - edges[found + 1]
-    for i in np.flatnonzero(late > CLOCKS_NS)[:1].tolist():
+    for i in np.flatnonzero(late > MAX_OFFSET_NS)[:1].tolist():
         raise RecorderError(f"{activity(i)} was still running {late[i] / 1000:.1f} us after {span(int(found[i]))}")
     return found

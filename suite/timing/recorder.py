@@ -1,4 +1,4 @@
-"""What a recorder is."""
+"""The interface of a recorder: what takes samples of calls."""
 
 from __future__ import annotations
 
@@ -9,27 +9,33 @@ from suite.timing.intervals import Activity
 
 
 class Sample(NamedTuple):
-    """One call, recorded once. `activities` is what the device ran for it; None where the recorder cannot know."""
+    """The device time of one call."""
 
     name: str
+    """Of the call."""
     us: float
     activities: Sequence[Activity] | None
+    """The device's activities during the call; None if the recorder cannot observe them."""
 
 
 class Recorder(Protocol):
-    """Takes samples of calls. `collect` hands over the samples since the last `collect`, in the order taken."""
+    """Takes samples of calls, in batches: `collect` ends a batch."""
 
     name: str
 
     def start(self) -> None:
-        """Raises `NoRecorderError`."""
+        """Start recording. Raises `NoRecorderError`."""
 
     def stop(self) -> None: ...
 
     def sample(self, name: str, prepare: Callable[[], None], run: Callable[[], None]) -> None:
-        """`prepare` sets the device's state and is kept out of the sample; `run` issues the call and waits."""
+        """Sample the call `name` once: `prepare` sets the device's state, `run` issues the call and waits for it.
 
-    def collect(self) -> list[Sample]: ...
+        The time of `prepare` is not part of the sample.
+        """
 
-    def one_at_a_time(self) -> None:
-        """From now on no call has activities that overlap: a recorder that is more exact then may count on it."""
+    def collect(self) -> list[Sample]:
+        """The samples since the last `collect`, in order. Raises `RecorderError`."""
+
+    def serialize_kernels(self) -> None:
+        """From now on no activities of one call overlap, so the recorder may use a more exact serializing mode."""

@@ -1,25 +1,30 @@
-"""CUPTI's activity records: what the device ran, and when, by its own clock.
+"""Device time from CUPTI's activity records: what the device ran, and when, by its own clock.
 
-One recorder for every framework: torch, Triton, JAX and CUDA through ctypes launch into the same context, and the
-records are made below all of them. A sample is a span of CUPTI's clock, with the device idle at both ends:
+One recorder serves every framework: torch, Triton, JAX and CUDA through ctypes launch into the same context, and CUPTI
+records below all of them. A sample is a span of CUPTI's clock with the device idle at both ends:
 
     evict the cache | synchronize | OPEN | issue, wait | synchronize | CLOSE
 
-Everything that starts in it belongs to the call, whichever thread launched it. CUPTI converts the device's times to its
-clock with an error that is about the same for a while and differs from process to process: on H200s a kernel seemed to
-end up to 1.9 us after the host had seen it done, and in another process a copy to start 1.2 us before it was issued.
-So what is wrong is found out first, from where activities lie between the edges (`intervals.clocks_apart`).
-What runs between two samples is counted as the second one's preparation, which nobody looks at.
+Every activity that starts in the span belongs to the call, whichever thread launched it. What runs between two samples
+counts as part of the next preparation, which is not used. The device time of the sample is the union of the intervals
+of its activities: tracing makes launches slower and the gaps between activities wider, so a span from first start to
+last end would be too long, and latency is measured while no recorder is running.
 
-Tracing costs the host time at each launch and widens the gaps between activities; that is why busy time is their union,
-and why latency is never measured while this recorder is on.
+Clock offset. CUPTI converts device times to its own clock with an error that is constant for a while and differs from
+process to process. On H200s, kernels appeared to end up to 1.9 us after the host had seen their completion, and in
+another process copies to start 1.2 us before they were issued. The offset is therefore estimated for each batch from
+the positions of the activities between the edges of their spans (`intervals.clock_offset`).
 
-CUPTI has two ways to trace a kernel, compared on an H200 with the times that blocks themselves read from the device's
-timer (a sigmoid in bfloat16, 2^16 to 2^28 elements, 64 to 524,288 blocks). Traced as concurrent, the kernel itself
-takes longer, by some 30 ns for every thousand blocks, 1 to 5% from 2^22 on; the record is 0.8 us longer than that.
-Traced one at a time it takes what it takes without; but the record is 2.3 us longer. So kernels are traced as
-concurrent only until it is known that no call has any that overlap, or that a graph launches, for which CUPTI then has
-no times. The difference of the two constants is measured, on a kernel that does next to nothing, and taken off.
+Two tracing modes. Both were compared on an H200 with times that the blocks themselves read from the device's timer
+(sigmoid in bfloat16, 2^16 to 2^28 elements, 64 to 524,288 blocks):
+
+    CONCURRENT_KERNEL   slows the kernel down by some 30 ns per thousand blocks, 1 to 5% from 2^22 elements on;
+                        the record is 0.8 us longer than the kernel
+    KERNEL (serialized) does not slow the kernel down; the record is 2.3 us longer than the kernel
+
+The serialized mode has no times for kernels of CUDA graphs and would serialize kernels that overlap. Recording begins
+in the concurrent mode and switches once it is known that no call has such kernels. The difference of the two constants
+is measured on a kernel that does almost nothing, and subtracted.
 """
 
 from __future__ import annotations
@@ -34,26 +39,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suite.timing.cupti_records import RECORD, Cupti, Table, loaded_library
-from suite.timing.intervals import Activity, NoRecorderError, RecorderError, assign, clocks_apart, covered_ns
+from suite.timing.intervals import Activity, NoRecorderError, RecorderError, assign_spans, clock_offset, covered_ns
 from suite.timing.recorder import Sample
 from suite.timing.stats import median
 
 Stamp = tuple[int, int, int]
-"""A reading of CUPTI's clock between two of the host's."""
-CONCURRENT, ONE_AT_A_TIME = "CONCURRENT_KERNEL", "KERNEL"
+"""Host clock, CUPTI clock, host clock, read one after the other, in ns."""
+CONCURRENT, SERIALIZED = "CONCURRENT_KERNEL", "KERNEL"
 PROBES = 9
-"""Samples of that kernel, in either way."""
+"""Samples of the probe kernel in each tracing mode."""
 KINDS = {CONCURRENT: "kernel", "MEMCPY": "memcpy", "MEMCPY2": "memcpy", "MEMSET": "memset"}
 BUFFER_BYTES = 1 << 20
-"""Room for some thousand records. CUPTI asks for another buffer when one is full, so nothing drops; it clears each, so
-larger ones only make every flush dearer."""
-WAITS_S = (0.0002, 0.001, 0.005)
-"""Before records are forced out: one that CUPTI has not finished by then would come without an end."""
+"""Space for a few thousand records. CUPTI requests another buffer when one is full, so no record is lost. CUPTI clears
+every buffer, so larger ones make each flush slower."""
+RETRY_WAITS_S = (0.0002, 0.001, 0.005)
+"""Waits for records that are not complete yet, before a forced flush, which delivers incomplete ones without an end."""
 INSTALL = "pip install 'cupti-python==13.0.*' (the major version of the driver's CUDA)"
 
 
 class Activities(Sequence[Activity]):
-    """The activities of one sample, made of their records when looked at: of most samples only the time is."""
+    """The activities of one sample, converted from their records on access, since most samples are never accessed."""
 
     def __init__(self, records: Table, labels: Mapping[int, str]) -> None:
         self._records, self._labels = records, labels
@@ -72,7 +77,7 @@ class Activities(Sequence[Activity]):
 
 @cache
 def load() -> Any:
-    """The module `cupti.cupti`, its records read in place. Raises `NoRecorderError`."""
+    """The module `cupti.cupti` with records read in place. Raises `NoRecorderError`."""
     try:
         from cupti import cupti
     except ImportError as error:
@@ -80,12 +85,12 @@ def load() -> Any:
     try:
         cupti.get_timestamp()  # loads libcupti.so
     except Exception as error:
-        raise NoRecorderError(f"CUPTI cannot be used here: {_say(error)}") from error
+        raise NoRecorderError(f"CUPTI cannot be used here: {_describe(error)}") from error
     return Cupti(cupti, loaded_library())
 
 
 def why_not() -> str:
-    """What keeps CUPTI's records from this process; empty if it can have them."""
+    """Why CUPTI cannot record in this process; empty if it can."""
     recorder = CuptiRecorder(synchronize=lambda: None, probe=lambda: None)
     try:
         recorder.start()
@@ -96,9 +101,10 @@ def why_not() -> str:
 
 
 class CuptiRecorder:
-    """Busy time of the device: the union of the intervals of every kernel, copy and fill of a sample's call.
+    """Records the device's busy time: the union of the intervals of all kernels, copies and fills of a call.
 
-    `probe` launches a kernel that does next to nothing.
+    `synchronize` waits until the device is idle. `probe` launches a kernel that does almost nothing. `cupti` replaces
+    the module `cupti.cupti`, for tests.
     """
 
     name = "cupti"
@@ -119,10 +125,10 @@ class CuptiRecorder:
         self._stamps: list[Stamp] = []
         self._records: list[Table] = []
         self._failure: BaseException | None = None
-        self._excess_ns = self._apart_ns = 0
+        self._excess_ns = self._offset_ns = 0
 
     def start(self) -> None:
-        """Subscribe and begin to trace. Raises `NoRecorderError` if CUPTI is not there or another tool holds it."""
+        """Subscribe and start tracing. Raises `NoRecorderError` if CUPTI is missing or used by another tool."""
         cupti = self._cupti = self._cupti or load()
         self._now = cupti.get_timestamp
         try:
@@ -130,25 +136,25 @@ class CuptiRecorder:
             cupti.activity_register_callbacks(_buffer_requested, self._buffer_completed)
             for attribute, label in KINDS.items():
                 self._enable(attribute, label)
-        except Exception as error:  # cuptiError, or the binding's own errors for a driver or library that is missing
+        except Exception as error:  # cuptiError, or the binding's errors for a missing driver or library
             self._undo()
             if isinstance(error, NoRecorderError):
                 raise
-            raise NoRecorderError(f"CUPTI cannot trace here: {_say(error)}") from error
+            raise NoRecorderError(f"CUPTI cannot trace here: {_describe(error)}") from error
 
-    def one_at_a_time(self) -> None:
-        """From now on CUPTI traces a kernel alone; call it after `collect`, once. Raises `RecorderError`."""
-        before = self._probe_ns()
+    def serialize_kernels(self) -> None:
+        """Switch to the serialized mode. Call once, directly after `collect`. Raises `RecorderError`."""
+        before = self._probe_time_ns()
         kind = getattr(self._cupti.ActivityKind, CONCURRENT)
         try:
             self._cupti.activity_disable(kind)
             self._enabled.remove(kind)
-            self._enable(ONE_AT_A_TIME, "kernel")
+            self._enable(SERIALIZED, "kernel")
         except Exception as error:  # cuptiError
-            raise RecorderError(f"CUPTI cannot trace kernels one at a time: {_say(error)}") from error
-        self._excess_ns = max(0, self._probe_ns() - before)
+            raise RecorderError(f"CUPTI cannot trace kernels one at a time: {_describe(error)}") from error
+        self._excess_ns = max(0, self._probe_time_ns() - before)
 
-    def _probe_ns(self) -> int:
+    def _probe_time_ns(self) -> int:
         for _ in range(PROBES):
             self.sample("probe", lambda: None, self._probe)
         return round(1000 * median([sample.us for sample in self.collect()]))
@@ -160,7 +166,7 @@ class CuptiRecorder:
         self._labels[int(kind)] = label
 
     def stop(self) -> None:
-        """Stop tracing and let go of CUPTI, so that this process, or another tool in it, goes on undisturbed."""
+        """Stop tracing and unsubscribe, so that another tool can use CUPTI in this process."""
         try:
             if self._enabled:
                 self._synchronize()
@@ -184,17 +190,17 @@ class CuptiRecorder:
         return clock(), self._now(), clock()
 
     def collect(self) -> list[Sample]:
-        """Deliver the records and turn them into samples. Raises `RecorderError` if they cannot be trusted."""
+        """Flush the records and convert them to samples. Raises `RecorderError` if they are inconsistent."""
         count = len(self._taken)
-        edges = _same_pace(np.array(self._stamps, np.int64).reshape(-1, 3))
+        edges = _cupti_times(np.array(self._stamps, np.int64).reshape(-1, 3))
         records, span = self._delivered(0, edges)
-        for wait_s in WAITS_S:
+        for wait_s in RETRY_WAITS_S:
             if not _some_missing(span, count):
                 break
             time.sleep(wait_s)
             records, span = self._delivered(0, edges)
         if _some_missing(span, count):
-            records, span = self._delivered(1, edges)  # also what CUPTI holds back since a record is not finished
+            records, span = self._delivered(1, edges)  # forced: also those behind an incomplete record
         of_calls = span % 2 == 1
         records, sample = records[of_calls], span[of_calls] // 2
         busy_ns = np.bincount(sample, weights=covered_ns(records["start"], records["end"]), minlength=count)
@@ -207,7 +213,7 @@ class CuptiRecorder:
         return samples
 
     def _delivered(self, flag: int, edges: NDArray[Any]) -> tuple[Table, NDArray[Any]]:
-        """The records by start, and the span of each: preparations are even, calls odd."""
+        """The records, sorted by start, and the span of each: even for preparations, odd for calls."""
         self._flush(flag)
         delivered, self._records = self._records, []
         records = np.concatenate([np.empty(0, RECORD), *delivered])
@@ -221,8 +227,8 @@ class CuptiRecorder:
         def span(i: int) -> str:
             return f"the call of {self._taken[i // 2]!r}" if i % 2 else "a preparation"
 
-        self._apart_ns = clocks_apart(records["start"], records["end"], edges, self._apart_ns)
-        return records, assign(records["start"], records["end"], edges - self._apart_ns, activity, span)
+        self._offset_ns = clock_offset(records["start"], records["end"], edges, self._offset_ns)
+        return records, assign_spans(records["start"], records["end"], edges - self._offset_ns, activity, span)
 
     def _flush(self, flag: int) -> None:
         self._synchronize()
@@ -231,14 +237,14 @@ class CuptiRecorder:
             dropped = ctypes.c_size_t(0)
             self._cupti.activity_get_num_dropped_records(0, 0, ctypes.addressof(dropped))
         except Exception as error:
-            raise RecorderError(f"CUPTI could not deliver its records: {_say(error)}") from error
+            raise RecorderError(f"CUPTI could not deliver its records: {_describe(error)}") from error
         if self._failure is not None:
-            raise RecorderError(f"reading CUPTI's records failed: {_say(self._failure)}") from self._failure
+            raise RecorderError(f"reading CUPTI's records failed: {_describe(self._failure)}") from self._failure
         if dropped.value:
             raise RecorderError(f"CUPTI dropped {dropped.value} records for want of buffers")
 
     def _buffer_completed(self, tables: Iterable[Table]) -> None:
-        """Called by CUPTI, on any thread."""
+        """CUPTI's callback, on any thread: keep the records of the enabled kinds, corrected for the serialized mode."""
         try:
             for table in tables:
                 known = table[np.isin(table["kind"], list(self._labels))]
@@ -246,15 +252,15 @@ class CuptiRecorder:
                 excess = np.where(kernels, self._excess_ns, 0)
                 known["end"] = np.maximum(known["end"] - excess, np.minimum(known["start"], known["end"]))
                 self._records.append(known)
-        except BaseException as error:  # it could not cross CUPTI's C frames; `_flush` raises it
+        except BaseException as error:  # cannot propagate through CUPTI's C frames; `_flush` raises it
             self._failure = error
 
     def _subscribe(self, cupti: Any) -> int:
-        """Claim CUPTI, which has one subscriber a process: without it two tools would share one set of buffers."""
+        """Become the only CUPTI subscriber of the process, so that no other tool shares the buffers."""
         params = cupti.SubscriberParams()
         params.struct_size = cupti.SUBSCRIBER_PARAMS_SIZE
         params.subscriber_name = "suite.timing"
-        self._params = params  # CUPTI keeps no copy until the call returns
+        self._params = params  # must live until the call returns
         try:
             return int(cupti.subscribe_v2(_no_callback, None, params.ptr))
         except cupti.cuptiError as error:
@@ -275,25 +281,25 @@ class CuptiRecorder:
 
 
 def _buffer_requested() -> tuple[int, int]:
-    """(bytes, records at most): 0 is as many as fit."""
+    """Size of a buffer in bytes, and the largest number of records in it (0: no limit)."""
     return BUFFER_BYTES, 0
 
 
 def _no_callback(*_: Any) -> None:
-    """No callback is ever enabled; subscribing asks for one."""
+    """Subscribing requires a callback; none is enabled."""
 
 
 def _some_missing(span: NDArray[Any], count: int) -> bool:
-    """Whether one of `count` calls has no activity, or a preparation has none where others have."""
+    """Whether one of `count` calls has no activity, or one preparation has none while another has."""
     found = np.bincount(span, minlength=2 * count) > 0
     prepared, called = found[0::2], found[1::2]
     return not called.all() or bool(prepared.any() and not prepared.all())
 
 
-def _same_pace(stamps: NDArray[Any]) -> NDArray[Any]:
-    """CUPTI's readings, of `stamps` [readings, 3] that have each between two of the host's.
+def _cupti_times(stamps: NDArray[Any]) -> NDArray[Any]:
+    """The CUPTI times of `stamps` [readings, 3].
 
-    Raises `RecorderError` if the two clocks disagree on how long a span was: one of them jumped.
+    Raises `RecorderError` if CUPTI's clock and the host's disagree on the length of a span: one of them jumped.
     """
     opened, closed = stamps[:-1], stamps[1:]
     length = closed[:, 1] - opened[:, 1]
@@ -305,5 +311,5 @@ def _same_pace(stamps: NDArray[Any]) -> NDArray[Any]:
     return stamps[:, 1]
 
 
-def _say(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

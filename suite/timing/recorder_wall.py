@@ -1,4 +1,4 @@
-"""The host's clock around one call: the whole truth on a CPU, where the caller's thread is the device."""
+"""The host's clock around one call. On a CPU the calling thread is the device, so wall time is device time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from suite.timing.recorder import Sample
 
 
 class WallRecorder:
-    """Samples are the wall time of issue and wait."""
+    """A sample is the wall time of issue and wait."""
 
     name = "wall"
 
@@ -31,4 +31,4 @@ class WallRecorder:
         samples, self._samples = self._samples, []
         return samples
 
-    def one_at_a_time(self) -> None: ...
+    def serialize_kernels(self) -> None: ...

@@ -1,4 +1,4 @@
-"""From raw samples to the numbers of a row."""
+"""From the raw samples of a case to the `Timing` of each call."""
 
 from __future__ import annotations
 
@@ -12,58 +12,62 @@ from suite.timing.intervals import Activity
 from suite.timing.stats import MIN_FOR_INTERVAL, median, median_interval, paired_ratio
 
 SLOW_NS, MIN_SLOW = 200_000_000, 3
-"""A call slower than this takes three samples at least, too few for an interval, instead of `MIN_FOR_INTERVAL`."""
+"""A call slower than SLOW_NS takes at least three samples, too few for an interval, instead of `MIN_FOR_INTERVAL`."""
 SHOWN_ACTIVITIES = 32
+"""Activities of the last sample that a `Timing` keeps."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """What was measured of one call. None where it was not."""
+    """The measured numbers of one call. None where a number was not measured."""
 
     recorder: str
     recorder_reason: str
-    """Why the recorder is not cupti, or what is to be known of it; else empty."""
+    """Why the recorder is not `cupti`, or a remark on its accuracy; else empty."""
     cache: str
     samples: int = 0
     stopped_by: str = ""
-    """interval: every call's median is known to the width asked for; budget: the time was spent first."""
+    """`interval`: every median's interval is as narrow as requested; `budget`: the budget was spent before."""
     device_us: float | None = None
     device_us_low: float | None = None
     device_us_high: float | None = None
     latency_us: float | None = None
     dispatch_us: float | None = None
     kernels: float | None = None
-    """Activities (kernels, copies, fills) of one call."""
+    """Activities (kernels, copies, fills) of one call, on average."""
     vs_best: float | None = None
     vs_best_low: float | None = None
     vs_best_high: float | None = None
     joules: float | None = None
     clock_sm_mhz: float | None = None
-    """Median of the readings during the case; temperature and power are the highest."""
+    """Median of the readings during the case; temperature and power are the maxima."""
     temperature_c: float | None = None
     power_w: float | None = None
     clock_reasons: str = ""
     clocks_lowered: bool = False
     """Whether one of `hardware.SLOWDOWNS` was active during the case."""
     flags: tuple[str, ...] = ()
-    """What a reader should know before trusting the numbers."""
+    """Warnings on the numbers, for people."""
     error: str = ""
-    """Why this call has no device_us although the recorder ran."""
+    """Why there is no device_us although the recorder ran."""
     activities: tuple[Activity, ...] = ()
-    """What the last sample ran, its first few activities."""
+    """The first activities of the last sample."""
 
 
 @dataclass
-class Record:
-    """One call's raw numbers while they come in. `counts` are the activities of each sample."""
+class CallRecord:
+    """The raw numbers of one call, while they are measured."""
 
     cost_ns: float = math.inf
+    """Shortest wall time of a warm call."""
     latency_us: float | None = None
     dispatch_us: float | None = None
     joules: float | None = None
     device_us: list[float] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
+    """Number of activities of each sample."""
     activities: Sequence[Activity] = ()
+    """Of the last sample."""
     error: str = ""
 
     @property
@@ -79,14 +83,16 @@ class Record:
         return bool(self.device_us) and not self.error
 
 
-def best_vendor(records: Mapping[str, Record], vendors: Sequence[str]) -> str | None:
-    """The vendor line with the smallest median."""
+def best_vendor(records: Mapping[str, CallRecord], vendors: Sequence[str]) -> str | None:
+    """The name of the vendor call with the smallest median, or None."""
     usable = [name for name in vendors if records[name].usable]
     return min(usable, key=lambda name: median(records[name].device_us), default=None)
 
 
-def timing(record: Record, best: Record | None, states: Sequence[hardware.State], shared: Mapping[str, Any]) -> Timing:
-    """The `Timing` of one call, ranked against the `best` vendor line; `shared` is what all calls of the case have."""
+def timing(
+    record: CallRecord, best: CallRecord | None, states: Sequence[hardware.State], shared: Mapping[str, Any]
+) -> Timing:
+    """The `Timing` of one call. `best` is the fastest vendor call; `shared` has the fields equal for all calls."""
     common: dict[str, Any] = {
         **shared,
         **summary(states),
@@ -118,7 +124,7 @@ def timing(record: Record, best: Record | None, states: Sequence[hardware.State]
     )
 
 
-def _ratio(record: Record, best: Record | None) -> tuple[float | None, float | None, float | None]:
+def _ratio(record: CallRecord, best: CallRecord | None) -> tuple[float | None, float | None, float | None]:
     if best is None:
         return None, None, None
     if best is record:
@@ -127,7 +133,7 @@ def _ratio(record: Record, best: Record | None) -> tuple[float | None, float | N
 
 
 def summary(states: Sequence[hardware.State]) -> dict[str, Any]:
-    """The readings of a case in one line."""
+    """The fields of `Timing` that summarize the readings of a case."""
 
     def known(attribute: str) -> list[float]:
         return [value for state in states if (value := getattr(state, attribute)) is not None]
@@ -137,14 +143,14 @@ def summary(states: Sequence[hardware.State]) -> dict[str, Any]:
         "clock_sm_mhz": median(clocks) if clocks else None,
         "temperature_c": max(known("temperature_c"), default=None),
         "power_w": max(known("power_w"), default=None),
-        # a reading may fall between two calls, so that idleness says nothing
+        # a reading may fall between two calls, when the device is idle
         "clock_reasons": ", ".join(hardware.clock_reasons(_reasons(states) & ~hardware.IDLE)),
         "clocks_lowered": bool(_reasons(states) & hardware.SLOWDOWNS),
     }
 
 
 def warnings(states: Sequence[hardware.State]) -> Iterator[str]:
-    """What in a case's readings puts its numbers in doubt."""
+    """What in a case's readings makes its numbers doubtful."""
     for word in hardware.clock_reasons(_reasons(states) & hardware.SLOWDOWNS):
         yield f"clocks were lowered: {word}"
     others = max((state.other_processes for state in states), default=0)

@@ -1,4 +1,4 @@
-"""The measurement of one case: warm-up, latency, energy, then rounds of samples until the medians are known."""
+"""The measurement of one case: warm-up, latency, energy, then rounds of samples."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ from typing import Any
 
 from suite import hardware
 from suite.timing.energy import joules_per_call
-from suite.timing.intervals import NoRecorderError, one_by_one
+from suite.timing.intervals import NoRecorderError, are_serial
 from suite.timing.recorder import Recorder
-from suite.timing.result import SLOW_NS, Record, Timing, best_vendor, timing
+from suite.timing.result import SLOW_NS, CallRecord, Timing, best_vendor, timing
 from suite.timing.stats import MIN_FOR_INTERVAL, half_width, median, next_look
 from suite.timing.target import Target, target
 
 CACHES = ("cold", "warm")
-MIN_SHARE = 0.2
-"""Part of the budget that is used before narrow intervals end the rounds: power and clocks drift more slowly than a few
-fast rounds can show."""
+MIN_BUDGET_SHARE = 0.2
+"""Least share of the budget to spend, however narrow the intervals: power and clocks drift more slowly than a few fast
+rounds can show."""
 WARM_UP_NS = 20_000_000
+"""Least warm-up time of a call."""
 LATENCY_CALLS, LATENCY_NS = 20, 30_000_000
+"""Latency is the median of as many calls as fit into LATENCY_NS, at most LATENCY_CALLS."""
 STATE_PERIOD_NS = 250_000_000
+"""Time between two readings of clocks, power and temperature."""
 COLLECT_PERIOD_NS = 100_000_000
-"""Records are delivered in batches: each delivery costs one to two milliseconds, however few they are."""
+"""Time between two deliveries of records. Each takes one to two milliseconds, however few records there are."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +39,11 @@ class Call:
 
     name: str
     issue: Callable[[], object]
-    """Starts the call and returns its result, ready or not."""
+    """Starts the call and returns its result, which may not be ready."""
     wait: Callable[[Any], None]
     """Returns when that result is ready."""
     vendor: bool = False
+    """Whether a vendor's library computes it: vs_best is relative to the fastest of these."""
 
     def run(self) -> None:
         self.wait(self.issue())
@@ -56,19 +60,31 @@ def measure(
     energy: bool = False,
     on_progress: Callable[[str], None] | None = None,
 ) -> dict[str, Timing]:
-    """Time one case's calls together on `device` (a `torch.device`), all of them known to be right.
+    """Time the calls of one case together.
 
-    `budget_s` is shared by the calls and bounds the rounds, beyond the few samples that every call gets. `interval` is
-    the relative half width of the medians' 95% intervals at which sampling stops. `seed` sets the order within rounds.
-    `on_progress` is told the name of the call about to run, so that the last name told is the one that hangs. Raises
-    `RecorderError` if the record cannot be trusted.
+    Args:
+        calls: with distinct names, their results already checked.
+        device: the `torch.device` they run on.
+        cache: `cold` evicts the last-level cache before every sample; `warm` runs the call itself instead.
+        budget_s: time for the rounds of all calls. Every call gets its minimum of samples even if that takes longer.
+        interval: relative half width of the medians' 95% intervals at which sampling stops.
+        seed: of the order of calls within rounds.
+        energy: whether to measure joules.
+        on_progress: called with the name of a call before it runs, so that the last name is the call that hangs.
+
+    Returns:
+        The `Timing` of each call, by name.
+
+    Raises:
+        RecorderError: the activity records are inconsistent.
+        ValueError: invalid names, cache or device.
     """
     case = Measurement(calls, target(device), cache, seed, on_progress or (lambda name: None))
     return case.measure(budget_s, interval, energy)
 
 
 class Measurement:
-    """One case on one target. `measure` once."""
+    """The measurement of one case on one target. `measure` runs once."""
 
     def __init__(
         self,
@@ -84,27 +100,28 @@ class Measurement:
         if cache not in CACHES:
             raise ValueError(f"measure: cache must be one of {CACHES}; got {cache!r}")
         self.calls, self.target, self.cache, self.on_progress = calls, target, cache, on_progress
-        self.order = random.Random(seed)
-        self.records = {name: Record() for name in names}
+        self.random = random.Random(seed)
+        self.records = {name: CallRecord() for name in names}
         self.states: list[hardware.State] = []
         self.read_at = 0
         self.stopped_by = ""
 
     def measure(self, budget_s: float, interval: float, energy: bool) -> dict[str, Timing]:
+        """Warm-up and latency of every call, energy, then the recorded rounds. See the function `measure`."""
         with no_garbage_collection():
-            # Where energy can be measured, another 0.1 s of each call follows before anything is recorded.
+            # The calls of the energy measurement (0.1 s each) are part of the warm-up.
             more_follows = energy and self.target.energy_mj() is not None
             for call in self.calls:
                 self.on_progress(call.name)
                 self.records[call.name].cost_ns = self.warm_up(call, WARM_UP_NS // 4 if more_follows else WARM_UP_NS)
-                self.host_times(call)
+                self.measure_latency(call)
             if energy:
-                self.energy()
-            recorder, reason = self.recorder()
+                self.measure_energy()
+            recorder, reason = self.start_recorder()
             self.read_state()
             if recorder is not None:
                 try:
-                    reason = self.rehearse(recorder) or reason
+                    reason = self.trial_samples(recorder) or reason
                     self.rounds(recorder, budget_s, interval)
                 finally:
                     recorder.stop()
@@ -122,9 +139,10 @@ class Measurement:
         }
 
     def warm_up(self, call: Call, least_ns: int) -> float:
-        """The shortest time, in ns, of calls made until two in a row agree within a tenth: 3 and `least_ns` at least.
+        """Call until two successive times agree within 10%, at least three times and for `least_ns`.
 
-        Bounded for calls that never settle (0.1 s) and for slow ones (half a second, after two calls).
+        Ends after 0.1 s for times that never agree, and after 0.5 s and two calls for slow calls. Returns the shortest
+        time in ns.
         """
         begin, previous, best, count = self.target.clock(), math.inf, math.inf, 0
         while True:
@@ -136,14 +154,14 @@ class Measurement:
             steady = abs(took - previous) <= 0.1 * took
             previous, best = took, min(best, took)
             if took > SLOW_NS:
-                self.on_progress(call.name)  # a sign of life
+                self.on_progress(call.name)  # a slow call is not taken for a hanging one
             if count >= 2 and spent >= 500_000_000:
                 return best
             if count >= 3 and spent >= (least_ns if steady else 100_000_000):
                 return best
 
-    def host_times(self, call: Call) -> None:
-        """Latency and dispatch: medians over calls to an idle device, inputs warm, no tracing."""
+    def measure_latency(self, call: Call) -> None:
+        """Latency and dispatch time: medians over calls to an idle device, with warm inputs and without tracing."""
         record = self.records[call.name]
         latency, dispatch = [], []
         least = 1 if record.slow else 3
@@ -161,8 +179,8 @@ class Measurement:
             latency.append((ready - start) / 1000)
         record.latency_us, record.dispatch_us = median(latency), median(dispatch)
 
-    def energy(self) -> None:
-        """Joules of every call, one after the other."""
+    def measure_energy(self) -> None:
+        """Joules of every call, one call after the other."""
 
         def start(call: Call, count: int) -> Callable[[], None]:
             self.on_progress(call.name)
@@ -177,8 +195,8 @@ class Measurement:
         ):
             self.records[call.name].joules = joules
 
-    def recorder(self) -> tuple[Recorder | None, str]:
-        """The started recorder, or None, and why it is not CUPTI's."""
+    def start_recorder(self) -> tuple[Recorder | None, str]:
+        """The started recorder (None if not available), and why it is not CUPTI's."""
         try:
             recorder = self.target.recorder()
             recorder.start()
@@ -186,18 +204,20 @@ class Measurement:
             return None, str(error)
         return recorder, "on a CPU the wall time of a call is its device time" if self.target.on_host else ""
 
-    def rehearse(self, recorder: Recorder) -> str:
-        """One sample of each call that does not count: the first under a recorder also sets it up. And it shows whether
-        kernels can be traced one at a time; if not, returns why, and what that costs, else an empty text.
+    def trial_samples(self, recorder: Recorder) -> str:
+        """Take one sample of each call and discard it: the first recorded launch also sets up tracing.
+
+        The samples show whether kernels can be traced in the serialized mode. Returns an empty text if so, else why not
+        and what that costs.
         """
         for call in self.calls:
             self.sample(recorder, call)
         self.collect(recorder)
-        concurrent = [name for name, record in self.records.items() if not one_by_one(record.activities)]
+        concurrent = [name for name, record in self.records.items() if not are_serial(record.activities)]
         for record in self.records.values():
             record.device_us, record.counts = [], []
         if not concurrent:
-            recorder.one_at_a_time()
+            recorder.serialize_kernels()
             return ""
         return (
             f"kernels of {', '.join(concurrent)} overlap, or a graph launches them: all are traced as concurrent, "
@@ -205,10 +225,10 @@ class Measurement:
         )
 
     def rounds(self, recorder: Recorder, budget_s: float, interval: float) -> None:
-        """Rounds until every median is known, or until the budget is spent and every call has its minimum.
+        """Sample in rounds until every interval is narrow enough, or the budget is spent and every minimum reached.
 
-        A call leaves only after the budget, with its minimum, and does not come back: its samples are those of the
-        first rounds, so samples of two calls at one position are of one round.
+        A call is left out of a round only after the budget is spent, and then of all later ones: the i-th samples of
+        two calls are always of the same round.
         """
         begin, count, look = self.target.clock(), 0, MIN_FOR_INTERVAL
         collected_at = begin
@@ -218,23 +238,23 @@ class Measurement:
             if spent >= budget_s or now - collected_at >= COLLECT_PERIOD_NS:
                 self.collect(recorder)
                 collected_at = now
-                if count >= look and spent >= MIN_SHARE * budget_s:
+                if count >= look and spent >= MIN_BUDGET_SHARE * budget_s:
                     look = next_look(count)
                     widths = [half_width(record.device_us) for record in self.records.values() if not record.error]
                     if all(width <= interval for width in widths):
                         self.stopped_by = "interval"
                         return
-            active = [call for call in self.calls if self.wants_more(call, spent >= budget_s)]
+            active = [call for call in self.calls if self.needs_sample(call, spent >= budget_s)]
             if not active:
                 self.stopped_by = "budget"
                 return
-            for call in self.order.sample(active, len(active)):
+            for call in self.random.sample(active, len(active)):
                 self.sample(recorder, call)
             count += 1
             if self.target.clock() - self.read_at >= STATE_PERIOD_NS:
                 self.read_state()
 
-    def wants_more(self, call: Call, spent: bool) -> bool:
+    def needs_sample(self, call: Call, spent: bool) -> bool:
         record = self.records[call.name]
         return not record.error and (not spent or len(record.device_us) < record.minimum)
 
@@ -263,7 +283,7 @@ class Measurement:
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """A collection in the middle of a latency sample would be counted as the call's."""
+    """Disable Python's garbage collector, whose runs would count as time of a call."""
     enabled = gc.isenabled()
     gc.collect()
     gc.disable()

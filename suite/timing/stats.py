@@ -1,4 +1,4 @@
-"""Medians and their intervals, without an assumption on how the samples are distributed."""
+"""Medians and their confidence intervals, from order statistics: no assumption on the distribution of the samples."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 MIN_FOR_INTERVAL = 6
-"""Fewest samples whose extremes enclose the median with 95% confidence: 1 - 2 / 2**6 = 96.9%; five give 93.8%."""
+"""The least number of samples that gives a 95% interval: six give 1 - 2 / 2**6 = 96.9%, five only 93.8%."""
 
 
 def median(values: Sequence[float]) -> float:
-    """Middle value; the mean of the middle two if there is an even number."""
+    """The middle value; the mean of the two middle values of an even number. Raises `ValueError` for none."""
     if not values:
         raise ValueError("median of no samples")
     ordered = sorted(values)
@@ -21,10 +21,10 @@ def median(values: Sequence[float]) -> float:
 
 @lru_cache(maxsize=4096)
 def interval_rank(n: int) -> int:
-    """Largest k for which [k-th smallest, k-th largest] of n samples holds the median with 95% confidence; 0 if none.
+    """Largest k such that [k-th smallest, k-th largest] of n samples covers the median with 95% confidence; 0 if none.
 
-    Each sample falls below the true median with probability 1/2, so the number below is Binomial(n, 1/2), and the
-    interval misses if fewer than k fall on either side: 2 P(B < k) <= 0.05. In integers, hence exact for every n.
+    The number of samples below the true median is B ~ Binomial(n, 1/2). The interval misses the median if fewer than k
+    samples lie on either side, with probability 2 P(B < k), which must be at most 0.05. Exact: computed in integers.
     """
     k, term, tail = 0, 1, 0
     while True:
@@ -36,7 +36,7 @@ def interval_rank(n: int) -> int:
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """95% confidence interval of the median, from order statistics; None if there are too few samples for one."""
+    """95% confidence interval of the median; None if there are too few samples."""
     k = interval_rank(len(values))
     if k == 0:
         return None
@@ -45,7 +45,7 @@ def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def half_width(values: Sequence[float]) -> float:
-    """The larger arm of the median's interval, relative to the median; infinity where there is no interval."""
+    """The longer arm of the median's 95% interval, relative to the median; infinity if there is no interval."""
     bounds = median_interval(values)
     if bounds is None:
         return math.inf
@@ -55,17 +55,17 @@ def half_width(values: Sequence[float]) -> float:
 
 
 def next_look(n: int) -> int:
-    """How many samples to have before the stopping rule is asked again: a tenth more.
+    """The number of samples at which the stopping rule is evaluated next: a tenth more than `n`.
 
-    Each look is a chance to stop on a run of luck; looking rarely keeps that chance, and its cost, small.
+    Every evaluation can stop on an interval that is narrow by chance, so evaluations are few.
     """
     return max(n + 1, math.ceil(1.1 * n))
 
 
 def paired_ratio(reference: Sequence[float], ours: Sequence[float]) -> tuple[float, float | None, float | None]:
-    """Median of reference/ours over the rounds both took part in, with its 95% interval.
+    """Median of reference / ours over their common rounds, with its 95% interval (None where too few rounds).
 
-    Samples pair by position: a call that leaves early has samples of the first rounds only, and just those are used.
+    Samples pair by position. A call that ended early has samples of the first rounds only, and only those are used.
     """
     ratios = [r / o for r, o in zip(reference, ours, strict=False)]
     low, high = median_interval(ratios) or (None, None)

@@ -1,4 +1,4 @@
-"""The device that is measured: what surrounds a sample. One class for a GPU, one for the CPU, one fake in the tests."""
+"""The measured device: clock, synchronization, cache eviction, recorder, state and energy of a GPU or the CPU."""
 
 from __future__ import annotations
 
@@ -12,36 +12,38 @@ from suite.timing.recorder_cupti import CuptiRecorder
 from suite.timing.recorder_wall import WallRecorder
 
 EVICTION = 2.5
-"""Bytes read to evict a cache, over its size. More than two, since replacement is not strictly by age."""
+"""Bytes read to evict a cache, relative to its size. More than two, since replacement is not strictly LRU."""
 EVICTION_ROWS = 4096
-"""Sums made of them: as many as take one kernel, 50 us on an H200, where one sum took a fill, a kernel and 220 us."""
+"""Number of sums over these bytes: 4096 sums are one kernel (50 us on an H200), one is a fill and a kernel (220 us)."""
 
 
 class Target(Protocol):
+    """The interface of a measured device. `tests/timing` has one in simulated time."""
+
     on_host: bool
-    """Whether the caller's thread is the device, so that wall time is device time."""
+    """Whether the calling thread is the device, so that wall time is device time."""
 
     def clock(self) -> int:
-        """The host's clock, in nanoseconds."""
+        """The host's clock in nanoseconds."""
 
     def synchronize(self) -> None:
         """Return when the device is idle."""
 
     def evict(self) -> None:
-        """Fill the last-level cache with data no call uses. May return before it is done."""
+        """Fill the last-level cache with data that no call uses. May return before that is complete."""
 
     def recorder(self) -> Recorder:
-        """Raises `NoRecorderError`."""
+        """A new recorder of this device."""
 
     def state(self) -> hardware.State | None:
-        """Clocks, temperature and power now; None where they cannot be read."""
+        """Clocks, temperature and power now; None if they cannot be read."""
 
     def energy_mj(self) -> int | None:
-        """The device's energy counter, in millijoules; None if it has none."""
+        """The device's energy counter in millijoules; None if it has none."""
 
 
 class CudaTarget:
-    """One NVIDIA GPU, with the current context of torch, which JAX and CUDA share."""
+    """One NVIDIA GPU, in the CUDA context that torch, JAX, Triton and CUDA share."""
 
     on_host = False
 
@@ -64,8 +66,8 @@ class CudaTarget:
         self._synchronize()
 
     def evict(self) -> None:
-        """By reading: after writes the cache is full of lines that the call has to write back first, up to 15% of the
-        time of an addition that fits in it.
+        """Evict by reading. Writes would leave dirty lines that the call then writes back: up to 15% of the time of an
+        addition that fits in the cache.
         """
         self._torch.sum(self._buffer, dim=1, dtype=self._torch.int32, out=self._sums)
 
@@ -110,7 +112,7 @@ class CpuTarget:
 
 
 def target(device: Any) -> Target:
-    """The target of a `torch.device`."""
+    """The target of a `torch.device`. Raises `ValueError` for other types than cpu and cuda."""
     if device.type == "cuda":
         return CudaTarget(device)
     if device.type == "cpu":

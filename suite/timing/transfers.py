@@ -1,4 +1,4 @@
-"""What bringing the inputs to the device and the result back costs, seen from the host."""
+"""Time of the copies of the inputs to the device and of the result back to the host, on the host's clock."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 
 from suite.timing.stats import median
 
-LEAST, MOST, SPENT_NS = 5, 50, 200_000_000
-"""Copies of one kind: at least and at most, and the time after which the least will do."""
+MIN_COPIES, MAX_COPIES, BUDGET_NS = 5, 50, 200_000_000
+"""Copies of one kind: at least MIN_COPIES, then more until BUDGET_NS are spent or there are MAX_COPIES."""
 
 
 def transfers(
     inputs: tuple[Any, ...], output_shape: tuple[int, ...], output_dtype: str, device: Any
 ) -> dict[str, float]:
-    """Medians in us: `to_device_us` and `to_host_us` through pageable host memory, `..._pinned_us` through pinned.
+    """Medians in us: `to_device_us` and `to_host_us` from and to pageable host memory, `..._pinned_us` pinned memory.
 
-    The host's arrays exist, are touched and are reused, as those of a program that computes more than once; a copy ends
-    when the device is idle again. On a CPU nothing is transferred: zeros.
+    The host arrays are allocated and touched beforehand and reused. A copy ends when the device is idle. All values are
+    0 on a CPU, where nothing is transferred.
     """
     names = ("to_device_us", "to_device_pinned_us", "to_host_us", "to_host_pinned_us")
     if device.type != "cuda":
@@ -39,7 +39,7 @@ def transfers(
 
 
 def _on_host(tensor: Any, pinned: bool) -> Any:
-    """A copy in host memory with the same strides."""
+    """A copy of `tensor` in host memory, with its strides."""
     import torch
 
     empty = torch.empty_like(tensor, device="cpu", pin_memory=pinned)
@@ -47,9 +47,10 @@ def _on_host(tensor: Any, pinned: bool) -> Any:
 
 
 def _copy_us(targets: list[Any], sources: list[Any], asynchronous: bool, synchronize: Callable[[], None]) -> float:
+    """Median time in us to copy all `sources` to `targets`."""
     times: list[float] = []
     begin = time.perf_counter_ns()
-    while len(times) < LEAST or (len(times) < MOST and time.perf_counter_ns() - begin < SPENT_NS):
+    while len(times) < MIN_COPIES or (len(times) < MAX_COPIES and time.perf_counter_ns() - begin < BUDGET_NS):
         synchronize()
         start = time.perf_counter_ns()
         for target, source in zip(targets, sources, strict=True):

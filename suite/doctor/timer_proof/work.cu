@@ -1,4 +1,4 @@
-// Work of known cost, to prove the timer with. `spin` costs time, the others bytes.
+// Kernels of known cost, for the proof of the timer: `spin` takes a known time, the others move known bytes.
 //
 // requires: sm_70
 #include "common.cuh"
@@ -9,8 +9,8 @@ __device__ __forceinline__ int64_t timer_ns() {
     return ns;
 }
 
-// One thread waits until the clock of its multiprocessor has moved by `cycles`. elapsed[0] is by how much it has, and
-// elapsed[1] how many nanoseconds passed meanwhile on the device's timer, whose rate has nothing to do with the clock.
+// One thread waits for `cycles` of its multiprocessor's clock. elapsed[0]: the cycles waited; elapsed[1]: the time in
+// nanoseconds of the device's timer, which is independent of that clock.
 __global__ void spin_kernel(int64_t cycles, int64_t* elapsed) {
     const int64_t begin_ns = timer_ns(), begin = clock64();
     int64_t now = begin;
@@ -30,8 +30,8 @@ __global__ void __launch_bounds__(256) add_one_kernel(const float4* x, float4* o
 
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
-// Blocks of 128 threads with 16 bytes a thread and as much arithmetic as a sigmoid of eight 16-bit numbers. Each writes
-// down when it began and when it ended, on the device's timer.
+// Blocks of 128 threads: 16 bytes a thread, and the arithmetic of a sigmoid of eight 16-bit numbers. Each block stores
+// its begin and end on the device's timer.
 __global__ void __launch_bounds__(128) stamped_kernel(const float4* x, float4* out, longlong2* stamps) {
     const int64_t begin = timer_ns(), i = int64_t(blockIdx.x) * 128 + threadIdx.x;
     float4 v = x[i];
@@ -61,7 +61,7 @@ extern "C" int stamped(const void* x, void* out, void* stamps, int64_t blocks, c
     return cudaGetLastError();
 }
 
-// No kernels: the runtime's fill and its copy within the device.
+// The runtime's fill and device-to-device copy, which are no kernels.
 extern "C" int fill(void* out, int64_t bytes, cudaStream_t stream, LaunchRecord* record) {
     record->set(0, 0);
     return cudaMemsetAsync(out, 1, size_t(bytes), stream);

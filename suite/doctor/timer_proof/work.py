@@ -1,4 +1,4 @@
-"""Work of known cost in every framework that is here."""
+"""The work of known cost in each installed framework."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suite import frameworks
-from suite.doctor.local_device import one_line
-from suite.doctor.timer_proof.checks import NOT_RUN, OFF, Line, without
+from suite.doctor.local_device import describe
+from suite.doctor.timer_proof.checks import NOT_RUN, OFF, ProofRow, without_times
 from suite.hardware.device import Device
 
 if TYPE_CHECKING:
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 SOURCE = Path(__file__).with_name("work.cu")
 FRAMEWORKS = ("cuda", "triton", "torch", "jax")
 BLOCK_ELEMENTS = 512
-"""What a block of `Kit.blocks` works on."""
+"""Elements that one block of `Kit.blocks` processes."""
 
 
 class Arena:
-    """What the frameworks work on: `elements` float32 to read, as many to write, and where a spin says how long it was.
+    """The device memory that all frameworks use.
 
-    `elapsed` is of the last spin in CUDA: cycles, and nanoseconds of the device's timer. `stamps` are of the last call
-    with so many blocks: when each began and ended on that timer, in nanoseconds.
+    `x`, `out`: float32 input and output of `elements` each. `elapsed`: cycles and nanoseconds (device's timer) of the
+    last CUDA spin. `stamps` [blocks, 2]: begin and end of each block of the last `Kit.blocks`, in ns of that timer.
     """
 
     def __init__(self, device: torch.device, elements: int) -> None:
@@ -45,37 +45,37 @@ class Arena:
         torch.cuda.synchronize(self.device)
 
     def span_us(self, blocks: int) -> float:
-        """From the begin of the first of the last call's blocks to the end of the last."""
+        """From the first begin to the last end of the last call's blocks, in us."""
         stamps = self.stamps[:blocks]
         return float(stamps[:, 1].max() - stamps[:, 0].min()) / 1000
 
 
 @dataclass(frozen=True)
 class Kit:
-    """The work of one framework. Each function queues one activity and returns what `wait` takes; None where the
-    framework has no such thing."""
+    """The work of one framework. Each function issues one activity and returns the argument of `wait`; None where the
+    framework has no such activity."""
 
     name: str
     wait: Callable[[Any], None]
     add_one: Callable[[int], object]
-    """out = x + 1, for the first so many elements."""
+    """(elements): out = x + 1 for the first elements."""
     spin: Callable[[int], object] | None = None
-    """One thread, or one warp, busy for so many cycles."""
+    """(cycles): one thread, or one warp, is busy for these cycles."""
     fill: Callable[[int], object] | None = None
-    """So many bytes set to one value by the runtime's own fill."""
+    """(bytes): the runtime's own fill."""
     copy: Callable[[int], object] | None = None
-    """So many bytes copied by the runtime's own copy."""
+    """(bytes): the runtime's own copy on the device."""
     blocks: Callable[[int], object] | None = None
-    """So many blocks, which leave their stamps in the arena."""
+    """(blocks): a kernel of so many blocks, which store their stamps in the arena."""
 
 
-def kits(where: Device, arena: Arena) -> tuple[list[Kit], list[Line]]:
-    """The frameworks that work here, tried once; and for each of the others the line that says why not."""
+def kits(where: Device, arena: Arena) -> tuple[list[Kit], list[ProofRow]]:
+    """The work of every framework that runs here (each function is called once), and a row for each other framework."""
     found, failed = [], []
     for name in FRAMEWORKS:
         missing = frameworks.get(name).missing(where)
         if missing is not None:
-            failed.append(without(name, "everything", NOT_RUN, missing))
+            failed.append(without_times(name, "everything", NOT_RUN, missing))
             continue
         try:
             kit = _MAKERS[name](arena)
@@ -83,8 +83,8 @@ def kits(where: Device, arena: Arena) -> tuple[list[Kit], list[Line]]:
                 if work is not None:
                     kit.wait(work(4096))
             arena.wait()
-        except Exception as error:  # whatever it is, the other frameworks can still prove theirs
-            failed.append(without(name, "everything", OFF, one_line(error)))
+        except Exception as error:  # one framework's failure is one row
+            failed.append(without_times(name, "everything", OFF, describe(error)))
         else:
             found.append(kit)
     return found, failed
@@ -111,7 +111,7 @@ def _triton(arena: Arena) -> Kit:
     from suite.doctor.timer_proof import work_triton
 
     elapsed = torch.zeros(1, dtype=torch.int64, device=arena.device)
-    block = 2048  # elements of a program: four accesses of 16 bytes a thread
+    block = 2048  # elements a program: four 16-byte accesses a thread
     return Kit(
         "triton",
         arena.wait,
@@ -132,7 +132,7 @@ def _torch(arena: Arena) -> Kit:
 
 
 def _jax(arena: Arena) -> Kit:
-    """JAX has no way to spin. Its arrays alias the arena's; its results are its own."""
+    """JAX has no spin. Its inputs alias the arena's memory; its outputs do not."""
     import jax
 
     adapter = frameworks.get("jax")

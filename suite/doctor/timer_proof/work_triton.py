@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
-"""The same work in Triton."""
+"""The kernels of `work.cu` in Triton."""
 
 import triton
 import triton.language as tl
@@ -7,13 +7,13 @@ import triton.language as tl
 
 @triton.jit
 def clock():
-    """The clock of the multiprocessor that asks."""
+    """The clock of the multiprocessor that runs the program."""
     return tl.inline_asm_elementwise("mov.u64 $0, %clock64;", "=l", [], dtype=tl.int64, is_pure=False, pack=1)
 
 
 @triton.jit(do_not_specialize=["cycles"])
 def spin_kernel(cycles, elapsed_ptr):
-    """One program waits until its clock has moved by `cycles`."""
+    """One program waits for `cycles` of its multiprocessor's clock and stores the cycles waited."""
     begin = clock()
     now = begin
     while now - begin < cycles:

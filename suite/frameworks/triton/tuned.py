@@ -17,7 +17,7 @@ from suite.core.errors import ResultsError
 from suite.core.files import write_atomically
 from suite.core.paths import ROOT
 from suite.hardware import device_slug
-from suite.hardware.record import package_version
+from suite.hardware.environment import package_version
 
 FOLDER = ROOT / "triton_kernels" / "tuned"
 SPACE = "tuning_space"

@@ -1,0 +1,127 @@
+"""Measured peaks of a device: the file `limits.json` that `python -m suite doctor --measure` writes.
+
+A measured peak (a "ceiling" in the file) is the rate of the fastest of several readings. It is no upper bound: another
+kernel may be faster. It is therefore used only where the datasheet has no figure, and never marks a result as suspect.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from suite.core.errors import ResultsError
+from suite.core.files import write_atomically
+from suite.hardware.datasheet import Peaks, peaks
+
+FILE = "limits.json"
+MEMORY = "memory"
+COMMAND = "python -m suite doctor --measure"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The time of one call of known work: `work` is in bytes if `ceiling` is `memory`, else in flops."""
+
+    ceiling: str
+    """`memory`, or a key of `Peaks.tflops`."""
+    name: str
+    work: int
+    device_us: float
+    device_us_low: float | None = None
+    device_us_high: float | None = None
+    samples: int = 0
+    recorder: str = ""
+    clock_sm_mhz: float | None = None
+    power_w: float | None = None
+    clock_reasons: str = ""
+
+    @property
+    def rate(self) -> float:
+        """In 10^9 bytes/s (memory) or 10^12 flops/s."""
+        return self.work / self.device_us / (1e3 if self.ceiling == MEMORY else 1e6)
+
+
+def fastest(readings: Sequence[Reading], ceiling: str) -> Reading | None:
+    """The reading of `ceiling` with the highest rate, or None."""
+    return max((r for r in readings if r.ceiling == ceiling), key=lambda r: r.rate, default=None)
+
+
+def document(
+    device: str, readings: Sequence[Reading], not_measured: Mapping[str, str], environment: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The contents of the file: the ceilings, then all readings. Raises `ValueError` without a reading of memory."""
+    memory = fastest(readings, MEMORY)
+    if memory is None:
+        raise ValueError("document: no reading of the memory among the readings")
+    arithmetics = dict.fromkeys(r.ceiling for r in readings if r.ceiling != MEMORY)
+    rates = {name: found.rate for name in arithmetics if (found := fastest(readings, name)) is not None}
+    # A product in a narrower type can also be computed in float32.
+    rates = {name: max(rate, rates.get("fp32", 0.0)) for name, rate in rates.items()}
+    return {
+        "device": device,
+        "gb_per_s": memory.rate,
+        "tflops": rates,
+        "readings": [{**asdict(r), "gb_per_s" if r.ceiling == MEMORY else "tflops": r.rate} for r in readings],
+        "not_measured": dict(not_measured),
+        "environment": dict(environment),
+    }
+
+
+def write(path: Path, contents: Mapping[str, Any]) -> None:
+    """Write `document(...)` to `path`. Raises `ResultsError`."""
+    write_atomically(path, json.dumps(contents, indent=2, allow_nan=False) + "\n")
+
+
+def read(path: Path, device: str) -> Peaks:
+    """The ceilings in a file, as `Peaks` with the file as source.
+
+    Raises `ResultsError` for a file that is unreadable, damaged or of another device.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        name, bandwidth, rates = found["device"], found["gb_per_s"], found["tflops"]
+        if not (_is_rate(bandwidth) and isinstance(rates, dict) and all(map(_is_rate, rates.values()))):
+            raise ValueError("gb_per_s and tflops must be positive numbers")
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ResultsError(
+            f"{path}: not a readable file of measured limits ({why}): remove it, or {COMMAND}"
+        ) from error
+    if name != device:
+        raise ResultsError(f"{path}: limits of {name!r}, and this is {device!r}: {COMMAND}")
+    return Peaks(device, re.escape(device), float(bandwidth), {k: float(v) for k, v in rates.items()}, str(path))
+
+
+def find(folder: Path, device: str) -> Peaks | None:
+    """The ceilings in a results folder; None if it has no such file. Raises `ResultsError` as `read` does."""
+    path = folder / FILE
+    return read(path, device) if path.exists() else None
+
+
+def limit(
+    name: str,
+    bytes: int,
+    flops: int,
+    dtype: str,
+    precision: str | None = None,
+    measured: Peaks | None = None,
+) -> tuple[float, str] | None:
+    """The least time in us for `bytes` of traffic and `flops` on the device called `name`, and what limits it:
+    `memory (datasheet)`, `arithmetic (measured)`, ...
+
+    The datasheet comes first, then the measured peaks. None if neither has the figures.
+    """
+    for found, source in ((peaks(name), "datasheet"), (measured, "measured")):
+        bound = found.limit_us(bytes, flops, dtype, precision) if found is not None else None
+        if bound is not None:
+            return bound[0], f"{bound[1]} ({source})"
+    return None
+
+
+def _is_rate(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf

@@ -1,0 +1,28 @@
+"""The host's processor, caches and memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from suite import hardware
+from suite.hardware import host
+
+
+def test_cpu_name(tmp_path: Path) -> None:
+    (tmp_path / "x86").write_text("processor\t: 0\nmodel name\t: AMD EPYC 9554\nflags\t\t: fpu\n")
+    (tmp_path / "arm").write_text("processor\t: 0\nBogoMIPS\t: 50\n")
+    assert host.cpu_name(tmp_path / "x86") == "AMD EPYC 9554"
+    assert host.cpu_name(tmp_path / "arm")
+    assert host.cpu_name(tmp_path / "none")
+
+
+def test_cpu_cache(tmp_path: Path) -> None:
+    for index, size in enumerate(["48K\n", "2048K\n", "105M\n", "odd\n", ""]):
+        (tmp_path / f"index{index}").mkdir()
+        (tmp_path / f"index{index}" / "size").write_text(size)
+    assert host.cpu_cache_bytes(tmp_path) == 105 << 20
+    assert host.cpu_cache_bytes(tmp_path / "none") == host.DEFAULT_CACHE_BYTES
+
+
+def test_cpu_memory() -> None:
+    assert 0 < hardware.memory_bytes("cpu") <= hardware.cpu_facts()["memory_total_bytes"]

@@ -1,0 +1,68 @@
+"""Real measurements: sleeps on the CPU, torch on a GPU."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+
+from suite.timing import (
+    Call,
+    measure,
+)
+from suite.timing.recorder_wall import WallRecorder
+
+
+def nothing() -> None: ...
+
+
+def test_wall_time_excludes_the_preparation() -> None:
+    recorder = WallRecorder()
+    recorder.sample("a", lambda: time.sleep(0.05), lambda: time.sleep(0.002))
+    (sample,) = recorder.collect()
+    assert 2000 <= sample.us < 20_000
+    assert sample.activities is None
+
+
+@pytest.mark.parametrize("cache", ["cold", "warm"])
+def test_a_sleep_on_the_cpu_takes_its_time(cache: str) -> None:
+    calls = [
+        Call("two", lambda: time.sleep(0.002), nothing_of, vendor=True),
+        Call("four", nothing, lambda _: time.sleep(0.004)),
+    ]
+    timings = measure(calls, device=torch.device("cpu"), cache=cache, budget_s=0.2, interval=0.05)
+    two, four = timings["two"], timings["four"]
+    assert two.recorder == "wall"
+    assert "CPU" in two.recorder_reason
+    assert 2000 <= two.device_us < 3500
+    assert 4000 <= four.device_us < 6500
+    assert 0.35 < four.vs_best < 0.7
+    assert four.dispatch_us < 1000 < 4000 <= four.latency_us
+    assert two.dispatch_us >= 2000
+    assert two.kernels is None
+    assert two.joules is None
+
+
+def nothing_of(result: object) -> None: ...
+
+
+def test_other_devices_are_refused() -> None:
+    with pytest.raises(ValueError, match="'meta'"):
+        measure([], device=torch.device("meta"))
+
+
+@pytest.mark.gpu
+def test_torch_on_the_gpu() -> None:
+    device = torch.device("cuda")
+    a = torch.randn(2**24, device=device)
+    calls = [
+        Call("one", lambda: a + 1, lambda _: torch.cuda.synchronize(), vendor=True),
+        Call("two", lambda: (a + 1) + 1, lambda _: torch.cuda.synchronize()),
+    ]
+    timings = measure(calls, device=device, budget_s=0.3)
+    if timings["one"].recorder != "cupti":
+        pytest.skip(f"CUPTI: {timings['one'].recorder_reason}")
+    assert (timings["one"].kernels, timings["two"].kernels) == (1.0, 2.0)
+    assert timings["one"].device_us < timings["two"].device_us < 3 * timings["one"].device_us
+    assert timings["one"].latency_us > timings["one"].device_us

@@ -1,0 +1,225 @@
+"""Whole measurements of a case, on a device in simulated time."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from dataclasses import asdict, replace
+
+import pytest
+from fakes.target import FakeTarget
+
+from suite import hardware
+from suite.timing import (
+    Call,
+    RecorderError,
+)
+from suite.timing.recorder import Sample
+from suite.timing.sampling import Measurement
+from suite.timing.stats import MIN_FOR_INTERVAL
+
+
+def run(target: FakeTarget, *calls: Call, cache: str = "cold", budget_s: float = 1.0, interval: float = 0.005, **more):
+    energy = more.pop("energy", False)
+    return Measurement(calls, target, cache, **more).measure(budget_s, interval, energy)
+
+
+def test_measure_end_to_end() -> None:
+    target = FakeTarget()
+    jitter = random.Random(3)
+    timings = run(
+        target,
+        target.call("vendor", lambda: 100.0 * jitter.uniform(0.99, 1.01), vendor=True),
+        target.call("other vendor", 300.0, vendor=True),
+        target.call("ours", lambda: 80.0 * jitter.uniform(0.99, 1.01), kernels=2, issue_us=30.0),
+    )
+    vendor, other, ours = timings.values()
+    assert list(timings) == ["vendor", "other vendor", "ours"]
+    assert vendor.device_us == pytest.approx(100, rel=0.005)
+    assert ours.device_us == pytest.approx(80, rel=0.005)
+    assert ours.device_us_low < ours.device_us < ours.device_us_high
+    assert (vendor.vs_best, vendor.vs_best_low, vendor.vs_best_high) == (1.0, 1.0, 1.0)
+    assert other.vs_best == pytest.approx(1 / 3, rel=0.01)
+    assert ours.vs_best == pytest.approx(1.25, rel=0.01)
+    assert ours.vs_best_low < ours.vs_best < ours.vs_best_high
+    assert (ours.kernels, vendor.kernels) == (2.0, 1.0)
+    assert other.latency_us == pytest.approx(305)
+    assert ours.dispatch_us == pytest.approx(30)
+    assert vendor.stopped_by == "interval"
+    assert vendor.samples == other.samples == ours.samples >= MIN_FOR_INTERVAL
+    assert (vendor.recorder, vendor.recorder_reason, vendor.cache) == ("cupti", "", "cold")
+    assert [activity.name for activity in ours.activities] == ["ours", "ours"]
+    assert not target.live
+    json.dumps(asdict(ours))
+
+
+@pytest.mark.parametrize("beside", ["another kernel", "a graph"])
+def test_kernels_are_traced_serialize_kernels_unless_they_cannot_be(beside: str) -> None:
+    target = FakeTarget()
+    assert run(target, target.call("a", 10.0, kernels=3))["a"].recorder_reason == ""
+    assert target.serial
+
+    target = FakeTarget()
+    call = target.call("b", 10.0)
+
+    def issue() -> object:
+        result = call.issue()
+        if beside == "a graph":
+            target.running[-1] = target.running[-1]._replace(of_graph=True)
+        else:
+            target.running.append(target.running[-1]._replace(name="beside it"))
+        return result
+
+    both = run(target, replace(call, issue=issue), target.call("a", 10.0))
+    assert both["a"].recorder_reason.startswith("kernels of b overlap, or a graph launches them")
+    assert not target.serial
+
+
+def test_latency_is_measured_before_tracing() -> None:
+    target = FakeTarget()
+    traced: list[bool] = []
+    call = target.call("a", 10.0)
+
+    def issue() -> object:
+        traced.append(target.live)
+        return call.issue()
+
+    run(target, replace(call, issue=issue))
+    assert traced == sorted(traced)
+    assert traced.count(False) > 20
+
+
+def test_cold_evicts_before_every_sample_and_warm_calls_once() -> None:
+    cold, warm = FakeTarget(), FakeTarget()
+    samples = run(cold, cold.call("a", 10.0))["a"].samples
+    assert cold.evictions == samples + 1  # and before the trial sample
+    counts = []
+    call = warm.call("a", 10.0)
+    counted = replace(call, issue=lambda: (counts.append(warm.live), call.issue())[1])
+    samples = run(warm, counted, cache="warm")["a"].samples
+    assert warm.evictions == 0
+    assert counts.count(True) == 2 * (samples + 1)
+
+
+def test_noisy_samples_end_by_budget_with_the_minimum() -> None:
+    target, jitter = FakeTarget(), random.Random(5)
+    noisy = target.call("a", lambda: jitter.uniform(50, 150))
+    assert run(target, noisy, budget_s=0.05)["a"].stopped_by == "budget"
+    assert run(target, noisy, budget_s=0.0)["a"].samples == MIN_FOR_INTERVAL
+
+
+@pytest.mark.parametrize("us", [20.0, 130.0, 700.0])
+def test_no_sample_is_left_when_the_budget_is_spent(us: float) -> None:
+    target = FakeTarget()
+    wobble = random.Random(1)
+    calls = [target.call(name, lambda: us * wobble.uniform(0.8, 1.2)) for name in ("a", "b", "c")]
+    timings = run(target, *calls, budget_s=0.3)
+    assert {timing.stopped_by for timing in timings.values()} == {"budget"}
+    assert target.samples == []
+    assert sum(timing.samples for timing in timings.values()) == target.evictions - len(calls), (
+        "all but the trial samples"
+    )
+
+
+def test_a_slow_call_is_not_repeated_dozens_of_times() -> None:
+    target, count = FakeTarget(), []
+    slow = target.call("slow", lambda: (count.append(1), 2e6)[1])
+    timings = run(target, slow, target.call("fast", 100.0, vendor=True))
+    assert timings["slow"].samples == 3
+    assert timings["fast"].samples == MIN_FOR_INTERVAL
+    assert len(count) <= 7
+    assert timings["slow"].device_us == 2e6
+    assert (timings["slow"].device_us_low, timings["slow"].vs_best_low) == (None, None)
+    assert timings["slow"].vs_best == pytest.approx(5e-5)
+    assert "3 samples are too few" in timings["slow"].flags[0]
+
+
+def test_fast_rounds_do_not_stop_at_once() -> None:
+    """A device that heats up: the first samples agree among themselves, and not with what follows."""
+    target = FakeTarget()
+    call = target.call("a", lambda: 100.0 if target.now < 80_000_000 else 120.0)
+    assert run(target, call)["a"].device_us == 120.0
+
+
+def test_rounds_are_shuffled_by_seed() -> None:
+    def order(seed: int) -> list[str]:
+        target, named = FakeTarget(), []
+        run(target, *(target.call(name, 10.0) for name in "abcd"), seed=seed, budget_s=0.01, on_progress=named.append)
+        return named[8:40]  # after warm-up and trial samples
+
+    assert order(1) == order(1) != order(2)
+    rounds = [order(1)[i : i + 4] for i in range(0, 32, 4)]
+    assert all(sorted(r) == list("abcd") for r in rounds)
+    assert len(set(map(tuple, rounds))) > 1
+
+
+def test_pairs_survive_a_drifting_device() -> None:
+    target = FakeTarget()
+    slower = lambda us: us * (1 + target.now / 2e9)  # noqa: E731
+    timings = run(
+        target, target.call("vendor", lambda: slower(100.0), vendor=True), target.call("ours", lambda: slower(50.0))
+    )
+    assert timings["ours"].vs_best == pytest.approx(2.0, rel=1e-3)
+    assert timings["ours"].vs_best_high / timings["ours"].vs_best_low < 1.002
+
+
+def test_a_call_without_activities_gets_an_error_and_no_time() -> None:
+    target = FakeTarget()
+    timings = run(target, target.call("ghost", 10.0, kernels=0, vendor=True), target.call("a", 20.0))
+    ghost = timings["ghost"]
+    assert ghost.error == "cupti saw no kernel, copy or fill of this call"
+    assert (ghost.device_us, ghost.vs_best, ghost.samples, ghost.stopped_by) == (None, None, 0, "")
+    assert ghost.latency_us is not None
+    assert timings["a"].device_us == 20.0
+    assert timings["a"].vs_best is None  # the vendor's call was not recorded
+
+
+def test_an_inconsistent_record_ends_the_case_and_the_tracing(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = FakeTarget()
+
+    def broken() -> list[Sample]:
+        raise RecorderError("dropped")
+
+    monkeypatch.setattr(target, "collect", broken)
+    with pytest.raises(RecorderError, match="dropped"):
+        run(target, target.call("a", 10.0))
+    assert not target.live
+
+
+def test_without_cupti_there_are_latency_and_a_reason_but_no_device_time() -> None:
+    target = FakeTarget(unavailable="cupti-python is not installed")
+    timing = run(target, target.call("a", 10.0, vendor=True))["a"]
+    assert (timing.recorder, timing.recorder_reason) == ("wall", "cupti-python is not installed")
+    assert (timing.device_us, timing.vs_best, timing.kernels, timing.samples) == (None, None, None, 0)
+    assert timing.latency_us == pytest.approx(15)
+    assert target.evictions == 0
+
+
+def test_a_changing_number_of_kernels_is_flagged() -> None:
+    target, turn = FakeTarget(), itertools.count()
+    timing = run(target, target.call("a", 10.0, kernels=lambda: 1 + next(turn) % 2))["a"]
+    assert "activities of one call vary from 1 to 2" in timing.flags
+    assert timing.kernels == pytest.approx(1.5, abs=0.01)
+
+
+def test_states_are_summarized_and_slowdowns_flagged() -> None:
+    calm = hardware.State(1980, 3201, 40, 300.0, 0x1 | 0x4, 0)
+    hot = hardware.State(1200, 3201, 88, 690.0, 0x20, 2)
+    target = FakeTarget(states=[calm, calm, hot])
+    timing = run(target, target.call("a", lambda: random.uniform(50, 150)))["a"]
+    assert (timing.temperature_c, timing.power_w) == (88, 690.0)
+    assert timing.clock_sm_mhz == 1980
+    assert timing.clock_reasons == "power cap, thermal slowdown by software"
+    assert timing.flags == ("clocks were lowered: thermal slowdown by software", "2 other processes on the device")
+    quiet = FakeTarget(states=[calm])
+    assert run(quiet, quiet.call("a", 10.0))["a"].flags == ()
+
+
+@pytest.mark.parametrize(
+    ("names", "cache", "message"), [(["a", "a"], "cold", "names of calls must differ"), (["a"], "hot", "cold.*'hot'")]
+)
+def test_measure_refuses(names: list[str], cache: str, message: str) -> None:
+    target = FakeTarget()
+    with pytest.raises(ValueError, match=message):
+        Measurement([target.call(name, 1.0) for name in names], target, cache)

@@ -1,0 +1,84 @@
+"""The program that runs compute-sanitizer: the evaluation of its output, and a run on a machine that has it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from suite import hardware, ops
+from validation.sanitize import SUMMARY, TOOLS, cases, chosen, judge, main, markdown, sanitizer
+
+CLEAN = "calls made: 42\n========= ERROR SUMMARY: 0 errors\n"
+BAD = (
+    "========= COMPUTE-SANITIZER\n========= Invalid __global__ read of size 4 bytes\ncalls made: 42\n"
+    "========= ERROR SUMMARY: 3 errors\n"
+)
+RACE = "calls made: 7\n========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "ended", "passed", "errors", "note"),
+    [
+        (CLEAN, 0, True, 0, ""),
+        (RACE, 0, True, 0, ""),
+        (BAD, 1, False, 3, "Invalid __global__ read of size 4 bytes"),
+        (RACE.replace("0 hazards", "2 hazards"), 1, False, 2, ""),
+        (CLEAN.replace("42", "0"), 0, False, 0, ""),
+        ("========= ERROR SUMMARY: 0 errors\n", 1, False, None, "ended with 1"),
+        ("Segmentation fault\n", -11, False, None, "ended with -11: Segmentation fault"),
+        ("", None, False, None, "not finished in the time given"),
+    ],
+    ids=["clean", "no race", "out of bounds", "race", "no calls", "died before the end", "died", "too long"],
+)
+def test_a_row_passes_only_without_errors(
+    output: str, ended: int | None, passed: bool, errors: int | None, note: str
+) -> None:
+    row = judge("memcheck", "matmul", ["cuda"], output, ended)
+    assert (row.passed, row.errors) == (passed, errors)
+    assert note in row.note
+    assert "| memcheck" in markdown([row], {"command": "c", "device": {"name": "GPU"}}, "Version 1")
+
+
+def test_every_operation_has_cuda_kernels_and_ragged_cases() -> None:
+    assert SUMMARY.search(CLEAN)
+    for name in ops.names():
+        assert chosen(name, ["cuda", "cuda/*"])[0].name == "cuda"
+        assert {case.dtype for case in cases(name)} == {"float32", "float16", "bfloat16"}
+
+
+def test_the_whole_program_with_a_shell_script_as_sanitizer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The script reports two errors for racecheck and none for the other tools."""
+    tool = tmp_path / "compute-sanitizer"
+    tool.write_text(
+        """#!/bin/sh
+case "$*" in *--version) echo "Version 1"; exit;; *racecheck*) n=2;; *) n=0;; esac
+echo "calls made: 5"
+echo "========= ERROR SUMMARY: $n errors"
+""",
+        encoding="utf-8",
+    )
+    tool.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(
+        hardware, "environment_record", lambda *_: {"command": "sanitize.py", "device": {"name": "a device"}}
+    )
+    out = tmp_path / "out"
+    assert main(["--op", "sigmoid", "--op", "matmul", "--jobs", "3", "--out", str(out)]) == 1
+    printed = capsys.readouterr().out
+    assert "OFF racecheck matmul: 2 errors in 5 calls of cuda, " in printed
+    assert "8 rows: 6 clean, 40 calls" in printed
+    rows = json.loads((out / "sanitizer.json").read_text(encoding="utf-8"))
+    assert [(row["operation"], row["tool"]) for row in rows] == [
+        (operation, tool) for operation in ("sigmoid", "matmul") for tool in TOOLS
+    ]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(sanitizer() is None, reason="compute-sanitizer is not installed: it comes with the CUDA toolkit")
+def test_the_sigmoid_is_clean(tmp_path: Path) -> None:
+    assert main(["--op", "sigmoid", "--tool", "memcheck", "--out", str(tmp_path)]) == 0

@@ -1,0 +1,103 @@
+"""Matrix products by the order and the precision of their sums: right ones in float32, and ones with an error.
+
+All take float64 matrices a (M, K) and b (K, N).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from validation.arithmetic_models.rounding import Array, Sum, rounded, truncated
+
+
+def fused(a: Array, b: Array) -> Array:
+    """One fused multiply-add after the other, each rounded once to float32."""
+    c = np.zeros((a.shape[0], b.shape[1]), np.float32)
+    for column, row in zip(a.T, b, strict=True):
+        c = (c + np.multiply.outer(column, row)).astype(np.float32)
+    return c
+
+
+def separate(a: Array, b: Array) -> Array:
+    """Products rounded to float32, then added one after the other."""
+    c = np.zeros((a.shape[0], b.shape[1]), np.float32)
+    for column, row in zip(a.T, b, strict=True):
+        c += np.multiply.outer(column, row).astype(np.float32)
+    return c
+
+
+def blocked(a: Array, b: Array) -> Array:
+    """Sums of 32 terms, added one after the other."""
+    return in_parts(a, b, 32, fused)
+
+
+def pairwise(a: Array, b: Array) -> Array:
+    """Pairwise summation: the sums of two halves, recursively."""
+    if a.shape[1] <= 4:
+        return separate(a, b)
+    half = a.shape[1] // 2
+    return pairwise(a[:, :half], b[:half]) + pairwise(a[:, half:], b[half:])
+
+
+def split(a: Array, b: Array) -> Array:
+    """Split K: four parts, then added."""
+    return in_parts(a, b, max(1, -(-a.shape[1] // 4)), fused)
+
+
+def in_parts(a: Array, b: Array, step: int, part: Sum) -> Array:
+    """Parts of `step` terms by `part`, added in float32."""
+    c = np.zeros((a.shape[0], b.shape[1]), np.float32)
+    for k in range(0, a.shape[1], step):
+        c += part(a[:, k : k + step], b[k : k + step])
+    return c
+
+
+def tensor_core(depth: int) -> Sum:
+    """A tensor core: `depth` products and the accumulator are added exactly, then truncated to float32."""
+
+    def add(a: Array, b: Array) -> Array:
+        c = np.zeros((a.shape[0], b.shape[1]))
+        for k in range(0, a.shape[1], depth):
+            c = truncated(c + a[:, k : k + depth] @ b[k : k + depth], "float32")
+        return c.astype(np.float32)
+
+    return add
+
+
+SUMS: dict[str, Sum] = {
+    "one by one, fused": fused,
+    "one by one": separate,
+    "blocks of 32": blocked,
+    "pairwise": pairwise,
+    "4 parts": split,
+}
+CORES: dict[str, Sum] = {f"tensor core of {depth}": tensor_core(depth) for depth in (4, 8, 16)}
+
+
+def of_inputs(kind: str, to: Callable[[Array, str], Array] = rounded) -> Sum:
+    """Exact sums of inputs in a narrower type."""
+    return lambda a, b: to(a, kind) @ to(b, kind)
+
+
+def accumulated(kind: str, step: int) -> Sum:
+    """The sum is rounded to `kind` after every `step` terms."""
+
+    def add(a: Array, b: Array) -> Array:
+        c = np.zeros((a.shape[0], b.shape[1]))
+        for k in range(0, a.shape[1], step):
+            c = rounded(c + a[:, k : k + step] @ b[k : k + step], kind)
+        return c
+
+    return add
+
+
+def parts_of(kind: str, parts: int) -> Sum:
+    """Split K whose partial sums are stored as `kind`."""
+
+    def add(a: Array, b: Array) -> Array:
+        step = -(-a.shape[1] // parts)
+        return sum(rounded(a[:, k : k + step] @ b[k : k + step], kind) for k in range(0, a.shape[1], step))
+
+    return add

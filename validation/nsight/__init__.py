@@ -1,0 +1,1 @@
+"""Parts of `validation/against_nsight.py`."""

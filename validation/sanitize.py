@@ -1,0 +1,223 @@
+"""The CUDA kernels under compute-sanitizer: accesses out of bounds, races, uninitialized reads, misused barriers.
+
+    python validation/sanitize.py                                     # all four tools over every CUDA implementation
+    python validation/sanitize.py --tool racecheck --op matmul --impl cuda/tiled --out results/nvidia-h200/proof
+
+Each tool runs over each operation in a process of its own, which calls every implementation once for each ragged size,
+dtype and precision and, where the operation has them, layout and mask. Memory comes from cudaMalloc without torch's
+cache (PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past an array is one past an allocation. A row passes if
+compute-sanitizer counts no error. A process that dies, does not finish in time or makes no call does not pass.
+
+Exit status: 0 if all rows pass, 1 if not, 2 without compute-sanitizer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from suite import hardware, ops  # noqa: E402
+from suite.core.files import write_atomically  # noqa: E402
+from suite.hardware.device import resolve  # noqa: E402
+from suite.implementations import builtin  # noqa: E402
+from suite.numerics.formats import DTYPES  # noqa: E402
+from suite.problem.case import Case  # noqa: E402
+from suite.results.render import pipe_table, plain  # noqa: E402
+
+TOOLS = {
+    "memcheck": "accesses out of bounds or misaligned, leaks on the device",
+    "racecheck": "accesses of shared memory by several threads without a barrier between",
+    "initcheck": "reads of device memory that was never written",
+    "synccheck": "barriers that not all threads reach",
+}
+SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:error|hazard)")
+CALLED = "calls made: "
+"""Printed by the child process, followed by the number of calls."""
+
+
+@dataclass(frozen=True)
+class SanitizerRow:
+    """One tool over one operation."""
+
+    tool: str
+    operation: str
+    implementations: str
+    calls: int
+    """Calls made."""
+    errors: int | None
+    """None if the tool did not count them."""
+    note: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return self.errors == 0 and self.calls > 0
+
+
+def cases(operation: str) -> list[Case]:
+    """Every ragged size in every dtype and precision, with every layout and mask of the operation."""
+    op = ops.get(operation)
+    return [
+        op.case(shape, dtype, precision, causal=causal, layout=layout)
+        for shape in op.ragged
+        for dtype in DTYPES
+        for precision in op.precisions(dtype)
+        for layout in (op.layouts or (None,))
+        for causal in ((False, True) if op.causal else (None,))
+    ]
+
+
+def call_all(operation: str, patterns: Sequence[str]) -> None:
+    """Call all implementations on all cases: the program that runs under the sanitizer."""
+    import torch
+
+    made = 0
+    device = resolve("cuda:0")
+    op = ops.get(operation)
+    for implementation in chosen(operation, patterns):
+        obstacle = implementation.obstacle(device)
+        if obstacle is not None:
+            print(f"{implementation.name}: {': '.join(obstacle)}")
+            continue
+        function = getattr(implementation.load(), operation)
+        for case in cases(operation):
+            inputs = op.make_inputs(case, 0, torch.device("cuda", 0))
+            try:
+                function(*inputs, **op.arguments(case))
+            except NotImplementedError:
+                continue
+            made += 1
+        torch.cuda.synchronize()
+    print(f"{CALLED}{made}", flush=True)
+
+
+def chosen(operation: str, patterns: Sequence[str]) -> list[builtin.Implementation]:
+    """The implementations of an operation whose names match one of the patterns."""
+    found = builtin.implementations(operation)
+    return [each for each in found if any(fnmatchcase(each.name, pattern) for pattern in patterns)]
+
+
+def judge(tool: str, operation: str, names: Sequence[str], output: str, ended: int | None) -> SanitizerRow:
+    """The row of a tool's output. `ended` is the exit status, None after a time-out."""
+    counts = [int(count) for count in SUMMARY.findall(output)]
+    called = re.search(rf"{CALLED}(\d+)", output)
+    complaints = [
+        line.removeprefix("=========").strip() for line in output.splitlines() if line.startswith("=========")
+    ]
+    first = next((text for text in complaints if re.search(r"Invalid|Race|Hazard|Uninit|Barrier|Error", text)), "")
+    note = first[:300] if counts and counts[-1] else ""
+    if ended is None:
+        note = "not finished in the time given"
+    elif not counts or called is None:
+        note = f"ended with {ended}: {' '.join(output.splitlines()[-3:])[:300]}"
+    errors = counts[-1] if counts and called is not None and ended is not None else None
+    return SanitizerRow(tool, operation, ", ".join(names), int(called[1]) if called else 0, errors, note)
+
+
+def run(tool: str, operation: str, names: Sequence[str], timeout_s: float) -> SanitizerRow:
+    """One tool over one operation, in a process of its own."""
+    program = [sys.executable, str(Path(__file__).resolve()), "--child", operation]
+    for name in names:
+        program += ["--impl", name]
+    environment = {
+        **os.environ,
+        "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+    }
+    command = [sanitizer() or "compute-sanitizer", "--tool", tool, "--print-limit", "5", *program]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=timeout_s, env=environment, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return judge(tool, operation, names, "", None)
+    return judge(tool, operation, names, done.stdout + done.stderr, done.returncode)
+
+
+def sanitizer() -> str | None:
+    """The compute-sanitizer on PATH or in /usr/local/cuda, or None."""
+    toolkit = "/usr/local/cuda/bin/compute-sanitizer"
+    return shutil.which("compute-sanitizer") or (toolkit if os.access(toolkit, os.X_OK) else None)
+
+
+def summary(rows: Sequence[SanitizerRow]) -> str:
+    """Numbers of rows, clean rows and calls."""
+    return f"{len(rows)} rows: {sum(row.passed for row in rows)} clean, {sum(row.calls for row in rows)} calls"
+
+
+def markdown(rows: Sequence[SanitizerRow], environment: dict[str, Any], version: str) -> str:
+    """The contents of `sanitizer.md`."""
+    heads = ["tool", "operation", "implementations", "calls", "errors", "note"]
+    body = [
+        [plain(str("?" if value is None else value)) for value in (getattr(row, head) for head in heads)]
+        for row in rows
+    ]
+    return "\n".join(
+        [
+            f"# The CUDA kernels under compute-sanitizer on {plain(environment['device']['name'])}",
+            "",
+            f"Command: `{environment['command']}`. {plain(version)}. {summary(rows)}. "
+            + " ".join(f"{tool}: {what}." for tool, what in TOOLS.items()),
+            "",
+            pipe_table(heads, body, right={"calls", "errors"}),
+            "",
+        ]
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tool", action="append", choices=list(TOOLS), help="may be repeated; default: all")
+    parser.add_argument("--op", action="append", choices=ops.names(), help="may be repeated; default: all")
+    parser.add_argument("--impl", action="append", help="implementations, as a pattern; default: cuda*")
+    parser.add_argument("--jobs", type=int, default=1, help="tools that run at the same time")
+    parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one tool over one operation")
+    parser.add_argument("--out", type=Path, help="folder of sanitizer.json and .md; default results/<device>/proof")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    patterns = options.impl or ["cuda", "cuda/*"]
+    if options.child:
+        call_all(options.child, patterns)
+        return 0
+    executable = sanitizer()
+    if executable is None:
+        print("compute-sanitizer is not on PATH; it comes with the CUDA toolkit", file=sys.stderr)
+        return 2
+    version = subprocess.run([executable, "--version"], capture_output=True, text=True, check=False).stdout
+    version = next((line for line in version.splitlines() if "Version" in line), "compute-sanitizer")
+    environment = hardware.environment_record("cuda", 0)
+    out = options.out or resolve("cuda:0").results_folder / "proof"
+    rows: list[SanitizerRow] = []
+    names = {name: [each.name for each in chosen(name, patterns)] for name in options.op or ops.names()}
+    with ThreadPoolExecutor(options.jobs) as executor:
+        waiting = [
+            executor.submit(run, tool, operation, names[operation], options.timeout)
+            for operation in names
+            for tool in options.tool or TOOLS
+        ]
+        for future in waiting:
+            row = future.result()
+            rows.append(row)
+            print(f"{'ok ' if row.passed else 'OFF'} {row.tool} {row.operation}: {row.errors} errors in "
+                  f"{row.calls} calls of {row.implementations} {row.note}", flush=True)  # fmt: skip
+            write_atomically(out / "sanitizer.json", json.dumps([asdict(each) for each in rows], indent=2) + "\n")
+            write_atomically(out / "sanitizer.md", markdown(rows, environment, version))
+    print(f"{summary(rows)}; written to {out}")
+    return 0 if all(row.passed for row in rows) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
