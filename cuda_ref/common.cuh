@@ -94,6 +94,14 @@ __host__ __device__ constexpr I ceil_div(I a, I b) {
     return (a + b - 1) / b;
 }
 
+// Of the current device.
+inline int multiprocessor_count() {
+    int device, count;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+    return count;
+}
+
 inline bool is_aligned(const void* pointer, size_t bytes) { return reinterpret_cast<uintptr_t>(pointer) % bytes == 0; }
 
 // Calls f with a zero of the type that a dtype code means: by_dtype(dtype, [&](auto x) { using T = decltype(x); ... });
