@@ -5,6 +5,7 @@
 // With few rows each element of b is used a few times only, and the time is that of reading b. What counts is the
 // number of bytes in flight: by Little's law 4.8 TB/s times 1 us, 36 KB a multiprocessor, and more while blocks start
 // and end. So two blocks share a multiprocessor, and each keeps STAGES tiles of 128 x 64 in flight, by TMA.
+//
 // Speed: docs/ladder.md
 //
 // wgmma multiplies 64 rows at a time. To waste none, the columns of b take the place of the rows: out^T = b^T a^T, a

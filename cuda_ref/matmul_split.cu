@@ -23,6 +23,7 @@
 // rounding to nearest. So they add only 64 of the leading products at a time, from zero, and `acc` takes these sums in
 // additions that round, while the tensor cores compute other products. The lower products are summed apart, over all of
 // K: they are 2^-8 of the leading ones, and so is the error of their truncation.
+//
 // Speed: docs/ladder.md
 //
 // Source: bf16x3 of Henry, Tang and Heinecke, "Leveraging the bfloat16 artificial intelligence datatype for

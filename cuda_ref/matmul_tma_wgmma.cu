@@ -17,6 +17,7 @@
 //   phases   The mbarrier of a stage ends one phase for each tile that arrives there, so the wait for its n-th tile is
 //            for parity n % 2 (PipelineState).
 // Each warp does everything in turn here: copy, multiply, synchronize. matmul_warp_specialized.cu separates these jobs.
+//
 // Speed: docs/ladder.md
 //
 // Precision: products of 16 bits are exact, sums float32, rounded once.

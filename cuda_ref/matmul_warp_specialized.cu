@@ -18,6 +18,7 @@
 // the consumers get 232, which their 128 sums a thread leave room in.
 //
 // matmul_wgmma.cu continues: persistent blocks, clusters, other tiles and types.
+//
 // Speed: docs/ladder.md
 //
 // Precision: products of 16 bits are exact, sums float32, rounded once.

@@ -10,7 +10,8 @@
 //     and no cluster.
 //   - tf32 and float8.
 // The tile of 128 x 256 takes 85 products for each element that is loaded to shared memory.
-// Speed: docs/ladder.md. Variants that were tried: docs/lab/cuda_matmul_tiles.md
+//
+// Speed: docs/ladder.md. Variants that were tried: docs/lab/cuda_matmul.md
 //
 // Precision. 16 bits: products are exact, sums float32. float32: `tf32` only; TMA rounds the factors as it copies them.
 // float8: products are exact, but tensor cores keep only 14 bits of their sums. `fast` accepts that. `promoted` lets
