@@ -3,8 +3,8 @@
     build.launch("vector_add", "vector_add", a.device, a, b, out, out.numel(), build.dtype_code(out.dtype))
 
 The build includes no headers of torch, which take most of a minute to compile, and no bindings: ctypes passes
-`data_ptr()` and the current stream according to the extern "C" signature in the .cu. A library is built once and kept in
-a private cache (`_cache.py`). Its key is a hash of all that it depends on: the text with its local headers, flags,
+`data_ptr()` and the current stream according to the extern "C" signature in the .cu. A library is built once and kept
+in a private cache (`_cache.py`). Its key is a hash of all that it depends on: the text with its local headers, flags,
 compilers, architecture. A process binds a function once; an edit of the .cu takes effect in the next process.
 """
 
@@ -100,18 +100,11 @@ def _bind(source: str | Path, function: str, device: torch.device) -> Callable[[
             device = torch.device("cuda", torch.cuda.current_device())
         index = device.index
         target = compiler.arch_of(*torch.cuda.get_device_capability(device))
-        raw_stream = getattr(
-            torch._C, "_cuda_getCurrentRawStream", None
-        )  # torch.cuda.current_stream without its object
+        raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # cheaper than current_stream
         stream = partial(raw_stream, index) if raw_stream else lambda: torch.cuda.current_stream(index).cuda_stream
         current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
     elif device.type == "cpu":
-        target, index, stream, current_device = (
-            "host",
-            None,
-            int,
-            lambda: None,
-        )  # a CPU has no current device, and stream 0
+        target, index, stream, current_device = "host", None, int, lambda: None  # stream 0; no current device
     else:
         raise NotImplementedError(f"{function}: a .cu runs on 'cuda' and, emulated, on 'cpu' devices; got {device}")
     if bound := _bound.get((source, function, device)):
@@ -210,9 +203,8 @@ def _build(folder: Path, source: str | Path, target: str, arguments: dict[str, A
                 del os.environ[variable]
             else:
                 os.environ[variable] = value
-    built = max(
-        folder.glob("library*.so"), key=lambda each: each.stat().st_mtime_ns
-    )  # load_inline may add a version to the name
+    # load_inline may add a version to the name.
+    built = max(folder.glob("library*.so"), key=lambda each: each.stat().st_mtime_ns)
     built.rename(folder / "library.so")
     for each in folder.glob("*.o"):
         each.unlink()
