@@ -3,15 +3,15 @@
 // Conventions of a .cu file
 //   extern "C" int <function>(<arguments>, cudaStream_t stream, LaunchRecord* record)
 // Arguments are pointers, int64_t, int, float and double. The function fills the record, launches with `<<<>>>`, or
-// launch_clusters of launch.cuh, and returns cudaGetLastError(). build.py reads this signature from the text, so it must
-// be in one piece, with plain types and names.
+// launch_clusters of launch.cuh, and returns cudaGetLastError(). build.py reads this signature from the text, so it
+// must be in one piece, with plain types and names.
 //
 // The same text is compiled by nvcc for a GPU, and by the C++ compiler, with the headers in host/, for the CPU.
 // A file that uses what the host headers do not provide (wgmma, mma, TMA, mbarriers, clusters, inline PTX outside of
 // `#ifdef __CUDA_ARCH__`) or that needs a particular architecture has a line of this form:
 //   // requires: sm_90a
-// Building it for the CPU, or for another GPU, then raises NotImplementedError. sm_80 means 8.0 or newer; the suffix `a`
-// means exactly that architecture. cp.async from <cuda_pipeline.h> (__pipeline_memcpy_async, __pipeline_commit,
+// Building it for the CPU, or for another GPU, then raises NotImplementedError. sm_80 means 8.0 or newer; the suffix
+// `a` means exactly that architecture. cp.async from <cuda_pipeline.h> (__pipeline_memcpy_async, __pipeline_commit,
 // __pipeline_wait_prior) needs no such line.
 #pragma once
 

@@ -29,7 +29,7 @@ struct Block {
     unsigned long long serial = 0;  // counts the blocks that this library has run
 
     int ready[MAX_THREADS], ready_begin, ready_count;  // queue of threads that can continue
-    int waiting, barrier_line, barrier_votes;          // at the barrier: threads, source line, threads whose predicate is true
+    int waiting, barrier_line, barrier_votes;          // at the barrier: threads, line, true predicates
     int barrier_result_count, barrier_result_size;     // of the last barrier
     unsigned warp_live[MAX_THREADS / WARP], warp_waiting[MAX_THREADS / WARP];  // lanes
 
