@@ -1,1 +1,1 @@
-"""CUDA implementations: `<op>[_<variant>].cu` holds kernel and extern "C" launcher, the .py beside it calls it."""
+"""CUDA implementations: `<op>[_<variant>].cu` has the kernel and its extern "C" launcher, the .py calls it."""

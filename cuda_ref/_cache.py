@@ -1,8 +1,8 @@
-"""Private folders of built libraries: `<cache>/<key>/`, complete or absent, shared by all processes of one user.
+"""The build cache: a private folder `<cache>/<key>/` for each library, shared by all processes of one user.
 
-A folder is made under a temporary name and renamed when it is whole, so nobody ever sees half of one. Building is
-guarded by flock, which the system drops with the process that held it: nothing that a killed process leaves behind can
-block the next. Everything here may be deleted at any time.
+A folder is filled under a temporary name and renamed when it is complete, so that no process sees an incomplete one.
+A build holds a flock, which the system releases when the process ends: a killed process blocks no other one. All files
+here may be deleted at any time.
 """
 
 import contextlib
@@ -15,21 +15,24 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-PATIENCE_S = 300.0  # a build held longer than this is hung: build beside it, renaming makes that safe
-ABANDONED_S = 3600.0
+LOCK_TIMEOUT_S = 300.0  # after this the other build counts as hung; a second one beside it is safe
+STALE_S = 3600.0  # age of an unfinished build that is removed
 
 
 class BuildError(RuntimeError):
-    """A .cu could not be built: a compiler is missing or failed, or the cache cannot be trusted."""
+    """A .cu cannot be built: a compiler is missing or failed, or the cache folder is not private."""
 
 
 def root() -> Path:
-    """$XDG_CACHE_HOME/kernel-suite/cuda."""
+    """The folder of the cache, $XDG_CACHE_HOME/kernel-suite/cuda. Raises BuildError unless it is private."""
     return private("cuda")
 
 
 def private(name: str) -> Path:
-    """$XDG_CACHE_HOME/kernel-suite/<name>, made on first use. What is in it gets run, so it must be private."""
+    """The folder $XDG_CACHE_HOME/kernel-suite/<name>, created on first use.
+
+    Raises BuildError unless it is private: code in it is executed.
+    """
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(base).absolute()
     try:
@@ -47,7 +50,7 @@ def private(name: str) -> Path:
 
 
 def check_private(folder: Path) -> None:
-    """Raises BuildError for a folder that is none, belongs to someone else, or can be written by others."""
+    """Raises BuildError unless `folder` is a folder that belongs to this user and that only this user can write."""
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode):
         raise BuildError(f"build cache {folder} is not a folder: remove it, or set XDG_CACHE_HOME to another place")
@@ -64,22 +67,30 @@ def check_private(folder: Path) -> None:
 
 
 def entry(key: str, make: Callable[[Path], None]) -> Path:
-    """The folder `key`, filled by `make` where it does not exist. Raises what `make` raises, and then keeps nothing."""
+    """The cached folder `key`.
+
+    Args:
+        key: name of the folder.
+        make: called with an empty folder to fill, if `key` does not exist yet.
+
+    Raises:
+        whatever `make` raises; nothing is kept then.
+    """
     cache = root()
     folder = cache / key
     if folder.exists():
         return folder
-    with _held(cache / f"{key}.lock"):
-        if folder.exists():  # made by another process while this one waited
+    with _locked(cache / f"{key}.lock"):
+        if folder.exists():  # built by another process meanwhile
             return folder
-        _sweep(cache)
-        temporary = Path(tempfile.mkdtemp(prefix=".making-", dir=cache))
+        _remove_stale(cache)
+        temporary = Path(tempfile.mkdtemp(prefix=".building-", dir=cache))
         try:
             make(temporary)
             try:
                 temporary.rename(folder)
             except OSError:
-                if not folder.exists():  # otherwise someone else was faster: theirs is as good
+                if not folder.exists():  # otherwise another process was faster, and its result is equal
                     raise
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -87,18 +98,18 @@ def entry(key: str, make: Callable[[Path], None]) -> Path:
 
 
 def discard(key: str) -> None:
-    """Forgets `key`, for a folder that proved unusable."""
-    doomed = root() / f".making-{key}-{os.getpid()}"
+    """Removes the folder `key`, for one that is damaged."""
+    discarded = root() / f".building-{key}-{os.getpid()}"
     with contextlib.suppress(FileNotFoundError):
-        (root() / key).rename(doomed)
-    shutil.rmtree(doomed, ignore_errors=True)
+        (root() / key).rename(discarded)
+    shutil.rmtree(discarded, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def _held(path: Path) -> Iterator[None]:
+def _locked(path: Path) -> Iterator[None]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + LOCK_TIMEOUT_S
         while time.monotonic() < deadline:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -112,9 +123,9 @@ def _held(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _sweep(cache: Path) -> None:
-    """Removes what killed builds left."""
-    for path in cache.glob(".making-*"):
+def _remove_stale(cache: Path) -> None:
+    """Removes unfinished builds of killed processes."""
+    for path in cache.glob(".building-*"):
         with contextlib.suppress(OSError):
-            if time.time() - path.stat().st_mtime > ABANDONED_S:
+            if time.time() - path.stat().st_mtime > STALE_S:
                 shutil.rmtree(path, ignore_errors=True)

@@ -1,10 +1,10 @@
-"""Prepares a .cu text: reads what it says of itself, makes it self-contained, and for the CPU turns it into C++.
+"""Reads and rewrites the text of a .cu file: its requirement and signatures, its includes, and its form as C++.
 
-Three things of CUDA are no C++; all else is left to the headers in host/:
+For the CPU, three constructs of CUDA that are no C++ are rewritten; the headers in host/ provide the rest:
     kernel<<<grid, block, bytes, stream>>>(a, b)    a launch
-    __shared__ float tile[32][33], sums[32];        one copy a block, so poisoned when a block comes to it
-    extern __shared__ float buffer[];               memory whose size the launch gives
-Line numbers survive, so that messages point into the .cu file.
+    __shared__ float tile[32][33], sums[32];        static shared memory, filled with NaN for each block
+    extern __shared__ float buffer[];               dynamic shared memory, whose size is an argument of the launch
+Line numbers do not change, so that messages of the compiler name lines of the .cu file.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ _TOKEN = re.compile(
     r'R"(?P<d>[^()\\\s]*)\(.*?\)(?P=d)"'  # raw string
     r"|//(?:\\\n|[^\n])*|/\*.*?\*/"  # comment
     r'|"(?:\\.|[^"\\\n])*"'  # string
-    r"|\b\d[\w.']*"  # number, whose ' is no quote
+    r"|\b\d[\w.']*"  # number, with digit separators
     r"|'(?:\\.|[^'\\\n])*'",  # character
     re.DOTALL,
 )
@@ -24,7 +24,7 @@ _OPEN, _CLOSE = "([{", ")]}"
 
 
 def blank(text: str, strings: bool = True) -> str:
-    """The text with spaces for comments and, where asked, for strings: the same length, the same lines, only code."""
+    """The text with comments and, unless `strings` is false, strings replaced by spaces. Positions do not change."""
 
     def replace(match: re.Match[str]) -> str:
         token = match[0]
@@ -36,7 +36,7 @@ def blank(text: str, strings: bool = True) -> str:
 
 
 def requirement(text: str) -> str | None:
-    """The architecture that a line `// requires: sm_90a` names."""
+    """The architecture of the line `// requires: sm_90a`, or None. Raises ValueError if it names no architecture."""
     match = re.search(r"^// requires: (\S+)\s*$", text, re.MULTILINE)
     if match and not re.fullmatch(r"sm_\d+a?", match[1]):
         raise ValueError(f"requires: an architecture such as sm_80 or sm_90a; got {match[1]!r}")
@@ -44,7 +44,14 @@ def requirement(text: str) -> str | None:
 
 
 def parameters(text: str, function: str) -> list[str]:
-    """Types of `extern "C" int function(...)` without its last two, stream and record: pointer, or a C type's name."""
+    """Types of the parameters of `extern "C" int function(..., cudaStream_t stream, LaunchRecord* record)`.
+
+    Returns:
+        one of "pointer", "int64_t", "int", "float" or "double" for each parameter but the last two.
+
+    Raises:
+        LookupError: if there is no such function, or it has other last parameters.
+    """
     code = blank(text, strings=False)
     match = re.search(rf'extern\s+"C"\s+(?:int|cudaError_t)\s+{re.escape(function)}\s*\(([^()]*)\)', code)
     if match is None:
@@ -56,14 +63,14 @@ def parameters(text: str, function: str) -> list[str]:
 
 
 def launchers(text: str) -> dict[str, int]:
-    """Every `extern "C" int function(...)` with its line."""
+    """All `extern "C" int function(...)` of a text, with their line numbers."""
     code = blank(text, strings=False)
     found = re.finditer(r'extern\s+"C"\s+(?:int|cudaError_t)\s+(\w+)\s*\(', code)
     return {match[1]: code.count("\n", 0, match.start()) + 1 for match in found}
 
 
 def expand(path: Path, folders: list[Path], _within: tuple[Path, ...] = ()) -> str:
-    """The text of a file with each `#include "..."` that is found beside it or in `folders` in its place."""
+    """The text of a file, with the text of each `#include "..."` found beside it or in `folders` in place of it."""
     text = path.read_text()
     name = str(path).replace("\\", "\\\\").replace('"', '\\"')
     code = blank(text, strings=False)
@@ -78,7 +85,7 @@ def expand(path: Path, folders: list[Path], _within: tuple[Path, ...] = ()) -> s
     parts.append(text[done:])
     joined = "".join(parts)
     once = re.search(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", code, re.MULTILINE)
-    if once:  # means nothing for a text that is no file of its own
+    if once:  # has no effect in the middle of a file
         guard = "EXPANDED_" + hashlib.sha256(text.encode()).hexdigest()[:16]
         joined = re.sub(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", "", joined, count=1, flags=re.MULTILINE)
         joined = f"#ifndef {guard}\n#define {guard}\n{joined}\n#endif\n"
@@ -86,7 +93,7 @@ def expand(path: Path, folders: list[Path], _within: tuple[Path, ...] = ()) -> s
 
 
 def to_host(text: str) -> str:
-    """The text as C++ for the headers in host/. It must include cuda_runtime.h, as common.cuh does."""
+    """The text as C++ for the headers in host/. It must include cuda_runtime.h, directly or by common.cuh."""
     return _launches(_shared(text))
 
 
@@ -114,7 +121,7 @@ def _shared(text: str) -> str:
 
 
 def _declared(declaration: str) -> Iterator[tuple[int, int]]:
-    """Where the names stand in `float tile[32][33], sums[32]`: each the last word before its [, = or comma."""
+    """Positions of the names in `float tile[32][33], sums[32]`: the last word before [, = or a comma."""
     stack, name, fixed = "", None, False
     for match in re.finditer(r"\w+|[^\w\s]", declaration + ","):
         token = match[0]
@@ -135,11 +142,11 @@ def _declared(declaration: str) -> Iterator[tuple[int, int]]:
 
 def _launches(text: str) -> str:
     edits: list[tuple[int, int, str]] = []
-    code, spoken = blank(text), blank(text, strings=False)
+    code, uncommented = blank(text), blank(text, strings=False)
     for match in re.finditer("<<<", code):
         start = _kernel_start(code, match.start())
         end = _config_end(code, match.end())
-        kernel, config = spoken[start : match.start()], spoken[match.end() : end - 3]
+        kernel, config = uncommented[start : match.start()], uncommented[match.end() : end - 3]
         address = _address(code, " ".join(kernel.split()))
         body = f"[&](auto... cuda_host_argument) {{ {kernel}(cuda_host_argument...); }}"
         edits.append((start, end, f"::cuda_host::launch({address}, {body}, {config})"))
@@ -147,7 +154,7 @@ def _launches(text: str) -> str:
 
 
 def _kernel_start(code: str, end: int) -> int:
-    """Where the expression before <<< begins: a name, perhaps qualified, perhaps with template arguments."""
+    """Start of the expression before <<<: a name, with qualifiers and template arguments if it has any."""
     i = end
     while code[i - 1].isspace():
         i -= 1
@@ -165,7 +172,7 @@ def _kernel_start(code: str, end: int) -> int:
 
 
 def _config_end(code: str, start: int) -> int:
-    """Behind the >>> that closes a launch's configuration."""
+    """End of the >>> that closes the configuration of a launch."""
     depth = 0
     for i in range(start, len(code)):
         depth += (code[i] in _OPEN) - (code[i] in _CLOSE)
@@ -175,7 +182,7 @@ def _config_end(code: str, start: int) -> int:
 
 
 def _address(code: str, kernel: str) -> str:
-    """The kernel's address, which cudaFuncSetAttribute knows it by; null where template arguments are deduced."""
+    """An expression for the address of a kernel, for cudaFuncSetAttribute; null if template arguments are deduced."""
     name, _, arguments = kernel.partition("<")
     name = re.escape(name.split("::")[-1].strip())
     between = r"[^;{}()]*(?:\([^()]*\)[^;{}()]*)?"  # __global__ void __launch_bounds__(256)
@@ -188,7 +195,7 @@ def _address(code: str, kernel: str) -> str:
 
 
 def _split(text: str) -> list[str]:
-    """The parts of a list between the commas that are in no bracket."""
+    """The parts of a list, separated by commas outside of brackets."""
     parts, depth = [""], 0
     for c in text.strip():
         depth += (c in "([{<") - (c in ")]}>")

@@ -1,29 +1,30 @@
 // out[b, h, i] = sum over j of softmax_j(sm_scale * q[b, h, i] . k[b, h_kv, j]) * v[b, h_kv, j]
 // with h_kv = h // (H // H_kv): every key head serves H // H_kv query heads
 //
-// A block takes BLOCK_M queries of one head, a warp ROWS of them, and walks over the keys in tiles of 32.
-// The S_q x S_k matrix of scores never exists: a warp holds ROWS x 32 of them, one key a lane.
+// A block computes BLOCK_M queries of one head, a warp ROWS of them, in steps of 32 keys. The S_q x S_k scores are
+// never stored: a warp holds ROWS x 32 of them, one key a lane.
 //
-// Online softmax. A row keeps the largest score so far (m), the sum of exp(score - m) (l), and the sum of
-// exp(score - m) * v (acc), all in float32. When a tile brings a larger maximum, l and acc are multiplied by
-// exp(old m - new m). No exponent is ever positive, so nothing overflows, and at the end the row is acc / l.
-//   - Scores carry a factor log2(e), for exp2 is what the hardware has.
-//   - As long as a row has seen no key, m is -inf. Exponents are then taken from 0: -inf - (-inf) would make a NaN.
-//   - Every lane keeps l for its own keys. A sum is linear, so the lanes are added once, at the end; only the maximum
-//     is exchanged in every tile.
+// Online softmax. Each row keeps the largest score so far (m), the sum of exp(score - m) (l), and the sum of
+// exp(score - m) * v (acc), in float32. When a tile has a larger maximum, l and acc are multiplied by
+// exp(old m - new m). Exponents are never positive, so nothing overflows. At the end the row is acc / l.
+//   - Scores include a factor log2(e), since the hardware computes exp2.
+//   - While a row has seen no key, m is -inf. Exponents are then relative to 0, since -inf - (-inf) is NaN.
+//   - Each lane keeps l of its own keys. The lanes are summed once, at the end; only the maximum is exchanged each
+//     step.
 //
-// Two matrix products, two ways to divide them among the lanes:
-//   scores    lane = key. It reads its row of the K tile, and the queries, the same for all lanes: a broadcast.
-//   output    lane = D / 32 columns. It reads these of a row of the V tile, and the key's weights: a broadcast.
-// Between them the weights change hands through shared memory. What a lane reads of K or V it uses for ROWS queries,
-// and what a block fetches of them from global memory for BLOCK_M.
+// The two matrix products are divided among the lanes in two ways:
+//   scores    lane = key. A lane reads its row of the K tile, and the queries, which are a broadcast.
+//   output    lane = D / 32 columns. A lane reads these columns of a row of the V tile, and the weights of that key,
+//             which are a broadcast.
+// In between, the weights pass through shared memory. A lane uses each element of K or V for ROWS queries, a block for
+// BLOCK_M.
 //
-// Shared memory serves 16-byte reads of eight lanes at a time, without conflict if they meet eight different groups of
-// four banks. So rows of the K tile lie BLOCK_D + 4 floats apart. V takes the same room once K has been used: the
-// smaller a block, the more of them share a multiprocessor, and one computes while another waits for memory.
+// Shared memory serves 16-byte reads of eight lanes at a time, without conflict if they are in eight different groups
+// of four banks: rows of the K tile are BLOCK_D + 4 floats apart. V reuses the memory of K. The smaller a block, the
+// more of them share a multiprocessor, and one computes while another waits for memory.
 //
-// Online softmax: M. Milakov, N. Gimelshein, 2018 (arXiv 1805.02867). Tiles of keys, and no matrix of scores: T. Dao
-// et al., "FlashAttention", 2022 (arXiv 2205.14135).
+// Source: online softmax: M. Milakov, N. Gimelshein, 2018 (arXiv 1805.02867); tiles of keys without a matrix of scores:
+// T. Dao et al., "FlashAttention", 2022 (arXiv 2205.14135).
 #include <algorithm>
 
 #include "common.cuh"
@@ -34,7 +35,7 @@ constexpr int BLOCK_M = WARPS * ROWS;  // queries of a block
 constexpr int BLOCK_N = 32;            // keys of a tile: one a lane
 constexpr float INF = INFINITY;
 
-struct Strides {  // in elements; a row's elements lie side by side
+struct Strides {  // in elements; the elements of a row are contiguous
     int64_t batch, head, row;
 };
 
@@ -43,24 +44,24 @@ struct Problem {
     Strides q, k, v;
     float scale_log2;  // sm_scale * log2(e)
     bool causal;
-    bool packed;  // four elements can be read at once: every row of q, k and v starts on a multiple of them
+    bool packed;  // four elements can be read by one instruction: all rows of q, k and v start at multiples of four
 };
 
-// Shared memory of a block, in groups of four floats. BLOCK_D is D, filled up with zeros to 64, 128 or 256.
+// Shared memory of a block, in units of four floats. BLOCK_D is D, padded with zeros to 64, 128 or 256.
 template <int BLOCK_D>
 struct Layout {
     static constexpr int Q_PITCH = BLOCK_D / 4;        // q_tile[BLOCK_M][Q_PITCH]
     static constexpr int KV_PITCH = BLOCK_D / 4 + 1;   // kv_tile[BLOCK_N][KV_PITCH]: K, then V
-    static constexpr int KV = BLOCK_M * Q_PITCH;       // where kv_tile begins
-    static constexpr int P = KV + BLOCK_N * KV_PITCH;  // p_tile[WARPS][ROWS / 4][BLOCK_N]: a key's weights in four rows
+    static constexpr int KV = BLOCK_M * Q_PITCH;       // offset of kv_tile
+    static constexpr int P = KV + BLOCK_N * KV_PITCH;  // p_tile[WARPS][ROWS / 4][BLOCK_N]: weights of four rows
     static constexpr int BYTES = (P + WARPS * ROWS / 4 * BLOCK_N) * sizeof(float4);
 };
 
-// Copies rows [0, rows) of a matrix to a tile of TILE_ROWS, as float32; zeros below them, and right of column D.
+// Copies rows [0, rows) of a matrix to a tile of TILE_ROWS rows, as float32; zeros below them and from column D on.
 template <int TILE_ROWS, int BLOCK_D, typename T>
 __device__ __forceinline__ void load_tile(float4* tile, int pitch, const T* __restrict__ matrix, int64_t stride_row,
                                           int rows, int D, bool packed) {
-    constexpr int GROUPS = BLOCK_D / 4, STEP = WARPS * 32 / GROUPS;  // groups of four in a row; rows that a turn copies
+    constexpr int GROUPS = BLOCK_D / 4, STEP = WARPS * 32 / GROUPS;  // groups of four in a row; rows of one pass
     if (packed) {
         const int group = threadIdx.x % GROUPS;
         const T* from = matrix + threadIdx.x / GROUPS * stride_row + group * 4;
@@ -92,22 +93,22 @@ __device__ __forceinline__ float warp_sum(float x) {
     return x;
 }
 
-// The 1 lets a thread take the registers that it needs: nothing is spilled.
+// One block a multiprocessor: a thread may use all the registers that it needs, and nothing is spilled.
 template <typename T, int BLOCK_D>
 __global__ void __launch_bounds__(WARPS * 32, 1)
     attention_forward(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v, T* __restrict__ out,
                       const Problem problem) {
     using In = Layout<BLOCK_D>;
-    constexpr int WIDTH = BLOCK_D / 32 < 4 ? BLOCK_D / 32 : 4;  // neighbouring columns of a lane
-    constexpr int SPANS = BLOCK_D / 32 / WIDTH;                 // such groups, 32 * WIDTH columns apart
+    constexpr int WIDTH = BLOCK_D / 32 < 4 ? BLOCK_D / 32 : 4;  // contiguous columns of a lane
+    constexpr int SPANS = BLOCK_D / 32 / WIDTH;                 // groups of them, 32 * WIDTH columns apart
     extern __shared__ float4 shared[];
-    const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);  // tells the compiler that all lanes agree on it
+    const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);  // uniform for the compiler
     const int lane = threadIdx.x % 32;
     const int S_q = problem.S_q, S_k = problem.S_k;
 
-    // Later queries see more keys under a causal mask, so the last ones of a head go first.
+    // Under a causal mask later queries see more keys: the longest blocks of a head start first.
     const int tiles = ceil_div(S_q, BLOCK_M);
-    const int first = (tiles - 1 - blockIdx.x % tiles) * BLOCK_M;  // the block's first query
+    const int first = (tiles - 1 - blockIdx.x % tiles) * BLOCK_M;  // first query of the block
     const int head = blockIdx.x / tiles, b = head / problem.H, h = head % problem.H;
     const int h_kv = h / (problem.H / problem.H_kv);
     q += b * problem.q.batch + h * problem.q.head + first * problem.q.row;
@@ -116,10 +117,10 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
     out += (int64_t(head) * S_q + first) * problem.D;
     load_tile<BLOCK_M, BLOCK_D>(shared, In::Q_PITCH, q, problem.q.row, S_q - first, problem.D, problem.packed);
 
-    // Row r of this warp sees the keys below min(S_k, sees + r).
-    const int sees = problem.causal ? first + warp * ROWS + 1 + S_k - S_q : S_k;
-    const int warp_sees = first + warp * ROWS < S_q ? min(S_k, sees + ROWS - 1) : 0;  // the most of its rows
-    const int block_sees = problem.causal ? min(S_k, first + BLOCK_M + S_k - S_q) : S_k;
+    // Row r of this warp sees the keys below min(S_k, visible + r).
+    const int visible = problem.causal ? first + warp * ROWS + 1 + S_k - S_q : S_k;
+    const int warp_visible = first + warp * ROWS < S_q ? min(S_k, visible + ROWS - 1) : 0;  // the maximum of its rows
+    const int block_visible = problem.causal ? min(S_k, first + BLOCK_M + S_k - S_q) : S_k;
 
     float m[ROWS], l[ROWS], acc[ROWS][SPANS * WIDTH];
 #pragma unroll
@@ -130,18 +131,18 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
         for (int c = 0; c < SPANS * WIDTH; ++c) acc[r][c] = 0.0f;
     }
 
-    for (int start = 0; start < block_sees; start += BLOCK_N) {
-        const bool works = start < warp_sees;  // the same in all lanes
-        __syncthreads();                       // the last V tile has been used
+    for (int start = 0; start < block_visible; start += BLOCK_N) {
+        const bool active = start < warp_visible;  // the same in all lanes
+        __syncthreads();  // the previous V tile has been read
         load_tile<BLOCK_N, BLOCK_D>(shared + In::KV, In::KV_PITCH, k, problem.k.row, S_k - start, problem.D,
                                     problem.packed);
         k += BLOCK_N * problem.k.row;
         __syncthreads();
-        if (works) {
+        if (active) {
             float s[ROWS] = {};
             const float4* q_row = shared + warp * ROWS * In::Q_PITCH;
             const float4* k_row = shared + In::KV + lane * In::KV_PITCH;
-#pragma unroll 1  // 32 multiply-adds are enough of a loop; registers are better spent on more warps
+#pragma unroll 1  // unrolling would take registers, and so warps, from the multiprocessor
             for (int d = 0; d < BLOCK_D / 4; ++d) {
                 const float4 y = k_row[d];
 #pragma unroll
@@ -155,7 +156,7 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
             }
 #pragma unroll
             for (int r = 0; r < ROWS; ++r) {
-                const float score = start + lane < min(S_k, sees + r) ? s[r] * problem.scale_log2 : -INF;
+                const float score = start + lane < min(S_k, visible + r) ? s[r] * problem.scale_log2 : -INF;
                 const float m_new = fmaxf(m[r], warp_max(score));
                 const float origin = m_new == -INF ? 0.0f : m_new;
                 const float alpha = exp2f(m[r] - origin);
@@ -171,12 +172,12 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
                 p_tile[lane] = make_float4(s[r], s[r + 1], s[r + 2], s[r + 3]);
             }
         }
-        __syncthreads();  // the K tile has been used
+        __syncthreads();  // the K tile has been read
         load_tile<BLOCK_N, BLOCK_D>(shared + In::KV, In::KV_PITCH, v, problem.v.row, S_k - start, problem.D,
                                     problem.packed);
         v += BLOCK_N * problem.v.row;
         __syncthreads();
-        if (works) {
+        if (active) {
 #pragma unroll 1
             for (int j = 0; j < BLOCK_N; ++j) {
                 const float* v_row = reinterpret_cast<const float*>(shared + In::KV + j * In::KV_PITCH);
@@ -185,10 +186,10 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
                 for (int c = 0; c < SPANS; ++c) {
                     memcpy(y + c * WIDTH, v_row + (c * 32 + lane) * WIDTH, WIDTH * sizeof(float));
                 }
-                if (start + j >= sees) {  // hidden from a row: its weight is 0, but 0 times an infinity or NaN is not
+                if (start + j >= visible) {  // masked in some row: weight 0, but 0 * inf and 0 * NaN are NaN
 #pragma unroll
                     for (int r = 0; r < ROWS; ++r) {
-                        if (start + j >= min(S_k, sees + r)) continue;
+                        if (start + j >= min(S_k, visible + r)) continue;
                         const float p = reinterpret_cast<const float*>(
                             shared + In::P + (warp * ROWS + r) / 4 * BLOCK_N + j)[r % 4];
 #pragma unroll
@@ -234,11 +235,11 @@ void launch(const void* q, const void* k, const void* v, void* out, int64_t B, P
             LaunchRecord* record) {
     problem.packed = problem.D % 4 == 0 && rows_start_aligned<T>(q, problem.q) && rows_start_aligned<T>(k, problem.k) &&
                      rows_start_aligned<T>(v, problem.v);
-    // One dimension for all blocks, as y and z count to 65535 only. attention.py refuses more than 2^30 of them.
+    // One dimension for all blocks, since y and z are limited to 65535. attention.py refuses more than 2^30 blocks.
     const dim3 grid(unsigned(B * problem.H * ceil_div(problem.S_q, BLOCK_M))), block(WARPS * 32);
     constexpr int bytes = Layout<BLOCK_D>::BYTES;
     record->set(grid, block, bytes);
-    if (bytes > 48 * 1024) {  // more than a kernel gets unasked
+    if (bytes > 48 * 1024) {  // above the default limit
         cudaFuncSetAttribute(attention_forward<T, BLOCK_D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     }
     attention_forward<T, BLOCK_D><<<grid, block, bytes, stream>>>(

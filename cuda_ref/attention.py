@@ -6,9 +6,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
+from cuda_ref._arguments import check_attention
 
 DETERMINISTIC = True
-BLOCK_M = 32  # queries of a thread block, as in attention.cu
+BLOCK_M = 32  # queries of a block, as in attention.cu
 
 
 def attention(
@@ -22,36 +23,19 @@ def attention(
     """out[b, h, i] = sum over visible j of softmax_j(sm_scale * q[b, h, i] . k[b, h_kv, j]) * v[b, h_kv, j].
 
     Shapes: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), D up to 256, H a multiple of H_kv: query head h uses key head
-    h_kv = h // (H // H_kv). Any strides, but a tensor whose last dimension is not contiguous is first copied by torch.
-    The output is contiguous. `sm_scale` defaults to 1 / sqrt(D).
-    Causal: aligned to the last key; query i sees the keys j <= i + S_k - S_q. A query that sees none gives zeros.
-    NaN and infinities in hidden keys and values do not reach it.
+    h_kv = h // (H // H_kv). Any strides; torch first copies a tensor whose last dimension is not contiguous. The output
+    is contiguous. `sm_scale` defaults to 1 / sqrt(D).
+    Causal: aligned to the last key; query i sees the keys j <= i + S_k - S_q. A query that sees no key gives zeros. NaN
+    and infinities in hidden keys and values have no effect.
     Dtypes: float32, float16, bfloat16, the same for all; scores, softmax and sums in float32 without tensor cores,
     rounded once at the end. The S_q x S_k scores are never stored.
-    Tail: tiles that overhang are filled with zeros and their scores masked. D is filled up to 64, 128 or 256.
-    Devices: CUDA; on the CPU, for agreement only, the same kernel emulated.
-    Errors: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for D above 256 and for
+    Tail: tiles that overhang are padded with zeros and their scores masked. D is padded to 64, 128 or 256.
+    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
+    Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for D above 256 and for
     more than 2^30 queries, keys or blocks; build.CudaError if the launch fails.
     Source: see attention.cu.
     """
-    if q.dim() != 4:
-        raise ValueError(f"attention: q must be (B, H, S_q, D); got {tuple(q.shape)}")
-    B, H, S_q, D = q.shape
-    if k.dim() != 4 or k.shape[0] != B or k.shape[3] != D:
-        raise ValueError(
-            f"attention: q is (B, H, S_q, D)={tuple(q.shape)}, so k must be ({B}, H_kv, S_k, {D}); got {tuple(k.shape)}"
-        )
-    _, H_kv, S_k, _ = k.shape
-    if v.shape != k.shape:
-        raise ValueError(f"attention: k is (B, H_kv, S_k, D)={tuple(k.shape)}, so v must be too; got {tuple(v.shape)}")
-    if H % H_kv != 0 if H_kv > 0 else H > 0:
-        raise ValueError(f"attention: H must be a multiple of H_kv; got H={H}, H_kv={H_kv}")
-    if q.dtype not in build.DTYPES:
-        raise ValueError(f"attention: q must be float32, float16 or bfloat16; got {q.dtype}")
-    if k.dtype != q.dtype or v.dtype != q.dtype:
-        raise ValueError(f"attention: q is {q.dtype}, so k and v must be too; got {k.dtype} and {v.dtype}")
-    if k.device != q.device or v.device != q.device:
-        raise ValueError(f"attention: q is on {q.device}, so k and v must be too; got {k.device} and {v.device}")
+    B, H, H_kv, S_q, S_k, D = check_attention(q, k, v)
     if D > 256:
         raise NotImplementedError(f"attention: D must be at most 256; got D={D}")
     if max(S_q, S_k, B * H * -(-S_q // BLOCK_M)) > 2**30:

@@ -1,11 +1,11 @@
-"""Builds a .cu with torch's load_inline, by nvcc for a GPU or by the C++ compiler for the CPU, and calls what is in it.
+"""Builds a .cu with torch's load_inline, by nvcc for a GPU or by the C++ compiler for the CPU, and calls its functions.
 
     build.launch("vector_add", "vector_add", a.device, a, b, out, out.numel(), build.dtype_code(out.dtype))
 
-No torch headers, which cost most of a minute to compile, and no bindings: ctypes passes `data_ptr()` and the current
-stream, as the extern "C" signature in the .cu says. A library is built once and kept in a private cache (`_cache.py`)
-under a key made of all that it depends on: the text with its local headers, flags, compilers, architecture. Within one
-process a function is bound once; the next process sees an edit.
+The build includes no headers of torch, which take most of a minute to compile, and no bindings: ctypes passes
+`data_ptr()` and the current stream according to the extern "C" signature in the .cu. A library is built once and kept
+in a private cache (`_cache.py`). Its key is a hash of all that it depends on: the text with its local headers, flags,
+compilers, architecture. A process binds a function once; an edit of the .cu takes effect in the next process.
 """
 
 import ctypes
@@ -57,7 +57,7 @@ _building = threading.Lock()
 
 
 class CudaError(RuntimeError):
-    """A launch was refused or failed: which function, why, and the grid, block and shared memory that it asked for."""
+    """A launch was refused or failed. The message has the function, the error, grid, block and shared memory."""
 
 
 class LaunchRecord(ctypes.Structure):
@@ -67,37 +67,44 @@ class LaunchRecord(ctypes.Structure):
 
 
 def dtype_code(dtype: torch.dtype) -> int:
-    """The number a .cu knows a dtype by."""
+    """The code of a dtype in a .cu: Dtype in common.cuh."""
     return DTYPES[dtype]
 
 
 def launch(source: str | Path, function: str, device: torch.device, *args: Any) -> None:
-    """Calls `function` of `<source>.cu` (a Path names a file elsewhere) on `device` and its current stream.
+    """Calls an extern "C" function of a .cu on a device, on its current stream. Builds it first if necessary.
 
-    Builds it first where that is needed. Tensors are passed as pointers, None as a null pointer, ints and floats as the
-    signature in the .cu says. Nothing is checked here: tensors must be on `device`, and large enough. On the CPU
-    the kernel has run when this returns; on a GPU it has been queued.
+    On a CPU the kernel has run when this returns; on a GPU it is queued.
 
-    Raises CudaError for a launch that fails, BuildError where the source cannot be built, NotImplementedError where the
-    device cannot run it.
+    Args:
+        source: name of a .cu of this folder without the suffix, or the Path of any .cu.
+        function: name of the extern "C" function.
+        device: a CUDA device or the CPU.
+        args: tensors are passed as pointers, None as a null pointer, ints and floats as the types in the signature.
+            They are not checked: tensors must be on `device`, and large enough.
+
+    Raises:
+        CudaError: if the launch fails.
+        BuildError: if the source cannot be built.
+        NotImplementedError: if the device cannot run it.
     """
     (_bound.get((source, function, device)) or _bind(source, function, device))(args)
 
 
 def _bind(source: str | Path, function: str, device: torch.device) -> Callable[[tuple[Any, ...]], None]:
-    """What calls a function on a device. A call does as little as possible: all that can be known is found out here."""
+    """A callable for a function on a device. What is the same for all calls is determined here, once."""
     stream: Callable[[], int]
     current_device: Callable[[], int | None]
     if device.type == "cuda":
-        if device.index is None:  # whichever is current now; another one perhaps next time
+        if device.index is None:  # the current one, which may change from call to call
             device = torch.device("cuda", torch.cuda.current_device())
         index = device.index
         target = compiler.arch_of(*torch.cuda.get_device_capability(device))
-        raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # what torch.cuda.current_stream wraps
+        raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # cheaper than current_stream
         stream = partial(raw_stream, index) if raw_stream else lambda: torch.cuda.current_stream(index).cuda_stream
         current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
     elif device.type == "cpu":
-        target, index, stream, current_device = "host", None, int, lambda: None  # no device to change to, stream 0
+        target, index, stream, current_device = "host", None, int, lambda: None  # stream 0; no current device
     else:
         raise NotImplementedError(f"{function}: a .cu runs on 'cuda' and, emulated, on 'cpu' devices; got {device}")
     if bound := _bound.get((source, function, device)):
@@ -146,13 +153,13 @@ def _load(source: str | Path, target: str) -> ctypes.CDLL:
     path = library(source, target)
     try:
         return ctypes.CDLL(str(path))
-    except OSError:  # a damaged file
+    except OSError:  # the file is damaged
         _cache.discard(path.parent.name)
         return ctypes.CDLL(str(library(source, target)))
 
 
 def library(source: str | Path, target: str) -> Path:
-    """The shared library of a .cu for "host" or an architecture such as "sm_90a"; built unless the cache has it."""
+    """Path of the shared library of a .cu for "host" or an architecture such as "sm_90a", built unless it is cached."""
     text = _prepared(source, target)
     arguments: dict[str, Any]
     if target == "host":
@@ -171,9 +178,9 @@ def library(source: str | Path, target: str) -> Path:
 
 
 def _build(folder: Path, source: str | Path, target: str, arguments: dict[str, Any]) -> None:
-    from torch.utils import cpp_extension  # half a second, needed only here
+    from torch.utils import cpp_extension  # the import takes half a second
 
-    # ninja may be beside this Python only; a list of a library's dependencies is of no use, as the key has them.
+    # ninja may be installed beside this Python only. The key has the dependencies, so nvcc need not list them.
     changed = {"PATH": compiler.search_path(), "TORCH_EXTENSION_SKIP_NVCC_GEN_DEPENDENCIES": "1"}
     before = {name: os.environ.get(name) for name in changed}
     os.environ.update(changed)
@@ -188,45 +195,46 @@ def _build(folder: Path, source: str | Path, target: str, arguments: dict[str, A
             **arguments,
         )
     except (RuntimeError, OSError) as error:
-        who, message = compiler.compiler_for(target), compiler.useful(str(error))
-        raise BuildError(f"{_path(source)}: {who} failed for {target}:\n{message}") from None
+        name, message = compiler.compiler_for(target), compiler.useful(str(error))
+        raise BuildError(f"{_path(source)}: {name} failed for {target}:\n{message}") from None
     finally:
-        for name, value in before.items():
+        for variable, value in before.items():
             if value is None:
-                del os.environ[name]
+                del os.environ[variable]
             else:
-                os.environ[name] = value
-    built = max(folder.glob("library*.so"), key=lambda each: each.stat().st_mtime_ns)  # torch may add a version
+                os.environ[variable] = value
+    # load_inline may add a version to the name.
+    built = max(folder.glob("library*.so"), key=lambda each: each.stat().st_mtime_ns)
     built.rename(folder / "library.so")
     for each in folder.glob("*.o"):
         each.unlink()
 
 
 def requires(source: str | Path) -> str | None:
-    """The architecture that a .cu says it needs (`// requires: sm_90a`); None where any will do, the CPU too."""
+    """The architecture that a .cu requires (`// requires: sm_90a`); None if it runs on all, and on the CPU."""
     return _rewrite.requirement(_path(source).read_text())
 
 
 def supports(source: str | Path, target: str) -> bool:
-    """Whether a .cu can be built for "host" or for an architecture, by its own word."""
+    """Whether a .cu can be built for "host" or for an architecture, according to its `// requires:` line."""
     required = requires(source)
     return required is None if target == "host" else compiler.satisfies(target, required)
 
 
 def compile_only(source: str | Path, arch: str) -> str:
-    """Compiles the device code of a .cu for `arch`, which need not be here, and returns what `ptxas -v` says."""
+    """Compiles the device code of a .cu for `arch`, without a GPU, and returns the report of `ptxas -v`."""
     text = _prepared(source, arch)
     key = _key(source, arch, ["cubin", text, *compiler.NVCC_FLAGS])
     return compiler.device_code(key, text, arch).joinpath("ptxas.txt").read_text()
 
 
 def resources(source: str | Path, arch: str) -> list[Resources]:
-    """Registers, stack and spills of every function in a .cu for `arch`."""
+    """Registers, stack and spills of all functions in a .cu, compiled for `arch`."""
     return compiler.parse_resources(compile_only(source, arch), arch)
 
 
 def _prepared(source: str | Path, target: str) -> str:
-    """The text of a .cu that can be built for a target, with its headers in it."""
+    """The text of a .cu with its local headers. Raises unless it can be built for the target."""
     path = _path(source)
     if not supports(source, target):
         where = "the CPU" if target == "host" else target
@@ -237,11 +245,11 @@ def _prepared(source: str | Path, target: str) -> str:
 
 
 def _key(source: str | Path, target: str, parts: list[str]) -> str:
-    """Name and target for the reader, and a hash of all that the result depends on."""
+    """The key of a cached result: name, target, and a hash of all that the result depends on."""
     compilers = [compiler.identity(each) for each in compiler.compilers(target)]
-    ccbin = os.environ.get("CC", "")  # torch hands it to nvcc
+    ccbin = os.environ.get("CC", "")  # load_inline passes it to nvcc
     everything = "\0".join([*parts, *compilers, ccbin, target, platform.machine(), platform.system()])
-    name = re.sub(r"\W", "_", _path(source).stem, flags=re.ASCII)[:64]  # it becomes part of a path and of ninja's file
+    name = re.sub(r"\W", "_", _path(source).stem, flags=re.ASCII)[:64]  # part of a path and of a ninja file
     return f"{name}-{target}-{hashlib.sha256(everything.encode()).hexdigest()[:24]}"
 
 

@@ -1,18 +1,18 @@
-// What every kernel of this folder shares: dtype codes, float conversions, 16-byte accesses and the launch record.
+// What all kernels of this folder share: dtype codes, float conversions, 16-byte accesses and the launch record.
 //
 // Conventions of a .cu file
 //   extern "C" int <function>(<arguments>, cudaStream_t stream, LaunchRecord* record)
-// Arguments are pointers, int64_t, int, float and double. The function fills the record, launches with `<<<>>>`,
-// or launch_clusters of hopper.cuh, and returns cudaGetLastError(). build.py reads this signature, so keep it in one
-// piece, with plain types and names.
+// Arguments are pointers, int64_t, int, float and double. The function fills the record, launches with `<<<>>>`, or
+// launch_clusters of launch.cuh, and returns cudaGetLastError(). build.py reads this signature from the text, so it
+// must be in one piece, with plain types and names.
 //
 // The same text is compiled by nvcc for a GPU, and by the C++ compiler, with the headers in host/, for the CPU.
-// A file that uses what the host headers do not have (wgmma, mma, TMA, mbarriers, clusters, inline PTX without an
-// `#ifdef __CUDA_ARCH__` around it) or that needs a particular architecture says so on a line of its own:
+// A file that uses what the host headers do not provide (wgmma, mma, TMA, mbarriers, clusters, inline PTX outside of
+// `#ifdef __CUDA_ARCH__`) or that needs a particular architecture has a line of this form:
 //   // requires: sm_90a
-// Building it for the CPU, or for a GPU that it cannot be compiled for, then raises NotImplementedError.
-// sm_80 means 8.0 or newer; the suffix `a` means exactly that architecture. cp.async needs no such line when it comes
-// from <cuda_pipeline.h> (__pipeline_memcpy_async, __pipeline_commit, __pipeline_wait_prior).
+// Building it for the CPU, or for another GPU, then raises NotImplementedError. sm_80 means 8.0 or newer; the suffix
+// `a` means exactly that architecture. cp.async from <cuda_pipeline.h> (__pipeline_memcpy_async, __pipeline_commit,
+// __pipeline_wait_prior) needs no such line.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -22,7 +22,7 @@
 
 enum Dtype { FLOAT32 = 0, FLOAT16 = 1, BFLOAT16 = 2 };  // build.DTYPES
 
-// What was launched, for the error message.
+// The last launch, for error messages; LaunchRecord in build.py.
 struct LaunchRecord {
     unsigned grid[3];
     unsigned block[3];
@@ -35,7 +35,7 @@ struct LaunchRecord {
     }
 };
 
-// Every dtype computes in float: exact on the way in, one rounding to nearest even on the way out.
+// All dtypes compute in float. to_float is exact, from_float rounds once, to nearest even.
 __host__ __device__ __forceinline__ float to_float(float x) { return x; }
 __host__ __device__ __forceinline__ float to_float(__half x) { return __half2float(x); }
 __host__ __device__ __forceinline__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
@@ -55,7 +55,7 @@ __host__ __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(floa
     return __float2bfloat16_rn(x);
 }
 
-// N elements that are read or written by one instruction, 16 bytes at most; the address must be a multiple of the size.
+// N elements that one instruction reads or writes, at most 16 bytes; the address must be a multiple of the size.
 template <typename T, int N>
 struct alignas(sizeof(T) * N) Pack {
     T at[N];
@@ -63,7 +63,7 @@ struct alignas(sizeof(T) * N) Pack {
     __host__ __device__ __forceinline__ const T& operator[](int i) const { return at[i]; }
 };
 
-// f on the elements of packs of 16 bytes, which travel as the four registers that they fill.
+// Applies f to the elements of one or two packs of 16 bytes, which are passed as four registers each.
 template <typename T, typename F, typename... Packs>
 __device__ __forceinline__ uint4 elementwise(F f, uint4 first, Packs... rest) {
     constexpr int LANES = 16 / sizeof(T);
@@ -83,7 +83,7 @@ __device__ __forceinline__ uint4 elementwise(F f, uint4 first, Packs... rest) {
     return result;
 }
 
-// To the nearest number of 11 significant bits, ties away from zero, as cvt.rna.tf32 does; a NaN stays one.
+// Rounds to 11 significant bits, to nearest, ties away from zero, like cvt.rna.tf32. NaN stays NaN.
 __device__ __forceinline__ float round_to_tf32(float x) {
     const unsigned bits = __float_as_uint(x);
     return (bits & 0x7fffffffu) > 0x7f800000u ? x : __uint_as_float((bits + 0x1000u) & 0xffffe000u);
@@ -94,9 +94,17 @@ __host__ __device__ constexpr I ceil_div(I a, I b) {
     return (a + b - 1) / b;
 }
 
+// Of the current device.
+inline int multiprocessor_count() {
+    int device, count;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+    return count;
+}
+
 inline bool is_aligned(const void* pointer, size_t bytes) { return reinterpret_cast<uintptr_t>(pointer) % bytes == 0; }
 
-// Calls f with a zero of the type that a dtype code means: by_dtype(dtype, [&](auto x) { using T = decltype(x); ... });
+// Calls f with a zero of the type of a dtype code: by_dtype(dtype, [&](auto x) { using T = decltype(x); ... });
 template <typename F>
 inline cudaError_t by_dtype(int64_t dtype, F f) {
     switch (dtype) {

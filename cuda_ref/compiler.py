@@ -1,4 +1,4 @@
-"""The compilers: where they are, who they are, which flags they get, and what nvcc says about a kernel's resources."""
+"""The compilers: their paths, versions and flags, and the resources of a kernel as reported by ptxas."""
 
 import functools
 import os
@@ -16,7 +16,7 @@ NVCC_FLAGS = [
     "-std=c++17",
     "-lineinfo",
     "-Xptxas=-v",
-    # torch's load_inline switches these off; the .cu files are ordinary CUDA, where they exist.
+    # load_inline disables these operators, which the .cu files use.
     *(
         f"-U__CUDA_NO_{name}__"
         for name in ("HALF_OPERATORS", "HALF_CONVERSIONS", "HALF2_OPERATORS", "BFLOAT16_CONVERSIONS")
@@ -28,18 +28,18 @@ HOST_FLAGS = [
     "-w",
     "-ffp-contract=off",  # a*b+c rounds twice; fmaf rounds once
     "-fno-math-errno",
-    "-fno-gnu-unique",  # variables of templates stay in their library
-    "-fno-semantic-interposition",  # lets a kernel be inlined where it is launched
-    "-fsanitize=alignment",  # a misaligned access faults, as on a GPU; its handler is in host/launch.h
+    "-fno-gnu-unique",  # each library has its own variables of templates
+    "-fno-semantic-interposition",  # allows the inlining of a kernel into its launch
+    "-fsanitize=alignment",  # a misaligned access is an error, as on a GPU; handler in host/launch.h
 ]
 LINK_FLAGS = [
-    "-Wl,--as-needed",  # torch puts its libraries on the command line; none is used
-    "-Wl,-Bsymbolic",  # a library means its own functions, whatever else the process has loaded
+    "-Wl,--as-needed",  # load_inline adds libraries of torch; none is used
+    "-Wl,-Bsymbolic",  # calls stay within the library, whatever else the process has loaded
 ]
 
 
 def nvcc() -> str | None:
-    """The nvcc that torch would take: of $CUDA_HOME or $CUDA_PATH, else on PATH, else of /usr/local/cuda."""
+    """Path of nvcc, found like torch does it: in $CUDA_HOME or $CUDA_PATH, else on PATH, else in /usr/local/cuda."""
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
     if home:
         return shutil.which("nvcc", path=f"{home}/bin")
@@ -47,17 +47,27 @@ def nvcc() -> str | None:
 
 
 def cxx() -> str | None:
-    """The C++ compiler that torch would take: $CXX, else c++."""
+    """Path of the C++ compiler, found like torch does it: $CXX, else c++."""
     return shutil.which(os.environ.get("CXX", "c++"))
 
 
 def search_path() -> str:
-    """PATH, and this Python's scripts, where pip puts ninja: a Python called by its path does not have them in PATH."""
+    """PATH and the scripts folder of this Python, where pip installs ninja."""
     return os.pathsep.join(filter(None, [os.environ.get("PATH"), sysconfig.get_path("scripts")]))
 
 
 def missing(device_type: str) -> str | None:
-    """What keeps a .cu from being built for "cuda" or "cpu", and how to get it, or None. Builds nothing."""
+    """What a build of a .cu lacks on this machine, and how to install it. Builds nothing.
+
+    Args:
+        device_type: "cuda" or "cpu".
+
+    Returns:
+        a sentence, or None if nothing is missing.
+
+    Raises:
+        ValueError: for another device type.
+    """
     if device_type not in ("cuda", "cpu"):
         raise ValueError(f"missing: device_type must be 'cuda' or 'cpu'; got {device_type!r}")
     if device_type == "cuda" and nvcc() is None:
@@ -72,7 +82,7 @@ def missing(device_type: str) -> str | None:
 
 
 def identity(executable: str) -> str:
-    """Path, file and --version of a compiler: an upgrade changes it, in place or behind a wrapper script."""
+    """Path, size, time and --version of a compiler: changes with an upgrade, in place or behind a wrapper script."""
     path = Path(executable).resolve()
     status = path.stat()
     return f"{path} {status.st_size} {status.st_mtime_ns} {_version(executable, status.st_mtime_ns)}"
@@ -84,7 +94,7 @@ def _version(executable: str, mtime_ns: int) -> str:
 
 
 def compilers(target: str) -> list[str]:
-    """All that take part in a build for "host" or an architecture."""
+    """The compilers of a build for "host" or an architecture."""
     return [each for each in ([cxx()] if target == "host" else [cxx(), nvcc()]) if each]
 
 
@@ -93,7 +103,7 @@ def compiler_for(target: str) -> str:
 
 
 def arch_of(major: int, minor: int) -> str:
-    """The one architecture to build for on a device: sm_90a for (9, 0); before Hopper there is no `a`."""
+    """The architecture to build for, from a compute capability: sm_90a for (9, 0); before Hopper without `a`."""
     return f"sm_{major}{minor}" + ("a" if major >= 9 else "")
 
 
@@ -102,7 +112,7 @@ def arch_flag(arch: str) -> str:
 
 
 def satisfies(arch: str, required: str | None) -> bool:
-    """Whether code that says `// requires: <required>` compiles for `arch`: sm_80 is a minimum, sm_90a is exact."""
+    """Whether code with a line `// requires: <required>` compiles for `arch`: sm_80 is a minimum, sm_90a is exact."""
     if required is None or arch == required:
         return True
     return not required.endswith("a") and int(arch[3:].rstrip("a")) >= int(required[3:])
@@ -110,7 +120,7 @@ def satisfies(arch: str, required: str | None) -> bool:
 
 @functools.lru_cache
 def newest_arch() -> str:
-    """The newest architecture this nvcc knows, such as sm_121."""
+    """The newest architecture that nvcc supports, such as sm_121."""
     done = subprocess.run([_nvcc_or_raise(), "--list-gpu-arch"], capture_output=True, text=True, check=True)
     known: list[str] = re.findall(r"compute_(\d+)$", done.stdout, re.MULTILINE)
     return "sm_" + max(known, key=int)
@@ -123,7 +133,7 @@ def _nvcc_or_raise() -> str:
 
 
 def device_code(key: str, text: str, arch: str) -> Path:
-    """A folder with kernel.cubin for `arch` and ptxas.txt, what ptxas said about it."""
+    """A cached folder with kernel.cubin for `arch` and ptxas.txt, the report of `ptxas -v`."""
 
     def make(folder: Path) -> None:
         (folder / "kernel.cu").write_text(text)
@@ -138,7 +148,7 @@ def device_code(key: str, text: str, arch: str) -> Path:
 
 @dataclass(frozen=True)
 class Resources:
-    """What one compiled function takes of a multiprocessor."""
+    """Registers of a thread, and stack and spills in bytes, of one compiled function."""
 
     function: str
     arch: str
@@ -160,7 +170,7 @@ _PTXAS = re.compile(
 
 
 def parse_resources(report: str, arch: str) -> list[Resources]:
-    """One record for each function in a `ptxas -v` report; names are demangled where c++filt is installed."""
+    """The functions in a report of `ptxas -v`; names are demangled if c++filt is installed."""
     found = list(_PTXAS.finditer(report))
     names = [match["function"] for match in found]
     if names and shutil.which("c++filt"):
@@ -178,7 +188,7 @@ _NOISE = re.compile(
 
 
 def useful(output: str, limit: int = 40) -> str:
-    """The compiler's own messages out of a build log: without command lines, progress and ptxas chatter."""
+    """The messages of the compiler in a build log, at most `limit` lines, without commands, progress and ptxas info."""
     lines = output.splitlines()
     kept = [
         line
@@ -186,5 +196,5 @@ def useful(output: str, limit: int = 40) -> str:
         if not _NOISE.match(line) and not before.startswith("FAILED:")  # ninja prints the command after FAILED
     ]
     if len(kept) > limit:
-        kept = [*kept[:limit], f"... and {len(kept) - limit} lines more"]
+        kept = [*kept[:limit], f"... and {len(kept) - limit} more lines"]
     return "\n".join(kept)

@@ -1,10 +1,10 @@
-"""Matrix multiplication in CUDA, the definition: one thread an element of the output."""
+"""Matrix multiplication in CUDA, the definition: one thread for each element of the output."""
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
+from cuda_ref._arguments import check_matmul
 
 DETERMINISTIC = True
 
@@ -14,29 +14,15 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
 
     Shapes: a (M, K), b (K, N), any strides, any sizes, K = 0 included; the output is contiguous.
     Dtypes: float32, float16, bfloat16, the same for both; products and sums in float32, rounded once at the end.
-    Precision: "ieee" multiplies what it is given; "tf32", for float32 only, rounds the factors to tf32 (11
-    significant bits, to nearest, ties away from zero) first. Both add in float32, in order of k, without tensor cores.
+    Precision: "ieee" multiplies the inputs as they are; "tf32", for float32 only, first rounds them to tf32 (11
+    significant bits, to nearest, ties away from zero). Sums are in order of k, without tensor cores.
     Tail: threads beyond the edge of the output do nothing. Offsets are int64.
-    Devices: CUDA; on the CPU, for agreement only, the same kernel emulated.
-    Errors: ValueError for other shapes, dtypes and precisions, and for two devices; build.CudaError if the launch
+    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
+    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; build.CudaError if the launch
     fails.
     Source: see matmul.cu.
     """
-    if a.dim() != 2:
-        raise ValueError(f"matmul: a must be (M, K); got {tuple(a.shape)}")
-    M, K = a.shape
-    if b.dim() != 2 or b.shape[0] != K:
-        raise ValueError(f"matmul: a is (M, K)={(M, K)}, so b must be ({K}, N); got {tuple(b.shape)}")
-    N = b.shape[1]
-    if a.dtype not in build.DTYPES:
-        raise ValueError(f"matmul: a must be float32, float16 or bfloat16; got {a.dtype}")
-    if b.dtype != a.dtype:
-        raise ValueError(f"matmul: a is {a.dtype}, so b must be too; got {b.dtype}")
-    if precision != "ieee" and (precision != "tf32" or a.dtype != torch.float32):
-        raise ValueError(f'matmul: precision must be "ieee", or "tf32" for float32; got "{precision}" for {a.dtype}')
-    if b.device != a.device:
-        raise ValueError(f"matmul: a is on {a.device}, so b must be too; got {b.device}")
-
+    M, N, K = check_matmul(a, b, precision)
     out = a.new_empty(M, N)
     if M > 0 and N > 0:
         build.launch(

@@ -2,25 +2,24 @@
 //
 // A block of 32 x 8 threads computes a tile of 32 x 32 elements of out, a thread four of them, 8 rows apart.
 //
-// What this adds to matmul.cu is the tile in shared memory. The block walks along K in steps of 32; in each it copies a
-// 32 x 32 tile of a and one of b, each element once, and then uses each of them 32 times. So global memory is read 32
-// times less, and always well: the copy lets the lanes of a warp run along whichever dimension has the smaller stride.
-// A thread's four products with one element of b need one load of it. The float32 values of a tile are rounded to tf32,
-// or widened from 16 bits, once, on their way in.
+// What this adds to matmul.cu is tiles in shared memory. In steps of 32 along K the block copies a 32 x 32 tile of a
+// and one of b, each element once, and uses each element 32 times: global memory is read 32 times less. The lanes of a
+// warp copy along the dimension with the smaller stride, so that they read neighbours in any layout. A thread uses an
+// element of b for four products. Elements are widened to float32, or rounded to tf32, once, when they are copied.
 //
-// The rows of a tile are 33 floats apart: whether the lanes run along a row or down a column, they meet 32 different
-// banks. In the inner loop they read 32 neighbours of b, and one element of a, which is broadcast.
-// Elements outside of a or b are zeros in the tiles and add nothing; outputs outside of out are not stored.
+// The rows of a tile are 33 floats apart: along a row as well as down a column, the lanes access 32 different banks. In
+// the inner loop they read 32 neighbours of b, and one element of a, which is broadcast.
+// Elements outside of a or b are zeros in the tiles; outputs outside of out are not stored.
 //
-// Precision: as in matmul.cu, and the sum is in the same order, so the results are the same to the last bit.
+// Precision: as in matmul.cu, and the sum has the same order, so the results are bitwise the same.
 //
 // Source: "CUDA C++ Programming Guide", section "Shared Memory"; several outputs a thread: V. Volkov, J. Demmel,
 // "Benchmarking GPUs to Tune Dense Linear Algebra", SC 2008.
-#include "common.cuh"
+#include "matmul_common.cuh"
 
 constexpr int TILE = 32;         // rows and columns of every tile; the lanes of a warp
 constexpr int THREAD_ROWS = 8;   // rows of threads in a block
-constexpr int STEPS = TILE / THREAD_ROWS;  // outputs of a thread, and elements that it copies of a tile
+constexpr int STEPS = TILE / THREAD_ROWS;  // outputs of a thread, and elements of a tile that it copies
 
 // Copies the tile that starts at (row0, col0) of a matrix of `rows` x `cols`.
 template <typename T, bool TF32>
@@ -58,7 +57,7 @@ __global__ void __launch_bounds__(TILE* THREAD_ROWS)
 #pragma unroll
             for (int i = 0; i < STEPS; ++i) acc[i] = fmaf(a_tile[ty + i * THREAD_ROWS][k], b_kn, acc[i]);
         }
-        __syncthreads();  // before the next tiles are written over these
+        __syncthreads();  // before the tiles are overwritten
     }
 #pragma unroll
     for (int i = 0; i < STEPS; ++i) {
@@ -70,17 +69,13 @@ __global__ void __launch_bounds__(TILE* THREAD_ROWS)
 extern "C" int matmul_tiled(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, int64_t stride_am,
                             int64_t stride_ak, int64_t stride_bk, int64_t stride_bn, int64_t tf32, int64_t dtype,
                             cudaStream_t stream, LaunchRecord* record) {
-    // One dimension holds any shape: a grid's x counts to 2^31 - 1 tiles, an output of 2 * 10^12 elements.
+    // The x dimension of a grid is limited to 2^31 - 1, an output of 2 * 10^12 elements.
     const dim3 grid(unsigned(ceil_div<int64_t>(M, TILE) * ceil_div<int64_t>(N, TILE))), block(TILE, THREAD_ROWS);
     record->set(grid, block);
-    auto launch = [&](auto kernel, auto zero) {
+    return by_precision(dtype, tf32, [&](auto zero, auto rounded) {
         using T = decltype(zero);
-        kernel<<<grid, block, 0, stream>>>(static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(out), M,
-                                           N, K, stride_am, stride_ak, stride_bk, stride_bn);
-    };
-    if (tf32 && dtype == FLOAT32) {
-        launch(matmul_tiled<float, true>, float());
-        return cudaGetLastError();
-    }
-    return by_dtype(dtype, [&](auto zero) { launch(matmul_tiled<decltype(zero), false>, zero); });
+        matmul_tiled<T, decltype(rounded)::value>
+            <<<grid, block, 0, stream>>>(static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(out), M, N,
+                                         K, stride_am, stride_ak, stride_bk, stride_bn);
+    });
 }

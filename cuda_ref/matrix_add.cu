@@ -1,21 +1,22 @@
 // out[m, n] = a[m, n] + b[m, n], for any strides of a and b; out is row-major
 //
-// A memory system moves neighbours: a warp's access is fast when its 32 lanes touch consecutive bytes. Along which
-// dimension neighbours lie depends on the operand, so there are four kernels:
+// A warp's access is fast when its 32 lanes touch consecutive bytes. Which dimension is contiguous depends on the
+// operand, so there are four kernels:
 //
-//   add_dense         a and b lie in memory like out, without gaps: a vector addition, see vector_add.cu.
-//   add_rows          a and b are row-major. One thread adds a 16-byte pack of a row.
-//   add_transposing   b is column-major (an operand given as x.T), and perhaps a too. One thread reads a square of
-//                     LANES x LANES elements, 4 x 4 of float32 or 8 x 8 of 16 bits, as packs along b's columns, and
-//                     transposes it in its registers. The packs, which now run along rows, pass through a tile of
-//                     TILE x TILE elements in shared memory to the threads that write these rows.
-//   add_strided       anything else, one element an access; column-major operands go through a tile here as well.
+//   add_dense         a and b are contiguous like out: a vector addition, see vector_add.cu.
+//   add_rows          a and b are row-major. A thread adds a 16-byte pack of a row.
+//   add_transposing   b is column-major (x.T of a row-major x), and a may be. A thread reads a square of LANES x LANES
+//                     elements (4 x 4 of float32, 8 x 8 of 16 bits) as packs along the columns of b and transposes it
+//                     in registers. The packs, now along rows, pass through a tile of TILE x TILE elements in shared
+//                     memory to the threads that write these rows.
+//   add_strided       anything else, one element an access; column-major operands pass through a tile here too.
 //
-// Shared memory has 32 banks of 4 bytes. A warp moves 16-byte packs in four turns of 8 lanes, and a turn is fast when
-// its packs lie in 8 different groups of 4 banks. In `tile` one pack of padding after every LANES rows sees to this
-// both ways: writing, neighbouring lanes are LANES rows and so 1 pack (mod 8) apart; reading, they are 1 pack apart.
+// Bank conflicts. Shared memory has 32 banks of 4 bytes. A warp accesses 16-byte packs in four phases of 8 lanes, and a
+// phase has no conflict when its packs are in 8 different groups of 4 banks. One pack of padding after every LANES rows
+// of the tile ensures it in both directions: writing, neighbouring lanes are LANES rows and so 1 pack (mod 8) apart;
+// reading, they are 1 pack apart.
 //
-// A grid's y counts to 65535 only, so the kernels step through the rows: `m += gridDim.y * ...`.
+// The y dimension of a grid is limited to 65535, so the kernels step through the rows: `m += gridDim.y * ...`.
 //
 // Tiles and padding: G. Ruetsch, P. Micikevicius, "Optimizing Matrix Transpose in CUDA", NVIDIA, 2009.
 #include <algorithm>
@@ -23,7 +24,7 @@
 
 #include "common.cuh"
 
-constexpr int BLOCK = 768, BLOCK_SMALL = 256;  // threads; of add_dense the first where there are many
+constexpr int BLOCK = 768, BLOCK_SMALL = 256;  // threads; add_dense takes BLOCK for LARGE matrices
 constexpr int64_t LARGE = 1 << 20;              // packs
 constexpr int TILE = 64;                        // add_transposing: rows and columns of a block's tile
 constexpr int TILE_STRIDED = 32;                // add_strided, likewise: the lanes of a warp
@@ -49,7 +50,7 @@ __device__ __forceinline__ void store_pack(T* line, int64_t c, uint4 pack) {
     reinterpret_cast<uint4*>(line)[c] = pack;
 }
 
-// Contiguous and aligned, n = M N. Thread i adds pack i; the threads after the last pack add what elements are left.
+// Contiguous and aligned, n = M N. Thread i adds pack i; the threads after the last pack add the remaining elements.
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     add_dense(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ out, int64_t packs, int64_t n) {
@@ -61,8 +62,8 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-// Row-major, every row on a 16-byte boundary. One thread adds pack c of rows m, m + gridDim.y * blockDim.y, ...
-// The block is wide for wide matrices and tall for narrow ones.
+// Row-major, every row at a multiple of 16 bytes. A thread adds pack c of the rows m, m + gridDim.y * blockDim.y, ...
+// Blocks are wide for wide matrices and tall for narrow ones.
 template <typename T>
 __global__ void __launch_bounds__(BLOCK_SMALL)
     add_rows(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ out, int64_t M, int64_t N,
@@ -75,9 +76,9 @@ __global__ void __launch_bounds__(BLOCK_SMALL)
     }
 }
 
-// b is column-major; a is too where BOTH, row-major otherwise. Every row of out and of a row-major operand, and every
-// column of a column-major one, starts on a 16-byte boundary; M and N are multiples of LANES. The 1 in the launch
-// bounds lets a thread take the registers that its two squares need: nothing is spilled.
+// b is column-major; a is too if BOTH, otherwise row-major. Every row of out and of a row-major operand, and every
+// column of a column-major one, starts at a multiple of 16 bytes; M and N are multiples of LANES. The 1 in the launch
+// bounds allows a thread the registers of its two squares, so that nothing is spilled.
 template <typename T, bool BOTH>
 __global__ void __launch_bounds__((TILE / LANES<T>)*(TILE / LANES<T>), 1)
     add_transposing(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ out, int64_t M, int64_t N,
@@ -87,9 +88,9 @@ __global__ void __launch_bounds__((TILE / LANES<T>)*(TILE / LANES<T>), 1)
     __shared__ uint4 tile[SIDE][L * SIDE + 1];     // pack c of row r is tile[r / L][r % L * SIDE + c]
     const int tx = threadIdx.x, ty = threadIdx.y;  // the lanes of a warp differ in tx
     for (int64_t tile_m = int64_t(blockIdx.y) * TILE; tile_m < M; tile_m += int64_t(gridDim.y) * TILE) {
-        // Reading, a thread has L columns from n on, and of each the pack c_m: the lanes lie along m.
+        // Reading: pack c_m of the L columns from n on. The lanes of a warp are along m.
         const int64_t n = int64_t(blockIdx.x) * TILE + ty * L, c_m = tile_m / L + tx;
-        // Writing, it has L rows, m + {0, SIDE, ...}, and of each the pack c_n: the lanes lie along n.
+        // Writing: pack c_n of the L rows m + {0, SIDE, ...}. The lanes of a warp are along n.
         const int64_t m = tile_m + ty, c_n = int64_t(blockIdx.x) * SIDE + tx;
         const bool reads = n < N && c_m < M / L;
         uint4 column[L], row[L];
@@ -98,7 +99,7 @@ __global__ void __launch_bounds__((TILE / LANES<T>)*(TILE / LANES<T>), 1)
             if (reads) column[i] = load_pack(b + (n + i) * stride_b, c_m);
         }
 #pragma unroll
-        for (int i = 0; i < L; ++i) {  // a as it lies, early: needed at the end, when it will have come
+        for (int i = 0; i < L; ++i) {  // a, loaded early since it is needed last
             if (BOTH && reads) row[i] = load_pack(a + (n + i) * stride_a, c_m);
             if (!BOTH && m + i * SIDE < M && c_n < N / L) row[i] = load_pack(a + (m + i * SIDE) * stride_a, c_n);
         }
@@ -123,17 +124,17 @@ __global__ void __launch_bounds__((TILE / LANES<T>)*(TILE / LANES<T>), 1)
                 store_pack(out + (m + i * SIDE) * N, c_n, BOTH ? turned : elementwise<T>(add<T>, row[i], turned));
             }
         }
-        __syncthreads();  // before the next tile is written over this one
+        __syncthreads();  // before the tile is overwritten
     }
 }
 
-// Any strides. COLUMNS says how many operands are read with the lanes along m: none, b, or both.
+// Any strides. COLUMNS is the number of operands that are read with the lanes along m: none, b, or both.
 template <typename T, int COLUMNS>
 __global__ void __launch_bounds__(TILE_STRIDED* THREAD_ROWS)
     add_strided(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ out, int64_t M, int64_t N,
                 int64_t stride_am, int64_t stride_an, int64_t stride_bm, int64_t stride_bn) {
     constexpr int STEPS = TILE_STRIDED / THREAD_ROWS;  // elements of a thread
-    __shared__ T tile[TILE_STRIDED][TILE_STRIDED + 1];  // [n][m]; padded, so that a column lies in 32 banks
+    __shared__ T tile[TILE_STRIDED][TILE_STRIDED + 1];  // [n][m]; padded: a column is in 32 banks
     const int tx = threadIdx.x, ty = threadIdx.y;
     const int64_t tile_n = int64_t(blockIdx.x) * TILE_STRIDED;
     for (int64_t tile_m = int64_t(blockIdx.y) * TILE_STRIDED; tile_m < M; tile_m += int64_t(gridDim.y) * TILE_STRIDED) {
@@ -165,14 +166,14 @@ struct Operand {
     const T* at;
     int64_t stride_m, stride_n;
 
-    // Whether neighbours lie along m. A stride of 0 repeats one element: as good as a neighbour, in either direction.
+    // Whether elements along m are closer in memory than along n. A stride of 0 is fast in either layout.
     bool is_columns(int64_t M, int64_t N) const {
         return M > 1 && N > 1 && stride_m != 0 && stride_n != 0 && stride_m < stride_n;
     }
     bool is_contiguous(int64_t M, int64_t N) const { return stride_n == 1 && (M == 1 || stride_m == N); }
 };
 
-// Whether every row (or column) starts on a 16-byte boundary, where `count` of them lie `stride` elements apart.
+// Whether all rows (or columns) start at multiples of 16 bytes: `count` of them, `stride` elements apart.
 template <typename T>
 bool starts_aligned(const T* at, int64_t count, int64_t stride) {
     return is_aligned(at, 16) && (count == 1 || stride % LANES<T> == 0);
@@ -180,7 +181,7 @@ bool starts_aligned(const T* at, int64_t count, int64_t stride) {
 
 template <typename T>
 void launch(Operand<T> a, Operand<T> b, T* out, int64_t M, int64_t N, cudaStream_t stream, LaunchRecord* record) {
-    if (N == 1) {  // a column is a row
+    if (N == 1) {  // a single column is treated as a row
         std::swap(M, N);
         std::swap(a.stride_m, a.stride_n);
         std::swap(b.stride_m, b.stride_n);

@@ -1,9 +1,10 @@
-"""Matrix addition in CUDA: every operand is read along its contiguous dimension."""
+"""Matrix addition in CUDA: each operand is read along its contiguous dimension."""
 
 from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
+from cuda_ref._arguments import check_addition
 
 DETERMINISTIC = True
 
@@ -13,23 +14,13 @@ def matrix_add(a: Float[Tensor, "M N"], b: Float[Tensor, "M N"]) -> Float[Tensor
 
     Shapes: a and b (M, N), any strides: transposed, sliced, broadcast (stride 0); the output is contiguous.
     Dtypes: float32, float16, bfloat16, the same for both; 16-bit types are added in float32 and rounded once.
-    Tail: blocks at the right and lower edge leave out what lies beyond; rows that do not all start on a multiple of
-    16 bytes are read one element an access. Indices are int64.
-    Devices: CUDA; on the CPU, for agreement only, the same kernels emulated.
-    Errors: ValueError for other shapes and dtypes, and for two devices; build.CudaError if the launch fails.
-    Source: see matrix_add.cu, which also says which layouts take which kernel.
+    Tail: blocks leave out what is beyond the right and lower edge; unless all rows start at multiples of 16 bytes,
+    elements are read one by one. Indices are int64.
+    Devices: CUDA; on the CPU the same kernels are emulated, for agreement only.
+    Raises: ValueError for other shapes and dtypes, and for two devices; build.CudaError if the launch fails.
+    Source: see matrix_add.cu, which also lists the kernels and their layouts.
     """
-    if a.dim() != 2:
-        raise ValueError(f"matrix_add: a must be (M, N); got {tuple(a.shape)}")
-    if b.shape != a.shape:
-        raise ValueError(f"matrix_add: a is (M, N)={tuple(a.shape)}, so b must be too; got {tuple(b.shape)}")
-    if a.dtype not in build.DTYPES:
-        raise ValueError(f"matrix_add: a must be float32, float16 or bfloat16; got {a.dtype}")
-    if b.dtype != a.dtype:
-        raise ValueError(f"matrix_add: a is {a.dtype}, so b must be too; got {b.dtype}")
-    if b.device != a.device:
-        raise ValueError(f"matrix_add: a is on {a.device}, so b must be too; got {b.device}")
-
+    check_addition("matrix_add", a, b, ("M", "N"))
     M, N = a.shape
     out = a.new_empty(M, N)
     if M > 0 and N > 0:

@@ -1,18 +1,16 @@
 // out[i] = 1 / (1 + exp(-x[i]))
 //
-// One thread takes one pack of 16 bytes: 4 float32 or 8 16-bit elements. The stream is vector_add.cu's, but in blocks
-// of 128 threads where the data is large: threads compute for a while between their load and their store, and a block's
-// place is given to the next block when all of its threads are done. At 2^28 bfloat16: 128 threads 248 us, 256 252,
-// 1024 274. Data that all of the device's threads hold at once has no next block, and takes 512.
+// A thread computes one pack of 16 bytes: 4 float32 or 8 16-bit elements. The loads and stores are those of
+// vector_add.cu. Blocks have 128 threads where the data is large: a block frees its place when its last thread ends,
+// and threads that compute between load and store end at different times. Small data, which all fits on the device at
+// one time, takes 512.
 //
-// How much arithmetic is free? At 4.3 TB/s an H200 moves 0.54 * 10^12 float32 or 1.1 * 10^12 16-bit elements a second,
-// in and out, and has its threads issue 30 * 10^12 instructions: 55 for an element of float32, but only 27 for one of
-// 16 bits. Half of that is not yet free, as it comes between a load and the next. So there are two functions, and
-// each is as good as its type needs:
-//   - `sigmoid_accurate`, for float32: 20 instructions, at most 1.96 ulp (all floats were tried, on an H200). A Newton
-//     step removes the error of the reciprocal; the other operations round correctly;
-//   - `sigmoid_fast`, for 16 bits: 5, with the hardware's exp2 and reciprocal. The errors, some 2^-17, are far below
-//     the half unit, 2^-11 (float16) or 2^-8 (bfloat16), that the rounding of the result costs.
+// An H200 at full bandwidth has issue slots for about 55 instructions for each float32 element, but only 27 for each
+// 16-bit element, and hides about half of them (docs/lab/cuda_elementwise.md). So there are two functions:
+//   - `sigmoid_accurate` for float32: 20 instructions, error at most 1.96 ulp (checked for all float32 values). A
+//     Newton step removes the error of the reciprocal; the other operations round correctly.
+//   - `sigmoid_fast` for 16 bits: 5 instructions, with the exp2 and the reciprocal of the hardware. Its error, about
+//     2^-17, is far below the rounding of the result, 2^-11 (float16) or 2^-8 (bfloat16).
 //
 // exp(-x) overflows for x < -88, where 1 / (1 + exp(-x)) is not yet 0. Both compute 2^-S / (2^-S + 2^-S exp(-x)).
 //
@@ -21,9 +19,9 @@
 
 constexpr int BLOCK = 128, BLOCK_SMALL = 512;  // threads
 constexpr int64_t LARGE = 1 << 20;             // packs
-constexpr int UNROLL_SINGLE = 8;               // elements that a thread of sigmoid_single has in flight
+constexpr int UNROLL_SINGLE = 8;               // elements that a thread of sigmoid_single loads ahead
 
-// 1 / x within an ulp, where x and 1 / x are normal numbers: one instruction.
+// 1 / x within 1 ulp, for normal x and 1 / x; one instruction.
 __device__ __forceinline__ float reciprocal(float x) {
 #ifdef __CUDA_ARCH__
     float result;
@@ -34,7 +32,7 @@ __device__ __forceinline__ float reciprocal(float x) {
 #endif
 }
 
-// 2^x within 2 ulp, 0 where that is below the normal numbers: one instruction.
+// 2^x within 2 ulp, 0 instead of subnormal results; one instruction.
 __device__ __forceinline__ float exp2_fast(float x) {
 #ifdef __CUDA_ARCH__
     float result;
@@ -46,7 +44,7 @@ __device__ __forceinline__ float exp2_fast(float x) {
 }
 
 __device__ __forceinline__ float sigmoid_accurate(float x) {
-    // Beyond these numbers the result rounds to 0 or 1. A NaN stays one.
+    // Beyond these limits the result rounds to 0 or 1. NaN stays NaN.
     x = x < -104.0f ? -104.0f : x;
     x = x > 30.0f ? 30.0f : x;
     // k = rint(-x / ln 2). Adding 1.5 * 2^23 leaves the integer k in the low bits of the sum.
@@ -65,14 +63,14 @@ __device__ __forceinline__ float sigmoid_accurate(float x) {
     // e = 2^-32 exp(-x) = 2^(k - 32) (1 + p): both factors are normal numbers.
     const float scale = __uint_as_float((__float_as_uint(shifted) + (127 - 32)) << 23);
     const float e = fmaf(scale, p, scale);
-    // What the step corrects is the difference from the reciprocal of the sum before it is rounded. Only the last
-    // product can be subnormal.
+    // A Newton step to the reciprocal of the exact sum, not of the rounded one. Only the last product can be subnormal.
     const float r = reciprocal(0x1p-32f + e);
     const float residual = fmaf(-e, r, fmaf(-0x1p-32f, r, 1.0f));
     return fmaf(r, residual, r) * 0x1p-32f;
 }
 
-// With S = 16, a sum that overflows, or a reciprocal that is flushed, means a result below half of bfloat16's smallest.
+// With S = 16, the sum overflows, or the reciprocal is flushed to 0, only for results below half of the smallest
+// bfloat16.
 __device__ __forceinline__ float sigmoid_fast(float x) {
     return reciprocal(exp2_fast(fmaf(x, -1.44269504f, -16.0f)) + 0x1p-16f) * 0x1p-16f;
 }
@@ -83,7 +81,7 @@ __device__ __forceinline__ __nv_bfloat16 sigmoid(__nv_bfloat16 x) {
     return from_float<__nv_bfloat16>(sigmoid_fast(to_float(x)));
 }
 
-// Aligned. Thread i takes pack i; the threads after the last pack take what elements are left.
+// Aligned. Thread i computes pack i; the threads after the last pack compute the remaining elements.
 template <typename T>
 __global__ void __launch_bounds__(BLOCK_SMALL)
     sigmoid_packed(const T* __restrict__ x, T* __restrict__ out, int64_t packs, int64_t n) {
@@ -97,7 +95,7 @@ __global__ void __launch_bounds__(BLOCK_SMALL)
     }
 }
 
-// Any alignment: elements instead of packs, which lie BLOCK apart, so that the lanes of a warp are neighbours.
+// Any alignment. The elements of a thread are BLOCK apart, so that the lanes of a warp access neighbours.
 template <typename T>
 __global__ void __launch_bounds__(BLOCK) sigmoid_single(const T* __restrict__ x, T* __restrict__ out, int64_t n) {
     const int64_t first = int64_t(blockIdx.x) * (BLOCK * UNROLL_SINGLE) + threadIdx.x;
@@ -115,7 +113,7 @@ __global__ void __launch_bounds__(BLOCK) sigmoid_single(const T* __restrict__ x,
 template <typename T>
 void launch(const T* x, T* out, int64_t n, cudaStream_t stream, LaunchRecord* record) {
     constexpr int LANES = 16 / sizeof(T);
-    // A grid has at most 2^31 - 1 blocks: 10^12 elements, more than any device's memory holds.
+    // The grid is limited to 2^31 - 1 blocks: 10^12 elements.
     if (is_aligned(x, 16) && is_aligned(out, 16) && n >= LANES) {
         const int64_t packs = n / LANES;
         const int block = packs >= LARGE ? BLOCK : BLOCK_SMALL;

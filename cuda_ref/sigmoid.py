@@ -1,10 +1,11 @@
-"""Sigmoid in CUDA: a device function for float32 that is accurate, one for 16 bits that is short."""
+"""Sigmoid in CUDA: an accurate device function for float32, a short one for 16 bits."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
+from cuda_ref._arguments import check_dtypes_devices
 
 DETERMINISTIC = True
 
@@ -12,18 +13,16 @@ DETERMINISTIC = True
 def sigmoid(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     """out = 1 / (1 + exp(-x)), elementwise.
 
-    Shapes: any; the output is contiguous. An input that is not contiguous is first copied by torch, so it costs two
-    passes over memory.
+    Shapes: any; the output is contiguous. torch first copies an input that is not contiguous, which costs a second pass
+    over memory.
     Dtypes: float32 (within 1.96 ulp, subnormal results included), float16, bfloat16 (float32 inside, rounded once).
-    Tail: what is left after the last pack of 16 bytes is taken one by one; so is an input that does not start on a
-    multiple of 16 bytes. Indices are int64.
-    Devices: CUDA; on the CPU, for agreement only, the same kernel emulated.
-    Errors: ValueError for other dtypes; build.CudaError if the launch fails.
+    Tail: the elements after the last pack of 16 bytes are computed one by one, and so is an input that does not start
+    at a multiple of 16 bytes. Indices are int64.
+    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
+    Raises: ValueError for other dtypes; build.CudaError if the launch fails.
     Source: see sigmoid.cu.
     """
-    if x.dtype not in build.DTYPES:
-        raise ValueError(f"sigmoid: x must be float32, float16 or bfloat16; got {x.dtype}")
-
+    check_dtypes_devices("sigmoid", ("x",), (x,))
     x = x.contiguous()
     out = torch.empty_like(x)
     N = out.numel()

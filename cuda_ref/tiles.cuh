@@ -1,43 +1,49 @@
-// The order in which a kernel visits the tiles of its output: what the matmul kernels whose blocks stay share.
+// Grouped tile scheduler: the order in which the matmul kernels on tensor cores compute the tiles of their output.
+// It uses no instruction of a particular architecture, so that it runs in the host build too.
 #pragma once
 
 #include "common.cuh"
 
-// Divides numbers below 2^31 by one that the host knows, in some ten cycles; a division takes more than a hundred, for
-// which the first copies of a block would wait.
-struct Divisor {
-    uint32_t factor;  // the first above 2^32 (2^shift / divisor - 1)
-    int shift;        // the least for which 2^shift is not below the divisor
+// Exact quotients of numbers below 2^31 by a divisor that the host knows. They take about ten cycles on the device,
+// where an integer division takes more than a hundred.
+// Source: T. Granlund, P. Montgomery, "Division by Invariant Integers using Multiplication", PLDI 1994.
+struct FastDivisor {
+    uint32_t multiplier;  // floor(2^32 (2^shift / divisor - 1)) + 1
+    int shift;            // the least one with 2^shift >= divisor
 
-    explicit Divisor(uint32_t divisor) : shift(0) {
+    explicit FastDivisor(uint32_t divisor) : shift(0) {
         while (uint64_t(1) << shift < divisor) ++shift;
-        factor = uint32_t((((uint64_t(1) << shift) - divisor) << 32) / divisor + 1);
+        multiplier = uint32_t((((uint64_t(1) << shift) - divisor) << 32) / divisor + 1);
     }
-    __device__ __forceinline__ int quotient(int x) const { return (__umulhi(x, factor) + x) >> shift; }
+    __device__ __forceinline__ int quotient(int x) const { return (__umulhi(x, multiplier) + x) >> shift; }
 };
 
-struct Tile {
+struct TileCoordinate {
     int m, n;
 };
 
-// Down the BAND rows of a band of tiles, then in the next column, then in the next band. So what is worked on at one
-// time is nearly a square of the output, and the rows of a and columns of b that it needs are few enough for the L2
-// cache. Blocks that are not in clusters are dealt to the device by whole GPCs (graphics processing clusters), 16 in a
-// row to each. What the multiprocessors of a GPC ask for at one time the L2 cache delivers once; so 4 x 4 tiles, from a
-// band of 4 rows, need less than 16 tiles of a column.
-template <int BAND>
-struct Bands {
+// Groups of GROUP_M rows of tiles, one group after the other; within a group column by column, downwards. The tiles in
+// flight at one time then form nearly a square of the output, and the rows of a and columns of b that they need fit
+// into the L2 cache.
+// Blocks outside of clusters are assigned to the device by whole GPCs (graphics processing clusters), 16 successive
+// blocks to each. The L2 cache serves simultaneous requests of one GPC for the same line once, so that 4 x 4 tiles
+// (GROUP_M = 4) cause less traffic than 16 tiles of one column. Measurements: docs/lab/cuda_matmul.md
+template <int GROUP_M>
+struct GroupedTileScheduler {
     int tiles_m, tiles_n;
-    Divisor band, last;  // by the tiles in a band, and by the rows of the last one
+    FastDivisor group_tiles, last_group_rows;
 
-    Bands(int64_t tiles_m, int64_t tiles_n)
-        : tiles_m(int(tiles_m)), tiles_n(int(tiles_n)), band(BAND * tiles_n), last((tiles_m - 1) % BAND + 1) {}
+    GroupedTileScheduler(int64_t tiles_m, int64_t tiles_n)
+        : tiles_m(int(tiles_m)),
+          tiles_n(int(tiles_n)),
+          group_tiles(GROUP_M * tiles_n),
+          last_group_rows((tiles_m - 1) % GROUP_M + 1) {}
 
     __host__ __device__ __forceinline__ int count() const { return tiles_m * tiles_n; }
-    __device__ __forceinline__ Tile operator[](int index) const {
-        const int above = band.quotient(index) * BAND, within = index - above * tiles_n;
-        const bool whole = above + BAND <= tiles_m;
-        const int column = whole ? within / BAND : last.quotient(within);
-        return {above + within - column * (whole ? BAND : tiles_m - above), column};
+    __device__ __forceinline__ TileCoordinate operator[](int index) const {
+        const int first_m = group_tiles.quotient(index) * GROUP_M, within = index - first_m * tiles_n;
+        const bool full_group = first_m + GROUP_M <= tiles_m;
+        const int n = full_group ? within / GROUP_M : last_group_rows.quotient(within);
+        return {first_m + within - n * (full_group ? GROUP_M : tiles_m - first_m), n};
     }
 };

@@ -2,22 +2,16 @@
 //
 // One thread adds one pack of 16 bytes of each operand: 4 float32 or 8 16-bit elements.
 //
-// An addition moves three elements for one flop, so there is nothing to design but the stream from and to memory:
-//   - 16 bytes is the widest access a thread has: one instruction of a warp covers 512 consecutive bytes;
-//   - bandwidth times latency has to be in flight at any time (Little's law): 4.8 TB/s * 0.7 us is 25 KB on each of the
-//     132 SMs of an H200, and the 2048 threads of an SM have 64 KB in flight with two loads each. More packs a thread
-//     win nothing, and lose where the data is small: 1 pack 4.10 us, 2 packs 4.25, 4 packs 4.80 at 2^20 float32;
-//   - two packs next to each other in one thread look like one access of 32 bytes, and are two of which each leaves
-//     every other 16 bytes out: 14% slower at 2^28;
-//   - no cache hint. Loads that pass by the L1 cache (`L1::no_allocate`, `__ldcs`) look right for data read once, and
-//     cost 5 to 10% at 2^28 elements. Bulk copies through shared memory (TMA) cost 4%;
-//   - large blocks where there are many: with 768 threads 0.9% less time than with 256 at 2^28 (1024: 0.4%), but 5%
-//     more at 2^20.
-// What then remains, Nsight Compute shows: DRAM is busy for 92% of the kernel, and every byte goes over it once;
-// see docs/streaming.md.
+// An addition moves three elements for one flop, so that only the stream from and to memory counts:
+//   - 16 bytes is the widest access of a thread: one instruction of a warp covers 512 consecutive bytes.
+//   - By Little's law, bandwidth times latency must be in flight: 25 KB on each multiprocessor of an H200. Its 2048
+//     threads have 64 KB in flight with two loads each, so that one pack a thread suffices.
+//   - Loads have no cache hints, which cost time on this stream.
+//   - Large vectors take blocks of 768 threads, small ones 256.
+// Measurements: docs/lab/cuda_elementwise.md, docs/streaming.md
 //
-// The last n % LANES elements are added one by one, by threads of their own. Vectors with strides, and those that do
-// not start on a multiple of 16 bytes, take `add_strided`: the same kernel with one element an access.
+// The last n % LANES elements are added by additional threads, one each. Vectors with strides, and those that do not
+// start at a multiple of 16 bytes, take `add_strided`, with one element an access.
 //
 // Wide accesses: J. Luitjens, "Increase Performance with Vectorized Memory Access", NVIDIA developer blog, 2013.
 // Many loads in flight rather than many threads: V. Volkov, "Better Performance at Lower Occupancy", GTC 2010.
@@ -25,14 +19,14 @@
 
 constexpr int BLOCK = 768, BLOCK_SMALL = 256;  // threads
 constexpr int64_t LARGE = 1 << 20;              // packs
-constexpr int UNROLL_STRIDED = 8;               // elements of each operand that a thread of add_strided has in flight
+constexpr int UNROLL_STRIDED = 8;               // elements of each operand that a thread of add_strided loads ahead
 
 template <typename T>
 __device__ __forceinline__ T add(T x, T y) {
     return from_float<T>(to_float(x) + to_float(y));
 }
 
-// Contiguous and aligned. Thread i adds pack i; the threads after the last pack add what elements are left.
+// Contiguous and aligned. Thread i adds pack i; the threads after the last pack add the remaining elements.
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     add_packed(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ out, int64_t packs, int64_t n) {
@@ -46,8 +40,8 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-// Any stride, also 0, and any alignment: elements instead of packs, which lie BLOCK_SMALL apart, so that in each access
-// the lanes of a warp are neighbours.
+// Any stride, also 0, and any alignment. The elements of a thread are BLOCK_SMALL apart, so that in each access the
+// lanes of a warp read neighbours.
 template <typename T>
 __global__ void __launch_bounds__(BLOCK_SMALL)
     add_strided(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ out, int64_t n, int64_t stride_a,
@@ -75,7 +69,7 @@ void launch(const T* a, const T* b, T* out, int64_t n, int64_t stride_a, int64_t
     constexpr int LANES = 16 / sizeof(T);
     const bool contiguous = stride_a == 1 && stride_b == 1;
     const bool aligned = is_aligned(a, 16) && is_aligned(b, 16) && is_aligned(out, 16);
-    // A grid has at most 2^31 - 1 blocks: 2 * 10^12 elements, more than any device's memory holds.
+    // The grid is limited to 2^31 - 1 blocks: 2 * 10^12 elements.
     if (contiguous && aligned && n >= LANES) {
         const int64_t packs = n / LANES;
         const int block = packs >= LARGE ? BLOCK : BLOCK_SMALL;

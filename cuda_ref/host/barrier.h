@@ -1,10 +1,10 @@
-// __syncthreads and its votes, and shared memory.
+// __syncthreads and its variants with a predicate, and shared memory.
 #pragma once
 
 namespace cuda_host {
 
-// Of `count` threads from `first` on, lets those go on that are chosen. The running thread, which came last, goes
-// first: one switch less, and the order turns round every time.
+// Makes the chosen ones of `count` threads from `first` on ready. The running thread, the last one to arrive, is the
+// first one to continue: that saves a switch and reverses the order at each barrier.
 template <typename Chosen>
 static inline void release(int first, int count, Chosen chosen) {
     const int last = block.running - first, step = last * 2 >= count ? -1 : 1;
@@ -22,8 +22,8 @@ static void open_barrier() {
     release(0, block.count, [](int i) { return block.threads[i].wait == BARRIER; });
 }
 
-// All live threads must come to the same one. Threads that have returned count no longer, as CUDA promises since Volta;
-// do not build on it where the threads of one warp return one by one: an H200 was seen to wait for ever.
+// All live threads must reach the same one. Threads that have returned are not waited for, as CUDA specifies since
+// Volta. Kernels should not rely on it: an H200 hangs when the threads of one warp return one by one.
 static void barrier(bool predicate, int line) {
     if (block.waiting == 0) block.barrier_line = line;
     if (line == block.barrier_line) {
@@ -36,7 +36,7 @@ static void barrier(bool predicate, int line) {
     wait(BARRIER, line);
 }
 
-// Static shared memory. The first thread of a block that comes to a declaration poisons it.
+// Static shared memory. The first thread of a block to reach a declaration fills it with NaN.
 template <typename T>
 static inline void enter_shared(unsigned long long& serial, T& variable) {
     if (serial == block.serial) return;

@@ -1,7 +1,7 @@
-// One block at a time: its threads, who runs, who waits, and what happens when nobody can go on.
+// The running block: its threads, their scheduling, and the detection of deadlocks.
 //
-// A fiber runs threads one after another in a plain loop. Only when a thread must wait does it keep that fiber's
-// stack; the loop then goes on on another fiber. So a kernel without barriers never switches at all.
+// A fiber runs threads one after another in a loop. A thread that must wait keeps the stack of its fiber, and the loop
+// continues on another fiber. A kernel without barriers never switches.
 #pragma once
 
 namespace cuda_host {
@@ -9,12 +9,12 @@ namespace cuda_host {
 enum Wait : unsigned char { RUNS, BARRIER, WARP_OPERATION, PAUSE, LEFT };
 
 struct Thread {
-    Context context;  // where it waits
+    Context context;  // saved while it waits
     uint3 index;
     Wait wait;
-    int line;   // where it waits
-    int fiber;  // that it waits on
-    // Its part in a warp operation.
+    int line;   // of the source, where it waits
+    int fiber;  // whose stack it uses
+    // Its arguments and result in a warp operation.
     unsigned mask, operation, source;
     uint64_t given, received;
 };
@@ -22,26 +22,26 @@ struct Thread {
 struct Block {
     Thread threads[MAX_THREADS];
     int count;             // threads of a block
-    int started, running;  // how many have begun; who runs
-    int live;              // have not returned
-    int direction;         // +1: threads begin in ascending order
+    int started, running;  // number of threads that have begun; the running one
+    int live;              // threads that have not returned
+    int direction;         // +1: threads start in ascending order, -1: descending
     uint3 grid_index;
-    unsigned long long serial = 0;  // of this block among all blocks this library ever ran
+    unsigned long long serial = 0;  // counts the blocks that this library has run
 
-    int ready[MAX_THREADS], ready_begin, ready_count;  // may go on, first come first served
-    int waiting, barrier_line, barrier_votes;          // at the barrier: how many, where, with a predicate that holds
-    int barrier_result_count, barrier_result_size;     // of the last barrier that opened
+    int ready[MAX_THREADS], ready_begin, ready_count;  // queue of threads that can continue
+    int waiting, barrier_line, barrier_votes;          // at the barrier: threads, line, true predicates
+    int barrier_result_count, barrier_result_size;     // of the last barrier
     unsigned warp_live[MAX_THREADS / WARP], warp_waiting[MAX_THREADS / WARP];  // lanes
 
-    Context fibers[MAX_THREADS];  // idle ones wait in their loop for a thread to start
+    Context fibers[MAX_THREADS];  // idle ones wait in fiber_main for a thread to start
     int idle[MAX_THREADS], idle_count, fiber_count;
-    int fiber;  // the one that runs now
+    int fiber;  // the running one
     Context launcher;
 
     void (*body)(const void*);
     const void* closure;
     uint64_t blocks_left;
-    size_t dynamic_bytes, static_bytes, shared_bytes;  // the last: what both may come to
+    size_t dynamic_bytes, static_bytes, shared_bytes;  // the last one limits the sum of the others
     bool failed;
 };
 static Block block;
@@ -57,7 +57,7 @@ namespace cuda_host {
 
 static void fiber_main();
 
-// Ends the launch with an error: no thread of any block runs on.
+// Ends the launch with an error: no thread of any block continues.
 template <typename... Arguments>
 [[noreturn]] static void fail(cudaError_t error, const char* format, Arguments... arguments) {
     char reason[300];
@@ -74,7 +74,7 @@ static const char* name_of(Wait wait) {
     return wait == BARRIER ? "__syncthreads" : wait == WARP_OPERATION ? "a warp operation" : "__nanosleep";
 }
 
-// Nobody can run and not everybody has left. Names the places where threads wait, each once.
+// No thread can run, but not all have returned. Lists the source lines at which threads wait.
 [[noreturn]] static void fail_deadlock() {
     char places[240] = "";
     int used = 0, left = 0;
@@ -104,7 +104,7 @@ static inline int take_ready() {
     return thread;
 }
 
-// Whether there is an idle fiber, after making one if need be.
+// Ensures that there is an idle fiber. Returns false without memory for one.
 static bool have_idle() {
     if (block.idle_count) return true;
     const int fresh = block.fiber_count;
@@ -113,8 +113,8 @@ static bool have_idle() {
     return true;
 }
 
-// Leaves the calling context in `from` and runs someone else: a thread that may go on, or an idle fiber, which will
-// start the next thread.
+// Saves the calling context in `from` and switches to a ready thread, or to an idle fiber, which starts the next
+// thread.
 static void run_another(Context& from, bool prefer_new) {
     if (block.ready_count && !(prefer_new && block.started < block.count)) {
         const int next = take_ready();
@@ -129,7 +129,7 @@ static void run_another(Context& from, bool prefer_new) {
     }
 }
 
-// The running thread waits; returns when someone has made it ready and its turn has come.
+// Suspends the running thread until another one has made it ready and its turn in the queue has come.
 static void wait(Wait why, int line) {
     const int self = block.running;
     Thread& thread = block.threads[self];

@@ -1,4 +1,4 @@
-// __half and __half2 under CUDA's names.
+// __half and __half2, with the functions of the CUDA header of this name.
 #pragma once
 
 #include "narrow_float.h"

@@ -1,7 +1,7 @@
-// Copies to shared memory that a thread does not wait for (cp.async on a GPU), as CUDA's header of this name has them.
+// Asynchronous copies to shared memory (cp.async on a GPU), with the functions of the CUDA header of this name.
 //
-// A copy happens when it is waited for and not before; until then its target is NaN. So a missing wait shows, and so
-// does a copy into memory that is still being read.
+// A copy is made when it is waited for; until then its target is NaN. This detects missing waits, and copies to memory
+// that is still being read.
 #pragma once
 
 #include "cuda_runtime.h"
@@ -17,9 +17,9 @@ struct Copy {
     unsigned group;
 };
 struct Pipeline {
-    unsigned long long serial;  // of the block that what follows belongs to
+    unsigned long long serial;  // of the block that the other members belong to
     int count;
-    unsigned groups;  // committed
+    unsigned groups;  // committed ones
     Copy copies[MAX_COPIES];
 };
 static Pipeline pipelines[MAX_THREADS];

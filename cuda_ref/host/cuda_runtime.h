@@ -1,16 +1,19 @@
-// CUDA on a CPU: gives the text of a .cu, after _rewrite.py, its meaning under an ordinary C++ compiler.
+// CUDA on a CPU: compiles the text of a .cu, rewritten by _rewrite.py, with an ordinary C++ compiler.
 //
-// The threads of a block are fibers, the blocks run one after another, all on the calling thread, and a launch returns
-// when they are done. What a GPU would refuse, fault at or never finish comes back as an error code: launch limits,
-// barriers that not all threads reach, misaligned accesses. Shared memory holds NaN until it is written. Threads run in
-// ascending order up to the first barrier, descending to the second and so on, every other block the other way round,
-// so that a missing barrier shows.
+// The threads of a block are fibers. Blocks run one after the other, all on the calling thread, and a launch returns
+// when they have ended. What a GPU would refuse, fault at or never finish becomes an error code: launch limits,
+// barriers that not all threads reach, misaligned accesses. Shared memory is NaN until it is written. Threads run in
+// ascending order up to the first barrier, in descending order to the second, and so on, with the order reversed in
+// every second block, so that missing barriers change results.
 //
-// Differences to a GPU: accesses out of bounds are not noticed; blocks that wait for one another hang, and so does a
-// thread that spins on what another has to write, unless it calls __nanosleep; memory is consistent without a fence, as
-// nothing runs at the same time; the approximate intrinsics are exact; launch bounds and registers limit nothing;
-// __activemask() names all lanes that have not returned, whether they will come to that place or not.
-// common.cuh tells what cannot be run at all, and how a file says so.
+// Differences from a GPU:
+//   - Accesses out of bounds are not detected.
+//   - Blocks that wait for each other hang. So does a thread that spins on a write of another one without __nanosleep.
+//   - Memory is consistent without fences, since nothing runs in parallel.
+//   - Approximate intrinsics are exact.
+//   - Launch bounds and registers have no limits.
+//   - __activemask() has all lanes that have not returned, whether they reach that place or not.
+// common.cuh lists what cannot run here, and how a file declares it.
 #pragma once
 
 #include <math.h>

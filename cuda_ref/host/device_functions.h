@@ -1,4 +1,4 @@
-// Atomics, loads and stores with a cache hint, and operations on bits.
+// Atomics, loads and stores with cache hints, and operations on bits.
 #pragma once
 
 namespace cuda_host {
@@ -8,7 +8,7 @@ struct Same {
     using type = T;
 };
 template <typename T>
-using Exactly = typename Same<T>::type;  // an argument that converts to T instead of deciding what T is
+using Exactly = typename Same<T>::type;  // an argument that is converted to T and not used to deduce it
 
 template <typename To, typename From>
 static inline To bits_as(From from) {
@@ -20,7 +20,7 @@ static inline To bits_as(From from) {
 
 }  // namespace cuda_host
 
-// Threads take turns, so plain reads and writes are atomic.
+// Threads do not run in parallel, so plain reads and writes are atomic.
 #define CUDA_HOST_ATOMIC(name, expression)                                   \
     template <typename T>                                                     \
     static inline T name(T* address, cuda_host::Exactly<T> value) {           \

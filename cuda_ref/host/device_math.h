@@ -1,5 +1,5 @@
-// Mathematics: what CUDA has beyond <math.h>. An intrinsic that is approximate on a GPU is exact here, except where it
-// surprises there: __fdividef is zero for a denominator above 2^126.
+// Mathematical functions of CUDA beyond <math.h>. Approximate intrinsics are exact here, except that __fdividef is zero
+// for denominators above 2^126, as on a GPU.
 #pragma once
 
 // glibc declares some of these names itself.
@@ -37,7 +37,7 @@ static inline float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z);
 static inline double __fma_rn(double x, double y, double z) { return fma(x, y, z); }
 static inline float __saturatef(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; }
 
-// Conversions saturate and turn NaN into 0, as on a GPU.
+// Conversions saturate, and NaN becomes 0, as on a GPU.
 namespace cuda_host {
 template <typename I>
 static inline I to_integer(double x, double below, double above) {

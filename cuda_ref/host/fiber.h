@@ -1,6 +1,6 @@
-// Contexts of execution that switch by hand: what a thread of a block is while it waits.
+// Execution contexts with their own stacks: a thread of a block that waits is one.
 //
-// A switch saves what the calling convention says a function must keep, and the stack pointer; some five nanoseconds.
+// A switch saves the callee-saved registers and the stack pointer, which takes about five nanoseconds.
 #pragma once
 
 #include <sys/mman.h>
@@ -77,7 +77,7 @@ namespace cuda_host {
 
 constexpr size_t PAGE = 65536;  // a multiple of every page size in use
 constexpr size_t STACK = 2 * PAGE, STRIDE = STACK + PAGE;
-static char* stacks = nullptr;  // MAX_THREADS of them, each below an unmapped page, so that an overflow ends in a fault
+static char* stacks = nullptr;  // MAX_THREADS of them, each above an unmapped page, so that an overflow faults
 
 #ifdef CUDA_HOST_ASM
 
@@ -93,7 +93,7 @@ static inline void switch_context(Context& from, const Context& to) {
 
 static inline void make_context(Context& context, char* bottom, size_t size, void (*entry)()) {
     void** top = reinterpret_cast<void**>(reinterpret_cast<uintptr_t>(bottom + size) & ~uintptr_t(15));
-    *--top = nullptr;  // where a function finds its return address, and what keeps the stack aligned as after a call
+    *--top = nullptr;  // return address of the entry function; keeps the alignment of a call
 #if defined(__aarch64__)
     *--top = nullptr;
 #endif
@@ -121,8 +121,8 @@ static inline void make_context(Context& context, char* bottom, size_t size, voi
 
 #endif
 
-// A fresh context on stack i, which begins in `entry`; false without memory. Tops are staggered, or they would all
-// compete for the same lines of the cache.
+// Creates a context on stack i that starts in `entry`. Returns false without memory. The tops of the stacks are
+// staggered, so that they use different lines of the cache.
 static bool fresh_context(Context& context, int i, void (*entry)()) {
     if (stacks == nullptr) {
         void* all = mmap(nullptr, STRIDE * MAX_THREADS, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

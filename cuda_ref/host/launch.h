@@ -1,4 +1,4 @@
-// A launch: the limits a device enforces, then block after block.
+// A launch: checks the limits of a device, then runs block after block.
 #pragma once
 
 #include <pthread.h>
@@ -40,7 +40,7 @@ static inline void thread_returns() {
     if (block.waiting && block.waiting == block.live) open_barrier();
 }
 
-// What every fiber does, for ever: run threads, from block to block.
+// The loop of a fiber: runs threads, from block to block.
 static void fiber_main() {
     for (;;) {
         while (block.started < block.count) {
@@ -67,7 +67,7 @@ static cudaError_t check(dim3 grid, dim3 threads, size_t bytes, const void* kern
     const bool possible = within(grid.x, 0x7fffffff) && within(grid.y, 65535) && within(grid.z, 65535) &&
                           within(threads.x, MAX_THREADS) && within(threads.y, MAX_THREADS) && within(threads.z, 64) &&
                           threads.x * threads.y * threads.z <= MAX_THREADS;
-    if (!possible) return cudaErrorInvalidValue;  // as the runtime of CUDA 13 does
+    if (!possible) return cudaErrorInvalidValue;  // the code of CUDA 13
     return bytes <= shared_limit(kernel) ? cudaSuccess : cudaErrorInvalidValue;
 }
 
@@ -96,7 +96,7 @@ static void run(const void* kernel, dim3 grid, dim3 threads, size_t bytes, void 
     else
         set_error(cudaErrorMemoryAllocation);
     block.running = -1;
-    if (block.failed) block.idle_count = block.fiber_count = 0;  // whatever is on the stacks stays there unfinished
+    if (block.failed) block.idle_count = block.fiber_count = 0;  // unfinished threads stay on their stacks
     pthread_mutex_unlock(&launching);
 }
 
@@ -124,7 +124,7 @@ static Launch<Kernel> launch(const void* address, Kernel kernel, dim3 grid, dim3
 
 }  // namespace cuda_host
 
-// Called where -fsanitize=alignment finds an address that is no multiple of what the type of an access needs.
+// Called by -fsanitize=alignment for an address that is not a multiple of the alignment of the accessed type.
 extern "C" __attribute__((visibility("hidden"), used)) inline void __ubsan_handle_type_mismatch_v1(void* where,
                                                                                                    uintptr_t pointer) {
     struct Where {

@@ -1,4 +1,4 @@
-// Constants of CUDA's header of this name.
+// Constants of the CUDA header of this name.
 #pragma once
 
 #define CUDART_INF_F __builtin_inff()

@@ -1,5 +1,5 @@
-// The 16-bit floating types: one template for both formats. Arithmetic is that of float, rounded once more, which is
-// harmless: float has more than twice the bits, and a fused multiply-add goes by way of double and round_to_odd.
+// The 16-bit floating-point types: one template for both formats. Arithmetic is done in float and rounded again, which
+// is exact rounding, since float has more than twice the bits. A fused multiply-add uses double and round_to_odd.
 #pragma once
 
 #include "cuda_runtime.h"
@@ -8,7 +8,7 @@ namespace cuda_host {
 
 struct Half {  // 5 bits of exponent, 10 of fraction
     static float widen(uint16_t bits) {
-        // The fields shifted into place; a product with 2^112 corrects the exponent, of subnormals too.
+        // Shifts the fields into place; the factor 2^112 corrects the exponent, also of subnormals.
         const unsigned magnitude = bits & 0x7fffu, sign = unsigned(bits & 0x8000u) << 16;
         if (magnitude > 0x7c00u) return bits_as<float>(0x7fffffffu);
         if (magnitude == 0x7c00u) return bits_as<float>(sign | 0x7f800000u);
@@ -20,7 +20,7 @@ struct Half {  // 5 bits of exponent, 10 of fraction
         bits &= 0x7fffffffu;
         if (bits > 0x7f800000u) return 0x7fff;
         if (bits >= 0x477ff000u) return uint16_t(sign | 0x7c00u);  // 65520 and above round to infinity
-        if (bits < 0x38800000u)  // below 2^-14: beside 0.5 the last bit of a float weighs what a subnormal's does
+        if (bits < 0x38800000u)  // below 2^-14: adding 0.5 aligns the last bit of the float with that of a subnormal
             return uint16_t(sign | (bits_as<unsigned>(bits_as<float>(bits) + 0.5f) - 0x3f000000u));
         bits += 0xfffu + (bits >> 13 & 1u);  // to nearest, ties to even
         return uint16_t(sign | ((bits - 0x38000000u) >> 13));
@@ -37,7 +37,7 @@ struct Bfloat16 {  // the upper half of a float
     }
 };
 
-// A float that can be rounded again without harm: truncated, with the last bit set where something was cut off.
+// A float that can be rounded again without a double rounding error: truncated, with the last bit set if inexact.
 static inline float round_to_odd(double x) {
     float y = float(x);
     if (double(y) == x || !isfinite(x) || !isfinite(y)) return y;
@@ -98,7 +98,7 @@ struct alignas(4) Narrow2 {
 
 }  // namespace cuda_host
 
-// Functions that CUDA overloads for both formats.
+// Functions that are overloaded for both formats.
 #define CUDA_HOST_N cuda_host::Narrow<F>
 #define CUDA_HOST_N2 cuda_host::Narrow2<F>
 template <typename F> static inline CUDA_HOST_N __hadd(CUDA_HOST_N x, CUDA_HOST_N y) { return x + y; }

@@ -1,7 +1,7 @@
-// The part of the runtime API that a launcher calls: errors, attributes, occupancy, memory (which is all the host's).
+// The part of the runtime API that launchers call: errors, attributes, occupancy, memory (all of it host memory).
 //
-// The device that it describes has the limits of compute capability 9.0 but only four multiprocessors, so that a kernel
-// that loops over its work with a grid of the device's size goes round more than once even in a small test.
+// The emulated device has the limits of compute capability 9.0, but only four multiprocessors, so that a persistent
+// kernel loops more than once even in a small test.
 #pragma once
 
 #define CUDA_HOST_ERRORS(X)                                                     \
@@ -62,7 +62,7 @@ constexpr int MAX_THREADS = 1024, WARP = 32, MULTIPROCESSORS = 4;
 constexpr size_t SHARED_DEFAULT = 48 << 10, SHARED_OPTIN = 227 << 10, SHARED_MULTIPROCESSOR = 228 << 10;
 
 static cudaError_t last_error = cudaSuccess;
-static char detail[512];  // what more is to be said about the last failure
+static char detail[512];  // of the last failure
 static cudaError_t detail_of = cudaSuccess;
 
 static inline cudaError_t set_error(cudaError_t error) {
@@ -80,7 +80,7 @@ static cudaError_t set_error(cudaError_t error, const char* format, Arguments...
     return error;
 }
 
-// What cudaFuncSetAttribute allowed, by kernel.
+// Limits set by cudaFuncSetAttribute, by kernel.
 struct SharedLimit {
     const void* kernel;
     size_t bytes;
@@ -88,7 +88,7 @@ struct SharedLimit {
 static SharedLimit shared_limits[1024];
 static int shared_limit_count = 0;
 
-// The most dynamic shared memory that a kernel may ask for; null is a kernel whose address is not known.
+// The limit of dynamic shared memory of a kernel; null is a kernel whose address is not known.
 static inline size_t shared_limit(const void* kernel) {
     size_t limit = SHARED_DEFAULT;
     for (int i = 0; i < shared_limit_count; i++) {
@@ -182,7 +182,7 @@ static inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attr
     return cudaSuccess;
 }
 
-// By threads and shared memory alone: registers are a GPU compiler's business.
+// Limited by threads and shared memory alone; registers are not known here.
 template <typename K>
 static cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, K*, int threads, size_t dynamic_bytes) {
     using namespace cuda_host;

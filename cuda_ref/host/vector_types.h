@@ -1,4 +1,4 @@
-// Function and variable qualifiers, and the vector types with the sizes and alignments they have on a GPU.
+// Function and variable qualifiers, and the vector types with their sizes and alignments on a GPU.
 #pragma once
 
 #define __global__

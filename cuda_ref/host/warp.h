@@ -1,6 +1,6 @@
-// Operations of a warp: the lanes that a mask names meet, exchange a word each, and go on.
+// Warp operations: the lanes of a mask wait for each other, exchange a word each, and continue.
 //
-// Lanes that have returned are not waited for; what a shuffle reads from a lane that takes no part is NaN.
+// Lanes that have returned are not waited for. A shuffle reads NaN from a lane that does not take part.
 #pragma once
 
 namespace cuda_host {
@@ -9,7 +9,7 @@ enum Operation : unsigned { SYNC, SHUFFLE, BALLOT, MATCH, ADD, MIN, MAX, AND, OR
 
 static inline unsigned lane() { return block.running % WARP; }
 
-// If every live lane of the mask waits for this very operation: gives each its result and lets it go on.
+// If all live lanes of the mask wait in this operation, sets their results and makes them ready.
 static bool complete(int warp, unsigned mask, unsigned operation) {
     const unsigned need = mask & block.warp_live[warp];
     if (need == 0 || (block.warp_waiting[warp] & need) != need) return false;
@@ -61,7 +61,7 @@ static uint64_t meet(unsigned mask, unsigned operation, uint64_t given, unsigned
     return thread.received;
 }
 
-// A thread that returns may be the last that others wait for.
+// A thread that returns may be the last one that others wait for.
 static void leave_warp(int self) {
     const int warp = self / WARP;
     block.warp_live[warp] &= ~(1u << self % WARP);
@@ -117,7 +117,7 @@ static inline int __any_sync(unsigned mask, int predicate, int line = __builtin_
 static inline int __all_sync(unsigned mask, int predicate, int line = __builtin_LINE()) {
     return __ballot_sync(mask, !predicate, line) == 0;
 }
-// Lanes do not run at the same time here: all that have not returned count as active.
+// All lanes that have not returned count as active.
 static inline unsigned __activemask() { return cuda_host::block.warp_live[cuda_host::block.running / cuda_host::WARP]; }
 
 template <typename T>

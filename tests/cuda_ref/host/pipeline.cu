@@ -1,9 +1,9 @@
-// Copies to shared memory that are under way while a thread goes on.
+// Asynchronous copies to shared memory.
 #include <cuda_pipeline.h>
 
 #include "common.cuh"
 
-// Every thread brings its 16 bytes of the next row while the sum of this one is made. `waits` = 0 forgets to wait.
+// Each thread copies 16 bytes of the next row while the current row is summed. `waits` = 0 omits the wait.
 __global__ void row_sums(const float* in, float* out, int rows, int waits) {
     __shared__ __align__(16) float buffer[2][128];
     const int t = threadIdx.x;

@@ -22,7 +22,7 @@ extern "C" int shuffle(const int* in, const int* from, int* out, int64_t width, 
     return cudaGetLastError();
 }
 
-// Sums in every type that a shuffle moves, in the two halves of a warp, which part ways and meet again.
+// Sums in all types of shuffles, in the two halves of a warp, which diverge and converge.
 __global__ void warp_sums(float* out) {
     const int t = threadIdx.x, lane = t % 32;
     float f = t;

@@ -1,4 +1,4 @@
-// Inline PTX that only a GPU has.
+// Inline PTX, which the host build does not support.
 // requires: sm_90a
 #include "common.cuh"
 

@@ -1,4 +1,4 @@
-// Kernels that are wrong, each in one way.
+// Wrong kernels, with one error each.
 #include "common.cuh"
 
 __global__ void poison(float* out) {

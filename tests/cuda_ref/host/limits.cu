@@ -1,4 +1,4 @@
-// What a launch may ask for, and what a device says of itself.
+// Limits of launches, and attributes of the device.
 #include "common.cuh"
 
 __global__ void touch(int* out) { *out = 1; }

@@ -1,4 +1,4 @@
-// Mathematics, bits, atomics, and loads and stores with a cache hint.
+// Mathematical functions, bits, atomics, and loads and stores with cache hints.
 #include "common.cuh"
 
 __global__ void functions(const float* in, float* out, int n) {

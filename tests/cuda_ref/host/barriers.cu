@@ -1,4 +1,4 @@
-// __syncthreads, its votes, threads that return early, and shared memory of both kinds.
+// __syncthreads with and without a predicate, threads that return early, static and dynamic shared memory.
 #include "common.cuh"
 
 __global__ void reverse(const float* in, float* out, int n) {
@@ -14,7 +14,7 @@ extern "C" int reverse_blocks(const float* in, float* out, int64_t n, int64_t bl
     return cudaGetLastError();
 }
 
-// Sums by halves: a barrier in every turn of a loop. Two variables in one declaration, and dynamic memory beside them.
+// A tree sum with a barrier in each step. Two variables in one declaration, and dynamic shared memory.
 template <typename T>
 __global__ void total(const T* in, float* out) {
     extern __shared__ __align__(16) unsigned char raw[];
@@ -57,7 +57,7 @@ extern "C" int vote(int* out, cudaStream_t stream, LaunchRecord* record) {
     return cudaGetLastError();
 }
 
-// Threads leave one after another while the others go on meeting.
+// Threads return one after the other, while the others continue to meet at a barrier.
 __global__ void countdown(int* out, int n) {
     for (int turn = 0; turn < n; turn++) {
         if (threadIdx.x == turn) return;
@@ -71,7 +71,7 @@ extern "C" int count_down(int* out, int64_t n, cudaStream_t stream, LaunchRecord
     return cudaGetLastError();
 }
 
-// A thread that spins on what another has to do must say so.
+// Threads that spin on a write of another one call __nanosleep.
 __global__ void spin(int* out) {
     __shared__ int volatile turn;
     if (threadIdx.x == 0) turn = 0;

@@ -1,4 +1,4 @@
-// More static shared memory than a block has: nvcc refuses it.
+// More static shared memory than a block has, which nvcc refuses.
 #include "common.cuh"
 
 __global__ void hoard(float* out) {

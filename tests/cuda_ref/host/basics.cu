@@ -1,4 +1,4 @@
-// Indices, types, and everything about `<<<>>>` that could be misread.
+// Indices, types, and difficult cases of the syntax of launches.
 #include "common.cuh"
 
 namespace inner {

@@ -1,0 +1,177 @@
+"""Argument checks of the launchers. Their errors name the argument, what is expected, and what was given."""
+
+from collections.abc import Collection, Sequence
+
+import torch
+from torch import Tensor
+
+from . import build
+
+FLOATS = tuple(build.DTYPES)
+FLOAT8 = torch.float8_e4m3fn
+PRECISIONS = {
+    torch.float32: ("ieee", "tf32"),
+    torch.float16: ("ieee",),
+    torch.bfloat16: ("ieee",),
+    FLOAT8: ("promoted", "fast"),
+}
+
+
+def check_dims(operation: str, name: str, x: Tensor, symbols: Sequence[str]) -> None:
+    """Checks that x has one dimension for each symbol, such as ("M", "K"). Raises ValueError."""
+    if x.dim() != len(symbols):
+        raise ValueError(f"{operation}: {name} must be {_tuple(symbols)}; got {tuple(x.shape)}")
+
+
+def check_same_shape(operation: str, names: Sequence[str], x: Tensor, y: Tensor, symbols: Sequence[str]) -> None:
+    """Checks that y has the shape of x. Raises ValueError."""
+    if y.shape != x.shape:
+        raise ValueError(
+            f"{operation}: {names[0]} is {_tuple(symbols)}={tuple(x.shape)}, so {names[1]} must be too; "
+            f"got {tuple(y.shape)}"
+        )
+
+
+def check_dtypes_devices(
+    operation: str, names: Sequence[str], tensors: Sequence[Tensor], allowed: Collection[torch.dtype] = FLOATS
+) -> None:
+    """Checks that all tensors have the dtype of the first one, an allowed one, and its device. Raises ValueError."""
+    dtype, device = tensors[0].dtype, tensors[0].device
+    if dtype not in allowed:
+        raise ValueError(f"{operation}: {names[0]} must be {_alternatives(allowed)}; got {dtype}")
+    for x in tensors[1:]:
+        if x.dtype != dtype:
+            found = " and ".join(str(each.dtype) for each in tensors[1:])
+            others = " and ".join(names[1:])
+            raise ValueError(f"{operation}: {names[0]} is {dtype}, so {others} must be too; got {found}")
+    for x in tensors[1:]:
+        if x.device != device:
+            found = " and ".join(str(each.device) for each in tensors[1:])
+            others = " and ".join(names[1:])
+            raise ValueError(f"{operation}: {names[0]} is on {device}, so {others} must be too; got {found}")
+
+
+def check_addition(operation: str, a: Tensor, b: Tensor, symbols: Sequence[str]) -> None:
+    """Checks two operands of the same shape, dtype and device. Raises ValueError."""
+    check_dims(operation, "a", a, symbols)
+    check_same_shape(operation, ("a", "b"), a, b, symbols)
+    check_dtypes_devices(operation, ("a", "b"), (a, b))
+
+
+def check_matmul(
+    a: Tensor, b: Tensor, precision: str, allowed: Collection[torch.dtype] = FLOATS
+) -> tuple[int, int, int]:
+    """Checks shapes, dtypes, precision and devices of a matmul.
+
+    Args:
+        a, b: the operands, (M, K) and (K, N).
+        precision: "ieee", or "tf32" for float32; "promoted" or "fast" for float8.
+        allowed: dtypes of the operands.
+
+    Returns:
+        M, N and K.
+
+    Raises:
+        ValueError: for arguments that do not fit together.
+    """
+    check_dims("matmul", "a", a, ("M", "K"))
+    M, K = a.shape
+    if b.dim() != 2 or b.shape[0] != K:
+        raise ValueError(f"matmul: a is (M, K)={(M, K)}, so b must be ({K}, N); got {tuple(b.shape)}")
+    N = b.shape[1]
+    check_dtypes_devices("matmul", ("a", "b"), (a, b), allowed)
+    if precision not in PRECISIONS[a.dtype]:
+        expected = '"promoted" or "fast" for float8' if a.dtype == FLOAT8 else '"ieee", or "tf32" for float32'
+        raise ValueError(f'matmul: precision must be {expected}; got "{precision}" for {a.dtype}')
+    return M, N, K
+
+
+def check_sizes(sizes: tuple[int, int, int], log2_limit: int) -> None:
+    """Checks that M, N and K are at most 2^log2_limit. Raises NotImplementedError."""
+    if max(sizes) > 2**log2_limit:
+        raise NotImplementedError(f"matmul: M, N and K must be at most 2^{log2_limit}; got {sizes}")
+
+
+def check_16_bit(a: Tensor) -> None:
+    """Checks that the operands, which check_matmul has accepted, are not float32. Raises NotImplementedError."""
+    if a.dtype == torch.float32:
+        raise NotImplementedError("matmul: written for float16 and bfloat16; got torch.float32")
+
+
+def check_float8_scales(a: Tensor, scale_a: Tensor | None, scale_b: Tensor | None) -> None:
+    """Checks that float8 operands have float32 scales of shape (), and others none. Raises ValueError."""
+    expected = (torch.float32, (), a.device) if a.dtype == FLOAT8 else None
+    for name, scale in (("scale_a", scale_a), ("scale_b", scale_b)):
+        found = None if scale is None else (scale.dtype, tuple(scale.shape), scale.device)
+        if found != expected:
+            raise ValueError(f"matmul: a is {a.dtype}, so {name} must be {expected}; got {found}")
+
+
+def tma_layout(name: str, x: Tensor, k_dim: int, k_major_only: bool = False) -> tuple[bool, int]:
+    """How TMA copies an operand of a matmul.
+
+    Args:
+        name: of the operand, for the error.
+        x: the operand, 2-dimensional.
+        k_dim: its dimension along K: 1 of a, 0 of b.
+        k_major_only: whether the kernel refuses an MN-major operand.
+
+    Returns:
+        Whether x is MN-major (contiguous across K), and the stride of its other dimension in elements.
+
+    Raises:
+        NotImplementedError: unless one dimension is contiguous, the stride of the other one is a multiple of 16 bytes,
+            and the first element is at a multiple of 16 bytes.
+    """
+    align = 16 // x.element_size()
+    for mn_major in (False,) if k_major_only else (False, True):
+        inner = 1 - k_dim if mn_major else k_dim
+        size, stride = x.shape[inner], x.stride(1 - inner)
+        if x.shape[1 - inner] == 1:  # a single row: its stride has no effect
+            stride = -(-size // align) * align
+        if (x.stride(inner) == 1 or size == 1) and stride % align == 0 and stride >= size and x.data_ptr() % 16 == 0:
+            return mn_major, stride
+    contiguous = "along K" if k_major_only else "in one dimension"
+    raise NotImplementedError(
+        f"matmul: TMA needs {name} contiguous {contiguous}, the other stride a multiple of {align} elements, and the "
+        "first element at a multiple of 16 bytes; "
+        f"got strides {x.stride()} at an address that is {x.data_ptr() % 16} beyond one"
+    )
+
+
+def check_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, int, int, int, int, int]:
+    """Checks shapes, dtypes and devices of an attention.
+
+    Args:
+        q: (B, H, S_q, D).
+        k, v: (B, H_kv, S_k, D), H a multiple of H_kv.
+
+    Returns:
+        B, H, H_kv, S_q, S_k and D.
+
+    Raises:
+        ValueError: for arguments that do not fit together.
+    """
+    check_dims("attention", "q", q, ("B", "H", "S_q", "D"))
+    B, H, S_q, D = q.shape
+    if k.dim() != 4 or k.shape[0] != B or k.shape[3] != D:
+        raise ValueError(
+            f"attention: q is (B, H, S_q, D)={tuple(q.shape)}, so k must be ({B}, H_kv, S_k, {D}); got {tuple(k.shape)}"
+        )
+    _, H_kv, S_k, _ = k.shape
+    check_same_shape("attention", ("k", "v"), k, v, ("B", "H_kv", "S_k", "D"))
+    if H % H_kv != 0 if H_kv > 0 else H > 0:
+        raise ValueError(f"attention: H must be a multiple of H_kv; got H={H}, H_kv={H_kv}")
+    check_dtypes_devices("attention", ("q", "k", "v"), (q, k, v))
+    return B, H, H_kv, S_q, S_k, D
+
+
+def _tuple(symbols: Sequence[str]) -> str:
+    """`(M, K)`, `(N,)`."""
+    return f"({', '.join(symbols)}{',' if len(symbols) == 1 else ''})"
+
+
+def _alternatives(dtypes: Collection[torch.dtype]) -> str:
+    """`float32, float16 or bfloat16`."""
+    *names, last = (str(each).removeprefix("torch.") for each in dtypes)
+    return f"{', '.join(names)} or {last}"

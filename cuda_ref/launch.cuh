@@ -1,0 +1,55 @@
+// Host side of the matmul kernels on tensor cores: launches in clusters, and of one block for each tile.
+#pragma once
+
+#include <type_traits>
+
+#include "tiles.cuh"
+#include "tma.cuh"
+
+// Launches blocks in clusters of `cluster`. 1 launches them outside of clusters, which assigns them to the GPCs in
+// another order than clusters of one block (see tiles.cuh).
+template <typename... Parameters, typename... Arguments>
+cudaError_t launch_clusters(int cluster, void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
+                            cudaStream_t stream, LaunchRecord* record, Arguments... arguments) {
+    record->set(grid, block, shared_bytes);
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes));
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {unsigned(cluster), 1, 1};
+    const cudaLaunchConfig_t config = {grid, block, shared_bytes, stream, &attribute, cluster > 1};
+    cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
+    return cudaGetLastError();  // and clears it
+}
+
+struct OperandMaps {
+    CUtensorMap a, b;
+};
+
+// Launches a kernel that computes one tile of BLOCK_M x BLOCK_N in each block and loads whole tiles of a and b by TMA.
+template <int BLOCK_M, int BLOCK_N, int GROUP_M, typename T>
+cudaError_t launch_tiles(void (*kernel)(OperandMaps, GroupedTileScheduler<GROUP_M>, T*, int, int, int),
+                         const MatrixOperand& a, const MatrixOperand& b, void* out, int64_t K, int threads,
+                         int shared_bytes, cudaStream_t stream, LaunchRecord* record) {
+    OperandMaps maps;
+    if (!encode_operand_map<T>(&maps.a, a, K, BLOCK_M) || !encode_operand_map<T>(&maps.b, b, K, BLOCK_N)) {
+        return cudaErrorInvalidValue;
+    }
+    const GroupedTileScheduler<GROUP_M> tiles(ceil_div<int64_t>(a.rows, BLOCK_M), ceil_div<int64_t>(b.rows, BLOCK_N));
+    return launch_clusters(1, kernel, dim3(tiles.count()), threads, shared_bytes, stream, record, maps, tiles,
+                           static_cast<T*>(out), a.rows, b.rows, K);
+}
+
+// Calls f(zero of the type, A_MN, B_MN) for a 16-bit dtype code and two layouts, the last two as std::bool_constant.
+template <typename F>
+cudaError_t dispatch_16_bit(int64_t dtype, bool a_mn, bool b_mn, F f) {
+    const auto dispatch_layouts = [&](auto zero) {
+        constexpr std::true_type yes;
+        constexpr std::false_type no;
+        return a_mn ? b_mn ? f(zero, yes, yes) : f(zero, yes, no) : b_mn ? f(zero, no, yes) : f(zero, no, no);
+    };
+    switch (dtype) {
+        case FLOAT16: return dispatch_layouts(__half());
+        case BFLOAT16: return dispatch_layouts(__nv_bfloat16());
+        default: return cudaErrorInvalidValue;
+    }
+}

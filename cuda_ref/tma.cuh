@@ -1,0 +1,104 @@
+// TMA (tensor memory accelerator): one thread copies a box of a matrix between global and shared memory,
+// asynchronously. Elements outside of the matrix are read as zeros and are not written. Coordinates: x counts along the
+// contiguous dimension, y along the other one. Source: PTX ISA, "cp.async.bulk.tensor"; CUDA driver API,
+// cuTensorMapEncodeTiled.
+#pragma once
+
+#include <cuda.h>
+
+#include "hopper.cuh"
+
+__device__ __forceinline__ void tma_prefetch_descriptor(const CUtensorMap* map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+// Counts the bytes of the box on `barrier` when they have arrived.
+__device__ __forceinline__ void tma_load(uint32_t to, const CUtensorMap* map, int x, int y, uint32_t barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
+            to),
+        "l"(map), "r"(x), "r"(y), "r"(barrier)
+        : "memory");
+}
+
+// To the same address in every block whose bit is set in `cta_mask`, counted on the same barrier of each.
+__device__ __forceinline__ void tma_load_multicast(uint32_t to, const CUtensorMap* map, int x, int y, uint32_t barrier,
+                                                   uint16_t cta_mask) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+        "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+        "l"(map), "r"(x), "r"(y), "r"(barrier), "h"(cta_mask)
+        : "memory");
+}
+
+__device__ __forceinline__ void tma_store(const CUtensorMap* map, uint32_t from, int x, int y) {
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map), "r"(x),
+                 "r"(y), "r"(from)
+                 : "memory");
+}
+__device__ __forceinline__ void tma_store_commit_group() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+// Waits until all but the last PRIOR groups of stores of this thread have read their shared memory.
+template <int PRIOR>
+__device__ __forceinline__ void tma_store_wait_group_read() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PRIOR) : "memory");
+}
+
+// Loads ROWS rows (m or n) of an operand from `row` on, and one stage of k from `k` on, by calls of load(to, x, y).
+// A K-major operand takes one box. An MN-major one, whose boxes hold 128 bytes of rows in each line, takes several.
+template <typename T, bool MN_MAJOR, int ROWS, typename Load>
+__device__ __forceinline__ void load_operand(uint32_t to, int row, int k, Load load) {
+    if constexpr (MN_MAJOR) {
+#pragma unroll
+        for (int i = 0; i < ROWS; i += ROW_BYTES / sizeof(T)) load(to + i * ROW_BYTES, row + i, k);
+    } else {
+        load(to, k, row);
+    }
+}
+
+// Encodes a matrix of `outer` rows of `inner` elements, `stride` elements apart, that is copied in boxes of 128 bytes
+// by `box_outer` rows (at most 256). The 16-byte chunks of a row of a box are swizzled: chunk c of row r is stored in
+// the place of chunk c ^ (r % 8), so that the same chunk of eight rows covers all banks.
+// Returns false if TMA cannot copy the matrix: base and stride must be multiples of 16 bytes.
+inline bool encode_tensor_map(CUtensorMap* map, CUtensorMapDataType type, int element_bytes, const void* base,
+                              int64_t inner, int64_t outer, int64_t stride, int box_outer) {
+    static decltype(&cuTensorMapEncodeTiled) encode = nullptr;  // of libcuda, which is not linked
+    if (encode == nullptr) {
+        void* entry = nullptr;
+        cudaDriverEntryPointQueryResult found;
+        if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found) !=
+                cudaSuccess ||
+            found != cudaDriverEntryPointSuccess) {
+            return false;
+        }
+        encode = reinterpret_cast<decltype(encode)>(entry);
+    }
+    const cuuint64_t sizes[] = {cuuint64_t(inner), cuuint64_t(outer)};
+    const cuuint64_t strides[] = {cuuint64_t(stride * element_bytes)};
+    const cuuint32_t box[] = {cuuint32_t(ROW_BYTES / element_bytes), cuuint32_t(box_outer)}, steps[] = {1, 1};
+    return encode(map, type, 2, const_cast<void*>(base), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                  CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+template <typename T>
+constexpr CUtensorMapDataType TENSOR_MAP_TYPE = CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;  // rounds to tf32 on the way
+template <>
+constexpr CUtensorMapDataType TENSOR_MAP_TYPE<__half> = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+template <>
+constexpr CUtensorMapDataType TENSOR_MAP_TYPE<__nv_bfloat16> = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+
+// a or b of a matmul as the launcher gets it.
+struct MatrixOperand {
+    const void* data;
+    bool mn_major;   // contiguous along m (of a) or n (of b), otherwise along k
+    int64_t rows;    // M or N
+    int64_t stride;  // of the other dimension, in elements
+};
+
+// A K-major operand is copied in boxes of `box_rows` rows, an MN-major one in boxes of as many k as a stage has.
+template <typename T>
+bool encode_operand_map(CUtensorMap* map, const MatrixOperand& x, int64_t K, int box_rows) {
+    return encode_tensor_map(map, TENSOR_MAP_TYPE<T>, sizeof(T), x.data, x.mn_major ? x.rows : K,
+                             x.mn_major ? K : x.rows, x.stride, x.mn_major ? ROW_BYTES / int(sizeof(T)) : box_rows);
+}

@@ -1,0 +1,141 @@
+// wgmma: a warpgroup (four warps, the first one a multiple of four) multiplies a 64 x K by a K x N matrix and adds the
+// product to sums in its registers. B is in shared memory, A in shared memory or, in tf32, in registers. K is 32 bytes:
+// 32 elements of float8, 16 of 16 bits, or 8 of tf32.
+// Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
+#pragma once
+
+#include <type_traits>
+
+#include "hopper.cuh"
+
+struct Float8 {  // e4m3: 4 bits of exponent, 3 of mantissa, no infinities
+    uint8_t bits;
+};
+
+// Matrix descriptor of an operand in boxes of 128 swizzled bytes. `address` and `box_stride` are multiples of 1024.
+//   K-major   Rows of the box are rows of the operand. Eight of them take 1024 bytes. The next K elements begin 32
+//             bytes further in the row, since the hardware swizzles the address that it has computed.
+//   MN-major  Rows of the box are k. Eight of them take 1024 bytes. The next K elements begin K rows further. The box
+//   of
+//             the next 128 bytes of rows of the operand begins `box_stride` bytes further.
+__device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t address, int box_stride) {
+    constexpr uint64_t SWIZZLE_128B = uint64_t(1) << 62;
+    return SWIZZLE_128B | uint64_t(1024 >> 4) << 32 | uint64_t(box_stride >> 4) << 16 | (address & 0x3ffff) >> 4;
+}
+
+// From one K to the next, in the units of a descriptor (16 bytes); the second one for 16-bit types.
+constexpr int K_MAJOR_STEP = 32 >> 4, MN_MAJOR_STEP = 16 * ROW_BYTES >> 4;
+
+// Before the first wgmma, and after other writes to registers that the next wgmma reads or adds to.
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_commit_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+// Waits for all committed groups but the last PRIOR.
+template <int PRIOR>
+__device__ __forceinline__ void wgmma_wait_group() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PRIOR) : "memory");
+}
+
+// Keeps the compiler from moving reads of the sums above the wait that precedes this call.
+template <int COUNT>
+__device__ __forceinline__ void warpgroup_fence_operand(float (&acc)[COUNT]) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) asm volatile("" : "+f"(acc[i])::"memory");
+}
+
+// The same for A in registers: they are not reused before that wait.
+template <int COUNT>
+__device__ __forceinline__ void warpgroup_fence_operand(uint32_t (&a)[COUNT]) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) asm volatile("" : "+r"(a[i])::"memory");
+}
+
+// Fragment of the sums: thread t of the warpgroup holds, for the columns 8 j ... 8 j + 7, in acc[4 j + 0..3]
+//   (row, column), (row, column + 1), (row + 8, column), (row + 8, column + 1)
+// with row = t / 32 * 16 + t % 32 / 4 and column = 8 j + t % 4 * 2.
+
+// Lists of operands of the asm statements: the registers %0 ... %(n - 1), and acc[i] ... acc[i + n - 1].
+#define TEN(d) \
+    "%" #d "0, %" #d "1, %" #d "2, %" #d "3, %" #d "4, %" #d "5, %" #d "6, %" #d "7, %" #d "8, %" #d "9, "
+#define SUMS_8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define SUMS_32 TEN() TEN(1) TEN(2) "%30, %31"
+#define SUMS_64 TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) "%60, %61, %62, %63"
+#define SUMS_128                                                                        \
+    TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) TEN(6) TEN(7) TEN(8) TEN(9) TEN(10) TEN(11) \
+    "%120, %121, %122, %123, %124, %125, %126, %127"
+#define ACC_8(i)                                                                                             \
+    "+f"(acc[i]), "+f"(acc[i + 1]), "+f"(acc[i + 2]), "+f"(acc[i + 3]), "+f"(acc[i + 4]), "+f"(acc[i + 5]), \
+        "+f"(acc[i + 6]), "+f"(acc[i + 7])
+#define ACC_32(i) ACC_8(i), ACC_8(i + 8), ACC_8(i + 16), ACC_8(i + 24)
+#define ACC_64(i) ACC_32(i), ACC_32(i + 32)
+// After the sums, a and b follow flags: whether to add to the sums (float8), factors 1 of a and b, and whether a and b
+// are MN-major (16 bits).
+#define WGMMA_8(N_, SUMS, A, B, ADD_, ...)                                                                         \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" N_ "k32.f32.e4m3.e4m3 {" SUMS "}, " A ", " B ", " ADD_        \
+                 ", 1, 1;"                                                                                         \
+                 : __VA_ARGS__                                                                                     \
+                 : "l"(a), "l"(b), "n"(int(ADD)))
+#define WGMMA_16(N_, TYPE, SUMS, A, B, A_MN_, B_MN_, ...)                                                          \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" N_ "k16.f32." TYPE "." TYPE " {" SUMS "}, " A ", " B          \
+                 ", 1, 1, 1, " A_MN_ ", " B_MN_ ";"                                                                \
+                 : __VA_ARGS__                                                                                     \
+                 : "l"(a), "l"(b), "n"(int(A_MN)), "n"(int(B_MN)))
+#define WGMMA_32(N_, SUMS, A, B, ...)                                                                              \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" N_ "k8.f32.tf32.tf32 {" SUMS "}, " A ", " B ", 1, 1, 1;"      \
+                 : __VA_ARGS__                                                                                     \
+                 : "l"(a), "l"(b))
+#define WGMMA(N_, SUMS, A, B, A_MN_, B_MN_, ...)                             \
+    if constexpr (std::is_same_v<T, __nv_bfloat16>) {                         \
+        WGMMA_16(N_, "bf16", SUMS, A, B, A_MN_, B_MN_, __VA_ARGS__);          \
+    } else if constexpr (std::is_same_v<T, __half>) {                         \
+        WGMMA_16(N_, "f16", SUMS, A, B, A_MN_, B_MN_, __VA_ARGS__);           \
+    } else if constexpr (std::is_same_v<T, Float8>) {                         \
+        WGMMA_8(N_, SUMS, A, B, A_MN_, __VA_ARGS__);                          \
+    } else {                                                                  \
+        WGMMA_32(N_, SUMS, A, B, __VA_ARGS__);                                \
+    }
+
+// acc += A B, both operands by descriptors; with ADD = false (float8 only) acc = A B.
+template <typename T, bool A_MN, bool B_MN, bool ADD = true, int COUNT>
+__device__ __forceinline__ void wgmma(float (&acc)[COUNT], uint64_t a, uint64_t b) {
+    static_assert(COUNT == 8 || COUNT == 32 || COUNT == 64 || COUNT == 128, "N = 2 COUNT is 16, 64, 128 or 256");
+    static_assert(sizeof(T) == 2 || !(A_MN || B_MN), "only 16-bit operands may be MN-major");
+    static_assert(sizeof(T) == 1 || ADD, "");
+    if constexpr (COUNT == 8) {
+        WGMMA("16", SUMS_8, "%8", "%9", "%10", "%11", ACC_8(0));
+    } else if constexpr (COUNT == 32) {
+        WGMMA("64", SUMS_32, "%32", "%33", "%34", "%35", ACC_32(0));
+    } else if constexpr (COUNT == 64) {
+        WGMMA("128", SUMS_64, "%64", "%65", "%66", "%67", ACC_64(0));
+    } else {
+        WGMMA("256", SUMS_128, "%128", "%129", "%130", "%131", ACC_64(0), ACC_64(64));
+    }
+}
+
+// acc += A B in tf32 with A in registers: a[0..3] are the elements (row, t % 4), (row + 8, t % 4), (row, t % 4 + 4),
+// (row + 8, t % 4 + 4), with row and t as above. A need not be K-major in shared memory then.
+template <int COUNT>
+__device__ __forceinline__ void wgmma(float (&acc)[COUNT], const uint32_t* a, uint64_t b) {
+    static_assert(COUNT == 64 || COUNT == 128, "N = 2 COUNT is 128 or 256");
+#define WGMMA_RS(N_, SUMS, A0, A1, A2, A3, B, ...)                                                        \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" N_ "k8.f32.tf32.tf32 {" SUMS "}, {" A0 ", " A1 ", " A2 \
+                 ", " A3 "}, " B ", 1, 1, 1;"                                                             \
+                 : __VA_ARGS__                                                                            \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+    if constexpr (COUNT == 64) {
+        WGMMA_RS("128", SUMS_64, "%64", "%65", "%66", "%67", "%68", ACC_64(0));
+    } else {
+        WGMMA_RS("256", SUMS_128, "%128", "%129", "%130", "%131", "%132", ACC_64(0), ACC_64(64));
+    }
+}
+
+// acc += A B over one stage: the four products of 128 bytes of k.
+template <typename T, bool A_MN, bool B_MN, int COUNT>
+__device__ __forceinline__ void wgmma_stage(float (&acc)[COUNT], uint64_t a, uint64_t b) {
+    static_assert(sizeof(T) == 2 || !(A_MN || B_MN), "only 16-bit operands may be MN-major");
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+        wgmma<T, A_MN, B_MN>(acc, a + k * (A_MN ? MN_MAJOR_STEP : K_MAJOR_STEP),
+                             b + k * (B_MN ? MN_MAJOR_STEP : K_MAJOR_STEP));
+    }
+}

@@ -1,0 +1,154 @@
+"""Arguments that the launchers refuse, with their messages, and empty tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from cuda_ref import (
+    build,
+    matmul,
+    matmul_async_copies,
+    matmul_double_buffered,
+    matmul_register_tiles,
+    matmul_skinny,
+    matmul_split,
+    matmul_tiled,
+    matmul_tma_wgmma,
+    matmul_warp_specialized,
+    matmul_wgmma,
+)
+from cuda_ref.attention import attention
+from cuda_ref.matrix_add import matrix_add
+from cuda_ref.sigmoid import sigmoid
+from cuda_ref.vector_add import vector_add
+
+MATMULS = [
+    module.matmul
+    for module in (
+        matmul,
+        matmul_tiled,
+        matmul_register_tiles,
+        matmul_double_buffered,
+        matmul_async_copies,
+        matmul_tma_wgmma,
+        matmul_warp_specialized,
+        matmul_wgmma,
+        matmul_skinny,
+        matmul_split,
+    )
+]
+
+
+def tensor(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.zeros(shape, dtype=dtype)
+
+
+HALF = torch.float16
+ARGUMENTS: list[tuple[Callable[..., Tensor], tuple[Tensor, ...], dict[str, Any], str]] = [
+    (vector_add, (tensor(2, 3), tensor(2, 3)), {}, "vector_add: a must be (N,); got (2, 3)"),
+    (vector_add, (tensor(3), tensor(4)), {}, "vector_add: a is (N,)=(3,), so b must be too; got (4,)"),
+    (vector_add, (tensor(3), tensor(3, dtype=HALF)), {}, "a is torch.float32, so b must be too; got torch.float16"),
+    (vector_add, (tensor(3).double(),) * 2, {}, "a must be float32, float16 or bfloat16; got torch.float64"),
+    (vector_add, (tensor(3), torch.zeros(3, device="meta")), {}, "a is on cpu, so b must be too; got meta"),
+    (matrix_add, (tensor(6), tensor(6)), {}, "matrix_add: a must be (M, N); got (6,)"),
+    (matrix_add, (tensor(2, 3), tensor(3, 2)), {}, "a is (M, N)=(2, 3), so b must be too; got (3, 2)"),
+    (matrix_add, (tensor(2, 3, dtype=HALF), tensor(2, 3)), {}, "a is torch.float16, so b must be too"),
+    (matrix_add, (tensor(2, 3).int(),) * 2, {}, "a must be float32, float16 or bfloat16; got torch.int32"),
+    (matrix_add, (tensor(2, 3), torch.zeros(2, 3, device="meta")), {}, "a is on cpu, so b must be too; got meta"),
+    (sigmoid, (tensor(3).bool(),), {}, "sigmoid: x must be float32, float16 or bfloat16; got torch.bool"),
+    *(
+        (matmul, arguments, keywords, message)
+        for matmul in MATMULS
+        for arguments, keywords, message in (
+            ((tensor(3), tensor(3, 2)), {}, "matmul: a must be (M, K); got (3,)"),
+            ((tensor(128, 64), tensor(32, 256)), {}, "a is (M, K)=(128, 64), so b must be (64, N); got (32, 256)"),
+            ((tensor(2, 3), tensor(3)), {}, "a is (M, K)=(2, 3), so b must be (3, N); got (3,)"),
+            ((tensor(2, 3), tensor(3, 2, dtype=HALF)), {}, "a is torch.float32, so b must be too; got torch.float16"),
+            ((tensor(2, 2).long(),) * 2, {}, "matmul: a must be float32, float16"),
+            ((tensor(2, 2),) * 2, {"precision": "bf16"}, 'precision must be "ieee", or "tf32" for float32; got "bf16"'),
+            ((tensor(2, 2, dtype=HALF),) * 2, {"precision": "tf32"}, 'got "tf32" for torch.float16'),
+            ((tensor(2, 2), torch.zeros(2, 2, device="meta")), {}, "a is on cpu, so b must be too; got meta"),
+        )
+    ),
+    (attention, (tensor(2, 3, 64),) * 3, {}, "attention: q must be (B, H, S_q, D); got (2, 3, 64)"),
+    (
+        attention,
+        (tensor(1, 2, 3, 64), tensor(1, 2, 3, 32), tensor(1, 2, 3, 32)),
+        {},
+        "q is (B, H, S_q, D)=(1, 2, 3, 64), so k must be (1, H_kv, S_k, 64); got (1, 2, 3, 32)",
+    ),
+    (
+        attention,
+        (tensor(1, 2, 3, 64), tensor(1, 2, 3, 64), tensor(1, 2, 4, 64)),
+        {},
+        "k is (B, H_kv, S_k, D)=(1, 2, 3, 64), so v must be too; got (1, 2, 4, 64)",
+    ),
+    (
+        attention,
+        (tensor(1, 4, 3, 64), tensor(1, 3, 3, 64), tensor(1, 3, 3, 64)),
+        {},
+        "H must be a multiple of H_kv; got H=4, H_kv=3",
+    ),
+    (
+        attention,
+        (tensor(1, 1, 3, 64), tensor(1, 0, 3, 64), tensor(1, 0, 3, 64)),
+        {},
+        "H must be a multiple of H_kv; got H=1, H_kv=0",
+    ),
+    (
+        attention,
+        (tensor(1, 1, 3, 64), tensor(1, 1, 3, 64), tensor(1, 1, 3, 64, dtype=HALF)),
+        {},
+        "q is torch.float32, so k and v must be too; got torch.float32 and torch.float16",
+    ),
+    (attention, (tensor(1, 1, 3, 64).double(),) * 3, {}, "q must be float32, float16 or bfloat16; got torch.float64"),
+    (
+        attention,
+        (tensor(1, 1, 3, 64), tensor(1, 1, 3, 64), torch.zeros(1, 1, 3, 64, device="meta")),
+        {},
+        "q is on cpu, so k and v must be too; got cpu and meta",
+    ),
+]
+
+
+REFUSED = [pytest.param(*each, id=f"{each[0].__module__.removeprefix('cuda_ref.')}: {each[3]}") for each in ARGUMENTS]
+
+
+@pytest.mark.parametrize(("function", "arguments", "keywords", "message"), REFUSED)
+def test_unusable_arguments_are_refused(
+    function: Callable[..., Tensor], arguments: tuple[Tensor, ...], keywords: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the message is compared below
+        function(*arguments, **keywords)
+    assert message in str(caught.value)
+
+
+def test_cases_that_are_not_covered() -> None:
+    with pytest.raises(NotImplementedError, match="D must be at most 256; got D=257"):
+        attention(*[tensor(1, 1, 3, 257)] * 3)
+    with pytest.raises(NotImplementedError, match=r"must be at most 2\^30; got B=1, H=1, S_q=3, S_k=1073741825"):
+        attention(tensor(1, 1, 3, 1), *[tensor(1, 1, 1, 1).expand(1, 1, 2**30 + 1, 1)] * 2)
+    with pytest.raises(NotImplementedError, match="meta"):
+        sigmoid(torch.zeros(3, device="meta"))
+
+
+def test_unknown_dtype_code_is_refused_with_the_launch(device: str) -> None:
+    x = torch.zeros(8, device=device)
+    with pytest.raises(build.CudaError, match="cudaErrorInvalidValue"):
+        build.launch("sigmoid", "sigmoid", x.device, x, x, 8, 17)
+
+
+@pytest.mark.parametrize("dtype", build.DTYPES, ids=str)
+def test_elementwise_of_empty_tensors(device: str, dtype: torch.dtype) -> None:
+    def empty(*shape: int) -> Tensor:
+        return torch.empty(shape, dtype=dtype, device=device)
+
+    assert vector_add(empty(0), empty(0)).shape == (0,)
+    for shape in ((0, 5), (5, 0), (0, 0)):
+        assert matrix_add(empty(*shape), empty(*shape)).shape == shape
+    assert sigmoid(empty(3, 0, 2)).shape == (3, 0, 2)

@@ -1,0 +1,59 @@
+"""The report of ptxas on the kernels: registers, and no spills."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cuda_ref import build, compiler
+
+needs_nvcc = pytest.mark.skipif(build.missing("cuda") is not None, reason=str(build.missing("cuda")))
+KERNELS = sorted(each.stem for each in build.HERE.glob("*.cu"))
+
+REPORT = """
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function '_Z3addPf' for 'sm_90a'
+ptxas info    : Function properties for _Z3addPf
+    24 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 40 registers, used 1 barriers, 24 bytes cumulative stack size, 1024 bytes smem
+ptxas info    : Function properties for _Z4helpv
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+"""
+
+
+def test_resources_are_read_from_the_report() -> None:
+    add, helper = compiler.parse_resources(REPORT, "sm_90a")
+    assert add.function in ("add(float*)", "_Z3addPf")
+    assert (add.registers, add.stack_bytes, add.spill_store_bytes, add.spill_load_bytes) == (40, 24, 8, 12)
+    assert (add.spill_bytes, helper.spill_bytes) == (20, 0)
+
+
+@needs_nvcc
+def test_a_spill_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "greedy.cu"
+    path.write_text("""
+        __global__ void __launch_bounds__(1024) greedy(float* x) {
+            float v[200];
+            for (int i = 0; i < 200; i++) v[i] = x[i * 1024];
+            __syncthreads();
+            for (int i = 0; i < 200; i++) x[i * 1024] = v[i] * v[199 - i];
+        }
+    """)
+    (found,) = build.resources(path, "sm_90a")
+    assert found.function == "greedy(float*)"
+    assert found.registers == 64
+    assert found.spill_bytes > 0 or found.stack_bytes > 0
+
+
+@needs_nvcc
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "newest"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_no_kernel_spills(name: str, arch: str) -> None:
+    if arch == "newest":
+        arch = build.newest_arch()
+    if not build.supports(name, arch):
+        pytest.skip(f"{name}.cu needs {build.requires(name)}")
+    found = build.resources(name, arch)
+    assert found
+    assert [each for each in found if each.spill_bytes or each.stack_bytes] == []

@@ -1,0 +1,246 @@
+"""The matmul kernels for Hopper: their machine code, what they refuse, and, on a Hopper GPU, their results."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from cuda_ref import build, compiler
+from cuda_ref.matmul_skinny import matmul as matmul_skinny
+from cuda_ref.matmul_tma_wgmma import matmul as matmul_tma_wgmma
+from cuda_ref.matmul_warp_specialized import matmul as matmul_warp_specialized
+from cuda_ref.matmul_wgmma import matmul as matmul_wgmma
+from suite import ops
+from suite.numerics import check
+
+needs_nvcc = pytest.mark.skipif(build.missing("cuda") is not None, reason=str(build.missing("cuda")))
+SOURCES = sorted(each.stem for each in build.HERE.glob("*.cu") if build.requires(each) == "sm_90a")
+HALVES = (torch.float16, torch.bfloat16)
+LAYOUTS = ("nn", "nt", "tn", "tt")
+
+
+def cuobjdump() -> str | None:
+    """cuobjdump of the CUDA toolkit, or of the Triton package."""
+    beside = Path(compiler.nvcc() or "nvcc").resolve().parent / "cuobjdump"
+    found = shutil.which("cuobjdump") or shutil.which(str(beside))
+    if found is None:
+        import triton
+
+        found = shutil.which(Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump")
+    return found
+
+
+def machine_code(name: str) -> dict[str, str]:
+    """The SASS instructions of each kernel in a .cu, compiled for sm_90a, one in each line."""
+    build.compile_only(name, "sm_90a")
+    text = build._prepared(name, "sm_90a")
+    key = build._key(name, "sm_90a", ["cubin", text, *compiler.NVCC_FLAGS])
+    cubin = compiler.device_code(key, text, "sm_90a") / "kernel.cubin"
+    tool = cuobjdump()
+    if tool is None:
+        pytest.skip("no cuobjdump, in the CUDA toolkit or in Triton's package")
+    dump = subprocess.run([tool, "-sass", str(cubin)], capture_output=True, text=True, check=True).stdout
+    functions = re.split(r"^\s*Function : ", dump, flags=re.MULTILINE)[1:]
+    return {f.split("\n")[0].strip(): "\n".join(re.findall(r"/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;", f)) for f in functions}
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", SOURCES)
+def test_no_spills_and_no_serialized_products(name: str) -> None:
+    found = build.resources(name, "sm_90a")
+    assert found
+    assert [each for each in found if each.spill_bytes or each.stack_bytes] == []
+    report = build.compile_only(name, "sm_90a")
+    assert "serialized" not in report, "wgmma instructions are serialized: see the warning of ptxas"
+    assert "setmaxnreg ignored" not in report
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", SOURCES)
+def test_products_are_wgmma_and_copies_tma(name: str) -> None:
+    kernels = {kernel: code for kernel, code in machine_code(name).items() if "split_rows" not in kernel}
+    assert kernels
+    for kernel, code in kernels.items():
+        assert ("QGMMA.64x" if "Float8" in kernel else "HGMMA.64x") in code, kernel
+        assert "UTMALDG.2D" in code, kernel
+        assert not re.search(r"\bHMMA|\bFFMA|\bLDL|\bSTL", code), kernel
+
+
+@needs_nvcc
+def test_wgmma_has_products_for_each_layout_and_type() -> None:
+    kernels = machine_code("matmul_wgmma")
+    everything = "\n".join(kernels.values())
+    for kind in ("16.F32", "16.F32.BF16"):
+        for shape in ("64x128x", "64x256x"):
+            found = re.findall(rf"HGMMA\.{shape}{kind} R\d+, gdesc\[UR\d+\](\S*),", everything)
+            assert set(found) == {"", ".tnspA", ".tnspB", ".tnspA.tnspB"}, (shape, kind)
+    for factors in (r"R\d+, R\d+, gdesc", r"R\d+, gdesc"):
+        assert re.search(rf"HGMMA\.64x256x8\.F32\.TF32 {factors}", everything)
+    for shape in ("64x128x32", "64x256x32"):
+        assert f"QGMMA.{shape}.F32.E4M3.E4M3" in everything
+    assert "UTMALDG.2D.MULTICAST" in everything
+    assert "UTMASTG.2D" in everything
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", ["matmul_tma_wgmma", "matmul_warp_specialized"])
+def test_the_rungs_have_products_for_each_layout(name: str) -> None:
+    kernels = machine_code(name)
+    assert len(kernels) == 8
+    everything = "\n".join(kernels.values())
+    for kind in ("F32", "F32.BF16"):
+        found = re.findall(rf"HGMMA\.64x256x16\.{kind} R\d+, gdesc\[UR\d+\](\S*),", everything)
+        assert set(found) == {"", ".tnspA", ".tnspB", ".tnspA.tnspB"}, kind
+    assert ("USETMAXREG" in everything) == (name == "matmul_warp_specialized")
+
+
+def tensor(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+    return torch.zeros(shape, dtype=dtype)
+
+
+F32, F8 = torch.float32, torch.float8_e4m3fn
+RUNGS = [
+    pytest.param(matmul_tma_wgmma, id="tma_wgmma"),
+    pytest.param(matmul_warp_specialized, id="warp_specialized"),
+    pytest.param(matmul_wgmma, id="wgmma"),
+]
+MATMULS = [*RUNGS, pytest.param(matmul_skinny, id="skinny")]
+
+
+@pytest.mark.parametrize("matmul", MATMULS)
+def test_cases_that_are_not_covered(matmul: Callable[..., Tensor]) -> None:
+    wide = tensor(64, 72)
+    for a, b, precision, message in (
+        (tensor(8, 65), tensor(65, 64), "ieee", "TMA needs a contiguous"),
+        (tensor(8, 64), tensor(64, 65), "ieee", "TMA needs b contiguous"),
+        (wide[:8, 1:65], tensor(64, 64), "ieee", "at an address that is 2 beyond one"),
+        (tensor(8, 64), wide[:, 1:65], "ieee", "at an address that is 2 beyond one"),
+        (tensor(8, 64), tensor(64, 1).expand(64, 64), "ieee", "TMA needs b contiguous"),
+        (tensor(8, 8, dtype=F32), tensor(8, 8, dtype=F32), "ieee", "got"),
+        (tensor(8, 64), tensor(64, 64), "ieee", "which the CPU does not have"),
+    ):
+        with pytest.raises(NotImplementedError, match=message):
+            matmul(a, b, precision=precision)
+
+
+def test_cases_that_wgmma_and_skinny_do_not_cover() -> None:
+    with pytest.raises(NotImplementedError, match="a or b must be contiguous along K"):
+        matmul_wgmma(tensor(64, 8, dtype=F32).t(), tensor(64, 8, dtype=F32), precision="tf32")
+    with pytest.raises(NotImplementedError, match="M must be at most 64; got M=65"):
+        matmul_skinny(tensor(65, 64), tensor(64, 64))
+
+
+def test_float8_arguments() -> None:
+    a, b, scale = tensor(16, 64, dtype=F8), tensor(32, 64, dtype=F8).t(), torch.tensor(1.5)
+    for arguments, precision, message in (
+        ((a, b, scale, scale), "ieee", 'precision must be "promoted" or "fast" for float8; got "ieee"'),
+        ((a, b), "fast", "so scale_a must be (torch.float32, (), device(type='cpu')); got None"),
+        ((a, b, scale, scale.double()), "fast", "so scale_b must be (torch.float32, (), device(type='cpu'))"),
+        ((a, b, scale.reshape(1), scale), "fast", "got (torch.float32, (1,), device(type='cpu'))"),
+        ((tensor(8, 8), tensor(8, 8), scale, None), "ieee", "a is torch.bfloat16, so scale_a must be None; got"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            matmul_wgmma(*arguments, precision=precision)
+    with pytest.raises(NotImplementedError, match="in float8 a and b must be contiguous along K"):
+        matmul_wgmma(a, tensor(64, 32, dtype=F8), scale, scale, precision="fast")
+    empty = matmul_wgmma(tensor(4, 0, dtype=F8), tensor(0, 3, dtype=F8), scale, scale, precision="fast")
+    assert torch.equal(empty, tensor(4, 3))
+
+
+@pytest.mark.parametrize("matmul", MATMULS)
+def test_empty_matrices(matmul: Callable[..., Tensor]) -> None:
+    assert matmul(tensor(0, 5), tensor(5, 4)).shape == (0, 4)
+    assert matmul(tensor(4, 5), tensor(5, 0)).shape == (4, 0)
+    assert torch.equal(matmul(tensor(4, 0), tensor(0, 3)), tensor(4, 3))
+
+
+# Large tiles and small ones; one tile and many; edges in all dimensions; K shorter than a stage, or an odd number of
+# stages, or more stages than the ring has.
+SHAPES = [
+    (1, 8, 8),
+    (64, 64, 64),
+    (200, 136, 72),
+    (128, 256, 1000),
+    (1000, 520, 136),
+    (2048, 2056, 192),
+    (4104, 2312, 328),
+]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("matmul", RUNGS)
+def test_layouts_and_edges_16_bit(
+    matmul: Callable[..., Tensor],
+    draw: Callable[..., Tensor],
+    agrees_twice: Callable[..., None],
+    shape: tuple[int, int, int],
+    layout: str,
+) -> None:
+    M, N, K = shape
+    M = M + -M % 8 if layout[0] == "t" else M
+    for dtype in HALVES:
+        agrees_twice(matmul, draw(M, K, dtype, layout[0] == "t", pad=8), draw(K, N, dtype, layout[1] == "t", pad=16))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("layout", ["nn", "nt", "tt"])
+def test_layouts_and_edges_tf32(
+    draw: Callable[..., Tensor], agrees_twice: Callable[..., None], shape: tuple[int, int, int], layout: str
+) -> None:
+    M, N, K = shape
+    M = M + -M % 8 if layout[0] == "t" else M
+    a, b = draw(M, K, F32, layout[0] == "t"), draw(K, N, F32, layout[1] == "t", pad=4)
+    agrees_twice(matmul_wgmma, a, b, "tf32")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("matmul", RUNGS)
+def test_rows_of_out_that_tma_cannot_store(
+    matmul: Callable[..., Tensor], draw: Callable[..., Tensor], agrees_twice: Callable[..., None]
+) -> None:
+    for M, N in ((33, 67), (130, 259), (1111, 2049)):
+        for dtype in HALVES:
+            agrees_twice(matmul, draw(M, 136, dtype), draw(136, N, dtype, True))
+
+
+@pytest.mark.gpu
+def test_rows_of_out_that_tma_cannot_store_tf32(draw: Callable[..., Tensor], agrees_twice: Callable[..., None]) -> None:
+    for M, N in ((33, 67), (130, 259), (1111, 2049)):
+        agrees_twice(matmul_wgmma, draw(M, 136, F32), draw(136, N, F32, True), "tf32")
+        wide = N + -N % 4
+        agrees_twice(matmul_wgmma, draw(wide, 136, F32, True), draw(136, N, F32, True), "tf32")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["promoted", "fast"])
+@pytest.mark.parametrize("shape", [(1, 16, 16), (64, 128, 128), (33, 67, 144), (200, 131, 512), (2312, 4104, 1040)])
+def test_wgmma_float8(hopper: torch.device, shape: tuple[int, int, int], precision: str) -> None:
+    op = ops.get("matmul")
+    for family in ("normal", "exact_sums"):
+        case = op.case(shape, "float8_e4m3fn", precision, inputs=family)
+        inputs = op.make_inputs(case, 1, hopper)
+        out = matmul_wgmma(*inputs, precision=precision)
+        verdict = check.compare(out, op.truth(inputs, case), shape=op.output_shape(case), dtype=case.output_dtype)
+        assert verdict.agrees, f"{shape} {precision} {family}: {verdict.reason}"
+        assert torch.equal(out, matmul_wgmma(*inputs, precision=precision)), "the second call gives another result"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("M", [1, 7, 16, 17, 64])
+def test_skinny(draw: Callable[..., Tensor], agrees_twice: Callable[..., None], M: int) -> None:
+    for N, K in ((8, 8), (128, 64), (136, 200), (1000, 4096), (14336, 1032)):
+        for dtype in HALVES:
+            for transposed in (False, True):
+                a, b = draw(M, K, dtype, pad=8), draw(K, N, dtype, transposed, pad=8)
+                agrees_twice(matmul_skinny, a, b)
+    agrees_twice(matmul_skinny, draw(M, 72, HALVES[0]), draw(72, 131, HALVES[0], True))
