@@ -30,6 +30,13 @@ def grouped_tile(tile, tiles_m, tiles_n, GROUP_M: tl.constexpr):
 
 
 @triton.jit
+def tile_offsets(tile, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr):
+    """First row and column of a tile of an M x N matrix, in the order of `grouped_tile`."""
+    row, column = grouped_tile(tile, tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), GROUP_M)
+    return row * BLOCK_M, column * BLOCK_N
+
+
+@triton.jit
 def grouped_tile_any(tile, tiles_m, tiles_n, GROUP_M: tl.constexpr):
     """`grouped_tile` by integer division, for any number of tiles."""
     group = tile // (GROUP_M * tiles_n)

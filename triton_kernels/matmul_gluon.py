@@ -13,7 +13,7 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton_kernels._arguments import check_matmul, check_tensor_cores
 from triton_kernels._configs_matmul_gluon import CONFIGS, ROWS, SWIZZLE, short_list, tile_count, tuning_space  # noqa: F401
 from triton_kernels._launch import device_of, persistent_grid
-from triton_kernels._tiles import grouped_tile
+from triton_kernels._tiles import tile_offsets
 from triton_kernels._tma import tma_matrix
 
 REQUIRES = "sm_90"
@@ -55,11 +55,9 @@ def producer(
     The kernel has already started the loads of the first AHEAD steps of the program's first tile.
     """
     BLOCK_M: gl.constexpr = WGMMA_M * CONSUMERS
-    tiles_m, tiles_n = gl.cdiv(M, BLOCK_M), gl.cdiv(N, BLOCK_N)
     step = 0
-    for tile in range(gl.program_id(0), tiles_m * tiles_n, gl.num_programs(0)):
-        pid_m, pid_n = grouped_tile(tile, tiles_m, tiles_n, GROUP_M)
-        off_m, off_n = pid_m * BLOCK_M, pid_n * BLOCK_N
+    for tile in range(gl.program_id(0), gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N), gl.num_programs(0)):
+        off_m, off_n = tile_offsets(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
         first = gl.program_id(0) == tile
         for off_k in range(0, K, BLOCK_K):
             if not (first & (off_k < AHEAD * BLOCK_K)):
@@ -120,11 +118,9 @@ def consume(
     IN_FLIGHT: gl.constexpr = 0 if A_IN_REGISTERS else 1
     INSTRUCTION_K: gl.constexpr = 256 // a_smem.dtype.primitive_bitwidth
     ACC: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, INSTRUCTION_K])
-    tiles_m, tiles_n = gl.cdiv(M, BLOCK_M), gl.cdiv(N, BLOCK_N)
     step = 0
-    for tile in range(gl.program_id(0), tiles_m * tiles_n, gl.num_programs(0)):
-        pid_m, pid_n = grouped_tile(tile, tiles_m, tiles_n, GROUP_M)
-        off_m, off_n = pid_m * BLOCK_M, pid_n * BLOCK_N
+    for tile in range(gl.program_id(0), gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N), gl.num_programs(0)):
+        off_m, off_n = tile_offsets(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
         acc = gl.zeros([WGMMA_M, BLOCK_N], gl.float32, ACC)
         for off_k in range(0, K, BLOCK_K):
             stage = step % STAGES
@@ -168,11 +164,9 @@ def consume_promoted(
     PART_N: gl.constexpr = c_smem.shape[2] if C_ROWS else c_smem.shape[1]
     gl.static_assert(BLOCK_K == 128)
     SUMS: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, PIECE, 32])
-    tiles_m, tiles_n = gl.cdiv(M, BLOCK_M), gl.cdiv(N, BLOCK_N)
     step = 0
-    for tile in range(gl.program_id(0), tiles_m * tiles_n, gl.num_programs(0)):
-        pid_m, pid_n = grouped_tile(tile, tiles_m, tiles_n, GROUP_M)
-        off_m, off_n = pid_m * BLOCK_M, pid_n * BLOCK_N
+    for tile in range(gl.program_id(0), gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N), gl.num_programs(0)):
+        off_m, off_n = tile_offsets(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
         zeros = gl.zeros([WGMMA_M, PIECE], gl.float32, SUMS)
         left = zeros
         right = zeros
@@ -229,7 +223,8 @@ def matmul_kernel(
     """A persistent program computes tiles program_id, program_id + num_programs, ... of C.
 
     A tile is [WGMMA_M * CONSUMERS, BLOCK_N]. Warp-specialized: one producer warp loads by TMA, CONSUMERS warpgroups
-    multiply by wgmma. Every stage has two mbarriers: `full` completes when TMA has written it, `empty` when every consumer has read it.
+    multiply by wgmma. Every stage has two mbarriers: `full` completes when TMA has written it, `empty` when every
+    consumer has read it.
     A_ROWS: the descriptor's rows are rows of A, otherwise columns; B_ROWS and C_ROWS likewise.
     """
     gl.static_assert(CONSUMERS == 1 or CONSUMERS == 2)
@@ -246,9 +241,7 @@ def matmul_kernel(
     # The first loads start before the warps specialize. All four warps synchronize before each: more would cost time.
     AHEAD: gl.constexpr = 1 if BLOCK_N == 256 else 3
     gl.static_assert(AHEAD <= STAGES)
-    BLOCK_M: gl.constexpr = WGMMA_M * CONSUMERS
-    pid_m, pid_n = grouped_tile(gl.program_id(0), gl.cdiv(M, BLOCK_M), gl.cdiv(N, BLOCK_N), GROUP_M)
-    off_m, off_n = pid_m * BLOCK_M, pid_n * BLOCK_N
+    off_m, off_n = tile_offsets(gl.program_id(0), M, N, WGMMA_M * CONSUMERS, BLOCK_N, GROUP_M)
     for i in gl.static_range(AHEAD):
         off_k = i * BLOCK_K
         load_stage(a_desc, b_desc, a_smem, b_smem, full, i, off_m, off_n, off_k, off_k < K, A_ROWS, B_ROWS, CONSUMERS)

@@ -13,7 +13,7 @@ from triton_kernels._arguments import check_matmul, check_tensor_cores
 from triton_kernels._configs_matmul_persistent import CONFIGS, set_blocks, short_list, tuning_space  # noqa: F401
 from triton_kernels._interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._launch import column_major, device_of, persistent_grid
-from triton_kernels._tiles import grouped_tile
+from triton_kernels._tiles import tile_offsets
 from triton_kernels._tma import tma_matrix
 
 
@@ -45,20 +45,19 @@ def matmul_kernel(
     The compiler flattens both loops into one: the first loads of a tile are in flight during the last products and
     the epilogue of the tile before.
     """
-    tiles_m, tiles_n = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
+    tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
     programs = tl.num_programs(0)
     stored = tl.program_id(0) - programs  # a counter of its own: the epilogue keeps no registers from the tile's start
-    for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, programs, flatten=True):
-        pid_m, pid_n = grouped_tile(tile, tiles_m, tiles_n, GROUP_M)
-        off_m, off_n = pid_m * BLOCK_M, pid_n * BLOCK_N
+    for tile in tl.range(tl.program_id(0), tiles, programs, flatten=True):
+        off_m, off_n = tile_offsets(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
         acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
         for k in range(0, K, BLOCK_K):
             a = a_desc.load([off_m, k]) if A_ROWS else a_desc.load([k, off_m]).T
             b = b_desc.load([k, off_n]) if B_ROWS else b_desc.load([off_n, k]).T
             acc = tl.dot(dot_operand(a), dot_operand(b), acc, input_precision=PRECISION)
         stored += programs
-        pid_m, pid_n = grouped_tile(stored, tiles_m, tiles_n, GROUP_M)
-        store_columns(c_desc, pid_m * BLOCK_M, pid_n * BLOCK_N, acc, C_ROWS, PARTS)
+        row, column = tile_offsets(stored, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+        store_columns(c_desc, row, column, acc, C_ROWS, PARTS)
 
 
 if INTERPRET:  # without autotuning: one tile that numpy multiplies fast
