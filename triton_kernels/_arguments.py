@@ -23,12 +23,13 @@ def check_add(operation: str, a: Tensor, b: Tensor, *, ndim: int) -> None:
         )
     _check_dtypes(operation, ("a", "b"), (a, b))
     _check_devices(operation, ("a", "b"), (a, b))
+    _check_runs(operation, "a", a)
 
 
 def check_sigmoid(x: Tensor) -> None:
     """Raises: ValueError for other dtypes, and on a CPU without the interpreter."""
     _check_dtypes("sigmoid", ("x",), (x,))
-    _check_devices("sigmoid", ("x",), (x,))
+    _check_runs("sigmoid", "x", x)
 
 
 def check_matmul(
@@ -58,12 +59,13 @@ def check_matmul(
         allowed = '"ieee", or "tf32" for float32'
     if precision not in precisions:
         raise ValueError(f'matmul: precision must be {allowed}; got "{precision}" for {a.dtype}')
-    _check_devices("matmul", ("a", "b"), (a, b), interpreter=interpreter)
+    _check_devices("matmul", ("a", "b"), (a, b))
     expected = (torch.float32, (), a.device) if a.dtype == FLOAT8 else None
     for name, scale in (("scale_a", scale_a), ("scale_b", scale_b)):
         found = None if scale is None else (scale.dtype, tuple(scale.shape), scale.device)
         if found != expected:
             raise ValueError(f"matmul: a is {a.dtype}, so {name} must be {expected}; got {found}")
+    _check_runs("matmul", "a", a, interpreter=interpreter)
 
 
 def check_tensor_cores(a: Tensor, M: int, N: int, precision: str) -> None:
@@ -92,6 +94,7 @@ def check_attention(q: Tensor, k: Tensor, v: Tensor) -> None:
         raise ValueError(f"attention: H must be a multiple of H_kv; got H={H}, H_kv={H_kv}")
     _check_dtypes("attention", ("q", "k", "v"), (q, k, v))
     _check_devices("attention", ("q", "k", "v"), (q, k, v))
+    _check_runs("attention", "q", q)
 
 
 def _check_dtypes(operation: str, names: tuple[str, ...], tensors: tuple[Tensor, ...], *, float8: bool = False) -> None:
@@ -105,18 +108,19 @@ def _check_dtypes(operation: str, names: tuple[str, ...], tensors: tuple[Tensor,
             raise ValueError(f"{operation}: {names[0]} is {dtype}, so {name} must be {dtype}; got {other.dtype}")
 
 
-def _check_devices(
-    operation: str, names: tuple[str, ...], tensors: tuple[Tensor, ...], *, interpreter: bool = True
-) -> None:
-    """All are on the device of the first: a GPU, or a CPU in the interpreter."""
+def _check_devices(operation: str, names: tuple[str, ...], tensors: tuple[Tensor, ...]) -> None:
+    """All are on the device of the first."""
     device = tensors[0].device
     for name, other in zip(names, tensors, strict=True):
         if other.device != device:
             raise ValueError(
                 f"{operation}: {names[0]} is on {device}, so {name} must be on {device}; got {other.device}"
             )
-    if tensors[0].is_cuda or (interpreter and INTERPRET):
+
+
+def _check_runs(operation: str, name: str, x: Tensor, *, interpreter: bool = True) -> None:
+    """x is on a GPU, or on a CPU in the interpreter."""
+    if x.is_cuda or (interpreter and INTERPRET):
         return
-    expected = "a CUDA tensor" if len(names) == 1 else "CUDA tensors"
     remedy = "or set TRITON_INTERPRET=1 before importing this module" if interpreter else "Gluon has no interpreter"
-    raise ValueError(f"{operation}: {names[0]} is on {device}; pass {expected}, {remedy}")
+    raise ValueError(f"{operation}: {name} is on {x.device}; pass CUDA tensors, {remedy}")
