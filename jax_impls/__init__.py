@@ -1,4 +1,5 @@
-"""The operations in JAX, compiled by XLA for the GPU or the CPU. One file an operation; each function is jitted.
+"""The operations in JAX, compiled by XLA for the GPU or the CPU. One file per implementation; each function is jitted.
 
-Shapes and dtypes are checked while a function is traced, so that a call with arguments seen before costs no check.
+Arguments are checked while a function is traced: a call with shapes and dtypes seen before costs no check.
+Modules that begin with an underscore are shared. The folder depends on jax and jaxtyping only.
 """

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jax_impls._arguments import check_attention
+
 VENDOR = "cuDNN through jax.nn.dot_product_attention"
 REQUIRES = "cuda"
 
@@ -23,22 +25,23 @@ def attention(
 ) -> Float[Array, "B H S_q D"]:
     """o[b, h, i] = sum over visible keys j of softmax_j(q[b, h, i] . k[b, h_kv, j] * sm_scale) v[b, h_kv, j].
 
-    float16 and bfloat16, with float32 scores, softmax and sums; H a multiple of H_kv; D a multiple of 8, up to 256 on
-    Hopper and 128 before. JAX's interface wants (B, S, H, D): the transposes around it are four copies on the device,
+    float16 and bfloat16 with float32 scores, softmax and sums; H a multiple of H_kv; D a multiple of 8, up to 256 on
+    Hopper and 128 before. JAX's interface takes (B, S, H, D): the transposes around it are four copies on the device,
     and part of the call. `sm_scale` defaults to 1 / sqrt(D).
 
-    With `causal` query i sees the keys j <= i + S_k - S_q, and a query that sees none gives zeros. `is_causal` aligns
-    the mask to the first key instead, so it is used where both are the same: for S_q = S_k, and for the last S_k
-    queries when S_q > S_k (those before see nothing). A single query sees every key, without a mask. For 1 < S_q <
-    S_k the mask is given explicitly and cuDNN adds it to the scores.
+    With `causal` query i sees the keys j <= i + S_k - S_q, and a query that sees none gives zeros. JAX's `is_causal`
+    aligns the mask to the first key instead. It is used where the two agree: for S_q = S_k, and for the last S_k
+    queries when S_q > S_k (those before see nothing). A single query sees every key, without a mask. For 1 < S_q < S_k
+    the mask is explicit, and cuDNN adds it to the scores.
 
     Raises ValueError for other shapes and dtypes, NotImplementedError for float32, other D, or without a GPU.
     """
-    _check(q, k, v)
+    check_attention(q, k, v)
+    _check_limits(q)
     S_q, S_k = q.shape[2], k.shape[2]
     if q.size == 0 or S_k == 0:
         return jnp.zeros(q.shape, q.dtype)
-    blind = max(0, S_q - S_k) if causal else 0  # the first queries, which see no key
+    blind = max(0, S_q - S_k) if causal else 0  # number of first queries, which see no key
     rectangle = causal and 1 < S_q < S_k
     o = jax.nn.dot_product_attention(
         *(x.swapaxes(1, 2) for x in (q[:, :, blind:], k, v)),
@@ -50,21 +53,9 @@ def attention(
     return jnp.pad(o.swapaxes(1, 2), ((0, 0), (0, 0), (blind, 0), (0, 0)))
 
 
-def _check(q: jax.Array, k: jax.Array, v: jax.Array) -> None:
-    if q.ndim != 4:
-        raise ValueError(f"attention: q must be (B, H, S_q, D); got {q.shape}")
-    B, H, _, D = q.shape
-    if k.ndim != 4 or k.shape[0] != B or k.shape[3] != D:
-        raise ValueError(f"attention: q is (B, H, S_q, D)={q.shape}, so k must be ({B}, H_kv, S_k, {D}); got {k.shape}")
-    if v.shape != k.shape:
-        raise ValueError(f"attention: k is (B, H_kv, S_k, D)={k.shape}, so v must be {k.shape}; got {v.shape}")
-    if H % k.shape[1] if k.shape[1] else H:
-        raise ValueError(f"attention: H must be a multiple of H_kv; got H={H}, H_kv={k.shape[1]}")
-    if q.dtype.name not in ("float32", "float16", "bfloat16"):
-        raise ValueError(f"attention: q must be float32, float16 or bfloat16; got {q.dtype}")
-    for name, x in (("k", k), ("v", v)):
-        if x.dtype != q.dtype:
-            raise ValueError(f"attention: q is {q.dtype}, so {name} must be {q.dtype}; got {x.dtype}")
+def _check_limits(q: jax.Array) -> None:
+    """Raises NotImplementedError for what cuDNN's kernel does not cover."""
+    D = q.shape[3]
     if q.dtype == jnp.float32:
         raise NotImplementedError("attention: cuDNN's fused kernel takes float16 and bfloat16; got float32")
     if D > 256 or D % 8:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,36 +14,13 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 from jaxtyping import Array, Float
 
+from jax_impls._arguments import check_hopper, check_matmul
+from jax_impls._configs_matmul_pallas import CONSUMERS, WGMMA_M, TileConfig, choose_config, cluster_count
+
 REQUIRES = "sm_90"
 
-SWIZZLE = 128  # bytes: rows of this length, swizzled, serve wgmma and TMA without bank conflicts
-CONSUMERS = 2
-GPCS = 8  # graphics processing clusters: parts of the device, each with its own way to the L2 cache
-ROWS = 64  # of a tile for each consumer: what one wgmma computes
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A block computes tiles of c, (CONSUMERS * ROWS, columns); the blocks of a cluster, `cluster` rows and columns of
-    them, compute tiles next to each other and share what they read. `stages` steps of K are in flight. The tiles of
-    clusters are taken in bands of `band` columns, down one band and up the next."""
-
-    columns: int
-    stages: int
-    cluster: tuple[int, int]
-    band: int
-
-    @property
-    def tile(self) -> tuple[int, int]:
-        """Rows and columns that a cluster computes at a time."""
-        return CONSUMERS * ROWS * self.cluster[0], self.columns * self.cluster[1]
-
-
-PLANS = (
-    Plan(columns=256, stages=4, cluster=(2, 1), band=8),
-    Plan(columns=128, stages=6, cluster=(2, 1), band=8),
-    Plan(columns=64, stages=8, cluster=(2, 1), band=8),
-)
+SWIZZLE = 128  # bytes per shared-memory row: rows of 128 bytes, swizzled, serve wgmma and TMA without bank conflicts
+GPCS = 8  # graphics processing clusters of the device, each with its own path to the L2 cache
 
 
 @partial(jax.jit, static_argnames="precision")
@@ -52,84 +28,67 @@ def matmul(a: Float[Array, "M K"], b: Float[Array, "K N"], *, precision: str = "
     """c[i, j] = sum over k of a[i, k] b[k, j]; K = 0 gives zeros.
 
     float16 and bfloat16 (products exact, sums in float32, rounded once), and float32 with precision="tf32": the tensor
-    cores truncate its numbers to 11 significant bits. wgmma reads 32-bit operands only along K, so then XLA transposes
-    b first, unless it is stored by columns.
+    cores truncate each factor to 11 significant bits. wgmma reads 32-bit operands only with K contiguous, so XLA
+    transposes b first, unless it is column-major.
 
-    Any M, N, K: tiles may hang over the edges, where TMA reads zeros and writes nothing. But it takes a matrix as whole
-    pieces of 8 rows of 128 bytes; if M is not a multiple of 8, N of 64, or K of 64 (32 in tf32), XLA copies a and b
-    into larger ones of zeros first, and the result out of one. Operands stored by columns it copies too.
+    Any M, N, K: TMA reads zeros beyond the edges and writes nothing there. It needs whole blocks of 8 rows of 128
+    bytes: where M is not a multiple of 8, N of 64, or K of 64 (32 for tf32), XLA first copies a and b into padded
+    matrices, and at the end the result out of one. XLA also copies column-major operands.
 
     Raises ValueError for other shapes, dtypes and precisions; NotImplementedError for float32 with precision="ieee",
     which has no use for the tensor cores, and on anything but a Hopper GPU.
     """
-    _check(a, b, precision)
-    device = jax.devices()[0]
-    if getattr(device, "compute_capability", None) != "9.0":
-        raise NotImplementedError(f"matmul: wgmma needs a Hopper GPU (compute capability 9.0); JAX runs on {device}")
+    check_matmul(a, b, precision=precision)
+    if precision == "ieee" and a.dtype == jnp.float32:
+        raise NotImplementedError("matmul: float32 with precision 'ieee' has no use for the tensor cores")
+    check_hopper("matmul")
     (M, K), N = a.shape, b.shape[1]
     if M * N * K == 0:
         return jnp.zeros((M, N), a.dtype)
-    blocks = device.core_count
-    return _padded_product(a, b, _plan(M, N, blocks), blocks)
+    max_blocks = jax.devices()[0].core_count
+    return padded_matmul(a, b, choose_config(M, N, max_blocks), max_blocks)
 
 
-def _plan(M: int, N: int, blocks: int) -> Plan:
-    """The plan with the least to do for the busiest block; a narrow tile costs more than its share."""
-
-    def cost(plan: Plan) -> int:
-        return _rounds(M, N, plan, blocks) * (plan.columns + 32)
-
-    return min(PLANS, key=cost)
-
-
-def _tiles(M: int, N: int, plan: Plan) -> int:
-    return pl.cdiv(M, plan.tile[0]) * pl.cdiv(N, plan.tile[1])
-
-
-def _rounds(M: int, N: int, plan: Plan, blocks: int) -> int:
-    """Tiles that the busiest cluster computes, of as many clusters as there may be."""
-    return pl.cdiv(_tiles(M, N, plan), blocks // math.prod(plan.cluster))
-
-
-def _padded_product(a: Float[Array, "M K"], b: Float[Array, "K N"], plan: Plan, blocks: int) -> Float[Array, "M N"]:
-    """The product by `blocks` blocks at most, of matrices with zeros around them where they need it."""
+def padded_matmul(
+    a: Float[Array, "M K"], b: Float[Array, "K N"], config: TileConfig, max_blocks: int
+) -> Float[Array, "M N"]:
+    """The product by at most `max_blocks` blocks, of matrices padded with zeros where TMA needs it."""
     (M, K), N = a.shape, b.shape[1]
     block_k = SWIZZLE // a.dtype.itemsize
     a = jnp.pad(a, ((0, -M % 8), (0, -K % block_k)))
-    b = jnp.pad(b, ((0, -K % block_k), (0, -N % 64)))  # no narrower than the narrowest tile
-    return _product(a, b.T if a.dtype == jnp.float32 else b, plan, blocks)[:M, :N]
+    b = jnp.pad(b, ((0, -K % block_k), (0, -N % 64)))  # at least the narrowest tile
+    return _matmul(a, b.T if a.dtype == jnp.float32 else b, config, max_blocks)[:M, :N]
 
 
-def _product(a: Float[Array, "M K"], b: Array, plan: Plan, blocks: int) -> Float[Array, "M N"]:
+def _matmul(a: Float[Array, "M K"], b: Array, config: TileConfig, max_blocks: int) -> Float[Array, "M N"]:
     """c = a b, or a b^T for float32."""
     b_rows = a.dtype != jnp.float32
     M, N = a.shape[0], b.shape[1 if b_rows else 0]
     block_k = SWIZZLE // a.dtype.itemsize
-    c_columns = min(block_k, plan.columns)
-    buffers = min(2, plan.columns // c_columns)
-    # As few clusters as need no more rounds than all would: the device's power is better spent on them.
-    clusters = pl.cdiv(_tiles(M, N, plan), _rounds(M, N, plan, blocks))
+    c_columns = min(block_k, config.block_n)
+    buffers = min(2, config.block_n // c_columns)
+    clusters = cluster_count(M, N, config, max_blocks)
 
     def shared(*shape: int) -> Any:
-        """In the layout of wgmma: pieces of 8 rows of SWIZZLE bytes."""
+        """Shared memory in the layout of wgmma: blocks of 8 rows of SWIZZLE bytes."""
         transforms = (plgpu.TilingTransform((8, block_k)), plgpu.SwizzleTransform(SWIZZLE))
         return plgpu.SMEM(shape, a.dtype, transforms=transforms)
 
     return plgpu.kernel(
-        partial(_kernel, plan=plan, clusters=clusters, b_rows=b_rows),
+        partial(_kernel, config=config, clusters=clusters, b_rows=b_rows),
         out_type=jax.ShapeDtypeStruct((M, N), a.dtype),
         scratch_types={
-            "a_smem": shared(plan.stages, CONSUMERS * ROWS, block_k),
-            "b_smem": shared(plan.stages, *((block_k, plan.columns) if b_rows else (plan.columns, block_k))),
-            "c_smem": shared(CONSUMERS, buffers, ROWS, c_columns),
-            "full": plgpu.Barrier(num_arrivals=2, num_barriers=plan.stages),
+            "a_smem": shared(config.num_stages, CONSUMERS * WGMMA_M, block_k),
+            "b_smem": shared(config.num_stages, *((block_k, config.block_n) if b_rows else (config.block_n, block_k))),
+            "c_smem": shared(CONSUMERS, buffers, WGMMA_M, c_columns),
+            "full": plgpu.Barrier(num_arrivals=2, num_barriers=config.num_stages),
             "empty": plgpu.ClusterBarrier(
-                collective_axes=("block_row", "block_column"), num_arrivals=CONSUMERS, num_barriers=plan.stages
+                collective_axes=("block_row", "block_column"), num_arrivals=CONSUMERS, num_barriers=config.num_stages
             ),
         },
         grid=(clusters,),
         grid_names=("cluster",),
-        cluster=plan.cluster,
+        cluster=config.cluster,
         cluster_names=("block_row", "block_column"),
         num_threads=CONSUMERS + 1,
         thread_name="warpgroup",
@@ -138,61 +97,66 @@ def _product(a: Float[Array, "M K"], b: Array, plan: Plan, blocks: int) -> Float
     )(a, b)
 
 
-def _dealt(index: jax.Array, clusters: int, tiles: int) -> jax.Array:
-    """Which tile is number `index`: of those that are computed at a time each of the GPCS, to which clusters are dealt
-    in turn, gets a run. What its multiprocessors ask for at the same time comes from the L2 cache once.
+def gpc_tile(index: jax.Array, clusters: int, tiles: int) -> jax.Array:
+    """The tile that is computed as number `index`, so that each GPC gets consecutive tiles of a wave.
+
+    Clusters are assigned to the GPCS in turn. What the multiprocessors of one GPC request at the same time comes from
+    the L2 cache once.
     """
     first = index // clusters * clusters
-    gpc, place = (index - first) % GPCS, (index - first) // GPCS
-    together = lax.min(jnp.int32(clusters), tiles - first)
-    return first + gpc * (together // GPCS) + lax.min(gpc, together % GPCS) + place
+    gpc, in_gpc = (index - first) % GPCS, (index - first) // GPCS
+    wave = lax.min(jnp.int32(clusters), tiles - first)  # tiles in this wave
+    return first + gpc * (wave // GPCS) + lax.min(gpc, wave % GPCS) + in_gpc
 
 
 def _kernel(
     a_gmem: Any, b_gmem: Any, c_gmem: Any,
-    a_smem: Any, b_smem: Any, c_smem: Any, full: Any, empty: Any, plan: Plan, clusters: int, b_rows: bool,
+    a_smem: Any, b_smem: Any, c_smem: Any, full: Any, empty: Any, config: TileConfig, clusters: int, b_rows: bool,
 ) -> None:  # fmt: skip
-    """A persistent cluster computes every so-manieth tile. The last warpgroup of each block is the producer.
+    """A persistent cluster computes tiles cluster, cluster + clusters, ...
 
-    Every stage has two barriers: `full` completes when TMA has written a and b, `empty` when all have read them who
-    are to: the consumers of this block and of those that get the same tile of a or b from it.
+    In each block the last warpgroup is the producer, the others are consumers.
+    Every stage has two barriers: `full` completes when TMA has written a and b; `empty` when all readers are done: the
+    consumers of this block and of the blocks to which it multicasts a or b.
     """
     (M, K), N = a_gmem.shape, c_gmem.shape[1]
     block_k, (_, buffers, _, c_columns) = a_smem.shape[2], c_smem.shape
-    grid = (pl.cdiv(M, plan.tile[0]), pl.cdiv(N, plan.tile[1]))
+    grid = (pl.cdiv(M, config.cluster_tile[0]), pl.cdiv(N, config.cluster_tile[1]))
     warpgroup = lax.axis_index("warpgroup")
     block_row, block_column = lax.axis_index("block_row"), lax.axis_index("block_column")
 
     def each_tile(body: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]) -> jax.Array:
-        """Calls step = body(step, first row, first column): steps of K are counted through all tiles of this block."""
+        """Calls step = body(step, first row, first column) per tile; `step` counts the steps of K across tiles."""
 
         @plgpu.nd_loop((math.prod(grid),), collective_axes="cluster", init_carry=jnp.int32(0))
         def steps(info: plgpu.NDLoopInfo, carry: jax.Array) -> jax.Array:
-            row, column = plgpu.planar_snake(_dealt(info.index[0], clusters, math.prod(grid)), grid, 1, plan.band)
-            first_row = row * plan.tile[0] + block_row * (CONSUMERS * ROWS)
-            return body(carry, first_row, column * plan.tile[1] + block_column * plan.columns)
+            row, column = plgpu.planar_snake(
+                gpc_tile(info.index[0], clusters, math.prod(grid)), grid, 1, config.grid_tile_width
+            )
+            first_row = row * config.cluster_tile[0] + block_row * (CONSUMERS * WGMMA_M)
+            return body(carry, first_row, column * config.cluster_tile[1] + block_column * config.block_n)
 
         return steps
 
     def stage_of(step: jax.Array) -> jax.Array:
-        return lax.rem(step, jnp.int32(plan.stages))
+        return lax.rem(step, jnp.int32(config.num_stages))
 
     @pl.when(warpgroup == CONSUMERS)
     def produce() -> None:
-        """Keeps `stages` steps in flight; at the end of a tile it goes on with the next one."""
+        """Keeps num_stages steps in flight, across tiles."""
         plgpu.set_max_registers(40, action="decrease")
 
         def load_tile(first_step: jax.Array, row: jax.Array, column: jax.Array) -> jax.Array:
-            rows, columns = pl.ds(row, CONSUMERS * ROWS), pl.ds(column, plan.columns)
+            rows, columns = pl.ds(row, CONSUMERS * WGMMA_M), pl.ds(column, config.block_n)
 
             def load(i: jax.Array, step: jax.Array) -> jax.Array:
                 stage, ks = stage_of(step), pl.ds(i * block_k, block_k)
 
-                @pl.when(step >= plan.stages)
-                def until_read() -> None:
+                @pl.when(step >= config.num_stages)
+                def wait_until_read() -> None:
                     plgpu.barrier_wait(empty.at[stage])
 
-                # Blocks of one row of the cluster each load a part of the tile of a, for all of them; so for b.
+                # The blocks of a cluster row each load a part of the tile of a and multicast it; likewise for b.
                 a_tile, b_tile = a_gmem.at[rows, ks], b_gmem.at[ks, columns] if b_rows else b_gmem.at[columns, ks]
                 plgpu.copy_gmem_to_smem(a_tile, a_smem.at[stage], full.at[stage], collective_axes="block_column")
                 plgpu.copy_gmem_to_smem(b_tile, b_smem.at[stage], full.at[stage], collective_axes="block_row")
@@ -202,18 +166,18 @@ def _kernel(
 
         steps = each_tile(load_tile)
 
-        @pl.loop(lax.max(steps - plan.stages, jnp.int32(0)), steps)
-        def until_all_read(step: jax.Array) -> None:
-            """A block must not end before others have arrived at its barriers for the last time."""
+        @pl.loop(lax.max(steps - config.num_stages, jnp.int32(0)), steps)
+        def wait_until_all_read(step: jax.Array) -> None:
+            """A block must not exit before other blocks have arrived at its barriers for the last time."""
             plgpu.barrier_wait(empty.at[stage_of(step)])
 
     @pl.when(warpgroup < CONSUMERS)
     def consume() -> None:
-        """Computes ROWS rows of each tile in float32 registers.
+        """Computes WGMMA_M rows of each tile in float32 registers.
 
-        One wgmma is in flight while the next operands are waited for: a stage is handed back a step late, when the
-        wgmma that reads it is known to be over. A finished tile leaves in parts: converted, written to one of the
-        buffers, and stored from there by TMA while the next part is written.
+        One wgmma stays in flight while the warpgroup waits for the next operands: it releases a stage one step late,
+        when the wgmma that reads the stage is known to have finished. Epilogue: the tile is stored in parts; each is
+        converted, written to a buffer, and copied from there by TMA while the next part is written.
         """
         plgpu.set_max_registers(232, action="increase")
 
@@ -223,11 +187,13 @@ def _kernel(
                     stage = stage_of(step)
                     plgpu.barrier_wait(full.at[stage])
                     b_tile = b_smem.at[stage]
-                    plgpu.wgmma(acc, a_smem.at[stage, pl.ds(warpgroup * ROWS, ROWS)], b_tile if b_rows else b_tile.T)
+                    plgpu.wgmma(
+                        acc, a_smem.at[stage, pl.ds(warpgroup * WGMMA_M, WGMMA_M)], b_tile if b_rows else b_tile.T
+                    )
                     plgpu.wgmma_wait(1)
 
                     @pl.when(i > 0)
-                    def hand_back() -> None:
+                    def release() -> None:
                         plgpu.barrier_arrive(empty.at[stage_of(step - 1)])
 
                     return step + 1
@@ -235,34 +201,17 @@ def _kernel(
                 steps = lax.fori_loop(0, pl.cdiv(K, block_k), multiply, first_step)
                 return acc[...], steps
 
-            acc, steps = pl.run_scoped(sums, plgpu.ACC((ROWS, plan.columns), jnp.float32))
+            acc, steps = pl.run_scoped(sums, plgpu.ACC((WGMMA_M, config.block_n), jnp.float32))
             plgpu.barrier_arrive(empty.at[stage_of(steps - 1)])
 
-            for i in range(plan.columns // c_columns):
+            for i in range(config.block_n // c_columns):
                 part = c_smem.at[warpgroup, i % buffers]
-                plgpu.wait_smem_to_gmem(buffers - 1, wait_read_only=True)  # until this buffer has been read
+                plgpu.wait_smem_to_gmem(buffers - 1, wait_read_only=True)  # until TMA has read this buffer
                 part[...] = acc[:, i * c_columns : (i + 1) * c_columns].astype(c_gmem.dtype)
                 plgpu.commit_smem()
-                rows, columns = pl.ds(row + warpgroup * ROWS, ROWS), pl.ds(column + i * c_columns, c_columns)
+                rows, columns = pl.ds(row + warpgroup * WGMMA_M, WGMMA_M), pl.ds(column + i * c_columns, c_columns)
                 plgpu.copy_smem_to_gmem(part, c_gmem.at[rows, columns])
             return steps
 
         each_tile(multiply_tile)
         plgpu.wait_smem_to_gmem(0, wait_read_only=True)
-
-
-def _check(a: jax.Array, b: jax.Array, precision: str) -> None:
-    if a.ndim != 2:
-        raise ValueError(f"matmul: a must be (M, K); got {a.shape}")
-    if b.ndim != 2 or b.shape[0] != a.shape[1]:
-        raise ValueError(f"matmul: a is (M, K)={a.shape}, so b must be ({a.shape[1]}, N); got {b.shape}")
-    if a.dtype.name not in ("float32", "float16", "bfloat16"):
-        raise ValueError(f"matmul: a must be float32, float16 or bfloat16; got {a.dtype}")
-    if b.dtype != a.dtype:
-        raise ValueError(f"matmul: a is {a.dtype}, so b must be {a.dtype}; got {b.dtype}")
-    if precision not in ("ieee", "tf32"):
-        raise ValueError(f"matmul: precision must be 'ieee' or 'tf32' for {a.dtype}; got {precision!r}")
-    if precision == "tf32" and a.dtype != jnp.float32:
-        raise ValueError(f"matmul: precision 'tf32' is for float32 inputs; got {a.dtype}")
-    if precision == "ieee" and a.dtype == jnp.float32:
-        raise NotImplementedError("matmul: float32 with precision 'ieee' has no use for the tensor cores")

@@ -1,4 +1,4 @@
-"""Sigmoid in Pallas for Hopper (Mosaic GPU): 16-bit types, where XLA's exponential and division keep memory waiting."""
+"""Sigmoid in Pallas for Hopper (Mosaic GPU): 16-bit types, where XLA's exponential and division delay memory."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ from jax import lax
 from jax.experimental.pallas import mosaic_gpu as plgpu
 from jaxtyping import Array, Float
 
+from jax_impls._arguments import check_hopper, check_sigmoid
+
 REQUIRES = "sm_90"
 
-LANES = 8  # 16-bit numbers in the 16 bytes that a thread reads at a time
-BLOCK = 128 * LANES  # what a block, one warpgroup, takes
+VECTOR = 8  # 16-bit numbers in one 16-byte load
+BLOCK = 128 * VECTOR  # numbers per block: one warpgroup, one load per thread
 
 
 @jax.jit
 def sigmoid(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """y = 1 / (1 + exp(-x)) for float16 or bfloat16, any shape; float32 inside and one rounding at the end.
 
-    Sizes that are no multiple of BLOCK, which is 1024, XLA copies into a larger array first, and the result out of one.
+    Where the size is not a multiple of BLOCK (1024), XLA copies x into a padded array first, and the result out of one.
 
-    Raises ValueError for other dtypes; NotImplementedError for float32, where XLA's own kernel is bound by memory, and
+    Raises ValueError for other dtypes; NotImplementedError for float32, where XLA's own kernel is memory-bound, and
     on anything but a Hopper GPU.
     """
-    if x.dtype.name not in ("float32", "float16", "bfloat16"):
-        raise ValueError(f"sigmoid: x must be float32, float16 or bfloat16; got {x.dtype}")
+    check_sigmoid(x)
     if x.dtype == jnp.float32:
         raise NotImplementedError("sigmoid: float32 is left to XLA; this kernel takes float16 and bfloat16")
-    device = jax.devices()[0]
-    if getattr(device, "compute_capability", None) != "9.0":
-        raise NotImplementedError(f"sigmoid: needs a Hopper GPU (compute capability 9.0); JAX runs on {device}")
+    check_hopper("sigmoid")
     if x.size == 0:
         return x
     rows = jnp.pad(x.reshape(-1), (0, -x.size % BLOCK)).reshape(-1, BLOCK)
@@ -40,7 +39,7 @@ def sigmoid(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 
 def _rows(x: Float[Array, "rows {BLOCK}"]) -> Float[Array, "rows {BLOCK}"]:
-    """A block computes a row."""
+    """Sigmoid of every row; a block computes one row."""
     return plgpu.kernel(
         _kernel,
         out_type=jax.ShapeDtypeStruct(x.shape, x.dtype),
@@ -52,13 +51,13 @@ def _rows(x: Float[Array, "rows {BLOCK}"]) -> Float[Array, "rows {BLOCK}"]:
 
 
 def _kernel(x_gmem: Any, y_gmem: Any) -> None:
-    """From memory to registers and back, without a stay in shared memory: nothing is used twice.
+    """Loads a row into registers, without shared memory: nothing is read twice.
 
-    1 / d is the square of 1 / sqrt(d), which is one instruction, as is 2^x; a division would be seven. Their errors are
-    some 2^-21. With a factor of 2^-16 in d neither it overflows nor its root is flushed to zero before the result is
-    below bfloat16's smallest number.
+    1 / d is the square of 1 / sqrt(d), one instruction, as is 2^x; a division takes seven. Their errors are about
+    2^-21. The factor of 2^-16 in d keeps it from overflowing, and its root from being flushed to zero, until the
+    result is below bfloat16's smallest number.
     """
     row = lax.axis_index("row")
-    x = plgpu.load(x_gmem, (row,), layout=plgpu.Layout.WG_STRIDED((BLOCK,), vec_size=LANES)).astype(jnp.float32)
+    x = plgpu.load(x_gmem, (row,), layout=plgpu.Layout.WG_STRIDED((BLOCK,), vec_size=VECTOR)).astype(jnp.float32)
     root = lax.rsqrt(lax.exp2(x * -math.log2(math.e) - 16.0) + 2.0**-16) * 2.0**-8
     y_gmem[row] = (root * root).astype(y_gmem.dtype)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import jax
 from jaxtyping import Array, Float
 
+from jax_impls._arguments import check_add
+
 VENDOR = "XLA"
 
 
@@ -14,12 +16,5 @@ def vector_add(a: Float[Array, " N"], b: Float[Array, " N"]) -> Float[Array, " N
 
     Raises ValueError for other shapes and dtypes.
     """
-    if a.ndim != 1:
-        raise ValueError(f"vector_add: a must be (N,); got {a.shape}")
-    if b.shape != a.shape:
-        raise ValueError(f"vector_add: a is (N,)={a.shape}, so b must be {a.shape}; got {b.shape}")
-    if a.dtype.name not in ("float32", "float16", "bfloat16"):
-        raise ValueError(f"vector_add: a must be float32, float16 or bfloat16; got {a.dtype}")
-    if b.dtype != a.dtype:
-        raise ValueError(f"vector_add: a is {a.dtype}, so b must be {a.dtype}; got {b.dtype}")
+    check_add("vector_add", a, b, ndim=1)
     return a + b

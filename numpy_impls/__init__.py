@@ -1,5 +1,5 @@
-"""The operations in NumPy, on the CPU: the line that needs no compiler and no device. One file an operation.
+"""The operations in NumPy, on the CPU: a baseline without compiler or device. One file per operation.
 
-bfloat16 is the dtype that ml_dtypes gives to NumPy. 16-bit inputs are computed in float32 and rounded once at the
-end.
+bfloat16 is ml_dtypes' dtype for NumPy. 16-bit inputs are computed in float32 and rounded once at the end.
+Modules that begin with an underscore are shared. The folder depends on numpy, ml_dtypes and jaxtyping only.
 """

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 
-import ml_dtypes
 import numpy as np
 from jaxtyping import Float
 
+from numpy_impls._arguments import check_attention
+
 BLOCK_M = 128
-"""Queries at a time: the scores of a block are (BLOCK_M, S_k), never (S_q, S_k) for every head at once."""
+"""Queries per step: the scores in memory are (BLOCK_M, S_k), never (S_q, S_k)."""
 
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")
@@ -23,15 +24,15 @@ def attention(
 ) -> Float[np.ndarray, "B H S_q D"]:
     """o[b, h, i] = sum over visible keys j of softmax_j(q[b, h, i] . k[b, h_kv, j] * sm_scale) v[b, h_kv, j].
 
-    float32, float16 or bfloat16, any strides; 16-bit inputs are widened, everything is computed in float32, with the
+    float32, float16 or bfloat16, any strides. 16-bit inputs are widened: everything is computed in float32, with the
     row's maximum subtracted before the exponential, and the output is rounded once. H is a multiple of H_kv: query
     head h reads key head h_kv = h // (H // H_kv). `sm_scale` defaults to 1 / sqrt(D). With `causal` query i sees the
-    keys j <= i + S_k - S_q; a query that sees none gives zeros. NaN and infinities in
-    what a query does not see do not reach it.
+    keys j <= i + S_k - S_q; a query that sees none gives zeros. NaN and infinities of hidden keys and values do not
+    reach the result.
 
     Raises ValueError for other shapes and dtypes.
     """
-    _check(q, k, v)
+    check_attention(q, k, v)
     B, H, S_q, D = q.shape
     H_kv, S_k = k.shape[1], k.shape[2]
     o = np.zeros(q.shape, q.dtype)
@@ -42,38 +43,21 @@ def attention(
         keys, values = (x[b, h // (H // H_kv)].astype(np.float32) for x in (k, v))
         for start in range(max(0, S_q - S_k) if causal else 0, S_q, BLOCK_M):
             rows = slice(start, min(start + BLOCK_M, S_q))
-            seen = rows.stop + S_k - S_q if causal else S_k  # keys that the block's last query sees
+            seen = rows.stop + S_k - S_q if causal else S_k  # keys visible to the block's last query
             s = (q[b, h, rows].astype(np.float32) @ keys[:seen].T) * scale  # [BLOCK_M, seen]
             if causal:
                 s[~np.tri(s.shape[0], seen, k=start + S_k - S_q, dtype=bool)] = -np.inf
             p = np.exp(s - s.max(axis=1, keepdims=True))  # [BLOCK_M, seen]
-            o[b, h, rows] = _weighted(p, values[:seen], causal) / p.sum(axis=1, keepdims=True)
+            o[b, h, rows] = _weighted_sum(p, values[:seen], causal) / p.sum(axis=1, keepdims=True)
     return o
 
 
-def _weighted(p: np.ndarray, values: np.ndarray, causal: bool) -> np.ndarray:
-    """p @ values, row by row where a hidden key's weight of 0 would make a NaN of the key's infinity or NaN.
+def _weighted_sum(p: np.ndarray, values: np.ndarray, causal: bool) -> np.ndarray:
+    """p @ values; row by row where a hidden value is not finite, because its weight of 0 would make it NaN.
 
-    The last row sees all of `values`, the one before a key less.
+    With `causal` the last row sees all of `values`, each row before it one key less.
     """
     if not causal or np.isfinite(values).all():
         return p @ values
     seen = range(len(values) - len(p) + 1, len(values) + 1)
     return np.stack([row[:keys] @ values[:keys] for row, keys in zip(p, seen, strict=True)])
-
-
-def _check(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> None:
-    if q.ndim != 4:
-        raise ValueError(f"attention: q must be (B, H, S_q, D); got {q.shape}")
-    B, H, _, D = q.shape
-    if k.ndim != 4 or k.shape[0] != B or k.shape[3] != D:
-        raise ValueError(f"attention: q is (B, H, S_q, D)={q.shape}, so k must be ({B}, H_kv, S_k, {D}); got {k.shape}")
-    if v.shape != k.shape:
-        raise ValueError(f"attention: k is (B, H_kv, S_k, D)={k.shape}, so v must be {k.shape}; got {v.shape}")
-    if H % k.shape[1] if k.shape[1] else H:
-        raise ValueError(f"attention: H must be a multiple of H_kv; got H={H}, H_kv={k.shape[1]}")
-    if q.dtype not in (np.float32, np.float16, ml_dtypes.bfloat16):
-        raise ValueError(f"attention: q must be float32, float16 or bfloat16; got {q.dtype}")
-    for name, x in (("k", k), ("v", v)):
-        if x.dtype != q.dtype:
-            raise ValueError(f"attention: q is {q.dtype}, so {name} must be {q.dtype}; got {x.dtype}")

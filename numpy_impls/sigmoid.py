@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 from jaxtyping import Float
 
+from numpy_impls._arguments import check_sigmoid
+
 BLOCK = 1 << 15
-"""Elements computed at a time, so that the float64 temporary (256 KiB) stays in the cache."""
+"""Elements per step: the float64 temporary (256 KiB) stays in the cache."""
 
 
 @np.errstate(over="ignore", under="ignore")
 def sigmoid(x: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
     """y = 1 / (1 + exp(-x)) for float32, float16 or bfloat16, any shape and strides; the result is row-major.
 
-    Computed in float64 and rounded at the end: NumPy's float32 exponential alone is off by up to 2.5 units in the
-    last place. Far to the left float64 also has the range: no exponential overflows before y is below every type's
-    smallest subnormal.
+    Computed in float64 and rounded at the end: NumPy's float32 exponential alone errs by up to 2.5 units in the last
+    place. float64 also has the range: exp(-x) overflows only where y is below every type's smallest subnormal.
 
     Raises ValueError for other dtypes.
     """
-    if x.dtype not in (np.float32, np.float16, ml_dtypes.bfloat16):
-        raise ValueError(f"sigmoid: x must be float32, float16 or bfloat16; got {x.dtype}")
+    check_sigmoid(x)
     y = np.empty(x.shape, x.dtype)
     source, target = x.reshape(-1), y.reshape(-1)
     for start in range(0, x.size, BLOCK):

@@ -1,5 +1,6 @@
-"""PyTorch's own kernels and the vendor libraries behind them: the lines to beat. One file a line.
+"""PyTorch's own kernels and the vendors' libraries behind them: the baselines. One file per implementation.
 
-Precision is set for each call and put back, and a library asked for by name either runs or says why it cannot:
-PyTorch's silent choices, of arithmetic or of kernel, are never left in charge where they change what a row means.
+Precision is set for each call and restored after it. A kernel that is requested by name either runs or raises: PyTorch
+never silently substitutes another arithmetic or another kernel where that changes what a row means.
+Modules that begin with an underscore are shared. The folder depends on torch and jaxtyping only.
 """

@@ -9,6 +9,8 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
 
+from torch_impls._arguments import check_attention
+
 VENDOR = "PyTorch"
 
 
@@ -23,20 +25,20 @@ def attention(
     """o[b, h, i] = sum over visible keys j of softmax_j(q[b, h, i] . k[b, h_kv, j] * sm_scale) v[b, h_kv, j].
 
     float32, float16 or bfloat16; H a multiple of H_kv; `sm_scale` defaults to 1 / sqrt(D). 16-bit types have float32
-    scores, softmax and sums. float32 on a GPU is sent to the unfused kernels with float32 products, since the fused
-    one that PyTorch would choose splits its inputs for the tensor cores.
+    scores, softmax and sums. float32 on a GPU uses the unfused kernels with float32 products, because the fused kernel
+    that PyTorch would choose splits its inputs for the tensor cores.
 
     With `causal` query i sees the keys j <= i + S_k - S_q, and a query that sees none gives zeros. PyTorch's
-    `is_causal` aligns the mask to the first key instead, so it is used where both are the same: for S_q = S_k, and
-    for the last S_k queries when S_q > S_k (those before see nothing). A single query sees every key, without a mask.
-    For 1 < S_q < S_k `causal_lower_right` picks a kernel that can align to the last key, or makes the mask.
+    `is_causal` aligns the mask to the first key instead. It is used where the two agree: for S_q = S_k, and for the
+    last S_k queries when S_q > S_k (those before see nothing). A single query sees every key, without a mask. For
+    1 < S_q < S_k `causal_lower_right` picks a kernel that can align to the last key, or makes the mask.
 
-    On a GPU what does not begin at a multiple of 16 bytes is copied first: the fused kernels read 16 bytes at a time
-    without asking, and a misaligned address ends the process's CUDA context.
+    On a GPU tensors that do not begin at a multiple of 16 bytes are copied first: the fused kernels read 16 bytes at a
+    time without a check, and a misaligned address ends the process's CUDA context.
 
-    Raises ValueError for other shapes and dtypes, and for two devices.
+    Raises ValueError for other shapes and dtypes, and for different devices.
     """
-    _check(q, k, v)
+    check_attention(q, k, v)
     S_q, S_k = q.shape[2], k.shape[2]
     if q.numel() == 0 or S_k == 0:
         return q.new_zeros(q.shape)
@@ -62,24 +64,3 @@ def attention(
             return F.scaled_dot_product_attention(q, k, v, **arguments).contiguous()
     finally:
         flags.fp32_precision = before
-
-
-def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
-    if q.ndim != 4:
-        raise ValueError(f"attention: q must be (B, H, S_q, D); got {tuple(q.shape)}")
-    B, H, _, D = q.shape
-    if k.ndim != 4 or k.shape[0] != B or k.shape[3] != D:
-        expected = f"q is (B, H, S_q, D)={tuple(q.shape)}, so k must be ({B}, H_kv, S_k, {D})"
-        raise ValueError(f"attention: {expected}; got {tuple(k.shape)}")
-    if v.shape != k.shape:
-        expected = f"k is (B, H_kv, S_k, D)={tuple(k.shape)}, so v must be {tuple(k.shape)}"
-        raise ValueError(f"attention: {expected}; got {tuple(v.shape)}")
-    if H % k.shape[1] if k.shape[1] else H:
-        raise ValueError(f"attention: H must be a multiple of H_kv; got H={H}, H_kv={k.shape[1]}")
-    if q.dtype not in (torch.float32, torch.float16, torch.bfloat16):
-        raise ValueError(f"attention: q must be float32, float16 or bfloat16; got {q.dtype}")
-    for name, x in (("k", k), ("v", v)):
-        if x.dtype != q.dtype:
-            raise ValueError(f"attention: q is {q.dtype}, so {name} must be {q.dtype}; got {x.dtype}")
-        if x.device != q.device:
-            raise ValueError(f"attention: q is on {q.device}, so {name} must be on {q.device}; got {x.device}")

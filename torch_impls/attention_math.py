@@ -8,6 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from torch_impls._arguments import check_attention
+
 VENDOR = "PyTorch math"
 
 
@@ -22,16 +24,15 @@ def attention(
     """o[b, h, i] = sum over visible keys j of softmax_j(q[b, h, i] . k[b, h_kv, j] * sm_scale) v[b, h_kv, j].
 
     float32, float16 or bfloat16; H a multiple of H_kv (PyTorch repeats k and v); `sm_scale` defaults to 1 / sqrt(D).
-    Everything is float32, products included: PyTorch widens 16-bit inputs for these kernels, unless it was allowed to
-    reduce in 16 bits, and rounds the output once. Both settings are made for the call and put back; together with the
-    choice of the kernel they cost about 10 us of the host's time, beside some ten launches.
+    Everything is float32, products included: PyTorch widens 16-bit inputs for these kernels, unless it may reduce in
+    16 bits, and rounds the output once. Both settings and the choice of kernel are made for the call and restored.
 
-    With `causal` query i sees the keys j <= i + S_k - S_q, by an explicit mask where that is not PyTorch's
-    `is_causal`, and a query that sees none gives zeros.
+    With `causal` query i sees the keys j <= i + S_k - S_q, by an explicit mask where PyTorch's `is_causal` differs, and
+    a query that sees none gives zeros.
 
-    Raises ValueError for other shapes and dtypes, and for two devices.
+    Raises ValueError for other shapes and dtypes, and for different devices.
     """
-    _check(q, k, v)
+    check_attention(q, k, v)
     S_q, S_k = q.shape[2], k.shape[2]
     if q.numel() == 0 or S_k == 0:
         return q.new_zeros(q.shape)
@@ -53,24 +54,3 @@ def attention(
         flags.fp32_precision = precision
         cuda.allow_fp16_bf16_reduction_math_sdp(reduction)
     return o.contiguous()
-
-
-def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
-    if q.ndim != 4:
-        raise ValueError(f"attention: q must be (B, H, S_q, D); got {tuple(q.shape)}")
-    B, H, _, D = q.shape
-    if k.ndim != 4 or k.shape[0] != B or k.shape[3] != D:
-        expected = f"q is (B, H, S_q, D)={tuple(q.shape)}, so k must be ({B}, H_kv, S_k, {D})"
-        raise ValueError(f"attention: {expected}; got {tuple(k.shape)}")
-    if v.shape != k.shape:
-        expected = f"k is (B, H_kv, S_k, D)={tuple(k.shape)}, so v must be {tuple(k.shape)}"
-        raise ValueError(f"attention: {expected}; got {tuple(v.shape)}")
-    if H % k.shape[1] if k.shape[1] else H:
-        raise ValueError(f"attention: H must be a multiple of H_kv; got H={H}, H_kv={k.shape[1]}")
-    if q.dtype not in (torch.float32, torch.float16, torch.bfloat16):
-        raise ValueError(f"attention: q must be float32, float16 or bfloat16; got {q.dtype}")
-    for name, x in (("k", k), ("v", v)):
-        if x.dtype != q.dtype:
-            raise ValueError(f"attention: q is {q.dtype}, so {name} must be {q.dtype}; got {x.dtype}")
-        if x.device != q.device:
-            raise ValueError(f"attention: q is on {q.device}, so {name} must be on {q.device}; got {x.device}")

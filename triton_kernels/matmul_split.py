@@ -1,7 +1,4 @@
-"""Matrix multiplication in Triton: float32 accuracy from bfloat16 tensor cores, by splitting each number in three."""
-
-import itertools
-from typing import Any
+"""Matrix multiplication in Triton: float32 accuracy from bfloat16 tensor cores, each number split in three."""
 
 import torch
 import triton
@@ -10,21 +7,26 @@ from jaxtyping import Float
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from triton_kernels._arguments import check_matmul
+from triton_kernels._configs_matmul_split import CONFIGS, set_blocks, short_list, tuning_space  # noqa: F401
+from triton_kernels._interpreter import INTERPRET, dot_operand
+from triton_kernels._launch import device_of
+from triton_kernels._tiles import grouped_tile_any
+
 ARITHMETIC = "6 x bfloat16"
-INTERPRET = tl.constexpr(triton.knobs.runtime.interpret)  # TRITON_INTERPRET=1 when this module was imported
-GROUP_M = 8  # tiles are visited in bands of this many tile rows, which keeps both operands of a wave in the L2 cache
+GROUP_M = 8  # tile rows per group of the tile scheduler
 INFINITY = tl.constexpr(float("inf"))
 
 
 @triton.jit
 def power_of_two(exponent):
-    """2^exponent, for exponents of normal numbers."""
+    """2^exponent as float32, for exponents of normal numbers."""
     return ((exponent + 127) << 23).to(tl.float32, bitcast=True)
 
 
 @triton.jit
 def round_to_bfloat16(x):
-    """To the nearest, ties to even, and still a float32. (In the interpreter a conversion would truncate.)"""
+    """x rounded to bfloat16, nearest, ties to even, as a float32. (The interpreter's conversion truncates.)"""
     bits = x.to(tl.int32, bitcast=True)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) & -0x10000).to(tl.float32, bitcast=True)
 
@@ -33,12 +35,13 @@ def round_to_bfloat16(x):
 def split_kernel(
     x_ptr, planes_ptr, exponents_ptr, R, K, stride_r, stride_k, pitch, BLOCK_R: tl.constexpr, BLOCK_K: tl.constexpr
 ):
-    """One program scales BLOCK_R rows of X, each by a power of two that takes its largest element to [1, 2), and
-    splits every element into three bfloat16 numbers: 3 x 8 bits, the 24 of a float32, and their sum is exact.
+    """One program scales BLOCK_R rows of X and splits every element into three bfloat16 numbers.
 
-    planes (3, R, pitch) gets the three, leading bits first; exponents (R,) what the scaling took away. It keeps the
-    parts of small numbers above the subnormal range, and sums of large ones below infinity. An infinity is not scaled,
-    and the lower parts of infinities and NaN are zero.
+    Each row is scaled by the power of two that brings its largest element to [1, 2). The three numbers hold 3 x 8 bits,
+    the 24 of a float32: their sum is exact. The scaling keeps the low parts of small numbers above the subnormal range,
+    and sums of large ones below infinity. Infinities are not scaled; the low parts of infinities and NaN are zero.
+
+    planes (3, R, pitch): the three numbers, leading bits first. exponents (R,): x = 2^exponent * scaled x.
     """
     offs_r = tl.program_id(0).to(tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)[:, None]  # [BLOCK_R, 1]
     offs_k = tl.arange(0, BLOCK_K)[None, :]  # [1, BLOCK_K]
@@ -56,7 +59,7 @@ def split_kernel(
     exponent = (largest.to(tl.int32, bitcast=True) >> 23) - tl.where(subnormal, 127 + 24, 127)
     exponent = tl.where(largest > 0, exponent, 0)
     tl.store(exponents_ptr + offs_r, exponent, mask=offs_r < R)
-    half = (-exponent) >> 1  # in two steps: 2^149 is not a float32
+    half = (-exponent) >> 1  # two factors: 2^149 is not a float32
     scale, scale_more = power_of_two(half), power_of_two(-exponent - half)
 
     ptrs = x_ptrs
@@ -78,11 +81,8 @@ def split_kernel(
 
 @triton.jit
 def dot(a, b, acc):
-    """acc + A B^T on tensor cores; the interpreter's product is wrong for bfloat16."""
-    if INTERPRET:
-        a = a.to(tl.float32)
-        b = b.to(tl.float32)
-    return tl.dot(a, b.T, acc)
+    """acc + A B^T on tensor cores."""
+    return tl.dot(dot_operand(a), dot_operand(b).T, acc)
 
 
 @triton.jit(do_not_specialize=["M", "K"])
@@ -93,24 +93,18 @@ def matmul_kernel(
 ):  # fmt: skip
     """One program computes one tile of C, [BLOCK_M, BLOCK_N], from the planes a1, a2, a3 of A and b1, b2, b3 of B^T.
 
-    a b = a1 b1 + (a1 b2 + a2 b1) + (a1 b3 + a2 b2 + a3 b1), without what is below 2^-24 of it: six products of
-    bfloat16, each exact in float32. Tensor cores truncate their sums, always towards zero, which over a long K would
-    exceed what rounding to nearest does. So they add only BLOCK_K of the leading products at a time, and acc takes
-    these sums in float32 additions that round. The others are 2^-8 of those: their truncation does not matter.
+    a b = a1 b1 + (a1 b2 + a2 b1) + (a1 b3 + a2 b2 + a3 b1) + terms below 2^-24 of a b: six products of bfloat16, each
+    exact in float32. Tensor cores truncate their sums towards zero; over a long K that error exceeds float32 rounding.
+    So they sum only BLOCK_K leading products at a time, and acc adds these sums in float32 with rounding to nearest.
+    The lower products are 2^-8 of the leading ones: their truncation is negligible.
     """
-    pid = tl.program_id(0)
-    tiles_m = tl.cdiv(M, BLOCK_M)
-    tiles_n = tl.cdiv(N, BLOCK_N)
-    band = pid // (GROUP_M * tiles_n)
-    band_rows = min(tiles_m - band * GROUP_M, GROUP_M)
-    within = pid % (GROUP_M * tiles_n)
-    off_m = (band * GROUP_M + within % band_rows) * BLOCK_M
-    off_n = (within // band_rows) * BLOCK_N
+    pid_m, pid_n = grouped_tile_any(tl.program_id(0), tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), GROUP_M)
+    off_m, off_n = pid_m * BLOCK_M, pid_n * BLOCK_N
 
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     lower = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k in range(0, K, BLOCK_K):
-        # A block that reaches beyond M reads on in the next plane: rows of C that are not stored.
+        # A block beyond M reads rows of the next plane: they give rows of C that are not stored.
         a1 = a_desc.load([off_m, k])
         b1 = b_desc.load([off_n, k])
         a2 = a_desc.load([M + off_m, k])
@@ -125,10 +119,10 @@ def matmul_kernel(
         lower = dot(a1, b2, lower)
         lower = dot(a2, b1, lower)
         leading = dot(a1, b1, tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32))
-        acc = tl.fma(leading, 1.0, acc)  # acc + leading, which the compiler would leave to the tensor cores
+        acc = tl.fma(leading, 1.0, acc)  # an fma, because the compiler moves acc + leading into the tensor cores
     acc += lower
 
-    # With an infinity, inf - inf or inf * 0 among the lower products may have made a NaN. The leading ones know better.
+    # Infinite inputs can make NaN of the lower products (inf - inf, inf * 0): there only the leading products count.
     if tl.max((acc != acc).to(tl.int32)) > 0:
         leading = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
         for k in range(0, K, BLOCK_K):
@@ -146,62 +140,60 @@ def matmul_kernel(
     tl.store(c_ptrs, acc, mask=(offs_m[:, None] < M) & (offs_n[None, :] < N))
 
 
-def _set_blocks(args: dict[str, Any]) -> None:
-    """Before each launch: the descriptors' blocks are those of the configuration."""
-    args["a_desc"].block_shape = [args["BLOCK_M"], args["BLOCK_K"]]
-    args["b_desc"].block_shape = [args["BLOCK_N"], args["BLOCK_K"]]
-
-
-def _config(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, num_warps: int, num_stages: int) -> triton.Config:
-    tile = {"BLOCK_M": BLOCK_M, "BLOCK_N": BLOCK_N, "BLOCK_K": BLOCK_K}
-    return triton.Config(tile, num_warps=num_warps, num_stages=num_stages, pre_hook=_set_blocks)
-
-
-# Three accumulators leave room for 64 elements of C a thread.
-CONFIGS = [
-    _config(128, 128, 32, 8, 4),
-    _config(128, 128, 64, 8, 2),
-    _config(64, 128, 32, 4, 3),
-    _config(128, 64, 32, 4, 3),
-    _config(64, 64, 32, 4, 4),
-]
-
-
-def _candidates(configs: list[triton.Config], args: dict[str, Any], **constants: Any) -> list[triton.Config]:
-    """The configurations, less those with too few tiles for the multiprocessors."""
-    M, N = args["M"], args["N"]
-    tiles = {c: triton.cdiv(M, c.kwargs["BLOCK_M"]) * triton.cdiv(N, c.kwargs["BLOCK_N"]) for c in configs}
-    multiprocessors = torch.cuda.get_device_properties(args["a_desc"].base.device).multi_processor_count
-    enough = min(max(tiles.values()), multiprocessors // 3)
-    return [config for config in configs if tiles[config] >= enough]
-
-
-def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
-    """What a search that may take minutes tries beyond the candidates: up to 64 elements of C a thread, and as many
-    stages as fit for one program on a multiprocessor, or for two."""
-    shared = torch.cuda.get_device_properties(args["a_desc"].base.device).shared_memory_per_multiprocessor
-    found = []
-    for BLOCK_M, BLOCK_N, BLOCK_K in itertools.product((64, 128, 256), (64, 128, 256), (16, 32, 64)):
-        warps = max(4, BLOCK_M * BLOCK_N // (32 * 64))
-        stage = 6 * (BLOCK_M + BLOCK_N) * BLOCK_K
-        stages = {min(6, (shared // programs - 1024) // stage) for programs in (1, 2)}
-        found += [_config(BLOCK_M, BLOCK_N, BLOCK_K, warps, n) for n in sorted(stages) if n >= 2 and warps <= 16]
-    return _candidates(found, args, **constants)
-
-
-if INTERPRET:  # no device to time configurations on: one tile that numpy multiplies fast
+if INTERPRET:  # without autotuning: one tile that numpy multiplies fast
     TILE: dict[str, int] = {"BLOCK_M": 256, "BLOCK_N": 256, "BLOCK_K": 256}
     SPLIT_TILE: dict[str, int] = {"BLOCK_R": 256, "BLOCK_K": 256}
 else:
     TILE = {}
     SPLIT_TILE = {"BLOCK_R": 16, "BLOCK_K": 256}
     matmul_kernel = triton.autotune(
-        configs=CONFIGS, key=["M", "N", "K", "ALL_PRODUCTS"], prune_configs_by={"early_config_prune": _candidates}
+        configs=CONFIGS, key=["M", "N", "K", "ALL_PRODUCTS"], prune_configs_by={"early_config_prune": short_list}
     )(matmul_kernel)
 
 
-def _split(x: Tensor) -> tuple[TensorDescriptor, Tensor]:
-    """The planes of x (R, K), one below the other as (3 R, K), and the exponents of its rows."""
+def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str = "ieee") -> Float[Tensor, "M N"]:
+    """C = A @ B.
+
+    Shapes: a (M, K), b (K, N), any strides, any sizes, K = 0 included; the output is contiguous.
+    Dtypes: float32; the tensor cores multiply bfloat16, exactly, and add in float32.
+    Precision: "ieee". The error of a product is below 2^-24, and there are fewer roundings than with float32 products
+    and sums. An element below 2^-110 of the largest in its row of a or column of b loses low bits, below 2^-133 all.
+    Partial sums do not overflow: C is infinite only where the result is beyond float32 or an input is infinite.
+    Memory: 6 bytes for each element of a and b.
+    Tail: TMA reads zeros beyond K; rows and columns beyond M and N are computed and not stored.
+    Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for 16-bit inputs and tf32,
+    which need only one product, and for a GPU whose tensor cores have no bfloat16.
+    Source: bf16x3 of Henry, Tang and Heinecke, "Leveraging the bfloat16 artificial intelligence datatype for
+    higher-precision computations", ARITH 2019; additions outside the tensor cores after Ootomo and Yokota, "Recovering
+    single precision accuracy from tensor cores", IJHPCA 36, 2022.
+    """
+    check_matmul(a, b, precision=precision)
+    if a.dtype != torch.float32 or precision != "ieee":
+        raise NotImplementedError(f'matmul: splits float32 with precision="ieee" only; got {a.dtype}, "{precision}"')
+    if a.is_cuda and torch.cuda.get_device_capability(a.device)[0] < 8:
+        raise NotImplementedError("matmul: bfloat16 tensor cores need compute capability 8.0")
+    (M, K), N = a.shape, b.shape[1]
+    if K == 0:
+        return torch.zeros((M, N), dtype=a.dtype, device=a.device)
+    out = torch.empty((M, N), dtype=a.dtype, device=a.device)
+    if M > 0 and N > 0:
+        with device_of(a):
+            _launch(a, b, out)
+    return out
+
+
+def _launch(a: Tensor, b: Tensor, out: Tensor) -> None:
+    (M, K), N = a.shape, b.shape[1]
+    (a_desc, a_exponents), (b_desc, b_exponents) = split_rows(a), split_rows(b.t())
+    if INTERPRET:
+        set_blocks({"a_desc": a_desc, "b_desc": b_desc, **TILE})
+    matmul_kernel[lambda tile: (triton.cdiv(M, tile["BLOCK_M"]) * triton.cdiv(N, tile["BLOCK_N"]),)](
+        a_desc, b_desc, out, a_exponents, b_exponents, M, N, K, ALL_PRODUCTS=K <= 16, GROUP_M=GROUP_M, **TILE
+    )
+
+
+def split_rows(x: Tensor) -> tuple[TensorDescriptor, Tensor]:
+    """What `split_kernel` makes of x (R, K): the planes, one below the other as (3 R, K), and the rows' exponents."""
     R, K = x.shape
     pitch = triton.cdiv(K, 8) * 8  # TMA reads rows that start at multiples of 16 bytes
     planes = torch.empty((3 * R, pitch), dtype=torch.bfloat16, device=x.device)
@@ -210,58 +202,3 @@ def _split(x: Tensor) -> tuple[TensorDescriptor, Tensor]:
         x, planes, exponents, R, K, x.stride(0), x.stride(1), pitch, **SPLIT_TILE
     )
     return TensorDescriptor(planes, [3 * R, K], [pitch, 1], [1, 8]), exponents
-
-
-def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str = "ieee") -> Float[Tensor, "M N"]:
-    """C = A @ B.
-
-    Shapes: a (M, K), b (K, N), any strides, any sizes, K = 0 included; the output is contiguous.
-    Dtypes: float32; the tensor cores multiply bfloat16, exactly, and add in float32.
-    Precision: "ieee". Products err by less than 2^-24, and there are fewer roundings than with float32 products and
-    sums. An element below 2^-110 of the largest in its row of a or column of b loses low bits, below 2^-133 all.
-    Partial sums do not overflow: C is infinite only where the result is beyond float32, or an input infinite.
-    Memory: 6 bytes for each element of a and b.
-    Tail: TMA reads zeros beyond K; rows and columns beyond M and N are computed and not stored.
-    Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for 16-bit inputs and tf32,
-    which are exact in one product, and for a GPU whose tensor cores have no bfloat16.
-    Source: bf16x3 of Henry, Tang and Heinecke, "Leveraging the bfloat16 artificial intelligence datatype for
-    higher-precision computations", ARITH 2019; additions outside the tensor cores after Ootomo and Yokota, "Recovering
-    single precision accuracy from tensor cores", IJHPCA 36, 2022.
-    """
-    if a.ndim != 2:
-        raise ValueError(f"matmul: a must be (M, K); got {tuple(a.shape)}")
-    M, K = a.shape
-    if b.ndim != 2 or b.shape[0] != K:
-        raise ValueError(f"matmul: a is (M, K)={(M, K)}, so b must be ({K}, N); got {tuple(b.shape)}")
-    N = b.shape[1]
-    if a.dtype not in (torch.float32, torch.float16, torch.bfloat16):
-        raise ValueError(f"matmul: a must be float32, float16 or bfloat16; got {a.dtype}")
-    if b.dtype != a.dtype:
-        raise ValueError(f"matmul: a is {a.dtype}, so b must be too; got {b.dtype}")
-    if precision != "ieee" and (precision != "tf32" or a.dtype != torch.float32):
-        raise ValueError(f'matmul: precision must be "ieee", or "tf32" for float32; got "{precision}" for {a.dtype}')
-    if b.device != a.device:
-        raise ValueError(f"matmul: a is on {a.device}, so b must be too; got {b.device}")
-    if not (a.is_cuda or INTERPRET):
-        raise ValueError(
-            f"matmul: a is on {a.device}; pass CUDA tensors, or set TRITON_INTERPRET=1 before importing this module"
-        )
-    if a.dtype != torch.float32 or precision != "ieee":
-        raise NotImplementedError(f'matmul: splits float32 with precision="ieee" only; got {a.dtype}, "{precision}"')
-    if a.is_cuda and torch.cuda.get_device_capability(a.device)[0] < 8:
-        raise NotImplementedError("matmul: bfloat16 tensor cores need compute capability 8.0")
-    if a.is_cuda and a.device.index != torch.cuda.current_device():
-        with torch.cuda.device(a.device):
-            return matmul(a, b, precision=precision)
-
-    if K == 0:
-        return torch.zeros((M, N), dtype=a.dtype, device=a.device)
-    out = torch.empty((M, N), dtype=a.dtype, device=a.device)
-    if M > 0 and N > 0:
-        (a_desc, a_exponents), (b_desc, b_exponents) = _split(a), _split(b.t())
-        if INTERPRET:
-            _set_blocks({"a_desc": a_desc, "b_desc": b_desc, **TILE})
-        matmul_kernel[lambda tile: (triton.cdiv(M, tile["BLOCK_M"]) * triton.cdiv(N, tile["BLOCK_N"]),)](
-            a_desc, b_desc, out, a_exponents, b_exponents, M, N, K, ALL_PRODUCTS=K <= 16, GROUP_M=GROUP_M, **TILE
-        )
-    return out

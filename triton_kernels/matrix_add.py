@@ -1,26 +1,27 @@
 """Matrix addition in Triton: operands of any layout, each read along its own contiguous axis."""
 
-import torch
 import triton
 import triton.language as tl
 from jaxtyping import Shaped
 from torch import Tensor
 
+from triton_kernels._arguments import check_add
+from triton_kernels._interpreter import INTERPRET, empty_output, finished_output
+from triton_kernels._launch import device_of
+from triton_kernels._tiles import grouped_tile_any
+
 DETERMINISTIC = True
-INTERPRET = triton.knobs.runtime.interpret  # TRITON_INTERPRET=1 when this module was imported
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-OUT_DTYPE = torch.float32 if INTERPRET else None  # the interpreter truncates to bfloat16: it leaves rounding to torch
-LARGE_BYTES = 2**26  # of a dense operand: then there are so many programs that large ones pay
+LARGE_BYTES = 2**26  # per dense operand: from here on there are enough programs for large blocks
 BLOCK_BYTES = (2**18, 2**18) if INTERPRET else (4096, 16384)  # per operand and program: small, large dense operands
-NUM_WARPS = (8, 32)  # natively one 16-byte load a thread and operand
-TILE_BYTES = 1024 if INTERPRET else 256  # strided operands: a row of the tile, which is square
+NUM_WARPS = (8, 32)  # one 16-byte load per thread and operand
+TILE_BYTES = 1024 if INTERPRET else 256  # strided operands: one row of the square tile
 TILE_WARPS = 8
-GROUP_M = 8  # tiles are visited in bands of this many tile rows
+GROUP_M = 8  # tile rows per group of the tile scheduler
 
 
 @triton.jit(do_not_specialize=["N"])
 def dense_add_kernel(a_ptr, b_ptr, out_ptr, N, BLOCK: tl.constexpr):
-    """One program adds BLOCK consecutive elements of operands that lie in memory like the output; see vector_add."""
+    """One program adds BLOCK consecutive elements of contiguous operands; see vector_add for the mask."""
     start = tl.program_id(0).to(tl.int64) * BLOCK
     offs = tl.arange(0, BLOCK)
     a_ptrs = a_ptr + start + offs
@@ -44,19 +45,13 @@ def tiled_add_kernel(
 ):  # fmt: skip
     """One program adds one tile of [BLOCK_M, BLOCK_N].
 
-    A stride of 1 is compiled in as a constant; from it the compiler picks, for each load on its own, the assignment of
-    elements to threads with 16-byte accesses along the contiguous axis. A transposed operand then changes to the
-    layout of the store through shared memory. Bands of GROUP_M tile rows keep the tiles in flight close to square, so
-    that row-major and column-major operands alike touch long runs of memory.
+    Triton compiles a stride of 1 as a constant and assigns elements to threads for 16-byte accesses along that axis,
+    separately for each load. A transposed operand is converted to the store's layout through shared memory. Grouped
+    tiles keep the region in flight close to square: row-major and column-major operands both read long runs of memory.
     """
-    pid = tl.program_id(0)
-    tiles_m = tl.cdiv(M, BLOCK_M)
-    tiles_n = tl.cdiv(N, BLOCK_N)
-    band = pid // (GROUP_M * tiles_n)
-    band_rows = min(tiles_m - band * GROUP_M, GROUP_M)
-    within = pid % (GROUP_M * tiles_n)
-    start_m = (band * GROUP_M + within % band_rows).to(tl.int64) * BLOCK_M
-    start_n = (within // band_rows).to(tl.int64) * BLOCK_N
+    pid_m, pid_n = grouped_tile_any(tl.program_id(0), tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), GROUP_M)
+    start_m = pid_m.to(tl.int64) * BLOCK_M
+    start_n = pid_n.to(tl.int64) * BLOCK_N
 
     offs_m = tl.arange(0, BLOCK_M)[:, None].to(tl.int64)
     offs_n = tl.arange(0, BLOCK_N)[None, :].to(tl.int64)
@@ -77,46 +72,31 @@ def tiled_add_kernel(
 def matrix_add(a: Shaped[Tensor, "M N"], b: Shaped[Tensor, "M N"]) -> Shaped[Tensor, "M N"]:
     """out[m, n] = a[m, n] + b[m, n].
 
-    Shapes: a (M, N), b (M, N), any strides: transposed, sliced, broadcast (0); the output is contiguous.
-    Dtypes: float32, float16, bfloat16, the same for both; one rounding, of the exact sum.
-    Tail: only programs at the edge mask; offsets are int64, so M * N may pass 2**31. The grid is one-dimensional,
-    which leaves room for 2**31 - 1 tiles however tall the matrix.
+    Shapes: a (M, N), b (M, N), any strides: transposed, sliced, broadcast (stride 0); the output is contiguous.
+    Dtypes: float32, float16, bfloat16, the same for both; the exact sum is rounded once.
+    Tail: only programs at the edge mask; offsets are int64, so M * N may exceed 2**31. The grid is one-dimensional:
+    up to 2**31 - 1 tiles, however tall the matrix.
     Errors: ValueError for other shapes, dtypes or devices.
-    Source: the transposition through a shared-memory tile of CUDA's matrix transpose sample, left to the compiler.
+    Source: transposition through a shared-memory tile, as in CUDA's matrix transpose sample; the compiler inserts it.
     """
-    if a.ndim != 2:
-        raise ValueError(f"matrix_add: a must be (M, N); got {tuple(a.shape)}")
-    if b.shape != a.shape:
-        raise ValueError(
-            f"matrix_add: a is (M, N)={tuple(a.shape)}, so b must be {tuple(a.shape)}; got {tuple(b.shape)}"
-        )
-    if a.dtype not in DTYPES:
-        raise ValueError(f"matrix_add: a must be float32, float16 or bfloat16; got {a.dtype}")
-    if b.dtype != a.dtype:
-        raise ValueError(f"matrix_add: a is {a.dtype}, so b must be too; got {b.dtype}")
-    if b.device != a.device:
-        raise ValueError(f"matrix_add: a is on {a.device}, so b must be too; got {b.device}")
-    if not (a.is_cuda or INTERPRET):
-        raise ValueError(
-            f"matrix_add: a is on {a.device}; pass CUDA tensors, or set TRITON_INTERPRET=1 before importing this module"
-        )
-    if a.is_cuda and a.device.index != torch.cuda.current_device():
-        with torch.cuda.device(a.device):
-            return matrix_add(a, b)
-
+    check_add("matrix_add", a, b, ndim=2)
     M, N = a.shape
-    out = torch.empty((M, N), dtype=OUT_DTYPE or a.dtype, device=a.device)
-    if M == 0 or N == 0:
-        pass
-    elif a.is_contiguous() and b.is_contiguous():
-        large = M * N * a.element_size() >= LARGE_BYTES
-        BLOCK = BLOCK_BYTES[large] // a.element_size()
-        grid = (triton.cdiv(M * N, BLOCK),)
-        dense_add_kernel[grid](a, b, out, M * N, BLOCK, num_warps=NUM_WARPS[large])
-    else:
-        BLOCK_M = BLOCK_N = TILE_BYTES // a.element_size()
-        grid = (triton.cdiv(M, BLOCK_M) * triton.cdiv(N, BLOCK_N),)
-        tiled_add_kernel[grid](
-            a, b, out, M, N, *a.stride(), *b.stride(), BLOCK_M, BLOCK_N, GROUP_M, num_warps=TILE_WARPS
-        )
-    return out.to(a.dtype) if INTERPRET else out
+    out = empty_output((M, N), a.dtype, a.device)
+    if M > 0 and N > 0:
+        with device_of(a):
+            (_launch_dense if a.is_contiguous() and b.is_contiguous() else _launch_tiled)(a, b, out)
+    return finished_output(out, a.dtype)
+
+
+def _launch_dense(a: Tensor, b: Tensor, out: Tensor) -> None:
+    N = a.numel()
+    large = N * a.element_size() >= LARGE_BYTES
+    BLOCK = BLOCK_BYTES[large] // a.element_size()
+    dense_add_kernel[(triton.cdiv(N, BLOCK),)](a, b, out, N, BLOCK, num_warps=NUM_WARPS[large])
+
+
+def _launch_tiled(a: Tensor, b: Tensor, out: Tensor) -> None:
+    M, N = a.shape
+    BLOCK_M = BLOCK_N = TILE_BYTES // a.element_size()
+    grid = (triton.cdiv(M, BLOCK_M) * triton.cdiv(N, BLOCK_N),)
+    tiled_add_kernel[grid](a, b, out, M, N, *a.stride(), *b.stride(), BLOCK_M, BLOCK_N, GROUP_M, num_warps=TILE_WARPS)

@@ -1,26 +1,26 @@
-"""Sigmoid in Triton: an elementwise function, accurate to the last places and still bound by memory."""
+"""Sigmoid in Triton: float32 accurate to two units in the last place, and still memory-bound."""
 
 from math import prod
 
-import torch
 import triton
 import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
+from triton_kernels._arguments import check_sigmoid
+from triton_kernels._interpreter import INTERPRET, empty_output, finished_output
+from triton_kernels._launch import device_of
+
 DETERMINISTIC = True
-INTERPRET = tl.constexpr(triton.knobs.runtime.interpret)  # TRITON_INTERPRET=1 when this module was imported
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-OUT_DTYPE = torch.float32 if INTERPRET else None  # the interpreter truncates to bfloat16: it leaves rounding to torch
-LARGE_BYTES = 2**26  # of a dense input: then there are many more programs than the device holds at once
-BLOCK_BYTES = (2**18, 2**18) if INTERPRET else (8192, 2048)  # per program, of small and large dense inputs
-TILE = (256, 256) if INTERPRET else (64, 64)  # (BLOCK_M, BLOCK_N) of strided input
+LARGE_BYTES = 2**26  # of a dense input: from here on there are far more programs than the device runs at once
+BLOCK_BYTES = (2**18, 2**18) if INTERPRET else (8192, 2048)  # per program: small, large dense inputs
+TILE = (256, 256) if INTERPRET else (64, 64)  # (BLOCK_M, BLOCK_N) of strided inputs
 NUM_WARPS = 4
 
 
 @triton.jit
 def reciprocal(x):
-    """1 / x within an ulp, for x and 1 / x in the normal range: one instruction, where 1.0 / x compiles to six."""
+    """1 / x within one ulp, for normal x and 1 / x: one instruction, where 1.0 / x compiles to six."""
     if INTERPRET:
         return 1.0 / x
     else:
@@ -29,15 +29,14 @@ def reciprocal(x):
 
 @triton.jit
 def sigmoid_float32(x):
-    """1 / (1 + exp(-x)) within 1.96 ulp, for every float32 (all were tried, on an H200), in twenty instructions.
+    """1 / (1 + exp(-x)) within 1.96 ulp (measured over every float32), in twenty instructions.
 
-    Both parts of the denominator carry a factor of 2**-32: exp(-x) alone overflows where the result is not yet 0.
+    exp(-x) = 2**k * exp(f), |f| <= ln(2) / 2 (Cody and Waite); ln(2) is split so that k * (its high part) is exact.
+    Both terms of the denominator carry a factor of 2**-32: exp(-x) alone overflows where the result is not yet 0.
     """
-    # Beyond these numbers the result rounds to 0 or 1. exp(-x) = 2**k * exp(f) with |f| <= ln(2) / 2: adding
-    # 1.5 * 2**23 rounds to the integer k and leaves it in the low bits; ln(2) is split so that k * (its high part) is
-    # exact. A factor of -1 becomes a sign of the operand; -x, which Triton 3.6 takes for 0 - x, stays an instruction.
-    x = tl.clamp(x, -104.0, 30.0, propagate_nan=tl.PropagateNan.ALL)
-    shifted = tl.fma(x, -1.4426950216293335, 12582912.0)
+    # Products with -1.0 become sign bits of operands; Triton 3.6 compiles -x as 0 - x, an instruction of its own.
+    x = tl.clamp(x, -104.0, 30.0, propagate_nan=tl.PropagateNan.ALL)  # beyond: 0 or 1
+    shifted = tl.fma(x, -1.4426950216293335, 12582912.0)  # 1.5 * 2**23: rounds to k, which is left in the low bits
     k = shifted - 12582912.0
     f = tl.fma(k, -0.693145751953125, x * -1.0)
     f = tl.fma(k, -1.428606765330187e-06, f)
@@ -49,28 +48,29 @@ def sigmoid_float32(x):
     scale = ((shifted.to(tl.int32, bitcast=True) << 23) + ((127 - 32) << 23)).to(tl.float32, bitcast=True)
     e = tl.fma(scale, p, scale)  # 2**-32 * exp(-x)
 
-    # A Newton step for the denominator before it is rounded. Only the last product can be subnormal.
+    # One Newton step with the residual of the unrounded denominator. Only the last product can be subnormal.
     r = reciprocal(e + 2.0**-32)
     residual = tl.fma(e * -1.0, r, tl.fma(r, -(2.0**-32), 1.0))
     return tl.fma(r, residual, r) * 2.0**-32
 
 
 @triton.jit
-def sigmoid_for_16_bits(x):
-    """1 / (1 + exp(-x)) with errors of 2**-17, which 16-bit types do not see, in five instructions.
+def sigmoid_16_bit(x):
+    """1 / (1 + exp(-x)) with relative error 2**-17, below the rounding of 16-bit types, in five instructions.
 
-    The denominator carries a factor of 2**-16: so neither it overflows nor its reciprocal is flushed to zero before
-    the result is below bfloat16's smallest subnormal.
+    The factor of 2**-16 in the denominator keeps it from overflowing, and its reciprocal from being flushed to zero,
+    until the result is below bfloat16's smallest subnormal.
     """
     return reciprocal(tl.exp2(tl.fma(x, -1.4426950216293335, -16.0)) + 2.0**-16) * 2.0**-16
 
 
 @triton.jit
 def sigmoid_of(x):
+    """Sigmoid of a block, by the formula for its dtype."""
     if x.dtype == tl.float32:
         return sigmoid_float32(x)
     else:
-        return sigmoid_for_16_bits(x.to(tl.float32))
+        return sigmoid_16_bit(x.to(tl.float32))
 
 
 @triton.jit(do_not_specialize=["N"])
@@ -92,9 +92,9 @@ def strided_sigmoid_kernel(
     x_ptr, out_ptr, M, N, stride_xm, stride_xn, stride_om,
     batch_shape, batch_stride_x, batch_stride_out, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """One program computes one tile of [BLOCK_M, BLOCK_N] of one matrix of a batch with any number of dimensions.
+    """One program computes one tile, [BLOCK_M, BLOCK_N], of one matrix of a batch with any number of dimensions.
 
-    The input is read along its contiguous axis and changes to the layout of the output through shared memory.
+    The input is read along its contiguous axis and converted to the output's layout through shared memory.
     """
     pid = tl.program_id(0)
     tiles_n = tl.cdiv(N, BLOCK_N)
@@ -120,24 +120,16 @@ def sigmoid(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
 
     Shapes: any shape and strides; the output is contiguous.
     Dtypes: float32 (within 1.96 ulp, subnormal results included), float16, bfloat16 (float32 inside, rounded once).
-    Tail: the last programs mask what lies beyond the end; offsets are int64, so x may have more than 2**31 elements.
+    Tail: programs at the edge mask; offsets are int64, so x may have more than 2**31 elements.
     Errors: ValueError for other dtypes or devices.
     Source: Cody and Waite's argument reduction; Markstein's correction of a reciprocal by its residual.
     """
-    if x.dtype not in DTYPES:
-        raise ValueError(f"sigmoid: x must be float32, float16 or bfloat16; got {x.dtype}")
-    if not (x.is_cuda or INTERPRET):
-        raise ValueError(
-            f"sigmoid: x is on {x.device}; pass a CUDA tensor, or set TRITON_INTERPRET=1 before importing this module"
-        )
-    if x.is_cuda and x.device.index != torch.cuda.current_device():
-        with torch.cuda.device(x.device):
-            return sigmoid(x)
-
-    out = torch.empty(x.shape, dtype=OUT_DTYPE or x.dtype, device=x.device)
+    check_sigmoid(x)
+    out = empty_output(x.shape, x.dtype, x.device)
     if x.numel() > 0:
-        (_launch_dense if x.is_contiguous() else _launch_strided)(x, out)
-    return out.to(x.dtype) if INTERPRET else out
+        with device_of(x):
+            (_launch_dense if x.is_contiguous() else _launch_strided)(x, out)
+    return finished_output(out, x.dtype)
 
 
 def _launch_dense(x: Tensor, out: Tensor) -> None:
@@ -147,7 +139,7 @@ def _launch_dense(x: Tensor, out: Tensor) -> None:
 
 
 def _launch_strided(x: Tensor, out: Tensor) -> None:
-    """Tiles span the output's contiguous dimension and the one with the smallest stride in x; the others are batch."""
+    """Tiles span the output's contiguous dimension and x's dimension of smallest stride; the others are batch."""
     dims: list[tuple[int, int, int]] = []  # (size, stride in x, stride in out), adjacent dimensions merged
     for size, stride_x, stride_out in zip(x.shape, x.stride(), out.stride(), strict=True):
         if dims and dims[-1][1] == size * stride_x:

@@ -86,12 +86,15 @@ def tune(
 
 
 def tunable(implementation: Implementation) -> bool:
-    """Whether its file says which configurations to try. Read without importing it."""
+    """Whether its file defines or imports `tuning_space`. Read without importing it."""
     source = ROOT / f"{implementation.module.replace('.', '/')}.py"
-    return any(
-        isinstance(node, ast.FunctionDef) and node.name == tuned.SPACE
-        for node in ast.parse(source.read_text(encoding="utf-8")).body
-    )
+    names: set[str] = set()
+    for node in ast.parse(source.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.ImportFrom):
+            names |= {alias.asname or alias.name for alias in node.names}
+    return tuned.SPACE in names
 
 
 def _search(

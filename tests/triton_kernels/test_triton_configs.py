@@ -1,27 +1,29 @@
-"""The configurations that the autotuned kernels of the tree offer to a search."""
+"""The autotuners' configurations: short lists, the spaces of longer searches, and the committed tuned files."""
 
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from triton.experimental.gluon import language as gl
 
-from suite.core.paths import ROOT
-from suite.implementations import builtin
-from suite.runner import tune
+from suite import backends, tune
 
-pytest.importorskip("triton")
+FOLDER = Path(__file__).resolve().parents[2] / "triton_kernels"
+OPTIONS = {"num_warps", "num_stages", "maxnreg"}
 
 
 def autotuned() -> list[str]:
     """The files of triton_kernels that call triton.autotune."""
     found = []
-    for path in sorted((ROOT / "triton_kernels").glob("*.py")):
+    for path in sorted(FOLDER.glob("*.py")):
         calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
         if any(ast.unparse(each.func) == "triton.autotune" for each in calls):
             found.append(path.stem)
@@ -30,16 +32,14 @@ def autotuned() -> list[str]:
 
 @pytest.mark.parametrize("name", autotuned())
 def test_every_autotuned_kernel_has_a_tuning_space(name: str) -> None:
-    operation = builtin.operation_of(name)
+    operation = backends.operation_of(name)
     assert operation is not None
-    lines = {line.module: line for line in builtin.implementations(operation)}
-    assert tune.tunable(lines[f"triton_kernels.{name}"])
+    implementations = {each.module: each for each in backends.implementations(operation)}
+    assert tune.tunable(implementations[f"triton_kernels.{name}"])
 
 
-def questions(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+def launches(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Arguments and constants with which a kernel may be launched."""
-    from triton.experimental.gluon import language as gl
-
     kinds = {"bfloat16": ("ieee", gl.bfloat16), "float32": ("tf32", gl.float32), "ieee": ("ieee", gl.float32)}
     if name == "attention":
         for dtype in (torch.bfloat16, torch.float32):
@@ -59,17 +59,14 @@ def questions(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("name", autotuned())
-def test_a_short_list_has_at_most_eight_and_a_tuning_space_has_the_same_parameters(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_at_most_8_in_a_short_list_and_70_in_a_search(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     properties = SimpleNamespace(multi_processor_count=132, shared_memory_per_multiprocessor=228 * 1024)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device=None: properties)
-    module = import_module(f"triton_kernels.{name}")
-    every = [config for names, value in vars(module).items() if names.endswith("CONFIGS") for config in _flat(value)]
-    parameters = {frozenset(config.kwargs) for config in every}
-    hooks = {config.pre_hook for config in every}
-    for arguments, constants in questions(name):
-        short = module._candidates(every, arguments, **constants)
+    module = import_module(f"triton_kernels._configs_{name}")
+    parameters = {frozenset(config.kwargs) for config in module.CONFIGS}
+    hooks = {config.pre_hook for config in module.CONFIGS}
+    for arguments, constants in launches(name):
+        short = module.short_list(module.CONFIGS, arguments, **constants)
         assert 1 <= len(short) <= 8, (arguments, constants)
         found = module.tuning_space(arguments, **constants)
         assert len({*short, *found}) <= 70, (arguments, constants)
@@ -78,5 +75,12 @@ def test_a_short_list_has_at_most_eight_and_a_tuning_space_has_the_same_paramete
         assert {config.pre_hook for config in found} <= hooks
 
 
-def _flat(configs: Any) -> list[Any]:
-    return [each for group in configs.values() for each in group] if isinstance(configs, dict) else list(configs)
+@pytest.mark.parametrize(
+    "path", sorted(FOLDER.glob("tuned/*/*.json")), ids=lambda path: f"{path.parent.name}-{path.stem}"
+)
+def test_tuned_entries_fit_the_kernels(path: Path) -> None:
+    for entry in json.loads(path.read_text())["entries"]:
+        file, function = entry["kernel"].split(".")
+        module = import_module(f"triton_kernels.{file}")
+        assert hasattr(module, function), entry["kernel"]
+        assert entry["config"].keys() - OPTIONS in [config.kwargs.keys() for config in module.CONFIGS], entry

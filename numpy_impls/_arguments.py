@@ -1,0 +1,76 @@
+"""Checks of arguments: each error names the argument, what is expected and the actual value."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+DTYPES = (np.float32, np.float16, ml_dtypes.bfloat16)
+FLOAT8 = ml_dtypes.float8_e4m3fn
+DIMS = {1: "(N,)", 2: "(M, N)"}
+
+
+def check_add(operation: str, a: np.ndarray, b: np.ndarray, *, ndim: int) -> None:
+    """Operands of an addition: `ndim` dimensions; equal shapes and dtypes. Raises: ValueError."""
+    dims = DIMS[ndim]
+    if a.ndim != ndim:
+        raise ValueError(f"{operation}: a must be {dims}; got {a.shape}")
+    if b.shape != a.shape:
+        raise ValueError(f"{operation}: a is {dims}={a.shape}, so b must be {a.shape}; got {b.shape}")
+    _check_dtypes(operation, a=a, b=b)
+
+
+def check_sigmoid(x: np.ndarray) -> None:
+    """Raises: ValueError for other dtypes."""
+    _check_dtypes("sigmoid", x=x)
+
+
+def check_matmul(
+    a: np.ndarray, b: np.ndarray, scale_a: np.ndarray | None, scale_b: np.ndarray | None, precision: str
+) -> None:
+    """Operands of a matrix product: a (M, K), b (K, N), and for float8 a float32 scale of shape () each.
+
+    Raises: ValueError; NotImplementedError for precision "tf32".
+    """
+    if a.ndim != 2:
+        raise ValueError(f"matmul: a must be (M, K); got {a.shape}")
+    if b.ndim != 2 or b.shape[0] != a.shape[1]:
+        raise ValueError(f"matmul: a is (M, K)={a.shape}, so b must be ({a.shape[1]}, N); got {b.shape}")
+    _check_dtypes("matmul", float8=True, a=a, b=b)
+    float8 = a.dtype == FLOAT8
+    for name, scale in (("scale_a", scale_a), ("scale_b", scale_b)):
+        found = None if scale is None else (scale.shape, scale.dtype.name)
+        if found != (((), "float32") if float8 else None):
+            raise ValueError(f"matmul: {name} must be a float32 of shape () for float8, None for others; got {found}")
+    allowed = ("promoted", "fast") if float8 else ("ieee", "tf32")
+    if precision not in allowed:
+        raise ValueError(f"matmul: precision must be {allowed[0]!r} or {allowed[1]!r} for {a.dtype}; got {precision!r}")
+    if precision == "tf32":
+        if a.dtype != np.float32:
+            raise ValueError(f"matmul: precision 'tf32' is for float32 inputs; got {a.dtype}")
+        raise NotImplementedError("matmul: precision 'tf32' needs NVIDIA's tensor cores; NumPy has only 'ieee'")
+
+
+def check_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> None:
+    """Operands of attention: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), H a multiple of H_kv. Raises: ValueError."""
+    if q.ndim != 4:
+        raise ValueError(f"attention: q must be (B, H, S_q, D); got {q.shape}")
+    B, H, _, D = q.shape
+    if k.ndim != 4 or k.shape[0] != B or k.shape[3] != D:
+        raise ValueError(f"attention: q is (B, H, S_q, D)={q.shape}, so k must be ({B}, H_kv, S_k, {D}); got {k.shape}")
+    if v.shape != k.shape:
+        raise ValueError(f"attention: k is (B, H_kv, S_k, D)={k.shape}, so v must be {k.shape}; got {v.shape}")
+    if H % k.shape[1] if k.shape[1] else H:
+        raise ValueError(f"attention: H must be a multiple of H_kv; got H={H}, H_kv={k.shape[1]}")
+    _check_dtypes("attention", q=q, k=k, v=v)
+
+
+def _check_dtypes(operation: str, *, float8: bool = False, **arguments: np.ndarray) -> None:
+    """All arguments have the dtype of the first, which is one of DTYPES, or float8 where that is allowed."""
+    (first, x), *others = arguments.items()
+    if x.dtype not in (*DTYPES, *((FLOAT8,) if float8 else ())):
+        expected = "float32, float16, bfloat16 or float8_e4m3fn" if float8 else "float32, float16 or bfloat16"
+        raise ValueError(f"{operation}: {first} must be {expected}; got {x.dtype}")
+    for name, other in others:
+        if other.dtype != x.dtype:
+            raise ValueError(f"{operation}: {first} is {x.dtype}, so {name} must be {x.dtype}; got {other.dtype}")

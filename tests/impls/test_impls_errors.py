@@ -1,0 +1,33 @@
+"""Errors of vector_add, matrix_add and matmul in JAX, PyTorch and NumPy name the argument."""
+
+from __future__ import annotations
+
+import pytest
+from impls_common import Implementation, implementations, normal
+
+
+@pytest.mark.parametrize("parameters", implementations("vector_add", "matrix_add", "matmul"))
+@pytest.mark.parametrize(
+    ("a", "b"), [((3, 4), (3, 4, 1)), ((12,), (3, 4)), ((3, 4), (3,)), ((3,), (4,)), ((3, 4), (5, 3))]
+)
+def test_shape_errors_name_the_argument(
+    parameters: tuple[str, str, str], a: tuple[int, ...], b: tuple[int, ...]
+) -> None:
+    with pytest.raises(
+        ValueError, match=rf"^{parameters[1]}: (a must be \(.*\); got \(|a is \(.*, so b must be \(.*; got \()"
+    ):
+        Implementation(*parameters)(normal(*a), normal(*b))
+
+
+@pytest.mark.parametrize("parameters", implementations("vector_add", "matrix_add", "matmul"))
+def test_dtype_errors_name_the_argument(parameters: tuple[str, str, str]) -> None:
+    x = normal(*((4,) if parameters[1] == "vector_add" else (4, 4)))
+    with pytest.raises(
+        ValueError, match=r"a is (torch\.)?float32, so b must be (torch\.)?float32; got (torch\.)?float16"
+    ):
+        Implementation(*parameters)(x, x.half())
+    dtypes = (
+        "float32, float16, bfloat16 or float8_e4m3fn" if parameters[1] == "matmul" else "float32, float16 or bfloat16"
+    )
+    with pytest.raises(ValueError, match=rf"a must be {dtypes}; got (torch\.)?int32"):
+        Implementation(*parameters)(x.int(), x.int())

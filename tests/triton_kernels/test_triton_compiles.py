@@ -1,0 +1,105 @@
+"""What the compiler makes of the Triton and Gluon kernels, for GPUs that need not be present."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = Path(__file__).with_name("triton_compile.py")
+DTYPES = ["float32", "float16", "bfloat16"]
+PLAIN = {  # id: launches, as triton_compile.py reads them; all configurations of a launch are compiled
+    "elementwise": [
+        *[f"{operation} {dtype}" for operation in ("vector_add", "matrix_add", "sigmoid") for dtype in DTYPES],
+        *["vector_add huge", "matrix_add tall", "sigmoid permuted"],
+    ],
+    "matmul 16-bit": [
+        *["matmul bfloat16 nn 4096", "matmul float16 nn 1024", "matmul bfloat16 nn 16x14336x4096"],
+        *["matmul bfloat16 nn 1001x1000x1000", "matmul bfloat16 nn 99x101x103"],
+    ],
+    "matmul transposed": ["matmul bfloat16 nt 4096", "matmul float16 tt 4096", "matmul tf32 tn 4096"],
+    "matmul 8-bit": ["matmul float8_e4m3fn nt 4096", "matmul float8_e4m3fn nt 1008x1008x1024"],
+    "matmul 32-bit": ["matmul tf32 nn 1001x1004x4096", "matmul float32 nn 4096"],
+    "attention": ["attention float16 64", "attention bfloat16 128 causal", "attention bfloat16 128 decode"],
+    "attention D=256, float32": ["attention bfloat16 256", "attention float32 128 causal"],
+    "sm_80": ["vector_add float32", "sigmoid float32", "matmul bfloat16 nn 1024", "attention bfloat16 256 decode"],
+}
+HOPPER = {
+    "gluon 16-bit": [
+        *["matmul_gluon bfloat16 nn 4096", "matmul_gluon float16 tt 1024", "matmul_gluon bfloat16 tn 16x14336x4096"],
+    ],
+    "gluon tf32": ["matmul_gluon tf32 nn 4096", "matmul_gluon tf32 nt 4096", "matmul_gluon tf32 tt 1024"],
+    "gluon 8-bit": ["matmul_gluon float8_e4m3fn nt 4096 promoted", "matmul_gluon float8_e4m3fn nt 4096 fast"],
+    "persistent 16-bit": ["matmul_persistent bfloat16 nn 4096", "matmul_persistent float16 tt 1024"],
+    "persistent tf32": ["matmul_persistent tf32 nn 4096", "matmul_persistent tf32 tt 1024"],
+    "split": [
+        "matmul_split float32 nn 4096",
+        "matmul_split float32 tt 1003x1001x1009",
+        "matmul_split float32 nn 512x512x16",
+    ],
+}
+
+
+def compiled(arch: int, launches: list[str], cache: Path) -> list[dict[str, Any]]:
+    """The records of triton_compile.py for these launches, with a compilation cache of their own."""
+    environment = os.environ | {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(cache)}
+    command = [sys.executable, str(PROGRAM), str(arch), *launches]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    records: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    assert {record["launch"] for record in records} == set(launches)
+    return records
+
+
+def count(record: dict[str, Any], pattern: str) -> int:
+    """Instructions whose opcode begins with this pattern."""
+    return sum(number for name, number in record["instructions"].items() if re.match(pattern, name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLAIN)
+def test_wide_accesses_and_the_right_multiplier(name: str, tmp_path: Path) -> None:
+    for record in compiled(80 if name == "sm_80" else 90, PLAIN[name], tmp_path):
+        launch = record["launch"]
+        if launch.endswith("99x101x103"):
+            continue  # unaligned rows: copies of single elements, each with an address of its own
+        assert record["spills"] <= 5, record
+        if record["kernel"] == "transpose_kernel" or launch.split()[0] in ("vector_add", "matrix_add", "sigmoid"):
+            if launch.split()[1] in DTYPES or record["kernel"] == "transpose_kernel":
+                assert count(record, r"LDG\.E(\.\w+)*\.128") > 0, record
+                assert count(record, r"STG\.E(\.\w+)*\.128") > 0, record
+            continue
+        assert count(record, r"LDGSTS.*128") > 0, record  # asynchronous copies of 16 bytes
+        multiplier = "FFMA" if "float32" in launch else "QGMMA" if "float8" in launch else "HGMMA"
+        if name == "sm_80" or launch.endswith(("16x14336x4096", "decode")):  # no wgmma: too few rows, or none on sm_80
+            multiplier = "HMMA"
+        assert count(record, multiplier) >= (100 if multiplier == "FFMA" else 1), record
+        assert multiplier != "FFMA" or count(record, "HG?MMA") == 0, record
+        if launch.startswith("matmul") and launch.split()[2] in ("nt", "tt") and "float8" not in launch:
+            # One wait in the loop and one after it: wgmmas overlap.
+            assert count(record, r"WARPGROUP\.DEPBAR") <= 2, record
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HOPPER)
+def test_wgmma_fed_by_tma(name: str, tmp_path: Path) -> None:
+    for record in compiled(90, HOPPER[name], tmp_path):
+        kernel, kind = record["launch"].split()[:2]
+        assert count(record, "LDL|STL") == 0, record  # no spills
+        if record["kernel"] in ("split_kernel", "transpose_kernel"):
+            assert count(record, "HG?MMA") == 0, record
+            continue
+        assert count(record, "QGMMA" if "float8" in kind else "HGMMA") > 0, record
+        assert count(record, r"HMMA|LDGSTS") == 0, record
+        assert count(record, "UTMALDG") > 0, record
+        assert kernel == "matmul_split" or count(record, "UTMASTG") > 0, record
+        assert kernel == "matmul_split" or kind == "tf32" or count(record, "STSM") > 0, record
+        assert (count(record, "USETMAXREG") > 0) == (kernel == "matmul_gluon"), record
+        if "float8" in kind:  # only "promoted" adds sums outside the tensor cores
+            assert (count(record, "FADD") >= 64) == record["launch"].endswith("promoted"), record

@@ -1,0 +1,32 @@
+"""The persistent Triton matmul: how it lays out its operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+import pytest
+import torch
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("K", [1, 4, 64])
+def test_tf32_operands_have_k_contiguous(layout: str, K: int, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The launcher makes A row-major and B column-major; a vector is both."""
+    module = import_module("triton_kernels.matmul_persistent")
+    a, b = torch.randn(64, K, device=device), torch.randn(K, 64, device=device)
+    if layout[0] == "t":
+        a = a.t().contiguous().t()
+    if layout[1] == "t":
+        b = b.t().contiguous().t()
+    orders = []
+
+    class Launch:
+        def __getitem__(self, grid: object) -> Callable[..., None]:
+            return lambda a_desc, b_desc, *_, A_ROWS, B_ROWS, **__: orders.append(
+                (A_ROWS, B_ROWS, torch.equal(a_desc.base, a), torch.equal(b_desc.base.t(), b))
+            )
+
+    monkeypatch.setattr(module, "matmul_kernel", Launch())
+    module.matmul(a, b, precision="tf32")
+    assert orders == [(True, False, True, True)]

@@ -1,0 +1,74 @@
+"""matmul_split: three bfloat16 numbers hold a float32, and six of their products are as accurate as float32."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from suite import check
+from triton_kernels.matmul_split import split_rows
+
+
+def planes(x: torch.Tensor, device: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """What split_kernel makes of the rows of x: the three parts, (3, R, K) in float64, and the exponents, (R, 1)."""
+    desc, exponents = split_rows(x.to(device))
+    R, K = x.shape
+    return desc.base[:, :K].cpu().double().view(3, R, K), exponents.cpu()[:, None]
+
+
+@pytest.mark.parametrize("power", [0, -140, 126])
+def test_three_parts_and_an_exponent_are_exact(power: int, device: str) -> None:
+    source = torch.Generator().manual_seed(0)
+    x = torch.randn(50, 301, generator=source).clamp(-3.9, 3.9).double().ldexp(torch.tensor(power)).float()
+    x[3] = 0.0
+    x[4, :-1] = 0.0
+    parts, exponents = planes(x, device)
+    assert torch.equal(torch.ldexp(parts.sum(0), exponents), x.double())
+    largest = parts.sum(0).abs().amax(1)
+    assert ((largest >= 1) & (largest < 2) | (largest == 0)).all()
+
+    x[5, 7], x[6, 8], x[7, 9] = torch.tensor([torch.inf, -torch.inf, torch.nan])
+    parts, exponents = planes(x, device)
+    assert torch.equal(torch.ldexp(parts.sum(0), exponents).nan_to_num(nan=7.0), x.double().nan_to_num(nan=7.0))
+    assert parts[1:].isfinite().all()
+
+
+def truncated(x: torch.Tensor) -> torch.Tensor:
+    """x truncated to 24 significant bits, like sums in tensor cores."""
+    fraction, exponent = torch.frexp(x)
+    return torch.ldexp(torch.trunc(fraction * 2.0**24), exponent - 24)
+
+
+def tensor_core(a: torch.Tensor, b: torch.Tensor, acc: torch.Tensor) -> torch.Tensor:
+    """acc + a b^T, 16 exact products at a time."""
+    for k in range(0, a.shape[1], 16):
+        acc = truncated(acc + a[:, k : k + 16] @ b[:, k : k + 16].T)
+    return acc
+
+
+@pytest.mark.parametrize("K", [1, 2, 3, 16, 17, 100, 1024, 16384])
+@pytest.mark.parametrize("kind", ["normal", "positive", "magnitudes"])
+@pytest.mark.parametrize("BLOCK_K", [32, 64])
+def test_six_products_meet_the_float32_bound(K: int, kind: str, BLOCK_K: int, device: str) -> None:
+    """Simulates the kernel's order of additions with truncating tensor cores: within the bound of float32."""
+    size = 24 if K > 1000 else 64
+    source = torch.Generator().manual_seed(K)
+    a, b = (torch.randn(size, K, generator=source) for _ in range(2))
+    if kind == "positive":
+        a, b = a.abs(), b.abs()
+    elif kind == "magnitudes":
+        a, b = (x * 10.0 ** (4 * torch.randn(size, K, generator=source)).clamp(-12, 12) for x in (a, b))
+    (parts_a, exponents_a), (parts_b, exponents_b) = planes(a, device), planes(b, device)
+    acc, lower = torch.zeros(size, size), torch.zeros(size, size, dtype=torch.float64)
+    for k in range(0, K, BLOCK_K):
+        (a1, a2, a3), (b1, b2, b3) = parts_a[:, :, k : k + BLOCK_K], parts_b[:, :, k : k + BLOCK_K]
+        for x, y in [(a3, b2), (a2, b3)] if K <= 16 else []:
+            lower = tensor_core(x, y, lower)
+        for x, y in [(a1, b3), (a3, b1), (a2, b2), (a1, b2), (a2, b1)]:
+            lower = tensor_core(x, y, lower)
+        acc += tensor_core(a1, b1, torch.zeros_like(lower)).float()
+    c = torch.ldexp((acc + lower.float()).double(), exponents_a + exponents_b.T)
+
+    value, spread_squared = a.double() @ b.double().T, a.double().square() @ b.double().square().T
+    limit = check.matmul_limit(value, spread_squared, K, size * size, "float32", "ieee")
+    assert ((c.float().double() - value).abs() / limit).max() <= 1

@@ -1,0 +1,209 @@
+"""Compiles the launches of Triton and Gluon kernels for a GPU that is not present, and prints what the cubins contain.
+
+    python triton_compile.py ARCH LAUNCH ...
+
+ARCH: compute capability, 80 or 90. LAUNCH: "KERNEL DTYPE ...", as `launches` reads it. Every configuration of a launch
+is compiled, none runs. Prints a JSON list with one record per cubin: launch, kernel, shared (bytes), instructions
+(opcode -> count), spills (most accesses to local memory in one loop).
+
+Run in a process of its own without TRITON_INTERPRET: it replaces Triton's driver and torch's allocations.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+SHARED_BYTES = {80: 163 * 1024, 90: 227 * 1024}  # per program
+
+
+class GpuTensor(torch.Tensor):
+    """Host memory, never touched, that claims to be on a GPU."""
+
+    is_cuda = True
+    device = torch.device("cuda", 0)  # type: ignore[assignment]
+
+
+def empty(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty(*shape, dtype=dtype).as_subclass(GpuTensor)
+
+
+def launches(name: str) -> Iterator[Callable[[], object]]:
+    """The calls that a launch name stands for.
+
+    "vector_add float32", "vector_add huge"; "matrix_add float32", "matrix_add tall"; "sigmoid float32", "sigmoid
+    permuted"; "matmul[_VARIANT] DTYPE|tf32 LAYOUT SIZE|MxNxK [PRECISION of float8]"; "attention DTYPE D [causal]
+    [decode]".
+    """
+    kernel, kind, *rest = name.split()
+    dtype = getattr(torch, kind, torch.float32)
+    operation = kernel if kernel in ("vector_add", "matrix_add") else kernel.partition("_")[0]
+    function = getattr(import_module(f"triton_kernels.{kernel}"), operation)
+    yield from BUILDERS[operation](function, kind, dtype, rest)
+
+
+def vector_add(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    x = empty(1, dtype=torch.float16).expand(2**31 + 1) if kind == "huge" else empty(4096, dtype=dtype)
+    yield partial(function, x, x)
+
+
+def matrix_add(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    if kind == "tall":
+        x = empty(8, 2**25, dtype=torch.float32).t()
+        yield partial(function, x, x)
+        return
+    x = empty(4096, 4096, dtype=dtype)
+    yield partial(function, x, x)
+    yield partial(function, x, x.t())
+
+
+def sigmoid(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    if kind == "permuted":
+        yield partial(function, empty(16, 32, 64, 128, dtype=torch.float32).permute(3, 1, 2, 0)[:, ::2])
+        return
+    x = empty(4096, 4096, dtype=dtype)
+    yield partial(function, x)
+    yield partial(function, x.t())
+
+
+def matmul(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    layout, size, *precisions = rest
+    M, N, K = (int(each) for each in (size.split("x") * 3)[:3])
+    a, b = (
+        empty(*shape, dtype=dtype) if letter == "n" else empty(*shape[::-1], dtype=dtype).t()
+        for letter, shape in zip(layout, ((M, K), (K, N)), strict=True)
+    )
+    if dtype == torch.float8_e4m3fn:
+        scale = empty(1, dtype=torch.float32)[0]
+        for precision in precisions or ("promoted", "fast"):
+            yield partial(function, a, b, scale, scale, precision=precision)
+    else:
+        yield partial(function, a, b, precision="tf32" if kind == "tf32" else "ieee")
+
+
+def attention(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    D = int(rest[0])
+    q = empty(1, 4, 1 if "decode" in rest else 1024, D, dtype=dtype)
+    k = empty(1, 2, 1024, D, dtype=dtype)
+    yield partial(function, q, k, k, causal="causal" in rest)
+
+
+BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
+    "vector_add": vector_add,
+    "matrix_add": matrix_add,
+    "sigmoid": sigmoid,
+    "matmul": matmul,
+    "attention": attention,
+}
+
+
+def spills_in_loops(sass: str) -> int:
+    """Most accesses to local memory in one loop; spills outside loops cost nothing."""
+    labels: dict[str, int] = {}
+    code: list[str] = []
+    worst = 0
+    for line in sass.splitlines():
+        if label := re.match(r"(\.L_x_\d+):", line):
+            labels[label[1]] = len(code)
+        elif instruction := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s*(.*?)\s*;", line):
+            code.append(instruction[1])
+            if (target := re.search(r"BRA `\((\.L_x_\d+)\)", code[-1])) and target[1] in labels:
+                loop = code[labels[target[1]] :]
+                worst = max(worst, sum("LDL" in line or "STL" in line for line in loop))
+    return worst
+
+
+def contents(cubin: bytes) -> dict[str, Any]:
+    """Opcodes of the machine code with their counts, and spills."""
+    import triton
+
+    tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        sass = subprocess.run([tools / "nvdisasm", "-c", file.name], capture_output=True, text=True, check=True).stdout
+    instructions = re.findall(r"^\s*/\*[0-9a-f]{4,}\*/\s*(?:@!?U?P\w+\s+)?([\w.]+)", sass, flags=re.MULTILINE)
+    return {"instructions": Counter(instructions), "spills": spills_in_loops(sass)}
+
+
+class CompilingDriver:
+    """A Triton driver for compute capability `arch` that records cubins and grids, and launches nothing."""
+
+    def __init__(self, arch: int) -> None:
+        from triton.backends.compiler import GPUTarget
+
+        self.arch = arch
+        self.records: list[dict[str, Any]] = []
+        self.grids: list[tuple[int, ...]] = []
+        target = GPUTarget("cuda", arch, 32)
+        self.answers: dict[str, Callable[..., Any]] = {
+            "get_current_target": lambda: target,
+            "get_benchmarker": lambda: self.benchmark,
+        }
+
+    @property
+    def utils(self) -> CompilingDriver:
+        return self
+
+    def __getattr__(self, name: str) -> object:
+        return self.answers.get(name, lambda *args: 0)
+
+    def load_binary(self, name: str, cubin: bytes, shared: int, device: int) -> tuple[Any, ...]:
+        self.records.append({"kernel": name, "shared": shared, **contents(cubin)})
+        return "module", "function", 0, 0, 1024
+
+    def get_device_properties(self, device: int) -> dict[str, int]:
+        return {"max_shared_mem": SHARED_BYTES[self.arch]}
+
+    def launcher_cls(self, src: object, metadata: object) -> Callable[..., None]:
+        return lambda *args: self.grids.append(args[:3])
+
+    @staticmethod
+    def benchmark(call: Callable[[], object], quantiles: object) -> list[float]:
+        call()
+        return [1.0, 1.0, 1.0]
+
+
+def compile_launches(arch: int, names: list[str]) -> list[dict[str, Any]]:
+    """A record for each cubin that the launches of these names need."""
+    import triton
+
+    real_empty = torch.empty
+
+    def empty_on_gpu(*args: Any, **options: Any) -> torch.Tensor:
+        options.pop("device", None)
+        return real_empty(*args, **options).as_subclass(GpuTensor)
+
+    driver = CompilingDriver(arch)
+    triton.runtime.driver.set_active(driver)  # type: ignore[arg-type]
+    torch.cuda.current_device = lambda: 0
+    torch.cuda.get_device_capability = lambda device=None: divmod(arch, 10)  # type: ignore[assignment, return-value]
+    properties = type("Properties", (), {"multi_processor_count": 132})
+    torch.cuda.get_device_properties = lambda device=None: properties  # type: ignore[assignment, return-value]
+    for name in names:
+        first = len(driver.records)
+        for call in launches(name):
+            torch.empty = empty_on_gpu  # type: ignore[assignment]
+            call()
+            torch.empty = real_empty
+        for record in driver.records[first:]:
+            record["launch"] = name
+    assert all(0 < grid[0] < 2**31 and grid[1:] == (1, 1) for grid in driver.grids), driver.grids
+    return driver.records
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    print(json.dumps(compile_launches(int(sys.argv[1]), sys.argv[2:])))

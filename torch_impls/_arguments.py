@@ -1,0 +1,85 @@
+"""Checks of arguments: each error names the argument, what is expected and the actual value."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+FLOAT8 = torch.float8_e4m3fn
+DIMS = {1: "(N,)", 2: "(M, N)"}
+
+
+def check_add(operation: str, a: Tensor, b: Tensor, *, ndim: int) -> None:
+    """Operands of an addition: `ndim` dimensions; equal shapes, dtypes and devices. Raises: ValueError."""
+    if a.ndim != ndim:
+        raise ValueError(f"{operation}: a must be {DIMS[ndim]}; got {tuple(a.shape)}")
+    if b.shape != a.shape:
+        shape = tuple(a.shape)
+        raise ValueError(f"{operation}: a is {DIMS[ndim]}={shape}, so b must be {shape}; got {tuple(b.shape)}")
+    _check_kinds(operation, ("a", "b"), (a, b))
+
+
+def check_sigmoid(x: Tensor) -> None:
+    """Raises: ValueError for other dtypes."""
+    _check_kinds("sigmoid", ("x",), (x,))
+
+
+def check_matmul(a: Tensor, b: Tensor, scale_a: Tensor | None, scale_b: Tensor | None, precision: str) -> None:
+    """Operands of a matrix product: a (M, K), b (K, N), and for float8 a float32 scale of shape () each.
+
+    Raises: ValueError; NotImplementedError for precision "tf32" on a CPU.
+    """
+    if a.ndim != 2:
+        raise ValueError(f"matmul: a must be (M, K); got {tuple(a.shape)}")
+    if b.ndim != 2 or b.shape[0] != a.shape[1]:
+        raise ValueError(f"matmul: a is (M, K)={tuple(a.shape)}, so b must be ({a.shape[1]}, N); got {tuple(b.shape)}")
+    _check_kinds("matmul", ("a", "b"), (a, b), float8=True)
+    allowed = ("promoted", "fast") if a.dtype == FLOAT8 else ("ieee", "tf32")
+    if precision not in allowed:
+        raise ValueError(f"matmul: precision must be {allowed[0]!r} or {allowed[1]!r} for {a.dtype}; got {precision!r}")
+    if precision == "tf32":
+        if a.dtype != torch.float32:
+            raise ValueError(f"matmul: precision 'tf32' is for float32 inputs; got {a.dtype}")
+        if not a.is_cuda:
+            raise NotImplementedError(f"matmul: precision 'tf32' needs NVIDIA's tensor cores; a is on {a.device}")
+    expected = (torch.Size(), torch.float32, a.device) if a.dtype == FLOAT8 else None
+    for name, scale in (("scale_a", scale_a), ("scale_b", scale_b)):
+        found = None if scale is None else (scale.shape, scale.dtype, scale.device)
+        if found != expected:
+            raise ValueError(f"matmul: a is {a.dtype}, so {name} must be {_text(expected)}; got {_text(found)}")
+
+
+def check_attention(q: Tensor, k: Tensor, v: Tensor) -> None:
+    """Operands of attention: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), H a multiple of H_kv. Raises: ValueError."""
+    if q.ndim != 4:
+        raise ValueError(f"attention: q must be (B, H, S_q, D); got {tuple(q.shape)}")
+    B, H, _, D = q.shape
+    if k.ndim != 4 or k.shape[0] != B or k.shape[3] != D:
+        expected = f"q is (B, H, S_q, D)={tuple(q.shape)}, so k must be ({B}, H_kv, S_k, {D})"
+        raise ValueError(f"attention: {expected}; got {tuple(k.shape)}")
+    if v.shape != k.shape:
+        expected = f"k is (B, H_kv, S_k, D)={tuple(k.shape)}, so v must be {tuple(k.shape)}"
+        raise ValueError(f"attention: {expected}; got {tuple(v.shape)}")
+    if H % k.shape[1] if k.shape[1] else H:
+        raise ValueError(f"attention: H must be a multiple of H_kv; got H={H}, H_kv={k.shape[1]}")
+    _check_kinds("attention", ("q", "k", "v"), (q, k, v))
+
+
+def _check_kinds(operation: str, names: tuple[str, ...], tensors: tuple[Tensor, ...], *, float8: bool = False) -> None:
+    """All have the dtype and device of the first, whose dtype is one of DTYPES, or float8 where that is allowed."""
+    first, x = names[0], tensors[0]
+    if x.dtype not in DTYPES and not (float8 and x.dtype == FLOAT8):
+        expected = "float32, float16, bfloat16 or float8_e4m3fn" if float8 else "float32, float16 or bfloat16"
+        raise ValueError(f"{operation}: {first} must be {expected}; got {x.dtype}")
+    for name, other in zip(names[1:], tensors[1:], strict=True):
+        if other.dtype != x.dtype:
+            raise ValueError(f"{operation}: {first} is {x.dtype}, so {name} must be {x.dtype}; got {other.dtype}")
+        if other.device != x.device:
+            raise ValueError(
+                f"{operation}: {first} is on {x.device}, so {name} must be on {x.device}; got {other.device}"
+            )
+
+
+def _text(scale: tuple[torch.Size, torch.dtype, torch.device] | None) -> str:
+    return "None" if scale is None else f"{scale[1]} {tuple(scale[0])} on {scale[2]}"

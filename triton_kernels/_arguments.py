@@ -1,0 +1,126 @@
+"""Checks of the launchers' arguments: each error names the argument, what is expected and the actual value."""
+
+import torch
+from torch import Tensor
+
+from triton_kernels._interpreter import INTERPRET
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+FLOAT8 = torch.float8_e4m3fn
+
+
+DIMS = {1: "(N,)", 2: "(M, N)"}
+
+
+def check_add(operation: str, a: Tensor, b: Tensor, *, ndim: int) -> None:
+    """Operands of an addition: `ndim` dimensions; equal shapes, dtypes and devices. Raises: ValueError."""
+    dims = DIMS[ndim]
+    if a.ndim != ndim:
+        raise ValueError(f"{operation}: a must be {dims}; got {tuple(a.shape)}")
+    if b.shape != a.shape:
+        raise ValueError(
+            f"{operation}: a is {dims}={tuple(a.shape)}, so b must be {tuple(a.shape)}; got {tuple(b.shape)}"
+        )
+    _check_dtypes(operation, ("a", "b"), (a, b))
+    _check_devices(operation, ("a", "b"), (a, b))
+    _check_runs(operation, "a", a)
+
+
+def check_sigmoid(x: Tensor) -> None:
+    """Raises: ValueError for other dtypes, and on a CPU without the interpreter."""
+    _check_dtypes("sigmoid", ("x",), (x,))
+    _check_runs("sigmoid", "x", x)
+
+
+def check_matmul(
+    a: Tensor,
+    b: Tensor,
+    scale_a: Tensor | None = None,
+    scale_b: Tensor | None = None,
+    *,
+    precision: str,
+    float8: bool = False,
+    interpreter: bool = True,
+) -> None:
+    """Operands of a matrix product: a (M, K), b (K, N), and for float8, where it is allowed, a scale of shape () each.
+
+    `interpreter`: the kernel runs in Triton's interpreter too (Gluon has none). Raises: ValueError.
+    """
+    if a.ndim != 2:
+        raise ValueError(f"matmul: a must be (M, K); got {tuple(a.shape)}")
+    M, K = a.shape
+    if b.ndim != 2 or b.shape[0] != K:
+        raise ValueError(f"matmul: a is (M, K)={(M, K)}, so b must be ({K}, N); got {tuple(b.shape)}")
+    _check_dtypes("matmul", ("a", "b"), (a, b), float8=float8)
+    if a.dtype == FLOAT8:
+        precisions, allowed = ("promoted", "fast"), '"promoted" or "fast" for float8'
+    else:
+        precisions = ("ieee", "tf32") if a.dtype == torch.float32 else ("ieee",)
+        allowed = '"ieee", or "tf32" for float32'
+    if precision not in precisions:
+        raise ValueError(f'matmul: precision must be {allowed}; got "{precision}" for {a.dtype}')
+    _check_devices("matmul", ("a", "b"), (a, b))
+    expected = (torch.float32, (), a.device) if a.dtype == FLOAT8 else None
+    for name, scale in (("scale_a", scale_a), ("scale_b", scale_b)):
+        found = None if scale is None else (scale.dtype, tuple(scale.shape), scale.device)
+        if found != expected:
+            raise ValueError(f"matmul: a is {a.dtype}, so {name} must be {expected}; got {found}")
+    _check_runs("matmul", "a", a, interpreter=interpreter)
+
+
+def check_tensor_cores(a: Tensor, M: int, N: int, precision: str) -> None:
+    """What the TMA kernels leave out. Raises: NotImplementedError for float32 products and for M or N above 2^27."""
+    if a.dtype == torch.float32 and precision == "ieee":
+        raise NotImplementedError('matmul: float32 with precision="ieee" has no use for the tensor cores')
+    if max(M, N) > 2**27:  # the range of exact_quotient with the smallest tiles
+        raise NotImplementedError(f"matmul: M and N must be at most 2^27; got {M} and {N}")
+
+
+def check_attention(q: Tensor, k: Tensor, v: Tensor) -> None:
+    """Operands of attention: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), H a multiple of H_kv. Raises: ValueError."""
+    if q.ndim != 4:
+        raise ValueError(f"attention: q must be (B, H, S_q, D); got {tuple(q.shape)}")
+    B, H, _, D = q.shape
+    if k.ndim != 4 or k.shape[0] != B or k.shape[3] != D:
+        raise ValueError(
+            f"attention: q is (B, H, S_q, D)={tuple(q.shape)}, so k must be ({B}, H_kv, S_k, {D}); got {tuple(k.shape)}"
+        )
+    H_kv = k.shape[1]
+    if v.shape != k.shape:
+        raise ValueError(
+            f"attention: k is (B, H_kv, S_k, D)={tuple(k.shape)}, so v must be {tuple(k.shape)}; got {tuple(v.shape)}"
+        )
+    if H != 0 and (H_kv == 0 or H % H_kv != 0):
+        raise ValueError(f"attention: H must be a multiple of H_kv; got H={H}, H_kv={H_kv}")
+    _check_dtypes("attention", ("q", "k", "v"), (q, k, v))
+    _check_devices("attention", ("q", "k", "v"), (q, k, v))
+    _check_runs("attention", "q", q)
+
+
+def _check_dtypes(operation: str, names: tuple[str, ...], tensors: tuple[Tensor, ...], *, float8: bool = False) -> None:
+    """All have the dtype of the first, which is one of DTYPES, or float8 where that is allowed."""
+    dtype = tensors[0].dtype
+    if dtype not in DTYPES and not (float8 and dtype == FLOAT8):
+        expected = "float32, float16, bfloat16 or float8_e4m3fn" if float8 else "float32, float16 or bfloat16"
+        raise ValueError(f"{operation}: {names[0]} must be {expected}; got {dtype}")
+    for name, other in zip(names, tensors, strict=True):
+        if other.dtype != dtype:
+            raise ValueError(f"{operation}: {names[0]} is {dtype}, so {name} must be {dtype}; got {other.dtype}")
+
+
+def _check_devices(operation: str, names: tuple[str, ...], tensors: tuple[Tensor, ...]) -> None:
+    """All are on the device of the first."""
+    device = tensors[0].device
+    for name, other in zip(names, tensors, strict=True):
+        if other.device != device:
+            raise ValueError(
+                f"{operation}: {names[0]} is on {device}, so {name} must be on {device}; got {other.device}"
+            )
+
+
+def _check_runs(operation: str, name: str, x: Tensor, *, interpreter: bool = True) -> None:
+    """x is on a GPU, or on a CPU in the interpreter."""
+    if x.is_cuda or (interpreter and INTERPRET):
+        return
+    remedy = "or set TRITON_INTERPRET=1 before importing this module" if interpreter else "Gluon has no interpreter"
+    raise ValueError(f"{operation}: {name} is on {x.device}; pass CUDA tensors, {remedy}")

@@ -1,0 +1,34 @@
+"""Heuristics shared by the configuration lists: how many tiles a matrix gives, and how many a device needs."""
+
+import torch
+import triton
+from torch import Tensor
+
+TileCounts = dict[triton.Config, int]
+
+
+def multiprocessors(x: Tensor) -> int:
+    """Streaming multiprocessors of the GPU that holds x."""
+    return torch.cuda.get_device_properties(x.device).multi_processor_count
+
+
+def shared_memory(x: Tensor) -> int:
+    """Bytes of shared memory per multiprocessor of the GPU that holds x."""
+    return torch.cuda.get_device_properties(x.device).shared_memory_per_multiprocessor
+
+
+def tile_counts(configs: list[triton.Config], M: int, N: int) -> TileCounts:
+    """Tiles of [BLOCK_M, BLOCK_N] that cover an M x N matrix, for each configuration."""
+    return {c: triton.cdiv(M, c.kwargs["BLOCK_M"]) * triton.cdiv(N, c.kwargs["BLOCK_N"]) for c in configs}
+
+
+def with_enough_tiles(tiles: TileCounts, processors: int) -> TileCounts:
+    """Drops configurations with tiles for less than a third of the multiprocessors, unless none has more."""
+    enough = min(max(tiles.values()), processors // 3)
+    return {config: count for config, count in tiles.items() if count >= enough}
+
+
+def without_small_tiles(tiles: TileCounts, processors: int) -> list[triton.Config]:
+    """Drops configurations with over 4 times the fewest tiles, unless one wave runs them all."""
+    fewest = min(tiles.values())
+    return [config for config, count in tiles.items() if count <= max(4 * fewest, processors)]

@@ -1,0 +1,97 @@
+"""Configurations of attention.py: the autotuner's short list, and the space of a longer search."""
+
+import itertools
+from typing import Any
+
+import torch
+import triton
+
+from triton_kernels._configs import shared_memory
+
+
+def _config(BLOCK_M: int, BLOCK_N: int, num_warps: int, num_stages: int, maxnreg: int | None = None) -> triton.Config:
+    tile = {"BLOCK_M": BLOCK_M, "BLOCK_N": BLOCK_N}
+    return triton.Config(tile, num_warps=num_warps, num_stages=num_stages, maxnreg=maxnreg)
+
+
+# By the largest D they suit. 128 rows per program read half as much from the L2 cache as 64. With maxnreg=128 two
+# programs of 8 warps share a multiprocessor: the softmax of one overlaps with the tensor cores' work for the other.
+# 16 rows are for decoding.
+HALF_CONFIGS = {
+    64: [
+        _config(128, 64, 8, 3, maxnreg=128),
+        _config(128, 128, 8, 3),
+        _config(128, 64, 4, 3),
+        _config(64, 64, 4, 3),
+        _config(16, 128, 4, 3),
+        _config(16, 64, 4, 4),
+    ],
+    128: [
+        _config(128, 64, 8, 2, maxnreg=128),
+        _config(128, 128, 8, 2),
+        _config(128, 128, 8, 3),
+        _config(128, 64, 8, 3),
+        _config(64, 64, 4, 3),
+        _config(16, 64, 8, 3),
+        _config(16, 64, 4, 4),
+    ],
+    256: [
+        _config(128, 64, 8, 2),
+        _config(128, 32, 8, 3),
+        _config(64, 64, 8, 2),
+        _config(64, 32, 4, 2),
+        _config(16, 64, 4, 2),
+        _config(16, 32, 4, 4),
+    ],
+}
+IEEE_CONFIGS = {  # no tensor cores: operands pass through registers, so tiles are small
+    64: [_config(64, 32, 8, 2), _config(32, 32, 4, 2), _config(16, 64, 4, 2)],
+    128: [
+        _config(64, 16, 16, 2),
+        _config(64, 16, 8, 3),
+        _config(32, 16, 8, 2),
+        _config(32, 16, 4, 2),
+        _config(16, 32, 8, 2),
+    ],
+    256: [_config(64, 16, 16, 2), _config(32, 32, 8, 2), _config(32, 16, 8, 2), _config(16, 32, 8, 2)],
+}
+
+
+CONFIGS = [c for configs in (*HALF_CONFIGS.values(), *IEEE_CONFIGS.values()) for c in configs]
+
+
+def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: Any) -> list[triton.Config]:
+    """The configurations that the autotuner times: those for this D and dtype whose tiles suit the queries."""
+    by_head = IEEE_CONFIGS if args["q_ptr"].dtype == torch.float32 else HALF_CONFIGS
+    return _suitable(by_head[max(64, constants["D"])], args, constants)
+
+
+def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
+    """The configurations that a search of minutes times beyond the short list.
+
+    All whose output and scores take at most 160 registers per thread (16 bits) or 64 (float32), and whose stages of
+    keys and values fit into shared memory.
+    """
+    q, D = args["q_ptr"], constants["D"]
+    ieee = q.dtype == torch.float32
+    shared = shared_memory(q) - 1024
+    rows = (16, 32, 64, 128, 256) if D <= 64 else (16, 32, 64, 128)
+    keys = (16, 32, 64) if ieee else (32, 64, 128, 256)
+    found = []
+    for BLOCK_M, BLOCK_N, warps, stages in itertools.product(rows, keys, (4, 8, 16), (2, 3, 4)):
+        registers = BLOCK_M * (D + BLOCK_N) // (32 * warps)
+        fits = (BLOCK_M + 2 * stages * BLOCK_N) * D * q.element_size() <= shared
+        if fits and registers <= (64 if ieee else 160) and (registers >= 32 or warps == 4):
+            found.append(_config(BLOCK_M, BLOCK_N, warps, stages))
+            if not ieee and warps == 8 and registers <= 104:
+                found.append(_config(BLOCK_M, BLOCK_N, warps, stages, maxnreg=128))
+    return _suitable(found, args, constants)
+
+
+def _suitable(configs: list[triton.Config], args: dict[str, Any], constants: dict[str, Any]) -> list[triton.Config]:
+    """Drops tiles that pad the rows to over twice the least, or are small without need."""
+    rows = args["S_q"] * constants["G"]
+    padded = {config: triton.cdiv(rows, b := config.kwargs["BLOCK_M"]) * b for config in configs}
+    configs = [config for config in configs if padded[config] <= 2 * min(padded.values())]
+    largest = max(config.kwargs["BLOCK_M"] for config in configs)
+    return [config for config in configs if config.kwargs["BLOCK_M"] >= largest // 2]
