@@ -43,7 +43,9 @@ sys.path.insert(0, str(ROOT))
 from suite import hardware, ops  # noqa: E402
 from suite.core.files import write_atomically  # noqa: E402
 from suite.hardware.device import resolve  # noqa: E402
-from suite.problem.operation import Case, Operation  # noqa: E402
+from suite.problem.case import Case  # noqa: E402
+from suite.problem.operation import Operation  # noqa: E402
+from suite.worker.codec import to_json  # noqa: E402
 from validation.nsight import profiler, sides  # noqa: E402
 from validation.nsight.profiler import NsightError  # noqa: E402
 from validation.nsight.rows import HEADS, NsightRow, cells, markdown, merge, summary, to_csv  # noqa: E402
@@ -112,7 +114,7 @@ def run_side(settings: dict[str, Any], folder: Path, executable: str, timeout_s:
 
 def compare(options: argparse.Namespace, executable: str, folder: Path) -> Iterator[list[NsightRow]]:
     """The rows known so far, after each turn. Ends when the time is up, once both sides have had a turn."""
-    cases = [case.to_json() for case in chosen(options)]
+    cases = [to_json(case) for case in chosen(options)]
     turns: dict[str, list[list[dict[str, Any]]]] = {"record": [], "profile": []}
     took: dict[str, float] = {}
     deadline = time.monotonic() + options.seconds

@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from suite.problem.operation import DTYPES  # noqa: E402
+from suite.numerics.formats import DTYPES  # noqa: E402
 from suite.results.render import pipe_table  # noqa: E402
 from validation.arithmetic_models import (  # noqa: E402
     ATTENTION,

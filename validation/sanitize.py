@@ -71,12 +71,11 @@ def cases(operation: str) -> list[Case]:
     """Every ragged size in every dtype and precision, with every layout and mask of the operation."""
     op = ops.get(operation)
     return [
-        op.case(shape, dtype, precision, causal=causal, layout=layout)
+        op.case(shape, dtype, precision, **options)
         for shape in op.ragged
         for dtype in DTYPES
         for precision in op.precisions(dtype)
-        for layout in (op.layouts or (None,))
-        for causal in ((False, True) if op.causal else (None,))
+        for options in op.option_combinations(dtype, {option.name: option.values for option in op.options})
     ]
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from suite.numerics import formats
@@ -49,12 +48,3 @@ class Case:
     def element_bytes(self) -> int:
         """Bytes of one element of an input."""
         return formats.element_bytes(self.dtype)
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Case:
-        dims = tuple((str(name), int(size)) for name, size in data["dims"])
-        options = tuple((str(name), value) for name, value in data.get("options", ()))
-        return cls(**{**data, "dims": dims, "options": options})

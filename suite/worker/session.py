@@ -106,7 +106,7 @@ class Session:
 
         name = name_of(request.implementation)
         self._report(name, Phase.PREPARING)
-        problem = self._hold(request.case, request.seed)
+        problem = self.hold(request.case, request.seed)
         implementation = self._find(request.implementation, request.case)
         try:
             result = check(
@@ -128,12 +128,12 @@ class Session:
         from suite import timing
 
         self._report(None, Phase.PREPARING)
-        problem = self._hold(request.case, request.seed)
+        problem = self.hold(request.case, request.seed)
         calls, bound_calls, peak_bytes = [], {}, {}
         for reference in request.implementations:
             name = name_of(reference)
             self._report(name, Phase.FIRST_CALL)
-            bound = self._bind(self._find(reference, request.case), problem)
+            bound = self.bind(self._find(reference, request.case), problem)
             adapter = bound.implementation.adapter
             bound_calls[name] = bound
             peak_bytes[name] = adapter.peak_bytes(bound.function, bound.inputs, bound.arguments)
@@ -167,7 +167,7 @@ class Session:
 
         name = name_of(request.implementation)
         self._report(name, Phase.PREPARING)
-        problem = self._hold(request.case, request.seed)
+        problem = self.hold(request.case, request.seed)
         implementation = self._find(request.implementation, request.case)
 
         def on_phase(phase: Phase, config: str = "") -> None:
@@ -181,7 +181,7 @@ class Session:
             return Failed(one_line(error), None)
         return TuneReply("ok", found=tuple(found))
 
-    def _hold(self, case: Case, seed: int) -> Problem:
+    def hold(self, case: Case, seed: int) -> Problem:
         """The problem of a case, whose inputs are made unless they are those of the request before."""
         from suite.checking.problem import Problem
 
@@ -209,7 +209,7 @@ class Session:
         self._found[found.name] = found
         return found
 
-    def _bind(self, implementation: Implementation, problem: Problem) -> BoundCall:
+    def bind(self, implementation: Implementation, problem: Problem) -> BoundCall:
         """Load an implementation and call it until what is built is built: this process may not have checked it."""
         function = implementation.function()
         inputs = tuple(implementation.adapter.to_native(tensor) for tensor in problem.draws[0])

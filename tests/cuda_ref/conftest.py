@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from suite import ops
-from suite.numerics import check
+from suite.checking.verdict import judge
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def _agrees(function: Callable[..., Tensor], *inputs: Tensor, precision: str = "
     out = function(*inputs, **arguments)
     assert out.is_contiguous()
     judged, given = (out.flatten(), (inputs[0].flatten(),)) if op.name == "sigmoid" else (out, inputs)
-    verdict = check.compare(judged, op.truth(given, case), shape=op.output_shape(case), dtype=dtype)
+    verdict = judge(judged, op.truth(given, case), shape=op.output_shape(case), dtype=dtype)
     layouts = ", ".join(f"{tuple(x.shape)} with strides {x.stride()}" for x in inputs)
     assert verdict.agrees, f"{op.name} {dtype} of {layouts}: {verdict.reason}"
     assert all(torch.equal(x, y) for x, y in zip(before, inputs, strict=True)), "an input was changed"

@@ -18,7 +18,7 @@ from cuda_ref.matmul_tma_wgmma import matmul as matmul_tma_wgmma
 from cuda_ref.matmul_warp_specialized import matmul as matmul_warp_specialized
 from cuda_ref.matmul_wgmma import matmul as matmul_wgmma
 from suite import ops
-from suite.numerics import check
+from suite.checking.verdict import judge
 
 needs_nvcc = pytest.mark.skipif(build.missing("cuda") is not None, reason=str(build.missing("cuda")))
 SOURCES = sorted(each.stem for each in build.HERE.glob("*.cu") if build.requires(each) == "sm_90a")
@@ -230,7 +230,7 @@ def test_wgmma_float8(hopper: torch.device, shape: tuple[int, int, int], precisi
         case = op.case(shape, "float8_e4m3fn", precision, inputs=family)
         inputs = op.make_inputs(case, 1, hopper)
         out = matmul_wgmma(*inputs, precision=precision)
-        verdict = check.compare(out, op.truth(inputs, case), shape=op.output_shape(case), dtype=case.output_dtype)
+        verdict = judge(out, op.truth(inputs, case), shape=op.output_shape(case), dtype=op.output_dtype(case))
         assert verdict.agrees, f"{shape} {precision} {family}: {verdict.reason}"
         assert torch.equal(out, matmul_wgmma(*inputs, precision=precision)), "the second call gives another result"
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cuda_ref.matmul_split import matmul as matmul_split
 from suite import ops
-from suite.numerics import check
+from suite.checking.verdict import judge
 
 F32 = torch.float32
 LAYOUTS = ("nn", "nt", "tn", "tt")
@@ -77,7 +77,7 @@ def test_split_products_with_truncated_sums_meet_the_bound(K: int, kind: str, de
 
     op = ops.get("matmul")
     case = op.case((size, size, K), "float32", "ieee")
-    verdict = check.compare(out, op.truth((a, b.T), case), shape=(size, size), dtype="float32")
+    verdict = judge(out, op.truth((a, b.T), case), shape=(size, size), dtype="float32")
     assert verdict.agrees, verdict.reason
     assert K <= 3 or verdict.error_ratio < 0.7
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from impls_common import DTYPES, Implementation, implementations, normal, ulp
 
-from suite import backends
+from suite import frameworks
 
 
 @pytest.fixture(params=implementations("matmul"))
@@ -80,7 +80,7 @@ def test_float8_scales_and_precisions(
 ) -> None:
     a = normal(16, 16).to(torch.float8_e4m3fn if kind == "float8" else torch.float32)
     given = [a, a.T, *(None if each is None else torch.tensor(each) for each in scales)]
-    native = backends.backend(matmul.framework).to_native
+    native = frameworks.get(matmul.framework).to_native
     arguments = [each if each is None else native(each.to(matmul.device)) for each in given]
     with pytest.raises(ValueError, match=message):
         matmul.function(*arguments, precision=precision)

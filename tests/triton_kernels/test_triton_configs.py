@@ -14,7 +14,8 @@ import pytest
 import torch
 from triton.experimental.gluon import language as gl
 
-from suite import backends, tune
+from suite.implementations import builtin
+from suite.runner import tune
 
 FOLDER = Path(__file__).resolve().parents[2] / "triton_kernels"
 OPTIONS = {"num_warps", "num_stages", "maxnreg"}
@@ -32,9 +33,9 @@ def autotuned() -> list[str]:
 
 @pytest.mark.parametrize("name", autotuned())
 def test_every_autotuned_kernel_has_a_tuning_space(name: str) -> None:
-    operation = backends.operation_of(name)
+    operation = builtin.operation_of(name)
     assert operation is not None
-    implementations = {each.module: each for each in backends.implementations(operation)}
+    implementations = {each.module: each for each in builtin.implementations(operation)}
     assert tune.tunable(implementations[f"triton_kernels.{name}"])
 
 

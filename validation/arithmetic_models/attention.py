@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from suite import ops
-from suite.numerics import check
-from suite.problem.operation import Case
+from suite.checking.verdict import judge
+from suite.problem.case import Case
 from validation.arithmetic_models.rounding import CPU, Array, Sum, rounded
 from validation.arithmetic_models.sums import fused, separate, tensor_core
 
@@ -146,10 +146,10 @@ def attention_ratio(settings: dict[str, Any], case: Case, seed: int = 0) -> floa
     op = ops.get("attention")
     inputs = op.make_inputs(case, seed, CPU)
     q, k, v = (x[0, 0].double().numpy() for x in inputs)
-    visible = np.tri(len(q), len(k), len(k) - len(q) if case.causal else len(k), dtype=bool)
+    visible = np.tri(len(q), len(k), len(k) - len(q) if case.option("causal") else len(k), dtype=bool)
     output = torch.from_numpy(np.asarray(attend(q, k, v, visible=visible, **settings), np.float64))
     output = output.to(inputs[0].dtype)[None, None]
-    return check.compare(output, op.truth(inputs, case), shape=op.output_shape(case), dtype=case.dtype).error_ratio
+    return judge(output, op.truth(inputs, case), shape=op.output_shape(case), dtype=case.dtype).error_ratio
 
 
 def attention_case(shape: tuple[int, int, int], dtype: str, causal: bool, inputs: str = "normal") -> Case:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from suite.numerics import check
+from suite.numerics.bounds import MARGIN, deviations
 from suite.results.render import pipe_table
 
 
@@ -28,7 +28,7 @@ def refused(count: int, total: float, rounding: float = 1.0) -> float:
     `rounding` is the variance of a rounding of s in units of u^2 s^2 / 3. 1 is its largest value; for significands with
     logarithmic distribution the mean of (2^exponent / s)^2 is 3 / (8 log 2) = 0.54.
     """
-    deviation = check.MARGIN * check.deviations(count) * math.sqrt(1 + total**2 / 3)
+    deviation = MARGIN * deviations(count) * math.sqrt(1 + total**2 / 3)
     return count * exceeded(deviation / math.sqrt(rounding), total)
 
 
@@ -37,9 +37,9 @@ def false_alarms() -> str:
     totals = np.linspace(0, 10, 101)
     body = []
     for count in (1, 10**4, 2**20, 2**24, 2**31):
-        deviations = check.deviations(count)
-        normal = 2 * count * math.exp(-((check.MARGIN * deviations) ** 2) / 2)
+        allowed = deviations(count)
+        normal = 2 * count * math.exp(-((MARGIN * allowed) ** 2) / 2)
         worst, mean = (max(refused(count, t, kind) for t in totals) for kind in (1.0, 3 / (8 * math.log(2))))
-        body.append([f"{count}", f"{deviations:.1f}", f"{normal:.0e}", f"{worst:.0e}", f"{mean:.0e}"])
+        body.append([f"{count}", f"{allowed:.1f}", f"{normal:.0e}", f"{worst:.0e}", f"{mean:.0e}"])
     heads = ["outputs", "deviations", "refused: normal tail", "one by one, worst", "one by one, mean"]
     return pipe_table(heads, body, right=set(heads))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from suite.numerics import check
+from suite.ops.matmul import FLOAT8_SUM_BITS
 from validation.arithmetic_models.rounding import Array, Product, Sum, rounded
 from validation.arithmetic_models.sums import SUMS, accumulated, fused, in_parts
 
@@ -30,7 +30,7 @@ def aligned(depth: int) -> Sum:
 
 
 def _last_place(x: Array) -> Array:
-    return np.ldexp(1.0, np.frexp(x)[1] - check.FLOAT8_SUM_BITS)
+    return np.ldexp(1.0, np.frexp(x)[1] - FLOAT8_SUM_BITS)
 
 
 def promoted(depth: int, terms: int) -> Sum:

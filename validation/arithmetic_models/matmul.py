@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from suite import ops
-from suite.numerics import check
+from suite.checking.verdict import judge
 from validation.arithmetic_models.float8 import right_float8, wrong_float8
 from validation.arithmetic_models.rounding import CPU, Product, rounded, truncated
 from validation.arithmetic_models.sums import CORES, SUMS, accumulated, fused, of_inputs, parts_of
@@ -69,7 +69,8 @@ def matmul_ratio(product: Product, k: int, dtype: str, precision: str, seed: int
     for draw in dict.fromkeys((case, op.second(case))):
         inputs = op.make_inputs(draw, seed, CPU)
         (a, b), scales = (x.double().numpy() for x in inputs[:2]), (x.numpy() for x in inputs[2:])
-        output = torch.from_numpy(np.asarray(product(a, b, *scales), np.float64)).to(getattr(torch, case.output_dtype))
-        verdict = check.compare(output, op.truth(inputs, case), shape=shape, dtype=case.output_dtype)
+        dtype = op.output_dtype(case)
+        output = torch.from_numpy(np.asarray(product(a, b, *scales), np.float64)).to(getattr(torch, dtype))
+        verdict = judge(output, op.truth(inputs, case), shape=shape, dtype=dtype)
         ratios.append(verdict.error_ratio)
     return max(ratios)

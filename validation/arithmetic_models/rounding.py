@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from suite.numerics import check
+from suite.numerics.formats import SIGNIFICANT_BITS
 
 CPU = torch.device("cpu")
 Array = np.ndarray
@@ -30,4 +30,4 @@ def rounded(x: Array, kind: str) -> Array:
 def truncated(x: Array, kind: str) -> Array:
     """`x` truncated to the number of significant bits of a type."""
     bits = np.asarray(x, np.float64).view(np.int64)
-    return (bits & ~((1 << (53 - check.SIGNIFICANT_BITS[kind])) - 1)).view(np.float64)
+    return (bits & ~((1 << (53 - SIGNIFICANT_BITS[kind])) - 1)).view(np.float64)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from suite import ops
-from suite.numerics import check
+from suite.checking.verdict import judge
 from validation.arithmetic_models.rounding import CPU, Array, Map, rounded
 
 
@@ -39,4 +39,4 @@ def sigmoid_ratio(function: Map, dtype: str, seed: int = 0, count: int = 20_000)
     case = op.case((count,), dtype)
     (x,) = op.make_inputs(case, seed, CPU)
     output = torch.from_numpy(np.asarray(function(x.double().numpy()), np.float64)).to(x.dtype)
-    return check.compare(output, op.truth((x,), case), shape=(count,), dtype=dtype).error_ratio
+    return judge(output, op.truth((x,), case), shape=(count,), dtype=dtype).error_ratio

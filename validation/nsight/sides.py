@@ -13,7 +13,7 @@ from typing import Any
 from suite import frameworks
 from suite.hardware.device import resolve
 from suite.implementations import builtin
-from suite.problem.operation import Case
+from suite.problem.case import Case
 from suite.timing import median
 from validation.nsight.profiler import EMPTY, MARKER_CYCLES
 from validation.nsight.rows import Key
@@ -36,17 +36,18 @@ class Pace:
 
 def child(settings: dict[str, Any]) -> None:
     """Run one side over all cases and write its entries; a failing implementation has a reason instead of numbers."""
-    from suite.worker.server import Worker
+    from suite.worker.codec import from_json
+    from suite.worker.session import Session
 
     device = resolve("cuda:0")
     for name in frameworks.names():
         frameworks.get(name).prepare(device)
-    worker = Worker(device, lambda document: None)
+    session = Session(device, lambda started: None)
     answers: list[dict[str, Any]] = []
     side = {"record": record, "profile": profile}[settings["side"]]
-    for case in map(Case.from_json, settings["cases"]):
+    for case in (from_json(Case, each) for each in settings["cases"]):
         begin = time.perf_counter()
-        bound, entries = bind(case, settings["implementations"], worker)
+        bound, entries = bind(case, settings["implementations"], session)
         answers += entries
         ready = time.perf_counter()
         late = side(case, bound, {entry["implementation"]: entry for entry in entries}, settings)
@@ -62,9 +63,9 @@ def key_of(case: Case, implementation: str) -> Key:
     return case.operation, case.label, case.dtype, case.precision, implementation
 
 
-def bind(case: Case, names: Sequence[str], worker: Any) -> tuple[list[Any], list[dict[str, Any]]]:
+def bind(case: Case, names: Sequence[str], session: Any) -> tuple[list[Any], list[dict[str, Any]]]:
     """The implementations that run this case, each called once; and an entry for each requested one."""
-    problem = worker.hold(case, 0)
+    problem = session.hold(case, 0)
     bound, entries = [], []
     for implementation in builtin.implementations(case.operation):
         if implementation.name not in names:
@@ -72,10 +73,10 @@ def bind(case: Case, names: Sequence[str], worker: Any) -> tuple[list[Any], list
         entry: dict[str, Any] = {"key": key_of(case, implementation.name), "implementation": implementation.name}
         entries.append(entry)
         try:
-            obstacle = implementation.obstacle(worker.device)
+            obstacle = implementation.obstacle(session.device)
             if obstacle is not None:
                 raise NotImplementedError(": ".join(obstacle))
-            ready = worker.bind(implementation.name, problem)
+            ready = session.bind(implementation, problem)
             implementation.adapter.wait(ready.issue())
             entry["config"] = implementation.adapter.configuration(implementation.load())
             bound.append(ready)
