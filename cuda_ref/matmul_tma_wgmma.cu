@@ -10,14 +10,13 @@
 //   - wgmma. A warpgroup (four warps) multiplies 64 x 16 by 16 x 256. It reads both operands from shared memory and
 //     keeps the sums in registers. It is asynchronous as well: the next products are issued before the last have ended.
 //
-// A ring of STAGES tiles of 64 k. Thread 0 fills all of them at the start. In each step all threads wait for the
-// mbarrier of one stage, issue its products, and wait until the products of the previous step have ended. After
-// __syncthreads that stage is free in both warpgroups, and thread 0 loads the tile that is STAGES steps further into
-// it.
-//   phases   The mbarrier of a stage ends one phase for each tile that arrives there, so the wait for its n-th tile is
-//            for parity n % 2 (PipelineState).
-// Each warp does everything in turn here: copy, multiply, synchronize. matmul_warp_specialized.cu separates these jobs.
+// Tiles of 64 k pass through a ring of STAGES stages. Thread 0 fills all stages at the start. In each step all threads
+// wait for the mbarrier of one stage, issue its products, and wait until the products of the previous step have ended.
+// After __syncthreads both warpgroups have read the previous stage, and thread 0 starts the next copy to it.
+// The mbarrier of a stage ends one phase for each tile that arrives there: the wait for tile n of a stage, from 0, is
+// for parity n % 2, which PipelineState keeps.
 //
+// All warps do everything here: copy, multiply, synchronize. matmul_warp_specialized.cu separates these jobs.
 // Speed: docs/ladder.md
 //
 // Precision: products of 16 bits are exact, sums float32, rounded once.

@@ -14,8 +14,8 @@
 // `phase` of full, the producer for parity `phase ^ 1` of empty: the phase before the first counts as ended, so that
 // the first turn of the producer does not wait.
 //
-// Registers are divided by setmaxnreg. 65,536 registers for 384 threads are 168 for each; the producer keeps 40, and
-// the consumers get 232, which their 128 sums a thread leave room in.
+// setmaxnreg divides the registers. 65,536 registers are 168 for each of 384 threads. Threads of the producer keep 40,
+// and those of the consumers get 232, of which 128 hold sums.
 //
 // matmul_wgmma.cu continues: persistent blocks, clusters, other tiles and types.
 //
