@@ -13,14 +13,8 @@ from suite.checking.problem import Problem
 from suite.frameworks.base import Adapter
 
 CPU = torch.device("cpu")
-
-
 TORCH = frameworks.get("torch")
-
-
 JAX = frameworks.get("jax")
-
-
 NUMPY = frameworks.get("numpy")
 
 

@@ -12,11 +12,7 @@ from suite.cli import main as cli
 from suite.results import resume
 
 SMALL = ["--op", "vector_add", "--shape", "N=64", "--device", "cpu", "--no-time"]
-
-
 PLAIN = [*SMALL, "--impl", "torch", "--impl", "numpy"]
-
-
 SECONDS_TO_END = 15.0
 """Limit for the end of an interrupted run: one or two seconds where the processors are free."""
 

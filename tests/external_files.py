@@ -12,14 +12,8 @@ from suite.worker.pool import Pool
 from suite.worker.protocol import CheckReply, CheckRequest, Failed
 
 CPU = Device("cpu", name="CPU")
-
-
 CASE = ops.get("vector_add").case((100,))
-
-
 RIGHT = "def vector_add(a, b):\n    return a + b\n"
-
-
 CUDA_FILE = """#include "common.cuh"
 
 template <typename T>
@@ -39,8 +33,6 @@ extern "C" int vector_add(const void* a, const void* b, void* out, int64_t n, in
     });
 }
 """
-
-
 TRITON_FILE = """import torch
 import triton
 import triton.language as tl

@@ -14,8 +14,6 @@ from suite.frameworks.triton import Triton, tuned
 from suite.hardware.device import Device
 
 H200 = Device("cuda", 0, "NVIDIA H200", (9, 0))
-
-
 ENTRY = tuned.Entry(
     kernel="fake.kernel",
     key={"N": 64, "MODE": "up"},

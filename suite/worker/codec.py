@@ -6,18 +6,21 @@ unions of these.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
 from reprlib import repr
-from types import NoneType, UnionType
+from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from suite.core.errors import WorkerError
 
 TAG = "class"
 """The key of a JSON object that names its dataclass: a keyword, which no field can be called."""
+
+Reader = Callable[[Any, str], Any]
+"""Turns JSON data into a value. The text is where the data stands in the message, for errors."""
 
 
 class ProtocolError(WorkerError):
@@ -26,11 +29,14 @@ class ProtocolError(WorkerError):
 
 def to_json(value: Any) -> Any:
     """`value` in what `json.dumps` takes: dataclasses become tagged dicts, tuples become lists."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {TAG: type(value).__name__} | {each.name: to_json(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, str | int | float | None):
+        return value
+    if isinstance(value, tuple):
+        return [to_json(item) for item in value]
     if isinstance(value, Mapping):
         return {name: to_json(item) for name, item in value.items()}
-    return [to_json(item) for item in value] if isinstance(value, tuple) else value
+    kind: Any = type(value)
+    return {TAG: kind.__name__} | {name: to_json(getattr(value, name)) for name in _hints(kind)}
 
 
 def from_json(expected: Any, data: Any, where: str = "message") -> Any:
@@ -39,84 +45,119 @@ def from_json(expected: Any, data: Any, where: str = "message") -> Any:
     Raises `ProtocolError` for an unknown field, a missing one, or a value of another type. `where` names the value in
     that message.
     """
-    arguments = get_args(expected)
-    match get_origin(expected):
-        case origin if origin is Union or origin is UnionType:
-            return _one_of(arguments, data, where)
-        case origin if origin is Literal:
-            return data if data in arguments and type(data) in map(type, arguments) else _refuse(expected, data, where)
-        case origin if origin is tuple:
-            return _tuple(arguments, data, where)
-        case origin if origin is not None:
-            return _mapping(arguments[1], data, where)
+    return _reader(expected)(data, where)
+
+
+@cache
+def _reader(expected: Any) -> Reader:
+    """The reader for an annotation."""
+    origin, arguments = get_origin(expected), get_args(expected)
+    if origin is Union or origin is UnionType:
+        return _union(arguments)
+    if origin is Literal:
+        return _member(expected, dict(zip(arguments, arguments, strict=True)))
+    if origin is tuple:
+        return _tuple(arguments)
+    if origin is not None:
+        return _mapping(_reader(arguments[1]))
     if is_dataclass(expected):
-        return _dataclass(expected, data, where)
+        return _dataclass(expected)
     if isinstance(expected, type) and issubclass(expected, Enum):
-        known = {member.value: member for member in expected}
-        return known[data] if isinstance(data, str | int) and data in known else _refuse(expected, data, where)
-    if type(data) is expected or (expected is float and type(data) is int):
-        return data
-    return _refuse(expected, data, where)
+        return _member(expected, {member.value: member for member in expected})
+    return _scalar(expected)
 
 
-def _one_of(members: tuple[Any, ...], data: Any, where: str) -> Any:
+def _scalar(expected: type) -> Reader:
+    accepted = (float, int) if expected is float else (expected,)  # exact types: true is no number
+
+    def read(data: Any, where: str) -> Any:
+        return data if type(data) in accepted else _refuse(data, where, expected.__name__)
+
+    return read
+
+
+def _member(expected: Any, members: Mapping[Any, Any]) -> Reader:
+    """A text that stands for a member of an Enum, or is one of a Literal."""
+    name = expected.__name__ if isinstance(expected, type) else str(expected)
+
+    def read(data: Any, where: str) -> Any:
+        return members[data] if type(data) is str and data in members else _refuse(data, where, name)
+
+    return read
+
+
+def _union(arguments: tuple[Any, ...]) -> Reader:
     """A dataclass is chosen by its tag; of other members the first that fits."""
-    classes = [member for member in members if is_dataclass(member)]
-    if isinstance(data, dict) and classes:
-        tag = data.get(TAG)
-        for member in classes:
-            if member.__name__ == tag:  # type: ignore[union-attr]
-                return _dataclass(member, data, where)
-        names = ", ".join(member.__name__ for member in classes)  # type: ignore[union-attr]
-        raise ProtocolError(f"{where}: {TAG} is {repr(tag)}; expected one of {names}")
-    for member in members:
-        try:
-            return from_json(NoneType if member is None else member, data, where)
-        except ProtocolError:
-            continue
-    raise ProtocolError(f"{where}: got {repr(data)}; expected {' | '.join(map(_name, members))}")
+    dataclasses: list[Any] = [each for each in arguments if is_dataclass(each)]
+    classes = {each.__name__: _reader(each) for each in dataclasses}
+    others = [_reader(each) for each in arguments if each not in dataclasses]
+    expected = " | ".join(getattr(each, "__name__", str(each)) for each in arguments)
+
+    def read(data: Any, where: str) -> Any:
+        if isinstance(data, dict) and classes:
+            tag = data.get(TAG)
+            if not isinstance(tag, str) or tag not in classes:
+                raise ProtocolError(f"{where}: {TAG} is {repr(tag)}; expected one of {', '.join(classes)}")
+            return classes[tag](data, where)
+        for other in others:
+            try:
+                return other(data, where)
+            except ProtocolError:
+                continue
+        return _refuse(data, where, expected)
+
+    return read
 
 
-def _tuple(members: tuple[Any, ...], data: Any, where: str) -> tuple[Any, ...]:
-    if not isinstance(data, list):
-        raise ProtocolError(f"{where}: got {repr(data)}; expected a list")
-    if members[-1] is ...:
-        members = (members[0],) * len(data)
-    if len(members) != len(data):
-        raise ProtocolError(f"{where}: got {len(data)} items; expected {len(members)}")
-    return tuple(
-        from_json(each, item, f"{where}[{i}]") for i, (each, item) in enumerate(zip(members, data, strict=True))
-    )
+def _tuple(arguments: tuple[Any, ...]) -> Reader:
+    """A list: of any length for `tuple[X, ...]`, else of one item for each argument."""
+    variadic = arguments[-1] is ...
+    readers = [_reader(each) for each in arguments if each is not ...]
+
+    def read(data: Any, where: str) -> tuple[Any, ...]:
+        if not isinstance(data, list):
+            raise ProtocolError(f"{where}: got {repr(data)}; expected a list")
+        if not variadic and len(data) != len(readers):
+            raise ProtocolError(f"{where}: got {len(data)} items; expected {len(readers)}")
+        every = readers * len(data) if variadic else readers
+        return tuple(each(item, where) for each, item in zip(every, data, strict=True))
+
+    return read
 
 
-def _mapping(member: Any, data: Any, where: str) -> dict[str, Any]:
-    if not isinstance(data, dict):
-        raise ProtocolError(f"{where}: got {repr(data)}; expected an object")
-    return {name: from_json(member, item, f"{where}[{name!r}]") for name, item in data.items()}
+def _mapping(member: Reader) -> Reader:
+    def read(data: Any, where: str) -> dict[str, Any]:
+        if not isinstance(data, dict):
+            raise ProtocolError(f"{where}: got {repr(data)}; expected an object")
+        return {name: member(item, where) for name, item in data.items()}
+
+    return read
 
 
-def _dataclass(expected: Any, data: Any, where: str) -> Any:
-    name, hints = expected.__name__, _hints(expected)
-    if not isinstance(data, dict) or data.get(TAG) != name:
-        return _refuse(expected, data, where)
-    for complaint, wrong in (
-        ("unknown field", sorted(data.keys() - hints.keys() - {TAG})),
-        ("missing field", sorted(hints.keys() - data.keys())),
-    ):
-        if wrong:
-            raise ProtocolError(f"{where}: {complaint} {', '.join(wrong)} of {name}")
-    return expected(**{field: from_json(hint, data[field], f"{name}.{field}") for field, hint in hints.items()})
+def _dataclass(expected: Any) -> Reader:
+    """An object with the class's name and exactly its fields."""
+    name = expected.__name__
+    readers = {field: (_reader(hint), f"{name}.{field}") for field, hint in _hints(expected).items()}
+    keys = readers.keys() | {TAG}
+
+    def read(data: Any, where: str) -> Any:
+        if not isinstance(data, dict) or data.get(TAG) != name:
+            return _refuse(data, where, name)
+        if data.keys() != keys:
+            unknown, missing = sorted(data.keys() - keys), sorted(keys - data.keys())
+            complaint = f"unknown field {', '.join(unknown)}" if unknown else f"missing field {', '.join(missing)}"
+            raise ProtocolError(f"{where}: {complaint} of {name}")
+        return expected(**{field: reader(data[field], place) for field, (reader, place) in readers.items()})
+
+    return read
 
 
 @cache
 def _hints(expected: Any) -> dict[str, Any]:
+    """The resolved annotations of a dataclass's fields."""
     hints = get_type_hints(expected)
     return {each.name: hints[each.name] for each in fields(expected)}
 
 
-def _refuse(expected: Any, data: Any, where: str) -> Any:
-    raise ProtocolError(f"{where}: got {repr(data)}; expected {_name(expected)}")
-
-
-def _name(expected: Any) -> str:
-    return expected.__name__ if isinstance(expected, type) else str(expected)
+def _refuse(data: Any, where: str, expected: str) -> Any:
+    raise ProtocolError(f"{where}: got {repr(data)}; expected {expected}")

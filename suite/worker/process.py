@@ -92,10 +92,10 @@ class WorkerProcess:
         try:
             for _ in range(5):
                 pipes += os.pipe()
-            requests, self._requests, self._answers, answers, self._output, output, *rest = pipes
+            requests, self._requests, self._events, events, self._output, output, *rest = pipes
             self._stacks, stacks, lifeline, self._lifeline = rest
             command = [sys.executable, "-P", "-m", "suite.worker.server", "--device", json.dumps(to_json(device))]
-            ends = {"--requests": requests, "--answers": answers, "--stacks": stacks, "--lifeline": lifeline}
+            ends = {"--requests": requests, "--events": events, "--stacks": stacks, "--lifeline": lifeline}
             for name, end in ends.items():
                 command += [name, str(end)]
             self.process = subprocess.Popen(
@@ -155,11 +155,11 @@ class WorkerProcess:
                 self.kill()
                 raise WorkerTimeoutError(self._ended(reason), self.current.implementation)
             dead = self.process.poll() is not None  # a child of the worker may still hold the pipes open
-            ready, _, _ = select.select([self._answers, self._output], [], [], 0 if dead else min(left, TICK_S))
+            ready, _, _ = select.select([self._events, self._output], [], [], 0 if dead else min(left, TICK_S))
             if self._output in ready:
                 self._read_output()
-            if self._answers in ready:
-                if not (data := os.read(self._answers, 65536)):
+            if self._events in ready:
+                if not (data := os.read(self._events, 65536)):
                     raise self._died()
                 *whole, self.partial = (self.partial + data).split(b"\n")
                 self.lines += whole
@@ -238,7 +238,7 @@ class WorkerProcess:
     def close(self, patience_s: float = KILL_S) -> None:
         """`kill`, then close the pipes."""
         self.kill(0.0 if self.left_behind else patience_s)
-        for each in (self._requests, self._answers, self._output, self._stacks, self._lifeline):
+        for each in (self._requests, self._events, self._output, self._stacks, self._lifeline):
             os.close(each)
 
 

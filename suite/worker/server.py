@@ -86,17 +86,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Internal: started by suite/worker/process.py.")
     parser.add_argument("--device", required=True)
     parser.add_argument("--requests", type=int, required=True)
-    parser.add_argument("--answers", type=int, required=True)
+    parser.add_argument("--events", type=int, required=True)
     parser.add_argument("--stacks", type=int, required=True)
     parser.add_argument("--lifeline", type=int, required=True)
     arguments = parser.parse_args()
-    for descriptor in (arguments.requests, arguments.answers, arguments.stacks):
+    for descriptor in (arguments.requests, arguments.events, arguments.stacks):
         os.set_inheritable(descriptor, False)
     settle(arguments.stacks, arguments.lifeline)
     device = from_json(Device, json.loads(arguments.device), "--device")
     sys.stdout = sys.stderr
     os.dup2(2, 1)  # what a kernel prints goes to the log
-    with os.fdopen(arguments.requests, "rb") as requests, os.fdopen(arguments.answers, "wb") as events:
+    with os.fdopen(arguments.requests, "rb") as requests, os.fdopen(arguments.events, "wb") as events:
         serve(device, requests, events)
 
 

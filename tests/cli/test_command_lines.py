@@ -25,8 +25,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 words = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), max_size=12)
-
-
 VALUES = {
     "--op": ["all", "matmul", "vector_add", "attention", "sigmoid", "../../x"],
     "--impl": ["torch", "*", "cuda*", "[", "with/x"],
@@ -42,8 +40,6 @@ VALUES = {
     "--with": ["/nonexistent.py", ".", "/dev/null"],
     "--threshold": ["0.1", "nan"],
 }
-
-
 FLAGS = [
     "--causal",
     "--no-causal",
@@ -55,11 +51,7 @@ FLAGS = [
     "--resume",
     "--measure",
 ]
-
-
 FLAGS += ["--markdown", "--help", "--wat", "--"]
-
-
 options = st.one_of(
     st.sampled_from(FLAGS).map(lambda flag: [flag]),
     st.sampled_from(sorted(VALUES)).flatmap(
@@ -67,8 +59,6 @@ options = st.one_of(
     ),
     words.map(lambda word: [word]),
 )
-
-
 arguments = st.tuples(st.sampled_from(["compare", "compare", "compare", "diff", "list"]), st.lists(options, max_size=6))
 
 

@@ -154,8 +154,6 @@ ON_GPU = {
         r"OutOfMemoryError.*200\.00 GiB.*total capacity",
     ),
 }
-
-
 POKE = """import triton, triton.language as tl
 
 @triton.jit

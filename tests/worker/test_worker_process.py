@@ -19,8 +19,6 @@ from suite.worker.process import KEPT_OUTPUT
 from suite.worker.protocol import CheckReply, CheckRequest, Done, Failed, Ready, TimeReply, encode
 
 CPU = Device("cpu", name="CPU")
-
-
 CASE = ops.get("vector_add").case((100,))
 
 

@@ -14,8 +14,6 @@ from suite.core.errors import ResultsError
 from suite.frameworks.triton import tuned
 
 pytestmark = pytest.mark.usefixtures("tuned_folder")
-
-
 HEAD = {"device": H200.name, "version": "3.6.0", "driver": "580.1"}
 
 

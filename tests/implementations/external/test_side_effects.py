@@ -19,8 +19,6 @@ def vector_add(a, b):
     drawn = random.random(), numpy.random.rand(), torch.rand(1).item()
     raise ValueError(f"{os.getcwd()} {os.environ.get('FOO')} {'PATH' in os.environ} {settings} {drawn}")
 """
-
-
 RUN: dict[str, tuple[str, str, str]] = {
     "right": (RIGHT, "ok", ""),
     "wrong": ("def vector_add(a, b):\n    return a - b\n", "wrong", "value: at [*"),
