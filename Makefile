@@ -1,5 +1,6 @@
 # make compare    sets up .venv, then compares the implementations of one operation (OP=matmul)
 # make test       sets up .venv, then runs the tests
+# make quick      sets up .venv, then runs a sample of the tests, in under 90 seconds
 # make lint       formatting, style and types
 PYTHON ?= python3
 OP     ?= matmul
@@ -17,12 +18,15 @@ TORCH_CPU       := torch==$(shell sed -n 's/^torch==//p' constraints.txt)+cpu
 TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
 PIP_INSTALL     := $(PY) -m pip install --quiet --disable-pip-version-check
 
-.PHONY: compare test lint
+.PHONY: compare test quick lint
 compare: $(VENV)/.ready
 	$(PY) -m suite compare --op $(OP)
 
 test: $(VENV)/.ready
 	$(PY) -m pytest -n auto
+
+quick: $(VENV)/.ready
+	$(PY) -m pytest -n auto --quick
 
 lint: $(VENV)/.ready
 	$(VENV)/bin/ruff check .

@@ -1,4 +1,4 @@
-"""Where the tests run: on an NVIDIA GPU if torch sees one, else on the CPU with Triton interpreted and JAX told so."""
+"""Where the tests run: on an NVIDIA GPU if torch sees one, else on the CPU, with Triton interpreted."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from quick import QuickTier
 
 if TYPE_CHECKING:
     from suite.hardware.device import Device
 
 
 def _gpu_name() -> str | None:
-    """Asked of a process of its own: Triton reads TRITON_INTERPRET when it is first imported, perhaps by torch."""
+    """From another process: Triton, which torch may import, reads TRITON_INTERPRET when it is first imported."""
     code = "import torch; print(torch.cuda.get_device_name(0) if torch.cuda.is_available() else '')"
     return (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stdout.strip() or None
@@ -23,14 +24,14 @@ def _gpu_name() -> str | None:
 
 GPU = os.environ.get("SUITE_TEST_GPU")
 if GPU is None:
-    GPU = os.environ["SUITE_TEST_GPU"] = _gpu_name() or ""  # workers of pytest-xdist inherit the answer
+    GPU = os.environ["SUITE_TEST_GPU"] = _gpu_name() or ""  # inherited by the processes of pytest-xdist
 if not GPU:
     os.environ["TRITON_INTERPRET"] = "1"
     os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-os.environ["XLA_PYTHON_CLIENT_ALLOCATOR"] = "platform"  # JAX keeps no memory that the next test may need
+os.environ["XLA_PYTHON_CLIENT_ALLOCATOR"] = "platform"  # JAX returns memory that the next test may need
 if "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # a worker for each core already; more threads wait for each other
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # there is a process for each core already
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +42,7 @@ def device() -> str:
 
 @pytest.fixture(scope="session")
 def where(device: str) -> Device:
-    """The device that the tests run on, of which every framework has been told."""
+    """The device that the tests run on, after every framework has been prepared for it."""
     from suite import frameworks
     from suite.hardware.device import Device
 
@@ -53,6 +54,15 @@ def where(device: str) -> Device:
     for name in frameworks.names():
         frameworks.get(name).prepare(found)
     return found
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="a sample of the tests, within a minute; see quick.py")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("quick"):
+        config.pluginmanager.register(QuickTier())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
