@@ -52,7 +52,8 @@ from suite.core.files import write_atomically  # noqa: E402
 from suite.doctor.timer_proof.checks import SHARE, SHORT_US, SLACK_US, standard  # noqa: E402
 from suite.hardware.device import resolve  # noqa: E402
 from suite.implementations import builtin  # noqa: E402
-from suite.problem.operation import Case, Operation  # noqa: E402
+from suite.problem.case import Case  # noqa: E402
+from suite.problem.operation import Operation  # noqa: E402
 from suite.results.render import number, pipe_table, plain  # noqa: E402
 from suite.timing import median  # noqa: E402
 

@@ -21,8 +21,11 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from suite import ops  # noqa: E402
-from suite.numerics import check  # noqa: E402
-from suite.problem.operation import DTYPES, Case  # noqa: E402
+from suite.checking.verdict import judge  # noqa: E402
+from suite.numerics.bounds import MARGIN, deviations  # noqa: E402
+from suite.numerics.formats import DTYPES, SIGNIFICANT_BITS  # noqa: E402
+from suite.ops.matmul import FLOAT8_SUM_BITS  # noqa: E402
+from suite.problem.case import Case  # noqa: E402
 from suite.results.render import pipe_table  # noqa: E402
 
 CPU = torch.device("cpu")
@@ -48,7 +51,7 @@ def rounded(x: Array, kind: str) -> Array:
 def truncated(x: Array, kind: str) -> Array:
     """Towards zero, to as many significant bits as a type has."""
     bits = np.asarray(x, np.float64).view(np.int64)
-    return (bits & ~((1 << (53 - check.SIGNIFICANT_BITS[kind])) - 1)).view(np.float64)
+    return (bits & ~((1 << (53 - SIGNIFICANT_BITS[kind])) - 1)).view(np.float64)
 
 
 # Matrix products: right in float32, of inputs as they are
@@ -149,7 +152,7 @@ def aligned(depth: int) -> Sum:
 
 
 def _last_place(x: Array) -> Array:
-    return np.ldexp(1.0, np.frexp(x)[1] - check.FLOAT8_SUM_BITS)
+    return np.ldexp(1.0, np.frexp(x)[1] - FLOAT8_SUM_BITS)
 
 
 def promoted(depth: int, terms: int) -> Sum:
@@ -260,8 +263,10 @@ def matmul_ratio(product: Product, k: int, dtype: str, precision: str, seed: int
     for draw in dict.fromkeys((case, op.second(case))):
         inputs = op.make_inputs(draw, seed, CPU)
         (a, b), scales = (x.double().numpy() for x in inputs[:2]), (x.numpy() for x in inputs[2:])
-        output = torch.from_numpy(np.asarray(product(a, b, *scales), np.float64)).to(getattr(torch, case.output_dtype))
-        verdict = check.compare(output, op.truth(inputs, case), shape=shape, dtype=case.output_dtype)
+        output = torch.from_numpy(np.asarray(product(a, b, *scales), np.float64)).to(
+            getattr(torch, op.output_dtype(case))
+        )
+        verdict = judge(output, op.truth(inputs, case), shape=shape, dtype=op.output_dtype(case))
         ratios.append(verdict.error_ratio)
     return max(ratios)
 
@@ -390,10 +395,10 @@ def attention_ratio(settings: dict[str, Any], case: Case, seed: int = 0) -> floa
     op = ops.get("attention")
     inputs = op.make_inputs(case, seed, CPU)
     q, k, v = (x[0, 0].double().numpy() for x in inputs)
-    visible = np.tri(len(q), len(k), len(k) - len(q) if case.causal else len(k), dtype=bool)
+    visible = np.tri(len(q), len(k), len(k) - len(q) if case.option("causal") else len(k), dtype=bool)
     output = torch.from_numpy(np.asarray(attend(q, k, v, visible=visible, **settings), np.float64))
     output = output.to(inputs[0].dtype)[None, None]
-    return check.compare(output, op.truth(inputs, case), shape=op.output_shape(case), dtype=case.dtype).error_ratio
+    return judge(output, op.truth(inputs, case), shape=op.output_shape(case), dtype=case.dtype).error_ratio
 
 
 def attention_case(shape: tuple[int, int, int], dtype: str, causal: bool, inputs: str = "normal") -> Case:
@@ -435,7 +440,7 @@ def sigmoid_ratio(function: Map, dtype: str, seed: int = 0, count: int = 20_000)
     case = op.case((count,), dtype)
     (x,) = op.make_inputs(case, seed, CPU)
     output = torch.from_numpy(np.asarray(function(x.double().numpy()), np.float64)).to(x.dtype)
-    return check.compare(output, op.truth((x,), case), shape=(count,), dtype=dtype).error_ratio
+    return judge(output, op.truth((x,), case), shape=(count,), dtype=dtype).error_ratio
 
 
 # Probabilities
@@ -459,7 +464,7 @@ def refused(count: int, total: float, rounding: float = 1.0) -> float:
     rounding: the variance of a rounding of s, in units of u^2 s^2 / 3. That is its largest value; where significands
     are spread as logarithms are, the mean of (2^exponent / s)^2 is 3 / (8 log 2), or 0.54.
     """
-    deviation = check.MARGIN * check.deviations(count) * math.sqrt(1 + total**2 / 3)
+    deviation = MARGIN * deviations(count) * math.sqrt(1 + total**2 / 3)
     return count * exceeded(deviation / math.sqrt(rounding), total)
 
 
@@ -467,10 +472,10 @@ def false_alarms() -> str:
     totals = np.linspace(0, 10, 101)
     body = []
     for count in (1, 10**4, 2**20, 2**24, 2**31):
-        deviations = check.deviations(count)
-        normal = 2 * count * math.exp(-((check.MARGIN * deviations) ** 2) / 2)
+        allowed = deviations(count)
+        normal = 2 * count * math.exp(-((MARGIN * allowed) ** 2) / 2)
         worst, mean = (max(refused(count, t, kind) for t in totals) for kind in (1.0, 3 / (8 * math.log(2))))
-        body.append([f"{count}", f"{deviations:.1f}", f"{normal:.0e}", f"{worst:.0e}", f"{mean:.0e}"])
+        body.append([f"{count}", f"{allowed:.1f}", f"{normal:.0e}", f"{worst:.0e}", f"{mean:.0e}"])
     heads = ["outputs", "deviations", "refused: normal tail", "one by one, worst", "one by one, mean"]
     return pipe_table(heads, body, right=set(heads))
 

@@ -34,7 +34,7 @@ from suite.core.errors import SuiteError  # noqa: E402
 from suite.core.files import write_atomically  # noqa: E402
 from suite.hardware.device import Device, resolve  # noqa: E402
 from suite.implementations import builtin  # noqa: E402
-from suite.problem.operation import Case  # noqa: E402
+from suite.problem.case import Case  # noqa: E402
 from suite.results.render import pipe_table, plain  # noqa: E402
 from suite.worker.pool import Pool  # noqa: E402
 

@@ -32,7 +32,8 @@ from suite import hardware, ops  # noqa: E402
 from suite.core.files import write_atomically  # noqa: E402
 from suite.hardware.device import resolve  # noqa: E402
 from suite.implementations import builtin  # noqa: E402
-from suite.problem.operation import DTYPES, Case  # noqa: E402
+from suite.numerics.formats import DTYPES  # noqa: E402
+from suite.problem.case import Case  # noqa: E402
 from suite.results.render import pipe_table, plain  # noqa: E402
 
 TOOLS = {
@@ -65,12 +66,11 @@ def cases(operation: str) -> list[Case]:
     """Every ragged size in every dtype, layout and arithmetic; causal and not."""
     op = ops.get(operation)
     return [
-        op.case(shape, dtype, precision, causal=causal, layout=layout)
+        op.case(shape, dtype, precision, **options)
         for shape in op.ragged
         for dtype in DTYPES
         for precision in op.precisions(dtype)
-        for layout in (op.layouts or (None,))
-        for causal in ((False, True) if op.causal else (None,))
+        for options in op.option_combinations(dtype, {option.name: option.values for option in op.options})
     ]
 
 

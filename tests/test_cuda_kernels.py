@@ -26,7 +26,8 @@ from cuda_ref.matrix_add import matrix_add
 from cuda_ref.sigmoid import sigmoid
 from cuda_ref.vector_add import vector_add
 from suite import ops
-from suite.numerics import check
+from suite.checking.verdict import judge
+from suite.numerics.formats import ulp
 
 DTYPES = tuple(build.DTYPES)
 MATMULS = [
@@ -79,7 +80,7 @@ def agrees(function: Callable[..., Tensor], *inputs: Tensor, precision: str = "i
     out = function(*inputs, **arguments)
     assert out.is_contiguous()
     judged, given = (out.flatten(), (inputs[0].flatten(),)) if op.name == "sigmoid" else (out, inputs)
-    verdict = check.compare(judged, op.truth(given, case), shape=op.output_shape(case), dtype=dtype)
+    verdict = judge(judged, op.truth(given, case), shape=op.output_shape(case), dtype=dtype)
     assert verdict.agrees, verdict.reason
     assert all(torch.equal(x, y) for x, y in zip(before, inputs, strict=True)), "an input was changed"
     return out
@@ -158,7 +159,7 @@ def test_sigmoid_of_every_16_bit_number(device: str, dtype: torch.dtype) -> None
     out, truth = sigmoid(x).double(), exact_sigmoid(x)
     number = ~x.isnan()
     assert torch.equal(out.isnan(), ~number)
-    ulps = (out - truth).abs() / check.ulp(truth.nan_to_num(), str(dtype).removeprefix("torch."))
+    ulps = (out - truth).abs() / ulp(truth.nan_to_num(), str(dtype).removeprefix("torch."))
     assert ulps[number].max() <= 0.55
 
 
@@ -168,7 +169,7 @@ def test_sigmoid_float32_to_the_ends(device: str) -> None:
     x = torch.cat([exponents, -exponents, torch.linspace(-104, -86, 100_001), torch.linspace(14, 18, 10_001)])
     x = torch.cat([x, torch.tensor([0.0, -0.0, 3.4e38, -3.4e38, INF, -INF])]).to(device)
     out, truth = sigmoid(x).double(), exact_sigmoid(x)
-    assert ((out - truth).abs() / check.ulp(truth, "float32")).max() <= 1.9
+    assert ((out - truth).abs() / ulp(truth, "float32")).max() <= 1.9
     assert sigmoid(torch.tensor([NAN, -NAN], device=device)).isnan().all()
 
 

@@ -17,7 +17,7 @@ from cuda_ref.matmul_skinny import matmul as matmul_skinny
 from cuda_ref.matmul_split import matmul as matmul_split
 from cuda_ref.matmul_wgmma import matmul as matmul_wgmma
 from suite import ops
-from suite.numerics import check
+from suite.checking.verdict import judge
 
 needs_nvcc = pytest.mark.skipif(build.missing("cuda") is not None, reason=str(build.missing("cuda")))
 SOURCES = ("matmul_wgmma", "matmul_skinny", "matmul_split")
@@ -223,7 +223,7 @@ def test_split_products_meet_the_bound_although_tensor_cores_truncate(K: int, ki
 
     op = ops.get("matmul")
     case = op.case((size, size, K), "float32", "ieee")
-    verdict = check.compare(out, op.truth((a, b.T), case), shape=(size, size), dtype="float32")
+    verdict = judge(out, op.truth((a, b.T), case), shape=(size, size), dtype="float32")
     assert verdict.agrees, verdict.reason
     assert K <= 3 or verdict.error_ratio < 0.7
 
@@ -254,7 +254,7 @@ def agrees(matmul: Callable[..., Tensor], a: Tensor, b: Tensor, precision: str =
         out = matmul(a, b, precision=precision)
     finally:
         torch.use_deterministic_algorithms(False)
-    verdict = check.compare(out, op.truth((a, b), case), shape=op.output_shape(case), dtype=dtype)
+    verdict = judge(out, op.truth((a, b), case), shape=op.output_shape(case), dtype=dtype)
     assert verdict.agrees, f"{tuple(a.shape)} x {tuple(b.shape)} {dtype} {a.stride()} {b.stride()}: {verdict.reason}"
     assert torch.equal(out, matmul(a, b, precision=precision)), "another result the second time"
 
@@ -307,7 +307,7 @@ def test_wgmma_float8(hopper: torch.device, shape: tuple[int, int, int], precisi
         case = op.case(shape, "float8_e4m3fn", precision, inputs=family)
         inputs = op.make_inputs(case, 1, hopper)
         out = matmul_wgmma(*inputs, precision=precision)
-        verdict = check.compare(out, op.truth(inputs, case), shape=op.output_shape(case), dtype=case.output_dtype)
+        verdict = judge(out, op.truth(inputs, case), shape=op.output_shape(case), dtype=op.output_dtype(case))
         assert verdict.agrees, f"{shape} {precision} {family}: {verdict.reason}"
         assert torch.equal(out, matmul_wgmma(*inputs, precision=precision)), "another result the second time"
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from suite.core.errors import UsageError
 from suite.hardware.device import Device
 from suite.results import render as report
 from suite.results.row import Key, Row
 from suite.runner import compare as run
 from suite.runner import device_run as lane
-from suite.runner import plan as select
+from suite.runner.plan import plan
+from suite.runner.selection import Selection
 from suite.worker.pool import WorkerDiedError, WorkerTimeoutError
 
 CPU = Device("cpu", name="CPU")
@@ -80,9 +80,7 @@ def compare(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Row]]:
             monkeypatch.setattr(module, "Pool", Pool)
         monkeypatch.setattr("suite.frameworks.base.torch_is_cpu_build", lambda: False)
         monkeypatch.setattr("suite.frameworks.jax.Jax.missing", lambda self, device: None)
-        jobs = select.jobs(
-            ["vector_add"], device_type="cuda", shapes=[shape], dtypes=["float32"], implementations=lines
-        )
+        jobs = plan(Selection(("vector_add",), tuple(lines), dtypes=("float32",), shapes=(shape,)), H200)
         chosen = run.Options(**{"device": H200, **options})
         return run.compare(jobs, chosen, kept=kept, keep=keep, on_rows=on_rows, on_step=on_step)
 
@@ -356,18 +354,3 @@ def test_a_sweep_puts_the_hosts_lines_beside_the_gpus_and_says_where_the_gpu_win
         "vector_add float32 ieee: the GPU is faster, on data that is there already: from N=65536 on; "
         "with transfers through pageable memory: at none of these sizes; through pinned memory: at none of these sizes"
     ]
-
-
-def test_a_sweep_runs_the_operations_own_sizes() -> None:
-    (job,) = select.jobs(["matmul"], device_type="cuda", sweep=True)
-    assert [case.shape for case in job.cases] == list(job.op.sweep)
-    assert {case.dtype for case in job.cases} == {"float32"}
-    (on_cpu,) = select.jobs(["matmul"], device_type="cpu", sweep=True, dtypes=["bfloat16"])
-    assert 0 < len(on_cpu.cases) < len(job.cases)
-    with pytest.raises(UsageError, match="takes no --shape"):
-        select.jobs(["matmul"], device_type="cpu", sweep=True, shapes=["M=1,N=1,K=1"])
-
-
-def test_equal_shapes_are_one_case() -> None:
-    (job,) = select.jobs(["vector_add"], device_type="cpu", shapes=["N=100", "N=0100"], dtypes=["float32"])
-    assert len(job.cases) == 1

@@ -190,7 +190,7 @@ def test_split_products_meet_the_bound_although_tensor_cores_truncate(
     K: int, kind: str, BLOCK_K: int, device: str
 ) -> None:
     """The order of matmul_split's additions, simulated: each within the bound of float32 products and sums."""
-    from suite.numerics import check
+    from suite.ops.matmul import matmul_limit
 
     size = 24 if K > 1000 else 64
     source = torch.Generator().manual_seed(K)
@@ -211,5 +211,5 @@ def test_split_products_meet_the_bound_although_tensor_cores_truncate(
     c = torch.ldexp((acc + lower.float()).double(), exponents_a + exponents_b.T)
 
     value, spread_squared = a.double() @ b.double().T, a.double().square() @ b.double().square().T
-    limit = check.matmul_limit(value, spread_squared, K, size * size, "float32", "ieee")
+    limit = matmul_limit(value, spread_squared, K, size * size, "float32", "ieee")
     assert ((c.float().double() - value).abs() / limit).max() <= 1

@@ -22,9 +22,10 @@ from suite.hardware.device import Device
 from suite.implementations.builtin import Implementation
 from suite.implementations.external import module as guest
 from suite.implementations.external import source as brought
-from suite.problem.operation import Case
+from suite.problem.case import Case
 from suite.runner import compare as run
-from suite.runner import plan as select
+from suite.runner.plan import Job, plan
+from suite.runner.selection import Selection
 from suite.worker.pool import Pool, WorkerDiedError
 
 CPU = Device("cpu", name="CPU")
@@ -191,7 +192,7 @@ def test_the_version_of_the_file_is_part_of_its_row(tmp_path: Path) -> None:
 
 
 def chosen(paths: list[Path], *operations: str, patterns: tuple[str, ...] = ()) -> dict[str, list[str]]:
-    found = select.jobs(operations, device_type="cpu", implementations=patterns, brought=paths)
+    found = plan(Selection(operations, patterns, files=tuple(paths)), CPU)
     return {job.op.name: [line.name for line in job.implementations] for job in found}
 
 
@@ -212,8 +213,8 @@ def test_a_file_joins_the_operations_that_it_defines_and_impl_does_not_exclude_i
 
 def test_a_sweep_shows_what_it_leaves_out_of_what_was_brought(tmp_path: Path) -> None:
     files = [write(tmp_path / "mine.py", TRITON_FILE), tmp_path / "gone.py"]
-    (job,) = select.jobs(["vector_add"], device_type="cpu", sweep=True, implementations=["with/*"], brought=files)
-    job = select.Job(job.op, job.cases[:1], job.implementations)
+    (job,) = plan(Selection(("vector_add",), ("with/*",), sweep=True, files=tuple(files)), CPU)
+    job = Job(job.op, job.cases[:1], job.implementations)
     rows = {row.implementation: row for row in run.compare([job], run.Options(CPU, native_only=True))}
     assert rows["with/mine"].reason == "interpreted here, and a sweep is for what runs natively"
     assert (rows["with/mine"].status, rows["with/gone"].status) == ("unsupported", "error")
@@ -522,9 +523,8 @@ def test_files_of_every_framework_are_timed_on_a_gpu(tmp_path: Path) -> None:
         write(tmp_path / "c.cu", CUDA_FILE),
     ]
     files.append(write(tmp_path / "j.py", "framework = 'jax'\nimport jax\n@jax.jit\n" + RIGHT))
-    found = select.jobs(
-        ["vector_add"], device_type="cuda", shapes=["N=1048576"], implementations=["torch"], brought=files
-    )
+    selection = Selection(("vector_add",), ("torch",), shapes=("N=1048576",), files=tuple(files))
+    found = plan(selection, resolve("cuda"))
     rows = run.compare(found, run.Options(resolve("cuda")))
     assert {(row.implementation, row.status, row.mode) for row in rows} == {
         (name, "ok", "native") for name in ("torch", "with/t", "with/tri", "with/c", "with/j")

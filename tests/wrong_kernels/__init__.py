@@ -5,8 +5,8 @@
     MISTAKES       name of a mistake -> what it is, the case that exposes it, and how it must be refused
     make(mistake)  the operation as a function, with that mistake; make("") is the right twin
 
-A mistake is a switch at the place where it is made, so that the difference between wrong and right is what the reader
-sees: `tiles = K // BLOCK_K if mistake == "k_tail_dropped" else triton.cdiv(K, BLOCK_K)`. In a .cu the switch is an
+A mistake is a switch at the place where it is made, which shows the difference between wrong and right:
+`tiles = K // BLOCK_K if mistake == "k_tail_dropped" else triton.cdiv(K, BLOCK_K)`. In a .cu the switch is an
 argument whose values are in the order of MISTAKES. `test_wrong_kernels.py` checks that every mistake is refused, with
 the kind of refusal declared here, and that every right twin passes the same case.
 """
@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from suite import frameworks, ops
-from suite.problem.operation import Case
+from suite.problem.case import Case
 
 FOLDER = Path(__file__).parent
 
@@ -36,13 +36,12 @@ class Wrong:
     shape: tuple[int, ...]
     dtype: str = "float32"
     precision: str = "ieee"
-    causal: bool = False
-    layout: str | None = None
+    options: Mapping[str, bool | str] = field(default_factory=dict)
     inputs: str = "normal"
     deterministic: bool = False
-    """The implementation claims to be."""
+    """The implementation declares DETERMINISTIC = True."""
     gpu: bool = False
-    """It can only be made, or only be seen, on a GPU."""
+    """It can be made or seen only on a GPU."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class Entry:
     def case(self) -> Case:
         wrong = self.wrong
         return ops.get(self.operation).case(
-            wrong.shape, wrong.dtype, wrong.precision, causal=wrong.causal, layout=wrong.layout, inputs=wrong.inputs
+            wrong.shape, wrong.dtype, wrong.precision, inputs=wrong.inputs, **wrong.options
         )
 
     def make(self, mistake: str) -> Callable[..., Any]:

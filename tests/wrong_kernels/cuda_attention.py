@@ -8,7 +8,9 @@ from cuda_ref import build
 from wrong_kernels import Wrong
 
 MISTAKES = {
-    "causal_off_by_one": Wrong("a query does not see its own key", "value", (1, 2, 2, 33, 70, 64), causal=True),
+    "causal_off_by_one": Wrong(
+        "a query does not see its own key", "value", (1, 2, 2, 33, 70, 64), options={"causal": True}
+    ),
     "scaled_twice": Wrong("Q is scaled, and the scores again", "value", (1, 2, 2, 33, 40, 64)),
     "maximum_from_zero": Wrong(
         "the running maximum begins at 0: where all scores are far below, 0 / 0",

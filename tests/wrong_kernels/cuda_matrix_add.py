@@ -8,7 +8,9 @@ from cuda_ref import build
 from wrong_kernels import Wrong
 
 MISTAKES = {
-    "strides_ignored": Wrong("both inputs are read as if they were row-major", "value", (33, 65), layout="nt"),
+    "strides_ignored": Wrong(
+        "both inputs are read as if they were row-major", "value", (33, 65), options={"layout": "nt"}
+    ),
     "written_column_major": Wrong("the output is written by columns", "value", (33, 65)),
     "rows_beyond_65535": Wrong(
         "one row a block along y, which counts to 65535, and no loop", "not finite", (65_600, 2)

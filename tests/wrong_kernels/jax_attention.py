@@ -20,10 +20,10 @@ MISTAKES = {
         "hidden scores are -1e9: a query that sees no key gives the mean of V",
         "value",
         (1, 1, 1, 40, 20, 64),
-        causal=True,
+        options={"causal": True},
     ),
     "masked_after_softmax": Wrong(
-        "hidden keys still count in the denominator", "value", (1, 1, 1, 40, 40, 64), causal=True
+        "hidden keys still count in the denominator", "value", (1, 1, 1, 40, 40, 64), options={"causal": True}
     ),
     "probabilities_in_float16": Wrong(
         "probabilities of float32 attention are rounded to float16", "value", (1, 1, 1, 40, 40, 64)

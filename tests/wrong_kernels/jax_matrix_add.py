@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from wrong_kernels import Wrong
 
 MISTAKES = {
-    "result_transposed": Wrong("added as (N, M), and left so", "shape", (33, 65), layout="tt"),
+    "result_transposed": Wrong("added as (N, M), and left so", "shape", (33, 65), options={"layout": "tt"}),
     "first_row_broadcast": Wrong("the first row of B is added to every row of A", "value", (33, 65)),
     "axis_of_vmap": Wrong("rows of A meet columns of B", "value", (40, 40)),
 }

@@ -6,7 +6,7 @@ from wrong_kernels import Wrong
 
 MISTAKES = {
     "order_of_the_inputs": Wrong(
-        "without order='C' transposed inputs give a transposed result", "strides", (33, 65), layout="tt"
+        "without order='C' transposed inputs give a transposed result", "strides", (33, 65), options={"layout": "tt"}
     ),
 }
 

@@ -7,14 +7,19 @@ from wrong_kernels import Wrong
 
 MISTAKES = {
     "causal_from_the_first_key": Wrong(
-        "the mask is aligned to the first key, as is_causal does it", "value", (1, 2, 2, 33, 70, 64), causal=True
+        "the mask is aligned to the first key, as is_causal does it",
+        "value",
+        (1, 2, 2, 33, 70, 64),
+        options={"causal": True},
     ),
     "softmax_over_queries": Wrong(
         "the probabilities of a key sum to 1, not those of a query", "value", (1, 1, 1, 40, 40, 64)
     ),
     "divided_by_d": Wrong("scores are divided by D instead of its square root", "value", (1, 1, 1, 40, 40, 64)),
     "not_scaled": Wrong("sm_scale is forgotten", "value", (1, 1, 1, 40, 40, 64)),
-    "empty_rows_nan": Wrong("softmax of a row of -inf is NaN", "not finite", (1, 1, 1, 40, 20, 64), causal=True),
+    "empty_rows_nan": Wrong(
+        "softmax of a row of -inf is NaN", "not finite", (1, 1, 1, 40, 20, 64), options={"causal": True}
+    ),
     "heads_inside": Wrong("the result is a view of one stored as (B, S, H, D)", "strides", (1, 2, 2, 40, 40, 64)),
 }
 

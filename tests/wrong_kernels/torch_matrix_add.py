@@ -7,9 +7,9 @@ from wrong_kernels import Wrong
 
 MISTAKES = {
     "layout_of_the_inputs": Wrong(
-        "torch.add gives its result the layout of the inputs", "strides", (33, 65), layout="tt"
+        "torch.add gives its result the layout of the inputs", "strides", (33, 65), options={"layout": "tt"}
     ),
-    "read_in_order_of_memory": Wrong("B is read as if it were row-major", "value", (33, 65), layout="nt"),
+    "read_in_order_of_memory": Wrong("B is read as if it were row-major", "value", (33, 65), options={"layout": "nt"}),
 }
 
 

@@ -9,7 +9,10 @@ from wrong_kernels import Wrong
 
 MISTAKES = {
     "causal_from_the_first_key": Wrong(
-        "query i sees keys up to i, also where S_q differs from S_k", "value", (1, 2, 2, 33, 70, 64), causal=True
+        "query i sees keys up to i, also where S_q differs from S_k",
+        "value",
+        (1, 2, 2, 33, 70, 64),
+        options={"causal": True},
     ),
     "output_not_rescaled": Wrong(
         "when the maximum grows, the sum of weights is rescaled, the output is not", "value", (1, 1, 1, 32, 128, 64)
@@ -18,7 +21,9 @@ MISTAKES = {
     "kv_head_by_remainder": Wrong(
         "query head h reads key head h % H_kv, not h // (H // H_kv)", "value", (1, 4, 2, 32, 32, 64)
     ),
-    "empty_rows_divided": Wrong("a query that sees no key is 0 / 0", "not finite", (1, 1, 1, 40, 20, 64), causal=True),
+    "empty_rows_divided": Wrong(
+        "a query that sees no key is 0 / 0", "not finite", (1, 1, 1, 40, 20, 64), options={"causal": True}
+    ),
 }
 BLOCK = 32
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from wrong_kernels import Wrong
 
 MISTAKES = {
-    "strides_of_a_for_b": Wrong("B is read with A's strides", "value", (33, 65), layout="nt"),
+    "strides_of_a_for_b": Wrong("B is read with A's strides", "value", (33, 65), options={"layout": "nt"}),
     "grid_axes_swapped": Wrong("the grid counts columns first, the kernel rows", "not finite", (200, 40)),
     "row_length_rounded_up": Wrong("rows of the output are taken to be whole tiles", "not finite", (60, 33)),
 }

@@ -18,7 +18,8 @@ from suite import ops
 from suite.checking.checked_call import Problem, examine
 from suite.implementations import builtin
 from suite.implementations.builtin import Implementation
-from suite.problem.operation import DTYPES, Case
+from suite.numerics.formats import DTYPES
+from suite.problem.case import Case
 
 if TYPE_CHECKING:
     from suite.hardware.device import Device
@@ -73,24 +74,24 @@ KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
     ("cuda", "attention", "torch/math", "infinity"): (ALL, ADDS_THE_MASK),
     ("cuda", "attention", "torch/math", "nan"): (ALL, ADDS_THE_MASK),
 }
-"""What a library, or somebody's compiler, cannot do: (device, operation, implementation, family) -> (dtypes, why).
+"""What a library or a compiler cannot do: (device, operation, implementation, family) -> (dtypes, why).
 
-The test of an entry that holds no more fails. Of our own kernels there is none but for the tools that run them.
+An entry that no longer holds fails its test. The suite's own kernels have entries only for the tools that run them.
 """
 
 
 def parameters() -> list[object]:
-    """Lines of one problem side by side, which then is drawn once. The family `normal` has the sizes for timing."""
+    """Implementations of one problem are neighbours, so that its inputs are drawn once. Family `normal` has the sizes for
+    timing, and is left out."""
     found = []
     for name in ops.names():
         for family, kind in ops.get(name).families.items():
             marks = [pytest.mark.gpu] if kind.needs_gpu else []
             for dtype in kind.dtypes if family != "normal" else ():
-                for line in builtin.implementations(name):
-                    if dtype not in (*DTYPES, *line.dtypes_beyond):
-                        continue
-                    where = f"{name}-{family}-{dtype}-{line.name}"
-                    found.append(pytest.param(line, family, dtype, id=where, marks=marks))
+                for each in builtin.implementations(name):
+                    if dtype in (*DTYPES, *each.dtypes_beyond):
+                        where = f"{name}-{family}-{dtype}-{each.name}"
+                        found.append(pytest.param(each, family, dtype, id=where, marks=marks))
     return found
 
 
@@ -100,7 +101,7 @@ def problem(case: Case, device: torch.device) -> Problem:
 
 
 def complaint(implementation: Implementation, case: Case, device: torch.device) -> str:
-    """What is wrong with the implementation on this case. Raises `NotImplementedError` where it does not cover it."""
+    """What is wrong with the implementation on this case; empty if nothing is. `NotImplementedError` passes through."""
     load = lambda: getattr(implementation.load(), case.operation)  # noqa: E731
     huge = ops.get(case.operation).families[case.inputs].needs_gpu
     found = examine(load, implementation.adapter, (problem.__wrapped__ if huge else problem)(case, device))
@@ -110,7 +111,7 @@ def complaint(implementation: Implementation, case: Case, device: torch.device) 
 
 @contextlib.contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """The largest families take most of a GPU's memory, so only one of the tests' processes may run one."""
+    """Lets one of the test processes at a time run a family that takes most of the GPU's memory."""
     with (Path(tempfile.gettempdir()) / f"suite-huge-{os.getuid()}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         problem.cache_clear()
@@ -138,26 +139,8 @@ def test_agrees_with_float64(where: Device, implementation: Implementation, fami
     wrong = [text for text in found if text]
     dtypes, why = KNOWN.get((where.type, op.name, implementation.name, family), ((), ""))
     if dtype in dtypes:
-        assert wrong, f"this agrees now, and can leave the table: {why}"
+        assert wrong, f"this agrees now; remove it from KNOWN: {why}"
         pytest.xfail(why)
     assert not wrong, "\n".join(wrong)
     if not found:
         pytest.skip(f"unsupported: {'; '.join(refused)}")
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("layout", ops.get("matmul").layouts)
-@pytest.mark.parametrize(("dtype", "precision"), [("bfloat16", "ieee"), ("float32", "tf32"), ("float32", "ieee")])
-@pytest.mark.parametrize("implementation", builtin.implementations("matmul"), ids=lambda line: line.name)
-def test_large_tiles_agree(
-    where: Device, implementation: Implementation, dtype: str, precision: str, layout: str
-) -> None:
-    """The families are small. A compiler may make something else of the tiles that a large matrix is given."""
-    case = ops.get("matmul").case((2048, 2304, 1024), dtype, precision, layout=layout)
-    obstacle = implementation.obstacle(where, case)
-    if obstacle is not None:
-        pytest.skip(f"{obstacle[0]}: {obstacle[1]}")
-    try:
-        assert not complaint(implementation, case, torch.device(where.type))
-    except NotImplementedError as error:
-        pytest.skip(f"unsupported: {error}")

@@ -13,11 +13,13 @@ from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
 from suite import ops
+from suite.checking.verdict import judge
 from suite.hardware.device import Device
 from suite.implementations import builtin
 from suite.implementations.builtin import Implementation
-from suite.numerics import check
-from suite.problem.operation import DTYPES, Case, Operation
+from suite.numerics.formats import DTYPES
+from suite.problem.case import Case
+from suite.problem.operation import Operation
 
 LIMITS = settings(
     derandomize=True,
@@ -26,13 +28,13 @@ LIMITS = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 EXAMPLES = {"numpy": 60, "torch": 60, "cuda": 40, "triton": 20, "jax": 8}
-"""By framework, each line: XLA compiles each of its own, Triton is interpreted and CUDA emulated."""
+"""Examples of each implementation, by framework: XLA compiles each, Triton is interpreted, CUDA emulated."""
 LONGEST = 70
 
 
 @dataclass(frozen=True)
 class Axis:
-    """How an axis lies in memory: elements before the first, from one to the next (0: one repeated), and after."""
+    """An axis in memory: elements before the first, from one to the next (0: one repeated), and after the last."""
 
     before: int
     step: int
@@ -47,7 +49,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Layout:
-    """A view: the axes from the outermost in memory to the innermost, and what each is like."""
+    """A view: the axes from the outermost in memory to the innermost, and how each is stored."""
 
     order: tuple[int, ...]
     axes: tuple[Axis, ...]
@@ -81,13 +83,8 @@ def layouts(ndim: int) -> st.SearchStrategy[Layout]:
 def cases(draw: st.DrawFn, op: Operation) -> Case:
     dtype = draw(st.sampled_from(sorted(DTYPES)))
     precision = draw(st.sampled_from(op.precisions(dtype)))
-    if op.name == "attention":
-        heads = draw(st.sampled_from(((1, 1), (2, 1), (4, 2), (3, 3))))
-        batch, head_dim = draw(st.sampled_from((1, 2, 0))), draw(st.sampled_from((64, 128)))
-        shape: tuple[int, ...] = (batch, *heads, draw(sizes), draw(sizes), head_dim)
-    else:
-        shape = tuple(draw(sizes) for _ in op.dims)
-    return op.case(shape, dtype, precision, causal=draw(st.booleans()) if op.causal else None)
+    shape = op.random_shape(lambda: draw(sizes))
+    return op.case(shape, dtype, precision, **draw(st.sampled_from(op.option_combinations(dtype, {}))))
 
 
 @st.composite
@@ -97,47 +94,52 @@ def problems(draw: st.DrawFn, op: Operation) -> tuple[Case, tuple[Layout, ...], 
     return case, views, draw(st.integers(0, 2**31))
 
 
-def lines() -> list[object]:
-    return [
-        pytest.param(line, id=f"{name}-{line.name}") for name in ops.names() for line in builtin.implementations(name)
-    ]
+def implementations() -> list[object]:
+    found = [each for name in ops.names() for each in builtin.implementations(name)]
+    return [pytest.param(each, id=f"{each.operation}-{each.name}") for each in found]
 
 
-def agrees(line: Implementation, case: Case, inputs: tuple[torch.Tensor, ...], device: torch.device) -> None:
-    """Call the line with views as they are, and judge the result; a refusal must be by `NotImplementedError`."""
+def check_agreement(
+    implementation: Implementation, case: Case, inputs: tuple[torch.Tensor, ...], device: torch.device
+) -> None:
+    """Call the implementation with views as they are, and judge the result. It may refuse by NotImplementedError."""
     op = ops.get(case.operation)
-    function: Callable[..., object] = getattr(line.load(), case.operation)
+    function: Callable[..., object] = getattr(implementation.load(), case.operation)
     before = [x.clone() for x in inputs]
-    native = [line.adapter.to_native(x) for x in inputs]
+    native = [implementation.adapter.to_native(x) for x in inputs]
     call = partial(function, *native, **op.arguments(case))
     try:
-        result = line.adapter.poisoned(call, op.output_shape(case), case.dtype, device)
+        result = implementation.adapter.poisoned(call, op.output_shape(case), op.output_dtype(case), device)
     except NotImplementedError:
         event("refused")
         return
-    line.adapter.wait(result)
-    assert line.adapter.is_array(result)
-    output = line.adapter.to_torch(result)
+    implementation.adapter.wait(result)
+    assert implementation.adapter.is_array(result)
+    output = implementation.adapter.to_torch(result)
     assert output.is_contiguous()
-    verdict = check.compare(output, op.truth(inputs, case), shape=op.output_shape(case), dtype=case.dtype)
+    verdict = judge(output, op.truth(inputs, case), shape=op.output_shape(case), dtype=op.output_dtype(case))
     assert verdict.agrees, f"{case.label} {case.dtype} {case.precision}: {verdict.reason}"
     assert all(torch.equal(x, y) for x, y in zip(before, inputs, strict=True)), "an input was changed"
 
 
-@pytest.mark.parametrize("line", lines())
-def test_agrees_on_any_shape_and_strides(line: Implementation, where: Device) -> None:
-    obstacle = line.obstacle(where)
+@pytest.mark.parametrize("implementation", implementations())
+def test_agrees_on_any_shape_and_strides(implementation: Implementation, where: Device) -> None:
+    obstacle = implementation.obstacle(where)
     if obstacle is not None:
         pytest.skip(f"{obstacle[0]}: {obstacle[1]}")
-    op, device = ops.get(line.operation), torch.device(where.type)
-    count = 3 if line.framework == "triton" and where.type == "cuda" else EXAMPLES.get(line.framework, 5)
+    op, device = ops.get(implementation.operation), torch.device(where.type)
+    count = (
+        3
+        if implementation.framework == "triton" and where.type == "cuda"
+        else EXAMPLES.get(implementation.framework, 5)
+    )
 
     @settings(LIMITS, max_examples=count)
     @given(problems(op))
     def any_problem(problem: tuple[Case, tuple[Layout, ...], int]) -> None:
         case, views, seed = problem
         drawn = op.make_inputs(case, seed, device)
-        agrees(line, case, tuple(view.lay(x) for view, x in zip(views, drawn, strict=True)), device)
+        check_agreement(implementation, case, tuple(view.lay(x) for view, x in zip(views, drawn, strict=True)), device)
 
     any_problem()
 

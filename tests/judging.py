@@ -1,0 +1,24 @@
+"""For tests of operations and verdicts: judging an output on the CPU, and which error ratios are out of order."""
+
+from __future__ import annotations
+
+import torch
+
+from suite.checking.verdict import Verdict, judge
+from suite.problem.case import Case
+from suite.problem.operation import Operation
+
+CPU = torch.device("cpu")
+RIGHT = 0.7
+"""Above the error ratio of every right kernel."""
+
+
+def judge_output(op: Operation, case: Case, output: torch.Tensor, seed: int = 0) -> Verdict:
+    """The verdict on `output` as the result of `case` with the inputs of `seed`."""
+    inputs = op.make_inputs(case, seed, CPU)
+    return judge(output, op.truth(inputs, case), shape=op.output_shape(case), dtype=op.output_dtype(case))
+
+
+def out_of_order(ratios: dict[str, float], *, wrong: bool) -> dict[str, float]:
+    """Those of wrong arithmetics that are accepted, or of right ones that come near the bound."""
+    return {name: ratio for name, ratio in ratios.items() if (ratio <= 1.0 if wrong else ratio >= RIGHT)}

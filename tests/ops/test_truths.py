@@ -1,0 +1,110 @@
+"""Truths of every operation: rounded they agree, with an element missing they do not; memory is as declared."""
+
+from __future__ import annotations
+
+import math
+import weakref
+
+import pytest
+import torch
+from judging import CPU, judge_output
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from suite import ops
+from suite.checking.verdict import Verdict, judge
+from suite.numerics.formats import DTYPES
+from suite.problem import blocks
+from suite.problem.operation import Operation
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ops.names())
+def test_the_rounded_truth_passes_with_a_ratio_of_at_most_two_thirds(name: str, dtype: str) -> None:
+    op = ops.get(name)
+    case = next(c for c in op.default_cases("cpu") if c.dtype == dtype)
+    output = torch.empty(op.output_shape(case), dtype=getattr(torch, dtype))
+    for piece in op.truth(op.make_inputs(case, 0, CPU), case):
+        output[piece.index] = piece.value.to(output.dtype)
+    verdict = judge_output(op, case, output)
+    assert verdict.agrees
+    assert verdict.error_ratio < 0.67
+    assert verdict.max_ulp < 0.501, "torch rounds float64 to 16 bits through float32"
+
+
+@pytest.mark.parametrize("name", ops.names())
+@pytest.mark.parametrize("poison", [math.nan, math.inf, 0.0])
+def test_an_element_that_was_not_written_is_wrong(name: str, poison: float) -> None:
+    op = ops.get(name)
+    case = next(c for c in op.default_cases("cpu") if c.dtype == "float32" and not c.options)
+    output = torch.empty(op.output_shape(case))
+    for piece in op.truth(op.make_inputs(case, 0, CPU), case):
+        output[piece.index] = piece.value.float()
+    output.reshape(-1)[-1] = poison
+    verdict = judge_output(op, case, output)
+    assert not verdict.agrees
+    assert verdict.reason.startswith("value: at [" if poison == 0 else "not finite: at [")
+    assert f"got {poison:g}, expected" in verdict.reason
+
+
+@pytest.mark.parametrize("name", ops.names())
+def test_an_empty_output_agrees(name: str) -> None:
+    op = ops.get(name)
+    for case in op.cases("empty", "cpu") if "empty" in op.families else ():
+        if case.dtype != "float32":
+            continue
+        verdict = judge_output(op, case, torch.zeros(op.output_shape(case)))
+        assert verdict == Verdict(True, 0.0, 0.0, 0.0)
+        assert op.workspace_bytes(case) >= 0
+
+
+def shape_of_several_blocks(op: Operation) -> tuple[int, ...]:
+    """The first size of the sweep whose output is more than one block of the tests below."""
+    return next(shape for shape in op.sweep if math.prod(op.output_shape(op.case(shape))) > 2 * BLOCK)
+
+
+BLOCK = 2**14
+SHAPES = [(name, shape_of_several_blocks(ops.get(name))) for name in ops.names()]
+SHAPES += [("matmul", (256, 256, 16))]
+SHAPES += [("attention", shape) for shape in ((1, 2, 1, 128, 256, 64), (1, 1, 1, 64, 64, 256), (1, 1, 1, 512, 32, 64))]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("name", "shape"), SHAPES, ids=str)
+def test_judging_takes_no_more_memory_than_is_said(
+    name: str, shape: tuple[int, ...], dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "BLOCK_ELEMENTS", BLOCK)
+    op = ops.get(name)
+    for kind, precision in [(each, p) for each in (dtype, *op.dtypes_beyond) for p in op.precisions(each)]:
+        case = op.case(shape, kind, precision, **op.option_combinations(kind, {})[-1])
+        inputs = op.make_inputs(case, 0, CPU)
+        output = torch.zeros(op.output_shape(case), dtype=getattr(torch, op.output_dtype(case)))
+        output.view(-1)[0] = math.nan  # each element is then judged by itself, which takes the most memory
+        with Allocations(*inputs, output) as made:
+            judge(output, op.truth(inputs, case), shape=op.output_shape(case), dtype=op.output_dtype(case))
+        assert 0.4 * op.workspace_bytes(case) < made.peak <= op.workspace_bytes(case)
+
+
+class Allocations(TorchDispatchMode):
+    """Counts the bytes of the tensors alive at a time, without those given."""
+
+    def __init__(self, *aside: torch.Tensor) -> None:
+        super().__init__()
+        self.live = {tensor.untyped_storage()._cdata for tensor in aside}
+        self.now = self.peak = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        result = function(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, torch.Tensor) and (key := tensor.untyped_storage()._cdata) not in self.live:
+                storage = tensor.untyped_storage()
+                self.live.add(key)
+                self.now += storage.nbytes()
+                self.peak = max(self.peak, self.now)
+                weakref.finalize(storage, self.free, key, storage.nbytes())
+        return result
+
+    def free(self, key: int, size: int) -> None:
+        self.live.discard(key)
+        self.now -= size

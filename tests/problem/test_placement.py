@@ -1,0 +1,53 @@
+"""Where operands are in memory: strides, alignment, repeated elements, NaN around them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from judging import CPU
+
+from suite import ops
+from suite.problem import placement
+
+
+def test_layouts_are_strides_and_not_copies() -> None:
+    op = ops.get("matmul")
+    a, b = op.make_inputs(op.case((4, 6, 5), layout="nt"), 0, CPU)
+    assert (a.shape, a.stride()) == ((4, 5), (5, 1))
+    assert (b.shape, b.stride()) == ((5, 6), (1, 5))
+
+
+def test_views_are_placed_as_their_family_says() -> None:
+    add = ops.get("vector_add")
+    a, b = add.make_inputs(add.case((9,), inputs="strided"), 0, CPU)
+    assert (a.stride(), b.stride()) == ((2,), (3,))
+    assert torch.empty(0).set_(b.untyped_storage())[1::3].isnan().all()
+    a, _ = add.make_inputs(add.case((9,), "float16", inputs="offset"), 0, CPU)
+    assert a.is_contiguous()
+    assert a.data_ptr() % 16 == 2
+    a, b = add.make_inputs(add.case((9,), inputs="broadcast"), 0, CPU)
+    assert (a.stride(), b.stride()) == ((0,), (1,))
+    matmul = ops.get("matmul")
+    a, b = matmul.make_inputs(matmul.case((3, 4, 5), inputs="strided"), 0, CPU)
+    assert (a.stride(), b.stride()) == ((10, 1), (24, 3))
+    a, b = matmul.make_inputs(matmul.case((3, 4, 5), inputs="broadcast"), 0, CPU)
+    assert (a.stride(), b.stride()) == ((0, 1), (4, 0))
+    attention = ops.get("attention")
+    q, k, v = attention.make_inputs(attention.case((1, 2, 2, 3, 4, 64), inputs="transposed"), 0, CPU)
+    assert {x.stride()[1:] for x in (q, k, v)} == {(64, 128, 1)}
+
+
+@pytest.mark.parametrize("place", [placement.strided, placement.misaligned, placement.transposed])
+@pytest.mark.parametrize("shape", [(3, 4), (0, 4), (2, 3, 4)], ids=str)
+def test_a_placement_keeps_the_values(place: object, shape: tuple[int, ...]) -> None:
+    values = torch.randn(shape)
+    for position in range(3):
+        placed = place(values, position)  # type: ignore[operator]
+        assert torch.equal(placed, values)
+
+
+def test_repeated_elements_are_read_once() -> None:
+    add = ops.get("vector_add")
+    assert add.bytes(add.case((100,), inputs="broadcast")) == 4 * (1 + 100 + 100)
+    matmul = ops.get("matmul")
+    assert matmul.bytes(matmul.case((3, 4, 5), inputs="broadcast")) == 4 * (5 + 5 + 12)
