@@ -81,8 +81,8 @@ An entry that no longer holds fails its test. The suite's own kernels have entri
 
 
 def parameters() -> list[object]:
-    """Implementations of one problem are neighbours, so that its inputs are drawn once. Family `normal` has the sizes for
-    timing, and is left out."""
+    """Implementations of one problem are neighbours: its inputs are drawn once. `normal` is left out: its sizes are for
+    timing."""
     found = []
     for name in ops.names():
         for family, kind in ops.get(name).families.items():

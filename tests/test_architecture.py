@@ -1,0 +1,153 @@
+"""The layout of the tree: imports go one way, kernel folders are leaves, files and functions are short."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from suite import frameworks
+from suite.core.paths import ROOT
+from suite.implementations import builtin
+
+ORDER = (
+    "cli", "new_op", "doctor", "runner", "worker", "diff", "results", "timing", "checking", "implementations",
+    "frameworks", "ops", "problem", "hardware", "numerics", "core",
+)  # fmt: skip
+"""Packages of suite/ from top to bottom. A package imports only from itself and from those after it."""
+APART = {("doctor", "runner")}
+"""Packages that do not import each other, whatever their order."""
+AT_THE_TOP = {"__init__", "__main__"}
+FOLDERS = tuple(frameworks.get(name).folder for name in frameworks.names())
+LONGEST_FILE, LONGEST_FUNCTION = 400, 60
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def sources(*folders: str) -> list[Path]:
+    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def all_sources() -> list[Path]:
+    """Every Python file of the tree, without virtual environments and caches."""
+    found = [each for each in ROOT.iterdir() if each.is_dir() and not each.name.startswith((".", "build"))]
+    return [*sorted(ROOT.glob("*.py")), *sources(*(str(each) for each in found if not (each / "pyvenv.cfg").exists()))]
+
+
+def imports(path: Path) -> Iterator[tuple[str, int]]:
+    """(module, line) of every import in a file: at the top, inside functions and for type checking alike."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = [node.module] if node.module else []
+            if node.level:
+                parts = path.relative_to(ROOT).with_suffix("").parts
+                base = [*parts[: len(parts) - node.level], *base]
+            yield from ((".".join([*base, alias.name]), node.lineno) for alias in node.names)
+
+
+def package(module: str) -> str | None:
+    """`suite.results.row` -> `results`; None for what is not of suite, and for suite itself."""
+    parts = module.split(".")
+    return parts[1] if parts[0] == "suite" and len(parts) > 1 and parts[1] in ORDER else None
+
+
+def edges() -> Iterator[tuple[str, str, str]]:
+    """(importing package, imported package, file and line), of different packages of suite."""
+    for path in sources("suite"):
+        parts = path.relative_to(ROOT / "suite").parts
+        for module, line in imports(path) if len(parts) > 1 else ():
+            target = package(module)
+            if target is not None and target != parts[0]:
+                yield parts[0], target, f"{path.relative_to(ROOT)}:{line} imports {module}"
+
+
+def where(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_every_package_has_its_place_in_the_order() -> None:
+    packages = {path.parent.name for path in (ROOT / "suite").glob("*/__init__.py")}
+    assert packages == set(ORDER)
+    assert {path.stem for path in (ROOT / "suite").glob("*.py")} == AT_THE_TOP
+
+
+def test_imports_go_downwards() -> None:
+    place = {name: position for position, name in enumerate(ORDER)}
+    upwards = [text for upper, lower, text in edges() if place[lower] < place[upper]]
+    assert not upwards, "\n".join(upwards)
+    across = [text for upper, lower, text in edges() if (upper, lower) in APART or (lower, upper) in APART]
+    assert not across, "\n".join(across)
+
+
+def test_there_is_no_circle_among_modules_at_import() -> None:
+    """Imports at module level alone, without those for type checking: a circle there fails or depends on the order."""
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in sources("suite")}
+    modules = {name.removesuffix(".__init__"): path for name, path in modules.items()}
+    graph = {name: _imported_at_once(path, modules) - {name} for name, path in modules.items()}
+    while leaves := {name for name, needed in graph.items() if not needed}:
+        graph = {name: needed - leaves for name, needed in graph.items() if name not in leaves}
+    assert graph == {}
+
+
+def _imported_at_once(path: Path, modules: dict[str, Path]) -> set[str]:
+    top = ast.Module([node for node in tree(path).body if isinstance(node, ast.Import | ast.ImportFrom)], [])
+    found = set()
+    for node in top.body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in modules else node.module for name in names}
+    return found & modules.keys()
+
+
+def test_kernel_folders_import_nothing_from_suite() -> None:
+    wrong = [
+        f"{where(path)}:{line} imports {module}"
+        for path in sources(*FOLDERS)
+        for module, line in imports(path)
+        if module.split(".")[0] == "suite"
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_file_in_a_kernel_folder_is_an_implementation_or_a_helper(folder: str) -> None:
+    """A helper's name begins with an underscore, or another file of the folder imports it."""
+    modules = {path.stem for path in (ROOT / folder).glob("*.py")}
+    imported = {module.split(".")[1] for path in sources(folder) for module, _ in imports(path) if module.count(".")}
+    stray = [name for name in modules - imported if not name.startswith("_") and builtin.operation_of(name) is None]
+    assert stray == []
+
+
+def test_every_cuda_source_has_its_launcher() -> None:
+    folder = ROOT / frameworks.get("cuda").folder
+    launchers = {path.stem for path in folder.glob("*.py") if builtin.operation_of(path.stem)}
+    assert {path.stem for path in folder.glob("*.cu")} == launchers
+
+
+def test_no_file_is_long() -> None:
+    lengths = {where(path): len(path.read_text(encoding="utf-8").splitlines()) for path in all_sources()}
+    long = [f"{name}: {length} lines" for name, length in lengths.items() if length > LONGEST_FILE]
+    assert not long, "\n".join(long)
+
+
+def test_no_function_is_long_but_kernels() -> None:
+    long = []
+    for path in all_sources():
+        if path.relative_to(ROOT).parts[0] in FOLDERS:
+            continue
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or node.lineno) - node.lineno + 1
+                if length > LONGEST_FUNCTION:
+                    long.append(f"{where(path)}:{node.lineno} {node.name}: {length} lines")
+    assert not long, "\n".join(long)
