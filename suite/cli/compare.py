@@ -6,21 +6,31 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from suite.cli.messages import say
 from suite.cli.operation_options import NONE_GIVEN
 from suite.cli.options import (
+    CacheOption,
+    CompileOption,
     DeviceOption,
     DtypeOption,
+    FilesOption,
     ImplementationOption,
+    InputsOption,
     JsonOption,
+    NoTimeOption,
     OperationOption,
+    OutOption,
     PrecisionOption,
+    ResumeOption,
     SeedOption,
     ShapeOption,
+    SweepOption,
+    TimeoutOption,
+    TransfersOption,
     check_timeout,
 )
 from suite.cli.options import device as resolve
@@ -37,64 +47,42 @@ if TYPE_CHECKING:
     from suite.results.store import Results
     from suite.runner.options import Options
     from suite.runner.plan import Job
+    from suite.runner.selection import Selection
 
 
 def compare(
     context: typer.Context,
     op: OperationOption,
     impl: ImplementationOption = None,
-    files: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--with", metavar="FILE", help="Add a .py or .cu of yours as with/<its name>. It runs with your rights."
-        ),
-    ] = None,
+    files: FilesOption = None,
     dtype: DtypeOption = None,
     precision: PrecisionOption = None,
     shape: ShapeOption = None,
     operation_options: Mapping[str, tuple[Value, ...]] = NONE_GIVEN,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option(help="Kind of inputs: normal (default), nan, strided ... or all; 'list' shows them."),
-    ] = None,
+    inputs: InputsOption = None,
     device: DeviceOption = None,
-    cache: Annotated[str, typer.Option(help="cold or warm: the L2 cache before each sample.")] = "cold",
-    sweep: Annotated[
-        bool, typer.Option(help="Sizes from tiny to large; with a GPU, the CPU's lines beside its own.")
-    ] = False,
-    transfers: Annotated[
-        bool, typer.Option(help="Also time copying inputs to the device and the result back.")
-    ] = False,
-    compiles: Annotated[
-        bool, typer.Option("--compile", help="Also time first calls in fresh processes (slow).")
-    ] = False,
-    no_time: Annotated[bool, typer.Option("--no-time", help="Check agreement only.")] = False,
+    cache: CacheOption = "cold",
+    sweep: SweepOption = False,
+    transfers: TransfersOption = False,
+    compiles: CompileOption = False,
+    no_time: NoTimeOption = False,
     seed: SeedOption = 0,
-    timeout: Annotated[
-        float, typer.Option(help="Seconds that an implementation's first call may take; later ones get 30 at most.")
-    ] = FIRST_CALL_S,
-    out: Annotated[Path | None, typer.Option(help="Folder of the results. Default: results/<device>/.")] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the same command's interrupted run in that folder.")
-    ] = False,
+    timeout: TimeoutOption = FIRST_CALL_S,
+    out: OutOption = None,
+    resume: ResumeOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check every implementation against float64, time those that agree, and tabulate.
 
     Exit status: 0 when all that could run agrees, 1 when any row is wrong, error or timeout, 2 for unusable arguments.
     """
-    from suite import hardware
-    from suite.results.resume import settings
-    from suite.results.store import Results
     from suite.runner.options import Options
-    from suite.runner.plan import plan, refuse_too_large
     from suite.runner.selection import Selection
 
     if cache not in ("cold", "warm"):
         raise UsageError(f"--cache: unknown {cache!r}; valid are cold, warm")
     check_timeout(timeout)
     where = resolve(device)
-    memory = hardware.memory_bytes(where.type, where.index)
     selection = Selection(
         operations=tuple(op),
         implementations=tuple(impl or ()),
@@ -106,27 +94,38 @@ def compare(
         sweep=sweep,
         files=tuple(files or ()),
     )
+    host = resolve("cpu") if sweep and where.type == "cuda" else None
+    options = Options(where, cache, not no_time, seed, timeout, sweep, host, transfers, compiles)
+    _compare(selection, options, context.params, out, resumed=resume, as_json=as_json)
+
+
+def _compare(
+    selection: Selection,
+    options: Options,
+    parameters: Mapping[str, Any],
+    out: Path | None,
+    *,
+    resumed: bool,
+    as_json: bool,
+) -> None:
+    """Plan, run and report. `parameters` are the command's, which a resumed run must share."""
+    from suite import hardware
+    from suite.results.resume import settings
+    from suite.results.store import Results
+    from suite.runner.plan import plan, refuse_too_large
+
+    where = options.device
+    memory = hardware.memory_bytes(where.type, where.index)
     jobs = plan(selection, where, memory)
     refuse_too_large(jobs, memory, where.name)
     _warn_of_tuned_file(where)
-    options = Options(
-        where,
-        cache=cache,
-        timed=not no_time,
-        seed=seed,
-        timeout_s=timeout,
-        native_only=sweep,
-        host=resolve("cpu") if sweep and where.type == "cuda" else None,
-        transfers=transfers,
-        compiles=compiles,
-    )
     environment = hardware.environment_record(where.type, where.index)
     results = Results(
         out if out is not None else where.results_folder,
         environment,
         operations=[job.op.name for job in jobs],
-        settings=settings(context.params, where, environment),
-        resumed=resume,
+        settings=settings(parameters, where, environment),
+        resumed=resumed,
         on_problem=say,
     )
     rows = _run(jobs, options, results, quiet=as_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,6 +31,30 @@ DeviceOption = Annotated[
     str | None, typer.Option("--device", help="cpu, cuda or cuda:INDEX. Default: the first GPU, or the CPU.")
 ]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of the random inputs.", min=0, max=2**63 - 1)]
+FilesOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--with", metavar="FILE", help="Add a .py or .cu of yours as with/<its name>. It runs with your rights."
+    ),
+]
+InputsOption = Annotated[
+    list[str] | None,
+    typer.Option(help="Kind of inputs: normal (default), nan, strided ... or all; 'list' shows them."),
+]
+CacheOption = Annotated[str, typer.Option(help="cold or warm: the L2 cache before each sample.")]
+SweepOption = Annotated[
+    bool, typer.Option(help="Sizes from tiny to large; with a GPU, the CPU's implementations beside its own.")
+]
+TransfersOption = Annotated[bool, typer.Option(help="Also time copying inputs to the device and the result back.")]
+CompileOption = Annotated[bool, typer.Option("--compile", help="Also time first calls in fresh processes (slow).")]
+NoTimeOption = Annotated[bool, typer.Option("--no-time", help="Check agreement only.")]
+TimeoutOption = Annotated[
+    float, typer.Option(help="Seconds that an implementation's first call may take; later ones get 30 at most.")
+]
+OutOption = Annotated[Path | None, typer.Option(help="Folder of the results. Default: results/<device>/.")]
+ResumeOption = Annotated[
+    bool, typer.Option("--resume", help="Continue the same command's interrupted run in that folder.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from suite import ops
+from suite.checking.checked_call import check
 from suite.checking.problem import Problem
 from suite.implementations import builtin
 from suite.implementations.builtin import Implementation
@@ -31,7 +32,7 @@ def test_large_tiles_agree(
         pytest.skip(f"{obstacle[0]}: {obstacle[1]}")
     problem = Problem(case, 1, torch.device(where.type))
     try:
-        found = examine(implementation.function, implementation.adapter, problem)
+        found = check(implementation.function, implementation.adapter, problem)
     except NotImplementedError as error:
         pytest.skip(f"unsupported: {error}")
     assert found.agrees, f"{found.reason} (error / bound {found.error_ratio:.3g})"
