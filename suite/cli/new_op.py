@@ -6,19 +6,19 @@ from typing import Annotated
 
 import typer
 
-from suite.new_op.skeletons import KINDS, write
-
 
 def new_op(
     name: Annotated[str, typer.Argument(help="Name of the operation: lower case, digits and underscores.")],
     kind: Annotated[
         str, typer.Option(help="elementwise: y = f(x) of a vector. rowwise: each row of a matrix, as softmax.")
-    ] = KINDS[0],
+    ] = "elementwise",
 ) -> None:
     """Write working skeletons of a new operation, one file a framework, which pass compare and the parity tests.
 
     Exit status: 0; 2 for a name that cannot be used or that exists.
     """
+    from suite.new_op.skeletons import write
+
     for path in (written := write(name, kind)):
         print(path)
     print(
