@@ -90,22 +90,21 @@ def heads_inside(operand: torch.Tensor, position: int) -> torch.Tensor:
 
 
 def large_scores(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
-    """Normal numbers of deviation 16: scores reach 1000, and their exponential overflows but for the maximum."""
+    """Normal numbers of deviation 16: scores reach 1000; exp overflows unless their maximum is subtracted."""
     return numbers.normals(shape, case, source) * 16.0
 
 
 def large_values(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
-    """The largest number of either sign, divided by the keys where a sum of so many would overflow float32."""
+    """The largest number of either sign; divided by the number of keys where a sum of all would overflow float32."""
     room = 1.0 if case.dtype == "float16" else 2.0 ** math.ceil(math.log2(max(shape[2], 1)))
     sign = torch.randint(0, 2, shape, generator=source, device=source.device) * 2.0 - 1.0
     return (sign.double() * (numbers.largest(case) / room)).to(getattr(torch, case.dtype))
 
 
 def one_element_is(value: float, *among: int) -> numbers.Values:
-    """Normal numbers, but in each batch entry one element of q, k or v: an operand of `among`, each in its turn.
+    """Normal numbers, but `value` once in each batch entry, in one operand of `among` (0 q, 1 k, 2 v), in rotation.
 
-    It lies in the second half of the keys, or queries, so that under a causal mask it is hidden from some queries and
-    seen by others, which see more than it.
+    It is in the second half of the keys, or queries: a causal mask hides it from some queries and not from others.
     """
 
     def values(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
@@ -132,10 +131,10 @@ def pairs_that_cancel(shapes: tuple[Shape, ...], case: Case, source: torch.Gener
 
 
 def shifted(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """Normal numbers plus what changes no probability, and shows roundings to 16 bits that normal numbers hide.
+    """Normal numbers plus terms that change no probability and show roundings to 16 bits that normal numbers hide.
 
-    Queries have mean 8, and features of a key come in pairs m + n, m - n: all scores of a row are larger by 16, and of
-    terms that largely cancel. Half the features of V have mean 1.5, which no averaging over keys takes away.
+    Queries have mean 8, and features of a key come in pairs m + n, m - n: all scores of a row are larger by 16, and
+    their terms largely cancel. Half the features of V have mean 1.5, which averaging over keys keeps.
     """
     q, k, v = (numbers.normals(shape, case, source).float() for shape in shapes)
     d = q.shape[-1]
@@ -275,7 +274,7 @@ class Attention(Operation):
         p = torch.softmax(scores, dim=1)
         if hidden is not None and start < s_q - s_k:
             p.masked_fill_(hidden, 0.0)  # a query that sees no key gives zeros
-        # Of NaN and infinities in V only what a query sees counts, and a product with 0 would not leave them out.
+        # NaN and infinities in V count only for queries that see them; 0 times them in a product would be NaN.
         finite, odd = v.nan_to_num(0.0, 0.0, 0.0), ~v.isfinite()
         value = p @ finite
         bound = attention_limit(
@@ -312,7 +311,7 @@ class Attention(Operation):
 
     def workspace_bytes(self, case: Case) -> int:
         s_q, s_k, d = case["S_q"], case["S_k"], case["D"]
-        judged = 10 * self._heads(case) * s_q * d  # value, limit, and what comparing them takes
+        judged = 10 * self._heads(case) * s_q * d  # value, limit, and the temporaries of judging
         return 8 * (8 * self._rows(case) * (s_k + d) + 4 * s_k * d + judged)
 
 

@@ -60,19 +60,20 @@ def float8_limit(
 ) -> torch.Tensor:
     """Bound for c = scale times the sum over `terms` of float8 products a_k b_k, in chains that a tensor core adds.
 
-    value: c. spread_squared: sum of (scale a_k b_k)^2. Both float64. grain: all scaled products are multiples of the
-    scale times a power of two, this one. count: outputs. dtype: the output's type.
+    value: c. spread_squared: sum of (scale a_k b_k)^2. Both float64. grain: every scaled product is a multiple of this
+    number. count: outputs. dtype: the output's type.
 
-    Each step aligns up to MMA_WIDTH products and the accumulator to the largest of them and truncates all of them there
-    to FLOAT8_SUM_BITS, then the sum: with u = 2^-14 each loses up to 2u of the largest, whose square is at most that of
-    the partial sum and those of the step's products. `partial` is the mean square of the partial sums of all chains: of
-    walks like those of `sum_variance`, to totals whose squares add up to spread^2, and c^2 over the number of chains.
+    Each step aligns up to MMA_WIDTH products and the accumulator to the largest of them, and truncates first these and
+    then their sum to FLOAT8_SUM_BITS. With u = 2^-14 each truncation loses up to 2u of the largest, whose square is at
+    most the sum of the squares of the partial sum and of the step's products. `partial` is the mean square of the
+    partial sums of all chains: of walks like those of `sum_variance`, to totals whose squares add up to spread^2, and
+    c^2 over the number of chains.
 
-    1. Products and accumulators lose something uniform within 2u of the largest, in the direction of their own signs.
-       Of n terms that add up to c, at most sqrt(n) c / spread more have its sign than not: each is u of it shorter.
-    2. Sums lose what other tensor cores lose, with this u.
-    3. If no partial sum comes near 2^14 grains, nothing at all is lost, and neither by roundings of so few bits.
-    4. Chains, or all products, are added in float32, and multiplied by the scale, or by two of them.
+    1. Products and accumulators lose an amount that is uniform within 2u of the largest, towards zero. Of n terms that
+       add up to c, at most sqrt(n) c / spread more have its sign than not; each loses u on average.
+    2. Sums lose what they lose in other tensor cores, with this u.
+    3. If no partial sum reaches 2^14 grains, all sums are exact and nothing is lost.
+    4. Chains, or all products, are added in float32, and multiplied by the scale, or by two scales.
 
     In the worst case the n - 1 smaller products and the n / 2 sums, twice each, lose 2u of |a||b| <= sqrt(n) spread.
     """
@@ -98,9 +99,9 @@ def float8_limit(
 
 
 def rows_of_extremes(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """A holds the largest number, of one sign in a row; B is small enough that no partial sum overflows.
+    """A holds the largest number, with one sign a row; B is small enough that no partial sum overflows.
 
-    But B's first column is 1, so that the sums there go beyond the largest number, in any order.
+    B's first column is 1: its sums exceed the largest number, in any order.
     """
     (m, k), (_, n) = shapes
     sign = torch.randint(0, 2, (m, 1), generator=source, device=source.device) * 2.0 - 1.0
@@ -111,7 +112,7 @@ def rows_of_extremes(shapes: tuple[Shape, ...], case: Case, source: torch.Genera
 
 
 def an_infinity_each(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """One infinite element in A, one in B, each of which meets a zero: the product of the two is NaN."""
+    """One infinite element in A and one in B, each multiplied by a zero of the other: NaN."""
     (m, k), (_, n) = shapes
     a, b = (numbers.normals(shape, case, source) for shape in shapes)
     in_a, in_b = numbers.index_below(k, source), numbers.index_below(k, source)
@@ -123,7 +124,7 @@ def an_infinity_each(shapes: tuple[Shape, ...], case: Case, source: torch.Genera
 
 
 def halves_that_cancel(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """The second half of K repeats the first, with the other sign in B: what is left is a middle term, or zero."""
+    """The second half of K repeats the first with the other sign in B: the sum is the middle term, or zero."""
     a, b = (numbers.normals(shape, case, source) for shape in shapes)
     half = a.shape[1] // 2
     a[:, a.shape[1] - half :] = a[:, :half]
@@ -132,10 +133,10 @@ def halves_that_cancel(shapes: tuple[Shape, ...], case: Case, source: torch.Gene
 
 
 def exact_sums(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """From 1 up to 2 in steps of 1/4: 128 products, multiples of 1/16, add up to at most 392, less than 2^13 of those.
+    """From 1 to 1.75 in steps of 1/4: products are multiples of 1/16, and 128 of them add up to less than 2^13 / 16.
 
-    All are positive, so that longer sums lose more and more; but where these are allowed the signs are random, and the
-    steps larger if there are many.
+    All are positive for `promoted`, so that sums of more than 128 products lose bits. For `fast`, which may sum all,
+    the signs are random, and the steps are 1/2 for long sums.
     """
     fast = case.precision == "fast"
     steps = 2 if fast and shapes[0][1] > 2048 else 4
@@ -148,14 +149,14 @@ def exact_sums(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -
 def grain(x: torch.Tensor) -> float:
     """The largest power of two that all finite elements, float8 numbers, are multiples of; 0 if all are 0."""
     found = torch.bincount(x.view(torch.uint8).reshape(-1), minlength=256).cpu() > 0
-    numbers = torch.arange(256, dtype=torch.uint8).view(x.dtype).double()[found]
+    values = torch.arange(256, dtype=torch.uint8).view(x.dtype).double()[found]
     smallest = 2 * half_smallest(FLOAT8)
-    whole = math.gcd(*(int(number / smallest) for number in numbers.tolist() if math.isfinite(number)))
+    whole = math.gcd(*(int(value / smallest) for value in values.tolist() if math.isfinite(value)))
     return (whole & -whole) * smallest
 
 
 def with_float8(families: dict[str, Family]) -> dict[str, Family]:
-    """Those that float8 has too. It has no infinity."""
+    """The families, with float8 added to the dtypes of those that it can represent: it has no infinity."""
     without = ("infinity", "huge", "exact_sums")
     return {
         name: family if name in without else replace(family, dtypes=(*family.dtypes, FLOAT8))
@@ -214,8 +215,8 @@ class Matmul(Operation):
         return tuple(letter == "t" for letter in case.option("layout", "nn"))
 
     def make_inputs(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
-        """Of float8 also a scale of A and one of B, which are no powers of two: of normal numbers, so that results are
-        of the size that standard normal numbers give; else so large that they are beyond float16.
+        """For float8 also a scale of A and one of B, float32, which are no powers of two. With normal numbers they make
+        results as large as standard normal numbers do; else results exceed float16's range.
         """
         operands = super().make_inputs(case, seed, device)
         if case.dtype != FLOAT8:
@@ -225,7 +226,7 @@ class Matmul(Operation):
         return *operands, *(each.clone() for each in (drawn * 2.0**power).to(device))
 
     def second(self, case: Case) -> Case:
-        """Of float8 terms whose sums are exact: beside their errors, which are allowed, smaller ones do not show."""
+        """For float8 inputs with exact sums: the errors allowed with normal numbers hide smaller mistakes."""
         return replace(case, inputs="exact_sums") if case.dtype == FLOAT8 and case.inputs == "normal" else case
 
     def default_cases(self, device_type: str) -> list[Case]:
