@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import arithmetic
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from suite.checking.verdict import judge
 from suite.numerics.bounds import FALSE_ALARM, deviations, rounding_limit, sum_shift, sum_variance
 from suite.problem.truth import Truth
+from validation import arithmetic_models as arithmetic
 
 
 @given(st.integers(1, 10**10))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import arithmetic
 import pytest
 import torch
 from hypothesis import given, settings
@@ -15,6 +14,7 @@ from suite import ops
 from suite.checking.verdict import judge
 from suite.numerics.formats import DTYPES
 from suite.problem.case import Case
+from validation import arithmetic_models as arithmetic
 
 
 def _softmax_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: Case, shift: int = 0) -> torch.Tensor:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import arithmetic
 import pytest
 import torch
 from judging import CPU, judge_output, out_of_order
 
 from suite import ops
 from suite.numerics.formats import DTYPES
+from validation import arithmetic_models as arithmetic
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import arithmetic
 import pytest
 import torch
 from hypothesis import given, settings
@@ -15,6 +14,7 @@ from suite import ops
 from suite.checking.verdict import Verdict, judge
 from suite.numerics.formats import DTYPES
 from suite.ops.matmul import matmul_limit
+from validation import arithmetic_models as arithmetic
 
 
 @pytest.mark.parametrize("k", arithmetic.KS)
