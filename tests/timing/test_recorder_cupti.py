@@ -84,9 +84,7 @@ def test_cupti_says_that_it_cannot_trace_serialize_kernels(
     assert not cupti.subscribed
 
 
-def test_a_batch_is_flushed_once_and_incomplete_records_forced(
-    cupti: FakeCupti, recorder: CuptiRecorder
-) -> None:
+def test_a_batch_is_flushed_once_and_incomplete_records_forced(cupti: FakeCupti, recorder: CuptiRecorder) -> None:
     for _ in range(3):
         recorder.sample("a", nothing, lambda: cupti.launch(10))
     recorder.collect()
