@@ -76,8 +76,11 @@ def check_tensor_cores(a: Tensor, M: int, N: int, precision: str) -> None:
         raise NotImplementedError(f"matmul: M and N must be at most 2^27; got {M} and {N}")
 
 
-def check_attention(q: Tensor, k: Tensor, v: Tensor) -> None:
-    """Operands of attention: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), H a multiple of H_kv. Raises: ValueError."""
+def check_attention(q: Tensor, k: Tensor, v: Tensor, *, interpreter: bool = True) -> None:
+    """Operands of attention: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), H a multiple of H_kv.
+
+    `interpreter`: the kernel runs in Triton's interpreter too (Gluon has none). Raises: ValueError.
+    """
     if q.ndim != 4:
         raise ValueError(f"attention: q must be (B, H, S_q, D); got {tuple(q.shape)}")
     B, H, _, D = q.shape
@@ -94,7 +97,15 @@ def check_attention(q: Tensor, k: Tensor, v: Tensor) -> None:
         raise ValueError(f"attention: H must be a multiple of H_kv; got H={H}, H_kv={H_kv}")
     _check_dtypes("attention", ("q", "k", "v"), (q, k, v))
     _check_devices("attention", ("q", "k", "v"), (q, k, v))
-    _check_runs("attention", "q", q)
+    _check_runs("attention", "q", q, interpreter=interpreter)
+
+
+def check_head(D: int, head_dims: tuple[int, ...], sm_scale: float | None) -> None:
+    """D is one of head_dims, and sm_scale is not negative. Raises: NotImplementedError."""
+    if D not in head_dims:
+        raise NotImplementedError(f"attention: D must be one of {head_dims}; got {D}")
+    if sm_scale is not None and sm_scale < 0:
+        raise NotImplementedError(f"attention: sm_scale must not be negative; got {sm_scale}")
 
 
 def _check_dtypes(operation: str, names: tuple[str, ...], tensors: tuple[Tensor, ...], *, float8: bool = False) -> None:

@@ -1,5 +1,6 @@
-"""Which matrices TMA can copy, and from which side."""
+"""Which tensors TMA can copy, and from which side."""
 
+import torch
 import triton
 from torch import Tensor
 
@@ -20,3 +21,12 @@ def tma_matrix(name: str, x: Tensor, element: int) -> tuple[Tensor, int, bool]:
         f"matmul: TMA needs {name}'s rows or columns contiguous, not overlapping, and each at a multiple of 16 bytes; "
         f"got strides {x.stride()} of {element}-byte elements and an address {x.data_ptr() % 16} bytes past a multiple"
     )
+
+
+def tma_rows(x: Tensor) -> Tensor:
+    """x (B, H, S, D), or a contiguous copy where TMA cannot read x: rows contiguous, each at a multiple of 16 bytes."""
+    unit = 16 // x.element_size()
+    outer = [stride for size, stride in zip(x.shape[:3], x.stride()[:3], strict=True) if size > 1]
+    if x.stride(3) == 1 and all(s > 0 and s % unit == 0 for s in outer) and x.data_ptr() % 16 == 0:
+        return x
+    return x.clone(memory_format=torch.contiguous_format)

@@ -6,7 +6,7 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._arguments import check_attention
+from triton_kernels._arguments import check_attention, check_head
 from triton_kernels._configs_attention import CONFIGS, short_list, tuning_space  # noqa: F401
 from triton_kernels._interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._launch import device_of
@@ -232,10 +232,7 @@ def attention(
 
 def _check_limits(k: Tensor, v: Tensor, D: int, sm_scale: float | None) -> None:
     """Raises NotImplementedError for what the kernel does not cover."""
-    if D not in HEAD_DIMS:
-        raise NotImplementedError(f"attention: D must be one of {HEAD_DIMS}; got {D}")
-    if sm_scale is not None and sm_scale < 0:
-        raise NotImplementedError(f"attention: sm_scale must not be negative; got {sm_scale}")
+    check_head(D, HEAD_DIMS, sm_scale)
     if max(*k.stride()[2:], *v.stride()[2:]) >= 2**22:
         raise NotImplementedError(
             f"attention: strides of k and v along S_k and D must be below 2**22; got {k.stride()} and {v.stride()}"

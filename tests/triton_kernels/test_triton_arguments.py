@@ -103,11 +103,38 @@ def test_matmul_variants(variant: str, call: str, error: type[Exception], messag
         eval(call, names_for(f"matmul_{variant}", "matmul", device))
 
 
+GLUON_ATTENTION = [
+    ("attention(*3 * [e(5, 64)])", ValueError, "attention: q must be (B, H, S_q, D); got (5, 64)"),
+    ("attention(e(1, 1, 5, 64), *2 * [e(1, 1, 5, 32)])", ValueError, "so k must be (1, H_kv, S_k, 64); got"),
+    ("attention(*2 * [e(1, 1, 5, 64)], e(1, 1, 4, 64))", ValueError, "so v must be (1, 1, 5, 64); got (1, 1, 4, 64)"),
+    ("attention(e(1, 3, 5, 64), *2 * [e(1, 2, 5, 64)])", ValueError, "H must be a multiple of H_kv; got H=3, H_kv=2"),
+    ("attention(e(1, 1, 5, 64), *2 * [e(1, 1, 5, 64, dtype=half)])", ValueError, "so k must be torch.float32"),
+    ("_check_limits(e(1, 1, 5, 64), None)", NotImplementedError, "need float16 or bfloat16; got torch.float32"),
+    ("_check_limits(e(1, 1, 5, 96, dtype=half), None)", NotImplementedError, "one of (64, 128, 256); got 96"),
+    ("_check_limits(e(1, 1, 5, 64, dtype=half), -1.0)", NotImplementedError, "must not be negative; got -1.0"),
+    ("_check_limits(e(1, 1, 5, 64, dtype=half), None)", NotImplementedError, "wgmma needs a Hopper GPU"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), GLUON_ATTENTION, ids=[call for call, *_ in GLUON_ATTENTION])
+def test_gluon_attention(
+    call: str, error: type[Exception], message: str, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (8, 0))
+    names = names_for("attention_gluon", "attention", device)
+    names["_check_limits"] = import_module("triton_kernels.attention_gluon")._check_limits
+    with pytest.raises(error, match=re.escape(message)):
+        eval(call, names)
+
+
 def test_gluon_does_not_run_on_a_cpu() -> None:
+    from triton_kernels.attention_gluon import attention
     from triton_kernels.matmul_gluon import matmul
 
     with pytest.raises(ValueError, match="matmul: a is on cpu; pass CUDA tensors"):
         matmul(torch.empty(8, 8), torch.empty(8, 8), precision="tf32")
+    with pytest.raises(ValueError, match="attention: q is on cpu; pass CUDA tensors, Gluon has no interpreter"):
+        attention(*3 * [torch.empty(1, 1, 8, 64).half()])
 
 
 def test_cpu_tensors_need_the_interpreter() -> None:

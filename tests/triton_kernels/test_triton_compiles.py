@@ -38,6 +38,11 @@ HOPPER = {
     "gluon 8-bit": ["matmul_gluon float8_e4m3fn nt 4096 promoted", "matmul_gluon float8_e4m3fn nt 4096 fast"],
     "persistent 16-bit": ["matmul_persistent bfloat16 nn 4096", "matmul_persistent float16 tt 1024"],
     "persistent tf32": ["matmul_persistent tf32 nn 4096", "matmul_persistent tf32 tt 1024"],
+    "attention D=64": [
+        *["attention_gluon bfloat16 64", "attention_gluon bfloat16 64 long", "attention_gluon float16 64 causal"],
+    ],
+    "attention D=128": ["attention_gluon bfloat16 128", "attention_gluon float16 128 causal"],
+    "attention D=256": ["attention_gluon bfloat16 256", "attention_gluon bfloat16 256 causal"],
     "split": [
         "matmul_split float32 nn 4096",
         "matmul_split float32 tt 1003x1001x1009",
@@ -91,7 +96,8 @@ def test_wide_accesses_and_the_right_multiplier(name: str, tmp_path: Path) -> No
 def test_wgmma_fed_by_tma(name: str, tmp_path: Path) -> None:
     for record in compiled(90, HOPPER[name], tmp_path):
         kernel, kind = record["launch"].split()[:2]
-        assert count(record, "LDL|STL") == 0, record  # no spills
+        # No spills, except for D=256 with a mask: a few scalars, outside of the loop over keys.
+        assert count(record, "LDL|STL") <= (32 if "bfloat16 256 causal" in record["launch"] else 0), record
         if record["kernel"] in ("split_kernel", "transpose_kernel"):
             assert count(record, "HG?MMA") == 0, record
             continue
@@ -100,6 +106,8 @@ def test_wgmma_fed_by_tma(name: str, tmp_path: Path) -> None:
         assert count(record, "UTMALDG") > 0, record
         assert kernel == "matmul_split" or count(record, "UTMASTG") > 0, record
         assert kernel == "matmul_split" or kind == "tf32" or count(record, "STSM") > 0, record
-        assert (count(record, "USETMAXREG") > 0) == (kernel == "matmul_gluon"), record
+        assert (count(record, "USETMAXREG") > 0) == kernel.endswith("gluon"), record
+        if kernel == "attention_gluon":  # of each consumer: first scores; in the loop scores, products; last products
+            assert count(record, r"WARPGROUP\.DEPBAR") == (12 if record["launch"].endswith("long") else 8), record
         if "float8" in kind:  # only "promoted" adds sums outside the tensor cores
             assert (count(record, "FADD") >= 64) == record["launch"].endswith("promoted"), record

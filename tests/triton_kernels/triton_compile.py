@@ -45,7 +45,7 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
 
     "vector_add float32", "vector_add huge"; "matrix_add float32", "matrix_add tall"; "sigmoid float32", "sigmoid
     permuted"; "matmul[_VARIANT] DTYPE|tf32 LAYOUT SIZE|MxNxK [PRECISION of float8]"; "attention DTYPE D [causal]
-    [decode]".
+    [decode]"; "attention_gluon DTYPE D [causal] [long]".
     """
     kernel, kind, *rest = name.split()
     dtype = getattr(torch, kind, torch.float32)
@@ -95,6 +95,13 @@ def matmul(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: li
 
 def attention(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
     D = int(rest[0])
+    if function.__module__.endswith("_gluon"):
+        # A tile per program, and more tiles than programs; the last block of keys full, and not. `long`: 3 consumers.
+        import_module(function.__module__).tile_table = lambda *_, device: empty(2, 132, dtype=torch.int32)  # type: ignore[attr-defined]
+        for heads, S in ((140, 576), (140, 570)) if "long" in rest else ((2, 256), (140, 200)):
+            q, k = (empty(1, each, S, D, dtype=dtype) for each in (heads, heads // 2))
+            yield partial(function, q, k, k, causal="causal" in rest)
+        return
     q = empty(1, 4, 1 if "decode" in rest else 1024, D, dtype=dtype)
     k = empty(1, 2, 1024, D, dtype=dtype)
     yield partial(function, q, k, k, causal="causal" in rest)

@@ -1,0 +1,73 @@
+"""Configurations of attention_gluon.py, chosen by a model of the waves of tiles: nothing is timed."""
+
+from typing import NamedTuple
+
+import triton
+
+ROWS = 64
+"""Queries of a tile per consumer warpgroup: the M of one wgmma."""
+OUT_COLUMNS = 64
+"""Columns of the output that one TMA store writes: 128 bytes, a swizzled row of shared memory."""
+STEP_OF_THREE = 1.32
+"""Time of a step of three consumers over that of two, D=64 without a mask (docs/lab/attention_gluon.md)."""
+TILE_COST = 2.0
+"""What a tile costs beyond its blocks of keys (first loads, first softmax, epilogue), in blocks, fitted to the times of
+causal cases from S=512 to 8192."""
+GROUP_BYTES = 2**24
+"""Keys and values of the heads in flight together: a third of an H200's L2 cache."""
+GROUP_WAVES = 8
+"""With fewer tiles per program, heads form groups of twice the bytes: the last group is a larger part of the work."""
+
+
+class Config(NamedTuple):
+    """How a launch divides the work: constants of the kernel."""
+
+    CONSUMERS: int
+    """Warpgroups of ROWS queries: 2 with 240 registers a thread, or 3 with 160."""
+    BLOCK_N: int
+    """Keys of a step."""
+    STAGES: int
+    """Blocks of keys, and as many of values, in shared memory."""
+    PINGPONG: bool = False
+    """Consumers issue their products in turn."""
+    RESCALE_EARLY: bool = False
+    """The output is rescaled while q k^T runs, not after p v."""
+    LATE_SUM: bool = False
+    """Weights are summed over the four threads of a row once, at the end."""
+
+
+HEAD_64_TWO = Config(2, 128, 3, PINGPONG=True, RESCALE_EARLY=True, LATE_SUM=True)
+HEAD_64_THREE = Config(3, 128, 2)
+HEAD_128 = Config(2, 128, 2, RESCALE_EARLY=True, LATE_SUM=True)
+HEAD_256 = Config(2, 64, 2, LATE_SUM=True)
+CONFIGS = [HEAD_64_TWO, HEAD_64_THREE, HEAD_128, HEAD_256]
+
+
+def configuration(D: int, causal: bool, heads: int, S_q: int, processors: int) -> Config:
+    """The configuration for `heads` heads of S_q queries on a GPU of `processors` multiprocessors.
+
+    Two consumers hold the scores of 128 keys in registers beside the output, for D=256 those of 64 keys. At D=64 the
+    softmax limits, and a third consumer hides more of it. A mask takes registers that three consumers do not have, and
+    three consumers pay only where their larger tiles do not need more waves.
+    """
+    if D == 128:
+        return HEAD_128
+    if D == 256:
+        return HEAD_256
+    if causal:
+        return HEAD_64_TWO
+    waves = {
+        config: triton.cdiv(heads * triton.cdiv(S_q, ROWS * config.CONSUMERS), processors)
+        for config in (HEAD_64_TWO, HEAD_64_THREE)
+    }
+    return HEAD_64_THREE if waves[HEAD_64_THREE] * STEP_OF_THREE < waves[HEAD_64_TWO] else HEAD_64_TWO
+
+
+def heads_together(heads: int, G: int, tiles: int, programs: int, bytes_per_head: int) -> int:
+    """How many of the query heads advance together, so that their keys and values stay in the L2 cache.
+
+    Arguments: query heads, query heads of a key head, tiles and programs of the launch, bytes of keys and values of
+    one key head. Small groups mix long and short tiles of a causal mask; large ones balance few tiles better.
+    """
+    group_bytes = GROUP_BYTES if tiles >= GROUP_WAVES * programs else 2 * GROUP_BYTES
+    return min(heads, G * max(1, group_bytes // bytes_per_head))
