@@ -15,6 +15,7 @@ DETERMINISTIC = True
 HEAD_DIMS = (16, 32, 64, 128, 256)
 GROUP_BYTES = 2**24  # keys and values of the heads that run together: a third of an H200's L2 cache
 LOG2_E = 1.4426950408889634
+LOWEST = tl.constexpr(-3.4028234663852886e38)  # first maximum: unlike -inf, it can be subtracted from -inf
 
 
 @triton.jit
@@ -24,7 +25,7 @@ def online_softmax(
 ):  # fmt: skip
     """Online softmax over keys start to end; k_ptr and v_ptr point to key `start`. Returns acc, l_i, m_i.
 
-    m_i: running maximum of the scores in base 2. l_i: sum of exp2(score - m_i). acc: sum of exp2(score - m_i) v.
+    m_i: running maximum of the scores in base 2, at least LOWEST. l_i: sum of exp2(score - m_i). acc: sum of exp2(score - m_i) v.
     MASKED: some keys are hidden from some rows, or lie beyond the last key.
     """
     offs_n = tl.arange(0, BLOCK_N)
@@ -42,13 +43,11 @@ def online_softmax(
         if MASKED:
             qk = tl.where(keys[None, :] <= last_key[:, None], qk * qk_scale, float("-inf"))
             m_new = tl.maximum(m_i, tl.max(qk, 1))
-            m_safe = tl.where(m_new == float("-inf"), 0.0, m_new)  # no visible key yet: exp2(-inf - 0) is 0, not NaN
-            p = tl.exp2(qk - m_safe[:, None])
-            alpha = tl.exp2(m_i - m_safe)
+            p = tl.exp2(qk - m_new[:, None])
         else:
             m_new = tl.maximum(m_i, tl.max(qk, 1) * qk_scale)
             p = tl.exp2(tl.fma(qk, qk_scale, -m_new[:, None]))
-            alpha = tl.exp2(m_i - m_new)
+        alpha = tl.exp2(m_i - m_new)
         l_i = l_i * alpha + tl.sum(p, 1)
         acc = acc * alpha[:, None]
         v = tl.load(v_ptr + v_offs, mask=keys[:, None] < S_k, other=0.0) if MASKED else tl.load(v_ptr + v_offs)
@@ -79,7 +78,7 @@ def recompute_by_key(
         row_mask = rows[:, None] < S_q * G
         q_ptrs = q_ptr + heads[:, None] * stride_qh + queries[:, None] * stride_qm + offs_d[None, :] * stride_qd
         q = tl.load(q_ptrs, mask=row_mask, other=0.0).to(tl.float32)  # [ROWS, D]
-        m_i = tl.full((ROWS,), float("-inf"), tl.float32)
+        m_i = tl.full((ROWS,), LOWEST, tl.float32)
         l_i = tl.zeros((ROWS,), tl.float32)
         acc = tl.zeros((ROWS, D), tl.float32)
         k_ptrs = k_ptr + offs_d * stride_kd
@@ -89,9 +88,8 @@ def recompute_by_key(
             qk = tl.sum(q * tl.load(k_ptrs).to(tl.float32)[None, :], 1) * qk_scale
             qk = tl.where(seen, qk, float("-inf"))
             m_new = tl.maximum(m_i, qk)
-            m_safe = tl.where(m_new == float("-inf"), 0.0, m_new)
-            p = tl.exp2(qk - m_safe)
-            alpha = tl.exp2(m_i - m_safe)
+            p = tl.exp2(qk - m_new)
+            alpha = tl.exp2(m_i - m_new)
             l_i = l_i * alpha + p
             pv = p[:, None] * tl.load(v_ptrs).to(tl.float32)[None, :]
             acc = acc * alpha[:, None] + tl.where(seen[:, None], pv, 0.0)
@@ -99,7 +97,8 @@ def recompute_by_key(
             k_ptrs += stride_kn
             v_ptrs += stride_vn
         out_ptrs = out_ptr + heads[:, None] * stride_oh + queries[:, None] * stride_om + offs_d[None, :]
-        tl.store(out_ptrs, acc / tl.where(l_i == 0.0, 1.0, l_i)[:, None], mask=row_mask)
+        blind = queries + (S_k - S_q) < 0
+        tl.store(out_ptrs, acc / tl.where(blind, 1.0, l_i)[:, None], mask=row_mask)
 
 
 @triton.jit
@@ -148,7 +147,7 @@ def attention_kernel(
         last_key = tl.full((BLOCK_M,), S_k - 1, tl.int32)
         full = S_k // BLOCK_N * BLOCK_N
         end = S_k
-    m_i = tl.full((BLOCK_M,), float("-inf"), tl.float32)
+    m_i = tl.full((BLOCK_M,), LOWEST, tl.float32)
     l_i = tl.zeros((BLOCK_M,), tl.float32)
     acc = tl.zeros((BLOCK_M, D), tl.float32)
     acc, l_i, m_i = online_softmax(
@@ -164,7 +163,8 @@ def attention_kernel(
     # A hidden key has weight 0, but 0 times NaN or infinity is NaN, and tl.dot cannot leave a key out. So a tile with a
     # NaN is not stored, but computed again without the hidden keys.
     nans = tl.max(tl.max((acc != acc).to(tl.int32), 1), 0) if CAUSAL else 0
-    out = acc / tl.where(l_i == 0.0, 1.0, l_i)[:, None]  # a row without visible keys is 0
+    # A row without visible keys is 0; one whose visible keys all score -inf is 0 / 0.
+    out = acc / tl.where(last_key < 0, 1.0, l_i)[:, None]
     out_ptrs = out_ptr + b * stride_ob + heads[:, None] * stride_oh + queries[:, None].to(tl.int64) * stride_om
     tl.store(out_ptrs + offs_d[None, :], out, mask=rows[:, None] < tl.where(nans == 0, S_q * G, 0))
     if nans > 0:
@@ -199,7 +199,8 @@ def attention(
 
     Shapes: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), any strides; query head h reads key head h // (H // H_kv). D is
     a power of two from 16 to 256. The output is contiguous. `sm_scale` defaults to 1 / sqrt(D).
-    Causal: query i sees keys up to i + S_k - S_q; a query that sees no key gives zeros. NaN and infinities of hidden
+    Causal: query i sees keys up to i + S_k - S_q; a query that sees no key gives zeros, one whose keys all score minus
+    infinity gives NaN. NaN and infinities of hidden
     keys and values do not reach the result: a tile with a NaN is computed again, far more slowly.
     Dtypes: float32 (ieee products and sums), float16, bfloat16 (scores, softmax and accumulation in float32, the
     probabilities rounded once for the second product).
