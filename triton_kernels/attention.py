@@ -9,7 +9,7 @@ from torch import Tensor
 from triton_kernels._arguments import check_attention
 from triton_kernels._configs_attention import CONFIGS, short_list, tuning_space  # noqa: F401
 from triton_kernels._interpreter import INTERPRET, dot_operand, empty_output, finished_output
-from triton_kernels._launch import device_of
+from triton_kernels._launch import device_of, launch
 
 DETERMINISTIC = True
 HEAD_DIMS = (16, 32, 64, 128, 256)
@@ -25,7 +25,8 @@ def online_softmax(
 ):  # fmt: skip
     """Online softmax over keys start to end; k_ptr and v_ptr point to key `start`. Returns acc, l_i, m_i.
 
-    m_i: running maximum of the scores in base 2, at least LOWEST. l_i: sum of exp2(score - m_i). acc: sum of exp2(score - m_i) v.
+    m_i: running maximum of the scores in base 2, at least LOWEST. l_i: sum of exp2(score - m_i). acc: sum of
+    exp2(score - m_i) v.
     MASKED: some keys are hidden from some rows, or lie beyond the last key.
     """
     offs_n = tl.arange(0, BLOCK_N)
@@ -162,7 +163,7 @@ def attention_kernel(
     )  # fmt: skip
     # A hidden key has weight 0, but 0 times NaN or infinity is NaN, and tl.dot cannot leave a key out. So a tile with a
     # NaN is not stored, but computed again without the hidden keys.
-    nans = tl.max(tl.max((acc != acc).to(tl.int32), 1), 0) if CAUSAL else 0
+    nans = tl.max(tl.max(((acc != acc) & row_mask).to(tl.int32), 1), 0) if CAUSAL else 0
     # A row without visible keys is 0; one whose visible keys all score -inf is 0 / 0.
     out = acc / tl.where(last_key < 0, 1.0, l_i)[:, None]
     out_ptrs = out_ptr + b * stride_ob + heads[:, None] * stride_oh + queries[:, None].to(tl.int64) * stride_om
@@ -212,7 +213,7 @@ def attention(
     check_attention(q, k, v)
     B, H, S_q, D = q.shape
     H_kv, S_k = k.shape[1:3]
-    _check_limits(k, v, D, sm_scale)
+    _check_limits(S_q * (H // H_kv) if H_kv else 0, k, v, D, sm_scale)
     if sm_scale is None:
         sm_scale = D**-0.5
     if q.numel() > 0 and S_k == 0:
@@ -223,7 +224,8 @@ def attention(
         HEADS = B * H_kv
         HEAD_GROUP = min(HEADS, max(1, GROUP_BYTES // (2 * S_k * D * q.element_size())))
         with device_of(q):
-            attention_kernel[lambda tile: (HEADS * triton.cdiv(S_q * G, tile["BLOCK_M"]),)](
+            launch(
+                attention_kernel, lambda tile: (HEADS * triton.cdiv(S_q * G, tile["BLOCK_M"]),),
                 q, k, v, out, HEADS, H_kv, S_q, S_k, HEAD_GROUP, sm_scale * LOG2_E,
                 *q.stride(), *k.stride(), *v.stride(), *out.stride()[:3],
                 CAUSAL=causal, V_LIKE_K=k.stride()[2:] == v.stride()[2:], G=G, D=D, **TILE,
@@ -231,8 +233,12 @@ def attention(
     return finished_output(out, q.dtype)
 
 
-def _check_limits(k: Tensor, v: Tensor, D: int, sm_scale: float | None) -> None:
+def _check_limits(rows: int, k: Tensor, v: Tensor, D: int, sm_scale: float | None) -> None:
     """Raises NotImplementedError for what the kernel does not cover."""
+    if max(rows, k.shape[2]) > 2**30:
+        raise NotImplementedError(
+            f"attention: S_q * H / H_kv and S_k must be at most 2^30; got {rows} and {k.shape[2]}"
+        )
     if D not in HEAD_DIMS:
         raise NotImplementedError(f"attention: D must be one of {HEAD_DIMS}; got {D}")
     if sm_scale is not None and sm_scale < 0:
