@@ -16,9 +16,9 @@ def aligned(x: Tensor) -> bool:
     long only the first counts: PyTorch pads or refuses them itself.
     """
     if x.shape[-1] * x.element_size() % 16 != 0:
-        return x.data_ptr() % 16 == 0
+        return bool(x.data_ptr() % 16 == 0)
     strides = (stride for size, stride in zip(x.shape[:-1], x.stride()[:-1], strict=True) if size > 1)
-    return x.data_ptr() % 16 == 0 and all(stride * x.element_size() % 16 == 0 for stride in strides)
+    return bool(x.data_ptr() % 16 == 0) and all(stride * x.element_size() % 16 == 0 for stride in strides)
 
 
 def check_alignment(kernel: str, q: Tensor, k: Tensor, v: Tensor) -> None:

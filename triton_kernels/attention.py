@@ -14,6 +14,7 @@ from triton_kernels._launch import device_of, launch
 DETERMINISTIC = True
 HEAD_DIMS = (16, 32, 64, 128, 256)
 GROUP_BYTES = 2**24  # keys and values of the heads that run together: a third of an H200's L2 cache
+DECODING = 16  # most queries of a call that adds a few keys to many
 LOG2_E = 1.4426950408889634
 LOWEST = tl.constexpr(-3.4028234663852886e38)  # first maximum: unlike -inf, it can be subtracted from -inf
 
@@ -102,9 +103,9 @@ def recompute_by_key(
         tl.store(out_ptrs, acc / tl.where(blind, 1.0, l_i)[:, None], mask=row_mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["S_k"])
 def attention_kernel(
-    q_ptr, k_ptr, v_ptr, out_ptr, HEADS, H_kv, S_q, S_k, HEAD_GROUP, qk_scale,
+    q_ptr, k_ptr, v_ptr, out_ptr, HEADS, H_kv, S_q, KEYS, S_k, HEAD_GROUP, qk_scale,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd, stride_ob, stride_oh, stride_om,
     CAUSAL: tl.constexpr, V_LIKE_K: tl.constexpr, G: tl.constexpr, D: tl.constexpr,
@@ -114,6 +115,7 @@ def attention_kernel(
 
     The G query heads of a key head are packed: row r is query r // G of head r % G. They share the keys and values
     that a program reads, and decoding (S_q = 1) still fills a tile.
+    KEYS: number of keys. S_k: the same or more, for the autotuner's key alone.
     """
     # HEAD_GROUP heads run together, so that their keys and values stay in the L2 cache. Within a group the last
     # queries, which see most keys when causal, come first: short programs fill the end of the last wave.
@@ -140,25 +142,25 @@ def attention_kernel(
 
     # Keys before `full` are visible to every row of the tile, keys from `end` on to none.
     if CAUSAL:
-        shift = S_k - S_q
-        last_key = tl.minimum(queries + shift, S_k - 1)
-        full = tl.minimum(tl.maximum(start_m // G + shift + 1, 0), S_k) // BLOCK_N * BLOCK_N
-        end = tl.minimum((start_m + BLOCK_M - 1) // G + shift + 1, S_k)
+        shift = KEYS - S_q
+        last_key = tl.minimum(queries + shift, KEYS - 1)
+        full = tl.minimum(tl.maximum(start_m // G + shift + 1, 0), KEYS) // BLOCK_N * BLOCK_N
+        end = tl.minimum((start_m + BLOCK_M - 1) // G + shift + 1, KEYS)
     else:
-        last_key = tl.full((BLOCK_M,), S_k - 1, tl.int32)
-        full = S_k // BLOCK_N * BLOCK_N
-        end = S_k
+        last_key = tl.full((BLOCK_M,), KEYS - 1, tl.int32)
+        full = KEYS // BLOCK_N * BLOCK_N
+        end = KEYS
     m_i = tl.full((BLOCK_M,), LOWEST, tl.float32)
     l_i = tl.zeros((BLOCK_M,), tl.float32)
     acc = tl.zeros((BLOCK_M, D), tl.float32)
     acc, l_i, m_i = online_softmax(
-        acc, l_i, m_i, q, k_ptr, v_ptr, 0, full, last_key, S_k, qk_scale, stride_kn, stride_kd, stride_vn, stride_vd,
+        acc, l_i, m_i, q, k_ptr, v_ptr, 0, full, last_key, KEYS, qk_scale, stride_kn, stride_kd, stride_vn, stride_vd,
         False, V_LIKE_K, "ieee", D, BLOCK_N,
     )  # fmt: skip
     k_full = k_ptr + full.to(tl.int64) * stride_kn
     v_full = v_ptr + full.to(tl.int64) * stride_vn
     acc, l_i, m_i = online_softmax(
-        acc, l_i, m_i, q, k_full, v_full, full, end, last_key, S_k, qk_scale,
+        acc, l_i, m_i, q, k_full, v_full, full, end, last_key, KEYS, qk_scale,
         stride_kn, stride_kd, stride_vn, stride_vd, True, V_LIKE_K, "ieee", D, BLOCK_N,
     )  # fmt: skip
     # A hidden key has weight 0, but 0 times NaN or infinity is NaN, and tl.dot cannot leave a key out. So a tile with a
@@ -170,7 +172,7 @@ def attention_kernel(
     tl.store(out_ptrs + offs_d[None, :], out, mask=rows[:, None] < tl.where(nans == 0, S_q * G, 0))
     if nans > 0:
         recompute_by_key(
-            q_ptr + b * stride_qb, k_ptr, v_ptr, out_ptr + b * stride_ob, start_m, h_kv, S_q, S_k, qk_scale,
+            q_ptr + b * stride_qb, k_ptr, v_ptr, out_ptr + b * stride_ob, start_m, h_kv, S_q, KEYS, qk_scale,
             stride_qh, stride_qm, stride_qd, stride_kn, stride_kd, stride_vn, stride_vd, stride_oh, stride_om,
             G, D, BLOCK_M,
         )  # fmt: skip
@@ -226,11 +228,16 @@ def attention(
         with device_of(q):
             launch(
                 attention_kernel, lambda tile: (HEADS * triton.cdiv(S_q * G, tile["BLOCK_M"]),),
-                q, k, v, out, HEADS, H_kv, S_q, S_k, HEAD_GROUP, sm_scale * LOG2_E,
+                q, k, v, out, HEADS, H_kv, S_q, S_k, _tuned_length(S_q, S_k), HEAD_GROUP, sm_scale * LOG2_E,
                 *q.stride(), *k.stride(), *v.stride(), *out.stride()[:3],
                 CAUSAL=causal, V_LIKE_K=k.stride()[2:] == v.stride()[2:], G=G, D=D, **TILE,
             )  # fmt: skip
     return finished_output(out, q.dtype)
+
+
+def _tuned_length(S_q: int, S_k: int) -> int:
+    """Number of keys to tune for: when decoding the next power of two, so that a new key seldom means new tuning."""
+    return triton.next_power_of_2(S_k) if S_q <= DECODING else S_k
 
 
 def _check_limits(rows: int, k: Tensor, v: Tensor, D: int, sm_scale: float | None) -> None:

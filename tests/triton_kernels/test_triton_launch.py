@@ -53,17 +53,41 @@ def test_a_pre_hook_gets_the_arguments_of_its_own_thread() -> None:
     assert sorted(kernel.seen) == [(number, number) for number in range(40)]
 
 
-def test_the_first_call_inside_a_capture_is_refused_and_later_ones_run() -> None:
-    """On a pretended GPU: compiled, and launched by a driver that only counts."""
-    program = """
+PRETENDED = """
 import torch, triton_compile
 driver = triton_compile.pretend_gpu(90)
-from triton_kernels.matmul import matmul
-from triton_kernels.vector_add import vector_add
 real_empty = torch.empty
 def empty(*args, device=None, **options):
     return real_empty(*args, **options).as_subclass(triton_compile.GpuTensor)
 torch.empty = empty
+"""
+
+
+def on_a_pretended_gpu(program: str) -> list[str]:
+    """What a program prints that runs where kernels are compiled, and launched by a driver that only counts."""
+    environment = os.environ | {"TRITON_INTERPRET": "0", "PYTHONPATH": f"{HERE}:{HERE.parents[1]}"}
+    command = [sys.executable, "-c", PRETENDED + program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_decoding_is_not_tuned_for_each_number_of_keys() -> None:
+    program = """
+from triton_kernels import attention
+q = empty(1, 4, 1, 16, dtype=torch.float16)
+for count in (2049, 2050, 4096):
+    k = empty(1, 2, count, 16, dtype=torch.float16)
+    attention.attention(q, k, k)
+print(len(attention.attention_kernel.cache), len({grid for grid in driver.grids}))
+"""
+    assert on_a_pretended_gpu(program) == ["1 1"]
+
+
+def test_the_first_call_inside_a_capture_is_refused_and_later_ones_run() -> None:
+    program = """
+from triton_kernels.matmul import matmul
+from triton_kernels.vector_add import vector_add
 x, a = empty(64, dtype=torch.float16), empty(16, 16, dtype=torch.float16)
 capturing = False
 torch.cuda.is_current_stream_capturing = lambda: capturing
@@ -82,9 +106,7 @@ for call in (lambda: vector_add(x, x), lambda: matmul(a, a)):
     assert len(driver.grids) == before + 1
 print("done")
 """
-    environment = os.environ | {"TRITON_INTERPRET": "0", "PYTHONPATH": f"{HERE}:{HERE.parents[1]}"}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
-    lines = done.stdout.splitlines()
-    assert lines[-1:] == ["done"], done.stderr
+    lines = on_a_pretended_gpu(program)
+    assert lines[-1] == "done"
     assert [line.split(":")[0] for line in lines[:2]] == ["vector_add_kernel", "matmul_kernel"]
     assert all("inside a CUDA graph capture; call it once before" in line for line in lines[:2])
