@@ -35,7 +35,10 @@ def check_same_shape(operation: str, names: Sequence[str], x: Tensor, y: Tensor,
 def check_dtypes_devices(
     operation: str, names: Sequence[str], tensors: Sequence[Tensor], allowed: Collection[torch.dtype] = FLOATS
 ) -> None:
-    """Checks that all tensors have the dtype of the first one, an allowed one, and its device. Raises ValueError."""
+    """Checks that all tensors have the dtype of the first one, an allowed one, and its device, and are plain.
+
+    Raises ValueError; NotImplementedError for tensors that check_plain refuses.
+    """
     dtype, device = tensors[0].dtype, tensors[0].device
     if dtype not in allowed:
         raise ValueError(f"{operation}: {names[0]} must be {_alternatives(allowed)}; got {dtype}")
@@ -49,6 +52,19 @@ def check_dtypes_devices(
             found = " and ".join(str(each.device) for each in tensors[1:])
             others = " and ".join(names[1:])
             raise ValueError(f"{operation}: {names[0]} is on {device}, so {others} must be too; got {found}")
+    for name, x in zip(names, tensors, strict=True):
+        check_plain(operation, name, x)
+
+
+def check_plain(operation: str, name: str, x: Tensor) -> None:
+    """Checks that x holds its numbers as they are, and that no gradient is expected. Raises NotImplementedError."""
+    if x.is_neg():
+        raise NotImplementedError(f"{operation}: {name} has torch's negative bit set; pass {name}.resolve_neg()")
+    if x.requires_grad and torch.is_grad_enabled():
+        raise NotImplementedError(
+            f"{operation}: {name} requires a gradient, and this kernel has no backward pass; "
+            f"pass {name}.detach(), or use torch.no_grad()"
+        )
 
 
 def check_addition(operation: str, a: Tensor, b: Tensor, symbols: Sequence[str]) -> None:
@@ -105,6 +121,8 @@ def check_float8_scales(a: Tensor, scale_a: Tensor | None, scale_b: Tensor | Non
         found = None if scale is None else (scale.dtype, tuple(scale.shape), scale.device)
         if found != expected:
             raise ValueError(f"matmul: a is {a.dtype}, so {name} must be {expected}; got {found}")
+        if scale is not None:
+            check_plain("matmul", name, scale)
 
 
 def tma_layout(name: str, x: Tensor, k_dim: int, k_major_only: bool = False) -> tuple[bool, int]:

@@ -216,7 +216,8 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
     for (int r = 0; r < ROWS; ++r) {
         const int row = warp * ROWS + r;
         const float sum = warp_sum(l[r]);
-        const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;  // no key seen: zeros
+        // No key seen: zeros. All keys that are seen score -inf: 1 / 0 times 0 is NaN.
+        const float inverse = min(S_k, visible + r) > 0 ? 1.0f / sum : 0.0f;
 #pragma unroll
         for (int c = 0; c < SPANS * WIDTH; ++c) {
             const int d = (c / WIDTH * 32 + lane) * WIDTH + c % WIDTH;

@@ -25,8 +25,8 @@ def attention(
     Shapes: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), D up to 256, H a multiple of H_kv: query head h uses key head
     h_kv = h // (H // H_kv). Any strides; torch first copies a tensor whose last dimension is not contiguous. The output
     is contiguous. `sm_scale` defaults to 1 / sqrt(D).
-    Causal: aligned to the last key; query i sees the keys j <= i + S_k - S_q. A query that sees no key gives zeros. NaN
-    and infinities in hidden keys and values have no effect.
+    Causal: aligned to the last key; query i sees the keys j <= i + S_k - S_q. A query that sees no key gives zeros,
+    one whose keys all score minus infinity gives NaN. NaN and infinities in hidden keys and values have no effect.
     Dtypes: float32, float16, bfloat16, the same for all; scores, softmax and sums in float32 without tensor cores,
     rounded once at the end. The S_q x S_k scores are never stored.
     Tail: tiles that overhang are padded with zeros and their scores masked. D is padded to 64, 128 or 256.

@@ -109,6 +109,10 @@ def _bind(source: str | Path, function: str, device: torch.device) -> Callable[[
         raise NotImplementedError(f"{function}: a .cu runs on 'cuda' and, emulated, on 'cpu' devices; got {device}")
     if bound := _bound.get((source, function, device)):
         return bound
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        raise CudaError(
+            f"{function}: first call inside a CUDA graph capture; call it once before, to build and load it"
+        )
 
     path = _path(source)
     loaded = _load(source, target)

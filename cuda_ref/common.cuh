@@ -22,7 +22,8 @@
 
 enum Dtype { FLOAT32 = 0, FLOAT16 = 1, BFLOAT16 = 2 };  // build.DTYPES
 
-// The last launch, for error messages; LaunchRecord in build.py.
+// The last launch, for error messages; LaunchRecord in build.py. `set` comes before each launch and clears an earlier
+// error, not of this launch, which cudaGetLastError would return after it.
 struct LaunchRecord {
     unsigned grid[3];
     unsigned block[3];
@@ -32,6 +33,7 @@ struct LaunchRecord {
         grid[0] = grid_dim.x, grid[1] = grid_dim.y, grid[2] = grid_dim.z;
         block[0] = block_dim.x, block[1] = block_dim.y, block[2] = block_dim.z;
         shared_bytes = static_cast<unsigned>(dynamic_bytes);
+        cudaGetLastError();
     }
 };
 

@@ -59,20 +59,21 @@ __device__ __forceinline__ void load_operand(uint32_t to, int row, int k, Load l
 // Encodes a matrix of `outer` rows of `inner` elements, `stride` elements apart, that is copied in boxes of 128 bytes
 // by `box_outer` rows (at most 256). The 16-byte chunks of a row of a box are swizzled: chunk c of row r is stored in
 // the place of chunk c ^ (r % 8), so that the same chunk of eight rows covers all banks.
-// Returns false if TMA cannot copy the matrix: base and stride must be multiples of 16 bytes.
+// Returns false if TMA cannot copy the matrix: base and stride must be multiples of 16 bytes. A new thread has no current
+// context, which encoding needs; cudaSetDevice makes the device's context current.
 inline bool encode_tensor_map(CUtensorMap* map, CUtensorMapDataType type, int element_bytes, const void* base,
                               int64_t inner, int64_t outer, int64_t stride, int box_outer) {
-    static decltype(&cuTensorMapEncodeTiled) encode = nullptr;  // of libcuda, which is not linked
-    if (encode == nullptr) {
+    int device;
+    if (cudaGetDevice(&device) != cudaSuccess || cudaSetDevice(device) != cudaSuccess) return false;
+    static const auto encode = [] {  // of libcuda, which is not linked
         void* entry = nullptr;
         cudaDriverEntryPointQueryResult found;
-        if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found) !=
-                cudaSuccess ||
-            found != cudaDriverEntryPointSuccess) {
-            return false;
-        }
-        encode = reinterpret_cast<decltype(encode)>(entry);
-    }
+        const cudaError_t error =
+            cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found);
+        const bool usable = error == cudaSuccess && found == cudaDriverEntryPointSuccess;
+        return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(usable ? entry : nullptr);
+    }();
+    if (encode == nullptr) return false;
     const cuuint64_t sizes[] = {cuuint64_t(inner), cuuint64_t(outer)};
     const cuuint64_t strides[] = {cuuint64_t(stride * element_bytes)};
     const cuuint32_t box[] = {cuuint32_t(ROW_BYTES / element_bytes), cuuint32_t(box_outer)}, steps[] = {1, 1};

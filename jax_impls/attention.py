@@ -30,7 +30,8 @@ def attention(
     float32; in 16 bits the numerators exp(s - max) are rounded to v's dtype for the second product, and the output is
     rounded once. H is a multiple of H_kv: query head h reads key head h // (H // H_kv); a group of query heads is one
     product, without a copy of k and v. `sm_scale` defaults to 1 / sqrt(D). With `causal` query i sees the keys
-    j <= i + S_k - S_q; a query that sees none gives zeros. The scores, B H S_q S_k float32 numbers, go through memory.
+    j <= i + S_k - S_q; a query that sees none gives zeros, one whose keys all score minus infinity gives NaN. The
+    scores, B H S_q S_k float32 numbers, go through memory.
 
     Raises ValueError for other shapes and dtypes.
     """
@@ -50,8 +51,8 @@ def attention(
     s = product("bhgqd,bhkd->bhgqk", grouped, k) * sm_scale
     if causal:
         s = jnp.where(jnp.tri(S_q, S_k, S_k - S_q, dtype=bool), s, -jnp.inf)
-    row_max = s.max(axis=-1, keepdims=True)
-    p = jnp.exp(s - jnp.where(row_max == -jnp.inf, 0.0, row_max))
-    row_sum = p.sum(axis=-1, keepdims=True)
-    o = product("bhgqk,bhkd->bhgqd", p.astype(v.dtype), v) / jnp.where(row_sum == 0.0, 1.0, row_sum)
+    blind = jnp.arange(S_q)[:, None] < (S_q - S_k if causal else 0)  # queries that see no key
+    p = jnp.exp(s - jnp.where(blind, 0.0, s.max(axis=-1, keepdims=True)))
+    row_sum = jnp.where(blind, 1.0, p.sum(axis=-1, keepdims=True))
+    o = product("bhgqk,bhkd->bhgqd", p.astype(v.dtype), v) / row_sum
     return o.reshape(q.shape).astype(q.dtype)

@@ -27,8 +27,8 @@ def attention(
     float32, float16 or bfloat16, any strides. 16-bit inputs are widened: everything is computed in float32, with the
     row's maximum subtracted before the exponential, and the output is rounded once. H is a multiple of H_kv: query
     head h reads key head h_kv = h // (H // H_kv). `sm_scale` defaults to 1 / sqrt(D). With `causal` query i sees the
-    keys j <= i + S_k - S_q; a query that sees none gives zeros. NaN and infinities of hidden keys and values do not
-    reach the result.
+    keys j <= i + S_k - S_q; a query that sees none gives zeros, one whose keys all score minus infinity gives NaN.
+    NaN and infinities of hidden keys and values do not reach the result.
 
     Raises ValueError for other shapes and dtypes.
     """

@@ -11,7 +11,12 @@ import pytest
 from quick import QuickTier
 
 if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
+
     from suite.hardware.device import Device
+
+SLOW_S = 10.0
+"""Tests that take longer are to be marked `slow`."""
 
 
 def _gpu_name() -> str | None:
@@ -57,12 +62,20 @@ def where(device: str) -> Device:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--quick", action="store_true", help="a sample of the tests, within a minute; see quick.py")
+    parser.addoption("--quick", action="store_true", help="a sample of the tests, in about a minute; see quick.py")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("quick"):
         config.pluginmanager.register(QuickTier())
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    """Names the tests that take long and are not marked `slow`."""
+    passed = terminalreporter.stats.get("passed", [])
+    long = [report for report in passed if report.duration > SLOW_S and "slow" not in report.keywords]
+    for report in sorted(long, key=lambda report: -report.duration):
+        terminalreporter.write_line(f"not marked slow: {report.duration:.1f} s {report.nodeid}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

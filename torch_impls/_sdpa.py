@@ -9,11 +9,26 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
+def aligned(x: Tensor) -> bool:
+    """Whether every row of x begins at a multiple of 16 bytes, which the fused kernels read at a time.
+
+    They do not check it: a misaligned address ends the process's CUDA context. Of rows that are no multiple of 16 bytes
+    long only the first counts: PyTorch pads or refuses them itself.
+    """
+    if x.shape[-1] * x.element_size() % 16 != 0:
+        return bool(x.data_ptr() % 16 == 0)
+    strides = (stride for size, stride in zip(x.shape[:-1], x.stride()[:-1], strict=True) if size > 1)
+    return bool(x.data_ptr() % 16 == 0) and all(stride * x.element_size() % 16 == 0 for stride in strides)
+
+
 def check_alignment(kernel: str, q: Tensor, k: Tensor, v: Tensor) -> None:
-    """Raises NotImplementedError for GPU tensors whose addresses are no multiples of 16 bytes."""
+    """Raises NotImplementedError for GPU tensors that are not `aligned`."""
     for name, x in (("q", q), ("k", k), ("v", v)):
-        if x.is_cuda and x.data_ptr() % 16:
-            raise NotImplementedError(f"attention: {kernel} needs {name} to begin at a multiple of 16 bytes")
+        if x.is_cuda and not aligned(x):
+            raise NotImplementedError(
+                f"attention: {kernel} needs {name}'s rows to begin at multiples of 16 bytes; got strides {x.stride()} "
+                f"at an address that is {x.data_ptr() % 16} beyond one"
+            )
 
 
 def only_kernel(

@@ -10,6 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
 
 from torch_impls._arguments import check_attention
+from torch_impls._sdpa import aligned
 
 VENDOR = "PyTorch"
 
@@ -33,8 +34,8 @@ def attention(
     last S_k queries when S_q > S_k (those before see nothing). A single query sees every key, without a mask. For
     1 < S_q < S_k `causal_lower_right` picks a kernel that can align to the last key, or makes the mask.
 
-    On a GPU tensors that do not begin at a multiple of 16 bytes are copied first: the fused kernels read 16 bytes at a
-    time without a check, and a misaligned address ends the process's CUDA context.
+    On a GPU tensors with a row that does not begin at a multiple of 16 bytes are copied first: the fused kernels read
+    16 bytes at a time without a check, and a misaligned address ends the process's CUDA context.
 
     Raises ValueError for other shapes and dtypes, and for different devices.
     """
@@ -53,7 +54,7 @@ def attention(
         "enable_gqa": q.shape[1] != k.shape[1],
     }
     if q.is_cuda:
-        q, k, v = (x.clone() if x.data_ptr() % 16 else x for x in (q, k, v))
+        q, k, v = (x if aligned(x) else x.clone(memory_format=torch.contiguous_format) for x in (q, k, v))
     if not (q.is_cuda and q.dtype == torch.float32):
         return F.scaled_dot_product_attention(q, k, v, **arguments).contiguous()
     flags = torch.backends.cuda.matmul

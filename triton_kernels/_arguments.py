@@ -65,15 +65,27 @@ def check_matmul(
         found = None if scale is None else (scale.dtype, tuple(scale.shape), scale.device)
         if found != expected:
             raise ValueError(f"matmul: a is {a.dtype}, so {name} must be {expected}; got {found}")
+        if scale is not None:
+            _check_plain("matmul", name, scale)
     _check_runs("matmul", "a", a, interpreter=interpreter)
 
 
 def check_tensor_cores(a: Tensor, M: int, N: int, precision: str) -> None:
-    """What the TMA kernels leave out. Raises: NotImplementedError for float32 products and for M or N above 2^27."""
+    """What the TMA kernels leave out.
+
+    Raises: NotImplementedError for float32 products, for M or N above 2^27 and for K above 2^30.
+    """
     if a.dtype == torch.float32 and precision == "ieee":
         raise NotImplementedError('matmul: float32 with precision="ieee" has no use for the tensor cores')
     if max(M, N) > 2**27:  # the range of exact_quotient with the smallest tiles
         raise NotImplementedError(f"matmul: M and N must be at most 2^27; got {M} and {N}")
+    check_length(a)
+
+
+def check_length(a: Tensor) -> None:
+    """Raises: NotImplementedError for K above 2^30: the kernels count K in 32 bits, a step beyond its end included."""
+    if a.shape[1] > 2**30:
+        raise NotImplementedError(f"matmul: K must be at most 2^30; got {a.shape[1]}")
 
 
 def check_attention(q: Tensor, k: Tensor, v: Tensor, *, interpreter: bool = True) -> None:
@@ -108,8 +120,19 @@ def check_head(D: int, head_dims: tuple[int, ...], sm_scale: float | None) -> No
         raise NotImplementedError(f"attention: sm_scale must not be negative; got {sm_scale}")
 
 
+def _check_plain(operation: str, name: str, x: Tensor) -> None:
+    """x holds its numbers as they are, and no gradient is expected. Raises: NotImplementedError."""
+    if x.is_neg():
+        raise NotImplementedError(f"{operation}: {name} has torch's negative bit set; pass {name}.resolve_neg()")
+    if x.requires_grad and torch.is_grad_enabled():
+        raise NotImplementedError(
+            f"{operation}: {name} requires a gradient, and this kernel has no backward pass; "
+            f"pass {name}.detach(), or use torch.no_grad()"
+        )
+
+
 def _check_dtypes(operation: str, names: tuple[str, ...], tensors: tuple[Tensor, ...], *, float8: bool = False) -> None:
-    """All have the dtype of the first, which is one of DTYPES, or float8 where that is allowed."""
+    """All have the dtype of the first, which is one of DTYPES, or float8 where that is allowed, and are plain."""
     dtype = tensors[0].dtype
     if dtype not in DTYPES and not (float8 and dtype == FLOAT8):
         expected = "float32, float16, bfloat16 or float8_e4m3fn" if float8 else "float32, float16 or bfloat16"
@@ -117,6 +140,7 @@ def _check_dtypes(operation: str, names: tuple[str, ...], tensors: tuple[Tensor,
     for name, other in zip(names, tensors, strict=True):
         if other.dtype != dtype:
             raise ValueError(f"{operation}: {names[0]} is {dtype}, so {name} must be {dtype}; got {other.dtype}")
+        _check_plain(operation, name, other)
 
 
 def _check_devices(operation: str, names: tuple[str, ...], tensors: tuple[Tensor, ...]) -> None:

@@ -1,20 +1,100 @@
-"""What launchers share: the current device, the grid of a persistent kernel, and a copy with contiguous columns."""
+"""What launchers share: the current device, launches one at a time, the grid of a persistent kernel, and a copy with
+contiguous columns."""
 
-from contextlib import AbstractContextManager, nullcontext
+import ctypes
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.runtime.autotuner import Autotuner
 
-UNCHANGED: AbstractContextManager[None] = nullcontext()
+from triton_kernels._interpreter import INTERPRET
+
+LAUNCHING = threading.RLock()
+"""Held during a launch: Triton's autotuner keeps the arguments of a launch in itself until it is done."""
+_thread = threading.local()  # devices: indices of the GPUs whose context this thread has had as the current one
 
 
-def device_of(x: Tensor) -> AbstractContextManager[None]:
-    """Context in which the GPU of x is the current device, on which Triton launches."""
-    if x.is_cuda and x.device.index != torch.cuda.current_device():
-        return torch.cuda.device(x.device)  # type: ignore[return-value]
-    return UNCHANGED
+def device_of(x: Tensor) -> AbstractContextManager[Any]:
+    """Context in which this thread launches on the GPU of x, and no other thread launches a kernel of this folder."""
+    if x.is_cuda:
+        if x.device.index != torch.cuda.current_device():
+            return _other_device(x.device)
+        if x.device.index not in getattr(_thread, "devices", ()):
+            make_context_current(x.device.index)
+    return LAUNCHING
+
+
+@contextmanager
+def _other_device(device: torch.device) -> Iterator[None]:
+    with LAUNCHING, torch.cuda.device(device):
+        make_context_current(device.index)
+        yield
+
+
+def make_context_current(index: int) -> None:
+    """Makes the context of a GPU current: a new thread has none, and TMA descriptors are encoded before the launch.
+
+    By the driver, because torch.cuda.set_device does nothing where the index does not change, and because the runtime's
+    calls with this effect are not allowed inside a CUDA graph capture. Raises: RuntimeError.
+    """
+    driver = ctypes.CDLL("libcuda.so.1")
+    context, device, current = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int(-1)
+
+    def call(name: str, *args: Any) -> None:
+        if error := getattr(driver, name)(*args):
+            raise RuntimeError(f"{name}: CUDA driver error {error} on device {index}")
+
+    call("cuDeviceGet", ctypes.byref(device), index)
+    call("cuCtxGetCurrent", ctypes.byref(context))
+    if context.value is not None:
+        call("cuCtxGetDevice", ctypes.byref(current))
+    if current.value != device.value:
+        call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        call("cuCtxSetCurrent", context)
+    _thread.devices = {*getattr(_thread, "devices", ()), index}
+
+
+def launch(kernel: Any, grid: Any, *args: Any, **kwargs: Any) -> None:
+    """kernel[grid](*args, **kwargs); inside a CUDA graph capture, only what needs no tuning, compiling or loading.
+
+    Raises: RuntimeError, before the launch, for the first call with such arguments inside a capture.
+    """
+    if not INTERPRET and torch.cuda.is_current_stream_capturing():
+        _launch_captured(kernel, grid, args, kwargs)
+    else:
+        kernel[grid](*args, **kwargs)
+
+
+def _launch_captured(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """A launch whose autotuner does not time and whose kernel is loaded; see `launch`."""
+    jit = kernel.fn if isinstance(kernel, Autotuner) else kernel
+    run: Callable[..., Any] = jit.run
+
+    def refuse(*_: Any) -> Any:
+        raise RuntimeError(
+            f"{jit.__name__}: first call with these arguments inside a CUDA graph capture; "
+            "call it once before, to tune, compile and load it"
+        )
+
+    def run_loaded(*args: Any, **kwargs: Any) -> Any:
+        compiled = run(*args, **{**kwargs, "warmup": True})
+        return refuse() if compiled is None or compiled.module is None else run(*args, **kwargs)
+
+    jit.run = run_loaded  # covers the method
+    if kernel is not jit:
+        kernel.prune_configs = refuse  # the autotuner calls it first where it has no answer
+    try:
+        kernel[grid](*args, **kwargs)
+    finally:
+        del jit.run
+        if kernel is not jit:
+            del kernel.prune_configs
 
 
 def persistent_grid(tiles: int, multiprocessors: int) -> tuple[int]:
@@ -39,5 +119,5 @@ def column_major(x: Tensor) -> Tensor:
     R, C = x.shape
     y = torch.empty((C, triton.cdiv(R, 4) * 4), dtype=x.dtype, device=x.device)[:, :R]
     blocks = triton.cdiv(R, 64) * triton.cdiv(C, 64)
-    transpose_kernel[(blocks,)](x, y, R, C, *x.stride(), y.stride(0), BLOCK=64, num_warps=4)
+    launch(transpose_kernel, (blocks,), x, y, R, C, *x.stride(), y.stride(0), BLOCK=64, num_warps=4)
     return y.t()

@@ -9,12 +9,14 @@ from torch import Tensor
 from triton_kernels._arguments import check_attention, check_head
 from triton_kernels._configs_attention import CONFIGS, short_list, tuning_space  # noqa: F401
 from triton_kernels._interpreter import INTERPRET, dot_operand, empty_output, finished_output
-from triton_kernels._launch import device_of
+from triton_kernels._launch import device_of, launch
 
 DETERMINISTIC = True
 HEAD_DIMS = (16, 32, 64, 128, 256)
 GROUP_BYTES = 2**24  # keys and values of the heads that run together: a third of an H200's L2 cache
+DECODING = 16  # most queries of a call that adds a few keys to many
 LOG2_E = 1.4426950408889634
+LOWEST = tl.constexpr(-3.4028234663852886e38)  # first maximum: unlike -inf, it can be subtracted from -inf
 
 
 @triton.jit
@@ -24,7 +26,8 @@ def online_softmax(
 ):  # fmt: skip
     """Online softmax over keys start to end; k_ptr and v_ptr point to key `start`. Returns acc, l_i, m_i.
 
-    m_i: running maximum of the scores in base 2. l_i: sum of exp2(score - m_i). acc: sum of exp2(score - m_i) v.
+    m_i: running maximum of the scores in base 2, at least LOWEST. l_i: sum of exp2(score - m_i). acc: sum of
+    exp2(score - m_i) v.
     MASKED: some keys are hidden from some rows, or lie beyond the last key.
     """
     offs_n = tl.arange(0, BLOCK_N)
@@ -42,13 +45,11 @@ def online_softmax(
         if MASKED:
             qk = tl.where(keys[None, :] <= last_key[:, None], qk * qk_scale, float("-inf"))
             m_new = tl.maximum(m_i, tl.max(qk, 1))
-            m_safe = tl.where(m_new == float("-inf"), 0.0, m_new)  # no visible key yet: exp2(-inf - 0) is 0, not NaN
-            p = tl.exp2(qk - m_safe[:, None])
-            alpha = tl.exp2(m_i - m_safe)
+            p = tl.exp2(qk - m_new[:, None])
         else:
             m_new = tl.maximum(m_i, tl.max(qk, 1) * qk_scale)
             p = tl.exp2(tl.fma(qk, qk_scale, -m_new[:, None]))
-            alpha = tl.exp2(m_i - m_new)
+        alpha = tl.exp2(m_i - m_new)
         l_i = l_i * alpha + tl.sum(p, 1)
         acc = acc * alpha[:, None]
         v = tl.load(v_ptr + v_offs, mask=keys[:, None] < S_k, other=0.0) if MASKED else tl.load(v_ptr + v_offs)
@@ -79,7 +80,7 @@ def recompute_by_key(
         row_mask = rows[:, None] < S_q * G
         q_ptrs = q_ptr + heads[:, None] * stride_qh + queries[:, None] * stride_qm + offs_d[None, :] * stride_qd
         q = tl.load(q_ptrs, mask=row_mask, other=0.0).to(tl.float32)  # [ROWS, D]
-        m_i = tl.full((ROWS,), float("-inf"), tl.float32)
+        m_i = tl.full((ROWS,), LOWEST, tl.float32)
         l_i = tl.zeros((ROWS,), tl.float32)
         acc = tl.zeros((ROWS, D), tl.float32)
         k_ptrs = k_ptr + offs_d * stride_kd
@@ -89,9 +90,8 @@ def recompute_by_key(
             qk = tl.sum(q * tl.load(k_ptrs).to(tl.float32)[None, :], 1) * qk_scale
             qk = tl.where(seen, qk, float("-inf"))
             m_new = tl.maximum(m_i, qk)
-            m_safe = tl.where(m_new == float("-inf"), 0.0, m_new)
-            p = tl.exp2(qk - m_safe)
-            alpha = tl.exp2(m_i - m_safe)
+            p = tl.exp2(qk - m_new)
+            alpha = tl.exp2(m_i - m_new)
             l_i = l_i * alpha + p
             pv = p[:, None] * tl.load(v_ptrs).to(tl.float32)[None, :]
             acc = acc * alpha[:, None] + tl.where(seen[:, None], pv, 0.0)
@@ -99,12 +99,13 @@ def recompute_by_key(
             k_ptrs += stride_kn
             v_ptrs += stride_vn
         out_ptrs = out_ptr + heads[:, None] * stride_oh + queries[:, None] * stride_om + offs_d[None, :]
-        tl.store(out_ptrs, acc / tl.where(l_i == 0.0, 1.0, l_i)[:, None], mask=row_mask)
+        blind = queries + (S_k - S_q) < 0
+        tl.store(out_ptrs, acc / tl.where(blind, 1.0, l_i)[:, None], mask=row_mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["S_k"])
 def attention_kernel(
-    q_ptr, k_ptr, v_ptr, out_ptr, HEADS, H_kv, S_q, S_k, HEAD_GROUP, qk_scale,
+    q_ptr, k_ptr, v_ptr, out_ptr, HEADS, H_kv, S_q, KEYS, S_k, HEAD_GROUP, qk_scale,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd, stride_ob, stride_oh, stride_om,
     CAUSAL: tl.constexpr, V_LIKE_K: tl.constexpr, G: tl.constexpr, D: tl.constexpr,
@@ -114,6 +115,7 @@ def attention_kernel(
 
     The G query heads of a key head are packed: row r is query r // G of head r % G. They share the keys and values
     that a program reads, and decoding (S_q = 1) still fills a tile.
+    KEYS: number of keys. S_k: the same or more, for the autotuner's key alone.
     """
     # HEAD_GROUP heads run together, so that their keys and values stay in the L2 cache. Within a group the last
     # queries, which see most keys when causal, come first: short programs fill the end of the last wave.
@@ -140,36 +142,37 @@ def attention_kernel(
 
     # Keys before `full` are visible to every row of the tile, keys from `end` on to none.
     if CAUSAL:
-        shift = S_k - S_q
-        last_key = tl.minimum(queries + shift, S_k - 1)
-        full = tl.minimum(tl.maximum(start_m // G + shift + 1, 0), S_k) // BLOCK_N * BLOCK_N
-        end = tl.minimum((start_m + BLOCK_M - 1) // G + shift + 1, S_k)
+        shift = KEYS - S_q
+        last_key = tl.minimum(queries + shift, KEYS - 1)
+        full = tl.minimum(tl.maximum(start_m // G + shift + 1, 0), KEYS) // BLOCK_N * BLOCK_N
+        end = tl.minimum((start_m + BLOCK_M - 1) // G + shift + 1, KEYS)
     else:
-        last_key = tl.full((BLOCK_M,), S_k - 1, tl.int32)
-        full = S_k // BLOCK_N * BLOCK_N
-        end = S_k
-    m_i = tl.full((BLOCK_M,), float("-inf"), tl.float32)
+        last_key = tl.full((BLOCK_M,), KEYS - 1, tl.int32)
+        full = KEYS // BLOCK_N * BLOCK_N
+        end = KEYS
+    m_i = tl.full((BLOCK_M,), LOWEST, tl.float32)
     l_i = tl.zeros((BLOCK_M,), tl.float32)
     acc = tl.zeros((BLOCK_M, D), tl.float32)
     acc, l_i, m_i = online_softmax(
-        acc, l_i, m_i, q, k_ptr, v_ptr, 0, full, last_key, S_k, qk_scale, stride_kn, stride_kd, stride_vn, stride_vd,
+        acc, l_i, m_i, q, k_ptr, v_ptr, 0, full, last_key, KEYS, qk_scale, stride_kn, stride_kd, stride_vn, stride_vd,
         False, V_LIKE_K, "ieee", D, BLOCK_N,
     )  # fmt: skip
     k_full = k_ptr + full.to(tl.int64) * stride_kn
     v_full = v_ptr + full.to(tl.int64) * stride_vn
     acc, l_i, m_i = online_softmax(
-        acc, l_i, m_i, q, k_full, v_full, full, end, last_key, S_k, qk_scale,
+        acc, l_i, m_i, q, k_full, v_full, full, end, last_key, KEYS, qk_scale,
         stride_kn, stride_kd, stride_vn, stride_vd, True, V_LIKE_K, "ieee", D, BLOCK_N,
     )  # fmt: skip
     # A hidden key has weight 0, but 0 times NaN or infinity is NaN, and tl.dot cannot leave a key out. So a tile with a
     # NaN is not stored, but computed again without the hidden keys.
-    nans = tl.max(tl.max((acc != acc).to(tl.int32), 1), 0) if CAUSAL else 0
-    out = acc / tl.where(l_i == 0.0, 1.0, l_i)[:, None]  # a row without visible keys is 0
+    nans = tl.max(tl.max(((acc != acc) & row_mask).to(tl.int32), 1), 0) if CAUSAL else 0
+    # A row without visible keys is 0; one whose visible keys all score -inf is 0 / 0.
+    out = acc / tl.where(last_key < 0, 1.0, l_i)[:, None]
     out_ptrs = out_ptr + b * stride_ob + heads[:, None] * stride_oh + queries[:, None].to(tl.int64) * stride_om
     tl.store(out_ptrs + offs_d[None, :], out, mask=rows[:, None] < tl.where(nans == 0, S_q * G, 0))
     if nans > 0:
         recompute_by_key(
-            q_ptr + b * stride_qb, k_ptr, v_ptr, out_ptr + b * stride_ob, start_m, h_kv, S_q, S_k, qk_scale,
+            q_ptr + b * stride_qb, k_ptr, v_ptr, out_ptr + b * stride_ob, start_m, h_kv, S_q, KEYS, qk_scale,
             stride_qh, stride_qm, stride_qd, stride_kn, stride_kd, stride_vn, stride_vd, stride_oh, stride_om,
             G, D, BLOCK_M,
         )  # fmt: skip
@@ -199,7 +202,8 @@ def attention(
 
     Shapes: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), any strides; query head h reads key head h // (H // H_kv). D is
     a power of two from 16 to 256. The output is contiguous. `sm_scale` defaults to 1 / sqrt(D).
-    Causal: query i sees keys up to i + S_k - S_q; a query that sees no key gives zeros. NaN and infinities of hidden
+    Causal: query i sees keys up to i + S_k - S_q; a query that sees no key gives zeros, one whose keys all score minus
+    infinity gives NaN. NaN and infinities of hidden
     keys and values do not reach the result: a tile with a NaN is computed again, far more slowly.
     Dtypes: float32 (ieee products and sums), float16, bfloat16 (scores, softmax and accumulation in float32, the
     probabilities rounded once for the second product).
@@ -211,7 +215,7 @@ def attention(
     check_attention(q, k, v)
     B, H, S_q, D = q.shape
     H_kv, S_k = k.shape[1:3]
-    _check_limits(k, v, D, sm_scale)
+    _check_limits(S_q * (H // H_kv) if H_kv else 0, k, v, D, sm_scale)
     if sm_scale is None:
         sm_scale = D**-0.5
     if q.numel() > 0 and S_k == 0:
@@ -222,17 +226,27 @@ def attention(
         HEADS = B * H_kv
         HEAD_GROUP = min(HEADS, max(1, GROUP_BYTES // (2 * S_k * D * q.element_size())))
         with device_of(q):
-            attention_kernel[lambda tile: (HEADS * triton.cdiv(S_q * G, tile["BLOCK_M"]),)](
-                q, k, v, out, HEADS, H_kv, S_q, S_k, HEAD_GROUP, sm_scale * LOG2_E,
+            launch(
+                attention_kernel, lambda tile: (HEADS * triton.cdiv(S_q * G, tile["BLOCK_M"]),),
+                q, k, v, out, HEADS, H_kv, S_q, S_k, _tuned_length(S_q, S_k), HEAD_GROUP, sm_scale * LOG2_E,
                 *q.stride(), *k.stride(), *v.stride(), *out.stride()[:3],
                 CAUSAL=causal, V_LIKE_K=k.stride()[2:] == v.stride()[2:], G=G, D=D, **TILE,
             )  # fmt: skip
     return finished_output(out, q.dtype)
 
 
-def _check_limits(k: Tensor, v: Tensor, D: int, sm_scale: float | None) -> None:
+def _tuned_length(S_q: int, S_k: int) -> int:
+    """Number of keys to tune for: when decoding the next power of two, so that a new key seldom means new tuning."""
+    return triton.next_power_of_2(S_k) if S_q <= DECODING else S_k
+
+
+def _check_limits(rows: int, k: Tensor, v: Tensor, D: int, sm_scale: float | None) -> None:
     """Raises NotImplementedError for what the kernel does not cover."""
     check_head(D, HEAD_DIMS, sm_scale)
+    if max(rows, k.shape[2]) > 2**30:
+        raise NotImplementedError(
+            f"attention: S_q * H / H_kv and S_k must be at most 2^30; got {rows} and {k.shape[2]}"
+        )
     if max(*k.stride()[2:], *v.stride()[2:]) >= 2**22:
         raise NotImplementedError(
             f"attention: strides of k and v along S_k and D must be below 2**22; got {k.stride()} and {v.stride()}"

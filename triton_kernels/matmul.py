@@ -6,10 +6,10 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._arguments import check_matmul
+from triton_kernels._arguments import check_length, check_matmul
 from triton_kernels._configs_matmul import CONFIGS, short_list, tuning_space  # noqa: F401
 from triton_kernels._interpreter import INTERPRET, dot_operand, empty_output, finished_output
-from triton_kernels._launch import column_major, device_of
+from triton_kernels._launch import column_major, device_of, launch
 from triton_kernels._tiles import grouped_tile
 
 DETERMINISTIC = True
@@ -192,14 +192,15 @@ def matmul(
     cores truncate each factor to 11 significant bits. For float8, whose products Hopper's tensor cores sum with 14
     bits: "promoted" adds sums of 128 products in float32, "fast" leaves all sums to the tensor cores.
     Tail: unless every tile of every configuration fits, loads and stores are masked; offsets are int64.
-    Errors: ValueError for other shapes, dtypes, scales, devices or precisions; NotImplementedError for M above 2^28
-    or N above 2^26.
+    Errors: ValueError for other shapes, dtypes, scales, devices or precisions; NotImplementedError for M above 2^28,
+    N above 2^26 or K above 2^30.
     Source: the tile order and pipelined loop of Triton's matrix multiplication tutorial.
     """
     check_matmul(a, b, scale_a, scale_b, precision=precision, float8=True)
     (M, K), N = a.shape, b.shape[1]
     if M > 2**28 or N > 2**26:  # the range of exact_quotient with the smallest tiles
         raise NotImplementedError(f"matmul: M must be at most 2^28, N at most 2^26; got {M} and {N}")
+    check_length(a)
     dtype = torch.bfloat16 if a.dtype == torch.float8_e4m3fn else a.dtype
     if K == 0:
         return torch.zeros((M, N), dtype=dtype, device=a.device)
@@ -220,7 +221,8 @@ def _launch(a: Tensor, b: Tensor, c: Tensor, scale_a: Tensor | None, scale_b: Te
         a, b, c = b.t(), a.t(), c.t()
     (M, K), N = a.shape, b.shape[1]
     masked = M % 256 != 0 or N % 256 != 0 or K % 256 != 0
-    matmul_kernel[lambda tile: (triton.cdiv(M, tile["BLOCK_M"]) * triton.cdiv(N, tile["BLOCK_N"]),)](
+    launch(
+        matmul_kernel, lambda tile: (triton.cdiv(M, tile["BLOCK_M"]) * triton.cdiv(N, tile["BLOCK_N"]),),
         a, b, c, scale_a, scale_b, M, N, K, *a.stride(), *b.stride(), *c.stride(),
         PRECISION=precision, MASKED=masked, GROUP_M=GROUP_M, ALIGN=_alignment(a, b, c),
         A_ROWS=a.stride(1) == 1, B_ROWS=b.stride(1) == 1, C_ROWS=c.stride(1) == 1, **TILE,

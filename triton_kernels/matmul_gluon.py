@@ -12,7 +12,7 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from triton_kernels._arguments import check_matmul, check_tensor_cores
 from triton_kernels._configs_matmul_gluon import CONFIGS, ROWS, SWIZZLE, short_list, tile_count, tuning_space  # noqa: F401
-from triton_kernels._launch import device_of, persistent_grid
+from triton_kernels._launch import device_of, launch, persistent_grid
 from triton_kernels._tiles import tile_offsets
 from triton_kernels._tma import tma_matrix
 
@@ -301,8 +301,8 @@ def matmul(
     Tail: TMA reads zeros beyond the edges and does not write there.
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for float32 with
     precision="ieee", for matrices that TMA cannot copy (every row of A, B and C must start at a multiple of 16 bytes),
-    for tf32 unless A's rows or B's columns are contiguous, for float8 unless both are, for M or N above 2^27, and for
-    a GPU other than Hopper.
+    for tf32 unless A's rows or B's columns are contiguous, for float8 unless both are, for M or N above 2^27 or K
+    above 2^30, and for a GPU other than Hopper.
     Source: the persistent, warp-specialized kernels of CUTLASS ("cooperative" schedule), without clusters.
     """
     check_matmul(a, b, scale_a, scale_b, precision=precision, float8=True, interpreter=False)
@@ -338,7 +338,8 @@ def _launch(a: Tensor, b: Tensor, out: Tensor, scale_a: Tensor | None, scale_b: 
             raise NotImplementedError("matmul: tf32 needs the rows of a or the columns of b contiguous")
         a_in_registers = not a_rows
     processors = torch.cuda.get_device_properties(a.device).multi_processor_count
-    matmul_kernel[lambda config: persistent_grid(tile_count(config, M, N), processors)](
+    launch(
+        matmul_kernel, lambda config: persistent_grid(tile_count(config, M, N), processors),
         a_desc, b_desc, c_desc, scale_a, scale_b, M, N, K, A_ROWS=a_rows, B_ROWS=b_rows, C_ROWS=c_rows,
         A_IN_REGISTERS=a_in_registers, DTYPE=DTYPES[a.dtype], PROMOTED=precision == "promoted",
     )  # fmt: skip

@@ -12,7 +12,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from triton_kernels._arguments import check_matmul, check_tensor_cores
 from triton_kernels._configs_matmul_persistent import CONFIGS, set_blocks, short_list, tuning_space  # noqa: F401
 from triton_kernels._interpreter import INTERPRET, dot_operand, empty_output, finished_output
-from triton_kernels._launch import column_major, device_of, persistent_grid
+from triton_kernels._launch import column_major, device_of, launch, persistent_grid
 from triton_kernels._tiles import tile_offsets
 from triton_kernels._tma import tma_matrix
 
@@ -81,7 +81,7 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     Tail: TMA reads zeros beyond the edges and does not write there.
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for float32 with
     precision="ieee", for matrices that TMA cannot copy (every row of A, B and C must start at a multiple of 16 bytes),
-    for M or N above 2^27, and for a GPU without TMA.
+    for M or N above 2^27 or K above 2^30, and for a GPU without TMA.
     Source: the persistent matrix multiplication of Triton's tutorials.
     """
     check_matmul(a, b, precision=precision)
@@ -119,7 +119,7 @@ def _launch(a: Tensor, b: Tensor, out: Tensor, precision: str) -> None:
     def grid(tile: dict[str, int]) -> tuple[int]:
         return persistent_grid(triton.cdiv(M, tile["BLOCK_M"]) * triton.cdiv(N, tile["BLOCK_N"]), processors)
 
-    matmul_kernel[grid](a_desc, b_desc, c_desc, M, N, K, **constants)
+    launch(matmul_kernel, grid, a_desc, b_desc, c_desc, M, N, K, **constants)
 
 
 def _descriptor(name: str, x: Tensor, element: int) -> tuple[TensorDescriptor, bool]:

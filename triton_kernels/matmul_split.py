@@ -10,7 +10,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from triton_kernels._arguments import check_matmul
 from triton_kernels._configs_matmul_split import CONFIGS, set_blocks, short_list, tuning_space  # noqa: F401
 from triton_kernels._interpreter import INTERPRET, dot_operand
-from triton_kernels._launch import device_of
+from triton_kernels._launch import device_of, launch
 from triton_kernels._tiles import grouped_tile_any
 
 ARITHMETIC = "6 x bfloat16"
@@ -154,7 +154,7 @@ else:
 def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str = "ieee") -> Float[Tensor, "M N"]:
     """C = A @ B.
 
-    Shapes: a (M, K), b (K, N), any strides, any sizes, K = 0 included; the output is contiguous.
+    Shapes: a (M, K), b (K, N), any strides, M, N and K up to 2^29, K = 0 included; the output is contiguous.
     Dtypes: float32; the tensor cores multiply bfloat16, exactly, and add in float32.
     Precision: "ieee". The error of a product is below 2^-24, and there are fewer roundings than with float32 products
     and sums. An element below 2^-110 of the largest in its row of a or column of b loses low bits, below 2^-133 all.
@@ -173,6 +173,8 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     if a.is_cuda and torch.cuda.get_device_capability(a.device)[0] < 8:
         raise NotImplementedError("matmul: bfloat16 tensor cores need compute capability 8.0")
     (M, K), N = a.shape, b.shape[1]
+    if max(M, N, K) > 2**29:  # the planes have 3 M and 3 N rows, which TMA counts in 32 bits
+        raise NotImplementedError(f"matmul: M, N and K must be at most 2^29; got {M}, {N} and {K}")
     if K == 0:
         return torch.zeros((M, N), dtype=a.dtype, device=a.device)
     out = torch.empty((M, N), dtype=a.dtype, device=a.device)
@@ -187,8 +189,20 @@ def _launch(a: Tensor, b: Tensor, out: Tensor) -> None:
     (a_desc, a_exponents), (b_desc, b_exponents) = split_rows(a), split_rows(b.t())
     if INTERPRET:
         set_blocks({"a_desc": a_desc, "b_desc": b_desc, **TILE})
-    matmul_kernel[lambda tile: (triton.cdiv(M, tile["BLOCK_M"]) * triton.cdiv(N, tile["BLOCK_N"]),)](
-        a_desc, b_desc, out, a_exponents, b_exponents, M, N, K, ALL_PRODUCTS=K <= 16, GROUP_M=GROUP_M, **TILE
+    launch(
+        matmul_kernel,
+        lambda tile: (triton.cdiv(M, tile["BLOCK_M"]) * triton.cdiv(N, tile["BLOCK_N"]),),
+        a_desc,
+        b_desc,
+        out,
+        a_exponents,
+        b_exponents,
+        M,
+        N,
+        K,
+        ALL_PRODUCTS=K <= 16,
+        GROUP_M=GROUP_M,
+        **TILE,
     )
 
 
@@ -198,7 +212,17 @@ def split_rows(x: Tensor) -> tuple[TensorDescriptor, Tensor]:
     pitch = triton.cdiv(K, 8) * 8  # TMA reads rows that start at multiples of 16 bytes
     planes = torch.empty((3 * R, pitch), dtype=torch.bfloat16, device=x.device)
     exponents = torch.empty((R,), dtype=torch.int32, device=x.device)
-    split_kernel[(triton.cdiv(R, SPLIT_TILE["BLOCK_R"]),)](
-        x, planes, exponents, R, K, x.stride(0), x.stride(1), pitch, **SPLIT_TILE
+    launch(
+        split_kernel,
+        (triton.cdiv(R, SPLIT_TILE["BLOCK_R"]),),
+        x,
+        planes,
+        exponents,
+        R,
+        K,
+        x.stride(0),
+        x.stride(1),
+        pitch,
+        **SPLIT_TILE,
     )
     return TensorDescriptor(planes, [3 * R, K], [pitch, 1], [1, 8]), exponents

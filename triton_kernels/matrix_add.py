@@ -7,7 +7,7 @@ from torch import Tensor
 
 from triton_kernels._arguments import check_add
 from triton_kernels._interpreter import INTERPRET, empty_output, finished_output
-from triton_kernels._launch import device_of
+from triton_kernels._launch import device_of, launch
 from triton_kernels._tiles import grouped_tile_any
 
 DETERMINISTIC = True
@@ -92,11 +92,25 @@ def _launch_dense(a: Tensor, b: Tensor, out: Tensor) -> None:
     N = a.numel()
     large = N * a.element_size() >= LARGE_BYTES
     BLOCK = BLOCK_BYTES[large] // a.element_size()
-    dense_add_kernel[(triton.cdiv(N, BLOCK),)](a, b, out, N, BLOCK, num_warps=NUM_WARPS[large])
+    launch(dense_add_kernel, (triton.cdiv(N, BLOCK),), a, b, out, N, BLOCK, num_warps=NUM_WARPS[large])
 
 
 def _launch_tiled(a: Tensor, b: Tensor, out: Tensor) -> None:
     M, N = a.shape
     BLOCK_M = BLOCK_N = TILE_BYTES // a.element_size()
     grid = (triton.cdiv(M, BLOCK_M) * triton.cdiv(N, BLOCK_N),)
-    tiled_add_kernel[grid](a, b, out, M, N, *a.stride(), *b.stride(), BLOCK_M, BLOCK_N, GROUP_M, num_warps=TILE_WARPS)
+    launch(
+        tiled_add_kernel,
+        grid,
+        a,
+        b,
+        out,
+        M,
+        N,
+        *a.stride(),
+        *b.stride(),
+        BLOCK_M,
+        BLOCK_N,
+        GROUP_M,
+        num_warps=TILE_WARPS,
+    )

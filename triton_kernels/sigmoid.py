@@ -9,7 +9,7 @@ from torch import Tensor
 
 from triton_kernels._arguments import check_sigmoid
 from triton_kernels._interpreter import INTERPRET, empty_output, finished_output
-from triton_kernels._launch import device_of
+from triton_kernels._launch import device_of, launch
 
 DETERMINISTIC = True
 LARGE_BYTES = 2**26  # of a dense input: from here on there are far more programs than the device runs at once
@@ -135,7 +135,7 @@ def sigmoid(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
 def _launch_dense(x: Tensor, out: Tensor) -> None:
     N = x.numel()
     BLOCK = BLOCK_BYTES[N * x.element_size() >= LARGE_BYTES] // x.element_size()
-    dense_sigmoid_kernel[(triton.cdiv(N, BLOCK),)](x, out, N, BLOCK, num_warps=NUM_WARPS)
+    launch(dense_sigmoid_kernel, (triton.cdiv(N, BLOCK),), x, out, N, BLOCK, num_warps=NUM_WARPS)
 
 
 def _launch_strided(x: Tensor, out: Tensor) -> None:
@@ -151,7 +151,8 @@ def _launch_strided(x: Tensor, out: Tensor) -> None:
     batch_shape, batch_stride_x, batch_stride_out = zip(*dims or [(1, 0, 0)], strict=True)
     BLOCK_M, BLOCK_N = TILE
     grid = (triton.cdiv(M, BLOCK_M) * triton.cdiv(N, BLOCK_N) * prod(batch_shape),)
-    strided_sigmoid_kernel[grid](
+    launch(
+        strided_sigmoid_kernel, grid,
         x, out, M, N, stride_xm, stride_xn, stride_om,
         batch_shape, batch_stride_x, batch_stride_out, BLOCK_M, BLOCK_N, num_warps=NUM_WARPS,
     )  # fmt: skip

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from triton_kernels._arguments import check_add
 from triton_kernels._interpreter import INTERPRET, empty_output, finished_output
-from triton_kernels._launch import device_of
+from triton_kernels._launch import device_of, launch
 
 DETERMINISTIC = True
 LARGE_BYTES = 2**26  # per operand: from here on there are enough programs for large blocks
@@ -54,7 +54,16 @@ def vector_add(a: Shaped[Tensor, "N"], b: Shaped[Tensor, "N"]) -> Shaped[Tensor,
         large = N * a.element_size() >= LARGE_BYTES
         BLOCK = BLOCK_BYTES[large] // a.element_size()
         with device_of(a):
-            vector_add_kernel[(triton.cdiv(N, BLOCK),)](
-                a, b, out, N, a.stride(0), b.stride(0), BLOCK, num_warps=NUM_WARPS[large]
+            launch(
+                vector_add_kernel,
+                (triton.cdiv(N, BLOCK),),
+                a,
+                b,
+                out,
+                N,
+                a.stride(0),
+                b.stride(0),
+                BLOCK,
+                num_warps=NUM_WARPS[large],
             )
     return finished_output(out, a.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import shutil
@@ -33,6 +34,10 @@ PACKAGES = (
     "nvidia-cudnn-cu13",
     "nvidia-ml-py",
 )
+
+
+COMMIT_VARIABLE = "KERNEL_SUITE_COMMIT"
+"""The environment variable that names the commit of a copy of the tree."""
 
 
 def environment_record(device_type: str, index: int = 0) -> dict[str, Any]:
@@ -90,7 +95,13 @@ def os_name(release: Path = Path("/etc/os-release")) -> str:
 
 
 def git_state(root: Path) -> dict[str, Any] | None:
-    """The commit of the checkout in `root`, and whether files differ from it; None if `root` is no checkout's top."""
+    """The commit of the checkout in `root`, and whether files differ from it; None if `root` is no checkout's top.
+
+    A copy without its history, on another machine for example, is given its commit by COMMIT_VARIABLE; whether files
+    differ is then unknown.
+    """
+    if given := os.environ.get(COMMIT_VARIABLE):
+        return {"commit": given, "dirty": None}
     top = output_of("git", "-C", str(root), "rev-parse", "--show-toplevel")
     commit = output_of("git", "-C", str(root), "rev-parse", "HEAD")
     if top is None or commit is None or Path(top.strip()).resolve() != root.resolve():

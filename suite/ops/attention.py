@@ -121,6 +121,24 @@ def one_element_is(value: float, *among: int) -> numbers.Values:
     return values
 
 
+def minus_infinity(keys: Callable[[int], slice], *, overflow: bool) -> numbers.Values:
+    """Normal numbers, but the keys `keys(S_k)` of every second key head score minus infinity for all queries.
+
+    One feature of the queries is above 2; of those keys it is minus infinity. With `overflow` it is the lowest finite
+    number in the other heads: the products overflow float32 (in float16 they are merely far below the others).
+    """
+
+    def values(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
+        q, k, v = (numbers.normals(shape, case, source) for shape in shapes)
+        q[..., :1] = q[..., :1].abs() + 2.0
+        k[:, ::2, keys(k.shape[2]), :1] = -math.inf
+        if overflow:
+            k[:, 1::2, keys(k.shape[2]), :1] = -numbers.largest(case)
+        return q, k, v
+
+    return values
+
+
 def pairs_that_cancel(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
     """The second half of the keys repeats the first, with values of the other sign."""
     q, k, v = (numbers.normals(shape, case, source) for shape in shapes)
@@ -170,6 +188,7 @@ class Attention(Operation):
         ),
         "strided": family.strided_views(ODD),
         "offset": family.offset(ODD),
+        "misaligned_rows": family.misaligned_rows(ODD),
         "broadcast": family.broadcast((2, 4, 2, 33, 65, 64)),
         "subnormal": family.subnormal(ODD, values=numbers.each(numbers.normals, numbers.normals, numbers.subnormals)),
         "largest": family.large(ODD, values=numbers.each(numbers.normals, numbers.normals, large_values)),
@@ -177,6 +196,21 @@ class Attention(Operation):
         "infinity": family.infinity(ODD, values=one_element_is(math.inf, 1, 2)),
         "nan": family.nan(ODD, values=one_element_is(math.nan, 0, 1, 2)),
         "cancellation": family.cancellation(ODD, values=pairs_that_cancel),
+        "minus_infinity_first": Family(
+            "the first half of the keys scores minus infinity",
+            minus_infinity(lambda count: slice(0, count // 2), overflow=True),
+            shapes=((1, 4, 2, 40, 600, 64),),
+        ),
+        "minus_infinity_last": Family(
+            "the last half of the keys scores minus infinity",
+            minus_infinity(lambda count: slice(count // 2, count), overflow=True),
+            shapes=((1, 4, 2, 40, 600, 64),),
+        ),
+        "minus_infinity_all": Family(
+            "all keys of a head score minus infinity: NaN, and zeros for a query that sees no key",
+            minus_infinity(lambda count: slice(0, count), overflow=False),
+            shapes=((1, 4, 2, 50, 40, 64),),
+        ),
         "large_logits": Family(
             "scores whose exponential overflows unless their maximum is subtracted",
             numbers.each(large_scores, large_scores, numbers.normals),

@@ -182,6 +182,7 @@ class Matmul(Operation):
             "transposed": family.transposed(*options, (33, 65, 34), (64, 32, 128)),
             "strided": family.strided_views((1, 1, 1), (33, 65, 34)),
             "offset": family.offset((33, 65, 34), (64, 32, 128)),
+            "misaligned_rows": family.misaligned_rows((33, 64, 64)),
             "broadcast": family.broadcast((33, 65, 34), (64, 32, 128)),
             "subnormal": family.subnormal(
                 (33, 65, 34), values=numbers.each(numbers.subnormals, numbers.small_integers)

@@ -34,6 +34,7 @@ class MatrixAdd(Operation):
         "transposed": family.transposed(*options, (31, 33), (64, 64), (100, 513)),
         "strided": family.strided_views((1, 1), (65, 33)),
         "offset": family.offset((64, 64), (65, 33)),
+        "misaligned_rows": family.misaligned_rows((33, 64)),
         "broadcast": family.broadcast((64, 64), (65, 33)),
         "subnormal": family.subnormal((65, 33)),
         "largest": family.large((65, 33)),

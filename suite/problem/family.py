@@ -76,6 +76,10 @@ def offset(*shapes: Shape) -> Family:
     return Family("one element off a multiple of 16 bytes", NORMALS, placement.misaligned, shapes=shapes)
 
 
+def misaligned_rows(*shapes: Shape) -> Family:
+    return Family("rows one element farther apart than they are long", NORMALS, placement.gapped_rows, shapes=shapes)
+
+
 def broadcast(*shapes: Shape) -> Family:
     return Family(
         "one element, row or head repeated with a stride of 0",

@@ -38,6 +38,12 @@ def misaligned(operand: torch.Tensor, position: int) -> torch.Tensor:
     return flat.view(operand.shape)
 
 
+def gapped_rows(operand: torch.Tensor, position: int) -> torch.Tensor:
+    """Rows with a gap of one element after each: the first starts at a multiple of 16 bytes, most others do not."""
+    *outer, size = operand.shape
+    return _amid_nans(operand, (*outer, size + 1), (..., slice(0, size)))
+
+
 def repeated(operand: torch.Tensor, position: int) -> torch.Tensor:
     """The first slice along the axis of the operand's own position, repeated with a stride of 0; dense if there is no
     such axis.

@@ -10,6 +10,7 @@ from checked_calls import problem
 
 from suite import ops
 from suite.checking.memory import copies_with_layout, same_bits
+from suite.numerics import formats
 
 
 def test_nan_equals_any_other_nan_and_a_zero_not_its_negative() -> None:
@@ -45,6 +46,6 @@ def test_inputs_that_share_memory_share_it_in_the_buffers() -> None:
 def test_the_memory_of_a_checked_run_counts_both_draws_and_the_copies(name: str) -> None:
     op = ops.get(name)
     case = op.default_cases("cuda")[0]
-    output = math.prod(op.output_shape(case)) * case.output_bytes
+    output = math.prod(op.output_shape(case)) * formats.element_bytes(op.output_dtype(case))
     inputs = sum(math.prod(shape) for shape in op.operands(case)) * case.element_bytes
     assert op.memory_bytes(case) == 3 * inputs + 4 * output + op.workspace_bytes(case)

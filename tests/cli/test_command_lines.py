@@ -83,7 +83,7 @@ def test_no_command_line_shows_a_traceback(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "compare", stub)
-        patch.setattr("suite.hardware.environment", lambda *_: {"device": {"name": "D"}, "packages": {}})
+        patch.setattr("suite.hardware.environment_record", lambda *_: {"device": {"name": "D"}, "packages": {}})
         patch.chdir(folder)
         more = ["--op", "vector_add", "--out", str(folder / "out")] if name == "compare" else []
         more = [str(finished), str(finished)] if name == "diff" else more

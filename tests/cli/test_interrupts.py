@@ -21,7 +21,7 @@ from faulty import ROOT, inject
 
 from suite import frameworks
 from suite.core.files import PART
-from suite.results.row import read_rows
+from suite.results.csv_file import read_rows
 
 
 @pytest.mark.parametrize("fatal", [signal.SIGKILL, signal.SIGTERM], ids=["SIGKILL", "SIGTERM"])

@@ -137,6 +137,41 @@ def test_cases_that_are_not_covered() -> None:
         sigmoid(torch.zeros(3, device="meta"))
 
 
+NEGATED = torch.ones(4, 4, dtype=torch.complex64).conj().imag
+TWO = [(vector_add, 1), (matrix_add, 2), *((each, 2) for each in MATMULS)]
+
+
+@pytest.mark.parametrize(("function", "dims"), TWO, ids=[each.__module__ for each, _ in TWO])
+def test_the_negative_bit_and_lost_gradients_are_refused(function: Callable[..., Tensor], dims: int) -> None:
+    plain, negated = (x if dims == 2 else x[0] for x in (torch.ones(4, 4), NEGATED))
+    assert negated.is_neg()
+    with pytest.raises(NotImplementedError, match=r"b has torch's negative bit set; pass b\.resolve_neg\(\)"):
+        function(plain, negated)
+    with pytest.raises(
+        NotImplementedError, match=r"a requires a gradient, .*pass a\.detach\(\), or use torch\.no_grad"
+    ):
+        function(plain.clone().requires_grad_(), plain)
+
+
+def test_the_negative_bit_and_lost_gradients_are_refused_by_other_operations() -> None:
+    x = tensor(1, 1, 3, 64)
+    for function, inputs in ((sigmoid, (x,)), (attention, (x, x, x))):
+        wanted = tuple(each.clone().requires_grad_() for each in inputs)
+        with pytest.raises(NotImplementedError, match="requires a gradient"):
+            function(*wanted)
+        with torch.no_grad():
+            assert not function(*wanted).requires_grad
+    with pytest.raises(NotImplementedError, match="sigmoid: x has torch's negative bit"):
+        sigmoid(NEGATED)
+
+
+def test_the_first_call_inside_a_graph_capture_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    with pytest.raises(build.CudaError, match="no_such: first call inside a CUDA graph capture; call it once before"):
+        build.launch("no_such", "no_such", torch.device("cuda", 7))
+
+
 def test_unknown_dtype_code_is_refused_with_the_launch(device: str) -> None:
     x = torch.zeros(8, device=device)
     with pytest.raises(build.CudaError, match="cudaErrorInvalidValue"):

@@ -58,6 +58,11 @@ def test_global_and_constant_variables(device: str) -> None:
     assert out.tolist() == [1, 2, 4, 8] * 2
 
 
+@on_both
+def test_an_earlier_error_of_somebody_else_is_not_blamed_on_a_launch(device: str) -> None:
+    run("failures", "good_after_bad", device, torch.empty(128, device=device))
+
+
 def test_launches_from_several_threads_are_serialized() -> None:
     inputs = [torch.randn(50, 333) for _ in range(4)]
     outputs = [torch.empty_like(x) for x in inputs]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from fakes import nvml
 
-from suite.cli import commands
+from suite.cli import main as commands
 
 
 @pytest.fixture

@@ -74,6 +74,7 @@ def test_peaks_of_this_cpu(small: None, tmp_path: Path) -> None:
     assert measured_peaks.find(tmp_path, "a CPU") is not None
 
 
+@pytest.mark.slow
 def test_the_command_prints_and_writes(
     small: None, doctor: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

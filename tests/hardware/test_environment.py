@@ -85,3 +85,8 @@ def test_import_is_light() -> None:
     code = f"import sys; import suite.hardware, suite.doctor.facts; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_copy_without_history_is_given_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(environment.COMMIT_VARIABLE, "4dc423e")
+    assert environment.git_state(tmp_path) == {"commit": "4dc423e", "dirty": None}

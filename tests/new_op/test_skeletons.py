@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from suite.cli.commands import app
 from typer.testing import CliRunner
 
 from suite import frameworks, ops
+from suite.cli.main import app
 from suite.core.errors import ResultsError, UsageError
 from suite.core.paths import ROOT
 from suite.new_op.skeletons import KINDS, check_name, render, write

@@ -35,6 +35,7 @@ MISREAD_8 = "Triton's interpreter reads the NaN of float8_e4m3fn as 480"
 OVERFLOWS = "PyTorch computes 1 / (1 + exp(-x)) as it stands: where exp overflows, what is subnormal becomes 0"
 DOT_PRODUCTS = "the bfloat16 instructions of this CPU, which oneDNN uses, flush subnormal numbers to zero"
 LEAKS = "weights of 0 meet hidden values in a product, and 0 times NaN or infinity is NaN"
+ZEROS = "PyTorch's kernels give zeros, not NaN, where every score of a query is minus infinity"
 ADDS_THE_MASK = f"a mask is added to scores, where NaN stays NaN; and {LEAKS}"
 
 KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
@@ -58,6 +59,9 @@ KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
     ("cpu", "attention", "torch/flash", "nan"): (ALL, ADDS_THE_MASK),
     ("cpu", "attention", "torch/math", "infinity"): (ALL, ADDS_THE_MASK),
     ("cpu", "attention", "torch/math", "nan"): (ALL, ADDS_THE_MASK),
+    ("cpu", "attention", "torch", "minus_infinity_all"): (ALL, ZEROS),
+    ("cpu", "attention", "torch/flash", "minus_infinity_all"): (ALL, ZEROS),
+    ("cpu", "attention", "torch/math", "minus_infinity_all"): (ALL, ZEROS),
     ("cuda", "sigmoid", "torch", "subnormal"): (WIDE, OVERFLOWS),
     ("cuda", "attention", "jax", "infinity"): (ALL, LEAKS),
     ("cuda", "attention", "jax", "nan"): (ALL, LEAKS),

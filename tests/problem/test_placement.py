@@ -37,7 +37,9 @@ def test_views_are_placed_as_their_family_says() -> None:
     assert {x.stride()[1:] for x in (q, k, v)} == {(64, 128, 1)}
 
 
-@pytest.mark.parametrize("place", [placement.strided, placement.misaligned, placement.transposed])
+@pytest.mark.parametrize(
+    "place", [placement.strided, placement.misaligned, placement.gapped_rows, placement.transposed]
+)
 @pytest.mark.parametrize("shape", [(3, 4), (0, 4), (2, 3, 4)], ids=str)
 def test_a_placement_keeps_the_values(place: object, shape: tuple[int, ...]) -> None:
     values = torch.randn(shape)

@@ -19,7 +19,8 @@ from faulty import ROOT, inject
 
 from suite.core.errors import ResultsError, UsageError
 from suite.core.files import PART, FolderLock
-from suite.results.row import Row, read_rows
+from suite.results.csv_file import read_rows
+from suite.results.row import Row
 from suite.results.store import Results
 
 
@@ -65,7 +66,7 @@ def test_a_full_disk_keeps_what_was_there_and_gets_the_rest_when_it_has_room(mou
         Results(disk, {})
     fill(disk, free_pages=2)  # for the lock and the environment record, not for the table
     said: list[str] = []
-    with Results(disk, {}, tell=said.append) as results:
+    with Results(disk, {}, on_problem=said.append) as results:
         for name in ("torch", "numpy"):
             results.put("vector_add", [Row("vector_add", "N=64", "float32", "ieee", name)])
         assert "No space left on device; what was there is unchanged" in str(results.problem)
@@ -134,7 +135,7 @@ def test_a_file_in_the_way_is_named_and_stays(
     assert "file/below: Not a directory; give another folder" in capsys.readouterr().err
     (tmp_path / "out" / "vector_add.csv").mkdir(parents=True)
     said: list[str] = []
-    with Results(tmp_path / "out", {}, tell=said.append) as results:
+    with Results(tmp_path / "out", {}, on_problem=said.append) as results:
         results.put("vector_add", [Row("vector_add", "N=64", "float32", "ieee", "torch")])
     assert "vector_add.csv: Is a directory; what was there is unchanged" in said[0]
     assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"

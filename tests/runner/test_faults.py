@@ -17,9 +17,11 @@ from faulty import CRASHES, TIMED, inject, named
 from suite import ops
 from suite.hardware.device import Device
 from suite.results import render as report
-from suite.results.row import Row, read_rows
+from suite.results.csv_file import read_rows
+from suite.results.row import Row
 from suite.results.store import Results
-from suite.runner import compare as run
+from suite.runner.compare import compare
+from suite.runner.options import Options
 from suite.runner.plan import Job
 
 CPU = Device("cpu", name="CPU")
@@ -30,8 +32,8 @@ def vector_add(*names: str) -> Job:
     return Job(op, (op.case((64,)),), named(*names))
 
 
-def compare(job: Job, **options: object) -> dict[str, Row]:
-    return {row.implementation: row for row in run.compare([job], run.Options(CPU, **options))}  # type: ignore[arg-type]
+def rows_of(job: Job, **options: object) -> dict[str, Row]:
+    return {row.implementation: row for row in compare([job], Options(CPU, **options))}  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +59,7 @@ EACH = {
 def test_each_fault_costs_its_own_row_and_no_other(faults: None) -> None:
     """Right implementations before, between and after are checked, timed and ranked as if the others were not there."""
     broken = [f"torch/{name}" for name in EACH]
-    rows = compare(
+    rows = rows_of(
         vector_add("torch", *broken[:4], "torch/right", *broken[4:], "numpy"), timeout_s=5.0, memory_bytes=700 << 20
     )
     for name, (status, reason) in EACH.items():
@@ -82,7 +84,7 @@ def test_a_worker_killed_from_outside_is_one_row(tmp_path: Path, monkeypatch: py
 
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
-    rows = compare(vector_add("torch", "torch/waits", "numpy"), timed=False)
+    rows = rows_of(vector_add("torch", "torch/waits", "numpy"), timed=False)
     assert rows["torch/waits"].status == "error"
     assert rows["torch/waits"].reason.startswith("the worker was killed by SIGKILL (from outside")
     assert rows["torch"].status == rows["numpy"].status == "ok"
@@ -107,7 +109,7 @@ def test_a_compiler_that_fails_is_one_row(
         compiler.chmod(0o755)
     monkeypatch.setenv("CXX", str(compiler))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    rows = compare(vector_add("torch", "cuda", "numpy"), timed=False)
+    rows = rows_of(vector_add("torch", "cuda", "numpy"), timed=False)
     assert rows["cuda"].status == status
     assert re.search(reason, rows["cuda"].reason), rows["cuda"].reason
     assert rows["torch"].status == rows["numpy"].status == "ok"
@@ -117,7 +119,7 @@ def test_the_text_of_an_error_cannot_leave_its_cell(faults: None, tmp_path: Path
     """Control characters, terminal markup, Markdown, HTML, line ends, and a lone surrogate."""
     from rich.console import Console
 
-    rows = list(compare(vector_add("torch/speaks", "torch"), timed=False).values())
+    rows = list(rows_of(vector_add("torch/speaks", "torch"), timed=False).values())
     with Results(tmp_path, {}) as results:
         results.put("vector_add", rows)
     assert read_rows(tmp_path / "vector_add.csv") == rows
@@ -172,7 +174,7 @@ def test_faults_of_the_device_cost_their_own_rows(tmp_path: Path, monkeypatch: p
     op = ops.get("vector_add")
     names = ["torch", "torch/illegal", "jax", "torch/endless", "triton", "torch/asks", "cuda"]
     job = Job(op, (op.case((1 << 20,)),), named(*names))
-    rows = {row.implementation: row for row in run.compare([job], run.Options(resolve("cuda"), timeout_s=40.0))}
+    rows = {row.implementation: row for row in compare([job], Options(resolve("cuda"), timeout_s=40.0))}
     for name, (_, status, reason) in ON_GPU.items():
         row = rows[f"torch/{name}"]
         assert row.status == status, row.reason

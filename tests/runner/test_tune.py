@@ -64,7 +64,7 @@ def test_lines_and_the_file_have_what_was_found(monkeypatch: pytest.MonkeyPatch)
         H200,
         seed=0,
         timeout_s=60,
-        on_line=shown.append,
+        on_search=shown.append,
         on_step=lambda text: None,
     )
     assert path.is_file()
@@ -86,12 +86,12 @@ def test_a_damaged_file_is_an_error_before_any_work(monkeypatch: pytest.MonkeyPa
     tuned.path_for(H200.name).parent.mkdir()
     tuned.path_for(H200.name).write_text("{")
     with pytest.raises(ResultsError, match="not a readable file of tuned configurations"):
-        tune.tune([], H200, seed=0, timeout_s=60, on_line=lambda line: None, on_step=lambda text: None)
+        tune.tune([], H200, seed=0, timeout_s=60, on_search=lambda search: None, on_step=lambda text: None)
 
 
 def test_tuning_needs_a_gpu() -> None:
     with pytest.raises(UsageError, match="tune needs an NVIDIA GPU"):
-        tune.tune([], Device("cpu"), seed=0, timeout_s=60, on_line=lambda line: None, on_step=lambda text: None)
+        tune.tune([], Device("cpu"), seed=0, timeout_s=60, on_search=lambda search: None, on_step=lambda text: None)
 
 
 REFUSED = {

@@ -52,6 +52,16 @@ NOT_COVERED = [
     ("attention(*3 * [e(1, 1, 5, 64)], sm_scale=-1.0)", "attention: sm_scale must not be negative; got -1.0"),
     ("matmul(e(1, 1).expand(2**28 + 1, 1), e(1, 1))", "M must be at most 2^28, N at most 2^26; got 268435457 and 1"),
     ("matmul(e(1, 1), e(1, 1).expand(1, 2**26 + 1))", "M must be at most 2^28, N at most 2^26; got 1 and 67108865"),
+    ("matmul(e(1, 1).expand(1, 2**31), e(1, 1).expand(2**31, 1))", "matmul: K must be at most 2^30; got 2147483648"),
+    (
+        "attention(e(1, 1, 1, 16), *2 * [e(1, 1, 1, 16).expand(1, 1, 2**31, 16)])",
+        "S_q * H / H_kv and S_k must be at most 2^30; got 1 and 2147483648",
+    ),
+    ("vector_add(e(4), wanted(4))", "vector_add: b requires a gradient, and this kernel has no backward pass"),
+    ("matrix_add(wanted(4, 4), e(4, 4))", "pass a.detach(), or use torch.no_grad()"),
+    ("sigmoid(negated)", "sigmoid: x has torch's negative bit set; pass x.resolve_neg()"),
+    ("matmul(negated, e(4, 4))", "matmul: a has torch's negative bit set; pass a.resolve_neg()"),
+    ("attention(*2 * [e(1, 1, 4, 16)], wanted(1, 1, 4, 16))", "attention: v requires a gradient"),
 ]
 
 
@@ -68,6 +78,11 @@ VARIANTS = [
     ("persistent", "matmul(e(8, 8, dtype=half), e(12, 8, dtype=half).t())", NotImplementedError, "TMA needs out's"),
     ("persistent", "matmul(e(1, 8, dtype=half).expand(8, 8), e(8, 8, dtype=half))", NotImplementedError, "(0, 1)"),
     ("persistent", "matmul(e(1, 1).half().expand(2**27 + 1, 1), e(1, 1).half())", NotImplementedError, "at most 2^27"),
+    ("persistent", "matmul(e(1, 1).half().expand(1, 2**31), e(1, 1).half().expand(2**31, 1))", NotImplementedError,
+     "K must be at most 2^30"),
+    ("split", "matmul(e(1, 1).expand(1, 2**31), e(1, 1).expand(2**31, 1))", NotImplementedError, "at most 2^29"),
+    ("split", "matmul(negated, e(4, 4))", NotImplementedError, "matmul: a has torch's negative bit set"),
+    ("persistent", "matmul(*2 * [wanted(4, 4)])", NotImplementedError, "matmul: a requires a gradient"),
     ("gluon", "matmul(*2 * [e(16, 16, dtype=float8)])", ValueError, 'must be "promoted" or "fast" for float8'),
     ("gluon", "matmul(*2 * [e(16, 16, dtype=float8)], precision='fast')", ValueError, "so scale_a must be"),
     ("gluon", "matmul(*2 * [e(16, 16)], *2 * [e(1)[0]], precision='tf32')", ValueError, "so scale_a must be None"),
@@ -79,6 +94,8 @@ def names_for(module: str, operation: str, device: str) -> dict[str, Any]:
     return {
         operation: getattr(import_module(f"triton_kernels.{module}"), operation),
         "e": lambda *shape, dtype=torch.float32: torch.empty(*shape, dtype=dtype, device=device),
+        "wanted": lambda *shape: torch.empty(*shape, device=device, requires_grad=True),
+        "negated": torch.ones(4, 4, dtype=torch.complex64, device=device).conj().imag,
         "half": torch.float16,
         "float8": torch.float8_e4m3fn,
     }

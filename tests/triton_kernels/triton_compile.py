@@ -183,22 +183,32 @@ class CompilingDriver:
         return [1.0, 1.0, 1.0]
 
 
-def compile_launches(arch: int, names: list[str]) -> list[dict[str, Any]]:
-    """A record for each cubin that the launches of these names need."""
+def pretend_gpu(arch: int) -> CompilingDriver:
+    """Makes torch and Triton take GpuTensor for a tensor of a GPU of compute capability `arch`."""
     import triton
 
+    from triton_kernels import _launch
+
+    driver = CompilingDriver(arch)
+    triton.runtime.driver.set_active(driver)  # type: ignore[arg-type]
+    _launch.make_context_current = lambda index: None
+    torch.cuda.current_device = lambda: 0
+    torch.cuda.is_current_stream_capturing = lambda: False
+    torch.cuda.get_device_capability = lambda device=None: divmod(arch, 10)  # type: ignore[assignment, return-value]
+    properties = type("Properties", (), {"multi_processor_count": 132})
+    torch.cuda.get_device_properties = lambda device=None: properties  # type: ignore[assignment, return-value]
+    return driver
+
+
+def compile_launches(arch: int, names: list[str]) -> list[dict[str, Any]]:
+    """A record for each cubin that the launches of these names need."""
     real_empty = torch.empty
 
     def empty_on_gpu(*args: Any, **options: Any) -> torch.Tensor:
         options.pop("device", None)
         return real_empty(*args, **options).as_subclass(GpuTensor)
 
-    driver = CompilingDriver(arch)
-    triton.runtime.driver.set_active(driver)  # type: ignore[arg-type]
-    torch.cuda.current_device = lambda: 0
-    torch.cuda.get_device_capability = lambda device=None: divmod(arch, 10)  # type: ignore[assignment, return-value]
-    properties = type("Properties", (), {"multi_processor_count": 132})
-    torch.cuda.get_device_properties = lambda device=None: properties  # type: ignore[assignment, return-value]
+    driver = pretend_gpu(arch)
     for name in names:
         first = len(driver.records)
         for call in launches(name):

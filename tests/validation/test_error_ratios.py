@@ -85,6 +85,7 @@ def test_cases_are_the_families_and_the_sweep_without_those_for_gpus() -> None:
     assert {case.inputs for case in error_ratios.cases("matmul", "cpu", ["nan"])} == {"nan"}
 
 
+@pytest.mark.slow
 def test_the_whole_program(tmp_path: Path) -> None:
     arguments = ["--device", "cpu", "--op", "vector_add", "--impl", "numpy", "--inputs", "sizes", "--no-gallery"]
     assert error_ratios.main([*arguments, "--jobs", "2", "--out", str(tmp_path)]) == 0

@@ -12,8 +12,10 @@ import pytest
 from external_files import CUDA_FILE, RIGHT, TRITON_FILE, write
 
 from suite.core.paths import ROOT
-from suite.runner import compare as run
-from suite.runner import plan as select
+from suite.runner.compare import compare
+from suite.runner.options import Options
+from suite.runner.plan import plan
+from suite.runner.selection import Selection
 
 
 def test_the_whole_command(tmp_path: Path) -> None:
@@ -49,10 +51,8 @@ def test_files_of_every_framework_are_timed_on_a_gpu(tmp_path: Path) -> None:
         write(tmp_path / "c.cu", CUDA_FILE),
     ]
     files.append(write(tmp_path / "j.py", "framework = 'jax'\nimport jax\n@jax.jit\n" + RIGHT))
-    found = select.jobs(
-        ["vector_add"], device_type="cuda", shapes=["N=1048576"], implementations=["torch"], brought=files
-    )
-    rows = run.compare(found, run.Options(resolve("cuda")))
+    selection = Selection(("vector_add",), ("torch",), shapes=("N=1048576",), files=tuple(files))
+    rows = compare(plan(selection, resolve("cuda")), Options(resolve("cuda")))
     assert {(row.implementation, row.status, row.mode) for row in rows} == {
         (name, "ok", "native") for name in ("torch", "with/t", "with/tri", "with/c", "with/j")
     }

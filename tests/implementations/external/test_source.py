@@ -12,8 +12,10 @@ from external_files import CPU, CUDA_FILE, RIGHT, TRITON_FILE, external, write
 from suite import ops
 from suite.core.errors import UsageError
 from suite.implementations.external.implementation import from_files
-from suite.runner import compare as run
-from suite.runner import plan as select
+from suite.runner.compare import compare
+from suite.runner.options import Options
+from suite.runner.plan import Job, plan
+from suite.runner.selection import Selection
 
 UNUSABLE: dict[str, tuple[str, str | bytes, str]] = {
     "other_suffix": ("k.txt", RIGHT, "k.txt is neither a .py nor a .cu file"),
@@ -127,7 +129,7 @@ def test_the_version_of_the_file_is_part_of_its_row(tmp_path: Path) -> None:
 
 
 def chosen(paths: list[Path], *operations: str, patterns: tuple[str, ...] = ()) -> dict[str, list[str]]:
-    found = select.jobs(operations, device_type="cpu", implementations=patterns, brought=paths)
+    found = plan(Selection(tuple(operations), tuple(patterns), files=tuple(paths)), CPU)
     return {job.op.name: [line.name for line in job.implementations] for job in found}
 
 
@@ -148,8 +150,8 @@ def test_a_file_joins_the_operations_that_it_defines_and_impl_does_not_exclude_i
 
 def test_a_sweep_shows_external_files_that_it_leaves_out(tmp_path: Path) -> None:
     files = [write(tmp_path / "mine.py", TRITON_FILE), tmp_path / "gone.py"]
-    (job,) = select.jobs(["vector_add"], device_type="cpu", sweep=True, implementations=["with/*"], brought=files)
-    job = select.Job(job.op, job.cases[:1], job.implementations)
-    rows = {row.implementation: row for row in run.compare([job], run.Options(CPU, native_only=True))}
+    (job,) = plan(Selection(("vector_add",), ("with/*",), sweep=True, files=tuple(files)), CPU)
+    job = Job(job.op, job.cases[:1], job.implementations)
+    rows = {row.implementation: row for row in compare([job], Options(CPU, native_only=True))}
     assert rows["with/mine"].reason == "interpreted here, and a sweep is for what runs natively"
     assert (rows["with/mine"].status, rows["with/gone"].status) == ("unsupported", "error")

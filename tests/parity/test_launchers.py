@@ -1,0 +1,129 @@
+"""The suite's own launchers on a GPU: several threads, a device that is not the current one, CUDA graph captures."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+
+from suite import ops
+from suite.hardware.device import Device
+from suite.implementations import builtin
+from suite.implementations.implementation import Implementation
+from suite.problem.case import Case
+
+pytestmark = pytest.mark.gpu
+SHAPES: dict[str, Callable[[int], tuple[int, ...]]] = {
+    "vector_add": lambda size: (size,),
+    "matrix_add": lambda size: (size, size + 16),
+    "sigmoid": lambda size: (size,),
+    "matmul": lambda size: (64, size, size + 16),
+    "attention": lambda size: (1, 2, 2, size, size, 64),
+}
+WARM, IN_THREADS, IN_CAPTURE = 96, 176, 208  # each is new to the autotuner where it is first used
+LAUNCHERS = [each for name in SHAPES for each in builtin.implementations(name) if each.name[:4] in ("trit", "cuda")]
+each_launcher = pytest.mark.parametrize(
+    "implementation", LAUNCHERS, ids=[f"{each.operation}-{each.name}" for each in LAUNCHERS]
+)
+Function = Callable[..., torch.Tensor]
+
+
+def loaded(implementation: Implementation, where: Device, size: int) -> tuple[Function, Case]:
+    """The function, after a call with the size WARM, and a case of `size` that it covers."""
+    if (obstacle := implementation.obstacle(where)) is not None:
+        pytest.skip(f"{obstacle[0]}: {obstacle[1]}")
+    op = ops.get(implementation.operation)
+    function: Function = getattr(implementation.load(), op.name)
+    for dtype in ("bfloat16", "float32"):
+        warm, case = (op.case(SHAPES[op.name](each), dtype) for each in (WARM, size))
+        try:
+            function(*inputs(warm, 0), **op.arguments(warm))
+        except NotImplementedError:
+            continue
+        return partial(function, **op.arguments(case)), case
+    pytest.skip("covers neither bfloat16 nor float32 in ieee arithmetic")
+
+
+def inputs(case: Case, seed: int, device: str = "cuda") -> tuple[torch.Tensor, ...]:
+    return ops.get(case.operation).make_inputs(case, seed, torch.device(device))
+
+
+def same(found: torch.Tensor, expected: torch.Tensor) -> None:
+    torch.testing.assert_close(found.cpu().float(), expected.cpu().float(), rtol=1e-2, atol=1e-2)
+
+
+@each_launcher
+def test_four_threads_at_once(implementation: Implementation, where: Device) -> None:
+    function, case = loaded(implementation, where, IN_THREADS)
+    sets = [inputs(case, seed) for seed in range(4)]
+    torch.cuda.synchronize()
+    found: dict[int, list[torch.Tensor]] = {}
+    failed: list[BaseException] = []
+    together = threading.Barrier(4)
+
+    def work(index: int) -> None:
+        try:
+            together.wait()
+            found[index] = [function(*sets[index]) for _ in range(8)]
+            torch.cuda.synchronize()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed, failed
+    for index, given in enumerate(sets):
+        expected = function(*given)
+        for each in found[index]:
+            same(each, expected)
+
+
+@each_launcher
+def test_on_a_device_that_is_not_the_current_one(implementation: Implementation, where: Device) -> None:
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    function, case = loaded(implementation, where, WARM)
+    given = inputs(case, 0)
+    expected = function(*given)
+    found: list[torch.Tensor] = []
+    thread = threading.Thread(target=lambda: found.append(function(*(x.to("cuda:1") for x in given))))
+    thread.start()
+    thread.join()
+    found.append(function(*(x.to("cuda:1") for x in given)))
+    assert torch.cuda.current_device() == 0
+    assert [each.device.index for each in found] == [1, 1]
+    for each in found:
+        same(each, expected)
+    same(function(*given), expected)
+
+
+@each_launcher
+def test_inside_a_graph_capture(implementation: Implementation, where: Device) -> None:
+    """A first call works or is refused; after a call outside, the graph holds the kernel."""
+    function, case = loaded(implementation, where, IN_CAPTURE)
+    given, other = inputs(case, 0), inputs(case, 1)
+    first, refused = torch.cuda.CUDAGraph(), ""
+    with torch.cuda.graph(first):
+        try:
+            out = function(*given)
+        except RuntimeError as error:
+            refused = str(error)
+    assert "inside a CUDA graph capture; call it once before" in refused or not refused, refused
+    if not refused:
+        first.replay()
+        same(out, function(*given))
+    expected = function(*other)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = function(*given)
+    for x, y in zip(given, other, strict=True):
+        x.copy_(y)
+    graph.replay()
+    same(out, expected)

@@ -1,0 +1,112 @@
+"""Launches from several threads, and inside a CUDA graph capture."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+from triton.runtime.autotuner import Autotuner
+
+from triton_kernels._launch import device_of, launch
+
+HERE = Path(__file__).parent
+
+
+class Recorder:
+    """Takes the place of a kernel, and records its arguments."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, int]] = []
+        self.fn = lambda number, holder: None
+
+    def run(self, number: int, holder: dict[str, int], **_: Any) -> None:
+        self.seen.append((number, holder["set to"]))
+
+
+def test_a_pre_hook_gets_the_arguments_of_its_own_thread() -> None:
+    def pre_hook(args: dict[str, Any]) -> None:
+        time.sleep(0.001)
+        args["holder"]["set to"] = args["number"]
+
+    kernel = Recorder()
+    config = triton.Config({}, pre_hook=pre_hook)
+    tuner = Autotuner(kernel, ["number", "holder"], [config], [], None, None)  # type: ignore[arg-type, no-untyped-call]
+    x = torch.ones(1)
+
+    def work(first: int) -> None:
+        for number in range(first, first + 10):
+            with device_of(x):
+                launch(tuner, (1,), number, {"set to": -1})
+
+    threads = [threading.Thread(target=work, args=(10 * i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(kernel.seen) == [(number, number) for number in range(40)]
+
+
+PRETENDED = """
+import torch, triton_compile
+driver = triton_compile.pretend_gpu(90)
+real_empty = torch.empty
+def empty(*args, device=None, **options):
+    return real_empty(*args, **options).as_subclass(triton_compile.GpuTensor)
+torch.empty = empty
+"""
+
+
+def on_a_pretended_gpu(program: str) -> list[str]:
+    """What a program prints that runs where kernels are compiled, and launched by a driver that only counts."""
+    environment = os.environ | {"TRITON_INTERPRET": "0", "PYTHONPATH": f"{HERE}:{HERE.parents[1]}"}
+    command = [sys.executable, "-c", PRETENDED + program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_decoding_is_not_tuned_for_each_number_of_keys() -> None:
+    program = """
+from triton_kernels import attention
+q = empty(1, 4, 1, 16, dtype=torch.float16)
+for count in (2049, 2050, 4096):
+    k = empty(1, 2, count, 16, dtype=torch.float16)
+    attention.attention(q, k, k)
+print(len(attention.attention_kernel.cache), len({grid for grid in driver.grids}))
+"""
+    assert on_a_pretended_gpu(program) == ["1 1"]
+
+
+def test_the_first_call_inside_a_capture_is_refused_and_later_ones_run() -> None:
+    program = """
+from triton_kernels.matmul import matmul
+from triton_kernels.vector_add import vector_add
+x, a = empty(64, dtype=torch.float16), empty(16, 16, dtype=torch.float16)
+capturing = False
+torch.cuda.is_current_stream_capturing = lambda: capturing
+for call in (lambda: vector_add(x, x), lambda: matmul(a, a)):
+    capturing, before = True, len(driver.grids)
+    try:
+        call()
+        print("ran")
+    except RuntimeError as error:
+        print(error)
+    assert len(driver.grids) == before
+    capturing = False
+    call()
+    capturing, before = True, len(driver.grids)
+    call()
+    assert len(driver.grids) == before + 1
+print("done")
+"""
+    lines = on_a_pretended_gpu(program)
+    assert lines[-1] == "done"
+    assert [line.split(":")[0] for line in lines[:2]] == ["vector_add_kernel", "matmul_kernel"]
+    assert all("inside a CUDA graph capture; call it once before" in line for line in lines[:2])

@@ -1,0 +1,12 @@
+"""The README's table has the numbers of the committed results."""
+
+from __future__ import annotations
+
+from suite.core.paths import ROOT
+from validation import readme_table
+
+
+def test_the_readme_has_the_numbers_of_the_results() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = text.partition(readme_table.BEGIN)[2].partition(readme_table.END)[0]
+    assert found == readme_table.table(), "python validation/readme_table.py --write"

@@ -1,0 +1,112 @@
+"""The README's table of speeds, made from the committed results.
+
+    python validation/readme_table.py            # prints the table
+    python validation/readme_table.py --write    # replaces it in README.md
+
+tests/validation/test_readme_table.py checks that the README has what the results say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from suite.results.csv_file import read_rows  # noqa: E402
+from suite.results.render import pipe_table  # noqa: E402
+from suite.results.row import Row, Status  # noqa: E402
+
+RESULTS = ROOT / "results" / "nvidia-h200"
+BEGIN, END = "<!-- table:begin -->\n", "<!-- table:end -->\n"
+CASES = (
+    ("vector_add", "N=268435456", "bfloat16", "ieee"),
+    ("matrix_add", "M=16384,N=16384", "bfloat16", "ieee"),
+    ("matrix_add", "M=16384,N=16384,layout=nt", "float32", "ieee"),
+    ("sigmoid", "N=268435456", "bfloat16", "ieee"),
+    ("sigmoid", "N=268435456", "float32", "ieee"),
+    ("matmul", "M=4096,N=4096,K=4096", "bfloat16", "ieee"),
+    ("matmul", "M=4096,N=4096,K=4096", "float32", "tf32"),
+    ("matmul", "M=4096,N=4096,K=4096", "float32", "ieee"),
+    ("attention", "B=4,H=16,H_kv=16,S_q=4096,S_k=4096,D=128", "bfloat16", "ieee"),
+    ("attention", "B=4,H=16,H_kv=16,S_q=4096,S_k=4096,D=128,causal", "bfloat16", "ieee"),
+)
+"""The cases shown: one of each kind of limit."""
+FRAMEWORKS = ("triton", "jax", "cuda")
+HEADS = [
+    "operation",
+    "case",
+    "best vendor",
+    "its time, us",
+    "its rate",
+    "of the datasheet's limit",
+    "Triton",
+    "JAX",
+    "CUDA",
+]
+NUMERIC = {"its time, us", "its rate", "of the datasheet's limit", "Triton", "JAX", "CUDA"}
+
+
+def best(rows: Sequence[Row], framework: str) -> str:
+    """`1.012 (persistent)`: `vs_best` of the framework's fastest implementation, and its variant."""
+    own = [row for row in rows if row.implementation.partition("/")[0] == framework and row.vs_best is not None]
+    if not own:
+        return ""
+    fastest = max(own, key=lambda row: row.vs_best or 0.0)
+    variant = fastest.implementation.partition("/")[2]
+    return f"{fastest.vs_best:.3f}" + (f" ({variant})" if variant else "")
+
+
+def line(operation: str, case: str, dtype: str, precision: str) -> list[str]:
+    """The cells of one case."""
+    every = read_rows(RESULTS / f"{operation}.csv")
+    rows = [
+        row
+        for row in every
+        if (row.case, row.dtype, row.precision) == (case, dtype, precision) and row.status is Status.OK
+    ]
+    vendor = min((row for row in rows if row.vendor and row.device_us), key=lambda row: row.device_us or 0.0)
+    rate = f"{vendor.gb_per_s / 1000:.2f} TB/s" if vendor.limit.startswith("memory") else f"{vendor.tflops:.0f} TFLOP/s"
+    return [
+        operation,
+        f"{case.replace(',', ' ')}, {precision if precision == 'tf32' else dtype}",
+        f"{vendor.implementation} ({vendor.vendor})",
+        f"{vendor.device_us:,.1f}",
+        rate,
+        f"{vendor.of_limit:.2f}",
+        *(best(rows, framework) for framework in FRAMEWORKS),
+    ]
+
+
+def table() -> str:
+    """The table and the sentences under it, in Markdown."""
+    record = json.loads((RESULTS / "environment.json").read_text(encoding="utf-8"))
+    packages = ", ".join(f"{name} {record['packages'][name].partition('+')[0]}" for name in ("torch", "triton", "jax"))
+    return (
+        f"{pipe_table(HEADS, [line(*case) for case in CASES], right=NUMERIC)}\n\n"
+        f"{record['device']['name']}, driver {record['device']['driver']}, {packages}; cold L2 cache,\n"
+        f"random normal inputs; made by `{record['command'].partition(' --out')[0]}`.\n"
+        "The last three columns are `vs best vendor`: the best vendor implementation's time over this one's,\n"
+        "so that above 1 is faster than the vendor; of a framework's implementations the best, and its name.\n"
+        "All tables: [results/nvidia-h200](results/nvidia-h200).\n"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="replace the table in README.md")
+    if not parser.parse_args().write:
+        print(table(), end="")
+        return
+    path = ROOT / "README.md"
+    before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    path.write_text(f"{before}{BEGIN}{table()}{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
