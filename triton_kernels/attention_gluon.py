@@ -16,7 +16,7 @@ from triton_kernels._attention_gluon_rows import OUT_COLUMNS, ROWS, attend_by_ke
 from triton_kernels._attention_gluon_tiles import tile_count, tile_number, tile_of, tile_table
 from triton_kernels._configs import multiprocessors
 from triton_kernels._configs_attention_gluon import Config, configuration, heads_together
-from triton_kernels._launch import device_of
+from triton_kernels._launch import device_of, launch
 from triton_kernels._tma import tma_rows
 
 DETERMINISTIC = True
@@ -316,7 +316,8 @@ def _launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, config: Config, causal
         head_group = heads_together(HEADS, G, tiles, programs, 2 * S_k * D * q.element_size())
         if tiles > programs:
             table = tile_table(programs, HEADS, head_group, S_q, S_k, BLOCK_M, BLOCK_N, device=q.device)
-    attention_kernel[(programs,)](
+    launch(
+        attention_kernel, (programs,),
         _descriptor(q, int(ROWS), D), _descriptor(k, BLOCK_N, D), _descriptor(v, BLOCK_N, D),
         _descriptor(out, int(ROWS), int(OUT_COLUMNS)), q, k, v, out, table, H, HEADS, head_group, S_q, S_k, G, qk_scale,
         *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], CAUSAL=causal, RAGGED=not causal and S_k % BLOCK_N != 0, D=D,
@@ -343,8 +344,8 @@ def attention(
     second product).
     Tail: TMA reads zeros beyond the last key, whose scores are masked, and does not write beyond the last query.
     Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for float32, other D, a negative
-    sm_scale, and a GPU other than Hopper; RuntimeError for a causal call with new sizes in a CUDA graph capture, which
-    needs one call before it.
+    sm_scale, and a GPU other than Hopper; RuntimeError for a call in a CUDA graph capture whose kernel is not compiled,
+    or causal with new sizes: it needs one call before the capture.
     Source: FlashAttention-3 (Shah et al., 2024): overlap of softmax and products within a warpgroup and between two.
     """
     check_attention(q, k, v, interpreter=False)

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import triton
 from triton.runtime.autotuner import Autotuner
@@ -110,3 +111,26 @@ print("done")
     assert lines[-1] == "done"
     assert [line.split(":")[0] for line in lines[:2]] == ["vector_add_kernel", "matmul_kernel"]
     assert all("inside a CUDA graph capture; call it once before" in line for line in lines[:2])
+
+
+@pytest.mark.slow
+def test_gluon_attention_inside_a_capture() -> None:
+    program = """
+from triton_kernels.attention_gluon import attention
+x = empty(1, 2, 256, 64, dtype=torch.float16)
+capturing = True
+torch.cuda.is_current_stream_capturing = lambda: capturing
+try:
+    attention(x, x, x)
+except RuntimeError as error:
+    print(error)
+assert len(driver.grids) == 0
+capturing = False
+attention(x, x, x)
+capturing = True
+attention(x, x, x)
+print(len(driver.grids))
+"""
+    refusal, launches = on_a_pretended_gpu(program)
+    assert refusal.startswith("attention_kernel: first call with these arguments inside a CUDA graph capture")
+    assert launches == "2"
