@@ -42,8 +42,8 @@ def _table(sizes: Sizes, device: torch.device) -> Tensor:
     """tile_lists as int32 (turns, programs) on the device: a column per program, its count and then its tiles."""
     if torch.cuda.is_current_stream_capturing():
         raise RuntimeError(
-            "attention: the first causal call with new sizes copies a table to the GPU, which a CUDA graph capture "
-            "does not allow; call it once before the capture"
+            "attention: first causal call with these sizes inside a CUDA graph capture; "
+            "call it once before, to copy a table of tiles to the GPU"
         )
     lists = tile_lists(*sizes)
     turns = 1 + max(len(tiles) for tiles in lists)  # one more, which programs read ahead
