@@ -76,6 +76,8 @@ KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
     ("cuda", "attention", "torch/cudnn", "subnormal"): (BF16, FLUSHED_16),
     ("cuda", "attention", "torch/flash", "infinity"): (HALF, LEAKS),
     ("cuda", "attention", "torch/flash", "nan"): (HALF, LEAKS),
+    ("cuda", "attention", "torch/flash", "minus_infinity_all"): (HALF, ZEROS),
+    ("cuda", "attention", "torch/math", "minus_infinity_all"): (ALL, ZEROS),
     ("cuda", "attention", "torch/math", "infinity"): (ALL, ADDS_THE_MASK),
     ("cuda", "attention", "torch/math", "nan"): (ALL, ADDS_THE_MASK),
 }
