@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import stat
 import tempfile
 from pathlib import Path
 
@@ -38,6 +39,25 @@ def write_atomically(path: Path, text: str) -> None:
             _sync_folder(path.parent)
     except OSError as error:
         raise ResultsError(f"cannot write {path}: {error.strerror or error}; what was there is unchanged") from error
+
+
+class NotReadableError(OSError):
+    """A path that is no regular file, or is larger than allowed. The text says which, without the path."""
+
+
+def read_regular(path: Path, most_bytes: int) -> bytes:
+    """The contents of a regular file of at most `most_bytes` bytes.
+
+    Neither waits for a pipe nor reads a device without end. Raises `NotReadableError`, else `OSError`.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a pipe would wait for its writer
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise NotReadableError("is not a regular file")
+        contents = file.read(most_bytes + 1)
+    if len(contents) > most_bytes:
+        raise NotReadableError(f"has more than {most_bytes >> 20} MiB, the most that is read")
+    return contents
 
 
 def _sync_folder(folder: Path) -> None:

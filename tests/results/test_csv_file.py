@@ -50,6 +50,26 @@ def test_rows_survive_the_csv(tmp_path_factory: pytest.TempPathFactory, rows: li
             assert type(getattr(after, name)) is type(getattr(before, name)), name
 
 
+def test_a_table_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    """Spreadsheets write one."""
+    rows = [row("torch", reason="a \N{GREEK SMALL LETTER MU}")]
+    assert read_rows(written(tmp_path / "t.csv", b"\xef\xbb\xbf" + to_csv(rows).encode())) == rows
+
+
+FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "'=1", "''@a", "'quoted'", "'", "a=1"]
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_no_text_is_a_formula_to_a_spreadsheet(text: str, tmp_path: Path) -> None:
+    table = to_csv([row("torch", reason=text, flags=text, error_ratio=-1.0)])
+    header, record = csv.reader(io.StringIO(table, newline=""))
+    for name in ("reason", "flags"):
+        assert record[header.index(name)][:1] not in tuple("=+-@\t\r"), name
+    assert record[header.index("error_ratio")] == "-1.0", "a number stays one"
+    (found,) = read_rows(written(tmp_path / "t.csv", table))
+    assert (found.reason, found.flags) == (text, text)
+
+
 GOOD = to_csv(
     [row("torch", device_us=1.5, samples=7, reason='a "word", and\nmore'), row("triton", error_ratio=math.inf)]
 )
