@@ -7,10 +7,11 @@ import fcntl
 import os
 import stat
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from suite.core.errors import ResultsError, UsageError
-from suite.core.signals import uninterruptible
+from suite.core.signals import at_end, uninterruptible
 
 PART = ".part"
 """Suffix of files that are still being written."""
@@ -81,15 +82,11 @@ class FolderLock:
         if folder.exists() and not folder.is_dir():
             raise ResultsError(f"--out {folder} is a file; give a folder")
         self._descriptor: int | None = None
+        self._withdraw: Callable[[], None] = lambda: None
+        self._created: list[Path] = []
         try:
-            self._created = _create(folder)
-            while self._descriptor is None:
-                self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-                self._take(self._descriptor)
-                if not self._is_current(self._descriptor):  # the previous holder removed the file meanwhile
-                    self._close()
-            os.ftruncate(self._descriptor, 0)
-            os.write(self._descriptor, f"{os.getpid()}\n".encode())
+            with uninterruptible():
+                self._acquire(folder)
         except UsageError:
             self._close()
             raise
@@ -99,6 +96,17 @@ class FolderLock:
             raise ResultsError(
                 f"cannot write results to {folder}: {error.strerror or error}; give another folder with --out"
             ) from error
+
+    def _acquire(self, folder: Path) -> None:
+        self._created = _create(folder)
+        while self._descriptor is None:
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+            self._take(self._descriptor)
+            if not self._is_current(self._descriptor):  # the previous holder removed the file meanwhile
+                self._close()
+        os.ftruncate(self._descriptor, 0)
+        os.write(self._descriptor, f"{os.getpid()}\n".encode())
+        self._withdraw = at_end(self.release)
 
     def _take(self, descriptor: int) -> None:
         try:
@@ -125,6 +133,7 @@ class FolderLock:
 
     def release(self) -> None:
         """Release the lock and remove its file, and every folder that the lock created and that is still empty."""
+        self._withdraw()
         with contextlib.suppress(OSError):
             self.path.unlink()
         self._close()

@@ -25,6 +25,7 @@ from suite.core.errors import WorkerError
 from suite.core.paths import ROOT
 from suite.core.phases import Phase
 from suite.core.text import one_line
+from suite.frameworks import _caches
 from suite.hardware.device import Device
 from suite.implementations.failure import place_in_stack
 from suite.worker import limits
@@ -236,10 +237,11 @@ class WorkerProcess:
             self.left_behind = True
 
     def close(self, patience_s: float = KILL_S) -> None:
-        """`kill`, then close the pipes."""
+        """`kill`, then close the pipes and remove the folders that the process has left."""
         self.kill(0.0 if self.left_behind else patience_s)
         for each in (self._requests, self._events, self._output, self._stacks, self._lifeline):
             os.close(each)
+        _caches.remove_temporary(self.process.pid)
 
 
 def _environment(device: Device, extra: Mapping[str, str]) -> dict[str, str]:
