@@ -60,10 +60,12 @@ def read_rows(path: Path) -> list[Row]:
     header, *body = records
     is_old = not any(name in header for name in legacy.MISSING)
     expected = [name for name in COLUMNS if not (is_old and name in legacy.MISSING)]
-    missing = [name for name in expected if header.count(name) != 1]
+    missing = [
+        name for name in expected if header.count(name) != 1 and not (name in legacy.LATER and name not in header)
+    ]
     if missing:
         raise ResultsError(f"{path}: not a results table of this version: no column {', '.join(missing)}")
-    places = {name: header.index(name) for name in expected}
+    places = {name: header.index(name) for name in expected if name in header}
     rows = []
     for number, record in enumerate(body, 1):
         try:

@@ -83,6 +83,16 @@ def test_a_table_without_its_record_is_refused(tmp_path: Path) -> None:
         resumed(tmp_path)
 
 
+def test_a_row_whose_worker_was_killed_from_outside_is_run_again(tmp_path: Path) -> None:
+    with Results(tmp_path, ENVIRONMENT, operations=["matmul"], settings=SETTINGS) as results:
+        results.put("matmul", [row(), row("numpy", status="error", killed_from_outside=True)])
+    with resumed(tmp_path) as results:
+        assert [each.implementation for each in results.kept.values()] == ["torch"]
+        results.put("matmul", [row("numpy")])
+    with resumed(tmp_path) as results:
+        assert [each.implementation for each in results.kept.values()] == ["torch", "numpy"]
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("device", "a GPU"), ("packages", ["torch"])],
