@@ -1,12 +1,15 @@
 """The build cache: a private folder `<cache>/<key>/` for each library, shared by all processes of one user.
 
-A folder is filled under a temporary name and renamed when it is complete, so that no process sees an incomplete one.
+A folder is filled under a temporary name, synced to disk, and renamed when it is complete, so that no process sees an
+incomplete one. It keeps the sizes and SHA-256 of its files; one that differs from them is built again.
 A build holds a flock, which the system releases when the process ends: a killed process blocks no other one. All files
 here may be deleted at any time.
 """
 
 import contextlib
 import fcntl
+import hashlib
+import json
 import os
 import shutil
 import stat
@@ -16,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 LOCK_TIMEOUT_S = 300.0  # after this the other build counts as hung; a second one beside it is safe
+CHECKSUMS = "checksums.json"
 STALE_S = 3600.0  # age of an unfinished build that is removed
 
 
@@ -78,23 +82,64 @@ def entry(key: str, make: Callable[[Path], None]) -> Path:
     """
     cache = root()
     folder = cache / key
-    if folder.exists():
+    if _is_intact(folder):
         return folder
     with _locked(cache / f"{key}.lock"):
-        if folder.exists():  # built by another process meanwhile
+        if _is_intact(folder):  # built by another process meanwhile
             return folder
+        discard(key)
         _remove_stale(cache)
         temporary = Path(tempfile.mkdtemp(prefix=".building-", dir=cache))
         try:
             make(temporary)
+            _seal(temporary)
             try:
                 temporary.rename(folder)
             except OSError:
                 if not folder.exists():  # otherwise another process was faster, and its result is equal
                     raise
+            _sync(cache)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
     return folder
+
+
+def _seal(folder: Path) -> None:
+    """Writes sizes and SHA-256 of all files in `folder`, and syncs all of it to disk."""
+    sums = {name: _checksum(path) for name, path in _files(folder)}
+    (folder / CHECKSUMS).write_text(json.dumps(sums, indent=1) + "\n")
+    for path in (*folder.rglob("*"), folder):
+        _sync(path)
+
+
+def _is_intact(folder: Path) -> bool:
+    """Whether `folder` exists and holds the files that its checksums name."""
+    try:
+        sums = json.loads((folder / CHECKSUMS).read_text())
+        return bool(sums == {name: _checksum(path) for name, path in _files(folder)})
+    except (OSError, ValueError):
+        return False
+
+
+def _files(folder: Path) -> Iterator[tuple[str, Path]]:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.name != CHECKSUMS:
+            yield str(path.relative_to(folder)), path
+
+
+def _checksum(path: Path) -> list[int | str]:
+    contents = path.read_bytes()
+    return [len(contents), hashlib.sha256(contents).hexdigest()]
+
+
+def _sync(path: Path) -> None:
+    """Syncs a file or a folder to disk. Errors are ignored: some file systems cannot sync a folder."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def discard(key: str) -> None:

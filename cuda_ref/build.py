@@ -13,6 +13,7 @@ import hashlib
 import os
 import platform
 import re
+import shlex
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -157,7 +158,7 @@ def _load(source: str | Path, target: str) -> ctypes.CDLL:
     path = library(source, target)
     try:
         return ctypes.CDLL(str(path))
-    except OSError:  # the file is damaged
+    except OSError:  # built for another system, for example
         _cache.discard(path.parent.name)
         return ctypes.CDLL(str(library(source, target)))
 
@@ -186,6 +187,8 @@ def _build(folder: Path, source: str | Path, target: str, arguments: dict[str, A
 
     # ninja may be installed beside this Python only. The key has the dependencies, so nvcc need not list them.
     changed = {"PATH": compiler.search_path(), "TORCH_EXTENSION_SKIP_NVCC_GEN_DEPENDENCIES": "1"}
+    if len(compiler.cxx_command()) > 1:
+        changed["CXX"] = _one_program(folder, compiler.cxx_command())
     before = {name: os.environ.get(name) for name in changed}
     os.environ.update(changed)
     try:
@@ -212,6 +215,14 @@ def _build(folder: Path, source: str | Path, target: str, arguments: dict[str, A
     built.rename(folder / "library.so")
     for each in folder.glob("*.o"):
         each.unlink()
+
+
+def _one_program(folder: Path, command: list[str]) -> str:
+    """Path of a script that runs `command`: torch takes a compiler for one word."""
+    script = folder / "g++"  # torch expects such a name
+    script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+    script.chmod(0o700)
+    return str(script)
 
 
 def requires(source: str | Path) -> str | None:
@@ -251,8 +262,8 @@ def _prepared(source: str | Path, target: str) -> str:
 def _key(source: str | Path, target: str, parts: list[str]) -> str:
     """The key of a cached result: name, target, and a hash of all that the result depends on."""
     compilers = [compiler.identity(each) for each in compiler.compilers(target)]
-    ccbin = os.environ.get("CC", "")  # load_inline passes it to nvcc
-    everything = "\0".join([*parts, *compilers, ccbin, target, platform.machine(), platform.system()])
+    given = [shlex.join(compiler.cxx_command()), os.environ.get("CC", "")]  # load_inline passes CC to nvcc
+    everything = "\0".join([*parts, *compilers, *given, target, platform.machine(), platform.system()])
     name = re.sub(r"\W", "_", _path(source).stem, flags=re.ASCII)[:64]  # part of a path and of a ninja file
     return f"{name}-{target}-{hashlib.sha256(everything.encode()).hexdigest()[:24]}"
 

@@ -3,6 +3,7 @@
 import functools
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sysconfig
@@ -47,8 +48,17 @@ def nvcc() -> str | None:
 
 
 def cxx() -> str | None:
-    """Path of the C++ compiler, found like torch does it: $CXX, else c++."""
-    return shutil.which(os.environ.get("CXX", "c++"))
+    """Path of the C++ compiler, or of its launcher (`CXX="ccache g++"`), found like torch does it: $CXX, else c++."""
+    return shutil.which(cxx_command()[0])
+
+
+def cxx_command() -> list[str]:
+    """The words of $CXX: the compiler, perhaps after a launcher such as ccache, perhaps with options; else c++."""
+    given = os.environ.get("CXX", "c++")
+    try:
+        return shlex.split(given) or ["c++"]
+    except ValueError:  # an open quotation mark
+        return [given]
 
 
 def search_path() -> str:
@@ -94,8 +104,9 @@ def _version(executable: str, mtime_ns: int) -> str:
 
 
 def compilers(target: str) -> list[str]:
-    """The compilers of a build for "host" or an architecture."""
-    return [each for each in ([cxx()] if target == "host" else [cxx(), nvcc()]) if each]
+    """The programs of a build for "host" or an architecture: the words of $CXX that are programs, and nvcc."""
+    programs = [shutil.which(word) for word in cxx_command()]
+    return [each for each in (programs if target == "host" else [*programs, nvcc()]) if each]
 
 
 def compiler_for(target: str) -> str:

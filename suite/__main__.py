@@ -6,7 +6,9 @@ import sys
 
 def main() -> None:
     from suite.core.signals import interruptible_command
+    from suite.core.streams import open_standard_streams
 
+    open_standard_streams()
     with interruptible_command():
         from suite.cli.main import main as command
 

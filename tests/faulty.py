@@ -31,6 +31,9 @@ CRASHES = {
     "allocates": "held = []\n    while True: held.append(bytearray(1 << 26)); held[-1][::4096] = b'x' * (1 << 14)",
     "asks_for_200_gb": "import torch; torch.empty(200 << 30, dtype=torch.uint8).fill_(1); return a + b",
     "forks": "import os\n    if os.fork() == 0:\n        import time; time.sleep(600)\n    os._exit(5)",
+    "answers_twice": "import os\n    os.fork()\n    return a + b",
+    "answers_twice_in_c": "import ctypes\n    ctypes.CDLL(None).fork()\n    return a + b",
+    "leaves_a_child": "import os, time\n    if os.fork() == 0: time.sleep(600)\n    return a + b",
     "speaks": "raise RuntimeError('\\x1b[31m[bold red]|<script>`*x*` \\x00 \\udc80 \\u202e,\"q\"\\r\\nsecond line')",
 }
 """Bodies of `vector_add(a, b)`."""

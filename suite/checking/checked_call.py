@@ -34,6 +34,7 @@ import torch
 from suite.checking.memory import address_range, first_difference, is_row_major, same_bits
 from suite.checking.verdict import Verdict, judge
 from suite.core.phases import Phase
+from suite.numerics import subnormals
 
 if TYPE_CHECKING:
     from suite.checking.problem import Problem
@@ -123,7 +124,8 @@ def judge_after_timing(result: Any, adapter: Adapter, problem: Problem) -> Verdi
 
 
 def _judge(output: torch.Tensor, problem: Problem, draw: int) -> Verdict:
-    return judge(output, problem.truth(draw), shape=problem.output_shape, dtype=problem.output_dtype)
+    with subnormals.kept(problem.device):
+        return judge(output, problem.truth(draw), shape=problem.output_shape, dtype=problem.output_dtype)
 
 
 def _call(

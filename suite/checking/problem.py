@@ -10,6 +10,7 @@ import torch
 
 from suite import ops
 from suite.checking.memory import copies_with_layout, whole_storage
+from suite.numerics import subnormals
 
 if TYPE_CHECKING:
     from suite.problem.case import Case
@@ -30,7 +31,8 @@ class Problem:
         self.case = case
         self.op = ops.get(case.operation)
         cases = case, self.op.second(case)
-        self.draws = tuple(self.op.make_inputs(each, seed + i, device) for i, each in enumerate(cases))
+        with subnormals.kept(device):
+            self.draws = tuple(self.op.make_inputs(each, seed + i, device) for i, each in enumerate(cases))
         self.device = self.draws[0][0].device  # with its index, as results have it
         self.buffers = copies_with_layout(self.draws[0])
         self._truths: dict[int, list[Truth]] = {}

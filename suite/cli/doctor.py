@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from suite.cli.messages import say
-from suite.cli.options import DeviceOption, JsonOption
+from suite.cli.options import DeviceOption, JsonOption, folder
 from suite.cli.options import device as resolve
 from suite.core.errors import UsageError
 
@@ -24,7 +24,10 @@ def doctor(
     timer: Annotated[bool, typer.Option("--timer", help="Prove the timer on this GPU, by work of known cost.")] = False,
     device: DeviceOption = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of limits.json or of timer.csv. Default: in results/<device>/.")
+        Path | None,
+        typer.Option(
+            parser=folder, metavar="PATH", help="Folder of limits.json or of timer.csv. Default: in results/<device>/."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -6,6 +6,7 @@ Nothing heavy is imported before a command runs: `--help` imports no framework.
 from __future__ import annotations
 
 import io
+import os
 import sys
 
 import typer
@@ -42,6 +43,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
+        _check_working_directory()
         app()
         sys.stdout.flush()
     except UsageError as error:
@@ -50,3 +52,10 @@ def main() -> None:
     except (SuiteError, OSError) as error:  # OSError: stdout is a full disk, for example
         say(f"error: {one_line(error)}")
         raise SystemExit(1) from None
+
+
+def _check_working_directory() -> None:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise UsageError("the working directory does not exist any more: change to another") from None

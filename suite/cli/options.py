@@ -51,7 +51,19 @@ NoTimeOption = Annotated[bool, typer.Option("--no-time", help="Check agreement o
 TimeoutOption = Annotated[
     float, typer.Option(help="Seconds that an implementation's first call may take; later ones get 30 at most.")
 ]
-OutOption = Annotated[Path | None, typer.Option(help="Folder of the results. Default: results/<device>/.")]
+
+
+def folder(text: str) -> Path:
+    """The value of `--out`. Raises `UsageError` for an empty one, which as a path is the current folder."""
+    if not text:
+        raise UsageError("--out '' is empty; give a folder, . for the current one")
+    return Path(text)
+
+
+OutOption = Annotated[
+    Path | None,
+    typer.Option(parser=folder, metavar="PATH", help="Folder of the results. Default: results/<device>/."),
+]
 ResumeOption = Annotated[
     bool, typer.Option("--resume", help="Continue the same command's interrupted run in that folder.")
 ]

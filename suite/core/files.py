@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import stat
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from suite.core.errors import ResultsError, UsageError
-from suite.core.signals import uninterruptible
+from suite.core.signals import at_end, uninterruptible
 
 PART = ".part"
 """Suffix of files that are still being written."""
@@ -40,6 +42,25 @@ def write_atomically(path: Path, text: str) -> None:
         raise ResultsError(f"cannot write {path}: {error.strerror or error}; what was there is unchanged") from error
 
 
+class NotReadableError(OSError):
+    """A path that is no regular file, or is larger than allowed. The text says which, without the path."""
+
+
+def read_regular(path: Path, most_bytes: int) -> bytes:
+    """The contents of a regular file of at most `most_bytes` bytes.
+
+    Neither waits for a pipe nor reads a device without end. Raises `NotReadableError`, else `OSError`.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a pipe would wait for its writer
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise NotReadableError("is not a regular file")
+        contents = file.read(most_bytes + 1)
+    if len(contents) > most_bytes:
+        raise NotReadableError(f"has more than {most_bytes >> 20} MiB, the most that is read")
+    return contents
+
+
 def _sync_folder(folder: Path) -> None:
     """Sync the rename itself. Errors are ignored: some file systems cannot, and the file is complete either way."""
     with contextlib.suppress(OSError):
@@ -61,15 +82,11 @@ class FolderLock:
         if folder.exists() and not folder.is_dir():
             raise ResultsError(f"--out {folder} is a file; give a folder")
         self._descriptor: int | None = None
+        self._withdraw: Callable[[], None] = lambda: None
+        self._created: list[Path] = []
         try:
-            self._created = _create(folder)
-            while self._descriptor is None:
-                self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-                self._take(self._descriptor)
-                if not self._is_current(self._descriptor):  # the previous holder removed the file meanwhile
-                    self._close()
-            os.ftruncate(self._descriptor, 0)
-            os.write(self._descriptor, f"{os.getpid()}\n".encode())
+            with uninterruptible():
+                self._acquire(folder)
         except UsageError:
             self._close()
             raise
@@ -79,6 +96,17 @@ class FolderLock:
             raise ResultsError(
                 f"cannot write results to {folder}: {error.strerror or error}; give another folder with --out"
             ) from error
+
+    def _acquire(self, folder: Path) -> None:
+        self._created = _create(folder)
+        while self._descriptor is None:
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+            self._take(self._descriptor)
+            if not self._is_current(self._descriptor):  # the previous holder removed the file meanwhile
+                self._close()
+        os.ftruncate(self._descriptor, 0)
+        os.write(self._descriptor, f"{os.getpid()}\n".encode())
+        self._withdraw = at_end(self.release)
 
     def _take(self, descriptor: int) -> None:
         try:
@@ -105,6 +133,7 @@ class FolderLock:
 
     def release(self) -> None:
         """Release the lock and remove its file, and every folder that the lock created and that is still empty."""
+        self._withdraw()
         with contextlib.suppress(OSError):
             self.path.unlink()
         self._close()

@@ -2,21 +2,24 @@
 
 The first signal raises KeyboardInterrupt in the main thread, so that `finally` and `with` clean up. Inside an
 `uninterruptible` section, and during an import, the exception waits until the section or the import is over. If the
-main thread does not end in time (C code that never returns, or an exception lost in a destructor), a second thread
-ends the process; the worker processes end with it. Later signals have no effect. The exit status is 128 + signal:
+main thread does not end in time (C code that never returns), a second thread ends the process; the worker processes end
+with it. An exception that is lost, since it was raised in a destructor, is raised again. What `at_end` has registered
+is called in each case. Later signals have no effect. The exit status is 128 + signal:
 130 for Ctrl-C, 143 for SIGTERM.
 """
 
 from __future__ import annotations
 
 import _thread
+import contextlib
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any, ClassVar
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GRACE_S = 1.3
@@ -29,6 +32,7 @@ class _State:
     received: int | None = None
     raised = False
     sections = 0
+    at_end: ClassVar[list[Callable[[], object]]] = []
 
 
 @contextmanager
@@ -37,12 +41,14 @@ def interruptible_command() -> Iterator[None]:
     for each in SIGNALS:
         if signal.getsignal(each) != signal.SIG_IGN:  # nohup and background jobs ignore some
             signal.signal(each, _on_signal)
+    sys.unraisablehook = _on_unraisable
     try:
         yield
     finally:
         for each in SIGNALS:
             signal.signal(each, signal.SIG_IGN)  # the interpreter's own shutdown is not interrupted
         if _State.received is not None:
+            _clean_up()
             raise SystemExit(128 + _State.received) from None
 
 
@@ -56,6 +62,34 @@ def uninterruptible() -> Iterator[None]:
         _State.sections -= 1
         if _State.received is not None and not _State.raised and not _State.sections:
             _interrupt()
+
+
+def at_end(act: Callable[[], object]) -> Callable[[], None]:
+    """Have `act` called if a signal ends the command before anything else could clean up. Must be short.
+
+    Returns what withdraws it.
+    """
+    _State.at_end.append(act)
+
+    def withdraw() -> None:
+        with contextlib.suppress(ValueError):
+            _State.at_end.remove(act)
+
+    return withdraw
+
+
+def _clean_up() -> None:
+    while _State.at_end:
+        with contextlib.suppress(Exception):
+            _State.at_end.pop()()
+
+
+def _on_unraisable(unraisable: Any) -> None:
+    """A KeyboardInterrupt raised in a destructor or a callback ends nothing: `_end_after` raises it again."""
+    if _State.received is not None and issubclass(unraisable.exc_type, KeyboardInterrupt):
+        _State.raised = False
+    else:
+        sys.__unraisablehook__(unraisable)
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
@@ -88,6 +122,7 @@ def _end_after(number: int, grace_s: float) -> None:
         time.sleep(0.02)
         if not _State.raised:
             _thread.interrupt_main(signal.Signals(number))
+    _clean_up()
     if sys.stderr.isatty():
         os.write(2, b"\x1b[?25h\n")  # shows the cursor, which a progress bar hides
     os._exit(128 + number)

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,7 +38,7 @@ def fault(caches: Mapping[str, str]) -> str | None:
 
 def use(caches: Mapping[str, str]) -> None:
     """Create these folders and set their variables, for this process and its children. A folder that cannot be created
-    or is not private is replaced by a new temporary one.
+    or is not private is replaced by a new temporary one, which `remove_temporary` removes.
     """
     for variable, name in caches.items():
         try:
@@ -46,4 +48,16 @@ def use(caches: Mapping[str, str]) -> None:
             else:
                 os.environ[variable] = str(_cache.private(name))
         except (OSError, _cache.BuildError):
-            os.environ[variable] = tempfile.mkdtemp(prefix="suite-cache-")
+            os.environ[variable] = tempfile.mkdtemp(prefix=_prefix(os.getpid()))
+
+
+def remove_temporary(pid: int) -> None:
+    """Remove the temporary folders that the process `pid`, which has ended, has used in place of others."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_prefix(pid)}*"):
+        with contextlib.suppress(OSError):
+            if folder.lstat().st_uid == os.geteuid():
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _prefix(pid: int) -> str:
+    return f"suite-cache-{pid}-"

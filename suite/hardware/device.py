@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from suite.core.errors import UsageError
 from suite.hardware.host import cpu_facts
-from suite.hardware.monitor import devices, why_no_nvml
+from suite.hardware.monitor import devices, gpus_here, why_no_nvml
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,10 @@ class Device:
 def resolve(text: str | None) -> Device:
     """The device that `--device text` names: `cpu`, `cuda` or `cuda:INDEX`; None is the first GPU, else the CPU.
 
-    Raises `UsageError` for another word, and for a GPU that does not exist.
+    Raises `UsageError` for another word, for a GPU that does not exist, and for a slice of a GPU (MIG).
     """
+    if text != "cpu":
+        _refuse_slice()
     found = devices()
     if text is None:
         text = "cuda" if found else "cpu"
@@ -55,6 +58,16 @@ def resolve(text: str | None) -> Device:
     facts = found[index]
     major, minor = facts["compute_capability"] or (0, 0)
     return Device("cuda", index, facts["name"], (major, minor))
+
+
+def _refuse_slice() -> None:
+    """Raise `UsageError` if CUDA_VISIBLE_DEVICES names a slice: neither peaks nor clocks of it are known."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if any(entry.strip().startswith("MIG-") for entry in visible.split(",")):
+        raise UsageError(
+            f"CUDA_VISIBLE_DEVICES={visible}: a slice of a GPU (MIG), which is not measured; "
+            f"there are {gpus_here()} GPUs here: name a whole one, or give --device cpu"
+        )
 
 
 def device_slug(name: str) -> str:

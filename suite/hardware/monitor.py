@@ -145,7 +145,7 @@ def _facts(index: int, handle: Any) -> dict[str, Any]:
     cuda = _ask(lib.nvmlSystemGetCudaDriverVersion_v2)
     return {
         "index": index,
-        "name": _text(_ask(lib.nvmlDeviceGetName, handle)),
+        "name": _name(handle),
         "compute_capability": list(capability) if capability else None,
         "memory_total_bytes": memory.total if memory else None,
         "memory_free_bytes": memory.free if memory else None,
@@ -158,6 +158,20 @@ def _facts(index: int, handle: Any) -> dict[str, Any]:
         "power_limit_w": limit / 1000 if limit is not None else None,
         "processes": len(_pids(handle)),
     }
+
+
+def _name(handle: Any) -> str:
+    """The product's name; with `MIG` at its end if the GPU is divided, since a program gets one slice of it."""
+    lib = nvml()
+    name = _text(_ask(lib.nvmlDeviceGetName, handle))
+    mode = _ask(lib.nvmlDeviceGetMigMode, handle) if hasattr(lib, "nvmlDeviceGetMigMode") else None
+    return f"{name} MIG" if mode and mode[0] and "MIG" not in name else name
+
+
+def gpus_here() -> int:
+    """How many GPUs the driver has, visible or not."""
+    lib = nvml()
+    return 0 if lib is None else int(_ask(lib.nvmlDeviceGetCount) or 0)
 
 
 def _pids(handle: Any) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
@@ -17,6 +18,9 @@ from suite.results.row import COLUMNS, TYPES, Row
 
 TRUE = "yes"
 """A boolean in a CSV: `yes`, or empty."""
+FORMULA = re.compile(r"'*[=+\-@\t\r]")
+"""The beginning of a text that a spreadsheet takes for a formula. It is written after one more apostrophe, which the
+spreadsheet takes for the mark of a text, and which is removed when the table is read."""
 
 
 def to_csv(rows: Iterable[Row]) -> str:
@@ -29,6 +33,8 @@ def to_csv(rows: Iterable[Row]) -> str:
 def _text(value: Any) -> Any:
     if isinstance(value, bool):
         return TRUE if value else ""
+    if isinstance(value, str) and FORMULA.match(value):
+        return f"'{value}"
     return "" if value is None else value
 
 
@@ -45,7 +51,7 @@ def read_rows(path: Path) -> list[Row]:
     Raises `ResultsError` with the number of the row if the file is no results table or is damaged.
     """
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:
             records = list(csv.reader(file, strict=True))
     except (OSError, ValueError, csv.Error) as error:
         raise ResultsError(f"{path}: not a readable results table: {one_line(error)}") from error
@@ -54,10 +60,12 @@ def read_rows(path: Path) -> list[Row]:
     header, *body = records
     is_old = not any(name in header for name in legacy.MISSING)
     expected = [name for name in COLUMNS if not (is_old and name in legacy.MISSING)]
-    missing = [name for name in expected if header.count(name) != 1]
+    missing = [
+        name for name in expected if header.count(name) != 1 and not (name in legacy.LATER and name not in header)
+    ]
     if missing:
         raise ResultsError(f"{path}: not a results table of this version: no column {', '.join(missing)}")
-    places = {name: header.index(name) for name in expected}
+    places = {name: header.index(name) for name in expected if name in header}
     rows = []
     for number, record in enumerate(body, 1):
         try:
@@ -82,7 +90,7 @@ def _row(record: list[str], places: dict[str, int], header: list[str]) -> Row:
 def _value(name: str, text: str) -> Any:
     kind = TYPES[name]
     if kind is str:
-        return text
+        return text.removeprefix("'") if FORMULA.match(text) else text
     if kind is bool:
         return _boolean(name, text)
     if isinstance(kind, type) and issubclass(kind, StrEnum):

@@ -6,6 +6,8 @@ from suite.results.row import Attempt, Row, Status
 
 MISSING = ("timed", "compiled", "clocks_lowered", "suspect")
 """Columns that older tables do not have."""
+LATER = ("killed_from_outside",)
+"""Columns that came after those; a table without them has their defaults."""
 
 NOT_TIMED, FAILED_WHILE_TIMED = "not timed: ", "while timed: "
 NOT_COMPILED = "not compiled again: "

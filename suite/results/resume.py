@@ -21,6 +21,7 @@ from suite.core.errors import ResultsError, UsageError
 from suite.core.paths import ROOT
 from suite.core.text import one_line
 from suite.hardware.device import Device
+from suite.implementations.external import source, version
 from suite.results.csv_file import read_rows
 from suite.results.row import Key, Row
 
@@ -58,10 +59,18 @@ def settings(options: Mapping[str, Any], device: Device, environment: Mapping[st
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Path):
-        return {"file": str(value), "digest": _digest([(value.name, value)])}
+        return {"file": str(value), "digest": _file_digest(value)}
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def _file_digest(path: Path) -> str:
+    """The version of a user's file, with what it takes from beside it."""
+    try:
+        return version.digest_of(path, source.contents(path))
+    except (OSError, ValueError):
+        return "unreadable"
 
 
 def source_folders() -> list[str]:
@@ -107,6 +116,12 @@ def find(folder: Path, operations: Iterable[str], wanted: Mapping[str, Any]) -> 
             f"--resume: {folder / ENVIRONMENT} does not say what its run was for (an older version?); "
             "without --resume the run starts anew"
         )
+    for name in ("device", "packages"):
+        if not isinstance(record.get(name, {}), dict):
+            raise ResultsError(
+                f"{folder / ENVIRONMENT}: not a readable environment record: {name} is "
+                f"{one_line(json.dumps(record[name]))[:60]}, not an object; without --resume the run starts anew"
+            )
     if found := list(_differences(state.get("settings"), json.loads(json.dumps(wanted)))):
         shown = one_line("; ".join(found[:SHOWN_DIFFERENCES]))
         more = f"; and {len(found) - SHOWN_DIFFERENCES} more" if len(found) > SHOWN_DIFFERENCES else ""

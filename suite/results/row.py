@@ -123,6 +123,9 @@ class Row:
     compiled: Attempt = _column("the same of first calls in fresh processes", Attempt.NOT_TRIED)
     clocks_lowered: bool = _column("yes: heat or the power supply lowered the clocks during the case", False)
     suspect: bool = _column("yes: faster than the device's cited peak allows, so the time is not to be trusted", False)
+    killed_from_outside: bool = _column(
+        "yes: another process has killed the worker; --resume runs the row again", False
+    )
 
     def __post_init__(self) -> None:
         for name in _ENUMERATIONS:

@@ -25,7 +25,8 @@ class Results:
     The folder is locked while this is open: no other run writes there. A full disk does not end the run: `problem` has
     the error until a later attempt succeeds in writing everything, and `on_problem` is called with it once.
 
-    With `resumed`, the folder may hold an interrupted run; its `settings` must be the same, and `kept` has its rows.
+    With `resumed`, the folder may hold an interrupted run; its `settings` must be the same, and `kept` has its rows,
+    without those whose worker was killed from outside.
 
     Raises `UsageError` for a run of other settings or while another run writes there, `ResultsError` for a folder that
     cannot be used.
@@ -62,7 +63,8 @@ class Results:
         except BaseException:
             self._lock.release()
             raise
-        self.kept = {key: replace(row) for table in self._tables.values() for key, row in table.items()}
+        everything = [row for table in self._tables.values() for row in table.values()]
+        self.kept = {row.key: replace(row) for row in everything if not row.killed_from_outside}
 
     def _continue(self, previous: resume.PreviousRun) -> None:
         """Take over rows and environment record, which has the same settings; note the time of resuming there."""

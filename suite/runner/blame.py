@@ -24,6 +24,8 @@ class Failure:
     """The implementation that was running; None if none was."""
     certain: bool = False
     """Whether the suspect is the culprit beyond doubt: it hung, or the system killed it for its memory."""
+    from_outside: bool = False
+    """Whether another process, or the system, has killed or stopped the worker."""
     worker_alive: bool = False
     """Whether the worker itself went on: the suspect raised an error or returned a wrong result."""
 

@@ -128,9 +128,11 @@ class DeviceRun:
             reply = self.pool.ask(self._check_request(case, implementation), timeout_s=self.options.timeout_s)
         except WorkerTimeoutError as error:
             row.status, row.reason = Status.TIMEOUT, str(error)
+            row.killed_from_outside = error.from_outside
             return row, True
         except WorkerDiedError as error:
             row.status, row.reason = Status.ERROR, str(error)
+            row.killed_from_outside = error.from_outside
             return row, error.from_outside
         _record_check(row, reply)
         return row, row.status not in (Status.ERROR, Status.WRONG)
@@ -181,9 +183,11 @@ class DeviceRun:
             elif name in outcome.failed:
                 row.status = Status(outcome.failed[name].status)
                 row.reason = f"while timed: {outcome.failed[name].reason}"
+                row.killed_from_outside = outcome.failed[name].from_outside
                 row.timed = Attempt.FAILED
             elif outcome.given_up is not None:
                 row.timed = Attempt.FAILED if row.device_us is None else Attempt.DONE
+                row.killed_from_outside = outcome.given_up.from_outside and row.device_us is None
                 row.reason = _joined(row.reason, f"not timed: {outcome.given_up.reason}")
 
     def _attempt(self, case: Case, implementations: Sequence[Implementation]) -> Mapping[str, TimingColumns] | Failure:
@@ -194,9 +198,12 @@ class DeviceRun:
         try:
             reply = self.pool.ask(request, timeout_s=options.timeout_s)
         except WorkerTimeoutError as error:
-            return Failure(Status.TIMEOUT, str(error), error.last_started, certain=True)
+            return Failure(
+                Status.TIMEOUT, str(error), error.last_started, certain=True, from_outside=error.from_outside
+            )
         except WorkerDiedError as error:
-            return Failure(Status.ERROR, str(error), error.last_started, certain=error.from_outside)
+            outside = error.from_outside
+            return Failure(Status.ERROR, str(error), error.last_started, certain=outside, from_outside=outside)
         if isinstance(reply, TimingFailed):
             self.pool.discard()
             return Failure(reply.status, one_line(reply.reason), reply.implementation, worker_alive=True)

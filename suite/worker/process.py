@@ -25,6 +25,7 @@ from suite.core.errors import WorkerError
 from suite.core.paths import ROOT
 from suite.core.phases import Phase
 from suite.core.text import one_line
+from suite.frameworks import _caches
 from suite.hardware.device import Device
 from suite.implementations.failure import place_in_stack
 from suite.worker import limits
@@ -38,9 +39,10 @@ from suite.worker.protocol import (
     Reply,
     Request,
     Started,
+    TimeReply,
     TimeRequest,
-    decode,
-    encode,
+    decode_numbered,
+    encode_numbered,
     name_of,
 )
 
@@ -62,7 +64,7 @@ class WorkerDiedError(WorkerError):
     """The process ended without a reply.
 
     `last_started` names the implementation that was running; None if it was the suite's own work. `from_outside` is
-    true for a SIGKILL, which another process sends, or the kernel when memory is exhausted.
+    true for a SIGKILL or a SIGSTOP, which another process sends, or the kernel when memory is exhausted.
     """
 
     def __init__(self, message: str, last_started: str | None, *, from_outside: bool = False) -> None:
@@ -88,6 +90,10 @@ class WorkerProcess:
         self.current = Started(None, Phase.STARTING)
         self.partial, self.lines, self.output = b"", list[bytes](), b""
         self.left_behind = False
+        self.number = 0
+        """The number of the latest request."""
+        self.patience_s = limits.FIRST_CALL_S
+        """How long a worker may be stopped by a signal."""
         pipes: list[int] = []
         try:
             for _ in range(5):
@@ -120,15 +126,17 @@ class WorkerProcess:
         name = None if isinstance(request, TimeRequest) else name_of(request.implementation)
         starting = self.current.phase is Phase.STARTING
         self.current = Started(name, Phase.STARTING if starting else Phase.PREPARING)
+        self.number += 1
+        self.patience_s = timeout_s
         self._drain_output()
         self.output = b""  # of the request before
         with contextlib.suppress(BrokenPipeError):  # the worker is dead; reading its pipe says how it ended
-            os.write(self._requests, encode(request))
+            os.write(self._requests, encode_numbered(request, self.number))
         while True:
             match self._next(limits.limit_s(self.current.phase, timeout_s)):
-                case Done(reply) if isinstance(reply, REPLIES[type(request)]):
+                case Done(reply) if _answers(reply, request):
                     return reply
-                case Ready():
+                case Ready() if self.current.phase is Phase.STARTING:
                     self.current = Started(name, Phase.PREPARING)
                 case Started() as started:
                     self.current = started
@@ -136,18 +144,23 @@ class WorkerProcess:
                     raise self._unreadable()
 
     def _next(self, limit_s: float) -> Event:
-        """The next event, within `limit_s` seconds."""
-        self._wait_for_line(limit_s)
-        try:
-            message = decode(self.lines.pop(0))
-        except ProtocolError:
-            raise self._unreadable() from None
-        if isinstance(message, Event):
-            return message
-        raise self._unreadable()
-
-    def _wait_for_line(self, limit_s: float) -> None:
+        """The next event of the current request, within `limit_s` seconds."""
         deadline = time.monotonic() + limit_s
+        while True:
+            self._wait_for_line(limit_s, deadline)
+            try:
+                number, message = decode_numbered(self.lines.pop(0))
+            except ProtocolError:
+                raise self._unreadable() from None
+            expected = 0 if isinstance(message, Ready) else self.number
+            if number < expected:  # from a process that a kernel has forked
+                continue
+            if number > expected or not isinstance(message, Event):
+                raise self._unreadable()
+            return message
+
+    def _wait_for_line(self, limit_s: float, deadline: float) -> None:
+        stopped_at: float | None = None
         while not self.lines:
             left = deadline - time.monotonic()
             if left <= 0:
@@ -167,6 +180,11 @@ class WorkerProcess:
                 raise self._died()
             else:
                 self._watch_memory()
+                stopped_at = (stopped_at or time.monotonic()) if _is_stopped(self.process.pid) else None
+                if stopped_at is not None and time.monotonic() - stopped_at > self.patience_s:
+                    self.kill()
+                    reason = f"it was stopped by a signal from outside for {self.patience_s:g} s, and was killed"
+                    raise WorkerTimeoutError(self._ended(reason), self.current.implementation, from_outside=True)
 
     def _unreadable(self) -> WorkerDiedError:
         return WorkerDiedError("the worker answered what cannot be read; it was stopped", self.current.implementation)
@@ -236,10 +254,18 @@ class WorkerProcess:
             self.left_behind = True
 
     def close(self, patience_s: float = KILL_S) -> None:
-        """`kill`, then close the pipes."""
+        """`kill`, then close the pipes and remove the folders that the process has left."""
         self.kill(0.0 if self.left_behind else patience_s)
         for each in (self._requests, self._events, self._output, self._stacks, self._lifeline):
             os.close(each)
+        _caches.remove_temporary(self.process.pid)
+
+
+def _answers(reply: Reply, request: Request) -> bool:
+    """Whether a reply is one to that request: times are those of the implementations asked for."""
+    if isinstance(reply, TimeReply) and isinstance(request, TimeRequest):
+        return set(reply.timings) == set(map(name_of, request.implementations))
+    return isinstance(reply, REPLIES[type(request)])
 
 
 def _environment(device: Device, extra: Mapping[str, str]) -> dict[str, str]:
@@ -260,6 +286,14 @@ def _visible(index: int) -> str:
 
 def _signal_name(number: int) -> str:
     return signal.Signals(number).name if number in signal.valid_signals() else f"signal {number}"
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether a signal such as SIGSTOP has stopped the process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"T"
+    except (OSError, IndexError):
+        return False
 
 
 def _resident_bytes(pid: int) -> int:

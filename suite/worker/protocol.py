@@ -1,5 +1,8 @@
 """The messages between a worker and its parent: one JSON object a line, over two pipes.
 
+Each line begins with the number of its request; events before the first request have 0. A process that a kernel forks
+may answer a request a second time: what carries an earlier number is dropped.
+
 The parent sends a request; the worker sends `Ready` once after it has started, `Started` whenever something begins that
 may hang or crash, and `Done` with the reply. A death or a silence is blamed on the implementation that `Started` names.
 
@@ -199,3 +202,16 @@ def decode(line: bytes) -> Request | Event:
         raise ProtocolError(f"message: not JSON: {error}") from error
     message: Request | Event = from_json(Request | Event, data)
     return message
+
+
+def encode_numbered(message: Request | Event, number: int) -> bytes:
+    """A message as one line: the number of the request that it is, or belongs to, and the JSON."""
+    return b"%d %b" % (number, encode(message))
+
+
+def decode_numbered(line: bytes) -> tuple[int, Request | Event]:
+    """The inverse of `encode_numbered`. Raises `ProtocolError` as `decode` does, and for a line without a number."""
+    number, _, rest = line.partition(b" ")
+    if not number.isdigit() or len(number) > 18:
+        raise ProtocolError("message: it does not begin with the number of a request")
+    return int(number), decode(rest)

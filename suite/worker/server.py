@@ -30,19 +30,29 @@ from suite.worker.protocol import (
     Request,
     TimeRequest,
     TimingFailed,
-    decode,
-    encode,
+    decode_numbered,
+    encode_numbered,
 )
 from suite.worker.session import Session
 
+getpid, leave = os.getpid, os._exit  # before a kernel can replace them
+
 
 def serve(device: Device, requests: BinaryIO, events: BinaryIO) -> None:
-    """Answer one request a line until `requests` ends."""
+    """Answer one request a line until `requests` ends. A process that a kernel forks neither reads nor answers."""
+    own, number = getpid(), 0
+
+    def close_in_child() -> None:
+        for pipe in (requests, events):
+            os.close(pipe.fileno())
 
     def send(event: Event) -> None:
-        events.write(encode(event))
+        if getpid() != own:
+            leave(0)
+        events.write(encode_numbered(event, number))
         events.flush()
 
+    os.register_at_fork(after_in_child=close_in_child)
     for name in frameworks.names():
         frameworks.get(name).prepare(device)
     with contextlib.suppress(Exception):  # the first request raises it again, and replies with the reason
@@ -50,7 +60,7 @@ def serve(device: Device, requests: BinaryIO, events: BinaryIO) -> None:
     send(Ready())
     session: Session | None = None
     for line in requests:
-        request = decode(line)
+        number, request = decode_numbered(line)
         if not isinstance(request, Request):
             raise ProtocolError(f"{type(request).__name__} is no request")
         try:

@@ -198,6 +198,38 @@ def test_a_damaged_library_is_rebuilt(source: Path, cxx: CountedCompiler) -> Non
     assert cxx.runs == 2
 
 
+@needs_cxx
+def test_a_truncated_library_is_rebuilt(source: Path, cxx: CountedCompiler) -> None:
+    """Its pages beyond the end are a bus error when they are read. In a process of its own: the tests outlive that."""
+    os.truncate(build.library(source, "host"), 4096)
+    process = in_another_process(
+        "x, out = torch.ones(3), torch.empty(3)",
+        f"build.launch(Path({str(source)!r}), 'launch_doubled', x.device, x, out, 3, 1.0)",
+        "print(out.tolist())",
+    )
+    printed, errors = process.communicate()
+    assert (process.returncode, printed.strip()) == (0, "[3.0, 3.0, 3.0]"), errors
+    assert cxx.runs == 2
+
+
+@needs_cxx
+def test_the_compiler_may_have_a_launcher_and_options(
+    source: Path, cxx: CountedCompiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = tmp_path / "launcher"
+    launcher.write_text('#!/bin/sh\nexec "$@"\n')
+    launcher.chmod(0o755)
+    keys = set()
+    for number, given in enumerate((f"{launcher} {cxx.script}", f"{launcher} '{cxx.script}' -DMORE=1"), 1):
+        monkeypatch.setenv("CXX", given)
+        assert build.missing("cpu") is None
+        keys.add(build.library(source, "host").parent.name)
+        assert (len(keys), cxx.runs) == (number, number)
+    assert "-DMORE=1" in cxx.log.read_text().splitlines()[-1]
+    monkeypatch.setenv("CXX", f"no-such-launcher {cxx.script}")
+    assert "no C++ compiler 'no-such-launcher" in (build.missing("cpu") or "")
+
+
 # errors
 
 

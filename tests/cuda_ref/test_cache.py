@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,48 @@ def test_a_failed_build_leaves_nothing(cache: Path) -> None:
         _cache.entry("key", fails)
     assert [each.name for each in cache.iterdir()] == ["key.lock"]
     assert (_cache.entry("key", lambda folder: (folder / "something").touch()) / "something").exists()
+
+
+def make(text: str) -> Callable[[Path], None]:
+    """Fills an entry with a library of that text."""
+
+    def write(folder: Path) -> None:
+        (folder / "library.so").write_bytes(text.encode())
+
+    return write
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "truncated": lambda path: os.truncate(path, 3),
+    "same size": lambda path: path.write_bytes(b"wrong"),
+    "missing": lambda path: path.unlink(),
+    "no checksums": lambda path: (path.parent / _cache.CHECKSUMS).unlink(),
+    "damaged checksums": lambda path: (path.parent / _cache.CHECKSUMS).write_bytes(b"\xff"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_a_damaged_entry_is_built_again(damage: Callable[[Path], object], cache: Path) -> None:
+    """Loading a truncated library is a bus error, which no exception reports."""
+    path = _cache.entry("key", make("right")) / "library.so"
+    assert _cache.entry("key", make("not called")) == path.parent
+    assert path.read_bytes() == b"right"
+    damage(path)
+    assert _cache.entry("key", make("built again")) == path.parent
+    assert path.read_bytes() == b"built again"
+    assert sorted(each.name for each in cache.iterdir()) == ["key", "key.lock"]
+
+
+def test_an_entry_is_on_disk_before_it_has_its_name(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def note(descriptor: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+        assert not (cache / "key").exists() or synced[-1] == cache.name
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    _cache.entry("key", make("right"))
+    assert {"library.so", _cache.CHECKSUMS} <= set(synced)
+    assert synced[-1] == cache.name

@@ -19,6 +19,7 @@ class FakeNvml:
     NVMLError = FakeNvmlError
     NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
     pids: tuple[int, ...] = ()
+    mig = 0
 
     def __getattr__(self, name: str) -> object:
         answers = {
@@ -31,6 +32,7 @@ class FakeNvml:
             "nvmlSystemGetCudaDriverVersion_v2": lambda: 13010,
             "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=143 << 30, free=140 << 30),
             "nvmlDeviceGetCudaComputeCapability": lambda handle: (9, 0),
+            "nvmlDeviceGetMigMode": lambda handle: [self.mig, self.mig],
             "nvmlDeviceGetClockInfo": lambda handle, kind: {1: 1980, 2: 3201}[kind],
             "nvmlDeviceGetMaxClockInfo": lambda handle, kind: {1: 1980, 2: 3201}[kind],
             "nvmlDeviceGetTemperature": lambda handle, sensor: 41,

@@ -9,7 +9,9 @@ import pytest
 from fakes.nvml import FakeNvml
 
 from suite import hardware
+from suite.core.errors import UsageError
 from suite.hardware import cuda_driver, monitor
+from suite.hardware.device import resolve
 
 
 def test_devices(fake_nvml: FakeNvml) -> None:
@@ -46,6 +48,26 @@ def test_visible_devices(
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert monitor.visible_handles() == expected
+
+
+@pytest.mark.parametrize("visible", ["MIG-aaa", "MIG-GPU-aaa/1/0", "MIG-aaa,0"])
+@pytest.mark.parametrize("asked", [None, "cuda", "cuda:0"])
+def test_a_slice_of_a_gpu_is_refused_and_not_replaced_by_the_cpu(
+    fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch, visible: str, asked: str | None
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with pytest.raises(UsageError, match=rf"CUDA_VISIBLE_DEVICES={visible}: .*\(MIG\).* 2 GPUs here: .*--device cpu"):
+        resolve(asked)
+    assert resolve("cpu").type == "cpu"
+
+
+def test_a_gpu_in_slices_has_no_peaks_of_the_whole(fake_nvml: FakeNvml) -> None:
+    """A CUDA program gets one of its slices."""
+    assert hardware.peaks(hardware.devices()[0]["name"]) is not None
+    fake_nvml.mig = 1
+    first = hardware.devices()[0]
+    assert first["name"] == "NVIDIA H200 MIG"
+    assert hardware.peaks(first["name"]) is None
 
 
 def test_a_uuid_takes_precedence(fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:

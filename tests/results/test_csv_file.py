@@ -18,7 +18,7 @@ from suite.diff.load import load
 from suite.results import render, resume
 from suite.results.csv_file import read_rows, to_csv
 from suite.results.groups import cases
-from suite.results.legacy import MISSING
+from suite.results.legacy import LATER, MISSING
 from suite.results.row import COLUMNS, TYPES, Attempt, Mode, Row, Status, StoppedBy
 from tests.results.rows import ANY_ROW, TEXTS, row
 
@@ -48,6 +48,32 @@ def test_rows_survive_the_csv(tmp_path_factory: pytest.TempPathFactory, rows: li
     for before, after in zip(rows, found, strict=True):
         for name in COLUMNS:
             assert type(getattr(after, name)) is type(getattr(before, name)), name
+
+
+def test_a_table_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    """Spreadsheets write one."""
+    rows = [row("torch", reason="a \N{GREEK SMALL LETTER MU}")]
+    assert read_rows(written(tmp_path / "t.csv", b"\xef\xbb\xbf" + to_csv(rows).encode())) == rows
+
+
+FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "'=1", "''@a", "'quoted'", "'", "a=1"]
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_no_text_is_a_formula_to_a_spreadsheet(text: str, tmp_path: Path) -> None:
+    table = to_csv([row("torch", reason=text, flags=text, error_ratio=-1.0)])
+    header, record = csv.reader(io.StringIO(table, newline=""))
+    for name in ("reason", "flags"):
+        assert record[header.index(name)][:1] not in tuple("=+-@\t\r"), name
+    assert record[header.index("error_ratio")] == "-1.0", "a number stays one"
+    (found,) = read_rows(written(tmp_path / "t.csv", table))
+    assert (found.reason, found.flags) == (text, text)
+
+
+def test_a_table_of_this_version_may_lack_columns_that_came_later(tmp_path: Path) -> None:
+    rows = [row("torch", killed_from_outside=True)]
+    found = read_rows(written(tmp_path / "t.csv", without(to_csv(rows), *LATER)))
+    assert found == [row("torch")]
 
 
 GOOD = to_csv(
@@ -163,4 +189,4 @@ def test_enumerations_and_booleans_are_plain_words(tmp_path: Path) -> None:
 
 def test_the_columns_of_earlier_versions_keep_their_places() -> None:
     assert COLUMNS[:8] == ("operation", "case", "dtype", "precision", "implementation", "mode", "status", "reason")
-    assert COLUMNS[-4:] == MISSING
+    assert COLUMNS[-5:] == (*MISSING, *LATER)

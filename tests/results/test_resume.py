@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -82,6 +83,28 @@ def test_a_table_without_its_record_is_refused(tmp_path: Path) -> None:
         resumed(tmp_path)
 
 
+def test_a_row_whose_worker_was_killed_from_outside_is_run_again(tmp_path: Path) -> None:
+    with Results(tmp_path, ENVIRONMENT, operations=["matmul"], settings=SETTINGS) as results:
+        results.put("matmul", [row(), row("numpy", status="error", killed_from_outside=True)])
+    with resumed(tmp_path) as results:
+        assert [each.implementation for each in results.kept.values()] == ["torch"]
+        results.put("matmul", [row("numpy")])
+    with resumed(tmp_path) as results:
+        assert [each.implementation for each in results.kept.values()] == ["torch", "numpy"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("device", "a GPU"), ("packages", ["torch"])],
+)
+def test_a_record_whose_parts_have_another_form_is_refused(tmp_path: Path, name: str, value: object) -> None:
+    interrupted(tmp_path)
+    path = tmp_path / "environment.json"
+    path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), name: value}), encoding="utf-8")
+    with pytest.raises(ResultsError, match=rf"environment\.json: not a readable environment record: {name} is "):
+        resumed(tmp_path)
+
+
 def test_an_empty_folder_is_a_new_run(tmp_path: Path) -> None:
     with resumed(tmp_path) as results:
         assert results.kept == {}
@@ -97,6 +120,27 @@ def test_settings_are_json_of_what_decides_a_row(tmp_path: Path) -> None:
     assert found["options"]["brought"][0]["file"] == str(kernel)
     kernel.write_text("2", encoding="utf-8")
     assert resume.settings(options, Device("cpu", name="CPU"), ENVIRONMENT) != found
+
+
+@pytest.mark.parametrize("kind", ["pipe", "endless", "gone"])
+def test_settings_of_a_path_that_is_no_regular_file(tmp_path: Path, kind: str) -> None:
+    """Neither waits for a pipe nor reads a device without end."""
+    path = tmp_path / "mine.py"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "endless":
+        path.symlink_to("/dev/zero")
+    found = resume.settings({"files": [path]}, Device("cpu", name="CPU"), ENVIRONMENT)
+    assert found["options"]["files"] == [{"file": str(path), "digest": "unreadable"}]
+
+
+def test_a_helper_beside_a_file_belongs_to_the_settings(tmp_path: Path) -> None:
+    kernel, helper = tmp_path / "mine.py", tmp_path / "helper.py"
+    kernel.write_text("import helper\n", encoding="utf-8")
+    helper.write_text("1", encoding="utf-8")
+    before = resume.settings({"files": [kernel]}, Device("cpu", name="CPU"), ENVIRONMENT)
+    helper.write_text("2", encoding="utf-8")
+    assert resume.settings({"files": [kernel]}, Device("cpu", name="CPU"), ENVIRONMENT) != before
 
 
 # The digest of the code

@@ -109,6 +109,22 @@ def test_a_worker_killed_from_outside_or_stopped_is_not_tried_again(compare: Any
     assert rows == {"triton": "ok", "jax": "error", "torch": "timeout"}
 
 
+@pytest.mark.parametrize("do", ["check", "time"])
+@pytest.mark.parametrize("kind", [WorkerDiedError, WorkerTimeoutError])
+def test_a_row_says_that_its_worker_was_killed_from_outside(compare: Any, do: str, kind: type[WorkerDiedError]) -> None:
+    """--resume runs it again."""
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        if request["do"] == do:
+            raise kind("killed", "torch", from_outside=True)
+        return AGREES
+
+    (row,) = compare(answer)
+    assert row.killed_from_outside
+    (row,) = compare(lambda request: {"status": "error", "reason": "no", "failed": "torch"})
+    assert not row.killed_from_outside
+
+
 def timing_of(culprit: str, suspect: str | None, *, alive: bool = False) -> Answer:
     """Workers that cannot time `culprit`, and report that `suspect` was running."""
 

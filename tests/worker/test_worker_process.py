@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,17 @@ from suite import ops
 from suite.hardware.device import Device
 from suite.worker.pool import Pool, WorkerDiedError, WorkerTimeoutError
 from suite.worker.process import KEPT_OUTPUT
-from suite.worker.protocol import CheckReply, CheckRequest, Done, Failed, Ready, TimeReply, encode
+from suite.worker.protocol import (
+    CheckReply,
+    CheckRequest,
+    Done,
+    Failed,
+    Ready,
+    TimeReply,
+    TimeRequest,
+    encode,
+    encode_numbered,
+)
 
 CPU = Device("cpu", name="CPU")
 CASE = ops.get("vector_add").case((100,))
@@ -147,11 +158,16 @@ def test_a_system_that_cannot_start_a_process_is_an_error_of_the_request(
     assert status(pool, "right") == "ok"
 
 
+LATER = 1 << 40
+"""The number of a request that was never made."""
 UNREADABLE = {
     "no JSON": b"\xff not json",
-    "a request": encode(CheckRequest(CASE, "torch", 0)),
-    "the reply to another request": encode(Done(TimeReply({}))),
-    "a field too many": encode(Ready()).replace(b"}", b', "more": 1}'),
+    "no number": encode(Done(CheckReply("ok", ""))),
+    "a number that is none": b"one " + encode(Done(CheckReply("ok", ""))),
+    "an answer before the question": encode_numbered(Done(CheckReply("ok", "")), LATER),
+    "a request": encode_numbered(CheckRequest(CASE, "torch", 0), LATER),
+    "the reply to another request": encode_numbered(Done(TimeReply({})), LATER),
+    "a field too many": encode_numbered(Ready(), LATER).replace(b"}", b', "more": 1}'),
 }
 
 
@@ -162,4 +178,58 @@ def test_an_event_that_cannot_be_read_ends_the_worker(line: bytes, pool: Pool) -
     pool._worker.lines.append(line)
     with pytest.raises(WorkerDiedError, match="answered what cannot be read"):
         ask(pool, "right")
+    assert status(pool, "right") == "ok"
+
+
+def test_a_reply_without_the_times_asked_for_ends_the_worker(pool: Pool) -> None:
+    ask(pool, "right")
+    assert pool._worker is not None
+    pool._worker.lines.append(encode_numbered(Done(TimeReply({})), pool._worker.number + 1).rstrip())
+    with pytest.raises(WorkerDiedError, match="answered what cannot be read"):
+        pool.ask(TimeRequest(CASE, ("torch",), 0, "cold", False), timeout_s=60.0)
+    assert status(pool, "right") == "ok"
+
+
+@pytest.mark.parametrize("fault", ["answers_twice", "answers_twice_in_c"])
+def test_a_fork_that_answers_too_shifts_no_later_answer(fault: str, pool: Pool) -> None:
+    assert status(pool, fault) == "ok"
+    for expected in ("wrong", "right", "wrong"):
+        assert status(pool, expected) == {"right": "ok"}.get(expected, expected)
+
+
+def test_a_late_answer_to_an_earlier_request_is_dropped(pool: Pool) -> None:
+    ask(pool, "right")
+    assert pool._worker is not None
+    worker = pool._worker.process.pid
+    pool._worker.lines.append(encode_numbered(Done(CheckReply("ok", "")), pool._worker.number).rstrip())
+    assert status(pool, "wrong") == "wrong"
+    assert pid_of(pool) == worker
+
+
+def test_a_child_of_a_kernel_does_not_hold_the_pipes(pool: Pool) -> None:
+    pool.discard()
+    assert status(pool, "leaves_a_child") == "ok"
+    worker = psutil.Process(pid_of(pool))
+    command = worker.cmdline()
+    numbers = [command[command.index(name) + 1] for name in ("--requests", "--events")]
+    pipes = {os.readlink(f"/proc/{worker.pid}/fd/{number}") for number in numbers}
+    assert len(pipes) == 2
+    children = worker.children(recursive=True)
+    assert len(children) >= 2, "the shell that outlives a killed parent, and the kernel's child"
+    for child in children:
+        held = {os.readlink(path) for path in Path(f"/proc/{child.pid}/fd").iterdir()}
+        assert not pipes & held, child.cmdline()
+
+
+def test_a_stopped_worker_is_waited_for_no_longer_than_a_first_call(pool: Pool) -> None:
+    """Whatever it was doing: the suite's own work has a limit of 600 s."""
+    ask(pool, "right")
+    os.kill(pid_of(pool), signal.SIGSTOP)
+    begin = time.monotonic()
+    with pytest.raises(
+        WorkerTimeoutError, match=r"stopped by a signal from outside for 1 s, and was killed$"
+    ) as caught:
+        ask(pool, "right", timeout_s=1.0)
+    assert time.monotonic() - begin < 20
+    assert caught.value.from_outside
     assert status(pool, "right") == "ok"

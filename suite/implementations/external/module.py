@@ -20,7 +20,8 @@ from typing import Any
 from suite.core.paths import ROOT
 from suite.implementations.external.remarks import Remarks
 from suite.implementations.external.side_effects import SideEffects
-from suite.implementations.external.source import digest_of
+from suite.implementations.external.source import contents
+from suite.implementations.external.version import digest_of
 
 
 class ExternalError(Exception):
@@ -88,9 +89,9 @@ def load(path: Path, digest: str, operation: str, packages: Sequence[str]) -> Lo
     if key not in _loaded:
         for package in packages:
             importlib.import_module(package)
-        source, remarks = path.read_bytes(), Remarks(path)
-        if digest_of(source) != digest:
-            raise ExternalError(f"{path.name} changed while the run was going on")
+        source, remarks = contents(path), Remarks(path)
+        if digest_of(path, source) != digest:
+            raise ExternalError(f"{path.name}, or a file that it uses, changed while the run was going on")
         module = _launcher(path, operation) if path.suffix == ".cu" else _import(path, source, remarks)
         _loaded[key] = Loaded(module, remarks)
     return _loaded[key]

@@ -88,8 +88,43 @@ def _of_torch() -> list[Setting]:
                     lambda before, flags=flags: setattr(flags, "fp32_precision", before),  # type: ignore[misc]
                 )
             )
+    found += _torch_switches()
     if torch.cuda.is_initialized():
         found.append(generator(" on the GPU", torch.cuda.get_rng_state, torch.cuda.set_rng_state))
+    return found
+
+
+def _torch_switches() -> list[Setting]:
+    """Whether subnormal numbers are kept, and which of the vendors' kernels torch may use."""
+    import torch
+
+    from suite.numerics import subnormals
+
+    cuda, mkldnn, cudnn = torch.backends.cuda, torch.backends.mkldnn, torch.backends.cudnn
+    found = [
+        Setting("whether torch flushes subnormal numbers", subnormals.thread_flushes, torch.set_flush_denormal),
+        Setting("torch's library for matrix products", cuda.preferred_blas_library, cuda.preferred_blas_library),
+    ]
+    for kernels, get, put in (
+        ("FlashAttention", cuda.flash_sdp_enabled, cuda.enable_flash_sdp),
+        ("memory-efficient attention", cuda.mem_efficient_sdp_enabled, cuda.enable_mem_efficient_sdp),
+        ("plain attention", cuda.math_sdp_enabled, cuda.enable_math_sdp),
+        ("cuDNN's attention", cuda.cudnn_sdp_enabled, cuda.enable_cudnn_sdp),
+    ):
+        found.append(Setting(f"whether torch uses {kernels}", get, put))
+    for what, flags, name in (
+        ("whether torch uses oneDNN", mkldnn, "enabled"),
+        ("whether torch uses cuDNN", cudnn, "enabled"),
+        ("whether cuDNN tries its algorithms", cudnn, "benchmark"),
+        ("whether cuDNN is deterministic", cudnn, "deterministic"),
+    ):
+        found.append(
+            Setting(
+                what,
+                lambda flags=flags, name=name: getattr(flags, name),  # type: ignore[misc]
+                lambda before, flags=flags, name=name: setattr(flags, name, before),  # type: ignore[misc]
+            )
+        )
     return found
 
 

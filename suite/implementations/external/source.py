@@ -6,7 +6,6 @@ What keeps a file from being used is found as far as reading shows it, and becom
 from __future__ import annotations
 
 import ast
-import hashlib
 import os
 import re
 import warnings
@@ -16,10 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from suite import frameworks
+from suite.core.files import NotReadableError, read_regular
 from suite.core.paths import ROOT
+from suite.implementations.external.version import digest_of
 
 PREFIX = "with/"
 CONSTANTS = ("framework", "REQUIRES", "DETERMINISTIC", "VENDOR")
+MOST_BYTES = 4 << 20
+"""Size of the largest file that is read."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +68,13 @@ def read(path: Path) -> SourceFile:
             return SourceFile(path, fault=f"{path.name} is neither a .py nor a .cu file")
         if path.exists() and not path.is_file():
             return SourceFile(path, fault=f"{path.name} is not a regular file")
-        source = path.read_bytes()
+        source = contents(path)
+    except NotReadableError as error:
+        return SourceFile(path, fault=f"{path.name} {error}")
     except (OSError, ValueError) as error:
         why = "there is no such file" if isinstance(error, FileNotFoundError) else f"cannot be read ({error})"
         return SourceFile(path, fault=f"{given}: {why}")
-    digest = digest_of(source)
+    digest = digest_of(path, source)
     try:
         return _read_cuda(path, source, digest) if path.suffix == ".cu" else _read_python(path, source, digest)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -82,9 +87,9 @@ def read(path: Path) -> SourceFile:
         return SourceFile(path, digest=digest, fault=f"{type(error).__name__}: {message}{where}")
 
 
-def digest_of(source: bytes) -> str:
-    """The version of a file, which its rows show: the first digits of its SHA-256."""
-    return hashlib.sha256(source).hexdigest()[:12]
+def contents(path: Path) -> bytes:
+    """The bytes of a user's file. Raises `NotReadableError` unless it is a regular file of at most `MOST_BYTES`."""
+    return read_regular(path, MOST_BYTES)
 
 
 def _read_python(path: Path, source: bytes, digest: str) -> SourceFile:

@@ -138,6 +138,19 @@ RUN: dict[str, tuple[str, str, str]] = {
         "changed torch's number of threads, undone (settings.py:3); *undone (settings.py:4)*; "
         "changed whether torch records gradients, undone (settings.py:7)",
     ),
+    "switches": (
+        "import torch\ntorch.backends.mkldnn.enabled = False\ntorch.backends.cuda.enable_flash_sdp(False)\n"
+        "torch.backends.cuda.enable_mem_efficient_sdp(False)\ntorch.backends.cuda.enable_math_sdp(False)\n"
+        "torch.backends.cudnn.enabled = False\n"
+        "def vector_add(a, b):\n    torch.set_flush_denormal(True)\n    return a + b\n",
+        "ok",
+        "changed whether torch uses FlashAttention, undone (switches.py:3); "
+        "changed whether torch uses memory-efficient attention, undone (switches.py:4); "
+        "changed whether torch uses plain attention, undone (switches.py:5); "
+        "changed whether torch uses oneDNN, undone (switches.py:2); "
+        "changed whether torch uses cuDNN, undone (switches.py:6); "
+        "changed whether torch flushes subnormal numbers, undone (switches.py:8)",
+    ),
     "jax_settings": (
         "framework = 'jax'\nimport jax\njax.config.update('jax_enable_x64', True)\n" + RIGHT,
         "ok",
@@ -229,7 +242,7 @@ def test_a_file_that_changes_during_a_run_is_an_error(worker: Pool, tmp_path: Pa
     line = external(write(tmp_path / "edited.py", RIGHT))
     assert status(check(worker, line)) == "ok"
     reply = check(worker, replace(line, digest="0" * 12))
-    assert reply.reason == "edited.py changed while the run was going on (edited.py:1)"
+    assert reply.reason == "edited.py, or a file that it uses, changed while the run was going on (edited.py:1)"
 
 
 def test_a_call_with_side_effects_is_timed_with_their_removal_and_others_are_not(

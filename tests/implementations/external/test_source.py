@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from pathlib import Path
@@ -12,6 +13,7 @@ from external_files import CPU, CUDA_FILE, RIGHT, TRITON_FILE, external, write
 from suite import ops
 from suite.core.errors import UsageError
 from suite.implementations.external.implementation import from_files
+from suite.implementations.external.source import MOST_BYTES
 from suite.runner.compare import compare
 from suite.runner.options import Options
 from suite.runner.plan import Job, plan
@@ -126,6 +128,50 @@ def test_the_version_of_the_file_is_part_of_its_row(tmp_path: Path) -> None:
     first = external(write(tmp_path / "k.py", RIGHT)).versions()
     assert re.search(r"^torch [\d.]+\S*, k\.py sha256 [0-9a-f]{12}$", first)
     assert external(write(tmp_path / "k.py", RIGHT + "\n")).versions() != first
+
+
+def test_a_file_that_is_too_large_or_endless_is_a_fault(tmp_path: Path) -> None:
+    write(tmp_path / "large.py", b"#" * (MOST_BYTES + 1))
+    (tmp_path / "endless.py").symlink_to("/dev/zero")
+    assert external(tmp_path / "large.py").fault == "large.py has more than 4 MiB, the most that is read"
+    assert external(tmp_path / "endless.py").fault == "endless.py is not a regular file"
+
+
+HELPERS = {
+    "module": ("k.py", "import helper\n" + RIGHT, "helper.py"),
+    "from": ("k.py", "def vector_add(a, b):\n    from helper import f\n", "helper.py"),
+    "package": ("k.py", "import helper.deep.inner\n" + RIGHT, "helper/deep/inner.py"),
+    "package itself": ("k.py", "import helper.deep\n" + RIGHT, "helper/__init__.py"),
+    "member of a package": ("k.py", "from helper import inner\n" + RIGHT, "helper/inner.py"),
+    "through another": ("k.py", "import one\n" + RIGHT, "two.py"),
+    "header": ("k.cu", '#include "mine.cuh"\n' + CUDA_FILE, "mine.cuh"),
+    "header of a header": ("k.cu", '#include "one.cuh"\n' + CUDA_FILE, "deep/two.cuh"),
+}
+
+
+@pytest.mark.parametrize(("name", "text", "helper"), HELPERS.values(), ids=HELPERS.keys())
+def test_the_version_of_a_file_includes_what_it_takes_from_beside_it(
+    name: str, text: str, helper: str, tmp_path: Path
+) -> None:
+    write(tmp_path / "one.py", "import two\n")
+    write(tmp_path / "one.cuh", '#include "deep/two.cuh"\n')
+    (tmp_path / helper).parent.mkdir(exist_ok=True, parents=True)
+    if helper.startswith("helper/"):
+        write(tmp_path / "helper" / "__init__.py", "")
+    first = write(tmp_path / helper, "// 1\n" if name == "k.cu" else "f = 1\n")
+    path = write(tmp_path / name, text)
+    before = external(path).digest
+    assert external(path).digest == before
+    write(first, "// 2\n" if name == "k.cu" else "f = 2\n")
+    assert external(path).digest != before
+    write(tmp_path / "unrelated.py", "")
+    write(first, "// 1\n" if name == "k.cu" else "f = 1\n")
+    assert external(path).digest == before
+
+
+def test_the_version_of_a_file_that_stands_alone_is_its_sha256(tmp_path: Path) -> None:
+    text = "import torch, os.path\nfrom . import missing\n" + RIGHT
+    assert external(write(tmp_path / "k.py", text)).digest == hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def chosen(paths: list[Path], *operations: str, patterns: tuple[str, ...] = ()) -> dict[str, list[str]]:

@@ -1,0 +1,45 @@
+"""Whether this process keeps subnormal numbers: a processor can be set to treat them as zero, one thread at a time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+GRAIN = 1 << 15
+"""Elements for each thread with which torch uses all its threads."""
+
+
+def thread_flushes() -> bool:
+    """Whether this thread treats subnormal numbers as zero."""
+    smallest_normal = sys.float_info.min
+    return smallest_normal * 0.5 == 0.0
+
+
+def pool_flushes() -> bool:
+    """Whether one of torch's threads does. A thread starts in the mode of the thread that has created it."""
+    smallest_normal = torch.full((GRAIN * torch.get_num_threads(),), sys.float_info.min, dtype=torch.float64)
+    return bool((smallest_normal.mul_(0.5) == 0.0).any())
+
+
+@contextmanager
+def kept(device: torch.device) -> Iterator[None]:
+    """A section in which torch keeps subnormal numbers on `device`, whatever code of others has set.
+
+    Where a thread of torch's pool flushes them, which cannot be changed from outside, this thread computes alone.
+    """
+    flushes, threads = thread_flushes(), torch.get_num_threads()
+    if flushes:
+        torch.set_flush_denormal(False)
+    alone = device.type == "cpu" and threads > 1 and pool_flushes()
+    if alone:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        if alone:
+            torch.set_num_threads(threads)
+        if flushes:
+            torch.set_flush_denormal(True)
