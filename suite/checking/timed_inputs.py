@@ -10,6 +10,7 @@
   operands are drawn anew. Sampled elements therefore tell little of the others, and equal inputs do not return.
 - Every round is as likely as every other to be one of those that are judged, and is known only when it has begun.
 - The result is copied outside the measured span, right after it ends: what is written to it later comes too late.
+- A second copy of the inputs takes the same changes. The first call after which the two differ wrote to its inputs.
 - All implementations of a round have the same inputs, so that one truth serves all.
 """
 
@@ -88,6 +89,7 @@ class TimedInputs:
         self._source = torch.Generator(problem.device).manual_seed(self._random.getrandbits(63))
         family = problem.op.families[problem.case.inputs]
         self._normal = family.values is NORMALS and family.place is placement.as_drawn
+        self._intact = copies_with_layout(problem.buffers)
         self._begun = 0
         self._round: Round | None = None
         self._guilty: dict[str, str] = {}
@@ -102,9 +104,11 @@ class TimedInputs:
     def change(self) -> None:
         """New values in place, as of the case's family."""
         if self._normal:
-            for flat in self._operands():
+            for flat, intact in zip(*map(self._operands, (self._problem.buffers, self._intact)), strict=True):
                 places = self._places(flat)
-                flat.scatter_(0, places, self._values(flat, places))
+                values = self._values(flat, places)
+                flat.scatter_(0, places, values)
+                intact.scatter_(0, places, values)
         else:
             self._redraw()
         self._rebind()
@@ -118,9 +122,22 @@ class TimedInputs:
             self.change()
 
     def _next(self, small: bool) -> Round:
-        before = copies_with_layout(self._problem.buffers) if small else None
+        """A round to judge. What calls have written to the inputs is undone first, so that a call that does so again
+        is found."""
+        self._restore()
+        before = copies_with_layout(self._intact) if small else None
         self.change()
-        return Round(self._begun, copies_with_layout(self._problem.buffers), before)
+        return Round(self._begun, tuple(copy.to(self._place) for copy in copies_with_layout(self._intact)), before)
+
+    def _restore(self) -> list[int]:
+        """Undo what calls have written to the inputs; the positions of the inputs written to."""
+        pairs = list(zip(self._problem.buffers, self._intact, strict=True))
+        written = [i for i, (b, intact) in enumerate(pairs) if not torch.equal(whole_storage(b), whole_storage(intact))]
+        for i in written:
+            whole_storage(self._problem.buffers[i]).copy_(whole_storage(self._intact[i]))
+        if written:
+            self._rebind()
+        return written
 
     def around(self, run: Callable[[], None]) -> None:
         """Run with other values, so that a call whose inputs the cache shall hold does not see those of the sample."""
@@ -132,7 +149,7 @@ class TimedInputs:
                 whole_storage(buffer).copy_(values)
         else:
             changed = []
-            for flat in self._operands():
+            for flat in self._operands(self._problem.buffers):
                 places = self._places(flat)
                 changed.append((flat, places, flat.gather(0, places)))
                 flat.scatter_(0, places, self._values(flat, places))
@@ -152,11 +169,9 @@ class TimedInputs:
             self._guilty.setdefault(name, str(refused))
             return
         self._round.results[name] = output.to(self._place, copy=True)
-        for position, (buffer, given) in enumerate(zip(self._problem.buffers, self._round.inputs, strict=True), 1):
-            if not torch.equal(whole_storage(buffer), whole_storage(given)):
-                self._guilty.setdefault(name, f"wrote to its inputs (argument {position})")
-                whole_storage(buffer).copy_(whole_storage(given))
-                self._rebind()
+        written = self._restore()
+        if written:
+            self._guilty.setdefault(name, f"wrote to its inputs (argument {written[0] + 1})")
 
     def judge(self) -> dict[str, str]:
         """What is wrong with the kept results, by name. Empties the rounds."""
@@ -175,7 +190,7 @@ class TimedInputs:
         if not outputs:
             return []
         problem = self._problem
-        truth = problem.op.truth(inputs, problem.case)
+        truth = problem.op.truth(tuple(each.to(problem.device) for each in inputs), problem.case)
         verdicts = judge_together(outputs, truth, shape=problem.output_shape, dtype=problem.output_dtype)
         return [verdict.reason for verdict in verdicts]
 
@@ -192,9 +207,9 @@ class TimedInputs:
 
     # The values
 
-    def _operands(self) -> Iterator[torch.Tensor]:
+    def _operands(self, tensors: Tensors) -> Iterator[torch.Tensor]:
         """Of each operand all elements, as integers in a vector. A scale that belongs to no operand is left out."""
-        for buffer in self._problem.buffers[: len(self._problem.op.operands(self._problem.case))]:
+        for buffer in tensors[: len(self._problem.op.operands(self._problem.case))]:
             flat = torch.empty(0, dtype=buffer.dtype, device=buffer.device).set_(buffer.untyped_storage())
             if flat.numel():
                 yield flat.view(INTEGERS[flat.element_size()])
@@ -214,8 +229,9 @@ class TimedInputs:
     def _redraw(self) -> None:
         problem = self._problem
         drawn = problem.op.make_inputs(problem.case, self._random.getrandbits(63), problem.device)
-        for buffer, given in zip(problem.buffers, drawn, strict=True):
+        for buffer, intact, given in zip(problem.buffers, self._intact, drawn, strict=True):
             whole_storage(buffer).copy_(whole_storage(given))
+            whole_storage(intact).copy_(whole_storage(given))
 
     def _room(self) -> tuple[int, torch.device]:
         """How many rounds fit into memory, and where their results are kept."""

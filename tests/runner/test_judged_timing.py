@@ -24,7 +24,6 @@ MATMUL = {
     "remembers_by_version": EARLIER,
     "remembers_in_numpy": EARLIER,
     "remembers_in_order": EARLIER,
-    "recognises_age": EARLIER,
     "recognises_poison": EARLIER,
     "recognises_stack_depth": EARLIER,
     "recognises_the_stack": EARLIER,
