@@ -16,7 +16,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from random import SystemRandom
@@ -89,11 +88,13 @@ class TimedInputs:
         self._source = torch.Generator(problem.device).manual_seed(self._random.getrandbits(63))
         family = problem.op.families[problem.case.inputs]
         self._normal = family.values is NORMALS and family.place is placement.as_drawn
-        self._intact = copies_with_layout(problem.buffers)
+        problem.present(0)  # calls may have written to the buffers before
+        self._intact = copies_with_layout(problem.draws[0])
         self._begun = 0
         self._round: Round | None = None
         self._guilty: dict[str, str] = {}
-        size, self._place = self._room()
+        self._held: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+        size, self._place, self._holds = self._room()
         self._complete, self._partial = Reservoir(size, self._random), Reservoir(1, self._random)
 
     @property
@@ -160,13 +161,19 @@ class TimedInputs:
         self._rebind()
 
     def keep(self, name: str, result: object) -> None:
-        """Copy a result of a round that is judged, and restore the inputs if the call wrote to them."""
-        if self._round is None:
+        """Copy a result of a round that is judged, and restore the inputs if the call wrote to them.
+
+        Of samples before the first round, which count nowhere, the result itself is kept too: it must not change later.
+        """
+        if self._round is None and (self._begun or not self._holds):
             return
         try:
             output = as_torch(result, self._adapters[name], self._problem)
         except RefusedError as refused:
             self._guilty.setdefault(name, str(refused))
+            return
+        if self._round is None:
+            self._held[name] = output, output.clone()
             return
         self._round.results[name] = output.to(self._place, copy=True)
         written = self._restore()
@@ -176,13 +183,16 @@ class TimedInputs:
     def judge(self) -> dict[str, str]:
         """What is wrong with the kept results, by name. Empties the rounds."""
         rounds, guilty = self.rounds, dict(self._guilty)
+        for name, (held, copy) in self._held.items():
+            if not same_bits(held, copy):
+                guilty.setdefault(name, "a result changed after its call")
         for each in rounds:
             left = {name: output for name, output in each.results.items() if name not in guilty}
             for name, reason in zip(left, self._reasons(list(left.values()), each.inputs), strict=True):
                 if reason:
                     stale = self._is_earlier(name, each, rounds)
                     guilty[name] = EARLIER if stale else reason
-        self._complete.rounds, self._partial.rounds, self._round = [], [], None
+        self._complete.rounds, self._partial.rounds, self._round, self._held = [], [], None, {}
         return guilty
 
     def _reasons(self, outputs: list[torch.Tensor], inputs: Tensors) -> list[str]:
@@ -233,13 +243,12 @@ class TimedInputs:
             whole_storage(buffer).copy_(whole_storage(given))
             whole_storage(intact).copy_(whole_storage(given))
 
-    def _room(self) -> tuple[int, torch.device]:
-        """How many rounds fit into memory, and where their results are kept."""
+    def _room(self) -> tuple[int, torch.device, bool]:
+        """How many rounds fit into memory, where their results are kept, and whether others can be held beside them."""
         problem, device = self._problem, self._problem.device
         inputs = sum(whole_storage(buffer).nbytes for buffer in problem.buffers)
         results = len(self._adapters) * problem.op.output_bytes(problem.case)
-        if device.type == "cpu":
-            return (JUDGED_ROUNDS if (JUDGED_ROUNDS + 1) * (inputs + results) <= HOST_BYTES else 1), device
-        room = torch.cuda.mem_get_info(device)[0] // 2
-        fits = min(JUDGED_ROUNDS, math.floor(room / (inputs + results)) - 1)  # one for a round that is not complete
-        return max(fits, 1), device if fits >= 1 else torch.device("cpu")
+        room = HOST_BYTES if device.type == "cpu" else torch.cuda.mem_get_info(device)[0] // 2
+        fits = room // (inputs + results) - 1  # one is for a round that is not complete
+        place = device if fits >= 1 else torch.device("cpu")
+        return max(1, min(JUDGED_ROUNDS, fits)), place, fits >= JUDGED_ROUNDS + 2

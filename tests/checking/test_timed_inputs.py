@@ -17,7 +17,6 @@ from suite.checking.timed_inputs import EARLIER, JUDGED_ROUNDS, Reservoir, Round
 
 
 def inputs_of(at: Problem, *names: str, rebind: Any = lambda: None) -> TimedInputs:
-    at.present(0)
     return TimedInputs(at, dict.fromkeys(names or ("it",), TORCH), rebind)
 
 
@@ -162,3 +161,14 @@ def test_rounds_without_all_calls_are_judged_too_and_keep_those_of_a_slow_call()
             timed.keep(name, at.buffers[0] + at.buffers[1])
     assert [sorted(each.results) for each in timed.rounds] == [["fast", "slow"]] * JUDGED_ROUNDS + [["fast"]]
     assert timed.judge() == {}
+
+
+def test_a_result_that_changes_after_its_call_is_wrong() -> None:
+    at = problem()
+    timed = inputs_of(at, "it", "other")
+    result, other = (at.buffers[0] + at.buffers[1] for _ in range(2))
+    timed.keep("it", result)
+    timed.keep("other", other)
+    timed.begin_round(complete=True)
+    result.zero_()
+    assert timed.judge() == {"it": "a result changed after its call"}
