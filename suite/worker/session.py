@@ -152,11 +152,13 @@ class Session:
             peak_bytes[name] = adapter.peak_bytes(bound.function, bound.inputs, bound.arguments)
             vendor = bound.implementation.vendor is not None
             calls.append(timing.Call(name, bound.issue, adapter.wait, vendor=vendor))
-        inputs = TimedInputs(
-            problem,
-            {name: bound.implementation.adapter for name, bound in bound_calls.items()},
-            rebind=lambda: [bound.rebind(problem.buffers) for bound in bound_calls.values()],
-        )
+
+        def rebind() -> None:
+            for bound in bound_calls.values():
+                bound.rebind(problem.buffers)
+
+        adapters = {name: bound.implementation.adapter for name, bound in bound_calls.items()}
+        inputs = TimedInputs(problem, adapters, rebind)
         timings = timing.measure(
             calls,
             device=self.torch_device,
