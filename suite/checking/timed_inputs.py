@@ -249,6 +249,6 @@ class TimedInputs:
         inputs = sum(whole_storage(buffer).nbytes for buffer in problem.buffers)
         results = len(self._adapters) * problem.op.output_bytes(problem.case)
         room = HOST_BYTES if device.type == "cpu" else torch.cuda.mem_get_info(device)[0] // 2
-        fits = room // (inputs + results) - 1  # one is for a round that is not complete
+        fits = room // max(1, inputs + results) - 1  # one is for a round that is not complete
         place = device if fits >= 1 else torch.device("cpu")
         return max(1, min(JUDGED_ROUNDS, fits)), place, fits >= JUDGED_ROUNDS + 2

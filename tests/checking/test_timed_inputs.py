@@ -172,3 +172,13 @@ def test_a_result_that_changes_after_its_call_is_wrong() -> None:
     timed.begin_round(complete=True)
     result.zero_()
     assert timed.judge() == {"it": "a result changed after its call"}
+
+
+@pytest.mark.parametrize("shape", [(0, 0, 0), (3, 4, 0), (0, 4, 3)])
+def test_empty_operands_do_not_change(shape: tuple[int, ...]) -> None:
+    at = problem("matmul", shape, inputs="empty")
+    timed = inputs_of(at)
+    for _ in range(4):
+        timed.begin_round(complete=True)
+        timed.keep("it", at.buffers[0] @ at.buffers[1])
+    assert timed.judge() == {}
