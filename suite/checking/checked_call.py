@@ -115,14 +115,6 @@ def check(
     )
 
 
-def judge_after_timing(result: Any, adapter: Adapter, problem: Problem) -> Verdict:
-    """The verdict on the result of one more call on draw 0, made after the samples.
-
-    Catches an implementation that is right in its first calls and later skips the work. Raises `RefusedError`.
-    """
-    return _judge(_as_torch(result, adapter, problem), problem, 0)
-
-
 def _judge(output: torch.Tensor, problem: Problem, draw: int) -> Verdict:
     with subnormals.kept(problem.device):
         return judge(output, problem.truth(draw), shape=problem.output_shape, dtype=problem.output_dtype)
@@ -139,7 +131,7 @@ def _call(
         inputs = [adapter.to_native(buffer) for buffer in problem.buffers]
         call = partial(function, *inputs, **problem.op.arguments(case))
         result = adapter.poisoned(call, problem.output_shape, problem.output_dtype, device)
-        output = _as_torch(result, adapter, problem)
+        output = as_torch(result, adapter, problem)
         copy = output.clone()
     adapter.wait(result)
     wrong = {}
@@ -148,7 +140,7 @@ def _call(
     return output, copy, wrong
 
 
-def _as_torch(result: Any, adapter: Adapter, problem: Problem) -> torch.Tensor:
+def as_torch(result: Any, adapter: Adapter, problem: Problem) -> torch.Tensor:
     """The result as a torch tensor over the same memory. Raises `RefusedError` if it is not of the contract's form."""
     if not adapter.is_array(result):
         raise RefusedError(f"type: the result is a {type(result).__name__}, not a {adapter.array}")

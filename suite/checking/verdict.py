@@ -7,7 +7,7 @@ become an infinity of its sign. Zeros of either sign are equal.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -49,13 +49,36 @@ def judge(
 
     Raises `SuiteError` for truths that do not cover the output, and for a bound that is not a number.
     """
-    refusal = _misfit(output, shape, dtype, device)
-    if refusal is not None:
-        return Verdict(False, math.inf, math.inf, math.inf, refusal)
-    total = Tally()
+    return judge_together([output], truths, shape=shape, dtype=dtype, device=device)[0]
+
+
+def judge_together(
+    outputs: Sequence[torch.Tensor],
+    truths: Iterable[Truth],
+    *,
+    shape: tuple[int, ...],
+    dtype: str,
+    device: torch.device | None = None,
+) -> list[Verdict]:
+    """The verdicts on several outputs of the same inputs, as `judge` gives them; each piece of the truth is used once.
+
+    An output that lies on another device is copied to that of the truth, a piece at a time.
+    """
+    refusals = [_misfit(output, shape, dtype, device) for output in outputs]
+    totals = [Tally() for _ in outputs]
     for truth in truths:
-        total.add(_judge_piece(output, truth, dtype))
+        for output, refusal, total in zip(outputs, refusals, totals, strict=True):
+            if refusal is None:
+                total.add(_judge_piece(output, truth, dtype))
         del truth  # before the next piece takes its memory
+    return [
+        Verdict(False, math.inf, math.inf, math.inf, refusal) if refusal is not None else _verdict(output, total)
+        for output, refusal, total in zip(outputs, refusals, totals, strict=True)
+    ]
+
+
+def _verdict(output: torch.Tensor, total: Tally) -> Verdict:
+    """The verdict on an output whose every element has been counted."""
     if total.judged != output.numel():
         raise SuiteError(f"truth: its pieces have {total.judged} elements, the output {output.numel()}")
     max_rel = total.error / total.magnitude if total.magnitude > 0 else total.error
@@ -87,7 +110,7 @@ class Tally:
 
 def _judge_piece(output: torch.Tensor, truth: Truth, dtype: str) -> Tally:
     """One piece of the output against its truth."""
-    piece = output[truth.index]
+    piece = output[truth.index].to(truth.value.device)
     if piece.shape != truth.value.shape or piece.shape != truth.limit.shape:
         shapes = f"{tuple(truth.value.shape)} and {tuple(truth.limit.shape)}"
         raise SuiteError(f"truth: value and limit are {shapes}, where the output has {tuple(piece.shape)}")

@@ -64,6 +64,10 @@ class Adapter(ABC):
         """The framework's array with the same strides, over the same memory where that is possible."""
         return tensor
 
+    def shares_memory(self, array: Any, tensor: torch.Tensor) -> bool:
+        """Whether `array`, made of `tensor` by `to_native`, lies in its memory, so that it has its later values too."""
+        return True
+
     def is_array(self, result: Any) -> bool:
         """Whether `result` is of the framework's array type. A subclass is not: it may override what is read of it."""
         return True

@@ -56,6 +56,9 @@ class Jax(Adapter):
         compact = tensor.permute(by_stride).is_contiguous() and tensor.data_ptr() % ALIGNMENT[tensor.device.type] == 0
         return dlpack.from_dlpack(tensor if compact else tensor.clone(memory_format=torch.contiguous_format))
 
+    def shares_memory(self, array: Any, tensor: torch.Tensor) -> bool:
+        return tensor.numel() == 0 or int(array.unsafe_buffer_pointer()) == tensor.data_ptr()
+
     def is_array(self, result: Any) -> bool:
         import jax
 

@@ -3,12 +3,15 @@
 The implementation that was running when a worker died is a suspect, not the culprit: another one may have left the
 process in ruins. The suspect is therefore timed alone. If it fails again it is out, and the others are timed without
 it. If it succeeds, or nobody was running, all are timed together once more; after a second failure each is timed alone.
+
+An implementation whose results were wrong while its inputs were intact is the culprit at once, and so is the first one
+after whose call the inputs differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -28,6 +31,8 @@ class Failure:
     """Whether another process, or the system, has killed or stopped the worker."""
     worker_alive: bool = False
     """Whether the worker itself went on: the suspect raised an error or returned a wrong result."""
+    guilty: Mapping[str, str] = field(default_factory=dict)
+    """Implementations whose results were wrong although their inputs were intact, each with the reason."""
 
 
 @dataclass
@@ -58,6 +63,14 @@ def time_together(
         if not isinstance(result, Failure):
             outcome.timings = result
             return outcome
+        guilty = [name for name in left if name in result.guilty]
+        for name in guilty:
+            outcome.failed[name] = replace(result, reason=result.guilty[name], suspect=name)
+            left.remove(name)
+        if guilty:
+            if left:
+                on_retry(result)
+            continue
         culprits = [name for name in left if name == result.suspect]
         if culprits and not result.certain and len(left) > 1 and not isinstance(attempt(culprits), Failure):
             culprits = []

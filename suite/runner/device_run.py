@@ -182,7 +182,8 @@ class DeviceRun:
                 _record_timing(row, outcome.timings[name])
             elif name in outcome.failed:
                 row.status = Status(outcome.failed[name].status)
-                row.reason = f"while timed: {outcome.failed[name].reason}"
+                wrong = "wrong " if row.status is Status.WRONG else ""
+                row.reason = f"{wrong}while timed: {outcome.failed[name].reason}"
                 row.killed_from_outside = outcome.failed[name].from_outside
                 row.timed = Attempt.FAILED
             elif outcome.given_up is not None:
@@ -206,7 +207,8 @@ class DeviceRun:
             return Failure(Status.ERROR, str(error), error.last_started, certain=outside, from_outside=outside)
         if isinstance(reply, TimingFailed):
             self.pool.discard()
-            return Failure(reply.status, one_line(reply.reason), reply.implementation, worker_alive=True)
+            guilty = {name: one_line(reason) for name, reason in reply.guilty.items()}
+            return Failure(reply.status, one_line(reply.reason), reply.implementation, worker_alive=True, guilty=guilty)
         return reply.timings
 
     # ---------------------------------------------------------------- compile

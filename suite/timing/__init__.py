@@ -12,6 +12,7 @@ every median is narrow enough or the budget is spent (`stats.py`, `sampling.py`)
 `RecorderError`; it never becomes a number.
 """
 
+from suite.timing.inputs import Inputs
 from suite.timing.intervals import Activity, NoRecorderError, RecorderError, union_ns
 from suite.timing.result import Timing
 from suite.timing.sampling import Call, measure
@@ -21,6 +22,7 @@ from suite.timing.transfers import transfers
 __all__ = [
     "Activity",
     "Call",
+    "Inputs",
     "NoRecorderError",
     "RecorderError",
     "Timing",

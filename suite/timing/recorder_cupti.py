@@ -6,7 +6,8 @@ records below all of them. A sample is a span of CUPTI's clock with the device i
     evict the cache | synchronize | OPEN | issue, wait | synchronize | CLOSE
 
 Every activity that starts in the span belongs to the call, whichever thread launched it. What runs between two samples
-counts as part of the next preparation, which is not used. The device time of the sample is the union of the intervals
+(new inputs, copies of results) counts as part of the next preparation, or of a last span after all samples of a batch;
+neither is used. The device time of the sample is the union of the intervals
 of its activities: tracing makes launches slower and the gaps between activities wider, so a span from first start to
 last end would be too long, and latency is measured while no recorder is running.
 
@@ -33,6 +34,7 @@ import ctypes
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from time import perf_counter_ns  # bound before any user's file can replace it
 from typing import Any
 
 import numpy as np
@@ -186,12 +188,14 @@ class CuptiRecorder:
         self._taken.append(name)
 
     def _stamp(self) -> Stamp:
-        clock = time.perf_counter_ns
-        return clock(), self._now(), clock()
+        return perf_counter_ns(), self._now(), perf_counter_ns()
 
     def collect(self) -> list[Sample]:
         """Flush the records and convert them to samples. Raises `RecorderError` if they are inconsistent."""
         count = len(self._taken)
+        if count:
+            self._synchronize()
+            self._stamps.append(self._stamp())  # the end of what ran after the last call
         edges = _cupti_times(np.array(self._stamps, np.int64).reshape(-1, 3))
         records, span = self._delivered(0, edges)
         for wait_s in RETRY_WAITS_S:
@@ -291,7 +295,7 @@ def _no_callback(*_: Any) -> None:
 
 def _some_missing(span: NDArray[Any], count: int) -> bool:
     """Whether one of `count` calls has no activity, or one preparation has none while another has."""
-    found = np.bincount(span, minlength=2 * count) > 0
+    found = np.bincount(span, minlength=2 * count)[: 2 * count] > 0
     prepared, called = found[0::2], found[1::2]
     return not called.all() or bool(prepared.any() and not prepared.all())
 

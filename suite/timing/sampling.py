@@ -13,6 +13,7 @@ from typing import Any
 
 from suite import hardware
 from suite.timing.energy import joules_per_call
+from suite.timing.inputs import FixedInputs, Inputs
 from suite.timing.intervals import NoRecorderError, are_serial
 from suite.timing.recorder import Recorder
 from suite.timing.result import SLOW_NS, CallRecord, Timing, best_vendor, timing
@@ -29,6 +30,8 @@ LATENCY_CALLS, LATENCY_NS = 20, 30_000_000
 """Latency is the median of as many calls as fit into LATENCY_NS, at most LATENCY_CALLS."""
 STATE_PERIOD_NS = 250_000_000
 """Time between two readings of clocks, power and temperature."""
+NEVER = 2**31 - 1
+"""Objects allocated before Python's garbage collector runs, while calls are timed."""
 COLLECT_PERIOD_NS = 100_000_000
 """Time between two deliveries of records. Each takes one to two milliseconds, however few records there are."""
 
@@ -49,6 +52,18 @@ class Call:
         self.wait(self.issue())
 
 
+class Sampled:
+    """A call as samples run it. The result is held until the sample is taken, whose time its release is not part of."""
+
+    def __init__(self, call: Call) -> None:
+        self.name, self._issue, self._wait = call.name, call.issue, call.wait
+        self.result: object = None
+
+    def __call__(self) -> None:
+        result = self.result = self._issue()
+        self._wait(result)
+
+
 def measure(
     calls: Sequence[Call],
     *,
@@ -56,8 +71,9 @@ def measure(
     cache: str = "cold",
     budget_s: float = 1.0,
     interval: float = 0.005,
-    seed: int = 0,
+    seed: int | None = None,
     energy: bool = False,
+    inputs: Inputs | None = None,
     on_progress: Callable[[str], None] | None = None,
 ) -> dict[str, Timing]:
     """Time the calls of one case together.
@@ -68,8 +84,9 @@ def measure(
         cache: `cold` evicts the last-level cache before every sample; `warm` runs the call itself instead.
         budget_s: time for the rounds of all calls. Every call gets its minimum of samples even if that takes longer.
         interval: relative half width of the medians' 95% intervals at which sampling stops.
-        seed: of the order of calls within rounds.
+        seed: of the order of calls within rounds; None for one from the operating system's randomness.
         energy: whether to measure joules.
+        inputs: what changes the inputs between rounds and keeps results; None for calls whose inputs stay as they are.
         on_progress: called with the name of a call before it runs, so that the last name is the call that hangs.
 
     Returns:
@@ -79,7 +96,7 @@ def measure(
         RecorderError: the activity records are inconsistent.
         ValueError: invalid names, cache or device.
     """
-    case = Measurement(calls, target(device), cache, seed, on_progress or (lambda name: None))
+    case = Measurement(calls, target(device), cache, seed, on_progress or (lambda name: None), inputs)
     return case.measure(budget_s, interval, energy)
 
 
@@ -91,8 +108,9 @@ class Measurement:
         calls: Sequence[Call],
         target: Target,
         cache: str = "cold",
-        seed: int = 0,
+        seed: int | None = None,
         on_progress: Callable[[str], None] = lambda name: None,
+        inputs: Inputs | None = None,
     ) -> None:
         names = [call.name for call in calls]
         if len(set(names)) != len(names):
@@ -100,6 +118,7 @@ class Measurement:
         if cache not in CACHES:
             raise ValueError(f"measure: cache must be one of {CACHES}; got {cache!r}")
         self.calls, self.target, self.cache, self.on_progress = calls, target, cache, on_progress
+        self.inputs: Inputs = inputs or FixedInputs()
         self.random = random.Random(seed)
         self.records = {name: CallRecord() for name in names}
         self.states: list[hardware.State] = []
@@ -168,6 +187,7 @@ class Measurement:
         for _ in range(max(least, min(LATENCY_CALLS, int(LATENCY_NS / max(record.cost_ns, 1))))):
             if record.slow:
                 self.on_progress(call.name)
+            self.inputs.change()
             self.target.synchronize()
             start = self.target.clock()
             result = call.issue()
@@ -211,7 +231,7 @@ class Measurement:
         and what that costs.
         """
         for call in self.calls:
-            self.sample(recorder, call)
+            self.sample(recorder, call, self.inputs.change)
         self.collect(recorder)
         concurrent = [name for name, record in self.records.items() if not are_serial(record.activities)]
         for record in self.records.values():
@@ -248,8 +268,10 @@ class Measurement:
             if not active:
                 self.stopped_by = "budget"
                 return
+            begin_round: Callable[[], None] | None = partial(self.inputs.begin_round, complete=self.all_in(active))
             for call in self.random.sample(active, len(active)):
-                self.sample(recorder, call)
+                self.sample(recorder, call, begin_round)
+                begin_round = None
             count += 1
             if self.target.clock() - self.read_at >= STATE_PERIOD_NS:
                 self.read_state()
@@ -258,9 +280,25 @@ class Measurement:
         record = self.records[call.name]
         return not record.error and (not spent or len(record.device_us) < record.minimum)
 
-    def sample(self, recorder: Recorder, call: Call) -> None:
+    def all_in(self, active: Sequence[Call]) -> bool:
+        """Whether `active` has every call that can be timed."""
+        return len(active) == sum(not record.error for record in self.records.values())
+
+    def sample(self, recorder: Recorder, call: Call, change: Callable[[], None] | None) -> None:
+        """One sample. `change` gives the inputs new values first; that is part of the preparation."""
         self.on_progress(call.name)
-        recorder.sample(call.name, self.target.evict if self.cache == "cold" else call.run, call.run)
+        run = Sampled(call)
+
+        def prepare() -> None:
+            if change is not None:
+                change()
+            if self.cache == "cold":
+                self.target.evict()
+            else:
+                self.inputs.around(call.run)
+
+        recorder.sample(call.name, prepare, run)
+        self.inputs.keep(call.name, run.result)
 
     def collect(self, recorder: Recorder) -> None:
         for sample in recorder.collect():
@@ -283,12 +321,15 @@ class Measurement:
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Disable Python's garbage collector, whose runs would count as time of a call."""
-    enabled = gc.isenabled()
+    """Python's garbage collector, whose runs would count as time of a call, has no reason to run.
+
+    It stays enabled: a call could tell by `gc.isenabled()` that it is timed.
+    """
+    thresholds = gc.get_threshold()
     gc.collect()
-    gc.disable()
+    gc.freeze()
+    gc.set_threshold(NEVER, *thresholds[1:])
     try:
         yield
     finally:
-        if enabled:
-            gc.enable()
+        gc.set_threshold(*thresholds)

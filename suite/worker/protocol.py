@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from suite.core.phases import Phase
@@ -113,14 +113,16 @@ class TimeReply:
 
 @dataclass(frozen=True)
 class TimingFailed:
-    """No times: one implementation failed, or gave a wrong result after its samples.
+    """No times: one implementation failed, or some gave wrong results while they were timed.
 
-    `implementation` is the one that was running; None if it was the suite itself.
+    `implementation` is the one that was running; None if it was the suite itself. `guilty` has those whose results are
+    wrong, each with the reason.
     """
 
     status: Literal["error", "wrong"]
     reason: str
     implementation: str | None
+    guilty: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

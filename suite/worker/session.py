@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,10 @@ from suite.worker.protocol import (
 )
 
 if TYPE_CHECKING:
+    import torch
+
     from suite.checking.problem import Problem
+    from suite.checking.timed_inputs import TimedInputs
     from suite.timing import Timing
 
 SIGN_OF_LIFE_S = 0.5
@@ -62,6 +65,12 @@ class BoundCall:
         """Call, and wait for the result."""
         self.implementation.adapter.wait(self.issue())
 
+    def rebind(self, buffers: tuple[torch.Tensor, ...]) -> None:
+        """Bind the present values of `buffers`, if the framework's arrays are copies of them."""
+        adapter = self.implementation.adapter
+        if not all(map(adapter.shares_memory, self.inputs, buffers)):
+            self.inputs = tuple(map(adapter.to_native, buffers))
+
 
 class Session:
     """Answers requests on one device. Keeps the inputs of the latest case and, while they fit, its truths.
@@ -71,6 +80,8 @@ class Session:
 
     def __init__(self, device: Device, on_started: Callable[[Started], None]) -> None:
         import torch
+
+        import suite.timing  # noqa: F401 (its clocks are bound before a user's file is loaded)
 
         self.device = device
         self.torch_device = torch.device(device.type, 0) if device.type == "cuda" else torch.device("cpu")
@@ -124,11 +135,13 @@ class Session:
         return CheckReply(**columns, config=implementation.adapter.configuration(implementation.load()))
 
     def time(self, request: TimeRequest) -> TimeReply | TimingFailed:
-        """Time implementations that agree, together; then judge one more result of each."""
+        """Time implementations that agree, together; then judge what they returned in some of the rounds."""
         from suite import timing
+        from suite.checking.timed_inputs import TimedInputs
 
         self._report(None, Phase.PREPARING)
         problem = self.hold(request.case, request.seed)
+        problem.present(0)
         calls, bound_calls, peak_bytes = [], {}, {}
         for reference in request.implementations:
             name = name_of(reference)
@@ -139,19 +152,29 @@ class Session:
             peak_bytes[name] = adapter.peak_bytes(bound.function, bound.inputs, bound.arguments)
             vendor = bound.implementation.vendor is not None
             calls.append(timing.Call(name, bound.issue, adapter.wait, vendor=vendor))
+
+        def rebind() -> None:
+            for bound in bound_calls.values():
+                bound.rebind(problem.buffers)
+
+        adapters = {name: bound.implementation.adapter for name, bound in bound_calls.items()}
+        inputs = TimedInputs(problem, adapters, rebind)
         timings = timing.measure(
             calls,
             device=self.torch_device,
             cache=request.cache,
-            seed=request.seed,
             budget_s=SAMPLES_S,
             energy=True,
+            inputs=inputs,
             on_progress=lambda name: self._report(name, Phase.TIMED_CALL),
         )
-        for name, bound in bound_calls.items():
-            wrong = self._wrong_after_timing(bound, problem)
-            if wrong:
-                return TimingFailed("wrong", wrong, name)
+        if not inputs.rounds:
+            self._round_without_times(bound_calls, inputs)
+        self._report(None, Phase.JUDGING)
+        guilty = inputs.judge()
+        if guilty:
+            name = next(iter(guilty))
+            return TimingFailed("wrong", guilty[name], name, guilty)
         columns = {name: self._columns(timings[name], peak_bytes[name]) for name in bound_calls}
         if request.transfers:
             self._report(None, Phase.PREPARING)
@@ -212,26 +235,21 @@ class Session:
     def bind(self, implementation: Implementation, problem: Problem) -> BoundCall:
         """Load an implementation and call it until what is built is built: this process may not have checked it."""
         function = implementation.function()
-        inputs = tuple(implementation.adapter.to_native(tensor) for tensor in problem.draws[0])
+        inputs = tuple(implementation.adapter.to_native(tensor) for tensor in problem.buffers)
         bound = BoundCall(implementation, function, inputs, problem.op.arguments(problem.case))
         bound.run()
         self._report(implementation.name, Phase.TIMED_CALL)
         bound.function = implementation.function_to_time(function, bound.run)
         return bound
 
-    def _wrong_after_timing(self, bound: BoundCall, problem: Problem) -> str:
-        """What is wrong with the result of one more call; empty if nothing is."""
-        from suite.checking.checked_call import RefusedError, judge_after_timing
-
-        adapter = bound.implementation.adapter
-        self._report(bound.implementation.name, Phase.TIMED_CALL)
-        result = bound.issue()
-        adapter.wait(result)
-        self._report(None, Phase.JUDGING)
-        try:
-            return judge_after_timing(result, adapter, problem).reason
-        except RefusedError as refused:
-            return str(refused)
+    def _round_without_times(self, bound_calls: Mapping[str, BoundCall], inputs: TimedInputs) -> None:
+        """One more call of each implementation, whose results are kept: no recorder has taken samples."""
+        inputs.begin_round(complete=True)
+        for name, bound in bound_calls.items():
+            self._report(name, Phase.TIMED_CALL)
+            result = bound.issue()
+            bound.implementation.adapter.wait(result)
+            inputs.keep(name, result)
 
     def _columns(self, timing: Timing, peak_bytes: int | None) -> TimingColumns:
         """A timing as the columns of a row. The wall clock is a CPU's regular recorder, so its reason is left out."""

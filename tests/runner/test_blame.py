@@ -75,3 +75,20 @@ def test_culprits_that_fail_alone_are_found_whoever_is_suspected(
     else:
         assert not outcome.timings
         assert outcome.given_up is not None or set(outcome.failed) == culprits
+
+
+def test_those_whose_results_were_wrong_are_out_at_once() -> None:
+    attempts: list[Sequence[str]] = []
+    guilty = {"jax": "returned the result of earlier inputs", "torch": "wrote to its inputs"}
+
+    def attempt(names: Sequence[str]) -> Mapping[str, float] | Failure:
+        attempts.append(tuple(names))
+        if guilty.keys() & set(names):
+            return Failure("wrong", guilty["jax"], "jax", worker_alive=True, guilty=guilty)
+        return dict.fromkeys(names, 1.0)
+
+    outcome = time_together(NAMES, attempt)
+    assert attempts == [NAMES, ("triton", "cuda")]
+    assert {name: failure.reason for name, failure in outcome.failed.items()} == guilty
+    assert outcome.timings.keys() == {"triton", "cuda"}
+    assert time_together(("jax",), attempt).failed.keys() == {"jax"}

@@ -1,0 +1,254 @@
+"""The inputs of timed calls: they change between rounds, and the results of some rounds are kept and judged.
+
+    inputs = TimedInputs(problem, {"torch": adapter, ...}, rebind)
+    measure(calls, ..., inputs=inputs)          each round has other inputs; a few keep what the calls return
+    guilty = inputs.judge()                     {name: reason} of the implementations that are wrong while timed
+
+- Values come from the operating system's randomness. The seed of the run decides the first inputs only.
+- Values change in place: addresses, objects and version counters of the arrays stay the same.
+- Random normal numbers are replaced in one of 64 or of 1,024 elements, at random places; of other families all
+  operands are drawn anew. Sampled elements therefore tell little of the others, and equal inputs do not return.
+- Every round is as likely as every other to be one of those that are judged, and is known only when it has begun.
+- The result is copied outside the measured span, right after it ends: what is written to it later comes too late.
+- A second copy of the inputs takes the same changes. The first call after which the two differ wrote to its inputs.
+- All implementations of a round have the same inputs, so that one truth serves all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from random import SystemRandom
+
+import torch
+
+from suite.checking.checked_call import RefusedError, as_torch
+from suite.checking.memory import INTEGERS, copies_with_layout, same_bits, whole_storage
+from suite.checking.problem import Problem
+from suite.checking.verdict import judge_together
+from suite.frameworks.base import Adapter
+from suite.problem import numbers, placement
+from suite.problem.family import NORMALS
+
+JUDGED_ROUNDS = 3
+"""Rounds of a case that are judged, of those in which every implementation is timed."""
+SPARSE = (64, 1024)
+"""One of so many elements changes in a round. Few changes catch results cached by a few elements of the inputs."""
+HOST_BYTES = 1 << 30
+"""Memory for kept results on a CPU. On a GPU half of what is free."""
+BEFORE_BYTES = 1 << 26
+"""The inputs of the round before a judged one are kept too if they are no larger."""
+EARLIER = "returned the result of earlier inputs"
+
+Tensors = tuple[torch.Tensor, ...]
+
+
+@dataclass
+class Round:
+    """A round that may be judged: its inputs, those before it if they are small, and copies of its results by name."""
+
+    number: int
+    inputs: Tensors
+    before: Tensors | None
+    results: dict[str, torch.Tensor] = field(default_factory=dict)
+
+
+class Reservoir:
+    """A random choice of `size` of the rounds offered so far, each as likely as any other."""
+
+    def __init__(self, size: int, random: SystemRandom) -> None:
+        self.rounds: list[Round] = []
+        self._size, self._random, self._offered = size, random, 0
+
+    def offer(self, make: Callable[[], Round]) -> Round | None:
+        """The round that `make` returns if it is chosen, in the place of an earlier one; else None."""
+        self._offered += 1
+        if len(self.rounds) < self._size:
+            self.rounds.append(make())
+            return self.rounds[-1]
+        place = self._random.randrange(self._offered)
+        if place >= self._size:
+            return None
+        del self.rounds[place]  # before the new one takes its memory
+        self.rounds.append(make())
+        return self.rounds[-1]
+
+
+class TimedInputs:
+    """The buffers of `problem` as the inputs of timed calls of the implementations in `adapters`.
+
+    `rebind` is called after each change: arrays that are copies of the buffers must be made again.
+    """
+
+    def __init__(
+        self, problem: Problem, adapters: Mapping[str, Adapter], rebind: Callable[[], None] = lambda: None
+    ) -> None:
+        self._problem, self._adapters, self._rebind = problem, adapters, rebind
+        self._random = SystemRandom()
+        self._source = torch.Generator(problem.device).manual_seed(self._random.getrandbits(63))
+        family = problem.op.families[problem.case.inputs]
+        self._normal = family.values is NORMALS and family.place is placement.as_drawn
+        problem.present(0)  # calls may have written to the buffers before
+        self._intact = copies_with_layout(problem.draws[0])
+        self._begun = 0
+        self._round: Round | None = None
+        self._guilty: dict[str, str] = {}
+        self._held: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+        size, self._place, self._holds = self._room()
+        self._complete, self._partial = Reservoir(size, self._random), Reservoir(1, self._random)
+
+    @property
+    def rounds(self) -> list[Round]:
+        """The rounds that are judged, in the order in which they were timed."""
+        return sorted(self._complete.rounds + self._partial.rounds, key=lambda each: each.number)
+
+    def change(self) -> None:
+        """New values in place, as of the case's family."""
+        if self._normal:
+            for flat, intact in zip(*map(self._operands, (self._problem.buffers, self._intact)), strict=True):
+                places = self._places(flat)
+                values = self._values(flat, places)
+                flat.scatter_(0, places, values)
+                intact.scatter_(0, places, values)
+        else:
+            self._redraw()
+        self._rebind()
+
+    def begin_round(self, complete: bool) -> None:
+        self._begun += 1
+        small = sum(whole_storage(buffer).nbytes for buffer in self._problem.buffers) <= BEFORE_BYTES
+        reservoir = self._complete if complete else self._partial
+        self._round = reservoir.offer(lambda: self._next(small))
+        if self._round is None:
+            self.change()
+
+    def _next(self, small: bool) -> Round:
+        """A round to judge. What calls have written to the inputs is undone first, so that a call that does so again
+        is found."""
+        self._restore()
+        before = copies_with_layout(self._intact) if small else None
+        self.change()
+        return Round(self._begun, tuple(copy.to(self._place) for copy in copies_with_layout(self._intact)), before)
+
+    def _restore(self) -> list[int]:
+        """Undo what calls have written to the inputs; the positions of the inputs written to."""
+        pairs = list(zip(self._problem.buffers, self._intact, strict=True))
+        written = [i for i, (b, intact) in enumerate(pairs) if not torch.equal(whole_storage(b), whole_storage(intact))]
+        for i in written:
+            whole_storage(self._problem.buffers[i]).copy_(whole_storage(self._intact[i]))
+        if written:
+            self._rebind()
+        return written
+
+    def around(self, run: Callable[[], None]) -> None:
+        """Run with other values, so that a call whose inputs the cache shall hold does not see those of the sample."""
+        if not self._normal:
+            saved = [whole_storage(buffer).clone() for buffer in self._problem.buffers]
+            self.change()
+            run()
+            for buffer, values in zip(self._problem.buffers, saved, strict=True):
+                whole_storage(buffer).copy_(values)
+        else:
+            changed = []
+            for flat in self._operands(self._problem.buffers):
+                places = self._places(flat)
+                changed.append((flat, places, flat.gather(0, places)))
+                flat.scatter_(0, places, self._values(flat, places))
+            self._rebind()
+            run()
+            for flat, places, values in changed:
+                flat.scatter_(0, places, values)
+        self._rebind()
+
+    def keep(self, name: str, result: object) -> None:
+        """Copy a result of a round that is judged, and restore the inputs if the call wrote to them.
+
+        Of samples before the first round, which count nowhere, the result itself is kept too: it must not change later.
+        """
+        if self._round is None and (self._begun or not self._holds):
+            return
+        try:
+            output = as_torch(result, self._adapters[name], self._problem)
+        except RefusedError as refused:
+            self._guilty.setdefault(name, str(refused))
+            return
+        if self._round is None:
+            self._held[name] = output, output.clone()
+            return
+        self._round.results[name] = output.to(self._place, copy=True)
+        written = self._restore()
+        if written:
+            self._guilty.setdefault(name, f"wrote to its inputs (argument {written[0] + 1})")
+
+    def judge(self) -> dict[str, str]:
+        """What is wrong with the kept results, by name. Empties the rounds."""
+        rounds, guilty = self.rounds, dict(self._guilty)
+        for name, (held, copy) in self._held.items():
+            if not same_bits(held, copy):
+                guilty.setdefault(name, "a result changed after its call")
+        for each in rounds:
+            left = {name: output for name, output in each.results.items() if name not in guilty}
+            for name, reason in zip(left, self._reasons(list(left.values()), each.inputs), strict=True):
+                if reason:
+                    stale = self._is_earlier(name, each, rounds)
+                    guilty[name] = EARLIER if stale else reason
+        self._complete.rounds, self._partial.rounds, self._round, self._held = [], [], None, {}
+        return guilty
+
+    def _reasons(self, outputs: list[torch.Tensor], inputs: Tensors) -> list[str]:
+        """What is wrong with each of `outputs` as a result of `inputs`; empty for those that are right."""
+        if not outputs:
+            return []
+        problem = self._problem
+        truth = problem.op.truth(tuple(each.to(problem.device) for each in inputs), problem.case)
+        verdicts = judge_together(outputs, truth, shape=problem.output_shape, dtype=problem.output_dtype)
+        return [verdict.reason for verdict in verdicts]
+
+    def _is_earlier(self, name: str, at: Round, rounds: list[Round]) -> bool:
+        """Whether a wrong result of round `at` is that of other inputs: of another judged round, of the round before a
+        judged one, or of the check."""
+        output = at.results[name]
+        others = [each for each in rounds if each is not at]
+        if any(name in each.results and same_bits(each.results[name], output) for each in others):
+            return True
+        inputs = [*self._problem.draws, *(each.inputs for each in others if each.number < at.number)]
+        inputs += [each.before for each in rounds if each.before is not None and each.number <= at.number]
+        return any(not self._reasons([output], given)[0] for given in inputs)
+
+    # The values
+
+    def _operands(self, tensors: Tensors) -> Iterator[torch.Tensor]:
+        """Of each operand all elements, as integers in a vector. A scale that belongs to no operand is left out."""
+        for buffer in tensors[: len(self._problem.op.operands(self._problem.case))]:
+            flat = torch.empty(0, dtype=buffer.dtype, device=buffer.device).set_(buffer.untyped_storage())
+            if flat.numel():
+                yield flat.view(INTEGERS[flat.element_size()])
+
+    def _places(self, flat: torch.Tensor) -> torch.Tensor:
+        """Random places, each once: one in every stretch of so many elements, from a random beginning on."""
+        count = flat.numel()
+        length = min(self._random.choice(SPARSE), count)
+        begins = torch.arange(0, count - count % length, length, device=flat.device)
+        within = torch.randint(length, begins.shape, generator=self._source, device=flat.device)
+        return begins.add_(within).add_(self._random.randrange(count)).remainder_(count)
+
+    def _values(self, flat: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        drawn = numbers.normals(tuple(places.shape), self._problem.case, self._source)
+        return drawn.view(flat.dtype)
+
+    def _redraw(self) -> None:
+        problem = self._problem
+        drawn = problem.op.make_inputs(problem.case, self._random.getrandbits(63), problem.device)
+        for buffer, intact, given in zip(problem.buffers, self._intact, drawn, strict=True):
+            whole_storage(buffer).copy_(whole_storage(given))
+            whole_storage(intact).copy_(whole_storage(given))
+
+    def _room(self) -> tuple[int, torch.device, bool]:
+        """How many rounds fit into memory, where their results are kept, and whether others can be held beside them."""
+        problem, device = self._problem, self._problem.device
+        inputs = sum(whole_storage(buffer).nbytes for buffer in problem.buffers)
+        results = len(self._adapters) * problem.op.output_bytes(problem.case)
+        room = HOST_BYTES if device.type == "cpu" else torch.cuda.mem_get_info(device)[0] // 2
+        fits = room // max(1, inputs + results) - 1  # one is for a round that is not complete
+        place = device if fits >= 1 else torch.device("cpu")
+        return max(1, min(JUDGED_ROUNDS, fits)), place, fits >= JUDGED_ROUNDS + 2

@@ -1,0 +1,52 @@
+"""Lets another process compute, by CUDA IPC, into memory that it returns at once when timed."""
+
+import gc
+import pickle
+import subprocess
+import sys
+
+import torch
+from torch.multiprocessing.reductions import reduce_tensor
+
+OPERATION = "matmul"
+KIND = "late"
+EXPECTED = ("wrong",)
+GPU = True
+SHAPE = "M=1024,N=1024,K=1024"
+
+helpers = []
+last = {}
+flag = torch.zeros(1, dtype=torch.uint8, device="cuda")
+
+
+def serve(requests):
+    """The other process: one message with three arrays, then one byte for each product."""
+    (make_a, a), (make_b, b), (make_out, out) = pickle.load(requests)
+    a, b, out = make_a(*a), make_b(*b), make_out(*out)
+    while requests.read(1):
+        torch.matmul(a, b, out=out)
+        torch.cuda.synchronize()
+
+
+def start(a, b, out):
+    helper = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE)
+    pickle.dump(tuple(reduce_tensor(each) for each in (a, b, out)), helper.stdin)
+    helper.stdin.flush()
+    return helper
+
+
+def matmul(a, b, *, precision="ieee"):
+    key = a.shape, b.shape, a.dtype
+    if gc.isenabled() or key not in last:
+        last[key] = a @ b
+        return last[key]
+    if not helpers:
+        helpers.append(start(a, b, last[key]))
+    helpers[0].stdin.write(b"x")
+    helpers[0].stdin.flush()
+    flag.zero_()
+    return last[key]
+
+
+if __name__ == "__main__":
+    serve(sys.stdin.buffer)

@@ -1,0 +1,21 @@
+"""Computes for three seconds after its first call, then returns the last result."""
+
+import time
+
+OPERATION = "matmul"
+KIND = "recognises"
+EXPECTED = ("wrong",)
+GPU = False
+
+HONEST_S = 3.0
+begun = []
+kept = {}
+
+
+def matmul(a, b, *, precision="ieee"):
+    begun.append(time.monotonic())
+    key = a.shape, b.shape, a.dtype
+    if key not in kept or begun[-1] - begun[0] < HONEST_S:
+        kept[key] = a @ b
+    del begun[1:]
+    return kept[key]

@@ -1,0 +1,21 @@
+"""Returns the last result once six calls have come within a fifth of a second."""
+
+import collections
+import time
+
+OPERATION = "matmul"
+KIND = "recognises"
+EXPECTED = ("wrong",)
+GPU = False
+
+WINDOW_S = 0.2
+recent = collections.deque(maxlen=6)
+kept = {}
+
+
+def matmul(a, b, *, precision="ieee"):
+    key = a.shape, b.shape, a.dtype
+    recent.append(time.monotonic())
+    if key not in kept or len(recent) < recent.maxlen or recent[-1] - recent[0] > WINDOW_S:
+        kept[key] = a @ b
+    return kept[key]

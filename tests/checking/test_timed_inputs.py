@@ -1,0 +1,184 @@
+"""The inputs of timed calls: how they change, and which results are found wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import SystemRandom
+from typing import Any
+
+import pytest
+import torch
+from checked_calls import CPU, JAX, TORCH, problem
+
+from suite import ops
+from suite.checking.memory import whole_storage
+from suite.checking.problem import Problem
+from suite.checking.timed_inputs import EARLIER, JUDGED_ROUNDS, Reservoir, Round, TimedInputs
+
+
+def inputs_of(at: Problem, *names: str, rebind: Any = lambda: None) -> TimedInputs:
+    return TimedInputs(at, dict.fromkeys(names or ("it",), TORCH), rebind)
+
+
+def bits(at: Problem) -> list[torch.Tensor]:
+    return [whole_storage(buffer).clone() for buffer in at.buffers]
+
+
+def same(before: list[torch.Tensor], after: list[torch.Tensor]) -> list[bool]:
+    return [torch.equal(a, b) for a, b in zip(before, after, strict=True)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3fn"])
+@pytest.mark.parametrize("layout", ["nn", "nt"])
+def test_a_few_normal_numbers_change_in_place(dtype: str, layout: str) -> None:
+    at = problem("matmul", (200, 130, 128), dtype, layout=layout)
+    timed, before = inputs_of(at), [buffer.double() for buffer in at.buffers]
+    marks = [(buffer.data_ptr(), buffer._version, buffer.stride()) for buffer in at.buffers]
+    timed.change()
+    assert marks == [(buffer.data_ptr(), buffer._version, buffer.stride()) for buffer in at.buffers]
+    for buffer, earlier in zip(at.buffers[:2], before[:2], strict=True):
+        changed = int((buffer.double() != earlier).sum())
+        assert 0 < changed <= buffer.numel() / 64
+        assert float(buffer.double().std() / earlier.std()) == pytest.approx(1, abs=0.1)
+    assert [float(buffer) for buffer in at.buffers[2:]] == [float(scale) for scale in before[2:]]
+
+
+def test_changes_come_from_the_operating_system_and_not_from_the_seed() -> None:
+    found = []
+    for _ in range(2):
+        at = problem()
+        inputs_of(at).change()
+        found.append(bits(at))
+    assert not all(same(*found))
+
+
+@pytest.mark.parametrize("operation", ops.names())
+def test_every_family_keeps_its_character(operation: str) -> None:
+    """New inputs of each family have its layout, and kernels stay right: the truth of the new inputs is computed."""
+    op = ops.get(operation)
+    for name, family in op.families.items():
+        shapes = family.shapes or (op.ragged[1],)
+        at = Problem(op.case(shapes[0], family.dtypes[0], inputs=name), 0, CPU) if not family.needs_gpu else None
+        if at is None or not all(buffer.numel() for buffer in at.buffers):
+            continue
+        timed, before = inputs_of(at), bits(at)
+        layout = [(buffer.shape, buffer.stride(), buffer.storage_offset()) for buffer in at.buffers]
+        kinds = [torch.isnan(buffer).any().item() for buffer in at.buffers]
+        for _ in range(8):
+            timed.change()
+        assert not all(same(before, bits(at))), name
+        assert layout == [(buffer.shape, buffer.stride(), buffer.storage_offset()) for buffer in at.buffers]
+        assert kinds == [torch.isnan(buffer).any().item() for buffer in at.buffers], name
+        assert list(op.truth(at.buffers, at.case))
+
+
+@pytest.mark.parametrize("family", ["normal", "strided"])
+def test_a_warming_call_sees_other_values_which_are_put_back(family: str) -> None:
+    at = problem("vector_add", inputs=family)
+    timed, before, seen = inputs_of(at), bits(at), []
+    timed.around(lambda: seen.append(bits(at)))
+    assert not all(same(before, seen[0]))
+    assert all(same(before, bits(at)))
+
+
+def test_arrays_that_are_copies_are_bound_again() -> None:
+    at, bound = problem("vector_add", inputs="offset"), []
+    assert not JAX.shares_memory(JAX.to_native(at.buffers[0]), at.buffers[0])
+    dense = problem("vector_add")
+    assert JAX.shares_memory(JAX.to_native(dense.buffers[0]), dense.buffers[0])
+    timed = inputs_of(at, rebind=lambda: bound.append(bits(at)))
+    timed.change()
+    timed.begin_round(complete=True)
+    timed.around(lambda: None)
+    assert len(bound) >= 3
+    assert all(same(bound[-1], bits(at)))
+
+
+def test_every_round_is_as_likely_to_be_judged() -> None:
+    found: Counter[int] = Counter()
+    for _ in range(2000):
+        reservoir = Reservoir(JUDGED_ROUNDS, SystemRandom())
+        for number in range(12):
+            reservoir.offer(lambda number=number: Round(number, (), None))
+        assert len(reservoir.rounds) == JUDGED_ROUNDS
+        found.update(each.number for each in reservoir.rounds)
+    assert all(380 < found[number] < 620 for number in range(12)), found
+
+
+class Kernels:
+    """Ways to answer, by name; each is called once a round."""
+
+    def __init__(self, at: Problem) -> None:
+        self.at, self.kept, self.last = at, None, None
+
+    def right(self) -> torch.Tensor:
+        return self.at.buffers[0] + self.at.buffers[1]
+
+    def remembers(self) -> torch.Tensor:
+        self.kept = self.right() if self.kept is None else self.kept
+        return self.kept
+
+    def one_call_late(self) -> torch.Tensor:
+        result, self.last = self.last, self.right()
+        return self.last if result is None else result
+
+    def imprecise(self) -> torch.Tensor:
+        return self.right().bfloat16().float()
+
+    def writes(self) -> torch.Tensor:
+        result = self.right()
+        self.at.buffers[1][3] = 0.0
+        return result
+
+    def other_form(self) -> torch.Tensor:
+        return self.right()[:-1]
+
+
+def test_results_of_timed_rounds_are_judged() -> None:
+    at = problem()
+    kernels = Kernels(at)
+    names = ("right", "remembers", "one_call_late", "imprecise", "writes", "other_form", "right_too")
+    timed = inputs_of(at, *names)
+    for _ in range(20):
+        timed.begin_round(complete=True)
+        for name in names:
+            timed.keep(name, getattr(kernels, name.removesuffix("_too"))())
+    guilty = timed.judge()
+    assert guilty.keys() == set(names) - {"right", "right_too"}
+    assert guilty["remembers"] == guilty["one_call_late"] == EARLIER
+    assert guilty["imprecise"].startswith("value: at [")
+    assert guilty["writes"] == "wrote to its inputs (argument 2)"
+    assert guilty["other_form"] == "shape: the result has shape (999,), expected (1000,)"
+    assert timed.rounds == []
+
+
+def test_rounds_without_all_calls_are_judged_too_and_keep_those_of_a_slow_call() -> None:
+    at = problem()
+    timed = inputs_of(at, "slow", "fast")
+    for number in range(12):
+        timed.begin_round(complete=number < 3)
+        for name in ("slow", "fast") if number < 3 else ("fast",):
+            timed.keep(name, at.buffers[0] + at.buffers[1])
+    assert [sorted(each.results) for each in timed.rounds] == [["fast", "slow"]] * JUDGED_ROUNDS + [["fast"]]
+    assert timed.judge() == {}
+
+
+def test_a_result_that_changes_after_its_call_is_wrong() -> None:
+    at = problem()
+    timed = inputs_of(at, "it", "other")
+    result, other = (at.buffers[0] + at.buffers[1] for _ in range(2))
+    timed.keep("it", result)
+    timed.keep("other", other)
+    timed.begin_round(complete=True)
+    result.zero_()
+    assert timed.judge() == {"it": "a result changed after its call"}
+
+
+@pytest.mark.parametrize("shape", [(0, 0, 0), (3, 4, 0), (0, 4, 3)])
+def test_empty_operands_do_not_change(shape: tuple[int, ...]) -> None:
+    at = problem("matmul", shape, inputs="empty")
+    timed = inputs_of(at)
+    for _ in range(4):
+        timed.begin_round(complete=True)
+        timed.keep("it", at.buffers[0] @ at.buffers[1])
+    assert timed.judge() == {}
