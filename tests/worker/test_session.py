@@ -101,6 +101,7 @@ NOT_FROM_A_WORKER = {
     *("operation", "case", "dtype", "precision", "implementation", "mode", "device", "vendor", "versions", "seed"),
     *("of_limit", "limit", "gb_per_s", "tflops", "gflop_per_joule", "program_us", "program_pinned_us"),
     *("compile_s", "compile_warm_s"),
+    *("timed", "compiled", "suspect", "killed_from_outside"),
 }
 """Columns that the runner knows before it asks, computes from others, or takes from further workers."""
 
