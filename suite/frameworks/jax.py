@@ -57,7 +57,7 @@ class Jax(Adapter):
         return dlpack.from_dlpack(tensor if compact else tensor.clone(memory_format=torch.contiguous_format))
 
     def shares_memory(self, array: Any, tensor: torch.Tensor) -> bool:
-        return tensor.numel() == 0 or int(array.unsafe_buffer_pointer()) == tensor.data_ptr()
+        return tensor.numel() == 0 or bool(array.unsafe_buffer_pointer() == tensor.data_ptr())
 
     def is_array(self, result: Any) -> bool:
         import jax

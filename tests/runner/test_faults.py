@@ -51,7 +51,7 @@ EACH = {
     "allocates": ("error", r"out of host memory: it took more than the 0\.7 GiB"),
     "wrong": ("wrong", "value: "),
     "dies_later": ("error", r"while timed: .*SIGSEGV at fault_dies_later\.py:4"),
-    "lazy_later": ("wrong", r"while timed: value: at "),
+    "lazy_later": ("wrong", r"wrong while timed: a result changed after its call"),
     "hangs_later": ("timeout", r"while timed: a timed call, after calls that had ended, did not end within 5 s"),
 }
 
