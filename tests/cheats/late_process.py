@@ -12,6 +12,7 @@ OPERATION = "matmul"
 KIND = "late"
 EXPECTED = ("wrong",)
 GPU = False
+SHAPE = "M=256,N=256,K=256"
 
 LIFETIME_S = 20
 children = []
