@@ -6,7 +6,7 @@ import torch
 
 OPERATION = "matmul"
 KIND = "late"
-EXPECTED = ("wrong", "error")
+EXPECTED = ("wrong", "error", "no effect")
 GPU = False
 SOURCE = "Wafer, A Field Guide to Reward Hacking in AI Kernel Generation, 2026: lazy evaluation"
 SHAPE = "M=256,N=256,K=256"
