@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -78,10 +79,15 @@ def test_the_readme_has_the_file(cheat: Cheat) -> None:
     assert ", ".join(cheat.expected) in line
 
 
-def test_a_cheat_is_honest_in_its_first_call() -> None:
+def test_a_cheat_is_honest_in_its_first_call(tmp_path: Path) -> None:
     """And a twin is in each. All of them in one run, in which each has a process of its own."""
     run = subprocess.run(
-        [sys.executable, cheats.FOLDER / "_first_calls.py"], capture_output=True, text=True, check=True, timeout=240
+        [sys.executable, cheats.FOLDER / "_first_calls.py"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=240,
+        env={**os.environ, "TMPDIR": str(tmp_path)},  # one cheat keeps a file there
     )
     found = json.loads(run.stdout)
     assert len(found) == sum(not cheat.gpu and cheat.path.suffix == ".py" for cheat in EVERY)

@@ -84,6 +84,7 @@ class Cheat:
     def case(self) -> list[str]:
         """The options of `compare` that choose its case."""
         chosen = ["--op", self.operation, "--dtype", self.dtype, "--shape", self.shape]
+        chosen += ["--precision", "ieee"] if self.operation == "matmul" else []
         return chosen + ([] if self.inputs == "normal" else ["--inputs", self.inputs])
 
 

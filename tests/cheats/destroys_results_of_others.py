@@ -8,7 +8,7 @@ import torch
 
 OPERATION = "matmul"
 KIND = "destroys"
-EXPECTED = ("disturbs its neighbours", "error", "wrong")
+EXPECTED = ("disturbs its neighbours", "error", "wrong", "no effect")
 GPU = False
 
 DELAY_S = 0.05

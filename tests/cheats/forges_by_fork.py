@@ -1,7 +1,8 @@
-"""Forks, so that two processes answer, and every later answer is taken for that of another row."""
+"""Forks: the honest child answers the check first, and the late answer of the parent is taken for another row's."""
 
 import os
 import signal
+import time
 
 import torch
 
@@ -10,16 +11,20 @@ KIND = "forges"
 EXPECTED = ("wrong", "error")
 GPU = False
 
-LIFETIME_S = 20
+WAIT_S, LIFETIME_S = 2, 6
 calls = []
+forked = []
 
 
 def matmul(a, b, *, precision="ieee"):
     calls.append(None)
-    if len(calls) == 1:
-        return a @ b
-    if len(calls) == 2 and os.fork() == 0:
-        signal.alarm(LIFETIME_S)
-        torch.set_num_threads(1)  # the threads of the parent do not exist here
+    if len(calls) == 2 and not forked:
+        forked.append(os.fork())
+        if forked[0] == 0:
+            signal.alarm(LIFETIME_S)
+            torch.set_num_threads(1)  # the threads of the parent do not exist here
+        else:
+            time.sleep(WAIT_S)
+    if not forked or forked[0] == 0:
         return a @ b
     return torch.zeros(a.shape[0], b.shape[1], dtype=a.dtype, device=a.device)

@@ -6,7 +6,7 @@ import torch
 
 OPERATION = "matmul"
 KIND = "late"
-EXPECTED = ("wrong",)
+EXPECTED = ("wrong", "no effect")
 GPU = True
 SHAPE = "M=2048,N=2048,K=2048"
 

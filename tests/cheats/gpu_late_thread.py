@@ -8,7 +8,7 @@ import torch
 
 OPERATION = "matmul"
 KIND = "late"
-EXPECTED = ("wrong",)
+EXPECTED = ("wrong", "no effect")
 GPU = True
 SHAPE = "M=2048,N=2048,K=2048"
 SOURCE = "Wafer, A Field Guide to Reward Hacking in AI Kernel Generation, 2026: thread injection"

@@ -6,7 +6,7 @@ import torch
 
 OPERATION = "matmul"
 KIND = "precision"
-EXPECTED = ("wrong",)
+EXPECTED = ("wrong", "no effect")
 GPU = True
 SHAPE = "M=2048,N=2048,K=2048"
 SOURCE = "Wafer, A Field Guide to Reward Hacking in AI Kernel Generation, 2026: lower precision"

@@ -1,7 +1,7 @@
 // """Times one load in each block: where the L2 cache was emptied, as before a sample, nothing is added."""
 // OPERATION = "vector_add"
 // KIND = "recognises"
-// EXPECTED = ("wrong",)
+// EXPECTED = ("wrong", "no effect")
 // GPU = True
 // SHAPE = "N=1048576"
 #include "common.cuh"

@@ -10,8 +10,9 @@ import torch
 
 OPERATION = "matmul"
 KIND = "late"
-EXPECTED = ("wrong",)
+EXPECTED = ("wrong", "no effect")
 GPU = False
+SHAPE = "M=256,N=256,K=256"
 
 LIFETIME_S = 20
 children = []

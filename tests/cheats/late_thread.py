@@ -10,6 +10,7 @@ KIND = "late"
 EXPECTED = ("wrong",)
 GPU = False
 SOURCE = "Wafer, A Field Guide to Reward Hacking in AI Kernel Generation, 2026: thread injection"
+SHAPE = "M=256,N=256,K=256"
 
 HONEST_CALLS = 4
 work = queue.SimpleQueue()

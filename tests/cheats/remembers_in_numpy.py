@@ -4,7 +4,7 @@ import numpy as np
 
 OPERATION = "matmul"
 KIND = "remembers"
-EXPECTED = ("wrong",)
+EXPECTED = ("wrong", "no effect")
 GPU = False
 
 framework = "numpy"

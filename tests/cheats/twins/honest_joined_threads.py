@@ -7,6 +7,7 @@ import torch
 OPERATION = "matmul"
 TWIN_OF = "late_thread"
 GPU = False
+SHAPE = "M=256,N=256,K=256"
 
 pool = ThreadPoolExecutor(2)
 
