@@ -51,8 +51,10 @@ def attention(
     s = product("bhgqd,bhkd->bhgqk", grouped, k) * sm_scale
     if causal:
         s = jnp.where(jnp.tri(S_q, S_k, S_k - S_q, dtype=bool), s, -jnp.inf)
+    row_max = s.max(axis=-1, keepdims=True)
+    p = jnp.exp(s - jnp.where(row_max == -jnp.inf, 0.0, row_max))
+    row_sum = p.sum(axis=-1, keepdims=True)
     blind = jnp.arange(S_q)[:, None] < (S_q - S_k if causal else 0)  # queries that see no key
-    p = jnp.exp(s - jnp.where(blind, 0.0, s.max(axis=-1, keepdims=True)))
-    row_sum = jnp.where(blind, 1.0, p.sum(axis=-1, keepdims=True))
+    row_sum = jnp.where(row_sum == 0.0, jnp.where(blind, 1.0, 0.0), row_sum)  # 0 / 1, and 0 / 0 for scores of -inf
     o = product("bhgqk,bhkd->bhgqd", p.astype(v.dtype), v) / row_sum
     return o.reshape(q.shape).astype(q.dtype)
