@@ -73,9 +73,9 @@ def test_cheats_that_gain_nothing_have_an_honest_time() -> None:
     rows = timed("matmul", [*files(NO_EFFECT), cheats.HONEST])
     assert {row.status for row in rows.values()} <= {"ok", "wrong"}
     honest = rows.pop("honest")
-    assert honest.device_us
+    assert honest.device_us_low  # the lower end: other processes on the machine lengthen some samples
     for name, row in rows.items():
-        assert row.status == "wrong" or (row.device_us or 0.0) > 0.2 * honest.device_us, name
+        assert row.status == "wrong" or (row.device_us or 0.0) > 0.2 * honest.device_us_low, name
 
 
 @pytest.mark.slow
