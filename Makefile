@@ -26,7 +26,7 @@ compare: $(VENV)/.ready
 	$(PY) -m suite compare --op $(OP)
 
 test: $(VENV)/.ready
-	$(PY) -m pytest -n auto
+	$(PY) -m pytest -n auto --dist worksteal
 
 quick: $(VENV)/.ready
 	$(PY) -m pytest -n auto --quick

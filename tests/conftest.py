@@ -39,6 +39,7 @@ if GPU is None:
 if not GPU:
     os.environ["TRITON_INTERPRET"] = "1"
     os.environ["JAX_PLATFORMS"] = "cpu"
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # most of a test of JAX is compilation
 os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
 os.environ["XLA_PYTHON_CLIENT_ALLOCATOR"] = "platform"  # JAX returns memory that the next test may need
 if "PYTEST_XDIST_WORKER" in os.environ:

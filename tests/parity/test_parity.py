@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from suite import ops
-from suite.checking.checked_call import check
+from suite.checking.checked_call import LocalCaller, RefusedError, check, check_briefly
 from suite.checking.problem import Problem
 from suite.implementations import builtin
 from suite.implementations.implementation import Implementation
@@ -38,7 +38,7 @@ LEAKS = "weights of 0 meet hidden values in a product, and 0 times NaN or infini
 ZEROS = "PyTorch's kernels give zeros, not NaN, where every score of a query is minus infinity"
 ADDS_THE_MASK = f"a mask is added to scores, where NaN stays NaN; and {LEAKS}"
 
-RANGE = ("sizes", "subnormal", "largest", "infinity", "large_logits", "shifted", "positive")
+RANGE = ("subnormal", "largest", "infinity", "large_logits", "shifted", "positive")
 """Families in which float16 differs from bfloat16 by more than its rounding."""
 
 KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
@@ -120,13 +120,22 @@ def problem(case: Case, device: torch.device) -> Problem:
     return Problem(case, 1, device)
 
 
-def complaint(implementation: Implementation, case: Case, device: torch.device) -> str:
-    """What is wrong with the implementation on this case; empty if nothing is. `NotImplementedError` passes through."""
+def complaint(implementation: Implementation, case: Case, where: Device) -> str:
+    """What is wrong with the implementation on this case; empty if nothing is. `NotImplementedError` passes through.
+
+    An interpreter is slow, and what second and third calls show (work on another stream, races) does not arise in it.
+    """
     load = lambda: getattr(implementation.load(), case.operation)  # noqa: E731
     huge = ops.get(case.operation).families[case.inputs].needs_gpu
-    found = check(load, implementation.adapter, (problem.__wrapped__ if huge else problem)(case, device))
-    wrong = f"{case.label} {case.precision}: {found.reason} (error / bound {found.error_ratio:.3g})"
-    return "" if found.agrees else wrong
+    given = (problem.__wrapped__ if huge else problem)(case, torch.device(where.type))
+    if implementation.adapter.mode(where) == "interpreted":
+        try:
+            reason = check_briefly(LocalCaller(load, implementation.adapter, given), given, 0.0)
+        except RefusedError as refused:
+            reason = str(refused)
+    else:
+        reason = check(load, implementation.adapter, given).reason
+    return f"{case.label} {case.precision}: {reason}" if reason else ""
 
 
 @contextlib.contextmanager
@@ -147,15 +156,15 @@ def test_agrees_with_float64(where: Device, implementation: Implementation, fami
     obstacle = implementation.obstacle(where)
     if obstacle is not None:
         pytest.skip(f"{obstacle[0]}: {obstacle[1]}")
-    if dtype == "float16" and family not in RANGE and implementation.adapter.mode(where) != "native":
-        pytest.skip("interpreted or emulated, float16 takes the way of bfloat16; a GPU runs both")
+    if dtype == "float16" and family not in RANGE and where.type == "cpu":
+        pytest.skip("on a CPU float16 takes the way of bfloat16; a GPU runs both")
     op = ops.get(implementation.operation)
     found, refused = [], set()
     with one_at_a_time() if op.families[family].needs_gpu else contextlib.nullcontext():
         for case in op.cases(family, where.type):
             if case.dtype == dtype:
                 try:
-                    found.append(complaint(implementation, case, torch.device(where.type)))
+                    found.append(complaint(implementation, case, where))
                 except NotImplementedError as error:
                     refused.add(str(error))
     wrong = [text for text in found if text]

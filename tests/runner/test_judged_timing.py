@@ -27,7 +27,7 @@ def timed(operation: str, files: Sequence[Path], *implementations: str) -> dict[
         files=tuple(files),
     )
     jobs = plan.plan(selection, cpu)
-    rows = compare.compare(jobs, Options(cpu))
+    rows = compare.compare(jobs, Options(cpu, max_noise=1.0))
     return {row.implementation.removeprefix("with/"): row for row in rows}
 
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from cuda_ref import _cache
+
 PROGRAM = Path(__file__).with_name("triton_compile.py")
 DTYPES = ["float32", "float16", "bfloat16"]
 PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configurations are compiled, or the first
@@ -59,9 +61,12 @@ HOPPER = {
 }
 
 
-def compiled(arch: int, launches: list[str], cache: Path) -> list[dict[str, Any]]:
-    """The records of triton_compile.py for these launches, with a compilation cache of their own."""
-    environment = os.environ | {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(cache)}
+def compiled(arch: int, launches: list[str]) -> list[dict[str, Any]]:
+    """The records of triton_compile.py for these launches.
+
+    Triton's cache, which is kept from run to run, knows a kernel by its source, the options and the compiler.
+    """
+    environment = os.environ | {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(_cache.private("triton"))}
     command = [sys.executable, str(PROGRAM), str(arch), *launches]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -77,8 +82,8 @@ def count(record: dict[str, Any], pattern: str) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLAIN)
-def test_wide_accesses_and_the_right_multiplier(name: str, tmp_path: Path) -> None:
-    for record in compiled(80 if name == "sm_80" else 90, PLAIN[name], tmp_path):
+def test_wide_accesses_and_the_right_multiplier(name: str) -> None:
+    for record in compiled(80 if name == "sm_80" else 90, PLAIN[name]):
         launch = record["launch"].removesuffix(" first")
         if launch.endswith("99x101x103"):
             continue  # unaligned rows: copies of single elements, each with an address of its own
@@ -106,8 +111,8 @@ def test_wide_accesses_and_the_right_multiplier(name: str, tmp_path: Path) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HOPPER)
-def test_wgmma_fed_by_tma(name: str, tmp_path: Path) -> None:
-    for record in compiled(90, HOPPER[name], tmp_path):
+def test_wgmma_fed_by_tma(name: str) -> None:
+    for record in compiled(90, HOPPER[name]):
         launch = record["launch"].removesuffix(" first")
         kernel, kind = launch.split()[:2]
         # No spills, except for D=256 with a mask: a few scalars, outside of the loop over keys.
