@@ -157,7 +157,7 @@ class Measurement:
                 self.records[call.name].cost_ns = self.warm_up(call, WARM_UP_NS // 4 if more_follows else WARM_UP_NS)
                 if not self.target.on_host:
                     self.measure_latency(call)
-            if energy:
+            if more_follows:
                 self.measure_energy()
             recorder, reason = self.start_recorder()
             self.read_state()
@@ -229,17 +229,29 @@ class Measurement:
                 record.latency_us, record.dispatch_us = median(record.device_us), median(record.issue_us)
 
     def measure_energy(self) -> None:
-        """Joules of every call, one call after the other."""
+        """Joules of every call that keeps the device busy, one call after the other; the others are warmed up.
+
+        A call that is ready before another could be issued leaves the device idle between calls: its power is mostly
+        that of waiting.
+        """
+        busy = [call for call in self.calls if self.keeps_busy(self.records[call.name])]
+        for call in self.calls:
+            if call not in busy:
+                self.warm_up(call, WARM_UP_NS)
 
         def start(call: Call, count: int) -> Callable[[], None]:
             self.on_progress(call.name)
             return partial(call.wait, call.repeat(count))
 
-        loads = [(partial(start, call), self.records[call.name].cost_ns) for call in self.calls]
-        for call, joules in zip(
-            self.calls, joules_per_call(loads, self.target.energy_mj, self.target.clock), strict=True
-        ):
+        loads = [(partial(start, call), self.records[call.name].cost_ns) for call in busy]
+        for call, joules in zip(busy, joules_per_call(loads, self.target.energy_mj, self.target.clock), strict=True):
             self.records[call.name].joules = joules
+
+    def keeps_busy(self, record: CallRecord) -> bool:
+        """Whether calls back to back keep the device busy: one runs for longer than its issue takes."""
+        if self.target.on_host or record.latency_us is None or record.dispatch_us is None:
+            return True
+        return record.latency_us > 2 * record.dispatch_us
 
     def start_recorder(self) -> tuple[Recorder | None, str]:
         """The started recorder (None if not available), and why it is not CUPTI's."""

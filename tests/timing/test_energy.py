@@ -27,6 +27,15 @@ def test_energy_is_that_of_the_counter() -> None:
     assert run(target, target.call("a", 10.0))["a"].joules is None
 
 
+def test_a_call_shorter_than_its_launch_has_no_energy() -> None:
+    """The device would mostly wait between such calls."""
+    target = FakeTarget()
+    timings = run(target, target.call("short", 4.0, issue_us=5.0), target.call("long", 50.0, issue_us=5.0), energy=True)
+    assert timings["short"].joules is None
+    assert timings["short"].device_us
+    assert timings["long"].joules is not None
+
+
 @pytest.mark.parametrize("counter", [True, False], ids=["counter", "no counter"])
 def test_warm_up_is_short_only_if_the_energy_measurement_follows(counter: bool) -> None:
     class Target(FakeTarget):
