@@ -51,7 +51,7 @@ HOPPER = {
         *["matmul_persistent tf32 nn 4096 first", "matmul_persistent tf32 tt 1024 first"],
     ],
     "attention": [
-        *["attention_gluon bfloat16 64 long", "attention_gluon bfloat16 128", "attention_gluon float16 128 causal"],
+        *["attention_gluon bfloat16 64 long", "attention_gluon bfloat16 128", "attention_gluon float16 128 causal few"],
         "attention_gluon bfloat16 256 causal",
     ],
     "split": [

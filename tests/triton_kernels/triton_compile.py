@@ -47,7 +47,7 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
 
     "vector_add float32", "vector_add huge"; "matrix_add float32", "matrix_add tall"; "sigmoid float32", "sigmoid
     permuted"; "softmax|rms_norm|layer_norm|sum DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32 LAYOUT SIZE|MxNxK [PRECISION
-    of float8]"; "attention DTYPE D [causal] [decode]"; "attention_gluon DTYPE D [causal] [long]".
+    of float8]"; "attention DTYPE D [causal] [decode]"; "attention_gluon DTYPE D [causal] [long|few]".
     """
     kernel, kind, *rest = name.split()
     dtype = getattr(torch, kind, torch.float32)
@@ -111,11 +111,11 @@ def matmul(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: li
 def attention(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
     D = int(rest[0])
     if function.__module__.endswith("_gluon"):
-        # A tile per program, and more tiles than programs; the last block of keys full, and not. `long`: 3 consumers.
+        # More tiles than programs, the last block of keys not full. `long`: 3 consumers. `few`: a tile per program.
         import_module(function.__module__).tile_table = lambda *_, device: empty(2, 132, dtype=torch.int32)  # type: ignore[attr-defined]
-        for heads, S in ((140, 576), (140, 570)) if "long" in rest else ((2, 256), (140, 200)):
-            q, k = (empty(1, each, S, D, dtype=dtype) for each in (heads, heads // 2))
-            yield partial(function, q, k, k, causal="causal" in rest)
+        heads, S = (140, 570) if "long" in rest else (2, 256) if "few" in rest else (140, 200)
+        q, k = (empty(1, each, S, D, dtype=dtype) for each in (heads, heads // 2))
+        yield partial(function, q, k, k, causal="causal" in rest)
         return
     q = empty(1, 4, 1 if "decode" in rest else 1024, D, dtype=dtype)
     k = empty(1, 2, 1024, D, dtype=dtype)
