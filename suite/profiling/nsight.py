@@ -6,9 +6,8 @@ import csv
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,10 +84,6 @@ class Kernel:
         """A percentage, 0 to 1; None if the device has no such metric."""
         number = _number(self.values.get(metric, ("", ""))[0])
         return None if number is None else number / 100
-
-    def stall(self, name: str) -> float:
-        """The part of all waiting that has this reason."""
-        return self.stalls().get(name, 0.0)
 
     def stalls(self) -> dict[str, float]:
         """For each reason why warps wait, its part of all waiting."""
@@ -168,9 +163,11 @@ def columns(found: Sequence[Kernel]) -> dict[str, Any]:
     """
     if not found:
         raise NsightError("ncu saw no kernel")
-    shares = {name: _mean(found, partial(Kernel.share, metric=metric)) for name, metric in SHARES.items()}
-    names = dict.fromkeys(name for kernel in found for name in kernel.stalls())
-    stalls = {name: _mean(found, partial(Kernel.stall, name=name)) or 0.0 for name in names}
+    times = [kernel.us for kernel in found]
+    shares = {name: _mean(times, [kernel.share(metric) for kernel in found]) for name, metric in SHARES.items()}
+    waiting = [kernel.stalls() for kernel in found]
+    names = dict.fromkeys(name for each in waiting for name in each)
+    stalls = {name: _mean(times, [each.get(name, 0.0) for each in waiting]) or 0.0 for name in names}
     busiest = max(LIMITS, key=lambda name: shares[name] or 0.0)
     is_busy = (shares[busiest] or 0.0) >= BUSY
     return {
@@ -180,11 +177,11 @@ def columns(found: Sequence[Kernel]) -> dict[str, Any]:
     }
 
 
-def _mean(found: Sequence[Kernel], value: Callable[[Kernel], float | None]) -> float | None:
-    """The mean of a value over the kernels that have it, weighted by their times."""
-    known = [(kernel.us, each) for kernel in found if (each := value(kernel)) is not None]
+def _mean(times: Sequence[float], values: Sequence[float | None]) -> float | None:
+    """The mean of the values that are known, weighted by the kernels' times."""
+    known = [(us, value) for us, value in zip(times, values, strict=True) if value is not None]
     total = sum(us for us, _ in known)
-    return sum(us * each for us, each in known) / total if total > 0 else None
+    return sum(us * value for us, value in known) / total if total > 0 else None
 
 
 def _number(text: str | None) -> float | None:
