@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from suite.core import processes
 from suite.core.errors import WorkerError
 from suite.core.paths import ROOT
 from suite.core.text import one_line
@@ -64,6 +65,7 @@ def run(once: Once, before: Sequence[str], timeout_s: float) -> None:
         try:
             status = process.wait(timeout_s)
         except BaseException as error:  # also an interruption
+            processes.signal_all(process.pid, signal.SIGKILL)
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             if isinstance(error, subprocess.TimeoutExpired):
