@@ -121,7 +121,7 @@ def compare(
     shapes = (*(shape or ()), *shapes_from(shapes_file))
     selection = _selection(op, impl, exclude, dtype, precision, shapes, operation_options, inputs, sweep, files)
     if once:
-        return call_once(selection, where, once, seed)
+        return call_once(selection, where, once, seed, alone=not (profile or dump))
     options = Options(where, cache, not no_time, seed, timeout, sweep, _host(where, sweep), transfers, compiles)
     options = replace(options, max_noise=max_noise / 100, repeat=repeat, telling=selection.telling)
     options = replace(options, profiled=bool(profile), dumped=_names(dump))

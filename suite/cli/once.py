@@ -18,16 +18,19 @@ if TYPE_CHECKING:
     from suite.runner.selection import Selection
 
 
-def call_once(selection: Selection, where: Device, name: str, seed: int) -> None:
+def call_once(selection: Selection, where: Device, name: str, seed: int, *, alone: bool = True) -> None:
     """Call the implementation `name` once on each case of `selection`: nothing is checked, timed or written.
 
-    Ends with exit status 1 if a call fails, or none can be made. Raises `UsageError` if no operation has `name`.
+    Ends with exit status 1 if a call fails, or none can be made. Raises `UsageError` if no operation has `name`, and
+    unless `alone`: options were given that are for a whole run.
     """
     from suite import hardware
     from suite.frameworks import _caches
     from suite.profiling import once
     from suite.runner.plan import plan, refuse_too_large
 
+    if not alone:
+        raise UsageError("--once makes one call and nothing else: give it without --profile and --dump")
     memory = hardware.memory_bytes(where.type, where.index)
     jobs = plan(selection, where, memory)
     names = list(dict.fromkeys(each.name for job in jobs for each in job.implementations))
