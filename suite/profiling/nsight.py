@@ -32,9 +32,11 @@ LIMITS = {
     "ncu_l2": Bound.L2,
     "ncu_issue": Bound.ISSUE,
 }
-"""What can limit a kernel, by the column that says how busy it is."""
+"""What can limit a kernel, by the column that says how busy it is; the first of those that are about as busy."""
 BUSY = 0.6
 """A kernel none of whose units is as busy as this is limited by latency: the rule of Nsight Compute's own report."""
+ABOUT = 0.9
+"""Units that differ by less are about as busy: what comes from memory keeps the L2 cache busy too."""
 
 PLACES = ("/usr/local/cuda/bin/ncu", "/usr/local/cuda/nsight-compute*/ncu", "/opt/nvidia/nsight-compute/*/ncu")
 GET_IT = "apt install cuda-nsight-compute-13-0, or see https://developer.nvidia.com/nsight-compute"
@@ -168,12 +170,12 @@ def columns(found: Sequence[Kernel]) -> dict[str, Any]:
     waiting = [kernel.stalls() for kernel in found]
     names = dict.fromkeys(name for each in waiting for name in each)
     stalls = {name: _mean(times, [each.get(name, 0.0) for each in waiting]) or 0.0 for name in names}
-    busiest = max(LIMITS, key=lambda name: shares[name] or 0.0)
-    is_busy = (shares[busiest] or 0.0) >= BUSY
+    busiest = max(shares[name] or 0.0 for name in LIMITS)
+    first = next(bound for name, bound in LIMITS.items() if (shares[name] or 0.0) >= ABOUT * busiest)
     return {
         **shares,
         "ncu_stall": max(stalls, key=lambda name: stalls[name], default=""),
-        "bound_by": LIMITS[busiest] if is_busy else Bound.LATENCY,
+        "bound_by": first if busiest >= BUSY else Bound.LATENCY,
     }
 
 
@@ -181,7 +183,7 @@ def _mean(times: Sequence[float], values: Sequence[float | None]) -> float | Non
     """The mean of the values that are known, weighted by the kernels' times."""
     known = [(us, value) for us, value in zip(times, values, strict=True) if value is not None]
     total = sum(us for us, _ in known)
-    return sum(us * value for us, value in known) / total if total > 0 else None
+    return round(sum(us * value for us, value in known) / total, 4) if total > 0 else None
 
 
 def _number(text: str | None) -> float | None:

@@ -52,6 +52,8 @@ def columns(*kernels: dict[str, str]) -> dict[str, object]:
         ({"ncu_tensor": 87.0, "ncu_l2": 60.0}, Bound.TENSOR),
         ({"ncu_dram": 92.1, "ncu_l2": 45.0}, Bound.DRAM),
         ({"ncu_l2": 71.0, "ncu_issue": 70.0}, Bound.L2),
+        ({"ncu_dram": 91.0, "ncu_l2": 93.9}, Bound.DRAM),
+        ({"ncu_dram": 61.0, "ncu_l2": 93.9}, Bound.L2),
         ({"ncu_issue": 95.0}, Bound.ISSUE),
         ({"ncu_tensor": 59.9, "ncu_issue": 40.0}, Bound.LATENCY),
         ({"ncu_occupancy": 99.0}, Bound.LATENCY),
@@ -64,6 +66,22 @@ def test_the_busiest_unit_limits_a_kernel_and_latency_one_whose_units_are_idle(
     found = columns(kernel(**shares))
     assert found["bound_by"] is bound
     assert {name: found[name] for name in shares} == pytest.approx({name: each / 100 for name, each in shares.items()})
+
+
+def test_a_table_of_a_gpu_is_read() -> None:
+    """Of `compare --op matmul --shape 1024 --dtype bf16 --once triton`, by Nsight Compute 2025.3 on an H200."""
+    text = Path(__file__).with_name("recorded.csv").read_text(encoding="utf-8")
+    found = nsight.columns(nsight.kernels(text))
+    assert found == {
+        "ncu_tensor": pytest.approx(0.3216),
+        "ncu_dram": pytest.approx(0.1245),
+        "ncu_l2": pytest.approx(0.3229),
+        "ncu_issue": pytest.approx(0.1375),
+        "ncu_occupancy": pytest.approx(0.0622),
+        "ncu_stall": "long_scoreboard",
+        "bound_by": Bound.LATENCY,
+    }
+    assert nsight.kernels(text)[0].us == pytest.approx(7.04)
 
 
 def test_the_top_stall_is_no_state_in_which_a_warp_can_issue() -> None:
