@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -41,7 +42,11 @@ def profile(once: Once, executable: str, *, cold: bool, timeout_s: float) -> dic
 
 
 def code(once: Once, timeout_s: float) -> list[str]:
-    """Write the code that `once` asks for; the names of the files. Raises `OnceError`."""
+    """Write the code that `once` asks for; the names of the files. Those of an earlier run are removed.
+
+    Raises `OnceError`.
+    """
+    shutil.rmtree(once.folder, ignore_errors=True)
     run(once, (), timeout_s)
     return sorted(path.name for path in Path(once.folder).glob("*"))
 

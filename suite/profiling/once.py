@@ -90,12 +90,11 @@ def profiled(device: torch.device) -> Iterator[None]:
         torch.cuda.profiler.stop()
 
 
-def write_code(bound: BoundCall, kinds: tuple[str, ...], folder: Path) -> list[str]:
-    """Write the code of the kernels that this process has run; the names of the files."""
+def write_code(bound: BoundCall, kinds: tuple[str, ...], folder: Path) -> None:
+    """Write the code of the kernels that this process has run."""
     texts = bound.implementation.adapter.code(bound.function, bound.inputs, bound.arguments, kinds)
     for name, text in texts.items():
         write_atomically(folder / name, text)
-    return list(texts)
 
 
 def _found(reference: Reference, operation: str) -> Implementation:
