@@ -34,11 +34,14 @@ __all__ = [
     "compile_only",
     "dtype_code",
     "launch",
+    "launched",
     "library",
     "missing",
     "newest_arch",
+    "ptx",
     "requires",
     "resources",
+    "sass",
     "supports",
 ]
 
@@ -246,6 +249,24 @@ def compile_only(source: str | Path, arch: str) -> str:
 def resources(source: str | Path, arch: str) -> list[Resources]:
     """Registers, stack and spills of all functions in a .cu, compiled for `arch`."""
     return compiler.parse_resources(compile_only(source, arch), arch)
+
+
+def launched() -> list[tuple[str | Path, str]]:
+    """The sources of which this process has launched functions on a GPU, each with the architecture it is built for."""
+    devices = [(source, device) for source, _, device in _bound if device.type == "cuda"]
+    return list(dict.fromkeys((s, compiler.arch_of(*torch.cuda.get_device_capability(d))) for s, d in devices))
+
+
+def ptx(source: str | Path, arch: str) -> str:
+    """The PTX of all kernels in a .cu, compiled for `arch`, without a GPU. A built library has none."""
+    text = _prepared(source, arch)
+    key = _key(source, arch, ["ptx", text, *compiler.NVCC_FLAGS])
+    return compiler.device_code(key, text, arch, "ptx").joinpath("kernel.ptx").read_text()
+
+
+def sass(source: str | Path, arch: str) -> str:
+    """The machine code of all kernels in the library of a .cu."""
+    return compiler.disassembled(library(source, arch))
 
 
 def _prepared(source: str | Path, target: str) -> str:

@@ -1,6 +1,7 @@
 """The compilers: their paths, versions and flags, and the resources of a kernel as reported by ptxas."""
 
 import functools
+import importlib.util
 import os
 import re
 import shlex
@@ -143,18 +144,37 @@ def _nvcc_or_raise() -> str:
     return found
 
 
-def device_code(key: str, text: str, arch: str) -> Path:
-    """A cached folder with kernel.cubin for `arch` and ptxas.txt, the report of `ptxas -v`."""
+def device_code(key: str, text: str, arch: str, kind: str = "cubin") -> Path:
+    """A cached folder with kernel.cubin or kernel.ptx for `arch`, and ptxas.txt, the report of `ptxas -v`."""
 
     def make(folder: Path) -> None:
         (folder / "kernel.cu").write_text(text)
-        command = [_nvcc_or_raise(), *NVCC_FLAGS, arch_flag(arch), "-cubin", "kernel.cu", "-o", "kernel.cubin"]
+        command = [_nvcc_or_raise(), *NVCC_FLAGS, arch_flag(arch), f"-{kind}", "kernel.cu", "-o", f"kernel.{kind}"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise BuildError(f"nvcc failed for {arch}:\n{useful(done.stdout + done.stderr)}")
         (folder / "ptxas.txt").write_text(done.stdout + done.stderr)
 
     return entry(key, make)
+
+
+def cuobjdump() -> str | None:
+    """Path of cuobjdump: on PATH, beside nvcc, or in the Triton package, which has one of its own."""
+    found = shutil.which("cuobjdump") or (shutil.which(str(Path(nvcc() or "nvcc").resolve().parent / "cuobjdump")))
+    triton = importlib.util.find_spec("triton")
+    if found is None and triton is not None and triton.origin is not None:
+        found = shutil.which(Path(triton.origin).parent / "backends" / "nvidia" / "bin" / "cuobjdump")
+    return found
+
+
+def disassembled(path: Path) -> str:
+    """The SASS of all kernels in a library or a cubin."""
+    if (tool := cuobjdump()) is None:
+        raise BuildError("no cuobjdump on PATH, beside nvcc or in Triton's package: apt install cuda-cuobjdump-13-0")
+    done = subprocess.run([tool, "-sass", str(path)], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BuildError(f"{tool} failed for {path}: {useful(done.stdout + done.stderr)}")
+    return done.stdout
 
 
 @dataclass(frozen=True)

@@ -45,9 +45,10 @@ from suite.core.files import write_atomically  # noqa: E402
 from suite.hardware.device import resolve  # noqa: E402
 from suite.problem.case import Case  # noqa: E402
 from suite.problem.operation import Operation  # noqa: E402
+from suite.profiling import nsight  # noqa: E402
+from suite.profiling.nsight import NsightError  # noqa: E402
 from suite.worker.codec import to_json  # noqa: E402
 from validation.nsight import profiler, sides  # noqa: E402
-from validation.nsight.profiler import NsightError  # noqa: E402
 from validation.nsight.rows import HEADS, NsightRow, cells, markdown, merge, summary, to_csv  # noqa: E402
 
 IMPLEMENTATIONS = ("triton", "jax", "cuda", "torch")
@@ -79,7 +80,7 @@ def run_side(settings: dict[str, Any], folder: Path, executable: str, timeout_s:
     settings = {**settings, "answers": str(files["answers"]), "plan": str(files["plan"])}
     program = [sys.executable, str(Path(__file__).resolve()), "--child", json.dumps(settings)]
     if settings["side"] == "profile":
-        program = [*profiler.command(executable, files["ncu"]), *program]
+        program = [*nsight.command(executable, files["ncu"], [nsight.DURATION]), *program]
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
@@ -104,7 +105,7 @@ def run_side(settings: dict[str, Any], folder: Path, executable: str, timeout_s:
         tail = " ".join([*said.splitlines()[-8:], *table.splitlines()[-8:]])[-1500:]
         raise NsightError(
             f"the {settings['side']} side ended with {code}: {tail}",
-            any(word in said + table for word in profiler.REFUSALS),
+            any(word in said + table for word in nsight.REFUSALS),
         )
     entries: list[dict[str, Any]] = json.loads(files["answers"].read_text())
     if settings["side"] == "profile":
@@ -166,9 +167,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.child:
         sides.child(json.loads(options.child))
         return 0
-    executable = profiler.ncu()
+    executable = nsight.ncu()
     if executable is None:
-        print(f"ncu (Nsight Compute) is not on PATH, nor at {', '.join(profiler.PLACES)}", file=sys.stderr)
+        print(f"ncu (Nsight Compute) is not on PATH, nor at {', '.join(nsight.PLACES)}", file=sys.stderr)
         return 2
     device = resolve("cuda:0")
     environment = hardware.environment_record("cuda", 0)

@@ -21,6 +21,7 @@ from suite.cli.options import (
     CompileOption,
     DeviceOption,
     DtypeOption,
+    DumpOption,
     ExcludeOption,
     FilesOption,
     FormatOption,
@@ -29,9 +30,11 @@ from suite.cli.options import (
     JsonOption,
     MaxNoiseOption,
     NoTimeOption,
+    OnceOption,
     OperationOption,
     OutOption,
     PrecisionOption,
+    ProfileOption,
     PublishOption,
     QuietOption,
     RepeatOption,
@@ -84,6 +87,9 @@ def compare(
     sweep: SweepOption = False,
     transfers: TransfersOption = False,
     compiles: CompileOption = False,
+    profile: ProfileOption = "",
+    dump: DumpOption = None,
+    once: OnceOption = "",
     no_time: NoTimeOption = False,
     max_noise: MaxNoiseOption = 5.0,
     repeat: RepeatOption = 1,
@@ -105,28 +111,52 @@ def compare(
 
     Exit status: 0 when all that could run agrees, 1 when any row is wrong, error or timeout, 2 for unusable arguments.
     """
+    from suite.cli.once import call_once
+    from suite.runner import inspection
     from suite.runner.options import Options
-    from suite.runner.selection import Selection
 
     _check(cache, timeout, max_noise, repeat, timed=not no_time)
     shown = _shown(columns, sort, wide, baseline, quiet=quiet, as_json=as_json, file_format=file_format)
     where = resolve(device)
-    selection = Selection(
+    shapes = (*(shape or ()), *shapes_from(shapes_file))
+    selection = _selection(op, impl, exclude, dtype, precision, shapes, operation_options, inputs, sweep, files)
+    if once:
+        return call_once(selection, where, once, seed, alone=not (profile or dump))
+    options = Options(where, cache, not no_time, seed, timeout, sweep, _host(where, sweep), transfers, compiles)
+    options = replace(options, max_noise=max_noise / 100, repeat=repeat, telling=selection.telling)
+    options = replace(options, profiled=bool(profile), dumped=_names(dump))
+    inspection.check(profile, options, publish=publish)
+    parameters = {**context.params, "dtype": selection.dtypes, "shape": selection.shapes, "shapes_file": None}
+    _compare(selection, options, parameters, _chosen(where, out, publish), shown, resumed=resume)
+
+
+def _selection(
+    op: list[str],
+    impl: list[str] | None,
+    exclude: list[str] | None,
+    dtype: list[str] | None,
+    precision: list[str] | None,
+    shapes: tuple[str, ...],
+    options: Mapping[str, tuple[Value, ...]],
+    inputs: list[str] | None,
+    sweep: bool,
+    files: list[Path] | None,
+) -> Selection:
+    """What the command line asks to be run."""
+    from suite.runner.selection import Selection
+
+    return Selection(
         operations=tuple(op),
         implementations=tuple(impl or ()),
         excluded=tuple(exclude or ()),
         dtypes=tuple(map(full_name, dtype or ())),
         precisions=tuple(precision or ()),
-        shapes=(*(shape or ()), *shapes_from(shapes_file)),
-        options=operation_options,
+        shapes=shapes,
+        options=options,
         inputs=tuple(inputs or ()),
         sweep=sweep,
         files=tuple(files or ()),
     )
-    options = Options(where, cache, not no_time, seed, timeout, sweep, _host(where, sweep), transfers, compiles)
-    options = replace(options, max_noise=max_noise / 100, repeat=repeat, telling=selection.telling)
-    parameters = {**context.params, "dtype": selection.dtypes, "shape": selection.shapes, "shapes_file": None}
-    _compare(selection, options, parameters, _chosen(where, out, publish), shown, resumed=resume)
 
 
 @dataclass(frozen=True)
@@ -199,6 +229,7 @@ def _compare(
     from suite.results import run_folder
     from suite.results.resume import settings
     from suite.results.store import Results
+    from suite.runner.inspection import CODE
     from suite.runner.plan import plan, refuse_too_large, refuse_unknown_baseline
 
     shown.check()
@@ -221,6 +252,7 @@ def _compare(
         resumed=resumed,
         on_problem=say,
     )
+    options = replace(options, code_folder=results.folder / CODE)
     rows = _run(jobs, options, results, shown)
     _report(rows, results, environment, options, shown.as_json)
 
@@ -257,11 +289,14 @@ def _report(
 ) -> None:
     """What is said at the end of a run, and its exit status."""
     from suite.results.render.summary import crossovers, exit_status, noise_remark, summary
+    from suite.runner import inspection
 
     if as_json:
         print(json.dumps({"environment": environment, "rows": [_json_row(row) for row in rows]}, allow_nan=False))
     for line in crossovers(rows) if not as_json else ():
         print(line, flush=True)
+    if options.dumped and (written := inspection.summary(rows)):
+        say(f"code: {written}")
     if remark := noise_remark(rows, options.max_noise):
         say(remark)
     if results.problem is not None:

@@ -76,6 +76,18 @@ MaxNoiseOption = Annotated[
 RepeatOption = Annotated[
     int, typer.Option("--repeat", metavar="N", help="Time in N fresh processes; rows have medians.", min=1, max=100)
 ]
+ProfileOption = Annotated[
+    str,
+    typer.Option("--profile", metavar="PROFILER", help="ncu: Nsight Compute says what limits each row that was timed."),
+]
+DumpOption = Annotated[
+    list[str] | None,
+    typer.Option("--dump", metavar="A,B", help="Write the kernels' code beside the run: ptx, sass, ttir, ttgir, hlo."),
+]
+OnceOption = Annotated[
+    str,
+    typer.Option("--once", metavar="IMPL", help="Only call IMPL, for a profiler: one call after cudaProfilerStart."),
+]
 NoTimeOption = Annotated[bool, typer.Option("--no-time", help="Check agreement only.")]
 TimeoutOption = Annotated[
     float, typer.Option(help="Seconds that an implementation's first call may take; later ones get 30 at most.")

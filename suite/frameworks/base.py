@@ -6,7 +6,7 @@ import contextlib
 import importlib.util
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -35,6 +35,8 @@ class Adapter(ABC):
     """Place among the frameworks in lists and tables, the smallest first."""
     packages: ClassVar[tuple[str, ...]]
     """What it imports, by import name."""
+    code_kinds: ClassVar[tuple[str, ...]] = ()
+    """The kinds of code that `code` gives, where the framework runs natively."""
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
     array: ClassVar[str] = "array"
     """The type that an implementation returns, for messages."""
@@ -109,6 +111,19 @@ class Adapter(ABC):
     ) -> int | None:
         """Bytes of device memory that one call takes beyond its inputs and its result; None where that is unknown."""
         return None
+
+    def code(
+        self,
+        function: Callable[..., Any],
+        inputs: tuple[Any, ...],
+        arguments: dict[str, Any],
+        kinds: Sequence[str],
+    ) -> dict[str, str]:
+        """The code, by file name, of what calls in this process have compiled: of those `kinds` that are `code_kinds`.
+
+        `function`, `inputs` and `arguments` are those of a call that was made.
+        """
+        return {}
 
     def configuration(self, module: ModuleType) -> str:
         """The configuration that tuning chose for the last call of `module`'s function; empty if nothing was tuned."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
 from suite.frameworks.base import TorchAdapter
 from suite.hardware.device import Device
 
@@ -11,6 +15,7 @@ class Cuda(TorchAdapter):
     folder = "cuda_ref"
     rank = 3
     packages = ("torch", "ninja")
+    code_kinds = ("ptx", "sass")
 
     def missing(self, device: Device) -> str | None:
         from cuda_ref.compiler import missing
@@ -19,6 +24,24 @@ class Cuda(TorchAdapter):
 
     def mode(self, device: Device) -> str:
         return "native" if device.type == "cuda" else "emulated"
+
+    def code(
+        self,
+        function: Callable[..., Any],
+        inputs: tuple[Any, ...],
+        arguments: dict[str, Any],
+        kinds: Sequence[str],
+    ) -> dict[str, str]:
+        """A file for each .cu that was launched, with all its kernels: a .cu has one for each dtype and tile size."""
+        from cuda_ref import build
+
+        makers = {"ptx": build.ptx, "sass": build.sass}
+        return {
+            f"{Path(source).stem}.{kind}": make(source, arch)
+            for source, arch in build.launched()
+            for kind, make in makers.items()
+            if kind in kinds
+        }
 
 
 ADAPTER = Cuda()

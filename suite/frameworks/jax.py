@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from suite.frameworks import _caches
@@ -25,6 +26,7 @@ class Jax(Adapter):
     folder = "jax_impls"
     rank = 2
     packages = ("jax", "jaxlib", "torch")
+    code_kinds = ("hlo",)
     array = "jax.Array"
 
     def missing(self, device: Device) -> str | None:
@@ -112,6 +114,22 @@ class Jax(Adapter):
             return None
         analysis = function.lower(*inputs, **arguments).compile().memory_analysis()
         return None if analysis is None else int(analysis.temp_size_in_bytes)
+
+    def code(
+        self,
+        function: Callable[..., Any],
+        inputs: tuple[Any, ...],
+        arguments: dict[str, Any],
+        kinds: Sequence[str],
+    ) -> dict[str, str]:
+        """The program as XLA has optimized it. A function that is not jitted itself is jitted here as a whole."""
+        import jax
+
+        if "hlo" not in kinds:
+            return {}
+        jitted = function if hasattr(function, "lower") else jax.jit(partial(function, **arguments))
+        lowered = jitted.lower(*inputs, **(arguments if jitted is function else {}))
+        return {"program.hlo": lowered.compile().as_text()}
 
     def wait(self, result: Any) -> None:
         import jax

@@ -35,8 +35,11 @@ WITHOUT_EFFECT = frozenset(
         "columns",
         "commit",
         "device",
+        "dump",
         "file_format",
+        "once",
         "out",
+        "profile",
         "publish",
         "quiet",
         "resume",
@@ -45,7 +48,7 @@ WITHOUT_EFFECT = frozenset(
         "wide",
     )
 )
-"""Options of `compare` that change no row, or whose effect is recorded elsewhere in the settings (`device`)."""
+"""Options of `compare` that change nothing measured, or whose effect is elsewhere in the settings (`device`)."""
 SUFFIXES = frozenset((".py", ".cu", ".cuh", ".h"))
 TEMPLATES = "templates"
 """A folder of this name holds source files whatever their suffix."""

@@ -54,6 +54,17 @@ class StoppedBy(StrEnum):
     BUDGET = "budget"
 
 
+class Bound(StrEnum):
+    """What limits the kernels of a call, by Nsight Compute's counters (`--profile ncu`)."""
+
+    UNKNOWN = ""
+    TENSOR = "tensor cores"
+    DRAM = "DRAM"
+    L2 = "L2"
+    ISSUE = "issue slots"
+    LATENCY = "latency"
+
+
 def _column(about: str, default: Any = None) -> Any:
     return field(default=default, metadata={"about": about})
 
@@ -148,6 +159,16 @@ class Row:
     bytes: int | None = _column("the least traffic to memory: inputs read once, the output written once")
     flops: int | None = _column("the arithmetic of the definition, counted once")
     checked: str = _column("the telling cases that the implementation has passed in this dtype and precision", "")
+    ncu_tensor: float | None = _column("by Nsight Compute: how busy the tensor cores are, of their peak: 0 to 1")
+    ncu_dram: float | None = _column("the same of the device's memory")
+    ncu_l2: float | None = _column("the same of the L2 cache")
+    ncu_issue: float | None = _column("the same of the schedulers: cycles in which an instruction is issued")
+    ncu_occupancy: float | None = _column("by Nsight Compute: achieved occupancy, resident warps over those that fit")
+    ncu_stall: str = _column("by Nsight Compute: why warps wait most", "")
+    bound_by: Bound = _column(
+        "what limits the kernels, by the columns before: the busiest unit, or latency", Bound.UNKNOWN
+    )
+    code: str = _column("--dump: the folder of the code below that of the run, and its files; or why there is none", "")
 
     def __post_init__(self) -> None:
         for name in _ENUMERATIONS:

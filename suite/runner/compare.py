@@ -9,6 +9,7 @@ from types import MappingProxyType
 from suite.problem.case import Case
 from suite.results.row import Key, Row
 from suite.runner.device_run import DeviceRun
+from suite.runner.inspection import Inspection
 from suite.runner.observer import Observer, Step
 from suite.runner.options import Options
 from suite.runner.plan import Job
@@ -41,12 +42,14 @@ def compare(
             for device, interpreted_too in devices
         ]
         cases: list[tuple[Job, Case, _Progress, list[list[Row]]]] = []
+        inspection = Inspection(options)
         total = sum(len(job.cases) * len(run.implementations(job)) for job in jobs for run in runs)
         for job in jobs:
             for case in job.cases:
                 progress = _Progress(observer, job, case, len(rows), total)
                 cases.append((job, case, progress, [progress.follow(run) for run in runs]))
                 case_rows = [row for of_run in cases[-1][-1] for row in of_run]
+                inspection.inspect(job, case, case_rows, progress)
                 rows += case_rows
                 if progress.anything_new and options.repeat == 1:
                     observer.case_finished(job.op, case_rows)

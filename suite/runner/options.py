@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from suite.hardware.device import Device
 from suite.results.noise import MAX_NOISE
@@ -36,5 +37,11 @@ class Options:
     """Runs in fresh processes, of which each row has the medians."""
     telling: bool = False
     """Whether each implementation also has to pass its operation's telling cases, once in each dtype and precision."""
+    profiled: bool = False
+    """Whether Nsight Compute also profiles one call of each implementation, once all of its case are timed."""
+    dumped: tuple[str, ...] = ()
+    """Kinds of code to write: of `inspection.KINDS`."""
+    code_folder: Path = Path()
+    """Where the code goes."""
     memory_bytes: int | None = None
     """Host memory that a worker may take; None is most of what is free."""

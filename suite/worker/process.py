@@ -58,7 +58,7 @@ class WorkerProcess(Child):
             raise WorkerDiedError(f"no worker process could be started: {error.strerror}", None) from error
         requests, self._requests, self._events, events = pipes
         try:
-            start = spawn("suite.worker.server", device, _environment(device, extra))
+            start = spawn("suite.worker.server", device, environment(device, extra))
             super().__init__(start, {"--requests": requests, "--events": events}, memory_bytes)
         except WorkerDiedError:
             os.close(self._requests)
@@ -125,13 +125,14 @@ def _answers(reply: Reply, request: Request) -> bool:
     return isinstance(reply, REPLIES[type(request)])
 
 
-def _environment(device: Device, extra: Mapping[str, str]) -> dict[str, str]:
+def environment(device: Device, extra: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a process that runs kernels: of the GPUs it sees only `device`, as its first."""
     threads = hardware.thread_settings() if device.type == "cpu" else {}
-    environment = {**os.environ, **threads, **extra}
+    variables = {**os.environ, **threads, **extra}
     if device.type == "cuda":
-        environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-        environment["CUDA_VISIBLE_DEVICES"] = _visible(device.index)
-    return environment
+        variables["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+        variables["CUDA_VISIBLE_DEVICES"] = _visible(device.index)
+    return variables
 
 
 def _visible(index: int) -> str:

@@ -33,6 +33,11 @@ REFUSED = {
     "device-index": (["--op", "matmul", "--device", "cuda:99"], "--device cuda:99: "),
     "cache": (["--op", "matmul", "--cache", "tepid"], "--cache: unknown 'tepid'; valid are cold, warm"),
     "max-noise": (["--op", "matmul", "--max-noise", "0"], "--max-noise 0: must lie between 0 and 1000 percent"),
+    "once-and-more": (["--op", "matmul", "--once", "torch", "--dump", "hlo"], "--once makes one call and nothing else"),
+    "profile-on-a-cpu": (
+        ["--op", "matmul", "--device", "cpu", "--profile", "ncu"],
+        "--profile ncu: needs an NVIDIA GPU",
+    ),
     "repeat": (["--op", "matmul", "--no-time", "--repeat", "3"], "--repeat 3: --no-time times nothing"),
     "heads": (["--op", "attention", "--shape", "B=1,H=3,H_kv=2,S_q=4,S_k=4,D=64"], "H=3 must be a multiple of H_kv=2"),
 }

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -26,28 +23,15 @@ HALVES = (torch.float16, torch.bfloat16)
 LAYOUTS = ("nn", "nt", "tn", "tt")
 
 
-def cuobjdump() -> str | None:
-    """cuobjdump of the CUDA toolkit, or of the Triton package."""
-    beside = Path(compiler.nvcc() or "nvcc").resolve().parent / "cuobjdump"
-    found = shutil.which("cuobjdump") or shutil.which(str(beside))
-    if found is None:
-        import triton
-
-        found = shutil.which(Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump")
-    return found
-
-
 def machine_code(name: str) -> dict[str, str]:
     """The SASS instructions of each kernel in a .cu, compiled for sm_90a, one in each line."""
     build.compile_only(name, "sm_90a")
     text = build._prepared(name, "sm_90a")
     key = build._key(name, "sm_90a", ["cubin", text, *compiler.NVCC_FLAGS])
     cubin = compiler.device_code(key, text, "sm_90a") / "kernel.cubin"
-    tool = cuobjdump()
-    if tool is None:
+    if compiler.cuobjdump() is None:
         pytest.skip("no cuobjdump, in the CUDA toolkit or in Triton's package")
-    dump = subprocess.run([tool, "-sass", str(cubin)], capture_output=True, text=True, check=True).stdout
-    functions = re.split(r"^\s*Function : ", dump, flags=re.MULTILINE)[1:]
+    functions = re.split(r"^\s*Function : ", compiler.disassembled(cubin), flags=re.MULTILINE)[1:]
     return {f.split("\n")[0].strip(): "\n".join(re.findall(r"/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;", f)) for f in functions}
 
 

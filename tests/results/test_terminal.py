@@ -130,6 +130,16 @@ def test_columns_that_do_not_exist_are_refused(view: View, message: str) -> None
         view.check()
 
 
+def test_what_nsight_compute_says_is_a_note_and_has_columns() -> None:
+    figures = {"ncu_tensor": 0.871, "ncu_dram": 0.11, "ncu_occupancy": 0.18, "ncu_stall": "wait"}
+    rows = [best_vendor(170.0), row("cuda/wgmma", 177.1, 1.01, bound_by="tensor cores", **figures)]
+    note = "bound by tensor cores; busy: tensor cores 87%, DRAM 11%; achieved occupancy 18%; top stall wait"
+    assert f" 1  {note}" in shown(120, rows=rows)
+    heads = shown(200, View(wide=True), rows)[1]
+    assert "achieved  tensor cores  DRAM" in heads
+    assert "issue slots" not in heads
+
+
 def test_rows_of_two_devices_say_which() -> None:
     rows = [best_vendor(10.0), row("numpy", 100.0, device="cpu")]
     assert "numpy (cpu)" in "\n".join(shown(80, rows=rows))

@@ -17,7 +17,7 @@ from suite import ops
 from suite.hardware.device import Device
 from suite.worker.child import KEPT_OUTPUT
 from suite.worker.pool import Pool, WorkerDiedError, WorkerTimeoutError
-from suite.worker.process import _environment
+from suite.worker.process import environment
 from suite.worker.protocol import (
     CheckReply,
     CheckRequest,
@@ -240,6 +240,6 @@ def test_native_implementations_on_a_cpu_leave_a_core_to_others(monkeypatch: pyt
     monkeypatch.setattr("suite.hardware.host.cores", lambda: 8)
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "PJRT_NPROC"):
         monkeypatch.delenv(name, raising=False)
-    found = _environment(CPU, {"PJRT_NPROC": "2"})
+    found = environment(CPU, {"PJRT_NPROC": "2"})
     assert (found["OMP_NUM_THREADS"], found["MKL_NUM_THREADS"], found["PJRT_NPROC"]) == ("7", "7", "2")
-    assert "OMP_NUM_THREADS" not in _environment(Device("cuda", 0, "a GPU", (9, 0)), {})
+    assert "OMP_NUM_THREADS" not in environment(Device("cuda", 0, "a GPU", (9, 0)), {})

@@ -15,6 +15,7 @@ from suite.hardware.device import resolve
 from suite.implementations import builtin
 from suite.problem.case import Case
 from suite.timing import median
+from suite.worker import bound_call
 from validation.nsight.profiler import EMPTY, MARKER_CYCLES
 from validation.nsight.rows import Key
 
@@ -76,7 +77,7 @@ def bind(case: Case, names: Sequence[str], session: Any) -> tuple[list[Any], lis
             obstacle = implementation.obstacle(session.device)
             if obstacle is not None:
                 raise NotImplementedError(": ".join(obstacle))
-            ready = session.bind(implementation, problem)
+            ready = bound_call.bind(implementation, problem.buffers, problem.op.arguments(case))
             implementation.adapter.wait(ready.issue())
             entry["config"] = implementation.adapter.configuration(implementation.load())
             bound.append(ready)

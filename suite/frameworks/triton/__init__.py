@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
@@ -23,6 +23,7 @@ class Triton(TorchAdapter):
     folder = "triton_kernels"
     rank = 1
     packages = ("torch", "triton")
+    code_kinds = ("ttir", "ttgir", "ptx", "sass")
 
     def missing(self, device: Device) -> str | None:
         return super().missing(device) or (_caches.fault(CACHES) if device.type == "cuda" else None)
@@ -47,6 +48,18 @@ class Triton(TorchAdapter):
         from suite.frameworks.triton import autotuner
 
         return autotuner.last_answers(autotuner.autotuners(module).values())
+
+    def code(
+        self,
+        function: Callable[..., Any],
+        inputs: tuple[Any, ...],
+        arguments: dict[str, Any],
+        kinds: Sequence[str],
+    ) -> dict[str, str]:
+        """Of each kernel that was launched; where a call has tuned, also of those that it has tried."""
+        from suite.frameworks.triton import code
+
+        return code.texts(code.loaded(), [kind for kind in kinds if kind in self.code_kinds])
 
     def configuration(self, module: ModuleType) -> str:
         """`BLOCK_M=128, ..., num_stages=3 (tuned)`: each configuration with its source, and the reason if tuned

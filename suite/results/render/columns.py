@@ -10,7 +10,7 @@ from typing import Any
 from suite.core.text import one_line
 from suite.results.groups import fastest
 from suite.results.noise import noise, ratio_is_noise, references
-from suite.results.row import Row
+from suite.results.row import Bound, Row
 
 INTERVAL, NOISY = "interval", "noisy"
 """The one shown column that is no field of `Row`: half the width of the 95% interval of device_us, in percent. And the
@@ -36,6 +36,11 @@ SHOWN = (
     Column("vs_best", "vs best vendor"),
     Column("of_limit", "of limit"),
     Column("occupancy", "occupancy", 2),
+    Column("ncu_occupancy", "achieved", 2),
+    Column("ncu_tensor", "tensor cores", 2),
+    Column("ncu_dram", "DRAM", 2),
+    Column("ncu_l2", "L2", 2),
+    Column("ncu_issue", "issue slots", 2),
     Column("gb_per_s", "GB/s", 4),
     Column("tflops", "TFLOP/s", 4),
     Column("latency_us", "latency us", 4),
@@ -160,4 +165,20 @@ def _cell(row: Row, column: Column) -> str:
 
 
 def _note(row: Row) -> str:
-    return one_line("; ".join(filter(None, (row.reason, row.remarks))))
+    return one_line("; ".join(filter(None, (row.reason, row.remarks, why_not_faster(row)))))
+
+
+def why_not_faster(row: Row) -> str:
+    """What Nsight Compute says of a row: `bound by tensor cores; busy: tensor cores 87%, DRAM 11%, ...`."""
+    if row.bound_by is Bound.UNKNOWN:
+        return ""
+    units = {
+        "tensor cores": row.ncu_tensor,
+        "DRAM": row.ncu_dram,
+        "L2": row.ncu_l2,
+        "issue slots": row.ncu_issue,
+    }
+    busy = ", ".join(f"{name} {100 * share:.0f}%" for name, share in units.items() if share is not None)
+    occupancy = "" if row.ncu_occupancy is None else f"achieved occupancy {100 * row.ncu_occupancy:.0f}%"
+    stall = f"top stall {row.ncu_stall}" if row.ncu_stall else ""
+    return "; ".join(filter(None, (f"bound by {row.bound_by}", f"busy: {busy}" if busy else "", occupancy, stall)))

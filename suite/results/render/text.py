@@ -14,6 +14,7 @@ from suite.results.render.columns import (
     CaseTable,
     clock_mark,
     number,
+    why_not_faster,
 )
 from suite.results.render.labels import short_case, short_dtype
 from suite.results.render.layout import Field, clipped, table, wrapped
@@ -106,7 +107,9 @@ def _notes(row: Row) -> list[str]:
         else []
     )
     found += ["noisy: not ranked"] if row.noisy else []
-    return found + [text for text in (one_line(row.reason), one_line(row.remarks)) if text]
+    return found + [
+        text for text in (one_line(row.reason), one_line(row.remarks), one_line(why_not_faster(row))) if text
+    ]
 
 
 def _title(rows: Sequence[Row], against: Comparison, width: int) -> list[str]:

@@ -16,7 +16,12 @@ RATE, NOTE, INTERVAL = "rate", "note", "interval"
 """Shown columns that are no field of `Row`; `interval` is shown beside device_us."""
 DEFAULT = ("status", "device_us", "vs_best", "of_limit", RATE, "error_ratio", NOTE)
 """After the implementation."""
-MORE_IS_BETTER = frozenset(("vs_best", "vs_best_low", "vs_best_high", "of_limit", "gb_per_s", "tflops", "occupancy"))
+MORE_IS_BETTER = frozenset(
+    (
+        *("vs_best", "vs_best_low", "vs_best_high", "of_limit", "gb_per_s", "tflops", "occupancy"),
+        *("ncu_occupancy", "ncu_tensor", "ncu_dram", "ncu_l2", "ncu_issue"),
+    )
+)
 KNOWN = (*COLUMNS, RATE, NOTE)
 
 

@@ -1,0 +1,123 @@
+"""One call of one implementation between cudaProfilerStart and cudaProfilerStop, in the present process.
+
+`suite/profiling/child.py` starts this file as `python -m suite.profiling.once`, with a `Once` as JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from suite import frameworks
+from suite.core.files import write_atomically
+from suite.frameworks import _caches
+from suite.hardware.device import Device
+from suite.implementations import builtin
+from suite.implementations.external.implementation import ExternalImplementation
+from suite.implementations.external.reference import ExternalReference, Reference
+from suite.implementations.implementation import Implementation
+from suite.problem.case import Case
+from suite.worker.bound_call import BoundCall, bind
+from suite.worker.codec import from_json
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Once:
+    """One call, and what is written of its code: files of `kinds` in `folder`, if there are any."""
+
+    case: Case
+    implementation: Reference
+    seed: int
+    device: Device
+    kinds: tuple[str, ...] = ()
+    folder: str = ""
+
+
+def prepare(device: Device) -> None:
+    """Set what the frameworks read when they are imported."""
+    for name in frameworks.names():
+        frameworks.get(name).prepare(device)
+
+
+def torch_device(device: Device, index: int) -> torch.device:
+    """The device as torch names it; `index` is that among the GPUs that this process sees."""
+    import torch
+
+    return torch.device("cuda", index) if device.type == "cuda" else torch.device("cpu")
+
+
+def call(case: Case, implementation: Implementation, seed: int, device: torch.device) -> BoundCall:
+    """Call it on the case's inputs: first what builds, compiles and tunes, then one call that a profiler sees.
+
+    What the implementation raises passes through.
+    """
+    import torch
+
+    from suite.checking.problem import Problem
+
+    with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
+        problem = Problem(case, seed, device)
+        problem.present(0)
+        bound = bind(implementation, problem.buffers, problem.op.arguments(case))
+        with profiled(device):
+            bound.run()
+    return bound
+
+
+@contextlib.contextmanager
+def profiled(device: torch.device) -> Iterator[None]:
+    """What runs on the device while this is open is what a profiler of CUDA programs records."""
+    if device.type != "cuda":
+        yield
+        return
+    import torch
+
+    torch.cuda.synchronize(device)
+    torch.cuda.profiler.start()
+    try:
+        yield
+        torch.cuda.synchronize(device)
+    finally:
+        torch.cuda.profiler.stop()
+
+
+def write_code(bound: BoundCall, kinds: tuple[str, ...], folder: Path) -> None:
+    """Write the code of the kernels that this process has run."""
+    texts = bound.implementation.adapter.code(bound.function, bound.inputs, bound.arguments, kinds)
+    for name, text in texts.items():
+        write_atomically(folder / name, text)
+
+
+def _found(reference: Reference, operation: str) -> Implementation:
+    if isinstance(reference, ExternalReference):
+        return ExternalImplementation.from_reference(reference, operation)
+    return builtin.find(operation, reference)
+
+
+def main() -> None:
+    """The child process. The last line that it prints, if it fails, is the reason."""
+    once: Once = from_json(Once, json.loads(sys.argv[1]), "once")
+    implementation = _found(once.implementation, once.case.operation)
+    prepare(once.device)
+    try:
+        bound = call(once.case, implementation, once.seed, torch_device(once.device, 0))
+        if once.kinds:
+            write_code(bound, once.kinds, Path(once.folder))
+    except Exception as error:
+        print(implementation.describe_error(error, once.device.type), file=sys.stderr)
+        raise SystemExit(1) from None
+    finally:
+        _caches.remove_temporary(os.getpid())
+
+
+if __name__ == "__main__":
+    main()
