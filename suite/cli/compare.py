@@ -51,7 +51,7 @@ from suite.cli.options import (
     check_timeout,
 )
 from suite.cli.options import device as resolve
-from suite.cli.shape_files import shapes_from
+from suite.cli.shape_files import sizes
 from suite.core.errors import ResultsError, UsageError
 from suite.core.text import one_line
 from suite.numerics.formats import full_name
@@ -118,7 +118,7 @@ def compare(
     _check(cache, timeout, max_noise, repeat, timed=not no_time)
     shown = _shown(columns, sort, wide, baseline, quiet=quiet, as_json=as_json, file_format=file_format)
     where = resolve(device)
-    shapes = (*(shape or ()), *shapes_from(shapes_file))
+    shapes = sizes(shape, shapes_file)
     selection = _selection(op, impl, exclude, dtype, precision, shapes, operation_options, inputs, sweep, files)
     if once:
         return call_once(selection, where, once, seed, alone=not (profile or dump))
@@ -136,7 +136,7 @@ def _selection(
     exclude: list[str] | None,
     dtype: list[str] | None,
     precision: list[str] | None,
-    shapes: tuple[str, ...],
+    shapes: Mapping[str, Any],
     options: Mapping[str, tuple[Value, ...]],
     inputs: list[str] | None,
     sweep: bool,
@@ -151,11 +151,11 @@ def _selection(
         excluded=tuple(exclude or ()),
         dtypes=tuple(map(full_name, dtype or ())),
         precisions=tuple(precision or ()),
-        shapes=shapes,
         options=options,
         inputs=tuple(inputs or ()),
         sweep=sweep,
         files=tuple(files or ()),
+        **shapes,
     )
 
 
@@ -240,6 +240,9 @@ def _compare(
     refuse_unknown_baseline(jobs, shown.view.baseline)
     _warn_of_tuned_file(where)
     environment = hardware.environment_record(where.type, where.index, str(parameters.get("commit") or ""))
+    if selection.workload is not None:
+        environment["workload"] = selection.workload.document()
+        parameters = {**parameters, "shapes_file": selection.workload.digest}
     shared = settings(parameters, where, environment)
     environment["code"] = shared["code"]
     names = [job.op.name for job in jobs]
@@ -250,10 +253,16 @@ def _compare(
         operations=names,
         settings=shared,
         resumed=resumed,
+        keep_samples=not parameters.get("publish"),
         on_problem=say,
     )
     options = replace(options, code_folder=results.folder / CODE)
     rows = _run(jobs, options, results, shown)
+    if selection.workload is not None and not shown.as_json:
+        from suite.report.layer import sentences
+
+        for line in sentences(selection.workload, rows):
+            print(line, flush=True)
     _report(rows, results, environment, options, shown.as_json)
 
 
@@ -318,6 +327,7 @@ def _warn_of_tuned_file(where: Device) -> None:
 
 def _json_row(row: Row) -> dict[str, Any]:
     """JSON has no infinities: an infinite error ratio is the text "inf"."""
-    from dataclasses import asdict
+    from suite.results.row import COLUMNS
 
-    return {k: str(v) if isinstance(v, float) and math.isinf(v) else v for k, v in asdict(row).items()}
+    values = {name: getattr(row, name) for name in COLUMNS}
+    return {k: str(v) if isinstance(v, float) and math.isinf(v) else v for k, v in values.items()}

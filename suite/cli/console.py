@@ -14,7 +14,7 @@ from rich.text import Text
 
 from suite.cli.messages import say
 from suite.problem.operation import Operation
-from suite.results.render import View, case_lines, overview_lines
+from suite.results.render import View, case_lines, chart_lines, overview_lines
 from suite.results.row import Key, Row
 from suite.results.store import Results
 from suite.runner.observer import Observer, Step
@@ -103,5 +103,9 @@ class RunConsole(Observer):
             print_lines(self._stdout, [*case_lines(rows, self._stdout.width, self._view), Text()])
 
     def finished(self, rows: Sequence[Row]) -> None:
-        """Print what all cases together say."""
+        """Print what all cases together say; on a terminal, unless the run is quiet, also a chart."""
+        console = self._stdout
+        if console.is_terminal and self._tables:
+            chart = chart_lines(rows, console.width, self._view.baseline, plain=console.options.ascii_only)
+            print_lines(console, [*chart, Text()] if chart else [])
         print_lines(self._stdout, overview_lines(rows, self._stdout.width, self._view.baseline))

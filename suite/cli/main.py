@@ -16,11 +16,13 @@ from suite import __version__
 from suite.cli.compare import compare
 from suite.cli.diff import diff
 from suite.cli.doctor import doctor
+from suite.cli.history import history
 from suite.cli.list_command import list_operations
 from suite.cli.messages import say
 from suite.cli.new_op import new_op
 from suite.cli.operation_options import with_operation_options
 from suite.cli.report import report
+from suite.cli.shapes import shapes
 from suite.cli.tune import tune
 from suite.core.errors import SuiteError, UsageError
 from suite.core.text import one_line
@@ -53,6 +55,8 @@ app.command("tune")(with_operation_options(tune))
 app.command("list")(list_operations)
 app.command("diff")(diff)
 app.command("report")(report)
+app.command("history")(history)
+app.command("shapes")(shapes)
 app.command("doctor")(doctor)
 app.command("new-op")(new_op)
 

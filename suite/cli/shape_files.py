@@ -1,33 +1,53 @@
-"""`--shapes-from FILE`: shapes from a table or a document, as texts for `--shape`."""
+"""`--shapes-from FILE`: shapes from a table or a document, as texts for `--shape`; or a workload of `shapes`."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from suite.core.errors import UsageError
 from suite.core.text import one_line
 
-FORMS = "a CSV with a column for each dimension, or a JSON or YAML list of objects as {M: 1, N: 2} or texts as M=1,N=2"
+if TYPE_CHECKING:
+    from suite.models.workload import Workload
+
+FORMS = (
+    "a CSV with a column for each dimension, a JSON or YAML list of objects as {M: 1, N: 2} or texts as M=1,N=2, or "
+    "what `shapes` has written"
+)
 
 
-def shapes_from(path: Path | None) -> list[str]:
+def sizes(given: Sequence[str] | None, path: Path | None) -> dict[str, Any]:
+    """The fields of a `Selection` that `--shape` and `--shapes-from` set."""
+    listed, workload = shapes_from(path)
+    return {"shapes": (*(given or ()), *listed), "workload": workload}
+
+
+def shapes_from(path: Path | None) -> tuple[list[str], Workload | None]:
     """The shapes of a `.csv`, `.json`, `.yaml` or `.yml` file, as `M=512,N=512,K=512`; none without a file.
 
+    A document with a list of `shapes` is a workload instead, whose shapes are of several operations.
     Raises `UsageError` for a file that cannot be read or has another form.
     """
     if path is None:
-        return []
+        return [], None
     try:
         entries = _entries(path)
     except (OSError, ValueError, csv.Error, RecursionError) as error:
         raise UsageError(f"--shapes-from {path}: not readable: {one_line(error)}") from None
+    if isinstance(entries, dict) and "shapes" in entries:
+        from suite.models.workload import from_document
+
+        try:
+            return [], from_document(entries)
+        except UsageError as error:
+            raise UsageError(f"--shapes-from {path}: {error}") from None
     if not isinstance(entries, list) or not entries:
         raise UsageError(f"--shapes-from {path}: no list of shapes; give {FORMS}")
-    return [_text(path, number, entry) for number, entry in enumerate(entries, 1)]
+    return [_text(path, number, entry) for number, entry in enumerate(entries, 1)], None
 
 
 def _entries(path: Path) -> Any:

@@ -21,7 +21,7 @@ from suite.cli.options import (
     check_timeout,
 )
 from suite.cli.options import device as resolve
-from suite.cli.shape_files import shapes_from
+from suite.cli.shape_files import sizes
 from suite.numerics.formats import full_name
 from suite.problem.option import Value
 from suite.worker.limits import FIRST_CALL_S
@@ -60,8 +60,8 @@ def tune(
         implementations=tuple(impl or ()),
         dtypes=tuple(map(full_name, dtype or ())),
         precisions=tuple(precision or ()),
-        shapes=(*(shape or ()), *shapes_from(shapes_file)),
         options=operation_options,
+        **sizes(shape, shapes_file),
     )
     jobs = plan(selection, where)
     refuse_too_large(jobs, memory, where.name)

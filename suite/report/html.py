@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from suite.report.beside import comparisons
+from suite.report.distribution import distributions
 from suite.report.findings import findings
+from suite.report.layer import layers
 from suite.report.load import Run
 from suite.report.plots import plots_of
 from suite.report.provenance import headline, provenance
@@ -18,7 +20,7 @@ from suite.report.tables import pairs_table, rows_table
 from suite.report.wording import duration, interval, percent_of_limit, rate, ratio
 
 TEMPLATES = Path(__file__).with_name("templates")
-FIRST, MOST_CASES = 3, 40
+FIRST, MOST_CASES = 3, 25
 """Findings on the first screen; cases of one operation in the table of winners."""
 
 
@@ -36,7 +38,8 @@ def html(runs: Sequence[Run]) -> str:
     found = findings(runs)
     results = [result for run in runs for result in ranked_cases(run.on_its_device)]
     compared = comparisons(runs)
-    tables = {"rows": rows_table(runs)} | ({"pairs": pairs_table(compared)} if compared else {})
+    rows = rows_table(runs) | {"samples": distributions(runs)}
+    tables = {"rows": rows} | ({"pairs": pairs_table(compared)} if compared else {})
     return environment.get_template("page.html").render(
         title=" and ".join(run.label for run in runs),
         runs=runs,
@@ -48,6 +51,7 @@ def html(runs: Sequence[Run]) -> str:
         level=f"{100 * LEVEL:g}%",
         most=MOST_CASES,
         groups=grouped(results),
+        layers=list(layers(runs)),
         plots=[(run, list(plots_of(run))) for run in runs],
         compared=compared,
         tables=_as_script(tables),

@@ -84,6 +84,11 @@ class Part:
     environment: dict[str, Any]
     entries: Sequence[Entry]
 
+    @property
+    def on_its_device(self) -> Sequence[Entry]:
+        """The rows of the GPU alone, if there are any: those of its host are there for comparison."""
+        return [entry for entry in self.entries if entry.row.device != "cpu"] or self.entries
+
 
 @dataclass(frozen=True)
 class Run:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from suite.report.findings import findings
+from suite.report.layer import Layer, layers
 from suite.report.load import Run
 from suite.report.plots import Plot
 from suite.report.provenance import headline, provenance
@@ -28,6 +29,8 @@ def markdown(runs: Sequence[Run], plots: Sequence[tuple[Plot, str]], out: Path) 
         parts += [f"{name}{plain(headline(run))}", ""]
     parts += [*(f"- **{plain(each.figure)}.** {plain(each.sentence)}" for each in found), ""]
     parts += _winners(results, several=len(runs) > 1)
+    for layer in layers(runs):
+        parts += _layer(layer, several=len(runs) > 1)
     if plots:
         parts += ["## Plots", ""]
         for plot, file in plots:
@@ -90,6 +93,40 @@ def _cases(group: Group) -> str:
             ]
         )
     return pipe_table([*heads, *frameworks], body, right={"time", "rate", "of limit", *frameworks})
+
+
+def _layer(layer: Layer, *, several: bool) -> list[str]:
+    """What the parts of a model's layer take, and which implementations to choose."""
+    title = f"{layer.workload.title}, {layer.arithmetic}" + (f", {layer.run}" if several else "")
+    frameworks = [look(name).name for name in layer.frameworks]
+    heads = ["part", "case", "count", "fastest", "in a layer", *frameworks]
+    body = [
+        [
+            plain(part.shape.name),
+            plain(f"{part.shape.operation} {part.shape.case.replace(',', ' ')}"),
+            str(part.shape.count),
+            plain(part.pick.row.implementation) if part.pick else "",
+            duration(part.us(part.pick)),
+            *(duration(part.us(part.of(name))) for name in layer.frameworks),
+        ]
+        for part in layer.parts
+    ]
+    ways = [[plain(each.name), "the layer", duration(each.us)] for each in layer.ways]
+    for name in layer.operations:
+        ways += [[plain(each.name), plain(name), duration(each.us)] for each in layer.choices(name)]
+    return [
+        f"## Time of a layer: {plain(title)}",
+        "",
+        "The device time of each shape's fastest row, times how often a layer has the shape. Every time is of a call "
+        "alone, with a cold cache: the sum is for choosing implementations, and no prediction of a whole model.",
+        "",
+        *(f"- {plain(text)}" for text in layer.sentences),
+        "",
+        pipe_table(heads, body, right={"count", "in a layer", *frameworks}),
+        "",
+        pipe_table(["choice", "for", "in a layer"], ways, right={"in a layer"}),
+        "",
+    ]
 
 
 def _tables(run: Run, out: Path) -> list[str]:

@@ -158,7 +158,10 @@ def pairs_table(found: Sequence[Comparison]) -> dict[str, Any]:
 
 
 def _table(columns: Iterable[Column], items: Sequence[Any]) -> dict[str, Any]:
-    """Columns with a value somewhere. Texts are a list of different texts, and a place in it for each row."""
+    """Columns with a value somewhere. Texts are a list of different texts, and a place in it for each row.
+
+    A single value is that of all rows.
+    """
     shown = []
     for column in columns:
         values = [column.value(item) for item in items]
@@ -175,6 +178,8 @@ def _table(columns: Iterable[Column], items: Sequence[Any]) -> dict[str, Any]:
                 texts = {text: place for place, text in enumerate(dict.fromkeys(values))}
                 entry |= {"texts": list(texts), "values": [texts[value] for value in values]}
                 entry["choices"] = column.choices and len(texts) > 1
+            if len(set(map(str, entry["values"]))) == 1:
+                entry["values"] = entry["values"][:1]
             shown.append(entry)
     return {"count": len(items), "columns": shown}
 

@@ -32,12 +32,13 @@ def to_csv(rows: Iterable[Row]) -> str:
     added = list(more[0]) if more else []
     records: list[Iterable[Any]] = [(*COLUMNS[:BESIDE_CASE], *added, *COLUMNS[BESIDE_CASE:])]
     for row, values in zip(rows, more, strict=True):
-        cells = [_text(getattr(row, name)) for name in COLUMNS]
-        records.append([*cells[:BESIDE_CASE], *map(_text, values.values()), *cells[BESIDE_CASE:]])
+        cells = [cell(getattr(row, name)) for name in COLUMNS]
+        records.append([*cells[:BESIDE_CASE], *map(cell, values.values()), *cells[BESIDE_CASE:]])
     return "".join(map(_record, records))
 
 
-def _text(value: Any) -> Any:
+def cell(value: Any) -> Any:
+    """A value as a cell of a CSV: what a spreadsheet would compute is marked as a text."""
     if isinstance(value, bool):
         return TRUE if value else ""
     if isinstance(value, str) and FORMULA.match(value):

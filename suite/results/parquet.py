@@ -10,7 +10,7 @@ from pathlib import Path
 from suite.core.errors import UsageError
 from suite.core.files import write_atomically
 from suite.results.frame import frame
-from suite.results.row import TYPES, Row
+from suite.results.row import COLUMNS, TYPES, Row
 
 
 def check() -> None:
@@ -23,7 +23,7 @@ def write(folder: Path, rows: Sequence[Row]) -> None:
     """Write `<operation>.parquet` for each operation of `rows`. Raises `ResultsError` for a full disk."""
     for operation in dict.fromkeys(row.operation for row in rows):
         table = frame(row for row in rows if row.operation == operation)
-        kinds = {name: _type(kind) for name, kind in TYPES.items()}
+        kinds = {name: _type(TYPES[name]) for name in COLUMNS}
         table = table.astype({name: kind for name, kind in kinds.items() if kind})
         contents = io.BytesIO()
         table.to_parquet(contents, index=False)

@@ -17,7 +17,7 @@ INTERVALS = ("device_us", "vs_best")
 
 def without_times(row: Row) -> Row:
     """A copy of `row` for another run: no number of an earlier one stays where that run has none."""
-    copy = replace(row, remarks="", clocks_lowered=False)
+    copy = replace(row, remarks="", clocks_lowered=False, sample_us=())
     for name in (*MEDIANS, *(f"{name}_{end}" for name in INTERVALS for end in ("low", "high"))):
         setattr(copy, name, None)
     return copy
@@ -32,6 +32,7 @@ def merged(runs: Sequence[Row]) -> dict[str, Any]:
     for name in INTERVALS:
         columns[f"{name}_low"] = min(_known(runs, f"{name}_low"), default=None)
         columns[f"{name}_high"] = max(_known(runs, f"{name}_high"), default=None)
+    columns["sample_us"] = tuple(us for row in runs for us in row.sample_us)
     columns["spread"], columns["vs_best_spread"] = _spread(runs, "device_us"), _spread(runs, "vs_best")
     columns["remarks"] = "; ".join(dict.fromkeys(row.remarks for row in runs if row.remarks))
     columns["clocks_lowered"] = any(row.clocks_lowered for row in runs)

@@ -14,6 +14,8 @@ from suite.core.errors import ResultsError
 from suite.core.text import one_line
 
 Key = tuple[str, ...]
+BESIDE = "beside"
+"""Marks a field of `Row` that is no column."""
 
 
 class Status(StrEnum):
@@ -69,9 +71,16 @@ def _column(about: str, default: Any = None) -> Any:
     return field(default=default, metadata={"about": about})
 
 
+def _beside(default: Any) -> Any:
+    """A field that is no column: it is kept in a file beside the table."""
+    return field(default=default, repr=False, compare=False, metadata={BESIDE: True})
+
+
 @dataclass
 class Row:
     """One implementation on one case. A number that was not measured is None, and empty in the CSV.
+
+    Every field is a column but `sample_us`.
 
     Text given for an enumeration is converted; a text that is none of its values raises `ValueError`.
     What decides anything is a typed field; `reason` and `remarks` are for readers only.
@@ -122,6 +131,8 @@ class Row:
     recorder: str = _column("cupti (device activity records) or wall (host clock)", "")
     cache: str = _column("state of the L2 cache before a sample: cold or warm", "")
     samples: int | None = _column("samples taken; of the run with the fewest")
+    sample_us: tuple[float, ...] = _beside(())
+    """The raw samples of device_us, in the order in which they were taken; of several runs, one after the other."""
     stopped_by: StoppedBy = _column(
         "what ended the sampling: interval (narrow enough) or budget (of time)", StoppedBy.NOTHING
     )
@@ -204,7 +215,7 @@ class Row:
 
 TYPES: dict[str, Any] = get_type_hints(Row)
 """The type of each column."""
-COLUMNS = tuple(each.name for each in fields(Row))
+COLUMNS = tuple(each.name for each in fields(Row) if BESIDE not in each.metadata)
 _ENUMERATIONS = tuple(name for name, kind in TYPES.items() if isinstance(kind, type) and issubclass(kind, StrEnum))
 
 

@@ -1,4 +1,4 @@
-"""A results folder: `<operation>.csv`, `<operation>.md` rendered from the same rows, and `environment.json`.
+"""A results folder: `<operation>.csv`, its raw samples, `<operation>.md` rendered from the rows, `environment.json`.
 
 The latter has the record of the last run, and of each earlier run that has left a table there.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ from suite.results import resume
 from suite.results.csv_file import to_csv
 from suite.results.render import markdown
 from suite.results.row import Key, Row
+from suite.results.samples import SUFFIX, read_samples, to_npz
 
 
 class Results:
@@ -29,7 +31,7 @@ class Results:
     the error until a later attempt succeeds in writing everything, and `on_problem` is called with it once.
 
     With `resumed`, the folder may hold an interrupted run; its `settings` must be the same, and `kept` has its rows,
-    without those whose worker was killed from outside.
+    without those whose worker was killed from outside. Without `keep_samples` there is no file of raw samples.
 
     Raises `UsageError` for a run of other settings or while another run writes there, `ResultsError` for a folder that
     cannot be used.
@@ -43,23 +45,28 @@ class Results:
         operations: Iterable[str] = (),
         settings: Mapping[str, Any] | None = None,
         resumed: bool = False,
+        keep_samples: bool = True,
         on_problem: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.folder = folder
         self.problem: ResultsError | None = None
         self._environment = dict(environment)
         self._settings = dict(settings or {})
+        self._keep_samples = keep_samples
         self._on_problem = on_problem
         self._tables: dict[str, dict[Key, Row]] = {}
         self._listed: list[str] = []
         """Operations whose CSV has rows of this run: `tables` of the environment record."""
         self._unwritten: set[str] = set()
         self._unrendered: set[str] = set()
+        self._sampled: set[str] = set()
+        """Operations with samples that are not written yet."""
         self._complete = False
         operations = list(operations)
         self._lock = FolderLock(folder)
         try:
-            names = [resume.ENVIRONMENT, *(f"{name}.{kind}" for name in operations for kind in ("csv", "md"))]
+            kinds = (".csv", ".md", SUFFIX)
+            names = [resume.ENVIRONMENT, *(f"{name}{kind}" for name in operations for kind in kinds)]
             remove_parts(folder, names)
             self._earlier = resume.table_records(folder)
             if resumed and (found := resume.find(folder, operations, self._settings)) is not None:
@@ -79,6 +86,17 @@ class Results:
         self._environment = {**previous.environment, "resumed_utc": [*(times if isinstance(times, list) else []), now]}
         self._tables = {name: rows for name, rows in previous.rows.items() if rows}
         self._listed = list(self._tables)
+        for name, rows in self._tables.items():
+            for key, samples in self._samples_of(name).items():
+                if key in rows:
+                    rows[key].sample_us = samples
+
+    def _samples_of(self, operation: str) -> dict[Key, tuple[float, ...]]:
+        try:
+            return read_samples(self.folder / f"{operation}{SUFFIX}")
+        except ResultsError as error:
+            self._on_problem(str(error))
+            return {}
 
     def __enter__(self) -> Results:
         return self
@@ -97,8 +115,11 @@ class Results:
         return bool(self._listed)
 
     def put(self, operation: str, rows: Iterable[Row]) -> None:
-        """Add copies of `rows`, replacing those of the same key, and write the operation's CSV."""
+        """Add copies of `rows`, replacing those of the same key, and write the operation's CSV and samples."""
+        rows = list(rows)
         with uninterruptible():
+            if self._keep_samples and any(row.sample_us for row in rows):
+                self._sampled.add(operation)
             self._tables.setdefault(operation, {}).update((row.key, replace(row)) for row in rows)
             self._unwritten.add(operation)
             self._unrendered.add(operation)
@@ -124,17 +145,35 @@ class Results:
             self.render(operation)
 
     def _write(self, operation: str) -> None:
-        """Write the record without this table, the table, and the record with it.
+        """Write the record without this table, the samples, the table, and the record with it.
 
         A process killed in between leaves a new table that no record lists; an old table is never listed as new.
+        No table has a time whose samples are missing, unless they alone could not be written.
         """
         if not self._listed:
             self._write_environment()
+        problem: ResultsError | None = None
+        try:
+            self._write_samples(operation)
+        except ResultsError as error:
+            problem = error
         write_atomically(self.folder / f"{operation}.csv", to_csv(self._tables[operation].values()))
         if operation not in self._listed:
             self._listed.append(operation)
             self._write_environment()
+        if problem is not None:
+            raise problem
         self._unwritten.discard(operation)
+
+    def _write_samples(self, operation: str) -> None:
+        """Write them if there are new ones; remove those of an earlier run."""
+        path = self.folder / f"{operation}{SUFFIX}"
+        if operation in self._sampled:
+            write_atomically(path, to_npz(self._tables[operation].values()))
+            self._sampled.discard(operation)
+        elif operation not in self._listed:
+            with suppress(OSError):
+                path.unlink()
 
     def _render(self, operation: str) -> None:
         rows = list(self._tables[operation].values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import Any
 
 from suite import ops
 from suite.core.errors import UsageError
@@ -12,6 +13,7 @@ from suite.hardware.device import Device
 from suite.implementations import builtin
 from suite.implementations.external.implementation import from_files
 from suite.implementations.implementation import Implementation
+from suite.models.workload import Workload
 from suite.numerics.formats import DTYPES, DTYPES_BEYOND, PRECISIONS
 from suite.problem.case import Case
 from suite.problem.operation import Operation
@@ -85,8 +87,12 @@ def _check(selection: Selection, chosen: Sequence[Operation], device: Device) ->
     _check_known("--precision", selection.precisions, PRECISIONS)
     if selection.shapes and len(chosen) > 1:
         raise UsageError(f"--shape names the dimensions of one operation, and several were asked for: {names}")
-    if selection.shapes and selection.sweep:
+    if (selection.shapes or selection.workload) and selection.sweep:
         raise UsageError("--sweep runs sizes of its own, so it takes no --shape")
+    if selection.workload and (selection.shapes or selection.families):
+        raise UsageError("--shapes-from has the shapes of a model, so it takes neither --shape nor --inputs but none")
+    if selection.workload and not {op.name for op in chosen} & set(selection.workload.operations):
+        raise UsageError(f"--shapes-from has shapes of {', '.join(selection.workload.operations)}; asked was {names}")
     _check_options(selection, chosen)
     _check_inputs(selection, chosen, device)
 
@@ -148,6 +154,8 @@ def _cases(op: Operation, selection: Selection, device: Device, available_bytes:
         return _sweep(op, selection, device)
     if selection.families:
         cases = _of_families(op, selection, device, available_bytes)
+    elif selection.workload:
+        cases = _of_workload(op, selection, selection.workload)
     elif selection.shapes:
         cases = _of_shapes(op, selection)
     else:
@@ -176,6 +184,22 @@ def _of_shapes(op: Operation, selection: Selection) -> list[Case]:
         for precision in op.precisions(dtype)
         for options in op.option_combinations(dtype, {})
     ]
+
+
+def _of_workload(op: Operation, selection: Selection, workload: Workload) -> list[Case]:
+    """The shapes of this operation in every dtype and arithmetic, with the options that the workload says."""
+    cases: list[Case] = []
+    for each in workload.shapes:
+        if each.operation == op.name:
+            options: dict[str, Any] = dict(each.options)
+            _check_options(replace(selection, options={name: (value,) for name, value in options.items()}), [op])
+            (shape,) = op.parse_shapes(",".join(f"{name}={size}" for name, size in each.dims.items()))
+            cases += [
+                op.case(shape, dtype, precision, **options)
+                for dtype in (*DTYPES, *_beyond(op, selection))
+                for precision in op.precisions(dtype)
+            ]
+    return cases
 
 
 def _shapes(op: Operation, selection: Selection) -> tuple[Shape, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from suite.models.workload import Workload
 from suite.problem.option import Value
 
 
@@ -16,7 +17,7 @@ class Selection:
     operations: names, or `all`. implementations: patterns of names, such as `cuda*`; excluded: of those left out.
     dtypes, precisions: names. shapes: texts such as `M=512,N=512,K=512`, of the one operation chosen.
     options: values by name of option. inputs: names of families, `telling`, `all` or `none`.
-    sweep: the operation's sizes from tiny to large. files: those of `--with`.
+    sweep: the operation's sizes from tiny to large. files: those of `--with`. workload: shapes of several operations.
     """
 
     operations: tuple[str, ...]
@@ -29,6 +30,7 @@ class Selection:
     inputs: tuple[str, ...] = ()
     sweep: bool = False
     files: tuple[Path, ...] = ()
+    workload: Workload | None = None
 
     @property
     def families(self) -> tuple[str, ...]:

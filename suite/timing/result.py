@@ -35,6 +35,8 @@ class Timing:
     device_us: float | None = None
     device_us_low: float | None = None
     device_us_high: float | None = None
+    sample_us: tuple[float, ...] = field(default=(), repr=False)
+    """Every sample, in the order in which they were taken."""
     latency_us: float | None = None
     dispatch_us: float | None = None
     kernels: float | None = None
@@ -153,6 +155,7 @@ def timing(
         device_us=median(record.device_us),
         device_us_low=low,
         device_us_high=high,
+        sample_us=tuple(record.device_us),
         kernels=sum(record.counts) / len(record.counts) if record.counts else None,
         vs_best=ratio,
         vs_best_low=ratio_low,

@@ -121,7 +121,7 @@ class TellReply:
 
 @dataclass(frozen=True)
 class TimingColumns:
-    """The times of one implementation. Each field is the column of `Row` with the same name."""
+    """The times of one implementation. Each field is that of `Row` with the same name."""
 
     reason: str
     remarks: str
@@ -132,6 +132,7 @@ class TimingColumns:
     device_us: float | None = None
     device_us_low: float | None = None
     device_us_high: float | None = None
+    sample_us: tuple[float, ...] = ()
     vs_best: float | None = None
     vs_best_low: float | None = None
     vs_best_high: float | None = None

@@ -9,12 +9,15 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from statistics import median
 
 import pytest
 from commands import call
 
 from suite.core.paths import ROOT
+from suite.results.csv_file import read_rows
 from suite.results.row import COLUMNS
+from suite.results.samples import read_samples
 
 SQUARE = "M=16,N=16,K=16"
 
@@ -42,7 +45,14 @@ def test_compare_writes_table_and_environment_and_exits_0(
     environment = json.loads((tmp_path / "environment.json").read_text(encoding="utf-8"))
     assert environment["packages"]["torch"]
     assert "compare --op matmul" in environment["command"]
-    assert {path.name for path in tmp_path.iterdir()} == {"matmul.csv", "matmul.md", "environment.json"}
+    files = {"matmul.csv", "matmul.md", "matmul.samples.npz", "environment.json"}
+    assert {path.name for path in tmp_path.iterdir()} == files
+    timed = [row for row in read_rows(tmp_path / "matmul.csv") if row.device_us]
+    samples = read_samples(tmp_path / "matmul.samples.npz")
+    assert samples.keys() == {row.key for row in timed}
+    assert [(median(samples[row.key]), len(samples[row.key])) for row in timed] == [
+        (row.device_us, row.samples) for row in timed
+    ]
 
 
 def test_a_wrong_row_exits_1_and_is_not_timed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from suite import ops
 from suite.cli.console import RunConsole
@@ -53,6 +55,15 @@ def test_each_row_is_named_on_stderr_once_as_it_comes(capsys: pytest.CaptureFixt
         "vector_add N=64 float32 ieee: numpy ok",
     ]
     assert [line.split()[0] for line in out.splitlines() if line] == ["vector_add", "implementation", "torch", "numpy"]
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_terminal_gets_a_chart_unless_the_run_is_quiet(monkeypatch: pytest.MonkeyPatch, quiet: bool) -> None:
+    file = io.StringIO()
+    terminal = Console(file=file, force_terminal=True, color_system=None, width=80, _environ={})
+    monkeypatch.setattr("suite.cli.console.stdout", lambda: terminal)
+    follow(tables=not quiet, progress=False)
+    assert ("speed against the fastest, numpy" in file.getvalue()) is not quiet
 
 
 def test_quiet_prints_no_progress_and_no_case(capsys: pytest.CaptureFixture[str]) -> None:

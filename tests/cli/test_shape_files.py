@@ -26,11 +26,11 @@ def test_shapes_are_read(tmp_path: Path, name: str, text: str) -> None:
         pytest.importorskip("yaml", reason="PyYAML not installed: pip install pyyaml")
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
-    assert shapes_from(path) == TWO
+    assert shapes_from(path) == (TWO, None)
 
 
 def test_no_file_is_no_shape() -> None:
-    assert shapes_from(None) == []
+    assert shapes_from(None) == ([], None)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from suite.core.errors import UsageError
 from suite.diff import render
 from suite.diff.judge import judge
 from suite.results.csv_file import to_csv
+from suite.results.row import COLUMNS
 from tests.diff.rows import H200, as_side, assert_one_error, folder, judged, row, run
 
 
@@ -72,7 +73,7 @@ DAMAGED: dict[str, tuple[str | bytes, str]] = {
     "other": ("a,b\n1,2\n", "no column operation"),
     "binary": (bytes(range(256)) * 4, "t.csv"),
     "unclosed": (GOOD + '"', "t.csv"),
-    "cut": (GOOD[: GOOD.rindex("cold")], "row 2: checked is missing"),
+    "cut": (GOOD[: GOOD.rindex("cold")], f"row 2: {COLUMNS[-1]} is missing"),
     "more-fields": (GOOD + "x," * 99, "t.csv"),
     "text": (GOOD.replace("123.0", "fast"), "row 2: device_us is 'fast', which nothing measures"),
     "negative": (GOOD.replace("123.0", "-123.0"), "row 2: device_us is -123.0, which nothing measures"),

@@ -9,9 +9,11 @@ import pytest
 from report.browser import BINARY, Page, browser
 from report.rows import RECORD, failed, row, square
 
+from suite.models.workload import LayerShape, Workload
 from suite.report.html import html
 from suite.report.load import load_runs
 from suite.results.row import Row
+from suite.results.samples import SUFFIX, to_npz
 
 pytestmark = pytest.mark.skipif(
     BINARY is None, reason="needs Chromium or Chrome: apt-get install --no-install-recommends chromium"
@@ -19,6 +21,12 @@ pytestmark = pytest.mark.skipif(
 ROWS = "document.querySelector('[data-table=rows]')"
 PHONE, PAPER = 360, 1030
 """Pixels of CSS: a small phone; A4 across, without its margins."""
+
+
+WORKLOAD = Workload("AModelForCausalLM", 32, 1, 4096, 4096, "bfloat16", [
+    LayerShape("query, output", 2, "matmul", {"M": 512, "N": 512, "K": 512}),
+    LayerShape("gate, up", 2, "matmul", {"M": 2048, "N": 2048, "K": 2048}),
+])  # fmt: skip
 
 
 def every_outcome() -> list[Row]:
@@ -42,8 +50,14 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     first = [*square(512), *square(1024), *square(2048, reason="</script><b>"), failed("numpy", "unsupported")]
     first += [row("with/mine", 1.5, 512, operation="sigmoid", status="wrong", device_us=None)]
     first += every_outcome()
+    for each in first:
+        each.sample_us = (100.5, 100.0, 100.4, 103.0, 100.6) if each.implementation == "torch" else ()
     other = {**RECORD, "device": {**RECORD["device"], "name": "NVIDIA H100 80GB HBM3"}}
-    runs = [folder(root / "a", first, RECORD), folder(root / "b", square(1024), other)]
+    runs = [
+        folder(root / "a", first, {**RECORD, "workload": WORKLOAD.document()}),
+        folder(root / "b", square(1024), other),
+    ]
+    (root / "a" / f"matmul{SUFFIX}").write_bytes(to_npz([each for each in first if each.operation == "matmul"]))
     path = root / "report.html"
     path.write_text(html(load_runs(runs)), encoding="utf-8")
     return path
@@ -136,6 +150,22 @@ def test_the_keyboard_opens_a_row_and_a_text_is_no_markup(page: Page) -> None:
     page.press("Escape")
 
 
+def test_a_row_shows_the_distribution_of_its_samples_if_the_run_has_kept_them(page: Page) -> None:
+    choose(page, "operation", "matmul")
+    for name, shown in (("torch", True), ("triton", False)):
+        choose(page, "implementation", name)
+        page.js(f"{ROWS}.querySelector('td button').click()")
+        assert page.js("!document.querySelector('#row figure').hidden") is shown
+        if shown:
+            assert "median 100.5 us" in page.js("document.querySelector('#row svg').ariaLabel")
+            bins = page.js(
+                "[...document.querySelectorAll('#row .bin')].map(each => Number(each.getAttribute('height')))"
+            )
+            assert max(bins) == 130
+            assert min(bins) == 0
+        page.press("Escape")
+
+
 def test_dark_by_preference_and_by_choice(page: Page) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     light = page.js(ground)
@@ -166,6 +196,12 @@ def test_what_a_reader_presses_on_a_phone_has_a_name(page: Page) -> None:
 
 def test_two_runs_stand_side_by_side(page: Page) -> None:
     assert page.js("document.querySelectorAll('[data-table=pairs] tbody tr').length") == 6
+
+
+def test_the_time_of_a_layer_is_that_of_the_run_with_a_workload(page: Page) -> None:
+    assert page.js("document.querySelectorAll('#layer h3').length") == 1
+    assert page.js("document.querySelector('#layer tbody').rows.length") == 2
+    assert "32 layers take" in page.js("document.querySelector('#layer li').textContent")
 
 
 def test_print_opens_every_section(page: Page) -> None:

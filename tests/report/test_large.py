@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from report.browser import BINARY, browser
 from report.rows import RECORD, many
 
 from suite.core.paths import ROOT
+from suite.results.samples import SUFFIX, to_npz
 
 COUNT = 10_000
 CPU_S = 40.0
@@ -33,7 +35,11 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return folder(tmp_path_factory.mktemp("large") / "run", many(COUNT), RECORD)
+    rows = [replace(row, sample_us=tuple(row.device_us * (1 + k / 3000) for k in range(100))) for row in many(COUNT)]
+    run = folder(tmp_path_factory.mktemp("large") / "run", rows, RECORD)
+    for name in {row.operation for row in rows}:
+        (run / f"{name}{SUFFIX}").write_bytes(to_npz([row for row in rows if row.operation == name]))
+    return run
 
 
 def test_ten_thousand_rows(results: Path) -> None:

@@ -48,6 +48,18 @@ def test_an_untimed_run_has_its_errors_alone(tmp_path: Path) -> None:
     assert [plot.name for plot in plots_of(run)] == ["error-over-bound"]
 
 
+def test_many_shapes_are_drawn_over_their_intensity(tmp_path: Path) -> None:
+    """Each framework's best implementation that is no vendor's, of each case; sizes of 3 flops for a byte and more."""
+    rows = [each for size in range(96, 1056, 120) for each in square(size)]
+    plot = next(each for each in plots_of(run_of(tmp_path / "run", rows)) if each.name == "intensity")
+    (panel,) = plot.data["panels"]
+    assert panel["title"] == "matmul bfloat16"
+    assert panel["points"].keys() == {"triton", "cuda"}
+    assert panel["points"]["cuda"][0] == [32.0, 1.1]
+    assert len(panel["points"]["triton"]) == 8
+    assert data_of(plot.file("svg")) == plot.data
+
+
 def test_every_plot_draws_what_its_data_says(run: Run) -> None:
     """A plot is a function of its data alone, which its file has with it."""
     for plot in plots_of(run):

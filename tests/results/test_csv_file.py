@@ -122,8 +122,8 @@ def test_a_damaged_table_is_refused_or_read_right(
     if not message:
         assert damage != "shuffled" or to_csv(rows) == GOOD
         for found in rows:
-            for name, kind in TYPES.items():
-                assert isinstance(getattr(found, name), get_args(kind) or kind), name
+            for name in COLUMNS:
+                assert isinstance(getattr(found, name), get_args(TYPES[name]) or TYPES[name]), name
         render.markdown(rows, {})
         for group in cases(rows):
             render.case_lines(group, 80)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from commands import PLAIN, call
 
+from suite.core import paths
 from suite.hardware.device import Device
 from suite.results import run_folder
 from suite.results.row import Row
@@ -42,21 +43,41 @@ def test_latest_names_the_last_run_and_nothing_else_is_linked(tmp_path: Path) ->
     assert sorted(path.name for path in tmp_path.iterdir()) == ["latest", "runs"]
 
 
-def test_a_plain_run_leaves_the_published_tables_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The run is replaced by a function that stores one row where the command says."""
+@pytest.fixture
+def one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run is replaced by a function that stores one row, with samples, where the command says."""
 
     def run(jobs: Any, options: Any, observer: Any, finished: Any) -> list[Row]:
-        observer.store(jobs[0].op, [Row("vector_add", "N=64", "float32", "ieee", "torch")])
+        observer.store(jobs[0].op, [Row("vector_add", "N=64", "float32", "ieee", "torch", sample_us=(1.0,))])
         return []
 
     monkeypatch.setattr("suite.runner.compare.compare", run)
+
+
+@pytest.mark.usefixtures("one_row")
+def test_the_working_directory_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`kernel-suite compare` in any folder writes below the folder of results."""
+    tree, here = tmp_path / "tree", tmp_path / "here"
+    here.mkdir()
+    tree.mkdir()
+    (tree / "pyproject.toml").touch()
+    monkeypatch.setattr(paths, "ROOT", tree)
+    monkeypatch.chdir(here)
+    assert call(monkeypatch, "compare", *PLAIN) == 0
+    assert len(list(tree.glob("results/cpu-*/latest/vector_add.csv"))) == 1
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.usefixtures("one_row")
+def test_a_plain_run_leaves_the_published_tables_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(Device, "results_folder", property(lambda self: tmp_path))
     assert call(monkeypatch, "compare", *PLAIN) == 0
     assert not (tmp_path / "vector_add.csv").exists()
     assert (tmp_path / "latest" / "vector_add.csv").exists()
     assert call(monkeypatch, "compare", *PLAIN, "--publish") == 0
     assert (tmp_path / "vector_add.csv").exists()
+    assert [path.parent.parent.name for path in tmp_path.rglob("*.npz")] == ["runs"]
     assert call(monkeypatch, "compare", *PLAIN, "--publish", "--out", tmp_path) == 2
     assert "give one of the two" in capsys.readouterr().err

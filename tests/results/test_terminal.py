@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from suite.core.errors import UsageError
+from suite.core.paths import ROOT
 from suite.results import render
 from suite.results.render.labels import short_case
 from suite.results.render.layout import NARROWEST
@@ -146,6 +147,46 @@ def test_rows_of_two_devices_say_which() -> None:
 
 
 # All cases
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_the_chart_of_a_case(width: int) -> None:
+    lines = [line.plain for line in render.chart_lines(ROWS, width)]
+    assert max(map(len, lines)) <= width
+    assert "\n".join(lines) + "\n" == (SNAPSHOTS / f"chart_{width}.txt").read_text(encoding="utf-8")
+
+
+def test_the_documents_show_the_chart() -> None:
+    chart = (SNAPSHOTS / "chart_80.txt").read_text(encoding="utf-8")
+    assert f"```\n{chart}```" in (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+
+
+def test_the_chart_of_several_cases_has_our_best_on_the_largest_one() -> None:
+    lines = [line.plain for line in render.chart_lines([*smaller(), *ROWS], 80)]
+    assert lines[0] == "our best vs the best vendor, largest ranked case of each operation and dtype"
+    assert lines[1].startswith("matmul bf16  █")
+    assert lines[1].endswith(" 1.01  cuda/wgmma vs torch")
+
+
+def test_a_chart_without_block_characters() -> None:
+    lines = [line.plain for line in render.chart_lines(ROWS, 80, plain=True)]
+    assert "\n".join(lines).isascii()
+    assert "#" in lines[1]
+
+
+def test_a_chart_without_a_vendor_is_against_the_fastest() -> None:
+    lines = [line.plain for line in render.chart_lines([row("cuda", 100.0), row("triton", 50.0)], 80)]
+    assert lines[0] == "speed against the fastest, triton"
+    assert [line.split()[-1] for line in lines[1:]] == ["1.00", "0.500"]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [[], [row("a"), row("b")], [row("a", 1.0)], [row("a", 1.0), row("b", 1.0, noisy=True, status="wrong")]],
+    ids=["nothing", "untimed", "one", "wrong"],
+)
+def test_there_is_no_chart_of_fewer_than_two_times(rows: list[Row]) -> None:
+    assert render.chart_lines(rows, 80) == []
 
 
 def smaller() -> list[Row]:

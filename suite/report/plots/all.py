@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from suite.report.load import Run
-from suite.report.plots import bars, heat, host, lanes, rates, roofline
+from suite.report.plots import bars, heat, host, intensity, lanes, rates, roofline
 from suite.report.plots.figure import Plot
 from suite.report.ranking import ranked_cases
 
@@ -18,6 +18,7 @@ def plots_of(run: Run) -> Iterator[Plot]:
     yield from lanes.against_vendors(results)
     yield from rates.rate_against_size(own)
     yield from roofline.roofline(run, own)
+    yield from intensity.against_intensity(results)
     yield from heat.heat_maps(results)
     yield from bars.steps(results)
     yield from host.cpu_against_gpu(entries)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_PANELS, MOST_SIZES = 6, 16
+MOST_PANELS, MOST_SIZES = 6, 12
 
 
 def rate_against_size(entries: Sequence[Entry]) -> Iterator[Plot]:

@@ -4,6 +4,9 @@
   const LONG = new Set(["kernels"]);
   const NAMES = "implementation";
   const tables = JSON.parse(document.getElementById("tables").textContent);
+  for (const table of Object.values(tables)) {
+    for (const column of table.columns) if (column.values.length < table.count) column.values = new Array(table.count).fill(column.values[0]);
+  }
   const collator = new Intl.Collator("en", { numeric: true });
 
   const make = (tag, properties = {}, ...children) => {
@@ -30,6 +33,56 @@
     if (!column.texts) return column.values.map((value) => (value === null ? null : Number(String(value).replace("inf", "Infinity"))));
     const rank = new Map([...column.texts.keys()].sort((a, b) => collator.compare(column.texts[a], column.texts[b])).map((place, index) => [place, index]));
     return column.values.map((place) => (column.texts[place] === "" ? null : rank.get(place)));
+  };
+
+  /** An SVG element; `attributes` are set on it. */
+  const draw = (tag, attributes = {}, ...children) => {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    element.append(...children);
+    return element;
+  };
+
+  const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+  /** The samples of a row in ascending order; null if there are none. Each is two digits between the least and the most. */
+  const samplesOf = (kept, row) => {
+    if (!kept || kept.least[row] === null) return null;
+    const [least, most] = [kept.least[row], kept.most[row]];
+    const begin = 2 * kept.marks * kept.least.slice(0, row).filter((us) => us !== null).length;
+    return Array.from({ length: kept.marks }, (_, mark) => {
+      const [high, low] = [0, 1].map((digit) => DIGITS.indexOf(kept.text[begin + 2 * mark + digit]));
+      return least + (most - least) * (64 * high + low) / 4095;
+    });
+  };
+
+  /** A histogram of samples in ascending order: the median as a line, the half of the samples about it shaded. */
+  const histogram = (samples) => {
+    const [width, height, foot] = [Math.max(200, Math.min(640, 0.94 * innerWidth - 60)), 130, 22];
+    const at = (part) => {
+      const place = part * (samples.length - 1);
+      const [low, high] = [samples[Math.floor(place)], samples[Math.ceil(place)]];
+      return low + (high - low) * (place - Math.floor(place));
+    };
+    const [least, most] = [at(0), at(1)];
+    const span = most - least || 1;
+    const bins = new Array(Math.min(40, Math.max(8, Math.ceil(2 * Math.cbrt(new Set(samples).size))))).fill(0);
+    samples.forEach((us) => { bins[Math.min(bins.length - 1, Math.floor((us - least) / span * bins.length))] += 1; });
+    const x = (us) => (us - least) / span * width;
+    const tallest = Math.max(...bins);
+    const figure = draw("svg", { viewBox: `-4 -14 ${width + 8} ${height + foot + 14}`, role: "img" });
+    figure.append(draw("rect", { class: "half", x: x(at(0.25)), y: 0, width: Math.max(1, x(at(0.75)) - x(at(0.25))), height }));
+    bins.forEach((count, place) => {
+      const tall = count / tallest * height;
+      figure.append(draw("rect", { class: "bin", x: place * width / bins.length + 0.5, y: height - tall, width: width / bins.length - 1, height: tall }));
+    });
+    const text = (us) => `${format(us, 4)} us`;
+    figure.append(draw("line", { class: "median", x1: x(at(0.5)), x2: x(at(0.5)), y1: -2, y2: height }));
+    const anchor = x(at(0.5)) < 90 ? "start" : x(at(0.5)) > width - 90 ? "end" : "middle";
+    figure.append(draw("text", { x: x(at(0.5)), y: -5, "text-anchor": anchor }, `median ${text(at(0.5))}`));
+    figure.append(draw("text", { x: 0, y: height + 16 }, text(least)), draw("text", { x: width, y: height + 16, "text-anchor": "end" }, text(most)));
+    figure.setAttribute("aria-label", `Distribution of the samples: least ${text(least)}, a quarter below ${text(at(0.25))}, median ${text(at(0.5))}, three quarters below ${text(at(0.75))}, most ${text(most)}.`);
+    return figure;
   };
 
   class Explorer {
@@ -162,6 +215,12 @@
       dialog.querySelector("h2").textContent = this.table.columns.filter((column) => ["operation", "case", "dtype", NAMES].includes(column.head))
         .map((column) => textOf(column, row)).join(" ");
       list.replaceChildren();
+      const samples = samplesOf(this.table.samples, row);
+      const figure = dialog.querySelector("figure");
+      figure.hidden = !samples;
+      figure.replaceChildren(...(samples ? [make("figcaption", {}, "The samples of device us; the half of them about the median is shaded"), histogram(samples)] : []));
+      const name = this.table.columns.find((column) => column.head === NAMES);
+      figure.style.setProperty("--c", `var(--${textOf(name, row).split("/")[0]}, var(--muted))`);
       for (const column of this.table.columns) {
         const text = textOf(column, row);
         if (text !== "") list.append(make("dt", { title: column.about }, column.head), make("dd", {}, text));

@@ -1,5 +1,6 @@
 """Rows as something to read: lines of text on a terminal, Markdown in a file."""
 
+from suite.results.render.chart import chart_lines
 from suite.results.render.columns import number
 from suite.results.render.markdown import markdown, pipe_table, plain
 from suite.results.render.overview import findings, overview_lines
@@ -10,6 +11,7 @@ from suite.results.render.view import View
 __all__ = [
     "View",
     "case_lines",
+    "chart_lines",
     "crossovers",
     "exit_status",
     "findings",

@@ -1,0 +1,81 @@
+"""`python -m suite history`: how the rows of a device have moved from run to run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from suite.cli.messages import say
+from suite.cli.options import DeviceOption, folder
+from suite.cli.options import device as resolve
+from suite.core.errors import UsageError
+from suite.numerics.formats import full_name
+
+if TYPE_CHECKING:
+    from suite.history.load import CaseHistory
+
+FORMATS = ("csv", "png", "svg")
+
+
+def history(
+    results: Annotated[
+        Path | None, typer.Argument(metavar="[FOLDER]", help="results/<device>, or a folder of runs. Default: here.")
+    ] = None,
+    op: Annotated[list[str] | None, typer.Option("--op", metavar="GLOB", help="Only these operations.")] = None,
+    impl: Annotated[
+        list[str] | None, typer.Option("--impl", metavar="GLOB", help="Only these implementations.")
+    ] = None,
+    dtype: Annotated[list[str] | None, typer.Option("--dtype", metavar="GLOB", help="Only these dtypes.")] = None,
+    case: Annotated[
+        list[str] | None, typer.Option("--case", metavar="GLOB", help="Only these cases, e.g. 'M=4096,*'.")
+    ] = None,
+    device: DeviceOption = None,
+    formats: Annotated[
+        str, typer.Option("--format", help="Also write csv, png, svg; several with commas between them.")
+    ] = "",
+    out: Annotated[
+        Path | None,
+        typer.Option(parser=folder, metavar="PATH", help="Folder of these files. Default: history/ in FOLDER."),
+    ] = None,
+) -> None:
+    """Show how ratios and times have moved over the runs in results/<device>/runs/.
+
+    A line for each implementation and case that at least two runs have timed. Noisy times are gaps.
+    """
+    from suite.cli.console import print_lines, stdout
+    from suite.history import load, render
+
+    chosen = [name.strip() for name in formats.split(",") if name.strip()]
+    if unknown := [name for name in chosen if name not in FORMATS]:
+        raise UsageError(f"--format {formats!r}: unknown {', '.join(unknown)}; valid are {', '.join(FORMATS)}")
+    where = results if results is not None else resolve(device).results_folder
+    wanted = load.Filter(tuple(op or ()), tuple(impl or ()), tuple(map(full_name, dtype or ())), tuple(case or ()))
+    every = load.load_history(where, wanted, say)
+    shown = load.moved(every)
+    console = stdout()
+    print_lines(console, render.lines_of(shown, console.width, plain=console.options.ascii_only))
+    total, moved = (sum(len(each.lines) for each in cases) for cases in (every, shown))
+    if total > moved:
+        say(f"{total - moved} of {total} lines are in one run alone and are not shown")
+    for path in _written(chosen, every, shown, out if out is not None else where / "history"):
+        print(path)
+
+
+def _written(chosen: list[str], every: Sequence[CaseHistory], shown: Sequence[CaseHistory], out: Path) -> list[Path]:
+    """The files in the formats chosen: the CSV has every time, plots those of lines that have moved."""
+    from suite.core.files import write_atomically
+    from suite.history import plot, render
+
+    paths = []
+    for kind in chosen:
+        if kind == "csv":
+            files = {"history.csv": render.to_csv(every).encode()}
+        else:
+            files = {f"{each.name}.{kind}": each.file(kind) for each in plot.plots_of(shown)}
+        for name, contents in files.items():
+            write_atomically(out / name, contents)
+            paths.append(out / name)
+    return paths

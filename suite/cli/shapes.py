@@ -1,0 +1,58 @@
+"""`python -m suite shapes config.json`: the shapes of a transformer's layer, for `compare --shapes-from`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from suite.cli.messages import say
+from suite.core.errors import UsageError
+from suite.numerics.formats import DTYPES, SHORT
+
+MOST = 1 << 24
+
+
+def shapes(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A Hugging Face config.json.")],
+    batch: Annotated[int, typer.Option(help="Sequences.", min=1, max=MOST)] = 1,
+    seq: Annotated[int, typer.Option(help="Tokens of a sequence.", min=1, max=MOST)] = 4096,
+    queries: Annotated[
+        int | None,
+        typer.Option(help="Tokens that are new, 1 for decoding. Default: all.", min=1, max=MOST),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Default: <model>-b<batch>-s<seq>.json.")
+    ] = None,
+) -> None:
+    """Write the shapes of a transformer's layer, with the count of each, to a file for `compare --shapes-from`.
+
+    A report of that run then has the time of a layer by implementation.
+    """
+    from suite.cli.console import print_lines, stdout
+    from suite.core.files import write_atomically
+    from suite.models.config import workload
+    from suite.results.render.layout import Field, table
+
+    if out is not None and out.suffix != ".json":
+        raise UsageError(f"--out {out}: the file is JSON; give a name that ends in .json")
+    found = workload(config, batch, seq, queries if queries is not None else seq)
+    if out is None:
+        new = "" if queries is None else f"-q{queries}"
+        out = Path(f"{re.sub(r'[^a-z0-9]+', '-', found.model.lower()).strip('-')}-b{batch}-s{seq}{new}.json")
+    write_atomically(out, found.text())
+    console = stdout()
+    rows = found.shapes
+    print_lines(console, [f"one of {found.layers} layers of {found.title}"])
+    columns = [
+        Field("part", [each.name for each in rows], False),
+        Field("operation", [each.operation for each in rows], False),
+        Field("case", [each.case for each in rows], False),
+        Field("count", [str(each.count) for each in rows]),
+    ]
+    print_lines(console, table(columns, console.width))
+    dtype = f" --dtype {SHORT[found.dtype]}" if found.dtype in DTYPES else ""
+    names = " ".join(f"--op {name}" for name in found.operations)
+    say(f"written to {out}; to compare: python -m suite compare {names} --shapes-from {out}{dtype}")

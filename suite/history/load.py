@@ -1,0 +1,170 @@
+"""The runs of a device in order of time, and what each of its lines was in each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+
+from suite.core.errors import UsageError
+from suite.diff.load import Side, load
+from suite.results.noise import ratio_is_noise, references
+from suite.results.row import Row, Status
+from suite.results.run_folder import RUNS
+
+CaseKey = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One run. `date` is UTC as ISO 8601; empty if the run does not say."""
+
+    name: str
+    date: str = ""
+    commit: str = ""
+
+
+@dataclass(frozen=True)
+class Point:
+    """What a line was in one run. `ratio` is vs_best; None where it, or its reference, is noise."""
+
+    visit: Visit
+    row: Row
+    ratio: float | None
+
+
+@dataclass(frozen=True)
+class Line:
+    """One implementation on one case, in the runs that have timed it."""
+
+    implementation: str
+    points: Sequence[Point]
+
+    @property
+    def ratios(self) -> list[float]:
+        return [point.ratio for point in self.points if point.ratio is not None]
+
+    @property
+    def times(self) -> list[float]:
+        return [point.row.device_us for point in self.points if point.row.device_us and not point.row.noisy]
+
+    def at(self, visit: Visit) -> Point | None:
+        return self._by_run.get(visit.name)
+
+    @cached_property
+    def _by_run(self) -> dict[str, Point]:
+        return {point.visit.name: point for point in self.points}
+
+
+@dataclass(frozen=True)
+class CaseHistory:
+    """The lines of one case, and the runs that have timed any of them, the earliest first."""
+
+    operation: str
+    case: str
+    dtype: str
+    precision: str
+    device: str
+    """`cpu` or `cuda`: the host of a GPU has rows of its own in a sweep."""
+    measured: str
+    """What differs from a cold cache and CUPTI's records: `warm, wall`; empty if nothing does."""
+    visits: Sequence[Visit]
+    lines: Sequence[Line]
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Patterns that names must match one of; empty for all."""
+
+    operations: Sequence[str] = ()
+    implementations: Sequence[str] = ()
+    dtypes: Sequence[str] = ()
+    cases: Sequence[str] = ()
+
+    def has(self, row: Row) -> bool:
+        pairs = (
+            (row.operation, self.operations),
+            (row.implementation, self.implementations),
+            (row.dtype, self.dtypes),
+            (row.case, self.cases),
+        )
+        return all(not patterns or any(fnmatchcase(name, each) for each in patterns) for name, patterns in pairs)
+
+
+@dataclass
+class _Found:
+    visits: dict[str, Visit] = field(default_factory=dict)
+    lines: dict[str, list[Point]] = field(default_factory=dict)
+
+
+def load_history(folder: Path, chosen: Filter, on_damage: Callable[[str], None]) -> list[CaseHistory]:
+    """What the runs below `folder`, `results/<device>/`, have timed. A folder of runs may be given itself.
+
+    A table that cannot be read is left out; `on_damage` is called with the reason. Raises `UsageError` if there are no
+    runs, or if none has a time of what is `chosen`.
+    """
+    runs = folder / RUNS if (folder / RUNS).is_dir() else folder
+    try:
+        folders = sorted(path for path in runs.iterdir() if path.is_dir())
+    except OSError as error:
+        raise UsageError(f"{runs}: no runs here ({error.strerror}); `compare` without --out writes them") from None
+    cases: dict[CaseKey, _Found] = {}
+    count = 0
+    for path in folders:
+        for side in _tables(path, on_damage):
+            count += 1
+            for key, point in _points(path.name, side):
+                if chosen.has(point.row):
+                    found = cases.setdefault(key, _Found())
+                    found.visits.setdefault(path.name, point.visit)
+                    found.lines.setdefault(point.row.implementation, []).append(point)
+    if not cases:
+        raise UsageError(f"{runs}: none of the {count} tables in {len(folders)} runs has a time of what was asked for")
+    return [_case(key, found) for key, found in cases.items()]
+
+
+def _tables(folder: Path, on_damage: Callable[[str], None]) -> Iterator[Side]:
+    for table in sorted(folder.glob("*.csv")):
+        try:
+            yield load(table)
+        except UsageError as error:
+            on_damage(f"left out: {error}")
+
+
+def _points(name: str, side: Side) -> Iterator[tuple[CaseKey, Point]]:
+    """The timed rows of one table."""
+    environment = side.environment or {}
+    commit = environment.get("git")
+    found = Visit(
+        name,
+        str(environment.get("date_utc") or ""),
+        str(commit.get("commit") or "") if isinstance(commit, dict) else "",
+    )
+    groups: dict[CaseKey, list[Row]] = {}
+    for row in side.rows.values():
+        if row.status is Status.OK and row.device_us:
+            groups.setdefault((*row.case_key, row.device.partition(":")[0], _measured(row)), []).append(row)
+    for key, rows in groups.items():
+        reference = references(rows)
+        for row in rows:
+            ratio = None if ratio_is_noise(row, reference.get(row.device)) else row.vs_best
+            yield key, Point(found, row, ratio)
+
+
+def _measured(row: Row) -> str:
+    usual = {"recorder": "cupti" if row.device.startswith("cuda") else "wall", "cache": "cold"}
+    return ", ".join(getattr(row, name) for name, value in usual.items() if getattr(row, name) not in ("", value))
+
+
+def _case(key: CaseKey, found: _Found) -> CaseHistory:
+    operation, case, dtype, precision, device, measured = key
+    lines = [Line(*each) for each in found.lines.items()]
+    return CaseHistory(operation, case, dtype, precision, device, measured, list(found.visits.values()), lines)
+
+
+def moved(cases: Iterable[CaseHistory]) -> list[CaseHistory]:
+    """The cases and lines that at least two runs have timed."""
+    kept = [replace(each, lines=[line for line in each.lines if len(line.points) > 1]) for each in cases]
+    return [each for each in kept if each.lines]

@@ -1,0 +1,115 @@
+"""History as text: for each case a table with a sparkline a line; and as a CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import statistics
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from suite.core.text import one_line
+from suite.history.load import CaseHistory, Line, Point
+from suite.results.csv_file import cell
+from suite.results.render import number
+from suite.results.render.labels import short_case, short_dtype
+from suite.results.render.layout import Field, table, wrapped
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+STEPS, PLAIN_STEPS, GAP = "▁▂▃▄▅▆▇", "_.-=+*#", " "
+"""From low to high; without block characters; a run without a value."""
+LONGEST = 16
+"""Runs that a sparkline shows: the last ones."""
+NARROWEST_RANGE = 0.05
+"""A sparkline's scale reaches at least so far to either side of the median: noise is no mountain."""
+COLUMNS = (
+    *("run", "date_utc", "commit", "operation", "case", "dtype", "precision", "implementation", "device"),
+    *("recorder", "cache", "samples", "noisy", "device_us", "device_us_low", "device_us_high"),
+    *("vs_best", "vs_best_low", "vs_best_high"),
+)
+
+
+def lines_of(cases: Sequence[CaseHistory], width: int, *, plain: bool = False) -> list[Text]:
+    """The tables, at most `width` wide. `plain`: without block characters."""
+    from rich.text import Text
+
+    several = len({each.device for each in cases}) > 1
+    lines: list[Text] = []
+    for each in cases:
+        lines += [Text(line, style="bold") for line in wrapped(_title(each, several), width, indent="  ")]
+        lines += [*table(_fields(each, plain), width), Text()]
+    return lines
+
+
+def _title(each: CaseHistory, several: bool) -> str:
+    row = each.lines[0].points[0].row
+    where = f" on {each.device}" if several else ""
+    how = f" ({each.measured})" if each.measured else ""
+    dates = [visit.date[:10] for visit in each.visits if visit.date]
+    when = f", {dates[0]} to {dates[-1]}" if dates else ""
+    return one_line(
+        f"{each.operation} {short_case(each.case)} {short_dtype(row)}{where}{how}: {len(each.visits)} runs{when}"
+    )
+
+
+def _fields(each: CaseHistory, plain: bool) -> list[Field]:
+    lines = each.lines
+    found = [Field("implementation", [one_line(line.implementation) for line in lines], False)]
+    found.append(Field("runs", [str(len(line.points)) for line in lines]))
+    if any(line.ratios for line in lines):
+        found += [
+            Field("vs best vendor", [_sparkline(each, line, "ratio", plain) for line in lines], False),
+            Field("first", [number(line.ratios[0], 3) if line.ratios else "" for line in lines]),
+            Field("last", [number(line.ratios[-1], 3) if line.ratios else "" for line in lines]),
+        ]
+    found += [
+        Field("device us", [_sparkline(each, line, "time", plain) for line in lines], False),
+        Field("last us", [number(line.times[-1], 4) if line.times else "noisy" for line in lines]),
+        Field("change", [_change(line.times) for line in lines]),
+    ]
+    return found
+
+
+def _sparkline(each: CaseHistory, line: Line, what: str, plain: bool) -> str:
+    return sparkline([_value(line.at(visit), what) for visit in each.visits], PLAIN_STEPS if plain else STEPS)
+
+
+def _value(point: Point | None, what: str) -> float | None:
+    if point is None or what == "ratio":
+        return None if point is None else point.ratio
+    return None if point.row.noisy else point.row.device_us
+
+
+def sparkline(values: Sequence[float | None], steps: str = STEPS) -> str:
+    """A character for each of the last `LONGEST` values, on a scale from their least to their largest."""
+    shown = values[-LONGEST:]
+    known = [value for value in shown if value is not None]
+    if not known:
+        return ""
+    middle = statistics.median(known)
+    low, high = min(*known, middle * (1 - NARROWEST_RANGE)), max(*known, middle * (1 + NARROWEST_RANGE))
+    scale = (len(steps) - 1) / (high - low) if high > low else 0.0
+    return "".join(GAP if value is None else steps[round((value - low) * scale)] for value in shown).rstrip()
+
+
+def _change(times: Sequence[float]) -> str:
+    """`+1.2%`: the last time over the median of those before; empty for a single one."""
+    if len(times) < 2:
+        return ""
+    return f"{100 * (times[-1] / statistics.median(times[:-1]) - 1):+.1f}%"
+
+
+def to_csv(cases: Sequence[CaseHistory]) -> str:
+    """One record for each run of each line, with all digits."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for each in cases:
+        for line in each.lines:
+            for point in line.points:
+                known = [point.visit.name, point.visit.date, point.visit.commit]
+                values = [getattr(point.row, name) for name in COLUMNS[len(known) :]]
+                writer.writerow([cell(value) for value in (*known, *values)])
+    return text.getvalue()

@@ -1,0 +1,122 @@
+"""A model's layer as a list of cases with counts: written by `shapes`, read by `compare --shapes-from`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from suite import ops
+from suite.core.errors import UsageError
+from suite.core.text import one_line
+from suite.problem.option import Value
+
+OWN = ("name", "count", "operation")
+"""Keys of a shape in a document that are neither sizes nor options."""
+
+
+@dataclass(frozen=True)
+class LayerShape:
+    """One case of a layer. `name` says which parts of the layer have it, `count` how many there are."""
+
+    name: str
+    count: int
+    operation: str
+    dims: Mapping[str, int]
+    options: Mapping[str, Value] = field(default_factory=dict)
+
+    @property
+    def case(self) -> str:
+        """The column `case` of its rows: `M=4096,N=4096,K=4096,layout=nt`."""
+        sizes = [f"{name}={size}" for name, size in self.dims.items()]
+        plain = {option.name: option.values[0] for option in ops.options(self.operation)}
+        chosen = {name: value for name, value in self.options.items() if value != plain.get(name)}
+        return ",".join([*sizes, *(name if value is True else f"{name}={value}" for name, value in chosen.items())])
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The shapes of one layer, of which the model has `layers`, for `batch` sequences of `queries` new tokens that end
+    at position `seq`. `dtype` is that of the configuration; empty if it names none."""
+
+    model: str
+    layers: int
+    batch: int
+    seq: int
+    queries: int
+    dtype: str
+    shapes: Sequence[LayerShape]
+
+    @property
+    def title(self) -> str:
+        """`LlamaForCausalLM, batch 1, 4096 tokens`."""
+        tokens = f"{self.seq} tokens" if self.queries == self.seq else f"{self.queries} tokens after {self.before}"
+        return f"{self.model}, batch {self.batch}, {tokens}"
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.text().encode()).hexdigest()[:8]
+
+    @property
+    def before(self) -> int:
+        """Tokens whose keys and values are known already."""
+        return self.seq - self.queries
+
+    @property
+    def operations(self) -> list[str]:
+        return list(dict.fromkeys(shape.operation for shape in self.shapes))
+
+    def document(self) -> dict[str, Any]:
+        """The workload as JSON has it."""
+        about = {name: value for name, value in asdict(self).items() if name != "shapes"}
+        shapes = [
+            {"name": each.name, "count": each.count, "operation": each.operation, **each.dims, **each.options}
+            for each in self.shapes
+        ]
+        return {**about, "shapes": shapes}
+
+    def text(self) -> str:
+        """The file: one line for each shape."""
+        document = self.document()
+        shapes = ",\n".join(f"    {json.dumps(shape)}" for shape in document.pop("shapes"))
+        head = json.dumps(document, indent=2).removesuffix("\n}")
+        return f'{head},\n  "shapes": [\n{shapes}\n  ]\n}}\n'
+
+
+def from_document(document: Any) -> Workload:
+    """The workload of a document. Raises `UsageError` that says what of it is missing or has another type."""
+    if not isinstance(document, dict):
+        raise UsageError(f"a workload is an object with a list of shapes; got {one_line(document)[:60]!r}")
+    about: dict[str, Any] = {}
+    for name, kind in {"model": str, "layers": int, "batch": int, "seq": int, "queries": int, "dtype": str}.items():
+        about[name] = _typed(document, name, kind)
+    shapes = _typed(document, "shapes", list)
+    if not shapes:
+        raise UsageError("shapes is empty; give at least one")
+    return Workload(**about, shapes=[_shape(each) for each in shapes])
+
+
+def _shape(entry: Any) -> LayerShape:
+    if not isinstance(entry, dict):
+        raise UsageError(f"a shape is an object; got {one_line(entry)[:60]!r}")
+    name, count, operation = (_typed(entry, key, kind) for key, kind in zip(OWN, (str, int, str), strict=True))
+    rest = {key: value for key, value in entry.items() if key not in OWN}
+    if operation not in ops.names():
+        raise UsageError(f"unknown operation {one_line(operation)!r}; there are {', '.join(ops.names())}")
+    dims = {key: value for key, value in rest.items() if type(value) is int}
+    options = {key: value for key, value in rest.items() if isinstance(value, bool | str)}
+    if unknown := rest.keys() - dims.keys() - options.keys():
+        raise UsageError(f"{one_line(sorted(unknown)[0])} of shape {one_line(name)!r} is neither a size nor an option")
+    return LayerShape(name, count, operation, dims, options)
+
+
+def _typed(document: Mapping[str, Any], name: str, kind: type) -> Any:
+    value = document.get(name)
+    if type(value) is not kind:
+        given = "missing" if name not in document else f"{one_line(value)[:40]!r}"
+        raise UsageError(f"{name} is {given}; expected {kind.__name__}")
+    if isinstance(value, int) and not 0 < value < 1 << 40:
+        raise UsageError(f"{name} is {value}; expected a positive number")
+    return value

@@ -1,0 +1,57 @@
+"""The distribution of each row's samples, for a page to draw on demand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from string import ascii_lowercase, ascii_uppercase, digits
+from typing import Any
+
+from suite.report.load import Part, Run
+from suite.results.samples import SUFFIX, read_samples
+
+MOST, LEAST, ALTOGETHER = 400, 6, 120_000
+"""Marks of a row, and nearly those of all rows of a page: they bound its size."""
+DIGITS = ascii_uppercase + ascii_lowercase + digits + "-_"
+LEVELS = len(DIGITS) ** 2 - 1
+
+
+def distributions(runs: Sequence[Run]) -> dict[str, Any] | None:
+    """`least` and `most` of the samples of each row of the table of all rows, null where there are none; and `text`.
+
+    That has `marks` evenly spaced quantiles of each row with samples; each is two of `DIGITS`, between the row's least
+    and most. None if no row has samples. Raises `ResultsError` for a damaged file.
+    """
+    found = [sorted(samples) for run in runs for part in run.parts for samples in _samples(part)]
+    count = sum(map(bool, found))
+    if not count:
+        return None
+    marks = min(max(map(len, found)), max(LEAST, min(MOST, ALTOGETHER // count)))
+    return {
+        "marks": marks,
+        "least": [_short(samples[0]) if samples else None for samples in found],
+        "most": [_short(samples[-1]) if samples else None for samples in found],
+        "text": "".join(_quantile(samples, place / max(1, marks - 1)) for samples in found if samples
+                        for place in range(marks)),
+    }  # fmt: skip
+
+
+def _samples(part: Part) -> Iterator[tuple[float, ...]]:
+    """Those of each row of a folder or table."""
+    folder = part.path if part.path.is_dir() else part.path.parent
+    names = dict.fromkeys(entry.row.operation for entry in part.entries)
+    kept = {name: read_samples(folder / f"{name}{SUFFIX}") for name in names}
+    for entry in part.entries:
+        samples = kept[entry.row.operation].get(entry.row.key, ())
+        yield samples if all(map(math.isfinite, samples)) else ()
+
+
+def _quantile(samples: Sequence[float], part: float) -> str:
+    least, most = samples[0], samples[-1]
+    value = samples[round(part * (len(samples) - 1))]
+    level = round((value - least) / (most - least) * LEVELS) if most > least else 0
+    return DIGITS[level // len(DIGITS)] + DIGITS[level % len(DIGITS)]
+
+
+def _short(us: float) -> float:
+    return float(f"{us:.5g}")

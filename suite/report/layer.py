@@ -1,0 +1,157 @@
+"""The time of a model's layer: each shape's time times its count, by implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from suite.core.errors import UsageError
+from suite.models.workload import LayerShape, Workload, from_document
+from suite.report.load import Entry, Run
+from suite.report.style import place
+from suite.report.wording import duration
+from suite.results.row import Row
+
+VENDOR = "vendor libraries"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One shape of the layer, with the timed rows of its case."""
+
+    shape: LayerShape
+    entries: Sequence[Entry]
+
+    @property
+    def pick(self) -> Entry | None:
+        return _fastest(self.entries)
+
+    def of(self, framework: str) -> Entry | None:
+        return _fastest([each for each in self.entries if each.framework == framework])
+
+    def us(self, entry: Entry | None) -> float | None:
+        """Its time in a layer; None if there is none."""
+        return None if entry is None or entry.row.device_us is None else self.shape.count * entry.row.device_us
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An implementation, or a way to choose one for each shape, and its time in a layer."""
+
+    name: str
+    us: float
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer in one dtype and arithmetic."""
+
+    run: str
+    workload: Workload
+    arithmetic: str
+    parts: Sequence[Part]
+
+    @property
+    def frameworks(self) -> list[str]:
+        return sorted({entry.framework for part in self.parts for entry in part.entries}, key=place)
+
+    @property
+    def missing(self) -> list[str]:
+        """Shapes of which nothing was timed."""
+        return [f"{part.shape.name} ({part.shape.operation} {part.shape.case})" for part in self.parts if not part.pick]
+
+    @property
+    def noisy(self) -> int:
+        """Shapes whose fastest time is noisy."""
+        return sum(part.pick is not None and part.pick.row.noisy for part in self.parts)
+
+    @property
+    def ways(self) -> list[Choice]:
+        """The whole layer with the fastest of all for each shape, of vendors' libraries, of each framework; the fastest
+        way first. Those that lack a shape are left out."""
+        found = [("the fastest for each shape", [part.pick for part in self.parts])]
+        vendors = [[each for each in part.entries if each.row.vendor] for part in self.parts]
+        found.append((VENDOR, [_fastest(each) for each in vendors]))
+        found += [(name, [part.of(name) for part in self.parts]) for name in self.frameworks]
+        choices = [Choice(name, us) for name, picks in found if (us := _sum(self.parts, picks)) is not None]
+        return sorted(choices, key=lambda each: each.us)
+
+    def choices(self, operation: str) -> list[Choice]:
+        """The implementations that all shapes of an operation have a time of, with the sum, the fastest first."""
+        parts = [part for part in self.parts if part.shape.operation == operation]
+        names = dict.fromkeys(entry.row.implementation for part in parts for entry in part.entries)
+        found = []
+        for name in names:
+            picks = [_fastest([each for each in part.entries if each.row.implementation == name]) for part in parts]
+            us = _sum(parts, picks)
+            if us is not None:
+                found.append(Choice(name, us))
+        return sorted(found, key=lambda each: each.us)
+
+    @property
+    def operations(self) -> list[str]:
+        return list(dict.fromkeys(part.shape.operation for part in self.parts))
+
+    @property
+    def sentences(self) -> list[str]:
+        """What to pick, and what that gains."""
+        if self.missing:
+            return [f"There is no time of {'; '.join(self.missing)}: no sum of the layer."]
+        ways = {each.name: each for each in self.ways}
+        best, vendor = self.ways[0], ways.get(VENDOR)
+        text = f"A layer takes {duration(best.us)} with {best.name}"
+        if vendor is not None and vendor is not best:
+            text += f" and {duration(vendor.us)} with {VENDOR} alone, {vendor.us / best.us:.3f} times as long"
+        texts = [f"{text}; {self.workload.layers} layers take {duration(self.workload.layers * best.us)}."]
+        picked = [(name, choices[0]) for name in self.operations if (choices := self.choices(name))]
+        if len(picked) == len(self.operations):
+            names = ", ".join(f"{choice.name} for {name}" for name, choice in picked)
+            total = sum(choice.us for _, choice in picked)
+            texts.append(f"With one implementation for each operation it takes {duration(total)}: {names}.")
+        if self.noisy:
+            texts.append(f"{self.noisy} of these times are noisy.")
+        return texts
+
+
+def layers(runs: Sequence[Run]) -> Iterator[Layer]:
+    """For each folder with a workload its layer in each dtype and arithmetic.
+
+    Raises `UsageError` for a damaged record.
+    """
+    for run, folder in [(each, part) for each in runs for part in each.parts]:
+        document = folder.environment.get("workload")
+        if document is None:
+            continue
+        try:
+            workload = from_document(document)
+        except UsageError as error:
+            raise UsageError(f"{folder.path}: the workload in its environment record is damaged: {error}") from None
+        yield from _layers(workload, folder.on_its_device, run.label)
+
+
+def _layers(workload: Workload, entries: Iterable[Entry], run: str) -> Iterator[Layer]:
+    timed: dict[str, dict[tuple[str, str], list[Entry]]] = {}
+    for entry in entries:
+        if entry.timed:
+            cases = timed.setdefault(entry.arithmetic, {})
+            cases.setdefault((entry.row.operation, entry.row.case), []).append(entry)
+    for arithmetic, cases in timed.items():
+        parts = [Part(each, cases.get((each.operation, each.case), [])) for each in workload.shapes]
+        if any(part.entries for part in parts):
+            yield Layer(run, workload, arithmetic, parts)
+
+
+def sentences(workload: Workload, rows: Iterable[Row]) -> list[str]:
+    """What the rows of a run that has just ended say of a layer."""
+    entries = [Entry(row, "", "", "", row.vs_best) for row in rows]
+    return [f"{each.arithmetic}: {text}" for each in _layers(workload, entries, "") for text in each.sentences]
+
+
+def _fastest(entries: Sequence[Entry]) -> Entry | None:
+    return min(entries, key=lambda entry: entry.row.device_us or 0.0, default=None)
+
+
+def _sum(parts: Sequence[Part], picks: Sequence[Entry | None]) -> float | None:
+    times = [part.us(entry) for part, entry in zip(parts, picks, strict=True)]
+    known = [us for us in times if us is not None]
+    return sum(known) if len(known) == len(times) else None

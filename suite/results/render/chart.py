@@ -1,0 +1,130 @@
+"""A small bar chart of speeds, under the tables of a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from suite.core.text import one_line
+from suite.results.groups import cases, fastest
+from suite.results.render.columns import number
+from suite.results.render.labels import short_dtype
+from suite.results.render.layout import NARROWEST, clipped
+from suite.results.render.view import Comparison
+from suite.results.row import Row, Status
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+EIGHTHS, PLAIN = " ▏▎▍▌▋▊▉█", " ####"
+"""Parts of a character from none to all; of the second only the first and the last stand for a part."""
+MARK, PLAIN_MARK = "│", "|"
+"""Stands at 1 in bars that end before it."""
+LONGEST, MOST = 60, 24
+"""Characters of a bar, and bars."""
+
+
+@dataclass(frozen=True)
+class _Bar:
+    name: str
+    value: float
+    note: str = ""
+    style: str = ""
+
+
+def chart_lines(rows: Iterable[Row], width: int, baseline: str = "", *, plain: bool = False) -> list[Text]:
+    """Speeds as bars: of one case every implementation, of several our best one for each operation and dtype.
+
+    Only what was timed and is not noisy has a bar; empty if there are fewer than two such rows in every case.
+    `plain`: without block characters.
+    """
+    groups = [group for group in cases(rows) if fastest(group) is not None]
+    if not groups:
+        return []
+    title, bars = _of_case(groups[0], baseline) if len(groups) == 1 else _of_kinds(groups, baseline)
+    left_out = f"; the best {MOST} of {len(bars)}" if len(bars) > MOST else ""
+    return _drawn(f"{title}{left_out}", bars[:MOST], max(width, NARROWEST), plain) if bars else []
+
+
+def _timed(rows: Sequence[Row]) -> list[Row]:
+    return [
+        row
+        for row in rows
+        if row.status is Status.OK and row.device_us and not row.noisy and row.device == rows[0].device
+    ]
+
+
+def _of_case(rows: Sequence[Row], baseline: str) -> tuple[str, list[_Bar]]:
+    """Every row against the best vendor's, or against the fastest row where there is nothing else to compare with."""
+    against, best = Comparison(rows, baseline), fastest(rows)
+    timed = _timed(rows)
+    if all(against.ratio(row) for row in timed):
+        reference = against.reference(rows[0])
+        title = f"speed against {one_line(reference.implementation) if reference is not None else against.head}"
+        values = {row.key: against.ratio(row) or 0.0 for row in timed}
+    else:
+        assert best is not None
+        assert best.device_us is not None
+        title = f"speed against the fastest, {one_line(best.implementation)}"
+        values = {row.key: best.device_us / (row.device_us or 1.0) for row in timed}
+    noisy = sum(row.noisy for row in rows if row.status is Status.OK)
+    title += f"; without {noisy} noisy row{'s' if noisy > 1 else ''}" if noisy else ""
+    timed.sort(key=lambda row: -values[row.key])
+    return title, [
+        _Bar(
+            one_line(row.implementation),
+            values[row.key],
+            "vendor" if row.vendor else "",
+            "bold" if row is best else "",
+        )
+        for row in timed
+    ]
+
+
+def _of_kinds(groups: Sequence[Sequence[Row]], baseline: str) -> tuple[str, list[_Bar]]:
+    """For each operation and dtype our best implementation on the case that takes longest."""
+    kinds: dict[tuple[str, str], tuple[float, _Bar]] = {}
+    for group in groups:
+        against = Comparison(group, baseline)
+        own = [row for row in _timed(group) if not row.vendor and row is not against.reference(row)]
+        best = max(own, key=lambda row: against.ratio(row) or 0.0, default=None)
+        ratio = against.ratio(best) if best is not None else None
+        reference = against.reference(group[0])
+        if best is None or ratio is None or reference is None:
+            continue
+        kind = group[0].operation, short_dtype(group[0])
+        bar = _Bar(one_line(" ".join(kind)), ratio, one_line(f"{best.implementation} vs {reference.implementation}"))
+        longest = kinds.get(kind)
+        if longest is None or (reference.device_us or 0.0) > longest[0]:
+            kinds[kind] = reference.device_us or 0.0, bar
+    what = baseline or "the best vendor"
+    title = f"our best vs {one_line(what)}, largest ranked case of each operation and dtype"
+    return title, [bar for _, bar in kinds.values()]
+
+
+def _drawn(title: str, bars: Sequence[_Bar], width: int, plain: bool) -> list[Text]:
+    from rich.text import Text
+
+    names = [clipped(bar.name, max(20, width // 3)) for bar in bars]
+    numbers = [number(bar.value, 3) for bar in bars]
+    wide, digits = max(map(len, names)), max(map(len, numbers))
+    notes = max(len(bar.note) for bar in bars)
+    room = min(LONGEST, width - wide - digits - notes - (5 if notes else 3))
+    shown = room >= 8 or not notes
+    room = room if shown else min(LONGEST, width - wide - digits - 3)
+    scale = room / max(1.0, *(bar.value for bar in bars))
+    lines = [Text(clipped(title, width), style="bold")]
+    for bar, name, text in zip(bars, names, numbers, strict=True):
+        drawn = _bar(bar.value * scale, round(scale), plain).ljust(room)
+        note = f"  {bar.note}" if bar.note and shown else ""
+        lines.append(Text(f"{name.ljust(wide)}  {drawn} {text.rjust(digits)}{note}", style=bar.style))
+    return lines
+
+
+def _bar(length: float, one: int, plain: bool) -> str:
+    """A bar of so many characters, with a mark at 1 if it ends before that."""
+    steps = PLAIN if plain else EIGHTHS
+    whole, part = divmod(max(1, round(length * (len(steps) - 1))), len(steps) - 1)
+    text = steps[-1] * whole + (steps[part] if part else "")
+    return text if len(text) >= one else text.ljust(one - 1) + (PLAIN_MARK if plain else MARK)

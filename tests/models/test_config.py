@@ -1,0 +1,193 @@
+"""`shapes`: a transformer's configuration as shapes, which `compare` reads and a report adds up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from diff.rows import assert_one_error
+from diff.rows import run as suite
+
+from suite import ops
+from suite.cli.shape_files import shapes_from
+from suite.core.errors import UsageError
+from suite.core.paths import ROOT
+from suite.hardware.device import Device
+from suite.models.config import KINDS, workload
+from suite.models.workload import Workload, from_document
+from suite.runner.plan import plan
+from suite.runner.selection import Selection
+
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "num_hidden_layers": 32, "torch_dtype": "bfloat16",
+}  # fmt: skip
+GPT2 = {"model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_layer": 12, "n_inner": None}
+CPU = Device("cpu", name="CPU")
+
+
+def of(tmp_path: Path, config: Any, batch: int = 2, seq: int = 1024, queries: int = 1024) -> Workload:
+    path = tmp_path / "config.json"
+    path.write_text(config if isinstance(config, str) else json.dumps(config), encoding="utf-8")
+    return workload(path, batch, seq, queries)
+
+
+def summary(found: Workload) -> dict[str, tuple[int, str, str]]:
+    return {each.name: (each.count, each.operation, each.case) for each in found.shapes}
+
+
+def test_llama(tmp_path: Path) -> None:
+    found = of(tmp_path, LLAMA)
+    assert summary(found) == {
+        "norms": (2, "rms_norm", "M=2048,N=4096"),
+        "query, output": (2, "matmul", "M=2048,N=4096,K=4096,layout=nt"),
+        "key, value": (2, "matmul", "M=2048,N=1024,K=4096,layout=nt"),
+        "attention": (1, "attention", "B=2,H=32,H_kv=8,S_q=1024,S_k=1024,D=128,causal"),
+        "gate, up": (2, "matmul", "M=2048,N=14336,K=4096,layout=nt"),
+        "down": (1, "matmul", "M=2048,N=4096,K=14336,layout=nt"),
+    }
+    assert (found.title, found.layers, found.dtype) == ("LlamaForCausalLM, batch 2, 1024 tokens", 32, "bfloat16")
+
+
+def test_the_products_of_a_layer_have_its_parameters(tmp_path: Path) -> None:
+    """A layer of Llama 3 8B has 218,103,808 weights, without those of norms."""
+    products = [each for each in of(tmp_path, LLAMA).shapes if each.operation == "matmul"]
+    assert sum(each.count * each.dims["N"] * each.dims["K"] for each in products) == 218_103_808
+
+
+def test_gpt2(tmp_path: Path) -> None:
+    assert summary(of(tmp_path, GPT2)) == {
+        "norms": (2, "layer_norm", "M=2048,N=768"),
+        "query, key, value": (1, "matmul", "M=2048,N=2304,K=768"),
+        "attention": (1, "attention", "B=2,H=12,H_kv=12,S_q=1024,S_k=1024,D=64,causal"),
+        "output": (1, "matmul", "M=2048,N=768,K=768"),
+        "up": (1, "matmul", "M=2048,N=3072,K=768"),
+        "down": (1, "matmul", "M=2048,N=768,K=3072"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "part", "case"),
+    [
+        ({"model_type": "mistral", "sliding_window": 4096}, "down", "M=2048,N=4096,K=14336,layout=nt"),
+        ({"model_type": "qwen2", "num_key_value_heads": 4}, "key, value", "M=2048,N=512,K=4096,layout=nt"),
+        ({"model_type": "qwen3", "head_dim": 64}, "key norm", "M=16384,N=64"),
+        ({"model_type": "phi3"}, "query, key, value", "M=2048,N=6144,K=4096,layout=nt"),
+        ({"model_type": "phi3"}, "gate and up", "M=2048,N=28672,K=4096,layout=nt"),
+        ({"model_type": "gemma", "head_dim": 256}, "query", "M=2048,N=8192,K=4096,layout=nt"),
+        ({"model_type": "gpt_neox", "num_key_value_heads": None}, "up", "M=2048,N=14336,K=4096,layout=nt"),
+        ({"model_type": "opt", "ffn_dim": 512, "intermediate_size": None}, "up", "M=2048,N=512,K=4096,layout=nt"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_families(tmp_path: Path, changes: dict[str, Any], part: str, case: str) -> None:
+    assert summary(of(tmp_path, {**LLAMA, **changes}))[part][2] == case
+
+
+def test_the_language_model_of_a_larger_one(tmp_path: Path) -> None:
+    inner = of(tmp_path, {"model_type": "a_picture_model", "text_config": LLAMA})
+    assert inner == of(tmp_path, LLAMA)
+
+
+def test_decoding_has_one_query_and_no_mask(tmp_path: Path) -> None:
+    found = of(tmp_path, LLAMA, 4, 1024, 1)
+    assert summary(found)["attention"][2] == "B=4,H=32,H_kv=8,S_q=1,S_k=1024,D=128"
+    assert summary(found)["down"][2].startswith("M=4,")
+    assert found.title == "LlamaForCausalLM, batch 4, 1 tokens after 1023"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_case_is_one_that_the_operation_makes(tmp_path: Path, kind: str) -> None:
+    """A report finds the rows of a shape by the text of its case."""
+    found = from_document(json.loads(of(tmp_path, {**LLAMA, "model_type": kind}, 1, 8, 8).text()))
+    jobs = plan(Selection(tuple(found.operations), dtypes=("float32",), workload=found), CPU)
+    cases = {(case.operation, case.label) for job in jobs for case in job.cases}
+    assert cases == {(each.operation, each.case) for each in found.shapes}
+
+
+def test_only_the_operations_asked_for_are_run(tmp_path: Path) -> None:
+    found = of(tmp_path, LLAMA, 1, 8, 8)
+    jobs = plan(Selection(("attention", "sigmoid"), dtypes=("bfloat16",), workload=found), CPU)
+    assert [(job.op.name, len(job.cases)) for job in jobs] == [("attention", 1)]
+    with pytest.raises(UsageError, match="--shapes-from has shapes of rms_norm, matmul, attention; asked was sigmoid"):
+        plan(Selection(("sigmoid",), workload=found), CPU)
+    with pytest.raises(UsageError, match="takes neither --shape"):
+        plan(Selection(("matmul",), shapes=("4096",), workload=found), CPU)
+
+
+@pytest.mark.parametrize(
+    ("config", "complaint"),
+    [
+        ("{", "no JSON"),
+        ("[]", "no configuration of a model"),
+        ({"hidden_size": 8}, "model_type is 'None'; known are llama"),
+        ({**LLAMA, "model_type": "mamba"}, "model_type is 'mamba'"),
+        ({**LLAMA, "hidden_size": None}, "no hidden_size or n_embd"),
+        ({**LLAMA, "intermediate_size": "big"}, "intermediate_size is big; expected a positive number"),
+        ({**LLAMA, "num_key_value_heads": 5}, "32 attention heads are no multiple of 5"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_other_files_are_refused_in_one_line(tmp_path: Path, config: Any, complaint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        of(tmp_path, config)
+    assert complaint in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_command_writes_what_compare_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    expected = of(tmp_path, LLAMA, 1, 64, 64)
+    assert suite(monkeypatch, "shapes", "config.json", "--seq", "64") == 0
+    said = capsys.readouterr().err
+    assert "python -m suite compare --op rms_norm --op matmul --op attention --shapes-from" in said
+    assert "--dtype bf16" in said
+    assert shapes_from(Path("llamaforcausallm-b1-s64.json")) == ([], expected)
+    assert suite(monkeypatch, "shapes", "config.json", "--seq", "8", "--queries", "9") == 2
+    assert_one_error(capsys, "must lie between 1 and --seq 8")
+    assert suite(monkeypatch, "shapes", "none.json") == 2
+
+
+def test_the_example_of_the_documents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    expected = page.split("--out llama.json\n")[1].split("```")[0]
+    monkeypatch.chdir(tmp_path)
+    assert suite(monkeypatch, "shapes", ROOT / "examples" / "llama3_8b.json", "--out", "llama.json") == 0
+    assert capsys.readouterr().out == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"layers": 0}, "layers is 0; expected a positive number"),
+        ({"shapes": []}, "shapes is empty"),
+        ({"shapes": [{"name": "a", "count": 1, "operation": "fft", "N": 4}]}, "unknown operation 'fft'"),
+        ({"shapes": [{"name": "a", "count": 1, "operation": "matmul", "M": [4]}]}, "neither a size nor an option"),
+    ],
+    ids=["layers", "empty", "operation", "size"],
+)
+def test_a_damaged_workload_is_refused(tmp_path: Path, change: dict[str, Any], complaint: str) -> None:
+    document = {**of(tmp_path, LLAMA).document(), **change}
+    path = tmp_path / "shapes.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(UsageError, match=complaint):
+        shapes_from(path)
+
+
+def test_sizes_and_options_that_an_operation_lacks_are_refused() -> None:
+    about = {"model": "m", "layers": 1, "batch": 1, "seq": 1, "queries": 1, "dtype": ""}
+    for shape, complaint in (
+        ({"M": 4}, "missing N, K"),
+        ({"M": 4, "N": 4, "K": 4, "layout": "xx"}, "--layout: unknown 'xx'"),
+        ({"M": 4, "N": 4, "K": 4, "causal": True}, "is not an option of matmul"),
+    ):
+        found = from_document({**about, "shapes": [{"name": "a", "count": 1, "operation": "matmul", **shape}]})
+        with pytest.raises(UsageError, match=complaint):
+            plan(Selection(("matmul",), workload=found), CPU)
+    assert ops.get("matmul").dims == ("M", "N", "K")

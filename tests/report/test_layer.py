@@ -1,0 +1,94 @@
+"""The time of a model's layer: counts times times; what is not timed gives no sum."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from diff.rows import folder
+from report.rows import RECORD, row, run_of
+
+from suite.core.errors import UsageError
+from suite.models.workload import LayerShape, Workload
+from suite.report.html import html
+from suite.report.layer import Choice, Layer, layers, sentences
+from suite.report.load import load_runs
+from suite.report.markdown import markdown
+from suite.results.row import Row
+
+SHAPES = [
+    LayerShape("up", 2, "matmul", {"M": 64, "N": 64, "K": 64}, {"layout": "nn"}),
+    LayerShape("norms", 3, "rms_norm", {"M": 64, "N": 64}),
+]
+WORKLOAD = Workload("Small", 10, 1, 64, 64, "bfloat16", SHAPES)
+
+
+def timed(implementation: str, us: float, **values: Any) -> Row:
+    times = {"device_us": us, "device_us_low": us, "device_us_high": us}
+    return row(implementation, **times, **{"case": "M=64,N=64,K=64", **values})
+
+
+def rows(**norm: Any) -> list[Row]:
+    found = [timed("torch", 100.0), timed("triton", 120.0), timed("cuda", 80.0)]
+    norm = {"case": "M=64,N=64", "operation": "rms_norm", **norm}
+    return [*found, timed("torch", 10.0, **norm), timed("triton", 8.0, **norm)]
+
+
+def layer_of(path: Path, found: list[Row]) -> Layer:
+    run = run_of(path / "run", found, {**RECORD, "workload": WORKLOAD.document()})
+    (layer,) = layers([run])
+    return layer
+
+
+def test_the_sum_by_implementation(tmp_path: Path) -> None:
+    layer = layer_of(tmp_path, rows())
+    assert layer.ways == [
+        Choice("the fastest for each shape", 2 * 80.0 + 3 * 8.0),
+        Choice("vendor libraries", 2 * 100.0 + 3 * 10.0),
+        Choice("torch", 2 * 100.0 + 3 * 10.0),
+        Choice("triton", 2 * 120.0 + 3 * 8.0),
+    ]
+    assert layer.choices("matmul") == [Choice("cuda", 160.0), Choice("torch", 200.0), Choice("triton", 240.0)]
+    assert layer.sentences == [
+        "A layer takes 184.0 us with the fastest for each shape and 230.0 us with vendor libraries alone, 1.250 times "
+        "as long; 10 layers take 1.840 ms.",
+        "With one implementation for each operation it takes 184.0 us: cuda for matmul, triton for rms_norm.",
+    ]
+
+
+def test_the_run_itself_ends_with_what_to_pick() -> None:
+    first, second = sentences(WORKLOAD, rows())
+    assert first.startswith("bfloat16: A layer takes 184.0 us with the fastest for each shape")
+    assert second.endswith("cuda for matmul, triton for rms_norm.")
+
+
+def test_noisy_times_are_counted_and_said(tmp_path: Path) -> None:
+    assert layer_of(tmp_path, rows(noisy=True)).sentences[-1] == "1 of these times are noisy."
+
+
+def test_without_a_time_of_every_shape_there_is_no_sum(tmp_path: Path) -> None:
+    layer = layer_of(tmp_path, rows(status="wrong"))
+    assert layer.sentences == ["There is no time of norms (rms_norm M=64,N=64): no sum of the layer."]
+    assert layer.ways == []
+
+
+def test_both_reports_have_it(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", rows(), {**RECORD, "workload": WORKLOAD.document()})
+    for text in (html([run]), markdown([run], [], tmp_path)):
+        assert "With one implementation for each operation it takes 184.0 us" in text
+        assert "Small, batch 1, 64 tokens" in text
+    assert "Time of a layer" not in markdown([run_of(tmp_path / "plain", rows())], [], tmp_path)
+
+
+def test_a_folder_below_has_a_workload_of_its_own(tmp_path: Path) -> None:
+    folder(tmp_path / "run", [timed("torch", 1.0)], RECORD)
+    folder(tmp_path / "run" / "small", rows(), {**RECORD, "workload": WORKLOAD.document()})
+    (layer,) = layers(load_runs([tmp_path / "run"]))
+    assert layer.ways[0].us == 184.0
+
+
+def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", rows(), {**RECORD, "workload": {"shapes": 3}})
+    with pytest.raises(UsageError, match="the workload in its environment record is damaged: model is missing"):
+        list(layers([run]))
