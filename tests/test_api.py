@@ -1,21 +1,28 @@
-"""`import suite`: compare, cases, check and time from Python, and `suite.testing`."""
+"""`import suite`: compare, cases, check, time and report from Python, and `assert_agrees`."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
+from diff.rows import folder
+from report.rows import RECORD, square
 
 import suite
+from suite import api
 from suite.core.errors import DisagreementError, UsageError
 from suite.core.paths import ROOT
 from suite.hardware.device import Device
+from suite.report import write as report_files
 from suite.results.csv_file import read_rows
+from suite.results.frame import frame
 from suite.results.row import COLUMNS, Row
 from suite.runner import compare as runner
 from suite.runner.observer import Step
@@ -39,7 +46,7 @@ def test_importing_suite_imports_no_framework() -> None:
 
 
 def test_an_unknown_name_of_the_package_says_what_there_is() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'benchmark'; it has cases, check, compare, time"):
+    with pytest.raises(AttributeError, match="no attribute 'benchmark'; it has cases, check, compare, report, time"):
         suite.benchmark  # noqa: B018
 
 
@@ -111,11 +118,14 @@ def test_time_gives_a_time_and_the_ratio_to_a_vendor() -> None:
     assert timing.device_us is not None
     assert timing.device_us > 0
     assert timing.vs_best is not None
+    assert [row.implementation for row in timing.rows] == ["with/add", "torch"]
+    assert (timing.rows[0].device_us, timing.rows[0].vs_best) == (timing.device_us, timing.vs_best)
+    assert timing.rows[1].vendor == "PyTorch"
     assert suite.time(torch.add, "vector_add", (1000,), device="cpu", max_noise=1000).vs_best is None
 
 
 def test_a_wrong_function_is_not_timed() -> None:
-    with pytest.raises(DisagreementError, match="function: vector_add N=100 float32 ieee: value: at"):
+    with pytest.raises(DisagreementError, match="with/twice: vector_add N=100 float32 ieee: value: at"):
         suite.time(twice, "vector_add", (100,), device="cpu")
 
 
@@ -129,6 +139,45 @@ def test_a_function_that_is_wrong_only_when_timed_is_refused() -> None:
 
     with pytest.raises(DisagreementError, match="while timed: "):
         suite.time(remembers, "vector_add", (1000,), device="cpu", max_noise=1000)
+
+
+def test_report_takes_frames_and_folders(tmp_path: Path) -> None:
+    given = frame(square(512), RECORD)
+    run = folder(tmp_path / "run", square(512), RECORD)
+    (page,) = suite.report([given, str(run)], out=tmp_path / "report")
+    assert page == tmp_path / "report" / "report.html"
+    assert "frame-1 and run" in page.read_text(encoding="utf-8")
+
+
+def test_a_report_lies_in_the_folder_of_its_only_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen = []
+    monkeypatch.setattr(report_files, "write", lambda runs, formats, out: seen.append(out) or [])
+    run = folder(tmp_path / "run", square(512), RECORD)
+    for given in (run, str(run / "matmul.csv"), frame(square(512), RECORD), [run, frame(square(512), RECORD)]):
+        suite.report(given)
+    assert seen == [run, run, Path("report"), Path("report")]
+
+
+@pytest.mark.parametrize(
+    ("change", "formats", "message"),
+    [
+        (lambda given: given[["case"]], "html", "the frame has no column operation, dtype, precision, implementation"),
+        (lambda given: given.head(0), "html", "frame-1: no results here"),
+        (lambda given: pd.concat([given, given]), "html", "frame 1 has rows of several runs"),
+        (lambda given: given, "pdf", "format: unknown 'pdf'; valid are html, md, png, svg"),
+    ],
+    ids=["columns", "empty", "twice", "format"],
+)
+def test_what_is_no_run_is_refused(change: Callable[[Any], Any], formats: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message):
+        suite.report(change(frame(square(), RECORD)), formats=formats, out=tmp_path)
+
+
+def test_the_package_report_does_not_hide_the_function() -> None:
+    import suite.report.load
+
+    assert suite.report is api.report
+    assert sys.modules["suite.report"].__name__ == "suite.report"
 
 
 REFUSED = {
@@ -180,17 +229,26 @@ def test_assert_agrees_names_the_function_the_case_and_the_reason() -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the printed result is that of a CPU")
-def test_the_documented_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
-    """All but that of `compare`, which runs interpreted kernels."""
+def test_the_documented_examples_run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`compare` gives rows of a formula, and reports are not written."""
+    reports: list[tuple[Any, Path]] = []
+    monkeypatch.setattr(api, "compare", lambda *_, **__: frame(square(512), RECORD))
+    monkeypatch.setattr(report_files, "write", lambda runs, formats, out: reports.append((formats, out)) or [])
+    monkeypatch.chdir(ROOT)
     text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```(python|)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    programs = [body for language, body in blocks if "suite.check" in body or "suite.time" in body]
-    (printed,) = [body for language, body in blocks if not language]
-    names: dict[str, Any] = {}
-    exec(programs[0], names)
-    assert capsys.readouterr().out == printed
-    exec(programs[1], names)
-    assert re.fullmatch(r"[\d.]+ [\d.]+\n", capsys.readouterr().out)
+    names: dict[str, Any] = {"__name__": "documented"}
+    printed = {}
+    for language, body in blocks:
+        if language:
+            exec(body, names)
+            printed[body] = capsys.readouterr().out
+    results = [body for language, body in blocks if not language]
+    (checked,) = [out for body, out in printed.items() if "suite.check" in body]
+    (timed,) = [out for body, out in printed.items() if "suite.time" in body]
+    assert checked == results[0]
+    assert re.fullmatch(r"[\d.]+ [\d.]+\n", timed)
+    assert reports == [(["html"], Path("report")), (["md"], Path("report")), (["html", "md"], Path("h200"))]
 
 
 def test_functions_run_on_the_device_of_their_inputs(where: Device) -> None:
