@@ -19,7 +19,7 @@ DOCUMENTS = sorted(
         *(path for folder in ("docs", "examples", "validation") for path in (ROOT / folder).rglob("*.md")),
     ]
 )
-LONGEST_LINE, LONGEST_README = 120, 250
+LONGEST_LINE, LONGEST_README = 120, 150
 GENERATED = "<!-- table:begin -->", "<!-- table:end -->"
 """Around the README's table, which a measurement made."""
 TOPS = (

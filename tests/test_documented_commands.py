@@ -1,0 +1,86 @@
+"""Every `python -m suite ...` of the documents is a command line that works; nothing is measured."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import call
+from diff.rows import folder
+from report.rows import RECORD, square
+
+from suite.core.paths import ROOT
+
+SOURCES = (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md"), *ROOT.glob("examples/*.yml"))
+PLACEHOLDERS = {"RUN...": "before", "RESULTS": "before", "BASE": "before", "NEW": "after", "NAME": "gelu"}
+NOT_THERE = re.compile(r"--op gelu|/mine\b")
+"""An operation and an implementation that a reader is to write."""
+NEEDS_A_GPU = {("doctor", "--measure"), ("doctor", "--timer")}
+FILES = ("my_matmul.py", "my_sigmoid.py", "my_triton.py", "mine.py", "my_cuda.cu", "other.cu")
+
+
+def documented() -> Iterator[tuple[str, ...]]:
+    """The words of each command, without those of the shell."""
+    for path in SOURCES:
+        for text in re.findall(r"python -m suite ([a-z][^`#\n]*)", path.read_text(encoding="utf-8")):
+            words = shlex.split(re.split(r"\s*(?:\)|>|\|\||&&)", text)[0])
+            yield tuple(
+                PLACEHOLDERS.get(word, word.replace("../results/", "").replace("$side", "new")) for word in words
+            )
+
+
+COMMANDS = sorted({words for words in documented() if not NOT_THERE.search(" ".join(words))})
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files that the documents speak of."""
+    home = tmp_path_factory.mktemp("reader")
+    for name in ("before", "after", "base", "new"):
+        folder(home / name, square(512), RECORD)
+    for name in FILES:
+        (home / name).write_text("")
+    (home / "shapes.csv").write_text("M,N,K\n64,64,64\n")
+    (home / "results" / "cpu-amd-epyc").mkdir(parents=True)
+    (home / "results" / "cpu-amd-epyc" / "latest").symlink_to(home / "before")
+    (home / "results" / "nvidia-h200").symlink_to(ROOT / "results" / "nvidia-h200")
+    return home
+
+
+@pytest.fixture
+def nothing_runs(monkeypatch: pytest.MonkeyPatch, reader: Path) -> None:
+    """Planning is real. Runs, searches, reports and skeletons are not."""
+    import webbrowser
+
+    from suite.new_op import skeletons
+    from suite.report import write
+    from suite.runner import compare, tune
+
+    none: Any = lambda *_, **__: []  # noqa: E731
+    for module, name in ((compare, "compare"), (tune, "tune"), (write, "write"), (skeletons, "write")):
+        monkeypatch.setattr(module, name, none)
+    monkeypatch.setattr(write, "write", lambda *_: [reader / "report.html"])
+    monkeypatch.setattr(webbrowser, "open", none)
+    monkeypatch.setattr("suite.hardware.environment_record", lambda *_: {"device": {"name": "D"}, "packages": {}})
+    monkeypatch.setattr("suite.hardware.memory_bytes", lambda *_: None)
+    monkeypatch.chdir(reader)
+
+
+@pytest.mark.usefixtures("nothing_runs")
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_documented_command_works(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    writes = words[0] == "compare" and "--out" not in words
+    if words[:2] in NEEDS_A_GPU:
+        pytest.skip("needs an NVIDIA GPU")
+    status = call(monkeypatch, *words, *(["--out", str(tmp_path / "out")] if writes else []))
+    assert status == 0, capsys.readouterr().err
+
+
+def test_the_documents_have_commands_of_every_kind() -> None:
+    assert {words[0] for words in COMMANDS} >= {"compare", "diff", "doctor", "list", "new-op", "report", "tune"}
