@@ -251,6 +251,18 @@ def test_the_documented_examples_run(capsys: pytest.CaptureFixture[str], monkeyp
     assert reports == [(["html"], Path("report")), (["md"], Path("report")), (["html", "md"], Path("h200"))]
 
 
+def test_the_readmes_examples_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, device: str) -> None:
+    """With rows of a formula, a smaller product, and on the device that there is."""
+    monkeypatch.setattr(api, "compare", lambda *_, **__: frame(square(512), RECORD))
+    monkeypatch.setattr(report_files, "write", lambda runs, formats, out: [out])
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    for body in re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        exec(body.replace("4096", "64").replace('"cuda"', f'"{device}"'), names)
+    assert names["c"].shape == (64, 64)
+    assert torch.allclose(names["c"].float(), names["a"].float() @ names["b"].float(), rtol=2e-2, atol=2e-1)
+
+
 def test_functions_run_on_the_device_of_their_inputs(where: Device) -> None:
     device = "cpu" if where.type == "cpu" else str(where)
     assert suite.check(lambda a, b: a + b, "vector_add", (100,), device=device).agrees
