@@ -25,6 +25,7 @@ from rich.text import Text  # noqa: E402
 from suite.report.write import report  # noqa: E402
 from suite.results.csv_file import read_rows  # noqa: E402
 from suite.results.render import View, case_lines, overview_lines  # noqa: E402
+from suite.results.row import Row  # noqa: E402
 
 RESULTS, IMAGES = ROOT / "results" / "nvidia-h200", ROOT / "docs" / "img"
 CASE = ("M=4096,N=4096,K=4096", "bfloat16")
@@ -34,10 +35,14 @@ PAGES = {"report.png": (1280, 860), "report_phone.png": (360, 780)}
 """Screenshots of the report, with the size of the window."""
 
 
+def rows() -> list[Row]:
+    """The rows of the case."""
+    return [row for row in read_rows(RESULTS / "matmul.csv") if (row.case, row.dtype) == CASE]
+
+
 def lines() -> list[Text]:
     """What `compare` shows of the case on a terminal."""
-    rows = [row for row in read_rows(RESULTS / "matmul.csv") if (row.case, row.dtype) == CASE]
-    return [*case_lines(rows, WIDTH, View(sort="device_us")), *overview_lines(rows, WIDTH)]
+    return [*case_lines(rows(), WIDTH, View(sort="device_us")), *overview_lines(rows(), WIDTH)]
 
 
 def terminal() -> str:
