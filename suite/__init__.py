@@ -25,6 +25,10 @@ def __getattr__(name: str) -> Any:
     return getattr(api, name)
 
 
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])
+
+
 class _Suite(ModuleType):
     """`suite.report` is the function, also once the package `suite/report` has been imported."""
 

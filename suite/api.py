@@ -56,6 +56,7 @@ def compare(
     *,
     shapes: Iterable[Size] = (),
     implementations: str | Iterable[str] = (),
+    exclude: str | Iterable[str] = (),
     files: Iterable[str | Path] = (),
     dtypes: str | Iterable[str] = (),
     precisions: str | Iterable[str] = (),
@@ -79,7 +80,7 @@ def compare(
     Args:
         operation: names, or `all`.
         shapes: sizes of the one operation; none are its default cases.
-        implementations: patterns of names, such as `cuda*`; none is all.
+        implementations, exclude: patterns of names, such as `cuda*`, to run and to leave out; none is all.
         files: `.py` and `.cu` files of yours, as for `--with`. They run with your rights.
         out: a folder for CSV, Markdown and environment record; None writes nothing.
         on_step: called with a line on what runs next.
@@ -99,7 +100,7 @@ def compare(
 
     known("cache", cache, ("cold", "warm"))
     where = resolve(device)
-    chosen = selection(operation, shapes, implementations, dtypes, precisions, inputs, options, sweep, files)
+    chosen = selection(operation, shapes, implementations, dtypes, precisions, inputs, options, sweep, files, exclude)
     memory = hardware.memory_bytes(where.type, where.index)
     jobs = plan(chosen, where, memory)
     refuse_too_large(jobs, memory, where.name)

@@ -48,6 +48,7 @@ def test_importing_suite_imports_no_framework() -> None:
 def test_an_unknown_name_of_the_package_says_what_there_is() -> None:
     with pytest.raises(AttributeError, match="no attribute 'benchmark'; it has cases, check, compare, report, time"):
         suite.benchmark  # noqa: B018
+    assert set(suite.__all__) <= set(dir(suite))
 
 
 @pytest.mark.parametrize("size", ["M=2,N=3,K=4", (2, 3, 4), {"M": 2, "N": 3, "K": 4}], ids=["text", "tuple", "names"])
@@ -75,7 +76,8 @@ def test_compare_plans_what_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
     monkeypatch.setattr(runner, "compare", run)
     steps: list[str] = []
-    given: dict[str, Any] = {"shapes": [(64,)], "implementations": ["torch", "num*"], "dtypes": ["float32"]}
+    given: dict[str, Any] = {"shapes": [(64,)], "implementations": ["torch", "num*", "cuda"], "dtypes": ["fp32"]}
+    given["exclude"] = "cud*"
     found = suite.compare("vector_add", **given, device="cpu", timed=False, seed=3, out=tmp_path, on_step=steps.append)
     assert set(found.columns) - set(COLUMNS) == {"N", "inputs"}
     assert set(found.N) == {64}
@@ -100,7 +102,7 @@ def test_compare_gives_the_rows_of_a_run() -> None:
 
 
 def test_check_gives_the_reason_of_a_wrong_result() -> None:
-    assert suite.check(torch.add, "vector_add", (100,), dtype="float16", device="cpu").agrees
+    assert suite.check(torch.add, "vector_add", (100,), dtype="fp16", device="cpu").agrees
     found = suite.check(twice, "vector_add", (100,), device="cpu")
     assert not found.agrees
     assert found.reason.startswith("value: at [")

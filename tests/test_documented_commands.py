@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from commands import call
 from diff.rows import folder
 from report.rows import RECORD, square
 
+import suite
 from suite.core.paths import ROOT
+from suite.implementations import builtin
 
 SOURCES = (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md"), *ROOT.glob("examples/*.yml"))
 PLACEHOLDERS = {"RUN...": "before", "RESULTS": "before", "BASE": "before", "NEW": "after", "NAME": "gelu"}
@@ -84,3 +87,15 @@ def test_a_documented_command_works(
 
 def test_the_documents_have_commands_of_every_kind() -> None:
     assert {words[0] for words in COMMANDS} >= {"compare", "diff", "doctor", "list", "new-op", "report", "tune"}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the printed results are those of a CPU")
+@pytest.mark.parametrize("name", ["torch", "jax"])
+def test_the_printed_reasons_of_the_causal_mask_are_true(name: str) -> None:
+    """docs/running.md: NaN in a hidden key."""
+    text = " ".join((ROOT / "docs" / "running.md").read_text(encoding="utf-8").split())
+    (case,) = suite.cases("attention", inputs="nan", causal=True, dtypes="float32", device="cpu")
+    assert f"attention {case.label} fp32 implementation" in text
+    function = builtin.find("attention", name).function()
+    found = suite.check(function, "attention", case, framework=name, device="cpu")
+    assert f" {found.reason}" in text
