@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from suite.checking.checked_call import CheckResult
 
-__all__ = ["assert_agrees", "assert_no_slower", "cases", "title"]
+__all__ = ["NoSlower", "assert_agrees", "assert_no_slower", "cases", "title"]
 
 BASELINES = "baselines"
 """The folder beside a test file that holds the times of `assert_no_slower`, in a folder for each device."""
@@ -93,13 +93,13 @@ class NoSlower:
         path = self._path(how.get("device"))
         if not path.exists():
             write_atomically(path, to_csv(rows))
-            self._tell(f"{self._test}: no baseline: this run's times are written to {path}")
+            self._tell(f"{self._test}: no baseline: this run's times are written to {_shown(path)}")
             return
         found = compared(path, rows, threshold)
         line = [Verdict.UNTIMED.value, *plain_lines(found)][-1]
         self._tell(f"{self._test}: {line}")
         if found.exit_status:
-            raise AssertionError(f"{line}\n{path} is the baseline; delete it to accept the new time")
+            raise AssertionError(f"{line}\n{_shown(path)} is the baseline; delete it to accept the new time")
 
     def _path(self, device: str | None) -> Path:
         """Where the baseline of this call is kept: one file for each call of a test."""
@@ -108,6 +108,11 @@ class NoSlower:
         self._count += 1
         name = re.sub(r"[^\w.=,+-]+", "_", self._test) + (f".{self._count}" if self._count > 1 else "")
         return self._folder / resolve(device).results_folder.name / f"{name}.csv"
+
+
+def _shown(path: Path) -> Path:
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def compared(baseline: Path, rows: list[Row], threshold: float) -> Diff:

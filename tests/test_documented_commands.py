@@ -29,7 +29,7 @@ FILES = ("my_matmul.py", "my_sigmoid.py", "my_triton.py", "mine.py", "my_cuda.cu
 def documented() -> Iterator[tuple[str, ...]]:
     """The words of each command, without those of the shell."""
     for path in SOURCES:
-        for text in re.findall(r"python -m suite ([a-z][^`#\n]*)", path.read_text(encoding="utf-8")):
+        for text in re.findall(r"(?:python -m suite|kernel-suite) ([a-z][^`#\n]*)", path.read_text(encoding="utf-8")):
             words = shlex.split(re.split(r"\s*(?:\)|>|\|\||&&)", text)[0])
             words = [word.replace("../results/", "").replace("$side", "new") for word in words]
             yield tuple(PLACEHOLDERS.get(word, word) for word in words)

@@ -112,6 +112,15 @@ def test_commands_exist(path: Path) -> None:
 
 
 @each_document
+def test_options_of_the_validation_programs_exist(path: Path) -> None:
+    unknown = []
+    for name, words in re.findall(r"python (validation/\w+\.py)([^`#\n]*)", path.read_text(encoding="utf-8")):
+        source = (ROOT / name).read_text(encoding="utf-8")
+        unknown += [f"{name} {word}" for word in words.split() if word.startswith("--") and f'"{word}"' not in source]
+    assert not unknown
+
+
+@each_document
 def test_make_targets_exist(path: Path) -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"(?:`|^)make ([a-z]+)", path.read_text(encoding="utf-8"), re.MULTILINE))
