@@ -143,21 +143,24 @@ def test_a_function_that_is_wrong_only_when_timed_is_refused() -> None:
         suite.time(remembers, "vector_add", (1000,), device="cpu", max_noise=1000)
 
 
-def test_report_takes_frames_and_folders(tmp_path: Path) -> None:
-    given = frame(square(512), RECORD)
-    run = folder(tmp_path / "run", square(512), RECORD)
-    (page,) = suite.report([given, str(run)], out=tmp_path / "report")
-    assert page == tmp_path / "report" / "report.html"
-    assert "frame-1 and run" in page.read_text(encoding="utf-8")
-
-
-def test_a_report_lies_in_the_folder_of_its_only_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    seen = []
-    monkeypatch.setattr(report_files, "write", lambda runs, formats, out: seen.append(out) or [])
-    run = folder(tmp_path / "run", square(512), RECORD)
-    for given in (run, str(run / "matmul.csv"), frame(square(512), RECORD), [run, frame(square(512), RECORD)]):
-        suite.report(given)
-    assert seen == [run, run, Path("report"), Path("report")]
+def test_report_takes_frames_and_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It lies in the folder of its only run."""
+    seen: list[tuple[list[str], Path]] = []
+    monkeypatch.setattr(
+        report_files, "write", lambda runs, formats, out: seen.append(([run.label for run in runs], out)) or []
+    )
+    run, given = folder(tmp_path / "run", square(512), RECORD), frame(square(512), RECORD)
+    for each in (run, str(run / "matmul.csv"), given, [given, run], [given, given.head(3)]):
+        suite.report(each)
+    suite.report(run, out=tmp_path)
+    assert seen == [
+        (["NVIDIA H200"], run),
+        (["NVIDIA H200"], run),
+        (["NVIDIA H200"], Path("report")),
+        (["frame-1", "run"], Path("report")),
+        (["frame-1", "frame-2"], Path("report")),
+        (["NVIDIA H200"], tmp_path),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,7 @@ def screenshots() -> None:
         (page,) = report([RESULTS], ["html"], Path(folder), open_it=False)
         for name, (width, height) in PAGES.items():
             tab.open(page, width, height)
+            tab.js("document.documentElement.style.scrollbarWidth = 'none'")
             tab.screenshot(IMAGES / name)
 
 
