@@ -24,12 +24,17 @@ from rich.text import Text  # noqa: E402
 
 from suite.report.write import report  # noqa: E402
 from suite.results.csv_file import read_rows  # noqa: E402
-from suite.results.render import View, case_lines, overview_lines  # noqa: E402
+from suite.results.render import View, case_lines, chart_lines, overview_lines  # noqa: E402
 from suite.results.row import Row  # noqa: E402
 
 RESULTS, IMAGES = ROOT / "results" / "nvidia-h200", ROOT / "docs" / "img"
 CASE = ("M=4096,N=4096,K=4096", "bfloat16")
-COMMAND, WIDTH = "python -m suite compare --op matmul --shape 4096 --dtype bf16 --sort device_us", 96
+SHOWN = ("torch", "jax", "jax/pallas", "triton", "triton/gluon", "cuda", "cuda/wgmma")
+COMMAND = (
+    "$ python -m suite compare --op matmul --shape 4096 --dtype bf16 --sort device_us \\",
+    "    --impl torch --impl 'jax*' --impl triton --impl triton/gluon --impl cuda --impl cuda/wgmma",
+)
+TITLE, WIDTH = "NVIDIA H200", 96
 TERMINAL = "terminal.svg"
 PAGES = {"report.png": (1280, 860), "report_phone.png": (360, 780)}
 """Screenshots of the report, with the size of the window."""
@@ -37,19 +42,22 @@ PAGES = {"report.png": (1280, 860), "report_phone.png": (360, 780)}
 
 def rows() -> list[Row]:
     """The rows of the case."""
-    return [row for row in read_rows(RESULTS / "matmul.csv") if (row.case, row.dtype) == CASE]
+    every = [row for row in read_rows(RESULTS / "matmul.csv") if (row.case, row.dtype) == CASE]
+    return [row for row in every if row.implementation in SHOWN]
 
 
 def lines() -> list[Text]:
-    """What `compare` shows of the case on a terminal."""
-    return [*case_lines(rows(), WIDTH, View(sort="device_us")), *overview_lines(rows(), WIDTH)]
+    """The command, and what it shows on a terminal."""
+    case = rows()
+    table, chart = case_lines(case, WIDTH, View(sort="device_us")), chart_lines(case, WIDTH)
+    return [*map(Text, COMMAND), *table, Text(), *chart, Text(), *overview_lines(case, WIDTH)]
 
 
 def terminal() -> str:
     """The same as SVG, without the fonts that rich would load from a network."""
     console = Console(record=True, file=io.StringIO(), width=WIDTH, no_color=False, force_terminal=True)
     console.print(Text("\n").join(lines()), soft_wrap=True)
-    picture = console.export_svg(title=COMMAND, unique_id="terminal")
+    picture = console.export_svg(title=TITLE, unique_id="terminal")
     return re.sub(r"\s*@font-face \{.*?\}", "", picture, flags=re.DOTALL)
 
 

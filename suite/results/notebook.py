@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from suite.results.groups import cases
-from suite.results.render import case_lines, overview_lines
+from suite.results.render import case_lines, chart_lines, overview_lines
 from suite.results.row import COLUMNS
 
 WIDTH, MOST_CASES = 110, 20
@@ -32,7 +32,7 @@ class ComparisonFrame(pd.DataFrame):
 
 
 def html(table: pd.DataFrame) -> str:
-    """A table for each case, and one over all cases, as preformatted text with colours."""
+    """A table for each case, a chart, and a table over all cases, as preformatted text with colours."""
     from suite.results.frame import rows_of
 
     rows = rows_of(table)
@@ -40,7 +40,8 @@ def html(table: pd.DataFrame) -> str:
     lines: list[Text] = []
     for group in groups if len(groups) <= MOST_CASES else ():
         lines += [*case_lines(group, WIDTH), Text()]
-    return _as_html([*lines, *overview_lines(rows, WIDTH)])
+    chart = chart_lines(rows, WIDTH)
+    return _as_html([*lines, *chart, *([Text()] if chart else []), *overview_lines(rows, WIDTH)])
 
 
 def _as_html(lines: Sequence[Text]) -> str:
