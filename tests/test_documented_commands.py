@@ -24,7 +24,7 @@ PLACEHOLDERS = {"RUN...": "before", "RESULTS": "before", "BASE": "before", "NEW"
 NOT_THERE = re.compile(r"--op gelu|/mine\b")
 """An operation and an implementation that a reader is to write."""
 MEASURES = {("doctor", "--measure"), ("doctor", "--timer")}
-KINDS = ("compare", "diff", "doctor", "list", "new-op", "report", "tune")
+KINDS = ("compare", "diff", "doctor", "history", "list", "new-op", "report", "shapes", "tune")
 """Commands that are run here."""
 FILES = (".py", ".cu", ".json", ".yaml", ".csv")
 
@@ -57,9 +57,11 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 (home / name).touch()
     (home / "shapes.csv").write_text("M,N,K\n64,64,64\n")
     (home / "examples").symlink_to(ROOT / "examples")
+    (home / "config.json").symlink_to(ROOT / "examples" / "llama3_8b.json")
     for device in ("cpu-amd-epyc", "nvidia-h200"):
-        (home / "results" / device).mkdir(parents=True)
-        (home / "results" / device / "latest").symlink_to(home / "before")
+        for run in ("2026-11-21", "2026-11-22"):
+            folder(home / "results" / device / "runs" / run, [*square(512), *square(4096)], RECORD)
+        (home / "results" / device / "latest").symlink_to(Path("runs", "2026-11-22"))
     for path in (ROOT / "results" / "nvidia-h200").glob("*.*"):
         (home / "results" / "nvidia-h200" / path.name).symlink_to(path)
     return home
@@ -89,6 +91,7 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch, reader: Path) -> None:
     monkeypatch.setattr(webbrowser, "open", none)
     monkeypatch.setattr("suite.hardware.environment_record", lambda *_: {"device": {"name": "D"}, "packages": {}})
     monkeypatch.setattr("suite.hardware.memory_bytes", lambda *_: None)
+    monkeypatch.setattr("suite.hardware.device.Device.results_folder", Path("results", "cpu-amd-epyc"))
     monkeypatch.chdir(reader)
 
 
@@ -100,7 +103,8 @@ def test_a_documented_command_works(
     writes = words[0] == "compare" and "--out" not in words
     if words[:2] in MEASURES:
         pytest.skip("measures the device")
-    if missing := [word for word in words if word.endswith(FILES) and not Path(word).exists()]:
+    read = [word for option, word in pairwise(words) if option != "--out" and word.endswith(FILES)]
+    if missing := [word for word in read if not Path(word).exists()]:
         pytest.skip(f"needs {' '.join(missing)}, which the document's reader writes")
     status = call(monkeypatch, *words, *(["--out", str(tmp_path / "out")] if writes else []))
     said = capsys.readouterr().err
