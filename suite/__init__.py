@@ -6,13 +6,15 @@
 The functions are those of `suite.api`, which is imported when one of them is first used.
 """
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from suite.api import cases, check, compare, time
+    from suite.api import cases, check, compare, report, time
 
 __version__ = "0.1.0"
-__all__ = ["cases", "check", "compare", "time"]
+__all__ = ["cases", "check", "compare", "report", "time"]
 
 
 def __getattr__(name: str) -> Any:
@@ -21,3 +23,18 @@ def __getattr__(name: str) -> Any:
     from suite import api
 
     return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])
+
+
+class _Suite(ModuleType):
+    """`suite.report` is the function, also once the package `suite/report` has been imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in __all__ and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Suite

@@ -1,10 +1,12 @@
-"""The suite from Python: `compare` for implementations of the tree and files, `check` and `time` for a function.
+"""The suite from Python: `compare` for implementations of the tree and files, `check` and `time` for a function, and
+`report` for what `compare` gave.
 
     import suite
 
     frame = suite.compare("matmul", shapes=[(512, 512, 512)], implementations=["triton*", "torch"], dtypes=["bfloat16"])
     found = suite.check(my_matmul, "matmul", (257, 129, 100), dtype="float16")
     timing = suite.time(my_matmul, "matmul", (4096, 4096, 4096), dtype="bfloat16", beside=["torch"])
+    suite.report(frame, out="report")
 
 Sizes are given as on the command line (`"M=512,N=512,K=512"`), as a tuple in the operation's order, or by name
 (`{"M": 512, ...}`). Options of an operation are keywords: `causal=True`, `layout="nt"`.
@@ -15,37 +17,38 @@ this process: one that crashes or hangs does so here.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suite import frameworks, hardware
-from suite.core.errors import DisagreementError, UsageError
-from suite.hardware.device import Device, resolve
-from suite.implementations import builtin
-from suite.implementations.implementation import Implementation
+from suite import hardware
+from suite.hardware.device import resolve
 from suite.problem.case import Case
 from suite.problem.operation import Operation
 from suite.problem.option import Value
 from suite.results.row import Row
 from suite.results.store import Results
-from suite.runner.given import Size, known, one_case, selection, texts, title
+from suite.runner import in_process
+from suite.runner.given import Size, known, one_case, selection, texts
 from suite.runner.observer import Observer, Step
 from suite.runner.options import Options
 from suite.runner.plan import Job, plan, refuse_too_large
+from suite.timing.result import Timing
 from suite.worker.limits import FIRST_CALL_S
 
 if TYPE_CHECKING:
     import pandas as pd
-    import torch
 
     from suite.checking.checked_call import CheckResult
-    from suite.checking.problem import Problem
-    from suite.checking.timed_inputs import TimedInputs
-    from suite.frameworks.base import Adapter
-    from suite.timing import Call, Timing
+
+
+@dataclass(frozen=True)
+class Timed(Timing):
+    """The times of a function."""
+
+    rows: tuple[Row, ...] = ()
+    """Of the function and of what was timed beside it, as `compare` has them."""
 
 
 def compare(
@@ -53,6 +56,7 @@ def compare(
     *,
     shapes: Iterable[Size] = (),
     implementations: str | Iterable[str] = (),
+    exclude: str | Iterable[str] = (),
     files: Iterable[str | Path] = (),
     dtypes: str | Iterable[str] = (),
     precisions: str | Iterable[str] = (),
@@ -76,7 +80,7 @@ def compare(
     Args:
         operation: names, or `all`.
         shapes: sizes of the one operation; none are its default cases.
-        implementations: patterns of names, such as `cuda*`; none is all.
+        implementations, exclude: patterns of names, such as `cuda*`, to run and to leave out; none is all.
         files: `.py` and `.cu` files of yours, as for `--with`. They run with your rights.
         out: a folder for CSV, Markdown and environment record; None writes nothing.
         on_step: called with a line on what runs next.
@@ -85,26 +89,26 @@ def compare(
     The others are the command line's; names and patterns that are not given are all, or the default ones.
 
     Returns:
-        One row for each implementation and case, with the columns of the CSV (docs/results.md).
+        One row for each implementation and case, with the columns of the CSV (docs/results.md). A notebook shows it as
+        the tables of the command; `attrs["environment"]` says what was run on what.
 
     Raises:
         UsageError: arguments that cannot be used, before any work.
         ResultsError: `out` cannot be written to.
     """
     from suite.results.frame import frame
-    from suite.runner.compare import compare as run
 
     known("cache", cache, ("cold", "warm"))
     where = resolve(device)
-    chosen = selection(operation, shapes, implementations, dtypes, precisions, inputs, options, sweep, files)
+    chosen = selection(operation, shapes, implementations, dtypes, precisions, inputs, options, sweep, files, exclude)
     memory = hardware.memory_bytes(where.type, where.index)
     jobs = plan(chosen, where, memory)
     refuse_too_large(jobs, memory, where.name)
     host = resolve("cpu") if sweep and where.type == "cuda" else None
     settings = Options(where, cache, timed, seed, timeout, sweep, host, transfers, compiles)
     settings = replace(settings, max_noise=max_noise / 100, repeat=repeat, telling=chosen.telling)
-    rows = run(jobs, settings, _Follower(None, on_step)) if out is None else _stored(jobs, settings, out, on_step)
-    return frame(rows)
+    record = hardware.environment_record(where.type, where.index)
+    return frame(_rows(jobs, settings, record, out, on_step), record)
 
 
 def cases(
@@ -156,15 +160,8 @@ def check(
         UsageError: arguments that cannot be used, before any work.
         Exception: whatever `function` raises; `NotImplementedError` is how it refuses a case.
     """
-    from suite.checking.checked_call import check as run
-    from suite.checking.problem import Problem
-    from suite.worker.session import REPEAT_S
-
     chosen = one_case(operation, case, dtype, precision, inputs, options)
-    adapter, where = _adapter(framework), resolve(device)
-    with _on(where) as torch_device:
-        adapter.prepare(where)
-        return run(lambda: function, adapter, Problem(chosen, seed, torch_device), repeat_s=REPEAT_S)
+    return in_process.check(function, in_process.adapter(framework), chosen, resolve(device), seed)
 
 
 def time(
@@ -182,7 +179,7 @@ def time(
     max_noise: float = 5.0,
     seed: int = 0,
     **options: Value,
-) -> Timing:
+) -> Timed:
     """Check `function`, then time it by the recorder of `compare`, in this process.
 
     Arguments are those of `check`, and
@@ -197,51 +194,57 @@ def time(
         DisagreementError: a result is wrong, of the check or of a timed call. A wrong result is not timed.
         Exception: whatever `function` raises.
     """
-    from suite.checking.problem import Problem
-
     known("cache", cache, ("cold", "warm"))
-    chosen = one_case(operation, case, dtype, precision, inputs, options)
-    where = resolve(device)
-    mine = _Given(operation, "function", _adapter(framework).name, "", given=function)
-    timed = [mine, *(_found(operation, name, where, chosen) for name in texts(beside))]
-    for each in timed:
-        if (mode := each.adapter.mode(where)) != "native":
-            raise UsageError(f"{each.framework} is {mode} on {where}, and not timed: use a GPU")
-    with _on(where) as torch_device:
-        for each in timed:
-            each.adapter.prepare(where)
-        return _times(timed, Problem(chosen, seed, torch_device), cache, max_noise)[mine.name]
+    chosen, where = one_case(operation, case, dtype, precision, inputs, options), resolve(device)
+    others = [in_process.beside(operation, name, where, chosen) for name in texts(beside)]
+    timed = [in_process.given(function, operation, framework), *others]
+    measured = in_process.time(timed, chosen, where, cache=cache, max_noise=max_noise / 100, seed=seed)
+    return Timed(**vars(measured[0][0]), rows=tuple(row for _, row in measured))
 
 
-def _times(timed: Sequence[Implementation], problem: Problem, cache: str, max_noise: float) -> dict[str, Timing]:
-    """The times of implementations that agree, by name. Raises `DisagreementError` if one does not."""
-    from suite import timing
-    from suite.checking.checked_call import check as run
-    from suite.worker.guests import BUDGETS_S
+def report(
+    runs: pd.DataFrame | str | Path | Sequence[pd.DataFrame | str | Path],
+    *,
+    formats: str | Iterable[str] = "html",
+    out: str | Path | None = None,
+    open: bool = False,
+) -> list[Path]:
+    """Write findings, winners, tables and plots of one run, or of several side by side: `python -m suite report`.
 
-    for each in timed:
-        found = run(each.function, each.adapter, problem)
-        if not found.agrees:
-            raise DisagreementError(f"{each.name}: {title(problem.case)}: {found.reason}")
-    calls, inputs = _calls(timed, problem)
-    times = timing.measure(
-        calls,
-        device=problem.device,
-        cache=cache,
-        budget_s=BUDGETS_S[problem.device.type],
-        max_noise=max_noise / 100,
-        inputs=inputs,
-    )
-    for name, reason in inputs.judge().items():
-        raise DisagreementError(f"{name}: {title(problem.case)}, while timed: {reason}")
-    return times
+    Args:
+        runs: what `compare` gave, or a part of its rows; folders that it wrote, or tables (.csv).
+        formats: `html` (one page), `md` (README.md with plots), `png`, `svg`; several as `"html,md"` or a list.
+        out: the folder of the report. None is that of the one run given as a path, else `report`.
+        open: whether a browser shows the page.
+
+    Returns:
+        The files, the one to read first in front.
+
+    Raises:
+        UsageError: no results, a frame that lacks columns, an unknown format.
+        ResultsError: a file cannot be written.
+    """
+    from suite.report.frames import side
+    from suite.report.write import report as run
+
+    given = [runs] if not isinstance(runs, Sequence) or isinstance(runs, str) else runs
+    sides = [Path(each) if isinstance(each, str | Path) else side(each, n) for n, each in enumerate(given, 1)]
+    names = [name.strip() for text in texts(formats) for name in text.split(",")]
+    return run(sides, names, None if out is None else Path(out), open_it=open)
 
 
-def _stored(jobs: list[Job], settings: Options, out: str | Path, on_step: Callable[[str], None] | None) -> list[Row]:
-    """The rows of a run, written to the folder `out` as they come."""
+def _rows(
+    jobs: list[Job],
+    settings: Options,
+    record: Mapping[str, Any],
+    out: str | Path | None,
+    on_step: Callable[[str], None] | None,
+) -> list[Row]:
+    """The rows of a run, written to the folder `out` as they come, with the environment record."""
     from suite.runner.compare import compare as run
 
-    record = hardware.environment_record(settings.device.type, settings.device.index)
+    if out is None:
+        return run(jobs, settings, _Follower(None, on_step))
     with Results(Path(out), record, operations=[job.op.name for job in jobs]) as results:
         rows = run(jobs, settings, _Follower(results, on_step))
         results.complete()
@@ -267,57 +270,3 @@ class _Follower(Observer):
     def case_finished(self, operation: Operation, rows: Sequence[Row]) -> None:
         if self._results is not None:
             self._results.render(operation.name)
-
-
-@dataclass(frozen=True)
-class _Given(Implementation):
-    """A function of this process."""
-
-    given: Callable[..., Any] = print
-
-    def function(self) -> Callable[..., Any]:
-        return self.given
-
-
-def _calls(timed: Sequence[Implementation], problem: Problem) -> tuple[list[Call], TimedInputs]:
-    """What is timed, and the inputs that change between the calls."""
-    from suite import timing
-    from suite.checking.timed_inputs import LocalResults, TimedInputs
-    from suite.worker.bound_call import bind
-
-    problem.present(0)
-    bound = {each.name: bind(each, problem.buffers, problem.op.arguments(problem.case)) for each in timed}
-
-    def rebind() -> None:
-        for each in bound.values():
-            each.rebind(problem.buffers)
-
-    adapters = {each.name: each.adapter for each in timed}
-    calls = [
-        timing.Call(each.name, bound[each.name].issue, each.adapter.wait, vendor=each.vendor is not None)
-        for each in timed
-    ]
-    return calls, TimedInputs(problem, LocalResults(problem, adapters), rebind)
-
-
-def _adapter(framework: str) -> Adapter:
-    known("framework", framework, frameworks.names())
-    return frameworks.get(framework)
-
-
-def _found(operation: str, name: str, where: Device, case: Case) -> Implementation:
-    known("beside", name, [each.name for each in builtin.implementations(operation)])
-    found = builtin.find(operation, name)
-    if (obstacle := found.obstacle(where, case)) is not None:
-        raise UsageError(f"beside: {name} cannot run: {obstacle[1]}")
-    return found
-
-
-@contextlib.contextmanager
-def _on(where: Device) -> Iterator[torch.device]:
-    """The torch device of `where`, which is the current one while this is open."""
-    import torch
-
-    device = torch.device(where.type, where.index) if where.type == "cuda" else torch.device("cpu")
-    with torch.cuda.device(device) if where.type == "cuda" else contextlib.nullcontext():
-        yield device

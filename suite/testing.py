@@ -1,4 +1,4 @@
-"""For test suites: `assert_agrees`, and `cases` and `title` to parametrize tests over them.
+"""For test suites, and a pytest plugin: `pytest_plugins = ["suite.testing"]` in `conftest.py` has its fixture.
 
 import pytest
 from suite.testing import assert_agrees, cases, title
@@ -6,53 +6,146 @@ from suite.testing import assert_agrees, cases, title
 @pytest.mark.parametrize("case", cases("matmul", inputs="telling"), ids=title)
 def test_my_matmul(case):
     assert_agrees(my_matmul, "matmul", case)
+
+def test_my_matmul_is_as_fast_as_ever(assert_no_slower):
+    assert_no_slower(my_matmul, "matmul", (4096, 4096, 4096), dtype="bfloat16")
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import functools
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec
 
-from suite.api import cases, check
+import pytest
+
+from suite.api import cases, check, time
+from suite.core.files import write_atomically
+from suite.diff.change import Diff, Verdict
+from suite.diff.judge import THRESHOLD, judge
+from suite.diff.load import Side, load, row_key
+from suite.diff.render import plain_lines
 from suite.problem.case import Case
-from suite.problem.option import Value
-from suite.runner.given import Size, title
+from suite.results.csv_file import to_csv
+from suite.results.row import Row
+from suite.runner.given import title
 
-__all__ = ["assert_agrees", "cases", "title"]
+if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
+
+    from suite.checking.checked_call import CheckResult
+
+__all__ = ["NoSlower", "assert_agrees", "assert_no_slower", "cases", "title"]
+
+BASELINES = "baselines"
+"""The folder beside a test file that holds the times of `assert_no_slower`, in a folder for each device."""
+SPEED = "speed"
+"""The name under which a test's report has what `assert_no_slower` found."""
+P = ParamSpec("P")
 
 
-def assert_agrees(
-    function: Callable[..., Any],
-    operation: str,
-    case: Case | Size,
-    *,
-    dtype: str | None = None,
-    precision: str | None = None,
-    inputs: str | None = None,
-    framework: str = "torch",
-    device: str | None = None,
-    seed: int = 0,
-    **options: Value,
-) -> None:
-    """Raise `AssertionError`, with the reason, unless `function` agrees on `case`.
+def _asserting(check: Callable[P, CheckResult]) -> Callable[P, None]:
+    """`check` as an assertion, with the same parameters."""
 
-    Arguments are those of `suite.check`. What `function` raises passes through, such as the `NotImplementedError` for a
-    case that it refuses.
+    @functools.wraps(check, assigned=())
+    def assert_agrees(*args: P.args, **kwargs: P.kwargs) -> None:
+        __tracebackhide__ = True  # pytest then shows the line of the test
+        found = check(*args, **kwargs)
+        if not found.agrees:
+            function, operation, case = _named(*args, **kwargs)
+            where = title(case) if isinstance(case, Case) else f"{operation} {case}"
+            name = getattr(function, "__name__", "the function")
+            raise AssertionError(f"{name} is wrong on {where}: {found.reason}; error / bound {found.error_ratio:.3g}")
+
+    return assert_agrees
+
+
+def _named(function: object = None, operation: object = None, case: object = None, **_: object) -> tuple[Any, ...]:
+    return function, operation, case
+
+
+assert_agrees = _asserting(check)
+assert_agrees.__doc__ = """Raise `AssertionError`, with the reason, unless a function agrees on a case.
+
+Arguments are those of `suite.check`. What the function raises passes through, such as the `NotImplementedError` for a
+case that it refuses.
+"""
+
+
+class NoSlower:
+    """Compares the device time of functions with baselines in a folder; the fixture `assert_no_slower`."""
+
+    def __init__(self, folder: Path, test: str, tell: Callable[[str], None]) -> None:
+        self._folder, self._test, self._tell = folder, test, tell
+        self._count = 0
+
+    def __call__(self, *args: Any, threshold: float = THRESHOLD, beside: str | list[str] = "torch", **how: Any) -> None:
+        """Raise `AssertionError` if a function is slower than its baseline, by more than `threshold`.
+
+        The other arguments are those of `suite.time`. What is compared is the ratio to the vendor's implementation
+        `beside`, by the rules of `python -m suite diff`. Without a baseline this run's times become it.
+        """
+        __tracebackhide__ = True
+        rows = list(time(*args, beside=beside, **how).rows)
+        path = self._path(how.get("device"))
+        if not path.exists():
+            write_atomically(path, to_csv(rows))
+            self._tell(f"{self._test}: no baseline: this run's times are written to {_shown(path)}")
+            return
+        found = compared(path, rows, threshold)
+        line = [Verdict.UNTIMED.value, *plain_lines(found)][-1]
+        self._tell(f"{self._test}: {line}")
+        if found.exit_status:
+            raise AssertionError(f"{line}\n{_shown(path)} is the baseline; delete it to accept the new time")
+
+    def _path(self, device: str | None) -> Path:
+        """Where the baseline of this call is kept: one file for each call of a test."""
+        from suite.hardware.device import resolve
+
+        self._count += 1
+        name = re.sub(r"[^\w.=,+-]+", "_", self._test) + (f".{self._count}" if self._count > 1 else "")
+        return self._folder / resolve(device).results_folder.name / f"{name}.csv"
+
+
+def _shown(path: Path) -> Path:
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def compared(baseline: Path, rows: list[Row], threshold: float) -> Diff:
+    """The verdict on the first of `rows`, that of the function; the others are the vendor's.
+
+    Raises `UsageError` for a baseline of another function, case, cache state or recorder.
     """
-    __tracebackhide__ = True  # pytest then shows the line of the test
-    found = check(
-        function,
-        operation,
-        case,
-        dtype=dtype,
-        precision=precision,
-        inputs=inputs,
-        framework=framework,
-        device=device,
-        seed=seed,
-        **options,
-    )
-    if not found.agrees:
-        name = getattr(function, "__name__", "the function")
-        where = title(case) if isinstance(case, Case) else f"{operation} {case}"
-        raise AssertionError(f"{name} is wrong on {where}: {found.reason}; error / bound {found.error_ratio:.3g}")
+    new = Side(Path("this run"), {row_key(row): row for row in rows})
+    found = judge(load(baseline), new, threshold)
+    return replace(found, changes=tuple(change for change in found.changes if change.new is rows[0]))
+
+
+@pytest.fixture
+def assert_no_slower(request: pytest.FixtureRequest) -> NoSlower:
+    """A function with the arguments of `suite.time` that fails if it is slower than in the stored baseline."""
+
+    def tell(line: str) -> None:
+        request.node.user_properties.append((SPEED, line))
+
+    return NoSlower(request.path.parent / BASELINES, f"{request.path.stem}.{request.node.name}", tell)
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    """A line for each time that was compared, or became a baseline."""
+    lines = list(_speeds(terminalreporter))
+    if lines:
+        terminalreporter.section("speed against baselines")
+        for line in lines:
+            terminalreporter.write_line(line)
+
+
+def _speeds(terminalreporter: TerminalReporter) -> Iterator[str]:
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.stats.get(outcome, []):
+            if getattr(report, "when", "") == "call":
+                yield from (line for name, line in report.user_properties if name == SPEED)

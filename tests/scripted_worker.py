@@ -108,6 +108,7 @@ class Recorded(Observer):
         self.cases = 0
 
     def step(self, step: Step) -> None:
+        assert step.done <= step.total
         self.steps.append(step.doing)
 
     def store(self, operation: Operation, rows: Sequence[Row]) -> None:

@@ -1,21 +1,28 @@
-"""`import suite`: compare, cases, check and time from Python, and `suite.testing`."""
+"""`import suite`: compare, cases, check, time and report from Python, and `assert_agrees`."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
+from diff.rows import folder
+from report.rows import RECORD, square
 
 import suite
+from suite import api
 from suite.core.errors import DisagreementError, UsageError
 from suite.core.paths import ROOT
 from suite.hardware.device import Device
+from suite.report import write as report_files
 from suite.results.csv_file import read_rows
+from suite.results.frame import frame
 from suite.results.row import COLUMNS, Row
 from suite.runner import compare as runner
 from suite.runner.observer import Step
@@ -39,8 +46,9 @@ def test_importing_suite_imports_no_framework() -> None:
 
 
 def test_an_unknown_name_of_the_package_says_what_there_is() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'benchmark'; it has cases, check, compare, time"):
+    with pytest.raises(AttributeError, match="no attribute 'benchmark'; it has cases, check, compare, report, time"):
         suite.benchmark  # noqa: B018
+    assert set(suite.__all__) <= set(dir(suite))
 
 
 @pytest.mark.parametrize("size", ["M=2,N=3,K=4", (2, 3, 4), {"M": 2, "N": 3, "K": 4}], ids=["text", "tuple", "names"])
@@ -68,7 +76,8 @@ def test_compare_plans_what_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
     monkeypatch.setattr(runner, "compare", run)
     steps: list[str] = []
-    given: dict[str, Any] = {"shapes": [(64,)], "implementations": ["torch", "num*"], "dtypes": ["float32"]}
+    given: dict[str, Any] = {"shapes": [(64,)], "implementations": ["torch", "num*", "cuda"], "dtypes": ["fp32"]}
+    given["exclude"] = "cud*"
     found = suite.compare("vector_add", **given, device="cpu", timed=False, seed=3, out=tmp_path, on_step=steps.append)
     assert set(found.columns) - set(COLUMNS) == {"N", "inputs"}
     assert set(found.N) == {64}
@@ -93,7 +102,7 @@ def test_compare_gives_the_rows_of_a_run() -> None:
 
 
 def test_check_gives_the_reason_of_a_wrong_result() -> None:
-    assert suite.check(torch.add, "vector_add", (100,), dtype="float16", device="cpu").agrees
+    assert suite.check(torch.add, "vector_add", (100,), dtype="fp16", device="cpu").agrees
     found = suite.check(twice, "vector_add", (100,), device="cpu")
     assert not found.agrees
     assert found.reason.startswith("value: at [")
@@ -111,11 +120,14 @@ def test_time_gives_a_time_and_the_ratio_to_a_vendor() -> None:
     assert timing.device_us is not None
     assert timing.device_us > 0
     assert timing.vs_best is not None
+    assert [row.implementation for row in timing.rows] == ["with/add", "torch"]
+    assert (timing.rows[0].device_us, timing.rows[0].vs_best) == (timing.device_us, timing.vs_best)
+    assert timing.rows[1].vendor == "PyTorch"
     assert suite.time(torch.add, "vector_add", (1000,), device="cpu", max_noise=1000).vs_best is None
 
 
 def test_a_wrong_function_is_not_timed() -> None:
-    with pytest.raises(DisagreementError, match="function: vector_add N=100 float32 ieee: value: at"):
+    with pytest.raises(DisagreementError, match="with/twice: vector_add N=100 float32 ieee: value: at"):
         suite.time(twice, "vector_add", (100,), device="cpu")
 
 
@@ -129,6 +141,48 @@ def test_a_function_that_is_wrong_only_when_timed_is_refused() -> None:
 
     with pytest.raises(DisagreementError, match="while timed: "):
         suite.time(remembers, "vector_add", (1000,), device="cpu", max_noise=1000)
+
+
+def test_report_takes_frames_and_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It lies in the folder of its only run."""
+    seen: list[tuple[list[str], Path]] = []
+    monkeypatch.setattr(
+        report_files, "write", lambda runs, formats, out: seen.append(([run.label for run in runs], out)) or []
+    )
+    run, given = folder(tmp_path / "run", square(512), RECORD), frame(square(512), RECORD)
+    for each in (run, str(run / "matmul.csv"), given, [given, run], [given, given.head(3)]):
+        suite.report(each)
+    suite.report(run, out=tmp_path)
+    assert seen == [
+        (["NVIDIA H200"], run),
+        (["NVIDIA H200"], run),
+        (["NVIDIA H200"], Path("report")),
+        (["frame-1", "run"], Path("report")),
+        (["frame-1", "frame-2"], Path("report")),
+        (["NVIDIA H200"], tmp_path),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "formats", "message"),
+    [
+        (lambda given: given[["case"]], "html", "the frame has no column operation, dtype, precision, implementation"),
+        (lambda given: given.head(0), "html", "frame-1: no results here"),
+        (lambda given: pd.concat([given, given]), "html", "frame 1 has rows of several runs"),
+        (lambda given: given, "pdf", "format: unknown 'pdf'; valid are html, md, png, svg"),
+    ],
+    ids=["columns", "empty", "twice", "format"],
+)
+def test_what_is_no_run_is_refused(change: Callable[[Any], Any], formats: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message):
+        suite.report(change(frame(square(), RECORD)), formats=formats, out=tmp_path)
+
+
+def test_the_package_report_does_not_hide_the_function() -> None:
+    import suite.report.load
+
+    assert suite.report is api.report
+    assert sys.modules["suite.report"].__name__ == "suite.report"
 
 
 REFUSED = {
@@ -180,17 +234,38 @@ def test_assert_agrees_names_the_function_the_case_and_the_reason() -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the printed result is that of a CPU")
-def test_the_documented_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
-    """All but that of `compare`, which runs interpreted kernels."""
+def test_the_documented_examples_run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`compare` gives rows of a formula, and reports are not written."""
+    reports: list[tuple[Any, Path]] = []
+    monkeypatch.setattr(api, "compare", lambda *_, **__: frame(square(512), RECORD))
+    monkeypatch.setattr(report_files, "write", lambda runs, formats, out: reports.append((formats, out)) or [])
+    monkeypatch.chdir(ROOT)
     text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```(python|)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    programs = [body for language, body in blocks if "suite.check" in body or "suite.time" in body]
-    (printed,) = [body for language, body in blocks if not language]
+    names: dict[str, Any] = {"__name__": "documented"}
+    printed = {}
+    for language, body in blocks:
+        if language:
+            exec(body, names)
+            printed[body] = capsys.readouterr().out
+    results = [body for language, body in blocks if not language]
+    (checked,) = [out for body, out in printed.items() if "suite.check" in body]
+    (timed,) = [out for body, out in printed.items() if "suite.time" in body]
+    assert checked == results[0]
+    assert re.fullmatch(r"[\d.]+ [\d.]+\n", timed)
+    assert reports == [(["html"], Path("report")), (["md"], Path("report")), (["html", "md"], Path("h200"))]
+
+
+def test_the_readmes_examples_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, device: str) -> None:
+    """With rows of a formula, a smaller product, and on the device that there is."""
+    monkeypatch.setattr(api, "compare", lambda *_, **__: frame(square(512), RECORD))
+    monkeypatch.setattr(report_files, "write", lambda runs, formats, out: [out])
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
     names: dict[str, Any] = {}
-    exec(programs[0], names)
-    assert capsys.readouterr().out == printed
-    exec(programs[1], names)
-    assert re.fullmatch(r"[\d.]+ [\d.]+\n", capsys.readouterr().out)
+    for body in re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        exec(body.replace("4096", "64").replace('"cuda"', f'"{device}"'), names)
+    assert names["c"].shape == (64, 64)
+    assert torch.allclose(names["c"].float(), names["a"].float() @ names["b"].float(), rtol=2e-2, atol=2e-1)
 
 
 def test_functions_run_on_the_device_of_their_inputs(where: Device) -> None:

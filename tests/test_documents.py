@@ -19,7 +19,7 @@ DOCUMENTS = sorted(
         *(path for folder in ("docs", "examples", "validation") for path in (ROOT / folder).rglob("*.md")),
     ]
 )
-LONGEST_LINE, LONGEST_README = 120, 250
+LONGEST_LINE, LONGEST_README = 120, 150
 GENERATED = "<!-- table:begin -->", "<!-- table:end -->"
 """Around the README's table, which a measurement made."""
 TOPS = (
@@ -108,6 +108,15 @@ def test_commands_exist(path: Path) -> None:
     for name, options in commands(path):
         known = set(re.findall(r"(?<![\w-])--[a-z-]+", help_of(name)))
         unknown += [f"{name} {option}" for option in options if option not in known]
+    assert not unknown
+
+
+@each_document
+def test_options_of_the_validation_programs_exist(path: Path) -> None:
+    unknown = []
+    for name, words in re.findall(r"python (validation/\w+\.py)([^`#\n]*)", path.read_text(encoding="utf-8")):
+        source = (ROOT / name).read_text(encoding="utf-8")
+        unknown += [f"{name} {word}" for word in words.split() if word.startswith("--") and f'"{word}"' not in source]
     assert not unknown
 
 

@@ -18,13 +18,14 @@ from suite.core.paths import ROOT
 EXAMPLES = ROOT / "examples"
 
 
-def test_the_tests_of_the_example_project_pass() -> None:
+def test_the_tests_of_the_example_project_pass(tmp_path: Path) -> None:
+    project = shutil.copytree(EXAMPLES / "pytest_project", tmp_path / "project")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir=."]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(
-        command, cwd=EXAMPLES / "pytest_project", env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+    assert "== speed against baselines ==" in done.stdout
+    assert list(project.glob("baselines/*/test_my_kernels.test_my_sigmoid_is_no_slower_than_before.csv"))
     assert re.search(r"\b\d+ passed, \d+ skipped", done.stdout), done.stdout
 
 

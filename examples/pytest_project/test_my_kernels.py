@@ -1,10 +1,10 @@
-"""The project's kernels agree with float64, within error bounds that follow from the arithmetic."""
+"""The project's kernels agree with float64, within error bounds that follow from the arithmetic, and get no slower."""
 
 import pytest
 from my_kernels import my_matmul, my_sigmoid
 
 from suite.problem.case import Case
-from suite.testing import assert_agrees, cases, title
+from suite.testing import NoSlower, assert_agrees, cases, title
 
 
 def test_my_sigmoid() -> None:
@@ -22,3 +22,7 @@ def test_my_matmul_on_what_the_usual_sizes_hide(case: Case) -> None:
 @pytest.mark.parametrize("shape", [(1, 1, 1), (65, 33, 17), (3, 128, 200)], ids=str)
 def test_my_matmul_on_ragged_sizes(shape: tuple[int, int, int]) -> None:
     assert_agrees(my_matmul, "matmul", shape, dtype="float32")
+
+
+def test_my_sigmoid_is_no_slower_than_before(assert_no_slower: NoSlower) -> None:
+    assert_no_slower(my_sigmoid, "sigmoid", (1_000_000,), dtype="float32")

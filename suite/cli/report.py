@@ -7,9 +7,7 @@ from typing import Annotated
 
 import typer
 
-from suite.cli.messages import say
 from suite.cli.options import folder
-from suite.core.errors import UsageError
 
 
 def report(
@@ -31,29 +29,7 @@ def report(
 
     html is one page without any other file; md is README.md with plots as SVG. Several runs stand side by side.
     """
-    from suite.report.load import load_runs
-    from suite.report.write import FORMATS, write
+    from suite.report.write import report as run
 
-    chosen = [name.strip() for name in formats.split(",")]
-    unknown = [name for name in chosen if name not in FORMATS]
-    if unknown:
-        raise UsageError(
-            f"--format {formats!r}: unknown {', '.join(map(repr, unknown))}; valid are {', '.join(FORMATS)}"
-        )
-    if open_it and "html" not in chosen:
-        raise UsageError(f"--open shows the page, which --format {formats} does not write; add html")
-    found = load_runs(runs)
-    if out is None:
-        out = Path("report") if len(runs) > 1 else runs[0] if runs[0].is_dir() else runs[0].parent
-    written = write(found, chosen, out)
-    for path in written:
+    for path in run(runs, [name.strip() for name in formats.split(",")], out, open_it=open_it):
         print(path)
-    if open_it:
-        _open(written[0])
-
-
-def _open(page: Path) -> None:
-    import webbrowser
-
-    if not webbrowser.open(page.resolve().as_uri()):
-        say(f"no browser was found; open {page} in one")

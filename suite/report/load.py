@@ -126,21 +126,26 @@ def device_name(environment: dict[str, Any]) -> str:
     return str(environment.get("device", {}).get("name") or "unknown device")
 
 
-def load_runs(paths: Sequence[Path]) -> list[Run]:
-    """The runs at `paths`, each with a label that no other has.
+def load_runs(given: Sequence[Path | Side]) -> list[Run]:
+    """The runs at paths, or of rows in memory, each with a label that no other has.
 
     Raises `UsageError` for a path without results and for a damaged table.
     """
+    paths = [each.path if isinstance(each, Side) else each for each in given]
     if len({path.resolve() for path in paths}) < len(paths):
         raise UsageError(f"{', '.join(map(str, paths))}: a run is given twice; give each once")
-    sides = [_sides(path) for path in paths]
+    sides = [_sides(each) for each in given]
     labels = _labels(paths, [found[0][1] for found in sides])
     return [_run(label, path, found) for label, path, found in zip(labels, paths, sides, strict=True)]
 
 
-def _sides(path: Path) -> list[tuple[str, Side]]:
+def _sides(given: Path | Side) -> list[tuple[str, Side]]:
     """(name, tables) of the folder itself and of the folders below it that have an environment record and tables."""
-    found = []
+    if isinstance(given, Side):
+        if not given.rows:
+            raise UsageError(f"{given.path}: no results here: it has no row")
+        return [("", given)]
+    path, found = given, []
     if not path.is_dir() or any(path.glob("*.csv")):
         found.append(("", load(path)))
     for record in sorted(path.glob(f"*/{ENVIRONMENT}")) if path.is_dir() else []:

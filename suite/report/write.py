@@ -3,17 +3,43 @@
 from __future__ import annotations
 
 import re
+import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
 from suite.core.errors import UsageError
 from suite.core.files import write_atomically
-from suite.report.load import Run
+from suite.diff.load import Side
+from suite.report.load import Run, load_runs
 from suite.report.markdown import MADE_BY, markdown
 from suite.report.plots import Plot, plots_of
 
 FORMATS = ("html", "md", "png", "svg")
-PAGE, README, PLOTS = "report.html", "README.md", "plots"
+PAGE, README, PLOTS, REPORT = "report.html", "README.md", "plots", "report"
+
+
+def report(given: Sequence[Path | Side], formats: Sequence[str], out: Path | None, *, open_it: bool) -> list[Path]:
+    """Load runs, write the report, and show its page in a browser if `open_it`; returns the files as `write` does.
+
+    `out` is by default the folder of the only run, else `report`. Raises `UsageError` for what cannot be used.
+    """
+    unknown = [name for name in formats if name not in FORMATS]
+    if unknown:
+        raise UsageError(f"format: unknown {', '.join(map(repr, unknown))}; valid are {', '.join(FORMATS)}")
+    if open_it and "html" not in formats:
+        raise UsageError(f"open shows the page, which format {','.join(formats)} does not write; add html")
+    runs = load_runs(given)
+    written = write(runs, formats, out or _folder_of(given))
+    if open_it:
+        webbrowser.open(written[0].resolve().as_uri())
+    return written
+
+
+def _folder_of(given: Sequence[Path | Side]) -> Path:
+    first = given[0]
+    if len(given) > 1 or isinstance(first, Side):
+        return Path(REPORT)
+    return first if first.is_dir() else first.parent
 
 
 def write(runs: Sequence[Run], formats: Sequence[str], out: Path) -> list[Path]:

@@ -80,7 +80,8 @@ class _Progress:
     def step(self, position: int, doing: str) -> None:
         """`position`: rows of this device and case that are finished."""
         name = f"{self.case.label} {self.case.dtype} {self.case.precision}"
-        self.observer.step(Step(self.case.operation, name, doing, self.done + position, self.total))
+        done = min(self.done + position, self.total)  # a repeated row is done already
+        self.observer.step(Step(self.case.operation, name, doing, done, self.total))
 
     def store(self, rows: Sequence[Row]) -> None:
         self.anything_new = True

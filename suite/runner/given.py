@@ -7,7 +7,7 @@ from pathlib import Path
 
 from suite import ops
 from suite.core.errors import UsageError
-from suite.numerics.formats import DTYPES
+from suite.numerics.formats import DTYPES, full_name
 from suite.problem.case import Case
 from suite.problem.operation import Operation
 from suite.problem.option import Value
@@ -32,6 +32,7 @@ def selection(
     options: Mapping[str, Value | Sequence[Value]],
     sweep: bool = False,
     files: Iterable[str | Path] = (),
+    excluded: str | Iterable[str] = (),
 ) -> Selection:
     names = texts(operation)
     sizes = [shapes] if isinstance(shapes, str | Mapping) else list(shapes)
@@ -40,7 +41,8 @@ def selection(
     return Selection(
         operations=names,
         implementations=texts(implementations),
-        dtypes=texts(dtypes),
+        excluded=texts(excluded),
+        dtypes=tuple(map(full_name, texts(dtypes))),
         precisions=texts(precisions),
         shapes=tuple(size_text(ops.get(names[0]), size) for size in sizes),
         options={name: (value,) if isinstance(value, bool | str) else tuple(value) for name, value in options.items()},
@@ -80,7 +82,7 @@ def one_case(
         if options or dtype or precision or inputs:
             raise UsageError("a Case has its dtype, precision, inputs and options; give sizes, or leave these out")
         return case
-    dtype, inputs = dtype or "float32", inputs or "normal"
+    dtype, inputs = full_name(dtype or "float32"), inputs or "normal"
     known("inputs", inputs, op.families)
     known("dtype", dtype, (*DTYPES, *op.dtypes_beyond) if inputs == "normal" else op.families[inputs].dtypes)
     text = size_text(op, case)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from suite.core.errors import ResultsError
 from suite.results.csv_file import to_csv
-from suite.results.frame import frame, read_frame
+from suite.results.frame import frame, read_frame, rows_of
 from suite.results.row import COLUMNS, Attempt, Mode, Row, Status, StoppedBy
 from tests.results.rows import row
 
@@ -71,3 +72,24 @@ def test_the_frame_has_one_column_for_each_field(tmp_path: pytest.TempPathFactor
     path = tmp_path / "t.csv"
     path.write_text(to_csv(rows), encoding="utf-8", newline="")
     assert read_frame(path).equals(data)
+
+
+def test_a_frame_and_a_part_of_one_give_their_rows_back() -> None:
+    rows = [row(suspect=True, timed=Attempt.DONE, device_us=2.0, samples=10), row("triton", error_ratio=math.inf)]
+    data = frame(rows, {"device": {"name": "D"}})
+    assert rows_of(data) == rows
+    part = data[data["implementation"] == "triton"]
+    assert rows_of(part) == rows[1:]
+    assert part.attrs == {"environment": {"device": {"name": "D"}}}
+
+
+def test_a_notebook_shows_whole_rows_as_the_terminal_does() -> None:
+    data = frame([row("<b>", device_us=2.0), row("triton", status="wrong", reason="value: at [0]")])
+    shown = data._repr_html_()
+    assert shown.startswith("<pre")
+    assert "&lt;b&gt;" in shown
+    assert " 1  value: at [0]" in shown
+    for plain in (data[["case", "status"]], data.head(0)):
+        assert "<table" in plain._repr_html_()
+    many = frame([replace(row(), case=f"M={size},N=1,K=1") for size in range(30)])
+    assert "M=7" not in many._repr_html_()

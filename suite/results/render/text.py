@@ -130,11 +130,12 @@ def _never_ran(rows: Sequence[Row], status: Status, notes: _Notes, width: int) -
     """`unsupported: numpy [1], cuda/skinny [2]`; empty if no row has that status."""
     number = notes.brief if status is Status.UNSUPPORTED else notes.number
     found = [
-        f"{one_line(row.implementation)} [{number(one_line(row.reason))}]" if row.reason else row.implementation
+        f"{one_line(row.implementation)}\u00a0[{number(one_line(row.reason))}]" if row.reason else row.implementation
         for row in rows
         if row.status is status
     ]
-    return wrapped(f"{status}: {', '.join(found)}", width, indent="  ") if found else []
+    lines = wrapped(f"{status}: {', '.join(found)}", width, indent="  ") if found else []
+    return [line.replace("\u00a0", " ") for line in lines]  # no line ends between a name and its number
 
 
 def _fields(rows: Sequence[Row], view: View, against: Comparison, notes: _Notes) -> list[Field]:

@@ -1,14 +1,17 @@
-"""What README.md and docs/own_kernels.md say of a user's file."""
+"""What docs/own_kernels.md and docs/first_kernel.md say of a user's file."""
 
 from __future__ import annotations
 
 import ast
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from external_files import CPU, check, external, status, write
 
+import suite
 from cuda_ref import _rewrite
 from cuda_ref.compiler import missing
 from suite import ops
@@ -16,11 +19,16 @@ from suite.core.paths import ROOT
 from suite.implementations.external.implementation import signature
 from suite.worker.pool import Pool
 
-DOCUMENT = (ROOT / "docs" / "own_kernels.md").read_text(encoding="utf-8")
+FIRST, DOCUMENT = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("first_kernel.md", "own_kernels.md"))
+TEMPLATES, _, RULES = DOCUMENT.partition("## A .py file")
+
+
+def blocks(language: str, text: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
 def fenced(language: str) -> str:
-    return "\n".join(re.findall(rf"^```{language}\n(.*?)^```", DOCUMENT, re.DOTALL | re.MULTILINE))
+    return "\n".join(blocks(language, RULES))
 
 
 def normal(signature: str) -> str:
@@ -47,28 +55,27 @@ def test_the_documented_functions_are_those_of_the_tree() -> None:
 
 
 @pytest.mark.skipif(missing("cpu") is not None, reason="needs a C++ compiler")
-def test_the_readmes_example_is_true(tmp_path: Path) -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    story = text[text.index("## Your own kernel") : text.index("## Where the GPU starts to win")]
-    naive, triton_file = re.findall(r"^```python\n(.*?)^```", story, re.DOTALL | re.MULTILINE)
-    (cuda_file,) = re.findall(r"^```cuda\n(.*?)^```", story, re.DOTALL | re.MULTILINE)
-    wrong, right = "return 1 / (1 + torch.exp(-x))", "return (1 / (1 + torch.exp(-x.float()))).to(x.dtype)"
-    assert wrong in naive
-    assert right in story
-    assert external(write(tmp_path / "my_sigmoid.py", ""), "sigmoid").fault in story
-    files = {"n.py": naive, "s.py": naive.replace(wrong, right), "t.py": triton_file, "c.cu": cuda_file}
+def test_the_kernels_of_the_documents_are_what_they_say(tmp_path: Path) -> None:
+    naive, mended = blocks("python", FIRST)
+    (triton_file,), (cuda_file,) = blocks("python", TEMPLATES), blocks("cuda", TEMPLATES)
+    assert external(write(tmp_path / "my_sigmoid.py", ""), "sigmoid").fault in FIRST
+    files = {"n.py": naive, "s.py": mended, "t.py": triton_file, "c.cu": cuda_file}
     case = ops.get("sigmoid").case((5000,), "float16")
     with Pool(CPU) as pool:
         found = {
             name: status(check(pool, external(write(tmp_path / name, each), "sigmoid"), case))
             for name, each in files.items()
         }
-    assert found == {
-        "n.py": "wrong",
-        "s.py": "ok",
-        "t.py": "ok",
-        "c.cu": "ok",
-    }
+    assert found == {"n.py": "wrong", "s.py": "ok", "t.py": "ok", "c.cu": "ok"}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the printed result is that of a CPU")
+def test_the_printed_reason_is_that_of_the_naive_kernel() -> None:
+    names: dict[str, Any] = {}
+    exec(blocks("python", FIRST)[0], names)
+    found = suite.check(names["sigmoid"], "sigmoid", (1_000_000,), dtype="float16", device="cpu")
+    assert found.reason in " ".join(FIRST.split())
+    assert f" {found.error_ratio:.3g}  1\n" in FIRST
 
 
 def test_the_documents_say_that_the_file_runs_with_the_users_rights() -> None:

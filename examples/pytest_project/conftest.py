@@ -1,0 +1,3 @@
+"""The fixture `assert_no_slower`."""
+
+pytest_plugins = ["suite.testing"]

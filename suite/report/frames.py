@@ -1,0 +1,24 @@
+"""What `suite.compare` gave, as a run of a report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from suite.core.errors import UsageError
+from suite.diff.load import Side, row_key
+from suite.results.frame import rows_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def side(frame: pd.DataFrame, number: int) -> Side:
+    """The rows of a frame, or of a part of one, with the environment record that it carries.
+
+    `number` names the frame where several are of one device. Raises `UsageError` for a frame without results.
+    """
+    rows = {row_key(row): row for row in rows_of(frame)}
+    if len(rows) < len(frame):
+        raise UsageError(f"frame {number} has rows of several runs; give each run as a frame of its own")
+    return Side(Path(f"frame-{number}"), rows, frame.attrs.get("environment"))

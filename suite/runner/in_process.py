@@ -1,0 +1,167 @@
+"""A function of the caller in this process: checked, or timed in turns with implementations of the tree."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from suite import frameworks
+from suite.core.errors import DisagreementError, UsageError
+from suite.hardware import measured_peaks
+from suite.hardware.device import Device
+from suite.implementations import builtin
+from suite.implementations.implementation import Implementation
+from suite.problem.case import Case
+from suite.results.noise import mark_noisy
+from suite.results.rates import rates
+from suite.results.row import COLUMNS, Attempt, Row
+from suite.runner.given import known, title
+
+if TYPE_CHECKING:
+    import torch
+
+    from suite.checking.checked_call import CheckResult
+    from suite.checking.problem import Problem
+    from suite.checking.timed_inputs import TimedInputs
+    from suite.frameworks.base import Adapter
+    from suite.timing import Call, Timing
+
+
+@dataclass(frozen=True)
+class Given(Implementation):
+    """A function of this process."""
+
+    given: Callable[..., Any] = print
+
+    def function(self) -> Callable[..., Any]:
+        return self.given
+
+
+def given(function: Callable[..., Any], operation: str, framework: str) -> Given:
+    """`function` as an implementation, `with/NAME`. Raises `UsageError` for an unknown framework."""
+    name = getattr(function, "__name__", "function")
+    return Given(operation, f"with/{name}", adapter(framework).name, "", given=function)
+
+
+def adapter(framework: str) -> Adapter:
+    known("framework", framework, frameworks.names())
+    return frameworks.get(framework)
+
+
+def check(function: Callable[..., Any], adapter: Adapter, case: Case, where: Device, seed: int) -> CheckResult:
+    """The checked calls of `function` and their verdict."""
+    from suite.checking.checked_call import check as run
+    from suite.checking.problem import Problem
+    from suite.worker.session import REPEAT_S
+
+    with _on(where) as device:
+        adapter.prepare(where)
+        return run(lambda: function, adapter, Problem(case, seed, device), repeat_s=REPEAT_S)
+
+
+def beside(operation: str, name: str, where: Device, case: Case) -> Implementation:
+    """An implementation of the tree that can run `case`. Raises `UsageError` if there is none of that name."""
+    known("beside", name, [each.name for each in builtin.implementations(operation)])
+    found = builtin.find(operation, name)
+    if (obstacle := found.obstacle(where, case)) is not None:
+        raise UsageError(f"beside: {name} cannot run: {obstacle[1]}")
+    return found
+
+
+def time(
+    timed: Sequence[Implementation], case: Case, where: Device, *, cache: str, max_noise: float, seed: int
+) -> list[tuple[Timing, Row]]:
+    """The times of implementations that agree, in turns, each with its row as `compare` has it.
+
+    Raises `UsageError` for one that is not native on `where`, `DisagreementError` for one that does not agree.
+    """
+    from suite.checking.problem import Problem
+
+    for each in timed:
+        if (mode := each.adapter.mode(where)) != "native":
+            raise UsageError(f"{each.framework} is {mode} on {where}, and not timed: use a GPU")
+    with _on(where) as device:
+        for each in timed:
+            each.adapter.prepare(where)
+        problem = Problem(case, seed, device)
+        found = {each.name: _agreeing(each, problem) for each in timed}
+        times = _times(timed, problem, cache, max_noise)
+    rows = [_row(each, problem, where, seed, found[each.name], times[each.name]) for each in timed]
+    mark_noisy(rows, max_noise)
+    return [(times[row.implementation], row) for row in rows]
+
+
+def _agreeing(implementation: Implementation, problem: Problem) -> CheckResult:
+    from suite.checking.checked_call import check as run
+
+    found = run(implementation.function, implementation.adapter, problem)
+    if not found.agrees:
+        raise DisagreementError(f"{implementation.name}: {title(problem.case)}: {found.reason}")
+    return found
+
+
+def _times(timed: Sequence[Implementation], problem: Problem, cache: str, max_noise: float) -> Mapping[str, Timing]:
+    """The times by name. Raises `DisagreementError` if a timed result is wrong."""
+    from suite import timing
+    from suite.worker.guests import BUDGETS_S
+
+    calls, inputs = _calls(timed, problem)
+    times = timing.measure(
+        calls,
+        device=problem.device,
+        cache=cache,
+        budget_s=BUDGETS_S[problem.device.type],
+        max_noise=max_noise,
+        inputs=inputs,
+    )
+    for name, reason in inputs.judge().items():
+        raise DisagreementError(f"{name}: {title(problem.case)}, while timed: {reason}")
+    return times
+
+
+def _calls(timed: Sequence[Implementation], problem: Problem) -> tuple[list[Call], TimedInputs]:
+    """What is timed, and the inputs that change between the calls."""
+    from suite import timing
+    from suite.checking.timed_inputs import LocalResults, TimedInputs
+    from suite.worker.bound_call import bind
+
+    problem.present(0)
+    bound = {each.name: bind(each, problem.buffers, problem.op.arguments(problem.case)) for each in timed}
+
+    def rebind() -> None:
+        for each in bound.values():
+            each.rebind(problem.buffers)
+
+    adapters = {each.name: each.adapter for each in timed}
+    calls = [
+        timing.Call(each.name, bound[each.name].issue, each.adapter.wait, vendor=each.vendor is not None)
+        for each in timed
+    ]
+    return calls, TimedInputs(problem, LocalResults(problem, adapters), rebind)
+
+
+def _row(
+    implementation: Implementation, problem: Problem, where: Device, seed: int, found: CheckResult, times: Timing
+) -> Row:
+    case, op = problem.case, problem.op
+    row = Row(case.operation, case.label, case.dtype, case.precision, implementation.name, device=str(where), seed=seed)
+    row.vendor, row.versions = implementation.vendor or "", implementation.versions()
+    row.bytes, row.flops = op.bytes(case), op.flops(case)
+    measured = {**vars(found), **vars(times), "reason": times.error, "remarks": "; ".join(times.flags)}
+    row.fill({name: value for name, value in measured.items() if name in COLUMNS})
+    row.timed = Attempt.FAILED if row.device_us is None else Attempt.DONE
+    ceilings = measured_peaks.find(where.results_folder, where.name)
+    row.fill(rates(row, op, case, where.name, ceilings=ceilings, arithmetic=implementation.arithmetic or ""))
+    return row
+
+
+@contextlib.contextmanager
+def _on(where: Device) -> Iterator[torch.device]:
+    """The torch device of `where`, which is the current one while this is open."""
+    import torch
+
+    device = torch.device(where.type, where.index) if where.type == "cuda" else torch.device("cpu")
+    with torch.cuda.device(device) if where.type == "cuda" else contextlib.nullcontext():
+        yield device
