@@ -58,7 +58,9 @@ def _asserting(check: Callable[P, CheckResult]) -> Callable[P, None]:
             function, operation, case = _named(*args, **kwargs)
             where = title(case) if isinstance(case, Case) else f"{operation} {case}"
             name = getattr(function, "__name__", "the function")
-            raise AssertionError(f"{name} is wrong on {where}: {found.reason}; error / bound {found.error_ratio:.3g}")
+            raise AssertionError(
+                f"{name} is wrong on {where}: {found.explanation}; error / bound {found.error_ratio:.3g}"
+            )
 
     return assert_agrees
 

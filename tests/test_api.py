@@ -229,7 +229,9 @@ def test_only_what_runs_natively_is_timed() -> None:
 
 def test_assert_agrees_names_the_function_the_case_and_the_reason() -> None:
     assert_agrees(torch.add, "vector_add", (100,), device="cpu")
-    with pytest.raises(AssertionError, match=r"twice is wrong on vector_add \(100,\): value: at .* are wrong; error"):
+    with pytest.raises(
+        AssertionError, match=r"twice is wrong on vector_add \(100,\): value: at .* are wrong; as if .*; error"
+    ):
         assert_agrees(twice, "vector_add", (100,), device="cpu")
 
 

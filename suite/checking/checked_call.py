@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
+from suite.checking.diagnosis import Diagnosis, diagnose
 from suite.checking.memory import address_range, first_difference, is_row_major, same_bits
 from suite.checking.verdict import Verdict, judge
 from suite.core.phases import Phase
@@ -69,6 +70,15 @@ class CheckResult:
     max_rel: float = math.inf
     deterministic: str = ""
     """`yes` or `no`; empty if there were not two results to compare."""
+    diagnosis: str = ""
+    """`as if ...`, where a usual mistake explains the values that are wrong."""
+    error_map: str = ""
+    """Where they are wrong (`suite/checking/error_map.py`)."""
+
+    @property
+    def explanation(self) -> str:
+        """The reason, and the diagnosis if there is one."""
+        return "; ".join(filter(None, (self.reason, self.diagnosis)))
 
 
 class Result(Protocol):
@@ -145,6 +155,8 @@ def check_calls(
         on_phase(Phase.JUDGING)
         second_verdict = _judge(second.early, problem, 1)
         stale = not second_verdict.agrees and same_bits(first_copy, second.early)
+        first_verdict = _judge(first_copy, problem, 0)
+        diagnosis = _diagnosis([first_copy, second.early], [first_verdict, second_verdict], problem)
         second.early = first_copy.new_empty(0)  # a quarter of the memory that outputs take
 
         on_phase(Phase.THIRD_CALL)
@@ -158,9 +170,11 @@ def check_calls(
     except RefusedError as refused:
         return CheckResult(False, str(refused), perf_counter() - begin)
     on_phase(Phase.JUDGING)
-    verdicts = [_judge(first_copy, problem, 0), second_verdict]
+    verdicts = [first_verdict, second_verdict]
     if another is not None:
         verdicts.append(_judge(another, problem, 0))
+        if not verdicts[-1].agrees and first_verdict.agrees and second_verdict.agrees:
+            diagnosis = _diagnosis([another], verdicts[-1:], problem)
     reasons = [f"{kind}: {what}" for kind, what in wrong.items()] + _disagreement(verdicts, stale)
     if claims_determinism and another is not None:
         difference = first_difference(another, first_copy)
@@ -173,12 +187,26 @@ def check_calls(
         max_ulp=max(verdict.max_ulp for verdict in verdicts),
         max_rel=max(verdict.max_rel for verdict in verdicts),
         deterministic="yes" if another is None else "no",
+        diagnosis=diagnosis.text,
+        error_map=diagnosis.error_map,
     )
 
 
 def _judge(output: torch.Tensor, problem: Problem, draw: int) -> Verdict:
     with subnormals.kept(problem.device):
         return judge(output, problem.truth(draw), shape=problem.output_shape, dtype=problem.output_dtype)
+
+
+def _diagnosis(outputs: Sequence[torch.Tensor], verdicts: Sequence[Verdict], problem: Problem) -> Diagnosis:
+    """What is wrong with the first wrong result, which is of draw 0 unless it is the second."""
+    wrong = [
+        (draw, output) for draw, (output, found) in enumerate(zip(outputs, verdicts, strict=True)) if not found.agrees
+    ]
+    if not wrong:
+        return Diagnosis()
+    (draw, output), *more = wrong
+    with subnormals.kept(problem.device):
+        return diagnose(output, draw, problem, beside=more[0][1] if more else None)
 
 
 @dataclass
@@ -270,8 +298,9 @@ def _alias(output: torch.Tensor, buffers: Sequence[torch.Tensor]) -> int | None:
     return found
 
 
-def check_briefly(caller: Caller, problem: Problem, repeat_s: float) -> str:
-    """What is wrong with the result of a call on draw 0, and of others within `repeat_s` seconds; empty if nothing is.
+def check_briefly(caller: Caller, problem: Problem, repeat_s: float) -> tuple[str, Diagnosis]:
+    """What is wrong with the result of a call on draw 0, and of others within `repeat_s` seconds, and why; empty if
+    nothing is.
 
     Raises `RefusedError` for a result of another form; what the implementation raises passes through.
     """
@@ -279,9 +308,11 @@ def check_briefly(caller: Caller, problem: Problem, repeat_s: float) -> str:
     result = caller.call(0)
     wrong = _misused_memory(problem, 0, result, ())
     another = _farthest(caller, result.early, None, perf_counter() - begin, repeat_s)
-    verdicts = [_judge(each, problem, 0) for each in (result.early, another) if each is not None]
-    reasons = [f"{kind}: {what}" for kind, what in wrong.items()]
-    return "; ".join(reasons + [verdict.reason for verdict in verdicts if not verdict.agrees][:1])
+    outputs = [each for each in (result.early, another) if each is not None]
+    verdicts = [_judge(each, problem, 0) for each in outputs]
+    found = [(each, verdict) for each, verdict in zip(outputs, verdicts, strict=True) if not verdict.agrees][:1]
+    reasons = [f"{kind}: {what}" for kind, what in wrong.items()] + [verdict.reason for _, verdict in found]
+    return "; ".join(reasons), _diagnosis([each for each, _ in found], [verdict for _, verdict in found], problem)
 
 
 def _farthest(

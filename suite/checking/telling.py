@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from suite.checking.checked_call import LocalCaller, RefusedError, check_briefly
+from suite.checking.diagnosis import Diagnosis
 from suite.checking.problem import Problem
 from suite.frameworks.base import Adapter
 from suite.implementations.arguments import missing_parameters
@@ -18,6 +19,7 @@ class Told:
 
     passed: tuple[str, ...]
     reason: str = ""
+    diagnosis: Diagnosis = field(default_factory=Diagnosis)
 
 
 def tell(
@@ -34,7 +36,7 @@ def tell(
     through.
     """
 
-    def brief(problem: Problem) -> str:
+    def brief(problem: Problem) -> tuple[str, Diagnosis]:
         refuse_missing_parameters(function, problem)
         return check_briefly(LocalCaller(lambda: function, adapter, problem), problem, repeat_s)
 
@@ -48,24 +50,24 @@ def refuse_missing_parameters(function: Callable[..., Any], problem: Problem) ->
 
 
 def tell_by(
-    brief: Callable[[Problem], str],
+    brief: Callable[[Problem], tuple[str, Diagnosis]],
     adapter: Adapter,
     problems: Mapping[str, Problem],
     on_case: Callable[[str], None] = lambda name: None,
 ) -> Told:
-    """`tell` by a function that says what is wrong in a case; empty if nothing is."""
+    """`tell` by a function that says what is wrong in a case, and why; empty if nothing is."""
     passed: list[str] = []
     for name, problem in problems.items():
         if problem.case.dtype in adapter.limits(problem.device).get(problem.case.inputs, ()):
             continue
         on_case(name)
         try:
-            reason = brief(problem)
+            reason, diagnosis = brief(problem)
         except NotImplementedError:
             continue
         except RefusedError as refused:
-            reason = str(refused)
+            reason, diagnosis = str(refused), Diagnosis()
         if reason:
-            return Told(tuple(passed), f"{reason} (in the telling case {name}: {problem.case.label})")
+            return Told(tuple(passed), f"{reason} (in the telling case {name}: {problem.case.label})", diagnosis)
         passed.append(name)
     return Told(tuple(passed))

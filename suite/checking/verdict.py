@@ -141,6 +141,12 @@ def _ordinary(piece: torch.Tensor, truth: Truth, dtype: str) -> bool:
     return all(map(math.isfinite, numbers)) and strictest > 0.0 and largest <= MAX_FINITE[dtype]
 
 
+def error_ratios(piece: torch.Tensor, truth: Truth, dtype: str) -> torch.Tensor:
+    """For each element of a piece of an output the error over the bound, infinite where a NaN, an infinity or a number
+    is misplaced. Above 1 is wrong."""
+    return _errors(piece, truth, dtype)[1]
+
+
 def _errors(piece: torch.Tensor, truth: Truth, dtype: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """For each element: the error, 0 where it or the truth is not finite; the error over the bound, infinite where a
     NaN, an infinity or a number is misplaced; and whether both are finite."""

@@ -286,11 +286,26 @@ def _run(jobs: Sequence[Job], options: Options, results: Results, shown: _Shown)
     finally:
         if results.begun:
             run_folder.point_to(results.folder)
+    if results.begun and results.problem is None:
+        _write_maps(results.folder, rows)
     if shown.file_format == "parquet" and rows:
         parquet.write(results.folder, rows)
     if not shown.as_json:
         console.finished(rows)
     return rows
+
+
+def _write_maps(folder: Path, rows: Sequence[Row]) -> None:
+    """Images of where wrong rows are wrong."""
+    from suite.report.maps import write_maps
+
+    try:
+        written = write_maps(folder, rows)
+    except ResultsError as error:
+        say(f"error: {error}")
+    else:
+        if written:
+            say(f"where wrong results are wrong: {written[0] if len(written) == 1 else written[0].parent}")
 
 
 def _report(

@@ -197,7 +197,7 @@ def _untimed(pair: Pair) -> Change:
     base, new = pair.base, pair.new
     statuses = f"{base.status} -> {new.status}"
     if base.status is Status.OK and new.status in FAILURES:
-        return Change(base, new, Verdict.BROKEN, notes=(f"{statuses}: {new.reason}",))
+        return Change(base, new, Verdict.BROKEN, notes=(f"{statuses}: {new.explanation}",))
     if base.status in FAILURES and new.status is Status.OK:
         return Change(base, new, Verdict.FIXED, notes=(statuses,))
     if base.status != new.status:

@@ -57,7 +57,8 @@ def _agreement(entries: Sequence[Entry]) -> tuple[list[Finding], list[Finding]]:
     if failed:
         kinds = Counter("suspect" if entry.row.status is Status.OK else str(entry.row.status) for entry in failed)
         counts = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
-        text = f"{len(failed)} of the {len(ran)} rows that ran failed ({counts}), the first of them {_name(failed[0])}."
+        text = f"{len(failed)} of the {len(ran)} rows that ran failed ({counts}), the first of them {_name(failed[0])}"
+        text += f": {failed[0].row.diagnosis}." if failed[0].row.diagnosis else "."
         return [Finding(f"{len(failed)} failed", text)], []
     judged = [entry for entry in ran if entry.row.error_ratio is not None]
     if not judged:

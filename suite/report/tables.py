@@ -82,6 +82,7 @@ ROW_COLUMNS = (
     Column("mode", "native, interpreted or emulated", lambda entry: str(entry.row.execution), detail=True),
     Column("vendor", "the vendor library behind it", lambda entry: entry.row.vendor, detail=True),
     _field("reason", "reason", number=False, detail=True),
+    _field("diagnosis", "diagnosis", number=False, detail=True),
     _field("remarks", "remarks", number=False, detail=True),
     _field("config", "configuration", number=False, detail=True),
     _field("limit", "limit", number=False, detail=True),

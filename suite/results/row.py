@@ -180,6 +180,10 @@ class Row:
         "what limits the kernels, by the columns before: the busiest unit, or latency", Bound.UNKNOWN
     )
     code: str = _column("--dump: the folder of the code below that of the run, and its files; or why there is none", "")
+    diagnosis: str = _column("the usual mistake that explains a wrong result, and how much of it", "")
+    error_map: str = _column(
+        "share of wrong elements by tile: size of a tile, then rows; . none, 1-9 tenths, # all", ""
+    )
 
     def __post_init__(self) -> None:
         for name in _ENUMERATIONS:
@@ -194,6 +198,11 @@ class Row:
     def key(self) -> Key:
         """What identifies a row within one run."""
         return (*self.case_key, self.device, self.implementation)
+
+    @property
+    def explanation(self) -> str:
+        """The reason, and the diagnosis if there is one."""
+        return "; ".join(filter(None, (self.reason, self.diagnosis)))
 
     @property
     def failed(self) -> bool:

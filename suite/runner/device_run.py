@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -46,16 +46,6 @@ CACHE_VARIABLES = (
 """Where CUDA sources, Triton kernels, the driver's and XLA's programs are kept between processes."""
 
 
-@dataclass(frozen=True)
-class Told:
-    """What the telling cases of an operation say of an implementation."""
-
-    status: Status
-    reason: str
-    checked: str = ""
-    killed_from_outside: bool = False
-
-
 class CaseProgress(Protocol):
     """Who follows one case on one device."""
 
@@ -79,7 +69,8 @@ class DeviceRun:
         self.options = options
         self.finished = finished
         self.interpreted_too = interpreted_too
-        self._told: dict[tuple[str, ...], Told] = {}
+        self._told: dict[tuple[str, ...], Mapping[str, object]] = {}
+        """By operation, dtype, precision and implementation, what the telling cases show, as columns."""
         self.measured_peaks = measured_peaks.find(self.device.results_folder, self.device.name)
         self._runs: dict[Key, list[Row]] = {}
         """Of `--repeat`: each row as every run has measured it."""
@@ -197,26 +188,27 @@ class DeviceRun:
         if told is None:
             told = self._tell_once(case, implementation)
             shared = not implementation.is_external and self.pool.served_others(implementation.name)
-            if shared and told.status is not Status.OK and not told.killed_from_outside:
+            if shared and told["status"] != Status.OK and not told.get("killed_from_outside"):
                 self.pool.discard()
                 told = self._tell_once(case, implementation)
-            if told.status is Status.ERROR and not implementation.is_external:
+            if told["status"] == Status.ERROR and not implementation.is_external:
                 self.pool.discard()
-            if not told.killed_from_outside:
+            if not told.get("killed_from_outside"):
                 self._told[key] = told
-        row.status, row.checked, row.killed_from_outside = told.status, told.checked, told.killed_from_outside
-        row.reason = _joined(told.reason, row.reason)
+        reason = row.reason
+        row.fill(told)
+        row.reason = _joined(row.reason, reason)
 
-    def _tell_once(self, case: Case, implementation: Implementation) -> Told:
+    def _tell_once(self, case: Case, implementation: Implementation) -> Mapping[str, object]:
         request = TellRequest(case, implementation.reference, self.options.seed, self.options.timeout_s)
         try:
             reply = self.pool.ask(request, timeout_s=self.options.timeout_s)
         except WorkerDiedError as error:
             status = Status.TIMEOUT if isinstance(error, WorkerTimeoutError) else Status.ERROR
-            return Told(status, one_line(error), killed_from_outside=error.from_outside)
+            return {"status": status, "reason": str(error), "killed_from_outside": error.from_outside}
         if isinstance(reply, Failed):
-            return Told(Status(reply.status), one_line(reply.reason), killed_from_outside=reply.from_outside)
-        return Told(Status(reply.status), one_line(reply.reason), reply.checked)
+            return {"status": reply.status, "reason": reply.reason, "killed_from_outside": reply.from_outside}
+        return vars(reply)
 
     def _check_request(self, case: Case, implementation: Implementation) -> CheckRequest:
         return CheckRequest(case, implementation.reference, self.options.seed, self.options.timeout_s)

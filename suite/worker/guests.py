@@ -22,6 +22,7 @@ from suite.worker.protocol import Started, TimeGuestRequest
 
 if TYPE_CHECKING:
     from suite.checking.checked_call import CheckResult
+    from suite.checking.diagnosis import Diagnosis
     from suite.checking.problem import Problem
     from suite.checking.telling import Told
     from suite.timing import Timing
@@ -109,7 +110,7 @@ class Guests:
 
         config = ""
 
-        def brief(problem: Problem) -> str:
+        def brief(problem: Problem) -> tuple[str, Diagnosis]:
             try:
                 with self._case(reference, problem, timeout_s) as case:
                     self._report(reference.name, Phase.TELLING_CALL, config)

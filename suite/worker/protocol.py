@@ -108,6 +108,8 @@ class CheckReply:
     deterministic: str = ""
     config: str = ""
     compile_cache: str = ""
+    diagnosis: str = ""
+    error_map: str = ""
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,8 @@ class TellReply:
     status: Literal["ok", "wrong"]
     reason: str
     checked: str
+    diagnosis: str = ""
+    error_map: str = ""
 
 
 @dataclass(frozen=True)

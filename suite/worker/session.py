@@ -43,6 +43,7 @@ from suite.worker.protocol import (
 if TYPE_CHECKING:
     from suite.checking.checked_call import CheckResult
     from suite.checking.problem import Problem
+    from suite.checking.telling import Told
     from suite.checking.timed_inputs import TimedInputs
     from suite.timing import Timing
 
@@ -165,7 +166,7 @@ class Session:
                 TELLING_REPEAT_S,
                 lambda case: self._report(name, Phase.TELLING_CALL, case),
             )
-        return TellReply("wrong" if told.reason else "ok", told.reason, ", ".join(told.passed))
+        return _told(told)
 
     def _telling_problems(self, case: Case, seed: int) -> Mapping[str, Problem]:
         """Those of the operation in the dtype and precision of `case`; kept, with their truths."""
@@ -194,7 +195,7 @@ class Session:
         self._report(reference.name, Phase.PREPARING)
         problems = self._telling_problems(request.case, request.seed)
         told = self.guests.tell(reference, problems, EXTERNAL * TELLING_REPEAT_S, request.timeout_s)
-        return TellReply("wrong" if told.reason else "ok", told.reason, ", ".join(told.passed))
+        return _told(told)
 
     def time(self, request: TimeRequest) -> TimeReply | TimingFailed:
         """Time implementations that agree, together; then judge what they returned in some of the rounds."""
@@ -356,6 +357,13 @@ class Session:
         if current != self._current or now - self._sent_at > SIGN_OF_LIFE_S:
             self._current, self._sent_at = current, now
             self._on_started(current)
+
+
+def _told(told: Told) -> TellReply:
+    """What the telling cases showed as the columns of a row."""
+    found = told.diagnosis
+    status: Literal["ok", "wrong"] = "wrong" if told.reason else "ok"
+    return TellReply(status, told.reason, ", ".join(told.passed), found.text, found.error_map)
 
 
 def _checked(result: CheckResult, remarks: tuple[str, ...], config: str, compile_cache: str) -> CheckReply:

@@ -1,4 +1,4 @@
-"""Every wrong kernel of the gallery is refused, for what is wrong with it; its right twin passes the same case."""
+"""Every wrong kernel of the gallery is refused and named for what is wrong with it; its right twin passes the case."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 import torch
 import wrong_kernels
 from judging import RIGHT
-from wrong_kernels import Entry
+from wrong_kernels import Entry, diagnoses
 
-from suite import frameworks, ops
+from suite import frameworks, ops, variants
 from suite.checking.checked_call import CheckResult, check
 from suite.checking.problem import Problem
 from suite.frameworks.base import Adapter
@@ -38,6 +38,11 @@ def run(entry: Entry, mistake: str, device: str) -> CheckResult:
     return check(lambda: entry.make(mistake), adapter, problem(entry.case, where), claims_determinism=claims)
 
 
+def said(entry: Entry) -> str:
+    """What the diagnosis has to begin with; empty for one that is to name nothing."""
+    return (diagnoses.SAID | diagnoses.GPU).get(entry.name, diagnoses.NONE)
+
+
 each = pytest.mark.parametrize(
     "entry", [pytest.param(e, id=e.name, marks=[pytest.mark.gpu] if e.wrong.gpu else []) for e in GALLERY]
 )
@@ -50,6 +55,9 @@ def test_a_wrong_kernel_is_refused_for_what_is_wrong(entry: Entry, device: str) 
     assert found.reason.startswith(f"{entry.wrong.verdict}: "), found.reason
     if entry.wrong.verdict == "value":
         assert found.error_ratio > 1
+    if variants.of(entry.operation) and (device == "cpu" or found.diagnosis):
+        assert found.diagnosis.removeprefix("as if ").startswith(said(entry)), found.diagnosis
+        assert bool(found.diagnosis) == bool(said(entry))
 
 
 @each
@@ -57,6 +65,8 @@ def test_its_right_twin_passes(entry: Entry, device: str) -> None:
     found = run(entry, "", device)
     assert found.agrees, found.reason
     assert found.error_ratio < RIGHT
+    assert not found.diagnosis
+    assert not found.error_map
 
 
 def test_the_gallery_is_large_and_covers_every_framework() -> None:
@@ -80,6 +90,19 @@ def test_the_gallery_is_large_and_covers_every_framework() -> None:
         "same buffer",
         "not deterministic",
     }
+
+
+def test_most_mistakes_in_values_are_named() -> None:
+    """The test above asserts that each is named so, and that what is not here is not named. An operation needs no
+    variants of its truth; without them it has no part in this."""
+    by_value = [
+        entry
+        for entry in GALLERY
+        if entry.wrong.verdict in ("value", "not finite") and not entry.wrong.gpu and variants.of(entry.operation)
+    ]
+    assert {entry.name for entry in by_value} <= diagnoses.SAID.keys(), "wrong_kernels/diagnoses.py lacks a kernel"
+    named = [entry for entry in by_value if said(entry)]
+    assert len(named) >= 0.8 * len(by_value)
 
 
 @pytest.mark.parametrize("operation", sorted({entry.operation for entry in GALLERY}))

@@ -45,6 +45,11 @@ def test_failures_come_first(tmp_path: Path) -> None:
     )
 
 
+def test_the_first_failure_has_its_diagnosis(tmp_path: Path) -> None:
+    wrong = row("numpy", status="wrong", diagnosis="as if b was read transposed (fits 100%)")
+    assert sentences(tmp_path, [*square(), wrong])[0].endswith(": as if b was read transposed (fits 100%).")
+
+
 def test_agreement_names_the_largest_error(tmp_path: Path) -> None:
     rows = [*square(), row("numpy", 0.1, error_ratio=0.93)]
     found = sentences(tmp_path, rows)

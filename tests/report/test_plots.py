@@ -68,6 +68,22 @@ def test_every_plot_draws_what_its_data_says(run: Run) -> None:
     assert plot.file("svg") == file
 
 
+def test_wrong_rows_have_maps_of_where_they_are_wrong(tmp_path: Path) -> None:
+    values = {"status": "wrong", "diagnosis": "as if the last 4 of K were left out (fits 100%)"}
+    rows = [
+        *square(),
+        row("with/edge", error_map="64x64 ...#/...#", **values),
+        row("with/all", error_map="64x64 ##/##", **values),
+    ]
+    plots = [plot for plot in plots_of(run_of(tmp_path / "run", rows)) if plot.name.startswith("wrong-")]
+    assert [plot.name for plot in plots] == ["wrong-matmul-M=1024-N=1024-K=1024-bfloat16-ieee-with-edge"]
+    assert plots[0].title == "Where with/edge is wrong: matmul M=1024,N=1024,K=1024 bfloat16"
+    assert plots[0].data["shares"] == [[0, 0, 0, 1]] * 2
+    text = plots[0].inline_svg("r1")
+    assert "as if the last 4 of K were left out" in text
+    assert "data:image/png" in text
+
+
 def test_a_name_is_no_formula_and_no_markup(tmp_path: Path) -> None:
     hostile = [row("with/$x_{1$<b>&\\frac", 0.5, size) for size in (512, 1024)]
     for plot in plots_of(run_of(tmp_path / "run", [*square(512), *square(1024), *hostile])):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from suite.report.load import Run
-from suite.report.plots import bars, heat, host, intensity, lanes, rates, roofline
+from suite.report.plots import bars, error_maps, heat, host, intensity, lanes, rates, roofline
 from suite.report.plots.figure import Plot
 from suite.report.ranking import ranked_cases
 
@@ -25,3 +25,4 @@ def plots_of(run: Run) -> Iterator[Plot]:
     yield from host.small_calls(results)
     yield from lanes.energy(results)
     yield from lanes.errors(own)
+    yield from error_maps.error_maps(entries)

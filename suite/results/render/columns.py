@@ -165,7 +165,7 @@ def _cell(row: Row, column: Column) -> str:
 
 
 def _note(row: Row) -> str:
-    return one_line("; ".join(filter(None, (row.reason, row.remarks, why_not_faster(row)))))
+    return one_line("; ".join(filter(None, (row.explanation, row.remarks, why_not_faster(row)))))
 
 
 def why_not_faster(row: Row) -> str:

@@ -16,6 +16,7 @@ from suite.results.render.columns import (
     number,
     why_not_faster,
 )
+from suite.results.render.error_map import map_lines
 from suite.results.render.labels import short_case, short_dtype
 from suite.results.render.layout import Field, clipped, table, wrapped
 from suite.results.render.view import DEFAULT, NOTE, RATE, Comparison, View
@@ -64,6 +65,7 @@ def case_lines(rows: Sequence[Row], width: int, view: View | None = None) -> lis
         lines += table([Field("implementation", names, False), *fields], width, styles)
     under = [text for status in BELOW for text in _never_ran(rows, status, notes, width)]
     under += notes.lines(width)
+    under += map_lines(shown, every=view.wide)
     under += [line for text in whole.remarks for line in wrapped(text, width, indent="  ")]
     chosen = zip(rows, whole.kernels, strict=True)
     under += [
@@ -108,7 +110,7 @@ def _notes(row: Row) -> list[str]:
     )
     found += ["noisy: not ranked"] if row.noisy else []
     return found + [
-        text for text in (one_line(row.reason), one_line(row.remarks), one_line(why_not_faster(row))) if text
+        text for text in (one_line(row.explanation), one_line(row.remarks), one_line(why_not_faster(row))) if text
     ]
 
 

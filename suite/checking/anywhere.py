@@ -1,0 +1,125 @@
+"""Variants of the truth that hold for every operation: made of the truth itself, or of the truth of other inputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+import torch
+
+from suite.checking.survey import Piece
+from suite.numerics.formats import MAX_FINITE, MIN_EXPONENT
+from suite.problem.variant import Variant
+
+SHIFTS = (1, 2, 4, 8, 16, 32)
+TILES = (8, 16, 32, 64, 128)
+"""Widths of tiles, of which a program may compute several."""
+MOST_PROGRAMS = 8
+ROW_MULTIPLES = (4, 8, 16, 32, 64, 128, 256)
+"""Of which rows are taken to be multiples."""
+UNKNOWN = 1e300
+"""The limit where a variant says nothing."""
+
+
+def scaled(piece: Piece, dtype: str) -> Iterator[Variant]:
+    """The truth times a factor, plus a constant, and with the range of numbers cut."""
+    value, limit, output = piece.value, piece.limit, piece.output.double()
+    known = value.isfinite() & output.isfinite()
+    if bool(known.any()):
+        v, o = value[known], output[known]
+        if (power := float(v.square().sum())) > 0:
+            rough = float((o / torch.where(v == 0.0, math.nan, v)).nanmedian())
+            for factor in dict.fromkeys((_plain(rough), _plain(float((v * o).sum()) / power))):
+                if factor == -1.0:
+                    yield Variant("the sign was the other one", -value, limit)
+                elif math.isfinite(factor) and factor not in (0.0, 1.0):
+                    yield Variant(
+                        f"the result was multiplied by {factor:.6g}", value * factor, limit * abs(factor), fitted=True
+                    )
+        constant = float((o - v).median())
+        if constant != 0.0:
+            yield Variant(f"{constant:.3g} was added to the result", value + constant, limit, fitted=True)
+    smallest = 2.0 ** MIN_EXPONENT[dtype]
+    flushed = torch.where(value.abs() < smallest, 0.0, value)
+    yield Variant("subnormal results were flushed to 0", flushed, torch.where(flushed == value, limit, 0.0))
+    largest = MAX_FINITE[dtype]
+    yield Variant("results were clamped to the largest number", value.clamp(-largest, largest), limit)
+
+
+def _plain(factor: float) -> float:
+    """A power of two or a small whole number, or one over it, where the factor is nearly that."""
+    if not math.isfinite(factor) or factor == 0.0:
+        return factor
+    whole = abs(factor) if abs(factor) >= 1 else 1 / abs(factor)
+    power = 2.0 ** round(math.log2(whole))
+    near = power if abs(whole / power - 1) < 1e-3 else round(whole) if abs(whole / round(whole) - 1) < 1e-3 else None
+    if near is None:
+        return factor
+    return math.copysign(near if abs(factor) >= 1 else 1 / near, factor)
+
+
+def moved(whole: Piece) -> Iterator[Variant]:
+    """The whole truth with its elements in other places."""
+    value, limit = whole.value, whole.limit
+    for axis in range(max(0, value.ndim - 2), value.ndim):
+        name = {0: "rows", 1: "columns"}.get(axis - value.ndim + 2, "rows") if value.ndim > 1 else "elements"
+        for shift in (sign * size for size in SHIFTS if size < value.shape[axis] for sign in (1, -1)):
+            edge = slice(0, shift) if shift > 0 else slice(value.shape[axis] + shift, None)
+            at = [slice(None)] * value.ndim
+            at[axis] = edge
+            bound = limit.roll(shift, axis)
+            bound[tuple(at)] = UNKNOWN
+            noun = name if abs(shift) > 1 else name[:-1]
+            yield Variant(f"the result was shifted by {shift} {noun}", value.roll(shift, axis), bound)
+    if value.ndim > 1:
+        yield _placed("the result was written transposed", whole, value.mT, limit.mT)
+    if value.ndim > 3:
+        yield _placed("axes 1 and 2 of the result were exchanged", whole, value.transpose(1, 2), limit.transpose(1, 2))
+    if value.ndim == 2:
+        yield from _rows_apart(whole)
+
+
+def _placed(mistake: str, whole: Piece, value: torch.Tensor, limit: torch.Tensor) -> Variant:
+    """Elements in another order, in memory that is taken for the result."""
+    shape = whole.value.shape
+    return Variant(mistake, value.reshape(shape), limit.reshape(shape))
+
+
+def _rows_apart(whole: Piece) -> Iterator[Variant]:
+    """Rows that are farther apart in memory than they are long."""
+    m, n = whole.value.shape
+    for apart in sorted({-(-n // multiple) * multiple for multiple in ROW_MULTIPLES} - {n}):
+        value, limit = (torch.full((m * apart,), fill, dtype=torch.float64, device=whole.value.device)
+                        for fill in (math.nan, 0.0))  # fmt: skip
+        value.view(m, apart)[:, :n] = whole.value
+        limit.view(m, apart)[:, :n] = whole.limit
+        yield Variant(
+            f"rows of the result were written {apart} apart", value[: m * n].view(m, n), limit[: m * n].view(m, n)
+        )
+
+
+def accumulated(whole: Piece) -> Iterator[Variant]:
+    """A program's tile begins with the sums of its tile before: the result there is added."""
+    if whole.value.ndim != 2 or not bool(whole.output.isfinite().all()):
+        return
+    m, n = whole.value.shape
+    for tile in TILES:
+        across = -(-n // tile)
+        count = across * -(-m // tile)
+        if count < 2:
+            continue
+        value = torch.zeros(-(-m // tile) * tile, across * tile, dtype=torch.float64, device=whole.value.device)
+        value[:m, :n] = whole.output.double()
+        tiles = value.view(-1, tile, across, tile).transpose(1, 2).reshape(count, tile, tile)
+        limit = whole.limit * 2.0
+        for programs in range(1, min(MOST_PROGRAMS, count - 1) + 1):
+            before = torch.cat((torch.zeros_like(tiles[:programs]), tiles[:-programs]))
+            before = before.view(-1, across, tile, tile).transpose(1, 2).reshape(value.shape)[:m, :n]
+            yield Variant("a program went on with the sums of its tile before", whole.value + before, limit)
+
+
+def subsets(count: int) -> Iterator[Sequence[int]]:
+    """Arguments that may be those of an earlier call: one, then several, but not all."""
+    for size in range(1, count):
+        yield from combinations(range(count), size)

@@ -1,0 +1,311 @@
+"""Why a result is wrong: it is compared with variants of the truth, and the closest is named if it explains the errors.
+
+    as if factors were tf32 (fits 99.8%)
+
+A variant is what the result is after a certain mistake, with an error bound of its own (`suite/variants`, and
+`suite/checking/anywhere.py` for mistakes in any operation). It explains a result if
+
+- nearly all wrong elements are within the variant's bound, and nearly all that are right still are (FITS);
+- the errors explained are so many, or so much larger than the bound, that it is no coincidence (EVIDENCE_BITS).
+
+Where both calls of a check are wrong, it has to explain both. If no variant explains the result, one may explain its
+wrong elements alone: a mistake in some tiles. Of several the closest is named, and another only if it is as close.
+Where none does, nothing is named.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from time import thread_time
+from typing import TYPE_CHECKING
+
+import torch
+
+from suite import variants
+from suite.checking import anywhere
+from suite.checking.survey import Piece, Survey, survey
+from suite.checking.verdict import error_ratios
+from suite.numerics.bounds import MARGIN
+from suite.numerics.formats import MAX_FINITE, MIN_EXPONENT
+from suite.problem.truth import Truth
+from suite.problem.variant import Variant
+
+if TYPE_CHECKING:
+    from suite.checking.problem import Problem
+
+FITS = 0.9
+"""Least share of the wrong elements, and of the right ones, that a variant has to explain. Roundings on the way make
+the others: a sum that is nearly between two numbers is rounded to either."""
+EVIDENCE_BITS = 14.0
+"""Least evidence for a variant: the bits by which the errors are larger than its bound, over all elements. One of some
+hundred variants explains a single number by coincidence with a probability of about a hundred over 2^bits."""
+PARTIAL_BITS = 28.0
+"""The same for a variant that explains the wrong elements alone: more than one element has."""
+BITS_OF_ONE, BITS_OF_NAN = 20.0, 4.0
+"""The most evidence of one element, and that of a NaN or an infinity, which counts if the variant explains the right
+elements too, and if the result or else the inputs have numbers that tell it from others."""
+AS_CLOSE = 1.02
+"""Distances that differ by no more are equal."""
+WORK = 2**23
+"""Flops of a part of the result by the operation's own count: each variant is computed for that part alone."""
+MOST_ELEMENTS = 2**17
+"""Elements of a part, and of a result of which the order of elements is looked at."""
+BUDGET_S = 1.0
+"""No further variant is computed after so much of this thread's time, which other processes do not take from."""
+LEAST_DIGITS, NEAR = 8, 0.1
+"""Elements that show which digits a result has, and how far off it may be in all, relative to the truth."""
+UNWRITTEN = "never written, or computed from memory that was never written"
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """text: what is wrong, `as if ...`; empty if nothing explains the result. error_map: where; empty for a scalar."""
+
+    text: str = ""
+    error_map: str = ""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How well a variant explains a result.
+
+    share, share_of_wrong: of all elements and of the wrong ones, those within the variant's bound. distance,
+    distance_of_wrong: root of the mean square of the errors over the bound. whole: it explains the elements that are
+    right too.
+    """
+
+    mistake: str
+    share: float
+    share_of_wrong: float
+    bits: float
+    distance: float
+    distance_of_wrong: float
+    whole: bool
+    fitted: bool
+
+
+def diagnose(output: torch.Tensor, draw: int, problem: Problem, *, beside: torch.Tensor | None = None) -> Diagnosis:
+    """Why `output` is wrong as the result of `draw`. beside: the result of the other draw, wrong too.
+
+    A result that leaves too little memory has no diagnosis.
+    """
+    try:
+        return _diagnose(output, draw, problem, beside)
+    except torch.OutOfMemoryError:
+        return Diagnosis()
+
+
+def _diagnose(output: torch.Tensor, draw: int, problem: Problem, beside: torch.Tensor | None) -> Diagnosis:
+    found = _survey(output, draw, problem)
+    if found is None:
+        return Diagnosis()
+    error_map = str(found.map) if output.ndim else ""
+    has_nan = any(bool(x.float().isnan().any()) for x in problem.draws[draw])
+    text = "" if has_nan else _of_all_wrong(found)  # a NaN of the inputs has the bits of unwritten memory
+    if not text:
+        fits = list(_fits(found, draw, problem))
+        second = None if beside is None or not fits else _survey(beside, 1 - draw, problem)
+        if second is not None:
+            fits = _of_both(fits, _fits(second, 1 - draw, problem, {fit.mistake for fit in fits}))
+        text = _named([fit for fit in fits if fit.whole and fit.bits >= EVIDENCE_BITS])
+        text = text or _of_digits(found.part)
+        text = text or _named([fit for fit in fits if fit.bits >= PARTIAL_BITS and not fit.fitted], _share(found))
+    return Diagnosis(text or _of_kind(found), error_map)
+
+
+def _survey(output: torch.Tensor, draw: int, problem: Problem) -> Survey | None:
+    case = problem.case
+    elements = max(1, math.prod(problem.output_shape))
+    room = int(min(MOST_ELEMENTS, max(1024, WORK * elements // max(1, problem.op.flops(case)))))
+    columns = variants.columns(case.operation)
+    return survey(output, problem.truth(draw), problem.output_dtype, room, columns)
+
+
+def _of_all_wrong(found: Survey) -> str:
+    """What every wrong element shows by itself."""
+    if found.unwritten < found.wrong:
+        return ""
+    return f"as if {_share(found)} was {UNWRITTEN}"
+
+
+def _of_kind(found: Survey) -> str:
+    """What the wrong elements have in common, where no variant explains them."""
+    if found.lost_nan == found.wrong:
+        return f"as if NaN was lost: {_share(found)} is a number"
+    if found.zero == found.wrong:
+        return f"as if {_share(found)} was left 0"
+    if found.saturated == found.wrong:
+        return "as if results were clamped to the largest number"
+    return ""
+
+
+def _of_digits(piece: Piece) -> str:
+    """Whether a float32 result is near the truth, and has the digits of a smaller format alone."""
+    near = piece.output.isfinite() & piece.value.isfinite() & (piece.value != 0.0)
+    output, value = piece.output[near], piece.value[near]
+    if output.dtype != torch.float32 or len(output) < LEAST_DIGITS:
+        return ""
+    for kind in (torch.bfloat16, torch.float16):
+        few, expected = (_mean(x.to(kind).double() == x) for x in (output.double(), value))
+        if few == 1.0 and expected < 0.5 and float((output - value).norm() / value.norm()) < NEAR:
+            name = str(kind).removeprefix("torch.")
+            return f"as if it was computed in {name}: the result has no more digits"
+    return ""
+
+
+def _share(found: Survey) -> str:
+    """Which elements are wrong: `[64:65, 0:64]`, `12.5% of the result`."""
+    if found.wrong == found.total:
+        return "the whole result"
+    if found.is_box:
+        return f"[{', '.join(f'{begin}:{end}' for begin, end in zip(found.begins, found.ends, strict=True))}]"
+    return f"{100 * found.wrong / found.total:.3g}% of the result"
+
+
+def _named(fits: Sequence[Fit], where: str = "") -> str:
+    """The closest variant, and one that is as close. Fitted ones are named if no other explains the result.
+
+    where: which elements are explained; empty for all.
+    """
+    plain = [fit for fit in fits if not fit.fitted]
+    distances = [(fit.distance_of_wrong if where else fit.distance, fit) for fit in plain or fits]
+    nearest = min((distance for distance, _ in distances), default=0.0)
+    close = [fit for distance, fit in distances if distance <= nearest * AS_CLOSE]
+    mistakes = list(dict.fromkeys(fit.mistake for fit in close))
+    if not mistakes:
+        return ""
+    share = math.floor(1000 * min(fit.share_of_wrong if where else fit.share for fit in close)) / 10
+    place = f", in {where}," if where else ""
+    return f"as if{place} {' or '.join(mistakes[:2])} (fits {share:g}%)"
+
+
+def _of_both(fits: Sequence[Fit], others: Iterator[Fit]) -> list[Fit]:
+    """Those that explain both results."""
+    by_name = {fit.mistake: fit for fit in others}
+    return [
+        replace(
+            fit,
+            share=min(fit.share, other.share),
+            share_of_wrong=min(fit.share_of_wrong, other.share_of_wrong),
+            whole=fit.whole and other.whole,
+            bits=fit.bits + other.bits if fit.whole == other.whole else min(fit.bits, other.bits),
+            distance=math.hypot(fit.distance, other.distance),
+            distance_of_wrong=math.hypot(fit.distance_of_wrong, other.distance_of_wrong),
+        )
+        for fit in fits
+        if (other := by_name.get(fit.mistake)) is not None
+    ]
+
+
+def _fits(found: Survey, draw: int, problem: Problem, wanted: Collection[str] = ()) -> Iterator[Fit]:
+    """The variants that explain the part of a result that was looked at. wanted: their mistakes, if only some are."""
+    deadline, left = thread_time() + BUDGET_S, set(wanted)
+    piece, dtype = found.part, problem.output_dtype
+    wrong = _ratios(piece, piece.value, piece.limit, dtype) > 1.0
+    only_wrong = bool(wrong.all()) and found.wrong < FITS * found.total  # right elements lie elsewhere
+    finite = bool(piece.output.isfinite().any()) or all(bool(x.float().isfinite().all()) for x in problem.draws[draw])
+    nan_counts = finite and not only_wrong
+    for variant in _candidates(piece, found, draw, problem):
+        if thread_time() > deadline or (wanted and not left):
+            return
+        if wanted and variant.mistake not in left:
+            continue
+        fit = _fit(piece, variant, wrong, dtype, nan_counts)
+        if fit is not None:
+            left.discard(variant.mistake)
+            yield replace(fit, whole=fit.whole and not only_wrong)
+
+
+def _candidates(piece: Piece, found: Survey, draw: int, problem: Problem) -> Iterator[Variant]:
+    inputs = problem.draws[draw]
+    given = variants.of(problem.case.operation)
+    own = given(inputs, problem.case, piece.part) if given is not None else iter(())
+    is_whole = piece.output.numel() == found.total
+    ways: list[Callable[[], Iterator[Variant]]] = [lambda: own, lambda: anywhere.scaled(piece, problem.output_dtype)]
+    if is_whole:
+        ways.insert(0, lambda: _unusual(problem, draw))
+    if is_whole and piece.output.ndim:
+        ways += [lambda: anywhere.moved(piece), lambda: anywhere.accumulated(piece)]
+    if is_whole and draw:
+        ways.append(lambda: _earlier(problem, draw))
+    return chain.from_iterable(way() for way in ways)
+
+
+def _unusual(problem: Problem, draw: int) -> Iterator[Variant]:
+    """Results of inputs whose unusual numbers were taken for others."""
+    dtype = problem.case.dtype
+    smallest, largest = 2.0 ** MIN_EXPONENT[dtype], MAX_FINITE[dtype]
+    given = [x.double() for x in problem.draws[draw]]
+    ways = {
+        "subnormal inputs were taken for 0": [torch.where(x.abs() < smallest, 0.0, x) for x in given],
+        "NaN was taken for 0, infinity for the largest number": [x.nan_to_num(0.0, largest, -largest) for x in given],
+    }
+    for mistake, changed in ways.items():
+        if not all(map(torch.equal, changed, given)):
+            inputs = tuple(other.to(x.dtype) for other, x in zip(changed, problem.draws[draw], strict=True))
+            whole = _whole(problem.op.truth(inputs, problem.case), problem)
+            yield Variant(mistake, whole.value, whole.limit)
+
+
+def _earlier(problem: Problem, draw: int) -> Iterator[Variant]:
+    """Results of arguments of which some are those of the first call, or all."""
+    now, before = problem.draws[draw], problem.draws[draw - 1]
+    count = len(now)
+    for chosen in (*anywhere.subsets(count), tuple(range(count))):
+        inputs = tuple(before[i] if i in chosen else now[i] for i in range(count))
+        whole = _whole(problem.op.truth(inputs, problem.case), problem)
+        names = " and ".join(str(i + 1) for i in chosen)
+        of = f"arguments {names} were" if len(chosen) > 1 else f"argument {names} was"
+        mistake = "it was the result of an earlier call" if len(chosen) == count else f"{of} of an earlier call"
+        yield Variant(mistake, whole.value, whole.limit)
+
+
+def _whole(truths: Iterator[Truth], problem: Problem) -> Truth:
+    value, limit = (torch.zeros(problem.output_shape, dtype=torch.float64, device=problem.device) for _ in range(2))
+    for truth in truths:
+        value[truth.index], limit[truth.index] = truth.value, truth.limit
+    return Truth((), value, limit)
+
+
+def _ratios(piece: Piece, value: torch.Tensor, limit: torch.Tensor, dtype: str) -> torch.Tensor:
+    return error_ratios(piece.output, Truth(piece.part, value, limit), dtype)
+
+
+def _fit(piece: Piece, variant: Variant, wrong: torch.Tensor, dtype: str, nan_counts: bool) -> Fit | None:
+    """None if the variant does not explain the part. nan_counts: whether NaN and infinities are evidence."""
+    limit = torch.where(torch.isfinite(variant.limit), variant.limit, 0.0).clamp(min=0.0)
+    ratios = _ratios(piece, variant.value, limit, dtype)
+    explained = ratios <= 1.0
+    share_of_wrong = _mean(explained[wrong])
+    if share_of_wrong < FITS:
+        return None
+    whole = _mean(explained[~wrong]) >= FITS
+    return Fit(
+        variant.mistake,
+        _mean(explained),
+        share_of_wrong,
+        _bits(piece, variant, limit, explained if whole and nan_counts else explained & piece.output.isfinite()),
+        _distance(ratios),
+        _distance(ratios[wrong]),
+        whole=whole,
+        fitted=variant.fitted,
+    )
+
+
+def _distance(ratios: torch.Tensor) -> float:
+    return float(ratios.clamp(max=2.0).square().mean().sqrt())
+
+
+def _bits(piece: Piece, variant: Variant, limit: torch.Tensor, explained: torch.Tensor) -> float:
+    """By how many bits the errors that a variant explains are larger than what a right result may have."""
+    error = (piece.output.double() - piece.value).abs()
+    error = torch.where(piece.value.isfinite(), error, variant.value.abs())
+    ratios = torch.log2(MARGIN * error / limit).nan_to_num(BITS_OF_NAN, BITS_OF_NAN, 0.0)
+    return float(ratios.clamp(0.0, BITS_OF_ONE)[explained].sum())
+
+
+def _mean(mask: torch.Tensor) -> float:
+    return float(mask.double().mean()) if mask.numel() else 1.0

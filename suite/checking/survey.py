@@ -1,0 +1,135 @@
+"""One pass over a wrong result: where it is wrong, what the wrong elements are, and the part to look at closely."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from suite.checking.error_map import ErrorMap, Tiles
+from suite.checking.memory import INTEGERS
+from suite.checking.verdict import error_ratios
+from suite.numerics.formats import MAX_FINITE
+from suite.problem.truth import Truth
+from suite.problem.variant import Part
+
+POISON = {torch.float32: 0x7FC00000, torch.float16: 0x7E00, torch.bfloat16: 0x7FC0}
+"""The bits of NaN in memory that was allocated and not written. Arithmetic on CPUs and GPUs makes other NaN."""
+
+FULL = 0.9
+"""The share of wrong elements from which on a box of the result is said to be wrong."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a pass over a result shows.
+
+    total, wrong: elements. unwritten, zero, lost_nan, saturated: of the wrong ones those that hold what was in memory
+    before, 0, a number where the truth is NaN, the largest number where it is infinite.
+    begins, ends: the box of the wrong elements. part: the closer look.
+    """
+
+    total: int
+    wrong: int
+    unwritten: int
+    zero: int
+    lost_nan: int
+    saturated: int
+    begins: tuple[int, ...]
+    ends: tuple[int, ...]
+    map: ErrorMap
+    part: Piece
+
+    @property
+    def is_box(self) -> bool:
+        """Whether nearly every element in the box of the wrong ones is wrong."""
+        elements = math.prod(end - begin for begin, end in zip(self.begins, self.ends, strict=True))
+        return self.wrong >= FULL * elements
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of the result, with its truth."""
+
+    part: Part
+    output: torch.Tensor
+    value: torch.Tensor
+    limit: torch.Tensor
+
+
+def survey(output: torch.Tensor, truths: Iterable[Truth], dtype: str, room: int, columns: int | None) -> Survey | None:
+    """None if nothing is wrong. A result of up to `room` elements is its part. Of a larger one the part has about so
+    many, and `columns` along the last axis if that is given; it lies where the result is farthest off."""
+    tiles: Tiles | None = None
+    counts = dict.fromkeys(("wrong", "unwritten", "zero", "lost_nan", "saturated"), 0)
+    begins, ends = list(output.shape), [0] * output.ndim
+    worst, part = 1.0, None
+    pieces: list[tuple[Part, Truth]] | None = [] if output.numel() <= room else None
+    for truth in truths:
+        index = tuple(slice(*each.indices(size)) for each, size in zip(truth.index, output.shape, strict=True))
+        piece = output[index].to(truth.value.device)
+        if not piece.numel():
+            continue
+        tiles = tiles or Tiles(tuple(output.shape), piece.device)
+        if pieces is not None:
+            pieces.append((index, truth))
+        ratios = error_ratios(piece, truth, dtype)
+        wrong = ratios > 1.0
+        found = int(wrong.sum())
+        if found:
+            tiles.add(wrong, index)
+            for name, count in _kinds(piece, truth, wrong, dtype).items():
+                counts[name] += count
+            for axis, each in enumerate(index):
+                others = [other for other in range(output.ndim) if other != axis]
+                places = (wrong.sum(dim=others) if others else wrong).nonzero()
+                begins[axis] = min(begins[axis], each.start + int(places[0]))
+                ends[axis] = max(ends[axis], each.start + int(places[-1]) + 1)
+            if part is None or float(ratios.max()) > worst:
+                worst = float(ratios.max())
+                part = _around(int(ratios.argmax()), piece, truth, index, room, columns)
+    if part is None or tiles is None:
+        return None
+    part = part if pieces is None else _joined(output, pieces)
+    return Survey(output.numel(), **counts, begins=tuple(begins), ends=tuple(ends), map=tiles.map(), part=part)
+
+
+def _joined(output: torch.Tensor, pieces: Sequence[tuple[Part, Truth]]) -> Piece:
+    """The whole result as its part."""
+    value, limit = (torch.empty(output.shape, dtype=torch.float64, device=pieces[0][1].value.device) for _ in range(2))
+    for index, truth in pieces:
+        value[index], limit[index] = truth.value, truth.limit
+    return Piece(tuple(slice(0, size) for size in output.shape), output.to(value.device), value, limit)
+
+
+def _kinds(piece: torch.Tensor, truth: Truth, wrong: torch.Tensor, dtype: str) -> dict[str, int]:
+    """How many of the wrong elements are of each kind."""
+    bits = piece.contiguous().view(INTEGERS[piece.element_size()])
+    infinite = truth.value.abs() > MAX_FINITE[dtype]
+    largest = piece.double().abs() == MAX_FINITE[dtype]
+    kinds = {
+        "wrong": wrong,
+        "unwritten": wrong & (bits == POISON[piece.dtype]) if piece.dtype in POISON else wrong & False,
+        "zero": wrong & (piece == 0),
+        "lost_nan": wrong & truth.value.isnan(),
+        "saturated": wrong & infinite & largest,
+    }
+    return {name: int(mask.sum()) for name, mask in kinds.items()}
+
+
+def _around(place: int, piece: torch.Tensor, truth: Truth, index: Part, room: int, columns: int | None) -> Piece:
+    """The part of a piece around the element at `place`."""
+    at = [int(i) for i in torch.unravel_index(torch.tensor(place), piece.shape)]
+    local = []
+    for axis in reversed(range(piece.ndim)):
+        size = piece.shape[axis]
+        most = room if columns is None or axis < piece.ndim - 1 or piece.ndim == 1 else min(room, columns)
+        length = max(1, min(size, most))
+        start = max(0, min(at[axis] - length // 2, size - length))
+        local.append(slice(start, start + length))
+        room //= length
+    inside = tuple(reversed(local))
+    part = tuple(slice(i.start + p.start, i.start + p.stop) for i, p in zip(index, inside, strict=True))
+    return Piece(part, piece[inside].clone(), truth.value[inside].clone(), truth.limit[inside].clone())

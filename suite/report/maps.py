@@ -1,0 +1,31 @@
+"""Maps of wrong results as images beside a run: `maps/<operation>-<case>-...-<implementation>.png`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from suite.core.files import write_atomically
+from suite.report.plots.error_maps import error_map, file_stem
+from suite.results.row import Row
+
+MAPS = "maps"
+
+
+def write_maps(folder: Path, rows: Iterable[Row]) -> list[Path]:
+    """Write the map of every wrong row of a run to its folder, and remove those of an earlier run of its operations.
+
+    Raises `ResultsError` if a file cannot be written.
+    """
+    rows = list(rows)
+    for operation in {row.operation for row in rows}:
+        for old in (folder / MAPS).glob(f"{operation}-*.png"):
+            old.unlink(missing_ok=True)
+    written = []
+    for row in rows:
+        plot = error_map(row)
+        if plot is not None:
+            path = folder / MAPS / f"{file_stem(row)}.png"
+            write_atomically(path, plot.file("png"))
+            written.append(path)
+    return written

@@ -1,0 +1,32 @@
+"""Variants of the truth by operation: the usual mistakes in it, which name what is wrong with a result.
+
+A file here has the name of its operation and a function `variants`. An operation without a file has the variants of
+`suite/checking/anywhere.py` alone, which hold for every operation.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from types import ModuleType
+
+from suite.problem.variant import Variants
+
+
+def of(operation: str) -> Variants | None:
+    """The function `variants` of the operation's file; None if there is none."""
+    found: Variants | None = getattr(_file(operation), "variants", None)
+    return found
+
+
+def columns(operation: str) -> int | None:
+    """`COLUMNS` of the operation's file: of a large result, how many elements along the last axis the variants are
+    computed for. None for as many as there are."""
+    found: int | None = getattr(_file(operation), "COLUMNS", None)
+    return found
+
+
+def _file(operation: str) -> ModuleType | None:
+    name = f"{__name__}.{operation}"
+    is_there = operation.isidentifier() and importlib.util.find_spec(name) is not None
+    return importlib.import_module(name) if is_there else None

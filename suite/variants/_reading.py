@@ -1,0 +1,27 @@
+"""What a kernel reads that takes an operand to lie in memory otherwise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from suite.problem.variant import Part
+
+
+def as_read(x: torch.Tensor, strides: Sequence[int], part: Part) -> torch.Tensor:
+    """A part of an operand, float64, read with other strides. NaN outside its memory, as in the bands around it."""
+    flat = torch.empty(0, dtype=x.dtype, device=x.device)
+    flat.set_(x.untyped_storage())  # type: ignore[call-overload]
+    at = torch.tensor(x.storage_offset(), device=x.device)
+    for axis, (piece, stride) in enumerate(zip(part, strides, strict=True)):
+        steps = torch.arange(piece.start, piece.stop, device=x.device) * stride
+        at = at + steps.view(-1, *[1] * (len(part) - 1 - axis))
+    inside = (at >= 0) & (at < len(flat))
+    return flat[at.clamp(0, len(flat) - 1)].double().masked_fill_(~inside, math.nan)
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a C array."""
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))

@@ -1,0 +1,141 @@
+"""Variants of layer_norm: another mean or variance, another order, other digits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+
+from suite.ops.layer_norm import EPS, layer_norm_limit
+from suite.problem.case import Case
+from suite.problem.variant import Inputs, Part, Variant
+from suite.variants._blocks import SIZES, kept_without_the_rest, spans, were
+from suite.variants._rounding import rounded, sixteen
+
+MOST_ELEMENTS = 2**20
+"""Of larger inputs only the rows of the part are looked at."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """How y = apart * scale * weight + bias is computed. apart: (rows, N); scale: (rows, 1) or (rows, N)."""
+
+    apart: torch.Tensor
+    scale: torch.Tensor
+    weight: torch.Tensor
+    bias: torch.Tensor
+
+    @property
+    def value(self) -> torch.Tensor:
+        return self.apart * self.scale * self.weight + self.bias
+
+
+def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
+    x = inputs[0][part[0]].double()
+    weight, bias = (each.double() for each in inputs[1:])
+    mean = x.mean(dim=1, keepdim=True)
+    apart = x - mean
+    variance = apart.square().mean(dim=1, keepdim=True)
+    right = Way(apart, torch.rsqrt(variance + EPS), weight, bias)
+
+    def variant(mistake: str, way: Way, value: torch.Tensor | None = None) -> Variant:
+        value = way.value if value is None else value
+        limit = layer_norm_limit(x, way.apart, way.scale, weight, value, math.prod(case.shape), case.dtype)
+        return Variant(mistake, value[:, part[1]], limit[:, part[1]])
+
+    for formulas in (_orders(x, right), _variances(x, right, mean, variance), _means(x, right)):
+        for mistake, way in formulas:
+            yield variant(mistake, way)
+    if inputs[0].numel() <= MOST_ELEMENTS:
+        for mistake, way in _others(inputs[0].double(), right, part):
+            yield variant(mistake, way)
+    for kind in sixteen(case.dtype):
+        y = right.apart * right.scale
+        yield variant(f"(x - mean) * scale was rounded to {kind}", right, rounded(y, kind) * weight + bias)
+        yield variant(f"(x - mean) * scale * weight was rounded to {kind}", right, rounded(y * weight, kind) + bias)
+        around = x - rounded(mean, kind)
+        moved = torch.rsqrt(around.square().mean(dim=1, keepdim=True) + EPS)
+        yield variant(f"the mean was rounded to {kind}", Way(around, moved, weight, bias))
+        yield variant(f"the scale was rounded to {kind}", replace(right, scale=rounded(right.scale, kind)))
+        if kind != case.dtype:
+            yield variant(f"the result was rounded to {kind}", right, rounded(right.value, kind))
+
+
+Ways = Iterator[tuple[str, Way]]
+
+
+def _orders(x: torch.Tensor, right: Way) -> Ways:
+    """Weight, bias and mean that are left out or used twice."""
+    weight, bias = right.weight, right.bias
+    yield "the weight was left out", replace(right, weight=torch.ones_like(weight))
+    yield "the bias was left out", replace(right, bias=torch.zeros_like(bias))
+    yield "weight and bias were left out", replace(right, weight=torch.ones_like(weight), bias=torch.zeros_like(bias))
+    yield "the bias was added before the weight", replace(right, bias=bias * weight)
+    yield "the bias was added twice", replace(right, bias=2.0 * bias)
+    yield "the weight was 1 + weight", replace(right, weight=1.0 + weight)
+    square = torch.rsqrt(x.square().mean(dim=1, keepdim=True) + EPS)
+    yield "the mean was not subtracted", replace(right, apart=x, scale=square)
+    yield "the mean was not subtracted from x", replace(right, apart=x)
+    yield "it was not divided by the deviation", replace(right, scale=torch.ones_like(right.scale))
+
+
+def _variances(x: torch.Tensor, right: Way, mean: torch.Tensor, variance: torch.Tensor) -> Ways:
+    n = x.shape[1]
+    yield "it was divided by the variance, not by its root", replace(right, scale=right.scale.square())
+    yield "eps was outside the root", replace(right, scale=1.0 / (variance.sqrt() + EPS))
+    yield "eps was added twice", replace(right, scale=torch.rsqrt(variance + 2.0 * EPS))
+    yield "eps was left out", replace(right, scale=torch.rsqrt(variance))
+    yield "eps was 1e-6", replace(right, scale=torch.rsqrt(variance + 1e-6))
+    if n > 1:
+        yield "the variance was divided by N - 1", replace(right, scale=torch.rsqrt(variance * n / (n - 1) + EPS))
+    yield "the sum of squares stood for the variance", replace(right, scale=torch.rsqrt(variance * n + EPS))
+    square = x.square().mean(dim=1, keepdim=True)
+    yield "the mean square stood for the variance", replace(right, scale=torch.rsqrt(square + EPS))
+    single = x.float()
+    squares = (single * single).cumsum(dim=1)[:, -1:] / n
+    cancelled = (squares - mean.float().square()).double()
+    yield "the variance was E[x^2] - E[x]^2 in float32", replace(right, scale=torch.rsqrt(cancelled + EPS))
+    for size in SIZES[1:]:
+        if size < n:
+            chunks = [x[:, span] for span in spans(n, size)]
+            within = sum(each.var(dim=1, keepdim=True, correction=0) * each.shape[1] for each in chunks) / n
+            mistake = f"the distances of the means of blocks of {size} were left out of the variance"
+            yield mistake, replace(right, scale=torch.rsqrt(within + EPS))
+
+
+def _means(x: torch.Tensor, right: Way) -> Ways:
+    """Means of blocks that are put together wrongly, or of too few columns."""
+    n = x.shape[1]
+    for size in SIZES[1:]:
+        if size < n and n % size:
+            chunks = [x[:, span] for span in spans(n, size)]
+            means = [each.mean(dim=1, keepdim=True) for each in chunks]
+            mean = sum(means) / len(means)
+            apart = x - mean
+            mistake = f"the means of blocks of {size} and of the rest counted alike"
+            spread = apart.square().mean(dim=1, keepdim=True)
+            yield mistake, replace(right, apart=apart, scale=torch.rsqrt(spread + EPS))
+    for kept in kept_without_the_rest(n):
+        left = were(n - kept, "column")
+        some = x[:, :kept]
+        apart = x - some.mean(dim=1, keepdim=True)
+        variance = apart[:, :kept].square().mean(dim=1, keepdim=True)
+        mistake = f"the last {left} missing in mean and variance"
+        yield mistake, replace(right, apart=apart, scale=torch.rsqrt(variance + EPS))
+
+
+def _others(x: torch.Tensor, right: Way, part: Part) -> Ways:
+    """Statistics of something else than the row."""
+    down = x - x.mean(dim=0, keepdim=True)
+    scale = torch.rsqrt(down.square().mean(dim=0, keepdim=True) + EPS)
+    yield "mean and variance were of columns", replace(right, apart=down[part[0]], scale=scale)
+    whole = x - x.mean()
+    scale = torch.rsqrt(whole.square().mean() + EPS).expand(right.scale.shape)
+    yield "mean and variance were of the whole", replace(right, apart=whole[part[0]], scale=scale)
+    if x.shape[0] > 1:
+        means = x.mean(dim=1, keepdim=True)
+        scale = torch.rsqrt((x - means).square().mean(dim=1, keepdim=True) + EPS).roll(1, 0)[part[0]]
+        apart = x[part[0]] - means.roll(1, 0)[part[0]]
+        yield "mean and variance were those of the row before", replace(right, apart=apart, scale=scale)

@@ -1,0 +1,102 @@
+"""Variants of rms_norm: another mean, another place for eps, other digits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+
+from suite.ops.rms_norm import EPS, rms_norm_limit
+from suite.problem.case import Case
+from suite.problem.variant import Inputs, Part, Variant
+from suite.variants._blocks import kept_without_the_rest, were
+from suite.variants._rounding import rounded, sixteen
+
+MOST_ELEMENTS = 2**20
+"""Of larger inputs only the rows of the part are looked at."""
+MOST_STEPS = 1024
+"""Additions one after the other that are simulated."""
+
+
+def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
+    x, weight = inputs[0][part[0]].double(), inputs[1].double()
+    mean = x.square().mean(dim=1, keepdim=True)
+    scale = torch.rsqrt(mean + EPS)
+    for mistake, y, w, of_row in _formulas(inputs, x, weight, mean, part):
+        value = y * of_row * w
+        limit = rms_norm_limit(x, weight.expand(x.shape), of_row, value, math.prod(case.shape), case.dtype)
+        yield Variant(mistake, value[:, part[1]], limit[:, part[1]])
+    for mistake, value in _digits(x, weight, mean, scale, case):
+        limit = rms_norm_limit(x, weight, scale, value, math.prod(case.shape), case.dtype)
+        yield Variant(mistake, value[:, part[1]], limit[:, part[1]])
+
+
+Formula = tuple[str, torch.Tensor, torch.Tensor, torch.Tensor]
+"""A mistake, and what it makes of x, of the weight and of the scale of each row."""
+
+
+def _formulas(
+    inputs: Inputs, x: torch.Tensor, weight: torch.Tensor, mean: torch.Tensor, part: Part
+) -> Iterator[Formula]:
+    m, n = inputs[0].shape
+    scale = torch.rsqrt(mean + EPS)
+    one = torch.ones_like(weight)
+    yield "the weight was left out", x, one, scale
+    yield "the weight was 1 + weight", x, 1.0 + weight, scale
+    yield "the weight was multiplied by twice", x, weight.square(), scale
+    yield "the scale was left out", x, weight, torch.ones_like(scale)
+    yield "it was divided by the mean square, not by its root", x, weight, scale.square()
+    yield "eps was left out", x, weight, torch.rsqrt(mean)
+    yield "eps was outside the root", x, weight, 1.0 / (mean.sqrt() + EPS)
+    yield "eps was added twice", x, weight, torch.rsqrt(mean + 2.0 * EPS)
+    yield "eps was 1e-5", x, weight, torch.rsqrt(mean + 1e-5)
+    yield "the sum stood for the mean", x, weight, torch.rsqrt(mean * n + EPS)
+    apart = x - x.mean(dim=1, keepdim=True)
+    yield "the mean was subtracted first", apart, weight, torch.rsqrt(apart.square().mean(dim=1, keepdim=True) + EPS)
+    yield (
+        "the mean of |x| stood for the root of the mean square",
+        x,
+        weight,
+        torch.rsqrt(x.abs().mean(dim=1, keepdim=True).square() + EPS),
+    )
+    if n > 1:
+        yield "the mean square was divided by N - 1", x, weight, torch.rsqrt(mean * n / (n - 1) + EPS)
+    if m <= n:
+        yield "weight[i] stood for weight[j]", x, weight[:m][part[0], None], scale
+    for kept in kept_without_the_rest(n):
+        left = were(n - kept, "column")
+        squares = x[:, :kept].square().sum(dim=1, keepdim=True)
+        yield f"the last {left} missing in the mean", x, weight, torch.rsqrt(squares / kept + EPS)
+        yield f"the last {left} missing in the sum of squares", x, weight, torch.rsqrt(squares / n + EPS)
+    if inputs[0].numel() <= MOST_ELEMENTS:
+        squares = inputs[0].double().square()
+        yield "the mean was of the whole", x, weight, torch.rsqrt(squares.mean() + EPS).expand(scale.shape)
+        yield "the mean was of columns", x, weight, torch.rsqrt(squares.mean(dim=0, keepdim=True) + EPS)
+        if m > 1:
+            before = torch.rsqrt(squares.mean(dim=1, keepdim=True) + EPS).roll(1, 0)[part[0]]
+            yield "the scale was that of the row before", x, weight, before
+
+
+def _digits(
+    x: torch.Tensor, weight: torch.Tensor, mean: torch.Tensor, scale: torch.Tensor, case: Case
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Roundings on the way."""
+    n = x.shape[1]
+    for kind in sixteen(case.dtype):
+        yield f"x * scale was rounded to {kind} before the weight", rounded(x * scale, kind) * weight
+        yield f"the scale was rounded to {kind}", x * rounded(scale, kind) * weight
+        if kind != case.dtype:
+            yield f"x was rounded to {kind}", rounded(x, kind) * scale * weight
+            yield f"the result was rounded to {kind}", rounded(x * scale * weight, kind)
+        squares = rounded(x.square(), kind)
+        of_squares = torch.rsqrt(squares.mean(dim=1, keepdim=True) + EPS)
+        yield f"squares were rounded to {kind}", x * of_squares * weight
+        total = rounded(squares.sum(dim=1, keepdim=True), kind)
+        yield f"squares and their sum were rounded to {kind}", x * torch.rsqrt(total / n + EPS) * weight
+        yield f"the mean was rounded to {kind}", x * torch.rsqrt(rounded(mean, kind) + EPS) * weight
+        if n <= MOST_STEPS:
+            acc = torch.zeros_like(mean)
+            for column in squares.split(1, dim=1):
+                acc = rounded(acc + column, kind)
+            yield f"the sum of squares so far was rounded to {kind}", x * torch.rsqrt(acc / n + EPS) * weight

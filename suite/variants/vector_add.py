@@ -1,0 +1,5 @@
+"""Variants of vector_add: other strides, other digits."""
+
+from suite.variants._addition import variants
+
+__all__ = ["variants"]
