@@ -130,7 +130,7 @@ def complaint(implementation: Implementation, case: Case, where: Device) -> str:
     given = (problem.__wrapped__ if huge else problem)(case, torch.device(where.type))
     if implementation.adapter.mode(where) == "interpreted":
         try:
-            reason = check_briefly(LocalCaller(load, implementation.adapter, given), given, 0.0)
+            reason, _ = check_briefly(LocalCaller(load, implementation.adapter, given), given, 0.0)
         except RefusedError as refused:
             reason = str(refused)
     else:
