@@ -317,7 +317,8 @@ class Session:
         try:
             op = custom.of(request.source)
             shapes = [shape for text in request.shapes for shape in op.parse_shapes(text)] or op.about.defaults
-            cases = [op.case(shape, dtype, "ieee") for shape in shapes for dtype in request.dtypes or op.dtypes]
+            asked = [dtype for dtype in request.dtypes if dtype in (*op.dtypes, *op.dtypes_beyond)]
+            cases = [op.case(shape, dtype, "ieee") for shape in shapes for dtype in asked or op.dtypes]
             found = tuple(facts(op.program, case, self.torch_device) for case in dict.fromkeys(cases))
         except SuiteError as error:
             return Failed(one_line(error), None)
