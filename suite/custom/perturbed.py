@@ -12,8 +12,9 @@ its type, a random error is added to each before it is rounded and stored:
     functions    all but sums, products, quotients and roots: 4u of float32 more, two units in the last place
     tf32         the factors of products vary by the unit roundoff of tf32, the product by twice that
 
-Results that are exact, such as a maximum, a copy or a sum of small integers, stay exact. `amplification` multiplies all
-errors: errors so obtained, divided by it, also show what lies near a jump of slope, such as that of relu at 0.
+Results that are exact, such as a maximum, a copy or a sum of small integers, stay exact. If one of these is the last,
+the rounding that is left out is that of the operation before. `amplification` multiplies all errors: errors so
+obtained, divided by it, also show what lies near a jump of slope, such as that of relu at 0.
 """
 
 from __future__ import annotations
@@ -83,12 +84,15 @@ class Perturbed(TorchDispatchMode):  # type: ignore[misc]
         for position, (stored, exact) in enumerate(zip(tree_leaves(result), wide, strict=True)):
             if not _is_low(stored) or stored.numel() == 0:
                 continue
-            value = exact
+            unrounded = exact
             if bool((exact.to(stored.dtype).to(torch.float64) != exact).any()):
                 noisy = noisy or self._with_other_terms(func, args, kwargs, terms)
-                value = self._with_other_rounding(noisy[position], func, given[0], stored, terms)
-            stored.copy_(value)
-            stored._unrounded = (stored._version + _writes(func), value)
+                exact = unrounded = self._with_other_rounding(noisy[position], func, given[0], stored, terms)
+            elif any(_known(each) is not None for each in given):  # relu's result was rounded by what came before
+                before, more = tree_map(_before_rounding, (args, kwargs))
+                unrounded = tree_leaves(func(*before, **more))[position]
+            stored.copy_(exact)
+            stored._unrounded = (stored._version + _writes(func), unrounded)
         return result
 
     def _with_other_terms(self, func: Any, args: Any, kwargs: Any, terms: int) -> list[Any]:
@@ -145,18 +149,27 @@ class InFloat64(TorchDispatchMode):  # type: ignore[misc]
 
 def unrounded(result: torch.Tensor) -> torch.Tensor:
     """A result of `Perturbed` in float64, before its last rounding if that is known."""
-    version, value = getattr(result, "_unrounded", (None, None))
-    known: torch.Tensor | None = value if version == result._version else None
-    return result.to(torch.float64) if known is None else known
+    return result.to(torch.float64) if (known := _known(result)) is None else known
 
 
 def _with_unrounded_view(result: Any, func: Any, args: Any, kwargs: Any) -> Any:
     """A view, with the same view of what its base was before the last rounding."""
-    base = args[0]
-    version, value = getattr(base, "_unrounded", (None, None))
-    if value is not None and version == base._version and isinstance(result, torch.Tensor):
-        result._unrounded = (version, func(value, *args[1:], **kwargs))  # type: ignore[attr-defined]
+    known = _known(args[0])
+    if known is not None and isinstance(result, torch.Tensor):
+        result._unrounded = (result._version, func(known, *args[1:], **kwargs))  # type: ignore[attr-defined]
     return result
+
+
+def _known(tensor: Any) -> torch.Tensor | None:
+    """What a tensor was before it was rounded, unless it was written to since."""
+    version, value = getattr(tensor, "_unrounded", (None, None))
+    found: torch.Tensor | None = value if value is not None and version == tensor._version else None
+    return found
+
+
+def _before_rounding(value: Any) -> Any:
+    """`_widened`, before the last rounding if that is known."""
+    return _widened(value if (known := _known(value)) is None else known)
 
 
 def _terms(packet: Any, args: Sequence[Any], result: torch.Tensor | None) -> int:

@@ -69,6 +69,8 @@ WITHOUT_THE_LAST_ROUNDING: dict[str, Function] = {
     "a function's result": lambda x: x * 1.1,
     "a view of it": lambda x: (x * 1.1).T,
     "changed in place": lambda x: x.add_(0.1),
+    "cut off": lambda x: torch.relu(x * 1.1 - 0.001),
+    "copied": lambda x: torch.cat((x * 1.1, x), 1).T.contiguous(),
 }
 
 
