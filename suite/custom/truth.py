@@ -19,7 +19,7 @@ from suite.core.errors import SuiteError, UsageError
 from suite.custom.about import Facts
 from suite.custom.perturbed import InFloat64, Perturbed, unrounded
 from suite.custom.program import Program, on_meta_or, the_tensor
-from suite.numerics.bounds import limit, student_deviations
+from suite.numerics.bounds import MARGIN, limit, student_deviations
 from suite.numerics.formats import MAX_FINITE
 from suite.problem.case import Case
 
@@ -29,6 +29,7 @@ AMPLIFICATIONS = (1.0, 2.0, 4.0, 8.0)
 JUMP = 2.0
 """An error that is so many times the bound from all runs is a jump of the function, such as that of round at 1/2: a
 rounding may take a right result to its other side."""
+MOST = MAX_FINITE["float32"]
 SAME = 1e-9
 """Two runs in float64 differ by less, relative to the largest element, unless the reference draws random numbers."""
 
@@ -67,7 +68,8 @@ def allowed(program: Program, case: Case, inputs: Tensors, value: torch.Tensor, 
         torch.maximum(farthest, error, out=farthest)
         squares.addcmul_(error, error, value=amplification**-2)
     error = squares.div_(runs).sqrt_().mul_(student_deviations(value.numel(), runs))
-    return limit(torch.where(farthest > JUMP * error, farthest, error), value, dtype)
+    bound = limit(torch.where(farthest > JUMP * error, farthest, error), value, dtype)
+    return bound if program.framework == "numpy" else bound.maximum(_own_error(program, case, inputs, value) * MARGIN)
 
 
 def _errors(
@@ -75,10 +77,22 @@ def _errors(
 ) -> Iterator[tuple[torch.Tensor, float]]:
     """Of each run the errors, before the last rounding, and how much its roundings were amplified."""
     run = _numpy_run(program, case, inputs) if program.framework == "numpy" else _torch_run(program, case, inputs)
-    most = MAX_FINITE["float32"]
     for number in range(runs):
         amplification = AMPLIFICATIONS[number % len(AMPLIFICATIONS)]
-        yield (run(amplification) - value).abs_().nan_to_num_(most, most, most), amplification
+        yield _error(run(amplification), value), amplification
+
+
+def _error(result: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """The errors of a result in float64, finite where it is not."""
+    return (result - value).abs_().nan_to_num_(MOST, MOST, MOST)
+
+
+def _own_error(program: Program, case: Case, inputs: Tensors, value: torch.Tensor) -> torch.Tensor:
+    """The errors of the reference as it is, in the case's type: a library may round more than the formula."""
+    function = program.function(case, getattr(torch, case.dtype), value.device)
+    with _plain_operations(torch.float32):
+        result = the_tensor(function(*(each.clone() for each in inputs)), program.source.name)
+    return _error(result.double(), value)
 
 
 def _torch_run(program: Program, case: Case, inputs: Tensors) -> Callable[[float], torch.Tensor]:
