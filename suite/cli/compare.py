@@ -288,6 +288,8 @@ def _with_own(selection: Selection, own: tuple[Path, Kind] | None, options: Opti
     """With the operation that a user's file defines, if there is one: a worker loads it."""
     if own is None:
         return selection
+    if selection.workload is not None:
+        raise UsageError(f"--shapes-from: a model's shapes are of the suite's operations, and --{own[1]} has its own")
     from suite.runner.own import described
 
     return replace(

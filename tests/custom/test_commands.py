@@ -64,3 +64,14 @@ def test_a_reference_that_cannot_be_used_is_refused_with_its_line(
     error = capsys.readouterr().err
     assert re.search(r"^error: --reference \S*broken\.py: RuntimeError: .* \(broken\.py:7\)$", error)
     assert not (tmp_path / "out").exists()
+
+
+def test_shapes_of_a_model_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shapes = tmp_path / "shapes.json"
+    assert call(monkeypatch, "shapes", ROOT / "examples" / "llama3_8b.json", "--out", shapes) == 0
+    capsys.readouterr()
+    arguments = ["--reference", "r.py", "--shapes-from", shapes, "--device", "cpu", "--out", tmp_path / "out"]
+    assert call(monkeypatch, "compare", *arguments) == 2
+    assert "a model's shapes are of the suite's operations, and --reference has its own" in capsys.readouterr().err
