@@ -15,8 +15,8 @@ from suite.implementations import builtin
 
 ORDER = (
     "cli", "testing", "api", "new_op", "doctor", "runner", "profiling", "worker", "history", "report", "diff",
-    "results", "timing", "checking", "implementations", "frameworks", "variants", "models", "ops", "problem",
-    "hardware", "numerics", "core",
+    "results", "timing", "checking", "implementations", "frameworks", "variants", "models", "ops", "custom",
+    "problem", "hardware", "numerics", "core",
 )  # fmt: skip
 """Packages and modules of suite/ from top to bottom. Each imports only from itself and from those after it."""
 MODULES = {"testing", "api"}

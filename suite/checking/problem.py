@@ -30,7 +30,7 @@ class Problem:
 
     def __init__(self, case: Case, seed: int, device: torch.device) -> None:
         self.case = case
-        self.op = ops.get(case.operation)
+        self.op = ops.of(case)
         cases = case, self.op.second(case)
         self.draws = tuple(self._draw(each, seed + i, device) for i, each in enumerate(cases))
         self.device = self.draws[0][0].device  # with its index, as results have it

@@ -18,6 +18,7 @@ from suite.problem import shape as shapes_by_name
 from suite.problem.case import Case
 from suite.problem.option import Option, Value
 from suite.problem.shape import Shape
+from suite.problem.source import Source
 
 if TYPE_CHECKING:
     import torch
@@ -32,16 +33,18 @@ class Operation(ABC):
 
     rank: ClassVar[int]
     """Place among the operations: a course takes them in ascending order."""
-    name: ClassVar[str]
-    formula: ClassVar[str]
+    name: str
+    formula: str
     """The definition in one line; `list` shows it."""
-    dims: ClassVar[tuple[str, ...]]
+    dims: tuple[str, ...]
     """Names of the dimensions, in the order of the signature."""
     is_square: ClassVar[bool] = False
     """Whether `--shape 512` is a shape: that size in every dimension."""
     options: ClassVar[tuple[Option, ...]] = ()
-    dtypes_beyond: ClassVar[tuple[str, ...]] = ()
-    """Those of DTYPES_BEYOND that it has."""
+    dtypes: tuple[str, ...] = tuple(formats.DTYPES)
+    """Element types in which a given shape runs if none is named."""
+    dtypes_beyond: tuple[str, ...] = ()
+    """Those that run only if they are named, such as DTYPES_BEYOND."""
     ragged: ClassVar[tuple[Shape, ...]]
     """Sizes of one, primes, one off a tile: those of the family `sizes`."""
     families: ClassVar[Mapping[str, Family]]
@@ -50,6 +53,10 @@ class Operation(ABC):
     """Small cases that show what the usual sizes hide; every implementation has to pass them in a plain run."""
     sweep: ClassVar[tuple[Shape, ...]]
     """Sizes from tiny to large, in ascending order."""
+    source: Source | None = None
+    """The file that defines it, if it is a user's."""
+    signature: str = ""
+    """How a kernel of such an operation is called: `scaled(x, weight)`."""
 
     # What an operation says
 
@@ -83,9 +90,22 @@ class Operation(ABC):
         """The arithmetics a case of this dtype may ask for, the plain one first."""
         return ("ieee",)
 
+    def plain_precisions(self, dtype: str) -> tuple[str, ...]:
+        """Those of a given shape if none is named."""
+        return self.precisions(dtype)
+
     def default_option(self, option: Option, dtype: str) -> Value:
         """The value of an option in a case of this dtype that asks for none."""
         return option.values[0]
+
+    @property
+    def entry(self) -> str:
+        """The name of what a file of `--with` defines for it."""
+        return self.name
+
+    def callable_of(self, entry: Any, case: Case) -> Any:
+        """What is called with the arrays of `case`, of what a file defines as `entry`."""
+        return entry
 
     def arguments(self, case: Case) -> dict[str, Any]:
         """Keyword arguments of the call."""
@@ -133,7 +153,8 @@ class Operation(ABC):
             if value != option.values[0]:
                 chosen.append((option.name, value))
         dims = tuple(zip(self.dims, shape, strict=True))
-        return Case(self.name, dims, dtype, precision or self.precisions(dtype)[0], tuple(chosen), inputs)
+        precision = precision or self.precisions(dtype)[0]
+        return Case(self.name, dims, dtype, precision, tuple(chosen), inputs, self.source)
 
     def option_values(self, case: Case) -> dict[str, Any]:
         """The value of every option in a case, plain ones too."""

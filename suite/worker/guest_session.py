@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from suite import ops
 from suite.hardware.device import Device
-from suite.implementations import builtin, failure
+from suite.implementations import failure, lookup
 from suite.implementations.arguments import missing_parameters
 from suite.implementations.external.implementation import ExternalImplementation
 from suite.implementations.external.reference import ExternalReference, Reference
@@ -146,13 +146,12 @@ class GuestSession:
         from suite.worker.shared_memory import attach, tensor_of
 
         blocks = attach(command.blocks, descriptors, self.torch_device)
-        self._operation = command.case.operation
         self.held = Held(
             case=command.case,
             operands=tuple(tensor_of(each, blocks) for each in command.operands),
             staged=tuple(tensor_of(each, blocks) for each in command.staged),
             result=tensor_of(command.result, blocks),
-            arguments=ops.get(command.case.operation).arguments(command.case),
+            arguments=ops.of(command.case).arguments(command.case),
             output_shape=command.result.shape,
             output_dtype=command.result.dtype,
             device=blocks[command.result.block].device,
@@ -178,9 +177,9 @@ class GuestSession:
 
     def _find(self, reference: Reference) -> Implementation:
         self.current = (
-            ExternalImplementation.from_reference(reference, self._operation)
+            ExternalImplementation.from_reference(reference, self._case.case)
             if isinstance(reference, ExternalReference)
-            else builtin.find(self._operation, reference)
+            else lookup.find(self._case.case, reference)
         )
         return self.current
 
