@@ -6,6 +6,7 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._arguments import check_sum
+from cuda_ref._kept import kept
 from cuda_ref._rows import PACK_BYTES, WARP
 
 DETERMINISTIC = True
@@ -15,6 +16,7 @@ UNROLL = 4  # packs that a thread has under way
 BLOCKS = 8  # of 256 threads on a multiprocessor
 
 
+@kept
 def sum(
     x: Float[Tensor, "M N"], *, axis: int | None = None
 ) -> Float[Tensor, ""] | Float[Tensor, "M"] | Float[Tensor, "N"]:

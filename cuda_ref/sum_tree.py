@@ -6,12 +6,14 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._arguments import check_sum
+from cuda_ref._kept import kept
 
 DETERMINISTIC = True
 THREADS = 256
 BLOCKS = 1024  # for few outputs, some more than a device runs at once
 
 
+@kept
 def sum(
     x: Float[Tensor, "M N"], *, axis: int | None = None
 ) -> Float[Tensor, ""] | Float[Tensor, "M"] | Float[Tensor, "N"]:
