@@ -130,8 +130,9 @@ class Recording(TorchDispatchMode):  # type: ignore[misc]
                 raise NotRepeatable
             return found
 
-        def number(x: Any) -> int:
-            found = next((i for i, each in enumerate(self.allocated) if each is x), None)
+        def number(x: Any) -> int:  # by its form, not by identity: torch may return an alias of what it allocates
+            form = _form(x) if isinstance(x, Tensor) else None
+            found = next((i for i, each in enumerate(self.allocated) if _form(each) == form), None)
             if found is None:
                 raise NotRepeatable
             return found
@@ -142,6 +143,10 @@ class Recording(TorchDispatchMode):  # type: ignore[misc]
             for x in self.allocated
         ]
         return Plan(like.device, allocations, [repeatable(place) for repeatable in self.launches], results)
+
+
+def _form(x: Tensor) -> Kind:
+    return x.data_ptr(), x.shape, x.stride(), x.dtype
 
 
 class _Thread(threading.local):

@@ -102,6 +102,10 @@ class Adapter(ABC):
         """While open, autotuned kernels of `module` run new sizes with the configuration of their last launch."""
         return contextlib.nullcontext()
 
+    def capture(self, issue: Callable[[], object], count: int) -> Callable[[], None] | None:
+        """Captures `count` calls into a CUDA graph, and returns what replays it; None where that is not possible."""
+        return None
+
     @abstractmethod
     def wait(self, result: Any) -> None:
         """Return when `result` is ready."""
@@ -192,6 +196,26 @@ class TorchAdapter(Adapter):
 
         if isinstance(result, torch.Tensor) and result.is_cuda:
             torch.cuda.synchronize(result.device)
+
+    def capture(self, issue: Callable[[], object], count: int) -> Callable[[], None] | None:
+        """On a stream of its own, as torch demands. Other threads may use the device meanwhile."""
+        import torch
+
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        try:
+            with torch.cuda.stream(torch.cuda.Stream()):
+                graph.capture_begin(capture_error_mode="thread_local")
+                try:
+                    for _ in range(count):
+                        issue()
+                finally:
+                    graph.capture_end()
+        except RuntimeError:  # a call that waits, or that is refused in a capture
+            torch.cuda.synchronize()
+            return None
+        replay: Callable[[], None] = graph.replay
+        return replay
 
     def peak_bytes(
         self, function: Callable[..., Any], inputs: tuple[Any, ...], arguments: dict[str, Any]

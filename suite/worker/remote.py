@@ -120,12 +120,17 @@ class RemoteCall(Call):
 
     guest: GuestProcess
 
-    def spans(self, clock: Callable[[], int]) -> tuple[float, float]:
+    def latency(self, clock: Callable[[], int]) -> float:
         """By the guest's clock, unless this process's shows that more time has passed."""
         begin = clock()
         ran = self.guest.ask(p.Run(self.name, 1), p.Ran)
-        ready = longer(ran.ready_ns, clock() - begin, self.guest)
-        return max(0.0, min(ran.issued_ns, ready)), ready
+        return longer(ran.ready_ns, clock() - begin, self.guest)
+
+    def loop(self, count: int, clock: Callable[[], int]) -> float:
+        """By the guest's clock; the calls cannot have taken longer to return than they took to end."""
+        begin = clock()
+        ran = self.guest.ask(p.Run(self.name, count), p.Ran)
+        return max(0.0, min(ran.issued_ns, longer(ran.ready_ns, clock() - begin, self.guest))) / count
 
     def repeat(self, count: int) -> object:
         return self.guest.ask(p.Run(self.name, count), p.Ran)

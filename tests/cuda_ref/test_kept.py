@@ -1,0 +1,250 @@
+"""Calls that are repeated without their launchers: what is kept, for which calls, and for how long."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from cuda_ref import _kept, build
+from cuda_ref._kept import kept
+
+ROOT = Path(__file__).parents[2]
+
+
+class Launcher:
+    """out = x + y of a few bytes, by a launch that can be repeated. Counts the calls that run as they are written."""
+
+    def __init__(self) -> None:
+        self.written, self.error = 0, 0
+        self.add = kept(self._add)
+
+    def _add(self, x: Tensor, y: Tensor, *, swapped: bool = False) -> Tensor:
+        self.written += 1
+        if x.is_neg() or (y.requires_grad and torch.is_grad_enabled()):
+            raise NotImplementedError
+        out = torch.empty(x.shape, dtype=x.dtype)
+        first, second = (y, x) if swapped else (x, y)
+        self.launch(first, second, out)
+        return out
+
+    def launch(self, x: Tensor, y: Tensor, out: Tensor) -> None:
+        def run(addresses: Sequence[int], stream: int) -> int:
+            a, b = ((ctypes.c_int8 * x.numel()).from_address(each) for each in addresses[:2])
+            result = (ctypes.c_int8 * x.numel()).from_address(addresses[2])
+            for i, (one, other) in enumerate(zip(a, b, strict=True)):
+                result[i] = one - other
+            return self.error
+
+        def repeatable(place: Callable[[Tensor], int]) -> _kept.Issue:
+            places = [place(each) for each in (x, y, out)]
+            return lambda addresses, stream: run([addresses[each] for each in places], stream)
+
+        run([each.data_ptr() for each in (x, y, out)], 0)
+        if (recording := _kept.recording()) is not None:
+            recording.launches.append(repeatable)
+
+
+@pytest.fixture
+def launcher() -> Launcher:
+    _kept.forget()
+    return Launcher()
+
+
+def pair(count: int = 4) -> tuple[Tensor, Tensor]:
+    return torch.randint(0, 50, (count,), dtype=torch.int8), torch.randint(0, 50, (count,), dtype=torch.int8)
+
+
+def call(launcher: Launcher, count: int = 4, **options: Any) -> None:
+    x, y = pair(count)
+    assert torch.equal(launcher.add(x, y, **options), y - x if options.get("swapped") else x - y)
+
+
+def test_the_third_call_of_a_kind_is_repeated_with_its_own_values(launcher: Launcher) -> None:
+    for _ in range(5):
+        call(launcher)
+    assert launcher.written == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x, y: (x[:2], y[:2]),
+        lambda x, y: (x.repeat(2)[::2], y.repeat(2)[::2]),
+        lambda x, y: (torch.cat((x, x))[1:5], y),
+        lambda x, y: (x.view(2, 2), y.view(2, 2)),
+        lambda x, y: (x.view(torch.uint8), y.view(torch.uint8)),
+    ],
+    ids=["shape", "strides", "alignment", "rank", "dtype"],
+)
+def test_another_kind_of_tensors_has_another_plan(launcher: Launcher, change: Callable[..., Any]) -> None:
+    for _ in range(3):
+        call(launcher)
+    for _ in range(2):
+        launcher.add(*change(*pair()))
+    assert launcher.written == 4
+
+
+def test_options_are_part_of_the_kind(launcher: Launcher) -> None:
+    for _ in range(4):
+        call(launcher)
+        call(launcher, swapped=True)
+    assert launcher.written == 4
+
+
+def test_what_the_function_refuses_stays_refused(launcher: Launcher) -> None:
+    for _ in range(3):
+        launcher.add(torch.ones(2), torch.ones(2))
+    negated = torch.ones(2, dtype=torch.complex64).conj().imag
+    wanted = torch.ones(2, requires_grad=True)
+    for _ in range(3):
+        with pytest.raises(NotImplementedError):
+            launcher.add(negated, torch.ones(2))
+        with pytest.raises(NotImplementedError):
+            launcher.add(torch.ones(2), wanted)
+    with torch.no_grad():
+        launcher.add(torch.ones(2), wanted)
+
+
+def test_one_tensor_in_two_places_does_not_make_a_plan(launcher: Launcher) -> None:
+    x, _ = pair()
+    for _ in range(4):
+        assert launcher.add(x, x).count_nonzero() == 0
+    assert launcher.written == 4
+    for _ in range(3):
+        call(launcher)
+    assert launcher.written == 5
+    assert launcher.add(x, x).count_nonzero() == 0
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x + 1,
+        lambda x: torch.zeros_like(x),
+        lambda x: x,
+        lambda x: torch.empty(3, 2).t(),
+        lambda x: torch.empty(3, device="meta"),
+        lambda x: torch.empty(0),
+    ],
+    ids=["computes", "fills", "its input", "a view", "another device", "nothing"],
+)
+def test_other_calls_are_never_kept(function: Callable[..., Any]) -> None:
+    _kept.forget()
+    counted: list[int] = []
+    keep = kept(lambda x: (counted.append(1), function(x))[1])
+    for _ in range(4):
+        keep(torch.ones(3))
+    assert len(counted) == 4
+
+
+def test_a_tensor_by_name_is_passed_on_and_not_held(launcher: Launcher) -> None:
+    x, y = pair()
+    for _ in range(4):
+        assert torch.equal(launcher.add(x=x, y=y), x - y)
+    assert launcher.written == 4
+    assert not _kept._thread.recordable
+
+
+def test_what_is_no_tensor_is_left_to_the_function() -> None:
+    function = kept(lambda x, y=None: "seen")
+    assert [function(3), function("3", None), function(torch.ones(1), y=[])] == ["seen"] * 3
+
+
+def test_a_launch_that_fails_is_made_again_as_it_is_written(launcher: Launcher) -> None:
+    for _ in range(3):
+        call(launcher)
+    launcher.error = 1
+    call(launcher)
+    assert launcher.written == 3
+
+
+def test_a_function_that_calls_a_kept_one_records_its_launches(launcher: Launcher) -> None:
+    twice = kept(lambda x, y: launcher.add(launcher.add(x, y), y))
+    for _ in range(3):
+        call(launcher)
+    for _ in range(4):
+        x, y = pair()
+        assert torch.equal(twice(x, y), x - y - y)
+    assert launcher.written == 2 + 2  # two of them in the recording
+
+
+def test_several_results() -> None:
+    _kept.forget()
+    counted: list[int] = []
+    both = kept(lambda x: (counted.append(1), (torch.empty(2), torch.empty(3, dtype=torch.int8)))[1])
+    for _ in range(4):
+        first, second = both(torch.ones(1))
+        assert (first.shape, first.dtype, second.shape, second.dtype) == ((2,), torch.float32, (3,), torch.int8)
+    assert len(counted) == 2
+
+
+def test_threads_have_plans_of_their_own(launcher: Launcher) -> None:
+    for _ in range(3):
+        call(launcher)
+    threads = [threading.Thread(target=lambda: [call(launcher) for _ in range(50)]) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert launcher.written == 2 + 3 * 2
+
+
+def test_the_oldest_plans_go_first(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_kept, "LIMIT", 2)
+    for count in (3, 4, 5):
+        for _ in range(2):
+            call(launcher, count)
+    before = launcher.written
+    call(launcher, 5)
+    call(launcher, 4)
+    assert (launcher.written, len(_kept._thread.plans), len(_kept._thread.recordable)) == (before, 2, 2)
+    call(launcher, 3)
+    assert launcher.written == before + 1
+
+
+def test_forgetting(launcher: Launcher) -> None:
+    for _ in range(3):
+        call(launcher)
+    _kept.forget()
+    call(launcher)
+    assert launcher.written == 3
+
+
+def test_modes_see_the_allocations_of_a_repeated_call(launcher: Launcher) -> None:
+    class Seen(TorchDispatchMode):
+        names: list[str] = []  # noqa: RUF012
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.names.append(str(func.overloadpacket))
+            return func(*args, **(kwargs or {}))
+
+    for _ in range(3):
+        call(launcher)
+    with Seen() as seen:
+        launcher.add(*pair())
+    assert "aten.new_empty" in seen.names
+
+
+def test_an_emulated_kernel_is_repeated() -> None:
+    from cuda_ref.vector_add import vector_add
+
+    for _ in range(4):
+        a, b = torch.randn(100), torch.randn(100)
+        assert torch.equal(vector_add(a, b), a + b)
+    assert any(kind[0] is vector_add.__wrapped__ for kind in _kept._thread.plans)
+    a = torch.randn(100)
+    build.launch("vector_add", "vector_add", a.device, a, b, out := torch.empty(100), 100, 1, 1, 0)
+    assert torch.equal(out, a + b)
+
+
+def test_both_folders_have_the_same_file() -> None:
+    texts = [(ROOT / folder / "_kept.py").read_text(encoding="utf-8") for folder in ("cuda_ref", "triton_kernels")]
+    assert texts[0] == texts[1]
