@@ -20,29 +20,25 @@ LOOPS, REPLAYS = 9, 9
 
 
 def loop_calls(cost_ns: float) -> int:
-    """Calls of a loop, of calls that take `cost_ns`."""
-    return max(1, min(LOOP_CALLS, int(LOOP_NS / cost_ns))) if cost_ns > 0 else LOOP_CALLS
+    """Calls of a loop, of calls that take `cost_ns`; 1 for those whose loop would not be steady."""
+    return max(1, min(LOOP_CALLS, int(LOOP_NS / cost_ns)))
 
 
-def dispatch_us(call: Call, cost_ns: float, clock: Callable[[], int], synchronize: Callable[[], None]) -> float:
-    """Median time until a call of a loop returns. Each loop begins on an idle device."""
-    count = loop_calls(cost_ns)
+def dispatch_us(call: Call, count: int, clock: Callable[[], int], synchronize: Callable[[], None]) -> float:
+    """Median time until a call of a loop of `count` returns. Each loop begins on an idle device."""
     found = []
-    for _ in range(LOOPS if count > 1 else LOOPS // 3):
+    for _ in range(LOOPS):
         synchronize()
         found.append(call.loop(count, clock) / 1000)
     return median(found)
 
 
-def graph_us(call: Call, cost_ns: float, clock: Callable[[], int], synchronize: Callable[[], None]) -> float | None:
-    """Median time of a call in a CUDA graph of as many calls as a loop has: that of the replay over their number.
+def graph_us(call: Call, count: int, clock: Callable[[], int], synchronize: Callable[[], None]) -> float | None:
+    """Median time of a call in a CUDA graph of `count`: that of the replay until the device is idle, over the count.
 
-    None for a call that cannot be captured, and for one longer than LOOP_NS, which hides the cost of its launch.
+    None for a call that cannot be captured.
     """
-    if call.capture is None or cost_ns > LOOP_NS:
-        return None
-    count = loop_calls(cost_ns)
-    replay = call.capture(call.issue, count)
+    replay = call.capture(call.issue, count) if call.capture is not None else None
     if replay is None:
         return None
     found = []

@@ -13,7 +13,7 @@ from typing import Any
 
 from suite import hardware
 from suite.timing.energy import joules_per_call
-from suite.timing.host_times import dispatch_us, graph_us
+from suite.timing.host_times import dispatch_us, graph_us, loop_calls
 from suite.timing.inputs import FixedInputs, Inputs
 from suite.timing.intervals import NoRecorderError, are_serial
 from suite.timing.recorder import Recorder
@@ -56,11 +56,13 @@ class Call:
     def run(self) -> None:
         self.wait(self.issue())
 
-    def latency(self, clock: Callable[[], int]) -> float:
-        """Nanoseconds until the result of one call is ready."""
+    def spans(self, clock: Callable[[], int]) -> tuple[float, float]:
+        """Nanoseconds until one call returns, and until its result is ready."""
         start = clock()
-        self.run()
-        return clock() - start
+        result = self.issue()
+        issued = clock()
+        self.wait(result)
+        return issued - start, clock() - start
 
     def loop(self, count: int, clock: Callable[[], int]) -> float:
         """Nanoseconds until each of several calls returns, which are issued one after the other."""
@@ -217,6 +219,7 @@ class Measurement:
         """Medians, untraced: of a call to an idle device, the cache as for samples; in a loop; in a CUDA graph."""
         record, clock, synchronize = self.records[call.name], self.target.clock, self.target.synchronize
         latency: list[float] = []
+        dispatch: list[float] = []
         begin, least = clock(), 1 if record.slow else 3
         while len(latency) < LATENCY_CALLS:
             if len(latency) >= least and clock() - begin > LATENCY_NS:
@@ -225,10 +228,13 @@ class Measurement:
                 self.on_progress(call.name)
             self.prepare(call, self.inputs.change)
             synchronize()
-            latency.append(call.latency(clock) / 1000)
-        record.latency_us = median(latency)
-        record.dispatch_us = dispatch_us(call, record.cost_ns, clock, synchronize)
-        record.graph_us = graph_us(call, record.cost_ns, clock, synchronize)
+            issued, ready = call.spans(clock)
+            dispatch.append(issued / 1000)
+            latency.append(ready / 1000)
+        record.latency_us, record.dispatch_us = median(latency), median(dispatch)
+        if (count := loop_calls(record.cost_ns)) > 1:
+            record.dispatch_us = dispatch_us(call, count, clock, synchronize)
+            record.graph_us = graph_us(call, count, clock, synchronize)
 
     def latency_of_samples(self) -> None:
         """Where the calling thread is the device, a sample is the time from issue to result: the latency."""

@@ -120,17 +120,18 @@ class RemoteCall(Call):
 
     guest: GuestProcess
 
-    def latency(self, clock: Callable[[], int]) -> float:
+    def spans(self, clock: Callable[[], int]) -> tuple[float, float]:
         """By the guest's clock, unless this process's shows that more time has passed."""
-        begin = clock()
-        ran = self.guest.ask(p.Run(self.name, 1), p.Ran)
-        return longer(ran.ready_ns, clock() - begin, self.guest)
+        return self._run(1, clock)
 
     def loop(self, count: int, clock: Callable[[], int]) -> float:
-        """By the guest's clock; the calls cannot have taken longer to return than they took to end."""
+        return self._run(count, clock)[0] / count
+
+    def _run(self, count: int, clock: Callable[[], int]) -> tuple[float, float]:
         begin = clock()
         ran = self.guest.ask(p.Run(self.name, count), p.Ran)
-        return max(0.0, min(ran.issued_ns, longer(ran.ready_ns, clock() - begin, self.guest))) / count
+        ready = longer(ran.ready_ns, clock() - begin, self.guest)
+        return max(0.0, min(ran.issued_ns, ready)), ready
 
     def repeat(self, count: int) -> object:
         return self.guest.ask(p.Run(self.name, count), p.Ran)
