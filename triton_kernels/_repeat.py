@@ -116,25 +116,27 @@ def _issue(compiled: Any, grid: Sequence[int], arguments: Mapping[str, Any], pla
             values.append(struct.pack(FORMATS[kind], value))
     sizes += [8, 8]  # scratch buffers
     values += [bytes(8), bytes(8)]
-    function = ctypes.c_void_p(compiled.function)
-    if parameter_sizes(function) != sizes:
+    if parameter_sizes(ctypes.c_void_p(compiled.function)) != sizes:
         raise NotRepeatable
     num_warps, _, shared_bytes = compiled.packed_metadata
     config = LaunchConfig((*grid, 1, 1)[:3], (32 * num_warps, 1, 1), shared_bytes, None, None, 0)
-    return _launcher(function, config, values, pointers, described)
+    return _launcher(compiled, config, values, pointers, described)
 
 
 def _launcher(
-    function: ctypes.c_void_p,
+    compiled: Any,
     config: LaunchConfig,
     values: Sequence[bytes],
     pointers: Sequence[tuple[int, int]],
     described: Sequence[tuple[int, int, TensorMaps]],
 ) -> Issue:
-    """Fills in the stream and the addresses, and launches. One thread at a time may call what this returns."""
+    """Fills in the stream and the addresses, and launches. One thread at a time may call what this returns.
+
+    It holds the compiled kernel, which stays loaded as long.
+    """
     words = (ctypes.c_uint64 * len(values))(*(int.from_bytes(each, "little") for each in values))
     parameters = (ctypes.c_void_p * len(values))(*(ctypes.addressof(words) + 8 * i for i in range(len(values))))
-    launch = driver().cuLaunchKernelEx
+    launch, kernel = driver().cuLaunchKernelEx, (ctypes.c_void_p(compiled.function), compiled)
     given, arrays = ctypes.byref(config), ctypes.byref(parameters)
 
     def issue(addresses: Sequence[int], stream: int) -> int:
@@ -143,7 +145,7 @@ def _launcher(
         for parameter, place, tensor_maps in described:
             parameters[parameter] = tensor_maps(addresses[place])
         config.stream = stream
-        code: int = launch(given, function, arrays, None)
+        code: int = launch(given, kernel[0], arrays, None)
         return code
 
     return issue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -102,6 +103,9 @@ class Adapter(ABC):
         """While open, autotuned kernels of `module` run new sizes with the configuration of their last launch."""
         return contextlib.nullcontext()
 
+    def forget_calls(self) -> None:
+        """The next calls run as the first ones do. What is compiled and tuned stays."""
+
     def capture(self, issue: Callable[[], object], count: int) -> Callable[[], None] | None:
         """Captures `count` calls into a CUDA graph, and returns what replays it; None where that is not possible."""
         return None
@@ -196,6 +200,11 @@ class TorchAdapter(Adapter):
 
         if isinstance(result, torch.Tensor) and result.is_cuda:
             torch.cuda.synchronize(result.device)
+
+    def forget_calls(self) -> None:
+        """Our folders of kernels keep the launches of earlier calls."""
+        if (kept := sys.modules.get(f"{self.folder}._kept")) is not None:
+            kept.forget()
 
     def capture(self, issue: Callable[[], object], count: int) -> Callable[[], None] | None:
         """On a stream of its own, as torch demands. Other threads may use the device meanwhile."""
