@@ -26,6 +26,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ._operator import operator
+
 LIMIT = 512
 """Most plans of a thread. The oldest one goes first."""
 ALIGNMENT = 16
@@ -43,7 +45,7 @@ Repeatable = Callable[[Callable[[Tensor], int]], Issue]
 those of a plan. Raises `NotRepeatable`."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-is_grad_enabled = torch.is_grad_enabled
+is_grad_enabled, is_compiling = torch.is_grad_enabled, torch.compiler.is_compiling
 current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
 current_stream: Callable[[int], int] = getattr(
     torch._C, "_cuda_getCurrentRawStream", lambda index: torch.cuda.current_stream(index).cuda_stream
@@ -180,10 +182,15 @@ def kind_of(x: Tensor) -> Kind:
 
 
 def kept(function: Function) -> Function:
-    """Decorator of a function of tensors, which come first and by position, and options, which come by name."""
+    """Decorator of a function of tensors, which come first and by position, and options, which come by name.
+
+    To torch.compile the function is an operator.
+    """
 
     @wraps(function)
     def call(*tensors: Any, **options: Any) -> Any:
+        if is_compiling() and as_operator is not None:
+            return as_operator(*tensors, **options)
         try:
             kind = (function, *map(kind_of, tensors), *options.items())
             plan = _thread.plans.get(kind)
@@ -194,6 +201,7 @@ def kept(function: Function) -> Function:
         result = plan(tensors)
         return function(*tensors, **options) if result is None else result
 
+    as_operator = operator(call)
     return call  # type: ignore[return-value]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from cuda_ref import _kept, build
 from cuda_ref._kept import kept
+from cuda_ref._operator import schema
 
 ROOT = Path(__file__).parents[2]
 
@@ -245,6 +247,44 @@ def test_an_emulated_kernel_is_repeated() -> None:
     assert torch.equal(out, a + b)
 
 
-def test_both_folders_have_the_same_file() -> None:
-    texts = [(ROOT / folder / "_kept.py").read_text(encoding="utf-8") for folder in ("cuda_ref", "triton_kernels")]
+@pytest.mark.parametrize("name", ["_kept.py", "_operator.py"])
+def test_both_folders_have_the_same_file(name: str) -> None:
+    texts = [(ROOT / folder / name).read_text(encoding="utf-8") for folder in ("cuda_ref", "triton_kernels")]
     assert texts[0] == texts[1]
+
+
+def test_a_compiled_function_has_one_graph() -> None:
+    from cuda_ref.rms_norm import rms_norm
+    from cuda_ref.sum import sum as total
+
+    function = torch.compile(
+        lambda x, w: total(rms_norm(x, w, eps=1e-5) * 2, axis=0), fullgraph=True, backend="aot_eager"
+    )
+    x, w = torch.randn(3, 8), torch.randn(8)
+    torch.testing.assert_close(function(x, w), (torch.nn.functional.rms_norm(x, (8,), w, 1e-5) * 2).sum(0))
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("vector_add", "(Tensor a, Tensor b) -> Tensor"),
+        ("layer_norm", "(Tensor x, Tensor weight, Tensor bias, *, float eps) -> Tensor"),
+        ("sum", "(Tensor x, *, int? axis=None) -> Tensor"),
+        (
+            "matmul_wgmma",
+            '(Tensor a, Tensor b, Tensor? scale_a=None, Tensor? scale_b=None, *, str precision="ieee") -> Tensor',
+        ),
+        ("attention", "(Tensor q, Tensor k, Tensor v, *, bool causal=False, float? sm_scale=None) -> Tensor"),
+    ],
+    ids=lambda text: text.split()[0],
+)
+def test_the_operators_have_the_signatures_of_the_functions(file: str, expected: str) -> None:
+    module = import_module(f"cuda_ref.{file}")
+    assert schema(getattr(module, file.partition("_")[0] if "matmul" in file else file)) == expected
+
+
+def test_results_of_operators_have_shapes_and_dtypes_without_a_call() -> None:
+    import_module("cuda_ref.matmul_wgmma")
+    a, b = torch.empty(3, 16, device="meta", dtype=torch.float8_e4m3fn), torch.empty(16, 5, device="meta")
+    out = torch.ops.cuda_ref.matmul_wgmma(a, b)
+    assert (out.shape, out.dtype) == ((3, 5), torch.bfloat16)
