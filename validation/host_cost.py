@@ -49,7 +49,7 @@ SHAPES = {
 """Sizes whose calls the device ends before the host makes the next one."""
 ELEMENTWISE = ("vector_add", "matrix_add", "sigmoid")
 LIMITS = {"cuda": 1.2, "triton": 1.5}
-BATCH, BATCHES = 100, 30
+BATCH, BATCHES = 100, 15
 """Calls between two looks at the clock, fewer than a stream can queue; and how often. The median counts."""
 TOLERANCE = 0.1
 
@@ -219,9 +219,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in frameworks.names():
         frameworks.get(name).prepare(where)
     device = torch_device(where)
-    costs = [cost for name in args.op or SHAPES for cost in measured(name, args.impl, where, device, args.dtype)]
+    costs: list[Cost] = []
+    for name in args.op or SHAPES:
+        costs += measured(name, args.impl, where, device, args.dtype)
+        print(table([cost for cost in costs if cost.operation == name]), flush=True)
     text = table(costs)
-    print(text)
     faults = [fault for cost in costs for fault in cost.faults()]
     print("\n".join(faults) or "All within their limits.")
     if args.out is not None:
