@@ -124,7 +124,9 @@ class Recording(TorchDispatchMode):  # type: ignore[misc]
         places = {x.data_ptr(): place for place, x in enumerate(memory)}
         usual = all(x.is_contiguous() and x.device == like.device for x in self.allocated)
         aligned = all(x.data_ptr() % ALIGNMENT == 0 for x in self.allocated)
-        if self.computes or not usual or not aligned or len(places) < len(memory) or 0 in places:
+        if self.computes or not self.launches or not usual or not aligned:
+            raise NotRepeatable
+        if len(places) < len(memory) or 0 in places:
             raise NotRepeatable
 
         def place(x: Tensor) -> int:

@@ -126,6 +126,11 @@ def test_one_tensor_in_two_places_does_not_make_a_plan(launcher: Launcher) -> No
     assert launcher.add(x, x).count_nonzero() == 0
 
 
+def record_a_launch() -> None:
+    if (recording := _kept.recording()) is not None:
+        recording.launches.append(lambda place: lambda addresses, stream: 0)
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -141,9 +146,24 @@ def test_one_tensor_in_two_places_does_not_make_a_plan(launcher: Launcher) -> No
 def test_other_calls_are_never_kept(function: Callable[..., Any]) -> None:
     _kept.forget()
     counted: list[int] = []
-    keep = kept(lambda x: (counted.append(1), function(x))[1])
+
+    @kept
+    def launch(x: Tensor) -> Tensor:
+        counted.append(1)
+        record_a_launch()
+        return function(x)
+
     for _ in range(4):
-        keep(torch.ones(3))
+        launch(torch.ones(3))
+    assert len(counted) == 4
+
+
+def test_a_call_that_launches_elsewhere_is_never_kept() -> None:
+    _kept.forget()
+    counted: list[int] = []
+    launch = kept(lambda x: (counted.append(1), torch.empty(3))[1])
+    for _ in range(4):
+        launch(torch.ones(3))
     assert len(counted) == 4
 
 
@@ -181,7 +201,13 @@ def test_a_function_that_calls_a_kept_one_records_its_launches(launcher: Launche
 def test_several_results() -> None:
     _kept.forget()
     counted: list[int] = []
-    both = kept(lambda x: (counted.append(1), (torch.empty(2), torch.empty(3, dtype=torch.int8)))[1])
+
+    @kept
+    def both(x: Tensor) -> tuple[Tensor, Tensor]:
+        counted.append(1)
+        record_a_launch()
+        return torch.empty(2), torch.empty(3, dtype=torch.int8)
+
     for _ in range(4):
         first, second = both(torch.ones(1))
         assert (first.shape, first.dtype, second.shape, second.dtype) == ((2,), torch.float32, (3,), torch.int8)
