@@ -49,8 +49,9 @@ SHAPES = {
 """Sizes whose calls the device ends before the host makes the next one."""
 ELEMENTWISE = ("vector_add", "matrix_add", "sigmoid")
 LIMITS = {"cuda": 1.2, "triton": 1.5}
-BATCH, BATCHES = 100, 15
-"""Calls between two looks at the clock, fewer than a stream can queue; and how often. The median counts."""
+BATCH, BATCH_US, BATCHES = 100, 3000, 15
+"""Calls between two looks at the clock: at most BATCH, fewer than a stream can queue, and what takes BATCH_US. And how
+often: the median counts."""
 TOLERANCE = 0.1
 
 
@@ -86,13 +87,17 @@ class Cost:
 
 def steady(call: Callable[[], object], wait: Callable[[], None]) -> float:
     """Median time of one call in us, in batches that are issued without waiting."""
+    begin = time.perf_counter_ns()
+    call()
+    wait()
+    count = max(5, min(BATCH, BATCH_US * 1000 // (time.perf_counter_ns() - begin)))
     found = []
     for _ in range(BATCHES):
         wait()
         begin = time.perf_counter_ns()
-        for _ in range(BATCH):
+        for _ in range(count):
             call()
-        found.append((time.perf_counter_ns() - begin) / BATCH / 1000)
+        found.append((time.perf_counter_ns() - begin) / count / 1000)
     wait()
     return statistics.median(found)
 
@@ -100,7 +105,7 @@ def steady(call: Callable[[], object], wait: Callable[[], None]) -> float:
 def to_idle(call: Callable[[], object], wait: Callable[[], None]) -> float:
     """Median time in us of single calls to an idle device, until it is idle again; a call before each warms caches."""
     found = []
-    for _ in range(BATCH):
+    for _ in range(4 * BATCHES):
         call()
         wait()
         begin = time.perf_counter_ns()
@@ -116,17 +121,16 @@ def parts(function: Any, tensors: Sequence[Any], options: dict[str, Any], wait: 
     module = sys.modules.get(f"{function.__module__.partition('.')[0]}._kept")
     if module is None or not hasattr(function, "__wrapped__"):
         return {}
-    kind = (function.__wrapped__, *map(module.kind_of, tensors), *options.items())
-    plan = module._thread.plans.get(kind)
+    plan = module._thread.latest.get(function.__wrapped__)
     if plan is None:
         return {}
     new = [allocate(tensors[0]) for allocate in plan.allocations]
     addresses = [x.data_ptr() for x in (*tensors, *new)]
     stream = 0 if plan.device is None else module.current_stream(plan.device)
 
-    def look_up() -> Any:
-        found = (function.__wrapped__, *map(module.kind_of, tensors), *options.items())
-        return module._thread.plans.get(found)
+    def look_up() -> bool:
+        latest = module._thread.latest.get(function.__wrapped__)
+        return latest.options == options and latest.matches(*tensors)
 
     def launches() -> None:
         for issue in plan.launches:
@@ -157,6 +161,7 @@ def measured(operation: str, patterns: Sequence[str], where: Any, device: Any, d
             print(f"{operation} {each.name}: {type(error).__name__}: {error}", file=sys.stderr)
             continue
         costs.append(cost)
+        print(*cells(cost), *cost.faults(), sep=" | ", flush=True)
     return costs
 
 
@@ -195,17 +200,21 @@ def measure_one(
     )
 
 
+HEAD = ("operation", "implementation", "loop us", "vs torch", "as written us", "look up", "allocate", "launch",
+        "dispatch us", "idle us", "latency us", "graph us")  # fmt: skip
+
+
+def cells(cost: Cost) -> list[str]:
+    """A row of the table."""
+    split = [cost.parts.get(name) for name in ("look up", "allocate", "launch")]
+    columns = [cost.dispatch_us, cost.ready_us, cost.latency_us, cost.graph_us]
+    values = [cost.loop_us, cost.vs_torch, cost.as_written_us, *split, *columns]
+    return [cost.operation, cost.implementation, *("" if value is None else f"{value:.2f}" for value in values)]
+
+
 def table(costs: Sequence[Cost]) -> str:
     """The costs as Markdown."""
-    head = ["operation", "implementation", "loop us", "vs torch", "as written us", "look up", "allocate", "launch",
-            "dispatch us", "idle us", "latency us", "graph us"]  # fmt: skip
-    rows = []
-    for each in costs:
-        split = [each.parts.get(name) for name in ("look up", "allocate", "launch")]
-        columns = [each.dispatch_us, each.ready_us, each.latency_us, each.graph_us]
-        values = [each.loop_us, each.vs_torch, each.as_written_us, *split, *columns]
-        rows.append([each.operation, each.implementation, *("" if v is None else f"{v:.2f}" for v in values)])
-    return pipe_table(head, rows, set(head[2:]))
+    return pipe_table(list(HEAD), [cells(each) for each in costs], set(HEAD[2:]))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -219,17 +228,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in frameworks.names():
         frameworks.get(name).prepare(where)
     device = torch_device(where)
+    print(*HEAD, "beyond its limit", sep=" | ")
     costs: list[Cost] = []
     for name in args.op or SHAPES:
         costs += measured(name, args.impl, where, device, args.dtype)
-        print(table([cost for cost in costs if cost.operation == name]), flush=True)
-    text = table(costs)
-    faults = [fault for cost in costs for fault in cost.faults()]
-    print("\n".join(faults) or "All within their limits.")
     if args.out is not None:
-        write_atomically(args.out / "host_cost.md", text + "\n")
+        write_atomically(args.out / "host_cost.md", table(costs) + "\n")
         write_atomically(args.out / "host_cost.json", json.dumps([asdict(each) for each in costs], indent=1) + "\n")
-    return 1 if faults else 0
+    return 1 if any(cost.faults() for cost in costs) else 0
 
 
 if __name__ == "__main__":
