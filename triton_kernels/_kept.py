@@ -229,10 +229,11 @@ def kept(function: Function) -> Function:
             return as_operator(*tensors, **options)
         plan = _thread.latest.get(function)
         try:
-            known = plan is not None and plan.options == options and plan.matches(*tensors)
+            if plan is not None and not (plan.options == options and plan.matches(*tensors)):
+                plan = None
         except (TypeError, ValueError):  # no tensors, or options that cannot be compared
-            known = False
-        if known and (result := plan(tensors)) is not None:
+            plan = None
+        if plan is not None and (result := plan(tensors)) is not None:
             return result
         return _look_up(function, tensors, options)
 

@@ -13,10 +13,26 @@ from suite.timing.stats import median
 if TYPE_CHECKING:
     from suite.timing.sampling import Call
 
+LATENCY_CALLS, LATENCY_NS = 10, 10_000_000
+"""Latency is the median of as many calls as fit into LATENCY_NS, at most LATENCY_CALLS."""
 LOOP_CALLS, LOOP_NS = 50, 1_000_000
 """A loop has as many calls as take LOOP_NS, at most LOOP_CALLS."""
 LOOPS, REPLAYS = 9, 9
 """Loops, and replays of a graph with as many calls as a loop; the median counts."""
+
+
+def idle_us(call: Call, least: int, clock: Callable[[], int], prepare: Callable[[], None]) -> tuple[float, float]:
+    """Median times of at least `least` calls to a device that `prepare` leaves idle: until a call returns, and until
+    its result is ready."""
+    issued: list[float] = []
+    ready: list[float] = []
+    begin = clock()
+    while len(ready) < LATENCY_CALLS and (len(ready) < least or clock() - begin <= LATENCY_NS):
+        prepare()
+        spans = call.spans(clock)
+        issued.append(spans[0] / 1000)
+        ready.append(spans[1] / 1000)
+    return median(issued), median(ready)
 
 
 def loop_calls(cost_ns: float) -> int:

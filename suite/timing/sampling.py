@@ -13,7 +13,7 @@ from typing import Any
 
 from suite import hardware
 from suite.timing.energy import joules_per_call
-from suite.timing.host_times import dispatch_us, graph_us, loop_calls
+from suite.timing.host_times import dispatch_us, graph_us, idle_us, loop_calls
 from suite.timing.inputs import FixedInputs, Inputs
 from suite.timing.intervals import NoRecorderError, are_serial
 from suite.timing.recorder import Recorder
@@ -29,8 +29,6 @@ NOISE, PATIENCE = 0.05, 4.0
 """A call whose interval is wider than NOISE when its budget is spent goes on, up to PATIENCE times the budget."""
 WARM_UP_NS = 20_000_000
 """Least warm-up time of a call."""
-LATENCY_CALLS, LATENCY_NS = 10, 10_000_000
-"""Latency is the median of as many calls as fit into LATENCY_NS, at most LATENCY_CALLS."""
 STATE_PERIOD_NS = 250_000_000
 """Time between two readings of clocks, power and temperature."""
 NEVER = 2**31 - 1
@@ -218,20 +216,14 @@ class Measurement:
     def measure_host_times(self, call: Call) -> None:
         """Medians, untraced: of a call to an idle device, the cache as for samples; in a loop; in a CUDA graph."""
         record, clock, synchronize = self.records[call.name], self.target.clock, self.target.synchronize
-        latency: list[float] = []
-        dispatch: list[float] = []
-        begin, least = clock(), 1 if record.slow else 3
-        while len(latency) < LATENCY_CALLS:
-            if len(latency) >= least and clock() - begin > LATENCY_NS:
-                break
+
+        def prepare() -> None:
             if record.slow:
                 self.on_progress(call.name)
             self.prepare(call, self.inputs.change)
             synchronize()
-            issued, ready = call.spans(clock)
-            dispatch.append(issued / 1000)
-            latency.append(ready / 1000)
-        record.latency_us, record.dispatch_us = median(latency), median(dispatch)
+
+        record.dispatch_us, record.latency_us = idle_us(call, 1 if record.slow else 3, clock, prepare)
         if (count := loop_calls(record.cost_ns)) > 1:
             record.dispatch_us = dispatch_us(call, count, clock, synchronize)
             record.graph_us = graph_us(call, count, clock, synchronize)
