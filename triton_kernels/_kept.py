@@ -160,7 +160,8 @@ def _allocation(x: Tensor, like: Tensor) -> Callable[[Tensor], Tensor]:
     if x.shape == like.shape and x.dtype == like.dtype and like.is_contiguous():
         return torch.empty_like
     dtype = {} if x.dtype == like.dtype else {"dtype": x.dtype}
-    return methodcaller("new_empty", *(x.shape or [()]), **dtype)
+    allocate: Callable[[Tensor], Tensor] = methodcaller("new_empty", *(x.shape or [()]), **dtype)
+    return allocate
 
 
 def _form(x: Tensor) -> Kind:
