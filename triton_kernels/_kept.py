@@ -157,10 +157,10 @@ class Recording(TorchDispatchMode):  # type: ignore[misc]
 
 def _allocation(x: Tensor, like: Tensor) -> Callable[[Tensor], Tensor]:
     """What allocates another x, given the first tensor of the call; the cheapest of several that do."""
-    if x.shape == like.shape and x.dtype == like.dtype and like.is_contiguous():
-        return torch.empty_like
-    dtype = {} if x.dtype == like.dtype else {"dtype": x.dtype}
-    allocate: Callable[[Tensor], Tensor] = methodcaller("new_empty", *(x.shape or [()]), **dtype)
+    allocate: Callable[[Tensor], Tensor] = torch.empty_like
+    if _form(x)[1:] != _form(like)[1:]:
+        dtype = {} if x.dtype == like.dtype else {"dtype": x.dtype}
+        allocate = methodcaller("new_empty", *(x.shape or [()]), **dtype)
     return allocate
 
 
