@@ -35,7 +35,7 @@ def sum(
         x = x.t()
     M, N = x.shape
     parts = max(1, min(BLOCKS // M, N // (4 * THREADS)))
-    partial = torch.empty(M * parts if parts > 1 or axis is None else 0, dtype=torch.float32, device=x.device)
+    partial = torch.empty(M * parts, dtype=torch.float32, device=x.device) if parts > 1 or axis is None else None
     build.launch(
         "sum_tree", "sum_tree", x.device,
         x, partial, out, M, N, *x.stride(), parts, axis is None, build.DTYPES[x.dtype],

@@ -74,11 +74,12 @@ class Plan:
     ) -> None:
         device = tensors[0].device
         self.device = device.index if device.type == "cuda" else None
-        self.alignments = [x.data_ptr() % ALIGNMENT for x in tensors]
+        self.aligned = all(x.data_ptr() % ALIGNMENT == 0 for x in tensors)
         self.allocations, self.launches, self.results = tuple(allocations), tuple(launches), results
+        self.is_simple = len(allocations) == len(launches) == 1 and results == 0
         self.options: dict[str, Any] = {}
         self.matches: Callable[..., bool] = _never
-        self.matchers = MATCHERS
+        self.matchers = MATCHERS if self.aligned else 0
 
     def __call__(self, tensors: Sequence[Tensor]) -> Any:
         stream = 0
@@ -86,14 +87,19 @@ class Plan:
             if current_device() != self.device:
                 return None
             stream = current_stream(self.device)
-        addresses = [x.data_ptr() for x in tensors]
-        if [address % ALIGNMENT for address in addresses] != self.alignments:
+        addresses, together = [], 0
+        for x in tensors:
+            address = x.data_ptr()
+            addresses.append(address)
+            together |= address
+        if self.aligned and together % ALIGNMENT != 0:
             return None
-        like, new = tensors[0], []
-        for allocate in self.allocations:
-            x = allocate(like)
-            new.append(x)
-            addresses.append(x.data_ptr())
+        if self.is_simple:
+            out = self.allocations[0](tensors[0])
+            addresses.append(out.data_ptr())
+            return None if self.launches[0](addresses, stream) else out
+        new = [allocate(tensors[0]) for allocate in self.allocations]
+        addresses += [x.data_ptr() for x in new]
         for issue in self.launches:
             if issue(addresses, stream):
                 return None
