@@ -18,10 +18,9 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +61,7 @@ class Cost:
     operation: str
     implementation: str
     loop_us: float
-    vs_torch: float | None
+    vs_torch: float
     limit: float | None
     as_written_us: float | None
     dispatch_us: float | None
@@ -74,7 +73,7 @@ class Cost:
     def faults(self) -> list[str]:
         """What is beyond its limit."""
         found = []
-        if self.limit is not None and self.vs_torch is not None and self.vs_torch > self.limit:
+        if self.limit is not None and self.vs_torch > self.limit:
             found.append(f"{self.vs_torch:.2f} times torch's time, more than {self.limit}")
         for name, column, loop in (
             ("dispatch_us", self.dispatch_us, self.loop_us),
@@ -85,21 +84,26 @@ class Cost:
         return [f"{self.operation} {self.implementation}: {each}" for each in found]
 
 
-def steady(call: Callable[[], object], wait: Callable[[], None]) -> float:
-    """Median time of one call in us, in batches that are issued without waiting."""
-    begin = time.perf_counter_ns()
-    call()
-    wait()
-    count = max(5, min(BATCH, BATCH_US * 1000 // (time.perf_counter_ns() - begin)))
-    found = []
-    for _ in range(BATCHES):
+def steady(calls: Sequence[Callable[[], object]], wait: Callable[[], None]) -> list[list[float]]:
+    """Times of each call in us, one a round. A round has a batch of each, issued without waiting, so that all see the
+    same speed of the host."""
+    counts = []
+    for call in calls:
         wait()
         begin = time.perf_counter_ns()
-        for _ in range(count):
-            call()
-        found.append((time.perf_counter_ns() - begin) / count / 1000)
+        call()
+        wait()
+        counts.append(max(5, min(BATCH, BATCH_US * 1000 // (time.perf_counter_ns() - begin))))
+    found: list[list[float]] = [[] for _ in calls]
+    for _ in range(BATCHES):
+        for call, count, times in zip(calls, counts, found, strict=True):
+            wait()
+            begin = time.perf_counter_ns()
+            for _ in range(count):
+                call()
+            times.append((time.perf_counter_ns() - begin) / count / 1000)
     wait()
-    return statistics.median(found)
+    return found
 
 
 def to_idle(call: Callable[[], object], wait: Callable[[], None]) -> float:
@@ -136,68 +140,83 @@ def parts(function: Any, tensors: Sequence[Any], options: dict[str, Any], wait: 
         for issue in plan.launches:
             issue(addresses, stream)
 
-    return {
-        "look up": steady(look_up, wait),
-        "allocate": steady(lambda: [allocate(tensors[0]) for allocate in plan.allocations], wait),
-        "launch": steady(launches, wait),
-    }
+    def allocations() -> list[Any]:
+        return [allocate(tensors[0]) for allocate in plan.allocations]
+
+    times = steady([look_up, allocations, launches], wait)
+    return dict(zip(("look up", "allocate", "launch"), map(statistics.median, times), strict=True))
 
 
-def measured(operation: str, patterns: Sequence[str], where: Any, device: Any, dtype: str) -> list[Cost]:
-    """The costs of all implementations of an operation that run on the device and match, torch first."""
+@dataclass(frozen=True)
+class Line:
+    """One implementation with its inputs bound."""
+
+    implementation: Any
+    function: Any
+    inputs: tuple[Any, ...]
+    options: dict[str, Any]
+
+    def call(self) -> Any:
+        return self.function(*self.inputs, **self.options)
+
+    def as_written(self) -> Any:
+        return self.function.__wrapped__(*self.inputs, **self.options)
+
+    @property
+    def is_kept(self) -> bool:
+        return self.implementation.framework in LIMITS and hasattr(self.function, "__wrapped__")
+
+
+def lines(operation: str, patterns: Sequence[str], where: Any, device: Any, dtype: str) -> list[Line]:
+    """The implementations of an operation that run on the device and match, called until they are warm; torch first."""
     op = ops.get(operation)
     case = op.case(SHAPES[operation], dtype)
     tensors, options = op.make_inputs(case, 0, device), op.arguments(case)
-    costs: list[Cost] = []
+    found = []
     for each in sorted(builtin.implementations(operation), key=lambda each: each.name != "torch"):
         wanted = each.name == "torch" or not patterns or any(fnmatch(each.name, pattern) for pattern in patterns)
         if not wanted or each.obstacle(where, case) is not None:
             continue
         try:
-            cost = measure_one(each, tuple(map(each.adapter.to_native, tensors)), options, device, costs)
+            line = Line(each, each.function(), tuple(map(each.adapter.to_native, tensors)), options)
+            for _ in range(20):
+                each.adapter.wait(line.call())
         except NotImplementedError:
             continue
         except Exception as error:  # one line that fails does not end the table
             print(f"{operation} {each.name}: {type(error).__name__}: {error}", file=sys.stderr)
             continue
-        costs.append(cost)
-        print(*cells(cost), *cost.faults(), sep=" | ", flush=True)
-    return costs
+        found.append(line)
+    return found
 
 
-def measure_one(
-    implementation: Any, inputs: tuple[Any, ...], options: dict[str, Any], device: Any, costs: Sequence[Cost]
-) -> Cost:
-    """The cost of one implementation; the first of `costs` is torch's."""
+def measured(found: Sequence[Line], device: Any) -> Iterator[Cost]:
+    """The costs of the implementations of one operation, of which torch's is the first."""
     import torch
 
-    adapter, function, operation = implementation.adapter, implementation.function(), implementation.operation
-    ours = implementation.framework in LIMITS
-    call, wait = (
-        partial(function, *inputs, **options),
-        (torch.cuda.synchronize if device.type == "cuda" else lambda: None),
-    )
-    for _ in range(20):
-        adapter.wait(call())
-    loop_us = steady(call, wait)
-    timed = timing.Call(implementation.name, call, adapter.wait, capture=adapter.capture)
-    columns = timing.measure([timed], device=device, cache="warm", budget_s=0.02)[implementation.name]
+    wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    written = [line for line in found if line.is_kept]
+    times = steady([*(line.call for line in found), *(line.as_written for line in written)], wait)
+    as_written = {id(line): each for line, each in zip(written, times[len(found) :], strict=True)}
     on_gpu = device.type == "cuda"  # on a CPU both columns are of samples, with what comes between them
-    return Cost(
-        operation,
-        implementation.name,
-        loop_us,
-        1.0 if implementation.name == "torch" else loop_us / costs[0].loop_us if costs else None,
-        (1.5 if operation in ELEMENTWISE else LIMITS[implementation.framework]) if ours else None,
-        steady(partial(function.__wrapped__, *inputs, **options), wait)
-        if hasattr(function, "__wrapped__") and ours
-        else None,
-        columns.dispatch_us if on_gpu else None,
-        to_idle(call, wait),
-        columns.latency_us if on_gpu else None,
-        columns.graph_us,
-        parts(function, inputs, options, wait) if ours else {},
-    )
+    for line, own in zip(found, times, strict=False):
+        each = line.implementation
+        timed = timing.Call(each.name, line.call, each.adapter.wait, capture=each.adapter.capture)
+        columns = timing.measure([timed], device=device, cache="warm", budget_s=0.02)[each.name]
+        ours = each.framework in LIMITS
+        yield Cost(
+            each.operation,
+            each.name,
+            statistics.median(own),
+            statistics.median(a / b for a, b in zip(own, times[0], strict=True)),
+            (1.5 if each.operation in ELEMENTWISE else LIMITS[each.framework]) if ours else None,
+            statistics.median(as_written[id(line)]) if line.is_kept else None,
+            columns.dispatch_us if on_gpu else None,
+            to_idle(line.call, wait),
+            columns.latency_us if on_gpu else None,
+            columns.graph_us,
+            parts(line.function, line.inputs, line.options, wait) if line.is_kept else {},
+        )
 
 
 HEAD = ("operation", "implementation", "loop us", "vs torch", "as written us", "look up", "allocate", "launch",
@@ -231,7 +250,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(*HEAD, "beyond its limit", sep=" | ")
     costs: list[Cost] = []
     for name in args.op or SHAPES:
-        costs += measured(name, args.impl, where, device, args.dtype)
+        for cost in measured(lines(name, args.impl, where, device, args.dtype), device):
+            costs.append(cost)
+            print(*cells(cost), *cost.faults(), sep=" | ", flush=True)
     if args.out is not None:
         write_atomically(args.out / "host_cost.md", table(costs) + "\n")
         write_atomically(args.out / "host_cost.json", json.dumps([asdict(each) for each in costs], indent=1) + "\n")
