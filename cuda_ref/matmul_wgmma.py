@@ -6,12 +6,14 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._arguments import FLOAT8, check_float8_scales, check_matmul, check_sizes, tma_layout
+from cuda_ref._kept import kept
 
 REQUIRES = "sm_90"
 DTYPES_BEYOND = ("float8_e4m3fn",)
 DTYPES = {**build.DTYPES, FLOAT8: 3}  # Dtype in common.cuh, and FLOAT8 in matmul_wgmma.cu
 
 
+@kept
 def matmul(
     a: Float[Tensor, "M K"],
     b: Float[Tensor, "K N"],

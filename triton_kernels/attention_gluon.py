@@ -16,7 +16,7 @@ from triton_kernels._attention_gluon_rows import OUT_COLUMNS, ROWS, attend_by_ke
 from triton_kernels._attention_gluon_tiles import tile_count, tile_number, tile_of, tile_table
 from triton_kernels._configs import multiprocessors
 from triton_kernels._configs_attention_gluon import Config, configuration, heads_together
-from triton_kernels._launch import device_of, launch
+from triton_kernels._launch import device_of, kept, launch
 from triton_kernels._tma import tma_rows
 
 DETERMINISTIC = True
@@ -325,6 +325,7 @@ def _launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, config: Config, causal
     )  # fmt: skip
 
 
+@kept
 def attention(
     q: Float[Tensor, "B H S_q D"],
     k: Float[Tensor, "B H_kv S_k D"],

@@ -126,6 +126,7 @@ def check(
     `load` returns the function; its time is part of the first call's. `on_phase` is called before each call and before
     the judging. What the implementation raises passes through.
     """
+    adapter.forget_calls()
     caller = LocalCaller(load, adapter, problem)
     return check_calls(caller, problem, claims_determinism=claims_determinism, repeat_s=repeat_s, on_phase=on_phase)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -102,6 +103,13 @@ class Adapter(ABC):
         """While open, autotuned kernels of `module` run new sizes with the configuration of their last launch."""
         return contextlib.nullcontext()
 
+    def forget_calls(self) -> None:
+        """The next calls run as the first ones do. What is compiled and tuned stays."""
+
+    def capture(self, issue: Callable[[], object], count: int) -> Callable[[], None] | None:
+        """Captures `count` calls into a CUDA graph, and returns what replays it; None where that is not possible."""
+        return None
+
     @abstractmethod
     def wait(self, result: Any) -> None:
         """Return when `result` is ready."""
@@ -192,6 +200,31 @@ class TorchAdapter(Adapter):
 
         if isinstance(result, torch.Tensor) and result.is_cuda:
             torch.cuda.synchronize(result.device)
+
+    def forget_calls(self) -> None:
+        """Our folders of kernels keep the launches of earlier calls."""
+        if (kept := sys.modules.get(f"{self.folder}._kept")) is not None:
+            kept.forget()
+
+    def capture(self, issue: Callable[[], object], count: int) -> Callable[[], None] | None:
+        """On a stream of its own, as torch demands. Other threads may use the device meanwhile."""
+        import torch
+
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        try:
+            with torch.cuda.stream(torch.cuda.Stream()):
+                graph.capture_begin(capture_error_mode="thread_local")
+                try:
+                    for _ in range(count):
+                        issue()
+                finally:
+                    graph.capture_end()
+        except RuntimeError:  # a call that waits, or that is refused in a capture
+            torch.cuda.synchronize()
+            return None
+        replay: Callable[[], None] = graph.replay
+        return replay
 
     def peak_bytes(
         self, function: Callable[..., Any], inputs: tuple[Any, ...], arguments: dict[str, Any]

@@ -166,6 +166,7 @@ class TimingColumns:
     vs_best_high: float | None = None
     latency_us: float | None = None
     dispatch_us: float | None = None
+    graph_us: float | None = None
     kernels: float | None = None
     kernels_run: str = ""
     kernel_details: str = ""

@@ -231,7 +231,7 @@ class Session:
             bound_calls[name] = bound
             peak_bytes[name] = adapter.peak_bytes(bound.function, bound.inputs, bound.arguments)
             vendor = bound.implementation.vendor is not None
-            calls.append(timing.Call(name, bound.issue, adapter.wait, vendor=vendor))
+            calls.append(timing.Call(name, bound.issue, adapter.wait, vendor=vendor, capture=adapter.capture))
 
         def rebind() -> None:
             for bound in bound_calls.values():
