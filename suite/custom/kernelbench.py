@@ -107,10 +107,9 @@ class Problem(Program):
             return self._instance(getattr(self._module(case), name), case)
 
     def _instance(self, kind: Any, case: Case) -> torch.nn.Module:
-        cpu = torch.device("cpu")
-        with seeded(WEIGHTS_SEED, cpu):
+        with seeded(WEIGHTS_SEED):
             given = self._module(case).get_init_inputs()
-        with seeded(WEIGHTS_SEED, cpu):
+        with seeded(WEIGHTS_SEED):
             made = kind(*given)
         if not isinstance(made, torch.nn.Module):
             raise UsageError(f"{kind.__name__} must be a torch.nn.Module; got {type(made).__name__}")

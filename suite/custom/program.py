@@ -64,7 +64,7 @@ class Program(ABC):
 
     def draw(self, case: Case, seed: int, device: torch.device) -> list[Any]:
         """The arguments of the call: tensors on `device`, floating-point ones in the case's dtype, and constants."""
-        with seeded(seed, device), device:
+        with seeded(seed), device:
             values = self.values(case)
         dtype = getattr(torch, case.dtype)
         drawn = []
@@ -112,10 +112,11 @@ def on_meta_or(device: torch.device, make: Callable[[torch.device], T]) -> T:
 
 
 @contextlib.contextmanager
-def seeded(seed: int, device: torch.device) -> Iterator[None]:
+def seeded(seed: int) -> Iterator[None]:
     """While open, random numbers of torch, NumPy and Python are those of `seed`; then those of before."""
     python, numpy = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+    gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()  # manual_seed seeds all of them
+    with torch.random.fork_rng(devices=gpus):
         torch.manual_seed(seed)
         random.seed(seed)
         np.random.seed(seed % 2**32)
