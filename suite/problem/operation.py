@@ -41,6 +41,8 @@ class Operation(ABC):
     is_square: ClassVar[bool] = False
     """Whether `--shape 512` is a shape: that size in every dimension."""
     options: ClassVar[tuple[Option, ...]] = ()
+    outputs: tuple[str, ...] = ()
+    """Names of the results, if there are several: a call then returns a tuple."""
     dtypes: tuple[str, ...] = tuple(formats.DTYPES)
     """Element types in which a given shape runs if none is named."""
     dtypes_beyond: tuple[str, ...] = ()
@@ -73,7 +75,12 @@ class Operation(ABC):
         """The float64 result of the rounded inputs, with its error bound, in pieces that fit in memory."""
 
     @abstractmethod
-    def output_shape(self, case: Case) -> Shape: ...
+    def output_shape(self, case: Case) -> Shape:
+        """The shape of the result; of several, that of one vector with all of them (`outputs.flat_shape`)."""
+
+    def output_shapes(self, case: Case) -> tuple[Shape, ...]:
+        """The shapes of the results, in the order in which a call returns them; most operations have one."""
+        return (self.output_shape(case),)
 
     def output_dtype(self, case: Case) -> str:
         return formats.OUTPUT_DTYPES.get(case.dtype, case.dtype)

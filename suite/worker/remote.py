@@ -73,8 +73,7 @@ class RemoteResult:
     case: GuestCase
     number: int
     early: torch.Tensor
-    begin: int
-    end: int
+    ranges: tuple[tuple[int, int], ...]
     alias: int | None
     unfinished: bool
     spilled: bool
@@ -106,8 +105,7 @@ class RemoteCaller:
             case,
             number,
             case.result.clone(),
-            called.begin,
-            called.end,
+            called.ranges,
             called.alias,
             called.unfinished,
             called.spilled,
