@@ -12,8 +12,6 @@
 // p or ds, which pass through shared memory.
 //
 // Source: T. Dao et al., "FlashAttention", 2022 (arXiv 2205.14135), without its atomic operations.
-#include <algorithm>
-
 #include "common.cuh"
 
 constexpr int WARPS = 4;
@@ -149,7 +147,7 @@ __global__ void __launch_bounds__(WARPS * 32)
     load_rows<KEPT, BLOCK_D>(shared + In::KEPT_B, BLOCK_D, d_out, problem.o.row, S_q - start, D);
 
     const int first = start + warp * ROWS;  // query of the warp's first row
-    const int end = problem.causal ? std::min(S_k, std::max(0, start + KEPT + S_k - S_q)) : S_k;
+    const int end = problem.causal ? min(S_k, max(0, start + KEPT + S_k - S_q)) : S_k;
     float a[ROWS], dp[ROWS], m[ROWS], l[ROWS], delta[ROWS];
     auto next_keys = [&](int key) {
         __syncthreads();  // the tiles before have been read
@@ -225,7 +223,7 @@ __global__ void __launch_bounds__(WARPS * 32)
     load_rows<KEPT, BLOCK_D>(shared, BLOCK_D, k, problem.k.row, S_k - start, D);
     load_rows<KEPT, BLOCK_D>(shared + In::KEPT_B, BLOCK_D, v, problem.v.row, S_k - start, D);
 
-    const int first = problem.causal ? std::max(0, start + S_q - S_k) / MOVING * MOVING : 0;  // query that sees a key
+    const int first = problem.causal ? max(0, start + S_q - S_k) / MOVING * MOVING : 0;  // query that sees a key
     float sum_k[ROWS][BLOCK_D / 32] = {}, sum_v[ROWS][BLOCK_D / 32] = {};
     float* weights = shared + In::WEIGHTS + warp * 2 * MOVING * ROWS;
     for (int g = 0; g < group; ++g) {

@@ -35,7 +35,7 @@ def statistics_kernel(
     q_ptr, k_ptr, v_ptr, do_ptr, lse_ptr, delta_ptr, HEADS, H, G, S_q, S_k, HEAD_GROUP, qk_scale,
     stride_qb, stride_qh, stride_qm, stride_kb, stride_kh, stride_kn,
     stride_vb, stride_vh, stride_vn, stride_ob, stride_oh, stride_om,
-    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    CAUSAL: tl.constexpr, V_LIKE_K: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """The forward pass: one program computes BLOCK_M rows of one head. It keeps two numbers of each row.
 
@@ -67,13 +67,13 @@ def statistics_kernel(
     acc = tl.zeros((BLOCK_M, D), tl.float32)
     acc, l_i, m_i = online_softmax(
         acc, l_i, m_i, q, k_ptr, v_ptr, 0, full, last_key, S_k, qk_scale, stride_kn, 1, stride_vn, 1,
-        False, False, "ieee", D, BLOCK_N,
+        False, V_LIKE_K, "ieee", D, BLOCK_N,
     )  # fmt: skip
     k_ptr += tl.cast(full, tl.int64) * stride_kn
     v_ptr += tl.cast(full, tl.int64) * stride_vn
     acc, l_i, m_i = online_softmax(
         acc, l_i, m_i, q, k_ptr, v_ptr, full, end, last_key, S_k, qk_scale, stride_kn, 1, stride_vn, 1,
-        True, False, "ieee", D, BLOCK_N,
+        True, V_LIKE_K, "ieee", D, BLOCK_N,
     )  # fmt: skip
     do_ptr += b * stride_ob + h * stride_oh
     do = tl.load(do_ptr + rows[:, None].to(tl.int64) * stride_om + offs_d[None, :], mask=inside, other=0.0)
@@ -87,7 +87,7 @@ def statistics_kernel(
 @triton.jit
 def add_queries(
     dk, dv, k, v, q_ptr, do_ptr, lse_ptr, delta_ptr, start, end, keys, shift, S_q, qk_scale, stride_qm, stride_om,
-    MASKED: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr,
+    MASKED: tl.constexpr, O_LIKE_Q: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr,
 ):  # fmt: skip
     """Adds to dk (without the scale) and dv what queries start to end of one head contribute.
 
@@ -95,29 +95,31 @@ def add_queries(
     """
     offs_m = tl.arange(0, BLOCK_M)
     offs_d = tl.arange(0, D)
-    q_ptrs = q_ptr + tl.cast(start, tl.int64) * stride_qm + offs_m[:, None] * stride_qm + offs_d[None, :]
-    do_ptrs = do_ptr + tl.cast(start, tl.int64) * stride_om + offs_m[:, None] * stride_om + offs_d[None, :]
+    q_offs = offs_m[:, None] * stride_qm + offs_d[None, :]
+    do_offs = q_offs if O_LIKE_Q else offs_m[:, None] * stride_om + offs_d[None, :]
+    q_ptr += tl.cast(start, tl.int64) * stride_qm
+    do_ptr += tl.cast(start, tl.int64) * stride_om
     q_step = tl.full((), BLOCK_M, tl.int64) * stride_qm
     do_step = tl.full((), BLOCK_M, tl.int64) * stride_om
     for start_m in range(start, end, BLOCK_M):
         rows = start_m + offs_m
         inside = rows < S_q
-        q = tl.load(q_ptrs, mask=inside[:, None], other=0.0) if MASKED else tl.load(q_ptrs)
+        q = tl.load(q_ptr + q_offs, mask=inside[:, None], other=0.0) if MASKED else tl.load(q_ptr + q_offs)
         q = dot_operand(q)  # [BLOCK_M, D]
         lse = tl.load(lse_ptr + rows, mask=inside) if MASKED else tl.load(lse_ptr + rows)
         qk = tl.dot(k, q.T, input_precision="ieee")  # [BLOCK_N, BLOCK_M]
         p = tl.exp2(tl.fma(qk, qk_scale, -lse[None, :]))
         if MASKED:
             p = tl.where((keys[:, None] <= rows[None, :] + shift) & inside[None, :], p, 0.0)
-        do = tl.load(do_ptrs, mask=inside[:, None], other=0.0) if MASKED else tl.load(do_ptrs)
+        do = tl.load(do_ptr + do_offs, mask=inside[:, None], other=0.0) if MASKED else tl.load(do_ptr + do_offs)
         do = dot_operand(do)  # [BLOCK_M, D]
         dp = tl.dot(v, do.T, input_precision="ieee")  # [BLOCK_N, BLOCK_M]
         dv = tl.dot(p.to(do.dtype), do, dv, input_precision="ieee")  # [BLOCK_N, D]
         delta = tl.load(delta_ptr + rows, mask=inside, other=0.0) if MASKED else tl.load(delta_ptr + rows)
         ds = p * (dp - delta[None, :])
         dk = tl.dot(ds.to(q.dtype), q, dk, input_precision="ieee")  # [BLOCK_N, D]
-        q_ptrs += q_step
-        do_ptrs += do_step
+        q_ptr += q_step
+        do_ptr += do_step
     return dk, dv
 
 
@@ -126,7 +128,7 @@ def dk_dv_kernel(
     q_ptr, k_ptr, v_ptr, do_ptr, lse_ptr, delta_ptr, dk_ptr, dv_ptr, HEADS, H_kv, G, S_q, S_k, HEAD_GROUP,
     qk_scale, sm_scale, stride_qb, stride_qh, stride_qm, stride_kb, stride_kh, stride_kn,
     stride_vb, stride_vh, stride_vn, stride_ob, stride_oh, stride_om,
-    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    CAUSAL: tl.constexpr, O_LIKE_Q: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """One program computes BLOCK_N rows of dk and dv of one key head, from all queries of its G query heads.
 
@@ -163,15 +165,15 @@ def dk_dv_kernel(
         if CAUSAL:
             dk, dv = add_queries(
                 dk, dv, k, v, q_head, do_head, lse_ptr + rows_before, delta_ptr + rows_before, first, full,
-                keys, shift, S_q, qk_scale, stride_qm, stride_om, True, D, BLOCK_M,
+                keys, shift, S_q, qk_scale, stride_qm, stride_om, True, O_LIKE_Q, D, BLOCK_M,
             )  # fmt: skip
         dk, dv = add_queries(
             dk, dv, k, v, q_head, do_head, lse_ptr + rows_before, delta_ptr + rows_before, full, whole,
-            keys, shift, S_q, qk_scale, stride_qm, stride_om, False, D, BLOCK_M,
+            keys, shift, S_q, qk_scale, stride_qm, stride_om, False, O_LIKE_Q, D, BLOCK_M,
         )  # fmt: skip
         dk, dv = add_queries(
             dk, dv, k, v, q_head, do_head, lse_ptr + rows_before, delta_ptr + rows_before, tl.maximum(first, whole),
-            S_q, keys, shift, S_q, qk_scale, stride_qm, stride_om, True, D, BLOCK_M,
+            S_q, keys, shift, S_q, qk_scale, stride_qm, stride_om, True, O_LIKE_Q, D, BLOCK_M,
         )  # fmt: skip
     at = (head * S_k + keys[:, None]) * D + offs_d[None, :]
     tl.store(dk_ptr + at, dk * sm_scale, mask=inside)
@@ -181,19 +183,21 @@ def dk_dv_kernel(
 @triton.jit
 def add_keys(
     dq, q, do, lse, delta, k_ptr, v_ptr, start, end, last_key, S_k, qk_scale, stride_kn, stride_vn,
-    MASKED: tl.constexpr, D: tl.constexpr, BLOCK_N: tl.constexpr,
+    MASKED: tl.constexpr, V_LIKE_K: tl.constexpr, D: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """Adds to dq (without the scale) what keys start to end contribute. MASKED: some are hidden, or beyond the last."""
     offs_n = tl.arange(0, BLOCK_N)
     offs_d = tl.arange(0, D)
-    k_ptrs = k_ptr + tl.cast(start, tl.int64) * stride_kn + offs_n[:, None] * stride_kn + offs_d[None, :]
-    v_ptrs = v_ptr + tl.cast(start, tl.int64) * stride_vn + offs_n[:, None] * stride_vn + offs_d[None, :]
+    k_offs = offs_n[:, None] * stride_kn + offs_d[None, :]
+    v_offs = k_offs if V_LIKE_K else offs_n[:, None] * stride_vn + offs_d[None, :]
+    k_ptr += tl.cast(start, tl.int64) * stride_kn
+    v_ptr += tl.cast(start, tl.int64) * stride_vn
     k_step = tl.full((), BLOCK_N, tl.int64) * stride_kn
     v_step = tl.full((), BLOCK_N, tl.int64) * stride_vn
     for start_n in range(start, end, BLOCK_N):
         keys = start_n + offs_n
-        k = tl.load(k_ptrs, mask=keys[:, None] < S_k, other=0.0) if MASKED else tl.load(k_ptrs)
-        v = tl.load(v_ptrs, mask=keys[:, None] < S_k, other=0.0) if MASKED else tl.load(v_ptrs)
+        k = tl.load(k_ptr + k_offs, mask=keys[:, None] < S_k, other=0.0) if MASKED else tl.load(k_ptr + k_offs)
+        v = tl.load(v_ptr + v_offs, mask=keys[:, None] < S_k, other=0.0) if MASKED else tl.load(v_ptr + v_offs)
         k, v = dot_operand(k), dot_operand(v)  # [BLOCK_N, D]
         qk = tl.dot(q, k.T, input_precision="ieee")  # [BLOCK_M, BLOCK_N]
         p = tl.exp2(tl.fma(qk, qk_scale, -lse[:, None]))
@@ -202,8 +206,8 @@ def add_keys(
         dp = tl.dot(do, v.T, input_precision="ieee")  # [BLOCK_M, BLOCK_N]
         ds = p * (dp - delta[:, None])
         dq = tl.dot(ds.to(k.dtype), k, dq, input_precision="ieee")  # [BLOCK_M, D]
-        k_ptrs += k_step
-        v_ptrs += v_step
+        k_ptr += k_step
+        v_ptr += v_step
     return dq
 
 
@@ -212,7 +216,7 @@ def dq_kernel(
     q_ptr, k_ptr, v_ptr, do_ptr, lse_ptr, delta_ptr, dq_ptr, HEADS, H, G, S_q, S_k, HEAD_GROUP,
     qk_scale, sm_scale, stride_qb, stride_qh, stride_qm, stride_kb, stride_kh, stride_kn,
     stride_vb, stride_vh, stride_vn, stride_ob, stride_oh, stride_om,
-    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    CAUSAL: tl.constexpr, V_LIKE_K: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """One program computes BLOCK_M rows of dq of one head, from all keys."""
     tiles = tl.cdiv(S_q, BLOCK_M)
@@ -241,10 +245,12 @@ def dq_kernel(
         end = tl.minimum(start_m + BLOCK_M + S_k - S_q, S_k)
     dq = tl.zeros((BLOCK_M, D), tl.float32)
     dq = add_keys(
-        dq, q, do, lse, delta, k_ptr, v_ptr, 0, full, last_key, S_k, qk_scale, stride_kn, stride_vn, False, D, BLOCK_N
+        dq, q, do, lse, delta, k_ptr, v_ptr, 0, full, last_key, S_k, qk_scale, stride_kn, stride_vn,
+        False, V_LIKE_K, D, BLOCK_N,
     )  # fmt: skip
     dq = add_keys(
-        dq, q, do, lse, delta, k_ptr, v_ptr, full, end, last_key, S_k, qk_scale, stride_kn, stride_vn, True, D, BLOCK_N
+        dq, q, do, lse, delta, k_ptr, v_ptr, full, end, last_key, S_k, qk_scale, stride_kn, stride_vn,
+        True, V_LIKE_K, D, BLOCK_N,
     )  # fmt: skip
     tl.store(dq_ptr + (head * S_q + rows[:, None]) * D + offs_d[None, :], dq * sm_scale, mask=inside)
 
@@ -291,21 +297,24 @@ def attention_grad(
     G = H // H_kv
     strides = (*q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *do.stride()[:3])
     options = {"CAUSAL": causal, "D": D, **TILE}
+    v_like_k, o_like_q = k.stride(2) == v.stride(2), q.stride(2) == do.stride(2)
     keys_together, queries_together = (max(1, GROUP_BYTES // (2 * S * D * q.element_size())) for S in (S_k, S_q * G))
     qk_scale = sm_scale * LOG2_E
     with device_of(q):
         launch(
             statistics_kernel, lambda tile: (B * H * triton.cdiv(S_q, tile["BLOCK_M"]),),
-            q, k, v, do, lse, delta, B * H, H, G, S_q, S_k, keys_together, qk_scale, *strides, **options,
+            q, k, v, do, lse, delta, B * H, H, G, S_q, S_k, keys_together, qk_scale, *strides,
+            V_LIKE_K=v_like_k, **options,
         )  # fmt: skip
         launch(
             dk_dv_kernel, lambda tile: (B * H_kv * triton.cdiv(S_k, tile["BLOCK_N"]),),
             q, k, v, do, lse, delta, dk, dv, B * H_kv, H_kv, G, S_q, S_k, queries_together, qk_scale, sm_scale,
-            *strides, **options,
+            *strides, O_LIKE_Q=o_like_q, **options,
         )  # fmt: skip
         launch(
             dq_kernel, lambda tile: (B * H * triton.cdiv(S_q, tile["BLOCK_M"]),),
-            q, k, v, do, lse, delta, dq, B * H, H, G, S_q, S_k, keys_together, qk_scale, sm_scale, *strides, **options,
+            q, k, v, do, lse, delta, dq, B * H, H, G, S_q, S_k, keys_together, qk_scale, sm_scale, *strides,
+            V_LIKE_K=v_like_k, **options,
         )  # fmt: skip
     return finished_output(dq, q.dtype), finished_output(dk, q.dtype), finished_output(dv, q.dtype)
 
