@@ -140,9 +140,9 @@ def check_attention(q: Tensor, k: Tensor, v: Tensor, *, interpreter: bool = True
     _check_runs("attention", "q", q, interpreter=interpreter)
 
 
-def check_attention_grad(q: Tensor, k: Tensor, v: Tensor, do: Tensor) -> None:
+def check_attention_grad(q: Tensor, k: Tensor, v: Tensor, do: Tensor, *, interpreter: bool = True) -> None:
     """Operands of attention, and the gradient of its output, of the shape of q. Raises: ValueError."""
-    check_attention(q, k, v)
+    check_attention(q, k, v, interpreter=interpreter)
     if do.shape != q.shape:
         shape = tuple(q.shape)
         raise ValueError(

@@ -297,7 +297,7 @@ def attention_kernel(
         )  # fmt: skip
 
 
-def _descriptor(x: Tensor, block_m: int, block_d: int) -> TensorDescriptor:
+def descriptor(x: Tensor, block_m: int, block_d: int) -> TensorDescriptor:
     """What TMA reads or writes blocks of x through, (1, 1, block_m, block_d), swizzled for wgmma."""
     spans = [x.shape[1] * x.shape[2] * x.shape[3], x.shape[2] * x.shape[3], x.shape[3]]
     strides = [span if size == 1 else stride for size, stride, span in zip(x.shape, x.stride(), spans, strict=False)]
@@ -318,8 +318,8 @@ def _launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, config: Config, causal
             table = tile_table(programs, HEADS, head_group, S_q, S_k, BLOCK_M, BLOCK_N, device=q.device)
     launch(
         attention_kernel, (programs,),
-        _descriptor(q, int(ROWS), D), _descriptor(k, BLOCK_N, D), _descriptor(v, BLOCK_N, D),
-        _descriptor(out, int(ROWS), int(OUT_COLUMNS)), q, k, v, out, table, H, HEADS, head_group, S_q, S_k, G, qk_scale,
+        descriptor(q, int(ROWS), D), descriptor(k, BLOCK_N, D), descriptor(v, BLOCK_N, D),
+        descriptor(out, int(ROWS), int(OUT_COLUMNS)), q, k, v, out, table, H, HEADS, head_group, S_q, S_k, G, qk_scale,
         *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], CAUSAL=causal, RAGGED=not causal and S_k % BLOCK_N != 0, D=D,
         **config._asdict(), num_warps=4,
     )  # fmt: skip

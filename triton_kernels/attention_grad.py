@@ -293,30 +293,40 @@ def attention_grad(
         return tuple(torch.zeros(x.shape, dtype=q.dtype, device=q.device) for x in (q, k, v))  # type: ignore[return-value]
     sm_scale = D**-0.5 if sm_scale is None else sm_scale
     dq, dk, dv = (empty_output(x.shape, x.dtype, x.device) for x in (q, k, v))
-    lse, delta = (torch.empty((B, H, S_q), dtype=torch.float32, device=q.device) for _ in range(2))
     G = H // H_kv
     strides = (*q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *do.stride()[:3])
     options = {"CAUSAL": causal, "D": D, **TILE}
-    v_like_k, o_like_q = k.stride(2) == v.stride(2), q.stride(2) == do.stride(2)
     keys_together, queries_together = (max(1, GROUP_BYTES // (2 * S * D * q.element_size())) for S in (S_k, S_q * G))
     qk_scale = sm_scale * LOG2_E
     with device_of(q):
-        launch(
-            statistics_kernel, lambda tile: (B * H * triton.cdiv(S_q, tile["BLOCK_M"]),),
-            q, k, v, do, lse, delta, B * H, H, G, S_q, S_k, keys_together, qk_scale, *strides,
-            V_LIKE_K=v_like_k, **options,
-        )  # fmt: skip
+        lse, delta = statistics(q, k, v, do, causal=causal, qk_scale=qk_scale)
         launch(
             dk_dv_kernel, lambda tile: (B * H_kv * triton.cdiv(S_k, tile["BLOCK_N"]),),
             q, k, v, do, lse, delta, dk, dv, B * H_kv, H_kv, G, S_q, S_k, queries_together, qk_scale, sm_scale,
-            *strides, O_LIKE_Q=o_like_q, **options,
+            *strides, O_LIKE_Q=q.stride(2) == do.stride(2), **options,
         )  # fmt: skip
         launch(
             dq_kernel, lambda tile: (B * H * triton.cdiv(S_q, tile["BLOCK_M"]),),
             q, k, v, do, lse, delta, dq, B * H, H, G, S_q, S_k, keys_together, qk_scale, sm_scale, *strides,
-            V_LIKE_K=v_like_k, **options,
+            V_LIKE_K=k.stride(2) == v.stride(2), **options,
         )  # fmt: skip
     return finished_output(dq, q.dtype), finished_output(dk, q.dtype), finished_output(dv, q.dtype)
+
+
+def statistics(
+    q: Queries, k: Keys, v: Keys, do: Queries, *, causal: bool, qk_scale: float
+) -> tuple[Float[Tensor, "B H S_q"], Float[Tensor, "B H S_q"]]:
+    """lse and delta of `statistics_kernel`, of operands with contiguous rows; within `device_of(q)`."""
+    (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
+    lse, delta = (torch.empty((B, H, S_q), dtype=torch.float32, device=q.device) for _ in range(2))
+    together = max(1, GROUP_BYTES // (2 * S_k * D * q.element_size()))
+    launch(
+        statistics_kernel, lambda tile: (B * H * triton.cdiv(S_q, tile["BLOCK_M"]),),
+        q, k, v, do, lse, delta, B * H, H, H // H_kv, S_q, S_k, together, qk_scale,
+        *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *do.stride()[:3],
+        CAUSAL=causal, V_LIKE_K=k.stride(2) == v.stride(2), D=D, **TILE,
+    )  # fmt: skip
+    return lse, delta
 
 
 def _check_limits(q: Tensor, k: Tensor, v: Tensor, do: Tensor, sm_scale: float | None) -> None:

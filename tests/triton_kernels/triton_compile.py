@@ -48,11 +48,11 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
     "vector_add float32", "vector_add huge"; "matrix_add float32", "matrix_add tall"; "sigmoid float32", "sigmoid
     permuted"; "softmax|rms_norm|layer_norm|sum DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32 LAYOUT SIZE|MxNxK [PRECISION
     of float8]"; "attention DTYPE D [causal] [decode]"; "attention_gluon DTYPE D [causal] [long|few]";
-    "attention_grad DTYPE D [causal]".
+    "attention_grad[_gluon] DTYPE D [causal]".
     """
     kernel, kind, *rest = name.split()
     dtype = getattr(torch, kind, torch.float32)
-    operation = kernel if kernel in BUILDERS else kernel.partition("_")[0]
+    operation = max((each for each in BUILDERS if f"{kernel}_".startswith(f"{each}_")), key=len)
     function = getattr(import_module(f"triton_kernels.{kernel}"), operation)
     yield from BUILDERS[operation](function, kind, dtype, rest)
 
