@@ -102,59 +102,92 @@ def products(consumer: gl.constexpr, smem, barriers, count):
 
 
 @gluon.jit
-def keep_keys(
-    consumer: gl.constexpr, dk_desc, dv_desc, smem, barriers, lse_ptr, delta_ptr, b, h_kv, start_n, first, sizes,
-    qk_scale, sm_scale, CAUSAL: gl.constexpr,
+def add_queries(
+    consumer: gl.constexpr, dk, dv, smem, barriers, lse_ptr, delta_ptr, start, end, count, row, shift, S_q, qk_scale,
+    MASKED: gl.constexpr,
 ):  # fmt: skip
-    """A warpgroup computes 64 rows of dk and dv, from all queries of all query heads of the key head.
+    """Adds to 64 rows of dk (without the scale) and dv, from `row` on, what queries start to end of one head
+    contribute. Returns dk, dv and the number of steps so far.
 
-    Scores have a key a row, so that p and ds are left operands of the products with do and q, in registers.
+    Scores have a key a row, so that p and ds are left operands of the products with do and q, in registers. MASKED:
+    query i does not see the keys beyond i + shift, or some of the queries lie beyond the last.
     """
-    _, _, q_smem, do_smem, out_smem = smem
-    kept_full, _, _, empty = barriers
-    H, S_q, S_k, G = sizes
+    _, _, q_smem, do_smem, _ = smem
+    _, _, _, empty = barriers
     STAGES: gl.constexpr = q_smem.shape[0]
     BLOCK_M: gl.constexpr = q_smem.shape[3]
     D: gl.constexpr = q_smem.shape[4]
     SCORES: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_M, 16])
-    OUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
-    OPERAND: gl.constexpr = gl.DotOperandLayout(0, OUT, k_width=2)
-    row = start_n + consumer * ROWS
-    keys = row + gl.arange(0, ROWS, gl.SliceLayout(1, SCORES))
+    OPERAND: gl.constexpr = gl.DotOperandLayout(0, dk.type.layout, k_width=2)
     offs_m = gl.arange(0, BLOCK_M, gl.SliceLayout(0, SCORES))
-    full = row + ROWS - 1 - (S_k - S_q) if CAUSAL else 0  # the query from which on all see all keys
+    for start_m in range(start, end, BLOCK_M):
+        stage = count % STAGES
+        queries = start_m + offs_m
+        if MASKED:
+            lse = gl.load(lse_ptr + queries, mask=queries < S_q, other=0.0)
+        else:
+            lse = gl.load(lse_ptr + queries)
+        s, dp = products(consumer, smem, barriers, count)
+        s = hopper.warpgroup_mma_wait(1, deps=(s,))
+        if MASKED:
+            keys = row + gl.arange(0, ROWS, gl.SliceLayout(1, SCORES))
+            s = hide_before(s, keys - shift - start_m)
+            s = hide(s, keys * 0 + (S_q - 1 - start_m))
+        p = gl.exp2(s * qk_scale - lse[None, :])
+        if MASKED:
+            delta = gl.load(delta_ptr + queries, mask=queries < S_q, other=0.0)
+        else:
+            delta = gl.load(delta_ptr + queries)
+        weights = gl.convert_layout(p.to(do_smem.dtype), OPERAND)
+        dv = hopper.warpgroup_mma(weights, do_smem.index(stage).reshape([BLOCK_M, D]), dv, is_async=True)
+        dp = hopper.warpgroup_mma_wait(1, deps=(dp,))
+        # From the rounded p: both would take more registers than there are.
+        ds = gl.convert_layout(weights, SCORES).to(gl.float32) * (dp - delta[None, :])
+        ds = gl.convert_layout(ds.to(q_smem.dtype), OPERAND)
+        dk = hopper.warpgroup_mma(ds, q_smem.index(stage).reshape([BLOCK_M, D]), dk, is_async=True)
+        # The operands are named, so that their registers are not used again before.
+        dk, dv, weights, ds = hopper.warpgroup_mma_wait(0, deps=(dk, dv, weights, ds))
+        mbarrier.arrive(empty.index(stage))
+        count += 1
+    return dk, dv, count
+
+
+@gluon.jit
+def keep_keys(
+    consumer: gl.constexpr, dk_desc, dv_desc, smem, barriers, lse_ptr, delta_ptr, b, h_kv, start_n, first, sizes,
+    qk_scale, sm_scale, CAUSAL: gl.constexpr, RAGGED: gl.constexpr,
+):  # fmt: skip
+    """A warpgroup computes 64 rows of dk and dv, from all queries of all query heads of the key head."""
+    _, _, q_smem, _, out_smem = smem
+    H, S_q, S_k, G = sizes
+    BLOCK_M: gl.constexpr = q_smem.shape[3]
+    D: gl.constexpr = q_smem.shape[4]
+    OUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
+    row = start_n + consumer * ROWS
+    shift = S_k - S_q if CAUSAL else S_k
+    whole = max(S_q // BLOCK_M * BLOCK_M, first)  # steps before it have no query beyond the last
+    # From `full` on every query sees all keys.
+    full = min(gl.cdiv(max(row + ROWS - 1 - shift, first), BLOCK_M) * BLOCK_M, whole) if CAUSAL else first
     dk = gl.zeros([ROWS, D], gl.float32, OUT)
     dv = gl.zeros([ROWS, D], gl.float32, OUT)
-    mbarrier.wait(kept_full.index(0), 0)
+    mbarrier.wait(barriers[0].index(0), 0)
     count = 0
     for g in range(G):
         before = (b * H + h_kv * G + g).to(gl.int64) * S_q
-        for start_m in range(first, S_q, BLOCK_M):
-            stage = count % STAGES
-            queries = start_m + offs_m
-            inside = queries < S_q
-            lse = gl.load(lse_ptr + before + queries, mask=inside, other=float("inf"))
-            s, dp = products(consumer, smem, barriers, count)
-            s = hopper.warpgroup_mma_wait(1, deps=(s,))
-            if CAUSAL:  # noqa: SIM102
-                if start_m < full:
-                    s = hide_before(s, keys - (S_k - S_q) - start_m)
-            if start_m + BLOCK_M > S_q:
-                s = hide(s, keys * 0 + (S_q - 1 - start_m))
-            p = gl.exp2(s * qk_scale - lse[None, :])
-            delta = gl.load(delta_ptr + before + queries, mask=inside, other=0.0)
-            do = do_smem.index(stage).reshape([BLOCK_M, D])
-            weights = gl.convert_layout(p.to(do_smem.dtype), OPERAND)
-            dv = hopper.warpgroup_mma(weights, do, dv, is_async=True)
-            dp = hopper.warpgroup_mma_wait(1, deps=(dp,))
-            # From the rounded p: both would take more registers than there are.
-            ds = gl.convert_layout(weights, SCORES).to(gl.float32) * (dp - delta[None, :])
-            ds = gl.convert_layout(ds.to(q_smem.dtype), OPERAND)
-            dk = hopper.warpgroup_mma(ds, q_smem.index(stage).reshape([BLOCK_M, D]), dk, is_async=True)
-            # The operands are named, so that their registers are not used again before.
-            dk, dv, weights, ds = hopper.warpgroup_mma_wait(0, deps=(dk, dv, weights, ds))
-            mbarrier.arrive(empty.index(stage))
-            count += 1
+        if CAUSAL:
+            dk, dv, count = add_queries(
+                consumer, dk, dv, smem, barriers, lse_ptr + before, delta_ptr + before, first, full, count, row,
+                shift, S_q, qk_scale, True,
+            )  # fmt: skip
+        dk, dv, count = add_queries(
+            consumer, dk, dv, smem, barriers, lse_ptr + before, delta_ptr + before, full, whole, count, row,
+            shift, S_q, qk_scale, False,
+        )  # fmt: skip
+        if RAGGED:
+            dk, dv, count = add_queries(
+                consumer, dk, dv, smem, barriers, lse_ptr + before, delta_ptr + before, whole, S_q, count, row,
+                shift, S_q, qk_scale, True,
+            )  # fmt: skip
     store(dk * sm_scale, dk_desc, out_smem, b, h_kv, row, consumer, CONSUMERS)
     store(dv, dv_desc, out_smem, b, h_kv, row, consumer, CONSUMERS)
     tma.store_wait(0)
@@ -255,7 +288,7 @@ def allocate(kept_desc, moving_desc, out_desc, D: gl.constexpr, STAGES: gl.const
 @gluon.jit(do_not_specialize=INTEGERS)
 def dk_dv_kernel(
     q_desc, k_desc, v_desc, do_desc, dk_desc, dv_desc, lse_ptr, delta_ptr, H, HEADS, HEAD_GROUP, S_q, S_k, G,
-    qk_scale, sm_scale, CAUSAL: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr,
+    qk_scale, sm_scale, CAUSAL: gl.constexpr, RAGGED: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
     """A program computes 64 * CONSUMERS rows of dk and dv of one key head."""
     BLOCK_N: gl.constexpr = ROWS * CONSUMERS
@@ -270,9 +303,9 @@ def dk_dv_kernel(
     gl.warp_specialize(
         [
             (keep_keys, (0, dk_desc, dv_desc, smem, barriers, lse_ptr, delta_ptr, b, h_kv, start_n, first, sizes,
-                         qk_scale, sm_scale, CAUSAL)),
+                         qk_scale, sm_scale, CAUSAL, RAGGED)),
             (keep_keys, (1, dk_desc, dv_desc, smem, barriers, lse_ptr, delta_ptr, b, h_kv, start_n, first, sizes,
-                         qk_scale, sm_scale, CAUSAL)),
+                         qk_scale, sm_scale, CAUSAL, RAGGED)),
             (move_queries, (k_desc, v_desc, q_desc, do_desc, smem, barriers, b, h_kv, start_n, first, S_q, G)),
         ],
         worker_num_warps=[4, 1],
@@ -347,7 +380,8 @@ def attention_grad(
         launch(
             dk_dv_kernel, (B * H_kv * triton.cdiv(S_k, block),),
             q_step, k_kept, v_kept, do_step, dk_out, dv_out, lse, delta, H, B * H_kv, queries_together, S_q, S_k, G,
-            qk_scale, sm_scale, CAUSAL=causal, D=D, STAGES=STAGES, num_warps=4,
+            qk_scale, sm_scale, CAUSAL=causal, RAGGED=S_q % QUERIES != 0, D=D, STAGES=STAGES,
+            num_warps=4,
         )  # fmt: skip
         launch(
             dq_kernel, (B * H * triton.cdiv(S_q, block),),
