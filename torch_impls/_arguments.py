@@ -97,9 +97,7 @@ def check_attention_grad(q: Tensor, k: Tensor, v: Tensor, do: Tensor) -> None:
     check_attention(q, k, v)
     if do.shape != q.shape:
         shape = tuple(q.shape)
-        raise ValueError(
-            f"attention_grad: q is (B, H, S_q, D)={shape}, so do must be {shape}; got {tuple(do.shape)}"
-        )
+        raise ValueError(f"attention_grad: q is (B, H, S_q, D)={shape}, so do must be {shape}; got {tuple(do.shape)}")
     _check_kinds("attention_grad", ("q", "do"), (q, do))
 
 

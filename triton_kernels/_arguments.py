@@ -145,9 +145,7 @@ def check_attention_grad(q: Tensor, k: Tensor, v: Tensor, do: Tensor, *, interpr
     check_attention(q, k, v, interpreter=interpreter)
     if do.shape != q.shape:
         shape = tuple(q.shape)
-        raise ValueError(
-            f"attention_grad: q is (B, H, S_q, D)={shape}, so do must be {shape}; got {tuple(do.shape)}"
-        )
+        raise ValueError(f"attention_grad: q is (B, H, S_q, D)={shape}, so do must be {shape}; got {tuple(do.shape)}")
     _check_dtypes("attention_grad", ("q", "do"), (q, do))
     _check_devices("attention_grad", ("q", "do"), (q, do))
 

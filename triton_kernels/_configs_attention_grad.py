@@ -25,7 +25,9 @@ KEEPS_KEYS = {
 IEEE = [_config(32, 32, 4, 1), _config(32, 32, 8, 1), _config(16, 32, 4, 1), _config(32, 16, 4, 1)]
 """float32: no tensor cores. Operands pass through registers, so tiles are small."""
 
-CONFIGS = list(dict.fromkeys(c for lists in (KEEPS_QUERIES, KEEPS_KEYS) for each in lists.values() for c in each)) + IEEE
+CONFIGS = (
+    list(dict.fromkeys(c for lists in (KEEPS_QUERIES, KEEPS_KEYS) for each in lists.values() for c in each)) + IEEE
+)
 
 
 def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: Any) -> list[triton.Config]:

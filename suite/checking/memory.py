@@ -22,9 +22,7 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a.shape == b.shape and bool(((a.view(integer) == b.view(integer)) | (a.isnan() & b.isnan())).all())
 
 
-def first_difference(
-    a: torch.Tensor, b: torch.Tensor, position: Callable[[tuple[int, ...]], str] = located
-) -> str:
+def first_difference(a: torch.Tensor, b: torch.Tensor, position: Callable[[tuple[int, ...]], str] = located) -> str:
     """The first position where two results of the same inputs differ to the bit, with both values.
 
     position: says where an index is.

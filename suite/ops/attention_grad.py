@@ -244,9 +244,7 @@ class AttentionGrad(Attention):
             and_normal_gradient(numbers.each(large_scores, large_scores, numbers.normals)),
             shapes=(ODD,),
         ),
-        "sm_scale": Family(
-            f"sm_scale={SM_SCALE} instead of 1 / sqrt(D)", numbers.each(numbers.normals), shapes=(ODD,)
-        ),
+        "sm_scale": Family(f"sm_scale={SM_SCALE} instead of 1 / sqrt(D)", numbers.each(numbers.normals), shapes=(ODD,)),
         "empty_rows": Family(
             "causal with more queries than keys: the first see no key, and have no gradient",
             numbers.each(numbers.normals),
@@ -307,7 +305,12 @@ class AttentionGrad(Attention):
                 yield piece(output, batch * h_kv + head_kv, total, bound)
 
     def _add_head(
-        self, inputs: tuple[torch.Tensor, ...], case: Case, at: tuple[int, int, int], of_queries: Sum, of_keys: list[Sum]
+        self,
+        inputs: tuple[torch.Tensor, ...],
+        case: Case,
+        at: tuple[int, int, int],
+        of_queries: Sum,
+        of_keys: list[Sum],
     ) -> None:
         """Add what the queries of one head contribute: to dq, and to dk and dv."""
         batch, head, head_kv = at
