@@ -123,10 +123,7 @@ def add_queries(
     for start_m in range(start, end, BLOCK_M):
         stage = count % STAGES
         queries = start_m + offs_m
-        if MASKED:
-            lse = gl.load(lse_ptr + queries, mask=queries < S_q, other=0.0)
-        else:
-            lse = gl.load(lse_ptr + queries)
+        lse = gl.load(lse_ptr + queries, mask=queries < S_q, other=0.0) if MASKED else gl.load(lse_ptr + queries)
         s, dp = products(consumer, smem, barriers, count)
         s = hopper.warpgroup_mma_wait(1, deps=(s,))
         if MASKED:
@@ -134,10 +131,7 @@ def add_queries(
             s = hide_before(s, keys - shift - start_m)
             s = hide(s, keys * 0 + (S_q - 1 - start_m))
         p = gl.exp2(s * qk_scale - lse[None, :])
-        if MASKED:
-            delta = gl.load(delta_ptr + queries, mask=queries < S_q, other=0.0)
-        else:
-            delta = gl.load(delta_ptr + queries)
+        delta = gl.load(delta_ptr + queries, mask=queries < S_q, other=0.0) if MASKED else gl.load(delta_ptr + queries)
         weights = gl.convert_layout(p.to(do_smem.dtype), OPERAND)
         dv = hopper.warpgroup_mma(weights, do_smem.index(stage).reshape([BLOCK_M, D]), dv, is_async=True)
         dp = hopper.warpgroup_mma_wait(1, deps=(dp,))
@@ -229,8 +223,8 @@ def keep_queries(
     delta = gl.load(delta_ptr + before + queries, mask=queries < S_q, other=0.0)
     dq = gl.zeros([ROWS, D], gl.float32, OUT)
     mbarrier.wait(kept_full.index(0), 0)
-    count = 0
-    for start_n in range(0, end, BLOCK_N):
+    for count in range(gl.cdiv(end, BLOCK_N)):
+        start_n = count * BLOCK_N
         stage = count % STAGES
         s, dp = products(consumer, smem, barriers, count)
         s = hopper.warpgroup_mma_wait(1, deps=(s,))
@@ -242,7 +236,6 @@ def keep_queries(
         dq = hopper.warpgroup_mma(ds, k_smem.index(stage).reshape([BLOCK_N, D]), dq, is_async=True)
         dq, ds = hopper.warpgroup_mma_wait(0, deps=(dq, ds))
         mbarrier.arrive(empty.index(stage))
-        count += 1
     store(dq * sm_scale, dq_desc, out_smem, b, h, row, consumer, CONSUMERS)
     tma.store_wait(0)
 
@@ -252,10 +245,8 @@ def move_keys(q_desc, do_desc, k_desc, v_desc, smem, barriers, b, h, start_m, en
     """The producer of `keep_queries`."""
     BLOCK_N: gl.constexpr = k_desc.block_type.shape[2]
     load_kept(q_desc, do_desc, smem[0], smem[1], barriers[0], b, h, start_m)
-    count = 0
-    for start_n in range(0, end, BLOCK_N):
-        load_moving(k_desc, v_desc, smem, barriers, count, b, h // G, start_n)
-        count += 1
+    for count in range(gl.cdiv(end, BLOCK_N)):
+        load_moving(k_desc, v_desc, smem, barriers, count, b, h // G, count * BLOCK_N)
 
 
 @gluon.jit

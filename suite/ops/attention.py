@@ -193,7 +193,7 @@ class Attention(Operation):
         Telling("transposed", (1, 2, 1, 33, 200, 64), "transposed"),
         Telling("large_logits", (1, 2, 1, 33, 200, 64), "large_logits"),
     )
-    ragged = (
+    ragged: ClassVar[tuple[Shape, ...]] = (
         (1, 1, 1, 1, 1, 64),
         (1, 2, 1, 1, 77, 64),
         (2, 2, 2, 65, 65, 64),

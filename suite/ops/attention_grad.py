@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import ClassVar
 
@@ -20,7 +20,7 @@ from suite.ops.attention import (
     large_scores,
     minus_infinity,
 )
-from suite.problem import blocks, family, numbers, outputs
+from suite.problem import family, numbers, outputs
 from suite.problem.case import Case
 from suite.problem.family import Family
 from suite.problem.option import Option
@@ -30,6 +30,8 @@ from suite.problem.truth import Truth
 
 ODD = (1, 2, 1, 50, 70, 64)
 """Size of most families: grouped heads, and no multiple of any tile."""
+CAUSAL = {"causal": (True,)}
+"""Options of most families: pairs that are visible and pairs that are hidden."""
 LOG_ERROR = 4.0
 """Error of a float32 logarithm, in unit roundoffs of its value plus 1 (CUDA C++ Programming Guide: lg2.approx)."""
 
@@ -73,7 +75,7 @@ def pairs(
     4. Tensor cores truncate: scores, dp and o are too small in magnitude. Exponentials and products below the normal
        range may be 0.
     """
-    u, depth, (rows, keys), d = unit_roundoff("float32"), MMA_DEPTH.get(dtype), (len(q), len(k)), q.shape[1]
+    u, depth, (keys, d) = unit_roundoff("float32"), MMA_DEPTH.get(dtype), k.shape
     scores = (q * scale) @ k.T
     if hidden is not None:
         scores.masked_fill_(hidden, -math.inf)
@@ -225,31 +227,36 @@ class AttentionGrad(Attention):
         Telling("transposed", (1, 2, 1, 33, 70, 64), "transposed"),
         Telling("large_logits", (1, 2, 1, 33, 70, 64), "large_logits"),
     )
-    ragged = ((1, 2, 1, 33, 1, 64), (1, 2, 2, 130, 67, 64), (1, 1, 1, 20, 40, 128))
+    ragged: ClassVar[tuple[Shape, ...]] = ((1, 2, 1, 33, 1, 64), (1, 1, 1, 130, 67, 128))
     families: ClassVar = {
         "normal": family.normal(),
         "sizes": family.sizes(*ragged),
         "empty": family.empty((1, 2, 1, 0, 5, 64), (1, 2, 1, 5, 0, 64), (0, 2, 1, 5, 5, 64)),
-        "transposed": Family("stored as (B, S, H, D)", numbers.each(numbers.normals), heads_inside, shapes=(ODD,)),
-        "strided": family.strided_views(ODD),
-        "misaligned_rows": family.misaligned_rows(ODD),
-        "nan": family.nan((4, 2, 1, 10, 19, 64), values=one_nan),
+        "transposed": Family(
+            "stored as (B, S, H, D)", numbers.each(numbers.normals), heads_inside, shapes=(ODD,), options=CAUSAL
+        ),
+        "strided": replace(family.strided_views(ODD), options=CAUSAL),
+        "misaligned_rows": replace(family.misaligned_rows(ODD), options=CAUSAL),
+        "nan": replace(family.nan((4, 1, 1, 10, 19, 64), values=one_nan), options=CAUSAL),
         "minus_infinity_first": Family(
             "the first keys score minus infinity: no gradient but NaN, where 0 meets an infinite k",
             and_normal_gradient(minus_infinity(lambda count: slice(0, count // 2), overflow=True)),
             shapes=((1, 4, 2, 20, 70, 64),),
+            options=CAUSAL,
         ),
         "large_logits": Family(
             "scores whose exponential overflows unless their maximum is subtracted",
             and_normal_gradient(numbers.each(large_scores, large_scores, numbers.normals)),
             shapes=(ODD,),
         ),
-        "sm_scale": Family(f"sm_scale={SM_SCALE} instead of 1 / sqrt(D)", numbers.each(numbers.normals), shapes=(ODD,)),
+        "sm_scale": Family(
+            f"sm_scale={SM_SCALE} instead of 1 / sqrt(D)", numbers.each(numbers.normals), shapes=(ODD,), options=CAUSAL
+        ),
         "empty_rows": Family(
             "causal with more queries than keys: the first see no key, and have no gradient",
             numbers.each(numbers.normals),
             shapes=((1, 2, 1, 130, 33, 64),),
-            options={"causal": (True,)},
+            options=CAUSAL,
         ),
     }
 

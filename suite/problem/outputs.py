@@ -1,4 +1,4 @@
-"""Several results of one call, which are copied, compared and judged as one vector: one after the other, each row-major.
+"""Several results of one call: they are copied, compared and judged as one vector, one after the other, row-major.
 
 All have the operation's output dtype.
 """

@@ -132,7 +132,7 @@ def test_agrees_on_any_shape_and_strides(implementation: Implementation, where: 
     count = (
         3
         if implementation.framework == "triton" and where.type == "cuda"
-        else EXAMPLES.get(implementation.framework, 5)
+        else EXAMPLES.get(implementation.framework, 5) // max(1, len(op.outputs))  # a result costs as much as a call
     )
 
     @settings(LIMITS, max_examples=count)

@@ -46,10 +46,7 @@ def make(mistake: str):
         if mistake == "last_key_block_dropped":
             seen[:, S_k // 32 * 32 :] = False
         s = (q @ k.mT * scale).masked_fill(~seen, -torch.inf)
-        if mistake == "maximum_not_subtracted":
-            p = s.exp() / s.exp().sum(-1, keepdim=True)
-        else:
-            p = torch.softmax(s, -1)
+        p = s.exp() / s.exp().sum(-1, keepdim=True) if mistake == "maximum_not_subtracted" else torch.softmax(s, -1)
         if mistake != "empty_rows_nan":
             p = p.masked_fill(~seen, 0.0)
         dp = do @ v.mT
