@@ -111,16 +111,19 @@ def pairs(
     of_delta += sum_variance(delta, (do * o).square().sum(dim=1, keepdim=True), d, None)
     of_delta += sum_variance(delta, (p * dp).square().sum(dim=1, keepdim=True), keys, None)
 
-    steps = (math.ceil(d / depth) + 1, math.ceil(keys / depth) + 1) if depth else (0, 0)
-    of_sum, of_sums = (u * each / 2.0 for each in steps)
+    of_sum, of_sums = truncation(d, depth), truncation(keys, depth)
     moved = (scores - (p * scores).sum(dim=1, keepdim=True)).mul_(p)
     p_shift = moved.abs() * (u + of_sum)
     ds_shift = p_shift * centred.abs() + p * ((moved * dp).sum(dim=1, keepdim=True).abs() * (u + of_sum))
+    ds_shift += p * (of_sum * dp.abs() + of_sums * (do * o).abs().sum(dim=1, keepdim=True))
     p_shift += flushed(p)
     ds_shift += flushed(p) * centred.abs() + flushed(ds)
-    if depth:
-        ds_shift += p * (of_sum * dp.abs() + of_sums * (do * o).abs().sum(dim=1, keepdim=True))
     return Pairs(p, ds, p_variance, ds_variance, exponent, of_delta, p_shift, ds_shift)
+
+
+def truncation(terms: int, depth: int | None) -> float:
+    """Relative error of a sum on tensor cores, of one sign; see `sum_shift`."""
+    return unit_roundoff("float32") * (math.ceil(terms / depth) + 1) / 2.0 if depth else 0.0
 
 
 def flushed(x: torch.Tensor) -> torch.Tensor:

@@ -33,6 +33,7 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
     "attention": [
         *["attention float16 64 first", "attention bfloat16 128 causal", "attention bfloat16 128 decode"],
         *["attention bfloat16 256 first", "attention float32 128 causal first"],
+        *["attention_grad bfloat16 64", "attention_grad float16 128 first"],
     ],
     "sm_80": [
         *["vector_add float32", "sigmoid float32", "matmul bfloat16 nn 1024 first"],
@@ -52,7 +53,7 @@ HOPPER = {
     ],
     "attention": [
         *["attention_gluon bfloat16 64 long", "attention_gluon bfloat16 128", "attention_gluon float16 128 causal few"],
-        "attention_gluon bfloat16 256 causal",
+        *["attention_gluon bfloat16 256 causal", "attention_grad_gluon bfloat16 64 causal"],
     ],
     "split": [
         *["matmul_split float32 nn 4096", "matmul_split float32 tt 1003x1001x1009 first"],
