@@ -10,6 +10,8 @@ from jaxtyping import Array, Float
 from jax_impls._arguments import check_attention_grad
 from jax_impls.attention import attention
 
+VENDOR = "XLA"
+
 Queries = Float[Array, "B H S_q D"]
 Keys = Float[Array, "B H_kv S_k D"]
 

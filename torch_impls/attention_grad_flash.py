@@ -12,7 +12,6 @@ from torch_impls._arguments import check_attention_grad
 from torch_impls._sdpa import check_alignment, gradients, only_kernel
 
 VENDOR = "FlashAttention-2 (PyTorch)"
-REQUIRES = "cuda"
 
 Queries = Float[Tensor, "B H S_q D"]
 Keys = Float[Tensor, "B H_kv S_k D"]

@@ -115,7 +115,7 @@ class Tally:
             setattr(self, name, max(getattr(self, name), getattr(other, name)))
 
 
-def _judge_piece(output: torch.Tensor, truth: Truth, dtype: str, position: Position) -> Tally:
+def _judge_piece(output: torch.Tensor, truth: Truth, dtype: str, position: Position = located) -> Tally:
     """One piece of the output against its truth."""
     piece = output[truth.index].to(truth.value.device)
     if piece.shape != truth.value.shape or piece.shape != truth.limit.shape:
