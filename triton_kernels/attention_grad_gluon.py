@@ -13,20 +13,19 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 from triton_kernels._arguments import check_attention_grad, check_head
 from triton_kernels._attention_gluon_rows import OUT_COLUMNS, ROWS, hide, store
 from triton_kernels._launch import device_of, launch
-from triton_kernels._tma import tma_rows
+from triton_kernels._tma import descriptor, tma_rows
 from triton_kernels.attention import GROUP_BYTES, LOG2_E
-from triton_kernels.attention_gluon import DTYPES, descriptor, tma_load
-from triton_kernels.attention_grad import statistics
+from triton_kernels.attention_gluon import DTYPES, statistics, tma_load
 
 DETERMINISTIC = True
 REQUIRES = "sm_90"
 
 HEAD_DIMS = (64, 128)
-CONSUMERS = gl.constexpr(2)
 QUERIES = 64
 """Queries that move past a tile of keys in one step: as many as registers have scores for, beside two sums."""
 KEYS = 128
 """Keys that move past a tile of queries in one step."""
+CONSUMERS = gl.constexpr(2)
 STAGES = 2
 INTEGERS = ["H", "HEADS", "HEAD_GROUP", "S_q", "S_k", "G"]
 
@@ -82,8 +81,8 @@ def load_moving(a_desc, b_desc, smem, barriers, count, b, h, row):
 
 
 @gluon.jit
-def products(consumer: gl.constexpr, smem, barriers, count):
-    """Starts the products of the kept and the moving rows: scores, and do v^T, or the transposes of both."""
+def products(consumer: gl.constexpr, smem, barriers, count, dp):
+    """Starts the products of the kept and the moving rows: scores, and do v^T added to dp; or the transposes."""
     kept_a, kept_b, moving_a, moving_b, _ = smem
     _, a_full, b_full, _ = barriers
     STAGES: gl.constexpr = moving_a.shape[0]
@@ -91,13 +90,13 @@ def products(consumer: gl.constexpr, smem, barriers, count):
     D: gl.constexpr = moving_a.shape[4]
     SCORES: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK, 16])
     stage = count % STAGES
-    zeros = gl.zeros([ROWS, BLOCK], gl.float32, SCORES)
+    s = gl.zeros([ROWS, BLOCK], gl.float32, SCORES)
     mbarrier.wait(a_full.index(stage), count // STAGES & 1)
     a = moving_a.index(stage).reshape([BLOCK, D]).permute([1, 0])
-    s = hopper.warpgroup_mma(kept_a.index(consumer).reshape([ROWS, D]), a, zeros, use_acc=False, is_async=True)
+    s = hopper.warpgroup_mma(kept_a.index(consumer).reshape([ROWS, D]), a, s, use_acc=False, is_async=True)
     mbarrier.wait(b_full.index(stage), count // STAGES & 1)
     b = moving_b.index(stage).reshape([BLOCK, D]).permute([1, 0])
-    dp = hopper.warpgroup_mma(kept_b.index(consumer).reshape([ROWS, D]), b, zeros, use_acc=False, is_async=True)
+    dp = hopper.warpgroup_mma(kept_b.index(consumer).reshape([ROWS, D]), b, dp, is_async=True)
     return s, dp
 
 
@@ -124,20 +123,20 @@ def add_queries(
         stage = count % STAGES
         queries = start_m + offs_m
         lse = gl.load(lse_ptr + queries, mask=queries < S_q, other=0.0) if MASKED else gl.load(lse_ptr + queries)
-        s, dp = products(consumer, smem, barriers, count)
+        # The product is added to -delta: delta itself would take registers throughout the step.
+        delta = gl.load(delta_ptr + queries, mask=queries < S_q, other=0.0) if MASKED else gl.load(delta_ptr + queries)
+        dp = gl.zeros([ROWS, BLOCK_M], gl.float32, SCORES) - delta[None, :]
+        s, dp = products(consumer, smem, barriers, count, dp)
         s = hopper.warpgroup_mma_wait(1, deps=(s,))
         if MASKED:
             keys = row + gl.arange(0, ROWS, gl.SliceLayout(1, SCORES))
             s = hide_before(s, keys - shift - start_m)
             s = hide(s, keys * 0 + (S_q - 1 - start_m))
         p = gl.exp2(s * qk_scale - lse[None, :])
-        delta = gl.load(delta_ptr + queries, mask=queries < S_q, other=0.0) if MASKED else gl.load(delta_ptr + queries)
         weights = gl.convert_layout(p.to(do_smem.dtype), OPERAND)
         dv = hopper.warpgroup_mma(weights, do_smem.index(stage).reshape([BLOCK_M, D]), dv, is_async=True)
         dp = hopper.warpgroup_mma_wait(1, deps=(dp,))
-        # From the rounded p: both would take more registers than there are.
-        ds = gl.convert_layout(weights, SCORES).to(gl.float32) * (dp - delta[None, :])
-        ds = gl.convert_layout(ds.to(q_smem.dtype), OPERAND)
+        ds = gl.convert_layout((p * dp).to(q_smem.dtype), OPERAND)
         dk = hopper.warpgroup_mma(ds, q_smem.index(stage).reshape([BLOCK_M, D]), dk, is_async=True)
         # The operands are named, so that their registers are not used again before.
         dk, dv, weights, ds = hopper.warpgroup_mma_wait(0, deps=(dk, dv, weights, ds))
@@ -221,18 +220,19 @@ def keep_queries(
     before = (b * H + h).to(gl.int64) * S_q
     lse = gl.load(lse_ptr + before + queries, mask=queries < S_q, other=float("inf"))
     delta = gl.load(delta_ptr + before + queries, mask=queries < S_q, other=0.0)
+    minus_delta = gl.zeros([ROWS, BLOCK_N], gl.float32, SCORES) - delta[:, None]
     dq = gl.zeros([ROWS, D], gl.float32, OUT)
     mbarrier.wait(kept_full.index(0), 0)
     for count in range(gl.cdiv(end, BLOCK_N)):
         start_n = count * BLOCK_N
         stage = count % STAGES
-        s, dp = products(consumer, smem, barriers, count)
+        s, dp = products(consumer, smem, barriers, count, minus_delta)
         s = hopper.warpgroup_mma_wait(1, deps=(s,))
         if start_n + BLOCK_N > full:
             s = hide(s, last_key - start_n)
         p = gl.exp2(s * qk_scale - lse[:, None])
         dp = hopper.warpgroup_mma_wait(0, deps=(dp,))
-        ds = gl.convert_layout((p * (dp - delta[:, None])).to(k_smem.dtype), OPERAND)
+        ds = gl.convert_layout((p * dp).to(k_smem.dtype), OPERAND)
         dq = hopper.warpgroup_mma(ds, k_smem.index(stage).reshape([BLOCK_N, D]), dq, is_async=True)
         dq, ds = hopper.warpgroup_mma_wait(0, deps=(dq, ds))
         mbarrier.arrive(empty.index(stage))
@@ -281,7 +281,7 @@ def dk_dv_kernel(
     q_desc, k_desc, v_desc, do_desc, dk_desc, dv_desc, lse_ptr, delta_ptr, H, HEADS, HEAD_GROUP, S_q, S_k, G,
     qk_scale, sm_scale, CAUSAL: gl.constexpr, RAGGED: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
-    """A program computes 64 * CONSUMERS rows of dk and dv of one key head."""
+    """A program computes 128 rows of dk and dv of one key head."""
     BLOCK_N: gl.constexpr = ROWS * CONSUMERS
     BLOCK_M: gl.constexpr = q_desc.block_type.shape[2]
     smem, barriers = allocate(k_desc, q_desc, dk_desc, D, STAGES)
@@ -339,7 +339,7 @@ def attention_grad(
 
     Shapes: q and do (B, H, S_q, D), k and v (B, H_kv, S_k, D); D is 64 or 128. An operand that TMA cannot read (rows
     contiguous, each at a multiple of 16 bytes) is copied first. `causal` and `sm_scale` are those of attention.py.
-    The forward pass is that of attention_grad.py. Then scores are computed twice more, for dk and dv and for dq,
+    The forward pass is that of attention_gluon.py. Then scores are computed twice more, for dk and dv and for dq,
     instead of adding dq by atomic operations: the result is deterministic.
     Dtypes: float16, bfloat16 (scores, softmax and sums in float32; p and ds are rounded once for the products that
     follow). Tail: TMA reads zeros beyond the last row, whose scores are hidden, and does not write there.
@@ -347,7 +347,7 @@ def attention_grad(
     reach the gradients of rows of the same tile.
     Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for float32, other D, a negative
     sm_scale, and a GPU other than Hopper; RuntimeError for a call in a CUDA graph capture whose kernels are not
-    compiled.
+    compiled, or causal with new sizes.
     Source: FlashAttention-3 (Shah et al., 2024), with a second kernel for dq.
     """
     check_attention_grad(q, k, v, do, interpreter=False)
