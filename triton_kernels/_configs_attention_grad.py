@@ -9,32 +9,37 @@ import triton
 from triton_kernels._configs import shared_memory
 
 
-def _config(BLOCK_M: int, BLOCK_N: int, num_warps: int, num_stages: int) -> triton.Config:
-    return triton.Config({"BLOCK_M": BLOCK_M, "BLOCK_N": BLOCK_N}, num_warps=num_warps, num_stages=num_stages)
+def _config(BLOCK_M: int, BLOCK_N: int, num_warps: int, num_stages: int, maxnreg: int | None = None) -> triton.Config:
+    tile = {"BLOCK_M": BLOCK_M, "BLOCK_N": BLOCK_N}
+    return triton.Config(tile, num_warps=num_warps, num_stages=num_stages, maxnreg=maxnreg)
 
 
-# By what a program keeps, and by the largest D that they suit. Few: three kernels are compiled for each.
-KEEPS_QUERIES = {
+# By the largest D that they suit. Few: three kernels are compiled for each. With maxnreg=128 two programs of 8 warps
+# share a multiprocessor.
+STATISTICS = {
+    64: [_config(128, 64, 8, 3, maxnreg=128), _config(128, 128, 8, 3)],
+    128: [_config(128, 64, 8, 2, maxnreg=128), _config(128, 128, 8, 2)],
+}
+DQ = {
     64: [_config(128, 64, 8, 3), _config(128, 64, 4, 3)],
     128: [_config(128, 64, 8, 3), _config(128, 128, 8, 2)],
 }
-KEEPS_KEYS = {
+DK_DV = {
     64: [_config(64, 128, 8, 3), _config(64, 128, 8, 2)],
     128: [_config(64, 128, 8, 2), _config(32, 128, 8, 3)],
 }
 IEEE = [_config(32, 32, 4, 1), _config(32, 32, 8, 1)]
 """float32: no tensor cores. Operands pass through registers, so tiles are small."""
 
-CONFIGS = (
-    list(dict.fromkeys(c for lists in (KEEPS_QUERIES, KEEPS_KEYS) for each in lists.values() for c in each)) + IEEE
-)
+CONFIGS = [c for lists in (STATISTICS, DQ, DK_DV) for each in lists.values() for c in each] + IEEE
 
 
 def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: Any) -> list[triton.Config]:
     """The configurations that the autotuner times: those for this kernel, D and dtype."""
     if args["q_ptr"].dtype == torch.float32:
         return IEEE
-    return (KEEPS_KEYS if "dk_ptr" in args else KEEPS_QUERIES)[max(64, constants["D"])]
+    by_head = DK_DV if "dk_ptr" in args else DQ if "dq_ptr" in args else STATISTICS
+    return by_head[max(64, constants["D"])]
 
 
 def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
