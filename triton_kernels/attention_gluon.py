@@ -377,15 +377,15 @@ def attention(
     return out
 
 
-def statistics(
-    q: Tensor, k: Tensor, v: Tensor, do: Tensor, *, causal: bool, qk_scale: float
-) -> tuple[Float[Tensor, "B H S_q"], Float[Tensor, "B H S_q"]]:
-    """What the backward pass needs of the forward pass, for each query: within `device_of(q)`.
+def statistics(q: Tensor, k: Tensor, v: Tensor, do: Tensor, *, causal: bool, qk_scale: float) -> tuple[Tensor, Tensor]:
+    """lse and delta, (B, H, S_q) in float32, for the backward pass; within `device_of(q)`.
 
-    lse: base-2 logarithm of the sum of exp2(qk_scale q k^T); infinity for a query that sees no key. delta: the sum of
-    do * out. q, k and v are as TMA reads them; do (B, H, S_q, D) has contiguous rows.
+    lse: base-2 logarithm of a row's sum of exp2(qk_scale q k^T); infinity where no key is seen. delta: sum of do * out.
+    q, k and v are as TMA reads them; do has contiguous rows. There is memory for 2 * ROWS numbers after both.
     """
-    lse, delta = (torch.empty(q.shape[:3], dtype=torch.float32, device=q.device) for _ in range(2))
+    count = q.shape[:3].numel()
+    rows = (torch.empty(count + 2 * int(ROWS), dtype=torch.float32, device=q.device) for _ in range(2))
+    lse, delta = (each[:count].view(q.shape[:3]) for each in rows)
     _launch(q, k, v, q, (do, lse, delta, *do.stride()[:3]), causal, qk_scale)  # q in the place of an output
     return lse, delta
 

@@ -103,13 +103,14 @@ def products(consumer: gl.constexpr, smem, barriers, count, dp):
 @gluon.jit
 def add_queries(
     consumer: gl.constexpr, dk, dv, smem, barriers, lse_ptr, delta_ptr, start, end, count, row, shift, S_q, qk_scale,
-    MASKED: gl.constexpr,
+    MASKED: gl.constexpr, PREFETCH: gl.constexpr,
 ):  # fmt: skip
     """Adds to 64 rows of dk (without the scale) and dv, from `row` on, what queries start to end of one head
     contribute. Returns dk, dv and the number of steps so far.
 
     Scores have a key a row, so that p and ds are left operands of the products with do and q, in registers. MASKED:
-    query i does not see the keys beyond i + shift, or some of the queries lie beyond the last.
+    query i does not see the keys beyond i + shift, or some of the queries lie beyond the last. PREFETCH: lse and delta
+    are loaded a step ahead, which takes registers that masks need.
     """
     _, _, q_smem, do_smem, _ = smem
     _, _, _, empty = barriers
@@ -119,12 +120,17 @@ def add_queries(
     SCORES: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_M, 16])
     OPERAND: gl.constexpr = gl.DotOperandLayout(0, dk.type.layout, k_width=2)
     offs_m = gl.arange(0, BLOCK_M, gl.SliceLayout(0, SCORES))
+    if PREFETCH:
+        lse = gl.load(lse_ptr + start + offs_m)
+        delta = gl.load(delta_ptr + start + offs_m)
     for start_m in range(start, end, BLOCK_M):
         stage = count % STAGES
-        queries = start_m + offs_m
-        lse = gl.load(lse_ptr + queries, mask=queries < S_q, other=0.0) if MASKED else gl.load(lse_ptr + queries)
+        if not PREFETCH:
+            queries = start_m + offs_m
+            inside = queries < S_q
+            lse = gl.load(lse_ptr + queries, mask=inside, other=0.0) if MASKED else gl.load(lse_ptr + queries)
+            delta = gl.load(delta_ptr + queries, mask=inside, other=0.0) if MASKED else gl.load(delta_ptr + queries)
         # The product is added to -delta: delta itself would take registers throughout the step.
-        delta = gl.load(delta_ptr + queries, mask=queries < S_q, other=0.0) if MASKED else gl.load(delta_ptr + queries)
         dp = gl.zeros([ROWS, BLOCK_M], gl.float32, SCORES) - delta[None, :]
         s, dp = products(consumer, smem, barriers, count, dp)
         s = hopper.warpgroup_mma_wait(1, deps=(s,))
@@ -138,6 +144,9 @@ def add_queries(
         dp = hopper.warpgroup_mma_wait(1, deps=(dp,))
         ds = gl.convert_layout((p * dp).to(q_smem.dtype), OPERAND)
         dk = hopper.warpgroup_mma(ds, q_smem.index(stage).reshape([BLOCK_M, D]), dk, is_async=True)
+        if PREFETCH:  # the next step's, while the products run; beyond the last query there is memory too
+            lse = gl.load(lse_ptr + start_m + BLOCK_M + offs_m)
+            delta = gl.load(delta_ptr + start_m + BLOCK_M + offs_m)
         # The operands are named, so that their registers are not used again before.
         dk, dv, weights, ds = hopper.warpgroup_mma_wait(0, deps=(dk, dv, weights, ds))
         mbarrier.arrive(empty.index(stage))
@@ -170,16 +179,16 @@ def keep_keys(
         if CAUSAL:
             dk, dv, count = add_queries(
                 consumer, dk, dv, smem, barriers, lse_ptr + before, delta_ptr + before, first, full, count, row,
-                shift, S_q, qk_scale, True,
+                shift, S_q, qk_scale, True, False,
             )  # fmt: skip
         dk, dv, count = add_queries(
             consumer, dk, dv, smem, barriers, lse_ptr + before, delta_ptr + before, full, whole, count, row,
-            shift, S_q, qk_scale, False,
+            shift, S_q, qk_scale, False, not CAUSAL and not RAGGED,
         )  # fmt: skip
         if RAGGED:
             dk, dv, count = add_queries(
                 consumer, dk, dv, smem, barriers, lse_ptr + before, delta_ptr + before, whole, S_q, count, row,
-                shift, S_q, qk_scale, True,
+                shift, S_q, qk_scale, True, False,
             )  # fmt: skip
     store(dk * sm_scale, dk_desc, out_smem, b, h_kv, row, consumer, CONSUMERS)
     store(dv, dv_desc, out_smem, b, h_kv, row, consumer, CONSUMERS)
