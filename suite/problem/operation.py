@@ -254,7 +254,8 @@ class Operation(ABC):
     def memory_bytes(self, case: Case) -> int:
         """Least device memory that a checked run of `case` needs.
 
-        Inputs of two draws and the buffers that calls read, two results with a copy of each, the truth's workspace.
+        Inputs of two draws and the buffers that calls read, two results with a copy of each, and another two where
+        several results are joined to compare them, the truth's workspace.
         """
         output = self.output_bytes(case)
-        return 3 * (self.bytes(case) - output) + 4 * output + self.workspace_bytes(case)
+        return 3 * (self.bytes(case) - output) + (6 if self.outputs else 4) * output + self.workspace_bytes(case)
