@@ -24,9 +24,9 @@ from typing import Protocol
 
 import torch
 
-from suite.checking.checked_call import RefusedError, as_torch
 from suite.checking.memory import INTEGERS, between_bands, copies_with_layout, same_bits, whole_storage
 from suite.checking.problem import Problem
+from suite.checking.result_form import RefusedError, as_torch
 from suite.checking.verdict import judge_together
 from suite.frameworks.base import Adapter
 from suite.problem import numbers, placement

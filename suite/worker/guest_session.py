@@ -193,7 +193,8 @@ class GuestSession:
     # The check
 
     def _check(self, command: p.Check) -> p.Called:
-        from suite.checking.checked_call import RefusedError, call_once, repeatable
+        from suite.checking.checked_call import call_once, repeatable
+        from suite.checking.result_form import RefusedError
 
         held, implementation = self._case, self._find(command.implementation)
         function = self._function(implementation, command)
@@ -242,7 +243,7 @@ class GuestSession:
         return self._export(which, held.firsts[which])
 
     def _export(self, name: str, result: Any) -> p.Delivered:
-        from suite.checking.checked_call import RefusedError, as_torch
+        from suite.checking.result_form import RefusedError, as_torch
 
         held = self._case
         try:
