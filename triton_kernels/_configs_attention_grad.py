@@ -28,7 +28,7 @@ DK_DV = {
     64: [_config(64, 128, 8, 3), _config(64, 128, 8, 2)],
     128: [_config(64, 128, 8, 2), _config(32, 128, 8, 3)],
 }
-IEEE = [_config(32, 32, 4, 1), _config(32, 32, 8, 1)]
+IEEE = [_config(32, 32, 8, 1), _config(16, 32, 8, 1), _config(32, 16, 8, 1)]
 """float32: no tensor cores. Operands pass through registers, so tiles are small."""
 
 CONFIGS = [c for lists in (STATISTICS, DQ, DK_DV) for each in lists.values() for c in each] + IEEE
