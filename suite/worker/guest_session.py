@@ -154,7 +154,7 @@ class GuestSession:
             staged=tuple(tensor_of(each, blocks) for each in command.staged),
             result=tensor_of(command.result, blocks),
             arguments=op.arguments(command.case),
-            output_shapes=op.output_shapes(command.case),
+            output_shapes=op.output_shapes(command.case) if op.outputs else (command.result.shape,),
             output_dtype=command.result.dtype,
             device=blocks[command.result.block].device,
             checked=[],
