@@ -41,6 +41,8 @@ class Operation(ABC):
     is_square: ClassVar[bool] = False
     """Whether `--shape 512` is a shape: that size in every dimension."""
     options: ClassVar[tuple[Option, ...]] = ()
+    outputs: tuple[str, ...] = ()
+    """Names of the results, if there are several: a call then returns a tuple."""
     dtypes: tuple[str, ...] = tuple(formats.DTYPES)
     """Element types in which a given shape runs if none is named."""
     dtypes_beyond: tuple[str, ...] = ()
@@ -73,7 +75,12 @@ class Operation(ABC):
         """The float64 result of the rounded inputs, with its error bound, in pieces that fit in memory."""
 
     @abstractmethod
-    def output_shape(self, case: Case) -> Shape: ...
+    def output_shape(self, case: Case) -> Shape:
+        """The shape of the result; of several, that of one vector with all of them (`outputs.flat_shape`)."""
+
+    def output_shapes(self, case: Case) -> tuple[Shape, ...]:
+        """The shapes of the results, in the order in which a call returns them; most operations have one."""
+        return (self.output_shape(case),)
 
     def output_dtype(self, case: Case) -> str:
         return formats.OUTPUT_DTYPES.get(case.dtype, case.dtype)
@@ -247,7 +254,8 @@ class Operation(ABC):
     def memory_bytes(self, case: Case) -> int:
         """Least device memory that a checked run of `case` needs.
 
-        Inputs of two draws and the buffers that calls read, two results with a copy of each, the truth's workspace.
+        Inputs of two draws and the buffers that calls read, two results with a copy of each, and another two where
+        several results are joined to compare them, the truth's workspace.
         """
         output = self.output_bytes(case)
-        return 3 * (self.bytes(case) - output) + 4 * output + self.workspace_bytes(case)
+        return 3 * (self.bytes(case) - output) + (6 if self.outputs else 4) * output + self.workspace_bytes(case)

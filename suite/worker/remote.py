@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from suite import hardware
-from suite.checking.checked_call import RefusedError
 from suite.checking.memory import whole_storage
+from suite.checking.result_form import RefusedError
 from suite.hardware.occupancy import Limits
 from suite.implementations.external.reference import Reference
 from suite.timing.intervals import Activity, Launch, NoRecorderError, RecorderError
@@ -73,8 +73,7 @@ class RemoteResult:
     case: GuestCase
     number: int
     early: torch.Tensor
-    begin: int
-    end: int
+    ranges: tuple[tuple[int, int], ...]
     alias: int | None
     unfinished: bool
     spilled: bool
@@ -106,8 +105,7 @@ class RemoteCaller:
             case,
             number,
             case.result.clone(),
-            called.begin,
-            called.end,
+            called.ranges,
             called.alias,
             called.unfinished,
             called.spilled,

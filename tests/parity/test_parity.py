@@ -16,8 +16,9 @@ import torch
 
 from suite import ops
 from suite.checking import diagnosis
-from suite.checking.checked_call import LocalCaller, RefusedError, check, check_briefly
+from suite.checking.checked_call import LocalCaller, check, check_briefly
 from suite.checking.problem import Problem
+from suite.checking.result_form import RefusedError
 from suite.implementations import builtin
 from suite.implementations.implementation import Implementation
 from suite.numerics.formats import DTYPES
