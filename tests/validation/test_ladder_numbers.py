@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-import pytest
-
 from suite.core.paths import ROOT
 from suite.results.csv_file import read_rows
 from suite.results.render import crossovers
