@@ -81,9 +81,11 @@ int64_t waves(int64_t M, int64_t N, int multiprocessors) {
     return ceil_div<int64_t>(cluster_tiles<C>(M, N).count(), multiprocessors / C::CLUSTER);
 }
 
-// The fewest blocks that need no more waves than a full device: the others would only draw power.
+// The fewest blocks that need no more waves than a full device, if each tile is computed in `parts` parts: the others
+// would only draw power.
 template <typename C>
-dim3 persistent_grid(int64_t M, int64_t N, int multiprocessors) {
-    const int64_t tiles = cluster_tiles<C>(M, N).count();
-    return dim3(unsigned(ceil_div<int64_t>(tiles, waves<C>(M, N, multiprocessors)) * C::CLUSTER));
+dim3 persistent_grid(int64_t M, int64_t N, int multiprocessors, int64_t parts = 1) {
+    const int64_t work = cluster_tiles<C>(M, N).count() * parts;
+    const int64_t waves = ceil_div<int64_t>(work, multiprocessors / C::CLUSTER);
+    return dim3(unsigned(ceil_div<int64_t>(work, waves) * C::CLUSTER));
 }
