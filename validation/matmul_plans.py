@@ -1,0 +1,207 @@
+"""Times every plan of cuda/wgmma over shapes, beside the vendor, and compares the model's choice with the best one.
+
+python -m validation.matmul_plans --draws 100 --seed 7 --out plans.csv
+python -m validation.matmul_plans --shapes shapes.csv --out plans.csv
+python -m validation.matmul_plans --check        # all plans against float64 instead
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from cuda_ref import _matmul_plan, matmul_skinny, matmul_wgmma
+from cuda_ref._matmul_plan import Plan
+from suite.timing.target import target
+from torch_impls.matmul import matmul as vendor
+
+Shape = tuple[int, int, int]
+MOST_PRODUCTS = 2**40
+"""M N K of a drawn shape, at most: longer ones take most of the time and say little that is new."""
+ROUNDS = 4
+HOPELESS = 1.5
+"""A plan that takes so much longer than the best one is timed once."""
+ABSURD = 4
+"""A plan that is predicted to take so much longer than the best one, and 10 us more, is not timed."""
+CHECKED: tuple[Shape, ...] = ((1, 1, 1), (70, 130, 200), (129, 257, 1031), (264, 392, 520), (300, 513, 4100))
+
+
+def drawn(count: int, seed: int) -> list[Shape]:
+    """Shapes with M, N and K log-uniform from 1 to 16384; half of them with multiples of 8."""
+    source = random.Random(seed)
+    shapes: list[Shape] = []
+    while len(shapes) < count:
+        sizes = [round(math.exp(source.uniform(0, math.log(16384)))) for _ in range(3)]
+        if source.random() < 0.5:
+            sizes = [-(-size // 8) * 8 for size in sizes]
+        if math.prod(sizes) <= MOST_PRODUCTS:
+            shapes.append((sizes[0], sizes[1], sizes[2]))
+    return shapes
+
+
+def listed(path: Path) -> list[Shape]:
+    """The columns M, N and K of a CSV file."""
+    with path.open(newline="") as file:
+        return [(int(row["M"]), int(row["N"]), int(row["K"])) for row in csv.DictReader(file)]
+
+
+def operands(shape: Shape, layout: str, dtype: torch.dtype, seed: int) -> tuple[Tensor, Tensor]:
+    """Normal random a and b; a letter t of the layout: stored transposed."""
+    M, N, K = shape
+    source = torch.Generator("cuda").manual_seed(seed)
+
+    def matrix(rows: int, columns: int, letter: str) -> Tensor:
+        size = (columns, rows) if letter == "t" else (rows, columns)
+        x = torch.randn(size, device="cuda", dtype=dtype, generator=source)
+        return x.t() if letter == "t" else x
+
+    return matrix(M, K, layout[0]), matrix(K, N, layout[1])
+
+
+def calls(a: Tensor, b: Tensor, kernels: Sequence[str]) -> dict[str, Callable[[], Tensor]]:
+    """The vendor and every plan that is not absurd, by name."""
+    x = _matmul_plan.problem_of(a, b)
+    found: dict[str, Callable[[], Tensor]] = {"torch": partial(vendor, a, b)}
+    plans = [each for each in _matmul_plan.candidates(x.M, x.N, x.K, x.multiprocessors) if each.kernel in kernels]
+    least = min(_matmul_plan.predicted_us(each, x) for each in plans)
+    for plan in plans:
+        if _matmul_plan.predicted_us(plan, x) < ABSURD * least + 10:
+            found[name(plan)] = partial(matmul_wgmma.run, plan, a, b)
+    if x.M <= matmul_skinny.MAX_M and not x.a_copied and not x.b_copied:
+        found["skinny"] = partial(matmul_skinny.matmul, a, b)
+    return found
+
+
+def name(plan: Plan) -> str:
+    return f"{plan.kernel}/{plan.tile}/{plan.parts}"
+
+
+def check(kernel: str) -> int:
+    """Judges all plans of a kernel in all layouts, called twice; prints and counts those that are wrong."""
+    wrong = 0
+    for dtype in (torch.bfloat16, torch.float16):
+        for shape in CHECKED:
+            for layout in ("nn", "tn", "nt", "tt") if dtype == torch.bfloat16 else ("nn",):
+                a, b = operands(shape, layout, dtype, 1)
+                truth = a.double() @ b.double()
+                spread = (a.double().square() @ b.double().square()).sqrt()
+                bound = truth.abs() * 2.0 ** (-8 if dtype == torch.bfloat16 else -11) * 1.01 + spread * 1e-5 + 1e-7
+                for plan in _matmul_plan.candidates(*shape, 132):
+                    if plan.kernel != kernel:
+                        continue
+                    found, again = (matmul_wgmma.run(plan, a, b) for _ in range(2))
+                    error = ((found.double() - truth).abs() / bound).max().item()
+                    if not error < 1 or not torch.equal(found, again):
+                        wrong += 1
+                        print(f"WRONG {dtype} {shape} {layout} {name(plan)}: error / bound {error:.3g}", flush=True)
+    print(f"{kernel}: {wrong} wrong", flush=True)
+    return wrong
+
+
+def measure(shapes: Sequence[Shape], path: Path, kernels: Sequence[str], layout: str, seconds: float) -> None:
+    """Times all calls of each shape with a cold cache, in turns, and writes one row a call."""
+    begin, device = time.monotonic(), target(torch.device("cuda"))
+    recorder = device.recorder()
+    recorder.start()
+    recorder.collect()
+    recorder.serialize_kernels()
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(("M", "N", "K", "layout", "plan", "a_copied", "b_copied", "chosen", "us", "samples", "error"))
+        for shape in shapes:
+            if time.monotonic() - begin > seconds:
+                print(f"time is over: shapes from {shape} on are left out")
+                break
+            a, b = operands(shape, layout, torch.bfloat16, 1)
+            x, found = _matmul_plan.problem_of(a, b), calls(a, b, kernels)
+            chosen = name(_matmul_plan.best_of(x, tuple(kernels)))
+            expected = found["torch"]().float()
+            errors = {
+                each: float((call().float() - expected).norm() / (expected.norm() + 1e-30))
+                for each, call in found.items()
+            }
+            times: dict[str, list[float]] = {each: [] for each in found}
+            remaining = list(found)
+            for _ in range(ROUNDS):
+                for each in remaining:
+                    recorder.sample(each, device.evict, _discarding(found[each]))
+                for sample in recorder.collect():
+                    times[sample.name].append(sample.us)
+                medians = {each: statistics.median(values) for each, values in times.items()}
+                fastest = min(us for each, us in medians.items() if each != "torch")
+                remaining = [each for each in found if each == "torch" or medians[each] <= HOPELESS * fastest]
+            for each, us in medians.items():
+                facts = (int(x.a_copied), int(x.b_copied), int(each == chosen))
+                rows.writerow((*shape, layout, each, *facts, f"{us:.3f}", len(times[each]), f"{errors[each]:.2g}"))
+            file.flush()
+    recorder.stop()
+
+
+def _discarding(call: Callable[[], Tensor]) -> Callable[[], None]:
+    def run() -> None:
+        call()
+
+    return run
+
+
+def summary(path: Path) -> None:
+    """Geometric mean, worst and quartiles of the vendor's time over that of the best plan and of the chosen one."""
+    times: dict[Shape, dict[str, float]] = {}
+    chosen: dict[Shape, str] = {}
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            shape = (int(row["M"]), int(row["N"]), int(row["K"]))
+            if float(row["error"]) > 0.01:
+                print(f"WRONG {shape} {row['plan']}: {row['error']}")
+            times.setdefault(shape, {})[row["plan"]] = float(row["us"])
+            if row["chosen"] == "1":
+                chosen[shape] = row["plan"]
+    vendor_us = {shape: plans.pop("torch") for shape, plans in times.items()}
+    best = {shape: min(plans.values()) for shape, plans in times.items()}
+    _line("best plan, of the vendor", [vendor_us[shape] / best[shape] for shape in times])
+    _line("chosen plan, of the vendor", [vendor_us[shape] / times[shape][chosen[shape]] for shape in times])
+    _line("chosen plan, of the best plan", [best[shape] / times[shape][chosen[shape]] for shape in times])
+    for shape in sorted(times, key=lambda each: vendor_us[each] / best[each])[:10]:
+        plan = min(times[shape], key=times[shape].__getitem__)
+        ratio = vendor_us[shape] / best[shape]
+        print(f"{shape}: {ratio:.3f}, vendor {vendor_us[shape]:.1f} us, best {plan}, chosen {chosen[shape]}")
+
+
+def _line(what: str, ratios: Sequence[float]) -> None:
+    mean = math.exp(statistics.fmean(math.log(each) for each in ratios))
+    low, middle, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+    print(f"{what}: geometric mean {mean:.3f}, worst {min(ratios):.3f}, quartiles {low:.3f} {middle:.3f} {high:.3f}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shapes", type=Path, help="CSV file with columns M, N and K")
+    parser.add_argument("--draws", type=int, default=50, help="random shapes, without --shapes (50)")
+    parser.add_argument("--seed", type=int, default=1, help="of the shapes (1)")
+    parser.add_argument("--layout", default="nn", choices=("nn", "tn", "nt", "tt"))
+    parser.add_argument("--kernels", default="wgmma,mma", help="whose plans are timed (wgmma,mma)")
+    parser.add_argument("--seconds", type=float, default=600, help="no new shape is begun after this time (600)")
+    parser.add_argument("--out", type=Path, default=Path("plans.csv"), help="CSV file to write (plans.csv)")
+    parser.add_argument("--check", action="store_true", help="judge the plans of --kernels against float64 instead")
+    given = parser.parse_args()
+    kernels = given.kernels.split(",")
+    if given.check:
+        return int(sum(check(kernel) for kernel in kernels) > 0)
+    shapes = listed(given.shapes) if given.shapes else drawn(given.draws, given.seed)
+    measure(shapes, given.out, kernels, given.layout, given.seconds)
+    summary(given.out)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
