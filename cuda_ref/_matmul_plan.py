@@ -26,7 +26,8 @@ class Plan:
     """How a product is computed."""
 
     kernel: str
-    """"wgmma" (TMA, persistent blocks; parts in memory), or "mma" (rows at any address; parts within a cluster)."""
+    """"wgmma" (TMA, persistent blocks; parts in memory), "mma" (rows at any address; parts within a cluster), or
+    "skinny" (few rows, TMA; divides k itself)."""
     tile: int
     """Index in TILES[kernel], and the number in the .cu."""
     parts: int
@@ -40,10 +41,16 @@ TILES = {
         Tile(64, 64, 64),
         Tile(128, 64, 64),
         Tile(128, 128, 64),
+        Tile(16, 128, 64),
+        Tile(32, 128, 64),
+        Tile(128, 32, 64),
     ),
     "wgmma": (Tile(64, 128, 64), Tile(128, 256, 64, 2), Tile(128, 128, 64), Tile(128, 192, 64, 2)),
 }
-PARTS = {"mma": (1, 2, 4, 8, 16), "wgmma": (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)}
+PARTS = {"mma": (1, 2, 4, 8, 16), "wgmma": (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)}
+
+
+SKINNY, SKINNY_M = Plan("skinny", 0, 1), 64
 
 
 def count(size: int, by: int) -> int:
@@ -53,16 +60,6 @@ def count(size: int, by: int) -> int:
 def tiles_of(tile: Tile, M: int, N: int) -> int:
     """Blocks of one part."""
     return count(M, tile.M * tile.cluster) * tile.cluster * count(N, tile.N)
-
-
-def candidates(M: int, N: int, K: int, multiprocessors: int) -> Iterator[Plan]:
-    """All plans that may be the best one: parts that the device has blocks for, with at least one step of k each."""
-    for kernel, tiles in TILES.items():
-        for index, tile in enumerate(tiles):
-            blocks, steps = tiles_of(tile, M, N), count(K, tile.K)
-            for parts in PARTS[kernel]:
-                if parts == 1 or (parts <= steps and blocks * parts < 3 * multiprocessors):
-                    yield Plan(kernel, index, parts)
 
 
 @dataclass(frozen=True)
@@ -78,8 +75,22 @@ class Problem:
     multiprocessors: int
 
 
+def candidates(x: Problem) -> Iterator[Plan]:
+    """All plans that may be the best one: parts that the device has blocks for, with at least one step of k each."""
+    for kernel, tiles in TILES.items():
+        for index, tile in enumerate(tiles):
+            blocks, steps = tiles_of(tile, x.M, x.N), count(x.K, tile.K)
+            for parts in PARTS[kernel]:
+                if parts == 1 or (parts <= steps and blocks * parts < 3 * x.multiprocessors):
+                    yield Plan(kernel, index, parts)
+    if x.M <= SKINNY_M and not x.a_copied and not x.b_copied:
+        yield SKINNY
+
+
 def predicted_us(plan: Plan, x: Problem) -> float:
     """The time of a plan."""
+    if plan == SKINNY:
+        return 3.0 + 2.0 * (x.M * x.K + x.K * x.N + x.M * x.N) / 3.8e6
     tile, sms = TILES[plan.kernel][plan.tile], x.multiprocessors
     blocks, steps = tiles_of(tile, x.M, x.N), count(count(x.K, tile.K), plan.parts)
     bytes_moved = 2.0 * (x.M * x.K + x.K * x.N + x.M * x.N)
@@ -99,11 +110,11 @@ def predicted_us(plan: Plan, x: Problem) -> float:
 @lru_cache(maxsize=4096)
 def best_of(x: Problem, kernels: tuple[str, ...]) -> Plan:
     """The plan of these kernels that is predicted to be the fastest."""
-    plans = [each for each in candidates(x.M, x.N, x.K, x.multiprocessors) if each.kernel in kernels]
+    plans = [each for each in candidates(x) if each.kernel in kernels]
     return min(plans, key=lambda each: predicted_us(each, x))
 
 
-def best_plan(a: Tensor, b: Tensor, kernels: tuple[str, ...] = ("wgmma", "mma")) -> Plan:
+def best_plan(a: Tensor, b: Tensor, kernels: tuple[str, ...] = ("wgmma", "mma", "skinny")) -> Plan:
     """The plan for two operands."""
     if not a.is_cuda:
         return Plan("mma", 2, 1)

@@ -292,6 +292,9 @@ extern "C" int matmul_mma(const void* a, const void* b, void* out, int64_t M, in
             case 3: return run(zero, MmaConfig<64, 64, 64, 2, 2, 4>());
             case 4: return run(zero, MmaConfig<128, 64, 64, 2, 2, 3>());
             case 5: return run(zero, MmaConfig<128, 128, 64, 2, 4, 3>());
+            case 6: return run(zero, MmaConfig<16, 128, 64, 1, 4, 5>());
+            case 7: return run(zero, MmaConfig<32, 128, 64, 1, 4, 4>());
+            case 8: return run(zero, MmaConfig<128, 32, 64, 4, 1, 4>());
             default: return cudaErrorInvalidValue;
         }
     };

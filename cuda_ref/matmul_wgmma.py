@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cuda_ref import build, matmul_mma
+from cuda_ref import build, matmul_mma, matmul_skinny
 from cuda_ref._arguments import (
     FLOAT8,
     check_float8_scales,
@@ -36,7 +36,8 @@ def matmul(
     other stride a multiple of 16 bytes, and the first element at a multiple of 16 bytes. Others, and in tf32 b if none
     is contiguous along K, are copied first, which takes their size in memory.
     Plan: in 16 bits _matmul_plan.py chooses the tile and the number of parts in which k is divided; their sums take
-    4 M N bytes of memory for each part. Products for which mma.sync is faster are left to matmul_mma.cu.
+    4 M N bytes of memory for each part. Products for which they are
+    faster are left to matmul_mma.cu and matmul_skinny.cu.
     Dtypes: float16, bfloat16, with sums in float32, rounded once at the end. float32 with precision "tf32":
     factors are rounded to tf32, sums are float32. float8_e4m3fn, with a float32
     scale of shape () for each operand, gives bfloat16: the tensor cores keep 14 bits of sums over all of K ("fast"), or
@@ -71,6 +72,8 @@ def run(
     """The product of two matrices that are not empty, by a plan."""
     if plan.kernel == "mma":
         return matmul_mma.run(plan, a, b)
+    if plan.kernel == "skinny":
+        return matmul_skinny.matmul(a, b)
     (M, K), N = a.shape, b.shape[1]
     a, b, a_layout, b_layout = for_tma(a, b)
     out = a.new_empty(M, N, dtype=torch.bfloat16 if a.dtype == FLOAT8 else a.dtype)

@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from cuda_ref import _matmul_plan, matmul_skinny, matmul_wgmma
+from cuda_ref import _matmul_plan, matmul_wgmma
 from cuda_ref._matmul_plan import Plan
 from suite.timing.target import target
 from torch_impls.matmul import matmul as vendor
@@ -72,13 +72,11 @@ def calls(a: Tensor, b: Tensor, kernels: Sequence[str]) -> dict[str, Callable[[]
     """The vendor and every plan that is not absurd, by name."""
     x = _matmul_plan.problem_of(a, b)
     found: dict[str, Callable[[], Tensor]] = {"torch": partial(vendor, a, b)}
-    plans = [each for each in _matmul_plan.candidates(x.M, x.N, x.K, x.multiprocessors) if each.kernel in kernels]
+    plans = [each for each in _matmul_plan.candidates(x) if each.kernel in kernels]
     least = min(_matmul_plan.predicted_us(each, x) for each in plans)
     for plan in plans:
         if _matmul_plan.predicted_us(plan, x) < ABSURD * least + 10:
             found[name(plan)] = partial(matmul_wgmma.run, plan, a, b)
-    if x.M <= matmul_skinny.MAX_M and not x.a_copied and not x.b_copied:
-        found["skinny"] = partial(matmul_skinny.matmul, a, b)
     return found
 
 
@@ -96,7 +94,7 @@ def check(kernel: str) -> int:
                 truth = a.double() @ b.double()
                 spread = (a.double().square() @ b.double().square()).sqrt()
                 bound = truth.abs() * 2.0 ** (-8 if dtype == torch.bfloat16 else -11) * 1.01 + spread * 1e-5 + 1e-7
-                for plan in _matmul_plan.candidates(*shape, 132):
+                for plan in _matmul_plan.candidates(_matmul_plan.problem_of(a, b)):
                     if plan.kernel != kernel:
                         continue
                     found, again = (matmul_wgmma.run(plan, a, b) for _ in range(2))
@@ -189,7 +187,7 @@ def main() -> int:
     parser.add_argument("--draws", type=int, default=50, help="random shapes, without --shapes (50)")
     parser.add_argument("--seed", type=int, default=1, help="of the shapes (1)")
     parser.add_argument("--layout", default="nn", choices=("nn", "tn", "nt", "tt"))
-    parser.add_argument("--kernels", default="wgmma,mma", help="whose plans are timed (wgmma,mma)")
+    parser.add_argument("--kernels", default="wgmma,mma,skinny", help="whose plans are timed (all)")
     parser.add_argument("--seconds", type=float, default=600, help="no new shape is begun after this time (600)")
     parser.add_argument("--out", type=Path, default=Path("plans.csv"), help="CSV file to write (plans.csv)")
     parser.add_argument("--check", action="store_true", help="judge the plans of --kernels against float64 instead")
