@@ -276,7 +276,7 @@ cudaError_t launch_layout(const void* a, const void* b, void* out, int64_t M, in
 }
 
 // a_mn: a[m, k] is at a + m + k * a_stride, otherwise at a + m * a_stride + k; b_mn: the same with n. `tile` is the
-// number of a configuration in _plan.py, `blocks` those of a cluster, which divide k.
+// number of a tile in _matmul_plan.py, `blocks` those of a cluster, which divide k.
 extern "C" int matmul_mma(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, int64_t a_mn,
                           int64_t a_stride, int64_t b_mn, int64_t b_stride, int64_t tile, int64_t blocks,
                           int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
@@ -286,15 +286,17 @@ extern "C" int matmul_mma(const void* a, const void* b, void* out, int64_t M, in
     };
     const auto run_tile = [&](auto zero) {
         switch (tile) {
+            case 2: return run(zero, MmaConfig<32, 32, 128, 2, 2, 4>());
+#ifdef __CUDACC__  // one is enough for the CPU
             case 0: return run(zero, MmaConfig<16, 64, 128, 1, 4, 4>());
             case 1: return run(zero, MmaConfig<64, 16, 128, 4, 1, 4>());
-            case 2: return run(zero, MmaConfig<32, 32, 128, 2, 2, 4>());
             case 3: return run(zero, MmaConfig<64, 64, 64, 2, 2, 4>());
             case 4: return run(zero, MmaConfig<128, 64, 64, 2, 2, 3>());
             case 5: return run(zero, MmaConfig<128, 128, 64, 2, 4, 3>());
             case 6: return run(zero, MmaConfig<16, 128, 64, 1, 4, 5>());
             case 7: return run(zero, MmaConfig<32, 128, 64, 1, 4, 4>());
             case 8: return run(zero, MmaConfig<128, 32, 64, 4, 1, 4>());
+#endif
             default: return cudaErrorInvalidValue;
         }
     };
