@@ -40,19 +40,6 @@ struct TensorMaps {
     CUtensorMap a, b, out;
 };
 
-// Work item i of the grid is tile i % tiles of part i / tiles. A part is a range of steps of k; with several parts, its
-// float32 sums go to `sums`, an (M, N) matrix each.
-struct Parts {
-    FastDivisor tiles;
-    int count;
-    float* sums;
-
-    __device__ __forceinline__ int of(int item) const { return count == 1 ? 0 : tiles.quotient(item); }
-    __device__ __forceinline__ int first_step(int part, int steps) const {
-        return int(int64_t(steps) * part / count);
-    }
-};
-
 // Whether the blocks of a cluster load shares of the k of a tile of b, not of its columns: a share of an MN-major b must
 // be whole boxes.
 template <typename T, bool B_MN, typename C>

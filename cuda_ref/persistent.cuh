@@ -89,3 +89,14 @@ dim3 persistent_grid(int64_t M, int64_t N, int multiprocessors, int64_t parts = 
     const int64_t waves = ceil_div<int64_t>(work, multiprocessors / C::CLUSTER);
     return dim3(unsigned(ceil_div<int64_t>(work, waves) * C::CLUSTER));
 }
+
+// Work item i of the grid is tile i % tiles of part i / tiles. A part is a range of steps of k; with several parts, its
+// float32 sums go to `sums`, an (M, N) matrix each.
+struct Parts {
+    FastDivisor tiles;
+    int count;
+    float* sums;
+
+    __device__ __forceinline__ int of(int item) const { return count == 1 ? 0 : tiles.quotient(item); }
+    __device__ __forceinline__ int first_step(int part, int steps) const { return int(int64_t(steps) * part / count); }
+};
