@@ -238,19 +238,22 @@ cudaError_t launch(const MmaOperand& a, const MmaOperand& b, void* out, int M, i
                    cudaStream_t stream, LaunchRecord* record) {
     constexpr int STAGE_BYTES =
         TileRows<C::BLOCK_M, C::BLOCK_K, A_MN>::BYTES + TileRows<C::BLOCK_N, C::BLOCK_K, B_MN>::BYTES;
-    constexpr int SHARED_BYTES = C::STAGES * STAGE_BYTES > C::SUM_BYTES ? C::STAGES * STAGE_BYTES : C::SUM_BYTES;
+    const int64_t steps = ceil_div<int64_t>(ceil_div<int64_t>(K, C::BLOCK_K), blocks);
+    const int stages = int(steps < C::STAGES ? steps : C::STAGES);  // more would only keep other blocks away
+    const int shared_bytes = stages * STAGE_BYTES > C::SUM_BYTES ? stages * STAGE_BYTES : C::SUM_BYTES;
+    constexpr int MOST_BYTES = C::STAGES * STAGE_BYTES > C::SUM_BYTES ? C::STAGES * STAGE_BYTES : C::SUM_BYTES;
     const GroupedTileScheduler<GROUP_M> tiles(ceil_div(M, C::BLOCK_M), ceil_div(N, C::BLOCK_N));
     const dim3 grid(unsigned(tiles.count()) * blocks);
     const auto kernel = matmul_mma<T, A_MN, B_MN, C>;
 #ifdef __CUDACC__
     if (blocks > 8) cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-    return launch_clusters(blocks, kernel, grid, C::THREADS, SHARED_BYTES, stream, record, a, b, tiles,
+    return launch_clusters_up_to(MOST_BYTES, blocks, kernel, grid, C::THREADS, shared_bytes, stream, record, a, b, tiles,
                            static_cast<T*>(out), M, N, K, blocks);
 #else
     if (blocks > 1) return cudaErrorNotSupported;
-    record->set(grid, C::THREADS, SHARED_BYTES);
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
-    matmul_mma<T, A_MN, B_MN, C><<<grid, C::THREADS, SHARED_BYTES, stream>>>(a, b, tiles, static_cast<T*>(out), M, N,
+    record->set(grid, C::THREADS, shared_bytes);
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, MOST_BYTES);
+    matmul_mma<T, A_MN, B_MN, C><<<grid, C::THREADS, shared_bytes, stream>>>(a, b, tiles, static_cast<T*>(out), M, N,
                                                                             K, blocks);
     return cudaGetLastError();
 #endif
