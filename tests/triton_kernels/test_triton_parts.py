@@ -1,0 +1,40 @@
+"""Sums of matmul in parts."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import triton_kernels.matmul as module
+from triton_kernels import _parts
+
+
+@pytest.mark.parametrize("layout", ["nn", "tn", "nt", "tt"])
+@pytest.mark.parametrize("shape", [(33, 65, 600), (256, 256, 1024)], ids=str)
+def test_parts_add_up(monkeypatch: pytest.MonkeyPatch, layout: str, shape: tuple[int, int, int]) -> None:
+    M, N, K = shape
+    monkeypatch.setattr(module, "parts_of", lambda *_: (-(-K // 256), 256))
+    a, b = (
+        torch.randn(size[::-1]).half().t() if letter == "t" else torch.randn(size).half()
+        for letter, size in zip(layout, ((M, K), (K, N)), strict=True)
+    )
+    expected = a.double() @ b.double()
+    torch.testing.assert_close(module.matmul(a, b).double(), expected, rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("shape", "divided"),
+    [((4096, 4096, 4096), False), ((128, 128, 32768), True), ((16, 16, 256), False), ((1, 64, 100_000), True)],
+    ids=str,
+)
+def test_long_sums_of_few_tiles_are_divided(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int, int], divided: bool
+) -> None:
+    monkeypatch.setattr(_parts, "multiprocessors", lambda _: 132)
+    a = SimpleNamespace(is_cuda=True, element_size=lambda: 2)
+    parts, K_part = _parts.parts_of(*shape, a)  # type: ignore[arg-type]
+    assert (parts > 1) == divided
+    assert (parts - 1) * K_part < shape[2] <= parts * K_part
+    assert parts == 1 or K_part % _parts.STEP == 0
