@@ -16,7 +16,7 @@
 // bytes, and receives elements (g, 2q) and (g, 2q + 1) of matrix i in x[i]; with TRANSPOSED, (2q, g) and (2q + 1, g).
 template <bool TRANSPOSED>
 __device__ __forceinline__ void ldmatrix_x4(uint32_t (&x)[4], const char* row) {
-#ifdef __CUDA_ARCH__
+#ifdef __CUDACC__
     const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     if constexpr (TRANSPOSED) {
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -45,7 +45,7 @@ __device__ __forceinline__ void ldmatrix_x4(uint32_t (&x)[4], const char* row) {
 // sums += a b
 template <typename T>
 __device__ __forceinline__ void mma(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-#ifdef __CUDA_ARCH__
+#ifdef __CUDACC__
     if constexpr (std::is_same_v<T, __half>) {
         asm volatile(
             "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
