@@ -1,8 +1,15 @@
-"""Plans of a matmul in 16 bits on Hopper: which kernel, which tile, and in how many parts k is divided."""
+"""Plans of a matmul in 16 bits on Hopper: which kernel, which tile, and in how many parts k is divided.
+
+The choice is that of a model of few constants, fitted to measured times of random shapes (docs/lab/matmul_shapes.md).
+A plan's work goes in rounds of blocks over the multiprocessors. The time of a round is that of its steps of k, which is
+bound by latency if a multiprocessor has few blocks, and by the tensor cores if it has many; all rounds together take no
+less than the traffic of device memory and of the L2 cache.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,17 +19,21 @@ from cuda_ref._arguments import find_tma_layout
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile of the output, `steps` of k at a time."""
+    """A tile of the output, K terms of the sum a step."""
 
     M: int
     N: int
     K: int
+    step_us: float
+    """Of a block alone on its multiprocessor, if its operands come in time."""
     cluster: int = 1
     """Blocks below each other that share their loads."""
+    stages: int = 4
+    resident: int = 1
+    """The most blocks that the registers of a multiprocessor hold."""
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """How a product is computed."""
 
     kernel: str
@@ -33,37 +44,7 @@ class Plan:
     parts: int
 
 
-TILES = {
-    "mma": (
-        Tile(16, 64, 128),
-        Tile(64, 16, 128),
-        Tile(32, 32, 128),
-        Tile(64, 64, 64),
-        Tile(128, 64, 64),
-        Tile(128, 128, 64),
-        Tile(16, 128, 64),
-        Tile(32, 128, 64),
-        Tile(128, 32, 64),
-    ),
-    "wgmma": (Tile(64, 128, 64), Tile(128, 256, 64, 2), Tile(128, 128, 64), Tile(128, 192, 64, 2)),
-}
-PARTS = {"mma": (1, 2, 4, 8, 16), "wgmma": (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)}
-
-
-SKINNY, SKINNY_M = Plan("skinny", 0, 1), 64
-
-
-def count(size: int, by: int) -> int:
-    return -(-size // by)
-
-
-def tiles_of(tile: Tile, M: int, N: int) -> int:
-    """Blocks of one part."""
-    return count(M, tile.M * tile.cluster) * tile.cluster * count(N, tile.N)
-
-
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """What the choice depends on."""
 
     M: int
@@ -75,11 +56,65 @@ class Problem:
     multiprocessors: int
 
 
+class Costs(NamedTuple):
+    """Of an H200: microseconds, and bytes or products in a microsecond."""
+
+    mma_launch: float = 2.2
+    mma_cluster: float = 0.6
+    mma_cluster_16: float = 0.5
+    mma_block: float = 0.5
+    mma_rate: float = 1.1e6  # products of a multiprocessor
+    mma_shift: float = 0.3  # of a step's time more, for each operand at odd addresses
+    wgmma_launch: float = 3.5
+    wgmma_block: float = 0.8
+    skinny_launch: float = 3.5
+    skinny_step: float = 0.25
+    copy: float = 2.0
+    add: float = 2.0
+    memory: float = 3.9e6
+    l2: float = 5.5e6
+    scattered: float = 3.0e6  # of copies, and of parts
+
+
+COSTS = Costs()
+TILES = {
+    "mma": (
+        Tile(16, 64, 128, 0.30, resident=8),
+        Tile(64, 16, 128, 0.30, resident=8),
+        Tile(32, 32, 128, 0.30, resident=8),
+        Tile(64, 64, 64, 0.30, resident=7),
+        Tile(128, 64, 64, 0.50, stages=3, resident=4),
+        Tile(128, 128, 64, 0.80, stages=3, resident=2),
+        Tile(16, 128, 64, 0.30, stages=5, resident=8),
+        Tile(32, 128, 64, 0.30, resident=8),
+        Tile(128, 32, 64, 0.30, resident=8),
+    ),
+    "wgmma": (
+        Tile(64, 128, 64, 0.18),
+        Tile(128, 256, 64, 0.62, cluster=2),
+        Tile(128, 128, 64, 0.33),
+        Tile(128, 192, 64, 0.47, cluster=2),
+    ),
+}
+PARTS = {"mma": (1, 2, 4, 8, 16), "wgmma": (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)}
+SKINNY, SKINNY_M = Plan("skinny", 0, 1), 64
+SHARED_BYTES = 227 * 1024  # of a multiprocessor
+
+
+def count(size: int, by: int) -> int:
+    return -(-size // by)
+
+
+def blocks_of(tile: Tile, x: Problem) -> int:
+    """Blocks of one part."""
+    return count(x.M, tile.M * tile.cluster) * tile.cluster * count(x.N, tile.N)
+
+
 def candidates(x: Problem) -> Iterator[Plan]:
     """All plans that may be the best one: parts that the device has blocks for, with at least one step of k each."""
     for kernel, tiles in TILES.items():
         for index, tile in enumerate(tiles):
-            blocks, steps = tiles_of(tile, x.M, x.N), count(x.K, tile.K)
+            blocks, steps = blocks_of(tile, x), count(x.K, tile.K)
             for parts in PARTS[kernel]:
                 if parts == 1 or (parts <= steps and blocks * parts < 3 * x.multiprocessors):
                     yield Plan(kernel, index, parts)
@@ -89,22 +124,53 @@ def candidates(x: Problem) -> Iterator[Plan]:
 
 def predicted_us(plan: Plan, x: Problem) -> float:
     """The time of a plan."""
-    if plan == SKINNY:
-        return 3.0 + 2.0 * (x.M * x.K + x.K * x.N + x.M * x.N) / 3.8e6
-    tile, sms = TILES[plan.kernel][plan.tile], x.multiprocessors
-    blocks, steps = tiles_of(tile, x.M, x.N), count(count(x.K, tile.K), plan.parts)
-    bytes_moved = 2.0 * (x.M * x.K + x.K * x.N + x.M * x.N)
-    waves = count(blocks * plan.parts, sms)
+    memory = 2 * (x.M * x.K + x.K * x.N + x.M * x.N) / COSTS.memory
+    if plan.kernel == "skinny":
+        return _skinny_us(x, memory)
+    tile = TILES[plan.kernel][plan.tile]
+    steps, blocks = count(count(x.K, tile.K), plan.parts), blocks_of(tile, x) * plan.parts
+    loaded = 2 * blocks * steps * tile.K * (tile.M / tile.cluster**0.5 + tile.N / tile.cluster)
+    traffic = max(memory, loaded / COSTS.l2)
     if plan.kernel == "mma":
-        step_us = tile.M * tile.N * tile.K / 1.0e6 + 0.15
-        return 2.0 + 0.6 * (plan.parts > 1) + max(waves * (0.8 + steps * step_us), bytes_moved / 3.6e6)
-    step_us = tile.M * tile.N * tile.K / 3.0e6
-    us = 3.0 + waves * (1.0 + steps * step_us)
-    if plan.parts > 1:
-        us += 2.0 + 4.0 * x.M * x.N * plan.parts / 3.0e6
+        return _mma_us(plan, tile, steps, blocks, traffic, x)
+    return _wgmma_us(plan, tile, steps, blocks, traffic, x)
+
+
+def _mma_us(plan: Plan, tile: Tile, steps: int, blocks: int, traffic: float, x: Problem) -> float:
+    """Launch, and the longer of traffic and rounds of resident blocks."""
+    shared = min(steps, tile.stages) * 2.2 * tile.K * (tile.M + tile.N)
+    resident = min(tile.resident, int(SHARED_BYTES // (shared + 1024)))
+    most = count(blocks, x.multiprocessors)  # blocks of a multiprocessor
+    shifts = 1 + COSTS.mma_shift * (x.a_copied + x.b_copied)
+    alone = count(most, resident) * (COSTS.mma_block + steps * tile.step_us * shifts)
+    busy = most * steps * tile.M * tile.N * tile.K / COSTS.mma_rate * shifts
+    clusters = COSTS.mma_cluster * (plan.parts > 1) + COSTS.mma_cluster_16 * (plan.parts > 8)
+    return COSTS.mma_launch + clusters + _longest(alone, busy, traffic)
+
+
+def _wgmma_us(plan: Plan, tile: Tile, steps: int, blocks: int, traffic: float, x: Problem) -> float:
+    """Copies, launch, the longer of traffic and rounds, and the addition of parts."""
+    rounds = count(blocks // tile.cluster, x.multiprocessors // tile.cluster)
+    us = COSTS.wgmma_launch + _longest(rounds * (COSTS.wgmma_block + steps * tile.step_us), traffic)
     if x.a_copied or x.b_copied:
-        us += 2.0 + 4.0 * (x.a_copied * x.M * x.K + x.b_copied * x.K * x.N) / 3.5e6
-    return max(us, bytes_moved / 3.8e6)
+        us += COSTS.copy + 4 * (x.a_copied * x.M * x.K + x.b_copied * x.K * x.N) / COSTS.scattered
+    if plan.parts > 1:
+        us += COSTS.add + 8 * plan.parts * x.M * x.N / COSTS.scattered
+    return us
+
+
+def _skinny_us(x: Problem, memory: float) -> float:
+    """As matmul_skinny.cu divides k: blocks of 128 columns, two on a multiprocessor."""
+    tiles, steps, cluster = count(x.N, 128), count(x.K, 64), 1
+    while cluster < 8 and tiles * cluster < x.multiprocessors and steps >= 8 * cluster:
+        cluster *= 2
+    rounds = count(tiles * cluster, 2 * x.multiprocessors)
+    return COSTS.skinny_launch + _longest(rounds * count(steps, cluster) * COSTS.skinny_step, memory)
+
+
+def _longest(*times: float) -> float:
+    """The longest of concurrent activities, and some of the others, since they overlap imperfectly."""
+    return sum(each**4 for each in times) ** 0.25
 
 
 @lru_cache(maxsize=4096)
