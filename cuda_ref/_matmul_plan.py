@@ -88,6 +88,7 @@ TILES = {
         Tile(16, 128, 64, 0.30, stages=5, resident=8),
         Tile(32, 128, 64, 0.30, resident=8),
         Tile(128, 32, 64, 0.30, resident=8),
+        Tile(64, 128, 32, 0.30, stages=3, resident=4),
     ),
     "wgmma": (
         Tile(64, 128, 64, 0.18),

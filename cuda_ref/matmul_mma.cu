@@ -143,36 +143,58 @@ __device__ __forceinline__ void write_sums(float* to, const float (&sums)[C::TIL
     }
 }
 
-// Adds up the sums of all blocks of the cluster and stores this block's share of the tile at (m, n).
+// Element `at` of the sums, or of each of WIDTH neighbours, added up over the blocks of the cluster.
+template <int WIDTH>
+__device__ __forceinline__ Pack<float, WIDTH> add_blocks(const float* at, int blocks) {
+    Pack<float, WIDTH> sum = *reinterpret_cast<const Pack<float, WIDTH>*>(at);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    if (blocks > 1) {
+        sum = {};
+        for (int block = 0; block < blocks; ++block) {
+            const uint32_t remote = map_shared_rank(shared_address(at), block);
+            if constexpr (WIDTH == 4) {
+                const float4 x = load_shared_cluster(remote);
+                sum[0] += x.x, sum[1] += x.y, sum[2] += x.z, sum[3] += x.w;
+            } else {
+                sum[0] += load_shared_cluster_float(remote);
+            }
+        }
+    }
+#endif
+    return sum;
+}
+
+// Stores this block's share of the tile at (m, n), four neighbours at a time. If rows of out do not begin at multiples
+// of four elements, a row's groups of four begin up to three columns before the tile.
 template <typename T, typename C>
 __device__ __forceinline__ void store_tile(T* __restrict__ out, const float* sums, int rank, int blocks, int m, int n,
                                            int M, int N) {
     const bool packed = N % 4 == 0;
-    for (int i = rank * C::THREADS + threadIdx.x; i < C::BLOCK_M * C::BLOCK_N / 4; i += blocks * C::THREADS) {
-        const int row = i / (C::BLOCK_N / 4), column = i % (C::BLOCK_N / 4) * 4;
-        if (m + row >= M || n + column >= N) continue;
+    const int groups = C::BLOCK_N / 4 + (packed ? 0 : 1), columns = min(C::BLOCK_N, N - n);
+    for (int i = rank * C::THREADS + threadIdx.x; i < C::BLOCK_M * groups; i += blocks * C::THREADS) {
+        const int row = packed ? i / (C::BLOCK_N / 4) : i / (C::BLOCK_N / 4 + 1);
+        if (m + row >= M) break;
+        T* const to = out + int64_t(m + row) * N + n;
+        const int column = (i - row * groups) * 4 - (packed ? 0 : int(reinterpret_cast<uintptr_t>(to) / sizeof(T) % 4));
+        if (column >= columns) continue;
         const float* const from = sums + row * C::PITCH + column;
-        float4 sum = *reinterpret_cast<const float4*>(from);
-#ifdef __CUDA_ARCH__
-#if __CUDA_ARCH__ >= 900
-        if (blocks > 1) {
-            sum = {};
-            for (int block = 0; block < blocks; ++block) {
-                const float4 x = load_shared_cluster(map_shared_rank(shared_address(from), block));
-                sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
-            }
-        }
-#endif
-#endif
-        const Pack<T, 4> quad = {from_float<T>(sum.x), from_float<T>(sum.y), from_float<T>(sum.z),
-                                 from_float<T>(sum.w)};
-        T* const at = out + int64_t(m + row) * N + n + column;
+        Pack<float, 4> sum = {};
         if (packed) {
-            *reinterpret_cast<Pack<T, 4>*>(at) = quad;
+            sum = add_blocks<4>(from, blocks);
         } else {
 #pragma unroll
             for (int c = 0; c < 4; ++c) {
-                if (n + column + c < N) at[c] = quad[c];
+                if (column + c >= 0 && column + c < columns) sum[c] = add_blocks<1>(from + c, blocks)[0];
+            }
+        }
+        const Pack<T, 4> quad = {from_float<T>(sum[0]), from_float<T>(sum[1]), from_float<T>(sum[2]),
+                                 from_float<T>(sum[3])};
+        if (column >= 0 && column + 4 <= columns) {
+            *reinterpret_cast<Pack<T, 4>*>(to + column) = quad;
+        } else {
+#pragma unroll
+            for (int c = 0; c < 4; ++c) {
+                if (column + c >= 0 && column + c < columns) to[column + c] = quad[c];
             }
         }
     }
@@ -299,6 +321,7 @@ extern "C" int matmul_mma(const void* a, const void* b, void* out, int64_t M, in
             case 6: return run(zero, MmaConfig<16, 128, 64, 1, 4, 5>());
             case 7: return run(zero, MmaConfig<32, 128, 64, 1, 4, 4>());
             case 8: return run(zero, MmaConfig<128, 32, 64, 4, 1, 4>());
+            case 9: return run(zero, MmaConfig<64, 128, 32, 2, 2, 3>());
 #endif
             default: return cudaErrorInvalidValue;
         }
