@@ -1,4 +1,4 @@
-"""Sums of matmul in parts."""
+"""Sums of matmul in parts, and its operands in padded copies."""
 
 from __future__ import annotations
 
@@ -22,6 +22,19 @@ def test_parts_add_up(monkeypatch: pytest.MonkeyPatch, layout: str, shape: tuple
     )
     expected = a.double() @ b.double()
     torch.testing.assert_close(module.matmul(a, b).double(), expected, rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize("layout", ["nn", "tn", "nt", "tt"])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_padded_copies_of_rows_at_any_address(monkeypatch: pytest.MonkeyPatch, layout: str, parts: int) -> None:
+    M, N, K = 37, 263, 301
+    monkeypatch.setattr(module, "worth_padding", lambda *_: True)
+    monkeypatch.setattr(module, "parts_of", lambda *_: (parts, 256 if parts > 1 else K))
+    a, b = (
+        torch.randn(size[::-1]).half().t() if letter == "t" else torch.randn(size).half()
+        for letter, size in zip(layout, ((M, K), (K, N)), strict=True)
+    )
+    torch.testing.assert_close(module.matmul(a, b).double(), a.double() @ b.double(), rtol=1e-3, atol=1e-2)
 
 
 @pytest.mark.parametrize(
