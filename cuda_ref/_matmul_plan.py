@@ -37,10 +37,10 @@ class Plan(NamedTuple):
     """How a product is computed."""
 
     kernel: str
-    """"wgmma" (TMA, persistent blocks; parts in memory), "mma" (rows at any address; parts within a cluster), or
-    "skinny" (few rows, TMA; divides k itself)."""
+    """"wgmma" (TMA, persistent blocks; parts in memory), "mma" (rows at any address; parts within a cluster), "stream"
+    (few rows or columns; the same), or "skinny" (few rows, TMA; divides k itself)."""
     tile: int
-    """Index in TILES[kernel], and the number in the .cu."""
+    """Index in TILES[kernel], and the number in the .cu; of "stream" the logarithm of warps that divide k."""
     parts: int
 
 
@@ -65,6 +65,12 @@ class Costs(NamedTuple):
     mma_block: float = 0.5
     mma_rate: float = 1.1e6  # products of a multiprocessor
     mma_shift: float = 0.3  # of a step's time more, for each operand at odd addresses
+    stream_launch: float = 2.0
+    stream_cluster: float = 0.6
+    stream_cluster_16: float = 0.5
+    stream_block: float = 0.5
+    stream_step: float = 0.4
+    stream_shift: float = 0.3
     wgmma_launch: float = 3.5
     wgmma_block: float = 0.8
     skinny_launch: float = 3.5
@@ -77,6 +83,7 @@ class Costs(NamedTuple):
 
 
 COSTS = Costs()
+KERNELS = ("wgmma", "mma", "stream", "skinny")
 TILES = {
     "mma": (
         Tile(16, 64, 128, 0.30, resident=8),
@@ -97,8 +104,12 @@ TILES = {
         Tile(128, 192, 64, 0.47, cluster=2),
     ),
 }
-PARTS = {"mma": (1, 2, 4, 8, 16), "wgmma": (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)}
+PARTS = {"mma": (1, 2, 4, 8, 16), "stream": (1, 2, 4, 8, 16), "wgmma": (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)}
 SKINNY, SKINNY_M = Plan("skinny", 0, 1), 64
+STREAM_FEW = 16
+"""The most rows or columns."""
+STREAM_WARPS, STREAM_STRIP, STREAM_TERMS = 8, 64, 64
+"""Warps of a block; elements of the larger operand, and of k, that a warp has in flight."""
 SHARED_BYTES = 227 * 1024  # of a multiprocessor
 
 
@@ -111,8 +122,20 @@ def blocks_of(tile: Tile, x: Problem) -> int:
     return count(x.M, tile.M * tile.cluster) * tile.cluster * count(x.N, tile.N)
 
 
+def stream_blocks(x: Problem, tile: int) -> int:
+    return count(max(x.M, x.N), STREAM_STRIP * STREAM_WARPS >> tile)
+
+
 def candidates(x: Problem) -> Iterator[Plan]:
     """All plans that may be the best one: parts that the device has blocks for, with at least one step of k each."""
+    if min(x.M, x.N) <= STREAM_FEW:
+        for index in range(4):
+            blocks = stream_blocks(x, index)
+            for parts in PARTS["stream"]:
+                if 2**index * parts <= max(1, count(x.K, 16)) and (
+                    parts == 1 or blocks * parts < 6 * x.multiprocessors
+                ):
+                    yield Plan("stream", index, parts)
     for kernel, tiles in TILES.items():
         for index, tile in enumerate(tiles):
             blocks, steps = blocks_of(tile, x), count(x.K, tile.K)
@@ -128,6 +151,8 @@ def predicted_us(plan: Plan, x: Problem) -> float:
     memory = 2 * (x.M * x.K + x.K * x.N + x.M * x.N) / COSTS.memory
     if plan.kernel == "skinny":
         return _skinny_us(x, memory)
+    if plan.kernel == "stream":
+        return _stream_us(plan, x, memory)
     tile = TILES[plan.kernel][plan.tile]
     steps, blocks = count(count(x.K, tile.K), plan.parts), blocks_of(tile, x) * plan.parts
     loaded = 2 * blocks * steps * tile.K * (tile.M / tile.cluster**0.5 + tile.N / tile.cluster)
@@ -169,6 +194,16 @@ def _skinny_us(x: Problem, memory: float) -> float:
     return COSTS.skinny_launch + _longest(rounds * count(steps, cluster) * COSTS.skinny_step, memory)
 
 
+def _stream_us(plan: Plan, x: Problem, memory: float) -> float:
+    """Launch, and the longer of reading memory and rounds of two blocks a multiprocessor."""
+    rounds = count(stream_blocks(x, plan.tile) * plan.parts, 2 * x.multiprocessors)
+    steps = count(x.K, STREAM_TERMS * plan.parts << plan.tile)
+    shifts = 1 + COSTS.stream_shift * (x.a_copied if x.M > x.N else x.b_copied)
+    clusters = COSTS.stream_cluster * (plan.parts > 1) + COSTS.stream_cluster_16 * (plan.parts > 8)
+    busy = rounds * (COSTS.stream_block + steps * COSTS.stream_step * shifts)
+    return COSTS.stream_launch + clusters + _longest(busy, memory * shifts)
+
+
 def _longest(*times: float) -> float:
     """The longest of concurrent activities, and some of the others, since they overlap imperfectly."""
     return sum(each**4 for each in times) ** 0.25
@@ -181,10 +216,10 @@ def best_of(x: Problem, kernels: tuple[str, ...]) -> Plan:
     return min(plans, key=lambda each: predicted_us(each, x))
 
 
-def best_plan(a: Tensor, b: Tensor, kernels: tuple[str, ...] = ("wgmma", "mma", "skinny")) -> Plan:
+def best_plan(a: Tensor, b: Tensor, kernels: tuple[str, ...] = KERNELS) -> Plan:
     """The plan for two operands."""
     if not a.is_cuda:
-        return Plan("mma", 2, 1)
+        return Plan("stream", 0, 1) if kernels == ("stream",) else Plan("mma", 2, 1)
     return best_of(problem_of(a, b), kernels)
 
 

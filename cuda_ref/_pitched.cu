@@ -26,15 +26,6 @@ __device__ __forceinline__ uint4 gather(const E* from, int64_t stride, int count
     return chunk;
 }
 
-// Eight neighbours, of which the first `count` exist. Each aligned 16 bytes that are read hold one of them.
-__device__ __forceinline__ uint4 load_neighbours(const uint16_t* from, int count) {
-    const int offset = misalignment(from);
-    const uint4* const aligned = reinterpret_cast<const uint4*>(from - offset);
-    const uint4 low = aligned[0];
-    const uint4 high = offset > 0 && offset + min(count, CHUNK) > CHUNK ? aligned[1] : uint4{};
-    return first_elements(shifted(low, high, offset), count);
-}
-
 // THREADS * CHUNKS chunks of a matrix.
 template <typename E>
 __device__ __forceinline__ void copy_chunks(const PitchedCopy& x, int block) {

@@ -6,7 +6,8 @@
 #include "tiles.cuh"
 #include "tma.cuh"
 
-// What launch_clusters does, for a kernel that other launches may give up to `most_bytes` of shared memory, also from other threads.
+// What launch_clusters does, for a kernel that other launches, perhaps of other threads, give up to `most_bytes` of
+// shared memory.
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch_clusters_up_to(size_t most_bytes, int cluster, void (*kernel)(Parameters...), dim3 grid, dim3 block,
                                   size_t shared_bytes, cudaStream_t stream, LaunchRecord* record,

@@ -3,12 +3,10 @@
 // requires: sm_90a
 //
 // What this adds to matmul_warp_specialized.cu:
-//   - Persistent blocks. While the sums of one tile are rounded and stored, by TMA too, the producer loads the next
-//     one.
+//   - Persistent blocks. While the sums of one tile are rounded and stored, by TMA too, the next one is loaded.
 //   - Clusters. Two blocks, one below the other, load one half each of the tile of b, for both (multicast).
 //   - Other tiles: 128 x 192, 128 x 128, and 64 x 128 with one consumer. _matmul_plan.py chooses by M, N and K.
-//   - Split sums. If there are too few tiles for the device, several blocks compute parts of a tile's sum over k, which
-//     _parts.cu adds.
+//   - Split sums. With too few tiles for the device, blocks compute parts of a sum over k, which _parts.cu adds.
 //   - tf32 and float8.
 // The tile of 128 x 256 takes 85 products for each element that is loaded to shared memory.
 //
@@ -395,7 +393,8 @@ extern "C" int matmul_wgmma(const void* a, const void* b, void* out, int64_t M, 
         case BFLOAT16: return launch_layout<__nv_bfloat16>(left, right, out, K, plan, stream, record);
         case FLOAT8:
             if (a_mn || b_mn) return cudaErrorNotSupported;
-            return promoted ? launch<Float8, false, false, false, true>(left, right, out, K, scales, plan, stream, record)
+            return promoted ? launch<Float8, false, false, false, true>(left, right, out, K, scales, plan, stream,
+                                                                        record)
                             : launch<Float8, false, false>(left, right, out, K, scales, plan, stream, record);
         default: return cudaErrorInvalidValue;
     }

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cuda_ref import build, matmul_mma, matmul_skinny
+from cuda_ref import build, matmul_mma, matmul_skinny, matmul_stream
 from cuda_ref._arguments import (
     FLOAT8,
     check_float8_scales,
@@ -37,7 +37,7 @@ def matmul(
     is contiguous along K, are copied first, which takes their size in memory.
     Plan: in 16 bits _matmul_plan.py chooses the tile and the number of parts in which k is divided; their sums take
     4 M N bytes of memory for each part. Products for which they are
-    faster are left to matmul_mma.cu and matmul_skinny.cu.
+    faster are left to matmul_mma.cu, matmul_stream.cu and matmul_skinny.cu.
     Dtypes: float16, bfloat16, with sums in float32, rounded once at the end. float32 with precision "tf32":
     factors are rounded to tf32, sums are float32. float8_e4m3fn, with a float32
     scale of shape () for each operand, gives bfloat16: the tensor cores keep 14 bits of sums over all of K ("fast"), or
@@ -72,6 +72,8 @@ def run(
     """The product of two matrices that are not empty, by a plan."""
     if plan.kernel == "mma":
         return matmul_mma.run(plan, a, b)
+    if plan.kernel == "stream":
+        return matmul_stream.run(plan, a, b)
     if plan.kernel == "skinny":
         return matmul_skinny.matmul(a, b)
     (M, K), N = a.shape, b.shape[1]

@@ -41,3 +41,14 @@ __device__ __forceinline__ uint4 first_elements(uint4 x, int count) {
 __host__ __device__ __forceinline__ int misalignment(const void* address) {
     return int(reinterpret_cast<uintptr_t>(address) % 16 / 2);
 }
+
+// Eight neighbours, of which the first `count` exist; the others are zeros. Each aligned 16 bytes that are read hold one
+// of them.
+__device__ __forceinline__ uint4 load_neighbours(const uint16_t* from, int count) {
+    if (count <= 0) return {};
+    const int offset = misalignment(from);
+    const uint4* const aligned = reinterpret_cast<const uint4*>(from - offset);
+    const uint4 low = aligned[0];
+    const uint4 high = offset > 0 && offset + min(count, CHUNK) > CHUNK ? aligned[1] : uint4{};
+    return first_elements(shifted(low, high, offset), count);
+}

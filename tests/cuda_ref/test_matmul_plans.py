@@ -13,6 +13,8 @@ from cuda_ref import _matmul_plan, build
 from cuda_ref._matmul_plan import Plan, Problem
 from cuda_ref._pitched import pitched
 from cuda_ref.matmul_mma import matmul
+from cuda_ref.matmul_stream import matmul as matmul_stream
+from cuda_ref.matmul_stream import run as run_stream
 
 Random = Callable[..., Tensor]
 Agrees = Callable[..., Tensor]
@@ -36,6 +38,27 @@ def test_rows_at_any_address(random: Random, agrees: Agrees, dtype: torch.dtype)
     for M, N, K in ((1, 1, 1), (1, 35, 33), (37, 34, 131)):
         for a, b in itertools.product(layouts(random, M, K, dtype), layouts(random, K, N, dtype)):
             agrees(matmul, a, b)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 70, 33), (70, 9, 33), (1, 130, 64), (16, 5, 131)], ids=str)
+def test_few_rows_or_columns(random: Random, agrees: Agrees, shape: tuple[int, int, int], dtype: torch.dtype) -> None:
+    M, N, K = shape
+    for a, b in itertools.product(layouts(random, M, K, dtype), layouts(random, K, N, dtype)):
+        agrees(matmul_stream, a, b)
+
+
+@needs_compiler
+@pytest.mark.parametrize("warps", [1, 2, 3])
+def test_warps_divide_long_sums(random: Random, agrees: Agrees, warps: int) -> None:
+    for M, N, K in ((5, 200, 300), (200, 11, 290)):
+        a, b = random(M, K, dtype=torch.bfloat16, shift=1), random(K, N, dtype=torch.bfloat16)
+
+        def matmul(a: Tensor, b: Tensor, precision: str) -> Tensor:
+            return run_stream(Plan("stream", warps, 1), a, b)
+
+        agrees(matmul, a, b)
 
 
 @needs_compiler
@@ -72,7 +95,8 @@ def test_plans_have_work_for_every_part() -> None:
         plans = list(_matmul_plan.candidates(x))
         assert plans
         for plan in plans:
-            assert plan.parts <= -(-K // _matmul_plan.TILES[plan.kernel][plan.tile].K)
+            if plan.kernel != "stream":
+                assert plan.parts <= -(-K // _matmul_plan.TILES[plan.kernel][plan.tile].K)
             assert _matmul_plan.predicted_us(plan, x) > 0
 
 
