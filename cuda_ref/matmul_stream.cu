@@ -1,10 +1,10 @@
-// out[m, n] = sum over k of a[m, k] * b[k, n], 16 bits, for at most 16 rows or columns: the time of one operand's reading
+// out[m, n] = sum over k of a[m, k] * b[k, n], 16 bits, for at most 16 rows or columns: as fast as an operand is read
 //
 // The larger operand is the stream, the other one has few rows (or columns). The stream goes from device memory to
 // registers, in the form in which mma.sync takes it; nothing waits for shared memory or a barrier until all is read.
-//   - mma.sync multiplies 16 elements of the stream at one k by 8 of the few. Which 16 these are, and in which order k is
-//     taken, is free as long as both operands agree. So a thread reads 16 bytes, along k or across it, and has whole
-//     fragments: along k as they come, across it after exchanges of halves between two registers.
+//   - mma.sync multiplies 16 elements of the stream by 8 of the few. Which 16 these are, and in which order k is taken,
+//     is free as long as both operands agree. So a thread reads 16 bytes, along k or across it, and has whole fragments:
+//     along k as they come, across it after exchanges of halves between two registers.
 //   - The warps of a block, and the blocks of a cluster, divide k. Their sums meet in shared memory, in a fixed order.
 // Rows may begin at any address (unaligned.cuh).
 //
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     matmul_stream(const Stream x, const Few few, T* __restrict__ out, int64_t out_r, int64_t out_s, int warps,
                   int blocks) {
     using O = Order<ALONG_K>;
-    constexpr int AHEAD = (ALIGNED && FEW == 8 ? 16 : 8) / O::CHUNKS;  // steps whose loads 128 registers have room for
+    constexpr int AHEAD = 8 / O::CHUNKS;  // steps whose loads are in flight
     __shared__ float shared[WARPS * FEW * PITCH];
     const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4, strips = WARPS / warps;
     const int index = blockIdx.x / blocks, rank = blockIdx.x - index * blocks;

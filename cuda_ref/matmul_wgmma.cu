@@ -38,8 +38,7 @@ struct TensorMaps {
     CUtensorMap a, b, out;
 };
 
-// Whether the blocks of a cluster load shares of the k of a tile of b, not of its columns: a share of an MN-major b must
-// be whole boxes.
+// Whether blocks of a cluster share a tile of b by k, not by columns: a share of an MN-major b must be whole boxes.
 template <typename T, bool B_MN, typename C>
 constexpr bool shared_by_k = B_MN && C::BLOCK_N / C::CLUSTER * sizeof(T) % ROW_BYTES != 0;
 
@@ -378,8 +377,8 @@ cudaError_t launch_layout(const MatrixOperand& a, const MatrixOperand& b, void* 
 }
 
 // a_mn: a[m, k] is at a + m + k * a_stride, otherwise at a + m * a_stride + k; b_mn: the same with n. The scales and
-// `promoted` are for float8. `tile` is the number of a tile in _matmul_plan.py; 16 bits only: those above 1, and `parts`
-// of k above 1, whose sums go to `sums`, float32 (parts, M, N).
+// `promoted` are for float8. `tile`: its number in _matmul_plan.py. 16 bits only: tiles above 1, and several `parts` of
+// k, whose sums go to `sums`, float32 (parts, M, N).
 extern "C" int matmul_wgmma(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, int64_t a_mn,
                             int64_t a_stride, int64_t b_mn, int64_t b_stride, const float* scale_a,
                             const float* scale_b, int64_t promoted, int64_t tile, int64_t parts, float* sums,

@@ -42,8 +42,7 @@ __host__ __device__ __forceinline__ int misalignment(const void* address) {
     return int(reinterpret_cast<uintptr_t>(address) % 16 / 2);
 }
 
-// Eight neighbours, of which the first `count` exist; the others are zeros. Each aligned 16 bytes that are read hold one
-// of them.
+// Eight neighbours, of which the first `count` exist; the others are zeros. All aligned 16 bytes that are read hold one.
 __device__ __forceinline__ uint4 load_neighbours(const uint16_t* from, int count) {
     if (count <= 0) return {};
     const int offset = misalignment(from);

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from cuda_ref import _matmul_plan, build, matmul_wgmma
-from cuda_ref._matmul_plan import Plan
+from cuda_ref._matmul_plan import Plan, Problem
 from suite.timing.target import target
 from torch_impls.matmul import matmul as vendor
 
@@ -31,6 +31,8 @@ MOST_PRODUCTS = 2**40
 ROUNDS = 4
 HOPELESS = 1.5
 """A plan that takes so much longer than the best one is timed once."""
+WRONG = 0.01
+"""Norm of the difference to the vendor's result, relative to it, that no rounding makes."""
 ABSURD = 4
 """A plan that is predicted to take so much longer than the best one, and 10 us more, is not timed."""
 CHECKED: tuple[Shape, ...] = (
@@ -82,10 +84,15 @@ def calls(a: Tensor, b: Tensor, kernels: Sequence[str]) -> dict[str, Callable[[]
     found: dict[str, Callable[[], Tensor]] = {"torch": partial(vendor, a, b)}
     plans = [each for each in _matmul_plan.candidates(x) if each.kernel in kernels]
     least = min(_matmul_plan.predicted_us(each, x) for each in plans)
-    for plan in plans:
-        if _matmul_plan.predicted_us(plan, x) < ABSURD * least + 10:
-            found[name(plan)] = partial(matmul_wgmma.run, plan, a, b)
+    for each in plans:
+        if _matmul_plan.predicted_us(each, x) < ABSURD * least + 10:
+            found[name(each)] = partial(matmul_wgmma.run, each, a, b)
     return found
+
+
+def plan(name: str) -> Plan:
+    kernel, tile, parts = name.split("/")
+    return Plan(kernel, int(tile), int(parts))
 
 
 def name(plan: Plan) -> str:
@@ -123,14 +130,13 @@ def measure(shapes: Sequence[Shape], path: Path, kernels: Sequence[str], layout:
     recorder.serialize_kernels()
     with path.open("w", newline="") as file:
         rows = csv.writer(file)
-        rows.writerow(("M", "N", "K", "layout", "plan", "a_copied", "b_copied", "chosen", "us", "samples", "error"))
+        rows.writerow((*"MNK", "layout", "a_copied", "b_copied", "multiprocessors", "plan", "us", "samples", "error"))
         for shape in shapes:
             if time.monotonic() - begin > seconds:
                 print(f"time is over: shapes from {shape} on are left out")
                 break
             a, b = operands(shape, layout, torch.bfloat16, 1)
             x, found = _matmul_plan.problem_of(a, b), calls(a, b, kernels)
-            chosen = name(_matmul_plan.best_of(x, tuple(kernels)))
             expected = found["torch"]().float()
             errors = {}
             for each, call in list(found.items()):
@@ -150,8 +156,8 @@ def measure(shapes: Sequence[Shape], path: Path, kernels: Sequence[str], layout:
                 fastest = min(us for each, us in medians.items() if each != "torch")
                 remaining = [each for each in found if each == "torch" or medians[each] <= HOPELESS * fastest]
             for each, us in medians.items():
-                facts = (int(x.a_copied), int(x.b_copied), int(each == chosen))
-                rows.writerow((*shape, layout, each, *facts, f"{us:.3f}", len(times[each]), f"{errors[each]:.2g}"))
+                facts = (layout, int(x.a_copied), int(x.b_copied), x.multiprocessors, each)
+                rows.writerow((*shape, *facts, f"{us:.3f}", len(times[each]), f"{errors[each]:.2g}"))
             file.flush()
     recorder.stop()
 
@@ -164,26 +170,27 @@ def _discarding(call: Callable[[], Tensor]) -> Callable[[], None]:
 
 
 def summary(path: Path) -> None:
-    """Geometric mean, worst and quartiles of the vendor's time over that of the best plan and of the chosen one."""
-    times: dict[Shape, dict[str, float]] = {}
-    chosen: dict[Shape, str] = {}
+    """Geometric mean, worst and quartiles of the vendor's time over that of the best plan and of the model's choice."""
+    times: dict[Problem, dict[str, float]] = {}
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
-            shape = (int(row["M"]), int(row["N"]), int(row["K"]))
-            if float(row["error"]) > 0.01:
-                print(f"WRONG {shape} {row['plan']}: {row['error']}")
-            times.setdefault(shape, {})[row["plan"]] = float(row["us"])
-            if row["chosen"] == "1":
-                chosen[shape] = row["plan"]
-    vendor_us = {shape: plans.pop("torch") for shape, plans in times.items()}
-    best = {shape: min(plans.values()) for shape, plans in times.items()}
-    _line("best plan, of the vendor", [vendor_us[shape] / best[shape] for shape in times])
-    _line("chosen plan, of the vendor", [vendor_us[shape] / times[shape][chosen[shape]] for shape in times])
-    _line("chosen plan, of the best plan", [best[shape] / times[shape][chosen[shape]] for shape in times])
-    for shape in sorted(times, key=lambda each: vendor_us[each] / best[each])[:10]:
-        plan = min(times[shape], key=times[shape].__getitem__)
-        ratio = vendor_us[shape] / best[shape]
-        print(f"{shape}: {ratio:.3f}, vendor {vendor_us[shape]:.1f} us, best {plan}, chosen {chosen[shape]}")
+            copied = row["a_copied"] == "1", row["b_copied"] == "1"
+            x = Problem(int(row["M"]), int(row["N"]), int(row["K"]), *copied, int(row["multiprocessors"]))
+            if float(row["error"]) > WRONG:
+                print(f"WRONG {tuple(x)} {row['plan']}: {row['error']}")
+            times.setdefault(x, {})[row["plan"]] = float(row["us"])
+    vendor_us = {x: plans.pop("torch") for x, plans in times.items()}
+    chosen = {x: min(plans, key=lambda each: _matmul_plan.predicted_us(plan(each), x)) for x, plans in times.items()}
+    best = {x: min(plans.values()) for x, plans in times.items()}
+    _line("best plan, of the vendor", [vendor_us[x] / best[x] for x in times])
+    _line("chosen plan, of the vendor", [vendor_us[x] / times[x][chosen[x]] for x in times])
+    _line("chosen plan, of the best plan", [best[x] / times[x][chosen[x]] for x in times])
+    print("the worst:")
+    for x in sorted(times, key=lambda x: vendor_us[x] / times[x][chosen[x]])[:10]:
+        ratio = vendor_us[x] / times[x][chosen[x]]
+        fastest = min(times[x], key=times[x].__getitem__)
+        of_best = f"best {fastest} {best[x]:.1f} us, chosen {chosen[x]} {times[x][chosen[x]]:.1f} us"
+        print(f"M={x.M} N={x.N} K={x.K}: {ratio:.3f}, vendor {vendor_us[x]:.1f} us, {of_best}")
 
 
 def _line(what: str, ratios: Sequence[float]) -> None:
@@ -202,7 +209,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600, help="no new shape is begun after this time (600)")
     parser.add_argument("--out", type=Path, default=Path("plans.csv"), help="CSV file to write (plans.csv)")
     parser.add_argument("--check", action="store_true", help="judge the plans of --kernels against float64 instead")
+    parser.add_argument("--read", type=Path, help="summarize such a file instead, with the present model")
     given = parser.parse_args()
+    if given.read:
+        summary(given.read)
+        return 0
     kernels = given.kernels.split(",")
     if given.check:
         return int(sum(check(kernel) for kernel in kernels) > 0)
