@@ -14,11 +14,16 @@ def pitched(*operands: tuple[Tensor, int]) -> list[Tensor]:
     Returns:
         matrices of the same shapes. The other stride is the least multiple of 16 bytes. They take as many bytes of
         device memory as the matrices, rounded up to 16 bytes a row.
+
+    Raises:
+        NotImplementedError: for copies of more than 16 GiB.
     """
     copies, arguments = [], []
     for x, inner in operands:
         align = 16 // x.element_size()
         pitch = -(-x.shape[inner] // align) * align
+        if x.shape[1 - inner] * pitch > 2**30 * align:
+            raise NotImplementedError(f"a copy of at most 16 GiB is made; got a matrix {tuple(x.shape)} of {x.dtype}")
         copy = x.new_empty(x.shape[1 - inner], pitch)
         rows = copy[:, : x.shape[inner]]
         copies.append(rows if inner == 1 else rows.t())
