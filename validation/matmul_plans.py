@@ -31,6 +31,8 @@ MOST_PRODUCTS = 2**40
 ROUNDS = 4
 HOPELESS = 1.5
 """A plan that takes so much longer than the best one is timed once."""
+SOME_WRONG = 3
+"""Exit status of --check: 1 is that of Python's own errors."""
 WRONG = 0.01
 """Norm of the difference to the vendor's result, relative to it, that no rounding makes."""
 ABSURD = 4
@@ -112,8 +114,12 @@ def check(kernel: str) -> int:
                 for plan in _matmul_plan.candidates(_matmul_plan.problem_of(a, b)):
                     if plan.kernel != kernel:
                         continue
-                    found, again = (matmul_wgmma.run(plan, a, b) for _ in range(2))
-                    error = ((found.double() - truth).abs() / bound).max().item()
+                    try:
+                        found, again = (matmul_wgmma.run(plan, a, b) for _ in range(2))
+                        error = ((found.double() - truth).abs() / bound).max().item()
+                    except build.CudaError as refused:
+                        print(f"{shape} {name(plan)}: {refused}", flush=True)
+                        error = math.inf
                     if not error < 1 or not torch.equal(found, again):
                         wrong += 1
                         print(f"WRONG {dtype} {shape} {layout} {name(plan)}: error / bound {error:.3g}", flush=True)
@@ -142,7 +148,7 @@ def measure(shapes: Sequence[Shape], path: Path, kernels: Sequence[str], layout:
             for each, call in list(found.items()):
                 try:
                     errors[each] = float((call().float() - expected).norm() / (expected.norm() + 1e-30))
-                except build.BuildError as error:
+                except (build.BuildError, build.CudaError) as error:
                     print(f"{each} is left out: {str(error).splitlines()[0]}")
                     del found[each]
             times: dict[str, list[float]] = {each: [] for each in found}
@@ -216,7 +222,7 @@ def main() -> int:
         return 0
     kernels = given.kernels.split(",")
     if given.check:
-        return int(sum(check(kernel) for kernel in kernels) > 0)
+        return SOME_WRONG if sum(check(kernel) for kernel in kernels) > 0 else 0
     shapes = listed(given.shapes) if given.shapes else drawn(given.draws, given.seed)
     measure(shapes, given.out, kernels, given.layout, given.seconds)
     summary(given.out)
