@@ -8,7 +8,14 @@ import pytest
 import torch
 
 import triton_kernels.matmul as module
+from suite import ops
+from suite.checking.checked_call import check
+from suite.checking.problem import Problem
+from suite.implementations import builtin
 from triton_kernels import _parts
+
+OP = ops.get("matmul")
+TRITON = next(each for each in builtin.implementations("matmul") if each.name == "triton")
 
 
 @pytest.mark.parametrize("layout", ["nn", "tn", "nt", "tt"])
@@ -51,3 +58,13 @@ def test_long_sums_of_few_tiles_are_divided(
     assert (parts > 1) == divided
     assert (parts - 1) * K_part < shape[2] <= parts * K_part
     assert parts == 1 or K_part % _parts.STEP == 0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(128, 128, 32768), (17, 250, 5001), (1001, 1003, 1005)], ids=str)
+@pytest.mark.parametrize("layout", ["nn", "tt"])
+def test_long_sums_and_odd_rows_on_a_gpu(layout: str, shape: tuple[int, int, int]) -> None:
+    case = OP.case(shape, "bfloat16", layout=layout)
+    problem = Problem(case, 1, torch.device("cuda"))
+    found = check(lambda: module.matmul, TRITON.adapter, problem)
+    assert found.agrees, f"{found.reason} (error / bound {found.error_ratio:.3g})"
