@@ -1,9 +1,9 @@
 """Plans of a matmul in 16 bits on Hopper: which kernel, which tile, and in how many parts k is divided.
 
-The choice is that of a model of few constants, fitted to measured times of random shapes (docs/lab/matmul_shapes.md).
-A plan's work goes in rounds of blocks over the multiprocessors. The time of a round is that of its steps of k, which is
-bound by latency if a multiprocessor has few blocks, and by the tensor cores if it has many; all rounds together take no
-less than the traffic of device memory and of the L2 cache.
+The choice is that of a model of few constants (docs/lab/matmul_shapes.md). A plan's work goes in rounds of blocks over
+the multiprocessors. The time of a round is that of its steps of k, which is bound by latency if a multiprocessor has
+few blocks, and by the tensor cores if it has many. All rounds together take no less than the traffic of device memory
+and of the L2 cache.
 """
 
 from collections.abc import Iterator
@@ -57,58 +57,58 @@ class Problem(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """Of an H200: microseconds, and bytes or products in a microsecond."""
+    """Of an H200: microseconds, and bytes, elements or products in a microsecond."""
 
-    mma_launch: float = 2.2
-    mma_cluster: float = 0.6
-    mma_cluster_16: float = 0.5
-    mma_block: float = 0.5
-    mma_rate: float = 1.1e6  # products of a multiprocessor
+    memory: float = 4.1e6  # bytes of the device's memory
+    mma_launch: float = 1.5
+    mma_block: float = 0.9  # until the first step, and after the last one
+    mma_rate: float = 2.0e6  # products of a multiprocessor
+    mma_copy: float = 7.0e4  # elements that a multiprocessor copies to shared memory
     mma_shift: float = 0.3  # of a step's time more, for each operand at odd addresses
-    stream_launch: float = 2.0
-    stream_cluster: float = 0.6
-    stream_cluster_16: float = 0.5
-    stream_block: float = 0.5
-    stream_step: float = 0.4
-    stream_shift: float = 0.3
-    wgmma_launch: float = 3.5
-    wgmma_block: float = 0.8
-    skinny_launch: float = 3.5
-    skinny_step: float = 0.25
-    copy: float = 2.0
-    add: float = 2.0
-    memory: float = 3.9e6
-    l2: float = 5.5e6
-    scattered: float = 3.0e6  # of copies, and of parts
+    mma_l2: float = 7.0e6
+    cluster: float = 0.6
+    cluster_part: float = 0.06
+    cluster_sums: float = 5.0e4  # bytes that a multiprocessor reads from others
+    stream_launch: float = 1.5
+    stream_block: float = 0.8
+    stream_step: float = 0.9
+    stream_shift: float = 0.15
+    wgmma_launch: float = 2.4
+    wgmma_block: float = 0.4
+    wgmma_l2: float = 1.4e7  # more than L2 delivers: neighbours read the same at the same time
+    skinny_launch: float = 2.7
+    skinny_step: float = 0.2
+    copy: float = 1.9
+    add: float = 1.8
+    scattered: float = 3.0e6  # bytes of copies, and of parts
 
 
 COSTS = Costs()
 KERNELS = ("wgmma", "mma", "stream", "skinny")
 TILES = {
     "mma": (
-        Tile(16, 64, 128, 0.30, resident=8),
-        Tile(64, 16, 128, 0.30, resident=8),
-        Tile(32, 32, 128, 0.30, resident=8),
-        Tile(64, 64, 64, 0.30, resident=7),
-        Tile(128, 64, 64, 0.50, stages=3, resident=4),
-        Tile(128, 128, 64, 0.80, stages=3, resident=2),
-        Tile(16, 128, 64, 0.30, stages=5, resident=8),
-        Tile(32, 128, 64, 0.30, resident=8),
-        Tile(128, 32, 64, 0.30, resident=8),
+        Tile(16, 64, 128, 0.35, resident=8),
+        Tile(64, 16, 128, 0.35, resident=8),
+        Tile(32, 32, 128, 0.33, resident=8),
+        Tile(64, 64, 64, 0.33, resident=7),
+        Tile(128, 64, 64, 0.55, stages=3, resident=4),
+        Tile(128, 128, 64, 0.75, stages=3, resident=2),
+        Tile(32, 128, 64, 0.42, resident=8),
+        Tile(128, 32, 64, 0.42, resident=8),
         Tile(64, 128, 32, 0.30, stages=3, resident=4),
     ),
     "wgmma": (
-        Tile(64, 128, 64, 0.18),
-        Tile(128, 256, 64, 0.62, cluster=2),
-        Tile(128, 128, 64, 0.33),
-        Tile(128, 192, 64, 0.47, cluster=2),
+        Tile(64, 128, 64, 0.20),
+        Tile(128, 256, 64, 0.655, cluster=2),
+        Tile(128, 128, 64, 0.36),
+        Tile(128, 192, 64, 0.50, cluster=2),
     ),
 }
 PARTS = {"mma": (1, 2, 4, 8, 16), "stream": (1, 2, 4, 8, 16), "wgmma": (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)}
 SKINNY, SKINNY_M = Plan("skinny", 0, 1), 64
 STREAM_FEW = 16
 """The most rows or columns."""
-STREAM_WARPS, STREAM_STRIP, STREAM_TERMS = 8, 64, 64
+STREAM_WARPS, STREAM_STRIP, STREAM_TERMS = 8, 64, 32
 """Warps of a block; elements of the larger operand, and of k, that a warp has in flight."""
 SHARED_BYTES = 227 * 1024  # of a multiprocessor
 
@@ -155,29 +155,45 @@ def predicted_us(plan: Plan, x: Problem) -> float:
         return _stream_us(plan, x, memory)
     tile = TILES[plan.kernel][plan.tile]
     steps, blocks = count(count(x.K, tile.K), plan.parts), blocks_of(tile, x) * plan.parts
-    loaded = 2 * blocks * steps * tile.K * (tile.M / tile.cluster**0.5 + tile.N / tile.cluster)
-    traffic = max(memory, loaded / COSTS.l2)
     if plan.kernel == "mma":
-        return _mma_us(plan, tile, steps, blocks, traffic, x)
-    return _wgmma_us(plan, tile, steps, blocks, traffic, x)
+        return _mma_us(plan, tile, steps, blocks, memory, x)
+    return _wgmma_us(plan, tile, steps, blocks, memory, x)
 
 
-def _mma_us(plan: Plan, tile: Tile, steps: int, blocks: int, traffic: float, x: Problem) -> float:
-    """Launch, and the longer of traffic and rounds of resident blocks."""
-    shared = min(steps, tile.stages) * 2.2 * tile.K * (tile.M + tile.N)
-    resident = min(tile.resident, int(SHARED_BYTES // (shared + 1024)))
+def _mma_us(plan: Plan, tile: Tile, steps: int, blocks: int, memory: float, x: Problem) -> float:
+    """Launch, and the longest of traffic, of rounds of resident blocks, and of a multiprocessor's work."""
+    resident = min(
+        tile.resident, SHARED_BYTES // (min(steps, tile.stages) * 9 * tile.K * (tile.M + tile.N) // 4 + 1024)
+    )
     most = count(blocks, x.multiprocessors)  # blocks of a multiprocessor
     shifts = 1 + COSTS.mma_shift * (x.a_copied + x.b_copied)
     alone = count(most, resident) * (COSTS.mma_block + steps * tile.step_us * shifts)
-    busy = most * steps * tile.M * tile.N * tile.K / COSTS.mma_rate * shifts
-    clusters = COSTS.mma_cluster * (plan.parts > 1) + COSTS.mma_cluster_16 * (plan.parts > 8)
-    return COSTS.mma_launch + clusters + _longest(alone, busy, traffic)
+    copies = (tile.M + tile.N) * tile.K / COSTS.mma_copy
+    busy = most * steps * (tile.M * tile.N * tile.K / COSTS.mma_rate + copies * shifts)
+    loaded = 2 * blocks * steps * tile.K * (tile.M + tile.N)
+    joined = 4 * most * tile.M * tile.N / COSTS.cluster_sums if plan.parts > 1 else 0.0
+    return COSTS.mma_launch + _cluster_us(plan) + joined + _longest(alone, busy, memory, loaded / COSTS.mma_l2)
 
 
-def _wgmma_us(plan: Plan, tile: Tile, steps: int, blocks: int, traffic: float, x: Problem) -> float:
-    """Copies, launch, the longer of traffic and rounds, and the addition of parts."""
+def _stream_us(plan: Plan, x: Problem, memory: float) -> float:
+    """Launch, and the longer of reading memory and rounds of two blocks a multiprocessor."""
+    rounds = count(stream_blocks(x, plan.tile) * plan.parts, 2 * x.multiprocessors)
+    steps = count(x.K, STREAM_TERMS * plan.parts << plan.tile)
+    shifts = 1 + COSTS.stream_shift * (x.a_copied if x.M > x.N else x.b_copied)
+    busy = rounds * (COSTS.stream_block + steps * COSTS.stream_step * shifts)
+    return COSTS.stream_launch + _cluster_us(plan) + _longest(busy, memory * shifts)
+
+
+def _cluster_us(plan: Plan) -> float:
+    return COSTS.cluster + COSTS.cluster_part * plan.parts if plan.parts > 1 else 0.0
+
+
+def _wgmma_us(plan: Plan, tile: Tile, steps: int, blocks: int, memory: float, x: Problem) -> float:
+    """Copies, launch, the longest of traffic and rounds, and the addition of parts."""
     rounds = count(blocks // tile.cluster, x.multiprocessors // tile.cluster)
-    us = COSTS.wgmma_launch + _longest(rounds * (COSTS.wgmma_block + steps * tile.step_us), traffic)
+    loaded = 2 * blocks * steps * tile.K * (tile.M + tile.N / tile.cluster)
+    busy = rounds * (COSTS.wgmma_block + steps * tile.step_us)
+    us = COSTS.wgmma_launch + _longest(busy, memory, loaded / COSTS.wgmma_l2)
     if x.a_copied or x.b_copied:
         us += COSTS.copy + 4 * (x.a_copied * x.M * x.K + x.b_copied * x.K * x.N) / COSTS.scattered
     if plan.parts > 1:
@@ -191,17 +207,8 @@ def _skinny_us(x: Problem, memory: float) -> float:
     while cluster < 8 and tiles * cluster < x.multiprocessors and steps >= 8 * cluster:
         cluster *= 2
     rounds = count(tiles * cluster, 2 * x.multiprocessors)
-    return COSTS.skinny_launch + _longest(rounds * count(steps, cluster) * COSTS.skinny_step, memory)
-
-
-def _stream_us(plan: Plan, x: Problem, memory: float) -> float:
-    """Launch, and the longer of reading memory and rounds of two blocks a multiprocessor."""
-    rounds = count(stream_blocks(x, plan.tile) * plan.parts, 2 * x.multiprocessors)
-    steps = count(x.K, STREAM_TERMS * plan.parts << plan.tile)
-    shifts = 1 + COSTS.stream_shift * (x.a_copied if x.M > x.N else x.b_copied)
-    clusters = COSTS.stream_cluster * (plan.parts > 1) + COSTS.stream_cluster_16 * (plan.parts > 8)
-    busy = rounds * (COSTS.stream_block + steps * COSTS.stream_step * shifts)
-    return COSTS.stream_launch + clusters + _longest(busy, memory * shifts)
+    joined = COSTS.cluster * (cluster > 1)
+    return COSTS.skinny_launch + joined + _longest(rounds * count(steps, cluster) * COSTS.skinny_step, memory)
 
 
 def _longest(*times: float) -> float:

@@ -150,13 +150,24 @@ __device__ __forceinline__ Pack<float, WIDTH> add_blocks(const float* at, int bl
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     if (blocks > 1) {
         sum = {};
-        for (int block = 0; block < blocks; ++block) {
-            const uint32_t remote = map_shared_rank(shared_address(at), block);
-            if constexpr (WIDTH == 4) {
-                const float4 x = load_shared_cluster(remote);
-                sum[0] += x.x, sum[1] += x.y, sum[2] += x.z, sum[3] += x.w;
-            } else {
-                sum[0] += load_shared_cluster_float(remote);
+        for (int first = 0; first < blocks; first += 4) {  // four loads in flight
+            Pack<float, WIDTH> x[4];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                if (first + i >= blocks) continue;
+                const uint32_t remote = map_shared_rank(shared_address(at), first + i);
+                if constexpr (WIDTH == 4) {
+                    const float4 quad = load_shared_cluster(remote);
+                    x[i] = {quad.x, quad.y, quad.z, quad.w};
+                } else {
+                    x[i] = {load_shared_cluster_float(remote)};
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                if (first + i >= blocks) continue;
+#pragma unroll
+                for (int c = 0; c < WIDTH; ++c) sum[c] += x[i][c];
             }
         }
     }
@@ -269,8 +280,8 @@ cudaError_t launch(const MmaOperand& a, const MmaOperand& b, void* out, int M, i
     const auto kernel = matmul_mma<T, A_MN, B_MN, C>;
 #ifdef __CUDACC__
     if (blocks > 8) cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-    return launch_clusters_up_to(MOST_BYTES, blocks, kernel, grid, C::THREADS, shared_bytes, stream, record, a, b, tiles,
-                           static_cast<T*>(out), M, N, K, blocks);
+    return launch_clusters_up_to(MOST_BYTES, blocks, kernel, grid, C::THREADS, shared_bytes, stream, record, a, b,
+                                 tiles, static_cast<T*>(out), M, N, K, blocks);
 #else
     if (blocks > 1) return cudaErrorNotSupported;
     record->set(grid, C::THREADS, shared_bytes);
@@ -318,10 +329,9 @@ extern "C" int matmul_mma(const void* a, const void* b, void* out, int64_t M, in
             case 3: return run(zero, MmaConfig<64, 64, 64, 2, 2, 4>());
             case 4: return run(zero, MmaConfig<128, 64, 64, 2, 2, 3>());
             case 5: return run(zero, MmaConfig<128, 128, 64, 2, 4, 3>());
-            case 6: return run(zero, MmaConfig<16, 128, 64, 1, 4, 5>());
-            case 7: return run(zero, MmaConfig<32, 128, 64, 1, 4, 4>());
-            case 8: return run(zero, MmaConfig<128, 32, 64, 4, 1, 4>());
-            case 9: return run(zero, MmaConfig<64, 128, 32, 2, 2, 3>());
+            case 6: return run(zero, MmaConfig<32, 128, 64, 1, 4, 4>());
+            case 7: return run(zero, MmaConfig<128, 32, 64, 4, 1, 4>());
+            case 8: return run(zero, MmaConfig<64, 128, 32, 2, 2, 3>());
 #endif
             default: return cudaErrorInvalidValue;
         }

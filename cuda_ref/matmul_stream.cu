@@ -120,8 +120,16 @@ __device__ __forceinline__ float add_blocks(const float* at, int blocks) {
     float sum = *at;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     sum = 0;
-    for (int block = 0; block < blocks; ++block) {
-        sum += load_shared_cluster_float(map_shared_rank(shared_address(at), block));
+    for (int first = 0; first < blocks; first += 8) {  // eight loads in flight
+        float x[8];
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            if (first + i < blocks) x[i] = load_shared_cluster_float(map_shared_rank(shared_address(at), first + i));
+        }
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            if (first + i < blocks) sum += x[i];
+        }
     }
 #endif
     return sum;

@@ -22,6 +22,8 @@ from torch import Tensor
 
 from cuda_ref import _matmul_plan, build, matmul_wgmma
 from cuda_ref._matmul_plan import Plan, Problem
+from suite.timing.intervals import RecorderError
+from suite.timing.recorder import Recorder
 from suite.timing.target import target
 from torch_impls.matmul import matmul as vendor
 
@@ -31,6 +33,7 @@ MOST_PRODUCTS = 2**40
 ROUNDS = 4
 HOPELESS = 1.5
 """A plan that takes so much longer than the best one is timed once."""
+SETUP = "inputs"
 SOME_WRONG = 3
 """Exit status of --check: 1 is that of Python's own errors."""
 WRONG = 0.01
@@ -80,14 +83,15 @@ def operands(shape: Shape, layout: str, dtype: torch.dtype, seed: int) -> tuple[
     return matrix(M, K, layout[0]), matrix(K, N, layout[1])
 
 
-def calls(a: Tensor, b: Tensor, kernels: Sequence[str]) -> dict[str, Callable[[], Tensor]]:
-    """The vendor and every plan that is not absurd, by name."""
+def calls(a: Tensor, b: Tensor, kernels: Sequence[str], all_plans: bool) -> dict[str, Callable[[], Tensor]]:
+    """The vendor and the model's choice, or every plan that is not absurd, by name."""
     x = _matmul_plan.problem_of(a, b)
     found: dict[str, Callable[[], Tensor]] = {"torch": partial(vendor, a, b)}
     plans = [each for each in _matmul_plan.candidates(x) if each.kernel in kernels]
     least = min(_matmul_plan.predicted_us(each, x) for each in plans)
     for each in plans:
-        if _matmul_plan.predicted_us(each, x) < ABSURD * least + 10:
+        us = _matmul_plan.predicted_us(each, x)
+        if us == least or (all_plans and us < ABSURD * least + 10):
             found[name(each)] = partial(matmul_wgmma.run, each, a, b)
     return found
 
@@ -127,45 +131,85 @@ def check(kernel: str) -> int:
     return wrong
 
 
-def measure(shapes: Sequence[Shape], path: Path, kernels: Sequence[str], layout: str, seconds: float) -> None:
-    """Times all calls of each shape with a cold cache, in turns, and writes one row a call."""
-    begin, device = time.monotonic(), target(torch.device("cuda"))
-    recorder = device.recorder()
-    recorder.start()
-    recorder.collect()
-    recorder.serialize_kernels()
-    with path.open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow((*"MNK", "layout", "a_copied", "b_copied", "multiprocessors", "plan", "us", "samples", "error"))
-        for shape in shapes:
-            if time.monotonic() - begin > seconds:
-                print(f"time is over: shapes from {shape} on are left out")
-                break
-            a, b = operands(shape, layout, torch.bfloat16, 1)
-            x, found = _matmul_plan.problem_of(a, b), calls(a, b, kernels)
-            expected = found["torch"]().float()
-            errors = {}
-            for each, call in list(found.items()):
-                try:
-                    errors[each] = float((call().float() - expected).norm() / (expected.norm() + 1e-30))
-                except (build.BuildError, build.CudaError) as error:
-                    print(f"{each} is left out: {str(error).splitlines()[0]}")
-                    del found[each]
-            times: dict[str, list[float]] = {each: [] for each in found}
+class Timer:
+    """Times the calls of shapes with a cold cache, in turns. All work on the device belongs to a sample: inputs are
+    drawn, and results compared with the vendor's, in the preparation of one that is not used."""
+
+    def __init__(self, kernels: Sequence[str], layout: str) -> None:
+        self.kernels, self.layout = kernels, layout
+        self.device = target(torch.device("cuda"))
+        self.recorder = self.started()
+
+    def started(self) -> Recorder:
+        recorder = self.device.recorder()
+        recorder.start()
+        recorder.collect()
+        recorder.serialize_kernels()
+        return recorder
+
+    def times(self, shape: Shape, all_plans: bool) -> list[tuple[object, ...]]:
+        """A row for the vendor and for the model's choice, or for all plans; none if the recorder fails."""
+        found: dict[str, Callable[[], Tensor]] = {}
+        errors: dict[str, float] = {}
+        facts: list[object] = []
+
+        def prepare() -> None:
+            a, b = operands(shape, self.layout, torch.bfloat16, 1)
+            x = _matmul_plan.problem_of(a, b)
+            facts.extend((self.layout, int(x.a_copied), int(x.b_copied), x.multiprocessors))
+            found.update(calls(a, b, self.kernels, all_plans))
+            errors.update(compared(found))
+
+        times: dict[str, list[float]] = {}
+        try:
+            self.recorder.sample(SETUP, prepare, lambda: None)
             remaining = list(found)
-            for _ in range(ROUNDS):
+            for _ in range(ROUNDS if all_plans else 2 * ROUNDS):
                 for each in remaining:
-                    recorder.sample(each, device.evict, _discarding(found[each]))
-                for sample in recorder.collect():
-                    times[sample.name].append(sample.us)
+                    self.recorder.sample(each, self.device.evict, _discarding(found[each]))
+                for sample in self.recorder.collect():
+                    if sample.name != SETUP:
+                        times.setdefault(sample.name, []).append(sample.us)
                 medians = {each: statistics.median(values) for each, values in times.items()}
                 fastest = min(us for each, us in medians.items() if each != "torch")
                 remaining = [each for each in found if each == "torch" or medians[each] <= HOPELESS * fastest]
-            for each, us in medians.items():
-                facts = (layout, int(x.a_copied), int(x.b_copied), x.multiprocessors, each)
-                rows.writerow((*shape, *facts, f"{us:.3f}", len(times[each]), f"{errors[each]:.2g}"))
-            file.flush()
-    recorder.stop()
+        except RecorderError as error:
+            print(f"{shape} is left out: {error}", flush=True)
+            self.recorder.stop()
+            self.recorder = self.started()
+            return []
+        return [
+            (*shape, *facts, each, f"{us:.3f}", len(times[each]), f"{errors[each]:.2g}") for each, us in medians.items()
+        ]
+
+
+def compared(found: dict[str, Callable[[], Tensor]]) -> dict[str, float]:
+    """The norm of the difference to the vendor's result, relative to it. Calls that cannot be built or launched go."""
+    expected = found["torch"]().float()
+    errors = {}
+    for each, call in list(found.items()):
+        try:
+            errors[each] = float((call().float() - expected).norm() / (expected.norm() + 1e-30))
+        except (build.BuildError, build.CudaError) as error:
+            print(f"{each} is left out: {str(error).splitlines()[0]}", flush=True)
+            del found[each]
+    return errors
+
+
+def measure(shapes: Sequence[Shape], path: Path, timer: Timer, seconds: float) -> None:
+    """First the vendor and the model's choice for all shapes, then all plans; writes the rows as they come."""
+    begin = time.monotonic()
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow((*"MNK", "layout", "a_copied", "b_copied", "multiprocessors", "plan", "us", "samples", "error"))
+        for all_plans in (False, True):
+            for shape in shapes:
+                if time.monotonic() - begin > seconds:
+                    print(f"time is over: {'plans of' if all_plans else ''} shapes from {shape} on are left out")
+                    break
+                rows.writerows(timer.times(shape, all_plans))
+                file.flush()
+    timer.recorder.stop()
 
 
 def _discarding(call: Callable[[], Tensor]) -> Callable[[], None]:
@@ -191,7 +235,8 @@ def summary(path: Path) -> None:
     _line("best plan, of the vendor", [vendor_us[x] / best[x] for x in times])
     _line("chosen plan, of the vendor", [vendor_us[x] / times[x][chosen[x]] for x in times])
     _line("chosen plan, of the best plan", [best[x] / times[x][chosen[x]] for x in times])
-    print("the worst:")
+    missing = [x for x in times if len(times[x]) == 1]
+    print(f"{len(times)} shapes, {len(missing)} of them with the choice alone; the worst:")
     for x in sorted(times, key=lambda x: vendor_us[x] / times[x][chosen[x]])[:10]:
         ratio = vendor_us[x] / times[x][chosen[x]]
         fastest = min(times[x], key=times[x].__getitem__)
@@ -224,7 +269,7 @@ def main() -> int:
     if given.check:
         return SOME_WRONG if sum(check(kernel) for kernel in kernels) > 0 else 0
     shapes = listed(given.shapes) if given.shapes else drawn(given.draws, given.seed)
-    measure(shapes, given.out, kernels, given.layout, given.seconds)
+    measure(shapes, given.out, Timer(kernels, given.layout), given.seconds)
     summary(given.out)
     return 0
 
