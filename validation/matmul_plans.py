@@ -14,6 +14,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -33,6 +34,7 @@ MOST_PRODUCTS = 2**40
 ROUNDS = 4
 HOPELESS = 1.5
 """A plan that takes so much longer than the best one is timed once."""
+BEGIN, END = "<!-- table:begin -->", "<!-- table:end -->"
 SETUP = "inputs"
 SOME_WRONG = 3
 """Exit status of --check: 1 is that of Python's own errors."""
@@ -219,35 +221,85 @@ def _discarding(call: Callable[[], Tensor]) -> Callable[[], None]:
     return run
 
 
-def summary(path: Path) -> None:
-    """Geometric mean, worst and quartiles of the vendor's time over that of the best plan and of the model's choice."""
-    times: dict[Problem, dict[str, float]] = {}
+@dataclass(frozen=True)
+class Timed:
+    """The measured plans of a shape."""
+
+    x: Problem
+    vendor_us: float
+    plans: dict[str, float]
+
+    @property
+    def chosen(self) -> str:
+        """The model's choice among them."""
+        return min(self.plans, key=lambda each: _matmul_plan.predicted_us(plan(each), self.x))
+
+    @property
+    def best(self) -> str:
+        return min(self.plans, key=self.plans.__getitem__)
+
+    def of_vendor(self, name: str) -> float:
+        return self.vendor_us / self.plans[name]
+
+    @property
+    def text(self) -> str:
+        return f"{self.x.M} x {self.x.N} x {self.x.K}"
+
+
+def read(path: Path) -> list[Timed]:
+    """The shapes of a file that `measure` has written. Prints results that are wrong."""
+    found: dict[Problem, dict[str, float]] = {}
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
             copied = row["a_copied"] == "1", row["b_copied"] == "1"
             x = Problem(int(row["M"]), int(row["N"]), int(row["K"]), *copied, int(row["multiprocessors"]))
             if float(row["error"]) > WRONG:
-                print(f"WRONG {tuple(x)} {row['plan']}: {row['error']}")
-            times.setdefault(x, {})[row["plan"]] = float(row["us"])
-    vendor_us = {x: plans.pop("torch") for x, plans in times.items()}
-    chosen = {x: min(plans, key=lambda each: _matmul_plan.predicted_us(plan(each), x)) for x, plans in times.items()}
-    best = {x: min(plans.values()) for x, plans in times.items()}
-    _line("best plan, of the vendor", [vendor_us[x] / best[x] for x in times])
-    _line("chosen plan, of the vendor", [vendor_us[x] / times[x][chosen[x]] for x in times])
-    _line("chosen plan, of the best plan", [best[x] / times[x][chosen[x]] for x in times])
-    missing = [x for x in times if len(times[x]) == 1]
-    print(f"{len(times)} shapes, {len(missing)} of them with the choice alone; the worst:")
-    for x in sorted(times, key=lambda x: vendor_us[x] / times[x][chosen[x]])[:10]:
-        ratio = vendor_us[x] / times[x][chosen[x]]
-        fastest = min(times[x], key=times[x].__getitem__)
-        of_best = f"best {fastest} {best[x]:.1f} us, chosen {chosen[x]} {times[x][chosen[x]]:.1f} us"
-        print(f"M={x.M} N={x.N} K={x.K}: {ratio:.3f}, vendor {vendor_us[x]:.1f} us, {of_best}")
+                print(f"WRONG {x.M} x {x.N} x {x.K} {row['plan']}: {row['error']}")
+            found.setdefault(x, {})[row["plan"]] = float(row["us"])
+    return [Timed(x, plans.pop("torch"), plans) for x, plans in found.items() if {*plans} - {"torch"}]
 
 
-def _line(what: str, ratios: Sequence[float]) -> None:
-    mean = math.exp(statistics.fmean(math.log(each) for each in ratios))
-    low, middle, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
-    print(f"{what}: geometric mean {mean:.3f}, worst {min(ratios):.3f}, quartiles {low:.3f} {middle:.3f} {high:.3f}")
+def table(sets: dict[str, list[Timed]]) -> str:
+    """Markdown: the distribution of ratios of each set, the same by kind of shape, and the worst shapes."""
+    lines = [
+        "| shapes | ratio | number | geometric mean | worst | quartiles |",
+        "|---|---|---:|---:|---:|---|",
+    ]
+    for title, timed in sets.items():
+        complete = [each for each in timed if len(each.plans) > 1]
+        ratios = {
+            "chosen plan, of cuBLAS": [each.of_vendor(each.chosen) for each in timed],
+            "best plan, of cuBLAS": [each.of_vendor(each.best) for each in complete],
+            "chosen plan, of the best": [each.plans[each.best] / each.plans[each.chosen] for each in complete],
+        }
+        lines += [f"| {title} | {what} | {_distribution(values)} |" for what, values in ratios.items() if values]
+    lines += ["", f"| chosen plan, of cuBLAS | {' | '.join(sets)} |", f"|---|{'---|' * len(sets)}"]
+    for kind in ("at most 16 rows or columns", "others, copied for TMA", "others"):
+        values = [[each.of_vendor(each.chosen) for each in timed if kind_of(each.x) == kind] for timed in sets.values()]
+        lines.append(f"| {kind} | {' | '.join(f'{_mean(v):.3f} ({len(v)})' if v else '' for v in values)} |")
+    lines += ["", "| the worst: M x N x K | cuBLAS, us | chosen | us | best | us | of cuBLAS |"]
+    lines += ["|---|---:|---|---:|---|---:|---:|"]
+    for each in sorted((t for timed in sets.values() for t in timed), key=lambda t: t.of_vendor(t.chosen))[:10]:
+        chosen, best = (f"{name} | {each.plans[name]:.1f}" for name in (each.chosen, each.best))
+        ratio = each.of_vendor(each.chosen)
+        lines.append(f"| {each.text} | {each.vendor_us:.1f} | {chosen} | {best} | {ratio:.3f} |")
+    return "\n".join(lines)
+
+
+def kind_of(x: Problem) -> str:
+    if min(x.M, x.N) <= _matmul_plan.STREAM_FEW:
+        return "at most 16 rows or columns"
+    return "others, copied for TMA" if x.a_copied or x.b_copied else "others"
+
+
+def _mean(ratios: Sequence[float]) -> float:
+    return math.exp(statistics.fmean(math.log(each) for each in ratios))
+
+
+def _distribution(ratios: Sequence[float]) -> str:
+    quartiles = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+    shown = ", ".join(f"{each:.3f}" for each in quartiles)
+    return f"{len(ratios)} | {_mean(ratios):.3f} | {min(ratios):.3f} | {shown}"
 
 
 def main() -> int:
@@ -260,17 +312,22 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600, help="no new shape is begun after this time (600)")
     parser.add_argument("--out", type=Path, default=Path("plans.csv"), help="CSV file to write (plans.csv)")
     parser.add_argument("--check", action="store_true", help="judge the plans of --kernels against float64 instead")
-    parser.add_argument("--read", type=Path, help="summarize such a file instead, with the present model")
+    parser.add_argument("--read", type=Path, nargs="+", help="tables of such files, with the present model's choice")
+    parser.add_argument("--write", type=Path, help="write the tables of --read between the marks of this document")
     given = parser.parse_args()
     if given.read:
-        summary(given.read)
+        text = table({path.stem: read(path) for path in given.read})
+        print(text)
+        if given.write:
+            before, _, rest = given.write.read_text().partition(BEGIN)
+            given.write.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}")
         return 0
     kernels = given.kernels.split(",")
     if given.check:
         return SOME_WRONG if sum(check(kernel) for kernel in kernels) > 0 else 0
     shapes = listed(given.shapes) if given.shapes else drawn(given.draws, given.seed)
     measure(shapes, given.out, Timer(kernels, given.layout), given.seconds)
-    summary(given.out)
+    print(table({given.out.stem: read(given.out)}))
     return 0
 
 

@@ -93,18 +93,18 @@ def test_all_work_belongs_to_samples_and_a_lost_shape_does_not_end_the_run(
     shapes = [(20, 30, 40), (21, 30, 40)]
     path = tmp_path / "plans.csv"
     matmul_plans.measure(shapes, path, matmul_plans.Timer(["mma", "wgmma"], "nn"), 60)
-    matmul_plans.summary(path)
     shown = capsys.readouterr().out
-    assert "chosen plan, of the vendor: geometric mean 1.500" in shown
+    assert {each.of_vendor(each.chosen) for each in matmul_plans.read(path)} == {1.5}
     assert ("is left out: lost" in shown) == bool(fails)
     assert work.started == 1 + len(fails)
 
 
-def test_the_summary_has_the_choice_of_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_tables_have_the_choice_of_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "plans.csv"
     path.write_text(ROWS)
-    matmul_plans.summary(path)
-    shown = capsys.readouterr().out
-    assert "WRONG (20, 30, 40, False, True, 132) wgmma/0/1: 0.5" in shown
-    assert "chosen plan, of the vendor: geometric mean 1.430, worst 1.023" in shown
-    assert "chosen plan, of the best plan: geometric mean 1.000" in shown
+    shown = matmul_plans.table({"two": matmul_plans.read(path)})
+    assert "WRONG 20 x 30 x 40 wgmma/0/1: 0.5" in capsys.readouterr().out
+    assert "| two | chosen plan, of cuBLAS | 2 | 1.430 | 1.023 |" in shown
+    assert "| two | chosen plan, of the best | 2 | 1.000 | 1.000 |" in shown
+    assert "| others, copied for TMA | 2.000 (1) |" in shown
+    assert "| 4096 x 4096 x 4096 | 180.0 | wgmma/1/1 | 176.0 | wgmma/1/1 | 176.0 | 1.023 |" in shown
