@@ -164,7 +164,7 @@ class Timer:
 
         times: dict[str, list[float]] = {}
         try:
-            self.recorder.sample(SETUP, prepare, lambda: None)
+            self.recorder.sample(SETUP, prepare, self.device.evict)
             remaining = list(found)
             for _ in range(ROUNDS if all_plans else 2 * ROUNDS):
                 for each in remaining:
