@@ -26,38 +26,55 @@ __device__ __forceinline__ uint4 gather(const E* from, int64_t stride, int count
     return chunk;
 }
 
-// THREADS * CHUNKS chunks of a matrix.
-template <typename E>
-__device__ __forceinline__ void copy_chunks(const PitchedCopy& x, int block) {
+// THREADS * CHUNKS chunks of a matrix; `load(from, columns)` makes what `value` of it returns.
+template <typename E, typename Load>
+__device__ __forceinline__ void copy_chunks(const PitchedCopy& x, int block, Load load) {
     constexpr int ELEMENTS = 16 / sizeof(E);
     const int64_t first = int64_t(block) * (THREADS * CHUNKS) + threadIdx.x;
-    uint4 chunks[CHUNKS];
+    decltype(load(static_cast<const E*>(nullptr), 0)) chunks[CHUNKS];
 #pragma unroll
     for (int i = 0; i < CHUNKS; ++i) {
         const int64_t index = first + i * THREADS;
-        if (index >= x.count) break;
-        const int row = x.row_chunks.quotient(int(index)), column = (int(index) - row * x.chunks) * ELEMENTS;
+        const int row = index < x.count ? x.row_chunks.quotient(int(index)) : 0;
+        const int column = index < x.count ? (int(index) - row * x.chunks) * ELEMENTS : x.columns;
         const E* const from = reinterpret_cast<const E*>(x.from) + row * x.stride_row + column * x.stride_column;
-        if constexpr (sizeof(E) == 2) {
-            chunks[i] = x.stride_column == 1 ? load_neighbours(from, x.columns - column)
-                                             : gather(from, x.stride_column, x.columns - column);
-        } else {
-            chunks[i] = gather(from, x.stride_column, x.columns - column);
+        chunks[i] = load(from, x.columns - column);
+    }
+#pragma unroll
+    for (int i = 0; i < CHUNKS; ++i) {
+        const int64_t index = first + i * THREADS;
+        if (index < x.count) reinterpret_cast<uint4*>(x.to)[index] = chunks[i].value();
+    }
+}
+
+template <typename E>
+struct Gathered {
+    uint4 chunk;
+    __device__ __forceinline__ uint4 value() const { return chunk; }
+};
+
+template <typename E>
+__device__ __forceinline__ void copy_matrix(const PitchedCopy& x, int block) {
+    const auto gathered = [&](const E* from, int count) {
+        return Gathered<E>{gather(from, x.stride_column, count)};
+    };
+    if constexpr (sizeof(E) == 2) {
+        if (x.stride_column == 1) {
+            const uint16_t* const somewhere = reinterpret_cast<const uint16_t*>(x.from);
+            return copy_chunks<E>(x, block, [&](const uint16_t* from, int count) {
+                return Neighbours<false>(from, count, somewhere);
+            });
         }
     }
-#pragma unroll
-    for (int i = 0; i < CHUNKS; ++i) {
-        const int64_t index = first + i * THREADS;
-        if (index < x.count) reinterpret_cast<uint4*>(x.to)[index] = chunks[i];
-    }
+    copy_chunks<E>(x, block, gathered);
 }
 
 template <typename E>
 __global__ void __launch_bounds__(THREADS) copy_pitched_kernel(const PitchedCopy a, const PitchedCopy b, int a_blocks) {
     if (int(blockIdx.x) < a_blocks) {
-        copy_chunks<E>(a, blockIdx.x);
+        copy_matrix<E>(a, blockIdx.x);
     } else {
-        copy_chunks<E>(b, blockIdx.x - a_blocks);
+        copy_matrix<E>(b, blockIdx.x - a_blocks);
     }
 }
 

@@ -31,14 +31,28 @@ struct Few {
     const uint16_t* data;
     int size;
     int64_t stride, stride_k;
-    bool pairs;  // two neighbours along k can be read at once
+    bool pairs;  // two neighbours along k can be read at once; K is even
+};
 
-    // Elements k and k + 1 of row r.
-    __device__ __forceinline__ uint32_t load(int r, int k, int K) const {
-        if (r >= size || k >= K) return 0;
-        const uint16_t* const from = data + r * stride + k * stride_k;
-        if (pairs && k + 1 < K) return *reinterpret_cast<const uint32_t*>(from);
-        return from[0] | (k + 1 < K ? uint32_t(from[stride_k]) << 16 : 0);
+// Elements k and k + 1 of row r of the few, on their way from memory, as in Neighbours.
+struct FewPair {
+    uint32_t first, second;
+    bool exists, has_second;
+
+    FewPair() = default;
+    __device__ __forceinline__ FewPair(const Few& few, int r, int k, int K)
+        : second(0), exists(r < few.size && k < K), has_second(r < few.size && k + 1 < K) {
+        const uint16_t* const from = exists ? few.data + r * few.stride + k * few.stride_k : few.data;
+        if (few.pairs) {
+            first = *reinterpret_cast<const uint32_t*>(from);
+        } else {
+            first = from[0];
+            second = from[has_second ? few.stride_k : 0];
+        }
+    }
+    __device__ __forceinline__ uint32_t value(const Few& few) const {
+        const uint32_t pair = few.pairs ? first : first | (has_second ? second << 16 : 0);
+        return exists ? pair : 0;
     }
 };
 
@@ -48,10 +62,10 @@ template <bool ALONG_K>
 struct Order {
     static constexpr int TERMS = 32, CHUNKS = 8, PAIRS = 4;
 
-    template <typename Load>
-    static __device__ __forceinline__ uint4 chunk(const Stream& x, int i, int s, int k, int g, int q, Load load) {
+    template <bool ALIGNED>
+    static __device__ __forceinline__ Neighbours<ALIGNED> chunk(const Stream& x, int i, int s, int k, int g, int q) {
         const int row = s + i * 8 + g;
-        return row < x.size ? load(x.data + row * x.stride + k + 8 * q, x.K - k - 8 * q) : uint4{};
+        return {x.data + row * x.stride + k + 8 * q, row < x.size ? x.K - k - 8 * q : 0, x.data};
     }
     static __device__ __forceinline__ int pair(int i, int q) { return 8 * q + 2 * i; }
     static __device__ __forceinline__ int element(int i, int half, int g) { return 16 * i + 8 * half + g; }
@@ -77,10 +91,10 @@ template <>
 struct Order<false> {
     static constexpr int TERMS = 16, CHUNKS = 4, PAIRS = 2;
 
-    template <typename Load>
-    static __device__ __forceinline__ uint4 chunk(const Stream& x, int i, int s, int k, int g, int q, Load load) {
+    template <bool ALIGNED>
+    static __device__ __forceinline__ Neighbours<ALIGNED> chunk(const Stream& x, int i, int s, int k, int g, int q) {
         const int row = k + 2 * q + i % 2 + i / 2 * 8;
-        return row < x.K ? load(x.data + row * x.stride + s + 8 * g, x.size - s - 8 * g) : uint4{};
+        return {x.data + row * x.stride + s + 8 * g, row < x.K ? x.size - s - 8 * g : 0, x.data};
     }
     static __device__ __forceinline__ int pair(int i, int q) { return 2 * q + 8 * i; }
     static __device__ __forceinline__ int element(int i, int half, int g) { return 8 * g + 2 * i + half; }
@@ -138,47 +152,46 @@ __device__ __forceinline__ float add_blocks(const float* at, int blocks) {
 // A block multiplies WARPS / warps strips of the stream; `warps` warps and `blocks` blocks of a cluster divide the k of
 // each. Element (r, s) of the product is out[r * out_r + s * out_s]; one of these is 1.
 template <typename T, bool ALONG_K, bool ALIGNED, int FEW>
-__global__ void __launch_bounds__(THREADS, 2)
+__global__ void __launch_bounds__(THREADS, ALIGNED || FEW == 8 ? 2 : 1)
     matmul_stream(const Stream x, const Few few, T* __restrict__ out, int64_t out_r, int64_t out_s, int warps,
                   int blocks) {
     using O = Order<ALONG_K>;
-    constexpr int AHEAD = 8 / O::CHUNKS;  // steps whose loads are in flight
+    constexpr int AHEAD = ALIGNED || FEW == 8 ? 8 / O::CHUNKS : 1;  // steps whose loads are in flight
     __shared__ float shared[WARPS * FEW * PITCH];
     const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4, strips = WARPS / warps;
     const int index = blockIdx.x / blocks, rank = blockIdx.x - index * blocks;
     const int first = index * strips * STRIP, s = first + warp / warps * STRIP;
     const int steps = ceil_div(x.K, O::TERMS), end = int(int64_t(steps) * (rank + 1) / blocks);
-    const auto load = [](const uint16_t* from, int count) {
-        if constexpr (ALIGNED) {
-            return count > 0 ? first_elements(*reinterpret_cast<const uint4*>(from), count) : uint4{};
-        } else {
-            return load_neighbours(from, count);
-        }
-    };
 
     float sums[4][FEW / 8][4] = {};
 #pragma unroll 1
     for (int step = int(int64_t(steps) * rank / blocks) + warp % warps; step < end; step += warps * AHEAD) {
-        uint4 chunks[AHEAD][O::CHUNKS];
-        uint32_t pairs[AHEAD][FEW / 8][O::PAIRS];
+        Neighbours<ALIGNED> loads[AHEAD][O::CHUNKS];
+        FewPair few_loads[AHEAD][FEW / 8][O::PAIRS];
 #pragma unroll
         for (int u = 0; u < AHEAD; ++u) {
-            const bool exists = step + u * warps < end;
-            const int k = (step + u * warps) * O::TERMS;
+            const int k = step + u * warps < end ? (step + u * warps) * O::TERMS : x.K;  // beyond K all are zeros
 #pragma unroll
-            for (int i = 0; i < O::CHUNKS; ++i) {
-                chunks[u][i] = exists ? O::chunk(x, i, s, k, g, q, load) : uint4{};
-            }
+            for (int i = 0; i < O::CHUNKS; ++i) loads[u][i] = O::template chunk<ALIGNED>(x, i, s, k, g, q);
 #pragma unroll
             for (int j = 0; j < FEW / 8; ++j) {
 #pragma unroll
-                for (int i = 0; i < O::PAIRS; ++i) {
-                    pairs[u][j][i] = exists ? few.load(8 * j + g, k + O::pair(i, q), x.K) : 0;
-                }
+                for (int i = 0; i < O::PAIRS; ++i) few_loads[u][j][i] = {few, 8 * j + g, k + O::pair(i, q), x.K};
             }
         }
 #pragma unroll
-        for (int u = 0; u < AHEAD; ++u) O::template multiply<T, FEW>(sums, chunks[u], pairs[u]);
+        for (int u = 0; u < AHEAD; ++u) {
+            uint4 chunks[O::CHUNKS];
+            uint32_t pairs[FEW / 8][O::PAIRS];
+#pragma unroll
+            for (int i = 0; i < O::CHUNKS; ++i) chunks[i] = loads[u][i].value();
+#pragma unroll
+            for (int j = 0; j < FEW / 8; ++j) {
+#pragma unroll
+                for (int i = 0; i < O::PAIRS; ++i) pairs[j][i] = few_loads[u][j][i].value(few);
+            }
+            O::template multiply<T, FEW>(sums, chunks, pairs);
+        }
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -245,7 +258,7 @@ extern "C" int matmul_stream(const void* x, const void* few, void* out, int64_t 
                              int64_t out_s, int64_t warps, int64_t blocks, int64_t dtype, cudaStream_t stream,
                              LaunchRecord* record) {
     const Stream streamed{static_cast<const uint16_t*>(x), int(size), int(K), x_stride};
-    const bool pairs = few_k == 1 && few_r % 2 == 0 && is_aligned(few, 4);
+    const bool pairs = few_k == 1 && few_r % 2 == 0 && K % 2 == 0 && is_aligned(few, 4);
     const Few others{static_cast<const uint16_t*>(few), int(few_size), few_r, few_k, pairs};
     const bool aligned = misalignment(x) == 0 && x_stride % CHUNK == 0;
     const auto run = [&](auto zero, auto is_along_k, auto is_aligned) {

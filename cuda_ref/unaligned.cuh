@@ -42,12 +42,24 @@ __host__ __device__ __forceinline__ int misalignment(const void* address) {
     return int(reinterpret_cast<uintptr_t>(address) % 16 / 2);
 }
 
-// Eight neighbours, of which the first `count` exist; the others are zeros. All aligned 16 bytes that are read hold one.
-__device__ __forceinline__ uint4 load_neighbours(const uint16_t* from, int count) {
-    if (count <= 0) return {};
-    const int offset = misalignment(from);
-    const uint4* const aligned = reinterpret_cast<const uint4*>(from - offset);
-    const uint4 low = aligned[0];
-    const uint4 high = offset > 0 && offset + min(count, CHUNK) > CHUNK ? aligned[1] : uint4{};
-    return first_elements(shifted(low, high, offset), count);
-}
+// Eight neighbours, of which the first `count` exist, on their way from memory. Loads are in flight together if all
+// `Neighbours` are made before the first `value`: there is no branch around a load. What does not exist is loaded from
+// `somewhere`, which does. All aligned 16 bytes that are read hold an element that exists.
+template <bool ALIGNED>
+struct Neighbours {
+    uint4 low, high;
+    int offset, count;
+
+    Neighbours() = default;
+    __device__ __forceinline__ Neighbours(const uint16_t* from, int count, const uint16_t* somewhere) : count(count) {
+        const uint16_t* const begin = count > 0 ? from : somewhere;
+        offset = ALIGNED ? 0 : misalignment(begin);
+        const uint4* const aligned = reinterpret_cast<const uint4*>(begin - offset);
+        low = aligned[0];
+        if constexpr (!ALIGNED) high = aligned[offset + min(count, CHUNK) > CHUNK ? 1 : 0];
+    }
+    // The neighbours; zeros for those that do not exist.
+    __device__ __forceinline__ uint4 value() const {
+        return first_elements(ALIGNED ? low : shifted(low, high, offset), count);
+    }
+};
