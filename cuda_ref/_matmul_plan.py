@@ -230,6 +230,18 @@ def best_plan(a: Tensor, b: Tensor, kernels: tuple[str, ...] = KERNELS) -> Plan:
     return best_of(problem_of(a, b), kernels)
 
 
+def one_of_two_tiles(M: int, N: int, a: Tensor) -> Plan:
+    """The plan of wgmma in types of other sizes than 16 bits: the smallest tile or the largest."""
+    small, large = TILES["wgmma"][:2]
+    processors = multiprocessors(a.device) if a.is_cuda else 1
+
+    def waves(tile: Tile) -> int:
+        return count(count(M, tile.M * tile.cluster) * count(N, tile.N), max(1, processors // tile.cluster))
+
+    # A wave of the large tile has the work of four waves of the small one and takes as long as 16/7 of them.
+    return Plan("wgmma", 1 if 16 * waves(large) <= 7 * waves(small) else 0, 1)
+
+
 def problem_of(a: Tensor, b: Tensor) -> Problem:
     (M, K), N = a.shape, b.shape[1]
     copied = find_tma_layout(a, 1) is None, find_tma_layout(b, 0) is None

@@ -3,8 +3,8 @@
 // The larger operand is the stream, the other one has few rows (or columns). The stream goes from device memory to
 // registers, in the form in which mma.sync takes it; nothing waits for shared memory or a barrier until all is read.
 //   - mma.sync multiplies 16 elements of the stream by 8 of the few. Which 16 these are, and in which order k is taken,
-//     is free as long as both operands agree. So a thread reads 16 bytes, along k or across it, and has whole fragments:
-//     along k as they come, across it after exchanges of halves between two registers.
+//     is free as long as both operands agree. So a thread reads 16 bytes, along k or across it, and has whole
+//     fragments: along k as they come, across it after exchanges of halves between two registers.
 //   - The warps of a block, and the blocks of a cluster, divide k. Their sums meet in shared memory, in a fixed order.
 // Rows may begin at any address (unaligned.cuh).
 //

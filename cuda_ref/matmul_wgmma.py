@@ -13,7 +13,7 @@ from cuda_ref._arguments import (
     find_tma_layout,
     tma_layout,
 )
-from cuda_ref._matmul_plan import Plan, best_plan
+from cuda_ref._matmul_plan import Plan, best_plan, one_of_two_tiles
 from cuda_ref._pitched import pitched
 
 REQUIRES = "sm_90"
@@ -55,29 +55,27 @@ def matmul(
     check_sizes((M, N, K), 30)
     if M == 0 or N == 0 or K == 0:
         return a.new_zeros(M, N, dtype=torch.bfloat16 if a.dtype == FLOAT8 else a.dtype)
-    if a.element_size() == 2:
-        return run(best_plan(a, b), a, b)
-    plan = best_plan(a, b, ("wgmma",))
-    return run(plan, a, b, precision, scale_a, scale_b)
+    return run(best_plan(a, b) if a.element_size() == 2 else None, a, b, precision, scale_a, scale_b)
 
 
 def run(
-    plan: Plan,
+    plan: Plan | None,
     a: Tensor,
     b: Tensor,
     precision: str = "ieee",
     scale_a: Tensor | None = None,
     scale_b: Tensor | None = None,
 ) -> Tensor:
-    """The product of two matrices that are not empty, by a plan."""
-    if plan.kernel == "mma":
-        return matmul_mma.run(plan, a, b)
-    if plan.kernel == "stream":
-        return matmul_stream.run(plan, a, b)
-    if plan.kernel == "skinny":
-        return matmul_skinny.matmul(a, b)
+    """The product of two matrices that are not empty, by a plan; None, in tf32 and float8, chooses one of two tiles."""
+    if plan is not None and plan.kernel != "wgmma":
+        if plan.kernel == "skinny":
+            return matmul_skinny.matmul(a, b)
+        return (matmul_mma if plan.kernel == "mma" else matmul_stream).run(plan, a, b)
     (M, K), N = a.shape, b.shape[1]
     a, b, a_layout, b_layout = for_tma(a, b)
+    if plan is None:
+        transposed = a.dtype == torch.float32 and b_layout[0]  # then the kernel computes out^T
+        plan = one_of_two_tiles(*((N, M) if transposed else (M, N)), a)
     out = a.new_empty(M, N, dtype=torch.bfloat16 if a.dtype == FLOAT8 else a.dtype)
     sums = a.new_empty(plan.parts, M, N, dtype=torch.float32) if plan.parts > 1 else None
     build.launch(

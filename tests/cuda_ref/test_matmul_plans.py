@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -108,6 +109,15 @@ def test_plans_have_work_for_every_part() -> None:
 def test_the_choice_of_a_plan(shape: tuple[int, int, int], kernel: str) -> None:
     x = Problem(*shape, a_copied=False, b_copied=False, multiprocessors=132)
     assert _matmul_plan.best_of(x, ("wgmma", "mma")).kernel == kernel
+
+
+@pytest.mark.parametrize(("size", "tile"), [(512, 0), (1024, 0), (2048, 1), (4096, 1)])
+def test_other_types_take_the_smallest_tile_or_the_largest(
+    monkeypatch: pytest.MonkeyPatch, size: int, tile: int
+) -> None:
+    monkeypatch.setattr(_matmul_plan, "multiprocessors", lambda _: 132)
+    a = SimpleNamespace(is_cuda=True, device=None)
+    assert _matmul_plan.one_of_two_tiles(size, size, a) == Plan("wgmma", tile, 1)  # type: ignore[arg-type]
 
 
 def test_long_sums_are_divided() -> None:
