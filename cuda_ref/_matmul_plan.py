@@ -217,17 +217,22 @@ def _longest(*times: float) -> float:
 
 
 @lru_cache(maxsize=4096)
-def best_of(x: Problem, kernels: tuple[str, ...]) -> Plan:
-    """The plan of these kernels that is predicted to be the fastest."""
-    plans = [each for each in candidates(x) if each.kernel in kernels]
+def best_of(x: Problem, kernels: tuple[str, ...], clusters: bool = True) -> Plan:
+    """The plan of these kernels that is predicted to be the fastest, on a device with or without clusters."""
+    plans = [each for each in candidates(x) if each.kernel in kernels and (clusters or each.parts == 1)]
     return min(plans, key=lambda each: predicted_us(each, x))
 
 
 def best_plan(a: Tensor, b: Tensor, kernels: tuple[str, ...] = KERNELS) -> Plan:
-    """The plan for two operands."""
+    """The plan for two operands. On a CPU one that it can run, if it can run the first of these kernels."""
     if not a.is_cuda:
-        return Plan("stream", 0, 1) if kernels == ("stream",) else Plan("mma", 2, 1)
-    return best_of(problem_of(a, b), kernels)
+        return {"mma": Plan("mma", 2, 1), "stream": Plan("stream", 0, 1)}.get(kernels[0], Plan("wgmma", 0, 1))
+    return best_of(problem_of(a, b), kernels, has_clusters(a.device))
+
+
+@lru_cache
+def has_clusters(device: torch.device) -> bool:
+    return torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 def one_of_two_tiles(M: int, N: int, a: Tensor) -> Plan:
