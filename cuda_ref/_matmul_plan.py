@@ -60,42 +60,42 @@ class Costs(NamedTuple):
     """Of an H200: microseconds, and bytes, elements or products in a microsecond."""
 
     memory: float = 4.1e6  # bytes of the device's memory
-    mma_launch: float = 1.5
-    mma_block: float = 0.9  # until the first step, and after the last one
-    mma_rate: float = 2.0e6  # products of a multiprocessor
-    mma_copy: float = 7.0e4  # elements that a multiprocessor copies to shared memory
-    mma_shift: float = 0.3  # of a step's time more, for each operand at odd addresses
-    mma_l2: float = 7.0e6
-    cluster: float = 0.6
-    cluster_part: float = 0.06
-    cluster_sums: float = 5.0e4  # bytes that a multiprocessor reads from others
-    stream_launch: float = 1.5
-    stream_block: float = 0.8
-    stream_step: float = 0.9
-    stream_shift: float = 0.15
-    wgmma_launch: float = 2.4
-    wgmma_block: float = 0.4
+    mma_launch: float = 0.543
+    mma_block: float = 0.35  # until the first step, and after the last one
+    mma_rate: float = 1.92e06  # products of a multiprocessor
+    mma_copy: float = 1.93e04  # elements that a multiprocessor copies to shared memory
+    mma_shift: float = 0.445  # of a step's time more, for each operand at odd addresses
+    mma_l2: float = 9.22e06
+    cluster: float = 0.285
+    cluster_part: float = 0.211
+    cluster_sums: float = 1.2e06  # bytes that a multiprocessor reads from others
+    stream_launch: float = 0.213
+    stream_block: float = 0.0516
+    stream_step: float = 1.64
+    stream_shift: float = 0.33
+    wgmma_launch: float = 0.27
+    wgmma_block: float = 0.686
     wgmma_l2: float = 1.4e7  # more than L2 delivers: neighbours read the same at the same time
-    skinny_launch: float = 2.7
-    skinny_step: float = 0.2
-    copy: float = 1.9
-    add: float = 1.8
-    scattered: float = 3.0e6  # bytes of copies, and of parts
+    skinny_launch: float = 2.74
+    skinny_step: float = 0.104
+    copy: float = 2.73
+    add: float = 1.1
+    scattered: float = 1.39e06  # bytes of copies, and of parts
 
 
 COSTS = Costs()
 KERNELS = ("wgmma", "mma", "stream", "skinny")
 TILES = {
     "mma": (
-        Tile(16, 64, 128, 0.35, resident=8),
-        Tile(64, 16, 128, 0.35, resident=8),
-        Tile(32, 32, 128, 0.33, resident=8),
-        Tile(64, 64, 64, 0.33, resident=7),
-        Tile(128, 64, 64, 0.55, stages=3, resident=4),
-        Tile(128, 128, 64, 0.75, stages=3, resident=2),
-        Tile(32, 128, 64, 0.42, resident=8),
-        Tile(128, 32, 64, 0.42, resident=8),
-        Tile(64, 128, 32, 0.30, stages=3, resident=4),
+        Tile(16, 64, 128, 1.98, resident=8),
+        Tile(64, 16, 128, 2.23, resident=8),
+        Tile(32, 32, 128, 0.998, resident=8),
+        Tile(64, 64, 64, 2.91, resident=7),
+        Tile(128, 64, 64, 3.72, stages=3, resident=4),
+        Tile(128, 128, 64, 4.82, stages=3, resident=2),
+        Tile(32, 128, 64, 2.81, resident=8),
+        Tile(128, 32, 64, 3.11, resident=8),
+        Tile(64, 128, 32, 2.3, stages=3, resident=4),
     ),
     "wgmma": (
         Tile(64, 128, 64, 0.20),
