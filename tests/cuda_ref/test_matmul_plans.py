@@ -103,7 +103,12 @@ def test_plans_have_work_for_every_part() -> None:
 
 @pytest.mark.parametrize(
     ("shape", "kernel"),
-    [((4096, 4096, 4096), "wgmma"), ((8192, 1024, 2048), "wgmma"), ((1024, 1024, 1024), "wgmma"), ((20, 30, 40), "wgmma")],
+    [
+        ((4096, 4096, 4096), "wgmma"),
+        ((8192, 1024, 2048), "wgmma"),
+        ((1024, 1024, 1024), "wgmma"),
+        ((20, 30, 40), "wgmma"),
+    ],
     ids=str,
 )
 def test_the_choice_of_a_plan(shape: tuple[int, int, int], kernel: str) -> None:
