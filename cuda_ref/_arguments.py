@@ -221,6 +221,14 @@ def check_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, int, int, int
     return B, H, H_kv, S_q, S_k, D
 
 
+def check_attention_grad(q: Tensor, k: Tensor, v: Tensor, do: Tensor) -> tuple[int, int, int, int, int, int]:
+    """Checks the operands of an attention and the gradient of its output; see `check_attention`. Raises ValueError."""
+    sizes = check_attention(q, k, v)
+    check_same_shape("attention_grad", ("q", "do"), q, do, ("B", "H", "S_q", "D"))
+    check_dtypes_devices("attention_grad", ("q", "do"), (q, do))
+    return sizes
+
+
 def _tuple(symbols: Sequence[str]) -> str:
     """`(M, K)`, `(N,)`."""
     return f"({', '.join(symbols)}{',' if len(symbols) == 1 else ''})"

@@ -7,11 +7,13 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._arguments import check_attention
+from cuda_ref._kept import kept
 
 DETERMINISTIC = True
 BLOCK_M = 32  # queries of a block, as in attention.cu
 
 
+@kept
 def attention(
     q: Float[Tensor, "B H S_q D"],
     k: Float[Tensor, "B H_kv S_k D"],

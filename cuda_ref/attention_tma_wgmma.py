@@ -4,11 +4,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref._attention_hopper import attend
+from cuda_ref._kept import kept
 
 REQUIRES = "sm_90"
 DETERMINISTIC = True
 
 
+@kept
 def attention(
     q: Float[Tensor, "B H S_q D"],
     k: Float[Tensor, "B H_kv S_k D"],

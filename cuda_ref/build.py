@@ -15,14 +15,14 @@ import platform
 import re
 import shlex
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from . import _cache, _rewrite, compiler
+from . import _cache, _kept, _rewrite, compiler
 from ._cache import BuildError
 from .compiler import Resources, missing, newest_arch
 
@@ -56,7 +56,6 @@ _C_TYPES: dict[str, Any] = {
     "float": ctypes.c_float,
     "double": ctypes.c_double,
 }
-_bound: dict[tuple[str | Path, str, torch.device], Callable[[tuple[Any, ...]], None]] = {}
 _building = threading.Lock()
 
 
@@ -92,23 +91,71 @@ def launch(source: str | Path, function: str, device: torch.device, *args: Any) 
         BuildError: if the source cannot be built.
         NotImplementedError: if the device cannot run it.
     """
-    (_bound.get((source, function, device)) or _bind(source, function, device))(args)
+    bound = _bound.get((source, function, device)) or _bind(source, function, device)
+    bound(args)
+    if (recording := _kept.recording()) is not None:
+        recording.launches.append(partial(bound.repeatable, args))
 
 
-def _bind(source: str | Path, function: str, device: torch.device) -> Callable[[tuple[Any, ...]], None]:
-    """A callable for a function on a device. What is the same for all calls is determined here, once."""
-    stream: Callable[[], int]
-    current_device: Callable[[], int | None]
+class Bound:
+    """An extern "C" function of a loaded library, on a device."""
+
+    def __init__(self, loaded: ctypes.CDLL, function: str, path: Path, device: torch.device) -> None:
+        try:
+            kinds = _rewrite.parameters(path.read_text(), function)
+            self.types = [_C_TYPES[kind] for kind in kinds]
+            self.pointers = [kind == "pointer" for kind in kinds]
+        except (LookupError, KeyError) as error:
+            raise BuildError(f"{path}: {error}; parameters are pointers, {', '.join(list(_C_TYPES)[1:])}") from None
+        self.loaded, self.function = loaded, function
+        self.index = device.index if device.type == "cuda" else None
+        self.what = f"{function} in {path.name}"
+        self.wanted = f"{len(kinds)} arguments ({', '.join(kinds)})"
+        self.address = loaded[function]
+        self.address.argtypes = [*self.types, ctypes.c_void_p, ctypes.c_void_p]
+
+    def __call__(self, args: tuple[Any, ...]) -> None:
+        if self.index is not None and _kept.current_device() != self.index:
+            with torch.cuda.device(self.index):
+                return self(args)
+        if len(args) != len(self.types):
+            raise TypeError(f"{self.what} takes {self.wanted}; got {len(args)}")
+        record = LaunchRecord()
+        values = [a.data_ptr() if p and a is not None else a for a, p in zip(args, self.pointers)]  # noqa: B905
+        stream = 0 if self.index is None else _kept.current_stream(self.index)
+        code = self.address(*values, stream, ctypes.byref(record))
+        if code != 0:
+            raise _error(self.loaded, code, self.what, record)
+
+    def repeatable(self, args: tuple[Any, ...], place: Callable[[torch.Tensor], int]) -> _kept.Issue:
+        """The same call at other addresses: the arguments are converted once, and stay. For one thread at a time."""
+        function = self.loaded[self.function]  # one without argtypes: it takes values of C types as they are
+        values = [kind(None if p else a) for kind, a, p in zip(self.types, args, self.pointers, strict=True)]
+        addressed = [(values[i], place(a)) for i, a in enumerate(args) if self.pointers[i] and a is not None]
+        given_stream, record = ctypes.c_void_p(), LaunchRecord()
+        given = (*values, given_stream, ctypes.byref(record))
+
+        def issue(addresses: Sequence[int], stream: int) -> int:
+            for value, at in addressed:
+                value.value = addresses[at]
+            given_stream.value = stream
+            code: int = function(*given)
+            return code
+
+        return issue
+
+
+_bound: dict[tuple[str | Path, str, torch.device], Bound] = {}
+
+
+def _bind(source: str | Path, function: str, device: torch.device) -> Bound:
+    """A function on a device. What is the same for all calls is determined here, once."""
     if device.type == "cuda":
         if device.index is None:  # the current one, which may change from call to call
             device = torch.device("cuda", torch.cuda.current_device())
-        index = device.index
         target = compiler.arch_of(*torch.cuda.get_device_capability(device))
-        raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # cheaper than current_stream
-        stream = partial(raw_stream, index) if raw_stream else lambda: torch.cuda.current_stream(index).cuda_stream
-        current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
     elif device.type == "cpu":
-        target, index, stream, current_device = "host", None, int, lambda: None  # stream 0; no current device
+        target = "host"
     else:
         raise NotImplementedError(f"{function}: a .cu runs on 'cuda' and, emulated, on 'cpu' devices; got {device}")
     if bound := _bound.get((source, function, device)):
@@ -118,33 +165,8 @@ def _bind(source: str | Path, function: str, device: torch.device) -> Callable[[
             f"{function}: first call inside a CUDA graph capture; call it once before, to build and load it"
         )
 
-    path = _path(source)
-    loaded = _load(source, target)
-    try:
-        kinds = _rewrite.parameters(path.read_text(), function)
-        types = [_C_TYPES[kind] for kind in kinds]
-    except (LookupError, KeyError) as error:
-        raise BuildError(f"{path}: {error}; parameters are pointers, {', '.join(list(_C_TYPES)[1:])}") from None
-    address = loaded[function]
-    address.argtypes = [*types, ctypes.c_void_p, ctypes.c_void_p]
-    address.restype = ctypes.c_int
-    pointers = [kind == "pointer" for kind in kinds]
-
-    def call(args: tuple[Any, ...]) -> None:
-        if current_device() != index:
-            with torch.cuda.device(index):
-                return call(args)
-        if len(args) != len(pointers):
-            wanted = f"{len(kinds)} arguments ({', '.join(kinds)})"
-            raise TypeError(f"{function} in {path.name} takes {wanted}; got {len(args)}")
-        record = LaunchRecord()
-        values = [a.data_ptr() if p and a is not None else a for a, p in zip(args, pointers)]  # noqa: B905
-        code = address(*values, stream(), ctypes.byref(record))
-        if code != 0:
-            raise _error(loaded, code, f"{function} in {path.name}", record)
-
-    _bound[source, function, device] = call
-    return call
+    bound = _bound[source, function, device] = Bound(_load(source, target), function, _path(source), device)
+    return bound
 
 
 def _error(loaded: ctypes.CDLL, code: int, what: str, record: LaunchRecord) -> CudaError:

@@ -5,10 +5,12 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._arguments import check_matmul
+from cuda_ref._kept import kept
 
 DETERMINISTIC = True
 
 
+@kept
 def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str = "ieee") -> Float[Tensor, "M N"]:
     """out[m, n] = sum over k of a[m, k] * b[k, n].
 

@@ -5,11 +5,13 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._arguments import check_16_bit, check_matmul, check_sizes, tma_layout
+from cuda_ref._kept import kept
 
 REQUIRES = "sm_90"
 MAX_M = 64
 
 
+@kept
 def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str = "ieee") -> Float[Tensor, "M N"]:
     """out[m, n] = sum over k of a[m, k] * b[k, n].
 

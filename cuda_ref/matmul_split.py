@@ -6,6 +6,7 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._arguments import check_matmul, check_sizes
+from cuda_ref._kept import kept
 
 REQUIRES = "sm_90"
 DETERMINISTIC = True
@@ -13,6 +14,7 @@ ARITHMETIC = "6 x bfloat16"
 GROUP_K = 16  # as in matmul_split.cu
 
 
+@kept
 def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str = "ieee") -> Float[Tensor, "M N"]:
     """out[m, n] = sum over k of a[m, k] * b[k, n].
 

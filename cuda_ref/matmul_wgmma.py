@@ -13,6 +13,7 @@ from cuda_ref._arguments import (
     find_tma_layout,
     tma_layout,
 )
+from cuda_ref._kept import kept
 from cuda_ref._matmul_plan import Plan, best_plan, one_of_two_tiles
 from cuda_ref._pitched import pitched
 
@@ -21,6 +22,7 @@ DTYPES_BEYOND = ("float8_e4m3fn",)
 DTYPES = {**build.DTYPES, FLOAT8: 3}  # Dtype in common.cuh, and FLOAT8 in matmul_wgmma.cu
 
 
+@kept
 def matmul(
     a: Float[Tensor, "M K"],
     b: Float[Tensor, "K N"],

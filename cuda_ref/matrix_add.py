@@ -5,10 +5,12 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._arguments import check_addition
+from cuda_ref._kept import kept
 
 DETERMINISTIC = True
 
 
+@kept
 def matrix_add(a: Float[Tensor, "M N"], b: Float[Tensor, "M N"]) -> Float[Tensor, "M N"]:
     """out[m, n] = a[m, n] + b[m, n].
 

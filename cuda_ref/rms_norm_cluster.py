@@ -5,12 +5,14 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._arguments import check_norm
+from cuda_ref._kept import kept
 from cuda_ref._rows import are_packed, sharing
 
 DETERMINISTIC = True
 REQUIRES = "sm_90"
 
 
+@kept
 def rms_norm(x: Float[Tensor, "M N"], weight: Float[Tensor, "N"], *, eps: float) -> Float[Tensor, "M N"]:
     """out[i, j] = x[i, j] * weight[j] / sqrt(mean over k of x[i, k]^2 + eps).
 

@@ -6,10 +6,12 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._arguments import check_dtypes_devices
+from cuda_ref._kept import kept
 
 DETERMINISTIC = True
 
 
+@kept
 def sigmoid(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     """out = 1 / (1 + exp(-x)), elementwise.
 

@@ -5,10 +5,12 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._arguments import check_dims, check_dtypes_devices
+from cuda_ref._kept import kept
 
 DETERMINISTIC = True
 
 
+@kept
 def softmax(x: Float[Tensor, "M N"]) -> Float[Tensor, "M N"]:
     """out[i, j] = exp(x[i, j]) / sum over k of exp(x[i, k]).
 

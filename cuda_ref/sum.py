@@ -6,6 +6,7 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._arguments import check_sum
+from cuda_ref._kept import kept
 from cuda_ref._rows import PACK_BYTES, WARP
 
 DETERMINISTIC = True
@@ -15,6 +16,7 @@ UNROLL = 4  # packs that a thread has under way
 BLOCKS = 8  # of 256 threads on a multiprocessor
 
 
+@kept
 def sum(
     x: Float[Tensor, "M N"], *, axis: int | None = None
 ) -> Float[Tensor, ""] | Float[Tensor, "M"] | Float[Tensor, "N"]:
@@ -34,7 +36,7 @@ def sum(
     if abs(x.stride(0)) < abs(x.stride(1)):  # stored by columns
         x, axis = x.t(), None if axis is None else 1 - axis
     if axis is None and x.is_contiguous():
-        x = x.view(1, -1)
+        x, axis = x.view(1, -1), 1
     M, N = x.shape
     lanes = PACK_BYTES // x.element_size()
     if axis == 0:
@@ -42,7 +44,7 @@ def sum(
     else:
         parts = _parts(x, M, N // (THREADS * UNROLL * lanes))
     room = parts * (N if axis == 0 else M)
-    partial = torch.empty(room if parts > 1 or axis is None else 0, dtype=torch.float32, device=x.device)
+    partial = torch.empty(room, dtype=torch.float32, device=x.device) if parts > 1 or axis is None else None
     build.launch(
         "sum", "sum", x.device,
         x, partial, out, M, N, *x.stride(), 2 if axis is None else axis, parts, build.DTYPES[x.dtype],

@@ -6,12 +6,14 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._arguments import check_sum
+from cuda_ref._kept import kept
 
 DETERMINISTIC = True
 THREADS = 256
 BLOCKS = 1024  # for few outputs, some more than a device runs at once
 
 
+@kept
 def sum(
     x: Float[Tensor, "M N"], *, axis: int | None = None
 ) -> Float[Tensor, ""] | Float[Tensor, "M"] | Float[Tensor, "N"]:
@@ -33,7 +35,7 @@ def sum(
         x = x.t()
     M, N = x.shape
     parts = max(1, min(BLOCKS // M, N // (4 * THREADS)))
-    partial = torch.empty(M * parts if parts > 1 or axis is None else 0, dtype=torch.float32, device=x.device)
+    partial = torch.empty(M * parts, dtype=torch.float32, device=x.device) if parts > 1 or axis is None else None
     build.launch(
         "sum_tree", "sum_tree", x.device,
         x, partial, out, M, N, *x.stride(), parts, axis is None, build.DTYPES[x.dtype],

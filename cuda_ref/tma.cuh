@@ -69,14 +69,11 @@ __device__ __forceinline__ void load_operand(uint32_t to, int row, int k, Load l
 // Encodes an array of RANK dimensions that is copied in boxes of 128 bytes by box_outer[0] by box_outer[1] ... (each at
 // most 256). `strides` are those of the outer dimensions, in elements. The 16-byte chunks of a row of a box are swizzled:
 // chunk c of row r is stored in the place of chunk c ^ (r % 8), so that the same chunk of eight rows covers all banks.
-// Returns false if TMA cannot copy the array: base and strides must be multiples of 16 bytes. A new thread has no
-// current context, which encoding needs; cudaSetDevice makes the device's context current.
+// Returns false if TMA cannot copy the array: base and strides must be multiples of 16 bytes.
 template <int RANK>
 bool encode_tensor_map(CUtensorMap* map, CUtensorMapDataType type, int element_bytes, const void* base,
                        const int64_t (&sizes)[RANK], const int64_t (&strides)[RANK - 1],
                        const int (&box_outer)[RANK - 1]) {
-    int device;
-    if (cudaGetDevice(&device) != cudaSuccess || cudaSetDevice(device) != cudaSuccess) return false;
     static const auto encode = [] {  // of libcuda, which is not linked
         void* entry = nullptr;
         cudaDriverEntryPointQueryResult found;
@@ -94,9 +91,15 @@ bool encode_tensor_map(CUtensorMap* map, CUtensorMapDataType type, int element_b
         box[i + 1] = cuuint32_t(box_outer[i]);
         steps[i + 1] = 1;
     }
-    return encode(map, type, RANK, const_cast<void*>(base), extents, bytes, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                  CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+    const auto encoded = [&] {
+        return encode(map, type, RANK, const_cast<void*>(base), extents, bytes, box, steps,
+                      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+    };
+    if (encoded()) return true;
+    // A new thread has no current context, which encoding needs; cudaSetDevice makes the device's context current.
+    int device;
+    return cudaGetDevice(&device) == cudaSuccess && cudaSetDevice(device) == cudaSuccess && encoded();
 }
 
 // The same for a matrix of `outer` rows of `inner` elements, `stride` elements apart, in boxes of `box_outer` rows.

@@ -5,10 +5,12 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._arguments import check_addition
+from cuda_ref._kept import kept
 
 DETERMINISTIC = True
 
 
+@kept
 def vector_add(a: Float[Tensor, "N"], b: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
     """out[i] = a[i] + b[i].
 

@@ -91,6 +91,14 @@ def check_attention(q: jax.Array, k: jax.Array, v: jax.Array) -> None:
     _check_dtypes("attention", q=q, k=k, v=v)
 
 
+def check_attention_grad(q: jax.Array, k: jax.Array, v: jax.Array, do: jax.Array) -> None:
+    """Operands of attention, and the gradient of its output, of the shape of q. Raises: ValueError."""
+    check_attention(q, k, v)
+    if do.shape != q.shape:
+        raise ValueError(f"attention_grad: q is (B, H, S_q, D)={q.shape}, so do must be {q.shape}; got {do.shape}")
+    _check_dtypes("attention_grad", q=q, do=do)
+
+
 def check_hopper(operation: str) -> None:
     """Raises: NotImplementedError unless JAX runs on a Hopper GPU."""
     device = jax.devices()[0]

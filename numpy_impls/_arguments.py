@@ -88,6 +88,14 @@ def check_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> None:
     _check_dtypes("attention", q=q, k=k, v=v)
 
 
+def check_attention_grad(q: np.ndarray, k: np.ndarray, v: np.ndarray, do: np.ndarray) -> None:
+    """Operands of attention, and the gradient of its output, of the shape of q. Raises: ValueError."""
+    check_attention(q, k, v)
+    if do.shape != q.shape:
+        raise ValueError(f"attention_grad: q is (B, H, S_q, D)={q.shape}, so do must be {q.shape}; got {do.shape}")
+    _check_dtypes("attention_grad", q=q, do=do)
+
+
 def _check_dtypes(operation: str, *, float8: bool = False, **arguments: np.ndarray) -> None:
     """All arguments have the dtype of the first, which is one of DTYPES, or float8 where that is allowed."""
     (first, x), *others = arguments.items()

@@ -61,7 +61,7 @@ def vector_add(a, b):
 
 def external(path: Path, operation: str = "vector_add") -> ExternalImplementation:
     """The implementation of `operation` in a file."""
-    (found,) = from_files([path], [operation])[operation]
+    (found,) = from_files([path], [ops.get(operation)])[operation]
     return found
 
 

@@ -92,6 +92,15 @@ def check_attention(q: Tensor, k: Tensor, v: Tensor) -> None:
     _check_kinds("attention", ("q", "k", "v"), (q, k, v))
 
 
+def check_attention_grad(q: Tensor, k: Tensor, v: Tensor, do: Tensor) -> None:
+    """Operands of attention, and the gradient of its output, of the shape of q. Raises: ValueError."""
+    check_attention(q, k, v)
+    if do.shape != q.shape:
+        shape = tuple(q.shape)
+        raise ValueError(f"attention_grad: q is (B, H, S_q, D)={shape}, so do must be {shape}; got {tuple(do.shape)}")
+    _check_kinds("attention_grad", ("q", "do"), (q, do))
+
+
 def _check_kinds(operation: str, names: tuple[str, ...], tensors: tuple[Tensor, ...], *, float8: bool = False) -> None:
     """All have the dtype and device of the first, whose dtype is one of DTYPES, or float8 where that is allowed."""
     first, x = names[0], tensors[0]

@@ -1,9 +1,12 @@
-"""What the attention files share: PyTorch's scaled_dot_product_attention restricted to one kernel."""
+"""What the attention files share: PyTorch's scaled_dot_product_attention restricted to one kernel; its gradients."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -57,3 +60,44 @@ def only_kernel(
                 raise
             reasons = [str(warning.message).partition(" (Triggered internally")[0] for warning in caught]
             raise NotImplementedError(f"attention: {kernel} refuses: {' '.join(reasons) or error}") from error
+
+
+@contextmanager
+def unfused_in_float32(q: Tensor) -> Iterator[None]:
+    """While open, PyTorch's attention of tensors like q is its unfused kernels, all in float32, products included.
+
+    PyTorch widens 16-bit inputs for these kernels, unless it may reduce in 16 bits. The settings are restored.
+    """
+    cuda = torch.backends.cuda
+    flags = cuda.matmul if q.is_cuda else torch.backends.mkldnn.matmul
+    precision, reduction = flags.fp32_precision, cuda.fp16_bf16_reduction_math_sdp_allowed()
+    flags.fp32_precision = "ieee"
+    cuda.allow_fp16_bf16_reduction_math_sdp(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        flags.fp32_precision = precision
+        cuda.allow_fp16_bf16_reduction_math_sdp(reduction)
+
+
+def lower_right(q: Tensor, k: Tensor, *, causal: bool) -> Tensor | None:
+    """The mask that aligns causal attention to the last key, where PyTorch's `is_causal` differs from it."""
+    S_q, S_k = q.shape[2], k.shape[2]
+    return q.new_ones(S_q, S_k, dtype=torch.bool).tril(S_k - S_q) if causal and 1 < S_q < S_k else None
+
+
+def gradients(
+    attend: Callable[[Tensor, Tensor, Tensor], Tensor], q: Tensor, k: Tensor, v: Tensor, do: Tensor, *, causal: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(dq, dk, dv) of `attend` by autograd, contiguous. It is called without the first queries, which see no key."""
+    blind = max(0, q.shape[2] - k.shape[2]) if causal else 0
+    if q.numel() == 0 or k.numel() == 0:
+        return q.new_zeros(q.shape), k.new_zeros(k.shape), v.new_zeros(v.shape)
+    leaves = [x.detach().requires_grad_() for x in (q[:, :, blind:], k, v)]
+    with torch.enable_grad():
+        o = attend(*leaves)
+    dq, dk, dv = torch.autograd.grad(o, leaves, do[:, :, blind:])
+    if blind:
+        dq = F.pad(dq, (0, 0, blind, 0))
+    return dq.contiguous(), dk.contiguous(), dv.contiguous()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from torch_impls._arguments import check_attention
+from torch_impls._sdpa import lower_right, unfused_in_float32
 
 VENDOR = "PyTorch math"
 
@@ -39,18 +38,14 @@ def attention(
     if causal and S_q > S_k:
         seeing = attention(q[:, :, S_q - S_k :], k, v, causal=True, sm_scale=sm_scale)
         return F.pad(seeing, (0, 0, S_q - S_k, 0))
-    mask = q.new_ones(S_q, S_k, dtype=torch.bool).tril(S_k - S_q) if causal and 1 < S_q < S_k else None
-    cuda = torch.backends.cuda
-    flags = cuda.matmul if q.is_cuda else torch.backends.mkldnn.matmul
-    precision, reduction = flags.fp32_precision, cuda.fp16_bf16_reduction_math_sdp_allowed()
-    flags.fp32_precision = "ieee"
-    cuda.allow_fp16_bf16_reduction_math_sdp(False)
-    try:
-        with sdpa_kernel(SDPBackend.MATH):
-            o = F.scaled_dot_product_attention(
-                q, k, v, mask, is_causal=causal and S_q == S_k, scale=sm_scale, enable_gqa=q.shape[1] != k.shape[1]
-            )
-    finally:
-        flags.fp32_precision = precision
-        cuda.allow_fp16_bf16_reduction_math_sdp(reduction)
+    with unfused_in_float32(q):
+        o = F.scaled_dot_product_attention(
+            q,
+            k,
+            v,
+            lower_right(q, k, causal=causal),
+            is_causal=causal and S_q == S_k,
+            scale=sm_scale,
+            enable_gqa=q.shape[1] != k.shape[1],
+        )
     return o.contiguous()

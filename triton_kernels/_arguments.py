@@ -140,6 +140,16 @@ def check_attention(q: Tensor, k: Tensor, v: Tensor, *, interpreter: bool = True
     _check_runs("attention", "q", q, interpreter=interpreter)
 
 
+def check_attention_grad(q: Tensor, k: Tensor, v: Tensor, do: Tensor, *, interpreter: bool = True) -> None:
+    """Operands of attention, and the gradient of its output, of the shape of q. Raises: ValueError."""
+    check_attention(q, k, v, interpreter=interpreter)
+    if do.shape != q.shape:
+        shape = tuple(q.shape)
+        raise ValueError(f"attention_grad: q is (B, H, S_q, D)={shape}, so do must be {shape}; got {tuple(do.shape)}")
+    _check_dtypes("attention_grad", ("q", "do"), (q, do))
+    _check_devices("attention_grad", ("q", "do"), (q, do))
+
+
 def check_head(D: int, head_dims: tuple[int, ...], sm_scale: float | None) -> None:
     """D is one of head_dims, and sm_scale is not negative. Raises: NotImplementedError."""
     if D not in head_dims:

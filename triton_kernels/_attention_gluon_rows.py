@@ -72,6 +72,22 @@ def store(out, o_desc, o_smem, b, h, row, consumer: gl.constexpr, CONSUMERS: gl.
 
 
 @gluon.jit
+def store_statistics(out, lse, grad, sizes, b, h, start_m):
+    """Stores lse, and delta, the sum of do * out, of the ROWS rows from start_m on."""
+    do_ptr, lse_ptr, delta_ptr, stride_ob, stride_oh, stride_om = grad
+    H, _, _, S_q, _, _ = sizes
+    rows = start_m + gl.arange(0, ROWS, gl.SliceLayout(1, out.type.layout))
+    offs_d = gl.arange(0, out.shape[1], gl.SliceLayout(0, out.type.layout))
+    inside = rows < S_q
+    do_ptr += b.to(gl.int64) * stride_ob + h.to(gl.int64) * stride_oh
+    do_ptrs = do_ptr + rows.to(gl.int64)[:, None] * stride_om + offs_d[None, :]
+    do = gl.load(do_ptrs, mask=inside[:, None], other=0.0).to(gl.float32)
+    at = (b.to(gl.int64) * H + h) * S_q + rows
+    gl.store(lse_ptr + at, lse, mask=inside)
+    gl.store(delta_ptr + at, gl.sum(out * do, 1), mask=inside)
+
+
+@gluon.jit
 def attend_by_key(memory, strides, sizes, b, h, start_m, qk_scale, D: gl.constexpr):
     """Computes and stores ROWS rows of one head, with a causal mask, one key at a time.
 

@@ -5,7 +5,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import triton
@@ -13,11 +13,19 @@ import triton.language as tl
 from torch import Tensor
 from triton.runtime.autotuner import Autotuner
 
+from triton_kernels import _kept
 from triton_kernels._interpreter import INTERPRET
+from triton_kernels._repeat import repeatable
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 LAUNCHING = threading.RLock()
 """Held during a launch: Triton's autotuner keeps the arguments of a launch in itself until it is done."""
 _thread = threading.local()  # devices: indices of the GPUs whose context this thread has had as the current one
+
+
+def kept(function: Function) -> Function:
+    """Decorator of a launcher: `_kept.kept`; without effect in the interpreter, which launches nothing."""
+    return function if INTERPRET else _kept.kept(function)
 
 
 def device_of(x: Tensor) -> AbstractContextManager[Any]:
@@ -65,13 +73,28 @@ def launch(kernel: Any, grid: Any, *args: Any, **kwargs: Any) -> None:
 
     Raises: RuntimeError, before the launch, for the first call with such arguments inside a capture.
     """
+    if (recording := _kept.recording()) is None:
+        _launch(kernel, grid, args, kwargs)
+        return
+    grids: list[Any] = []
+
+    def noted(meta: dict[str, Any]) -> Any:
+        grids.append(grid(meta) if callable(grid) else grid)
+        return grids[-1]
+
+    compiled = _launch(kernel, noted, args, kwargs)
+    arguments = {**dict(zip(kernel.arg_names, args, strict=False)), **kwargs}
+    recording.launches.append(repeatable(compiled, grids[-1], arguments))
+
+
+def _launch(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Launches; returns the compiled kernel."""
     if not INTERPRET and torch.cuda.is_current_stream_capturing():
-        _launch_captured(kernel, grid, args, kwargs)
-    else:
-        kernel[grid](*args, **kwargs)
+        return _launch_captured(kernel, grid, args, kwargs)
+    return kernel[grid](*args, **kwargs)
 
 
-def _launch_captured(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _launch_captured(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A launch whose autotuner does not time and whose kernel is loaded; see `launch`."""
     jit = kernel.fn if isinstance(kernel, Autotuner) else kernel
     run: Callable[..., Any] = jit.run
@@ -90,7 +113,7 @@ def _launch_captured(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict
     if kernel is not jit:
         kernel.prune_configs = refuse  # the autotuner calls it first where it has no answer
     try:
-        kernel[grid](*args, **kwargs)
+        return kernel[grid](*args, **kwargs)
     finally:
         del jit.run
         if kernel is not jit:

@@ -3,6 +3,10 @@
 import torch
 import triton
 from torch import Tensor
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+HEADS_LAYOUT = gl.NVMMASharedLayout(128, 16, rank=4)
 
 
 def tma_matrix(name: str, x: Tensor, element: int) -> tuple[Tensor, int, bool]:
@@ -30,3 +34,10 @@ def tma_rows(x: Tensor) -> Tensor:
     if x.stride(3) == 1 and all(s > 0 and s % unit == 0 for s in outer) and x.data_ptr() % 16 == 0:
         return x
     return x.clone(memory_format=torch.contiguous_format)
+
+
+def descriptor(x: Tensor, block_m: int, block_d: int) -> TensorDescriptor:
+    """What TMA reads or writes blocks of x (B, H, S, D) through, (1, 1, block_m, block_d), swizzled for wgmma."""
+    spans = [x.shape[1] * x.shape[2] * x.shape[3], x.shape[2] * x.shape[3], x.shape[3]]
+    strides = [span if size == 1 else stride for size, stride, span in zip(x.shape, x.stride(), spans, strict=False)]
+    return TensorDescriptor(x, list(x.shape), [*strides, 1], [1, 1, block_m, block_d], HEADS_LAYOUT)

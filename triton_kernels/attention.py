@@ -10,7 +10,7 @@ from triton_kernels._arguments import check_attention, check_head
 from triton_kernels._autotuner import autotune
 from triton_kernels._configs_attention import CONFIGS, short_list, tuning_space  # noqa: F401
 from triton_kernels._interpreter import INTERPRET, dot_operand, empty_output, finished_output
-from triton_kernels._launch import device_of, launch
+from triton_kernels._launch import device_of, kept, launch
 
 DETERMINISTIC = True
 HEAD_DIMS = (16, 32, 64, 128, 256)
@@ -186,6 +186,7 @@ else:  # tuned, or timed once per key and kept in Triton's cache folder
     attention_kernel = autotune(CONFIGS, ["HEADS", "G", "S_q", "S_k", "D", "CAUSAL"], short_list)(attention_kernel)
 
 
+@kept
 def attention(
     q: Float[Tensor, "B H S_q D"],
     k: Float[Tensor, "B H_kv S_k D"],

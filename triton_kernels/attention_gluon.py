@@ -1,6 +1,8 @@
 """Attention in Gluon for Hopper, forward: a producer warp loads by TMA, consumer warpgroups multiply by wgmma, and
 compute the softmax of one block of keys while the products of another run."""
 
+from typing import Any
+
 import torch
 import triton
 from jaxtyping import Float
@@ -9,24 +11,31 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
-from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from triton_kernels._arguments import check_attention, check_head
-from triton_kernels._attention_gluon_rows import OUT_COLUMNS, ROWS, attend_by_key, hide, row_sums, store
+from triton_kernels._attention_gluon_rows import (
+    OUT_COLUMNS,
+    ROWS,
+    attend_by_key,
+    hide,
+    row_sums,
+    store,
+    store_statistics,
+)
 from triton_kernels._attention_gluon_tiles import tile_count, tile_number, tile_of, tile_table
 from triton_kernels._configs import multiprocessors
-from triton_kernels._configs_attention_gluon import Config, configuration, heads_together
-from triton_kernels._launch import device_of, launch
-from triton_kernels._tma import tma_rows
+from triton_kernels._configs_attention_gluon import configuration, heads_together
+from triton_kernels._launch import device_of, kept, launch
+from triton_kernels._tma import descriptor, tma_rows
 
 DETERMINISTIC = True
 REQUIRES = "sm_90"
 
 DTYPES = (torch.float16, torch.bfloat16)
 HEAD_DIMS = (64, 128, 256)
-STRIDES = [f"stride_{x}" for x in ("qb", "qh", "qm", "kb", "kh", "kn", "vb", "vh", "vn")]
+STRIDES = [f"stride_{x}" for x in ("qb", "qh", "qm", "kb", "kh", "kn", "vb", "vh", "vn", "ob", "oh", "om")]
 INTEGERS = ["H", "HEADS", "HEAD_GROUP", "S_q", "S_k", "G", *STRIDES]
-LAYOUT = gl.NVMMASharedLayout(128, 16, rank=4)
+NO_GRADIENT = (None, None, None, 0, 0, 0)
 LOG2_E = 1.4426950408889634
 tma_load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared  # renamed after Triton 3.7
 
@@ -140,16 +149,18 @@ def step(
 
 @gluon.jit
 def consume(
-    consumer: gl.constexpr, o_desc, smem, barriers, table_ptr, sizes, qk_scale, memory, strides,
+    consumer: gl.constexpr, o_desc, smem, barriers, table_ptr, sizes, qk_scale, memory, strides, grad,
     CAUSAL: gl.constexpr, RAGGED: gl.constexpr, PINGPONG: gl.constexpr, RESCALE_EARLY: gl.constexpr,
     LATE_SUM: gl.constexpr,
 ):  # fmt: skip
     """A warpgroup computes 64 queries of each tile, block of keys by block of keys, from the last to the first.
 
     m_i is the running maximum of the scores q k^T, l_i the sum of exp2(qk_scale (score - m_i)), and acc the sum of
-    exp2(qk_scale (score - m_i)) v, which is one block behind.
+    exp2(qk_scale (score - m_i)) v, which is one block behind. With `grad`, what the backward pass needs is stored
+    instead of the output.
     """
     q_smem, k_smem, v_smem, o_smem = smem
+    _, lse_ptr, _, _, _, _ = grad
     q_full, q_empty, k_full, k_empty, v_full, v_empty, _ = barriers
     _, HEADS, _, S_q, S_k, _ = sizes
     CONSUMERS: gl.constexpr = q_smem.shape[0]
@@ -208,12 +219,17 @@ def consume(
         mbarrier.arrive(v_empty.index(before))
         if LATE_SUM:
             l_i = gl.sum(l_i, 1)
-        norm = 1.0 / gl.convert_layout(l_i, gl.SliceLayout(1, OUT))
-        out = acc * norm[:, None]
+        total = gl.convert_layout(l_i, gl.SliceLayout(1, OUT))
+        out = acc * (1.0 / total)[:, None]
         if CAUSAL:  # a query that sees no key gives zeros
             out = gl.where((gl.convert_layout(last_key, gl.SliceLayout(1, OUT)) >= 0)[:, None], out, 0.0)
         row = start_m + consumer * ROWS
-        if CAUSAL:
+        if lse_ptr is not None:
+            lse = gl.convert_layout(m_i, gl.SliceLayout(1, OUT)) * qk_scale + gl.log2(total)
+            if CAUSAL:  # a query that sees no key has infinity, with which all its weights are 0
+                lse = gl.where(gl.convert_layout(last_key, gl.SliceLayout(1, OUT)) >= 0, lse, float("inf"))
+            store_statistics(out, lse, grad, sizes, b, h, row)
+        elif CAUSAL:
             # The weight of a hidden key is 0, but 0 times NaN or infinity is NaN, and a product of tiles cannot leave
             # it out. So rows with a NaN are computed again.
             if gl.max(gl.max((out != out).to(gl.int32), 1), 0) == 0:
@@ -229,6 +245,7 @@ def consume(
 def attention_kernel(
     q_desc, k_desc, v_desc, o_desc, q_ptr, k_ptr, v_ptr, out_ptr, table_ptr, H, HEADS, HEAD_GROUP, S_q, S_k, G,
     qk_scale, stride_qb, stride_qh, stride_qm, stride_kb, stride_kh, stride_kn, stride_vb, stride_vh, stride_vn,
+    do_ptr, lse_ptr, delta_ptr, stride_ob, stride_oh, stride_om,
     CAUSAL: gl.constexpr, RAGGED: gl.constexpr, D: gl.constexpr,
     CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr, STAGES: gl.constexpr, PINGPONG: gl.constexpr,
     RESCALE_EARLY: gl.constexpr, LATE_SUM: gl.constexpr,
@@ -236,7 +253,8 @@ def attention_kernel(
     """A program computes tiles of the output, [64 * CONSUMERS, D] of one head: those of tile_number.
 
     Every stage of keys, of values and the queries of every consumer have two barriers: `full` completes when TMA has
-    written them, `empty` when every consumer has read them.
+    written them, `empty` when every consumer has read them. lse_ptr: of the gradients' statistics, which are stored
+    instead of the output; None for the output.
     """
     DTYPE: gl.constexpr = q_desc.dtype
     OUT_BUFFERS: gl.constexpr = 2 if D > OUT_COLUMNS else 1
@@ -267,14 +285,15 @@ def attention_kernel(
     sizes = (H, HEADS, HEAD_GROUP, S_q, S_k, G)
     memory = (q_ptr, k_ptr, v_ptr, out_ptr)
     strides = (stride_qb, stride_qh, stride_qm, stride_kb, stride_kh, stride_kn, stride_vb, stride_vh, stride_vn)
+    grad = (do_ptr, lse_ptr, delta_ptr, stride_ob, stride_oh, stride_om)
     # The registers that the producer does not need go to the consumers.
     if CONSUMERS == 2:
         gl.warp_specialize(
             [
-                (consume, (0, o_desc, smem, barriers, table_ptr, sizes, qk_scale, memory, strides, CAUSAL, RAGGED,
-                           PINGPONG, RESCALE_EARLY, LATE_SUM)),
-                (consume, (1, o_desc, smem, barriers, table_ptr, sizes, qk_scale, memory, strides, CAUSAL, RAGGED,
-                           PINGPONG, RESCALE_EARLY, LATE_SUM)),
+                (consume, (0, o_desc, smem, barriers, table_ptr, sizes, qk_scale, memory, strides, grad, CAUSAL,
+                           RAGGED, PINGPONG, RESCALE_EARLY, LATE_SUM)),
+                (consume, (1, o_desc, smem, barriers, table_ptr, sizes, qk_scale, memory, strides, grad, CAUSAL,
+                           RAGGED, PINGPONG, RESCALE_EARLY, LATE_SUM)),
                 (load, (q_desc, k_desc, v_desc, smem, barriers, table_ptr, sizes, CAUSAL)),
             ],
             worker_num_warps=[4, 1],
@@ -284,12 +303,12 @@ def attention_kernel(
         gl.static_assert(CONSUMERS == 3)
         gl.warp_specialize(
             [
-                (consume, (0, o_desc, smem, barriers, table_ptr, sizes, qk_scale, memory, strides, CAUSAL, RAGGED,
-                           PINGPONG, RESCALE_EARLY, LATE_SUM)),
-                (consume, (1, o_desc, smem, barriers, table_ptr, sizes, qk_scale, memory, strides, CAUSAL, RAGGED,
-                           PINGPONG, RESCALE_EARLY, LATE_SUM)),
-                (consume, (2, o_desc, smem, barriers, table_ptr, sizes, qk_scale, memory, strides, CAUSAL, RAGGED,
-                           PINGPONG, RESCALE_EARLY, LATE_SUM)),
+                (consume, (0, o_desc, smem, barriers, table_ptr, sizes, qk_scale, memory, strides, grad, CAUSAL,
+                           RAGGED, PINGPONG, RESCALE_EARLY, LATE_SUM)),
+                (consume, (1, o_desc, smem, barriers, table_ptr, sizes, qk_scale, memory, strides, grad, CAUSAL,
+                           RAGGED, PINGPONG, RESCALE_EARLY, LATE_SUM)),
+                (consume, (2, o_desc, smem, barriers, table_ptr, sizes, qk_scale, memory, strides, grad, CAUSAL,
+                           RAGGED, PINGPONG, RESCALE_EARLY, LATE_SUM)),
                 (load, (q_desc, k_desc, v_desc, smem, barriers, table_ptr, sizes, CAUSAL)),
             ],
             worker_num_warps=[4, 4, 1],
@@ -297,17 +316,11 @@ def attention_kernel(
         )  # fmt: skip
 
 
-def _descriptor(x: Tensor, block_m: int, block_d: int) -> TensorDescriptor:
-    """What TMA reads or writes blocks of x through, (1, 1, block_m, block_d), swizzled for wgmma."""
-    spans = [x.shape[1] * x.shape[2] * x.shape[3], x.shape[2] * x.shape[3], x.shape[3]]
-    strides = [span if size == 1 else stride for size, stride, span in zip(x.shape, x.stride(), spans, strict=False)]
-    return TensorDescriptor(x, list(x.shape), [*strides, 1], [1, 1, block_m, block_d], LAYOUT)
-
-
-def _launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, config: Config, causal: bool, qk_scale: float) -> None:
+def _launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, grad: tuple[Any, ...], causal: bool, qk_scale: float) -> None:
     """Launches the kernel: q, k and v as TMA reads them, with at least one key."""
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     HEADS, G = B * H, H // H_kv
+    config = configuration(D, causal, HEADS, S_q, multiprocessors(q))
     BLOCK_M, BLOCK_N = int(ROWS) * config.CONSUMERS, config.BLOCK_N
     tiles = HEADS * triton.cdiv(S_q, BLOCK_M)
     programs = min(tiles, multiprocessors(q))
@@ -318,13 +331,14 @@ def _launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, config: Config, causal
             table = tile_table(programs, HEADS, head_group, S_q, S_k, BLOCK_M, BLOCK_N, device=q.device)
     launch(
         attention_kernel, (programs,),
-        _descriptor(q, int(ROWS), D), _descriptor(k, BLOCK_N, D), _descriptor(v, BLOCK_N, D),
-        _descriptor(out, int(ROWS), int(OUT_COLUMNS)), q, k, v, out, table, H, HEADS, head_group, S_q, S_k, G, qk_scale,
-        *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], CAUSAL=causal, RAGGED=not causal and S_k % BLOCK_N != 0, D=D,
-        **config._asdict(), num_warps=4,
+        descriptor(q, int(ROWS), D), descriptor(k, BLOCK_N, D), descriptor(v, BLOCK_N, D),
+        descriptor(out, int(ROWS), int(OUT_COLUMNS)), q, k, v, out, table, H, HEADS, head_group, S_q, S_k, G, qk_scale,
+        *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *grad,
+        CAUSAL=causal, RAGGED=not causal and S_k % BLOCK_N != 0, D=D, **config._asdict(), num_warps=4,
     )  # fmt: skip
 
 
+@kept
 def attention(
     q: Float[Tensor, "B H S_q D"],
     k: Float[Tensor, "B H_kv S_k D"],
@@ -350,7 +364,7 @@ def attention(
     """
     check_attention(q, k, v, interpreter=False)
     _check_limits(q, sm_scale)
-    (B, H, S_q, D), S_k = q.shape, k.shape[2]
+    D, S_k = q.shape[3], k.shape[2]
     if q.numel() > 0 and S_k == 0:
         return torch.zeros(q.shape, dtype=q.dtype, device=q.device)
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
@@ -358,10 +372,22 @@ def attention(
         scale = D**-0.5 if sm_scale is None else sm_scale
         # Not 0, which times the minus infinity of a masked score is NaN.
         qk_scale = max(scale * LOG2_E, 2.0**-126)
-        config = configuration(D, causal, B * H, S_q, multiprocessors(q))
         with device_of(q):
-            _launch(tma_rows(q), tma_rows(k), tma_rows(v), out, config, causal, qk_scale)
+            _launch(tma_rows(q), tma_rows(k), tma_rows(v), out, NO_GRADIENT, causal, qk_scale)
     return out
+
+
+def statistics(q: Tensor, k: Tensor, v: Tensor, do: Tensor, *, causal: bool, qk_scale: float) -> tuple[Tensor, Tensor]:
+    """lse and delta, (B, H, S_q) in float32, for the backward pass; within `device_of(q)`.
+
+    lse: base-2 logarithm of a row's sum of exp2(qk_scale q k^T); infinity where no key is seen. delta: sum of do * out.
+    q, k and v are as TMA reads them; do has contiguous rows. There is memory for 2 * ROWS numbers after both.
+    """
+    count = q.shape[:3].numel()
+    rows = (torch.empty(count + 2 * int(ROWS), dtype=torch.float32, device=q.device) for _ in range(2))
+    lse, delta = (each[:count].view(q.shape[:3]) for each in rows)
+    _launch(q, k, v, q, (do, lse, delta, *do.stride()[:3]), causal, qk_scale)  # q in the place of an output
+    return lse, delta
 
 
 def _check_limits(q: Tensor, sm_scale: float | None) -> None:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from triton_kernels._arguments import check_norm
 from triton_kernels._interpreter import empty_output, finished_output
-from triton_kernels._launch import device_of, launch
+from triton_kernels._launch import device_of, kept, launch
 from triton_kernels._rows import blocks
 
 DETERMINISTIC = True
@@ -65,6 +65,7 @@ def long_layer_norm_kernel(
         tl.store(out_ptr + offs, (x - mean) * scale * weight + bias, mask=offs < N, eviction_policy="evict_first")
 
 
+@kept
 def layer_norm(
     x: Float[Tensor, "M N"], weight: Float[Tensor, "N"], bias: Float[Tensor, "N"], *, eps: float
 ) -> Float[Tensor, "M N"]:

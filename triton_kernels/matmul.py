@@ -10,7 +10,7 @@ from triton_kernels._arguments import check_length, check_matmul
 from triton_kernels._autotuner import autotune
 from triton_kernels._configs_matmul import CONFIGS, short_list, tuning_space  # noqa: F401
 from triton_kernels._interpreter import INTERPRET, dot_operand, empty_output, finished_output
-from triton_kernels._launch import column_major, device_of, launch
+from triton_kernels._launch import column_major, device_of, kept, launch
 from triton_kernels._pad import VECTOR, worth_padding, zero_padded
 from triton_kernels._parts import add_parts, parts_of
 from triton_kernels._tiles import grouped_tile
@@ -195,6 +195,7 @@ def _alignment(*matrices: Tensor) -> int:
     return vector
 
 
+@kept
 def matmul(
     a: Float[Tensor, "M K"],
     b: Float[Tensor, "K N"],

@@ -12,7 +12,7 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton_kernels._arguments import check_matmul, check_tensor_cores
 from triton_kernels._autotuner import autotune
 from triton_kernels._configs_matmul_gluon import CONFIGS, ROWS, SWIZZLE, short_list, tile_count, tuning_space  # noqa: F401
-from triton_kernels._launch import device_of, launch, persistent_grid
+from triton_kernels._launch import device_of, kept, launch, persistent_grid
 from triton_kernels._tiles import tile_offsets
 from triton_kernels._tma import tma_matrix
 
@@ -280,6 +280,7 @@ KEY = ["M", "N", "K", "A_ROWS", "B_ROWS", "C_ROWS", "DTYPE", "PROMOTED"]
 matmul_kernel = autotune(CONFIGS, KEY, short_list)(matmul_kernel)
 
 
+@kept
 def matmul(
     a: Float[Tensor, "M K"],
     b: Float[Tensor, "K N"],

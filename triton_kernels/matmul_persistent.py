@@ -13,7 +13,7 @@ from triton_kernels._arguments import check_matmul, check_tensor_cores
 from triton_kernels._autotuner import autotune
 from triton_kernels._configs_matmul_persistent import CONFIGS, set_blocks, short_list, tuning_space  # noqa: F401
 from triton_kernels._interpreter import INTERPRET, dot_operand, empty_output, finished_output
-from triton_kernels._launch import column_major, device_of, launch, persistent_grid
+from triton_kernels._launch import column_major, device_of, kept, launch, persistent_grid
 from triton_kernels._tiles import tile_offsets
 from triton_kernels._tma import tma_matrix
 
@@ -69,6 +69,7 @@ else:
     matmul_kernel = autotune(CONFIGS, KEY, short_list)(matmul_kernel)
 
 
+@kept
 def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str = "ieee") -> Float[Tensor, "M N"]:
     """C = A @ B.
 

@@ -11,7 +11,7 @@ from triton_kernels._arguments import check_matmul
 from triton_kernels._autotuner import autotune
 from triton_kernels._configs_matmul_split import CONFIGS, set_blocks, short_list, tuning_space  # noqa: F401
 from triton_kernels._interpreter import INTERPRET, dot_operand
-from triton_kernels._launch import device_of, launch
+from triton_kernels._launch import device_of, kept, launch
 from triton_kernels._tiles import grouped_tile_any
 
 ARITHMETIC = "6 x bfloat16"
@@ -150,6 +150,7 @@ else:
     matmul_kernel = autotune(CONFIGS, ["M", "N", "K", "ALL_PRODUCTS"], short_list)(matmul_kernel)
 
 
+@kept
 def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str = "ieee") -> Float[Tensor, "M N"]:
     """C = A @ B.
 

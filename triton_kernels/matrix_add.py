@@ -7,7 +7,7 @@ from torch import Tensor
 
 from triton_kernels._arguments import check_add
 from triton_kernels._interpreter import INTERPRET, empty_output, finished_output
-from triton_kernels._launch import device_of, launch
+from triton_kernels._launch import device_of, kept, launch
 from triton_kernels._tiles import grouped_tile_any
 
 DETERMINISTIC = True
@@ -69,6 +69,7 @@ def tiled_add_kernel(
         tl.store(out_ptrs, a + b, mask=mask)
 
 
+@kept
 def matrix_add(a: Shaped[Tensor, "M N"], b: Shaped[Tensor, "M N"]) -> Shaped[Tensor, "M N"]:
     """out[m, n] = a[m, n] + b[m, n].
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from triton_kernels._arguments import check_norm
 from triton_kernels._interpreter import empty_output, finished_output
-from triton_kernels._launch import device_of, launch
+from triton_kernels._launch import device_of, kept, launch
 from triton_kernels._rows import blocks
 
 DETERMINISTIC = True
@@ -49,6 +49,7 @@ def long_rms_norm_kernel(
         tl.store(out_ptr + offs, x * scale * weight, mask=offs < N, eviction_policy="evict_first")
 
 
+@kept
 def rms_norm(x: Float[Tensor, "M N"], weight: Float[Tensor, "N"], *, eps: float) -> Float[Tensor, "M N"]:
     """out[i, j] = x[i, j] * weight[j] / sqrt(mean over k of x[i, k]^2 + eps).
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from triton_kernels._arguments import check_sigmoid
 from triton_kernels._interpreter import INTERPRET, empty_output, finished_output
-from triton_kernels._launch import device_of, launch
+from triton_kernels._launch import device_of, kept, launch
 
 DETERMINISTIC = True
 LARGE_BYTES = 2**26  # of a dense input: from here on there are far more programs than the device runs at once
@@ -115,6 +115,7 @@ def strided_sigmoid_kernel(
     tl.store(out_ptr + offs_m * stride_om + offs_n, sigmoid_of(x), mask=mask)
 
 
+@kept
 def sigmoid(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     """out = 1 / (1 + exp(-x)), elementwise.
 

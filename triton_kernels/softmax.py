@@ -7,7 +7,7 @@ from torch import Tensor
 
 from triton_kernels._arguments import check_rows
 from triton_kernels._interpreter import empty_output, finished_output
-from triton_kernels._launch import device_of, launch
+from triton_kernels._launch import device_of, kept, launch
 from triton_kernels._rows import blocks
 
 DETERMINISTIC = True
@@ -73,6 +73,7 @@ def long_softmax_kernel(x_ptr, out_ptr, N, stride_xm, stride_xn, BLOCK_N: tl.con
         tl.store(out_ptr + offs, exponential(x - base, WIDE) * scale, mask=offs < N, eviction_policy="evict_first")
 
 
+@kept
 def softmax(x: Float[Tensor, "M N"]) -> Float[Tensor, "M N"]:
     """out[i, j] = exp(x[i, j]) / sum over k of exp(x[i, k]).
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from triton_kernels._arguments import check_sum
 from triton_kernels._interpreter import INTERPRET, empty_output, finished_output
-from triton_kernels._launch import device_of, launch
+from triton_kernels._launch import device_of, kept, launch
 
 DETERMINISTIC = True
 BLOCK = 2**18 if INTERPRET else 8192  # elements that a program loads at a time
@@ -34,6 +34,7 @@ def sum_kernel(
     tl.store(out_ptrs, tl.sum(acc, 1)[:, None], mask=offs_m < M)
 
 
+@kept
 def sum(
     x: Float[Tensor, "M N"], *, axis: int | None = None
 ) -> Float[Tensor, ""] | Float[Tensor, "M"] | Float[Tensor, "N"]:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from triton_kernels._arguments import check_add
 from triton_kernels._interpreter import INTERPRET, empty_output, finished_output
-from triton_kernels._launch import device_of, launch
+from triton_kernels._launch import device_of, kept, launch
 
 DETERMINISTIC = True
 LARGE_BYTES = 2**26  # per operand: from here on there are enough programs for large blocks
@@ -38,6 +38,7 @@ def vector_add_kernel(a_ptr, b_ptr, out_ptr, N, stride_a, stride_b, BLOCK: tl.co
         tl.store(out_ptrs, a + b, mask=mask)
 
 
+@kept
 def vector_add(a: Shaped[Tensor, "N"], b: Shaped[Tensor, "N"]) -> Shaped[Tensor, "N"]:
     """out[i] = a[i] + b[i].
 

@@ -35,11 +35,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from suite.checking.diagnosis import Diagnosis, diagnose
-from suite.checking.memory import address_range, first_difference, is_row_major, same_bits
+from suite.checking.memory import address_range, first_difference, same_bits
+from suite.checking.result_form import Form, RefusedError, as_torch
 from suite.checking.verdict import Verdict, judge
 from suite.core.phases import Phase
 from suite.numerics import subnormals
 from suite.problem.guard_bands import has_bands, intact
+from suite.problem.outputs import joined
 
 if TYPE_CHECKING:
     from suite.checking.problem import Problem
@@ -51,10 +53,6 @@ MOST_REPEATS = 1000
 """Calls that are made again at most, with the inputs of the first."""
 LEAST_REPEATS = 50
 """Repeated calls that may take longer than asked for."""
-
-
-class RefusedError(Exception):
-    """The result is not an array of the right form, so its values cannot be judged."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +84,8 @@ class Result(Protocol):
 
     early: torch.Tensor
     """A copy made in stream order as soon as the call returned."""
-    begin: int
-    end: int
-    """The result's addresses."""
+    ranges: tuple[tuple[int, int], ...]
+    """The result's addresses; of several results, those of each."""
     alias: int | None
     """The position of the input in whose memory the result lies."""
     unfinished: bool
@@ -126,6 +123,7 @@ def check(
     `load` returns the function; its time is part of the first call's. `on_phase` is called before each call and before
     the judging. What the implementation raises passes through.
     """
+    adapter.forget_calls()
     caller = LocalCaller(load, adapter, problem)
     return check_calls(caller, problem, claims_determinism=claims_determinism, repeat_s=repeat_s, on_phase=on_phase)
 
@@ -177,7 +175,7 @@ def check_calls(
             diagnosis = _diagnosis([another], verdicts[-1:], problem)
     reasons = [f"{kind}: {what}" for kind, what in wrong.items()] + _disagreement(verdicts, stale)
     if claims_determinism and another is not None:
-        difference = first_difference(another, first_copy)
+        difference = first_difference(another, first_copy, problem.position)
         reasons.append(f"not deterministic: {difference}, but the file says DETERMINISTIC = True")
     return CheckResult(
         agrees=not reasons,
@@ -194,7 +192,8 @@ def check_calls(
 
 def _judge(output: torch.Tensor, problem: Problem, draw: int) -> Verdict:
     with subnormals.kept(problem.device):
-        return judge(output, problem.truth(draw), shape=problem.output_shape, dtype=problem.output_dtype)
+        truth, shape, dtype = problem.truth(draw), problem.output_shape, problem.output_dtype
+        return judge(output, truth, shape=shape, dtype=dtype, position=problem.position)
 
 
 def _diagnosis(outputs: Sequence[torch.Tensor], verdicts: Sequence[Verdict], problem: Problem) -> Diagnosis:
@@ -213,17 +212,17 @@ def _diagnosis(outputs: Sequence[torch.Tensor], verdicts: Sequence[Verdict], pro
 class LocalResult:
     """The result of a call in this process."""
 
-    output: torch.Tensor
+    outputs: tuple[torch.Tensor, ...]
     early: torch.Tensor
     alias: int | None
     unfinished: bool
     spilled: bool
 
     def __post_init__(self) -> None:
-        self.begin, self.end = address_range(self.output)
+        self.ranges = tuple(map(address_range, self.outputs))
 
     def now(self) -> torch.Tensor:
-        return self.output
+        return joined(self.outputs)
 
 
 class LocalCaller:
@@ -248,17 +247,6 @@ def repeatable(function: Callable[..., Any]) -> Callable[..., Any]:
     return found
 
 
-class Form(Protocol):
-    """The form that a result must have."""
-
-    @property
-    def output_shape(self) -> tuple[int, ...]: ...
-    @property
-    def output_dtype(self) -> str: ...
-    @property
-    def device(self) -> torch.device: ...
-
-
 def call_once(
     function: Callable[..., Any],
     adapter: Adapter,
@@ -274,28 +262,32 @@ def call_once(
         present()
         inputs = [adapter.to_native(buffer) for buffer in buffers]
         call = partial(function, *inputs, **arguments)
-        result = adapter.poisoned(call, form.output_shape, form.output_dtype, form.device)
-        output = as_torch(result, adapter, form)
-        copy = output.clone()
+        result = adapter.poisoned(call, form.output_shapes, form.output_dtype, form.device)
+        outputs = as_torch(result, adapter, form)
+        copy = joined(outputs) if len(outputs) > 1 else outputs[0].clone()
     adapter.wait(result)
     return LocalResult(
-        output,
+        outputs,
         copy,
-        _alias(output, buffers),
-        unfinished=not same_bits(output, copy),
-        spilled=has_bands(output) and not intact(output),
+        _alias(outputs, buffers),
+        unfinished=not same_bits(joined(outputs), copy),
+        spilled=any(has_bands(output) and not intact(output) for output in outputs),
     )
 
 
-def _alias(output: torch.Tensor, buffers: Sequence[torch.Tensor]) -> int | None:
-    """The position of the last buffer in whose memory the output lies."""
-    begin, end = address_range(output)
+def _alias(outputs: Sequence[torch.Tensor], buffers: Sequence[torch.Tensor]) -> int | None:
+    """The position of the last buffer in whose memory an output lies."""
     found = None
     for position, buffer in enumerate(buffers):
         storage = buffer.untyped_storage()
-        if begin < storage.data_ptr() + storage.nbytes() and storage.data_ptr() < end:
+        memory = storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+        if any(_overlap(address_range(output), memory) for output in outputs):
             found = position
     return found
+
+
+def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    return one[0] < other[1] and other[0] < one[1]
 
 
 def check_briefly(caller: Caller, problem: Problem, repeat_s: float) -> tuple[str, Diagnosis]:
@@ -342,23 +334,6 @@ def _distance(a: torch.Tensor, b: torch.Tensor) -> float:
     return float((a.float() - b.float()).abs().nan_to_num(nan=math.inf).amax())
 
 
-def as_torch(result: Any, adapter: Adapter, form: Form) -> torch.Tensor:
-    """The result as a torch tensor over the same memory. Raises `RefusedError` if it is not of the contract's form."""
-    if not adapter.is_array(result):
-        raise RefusedError(f"type: the result is a {type(result).__name__}, not a {adapter.array}")
-    shape, dtype, strides = adapter.form(result)
-    if shape != form.output_shape:
-        raise RefusedError(f"shape: the result has shape {shape}, expected {form.output_shape}")
-    if dtype != form.output_dtype:
-        raise RefusedError(f"dtype: the result is {dtype}, expected {form.output_dtype}")
-    if not is_row_major(shape, strides):
-        raise RefusedError(f"strides: the result has strides {strides}, expected row-major without gaps")
-    output: torch.Tensor = adapter.to_torch(result).detach()
-    if output.device != form.device:
-        raise RefusedError(f"device: the result is on {output.device}, expected {form.device}")
-    return output
-
-
 def _misused_memory(problem: Problem, draw: int, result: Result, earlier: Sequence[Result]) -> dict[str, str]:
     """What a call did to memory that is not its own, and a result that is not ready: kinds of refusal, each with its
     sentence."""
@@ -375,7 +350,8 @@ def _misused_memory(problem: Problem, draw: int, result: Result, earlier: Sequen
         wrong["wrote outside"] = f"the call wrote to memory beside argument {beside[0] + 1}"
     elif changed:
         wrong["inputs changed"] = f"the call wrote to argument {changed[0] + 1}"
-    if any(result.begin < other.end and other.begin < result.end for other in earlier):
+    ranges = [each for other in earlier for each in other.ranges]
+    if any(_overlap(mine, other) for mine in result.ranges for other in ranges):
         wrong["same buffer"] = "two calls returned the same memory, while the first result was still in use"
     return wrong
 

@@ -120,7 +120,7 @@ def _survey(output: torch.Tensor, draw: int, problem: Problem) -> Survey | None:
     case = problem.case
     elements = max(1, math.prod(problem.output_shape))
     room = int(min(MOST_ELEMENTS, max(1024, WORK * elements // max(1, problem.op.flops(case)))))
-    columns = variants.columns(case.operation)
+    columns = variants.columns(case.operation) if case.source is None else None
     return survey(output, problem.truth(draw), problem.output_dtype, room, columns)
 
 
@@ -221,7 +221,7 @@ def _fits(found: Survey, draw: int, problem: Problem, wanted: Collection[str] = 
 
 def _candidates(piece: Piece, found: Survey, draw: int, problem: Problem) -> Iterator[Variant]:
     inputs = problem.draws[draw]
-    given = variants.of(problem.case.operation)
+    given = variants.of(problem.case.operation) if problem.op.source is None else None  # a user's has any name
     own = given(inputs, problem.case, piece.part) if given is not None else iter(())
     is_whole = piece.output.numel() == found.total
     ways: list[Callable[[], Iterator[Variant]]] = [lambda: own, lambda: anywhere.scaled(piece, problem.output_dtype)]

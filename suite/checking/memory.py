@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from suite.problem.guard_bands import BAND_BYTES, banded, view_between_bands
+from suite.problem.outputs import located
 
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """The integer type of so many bytes, for comparing bits."""
@@ -21,14 +22,17 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a.shape == b.shape and bool(((a.view(integer) == b.view(integer)) | (a.isnan() & b.isnan())).all())
 
 
-def first_difference(a: torch.Tensor, b: torch.Tensor) -> str:
-    """The first position where two results of the same inputs differ to the bit, with both values."""
+def first_difference(a: torch.Tensor, b: torch.Tensor, position: Callable[[tuple[int, ...]], str] = located) -> str:
+    """The first position where two results of the same inputs differ to the bit, with both values.
+
+    position: says where an index is.
+    """
     integer = INTEGERS[a.element_size()]
     differs = (a.view(integer) != b.view(integer)) & ~(a.isnan() & b.isnan())
     flat = int(differs.reshape(-1).to(torch.uint8).argmax())
-    position = ", ".join(str(int(i)) for i in torch.unravel_index(torch.tensor(flat), a.shape))
+    at = position(tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), a.shape)))
     got, before = (float(t.reshape(-1)[flat]) for t in (a, b))
-    return f"at [{position}] {got:.9g}, but {before:.9g} from a call with the same inputs before"
+    return f"at {at} {got:.9g}, but {before:.9g} from a call with the same inputs before"
 
 
 def copies_with_layout(

@@ -12,6 +12,7 @@ import torch
 from suite import ops
 from suite.checking.memory import copies_with_layout, whole_storage, with_bands
 from suite.numerics import subnormals
+from suite.problem import outputs
 
 if TYPE_CHECKING:
     from suite.problem.case import Case
@@ -30,7 +31,7 @@ class Problem:
 
     def __init__(self, case: Case, seed: int, device: torch.device) -> None:
         self.case = case
-        self.op = ops.get(case.operation)
+        self.op = ops.of(case)
         cases = case, self.op.second(case)
         self.draws = tuple(self._draw(each, seed + i, device) for i, each in enumerate(cases))
         self.device = self.draws[0][0].device  # with its index, as results have it
@@ -54,6 +55,14 @@ class Problem:
     @property
     def output_shape(self) -> tuple[int, ...]:
         return self.op.output_shape(self.case)
+
+    @property
+    def output_shapes(self) -> tuple[tuple[int, ...], ...]:
+        return self.op.output_shapes(self.case)
+
+    def position(self, at: tuple[int, ...]) -> str:
+        """Where an index of the result is, in words."""
+        return outputs.located(at, self.op.outputs, self.output_shapes)
 
     @property
     def output_dtype(self) -> str:

@@ -18,18 +18,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from random import SystemRandom
 from typing import Protocol
 
 import torch
 
-from suite.checking.checked_call import RefusedError, as_torch
 from suite.checking.memory import INTEGERS, between_bands, copies_with_layout, same_bits, whole_storage
 from suite.checking.problem import Problem
+from suite.checking.result_form import RefusedError, as_torch
 from suite.checking.verdict import judge_together
 from suite.frameworks.base import Adapter
 from suite.problem import numbers, placement
 from suite.problem.family import NORMALS
+from suite.problem.outputs import joined
 
 JUDGED_ROUNDS = 3
 """Rounds of a case that are judged, of those in which every implementation is timed."""
@@ -96,12 +98,14 @@ class LocalResults:
     def __init__(self, problem: Problem, adapters: Mapping[str, Adapter]) -> None:
         self.names = tuple(adapters)
         self._problem, self._adapters = problem, adapters
+        self._latest: dict[str, Tensors] = {}
 
     def latest(self, name: str, result: object) -> torch.Tensor:
-        return as_torch(result, self._adapters[name], self._problem)
+        self._latest[name] = as_torch(result, self._adapters[name], self._problem)
+        return joined(self._latest[name])
 
     def first(self, name: str, output: torch.Tensor) -> Callable[[], torch.Tensor]:
-        return lambda: output
+        return partial(joined, self._latest[name])
 
 
 class TimedInputs:
@@ -249,7 +253,8 @@ class TimedInputs:
             return []
         problem = self._problem
         truth = problem.op.truth(tuple(each.to(problem.device) for each in inputs), problem.case)
-        verdicts = judge_together(outputs, truth, shape=problem.output_shape, dtype=problem.output_dtype)
+        shape, dtype = problem.output_shape, problem.output_dtype
+        verdicts = judge_together(outputs, truth, shape=shape, dtype=dtype, position=problem.position)
         return [verdict.reason for verdict in verdicts]
 
     def _is_earlier(self, name: str, at: Round, rounds: list[Round]) -> bool:

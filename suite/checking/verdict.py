@@ -7,14 +7,18 @@ become an infinity of its sign. Zeros of either sign are equal.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from suite.core.errors import SuiteError
 from suite.numerics.formats import MAX_FINITE, ulp
+from suite.problem.outputs import located
 from suite.problem.truth import Truth
+
+Position = Callable[[tuple[int, ...]], str]
+"""Says where an index of the output is."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +45,17 @@ def judge(
     shape: tuple[int, ...],
     dtype: str,
     device: torch.device | None = None,
+    position: Position = located,
 ) -> Verdict:
     """Compare an output with the truth.
 
     truths: the pieces of the truth, which must cover the output. shape, dtype: those that the output must have. device:
-    where it must be, if that matters. An output of another form is wrong; its elements are not looked at.
+    where it must be, if that matters. An output of another form is wrong; its elements are not looked at. position:
+    says where an index is.
 
     Raises `SuiteError` for truths that do not cover the output, and for a bound that is not a number.
     """
-    return judge_together([output], truths, shape=shape, dtype=dtype, device=device)[0]
+    return judge_together([output], truths, shape=shape, dtype=dtype, device=device, position=position)[0]
 
 
 def judge_together(
@@ -59,6 +65,7 @@ def judge_together(
     shape: tuple[int, ...],
     dtype: str,
     device: torch.device | None = None,
+    position: Position = located,
 ) -> list[Verdict]:
     """The verdicts on several outputs of the same inputs, as `judge` gives them; each piece of the truth is used once.
 
@@ -69,7 +76,7 @@ def judge_together(
     for truth in truths:
         for output, refusal, total in zip(outputs, refusals, totals, strict=True):
             if refusal is None:
-                total.add(_judge_piece(output, truth, dtype))
+                total.add(_judge_piece(output, truth, dtype, position))
         del truth  # before the next piece takes its memory
     return [
         Verdict(False, math.inf, math.inf, math.inf, refusal) if refusal is not None else _verdict(output, total)
@@ -108,7 +115,7 @@ class Tally:
             setattr(self, name, max(getattr(self, name), getattr(other, name)))
 
 
-def _judge_piece(output: torch.Tensor, truth: Truth, dtype: str) -> Tally:
+def _judge_piece(output: torch.Tensor, truth: Truth, dtype: str, position: Position = located) -> Tally:
     """One piece of the output against its truth."""
     piece = output[truth.index].to(truth.value.device)
     if piece.shape != truth.value.shape or piece.shape != truth.limit.shape:
@@ -124,7 +131,7 @@ def _judge_piece(output: torch.Tensor, truth: Truth, dtype: str) -> Tally:
     found = Tally(judged=error.numel(), ratio=float(ratios.max()), error=float(error.max()))
     if found.ratio > 1.0:
         found.wrong = int((ratios > 1.0).sum())
-        found.reason = _describe(ratios, output, truth)
+        found.reason = _describe(ratios, output, truth, position)
     del ratios
     value = truth.value if known is None else torch.where(known, truth.value, 0.0)
     found.magnitude = float(torch.stack(torch.aminmax(value)).abs().max())
@@ -186,7 +193,7 @@ def _well_placed(piece: torch.Tensor, truth: Truth, known: torch.Tensor, dtype: 
     return torch.where(torch.isnan(value), torch.isnan(piece), torch.where(must_overflow, same_infinity, right))
 
 
-def _describe(ratios: torch.Tensor, output: torch.Tensor, truth: Truth) -> str:
+def _describe(ratios: torch.Tensor, output: torch.Tensor, truth: Truth, position: Position) -> str:
     """The first of the worst elements: its index, its value and the truth."""
     flat = int(ratios.argmax())
     local = [int(i) for i in torch.unravel_index(torch.tensor(flat), ratios.shape)]
@@ -194,4 +201,4 @@ def _describe(ratios: torch.Tensor, output: torch.Tensor, truth: Truth) -> str:
     got, expected, limit = (float(t) for t in (output[at], truth.value[*local], truth.limit[*local]))
     kind = "value" if math.isfinite(got) else "not finite"
     within = f" +- {limit:.2g}" if math.isfinite(expected) else ""
-    return f"{kind}: at [{', '.join(map(str, at))}] got {got:.9g}, expected {expected:.9g}{within}"
+    return f"{kind}: at {position(at)} got {got:.9g}, expected {expected:.9g}{within}"

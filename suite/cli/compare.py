@@ -28,15 +28,17 @@ from suite.cli.options import (
     ImplementationOption,
     InputsOption,
     JsonOption,
+    KernelBenchOption,
     MaxNoiseOption,
     NoTimeOption,
     OnceOption,
-    OperationOption,
+    OperationsOption,
     OutOption,
     PrecisionOption,
     ProfileOption,
     PublishOption,
     QuietOption,
+    ReferenceOption,
     RepeatOption,
     ResumeOption,
     SeedOption,
@@ -56,23 +58,26 @@ from suite.core.errors import ResultsError, UsageError
 from suite.core.text import one_line
 from suite.numerics.formats import full_name
 from suite.problem.option import Value
+from suite.runner.options import Options
+from suite.runner.selection import Selection
 from suite.worker.limits import FIRST_CALL_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from suite.hardware.device import Device
+    from suite.problem.source import Kind
     from suite.results.render import View
     from suite.results.row import Row
     from suite.results.store import Results
-    from suite.runner.options import Options
     from suite.runner.plan import Job
-    from suite.runner.selection import Selection
 
 
 def compare(
     context: typer.Context,
-    op: OperationOption,
+    op: OperationsOption = None,
+    reference: ReferenceOption = None,
+    kernelbench: KernelBenchOption = None,
     impl: ImplementationOption = None,
     exclude: ExcludeOption = None,
     files: FilesOption = None,
@@ -113,25 +118,24 @@ def compare(
     """
     from suite.cli.once import call_once
     from suite.runner import inspection
-    from suite.runner.options import Options
 
     _check(cache, timeout, max_noise, repeat, timed=not no_time)
     shown = _shown(columns, sort, wide, baseline, quiet=quiet, as_json=as_json, file_format=file_format)
     where = resolve(device)
-    shapes = sizes(shape, shapes_file)
+    own, shapes = _own(op, reference, kernelbench), sizes(shape, shapes_file)
     selection = _selection(op, impl, exclude, dtype, precision, shapes, operation_options, inputs, sweep, files)
-    if once:
-        return call_once(selection, where, once, seed, alone=not (profile or dump))
     options = Options(where, cache, not no_time, seed, timeout, sweep, _host(where, sweep), transfers, compiles)
     options = replace(options, max_noise=max_noise / 100, repeat=repeat, telling=selection.telling)
     options = replace(options, profiled=bool(profile), dumped=_names(dump))
+    if once:
+        return call_once(_with_own(selection, own, options), where, once, seed, alone=not (profile or dump))
     inspection.check(profile, options, publish=publish)
     parameters = {**context.params, "dtype": selection.dtypes, "shape": selection.shapes, "shapes_file": None}
-    _compare(selection, options, parameters, _chosen(where, out, publish), shown, resumed=resume)
+    _compare(selection, own, options, parameters, _chosen(where, out, publish), shown, resumed=resume)
 
 
 def _selection(
-    op: list[str],
+    op: list[str] | None,
     impl: list[str] | None,
     exclude: list[str] | None,
     dtype: list[str] | None,
@@ -143,10 +147,8 @@ def _selection(
     files: list[Path] | None,
 ) -> Selection:
     """What the command line asks to be run."""
-    from suite.runner.selection import Selection
-
     return Selection(
-        operations=tuple(op),
+        operations=tuple(op or ()),
         implementations=tuple(impl or ()),
         excluded=tuple(exclude or ()),
         dtypes=tuple(map(full_name, dtype or ())),
@@ -157,6 +159,19 @@ def _selection(
         files=tuple(files or ()),
         **shapes,
     )
+
+
+def _own(op: Sequence[str] | None, reference: Path | None, kernelbench: Path | None) -> tuple[Path, Kind] | None:
+    """The file that defines the operation, and its kind. Raises `UsageError` unless one thing is asked for."""
+    given = [
+        name for name, value in (("--op", op), ("--reference", reference), ("--kernelbench", kernelbench)) if value
+    ]
+    if len(given) != 1:
+        what = f"got {' and '.join(given)}" if given else "got none; e.g. --op matmul"
+        raise UsageError(f"compare takes one of --op, --reference FILE and --kernelbench FILE: {what}")
+    if reference is not None:
+        return reference, "reference"
+    return None if kernelbench is None else (kernelbench, "kernelbench")
 
 
 @dataclass(frozen=True)
@@ -214,6 +229,7 @@ def _check(cache: str, timeout: float, max_noise: float, repeat: int, *, timed: 
 
 def _compare(
     selection: Selection,
+    own: tuple[Path, Kind] | None,
     options: Options,
     parameters: Mapping[str, Any],
     out: Path | None,
@@ -223,7 +239,8 @@ def _compare(
 ) -> None:
     """Plan, run and report. `parameters` are the command's, which a resumed run must share.
 
-    `out` is the folder of the results; None for one of the run's own.
+    `own` is a file that defines the operation, and its kind. `out` is the folder of the results; None for one of the
+    run's own.
     """
     from suite import hardware
     from suite.results import run_folder
@@ -234,6 +251,7 @@ def _compare(
 
     shown.check()
     where = options.device
+    selection = _with_own(selection, own, options)
     memory = hardware.memory_bytes(where.type, where.index)
     jobs = plan(selection, where, memory)
     refuse_too_large(jobs, memory, where.name)
@@ -246,9 +264,9 @@ def _compare(
     shared = settings(parameters, where, environment)
     environment["code"] = shared["code"]
     names = [job.op.name for job in jobs]
-    own = run_folder.to_resume if resumed else run_folder.new
+    folder = run_folder.to_resume if resumed else run_folder.new
     results = Results(
-        out if out is not None else own(where.results_folder, names),
+        out if out is not None else folder(where.results_folder, names),
         environment,
         operations=names,
         settings=shared,
@@ -264,6 +282,19 @@ def _compare(
         for line in sentences(selection.workload, rows):
             print(line, flush=True)
     _report(rows, results, environment, options, shown.as_json)
+
+
+def _with_own(selection: Selection, own: tuple[Path, Kind] | None, options: Options) -> Selection:
+    """With the operation that a user's file defines, if there is one: a worker loads it."""
+    if own is None:
+        return selection
+    if selection.workload is not None:
+        raise UsageError(f"--shapes-from: a model's shapes are of the suite's operations, and --{own[1]} has its own")
+    from suite.runner.own import described
+
+    return replace(
+        selection, own=described(*own, options.device, selection.shapes, selection.dtypes, options.timeout_s)
+    )
 
 
 def _run(jobs: Sequence[Job], options: Options, results: Results, shown: _Shown) -> list[Row]:

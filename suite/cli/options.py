@@ -25,6 +25,20 @@ OperationOption = Annotated[
     list[str],
     typer.Option("--op", help="Operation, a GLOB as 'mat*', or all. May be repeated.", autocompletion=_operations),
 ]
+OperationsOption = Annotated[
+    list[str] | None,
+    typer.Option("--op", help="Operation, a GLOB as 'mat*', or all. May be repeated.", autocompletion=_operations),
+]
+ReferenceOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--reference", metavar="FILE", help="Instead of --op: a .py of yours with a function reference, the truth."
+    ),
+]
+KernelBenchOption = Annotated[
+    Path | None,
+    typer.Option("--kernelbench", metavar="FILE", help="Instead of --op: a problem of KernelBench; --with solutions."),
+]
 ImplementationOption = Annotated[
     list[str] | None, typer.Option("--impl", help="Only implementations that match this GLOB, e.g. 'cuda*'.")
 ]

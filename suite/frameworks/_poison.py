@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -23,15 +23,15 @@ ALLOCATORS = frozenset(
 class Poison(TorchDispatchMode):  # type: ignore[misc]
     """While entered, in this thread, uninitialised tensors of torch hold NaN; integer tensors the largest integer.
 
-    A new tensor of `result_bytes` bytes, of any of torch's functions, lies between guard bands.
+    A new tensor of one of the sizes in `result_bytes`, of any of torch's functions, lies between guard bands.
 
     Not reached: memory that a library allocates inside one of its functions, and allocations of code compiled by
     TorchInductor.
     """
 
-    def __init__(self, result_bytes: int = 0) -> None:
+    def __init__(self, result_bytes: Collection[int] = ()) -> None:
         super().__init__()
-        self.result_bytes = result_bytes
+        self.result_bytes = frozenset(result_bytes) - {0}
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -47,12 +47,12 @@ class Poison(TorchDispatchMode):  # type: ignore[misc]
         return result
 
     def _may_be_the_result(self, tensor: Any, arguments: Any) -> bool:
-        """Whether it is a plain tensor of the result's size in new memory, and no view of an argument."""
+        """Whether it is a plain tensor of a result's size in new memory, and no view of an argument."""
         if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided or tensor.device.type == "meta":
             return False
         try:
             storage = tensor.untyped_storage()
-            if storage.nbytes() != self.result_bytes or (tensor.device.type == "cpu" and tensor.is_pinned()):
+            if storage.nbytes() not in self.result_bytes or (tensor.device.type == "cpu" and tensor.is_pinned()):
                 return False
             given = [each.untyped_storage() for each in tree_leaves(arguments) if isinstance(each, torch.Tensor)]
             return all(each.data_ptr() != storage.data_ptr() for each in given)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -86,8 +87,10 @@ class Adapter(ABC):
         tensor = self.to_torch(array)
         return tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), tuple(tensor.stride())
 
-    def poisoned(self, call: Callable[[], Any], shape: tuple[int, ...], dtype: str, device: torch.device) -> Any:
-        """The result of `call`, made while new allocations hold NaN. `shape` and `dtype` are those of the result."""
+    def poisoned(
+        self, call: Callable[[], Any], shapes: Sequence[tuple[int, ...]], dtype: str, device: torch.device
+    ) -> Any:
+        """The result of `call`, made while new allocations hold NaN. `shapes` and `dtype` are those of the results."""
         return call()
 
     def late_inputs(self, device: torch.device) -> AbstractContextManager[None]:
@@ -101,6 +104,13 @@ class Adapter(ABC):
     def without_tuning(self, module: ModuleType) -> AbstractContextManager[None]:
         """While open, autotuned kernels of `module` run new sizes with the configuration of their last launch."""
         return contextlib.nullcontext()
+
+    def forget_calls(self) -> None:
+        """The next calls run as the first ones do. What is compiled and tuned stays."""
+
+    def capture(self, issue: Callable[[], object], count: int) -> Callable[[], None] | None:
+        """Captures `count` calls into a CUDA graph, and returns what replays it; None where that is not possible."""
+        return None
 
     @abstractmethod
     def wait(self, result: Any) -> None:
@@ -140,19 +150,21 @@ class TorchAdapter(Adapter):
 
         return type(result) is torch.Tensor and result.layout is torch.strided and not result.is_neg()
 
-    def poisoned(self, call: Callable[[], Any], shape: tuple[int, ...], dtype: str, device: torch.device) -> Any:
-        """In this thread, tensors that torch allocates uninitialised hold NaN; those of the result's size have bands.
+    def poisoned(
+        self, call: Callable[[], Any], shapes: Sequence[tuple[int, ...]], dtype: str, device: torch.device
+    ) -> Any:
+        """In this thread, tensors that torch allocates uninitialised hold NaN; those of a result's size have bands.
 
-        Code compiled by TorchInductor calls the allocator itself. On a GPU a block of the result's size is filled with
-        NaN and freed first; the caching allocator tends to return it next.
+        Code compiled by TorchInductor calls the allocator itself. On a GPU blocks of the results' sizes are filled with
+        NaN and freed first; the caching allocator tends to return them next.
         """
         import torch
 
         from suite.frameworks._poison import Poison
 
-        result_bytes = math.prod(shape) * getattr(torch, dtype).itemsize
+        result_bytes = frozenset(math.prod(shape) * getattr(torch, dtype).itemsize for shape in shapes)
         if device.type == "cuda":
-            torch.full(shape, torch.nan, dtype=getattr(torch, dtype), device=device)
+            [torch.full(shape, torch.nan, dtype=getattr(torch, dtype), device=device) for shape in shapes]
         try:
             with Poison(result_bytes):
                 return call()
@@ -190,8 +202,35 @@ class TorchAdapter(Adapter):
     def wait(self, result: Any) -> None:
         import torch
 
-        if isinstance(result, torch.Tensor) and result.is_cuda:
-            torch.cuda.synchronize(result.device)
+        for each in result if isinstance(result, tuple | list) else (result,):
+            if isinstance(each, torch.Tensor) and each.is_cuda:
+                torch.cuda.synchronize(each.device)
+                return
+
+    def forget_calls(self) -> None:
+        """Our folders of kernels keep the launches of earlier calls."""
+        if (kept := sys.modules.get(f"{self.folder}._kept")) is not None:
+            kept.forget()
+
+    def capture(self, issue: Callable[[], object], count: int) -> Callable[[], None] | None:
+        """On a stream of its own, as torch demands. Other threads may use the device meanwhile."""
+        import torch
+
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        try:
+            with torch.cuda.stream(torch.cuda.Stream()):
+                graph.capture_begin(capture_error_mode="thread_local")
+                try:
+                    for _ in range(count):
+                        issue()
+                finally:
+                    graph.capture_end()
+        except RuntimeError:  # a call that waits, or that is refused in a capture
+            torch.cuda.synchronize()
+            return None
+        replay: Callable[[], None] = graph.replay
+        return replay
 
     def peak_bytes(
         self, function: Callable[..., Any], inputs: tuple[Any, ...], arguments: dict[str, Any]
@@ -207,7 +246,8 @@ class TorchAdapter(Adapter):
         result = function(*inputs, **arguments)
         torch.cuda.synchronize()
         grown = torch.cuda.max_memory_allocated() - before
-        return max(0, int(grown) - _allocated(result.numel() * result.element_size()))
+        results = result if isinstance(result, tuple | list) else (result,)
+        return max(0, int(grown) - sum(_allocated(each.numel() * each.element_size()) for each in results))
 
 
 def _allocated(size: int) -> int:

@@ -95,15 +95,18 @@ class Jax(Adapter):
 
         return torch.from_dlpack(jax.block_until_ready(array))
 
-    def poisoned(self, call: Callable[[], Any], shape: tuple[int, ...], dtype: str, device: torch.device) -> Any:
-        """An array of NaN is made and freed; XLA's allocator tends to return the same memory for the result.
+    def poisoned(
+        self, call: Callable[[], Any], shapes: Sequence[tuple[int, ...]], dtype: str, device: torch.device
+    ) -> Any:
+        """Arrays of NaN are made and freed; XLA's allocator tends to return the same memory for the results.
 
         JAX itself has no uninitialised arrays; this is for elements that a Pallas kernel or a foreign function skips.
         """
         import jax
         import jax.numpy as jnp
 
-        jax.block_until_ready(jnp.full(shape, jnp.nan, dtype)).delete()
+        for array in jax.block_until_ready([jnp.full(shape, jnp.nan, dtype) for shape in shapes]):
+            array.delete()
         return call()
 
     def peak_bytes(

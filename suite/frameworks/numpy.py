@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from suite.frameworks.base import Adapter
@@ -49,7 +49,9 @@ class Numpy(Adapter):
         """Read from NumPy: torch lacks some of its dtypes, and negative strides."""
         return array.shape, str(array.dtype), tuple(stride // array.itemsize for stride in array.strides)
 
-    def poisoned(self, call: Callable[[], Any], shape: tuple[int, ...], dtype: str, device: torch.device) -> Any:
+    def poisoned(
+        self, call: Callable[[], Any], shapes: Sequence[tuple[int, ...]], dtype: str, device: torch.device
+    ) -> Any:
         """Arrays from `np.empty` and `np.empty_like` hold NaN. Allocations inside NumPy's functions are not reached."""
         from unittest.mock import patch
 

@@ -15,6 +15,7 @@ from suite.implementations import failure
 from suite.implementations.external.reference import Reference
 from suite.numerics.formats import DTYPES
 from suite.problem.case import Case
+from suite.problem.source import Source
 
 Obstacle = tuple[str, str]
 """Status and reason of a row whose implementation cannot run."""
@@ -39,6 +40,8 @@ class Implementation:
     """What a float32 product costs if not one float32 product: `6 x bfloat16` (`ARITHMETIC`). It sets the limit."""
     dtypes_beyond: tuple[str, ...] = ()
     """Dtypes it takes beside those that every implementation takes (`DTYPES_BEYOND`)."""
+    source: Source | None = None
+    """The file that defines the operation, if it is a user's."""
 
     @property
     def adapter(self) -> Adapter:
@@ -48,6 +51,10 @@ class Implementation:
     def reference(self) -> Reference:
         """What `find` in another process needs to find this implementation."""
         return self.name
+
+    def for_case(self, case: Case) -> Implementation:
+        """This implementation, whose function will be called on `case`."""
+        return self
 
     @property
     def is_external(self) -> bool:

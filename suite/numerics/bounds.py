@@ -46,6 +46,13 @@ def deviations(count: int) -> float:
     return math.sqrt(2.0 * math.log(2.0 * max(count, 1) / FALSE_ALARM))
 
 
+def student_deviations(count: int, runs: int) -> float:
+    """`deviations` where the standard deviation is estimated from `runs` errors: Student's t has heavier tails."""
+    from scipy.special import stdtrit  # type: ignore[import-untyped]
+
+    return float(-stdtrit(runs, FALSE_ALARM / (2.0 * max(count, 1))))
+
+
 def limit(error: torch.Tensor | float, value: torch.Tensor, dtype: str) -> torch.Tensor:
     """The bound of a result that may be off by `error` before it is rounded to `dtype`. value: the truth, float64."""
     bound = ulp(value, dtype).mul_(MARGIN / 2.0)

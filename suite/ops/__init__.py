@@ -10,13 +10,14 @@ import importlib
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from suite.core.errors import UsageError
 from suite.problem.option import Option
 
 if TYPE_CHECKING:
     from suite.problem.operation import Operation
+    from suite.problem.source import Source
 
 UNRANKED = 1_000_000
 """The rank of an operation without one: after all others."""
@@ -49,6 +50,24 @@ def get(name: str) -> Operation:
     if not isinstance(op, Operation) or op.name != name:
         raise TypeError(f"suite/ops/{name}.py must define OP, an Operation named {name!r}")
     return op
+
+
+class Named(Protocol):
+    """A case, or an implementation."""
+
+    @property
+    def operation(self) -> str: ...
+    @property
+    def source(self) -> Source | None: ...
+
+
+def of(named: Named) -> Operation:
+    """The operation of a case or an implementation: one of these, or that of a user's file."""
+    if named.source is None:
+        return get(named.operation)
+    from suite import custom
+
+    return custom.of(named.source)
 
 
 def matching(pattern: str) -> tuple[str, ...]:

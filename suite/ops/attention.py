@@ -31,6 +31,22 @@ SM_SCALE = 0.3125
 """Scale of the scores in the family that gives one: exact in every type, so that all implementations use the same."""
 
 
+def exponential_variance(
+    scores: torch.Tensor, sizes_squared: torch.Tensor, head_dim: int, depth: int | None
+) -> torch.Tensor:
+    """Relative variance of exp(score - the largest of its row), by the sum over D and the roundings on the way.
+
+    scores (rows, keys): -inf where hidden, and 0 there afterwards. sizes_squared: sum over d of (scale q_d k_jd)^2.
+    """
+    u = unit_roundoff("float32")
+    below = scores.amax(dim=1, keepdim=True) - scores
+    scores.masked_fill_(scores == -math.inf, 0.0)  # as their p, so that no product is 0 times infinity
+    relative = sum_variance(scores, sizes_squared, head_dim, depth)
+    for rounded in (scores, below):
+        relative.addcmul_(rounded, rounded, value=2.0 * u**2 / 3.0)
+    return relative.add_((EXP_ULPS * 2.0 * u) ** 2 + u**2)
+
+
 def attention_limit(
     value: torch.Tensor,
     p: torch.Tensor,
@@ -61,15 +77,9 @@ def attention_limit(
     u = unit_roundoff("float32")
     depth = MMA_DEPTH.get(dtype)
     hidden = scores == -math.inf
-    below = scores.amax(dim=1, keepdim=True) - scores
-    scores.masked_fill_(hidden, 0.0)  # as their p, so that no product is 0 times infinity
     v_squared, p_squared = v.square(), p.square()
-
-    relative = sum_variance(scores, sizes_squared, head_dim, depth)
-    for rounded in (scores, below):
-        relative.addcmul_(rounded, rounded, value=2.0 * u**2 / 3.0)
-    del below
-    weights = relative.add_((EXP_ULPS * 2.0 * u) ** 2 + u**2).mul_(p_squared).masked_fill_(hidden, 0.0)
+    relative = exponential_variance(scores, sizes_squared, head_dim, depth)
+    weights = relative.mul_(p_squared).masked_fill_(hidden, 0.0)
     moved = scores.mul_(p)
     shift = u + u * (math.ceil(head_dim / depth) + 1) / 2.0 if depth else u
     systematic = shift * (moved @ v - value * moved.sum(dim=1, keepdim=True)).abs()
@@ -183,7 +193,7 @@ class Attention(Operation):
         Telling("transposed", (1, 2, 1, 33, 200, 64), "transposed"),
         Telling("large_logits", (1, 2, 1, 33, 200, 64), "large_logits"),
     )
-    ragged = (
+    ragged: ClassVar[tuple[Shape, ...]] = (
         (1, 1, 1, 1, 1, 64),
         (1, 2, 1, 1, 77, 64),
         (2, 2, 2, 65, 65, 64),

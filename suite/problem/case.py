@@ -7,6 +7,7 @@ from typing import Any
 
 from suite.numerics import formats
 from suite.problem.option import Value
+from suite.problem.source import Source
 
 
 @dataclass(frozen=True)
@@ -14,7 +15,8 @@ class Case:
     """One problem: an operation, a size, a dtype, an arithmetic, options, a family of inputs.
 
     dims: dimensions by name, in the operation's order. options: (name, value) of the options that differ from the plain
-    value, in the operation's order. `Operation.case` makes cases; it fills in what is not given.
+    value, in the operation's order. source: the file that defines the operation, if it is a user's.
+    `Operation.case` makes cases; it fills in what is not given.
     """
 
     operation: str
@@ -23,6 +25,7 @@ class Case:
     precision: str = "ieee"
     options: tuple[tuple[str, Value], ...] = ()
     inputs: str = "normal"
+    source: Source | None = None
 
     def __getitem__(self, dim: str) -> int:
         return dict(self.dims)[dim]

@@ -18,6 +18,7 @@ from suite.problem import shape as shapes_by_name
 from suite.problem.case import Case
 from suite.problem.option import Option, Value
 from suite.problem.shape import Shape
+from suite.problem.source import Source
 
 if TYPE_CHECKING:
     import torch
@@ -32,16 +33,20 @@ class Operation(ABC):
 
     rank: ClassVar[int]
     """Place among the operations: a course takes them in ascending order."""
-    name: ClassVar[str]
-    formula: ClassVar[str]
+    name: str
+    formula: str
     """The definition in one line; `list` shows it."""
-    dims: ClassVar[tuple[str, ...]]
+    dims: tuple[str, ...]
     """Names of the dimensions, in the order of the signature."""
     is_square: ClassVar[bool] = False
     """Whether `--shape 512` is a shape: that size in every dimension."""
     options: ClassVar[tuple[Option, ...]] = ()
-    dtypes_beyond: ClassVar[tuple[str, ...]] = ()
-    """Those of DTYPES_BEYOND that it has."""
+    outputs: tuple[str, ...] = ()
+    """Names of the results, if there are several: a call then returns a tuple."""
+    dtypes: tuple[str, ...] = tuple(formats.DTYPES)
+    """Element types in which a given shape runs if none is named."""
+    dtypes_beyond: tuple[str, ...] = ()
+    """Those that run only if they are named, such as DTYPES_BEYOND."""
     ragged: ClassVar[tuple[Shape, ...]]
     """Sizes of one, primes, one off a tile: those of the family `sizes`."""
     families: ClassVar[Mapping[str, Family]]
@@ -50,6 +55,10 @@ class Operation(ABC):
     """Small cases that show what the usual sizes hide; every implementation has to pass them in a plain run."""
     sweep: ClassVar[tuple[Shape, ...]]
     """Sizes from tiny to large, in ascending order."""
+    source: Source | None = None
+    """The file that defines it, if it is a user's."""
+    signature: str = ""
+    """How a kernel of such an operation is called: `scaled(x, weight)`."""
 
     # What an operation says
 
@@ -66,7 +75,12 @@ class Operation(ABC):
         """The float64 result of the rounded inputs, with its error bound, in pieces that fit in memory."""
 
     @abstractmethod
-    def output_shape(self, case: Case) -> Shape: ...
+    def output_shape(self, case: Case) -> Shape:
+        """The shape of the result; of several, that of one vector with all of them (`outputs.flat_shape`)."""
+
+    def output_shapes(self, case: Case) -> tuple[Shape, ...]:
+        """The shapes of the results, in the order in which a call returns them; most operations have one."""
+        return (self.output_shape(case),)
 
     def output_dtype(self, case: Case) -> str:
         return formats.OUTPUT_DTYPES.get(case.dtype, case.dtype)
@@ -83,9 +97,22 @@ class Operation(ABC):
         """The arithmetics a case of this dtype may ask for, the plain one first."""
         return ("ieee",)
 
+    def plain_precisions(self, dtype: str) -> tuple[str, ...]:
+        """Those of a given shape if none is named."""
+        return self.precisions(dtype)
+
     def default_option(self, option: Option, dtype: str) -> Value:
         """The value of an option in a case of this dtype that asks for none."""
         return option.values[0]
+
+    @property
+    def entry(self) -> str:
+        """The name of what a file of `--with` defines for it."""
+        return self.name
+
+    def callable_of(self, entry: Any, case: Case) -> Any:
+        """What is called with the arrays of `case`, of what a file defines as `entry`."""
+        return entry
 
     def arguments(self, case: Case) -> dict[str, Any]:
         """Keyword arguments of the call."""
@@ -133,7 +160,8 @@ class Operation(ABC):
             if value != option.values[0]:
                 chosen.append((option.name, value))
         dims = tuple(zip(self.dims, shape, strict=True))
-        return Case(self.name, dims, dtype, precision or self.precisions(dtype)[0], tuple(chosen), inputs)
+        precision = precision or self.precisions(dtype)[0]
+        return Case(self.name, dims, dtype, precision, tuple(chosen), inputs, self.source)
 
     def option_values(self, case: Case) -> dict[str, Any]:
         """The value of every option in a case, plain ones too."""
@@ -226,7 +254,8 @@ class Operation(ABC):
     def memory_bytes(self, case: Case) -> int:
         """Least device memory that a checked run of `case` needs.
 
-        Inputs of two draws and the buffers that calls read, two results with a copy of each, the truth's workspace.
+        Inputs of two draws and the buffers that calls read, two results with a copy of each, and another two where
+        several results are joined to compare them, the truth's workspace.
         """
         output = self.output_bytes(case)
-        return 3 * (self.bytes(case) - output) + 4 * output + self.workspace_bytes(case)
+        return 3 * (self.bytes(case) - output) + (6 if self.outputs else 4) * output + self.workspace_bytes(case)

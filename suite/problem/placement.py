@@ -20,12 +20,13 @@ def as_drawn(operand: torch.Tensor, position: int) -> torch.Tensor:
 
 def strided(operand: torch.Tensor, position: int) -> torch.Tensor:
     """Of vectors every second, third ... element. Else, by position: rows with a gap after each; every second row and
-    third column; every second row.
+    third column; every second row; and so on.
     """
     if operand.ndim == 1:
         steps, gap = [position + 2], 0
     else:
-        steps, gap = [*[1] * (operand.ndim - 2), *((1, 1), (2, 3), (2, 1))[position]], 5 if position == 0 else 0
+        kind = position % 3
+        steps, gap = [*[1] * (operand.ndim - 2), *((1, 1), (2, 3), (2, 1))[kind]], 5 if kind == 0 else 0
     spans = [size * step for size, step in zip(operand.shape, steps, strict=True)]
     within = tuple(slice(0, span, step) for span, step in zip(spans, steps, strict=True))
     return _amid_nans(operand, (*spans[:-1], spans[-1] + gap), within)

@@ -12,7 +12,9 @@ A part without `=` is one more size of the dimension before it. Several lists gi
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from itertools import product
+from types import MappingProxyType
 
 from suite.core.errors import UsageError
 
@@ -22,10 +24,17 @@ MOST_SHAPES = 1000
 POWERS = re.compile(r"2\^(?:(\d{1,2})|\[(\d{1,2}):(\d{1,2})(?::(\d{1,2}))?\])")
 
 
-def parse(text: str, operation: str, dims: tuple[str, ...], *, is_square: bool) -> list[dict[str, int]]:
+def parse(
+    text: str,
+    operation: str,
+    dims: tuple[str, ...],
+    *,
+    is_square: bool,
+    defaults: Mapping[str, int] = MappingProxyType({}),
+) -> list[dict[str, int]]:
     """The shapes that a text names, each as {"M": 512, ...} in the order of `dims`.
 
-    is_square: whether a size alone is that of every dimension.
+    is_square: whether a size alone is that of every dimension. defaults: sizes of dimensions that the text leaves out.
     Raises `UsageError` that says what is missing, unknown, given twice or not a size.
     """
     example = ",".join(f"{dim}=512" for dim in dims)
@@ -37,7 +46,7 @@ def parse(text: str, operation: str, dims: tuple[str, ...], *, is_square: bool) 
         if found.count(name) > 1:
             raise UsageError(f"--shape {text!r}: dimension {name} is given twice")
     sizes = [[size for value in values for size in _sizes(text, names[0], value, example)] for names, values in groups]
-    missing = [dim for dim in dims if dim not in found]
+    missing = [dim for dim in dims if dim not in found and dim not in defaults]
     if missing:
         raise UsageError(f"--shape {text!r}: missing {', '.join(missing)}; {operation} takes e.g. {example}")
     shapes: list[dict[str, int]] = []
@@ -45,7 +54,7 @@ def parse(text: str, operation: str, dims: tuple[str, ...], *, is_square: bool) 
         if len(shapes) == MOST_SHAPES:
             raise UsageError(f"--shape {text!r}: more than {MOST_SHAPES} shapes; give shorter lists")
         by_name = {name: size for (names, _), size in zip(groups, chosen, strict=True) for name in names}
-        shapes.append({dim: by_name[dim] for dim in dims})
+        shapes.append({dim: by_name.get(dim, defaults.get(dim, 0)) for dim in dims})
     return shapes
 
 

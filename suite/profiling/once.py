@@ -18,7 +18,7 @@ from suite import frameworks
 from suite.core.files import write_atomically
 from suite.frameworks import _caches
 from suite.hardware.device import Device
-from suite.implementations import builtin
+from suite.implementations import lookup
 from suite.implementations.external.implementation import ExternalImplementation
 from suite.implementations.external.reference import ExternalReference, Reference
 from suite.implementations.implementation import Implementation
@@ -67,7 +67,7 @@ def call(case: Case, implementation: Implementation, seed: int, device: torch.de
     with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
         problem = Problem(case, seed, device)
         problem.present(0)
-        bound = bind(implementation, problem.buffers, problem.op.arguments(case))
+        bound = bind(implementation.for_case(case), problem.buffers, problem.op.arguments(case))
         with profiled(device):
             bound.run()
     return bound
@@ -97,16 +97,16 @@ def write_code(bound: BoundCall, kinds: tuple[str, ...], folder: Path) -> None:
         write_atomically(folder / name, text)
 
 
-def _found(reference: Reference, operation: str) -> Implementation:
+def _found(reference: Reference, case: Case) -> Implementation:
     if isinstance(reference, ExternalReference):
-        return ExternalImplementation.from_reference(reference, operation)
-    return builtin.find(operation, reference)
+        return ExternalImplementation.from_reference(reference, case)
+    return lookup.find(case, reference)
 
 
 def main() -> None:
     """The child process. The last line that it prints, if it fails, is the reason."""
     once: Once = from_json(Once, json.loads(sys.argv[1]), "once")
-    implementation = _found(once.implementation, once.case.operation)
+    implementation = _found(once.implementation, once.case)
     prepare(once.device)
     try:
         bound = call(once.case, implementation, once.seed, torch_device(once.device, 0))

@@ -73,6 +73,7 @@ ROW_COLUMNS = (
     _field("tflops", "TFLOP/s"),
     _field("latency_us", "latency us"),
     _field("dispatch_us", "dispatch us"),
+    _field("graph_us", "graph us"),
     _field("joules", "joules"),
     _field("gflop_per_joule", "GFLOP/J"),
     _field("error_ratio", "error / bound"),

@@ -47,11 +47,15 @@ def _sum(*parts: float | None) -> float | None:
 
 
 def _energy(row: Row, operation: Operation, case: Case) -> dict[str, float]:
-    return {"gflop_per_joule": operation.flops(case) / row.joules / 1e9} if row.joules else {}
+    flops = operation.flops(case)
+    return {"gflop_per_joule": flops / row.joules / 1e9} if row.joules and flops else {}
 
 
 def _speed(device_us: float, operation: Operation, case: Case) -> dict[str, float]:
-    return {"gb_per_s": operation.bytes(case) / device_us / 1e3, "tflops": operation.flops(case) / device_us / 1e6}
+    """Flops of 0 are unknown, or none."""
+    flops = operation.flops(case)
+    rate = {"gb_per_s": operation.bytes(case) / device_us / 1e3}
+    return {**rate, "tflops": flops / device_us / 1e6} if flops else rate
 
 
 def _limit(

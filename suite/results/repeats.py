@@ -9,7 +9,7 @@ from typing import Any
 
 from suite.results.row import Row, StoppedBy
 
-MEDIANS = ("device_us", "vs_best", "latency_us", "dispatch_us", "joules", "clock_sm_mhz")
+MEDIANS = ("device_us", "vs_best", "latency_us", "dispatch_us", "graph_us", "joules", "clock_sm_mhz")
 """Columns of which the median over the runs counts. All others are those of the first run."""
 INTERVALS = ("device_us", "vs_best")
 """Columns with an interval: from the lowest end of any run to the highest."""

@@ -110,7 +110,7 @@ class Row:
     latency_us: float | None = _column(
         "one call from issue until its result is ready, seen from the host; the cache is as for device_us"
     )
-    dispatch_us: float | None = _column("host time that one call takes to return without waiting")
+    dispatch_us: float | None = _column("host time that one call of a steady loop takes to return")
     to_device_us: float | None = _column("copying the inputs from pageable host memory to the device")
     to_device_pinned_us: float | None = _column("the same from pinned host memory")
     to_host_us: float | None = _column("copying the result to pageable host memory")
@@ -184,6 +184,7 @@ class Row:
     error_map: str = _column(
         "share of wrong elements by tile: size of a tile, then rows; . none, 1-9 tenths, # all", ""
     )
+    graph_us: float | None = _column("one call in a CUDA graph of several: the time of the replay over their number")
 
     def __post_init__(self) -> None:
         for name in _ENUMERATIONS:

@@ -136,7 +136,7 @@ class DeviceRun:
         row = Row(case.operation, case.label, case.dtype, case.precision, implementation.name)
         row.execution = Mode(implementation.adapter.mode(self.device))
         row.device, row.vendor = str(self.device), implementation.vendor or ""
-        op = ops.get(case.operation)
+        op = ops.of(case)
         row.seed, row.bytes, row.flops = self.options.seed, op.bytes(case), op.flops(case)
         return row
 

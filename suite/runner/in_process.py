@@ -136,7 +136,13 @@ def _calls(timed: Sequence[Implementation], problem: Problem) -> tuple[list[Call
 
     adapters = {each.name: each.adapter for each in timed}
     calls = [
-        timing.Call(each.name, bound[each.name].issue, each.adapter.wait, vendor=each.vendor is not None)
+        timing.Call(
+            each.name,
+            bound[each.name].issue,
+            each.adapter.wait,
+            vendor=each.vendor is not None,
+            capture=each.adapter.capture,
+        )
         for each in timed
     ]
     return calls, TimedInputs(problem, LocalResults(problem, adapters), rebind)

@@ -10,7 +10,7 @@ from typing import Any
 from suite import ops
 from suite.core.errors import UsageError
 from suite.hardware.device import Device
-from suite.implementations import builtin
+from suite.implementations import lookup
 from suite.implementations.external.implementation import from_files
 from suite.implementations.implementation import Implementation
 from suite.models.workload import Workload
@@ -41,14 +41,15 @@ def plan(selection: Selection, device: Device, available_bytes: int | None = Non
 
     Raises `UsageError` that says what was given and what is valid.
     """
-    chosen = [ops.get(name) for name in dict.fromkeys(name for op in selection.operations for name in ops.matching(op))]
+    names = dict.fromkeys(name for op in selection.operations for name in ops.matching(op))
+    chosen = [selection.own] if selection.own is not None else [ops.get(name) for name in names]
     _check(selection, chosen, device)
-    external = from_files(selection.files, [op.name for op in chosen])
+    external = from_files(selection.files, chosen)
     jobs = [
         Job(
             op,
             tuple(_cases(op, selection, device, available_bytes)),
-            (*builtin.implementations(op.name), *external[op.name]),
+            (*lookup.implementations(op), *external[op.name]),
         )
         for op in chosen
     ]
@@ -180,8 +181,8 @@ def _of_shapes(op: Operation, selection: Selection) -> list[Case]:
     return [
         op.case(shape, dtype, precision, **options)
         for shape in _shapes(op, selection)
-        for dtype in (*DTYPES, *_beyond(op, selection))
-        for precision in op.precisions(dtype)
+        for dtype in (*op.dtypes, *_beyond(op, selection))
+        for precision in [p for p in selection.precisions if p in op.precisions(dtype)] or op.plain_precisions(dtype)
         for options in op.option_combinations(dtype, {})
     ]
 
@@ -240,7 +241,7 @@ def _telling(op: Operation, selection: Selection) -> list[Case]:
     """The telling cases as rows of their own."""
     return [
         case
-        for dtype in (*DTYPES, *_beyond(op, selection))
+        for dtype in (*op.dtypes, *_beyond(op, selection))
         for precision in op.precisions(dtype)
         for case in op.telling_cases(dtype, precision).values()
     ]
@@ -256,7 +257,7 @@ def _sweep(op: Operation, selection: Selection, device: Device) -> list[Case]:
     cases = [
         op.case(size, dtype, precision, **options)
         for dtype in selection.dtypes or ("float32",)
-        if dtype in (*DTYPES, *op.dtypes_beyond)
+        if dtype in (*op.dtypes, *op.dtypes_beyond)
         for precision in op.precisions(dtype)
         if precision in (selection.precisions or op.precisions(dtype)[:1])
         for options in op.option_combinations(dtype, asked, every=False)

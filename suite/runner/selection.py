@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from suite.models.workload import Workload
+from suite.problem.operation import Operation
 from suite.problem.option import Value
 
 
@@ -18,6 +19,7 @@ class Selection:
     dtypes, precisions: names. shapes: texts such as `M=512,N=512,K=512`, of the one operation chosen.
     options: values by name of option. inputs: names of families, `telling`, `all` or `none`.
     sweep: the operation's sizes from tiny to large. files: those of `--with`. workload: shapes of several operations.
+    own: an operation of a user's file, in the place of names.
     """
 
     operations: tuple[str, ...]
@@ -31,6 +33,7 @@ class Selection:
     sweep: bool = False
     files: tuple[Path, ...] = ()
     workload: Workload | None = None
+    own: Operation | None = None
 
     @property
     def families(self) -> tuple[str, ...]:

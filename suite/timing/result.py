@@ -39,6 +39,7 @@ class Timing:
     """Every sample, in the order in which they were taken."""
     latency_us: float | None = None
     dispatch_us: float | None = None
+    graph_us: float | None = None
     kernels: float | None = None
     """Activities (kernels, copies, fills) of one call, on average."""
     kernels_run: str = ""
@@ -75,6 +76,7 @@ class CallRecord:
     """Shortest wall time of a warm call."""
     latency_us: float | None = None
     dispatch_us: float | None = None
+    graph_us: float | None = None
     joules: float | None = None
     device_us: list[float] = field(default_factory=list)
     issue_us: list[float] = field(default_factory=list)
@@ -136,6 +138,7 @@ def timing(
         **summary(states),
         "latency_us": record.latency_us,
         "dispatch_us": record.dispatch_us,
+        "graph_us": record.graph_us,
         "joules": record.joules,
         "stopped_by": record.stopped_by,
     }

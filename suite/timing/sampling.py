@@ -1,4 +1,4 @@
-"""The measurement of one case: warm-up, latency, energy, then rounds of samples."""
+"""The measurement of one case: warm-up, host times, energy, then rounds of samples."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 from suite import hardware
 from suite.timing.energy import joules_per_call
+from suite.timing.host_times import dispatch_us, graph_us, idle_us, loop_calls
 from suite.timing.inputs import FixedInputs, Inputs
 from suite.timing.intervals import NoRecorderError, are_serial
 from suite.timing.recorder import Recorder
@@ -28,8 +29,6 @@ NOISE, PATIENCE = 0.05, 4.0
 """A call whose interval is wider than NOISE when its budget is spent goes on, up to PATIENCE times the budget."""
 WARM_UP_NS = 20_000_000
 """Least warm-up time of a call."""
-LATENCY_CALLS, LATENCY_NS = 10, 10_000_000
-"""Latency is the median of as many calls as fit into LATENCY_NS, at most LATENCY_CALLS."""
 STATE_PERIOD_NS = 250_000_000
 """Time between two readings of clocks, power and temperature."""
 NEVER = 2**31 - 1
@@ -49,6 +48,8 @@ class Call:
     """Returns when that result is ready."""
     vendor: bool = False
     """Whether a vendor's library computes it: vs_best is relative to the fastest of these."""
+    capture: Callable[[Callable[[], object], int], Callable[[], None] | None] | None = None
+    """Captures so many calls into a CUDA graph and returns what replays it; None where that is not possible."""
 
     def run(self) -> None:
         self.wait(self.issue())
@@ -60,6 +61,14 @@ class Call:
         issued = clock()
         self.wait(result)
         return issued - start, clock() - start
+
+    def loop(self, count: int, clock: Callable[[], int]) -> float:
+        """Nanoseconds until each of several calls returns, which are issued one after the other."""
+        start = clock()
+        result = self.repeat(count)
+        issued = clock()
+        self.wait(result)
+        return (issued - start) / count
 
     def repeat(self, count: int) -> object:
         """Issue several calls; the result of the last."""
@@ -148,7 +157,7 @@ class Measurement:
         self.read_at = 0
 
     def measure(self, budget_s: float, interval: float, energy: bool, max_noise: float = NOISE) -> dict[str, Timing]:
-        """Warm-up and latency of every call, energy, then the recorded rounds. See the function `measure`."""
+        """Warm-up and host times of every call, energy, then the recorded rounds. See the function `measure`."""
         with no_garbage_collection():
             # The calls of the energy measurement (0.1 s each) are part of the warm-up.
             more_follows = energy and self.target.energy_mj() is not None
@@ -156,7 +165,7 @@ class Measurement:
                 self.on_progress(call.name)
                 self.records[call.name].cost_ns = self.warm_up(call, WARM_UP_NS // 4 if more_follows else WARM_UP_NS)
                 if not self.target.on_host:
-                    self.measure_latency(call)
+                    self.measure_host_times(call)
             if more_follows:
                 self.measure_energy()
             recorder, reason = self.start_recorder()
@@ -204,23 +213,20 @@ class Measurement:
             if count >= 3 and spent >= (least_ns if steady else 100_000_000):
                 return best
 
-    def measure_latency(self, call: Call) -> None:
-        """Latency and dispatch time: medians over calls to an idle device, untraced, the cache as for samples."""
-        record = self.records[call.name]
-        latency: list[float] = []
-        dispatch: list[float] = []
-        begin, least = self.target.clock(), 1 if record.slow else 3
-        while len(latency) < LATENCY_CALLS:
-            if len(latency) >= least and self.target.clock() - begin > LATENCY_NS:
-                break
+    def measure_host_times(self, call: Call) -> None:
+        """Medians, untraced: of a call to an idle device, the cache as for samples; in a loop; in a CUDA graph."""
+        record, clock, synchronize = self.records[call.name], self.target.clock, self.target.synchronize
+
+        def prepare() -> None:
             if record.slow:
                 self.on_progress(call.name)
             self.prepare(call, self.inputs.change)
-            self.target.synchronize()
-            issued, ready = call.spans(self.target.clock)
-            dispatch.append(issued / 1000)
-            latency.append(ready / 1000)
-        record.latency_us, record.dispatch_us = median(latency), median(dispatch)
+            synchronize()
+
+        record.dispatch_us, record.latency_us = idle_us(call, 1 if record.slow else 3, clock, prepare)
+        if (count := loop_calls(record.cost_ns)) > 1:
+            record.dispatch_us = dispatch_us(call, count, clock, synchronize)
+            record.graph_us = graph_us(call, count, clock, synchronize)
 
     def latency_of_samples(self) -> None:
         """Where the calling thread is the device, a sample is the time from issue to result: the latency."""

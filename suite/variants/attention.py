@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -48,6 +48,8 @@ class Head:
         return torch.softmax(self.scores, dim=1).masked_fill(self.unseen, 0.0)
 
 
+OfHead = Iterator[tuple[str, torch.Tensor, torch.Tensor]]
+"""A mistake, and what a head's rows are after it, with their bound."""
 Ways = Iterator[tuple[str, Head, torch.Tensor]]
 """A mistake, the head whose bound holds, and the weights of its keys."""
 
@@ -58,20 +60,31 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     if not 0 < len(heads) * rows * case["S_k"] * case["D"] <= MOST_SCORES * case["D"]:
         return
     shape = tuple(each.stop - each.start for each in part)
-    for of_heads in zip(*(_of_head(inputs, case, batch, head, part) for batch, head in heads), strict=True):
-        mistakes, values, limits = zip(*of_heads, strict=True)
-        assert len(set(mistakes)) == 1, "every head has the same variants, in the same order"
-        value, limit = (torch.stack(each)[..., part[3]].reshape(shape) for each in (values, limits))
-        yield Variant(mistakes[0], value, limit)
+    for mistake, of_heads in _of_all([_of_head(inputs, case, batch, head, part) for batch, head in heads]):
+        value, limit = (torch.stack(each)[..., part[3]].reshape(shape) for each in zip(*of_heads, strict=True))
+        yield Variant(mistake, value, limit)
+
+
+def _of_all(heads: Sequence[OfHead]) -> Iterator[tuple[str, list[tuple[torch.Tensor, torch.Tensor]]]]:
+    """The variants that every head has: which there are depends on a head's numbers. Computed as they are asked for."""
+    first, *others = heads
+    passed: list[dict[str, tuple[torch.Tensor, torch.Tensor]]] = [{} for _ in others]
+    for mistake, *own in first:
+        found = [(own[0], own[1])]
+        for head, before in zip(others, passed, strict=True):
+            while mistake not in before and (following := next(head, None)) is not None:
+                before[following[0]] = following[1:]
+            if mistake in before:
+                found.append(before.pop(mistake))
+        if len(found) == len(heads):
+            yield mistake, found
 
 
 def _places(piece: slice) -> range:
     return range(piece.start, piece.stop)
 
 
-def _of_head(
-    inputs: Inputs, case: Case, batch: int, head: int, part: Part
-) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
+def _of_head(inputs: Inputs, case: Case, batch: int, head: int, part: Part) -> OfHead:
     _, h, h_kv, s_q, s_k, d = case.shape
     q, k, v = inputs
     scale = ops.get("attention").arguments(case).get("sm_scale", d**-0.5)

@@ -179,12 +179,11 @@ class Finished: ...
 @dataclass(frozen=True)
 class Called:
     """`refusal` is why the result is not of the right form. `alias` is the position of the input in whose memory the
-    result lies, or None. `begin` and `end` are the result's addresses."""
+    result lies, or None. `ranges` are the addresses of each result."""
 
     refusal: str = ""
     alias: int | None = None
-    begin: int = 0
-    end: int = 0
+    ranges: tuple[tuple[int, int], ...] = ()
     unfinished: bool = False
     spilled: bool = False
 

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from suite import ops
 from suite.hardware.device import Device
-from suite.implementations import builtin, failure
+from suite.implementations import failure, lookup
 from suite.implementations.arguments import missing_parameters
 from suite.implementations.external.implementation import ExternalImplementation
 from suite.implementations.external.reference import ExternalReference, Reference
+from suite.problem.outputs import joined
 from suite.worker import guest_protocol as p
 from suite.worker.bound_call import BoundCall, bind
 from suite.worker.channel import Channel
@@ -47,7 +48,7 @@ class Held:
     staged: tuple[torch.Tensor, ...]
     result: torch.Tensor
     arguments: dict[str, Any]
-    output_shape: tuple[int, ...]
+    output_shapes: tuple[tuple[int, ...], ...]
     output_dtype: str
     device: torch.device
     checked: list[LocalResult]
@@ -146,14 +147,14 @@ class GuestSession:
         from suite.worker.shared_memory import attach, tensor_of
 
         blocks = attach(command.blocks, descriptors, self.torch_device)
-        self._operation = command.case.operation
+        op = ops.of(command.case)
         self.held = Held(
             case=command.case,
             operands=tuple(tensor_of(each, blocks) for each in command.operands),
             staged=tuple(tensor_of(each, blocks) for each in command.staged),
             result=tensor_of(command.result, blocks),
-            arguments=ops.get(command.case.operation).arguments(command.case),
-            output_shape=command.result.shape,
+            arguments=op.arguments(command.case),
+            output_shapes=op.output_shapes(command.case) if op.outputs else (command.result.shape,),
             output_dtype=command.result.dtype,
             device=blocks[command.result.block].device,
             checked=[],
@@ -178,9 +179,9 @@ class GuestSession:
 
     def _find(self, reference: Reference) -> Implementation:
         self.current = (
-            ExternalImplementation.from_reference(reference, self._operation)
+            ExternalImplementation.from_reference(reference, self._case.case)
             if isinstance(reference, ExternalReference)
-            else builtin.find(self._operation, reference)
+            else lookup.find(self._case.case, reference)
         )
         return self.current
 
@@ -192,7 +193,8 @@ class GuestSession:
     # The check
 
     def _check(self, command: p.Check) -> p.Called:
-        from suite.checking.checked_call import RefusedError, call_once, repeatable
+        from suite.checking.checked_call import call_once, repeatable
+        from suite.checking.result_form import RefusedError
 
         held, implementation = self._case, self._find(command.implementation)
         function = self._function(implementation, command)
@@ -218,7 +220,7 @@ class GuestSession:
         called.early = called.early.new_empty(0)
         if not command.again:
             held.checked.append(called)
-        return p.Called("", called.alias, called.begin, called.end, called.unfinished, called.spilled)
+        return p.Called("", called.alias, called.ranges, called.unfinished, called.spilled)
 
     def _function(self, implementation: Implementation, command: p.Check) -> Callable[..., Any]:
         """The implementation's function; loaded by the first call of a case."""
@@ -235,17 +237,17 @@ class GuestSession:
     def _deliver(self, which: int | str) -> p.Delivered:
         held = self._case
         if isinstance(which, int):
-            held.result.copy_(held.checked[which].output)
+            held.result.copy_(held.checked[which].now())
             self.target.synchronize()
             return p.Delivered()
         return self._export(which, held.firsts[which])
 
     def _export(self, name: str, result: Any) -> p.Delivered:
-        from suite.checking.checked_call import RefusedError, as_torch
+        from suite.checking.result_form import RefusedError, as_torch
 
         held = self._case
         try:
-            held.result.copy_(as_torch(result, held.bound[name].implementation.adapter, held))
+            held.result.copy_(joined(as_torch(result, held.bound[name].implementation.adapter, held)))
         except RefusedError as refused:
             return p.Delivered(str(refused))
         self.target.synchronize()

@@ -11,6 +11,8 @@ from suite.worker.process import HASTY_KILL_S, KILL_S, WorkerDiedError, WorkerPr
 from suite.worker.protocol import (
     CheckReply,
     CheckRequest,
+    DescribeReply,
+    DescribeRequest,
     Failed,
     Reply,
     Request,
@@ -59,6 +61,8 @@ class Pool:
     def ask(self, request: TimeRequest | TimeGuestRequest, *, timeout_s: float) -> TimeReply | TimingFailed: ...
     @overload
     def ask(self, request: TuneRequest, *, timeout_s: float) -> TuneReply | Failed: ...
+    @overload
+    def ask(self, request: DescribeRequest, *, timeout_s: float) -> DescribeReply | Failed: ...
 
     def ask(self, request: Request, *, timeout_s: float) -> Reply:
         """Send `request` and return the reply. `timeout_s` limits a first call; `limits.py` has the other limits.

@@ -11,6 +11,7 @@ may hang or crash, and `Done` with the reply. A death or a silence is blamed on 
     TimeRequest, TimeGuestRequest   TimeReply, TimingFailed
     TellRequest                     TellReply, Failed
     TuneRequest                     TuneReply, Failed
+    DescribeRequest                 DescribeReply, Failed
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from suite.core.phases import Phase
+from suite.custom.about import About
 from suite.frameworks.triton.tuned import Entry
 from suite.implementations.external.reference import ExternalReference, Reference, name_of
 from suite.problem.case import Case
+from suite.problem.source import Source
 from suite.results.noise import MAX_NOISE
 from suite.worker.codec import ProtocolError, from_json, to_json
 from suite.worker.limits import FIRST_CALL_S
@@ -96,6 +99,27 @@ class TuneRequest:
 
 
 @dataclass(frozen=True)
+class DescribeRequest:
+    """Load a file that defines an operation, and describe its cases: `shapes`, or those of the file, in `dtypes`."""
+
+    source: Source
+    shapes: tuple[str, ...]
+    dtypes: tuple[str, ...]
+
+    @property
+    def implementation(self) -> str:
+        """Whom a failure is blamed on."""
+        return self.source.name
+
+
+@dataclass(frozen=True)
+class DescribeReply:
+    """What the file defines."""
+
+    about: About
+
+
+@dataclass(frozen=True)
 class CheckReply:
     """What the checked call showed. Each field is the column of `Row` with the same name."""
 
@@ -142,6 +166,7 @@ class TimingColumns:
     vs_best_high: float | None = None
     latency_us: float | None = None
     dispatch_us: float | None = None
+    graph_us: float | None = None
     kernels: float | None = None
     kernels_run: str = ""
     kernel_details: str = ""
@@ -235,8 +260,8 @@ class Started:
     """The configuration that is tried, in a search; the telling case that is called."""
 
 
-Request = CheckRequest | TellRequest | TimeRequest | TimeGuestRequest | TuneRequest
-Reply = CheckReply | TellReply | TimeReply | TimingFailed | TuneReply | Failed
+Request = CheckRequest | TellRequest | TimeRequest | TimeGuestRequest | TuneRequest | DescribeRequest
+Reply = CheckReply | TellReply | TimeReply | TimingFailed | TuneReply | DescribeReply | Failed
 
 
 @dataclass(frozen=True)
@@ -253,6 +278,7 @@ REPLIES: Mapping[type, tuple[type, ...]] = {
     TimeRequest: (TimeReply, TimingFailed),
     TimeGuestRequest: (TimeReply, TimingFailed),
     TuneRequest: (TuneReply, Failed),
+    DescribeRequest: (DescribeReply, Failed),
 }
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from suite import hardware
-from suite.checking.checked_call import RefusedError
 from suite.checking.memory import whole_storage
+from suite.checking.result_form import RefusedError
 from suite.hardware.occupancy import Limits
 from suite.implementations.external.reference import Reference
 from suite.timing.intervals import Activity, Launch, NoRecorderError, RecorderError
@@ -73,8 +73,7 @@ class RemoteResult:
     case: GuestCase
     number: int
     early: torch.Tensor
-    begin: int
-    end: int
+    ranges: tuple[tuple[int, int], ...]
     alias: int | None
     unfinished: bool
     spilled: bool
@@ -106,8 +105,7 @@ class RemoteCaller:
             case,
             number,
             case.result.clone(),
-            called.begin,
-            called.end,
+            called.ranges,
             called.alias,
             called.unfinished,
             called.spilled,
@@ -122,8 +120,14 @@ class RemoteCall(Call):
 
     def spans(self, clock: Callable[[], int]) -> tuple[float, float]:
         """By the guest's clock, unless this process's shows that more time has passed."""
+        return self._run(1, clock)
+
+    def loop(self, count: int, clock: Callable[[], int]) -> float:
+        return self._run(count, clock)[0] / count
+
+    def _run(self, count: int, clock: Callable[[], int]) -> tuple[float, float]:
         begin = clock()
-        ran = self.guest.ask(p.Run(self.name, 1), p.Ran)
+        ran = self.guest.ask(p.Run(self.name, count), p.Ran)
         ready = longer(ran.ready_ns, clock() - begin, self.guest)
         return max(0.0, min(ran.issued_ns, ready)), ready
 

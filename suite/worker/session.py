@@ -13,7 +13,7 @@ from suite.core.errors import SuiteError
 from suite.core.phases import Phase
 from suite.core.text import one_line
 from suite.hardware.device import Device
-from suite.implementations import builtin, failure
+from suite.implementations import failure, lookup
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
 from suite.worker.bound_call import BoundCall, bind
@@ -23,6 +23,8 @@ from suite.worker.guests import BUDGETS_S, Guests
 from suite.worker.protocol import (
     CheckReply,
     CheckRequest,
+    DescribeReply,
+    DescribeRequest,
     ExternalReference,
     Failed,
     Reply,
@@ -96,6 +98,8 @@ class Session:
                 return self.time_guest(request)
             case TuneRequest():
                 return self.tune(request)
+            case DescribeRequest():
+                return self.describe(request)
 
     def failed(self, request: Request, error: Exception) -> Failed | TimingFailed:
         """The reply to a request that raised. A `SuiteError` is blamed on no implementation, unless it came from the
@@ -175,7 +179,7 @@ class Session:
 
         key = case.operation, case.dtype, case.precision, seed
         if key not in self._telling:
-            cases = ops.get(case.operation).telling_cases(case.dtype, case.precision)
+            cases = ops.of(case).telling_cases(case.dtype, case.precision)
             self._telling[key] = {name: Problem(each, seed, self.torch_device) for name, each in cases.items()}
         return self._telling[key]
 
@@ -227,7 +231,7 @@ class Session:
             bound_calls[name] = bound
             peak_bytes[name] = adapter.peak_bytes(bound.function, bound.inputs, bound.arguments)
             vendor = bound.implementation.vendor is not None
-            calls.append(timing.Call(name, bound.issue, adapter.wait, vendor=vendor))
+            calls.append(timing.Call(name, bound.issue, adapter.wait, vendor=vendor, capture=adapter.capture))
 
         def rebind() -> None:
             for bound in bound_calls.values():
@@ -304,6 +308,22 @@ class Session:
             return Failed(one_line(error), None)
         return TuneReply("ok", found=tuple(found))
 
+    def describe(self, request: DescribeRequest) -> DescribeReply | Failed:
+        """Load a file that defines an operation, and find the form of its cases."""
+        from suite import custom
+        from suite.custom.truth import facts
+
+        self._report(request.implementation, Phase.PREPARING)
+        try:
+            op = custom.of(request.source)
+            shapes = [shape for text in request.shapes for shape in op.parse_shapes(text)] or op.about.defaults
+            asked = [dtype for dtype in request.dtypes if dtype in (*op.dtypes, *op.dtypes_beyond)]
+            cases = [op.case(shape, dtype, "ieee") for shape in shapes for dtype in asked or op.dtypes]
+            found = tuple(facts(op.program, case, self.torch_device) for case in dict.fromkeys(cases))
+        except SuiteError as error:
+            return Failed(one_line(error), None)
+        return DescribeReply(replace(op.about, facts=found))
+
     def hold(self, case: Case, seed: int) -> Problem:
         """The problem of a case, whose inputs are made unless they are those of the request before."""
         from suite.checking.problem import Problem
@@ -324,7 +344,7 @@ class Session:
             torch.cuda.empty_cache()
 
     def _find(self, name: str, case: Case) -> Implementation:
-        self._found[name] = builtin.find(case.operation, name)
+        self._found[name] = lookup.find(case, name)
         return self._found[name]
 
     def _round_without_times(self, bound_calls: Mapping[str, BoundCall], inputs: TimedInputs) -> None:

@@ -15,8 +15,10 @@ import pytest
 import torch
 
 from suite import ops
-from suite.checking.checked_call import LocalCaller, RefusedError, check, check_briefly
+from suite.checking import diagnosis
+from suite.checking.checked_call import LocalCaller, check, check_briefly
 from suite.checking.problem import Problem
+from suite.checking.result_form import RefusedError
 from suite.implementations import builtin
 from suite.implementations.implementation import Implementation
 from suite.numerics.formats import DTYPES
@@ -149,6 +151,12 @@ def one_at_a_time() -> Iterator[None]:
             yield
         finally:
             torch.cuda.empty_cache()
+
+
+@pytest.fixture(autouse=True)
+def _brief_diagnoses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is known to be wrong is not to be explained here."""
+    monkeypatch.setattr(diagnosis, "BUDGET_S", 0.02)
 
 
 @pytest.mark.parametrize(("implementation", "family", "dtype"), parameters())

@@ -72,7 +72,7 @@ def test_inputs_are_chosen_by_name_at_their_own_sizes_or_at_given_ones() -> None
     )
     assert given == [op.case((2, 3, 4), "bfloat16", layout=layout, inputs="nan") for layout in ("nt", "tn")]
     assert cases("matmul", inputs=("normal",)) == op.default_cases("cpu")
-    assert {case.operation for case in cases("all", inputs=("empty_rows",))} == {"attention"}
+    assert {case.operation for case in cases("all", inputs=("empty_rows",))} == {"attention", "attention_grad"}
     assert all(case.option("causal") for case in cases("attention", inputs=("empty_rows",)))
 
 

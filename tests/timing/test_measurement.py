@@ -220,6 +220,33 @@ def test_a_vendor_call_whose_median_is_noise_is_no_reference() -> None:
     assert timings["ours"].vs_best == pytest.approx(2.0)
 
 
+def test_dispatch_is_that_of_calls_in_a_loop_and_a_graph_that_of_its_replay() -> None:
+    target = FakeTarget()
+    short, long = target.call("short", 10.0, issue_us=7.0), target.call("long", 900.0, issue_us=7.0)
+    first = itertools.cycle([40.0] + 29 * [0.0])  # what a call to an idle device costs more
+    captured: list[int] = []
+
+    def issue() -> object:
+        target.now += int(1000 * next(first))
+        return short.issue()
+
+    def capture(issue: object, count: int) -> object:
+        captured.append(count)
+        return lambda: setattr(target, "now", target.now + count * 11_000)
+
+    found = run(target, replace(short, issue=issue, capture=capture), replace(long, capture=capture))
+    assert found["short"].dispatch_us == pytest.approx(7 + 40 / 30, rel=0.1)
+    assert found["short"].graph_us == pytest.approx(11)
+    assert captured == [50]
+    assert (found["long"].dispatch_us, found["long"].graph_us) == (7.0, None)
+
+
+def test_a_call_that_cannot_be_captured_has_no_graph_time() -> None:
+    target = FakeTarget()
+    found = run(target, replace(target.call("a", 10.0), capture=lambda issue, count: None))
+    assert found["a"].graph_us is None
+
+
 def test_latency_on_the_host_is_that_of_the_samples() -> None:
     """A call that finds its inputs in the cache is 100 times as fast; no sample does, and no number may."""
     target = FakeTarget()

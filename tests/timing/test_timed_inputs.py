@@ -12,8 +12,9 @@ import pytest
 import torch
 from fakes.target import FakeTarget
 
+from suite.timing.host_times import LATENCY_CALLS
 from suite.timing.recorder_wall import WallRecorder
-from suite.timing.sampling import LATENCY_CALLS, Measurement
+from suite.timing.sampling import Measurement
 from suite.timing.target import CpuTarget
 
 

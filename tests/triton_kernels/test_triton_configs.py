@@ -53,6 +53,12 @@ def launches(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
                 for S_q, G in ((1, 1), (1, 8), (77, 1), (4096, 1)):
                     yield {"q_ptr": torch.empty(1, dtype=dtype), "S_q": S_q}, {"D": D, "G": G}
         return
+    if name == "attention_grad":
+        for dtype in (torch.bfloat16, torch.float32):
+            for D in (16, 64, 128):
+                yield {"q_ptr": torch.empty(1, dtype=dtype)}, {"D": D}
+                yield {"q_ptr": torch.empty(1, dtype=dtype), "dk_ptr": torch.empty(1, dtype=dtype)}, {"D": D}
+        return
     for kind, (precision, DTYPE) in kinds.items():
         x = torch.empty(1, dtype=getattr(torch, kind, torch.float32))
         for shape in ((1, 1, 1), (16, 14336, 4096), (1000, 64, 300), *((n, n, n) for n in (512, 1024, 4096, 16384))):

@@ -47,11 +47,12 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
 
     "vector_add float32", "vector_add huge"; "matrix_add float32", "matrix_add tall"; "sigmoid float32", "sigmoid
     permuted"; "softmax|rms_norm|layer_norm|sum DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32 LAYOUT SIZE|MxNxK [PRECISION
-    of float8]"; "attention DTYPE D [causal] [decode]"; "attention_gluon DTYPE D [causal] [long|few]".
+    of float8]"; "attention DTYPE D [causal] [decode]"; "attention_gluon DTYPE D [causal] [long|few]";
+    "attention_grad[_gluon] DTYPE D [causal]".
     """
     kernel, kind, *rest = name.split()
     dtype = getattr(torch, kind, torch.float32)
-    operation = kernel if kernel in BUILDERS else kernel.partition("_")[0]
+    operation = max((each for each in BUILDERS if f"{kernel}_".startswith(f"{each}_")), key=len)
     function = getattr(import_module(f"triton_kernels.{kernel}"), operation)
     yield from BUILDERS[operation](function, kind, dtype, rest)
 
@@ -122,6 +123,11 @@ def attention(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest:
     yield partial(function, q, k, k, causal="causal" in rest)
 
 
+def attention_grad(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    q, k = (empty(1, heads, 1024, int(rest[0]), dtype=dtype) for heads in (4, 2))
+    yield partial(function, q, k, k, q, causal="causal" in rest)
+
+
 BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "vector_add": vector_add,
     "matrix_add": matrix_add,
@@ -132,6 +138,7 @@ BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "sum": sums,
     "matmul": matmul,
     "attention": attention,
+    "attention_grad": attention_grad,
 }
 
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
 
 from suite import ops
 from suite.core.phases import Phase
+from suite.custom.about import About, Facts
 from suite.frameworks.triton.tuned import Entry
 from suite.hardware.device import Device
+from suite.problem.source import Source
 from suite.worker import protocol
 from suite.worker.codec import from_json, to_json
 from suite.worker.protocol import (
     CheckReply,
     CheckRequest,
+    DescribeReply,
+    DescribeRequest,
     Done,
     ExternalReference,
     Failed,
@@ -41,7 +46,13 @@ CASE = ops.get("attention").case((1, 2, 1, 16, 16, 16), "bfloat16", causal=True)
 REFERENCE = ExternalReference("with/mine", "/home/me/mine.py", "jax", True, "0123456789ab", 7)
 COLUMNS = TimingColumns("", "one; two", "cupti", "cold", 30, "interval", device_us=1.5, peak_bytes=512)
 ENTRY = Entry("fake.kernel", {"N": 64, "MODE": "up", "X": None}, ("torch.float32",), {"BLOCK": 32}, 2.0, 3.0, 9)
+OWN = Source("/home/me/mine.py", "reference", "0123456789ab")
+FACTS = Facts((4, 6), "bfloat16", ((4, 6), ()), 50, (4,), "bfloat16", 0, 58, multiplies=False)
+ABOUT = About("mine", "mine", "mine(x, y)", "y = x", ("M", "N"), ((4, 6),), ("bfloat16",), (), "torch", (FACTS,))
 MESSAGES = [
+    CheckRequest(replace(CASE, source=OWN), "torch", 0),
+    DescribeRequest(OWN, ("M=4,N=6",), ("bfloat16",)),
+    Done(DescribeReply(ABOUT)),
     CheckRequest(CASE, "triton/persistent", 2**63 - 1),
     CheckRequest(CASE, REFERENCE, 0),
     TellRequest(CASE, REFERENCE, 0),

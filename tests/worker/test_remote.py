@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from suite.checking.checked_call import RefusedError
 from suite.checking.memory import copies_with_layout
+from suite.checking.result_form import RefusedError
 from suite.timing.intervals import Activity, Launch, NoRecorderError, RecorderError
 from suite.worker import guest_protocol as p
 from suite.worker.guest_process import RaisedError
@@ -102,13 +102,14 @@ def test_what_the_guests_recorder_raises_is_raised_here(kind: Any, do: str, erro
 
 
 def test_a_call_is_timed_by_the_guest_and_repeated_by_one_command() -> None:
-    guest = ScriptedGuest(p.Ran(5, 20), p.Ran(5, 20), p.Ran(0, 0))
+    guest = ScriptedGuest(p.Ran(5, 20), p.Ran(50, 60), p.Ran(5, 20), p.Ran(0, 0))
     call = remote_call(guest, "it", vendor=True)  # type: ignore[arg-type]
-    now = iter([0, 1000])
+    now = iter([0, 1000, 2000, 3000])
     assert call.spans(lambda: next(now)) == (5, 20)
+    assert call.loop(10, lambda: next(now)) == 5
     call.run()
     call.repeat(7)
-    assert guest.commands == [p.Run("it", 1), p.Run("it", 1), p.Run("it", 7)]
+    assert guest.commands == [p.Run("it", each) for each in (1, 10, 1, 7)]
     assert call.vendor
 
 

@@ -16,6 +16,7 @@ from triton import AsyncCompileMode, Config
 from triton.runtime.autotuner import Autotuner
 
 from triton_kernels._autotuner import Key, named, plain
+from triton_kernels._kept import forget
 
 __all__ = ["Launch", "autotuners", "compile_all", "emptied_caches", "launches", "named", "plain", "text"]
 
@@ -55,6 +56,7 @@ def last_answers(kernels: Iterable[Autotuner]) -> Iterator[None]:
     try:
         yield
     finally:
+        forget()
         for kernel, cache in zip(launched, caches, strict=True):
             kernel.cache = cache
 
@@ -94,6 +96,7 @@ class Launch:
     def choose(self, config: Config) -> None:
         """Make `config` the autotuner's answer to this question."""
         self.kernel.cache[self.key] = config
+        forget()
 
 
 @contextlib.contextmanager
@@ -102,9 +105,11 @@ def emptied_caches(kernels: Iterable[Autotuner]) -> Iterator[None]:
     before = [(kernel, kernel.cache, kernel.remembers) for kernel in kernels]
     for kernel, *_ in before:
         kernel.cache, kernel.remembers = {}, False
+    forget()
     try:
         yield
     finally:
+        forget()
         for kernel, cache, remembers in before:
             kernel.cache, kernel.remembers = cache, remembers
 

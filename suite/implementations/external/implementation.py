@@ -6,7 +6,8 @@ import ast
 import re
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,6 +22,7 @@ from suite.implementations.external import module, source
 from suite.implementations.external.reference import ExternalReference
 from suite.implementations.implementation import Implementation, Obstacle
 from suite.problem.case import Case
+from suite.problem.operation import Operation
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,14 @@ class ExternalImplementation(Implementation):
     """Where the file defines the operation."""
     fault: str = ""
     """Why the file cannot be used at all; empty if it can."""
+    case: Case | None = None
+    """The case that is called, where calls are made."""
 
     @classmethod
-    def from_file(cls, file: source.SourceFile, operation: str) -> ExternalImplementation:
-        """The implementation of `operation` in a file that was read; with a fault if it cannot be used."""
+    def from_file(cls, file: source.SourceFile, op: Operation) -> ExternalImplementation:
+        """The implementation of `op` in a file that was read; with a fault if it cannot be used."""
         return cls(
-            operation=operation,
+            operation=op.name,
             name=file.name,
             framework=file.framework,
             module="",
@@ -47,15 +51,16 @@ class ExternalImplementation(Implementation):
             deterministic=file.deterministic,
             path=file.path,
             digest=file.digest,
-            line=file.lines.get(operation),
-            fault=file.fault_for(operation),
+            line=file.lines.get(op.entry),
+            fault=file.fault_for(op.entry, own=op.source is not None),
+            source=op.source,
         )
 
     @classmethod
-    def from_reference(cls, reference: ExternalReference, operation: str) -> ExternalImplementation:
-        """The implementation that another process has read and named."""
+    def from_reference(cls, reference: ExternalReference, case: Case) -> ExternalImplementation:
+        """The implementation that another process has read and named, for calls on `case`."""
         return cls(
-            operation=operation,
+            operation=case.operation,
             name=reference.name,
             framework=reference.framework,
             module="",
@@ -63,7 +68,12 @@ class ExternalImplementation(Implementation):
             path=Path(reference.path),
             digest=reference.digest,
             line=reference.line,
+            source=case.source,
+            case=case,
         )
+
+    def for_case(self, case: Case) -> ExternalImplementation:
+        return replace(self, case=case)
 
     @property
     def reference(self) -> ExternalReference:
@@ -86,17 +96,19 @@ class ExternalImplementation(Implementation):
 
     def function(self) -> module.ExternalFunction:
         """The file's function; each call undoes its side effects and records them for `remarks`."""
-        return module.ExternalFunction(self._load(), self.operation, self.path, self.line)
+        assert self.case is not None
+        op = ops.of(self)
+        return module.ExternalFunction(
+            self._load(), op.entry, self.path, self.line, partial(op.callable_of, case=self.case)
+        )
 
     def function_for(self, case: Case, inputs: int) -> module.ExternalFunction:
         """Refuses a case with scales, such as those of float8, of which the file's function has no parameters."""
         function = self.function()
-        op = ops.get(case.operation)
+        op = ops.of(case)
         plain, arguments = len(op.operands(case)), op.arguments(case)
         if missing_parameters(function, inputs, arguments) and not missing_parameters(function, plain, arguments):
-            raise NotImplementedError(
-                f"takes {plain} arrays, and a case of {case.dtype} has {inputs}: {signature(self.operation)}"
-            )
+            raise NotImplementedError(f"takes {plain} arrays, and a case of {case.dtype} has {inputs}: {signature(op)}")
         return function
 
     def function_to_time(self, function: Callable[..., Any], call: Callable[[], object]) -> Callable[..., Any]:
@@ -121,7 +133,7 @@ class ExternalImplementation(Implementation):
         if isinstance(error, SyntaxError):
             text = text.replace(f" ({self.path.name}, line {line})", "")
         if line is None and isinstance(error, TypeError) and self.path.suffix == ".py":
-            text += f"; it is called as {signature(self.operation)}"
+            text += f"; it is called as {signature(ops.of(self))}"
         if line is None and not re.search(rf"{re.escape(self.path.name)}:\d", text):
             line = self.line
         return text + (f" ({self.path.name}:{line})" if line is not None else "")
@@ -130,7 +142,7 @@ class ExternalImplementation(Implementation):
         return module.load(self.path, self.digest, self.operation, self.adapter.packages)
 
 
-def from_files(paths: Sequence[Path], operations: Sequence[str]) -> dict[str, list[ExternalImplementation]]:
+def from_files(paths: Sequence[Path], operations: Sequence[Operation]) -> dict[str, list[ExternalImplementation]]:
     """What the files add to each operation.
 
     A file joins the operations that it defines; one that defines none of them, or cannot be read, joins all, so that
@@ -145,16 +157,19 @@ def from_files(paths: Sequence[Path], operations: Sequence[str]) -> dict[str, li
         if stem in taken:
             raise UsageError(f"--with {given}: {file.name} is {taken[stem]} already; rename one of the two")
         taken[stem] = given
-    found: dict[str, list[ExternalImplementation]] = {operation: [] for operation in operations}
+    found: dict[str, list[ExternalImplementation]] = {op.name: [] for op in operations}
     for file in files:
-        joins = [operation for operation in operations if operation in file.lines] or operations
-        for operation in operations if file.fault else joins:
-            found[operation].append(ExternalImplementation.from_file(file, operation))
+        joins = [op for op in operations if op.entry in file.lines] or operations
+        for op in operations if file.fault else joins:
+            found[op.name].append(ExternalImplementation.from_file(file, op))
     return found
 
 
-def signature(operation: str) -> str:
-    """`matmul(a, b, *, precision='ieee')`: the signature of the tree's function, without its types."""
+def signature(op: Operation) -> str:
+    """`matmul(a, b, *, precision='ieee')`: the signature of the tree's function, or the reference's, without types."""
+    if op.signature:
+        return op.signature
+    operation = op.name
     tree = ast.parse((ROOT / "torch_impls" / f"{operation}.py").read_text(encoding="utf-8"))
     (function,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == operation)
     for each in ast.walk(function.args):

@@ -17,11 +17,11 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from suite.core.file_version import digest_of
 from suite.core.paths import ROOT
 from suite.implementations.external.remarks import Remarks
 from suite.implementations.external.side_effects import SideEffects
 from suite.implementations.external.source import contents
-from suite.implementations.external.version import digest_of
 
 
 class ExternalError(Exception):
@@ -45,14 +45,22 @@ _functions: dict[Path, ExternalFunction] = {}
 class ExternalFunction:
     """The function of a user's file for an operation. A call has no lasting side effects; they are added to `remarks`.
 
-    `line` is where the file defines the function. Raises `ExternalError` if it is no function.
+    `line` is where the file defines the function. `adapt` makes what is called of what the file defines. Raises
+    `ExternalError` if that is no function.
     """
 
-    def __init__(self, loaded: Loaded, operation: str, path: Path, line: int | None) -> None:
-        function = getattr(loaded.module, operation, None)
+    def __init__(
+        self,
+        loaded: Loaded,
+        name: str,
+        path: Path,
+        line: int | None,
+        adapt: Callable[[Any], Callable[..., Any]] = lambda function: function,
+    ) -> None:
+        function = getattr(loaded.module, name, None)
         if not callable(function):
-            raise ExternalError(f"{operation} is not a function but {type(function).__name__}")
-        self.function: Callable[..., Any] = function
+            raise ExternalError(f"{name} is not a function but {type(function).__name__}")
+        function = self.function = adapt(function)
         self.__wrapped__ = function  # so that its signature is this object's
         self.changes = False
         """Whether the last call changed something that had to be undone."""

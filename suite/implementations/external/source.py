@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from suite import frameworks
+from suite.core.file_version import digest_of
 from suite.core.files import NotReadableError, read_regular
 from suite.core.paths import ROOT
-from suite.implementations.external.version import digest_of
 
 PREFIX = "with/"
 CONSTANTS = ("framework", "REQUIRES", "DETERMINISTIC", "VENDOR")
@@ -46,12 +46,18 @@ class SourceFile:
         """`with/mine`: the implementation's name in tables."""
         return PREFIX + self.path.stem
 
-    def fault_for(self, operation: str) -> str:
-        """Why the file cannot be used for `operation`; empty if it can."""
+    def fault_for(self, operation: str, *, own: bool = False) -> str:
+        """Why the file cannot be used for `operation`, the name that it must define; empty if it can.
+
+        own: whether the operation is a user's, of which no launcher in CUDA is known.
+        """
         if self.fault:
             return self.fault
+        if own and self.path.suffix == ".cu":
+            return f"{self.path.name}: a .cu needs an operation of the suite; write a .py that compiles and calls it"
         if operation not in self.lines:
-            what = f'extern "C" int {operation}(...)' if self.path.suffix == ".cu" else f"function {operation}"
+            kind = "class" if operation == "ModelNew" else "function"
+            what = f'extern "C" int {operation}(...)' if self.path.suffix == ".cu" else f"{kind} {operation}"
             return f"{self.path.name} has no {what}; it defines {', '.join(self.shown[:8]) or 'nothing'}"
         if self.path.suffix == ".cu":
             return _signature_fault(self.path, operation, self.lines[operation])

@@ -45,6 +45,7 @@ SHOWN = (
     Column("tflops", "TFLOP/s", 4),
     Column("latency_us", "latency us", 4),
     Column("dispatch_us", "dispatch us", 3),
+    Column("graph_us", "graph us", 3),
     Column("to_device_us", "to device us", 4),
     Column("to_device_pinned_us", "pinned", 4),
     Column("to_host_us", "to host us", 4),

@@ -196,7 +196,7 @@ def _times(rows: Sequence[Row]) -> list[str]:
 
 def _rates(rows: Sequence[Row]) -> Field:
     """The rate that the limit is of: bytes or flops a second, in the unit of the fastest row."""
-    timed = [row for row in rows if row.gb_per_s and row.tflops is not None]
+    timed = [row for row in rows if row.gb_per_s]
     if not timed:
         return Field(RATE, [""] * len(rows))
     of_memory = _is_of_memory(timed)

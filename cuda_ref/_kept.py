@@ -1,0 +1,301 @@
+"""Keeps what a call launches, and repeats it for later calls that differ in values and addresses alone.
+
+A launcher checks its arguments, chooses tiles and grid, and describes operands to the device: several times the cost
+of the launch itself. All this depends on what `kind_of` says of the tensors, and on the options. So a function that is
+decorated by `kept` runs
+
+1. as it is written, in the first call of a kind, which may build, tune and compile;
+2. as it is written, in the second call, while a `Recording` notes what it allocates and launches;
+3. as a `Plan`, in later calls: the same allocations and launches, at the addresses of the tensors given.
+
+A call in which torch computes, which returns no new tensor, or whose launch cannot be repeated, always runs as it is
+written. A thread keeps its own plans, so that no two threads fill the arguments of one launch.
+
+This file is the same in cuda_ref/ and triton_kernels/.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import wraps
+from operator import methodcaller
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ._operator import operator
+
+LIMIT = 512
+"""Most plans of a thread. The oldest one goes first."""
+ALIGNMENT = 16
+"""Bytes: what compilers and launchers ask of addresses is whether they are multiples of it."""
+MATCHERS = 4
+"""How often a plan gets a new matcher: one fits the modes of torch, such as no_grad, in which it was made."""
+PLAIN = (Tensor, torch.nn.Parameter)
+ALLOCATORS = frozenset(
+    getattr(torch.ops.aten, name) for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
+)
+
+Kind = tuple[Any, ...]
+Issue = Callable[[Sequence[int], int], int]
+"""Launches a kernel with these addresses on a stream. Returns 0, or the number of an error."""
+Repeatable = Callable[[Callable[[Tensor], int]], Issue]
+"""Makes an `Issue` of a launch that has been made, given the function that tells the place of a tensor's address among
+those of a plan. Raises `NotRepeatable`."""
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+is_grad_enabled, is_compiling = torch.is_grad_enabled, torch.compiler.is_compiling
+current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
+current_stream: Callable[[int], int] = getattr(
+    torch._C, "_cuda_getCurrentRawStream", lambda index: torch.cuda.current_stream(index).cuda_stream
+)
+
+
+class NotRepeatable(Exception):  # noqa: N818
+    """A call that has to run as it is written."""
+
+
+class Plan:
+    """The allocations and launches of a call. Called with tensors of the recorded kind, it returns the results.
+
+    Returns None, without a result, for other alignments of the tensors, on a GPU that is not the current one, and if a
+    launch fails: the call as it is written then selects the device, or raises the error.
+    """
+
+    def __init__(
+        self,
+        tensors: Sequence[Tensor],
+        allocations: Sequence[Callable[[Tensor], Tensor]],
+        launches: Sequence[Issue],
+        results: int | tuple[int, ...],
+    ) -> None:
+        device = tensors[0].device
+        self.device = device.index if device.type == "cuda" else None
+        self.aligned = all(x.data_ptr() % ALIGNMENT == 0 for x in tensors)
+        self.allocations, self.launches, self.results = tuple(allocations), tuple(launches), results
+        self.is_simple = len(allocations) == len(launches) == 1 and results == 0
+        self.options: dict[str, Any] = {}
+        self.matches: Callable[..., bool] = _never
+        self.matchers = MATCHERS if self.aligned else 0
+
+    def __call__(self, tensors: Sequence[Tensor]) -> Any:
+        stream = 0
+        if self.device is not None:
+            if current_device() != self.device:
+                return None
+            stream = current_stream(self.device)
+        addresses, together = [], 0
+        for x in tensors:
+            address = x.data_ptr()
+            addresses.append(address)
+            together |= address
+        if self.aligned and together % ALIGNMENT != 0:
+            return None
+        if self.is_simple:
+            out = self.allocations[0](tensors[0])
+            addresses.append(out.data_ptr())
+            return None if self.launches[0](addresses, stream) else out
+        new = [allocate(tensors[0]) for allocate in self.allocations]
+        addresses += [x.data_ptr() for x in new]
+        for issue in self.launches:
+            if issue(addresses, stream):
+                return None
+        results = self.results
+        return tuple([new[each] for each in results]) if isinstance(results, tuple) else new[results]
+
+
+class Recording(TorchDispatchMode):  # type: ignore[misc]
+    """While entered, notes what torch allocates in this thread, and whether it computes. `launches` is for launchers
+    to add to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.allocated: list[Tensor] = []
+        self.launches: list[Repeatable] = []
+        self.computes = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func.overloadpacket in ALLOCATORS:
+            self.allocated.append(result)
+        elif not func.is_view:
+            self.computes = True
+        return result
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """False: skipping would import TorchDynamo, for a second or two."""
+        return False
+
+    def plan(self, tensors: Sequence[Tensor], result: Any) -> Plan:
+        """The plan of the call with these tensors that returned `result`. Raises `NotRepeatable`."""
+        like = tensors[0]
+        memory = [*tensors, *self.allocated]
+        places = {x.data_ptr(): place for place, x in enumerate(memory)}
+        usual = all(x.is_contiguous() and x.device == like.device for x in self.allocated)
+        aligned = all(x.data_ptr() % ALIGNMENT == 0 for x in self.allocated)
+        if self.computes or not self.launches or not usual or not aligned:
+            raise NotRepeatable
+        if len(places) < len(memory) or 0 in places:
+            raise NotRepeatable
+
+        def place(x: Tensor) -> int:
+            if (found := places.get(x.data_ptr())) is None:
+                raise NotRepeatable
+            return found
+
+        def number(x: Any) -> int:  # by its form, not by identity: torch may return an alias of what it allocates
+            form = _form(x) if isinstance(x, Tensor) else None
+            found = next((i for i, each in enumerate(self.allocated) if _form(each) == form), None)
+            if found is None:
+                raise NotRepeatable
+            return found
+
+        results = tuple(map(number, result)) if isinstance(result, tuple) else number(result)
+        allocations = [_allocation(x, like) for x in self.allocated]
+        return Plan(tensors, allocations, [repeatable(place) for repeatable in self.launches], results)
+
+
+def _allocation(x: Tensor, like: Tensor) -> Callable[[Tensor], Tensor]:
+    """What allocates another x, given the first tensor of the call; the cheapest of several that do."""
+    allocate: Callable[[Tensor], Tensor] = torch.empty_like
+    if _form(x)[1:] != _form(like)[1:]:
+        dtype = {} if x.dtype == like.dtype else {"dtype": x.dtype}
+        allocate = methodcaller("new_empty", *(x.shape or [()]), **dtype)
+    return allocate
+
+
+def _form(x: Tensor) -> Kind:
+    return x.data_ptr(), x.shape, x.stride(), x.dtype
+
+
+class _Thread(threading.local):
+    """What a thread knows: plans; the latest one of each function; whether the first call of a kind was made, and its
+    plan may be recorded; the recording that goes on."""
+
+    def __init__(self) -> None:
+        self.plans: dict[Kind, Plan] = {}
+        self.latest: dict[Callable[..., Any], Plan] = {}
+        self.recordable: dict[Kind, bool] = {}
+        self.recording: Recording | None = None
+
+
+_thread = _Thread()
+
+
+def forget() -> None:
+    """Forgets all plans: what they launch is not what the functions would launch now."""
+    global _thread
+    _thread = _Thread()
+
+
+def recording() -> Recording | None:
+    """The recording of this thread, for a launcher to add its launch to."""
+    return _thread.recording
+
+
+def kind_of(x: Tensor) -> Kind:
+    """All that a launcher may ask of a tensor: what the checks, the choice of a kernel and its arguments depend on."""
+    grad = x.requires_grad and is_grad_enabled()
+    return x.shape, x.stride(), x.dtype, x.device, x.data_ptr() % ALIGNMENT, x.is_neg(), grad, x.__class__
+
+
+def _never(*_: Tensor) -> bool:
+    return False
+
+
+def matcher(tensors: Sequence[Tensor]) -> Callable[..., bool]:
+    """A function that tells whether other tensors are of the same kind, but for their alignment, in a fifth of the time
+    that `kind_of` takes: the guard of torch.compile. It never says so where this torch has none."""
+    try:
+        guards = torch._C._dynamo.guards.TensorGuards(
+            *tensors,
+            dynamic_dims_sizes=[list(x.shape) for x in tensors],
+            dynamic_dims_strides=[list(x.stride()) for x in tensors],
+        )
+    except (AttributeError, TypeError):
+        return _never
+    check: Callable[..., bool] = guards.check
+    return check
+
+
+def kept(function: Function) -> Function:
+    """Decorator of a function of tensors, which come first and by position, and options, which come by name.
+
+    To torch.compile the function is an operator.
+    """
+
+    @wraps(function)
+    def call(*tensors: Any, **options: Any) -> Any:
+        if is_compiling() and as_operator is not None:
+            return as_operator(*tensors, **options)
+        plan = _thread.latest.get(function)
+        try:
+            if plan is not None and not (plan.options == options and plan.matches(*tensors)):
+                plan = None
+        except (TypeError, ValueError):  # no tensors, or options that cannot be compared
+            plan = None
+        if plan is not None and (result := plan(tensors)) is not None:
+            return result
+        return _look_up(function, tensors, options)
+
+    as_operator = operator(call)
+    return call  # type: ignore[return-value]
+
+
+def _look_up(function: Callable[..., Any], tensors: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """A call that is not of the kind of the function's last one."""
+    try:
+        kind = (function, *map(kind_of, tensors), *options.items())
+        plan = _thread.plans.get(kind)
+    except (AttributeError, TypeError, RuntimeError):  # not tensors with memory: the function says what is wrong
+        return function(*tensors, **options)
+    if plan is None:
+        return _as_written(kind, function, tensors, options)
+    _thread.latest[function] = plan
+    if plan.matchers > 0:
+        plan.matches, plan.matchers = matcher(tensors), plan.matchers - 1
+    result = plan(tensors)
+    return function(*tensors, **options) if result is None else result
+
+
+def _as_written(kind: Kind, function: Callable[..., Any], tensors: tuple[Tensor, ...], options: dict[str, Any]) -> Any:
+    """A call without a plan. Its launches are recorded if it is the second one of its kind."""
+    thread = _thread
+    recordable = thread.recordable.get(kind)
+    if thread.recording is not None or not (recordable and _are_apart(tensors)):
+        result = function(*tensors, **options)
+        usual = all(x.__class__ in PLAIN for x in tensors) and not any(map(torch.is_tensor, options.values()))
+        if thread.recording is None and recordable is None and usual:
+            _keep(thread.recordable, kind, True)
+        return result
+    plans, latest, recording = thread.plans, thread.latest, Recording()
+    thread.plans, thread.latest, thread.recording = {}, {}, recording  # functions that this one calls are recorded too
+    try:
+        with recording:
+            result = function(*tensors, **options)
+    finally:
+        thread.plans, thread.latest, thread.recording = plans, latest, None
+    try:
+        plan = recording.plan(tensors, result)
+        plan.options = options
+        _keep(plans, kind, plan)
+    except NotRepeatable:
+        thread.recordable[kind] = False
+    return result
+
+
+def _are_apart(tensors: Sequence[Tensor]) -> bool:
+    """Whether addresses tell the tensors of a call apart."""
+    return len({x.data_ptr() for x in tensors}) == len(tensors)
+
+
+def _keep(table: dict[Kind, Any], kind: Kind, value: Any) -> None:
+    if len(table) >= LIMIT:
+        del table[next(iter(table))]
+    table[kind] = value

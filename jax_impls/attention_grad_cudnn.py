@@ -1,0 +1,34 @@
+"""The gradients of attention by cuDNN's fused kernels, through `jax.nn.dot_product_attention`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+from jaxtyping import Array, Float
+
+from jax_impls._arguments import check_attention_grad
+from jax_impls.attention_cudnn import attention
+
+VENDOR = "cuDNN through jax.nn.dot_product_attention"
+REQUIRES = "cuda"
+
+Queries = Float[Array, "B H S_q D"]
+Keys = Float[Array, "B H_kv S_k D"]
+
+
+@partial(jax.jit, static_argnames=("causal", "sm_scale"))
+def attention_grad(
+    q: Queries, k: Keys, v: Keys, do: Queries, *, causal: bool = False, sm_scale: float | None = None
+) -> tuple[Queries, Keys, Keys]:
+    """(dq, dk, dv): gradients of the sum of do * o, where o is the `attention` of q, k and v.
+
+    Dtypes, shapes, `causal` and `sm_scale` are those of `attention_cudnn`; the transposes around cuDNN's kernels are
+    copies on the device, and part of the call. A query that sees no key has no gradient.
+
+    Raises ValueError for other shapes and dtypes, NotImplementedError for float32, other D, or without a GPU.
+    """
+    check_attention_grad(q, k, v, do)
+    _, gradients = jax.vjp(partial(attention, causal=causal, sm_scale=sm_scale), q, k, v)
+    dq, dk, dv = gradients(do)
+    return dq, dk, dv

@@ -1,0 +1,58 @@
+"""The gradients of attention, one head and one block of queries at a time."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from jaxtyping import Float
+
+from numpy_impls._arguments import check_attention_grad
+
+BLOCK_M = 128
+"""Queries per step: the probabilities in memory are (BLOCK_M, S_k), never (S_q, S_k)."""
+
+Queries = Float[np.ndarray, "B H S_q D"]
+Keys = Float[np.ndarray, "B H_kv S_k D"]
+
+
+@np.errstate(over="ignore", under="ignore", invalid="ignore")
+def attention_grad(
+    q: Queries, k: Keys, v: Keys, do: Queries, *, causal: bool = False, sm_scale: float | None = None
+) -> tuple[Queries, Keys, Keys]:
+    """(dq, dk, dv): gradients of the sum of do * o, where o is the `attention` of q, k and v.
+
+    With p = softmax(q k^T * sm_scale), ds = p * (do v^T - the row's sum of p * (do v^T)):
+    dq = sm_scale ds k, dk = sm_scale ds^T q, dv = p^T do; dk and dv are sums over the query heads of a key head.
+
+    float32, float16 or bfloat16, any strides. Everything is computed in float32 and rounded once. Grouped heads,
+    `causal` and `sm_scale` are those of `attention`; a query that sees no key has no gradient.
+
+    Raises ValueError for other shapes and dtypes.
+    """
+    check_attention_grad(q, k, v, do)
+    B, H, S_q, D = q.shape
+    H_kv, S_k = k.shape[1], k.shape[2]
+    dq = np.zeros(q.shape, np.float32)
+    dk, dv = (np.zeros(k.shape, np.float32) for _ in range(2))
+    if S_k == 0:
+        return dq.astype(q.dtype), dk.astype(q.dtype), dv.astype(q.dtype)
+    scale = np.float32(1.0 / math.sqrt(max(D, 1)) if sm_scale is None else sm_scale)
+    for b, h in np.ndindex(B, H):
+        h_kv = h // (H // H_kv)
+        keys, values = (x[b, h_kv].astype(np.float32) for x in (k, v))
+        for start in range(max(0, S_q - S_k) if causal else 0, S_q, BLOCK_M):
+            rows = slice(start, min(start + BLOCK_M, S_q))
+            seen = rows.stop + S_k - S_q if causal else S_k  # keys visible to the block's last query
+            queries, given = (x[b, h, rows].astype(np.float32) for x in (q, do))
+            s = (queries @ keys[:seen].T) * scale  # [BLOCK_M, seen]
+            if causal:
+                s[~np.tri(s.shape[0], seen, k=start + S_k - S_q, dtype=bool)] = -np.inf
+            p = np.exp(s - s.max(axis=1, keepdims=True))
+            p /= p.sum(axis=1, keepdims=True)
+            dp = given @ values[:seen].T
+            ds = p * (dp - (p * dp).sum(axis=1, keepdims=True))
+            dq[b, h, rows] = (ds @ keys[:seen]) * scale
+            dk[b, h_kv, :seen] += (ds.T @ queries) * scale
+            dv[b, h_kv, :seen] += p.T @ given
+    return dq.astype(q.dtype), dk.astype(q.dtype), dv.astype(q.dtype)

@@ -1,0 +1,29 @@
+"""Operations that a user's file defines: a reference in PyTorch or NumPy, or a problem of KernelBench.
+
+The parent process knows such an operation from a description, which a worker makes (`About`); it never runs the file.
+Workers and guests load the file by its path.
+"""
+
+from __future__ import annotations
+
+from suite.custom.about import About
+from suite.custom.operation import CustomOperation
+from suite.problem.source import Source
+
+_known: dict[Source, CustomOperation] = {}
+
+
+def of(source: Source) -> CustomOperation:
+    """The operation of a file; loads the file if nothing has described it."""
+    if source not in _known:
+        from suite.custom.load import load
+
+        program = load(source)
+        _known[source] = CustomOperation(source, program.about(), program)
+    return _known[source]
+
+
+def described(source: Source, about: About) -> CustomOperation:
+    """The operation that another process has described. From now on `of` returns it."""
+    _known[source] = CustomOperation(source, about)
+    return _known[source]

@@ -1,0 +1,116 @@
+"""A problem of KernelBench: `Model`, `get_inputs` and `get_init_inputs`; solutions define `ModelNew`.
+
+The integers that the file assigns at its top, such as `batch_size = 4096`, are the dimensions: `--shape` gives others,
+and the file runs with them. Model and ModelNew are constructed after the same seed; then ModelNew takes the parameters
+of Model that have the same names and shapes. Both stay in training mode, as KernelBench leaves them.
+"""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from suite.core.errors import UsageError
+from suite.custom.about import About
+from suite.custom.load import assigned, parsed, run
+from suite.custom.program import Function, Program, seeded, signature_of
+from suite.numerics.formats import DTYPES
+from suite.problem.case import Case
+from suite.problem.source import Source
+
+NEEDED = ("Model", "get_inputs", "get_init_inputs")
+WEIGHTS_SEED = 42
+
+
+class Problem(Program):
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+        names = [name for node in parsed(source).body for name in assigned(node)]
+        self._modules: dict[tuple[tuple[str, int], ...], ModuleType] = {}
+        self._models: dict[Case, torch.nn.Module] = {}
+        module = run(source, {})
+        if missing := [name for name in NEEDED if not callable(getattr(module, name, None))]:
+            raise UsageError(f"{source.name} has no {', '.join(missing)}; a problem has {', '.join(NEEDED)}")
+        values = {name: getattr(module, name, None) for name in dict.fromkeys(names)}
+        self._sizes = {name: value for name, value in values.items() if type(value) is int and value >= 0}
+        self._modules[tuple(self._sizes.items())] = module
+
+    def about(self) -> About:
+        own = vars(self._modules[tuple(self._sizes.items())])
+        name = "".join(letter if letter.isalnum() else "_" for letter in Path(self.source.path).stem)
+        return About(
+            name=name,
+            entry="ModelNew",
+            signature=signature_of("ModelNew(...)", own["Model"].forward)
+            .replace("(self, ", "(")
+            .replace("(self)", "()"),
+            formula=f"Model of {self.source.name}",
+            dims=tuple(self._sizes),
+            defaults=(tuple(self._sizes.values()),),
+            dtypes=("float32",),
+            beyond=tuple(dtype for dtype in DTYPES if dtype != "float32"),
+            framework="torch",
+        )
+
+    def values(self, case: Case) -> list[Any]:
+        return list(self._module(case).get_inputs())
+
+    def function(self, case: Case, dtype: torch.dtype, device: torch.device) -> Function:
+        model = self._model(case)
+        rounded = copy.deepcopy(model) if device.type != "meta" else self._constructed(case, "Model", device)
+        rounded = rounded.to(getattr(torch, case.dtype)).to(device, dtype)
+        return self.with_constants(rounded, case)
+
+    def callable_of(self, entry: Any, case: Case) -> Function:
+        """ModelNew with the parameters of Model, constructed at the first call, on the device of its inputs."""
+        found: list[Function] = []
+
+        def call(*tensors: torch.Tensor) -> Any:
+            if not found:
+                device, dtype = tensors[0].device, getattr(torch, case.dtype)
+                found.append(self.with_constants(self._solution(entry, case).to(device, dtype), case))
+            result = found[0](*tensors)
+            return result.contiguous() if isinstance(result, torch.Tensor) else result
+
+        return call
+
+    def parameter_bytes(self, case: Case) -> int:
+        return int(sum(each.numel() for each in self._model(case).parameters())) * case.element_bytes
+
+    def _solution(self, entry: Any, case: Case) -> torch.nn.Module:
+        """An instance of `entry` with the parameters of Model."""
+        solution = self._instance(entry, case)
+        theirs = solution.state_dict()
+        ours = self._model(case).state_dict()
+        same = {name: ours[name] for name, value in theirs.items() if name in ours and ours[name].shape == value.shape}
+        solution.load_state_dict(same, strict=False)
+        return solution
+
+    def _module(self, case: Case) -> ModuleType:
+        if case.dims not in self._modules:
+            self._modules[case.dims] = run(self.source, dict(case.dims))
+        return self._modules[case.dims]
+
+    def _model(self, case: Case) -> torch.nn.Module:
+        """Model on the CPU, in float32, with the weights of the seed."""
+        if case not in self._models:
+            self._models.clear()
+            self._models[case] = self._constructed(case, "Model", torch.device("cpu"))
+        return self._models[case]
+
+    def _constructed(self, case: Case, name: str, device: torch.device) -> torch.nn.Module:
+        with device:
+            return self._instance(getattr(self._module(case), name), case)
+
+    def _instance(self, kind: Any, case: Case) -> torch.nn.Module:
+        with seeded(WEIGHTS_SEED):
+            given = self._module(case).get_init_inputs()
+        with seeded(WEIGHTS_SEED):
+            made = kind(*given)
+        if not isinstance(made, torch.nn.Module):
+            raise UsageError(f"{kind.__name__} must be a torch.nn.Module; got {type(made).__name__}")
+        return made.requires_grad_(False)

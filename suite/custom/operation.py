@@ -1,0 +1,148 @@
+"""An operation that a user's file defines, as the rest of the suite sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from suite.core.errors import SuiteError
+from suite.custom.about import About, Facts
+from suite.numerics import formats
+from suite.problem import shape as shapes_by_name
+from suite.problem.blocks import blocks
+from suite.problem.case import Case
+from suite.problem.family import Family
+from suite.problem.operation import Operation
+from suite.problem.shape import Shape
+from suite.problem.source import Source
+
+if TYPE_CHECKING:
+    import torch
+
+    from suite.custom.program import Program
+    from suite.problem.truth import Truth
+
+WORKSPACE_ARRAYS = 8
+"""Float64 arrays of the output's size, and of the inputs', that the truth and its bound take at a time, or more."""
+
+
+def _drawn_by_the_file(shapes: tuple[Shape, ...], case: Case, source: object) -> tuple[torch.Tensor, ...]:
+    raise AssertionError("make_inputs draws them")
+
+
+class CustomOperation(Operation):
+    """`program` is the file's code in a process that has loaded it; None in one that knows the description alone, and
+    neither draws inputs nor calls anything."""
+
+    source: Source
+
+    rank = 0
+    families: ClassVar = {"normal": Family("as the file draws them", _drawn_by_the_file)}
+    ragged = ()
+    sweep = ()
+
+    def __init__(self, source: Source, about: About, program: Program | None = None) -> None:
+        self.source, self.about = source, about
+        self.name, self.formula, self.signature = about.name, about.formula, about.signature
+        self.dims, self.dtypes, self.dtypes_beyond = about.dims, about.dtypes, about.beyond
+        self._program = program
+        self._facts = {(each.shape, each.dtype): each for each in about.facts}
+        self._known_to_be_a_function = False
+
+    @property
+    def program(self) -> Program:
+        """The file's code; loads the file if this process has not."""
+        if self._program is None:
+            from suite.custom.load import load
+
+            self._program = load(self.source)
+        return self._program
+
+    @property
+    def entry(self) -> str:
+        return self.about.entry
+
+    def callable_of(self, entry: Any, case: Case) -> Any:
+        return self.program.callable_of(entry, case)
+
+    def facts(self, case: Case) -> Facts:
+        """Raises `SuiteError` for a case that was not described to this process."""
+        key = case.shape, case.dtype
+        if key not in self._facts:
+            if self._program is None:
+                raise SuiteError(f"{self.name} {case.label} {case.dtype} was not described")
+            import torch
+
+            from suite.custom.truth import facts
+
+            device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+            self._facts[key] = facts(self._program, case, device)
+        return self._facts[key]
+
+    def default_cases(self, device_type: str) -> list[Case]:
+        return [self.case(shape, dtype) for shape in self.about.defaults for dtype in self.about.dtypes]
+
+    def precisions(self, dtype: str) -> tuple[str, ...]:
+        """tf32 too where there are products that may be computed in it."""
+        return (
+            ("ieee", "tf32")
+            if dtype == "float32" and any(each.multiplies for each in self._facts.values())
+            else ("ieee",)
+        )
+
+    def plain_precisions(self, dtype: str) -> tuple[str, ...]:
+        return ("ieee",)
+
+    def parse_shapes(self, text: str) -> list[Shape]:
+        """What the text leaves out has the size of the file's first shape."""
+        defaults = dict(zip(self.dims, self.about.defaults[0], strict=True)) if self.about.defaults else {}
+        found = shapes_by_name.parse(text, self.name, self.dims, is_square=False, defaults=defaults)
+        return [tuple(dims.values()) for dims in found]
+
+    def operands(self, case: Case) -> tuple[Shape, ...]:
+        return self.facts(case).operands
+
+    def output_shape(self, case: Case) -> Shape:
+        return self.facts(case).output_shape
+
+    def output_dtype(self, case: Case) -> str:
+        return self.facts(case).output_dtype
+
+    def flops(self, case: Case) -> int:
+        return self.facts(case).flops
+
+    def bytes(self, case: Case) -> int:
+        return self.facts(case).bytes
+
+    def workspace_bytes(self, case: Case) -> int:
+        found = self.facts(case)
+        elements = found.operand_bytes // case.element_bytes + self.output_bytes(case) // formats.element_bytes(
+            found.output_dtype
+        )
+        return 8 * WORKSPACE_ARRAYS * elements
+
+    def memory_bytes(self, case: Case) -> int:
+        return 3 * self.facts(case).operand_bytes + 4 * self.output_bytes(case) + self.workspace_bytes(case)
+
+    def make_inputs(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
+        import torch
+
+        drawn = self.program.draw(case, seed, device)
+        inputs = tuple(each for each in drawn if isinstance(each, torch.Tensor))
+        shapes = tuple(tuple(each.shape) for each in inputs)
+        if shapes != self.operands(case):
+            raise SuiteError(f"{self.name}: inputs of one case have shapes {self.operands(case)}, and then {shapes}")
+        return inputs
+
+    def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
+        """Computed as a whole, and judged in pieces."""
+        from suite.custom import truth
+        from suite.problem.truth import Truth
+
+        value = truth.exact(self.program, case, inputs)
+        if not self._known_to_be_a_function:
+            truth.refuse_random(self.program, case, inputs, value)
+            self._known_to_be_a_function = True
+        limit = truth.allowed(self.program, case, inputs, value, self.output_dtype(case))
+        for index in blocks(tuple(value.shape)):
+            yield Truth(index, value[index], limit[index])

@@ -1,0 +1,247 @@
+"""Stochastic arithmetic: every operation of PyTorch returns what it would return with other roundings.
+
+    with Perturbed(generator, amplification=1.0, precision="ieee"):
+        y = reference(x)            # x float32: all that is computed is float32, with random roundings
+    unrounded(y)                    # y before its last rounding, float64
+
+An operation is computed in float64 from its operands as they are stored. If any element of the result is no number of
+its type, a random error is added to each before it is rounded and stored:
+
+    rounding     uniform within u |y|, with the unit roundoff u of the result's type
+    sums         of n terms, in float32: the terms vary by u sqrt(n/3), the sum by u sqrt(n)/3, as in numerics/bounds.py
+    functions    all but sums, products, quotients and roots: 4u of float32 more, two units in the last place
+    tf32         the factors of products vary by the unit roundoff of tf32, the product by twice that
+
+Results that are exact, such as a maximum, a copy or a sum of small integers, stay exact. If one of these is the last,
+the rounding that is left out is that of the operation before. `amplification` multiplies all errors: errors so
+obtained, divided by it, also show what lies near a jump of slope, such as that of relu at 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from suite.numerics.bounds import EXP_ULPS
+from suite.numerics.formats import unit_roundoff
+
+aten = torch.ops.aten
+LOW = frozenset((torch.float32, torch.float16, torch.bfloat16))
+U = unit_roundoff("float32")
+ROUNDED_ONCE = frozenset(("add", "sub", "rsub", "mul", "div", "sqrt", "sum", "mean", "_to_copy", "copy"))
+"""Functions without an error beyond that of their sums and of one rounding; others err by EXP_ULPS more."""
+THROUGH_ONE = frozenset(
+    ("expm1", "log1p", "tanh", "gelu", "elu", "celu", "selu", "softplus", "mish", "log_sigmoid_forward")
+)
+"""Functions of which usual formulas add or subtract 1, and lose digits where the result is small."""
+FARTHEST = 8.0
+"""Beyond this argument, such formulas lose no more."""
+PRODUCTS: dict[Any, tuple[int, ...]] = {
+    aten.mm: (0, 1),
+    aten.bmm: (0, 1),
+    aten.mv: (0, 1),
+    aten.dot: (0, 1),
+    aten.addmm: (1, 2),
+    aten.addmv: (1, 2),
+    aten.baddbmm: (1, 2),
+    aten.addbmm: (1, 2),
+    aten.convolution: (0, 1),
+}
+"""Sums of products, with the positions of the factors."""
+SCANS = frozenset((aten.cumsum, aten.cumprod, aten.logcumsumexp))
+
+
+class Perturbed(TorchDispatchMode):  # type: ignore[misc]
+    """While entered, in this thread, results of floating-point operations have random roundings."""
+
+    def __init__(self, source: torch.Generator, amplification: float, precision: str) -> None:
+        super().__init__()
+        self._source, self._amplification, self._tf32 = source, amplification, precision == "tf32"
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if (parts := _decompositions().get(func)) is not None:
+            with self:
+                return parts(*args, **kwargs)
+        if _is_view(func):
+            return _with_unrounded_view(func(*args, **kwargs), func, args, kwargs)
+        given = [each for each in tree_leaves((args, kwargs)) if _is_low(each)]
+        if not given or torch.Tag.nondeterministic_seeded in func.tags:
+            return func(*args, **kwargs)
+        wide_args, wide_kwargs = tree_map(_widened, (args, kwargs))
+        wide = tree_leaves(func(*wide_args, **wide_kwargs))
+        result = func(*args, **kwargs)
+        noisy: list[Any] | None = None
+        terms = _terms(func.overloadpacket, args, next(filter(_is_tensor, wide), None))
+        for position, (stored, exact) in enumerate(zip(tree_leaves(result), wide, strict=True)):
+            if not _is_low(stored) or stored.numel() == 0:
+                continue
+            unrounded = exact
+            if bool((exact.to(stored.dtype).to(torch.float64) != exact).any()):
+                noisy = noisy or self._with_other_terms(func, args, kwargs, terms)
+                exact = unrounded = self._with_other_rounding(noisy[position], func, given[0], stored, terms)
+            elif any(_known(each) is not None for each in given):  # relu's result was rounded by what came before
+                before, more = tree_map(_before_rounding, (args, kwargs))
+                unrounded = tree_leaves(func(*before, **more))[position]
+            stored.copy_(exact)
+            stored._unrounded = (stored._version + _writes(func), unrounded)
+        return result
+
+    def _with_other_terms(self, func: Any, args: Any, kwargs: Any, terms: int) -> list[Any]:
+        """The results if the terms of sums, and the factors of products, differ as other orders of adding would."""
+        factors = PRODUCTS.get(func.overloadpacket, ())
+        scale = U * math.sqrt(terms / 3.0) / math.sqrt(max(len(factors), 1)) if terms > 1 else 0.0
+        if self._tf32 and factors and args[factors[0]].dtype is torch.float32:
+            scale = math.hypot(scale, unit_roundoff("tf32") / math.sqrt(3.0))
+        varied = set(factors) or set(range(len(args)))
+
+        def vary(value: Any) -> Any:
+            wide = _widened(value)
+            if _is_low(value):
+                wide.mul_(1.0 + self._noise(wide) * (scale * self._amplification * math.sqrt(3.0)))
+            return wide
+
+        moved = [tree_map(vary if i in varied and scale else _widened, each) for i, each in enumerate(args)]
+        found: list[Any] = tree_leaves(func(*moved, **tree_map(_widened, kwargs)))
+        return found
+
+    def _with_other_rounding(
+        self, value: torch.Tensor, func: Any, given: torch.Tensor, stored: torch.Tensor, terms: int
+    ) -> torch.Tensor:
+        packet = func.overloadpacket
+        name = packet.__name__.rstrip("_")
+        relative = unit_roundoff(str(stored.dtype).removeprefix("torch."))
+        if name not in ROUNDED_ONCE and packet not in PRODUCTS:
+            relative += 2.0 * EXP_ULPS * U
+        relative = math.hypot(relative, U * math.sqrt(terms / 3.0)) if terms > 1 else relative
+        if self._tf32 and packet in PRODUCTS:
+            relative += 2.0 * unit_roundoff("tf32")
+        size = value.abs() * relative
+        if name in THROUGH_ONE:
+            size += 2.0 * U * (1.0 + given.to(torch.float64).abs().clamp_(max=FARTHEST))
+        return value + size * self._noise(value) * self._amplification
+
+    def _noise(self, like: torch.Tensor) -> torch.Tensor:
+        """Uniform within -1 and 1."""
+        drawn = torch.rand(like.shape, generator=self._source, device=like.device, dtype=torch.float64)
+        return drawn.mul_(2.0).sub_(1.0)
+
+
+class InFloat64(TorchDispatchMode):  # type: ignore[misc]
+    """While entered, in this thread, everything is computed and kept in float64, whatever type is asked for."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if _writes(func) or _is_view(func):
+            return func(*args, **tree_map(_wide_type, kwargs or {}))
+        args, kwargs = tree_map(_widened_in_place, (args, kwargs or {}))
+        return func(*args, **kwargs)
+
+
+def unrounded(result: torch.Tensor) -> torch.Tensor:
+    """A result of `Perturbed` in float64, before its last rounding if that is known."""
+    return result.to(torch.float64) if (known := _known(result)) is None else known
+
+
+def _with_unrounded_view(result: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """A view, with the same view of what its base was before the last rounding."""
+    known = _known(args[0])
+    if known is not None and isinstance(result, torch.Tensor):
+        result._unrounded = (result._version, func(known, *args[1:], **kwargs))  # type: ignore[attr-defined]
+    return result
+
+
+def _known(tensor: Any) -> torch.Tensor | None:
+    """What a tensor was before it was rounded, unless it was written to since."""
+    version, value = getattr(tensor, "_unrounded", (None, None))
+    found: torch.Tensor | None = value if value is not None and version == tensor._version else None
+    return found
+
+
+def _before_rounding(value: Any) -> Any:
+    """`_widened`, before the last rounding if that is known."""
+    return _widened(value if (known := _known(value)) is None else known)
+
+
+def _terms(packet: Any, args: Sequence[Any], result: torch.Tensor | None) -> int:
+    """How many terms a result is the sum of; 1 for what is no sum."""
+    if packet in PRODUCTS:
+        if packet is aten.convolution:
+            weight, transposed, groups = args[1], args[6], args[8]
+            kernel = weight.shape[2:].numel()
+            return int(kernel * (weight.shape[0] // groups if transposed else weight.shape[1]))
+        first = args[PRODUCTS[packet][0]]
+        return int(first.shape[-1] * (first.shape[0] if packet is aten.addbmm else 1))
+    tensors = [each for each in args if isinstance(each, torch.Tensor)]
+    if not tensors or result is None:
+        return 1
+    largest: torch.Tensor = max(tensors, key=lambda each: each.numel())
+    if packet in SCANS:
+        return int(largest.shape[args[1]]) if len(args) > 1 and isinstance(args[1], int) and largest.ndim else 1
+    if packet in (aten.nll_loss_forward, aten.nll_loss2d_forward):
+        return int(largest.numel() // max(1, largest.shape[1] if largest.ndim > 1 else 1))
+    return int(max(1, largest.numel() // max(1, result.numel())))
+
+
+@cache
+def _decompositions() -> dict[Any, Callable[..., Any]]:
+    """Operations that are computed from simpler ones, each of which rounds."""
+    from torch._decomp import get_decompositions
+
+    found: dict[Any, Callable[..., Any]] = get_decompositions(
+        [
+            aten._softmax,
+            aten._log_softmax,
+            aten.native_layer_norm,
+            aten.native_group_norm,
+            aten.native_batch_norm,
+            aten._native_batch_norm_legit,
+            aten._native_batch_norm_legit_no_training,
+            aten._fused_rms_norm,
+        ]
+    )
+    return found
+
+
+@cache
+def _is_view(func: Any) -> bool:
+    """Whether the result lies in the memory of an argument, and nothing is written."""
+    aliases = [each.alias_info for each in func._schema.returns if each.alias_info is not None]
+    return bool(aliases) and not any(each.is_write for each in aliases)
+
+
+@cache
+def _writes(func: Any) -> bool:
+    return bool(func._schema.is_mutable)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _is_low(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype in LOW
+
+
+def _wide_type(value: Any) -> Any:
+    return torch.float64 if isinstance(value, torch.dtype) and value in LOW else value
+
+
+def _widened(value: Any) -> Any:
+    """A copy of a tensor in float64; float64 for a type of fewer bits; anything else as it is."""
+    if isinstance(value, torch.Tensor) and value.is_floating_point():
+        return value.to(torch.float64, copy=True)
+    return _wide_type(value)
+
+
+def _widened_in_place(value: Any) -> Any:
+    return value.to(torch.float64) if _is_low(value) else _wide_type(value)

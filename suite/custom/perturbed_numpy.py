@@ -1,0 +1,140 @@
+"""Stochastic arithmetic for references in NumPy: `perturbed.py` for arrays.
+
+`Rounded` arrays hold float64 numbers that a type of fewer bits has, and carry that type: universal functions, matrix
+products and NumPy's functions built from these compute in float64, add a random error where the result is inexact, and
+round.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from suite.numerics.bounds import EXP_ULPS
+from suite.numerics.formats import MIN_EXPONENT, SIGNIFICANT_BITS, unit_roundoff
+
+U = unit_roundoff("float32")
+ROUNDED_ONCE = frozenset((np.add, np.subtract, np.multiply, np.divide, np.sqrt, np.matmul))
+PRODUCTS = frozenset(("dot", "inner", "vdot", "tensordot", "einsum"))
+"""Functions of NumPy that sum products without universal functions."""
+
+
+class Rounded(np.ndarray[Any, np.dtype[np.float64]]):
+    """`kind` is the type in which results are stored; `amplification` multiplies all errors."""
+
+    kind: str
+    amplification: float
+    source: np.random.Generator
+    unrounded: Any = None
+    """The result of an operation before it was rounded, while nothing has been written to it."""
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.unrounded = None
+        super().__setitem__(index, value)
+
+    def astype(self, dtype: Any, *args: Any, **kwargs: Any) -> Any:
+        """Rounded to another type of floating-point numbers; an array of any other type."""
+        if np.dtype(dtype).kind != "f" or str(dtype) == "float64":
+            return self.copy() if np.dtype(dtype).kind == "f" else _plain(self).astype(dtype, *args, **kwargs)
+        exact = _plain(self)
+        found = self._stored(exact, exact, unit_roundoff(np.dtype(dtype).name), np.dtype(dtype).name)
+        return found
+
+    def __array_finalize__(self, other: Any) -> None:
+        if isinstance(other, Rounded):
+            self.kind, self.amplification, self.source = other.kind, other.amplification, other.source
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        out = kwargs.pop("out", None)
+        if kwargs.get("dtype") is not None:
+            kwargs["dtype"] = _wide(kwargs["dtype"])
+        plain = [_plain(each) for each in inputs]
+        exact = getattr(ufunc, method)(*plain, **kwargs)
+        if not isinstance(exact, np.ndarray | np.floating) or exact.dtype != np.float64:
+            return exact
+        terms = _terms(ufunc, method, plain, exact)
+        noisy = exact
+        if terms > 1:
+            scale = U * math.sqrt(terms) / (math.sqrt(2.0) if ufunc is np.matmul else 1.0)
+            noisy = getattr(ufunc, method)(*(self._varied(each, scale) for each in plain), **kwargs)
+        relative = unit_roundoff(self.kind) + (0.0 if ufunc in ROUNDED_ONCE else 2.0 * EXP_ULPS * U)
+        result = self._stored(exact, noisy, math.hypot(relative, U * math.sqrt(terms / 3.0)) if terms > 1 else relative)
+        if out is None:
+            return result
+        out[0][...] = _plain(result)
+        if isinstance(out[0], Rounded):
+            out[0].unrounded = result.unrounded
+        return out[0]
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if func.__name__ not in PRODUCTS:
+            return super().__array_function__(func, types, args, kwargs)
+        plain = [_plain(each) for each in args]
+        exact = np.asarray(func(*plain, **kwargs))
+        sizes = [each.size for each in plain if isinstance(each, np.ndarray)]
+        terms = max(2, round(math.sqrt(math.prod(sizes) / max(1, exact.size))))
+        noisy = np.asarray(func(*(self._varied(each, U * math.sqrt(terms / 2.0)) for each in plain), **kwargs))
+        return self._stored(exact, noisy, math.hypot(unit_roundoff(self.kind), U * math.sqrt(terms / 3.0)))
+
+    def _varied(self, value: Any, scale: float) -> Any:
+        return value * (1.0 + self._noise(value) * (scale * self.amplification)) if _is_wide(value) else value
+
+    def _stored(self, exact: Any, noisy: Any, relative: float, kind: str = "") -> Rounded:
+        """`noisy` with a random error of so much, rounded; `exact` if its elements are numbers of the type."""
+        kind = kind or self.kind
+        with np.errstate(all="ignore"):
+            other = noisy + np.abs(noisy) * relative * self._noise(noisy) * self.amplification
+            unrounded = np.asarray(exact if np.array_equal(_round(exact, kind), exact, equal_nan=True) else other)
+            found: Rounded = _round(unrounded, kind).view(Rounded)
+        found.kind, found.amplification, found.source, found.unrounded = (
+            kind,
+            self.amplification,
+            self.source,
+            unrounded,
+        )
+        return found
+
+    def _noise(self, like: Any) -> Any:
+        return self.source.uniform(-1.0, 1.0, np.shape(like))
+
+
+def rounded(array: np.ndarray[Any, Any], kind: str, amplification: float, source: np.random.Generator) -> Any:
+    """An array of numbers of the type `kind`, in float64, as `Rounded`; one of other numbers as it is."""
+    if not _is_wide(array):
+        return array
+    found = array.copy().view(Rounded)
+    found.kind, found.amplification, found.source = kind, amplification, source
+    return found
+
+
+def _round(value: Any, kind: str) -> Any:
+    """Numbers of the type, in float64; beyond its range nothing overflows."""
+    bits = SIGNIFICANT_BITS[kind]
+    _, exponent = np.frexp(value)
+    step = np.ldexp(1.0, np.maximum(exponent - bits, MIN_EXPONENT[kind] + 1 - bits))
+    return np.where(np.isfinite(value), np.round(value / step) * step, value)
+
+
+def _terms(ufunc: Any, method: str, inputs: list[Any], result: Any) -> int:
+    """How many terms a result is the sum of; 1 for what is no sum."""
+    if ufunc is np.matmul:
+        return int(inputs[0].shape[-1])
+    if method == "__call__":
+        return 1
+    if method == "accumulate":
+        return int(max(inputs[0].shape, default=1))
+    return int(max(1, inputs[0].size // max(1, np.size(result))))
+
+
+def _plain(value: Any) -> Any:
+    return value.view(np.ndarray) if isinstance(value, Rounded) else value
+
+
+def _is_wide(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == np.float64
+
+
+def _wide(dtype: Any) -> Any:
+    return np.float64 if np.dtype(dtype).kind == "f" else dtype

@@ -1,0 +1,136 @@
+"""A user's reference as implementations: as it is, and compiled by torch.compile.
+
+It is the user's own code, and the truth: it runs in the worker, as the implementations of the tree do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from suite import custom, ops
+from suite.custom.operation import CustomOperation
+from suite.implementations.implementation import Implementation
+from suite.problem.case import Case
+
+if TYPE_CHECKING:
+    from suite.problem.operation import Operation
+
+COMPILED = "torch/compile"
+
+
+@dataclass(frozen=True)
+class ReferenceImplementation(Implementation):
+    """`case` is known where the function is asked for."""
+
+    case: Case | None = None
+
+    def for_case(self, case: Case) -> ReferenceImplementation:
+        return replace(self, case=case)
+
+    def load(self) -> ModuleType:
+        return ModuleType(self.operation)
+
+    def function(self) -> Callable[..., Any]:
+        """The reference; its products are in the case's precision, and add in float32."""
+        assert self.source is not None
+        assert self.case is not None
+        program = custom.of(self.source).program
+        if self.framework == "numpy":
+            return _numpy(program.native(self.case))
+        return _Torch(partial(program.function, self.case), self.case, compiled=self.name == COMPILED)
+
+    def versions(self) -> str:
+        assert self.source is not None
+        return f"{super().versions()}, {self.source.name} sha256 {self.source.digest}"
+
+
+def _numpy(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` with its result in the type of the first array of floating-point numbers, row-major."""
+    import numpy as np
+
+    def call(*arrays: Any) -> Any:
+        kinds = [each.dtype for each in arrays if each.dtype.kind not in "biu"]
+        return np.asarray(function(*arrays), dtype=kinds[0] if kinds else None, order="C")
+
+    return call
+
+
+class _Torch:
+    """The reference for torch's tensors; made at the first call, for the device of its inputs."""
+
+    def __init__(self, make: Callable[..., Callable[..., Any]], case: Case, *, compiled: bool) -> None:
+        self._make, self._case, self._compiled = make, case, compiled
+        self._function: Callable[..., Any] | None = None
+        self._settings: tuple[tuple[Any, str, Any], ...] = ()
+
+    def __call__(self, *tensors: Any) -> Any:
+        import torch
+
+        if self._function is None:
+            self._prepare(tensors[0].device)
+        assert self._function is not None
+        with torch.no_grad(), _set(self._settings):
+            result = self._function(*tensors)
+        return result.contiguous() if isinstance(result, torch.Tensor) else result
+
+    def _prepare(self, device: Any) -> None:
+        import torch
+
+        function = self._make(getattr(torch, self._case.dtype), device)
+        if self._compiled:
+            torch._dynamo.config.recompile_limit = 256
+            torch._inductor.config.compile_threads = 1  # no processes stay behind
+            function = torch.compile(function, dynamic=False)
+        self._function = function
+        if device.type == "cuda":
+            self._settings = tuple(_settings(self._case.precision))
+
+
+def _settings(precision: str) -> Iterator[tuple[Any, str, Any]]:
+    """PyTorch's settings for products and convolutions in `precision` that add in float32."""
+    import torch
+
+    backends = torch.backends
+    for place in (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn):
+        yield place, "fp32_precision", precision
+    for name in ("allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction"):
+        yield backends.cuda.matmul, name, False
+
+
+@contextlib.contextmanager
+def _set(settings: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
+    """While open, settings have these values; only what differs is written."""
+    changed = [(place, name, now) for place, name, value in settings if (now := getattr(place, name)) != value]
+    for place, name, value in settings if changed else ():
+        setattr(place, name, value)
+    try:
+        yield
+    finally:
+        for place, name, value in changed:
+            setattr(place, name, value)
+
+
+def implementations(op: Operation) -> tuple[ReferenceImplementation, ...]:
+    """The reference as it is; one in PyTorch compiled too."""
+    assert isinstance(op, CustomOperation)
+    if op.about.framework == "numpy":
+        return (_of(op, "numpy", "NumPy"),)
+    return _of(op, "torch", "PyTorch"), _of(op, COMPILED, "PyTorch (Inductor)", requires="cuda")
+
+
+def find(case: Case, name: str) -> Implementation:
+    """Raises `LookupError` if there is none of that name."""
+    for each in implementations(ops.of(case)):
+        if each.name == name:
+            return each.for_case(case)
+    raise LookupError(f"{case.operation} has no implementation {name!r}")
+
+
+def _of(op: CustomOperation, name: str, vendor: str, requires: str | None = None) -> ReferenceImplementation:
+    framework = name.partition("/")[0]
+    return ReferenceImplementation(op.name, name, framework, "", vendor, requires, source=op.source)

@@ -1,0 +1,359 @@
+"""attention_grad: the gradients of attention's q, k and v, from the gradient of its output; forward and backward."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import ClassVar
+
+import torch
+
+from suite.numerics.bounds import MMA_DEPTH, deviations, limit, sum_shift, sum_variance
+from suite.numerics.formats import DTYPES, MIN_EXPONENT, half_smallest, unit_roundoff
+from suite.ops.attention import (
+    SM_SCALE,
+    Attention,
+    exponential_variance,
+    heads_inside,
+    large_scores,
+    minus_infinity,
+)
+from suite.problem import family, numbers, outputs
+from suite.problem.case import Case
+from suite.problem.family import Family
+from suite.problem.option import Option
+from suite.problem.shape import Shape
+from suite.problem.telling import Telling
+from suite.problem.truth import Truth
+
+ODD = (1, 2, 1, 50, 70, 64)
+"""Size of most families: grouped heads, and no multiple of any tile."""
+CAUSAL = {"causal": (True,)}
+"""Options of most families: pairs that are visible and pairs that are hidden."""
+LOG_ERROR = 4.0
+"""Error of a float32 logarithm, in unit roundoffs of its value plus 1 (CUDA C++ Programming Guide: lg2.approx)."""
+
+
+@dataclass
+class Pairs:
+    """Pairs of some queries (rows) and all keys of one head; float64. ds = p (dp - delta), dp = do v^T.
+
+    The error of p_ij is p_ij (e_ij + e_i), that of ds_ij is ds_ij (e_ij + e_i) + p_ij (d_ij + d_i), with errors e and d
+    of pairs and of rows, which are independent of each other. Their variances:
+    """
+
+    p: torch.Tensor
+    ds: torch.Tensor
+    p_variance: torch.Tensor
+    """Of p_ij e_ij, with the rounding to 16 bits."""
+    ds_variance: torch.Tensor
+    """Of ds_ij e_ij + p_ij d_ij, with the rounding to 16 bits."""
+    exponent: torch.Tensor
+    """(rows, 1): of e_i."""
+    delta: torch.Tensor
+    """(rows, 1): of d_i."""
+    p_shift: torch.Tensor
+    """Errors of one sign of p_ij, at most."""
+    ds_shift: torch.Tensor
+
+
+def pairs(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, do: torch.Tensor, hidden: torch.Tensor | None, scale: float,
+    dtype: str,
+) -> Pairs:  # fmt: skip
+    """`Pairs` of rows of q and do with all of k and v. hidden (rows, keys): of the causal mask.
+
+    1. Scores, their exponentials and so p are computed twice, for the output and again for the gradients, from one
+       logarithm of the sum: twice the variance of attention's. What moves the sum, the logarithm's error and the
+       rounding of its value are common to a row.
+    2. dp is a sum over D. delta, a row's sum of do o, has the errors of o: of p, of its rounding to 16 bits, of the sum
+       over the keys, and of the output's rounding.
+    3. In 16 bits p and ds are rounded to the type of the inputs before they enter a product; dp, the gradient of such
+       an operand, may be too.
+    4. Tensor cores truncate: scores, dp and o are too small in magnitude. Exponentials and products below the normal
+       range may be 0.
+    """
+    u, depth, (keys, d) = unit_roundoff("float32"), MMA_DEPTH.get(dtype), k.shape
+    scores = (q * scale) @ k.T
+    if hidden is not None:
+        scores.masked_fill_(hidden, -math.inf)
+    largest = scores.amax(dim=1, keepdim=True)
+    blind = torch.zeros_like(largest, dtype=torch.bool) if hidden is None else hidden.all(dim=1, keepdim=True)
+    p = torch.softmax(scores, dim=1).masked_fill_(blind, 0.0)
+    log_sum = torch.logsumexp(scores, dim=1, keepdim=True).masked_fill_(blind, 0.0)
+    largest.masked_fill_(blind, 0.0)
+    relative = exponential_variance(scores, (q * scale).square() @ k.square().T, d, depth).mul_(2.0)
+    nothing = p == 0.0  # exactly: without an error
+    relative.masked_fill_(nothing, 0.0)
+
+    dp = do @ v.T
+    if hidden is not None:
+        dp.masked_fill_(hidden, 0.0)
+    o, delta = p @ v, (p * dp).sum(dim=1, keepdim=True)
+    centred = dp - delta
+    ds = p * centred
+
+    squared = p.square()
+    exponent = (squared * relative).sum(dim=1, keepdim=True)
+    exponent += sum_variance(torch.ones_like(delta), squared.sum(dim=1, keepdim=True), keys, None)
+    exponent += u**2 * (2.0 * (largest.square() + log_sum.square()) + LOG_ERROR**2 * (1.0 + (log_sum - largest) ** 2))
+    p_variance = squared * relative
+    ds_variance = p_variance * centred.square() + squared * sum_variance(dp, do.square() @ v.square().T, d, depth)
+    of_o = sum_variance(o, squared @ v.square(), keys, depth)
+    if dtype != "float32":
+        p_variance += rounding_variance(p, dtype, nothing)
+        ds_variance += rounding_variance(ds, dtype, nothing, min(scale, 1.0)) + squared * rounding_variance(dp, dtype)
+        of_o += rounding_variance(o, dtype)
+    of_delta = (p_variance * centred.square()).sum(dim=1, keepdim=True)
+    of_delta += (do.square() * of_o).sum(dim=1, keepdim=True)
+    of_delta += sum_variance(delta, (do * o).square().sum(dim=1, keepdim=True), d, None)
+    of_delta += sum_variance(delta, (p * dp).square().sum(dim=1, keepdim=True), keys, None)
+
+    of_sum, of_sums = truncation(d, depth), truncation(keys, depth)
+    moved = (scores - (p * scores).sum(dim=1, keepdim=True)).mul_(p)
+    p_shift = moved.abs() * (u + of_sum)
+    ds_shift = p_shift * centred.abs() + p * ((moved * dp).sum(dim=1, keepdim=True).abs() * (u + of_sum))
+    ds_shift += p * (of_sum * dp.abs() + of_sums * (do * o).abs().sum(dim=1, keepdim=True))
+    p_shift += flushed(p)
+    ds_shift += flushed(p) * centred.abs() + flushed(ds)
+    return Pairs(p, ds, p_variance, ds_variance, exponent, of_delta, p_shift, ds_shift)
+
+
+def truncation(terms: int, depth: int | None) -> float:
+    """Relative error of a sum on tensor cores, of one sign; see `sum_shift`."""
+    return unit_roundoff("float32") * (math.ceil(terms / depth) + 1) / 2.0 if depth else 0.0
+
+
+def flushed(x: torch.Tensor) -> torch.Tensor:
+    """The error of a number that becomes 0 below float32's normal range, and of any other at most as much."""
+    return x.abs().clamp_(max=2.0 ** MIN_EXPONENT["float32"])
+
+
+def rounding_variance(
+    value: torch.Tensor, dtype: str, nothing: torch.Tensor | None = None, factor: float = 1.0
+) -> torch.Tensor:
+    """Of rounding `factor` times a value to 16 bits, over factor^2; 0 where `nothing` is rounded."""
+    error = (value.abs() * unit_roundoff(dtype)).clamp_(min=half_smallest(dtype) / factor)
+    variance = error.square_().div_(3.0)
+    return variance if nothing is None else variance.masked_fill_(nothing, 0.0)
+
+
+@dataclass
+class Sum:
+    """A sum over pairs, and what its bound needs; (rows, D) each."""
+
+    value: torch.Tensor
+    variance: torch.Tensor
+    shift: torch.Tensor
+    squares: torch.Tensor
+    """Sum of the terms' squares."""
+
+    def __iadd__(self, other: Sum) -> Sum:
+        for name in ("value", "variance", "shift", "squares"):
+            getattr(self, name).add_(getattr(other, name))
+        return self
+
+    def limit(self, terms: int, count: int, dtype: str, parts: torch.Tensor | None = None) -> torch.Tensor:
+        """The bound of a sum of `terms` terms, one of `count` results.
+
+        parts: sums of squares of the parts of a group, where each may be rounded to 16 bits before they are added.
+        """
+        depth = MMA_DEPTH.get(dtype)
+        variance = self.variance + sum_variance(self.value, self.squares, terms, depth)
+        if parts is not None and dtype != "float32":
+            variance += parts * (unit_roundoff(dtype) ** 2 / 3.0)
+        systematic = self.shift + sum_shift(self.value, terms, depth)
+        systematic += self.value.abs() * (4.0 * unit_roundoff("float32"))  # of the scale and of products with it
+        systematic += flushed(self.value)
+        return limit(systematic + variance.sqrt_() * deviations(count), self.value, dtype)
+
+
+def sum_over_keys(of: Pairs, k: torch.Tensor, scale: float) -> Sum:
+    """dq = scale ds k."""
+    value = of.ds @ k
+    variance = of.ds_variance @ k.square() + of.exponent * value.square() + of.delta * (of.p @ k).square()
+    squares = of.ds.square() @ k.square()
+    return Sum(value * scale, variance * scale**2, of.ds_shift @ k.abs() * scale, squares * scale**2)
+
+
+def sums_over_queries(of: Pairs, q: torch.Tensor, do: torch.Tensor, scale: float) -> tuple[Sum, Sum]:
+    """dk = scale ds^T q, and dv = p^T do."""
+    p_squared, ds_squared = of.p.square(), of.ds.square()
+    variance = (of.ds_variance + ds_squared * of.exponent + p_squared * of.delta).T @ q.square()
+    squares = ds_squared.T @ q.square()
+    dk = Sum(of.ds.T @ q * scale, variance * scale**2, of.ds_shift.T @ q.abs() * scale, squares * scale**2)
+    variance = (of.p_variance + p_squared * of.exponent).T @ do.square()
+    return dk, Sum(of.p.T @ do, variance, of.p_shift.T @ do.abs(), p_squared.T @ do.square())
+
+
+def and_normal_gradient(values: numbers.Values) -> numbers.Values:
+    """q, k and v by `values`; do of normal numbers."""
+
+    def with_gradient(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
+        return (*values(shapes[:3], case, source), numbers.normals(shapes[3], case, source))
+
+    return with_gradient
+
+
+def one_nan(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
+    """Normal numbers, but one NaN in each batch entry, in q, k, v and do in rotation.
+
+    It is in the last query's row or in that of the first key, which every query sees: what it reaches is the same
+    whether hidden pairs are left out of sums or weighted by 0.
+    """
+    drawn = tuple(numbers.normals(shape, case, source) for shape in shapes)
+    first = numbers.index_below(len(drawn), source)
+    for batch in range(case["B"]):
+        position = (first + batch) % len(drawn)
+        _, heads, rows, d = drawn[position].shape
+        row = rows - 1 if position in (0, 3) else 0
+        at = (batch, numbers.index_below(heads, source), row, numbers.index_below(d, source))
+        numbers.put(drawn[position], math.nan, at)
+    return drawn
+
+
+class AttentionGrad(Attention):
+    rank = 55
+    name = "attention_grad"
+    formula = "dQ, dK, dV = gradients of the sum of dO * O, where O = softmax(Q K^T / sqrt(D)) V; with the forward pass"
+    dims = ("B", "H", "H_kv", "S_q", "S_k", "D")
+    outputs = ("dq", "dk", "dv")
+    options = (Option("causal", (False, True), "queries do not see later keys", every=True),)
+    sweep = tuple((1, 16, 16, s, s, 64) for s in (16, 64, 256, 1024, 4096))
+    telling = (
+        Telling("many_keys", (1, 2, 1, 33, 200, 64)),
+        Telling("causal", (1, 2, 1, 130, 200, 64), options={"causal": True}),
+        Telling("unseen", (1, 2, 1, 70, 50, 64), options={"causal": True}),
+        Telling("sm_scale", (1, 2, 1, 33, 70, 64), "sm_scale"),
+        Telling("transposed", (1, 2, 1, 33, 70, 64), "transposed"),
+        Telling("large_logits", (1, 2, 1, 33, 70, 64), "large_logits"),
+    )
+    ragged: ClassVar[tuple[Shape, ...]] = ((1, 2, 1, 33, 1, 64), (1, 1, 1, 130, 67, 128))
+    families: ClassVar = {
+        "normal": family.normal(),
+        "sizes": family.sizes(*ragged),
+        "empty": family.empty((1, 2, 1, 0, 5, 64), (1, 2, 1, 5, 0, 64), (0, 2, 1, 5, 5, 64)),
+        "transposed": Family(
+            "stored as (B, S, H, D)", numbers.each(numbers.normals), heads_inside, shapes=(ODD,), options=CAUSAL
+        ),
+        "strided": replace(family.strided_views(ODD), options=CAUSAL),
+        "misaligned_rows": replace(family.misaligned_rows(ODD), options=CAUSAL),
+        "nan": replace(family.nan((4, 1, 1, 10, 19, 64), values=one_nan), options=CAUSAL),
+        "minus_infinity_first": Family(
+            "the first keys score minus infinity: no gradient but NaN, where 0 meets an infinite k",
+            and_normal_gradient(minus_infinity(lambda count: slice(0, count // 2), overflow=True)),
+            shapes=((1, 4, 2, 20, 70, 64),),
+            options=CAUSAL,
+        ),
+        "large_logits": Family(
+            "scores whose exponential overflows unless their maximum is subtracted",
+            and_normal_gradient(numbers.each(large_scores, large_scores, numbers.normals)),
+            shapes=(ODD,),
+        ),
+        "sm_scale": Family(
+            f"sm_scale={SM_SCALE} instead of 1 / sqrt(D)", numbers.each(numbers.normals), shapes=(ODD,), options=CAUSAL
+        ),
+        "empty_rows": Family(
+            "causal with more queries than keys: the first see no key, and have no gradient",
+            numbers.each(numbers.normals),
+            shapes=((1, 2, 1, 130, 33, 64),),
+            options=CAUSAL,
+        ),
+    }
+
+    def default_cases(self, device_type: str) -> list[Case]:
+        """On a GPU 16384 tokens and 2048 features in bfloat16; grouped heads in float16; a small one in float32."""
+        if device_type != "cuda":
+            return [
+                self.case((1, 2, 1, 33, 40, 64), dtype, causal=causal) for dtype in DTYPES for causal in (False, True)
+            ]
+        plain = (4, 16, 16, 4096, 4096, 128)
+        cases = [self.case(plain, "bfloat16", causal=causal) for causal in (False, True)]
+        cases += [self.case((4, 32, 8, 4096, 4096, 64), "float16", causal=True)]
+        return [*cases, self.case((2, 16, 16, 1024, 1024, 128), "float32", causal=True)]
+
+    def operands(self, case: Case) -> tuple[Shape, ...]:
+        q, k, v = super().operands(case)
+        return (q, k, v, q)
+
+    def second(self, case: Case) -> Case:
+        return case
+
+    def output_shapes(self, case: Case) -> tuple[Shape, ...]:
+        return self.operands(case)[:3]
+
+    def output_shape(self, case: Case) -> Shape:
+        return outputs.flat_shape(self.output_shapes(case))
+
+    def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
+        b, h, h_kv, s_q, s_k, d = case.shape
+        count = self.output_shape(case)[0]
+        starts = outputs.starts(self.output_shapes(case))
+
+        def piece(output: int, number: int, total: Sum, bound: torch.Tensor) -> Truth:
+            begin = starts[output] + number * total.value.numel()
+            at = slice(begin, begin + total.value.numel())
+            return Truth((at,), total.value.reshape(-1), bound.reshape(-1))
+
+        for batch, head_kv in product(range(b), range(h_kv)):
+            of_keys = [empty_sum(s_k, d, inputs[0].device) for _ in range(2)]
+            parts = [torch.zeros_like(total.value) for total in of_keys]
+            group = h // h_kv
+            for head in range(head_kv * group, (head_kv + 1) * group):
+                of_head = [empty_sum(s_k, d, inputs[0].device) for _ in range(2)]
+                of_queries = empty_sum(s_q, d, inputs[0].device)
+                self._add_head(inputs, case, (batch, head, head_kv), of_queries, of_head)
+                yield piece(0, batch * h + head, of_queries, of_queries.limit(s_k, count, case.dtype))
+                for total, part, mine in zip(of_keys, parts, of_head, strict=True):
+                    total += mine
+                    part.addcmul_(mine.value, mine.value)
+                del of_queries, of_head, mine
+            for output, total, part in zip((1, 2), of_keys, parts, strict=True):
+                bound = total.limit(group * s_q, count, case.dtype, part if group > 1 else None)
+                yield piece(output, batch * h_kv + head_kv, total, bound)
+
+    def _add_head(
+        self,
+        inputs: tuple[torch.Tensor, ...],
+        case: Case,
+        at: tuple[int, int, int],
+        of_queries: Sum,
+        of_keys: list[Sum],
+    ) -> None:
+        """Add what the queries of one head contribute: to dq, and to dk and dv."""
+        batch, head, head_kv = at
+        s_q, s_k, d = case["S_q"], case["S_k"], case["D"]
+        if not (s_q and s_k and d):
+            return
+        k, v = (each[batch, head_kv].double() for each in inputs[1:3])
+        scale = SM_SCALE if case.inputs == "sm_scale" else 1.0 / math.sqrt(d)
+        rows = self._rows(case)
+        for start in range(0, s_q, rows):
+            q, do = (each[batch, head, start : start + rows].double() for each in (inputs[0], inputs[3]))
+            hidden = None
+            if case.option("causal"):
+                last = torch.arange(start, start + len(q), device=q.device) + (s_k - s_q)
+                hidden = torch.arange(s_k, device=q.device) > last[:, None]
+            of = pairs(q, k, v, do, hidden, scale, case.dtype)
+            mine = sum_over_keys(of, k, scale)
+            for name in ("value", "variance", "shift", "squares"):
+                getattr(of_queries, name)[start : start + rows] = getattr(mine, name)
+            for total, part in zip(of_keys, sums_over_queries(of, q, do, scale), strict=True):
+                total += part
+
+    def flops(self, case: Case) -> int:
+        """Seven products of 2 D operations for each visible pair: two forward, five backward."""
+        return super().flops(case) // 2 * 7
+
+    def workspace_bytes(self, case: Case) -> int:
+        s_q, s_k, d = case["S_q"], case["S_k"], case["D"]
+        return 8 * (20 * self._rows(case) * (s_k + d) + 22 * s_k * d + 8 * s_q * d)
+
+
+def empty_sum(rows: int, d: int, device: torch.device) -> Sum:
+    return Sum(*(torch.zeros(rows, d, dtype=torch.float64, device=device) for _ in range(4)))
+
+
+OP = AttentionGrad()

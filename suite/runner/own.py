@@ -1,0 +1,42 @@
+"""The operation that a user's file defines: a worker loads it, describes it, and is thrown away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from suite import custom
+from suite.core.errors import UsageError
+from suite.custom.load import source_of
+from suite.hardware.device import Device
+from suite.problem.operation import Operation
+from suite.problem.source import Kind
+from suite.worker.limits import FIRST_CALL_S
+from suite.worker.pool import Pool, WorkerDiedError
+from suite.worker.protocol import DescribeRequest, Failed
+
+
+def described(
+    path: Path,
+    kind: Kind,
+    device: Device,
+    shapes: tuple[str, ...] = (),
+    dtypes: tuple[str, ...] = (),
+    timeout_s: float = FIRST_CALL_S,
+) -> Operation:
+    """The operation of a file, with the form of its cases in these shapes and dtypes, or in its own.
+
+    Raises `UsageError` for a file that cannot be used, with its line.
+    """
+    source = source_of(path, kind)
+    with Pool(device) as pool:
+        try:
+            reply = pool.ask(DescribeRequest(source, shapes, dtypes), timeout_s=timeout_s)
+        except WorkerDiedError as error:
+            raise UsageError(f"--{kind} {path}: {error}") from None
+    if isinstance(reply, Failed):
+        raise UsageError(f"--{kind} {path}: {reply.reason}")
+    op = custom.described(source, reply.about)
+    if not shapes and not reply.about.defaults:
+        example = ",".join(f"{dim}=512" for dim in op.dims)
+        raise UsageError(f"--{kind} {path}: it has no shapes = [...], so that --shape is needed, e.g. {example}")
+    return op

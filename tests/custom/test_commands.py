@@ -1,0 +1,77 @@
+"""Operations of users' files through the command line: what docs/own_operation.md shows is true."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from commands import call
+from custom_files import HEAD
+
+from suite.core.paths import ROOT
+
+DOCUMENT = (ROOT / "docs" / "own_operation.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the files of the document, which is the current one."""
+    for name, text in re.findall(r"`(\w+\.py)`[^`]*?```python\n(.*?)```", DOCUMENT, re.DOTALL):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def documented(option: str) -> tuple[list[str], dict[str, str]]:
+    """The arguments of the document's command with that option, and the status of each row of its output."""
+    line, output = re.findall(rf"^\$ python -m suite (compare {option} .*)\n((?:.+\n)+)", DOCUMENT, re.MULTILINE)[0]
+    rows = re.findall(r"^(torch|with/\w+) +\*? *(ok|wrong)\b", output, re.MULTILINE)
+    return line.split(), dict(rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", ["--reference", "--kernelbench"])
+def test_the_documented_commands_say_what_the_page_says(
+    option: str, files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments, expected = documented(option)
+    timed = option == "--kernelbench"
+    arguments = [each for each in arguments if not timed or each != "--no-time"]
+    assert call(monkeypatch, *arguments, "--device", "cpu", "--json", "--quiet", "--out", str(files / "out")) == 1
+    rows = {row["implementation"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    compiled = rows.pop("torch/compile")
+    assert (compiled["status"], compiled["reason"]) == ("unsupported", "needs an NVIDIA GPU (cuda); this is a CPU")
+    assert {name: row["status"] for name, row in rows.items()} == expected
+    assert (rows["torch"]["device_us"] is not None) == timed
+    versions = rows["torch"]["versions"]
+    assert re.search(rf", {arguments[2]} sha256 [0-9a-f]{{12}}$", versions)
+    if not timed:
+        return
+    capsys.readouterr()
+    (files / "gated.py").write_text((files / "gated.py").read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    assert call(monkeypatch, *arguments, "--device", "cpu", "--quiet", "--out", str(files / "out"), "--resume") == 2
+    assert "gated.py" in capsys.readouterr().err
+
+
+def test_a_reference_that_cannot_be_used_is_refused_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text(HEAD + "shapes = ['N=4']\ndef reference(x: Float[Tensor, 'N']):\n    return x @ x[:2]\n")
+    assert call(monkeypatch, "compare", "--reference", path, "--device", "cpu", "--out", tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert re.search(r"^error: --reference \S*broken\.py: RuntimeError: .* \(broken\.py:7\)$", error)
+    assert not (tmp_path / "out").exists()
+
+
+def test_shapes_of_a_model_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shapes = tmp_path / "shapes.json"
+    assert call(monkeypatch, "shapes", ROOT / "examples" / "llama3_8b.json", "--out", shapes) == 0
+    capsys.readouterr()
+    arguments = ["--reference", "r.py", "--shapes-from", shapes, "--device", "cpu", "--out", tmp_path / "out"]
+    assert call(monkeypatch, "compare", *arguments) == 2
+    assert "a model's shapes are of the suite's operations, and --reference has its own" in capsys.readouterr().err

@@ -1,0 +1,119 @@
+"""attention_grad: its truth is that of autograd in float64; its bounds tell arithmetics apart."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from judging import CPU, RIGHT
+
+from suite import ops
+from suite.checking.verdict import judge
+from suite.numerics.formats import DTYPES
+from suite.problem.case import Case
+from suite.problem.outputs import joined
+from validation.arithmetic_models.rounding import rounded
+
+OP = ops.get("attention_grad")
+Tensors = tuple[torch.Tensor, ...]
+
+
+def by_autograd(inputs: Tensors, case: Case) -> Tensors:
+    """The gradients in float64, of queries that see a key; zeros of others."""
+    q, k, v, do = (x.double() for x in inputs)
+    q, k, v = (x.requires_grad_() for x in (q, k, v))
+    group = case["H"] // case["H_kv"]
+    scores = q @ k.repeat_interleave(group, 1).mT * OP.arguments(case).get("sm_scale", 1.0 / math.sqrt(case["D"]))
+    if case.option("causal"):
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril(case["S_k"] - case["S_q"])
+        scores = scores.masked_fill(~seen, torch.finfo(torch.float64).min)
+        scores = scores[:, :, max(0, case["S_q"] - case["S_k"]) :]
+    o = torch.softmax(scores, -1) @ v.repeat_interleave(group, 1)
+    return torch.autograd.grad(o, (q, k, v), do[:, :, case["S_q"] - o.shape[2] :])
+
+
+def truth(inputs: Tensors, case: Case) -> torch.Tensor:
+    value = torch.full(OP.output_shape(case), math.nan, dtype=torch.float64)
+    for piece in OP.truth(inputs, case):
+        value[piece.index] = piece.value
+    return value
+
+
+def ratio(outputs: Tensors, inputs: Tensors, case: Case) -> float:
+    output = joined([x.to(getattr(torch, case.dtype)) for x in outputs])
+    return judge(output, OP.truth(inputs, case), shape=OP.output_shape(case), dtype=case.dtype).error_ratio
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize("shape", [(2, 4, 2, 9, 14, 64), (1, 2, 1, 14, 9, 64), (1, 1, 1, 1, 1, 64)], ids=str)
+@pytest.mark.parametrize("family", ["normal", "sm_scale", "large_logits"])
+def test_the_truth_is_that_of_autograd(shape: tuple[int, ...], causal: bool, family: str) -> None:
+    case = OP.case(shape, causal=causal, inputs=family)
+    inputs = OP.make_inputs(case, 0, CPU)
+    expected = joined(by_autograd(inputs, case))
+    torch.testing.assert_close(truth(inputs, case), expected, rtol=1e-10, atol=1e-12)
+
+
+def flash(inputs: Tensors, case: Case, kind: str, *, of_products: str = "") -> Tensors:
+    """The gradients as fused kernels compute them: o, p and ds are rounded to `kind`, all else is exact.
+
+    of_products: a type that the operands of all products are rounded to first.
+    """
+    to = lambda x: torch.from_numpy(rounded(x.numpy(), kind))  # noqa: E731
+    core = (lambda x: torch.from_numpy(rounded(x.numpy(), of_products))) if of_products else (lambda x: x)
+    q, k, v, do = (core(x.double()) for x in inputs)
+    scale = 1.0 / math.sqrt(case["D"])
+    p = torch.softmax(q @ k.mT * scale, -1)
+    delta = (do * to(core(to(p)) @ v)).sum(-1, keepdim=True)
+    ds = core(to(p * (do @ v.mT - delta)))
+    return ds @ k * scale, ds.mT @ q * scale, core(to(p)).mT @ do
+
+
+@pytest.mark.parametrize("family", ["normal", "large_logits"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_roundings_of_fused_kernels_agree(dtype: str, family: str) -> None:
+    for shape in ((1, 2, 2, 64, 512, 64), (1, 1, 1, 256, 16, 128)):
+        case = OP.case(shape, dtype, inputs=family)
+        inputs = OP.make_inputs(case, 1, CPU)
+        assert ratio(flash(inputs, case, dtype), inputs, case) < RIGHT
+
+
+@pytest.mark.parametrize("keys", [16, 1024])
+@pytest.mark.parametrize(
+    ("dtype", "kind", "of_products"),
+    [("float32", "float32", "tf32"), ("float32", "bfloat16", ""), ("float16", "bfloat16", "")],
+    ids=["tf32_products", "fp32_by_bf16", "fp16_by_bf16"],
+)
+def test_a_coarser_arithmetic_is_refused(dtype: str, kind: str, of_products: str, keys: int) -> None:
+    case = OP.case((1, 1, 1, 64, keys, 64), dtype)
+    inputs = OP.make_inputs(case, 1, CPU)
+    assert ratio(flash(inputs, case, kind, of_products=of_products), inputs, case) > 1.0
+
+
+def test_queries_and_keys_without_each_other_have_no_gradient() -> None:
+    case = OP.case((1, 1, 1, 5, 3, 64), causal=True)
+    inputs = OP.make_inputs(case, 0, CPU)
+    value = truth(inputs, case)
+    assert torch.equal(value[: 2 * 64], torch.zeros(128, dtype=torch.float64))
+    assert bool((value[2 * 64 + 64 : 5 * 64] != 0).all()), "the first query that sees a key has a softmax of one"
+
+
+def test_nan_in_one_head_stays_there() -> None:
+    case = OP.case((1, 4, 2, 6, 9, 64), causal=True)
+    inputs = OP.make_inputs(case, 0, CPU)
+    inputs[0][0, 1, 5, 3] = math.nan
+    nan = truth(inputs, case).isnan()
+    dq, dk, dv = (each.view(-1, 64) for each in nan.split([4 * 6 * 64, 2 * 9 * 64, 2 * 9 * 64]))
+    assert dq.all(1).nonzero().flatten().tolist() == [11]
+    assert not dq.any(1)[[*range(11), *range(12, 24)]].any()
+    for each in (dk, dv):
+        assert each[:9].all()
+        assert not each[9:].any()
+
+
+def test_flops_are_three_and_a_half_times_those_of_attention() -> None:
+    for causal in (False, True):
+        shape = (2, 4, 2, 33, 40, 64)
+        forward = ops.get("attention").flops(ops.get("attention").case(shape, causal=causal))
+        assert OP.flops(OP.case(shape, causal=causal)) == 3.5 * forward

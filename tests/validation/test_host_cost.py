@@ -1,0 +1,46 @@
+"""The verdicts on host costs."""
+
+from __future__ import annotations
+
+import pytest
+
+from validation.host_cost import BATCHES, Cost, steady, table, to_idle
+
+RIGHT = Cost("matmul", "cuda/wgmma", 10.0, 1.1, 1.2, 20.0, 10.5, 30.0, 31.0, 6.0, {"look up": 2.0})
+
+
+def changed(**values: float | None) -> Cost:
+    return Cost(**{**vars(RIGHT), **values})
+
+
+def test_a_cost_within_its_limits_has_no_fault() -> None:
+    assert RIGHT.faults() == []
+    assert changed(limit=None, vs_torch=9.0, dispatch_us=None, latency_us=None).faults() == []
+
+
+@pytest.mark.parametrize(
+    ("values", "fault"),
+    [
+        ({"vs_torch": 1.21}, "1.21 times torch's time, more than 1.2"),
+        ({"dispatch_us": 11.5}, "dispatch_us is 11.50, its loop 10.00"),
+        ({"latency_us": 26.0}, "latency_us is 26.00, its loop 30.00"),
+    ],
+    ids=["ratio", "dispatch", "latency"],
+)
+def test_each_limit_is_named(values: dict[str, float], fault: str) -> None:
+    assert changed(**values).faults() == [f"matmul cuda/wgmma: {fault}"]
+
+
+def test_the_table_leaves_out_what_was_not_measured() -> None:
+    line = table([changed(graph_us=None)]).splitlines()[-1]
+    assert [cell.strip() for cell in line.strip("|").split("|")] == [
+        *("matmul", "cuda/wgmma", "10.00", "1.10", "20.00", "2.00", "", "", "10.50", "30.00", "31.00", ""),
+    ]
+
+
+def test_the_loops_call_and_wait() -> None:
+    calls: list[str] = []
+    first, second = steady([lambda: calls.append("call"), lambda: None], lambda: calls.append("wait"))
+    assert len(first) == len(second) == BATCHES
+    to_idle(lambda: calls.append("call"), lambda: calls.append("wait"))
+    assert {"call", "wait"} == set(calls)

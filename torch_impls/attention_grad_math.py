@@ -1,0 +1,43 @@
+"""The gradients of attention by PyTorch's unfused kernels: products and softmax, with the scores in memory."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from torch_impls._arguments import check_attention_grad
+from torch_impls._sdpa import gradients, lower_right, unfused_in_float32
+
+VENDOR = "PyTorch math"
+
+Queries = Float[Tensor, "B H S_q D"]
+Keys = Float[Tensor, "B H_kv S_k D"]
+
+
+def attention_grad(
+    q: Queries, k: Keys, v: Keys, do: Queries, *, causal: bool = False, sm_scale: float | None = None
+) -> tuple[Queries, Keys, Keys]:
+    """(dq, dk, dv): gradients of the sum of do * o, where o is the `attention` of q, k and v.
+
+    float32, float16 or bfloat16; everything is float32, products included, and the gradients are rounded once; those
+    of k and v are rounded for each query head of a group before they are added. Masks and scale are those of
+    `attention_math`; a query that sees no key has no gradient.
+
+    Raises ValueError for other shapes and dtypes, and for different devices.
+    """
+    check_attention_grad(q, k, v, do)
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(
+            q,
+            k,
+            v,
+            lower_right(q, k, causal=causal),
+            is_causal=causal and q.shape[2] == k.shape[2],
+            scale=sm_scale,
+            enable_gqa=q.shape[1] != k.shape[1],
+        )
+
+    with unfused_in_float32(q):
+        return gradients(attend, q, k, v, do, causal=causal)

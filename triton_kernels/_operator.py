@@ -1,0 +1,67 @@
+"""Functions of this folder as operators of torch: torch.compile leaves them as they are, and its graph in one piece.
+
+This file is the same in cuda_ref/ and triton_kernels/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import Parameter, signature
+from typing import Any, get_args, get_origin
+
+import torch
+from torch import Tensor
+
+TYPES = {str: "str", bool: "bool", int: "int", float: "float", int | None: "int?", float | None: "float?"}
+"""Types of options, as torch writes them."""
+
+
+def operator(function: Callable[..., Any]) -> Callable[..., Any] | None:
+    """The operator `torch.ops.<folder>.<file>` of a function; None for one that is not of this folder."""
+    folder, _, file = function.__module__.rpartition(".")
+    if folder != __package__:
+        return None
+    custom = torch.library.custom_op(f"{folder}::{file}", function, mutates_args=(), schema=schema(function))
+    custom.register_fake(_results(function))
+    found: Callable[..., Any] = getattr(getattr(torch.ops, folder), file)
+    return found
+
+
+def schema(function: Callable[..., Any]) -> str:
+    """`(Tensor x, Tensor weight, *, float eps) -> Tensor`."""
+    parameters, named = [], False
+    for each in signature(function).parameters.values():
+        if each.kind is Parameter.KEYWORD_ONLY and not named:
+            parameters.append("*")
+            named = True
+        kind = TYPES[each.annotation] if named else "Tensor" if each.default is Parameter.empty else "Tensor?"
+        default = "" if each.default is Parameter.empty else f"={_literal(each.default)}"
+        parameters.append(f"{kind} {each.name}{default}")
+    several = get_origin(signature(function).return_annotation) is tuple
+    results = f"({', '.join(['Tensor'] * _count(function))})" if several else "Tensor"
+    return f"({', '.join(parameters)}) -> {results}"
+
+
+def _literal(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _count(function: Callable[..., Any]) -> int:
+    return len(get_args(signature(function).return_annotation))
+
+
+def _results(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What has the shapes and dtypes of the function's results: those of its first tensors, unless it is known here."""
+    if function.__name__ == "matmul":
+        return lambda a, b, *_, **__: a.new_empty(
+            a.shape[0], b.shape[1], dtype=torch.bfloat16 if a.dtype == torch.float8_e4m3fn else a.dtype
+        )
+    if function.__name__ == "sum":
+        return lambda x, *, axis=None: x.new_empty(() if axis is None else (x.shape[1 - axis],))
+    if get_origin(signature(function).return_annotation) is tuple:
+        return lambda *tensors, **_: tuple(each.new_empty(each.shape) for each in tensors[: _count(function)])
+
+    def like_the_first(x: Tensor, *_: Any, **__: Any) -> Tensor:
+        return x.new_empty(x.shape)
+
+    return like_the_first
