@@ -161,6 +161,20 @@ def tma_layout(name: str, x: Tensor, k_dim: int, k_major_only: bool = False) -> 
         NotImplementedError: unless one dimension is contiguous, the stride of the other one is a multiple of 16 bytes,
             and the first element is at a multiple of 16 bytes.
     """
+    found = find_tma_layout(x, k_dim, k_major_only)
+    if found is not None:
+        return found
+    align = 16 // x.element_size()
+    contiguous = "along K" if k_major_only else "in one dimension"
+    raise NotImplementedError(
+        f"matmul: TMA needs {name} contiguous {contiguous}, the other stride a multiple of {align} elements, and the "
+        "first element at a multiple of 16 bytes; "
+        f"got strides {x.stride()} at an address that is {x.data_ptr() % 16} beyond one"
+    )
+
+
+def find_tma_layout(x: Tensor, k_dim: int, k_major_only: bool = False) -> tuple[bool, int] | None:
+    """What tma_layout returns; None where it raises."""
     align = 16 // x.element_size()
     for mn_major in (False,) if k_major_only else (False, True):
         inner = 1 - k_dim if mn_major else k_dim
@@ -169,12 +183,15 @@ def tma_layout(name: str, x: Tensor, k_dim: int, k_major_only: bool = False) -> 
             stride = -(-size // align) * align
         if (x.stride(inner) == 1 or size == 1) and stride % align == 0 and stride >= size and x.data_ptr() % 16 == 0:
             return mn_major, stride
-    contiguous = "along K" if k_major_only else "in one dimension"
-    raise NotImplementedError(
-        f"matmul: TMA needs {name} contiguous {contiguous}, the other stride a multiple of {align} elements, and the "
-        "first element at a multiple of 16 bytes; "
-        f"got strides {x.stride()} at an address that is {x.data_ptr() % 16} beyond one"
-    )
+    return None
+
+
+def find_row_layout(x: Tensor, k_dim: int) -> tuple[bool, int] | None:
+    """The same for rows at any address: None unless one dimension is contiguous."""
+    for inner in (k_dim, 1 - k_dim):
+        if x.stride(inner) == 1 or x.shape[inner] == 1:
+            return inner != k_dim, 0 if x.shape[1 - inner] == 1 else x.stride(1 - inner)
+    return None
 
 
 def check_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, int, int, int, int, int]:

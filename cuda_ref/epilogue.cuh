@@ -96,10 +96,17 @@ __device__ __forceinline__ void store_through_shared(const CUtensorMap* map, T* 
                                                      const float (&acc)[COUNT], uint32_t shared, const char* boxes,
                                                      int consumer, int thread, int m, int n, int M, int N) {
     constexpr int COLUMNS = TRANSPOSED ? 64 : ROW_BYTES / sizeof(T);  // of the product, in one turn of the loop
+    constexpr bool SAME_BOX = COUNT / 4 / (COLUMNS / 8) % 2 == 1;  // first box: that of the last store
 #pragma unroll
     for (int j = 0; j < COUNT / 4; j += COLUMNS / 8) {
         const int offset = TRANSPOSED ? 0 : j / (COLUMNS / 8) % 2 * BOX_BYTES;
-        if (thread == 0) tma_store_wait_group_read<TRANSPOSED ? 0 : 1>();
+        if (thread == 0) {
+            if (TRANSPOSED || (SAME_BOX && j == 0)) {
+                tma_store_wait_group_read<0>();
+            } else {
+                tma_store_wait_group_read<1>();
+            }
+        }
         named_barrier_sync(1 + consumer, WARPGROUP);  // the boxes may be overwritten
         if constexpr (TRANSPOSED) {
             write_boxes_transposed(shared, acc, j, thread);

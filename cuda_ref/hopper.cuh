@@ -96,3 +96,9 @@ __device__ __forceinline__ float4 load_shared_cluster(uint32_t remote) {
                  : "memory");
     return x;
 }
+
+__device__ __forceinline__ float load_shared_cluster_float(uint32_t remote) {
+    float x;
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(x) : "r"(remote) : "memory");
+    return x;
+}

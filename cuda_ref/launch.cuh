@@ -6,19 +6,29 @@
 #include "tiles.cuh"
 #include "tma.cuh"
 
-// Launches blocks in clusters of `cluster`. 1 launches them outside of clusters, which assigns them to the GPCs in
-// another order than clusters of one block (see tiles.cuh).
+// What launch_clusters does, for a kernel that other launches, perhaps of other threads, give up to `most_bytes` of
+// shared memory.
 template <typename... Parameters, typename... Arguments>
-cudaError_t launch_clusters(int cluster, void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
-                            cudaStream_t stream, LaunchRecord* record, Arguments... arguments) {
+cudaError_t launch_clusters_up_to(size_t most_bytes, int cluster, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+                                  size_t shared_bytes, cudaStream_t stream, LaunchRecord* record,
+                                  Arguments... arguments) {
     record->set(grid, block, shared_bytes);
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes));
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(most_bytes));
     cudaLaunchAttribute attribute = {};
     attribute.id = cudaLaunchAttributeClusterDimension;
     attribute.val.clusterDim = {unsigned(cluster), 1, 1};
     const cudaLaunchConfig_t config = {grid, block, shared_bytes, stream, &attribute, cluster > 1};
     cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
     return cudaGetLastError();  // and clears it
+}
+
+// Launches blocks in clusters of `cluster`. 1 launches them outside of clusters, which assigns them to the GPCs in
+// another order than clusters of one block (see tiles.cuh).
+template <typename... Parameters, typename... Arguments>
+cudaError_t launch_clusters(int cluster, void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
+                            cudaStream_t stream, LaunchRecord* record, Arguments... arguments) {
+    return launch_clusters_up_to(shared_bytes, cluster, kernel, grid, block, shared_bytes, stream, record,
+                                 arguments...);
 }
 
 struct OperandMaps {

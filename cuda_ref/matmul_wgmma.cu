@@ -3,11 +3,10 @@
 // requires: sm_90a
 //
 // What this adds to matmul_warp_specialized.cu:
-//   - Persistent blocks. While the sums of one tile are rounded and stored, by TMA too, the producer loads the next
-//     one.
+//   - Persistent blocks. While the sums of one tile are rounded and stored, by TMA too, the next one is loaded.
 //   - Clusters. Two blocks, one below the other, load one half each of the tile of b, for both (multicast).
-//   - A second tile. Outputs with too few tiles of 128 x 256 for the device take tiles of 64 x 128, with one consumer
-//     and no cluster.
+//   - Other tiles: 128 x 192, 128 x 128, and 64 x 128 with one consumer. _matmul_plan.py chooses by M, N and K.
+//   - Split sums. With too few tiles for the device, blocks compute parts of a sum over k, which _parts.cu adds.
 //   - tf32 and float8.
 // The tile of 128 x 256 takes 85 products for each element that is loaded to shared memory.
 //
@@ -32,17 +31,22 @@ constexpr int EPILOGUE_BOXES = 2;
 
 using Large = TileConfig<2, 256, 4, 2, 8, EPILOGUE_BOXES>;
 using Small = TileConfig<1, 128, 6, 1, 4, EPILOGUE_BOXES>;
+using Narrow = TileConfig<2, 192, 4, 2, 8, EPILOGUE_BOXES>;
+using Square = TileConfig<2, 128, 5, 1, 4, EPILOGUE_BOXES>;
 
 struct TensorMaps {
     CUtensorMap a, b, out;
 };
 
+// Whether blocks of a cluster share a tile of b by k, not by columns: a share of an MN-major b must be whole boxes.
+template <typename T, bool B_MN, typename C>
+constexpr bool shared_by_k = B_MN && C::BLOCK_N / C::CLUSTER * sizeof(T) % ROW_BYTES != 0;
+
 // The producer thread: loads a stage as soon as all consumers of all blocks that it is loaded for have read it.
 template <typename T, bool A_MN, bool B_MN, typename C>
 __device__ __forceinline__ void produce(const TensorMaps& maps, const GroupedTileScheduler<C::GROUP_M>& tiles,
-                                        uint32_t shared, int steps) {
+                                        const Parts& parts, uint32_t shared, int steps) {
     constexpr int BLOCK_K = ROW_BYTES / sizeof(T), SHARE = C::BLOCK_N / C::CLUSTER;  // columns of b that it loads
-    static_assert(!B_MN || SHARE * sizeof(T) % ROW_BYTES == 0, "a share of b is whole boxes");
     const int rank = cta_rank<C>();
     const uint32_t full = shared + C::FULL_BARRIERS, empty = shared + C::EMPTY_BARRIERS;
     auto load_a = [&](int stage, TileCoordinate tile, int k) {
@@ -52,32 +56,45 @@ __device__ __forceinline__ void produce(const TensorMaps& maps, const GroupedTil
             [&](uint32_t to, int x, int y) { tma_load(to, &maps.a, x, y, full + stage * MBARRIER_BYTES); });
     };
     auto load_b = [&](int stage, TileCoordinate tile, int k, int share, bool multicast) {
-        const uint32_t to = shared + stage * C::STAGE_BYTES + C::A_BYTES + share * SHARE * ROW_BYTES;
-        const int column = tile.n * C::BLOCK_N + share * SHARE;
-        load_operand<T, B_MN, SHARE>(to, column, k * BLOCK_K, [&](uint32_t box, int x, int y) {
+        const uint32_t b = shared + stage * C::STAGE_BYTES + C::A_BYTES;
+        const int column = tile.n * C::BLOCK_N;
+        const auto load = [&](uint32_t box, int x, int y) {
             if (multicast) {
                 tma_load_multicast(box, &maps.b, x, y, full + stage * MBARRIER_BYTES, (1 << C::CLUSTER) - 1);
             } else {
                 tma_load(box, &maps.b, x, y, full + stage * MBARRIER_BYTES);
             }
-        });
+        };
+        if constexpr (shared_by_k<T, B_MN, C>) {
+            constexpr int SHARE_K = BLOCK_K / C::CLUSTER;
+            load_operand<T, B_MN, C::BLOCK_N>(b + share * SHARE_K * ROW_BYTES, column, k * BLOCK_K + share * SHARE_K,
+                                              load);
+        } else {
+            load_operand<T, B_MN, SHARE>(b + share * SHARE * ROW_BYTES, column + share * SHARE, k * BLOCK_K, load);
+        }
     };
     // Each block loads its first stages alone, since the barriers of the other one may not be initialized yet.
-    const int alone = min(steps, C::STAGES);
     const int first = blockIdx.x / C::CLUSTER, clusters = gridDim.x / C::CLUSTER;
-    TileCoordinate tile = tiles[first];
-    for (int stage = 0; stage < alone; ++stage) {
+    int part = parts.of(first), k = parts.first_step(part, steps);
+    const int alone = min(parts.first_step(part + 1, steps) - k, C::STAGES);
+    TileCoordinate tile = tiles[first - part * tiles.count()];
+    for (int stage = 0; stage < alone; ++stage, ++k) {
         mbarrier_arrive_expect_tx(full + stage * MBARRIER_BYTES, C::STAGE_BYTES);
-        load_a(stage, tile, stage);
-        for (int share = 0; share < C::CLUSTER; ++share) load_b(stage, tile, stage, share, false);
+        load_a(stage, tile, k);
+        for (int share = 0; share < C::CLUSTER; ++share) load_b(stage, tile, k, share, false);
     }
     if constexpr (C::CLUSTER > 1) cluster_wait();
-    int stage = alone % C::STAGES, k = alone;
+    int stage = alone % C::STAGES;
     uint32_t phase = alone / C::STAGES;
-    for (int index = first; index < tiles.count(); index += clusters, k = 0) {
-        if (index != first) tile = tiles[index];
+    for (int item = first; item < tiles.count() * parts.count; item += clusters) {
+        if (item != first) {
+            part = parts.of(item);
+            tile = tiles[item - part * tiles.count()];
+            k = parts.first_step(part, steps);
+        }
+        const int end = parts.first_step(part + 1, steps);
 #pragma unroll 1
-        for (; k < steps; ++k) {
+        for (; k < end; ++k) {
             mbarrier_wait_parity(empty + stage * MBARRIER_BYTES, phase ^ 1);
             mbarrier_arrive_expect_tx(full + stage * MBARRIER_BYTES, C::STAGE_BYTES);
             load_a(stage, tile, k);
@@ -220,8 +237,8 @@ using Output = std::conditional_t<std::is_same_v<T, Float8>, __nv_bfloat16, T>;
 template <typename T, bool A_MN, bool B_MN, bool TRANSPOSED, bool PROMOTED, typename C>
 __global__ void __launch_bounds__(C::THREADS)
     matmul_wgmma(const __grid_constant__ TensorMaps maps, const GroupedTileScheduler<C::GROUP_M> tiles,
-                 Output<T>* __restrict__ out, int M, int N, int K, const float* __restrict__ a_scale,
-                 const float* __restrict__ b_scale) {
+                 const Parts parts, Output<T>* __restrict__ out, int M, int N, int K,
+                 const float* __restrict__ a_scale, const float* __restrict__ b_scale) {
     constexpr bool FROM_REGISTERS = A_MN && sizeof(T) == 4;
     constexpr int BLOCK_K = ROW_BYTES / sizeof(T);
     extern __shared__ char raw[];
@@ -247,7 +264,7 @@ __global__ void __launch_bounds__(C::THREADS)
     if (consumer == C::CONSUMERS) {
         if constexpr (C::CONSUMERS > 1) setmaxnreg_dec<40>();
         if (threadIdx.x == C::PRODUCER) {
-            produce<T, A_MN, B_MN, C>(maps, tiles, shared, steps);
+            produce<T, A_MN, B_MN, C>(maps, tiles, parts, shared, steps);
         } else if constexpr (C::CLUSTER > 1) {
             cluster_wait();
         }
@@ -259,21 +276,30 @@ __global__ void __launch_bounds__(C::THREADS)
         const int rank = cta_rank<C>(), boxes = C::EPILOGUE + consumer * EPILOGUE_BOXES * BOX_BYTES;
         ConsumerPipeline<C> pipeline{shared + C::FULL_BARRIERS,
                                      empty_barriers_to_signal<C>(shared + C::EMPTY_BARRIERS, thread), {}, -1};
-        for (int index = blockIdx.x / C::CLUSTER; index < tiles.count(); index += gridDim.x / C::CLUSTER) {
-            const TileCoordinate tile = tiles[index];
+        const int items = tiles.count() * parts.count;
+        for (int item = blockIdx.x / C::CLUSTER; item < items; item += gridDim.x / C::CLUSTER) {
+            const int part = parts.of(item);
+            const TileCoordinate tile = tiles[item - part * tiles.count()];
+            const int count = parts.first_step(part + 1, steps) - parts.first_step(part, steps);
             int m = (tile.m * C::CLUSTER + rank) * C::BLOCK_M + consumer * 64, n = tile.n * C::BLOCK_N;
             asm volatile("" : "+r"(m), "+r"(n));  // computes them here, while the first stage is waited for
             float acc[C::BLOCK_N / 2] = {};
             if constexpr (FROM_REGISTERS) {
-                multiply_from_registers<C>(acc, shared, stages, consumer, thread, steps, pipeline);
+                multiply_from_registers<C>(acc, shared, stages, consumer, thread, count, pipeline);
             } else if constexpr (PROMOTED) {
-                multiply_promoted<C>(acc, shared, consumer, steps, pipeline);
+                multiply_promoted<C>(acc, shared, consumer, count, pipeline);
             } else {
-                multiply<T, A_MN, B_MN, C>(acc, shared, consumer, steps, pipeline);
+                multiply<T, A_MN, B_MN, C>(acc, shared, consumer, count, pipeline);
             }
             if constexpr (std::is_same_v<T, Float8>) {
 #pragma unroll
                 for (int i = 0; i < C::BLOCK_N / 2; ++i) acc[i] *= scale;
+            }
+            if constexpr (sizeof(T) == 2) {
+                if (parts.count > 1) {
+                    store_from_registers(parts.sums + int64_t(part) * M * N, acc, thread, m, n, M, N);
+                    continue;
+                }
             }
             store_through_shared<Output<T>, FROM_REGISTERS, TRANSPOSED>(&maps.out, out, acc, shared + boxes,
                                                                         stages + boxes, consumer, thread, m, n,
@@ -290,68 +316,85 @@ struct Scales {  // of float8, otherwise null
     const float *a, *b;
 };
 
+struct Plan {
+    int64_t tile, parts;
+    float* sums;
+};
+
 template <typename T, bool A_MN, bool B_MN, bool TRANSPOSED, bool PROMOTED, typename C>
-cudaError_t launch(const MatrixOperand& a, const MatrixOperand& b, void* out, int64_t K, Scales scales,
-                   int multiprocessors, cudaStream_t stream, LaunchRecord* record) {
+cudaError_t launch(const MatrixOperand& a, const MatrixOperand& b, void* out, int64_t K, Scales scales, Plan plan,
+                   cudaStream_t stream, LaunchRecord* record) {
     using Out = Output<T>;
+    constexpr int BOX_K = ROW_BYTES / sizeof(T) / (shared_by_k<T, B_MN, C> ? C::CLUSTER : 1);
     const auto out_type = sizeof(T) == 4 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : TENSOR_MAP_TYPE<Out>;
     const int64_t M = a.rows, N = b.rows, out_rows = TRANSPOSED ? N : M, out_columns = TRANSPOSED ? M : N;
     const bool out_by_tma = out_columns % (16 / sizeof(Out)) == 0;
     TensorMaps maps = {};
     if (!encode_operand_map<T>(&maps.a, a, K, C::BLOCK_M) ||
-        !encode_operand_map<T>(&maps.b, b, K, C::BLOCK_N / C::CLUSTER) ||
+        !encode_operand_map<T>(&maps.b, b, K, C::BLOCK_N / C::CLUSTER, BOX_K) ||
         (out_by_tma &&
          !encode_tensor_map(&maps.out, out_type, sizeof(Out), out, out_columns, out_rows, out_columns, 64))) {
         return cudaErrorInvalidValue;
     }
+    const auto tiles = cluster_tiles<C>(M, N);
+    const Parts parts = {FastDivisor(tiles.count()), int(plan.parts), plan.sums};
     return launch_clusters(C::CLUSTER, matmul_wgmma<T, A_MN, B_MN, TRANSPOSED, PROMOTED, C>,
-                           persistent_grid<C>(M, N, multiprocessors), C::THREADS, C::SHARED_BYTES, stream, record, maps,
-                           cluster_tiles<C>(M, N), static_cast<Out*>(out), M, N, K, scales.a, scales.b);
+                           persistent_grid<C>(M, N, multiprocessor_count(), plan.parts), C::THREADS, C::SHARED_BYTES,
+                           stream, record, maps, tiles, parts, static_cast<Out*>(out), M, N, K, scales.a, scales.b);
 }
 
 template <typename T, bool A_MN, bool B_MN, bool TRANSPOSED = false, bool PROMOTED = false>
-cudaError_t launch(const MatrixOperand& a, const MatrixOperand& b, void* out, int64_t K, Scales scales,
+cudaError_t launch(const MatrixOperand& a, const MatrixOperand& b, void* out, int64_t K, Scales scales, Plan plan,
                    cudaStream_t stream, LaunchRecord* record) {
-    const int multiprocessors = multiprocessor_count();
-    // A wave of Large has the work of four waves of Small and takes as long as 16/7 of them.
-    if (16 * waves<Large>(a.rows, b.rows, multiprocessors) <= 7 * waves<Small>(a.rows, b.rows, multiprocessors)) {
-        return launch<T, A_MN, B_MN, TRANSPOSED, PROMOTED, Large>(a, b, out, K, scales, multiprocessors, stream,
-                                                                  record);
+    const auto run = [&](auto config) {
+        return launch<T, A_MN, B_MN, TRANSPOSED, PROMOTED, decltype(config)>(a, b, out, K, scales, plan, stream,
+                                                                             record);
+    };
+    if constexpr (sizeof(T) == 2) {
+        if (plan.tile == 2) return run(Square());
+        if (plan.tile == 3) return run(Narrow());
+    } else if (plan.parts != 1) {
+        return cudaErrorNotSupported;
     }
-    return launch<T, A_MN, B_MN, TRANSPOSED, PROMOTED, Small>(a, b, out, K, scales, multiprocessors, stream, record);
+    if (plan.tile > 1) return cudaErrorNotSupported;
+    return plan.tile == 0 ? run(Small()) : run(Large());
 }
 
 template <typename T>
-cudaError_t launch_layout(const MatrixOperand& a, const MatrixOperand& b, void* out, int64_t K, cudaStream_t stream,
-                          LaunchRecord* record) {
+cudaError_t launch_layout(const MatrixOperand& a, const MatrixOperand& b, void* out, int64_t K, Plan plan,
+                          cudaStream_t stream, LaunchRecord* record) {
     constexpr Scales NONE = {};
     if constexpr (sizeof(T) == 2) {
-        if (a.mn_major && b.mn_major) return launch<T, true, true>(a, b, out, K, NONE, stream, record);
-        if (b.mn_major) return launch<T, false, true>(a, b, out, K, NONE, stream, record);
+        if (a.mn_major && b.mn_major) return launch<T, true, true>(a, b, out, K, NONE, plan, stream, record);
+        if (b.mn_major) return launch<T, false, true>(a, b, out, K, NONE, plan, stream, record);
     } else {
         if (a.mn_major && b.mn_major) return cudaErrorNotSupported;
-        if (b.mn_major) return launch<T, true, false, true>(b, a, out, K, NONE, stream, record);  // out^T = b^T a^T
+        // out^T = b^T a^T
+        if (b.mn_major) return launch<T, true, false, true>(b, a, out, K, NONE, plan, stream, record);
     }
-    if (a.mn_major) return launch<T, true, false>(a, b, out, K, NONE, stream, record);
-    return launch<T, false, false>(a, b, out, K, NONE, stream, record);
+    if (a.mn_major) return launch<T, true, false>(a, b, out, K, NONE, plan, stream, record);
+    return launch<T, false, false>(a, b, out, K, NONE, plan, stream, record);
 }
 
 // a_mn: a[m, k] is at a + m + k * a_stride, otherwise at a + m * a_stride + k; b_mn: the same with n. The scales and
-// `promoted` are for float8.
+// `promoted` are for float8. `tile`: its number in _matmul_plan.py. 16 bits only: tiles above 1, and several `parts` of
+// k, whose sums go to `sums`, float32 (parts, M, N).
 extern "C" int matmul_wgmma(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, int64_t a_mn,
                             int64_t a_stride, int64_t b_mn, int64_t b_stride, const float* scale_a,
-                            const float* scale_b, int64_t promoted, int64_t dtype, cudaStream_t stream,
-                            LaunchRecord* record) {
+                            const float* scale_b, int64_t promoted, int64_t tile, int64_t parts, float* sums,
+                            int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
     const MatrixOperand left{a, a_mn != 0, M, a_stride}, right{b, b_mn != 0, N, b_stride};
     const Scales scales{scale_a, scale_b};
+    const Plan plan{tile, parts, sums};
     switch (dtype) {
-        case FLOAT32: return launch_layout<float>(left, right, out, K, stream, record);
-        case FLOAT16: return launch_layout<__half>(left, right, out, K, stream, record);
-        case BFLOAT16: return launch_layout<__nv_bfloat16>(left, right, out, K, stream, record);
+        case FLOAT32: return launch_layout<float>(left, right, out, K, plan, stream, record);
+        case FLOAT16: return launch_layout<__half>(left, right, out, K, plan, stream, record);
+        case BFLOAT16: return launch_layout<__nv_bfloat16>(left, right, out, K, plan, stream, record);
         case FLOAT8:
             if (a_mn || b_mn) return cudaErrorNotSupported;
-            return promoted ? launch<Float8, false, false, false, true>(left, right, out, K, scales, stream, record)
-                            : launch<Float8, false, false>(left, right, out, K, scales, stream, record);
+            return promoted ? launch<Float8, false, false, false, true>(left, right, out, K, scales, plan, stream,
+                                                                        record)
+                            : launch<Float8, false, false>(left, right, out, K, scales, plan, stream, record);
         default: return cudaErrorInvalidValue;
     }
 }

@@ -4,9 +4,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cuda_ref import build
-from cuda_ref._arguments import FLOAT8, check_float8_scales, check_matmul, check_sizes, tma_layout
+from cuda_ref import build, matmul_mma, matmul_skinny, matmul_stream
+from cuda_ref._arguments import (
+    FLOAT8,
+    check_float8_scales,
+    check_matmul,
+    check_sizes,
+    find_tma_layout,
+    tma_layout,
+)
 from cuda_ref._kept import kept
+from cuda_ref._matmul_plan import Plan, best_plan, one_of_two_tiles
+from cuda_ref._pitched import pitched
 
 REQUIRES = "sm_90"
 DTYPES_BEYOND = ("float8_e4m3fn",)
@@ -25,16 +34,20 @@ def matmul(
     """out[m, n] = sum over k of a[m, k] * b[k, n], in float8 times scale_a * scale_b.
 
     Shapes: a (M, K), b (K, N), any sizes up to 2^30, K = 0 included; the output is contiguous.
-    Strides: TMA copies the tiles. One dimension of each operand must be contiguous (in float8 the one along K), the
-    stride of the other one a multiple of 16 bytes, and the first element at a multiple of 16 bytes.
-    Dtypes: float16, bfloat16, with sums in float32, rounded once at the end. float32 with precision "tf32", if at least
-    one operand is contiguous along K: factors are rounded to tf32, sums are float32. float8_e4m3fn, with a float32
+    Strides: any. TMA copies tiles of an operand that has one contiguous dimension (in float8 the one along K), the
+    other stride a multiple of 16 bytes, and the first element at a multiple of 16 bytes. Others, and in tf32 b if none
+    is contiguous along K, are copied first, which takes their size in memory.
+    Plan: in 16 bits _matmul_plan.py chooses the tile and the number of parts in which k is divided; their sums take
+    4 M N bytes of memory for each part. Products for which they are
+    faster are left to matmul_mma.cu, matmul_stream.cu and matmul_skinny.cu.
+    Dtypes: float16, bfloat16, with sums in float32, rounded once at the end. float32 with precision "tf32":
+    factors are rounded to tf32, sums are float32. float8_e4m3fn, with a float32
     scale of shape () for each operand, gives bfloat16: the tensor cores keep 14 bits of sums over all of K ("fast"), or
     over 128 products each, which are then added in float32 ("promoted").
     Tail: TMA pads tiles that overhang the inputs with zeros and leaves out what overhangs the output.
     Devices: CUDA, compute capability 9.0.
     Raises: ValueError for other shapes, dtypes, scales and precisions, and for two devices; NotImplementedError for
-    precision "ieee" of float32, for other strides, and on other devices; build.CudaError if the launch fails.
+    precision "ieee" of float32, for larger sizes, and on other devices; build.CudaError if the launch fails.
     Source: see matmul_wgmma.cu.
     """
     M, N, K = check_matmul(a, b, precision, DTYPES)
@@ -42,19 +55,59 @@ def matmul(
     if a.dtype == torch.float32 and precision == "ieee":
         raise NotImplementedError('matmul: tensor cores multiply float32 in precision "tf32" only; got "ieee"')
     check_sizes((M, N, K), 30)
-    out_dtype = torch.bfloat16 if a.dtype == FLOAT8 else a.dtype
     if M == 0 or N == 0 or K == 0:
-        return a.new_zeros(M, N, dtype=out_dtype)
-    (a_mn, a_stride), (b_mn, b_stride) = tma_layout("a", a, k_dim=1), tma_layout("b", b, k_dim=0)
-    strides = f"got strides {a.stride()} and {b.stride()}"
-    if a_mn and b_mn and a.dtype == torch.float32:
-        raise NotImplementedError(f"matmul: in tf32 a or b must be contiguous along K; {strides}")
-    if (a_mn or b_mn) and a.dtype == FLOAT8:
-        raise NotImplementedError(f"matmul: in float8 a and b must be contiguous along K; {strides}")
-    out = a.new_empty(M, N, dtype=out_dtype)
+        return a.new_zeros(M, N, dtype=torch.bfloat16 if a.dtype == FLOAT8 else a.dtype)
+    return run(best_plan(a, b) if a.element_size() == 2 else None, a, b, precision, scale_a, scale_b)
+
+
+def run(
+    plan: Plan | None,
+    a: Tensor,
+    b: Tensor,
+    precision: str = "ieee",
+    scale_a: Tensor | None = None,
+    scale_b: Tensor | None = None,
+) -> Tensor:
+    """The product of two matrices that are not empty, by a plan; None, in tf32 and float8, chooses one of two tiles."""
+    if plan is not None and plan.kernel != "wgmma":
+        if plan.kernel == "skinny":
+            return matmul_skinny.matmul(a, b)
+        return (matmul_mma if plan.kernel == "mma" else matmul_stream).run(plan, a, b)
+    (M, K), N = a.shape, b.shape[1]
+    a, b, a_layout, b_layout = for_tma(a, b)
+    if plan is None:
+        transposed = a.dtype == torch.float32 and b_layout[0]  # then the kernel computes out^T
+        plan = one_of_two_tiles(*((N, M) if transposed else (M, N)), a)
+    out = a.new_empty(M, N, dtype=torch.bfloat16 if a.dtype == FLOAT8 else a.dtype)
+    sums = a.new_empty(plan.parts, M, N, dtype=torch.float32) if plan.parts > 1 else None
     build.launch(
         "matmul_wgmma", "matmul_wgmma", a.device,
-        a, b, out, M, N, K, a_mn, a_stride, b_mn, b_stride,
-        scale_a, scale_b, precision == "promoted", DTYPES[a.dtype],
+        a, b, out, M, N, K, *a_layout, *b_layout,
+        scale_a, scale_b, precision == "promoted", plan.tile, plan.parts, sums, DTYPES[a.dtype],
     )  # fmt: skip
+    if sums is not None:
+        build.launch("_parts", "add_parts", a.device, sums, out, M * N, plan.parts, DTYPES[a.dtype])
     return out
+
+
+def for_tma(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, tuple[bool, int], tuple[bool, int]]:
+    """The operands and their layouts; those that TMA cannot read are copied."""
+    found = [_layout_of(a, 1), _layout_of(b, 0)]
+    if a.dtype == torch.float32 and all(each is not None and each[0] for each in found):
+        found[1] = None  # one operand of tf32 must be contiguous along K
+    operands, missing = [a, b], [i for i in (0, 1) if found[i] is None]
+    if missing:
+        copies = pitched(*[(operands[i], _inner(operands[i], 1 - i)) for i in missing])
+        for i, copy in zip(missing, copies, strict=True):
+            operands[i], found[i] = copy, tma_layout("ab"[i], copy, 1 - i)
+    return operands[0], operands[1], found[0], found[1]
+
+
+def _layout_of(x: Tensor, k_dim: int) -> tuple[bool, int] | None:
+    """How TMA can read an operand as it is; None if it must be copied."""
+    return find_tma_layout(x, k_dim, k_major_only=x.dtype == FLOAT8)
+
+
+def _inner(x: Tensor, k_dim: int) -> int:
+    """The dimension along which a copy is contiguous: that of the original, or K, if the kernel needs that."""
+    return k_dim if x.element_size() != 2 or x.stride(k_dim) <= x.stride(1 - k_dim) else 1 - k_dim

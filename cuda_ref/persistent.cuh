@@ -81,9 +81,22 @@ int64_t waves(int64_t M, int64_t N, int multiprocessors) {
     return ceil_div<int64_t>(cluster_tiles<C>(M, N).count(), multiprocessors / C::CLUSTER);
 }
 
-// The fewest blocks that need no more waves than a full device: the others would only draw power.
+// The fewest blocks that need no more waves than a full device, if each tile is computed in `parts` parts: the others
+// would only draw power.
 template <typename C>
-dim3 persistent_grid(int64_t M, int64_t N, int multiprocessors) {
-    const int64_t tiles = cluster_tiles<C>(M, N).count();
-    return dim3(unsigned(ceil_div<int64_t>(tiles, waves<C>(M, N, multiprocessors)) * C::CLUSTER));
+dim3 persistent_grid(int64_t M, int64_t N, int multiprocessors, int64_t parts = 1) {
+    const int64_t work = cluster_tiles<C>(M, N).count() * parts;
+    const int64_t waves = ceil_div<int64_t>(work, multiprocessors / C::CLUSTER);
+    return dim3(unsigned(ceil_div<int64_t>(work, waves) * C::CLUSTER));
 }
+
+// Work item i of the grid is tile i % tiles of part i / tiles. A part is a range of steps of k; with several parts, its
+// float32 sums go to `sums`, an (M, N) matrix each.
+struct Parts {
+    FastDivisor tiles;
+    int count;
+    float* sums;
+
+    __device__ __forceinline__ int of(int item) const { return count == 1 ? 0 : tiles.quotient(item); }
+    __device__ __forceinline__ int first_step(int part, int steps) const { return int(int64_t(steps) * part / count); }
+};

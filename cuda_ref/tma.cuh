@@ -123,9 +123,11 @@ struct MatrixOperand {
     int64_t stride;  // of the other dimension, in elements
 };
 
-// A K-major operand is copied in boxes of `box_rows` rows, an MN-major one in boxes of as many k as a stage has.
+// A K-major operand is copied in boxes of `box_rows` rows, an MN-major one in boxes of `box_k` k, by default as many as
+// a stage has.
 template <typename T>
-bool encode_operand_map(CUtensorMap* map, const MatrixOperand& x, int64_t K, int box_rows) {
+bool encode_operand_map(CUtensorMap* map, const MatrixOperand& x, int64_t K, int box_rows,
+                        int box_k = ROW_BYTES / int(sizeof(T))) {
     return encode_tensor_map(map, TENSOR_MAP_TYPE<T>, sizeof(T), x.data, x.mn_major ? x.rows : K,
-                             x.mn_major ? K : x.rows, x.stride, x.mn_major ? ROW_BYTES / int(sizeof(T)) : box_rows);
+                             x.mn_major ? K : x.rows, x.stride, x.mn_major ? box_k : box_rows);
 }

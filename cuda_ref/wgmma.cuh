@@ -60,6 +60,9 @@ __device__ __forceinline__ void warpgroup_fence_operand(uint32_t (&a)[COUNT]) {
 #define SUMS_8 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define SUMS_32 TEN() TEN(1) TEN(2) "%30, %31"
 #define SUMS_64 TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) "%60, %61, %62, %63"
+#define SUMS_96                                                                       \
+    TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) TEN(6) TEN(7) TEN(8) "%90, %91, %92, %93, " \
+    "%94, %95"
 #define SUMS_128                                                                        \
     TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) TEN(6) TEN(7) TEN(8) TEN(9) TEN(10) TEN(11) \
     "%120, %121, %122, %123, %124, %125, %126, %127"
@@ -98,7 +101,8 @@ __device__ __forceinline__ void warpgroup_fence_operand(uint32_t (&a)[COUNT]) {
 // acc += A B, both operands by descriptors; with ADD = false (float8 only) acc = A B.
 template <typename T, bool A_MN, bool B_MN, bool ADD = true, int COUNT>
 __device__ __forceinline__ void wgmma(float (&acc)[COUNT], uint64_t a, uint64_t b) {
-    static_assert(COUNT == 8 || COUNT == 32 || COUNT == 64 || COUNT == 128, "N = 2 COUNT is 16, 64, 128 or 256");
+    static_assert(COUNT == 8 || COUNT == 32 || COUNT == 64 || COUNT == 96 || COUNT == 128,
+                  "N = 2 COUNT is 16, 64, 128, 192 or 256");
     static_assert(sizeof(T) == 2 || !(A_MN || B_MN), "only 16-bit operands may be MN-major");
     static_assert(sizeof(T) == 1 || ADD, "");
     if constexpr (COUNT == 8) {
@@ -107,6 +111,8 @@ __device__ __forceinline__ void wgmma(float (&acc)[COUNT], uint64_t a, uint64_t 
         WGMMA("64", SUMS_32, "%32", "%33", "%34", "%35", ACC_32(0));
     } else if constexpr (COUNT == 64) {
         WGMMA("128", SUMS_64, "%64", "%65", "%66", "%67", ACC_64(0));
+    } else if constexpr (COUNT == 96) {
+        WGMMA("192", SUMS_96, "%96", "%97", "%98", "%99", ACC_64(0), ACC_32(64));
     } else {
         WGMMA("256", SUMS_128, "%128", "%129", "%130", "%131", ACC_64(0), ACC_64(64));
     }

@@ -95,10 +95,10 @@ CONFIGS = HALF_CONFIGS + TF32_CONFIGS + IEEE_CONFIGS + FLOAT8_CONFIGS["promoted"
 def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: Any) -> list[triton.Config]:
     """The configurations that the autotuner times: those of the multiplying unit whose tiles suit C."""
     if args["a_ptr"].dtype == torch.float8_e4m3fn:
-        return _suitable(FLOAT8_CONFIGS[constants["PRECISION"]], args)
+        return _suitable(FLOAT8_CONFIGS[constants["PRECISION"]], args, 1)
     if args["a_ptr"].dtype != torch.float32:
-        return _suitable(HALF_CONFIGS, args)
-    return _suitable(TF32_CONFIGS if constants["PRECISION"] == "tf32" else IEEE_CONFIGS, args)
+        return _suitable(HALF_CONFIGS, args, constants["PARTS"])
+    return _suitable(TF32_CONFIGS if constants["PRECISION"] == "tf32" else IEEE_CONFIGS, args, 1)
 
 
 def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
@@ -125,15 +125,15 @@ def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
             stage = (BLOCK_M + BLOCK_N) * step
             stages = {min(8, (shared // programs - 1024) // stage) for programs in (1, 2)}
             found += [_config(BLOCK_M, BLOCK_N, BLOCK_K, warps, n) for n in sorted(stages) if n >= 2]
-    return _suitable(found, args)
+    return _suitable(found, args, constants["PARTS"])
 
 
-def _suitable(configs: list[triton.Config], args: dict[str, Any]) -> list[triton.Config]:
+def _suitable(configs: list[triton.Config], args: dict[str, Any], parts: int) -> list[triton.Config]:
     """Drops tiles that cover over twice the least area, are too few for the device, or small without need."""
     area = {config: config.kwargs["BLOCK_M"] * config.kwargs["BLOCK_N"] for config in configs}
     tiles = tile_counts(configs, args["M"], args["N"])
     least = min(tiles[config] * area[config] for config in configs)
     tiles = {config: count for config, count in tiles.items() if count * area[config] <= 2 * least}
-    tiles = with_enough_tiles(tiles, multiprocessors(args["a_ptr"]))
+    tiles = with_enough_tiles(tiles, multiprocessors(args["a_ptr"]) // parts)
     largest = max(area[config] for config in tiles)
     return [config for config in tiles if area[config] >= largest // 4]

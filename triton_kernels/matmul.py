@@ -11,6 +11,8 @@ from triton_kernels._autotuner import autotune
 from triton_kernels._configs_matmul import CONFIGS, short_list, tuning_space  # noqa: F401
 from triton_kernels._interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._launch import column_major, device_of, kept, launch
+from triton_kernels._pad import VECTOR, worth_padding, zero_padded
+from triton_kernels._parts import add_parts, parts_of
 from triton_kernels._tiles import grouped_tile
 
 DETERMINISTIC = True
@@ -68,8 +70,8 @@ def multiply_add(a, b, acc, PRECISION: tl.constexpr):
 @triton.jit
 def matmul_kernel(
     a_ptr, b_ptr, c_ptr, scale_a_ptr, scale_b_ptr,
-    M, N, K, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn,
-    PRECISION: tl.constexpr, MASKED: tl.constexpr, GROUP_M: tl.constexpr,
+    M, N, K, K_part, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn,
+    PARTS: tl.constexpr, PADDED: tl.constexpr, PRECISION: tl.constexpr, MASKED: tl.constexpr, GROUP_M: tl.constexpr,
     ALIGN: tl.constexpr, A_ROWS: tl.constexpr, B_ROWS: tl.constexpr, C_ROWS: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
@@ -81,12 +83,20 @@ def matmul_kernel(
     copies are of single elements. A_ROWS: A is row-major (stride_ak = 1), otherwise column-major (stride_am = 1);
     B_ROWS and C_ROWS likewise.
 
+    PADDED: memory of A and B ends at the next multiples of ALIGN beyond M, N and K, with zeros.
+
+    With several PARTS, C has a matrix for each, and program i PARTS + p adds the products of K_part columns of A from
+    p K_part on, a multiple of all BLOCK_K.
+
     Tensor cores keep 14 significant bits of a sum of float8 products. PRECISION "promoted" sums every 128 terms from 0
     and adds them in float32. That takes twice the registers; a large tile has them for half of its columns at a time:
     PAIR.
     """
     PAIR: tl.constexpr = PRECISION == "promoted" and BLOCK_M * BLOCK_N > 128 * 128
     WIDTH: tl.constexpr = BLOCK_N // 2 if PAIR else BLOCK_N
+    rows, columns = M, N
+    if PADDED:
+        M, N, K = tl.cdiv(M, ALIGN) * ALIGN, tl.cdiv(N, ALIGN) * ALIGN, tl.cdiv(K, ALIGN) * ALIGN
     if ALIGN > 1:
         if A_ROWS:
             stride_am, K = known_multiple(stride_am, ALIGN), known_multiple(K, ALIGN)
@@ -96,14 +106,27 @@ def matmul_kernel(
             stride_bk, N = known_multiple(stride_bk, ALIGN), known_multiple(N, ALIGN)
         else:
             stride_bn, K = known_multiple(stride_bn, ALIGN), known_multiple(K, ALIGN)
-        if C_ROWS:
-            stride_cm, N = known_multiple(stride_cm, ALIGN), known_multiple(N, ALIGN)
-        else:
-            stride_cn, M = known_multiple(stride_cn, ALIGN), known_multiple(M, ALIGN)
+        if not PADDED:
+            rows, columns = M, N
+            if C_ROWS:
+                stride_cm, columns = known_multiple(stride_cm, ALIGN), known_multiple(N, ALIGN)
+            else:
+                stride_cn, rows = known_multiple(stride_cn, ALIGN), known_multiple(M, ALIGN)
 
+    pid = tl.program_id(0)
+    if PARTS > 1:
+        part = pid % PARTS
+        pid = pid // PARTS
+        begin = part * K_part
+        K = min(K - begin, K_part)
+        if ALIGN > 1 and (A_ROWS or not B_ROWS):
+            K = known_multiple(K, ALIGN)
+        a_ptr += tl.full((), begin, tl.int64) * stride_ak
+        b_ptr += tl.full((), begin, tl.int64) * stride_bk
+        c_ptr += tl.full((), part, tl.int64) * rows * columns
     if not B_ROWS:  # otherwise acc reaches the loop on two paths, and ptxas serializes the wgmmas
         tl.assume(K > 0)
-    pid_m, pid_n = grouped_tile(tl.program_id(0), tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), GROUP_M)
+    pid_m, pid_n = grouped_tile(pid, tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), GROUP_M)
     offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
     offs_n = pid_n * BLOCK_N + tl.arange(0, WIDTH)
     offs_k = tl.arange(0, BLOCK_K)
@@ -143,13 +166,13 @@ def matmul_kernel(
             right *= scale
     c_ptrs = c_ptr + offs_m[:, None].to(tl.int64) * stride_cm + offs_n[None, :].to(tl.int64) * stride_cn
     if MASKED:
-        tl.store(c_ptrs, acc, mask=(offs_m[:, None] < M) & (offs_n[None, :] < N))
+        tl.store(c_ptrs, acc, mask=(offs_m[:, None] < rows) & (offs_n[None, :] < columns))
     else:
         tl.store(c_ptrs, acc)
     if PAIR:
         c_ptrs += tl.full((), WIDTH, tl.int64) * stride_cn
         if MASKED:
-            tl.store(c_ptrs, right, mask=(offs_m[:, None] < M) & (offs_n[None, :] < N - WIDTH))
+            tl.store(c_ptrs, right, mask=(offs_m[:, None] < rows) & (offs_n[None, :] < columns - WIDTH))
         else:
             tl.store(c_ptrs, right)
 
@@ -189,6 +212,9 @@ def matmul(
     Precision: "ieee" multiplies the inputs exactly (float32 without tensor cores); "tf32", for float32 only: the tensor
     cores truncate each factor to 11 significant bits. For float8, whose products Hopper's tensor cores sum with 14
     bits: "promoted" adds sums of 128 products in float32, "fast" leaves all sums to the tensor cores.
+    Parts: if the output has too few tiles for the device, programs divide K; their float32 sums take 4 M N bytes for
+    each part and are added in a fixed order by a second kernel.
+    Rows: large matrices of 16 bits whose rows are no multiples of 16 bytes are copied first, with zeros at the ends.
     Tail: unless every tile of every configuration fits, loads and stores are masked; offsets are int64.
     Errors: ValueError for other shapes, dtypes, scales, devices or precisions; NotImplementedError for M above 2^28,
     N above 2^26 or K above 2^30.
@@ -219,9 +245,16 @@ def _launch(a: Tensor, b: Tensor, c: Tensor, scale_a: Tensor | None, scale_b: Te
         a, b, c = b.t(), a.t(), c.t()
     (M, K), N = a.shape, b.shape[1]
     masked = M % 256 != 0 or N % 256 != 0 or K % 256 != 0
+    align, padded = _alignment(a, b, c), False
+    if align == 1 and worth_padding(a, M, N, K):
+        (a, b), align, padded = (zero_padded(a), zero_padded(b)), VECTOR, True
+    parts, K_part = parts_of(M, N, K, a)
+    sums = c if parts == 1 else torch.empty((parts, c.numel()), dtype=torch.float32, device=a.device)
     launch(
-        matmul_kernel, lambda tile: (triton.cdiv(M, tile["BLOCK_M"]) * triton.cdiv(N, tile["BLOCK_N"]),),
-        a, b, c, scale_a, scale_b, M, N, K, *a.stride(), *b.stride(), *c.stride(),
-        PRECISION=precision, MASKED=masked, GROUP_M=GROUP_M, ALIGN=_alignment(a, b, c),
+        matmul_kernel, lambda tile: (triton.cdiv(M, tile["BLOCK_M"]) * triton.cdiv(N, tile["BLOCK_N"]) * parts,),
+        a, b, sums, scale_a, scale_b, M, N, K, K_part, *a.stride(), *b.stride(), *c.stride(),
+        PARTS=parts, PADDED=padded, PRECISION=precision, MASKED=masked, GROUP_M=GROUP_M, ALIGN=align,
         A_ROWS=a.stride(1) == 1, B_ROWS=b.stride(1) == 1, C_ROWS=c.stride(1) == 1, **TILE,
     )  # fmt: skip
+    if parts > 1:
+        add_parts(sums, c)

@@ -14,9 +14,11 @@ from cuda_ref import (
     matmul,
     matmul_async_copies,
     matmul_double_buffered,
+    matmul_mma,
     matmul_register_tiles,
     matmul_skinny,
     matmul_split,
+    matmul_stream,
     matmul_tiled,
     matmul_tma_wgmma,
     matmul_warp_specialized,
@@ -40,6 +42,8 @@ MATMULS = [
         matmul_wgmma,
         matmul_skinny,
         matmul_split,
+        matmul_mma,
+        matmul_stream,
     )
 ]
 

@@ -9,11 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from cuda_ref import build, compiler
+from cuda_ref import _matmul_plan, build, compiler
+from cuda_ref._matmul_plan import Plan
 from cuda_ref.matmul_skinny import matmul as matmul_skinny
 from cuda_ref.matmul_tma_wgmma import matmul as matmul_tma_wgmma
 from cuda_ref.matmul_warp_specialized import matmul as matmul_warp_specialized
 from cuda_ref.matmul_wgmma import matmul as matmul_wgmma
+from cuda_ref.matmul_wgmma import run as run_plan
 from suite import ops
 from suite.checking.verdict import judge
 
@@ -72,7 +74,7 @@ def test_wgmma_has_products_for_each_layout_and_type() -> None:
     kernels = machine_code("matmul_wgmma")
     everything = "\n".join(kernels.values())
     for kind in ("16.F32", "16.F32.BF16"):
-        for shape in ("64x128x", "64x256x"):
+        for shape in ("64x128x", "64x192x", "64x256x"):
             found = re.findall(rf"HGMMA\.{shape}{kind} R\d+, gdesc\[UR\d+\](\S*),", everything)
             assert set(found) == {"", ".tnspA", ".tnspB", ".tnspA.tnspB"}, (shape, kind)
     for factors in (r"R\d+, R\d+, gdesc", r"R\d+, gdesc"):
@@ -100,15 +102,17 @@ def tensor(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
 
 
 F32, F8 = torch.float32, torch.float8_e4m3fn
+F8_MULTIPLE = 16
 RUNGS = [
     pytest.param(matmul_tma_wgmma, id="tma_wgmma"),
     pytest.param(matmul_warp_specialized, id="warp_specialized"),
     pytest.param(matmul_wgmma, id="wgmma"),
 ]
 MATMULS = [*RUNGS, pytest.param(matmul_skinny, id="skinny")]
+WITHOUT_COPIES = [each for each in MATMULS if each.id != "wgmma"]
 
 
-@pytest.mark.parametrize("matmul", MATMULS)
+@pytest.mark.parametrize("matmul", WITHOUT_COPIES)
 def test_cases_that_are_not_covered(matmul: Callable[..., Tensor]) -> None:
     wide = tensor(64, 72)
     for a, b, precision, message in (
@@ -125,8 +129,10 @@ def test_cases_that_are_not_covered(matmul: Callable[..., Tensor]) -> None:
 
 
 def test_cases_that_wgmma_and_skinny_do_not_cover() -> None:
-    with pytest.raises(NotImplementedError, match="a or b must be contiguous along K"):
-        matmul_wgmma(tensor(64, 8, dtype=F32).t(), tensor(64, 8, dtype=F32), precision="tf32")
+    with pytest.raises(NotImplementedError, match='float32 in precision "tf32" only; got "ieee"'):
+        matmul_wgmma(tensor(8, 8, dtype=F32), tensor(8, 8, dtype=F32))
+    with pytest.raises(NotImplementedError, match="which the CPU does not have"):
+        matmul_wgmma(tensor(8, 65), tensor(65, 64))
     with pytest.raises(NotImplementedError, match="M must be at most 64; got M=65"):
         matmul_skinny(tensor(65, 64), tensor(64, 64))
 
@@ -142,8 +148,6 @@ def test_float8_arguments() -> None:
     ):
         with pytest.raises(ValueError, match=re.escape(message)):
             matmul_wgmma(*arguments, precision=precision)
-    with pytest.raises(NotImplementedError, match="in float8 a and b must be contiguous along K"):
-        matmul_wgmma(a, tensor(64, 32, dtype=F8), scale, scale, precision="fast")
     empty = matmul_wgmma(tensor(4, 0, dtype=F8), tensor(0, 3, dtype=F8), scale, scale, precision="fast")
     assert torch.equal(empty, tensor(4, 3))
 
@@ -183,6 +187,44 @@ def test_layouts_and_edges_16_bit(
     M = M + -M % 8 if layout[0] == "t" else M
     for dtype in HALVES:
         agrees_twice(matmul, draw(M, K, dtype, layout[0] == "t", pad=8), draw(K, N, dtype, layout[1] == "t", pad=16))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("kernel", ["wgmma", "mma"])
+def test_every_plan_at_any_address(
+    draw: Callable[..., Tensor], agrees_twice: Callable[..., None], kernel: str, layout: str
+) -> None:
+    """Rows at multiples of 16 bytes, and at odd addresses, which TMA needs copied."""
+    for M, N, K in ((70, 130, 200), (129, 257, 1031), (300, 513, 4100)):
+        for pad in (8, 3):
+            a = draw(M, K, HALVES[1], layout[0] == "t", pad=pad)
+            b = draw(K, N, HALVES[1], layout[1] == "t", pad=pad)
+            for plan in _matmul_plan.candidates(_matmul_plan.problem_of(a, b)):
+                if plan.kernel == kernel:
+
+                    def matmul(a: Tensor, b: Tensor, precision: str, plan: Plan = plan) -> Tensor:
+                        return run_plan(plan, a, b, precision)
+
+                    agrees_twice(matmul, a, b)
+
+
+@pytest.mark.gpu
+def test_operands_that_tma_cannot_read_tf32_and_float8(
+    draw: Callable[..., Tensor], agrees_twice: Callable[..., None], hopper: torch.device
+) -> None:
+    a, b = draw(67, 130, F32, True), draw(130, 75, F32)
+    agrees_twice(matmul_wgmma, a, b, "tf32")
+    agrees_twice(matmul_wgmma, a[::2, 1::2], b[1::2], "tf32")
+    a, b = draw(33, 90, HALVES[1]).to(F8), draw(90, 50, HALVES[1]).to(F8)
+    one = torch.ones((), device=hopper)
+    wide = F8_MULTIPLE - 90 % F8_MULTIPLE
+    padded = (
+        torch.nn.functional.pad(a.float(), (0, wide)).to(F8),
+        torch.nn.functional.pad(b.float().t(), (0, wide)).to(F8),
+    )
+    expected = matmul_wgmma(padded[0], padded[1].t(), one, one, precision="promoted")
+    assert torch.equal(matmul_wgmma(a, b, one, one, precision="promoted"), expected)
 
 
 @pytest.mark.gpu

@@ -64,7 +64,7 @@ def launches(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         for shape in ((1, 1, 1), (16, 14336, 4096), (1000, 64, 300), *((n, n, n) for n in (512, 1024, 4096, 16384))):
             sizes = dict(zip("MNK", shape, strict=True))
             if name == "matmul":
-                yield {"a_ptr": x, **sizes}, {"PRECISION": precision}
+                yield {"a_ptr": x, **sizes}, {"PRECISION": precision, "PARTS": 1}
             elif (kind == "ieee") == (name == "matmul_split"):
                 desc = SimpleNamespace(base=x)
                 yield {"a_desc": desc, "c_desc": desc, **sizes}, {"PRECISION": precision, "DTYPE": DTYPE}

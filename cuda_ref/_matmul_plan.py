@@ -1,0 +1,258 @@
+"""Plans of a matmul in 16 bits on Hopper: which kernel, which tile, and in how many parts k is divided.
+
+The choice is that of a model of few constants (docs/lab/matmul_shapes.md). A plan's work goes in rounds of blocks over
+the multiprocessors. The time of a round is that of its steps of k, which is bound by latency if a multiprocessor has
+few blocks, and by the tensor cores if it has many. All rounds together take no less than the traffic of device memory
+and of the L2 cache.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from cuda_ref._arguments import find_tma_layout
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A tile of the output, K terms of the sum a step."""
+
+    M: int
+    N: int
+    K: int
+    step_us: float
+    """Of a block alone on its multiprocessor, if its operands come in time."""
+    cluster: int = 1
+    """Blocks below each other that share their loads."""
+    stages: int = 4
+    resident: int = 1
+    """The most blocks that the registers of a multiprocessor hold."""
+
+
+class Plan(NamedTuple):
+    """How a product is computed."""
+
+    kernel: str
+    """"wgmma" (TMA, persistent blocks; parts in memory), "mma" (rows at any address; parts within a cluster), "stream"
+    (few rows or columns; the same), or "skinny" (few rows, TMA; divides k itself)."""
+    tile: int
+    """Index in TILES[kernel], and the number in the .cu; of "stream" the logarithm of warps that divide k."""
+    parts: int
+
+
+class Problem(NamedTuple):
+    """What the choice depends on."""
+
+    M: int
+    N: int
+    K: int
+    a_copied: bool
+    """Whether TMA cannot read a."""
+    b_copied: bool
+    multiprocessors: int
+
+
+class Costs(NamedTuple):
+    """Of an H200: microseconds, and bytes, elements or products in a microsecond."""
+
+    memory: float = 4.1e6  # bytes of the device's memory
+    mma_launch: float = 0.543
+    mma_block: float = 0.35  # until the first step, and after the last one
+    mma_rate: float = 1.92e06  # products of a multiprocessor
+    mma_copy: float = 1.93e04  # elements that a multiprocessor copies to shared memory
+    mma_shift: float = 0.445  # of a step's time more, for each operand at odd addresses
+    mma_l2: float = 9.22e06
+    cluster: float = 0.285
+    cluster_part: float = 0.211
+    cluster_sums: float = 1.2e06  # bytes that a multiprocessor reads from others
+    stream_launch: float = 0.213
+    stream_block: float = 0.0516
+    stream_step: float = 1.64
+    stream_shift: float = 0.33
+    wgmma_launch: float = 0.27
+    wgmma_block: float = 0.686
+    wgmma_l2: float = 1.4e7  # more than L2 delivers: neighbours read the same at the same time
+    skinny_launch: float = 2.74
+    skinny_step: float = 0.104
+    copy: float = 2.73
+    add: float = 1.1
+    scattered: float = 1.39e06  # bytes of copies, and of parts
+
+
+COSTS = Costs()
+KERNELS = ("wgmma", "mma", "stream", "skinny")
+TILES = {
+    "mma": (
+        Tile(16, 64, 128, 1.98, resident=8),
+        Tile(64, 16, 128, 2.23, resident=8),
+        Tile(32, 32, 128, 0.998, resident=8),
+        Tile(64, 64, 64, 2.91, resident=7),
+        Tile(128, 64, 64, 3.72, stages=3, resident=4),
+        Tile(128, 128, 64, 4.82, stages=3, resident=2),
+        Tile(32, 128, 64, 2.81, resident=8),
+        Tile(128, 32, 64, 3.11, resident=8),
+        Tile(64, 128, 32, 2.3, stages=3, resident=4),
+    ),
+    "wgmma": (
+        Tile(64, 128, 64, 0.20),
+        Tile(128, 256, 64, 0.655, cluster=2),
+        Tile(128, 128, 64, 0.36),
+        Tile(128, 192, 64, 0.50, cluster=2),
+    ),
+}
+PARTS = {"mma": (1, 2, 4, 8, 16), "stream": (1, 2, 4, 8, 16), "wgmma": (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)}
+SKINNY, SKINNY_M = Plan("skinny", 0, 1), 64
+STREAM_FEW = 16
+"""The most rows or columns."""
+STREAM_WARPS, STREAM_STRIP, STREAM_TERMS = 8, 64, 32
+"""Warps of a block; elements of the larger operand, and of k, that a warp has in flight."""
+SHARED_BYTES = 227 * 1024  # of a multiprocessor
+
+
+def count(size: int, by: int) -> int:
+    return -(-size // by)
+
+
+def blocks_of(tile: Tile, x: Problem) -> int:
+    """Blocks of one part."""
+    return count(x.M, tile.M * tile.cluster) * tile.cluster * count(x.N, tile.N)
+
+
+def stream_blocks(x: Problem, tile: int) -> int:
+    return count(max(x.M, x.N), STREAM_STRIP * STREAM_WARPS >> tile)
+
+
+def candidates(x: Problem) -> Iterator[Plan]:
+    """All plans that may be the best one: parts that the device has blocks for, with at least one step of k each."""
+    if min(x.M, x.N) <= STREAM_FEW:
+        for index in range(4):
+            blocks = stream_blocks(x, index)
+            for parts in PARTS["stream"]:
+                if 2**index * parts <= max(1, count(x.K, 16)) and (
+                    parts == 1 or blocks * parts < 6 * x.multiprocessors
+                ):
+                    yield Plan("stream", index, parts)
+    for kernel, tiles in TILES.items():
+        for index, tile in enumerate(tiles):
+            blocks, steps = blocks_of(tile, x), count(x.K, tile.K)
+            for parts in PARTS[kernel]:
+                if parts == 1 or (parts <= steps and blocks * parts < 3 * x.multiprocessors):
+                    yield Plan(kernel, index, parts)
+    if x.M <= SKINNY_M and not x.a_copied and not x.b_copied:
+        yield SKINNY
+
+
+def predicted_us(plan: Plan, x: Problem) -> float:
+    """The time of a plan."""
+    memory = 2 * (x.M * x.K + x.K * x.N + x.M * x.N) / COSTS.memory
+    if plan.kernel == "skinny":
+        return _skinny_us(x, memory)
+    if plan.kernel == "stream":
+        return _stream_us(plan, x, memory)
+    tile = TILES[plan.kernel][plan.tile]
+    steps, blocks = count(count(x.K, tile.K), plan.parts), blocks_of(tile, x) * plan.parts
+    if plan.kernel == "mma":
+        return _mma_us(plan, tile, steps, blocks, memory, x)
+    return _wgmma_us(plan, tile, steps, blocks, memory, x)
+
+
+def _mma_us(plan: Plan, tile: Tile, steps: int, blocks: int, memory: float, x: Problem) -> float:
+    """Launch, and the longest of traffic, of rounds of resident blocks, and of a multiprocessor's work."""
+    resident = min(
+        tile.resident, SHARED_BYTES // (min(steps, tile.stages) * 9 * tile.K * (tile.M + tile.N) // 4 + 1024)
+    )
+    most = count(blocks, x.multiprocessors)  # blocks of a multiprocessor
+    shifts = 1 + COSTS.mma_shift * (x.a_copied + x.b_copied)
+    alone = count(most, resident) * (COSTS.mma_block + steps * tile.step_us * shifts)
+    copies = (tile.M + tile.N) * tile.K / COSTS.mma_copy
+    busy = most * steps * (tile.M * tile.N * tile.K / COSTS.mma_rate + copies * shifts)
+    loaded = 2 * blocks * steps * tile.K * (tile.M + tile.N)
+    joined = 4 * most * tile.M * tile.N / COSTS.cluster_sums if plan.parts > 1 else 0.0
+    return COSTS.mma_launch + _cluster_us(plan) + joined + _longest(alone, busy, memory, loaded / COSTS.mma_l2)
+
+
+def _stream_us(plan: Plan, x: Problem, memory: float) -> float:
+    """Launch, and the longer of reading memory and rounds of two blocks a multiprocessor."""
+    rounds = count(stream_blocks(x, plan.tile) * plan.parts, 2 * x.multiprocessors)
+    steps = count(x.K, STREAM_TERMS * plan.parts << plan.tile)
+    shifts = 1 + COSTS.stream_shift * (x.a_copied if x.M > x.N else x.b_copied)
+    busy = rounds * (COSTS.stream_block + steps * COSTS.stream_step * shifts)
+    return COSTS.stream_launch + _cluster_us(plan) + _longest(busy, memory * shifts)
+
+
+def _cluster_us(plan: Plan) -> float:
+    return COSTS.cluster + COSTS.cluster_part * plan.parts if plan.parts > 1 else 0.0
+
+
+def _wgmma_us(plan: Plan, tile: Tile, steps: int, blocks: int, memory: float, x: Problem) -> float:
+    """Copies, launch, the longest of traffic and rounds, and the addition of parts."""
+    rounds = count(blocks // tile.cluster, x.multiprocessors // tile.cluster)
+    loaded = 2 * blocks * steps * tile.K * (tile.M + tile.N / tile.cluster)
+    busy = rounds * (COSTS.wgmma_block + steps * tile.step_us)
+    us = COSTS.wgmma_launch + _longest(busy, memory, loaded / COSTS.wgmma_l2)
+    if x.a_copied or x.b_copied:
+        us += COSTS.copy + 4 * (x.a_copied * x.M * x.K + x.b_copied * x.K * x.N) / COSTS.scattered
+    if plan.parts > 1:
+        us += COSTS.add + 8 * plan.parts * x.M * x.N / COSTS.scattered
+    return us
+
+
+def _skinny_us(x: Problem, memory: float) -> float:
+    """As matmul_skinny.cu divides k: blocks of 128 columns, two on a multiprocessor."""
+    tiles, steps, cluster = count(x.N, 128), count(x.K, 64), 1
+    while cluster < 8 and tiles * cluster < x.multiprocessors and steps >= 8 * cluster:
+        cluster *= 2
+    rounds = count(tiles * cluster, 2 * x.multiprocessors)
+    joined = COSTS.cluster * (cluster > 1)
+    return COSTS.skinny_launch + joined + _longest(rounds * count(steps, cluster) * COSTS.skinny_step, memory)
+
+
+def _longest(*times: float) -> float:
+    """The longest of concurrent activities, and some of the others, since they overlap imperfectly."""
+    return sum(each**4 for each in times) ** 0.25
+
+
+@lru_cache(maxsize=4096)
+def best_of(x: Problem, kernels: tuple[str, ...], clusters: bool = True) -> Plan:
+    """The plan of these kernels that is predicted to be the fastest, on a device with or without clusters."""
+    plans = [each for each in candidates(x) if each.kernel in kernels and (clusters or each.parts == 1)]
+    return min(plans, key=lambda each: predicted_us(each, x))
+
+
+def best_plan(a: Tensor, b: Tensor, kernels: tuple[str, ...] = KERNELS) -> Plan:
+    """The plan for two operands. On a CPU one that it can run, if it can run the first of these kernels."""
+    if not a.is_cuda:
+        return {"mma": Plan("mma", 2, 1), "stream": Plan("stream", 0, 1)}.get(kernels[0], Plan("wgmma", 0, 1))
+    return best_of(problem_of(a, b), kernels, has_clusters(a.device))
+
+
+@lru_cache
+def has_clusters(device: torch.device) -> bool:
+    return torch.cuda.get_device_capability(device) >= (9, 0)
+
+
+def one_of_two_tiles(M: int, N: int, a: Tensor) -> Plan:
+    """The plan of wgmma in types of other sizes than 16 bits: the smallest tile or the largest."""
+    small, large = TILES["wgmma"][:2]
+    processors = multiprocessors(a.device) if a.is_cuda else 1
+
+    def waves(tile: Tile) -> int:
+        return count(count(M, tile.M * tile.cluster) * count(N, tile.N), max(1, processors // tile.cluster))
+
+    # A wave of the large tile has the work of four waves of the small one and takes as long as 16/7 of them.
+    return Plan("wgmma", 1 if 16 * waves(large) <= 7 * waves(small) else 0, 1)
+
+
+def problem_of(a: Tensor, b: Tensor) -> Problem:
+    (M, K), N = a.shape, b.shape[1]
+    copied = find_tma_layout(a, 1) is None, find_tma_layout(b, 0) is None
+    return Problem(M, N, K, *copied, multiprocessors(a.device))
+
+
+@lru_cache
+def multiprocessors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count

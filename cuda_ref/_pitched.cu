@@ -1,0 +1,108 @@
+// Copies one or two matrices to rows that begin at multiples of 16 bytes, as TMA needs them
+//
+// A thread writes 16 bytes at a time. Rows of contiguous 16-bit elements are read by 16 bytes too, at whatever address
+// they begin (unaligned.cuh); others element by element.
+#include "tiles.cuh"
+#include "unaligned.cuh"
+
+constexpr int THREADS = 256, CHUNKS = 4;  // of 16 bytes, for a thread
+
+struct PitchedCopy {
+    const char* from;
+    char* to;  // rows of `chunks` times 16 bytes; the end of the last chunk is filled with zeros
+    int64_t stride_row, stride_column;
+    int columns, chunks, count;  // count: chunks of all rows
+    FastDivisor row_chunks;
+};
+
+template <typename E>
+__device__ __forceinline__ uint4 gather(const E* from, int64_t stride, int count) {
+    constexpr int ELEMENTS = 16 / sizeof(E);
+    E elements[ELEMENTS];
+#pragma unroll
+    for (int i = 0; i < ELEMENTS; ++i) elements[i] = i < count ? from[i * stride] : E(0);
+    uint4 chunk;
+    memcpy(&chunk, elements, 16);
+    return chunk;
+}
+
+// THREADS * CHUNKS chunks of a matrix; `load(from, columns)` makes what `value` of it returns.
+template <typename E, typename Load>
+__device__ __forceinline__ void copy_chunks(const PitchedCopy& x, int block, Load load) {
+    constexpr int ELEMENTS = 16 / sizeof(E);
+    const int64_t first = int64_t(block) * (THREADS * CHUNKS) + threadIdx.x;
+    decltype(load(static_cast<const E*>(nullptr), 0)) chunks[CHUNKS];
+#pragma unroll
+    for (int i = 0; i < CHUNKS; ++i) {
+        const int64_t index = first + i * THREADS;
+        const int row = index < x.count ? x.row_chunks.quotient(int(index)) : 0;
+        const int column = index < x.count ? (int(index) - row * x.chunks) * ELEMENTS : x.columns;
+        const E* const from = reinterpret_cast<const E*>(x.from) + row * x.stride_row + column * x.stride_column;
+        chunks[i] = load(from, x.columns - column);
+    }
+#pragma unroll
+    for (int i = 0; i < CHUNKS; ++i) {
+        const int64_t index = first + i * THREADS;
+        if (index < x.count) reinterpret_cast<uint4*>(x.to)[index] = chunks[i].value();
+    }
+}
+
+template <typename E>
+struct Gathered {
+    uint4 chunk;
+    __device__ __forceinline__ uint4 value() const { return chunk; }
+};
+
+template <typename E>
+__device__ __forceinline__ void copy_matrix(const PitchedCopy& x, int block) {
+    const auto gathered = [&](const E* from, int count) {
+        return Gathered<E>{gather(from, x.stride_column, count)};
+    };
+    if constexpr (sizeof(E) == 2) {
+        if (x.stride_column == 1) {
+            const uint16_t* const somewhere = reinterpret_cast<const uint16_t*>(x.from);
+            return copy_chunks<E>(x, block, [&](const uint16_t* from, int count) {
+                return Neighbours<false>(from, count, somewhere);
+            });
+        }
+    }
+    copy_chunks<E>(x, block, gathered);
+}
+
+template <typename E>
+__global__ void __launch_bounds__(THREADS) copy_pitched_kernel(const PitchedCopy a, const PitchedCopy b, int a_blocks) {
+    if (int(blockIdx.x) < a_blocks) {
+        copy_matrix<E>(a, blockIdx.x);
+    } else {
+        copy_matrix<E>(b, blockIdx.x - a_blocks);
+    }
+}
+
+template <typename E>
+cudaError_t launch(const PitchedCopy& a, const PitchedCopy& b, cudaStream_t stream, LaunchRecord* record) {
+    const int a_blocks = ceil_div(a.count, THREADS * CHUNKS), blocks = a_blocks + ceil_div(b.count, THREADS * CHUNKS);
+    record->set(dim3(unsigned(blocks)), THREADS);
+    copy_pitched_kernel<E><<<blocks, THREADS, 0, stream>>>(a, b, a_blocks);
+    return cudaGetLastError();
+}
+
+// Element (row, column) of x is x[row * x_row + column * x_column], in elements; a matrix of 0 rows is left out. Each
+// has at most 2^30 chunks.
+extern "C" int copy_pitched(const void* x, void* x_to, int64_t x_rows, int64_t x_columns, int64_t x_row,
+                            int64_t x_column, const void* y, void* y_to, int64_t y_rows, int64_t y_columns,
+                            int64_t y_row, int64_t y_column, int64_t element_bytes, cudaStream_t stream,
+                            LaunchRecord* record) {
+    const auto copy = [&](const void* from, void* to, int64_t rows, int64_t columns, int64_t row, int64_t column) {
+        const int chunks = int(ceil_div<int64_t>(columns * element_bytes, 16));
+        return PitchedCopy{static_cast<const char*>(from), static_cast<char*>(to), row, column, int(columns),
+                           chunks, int(rows * chunks), FastDivisor(chunks > 0 ? chunks : 1)};
+    };
+    const PitchedCopy first = copy(x, x_to, x_rows, x_columns, x_row, x_column);
+    const PitchedCopy second = copy(y, y_to, y_rows, y_columns, y_row, y_column);
+    switch (element_bytes) {
+        case 1: return launch<uint8_t>(first, second, stream, record);
+        case 2: return launch<uint16_t>(first, second, stream, record);
+        case 4: return launch<uint32_t>(first, second, stream, record);
+        default: return cudaErrorInvalidValue;
+    }
+}

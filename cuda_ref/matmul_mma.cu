@@ -1,0 +1,344 @@
+// out[m, n] = sum over k of a[m, k] * b[k, n], 16 bits, for small outputs and for rows at any address
+//
+// What TMA and wgmma cannot do well: tiles below 64 x 64, rows that begin at odd addresses, and a few tiles with long
+// sums. Tensor cores are used by mma.sync, which every GPU since Ampere has.
+//
+// Tiles of k pass through a ring of STAGES stages, copied by cp.async, 16 bytes at a time.
+//   - Rows at any address. The chunks of 16 bytes that hold a row's part are copied as they lie, one more than the part
+//     has. Before the products, threads shift them into place: a row of a tile in shared memory has room for one more
+//     chunk. This extra chunk also is the padding that keeps ldmatrix free of bank conflicts.
+//   - Long sums. The blocks of a cluster divide the k of a tile. They leave their sums in shared memory, and each adds
+//     up its part of the rows over the whole cluster, in the order of the blocks: no workspace, no second kernel.
+//
+// Precision: products of 16 bits are exact, sums float32, rounded once.
+//
+// Source: PTX ISA, "mma", "ldmatrix" and "cp.async"; the loop is that of CUTLASS 2 ("multistage").
+#include <cuda_pipeline.h>
+
+#include "mma.cuh"
+#include "tiles.cuh"
+#include "unaligned.cuh"
+
+#ifdef __CUDACC__
+#include "launch.cuh"
+#endif
+
+constexpr int GROUP_M = 8, SEGMENT = 4;  // chunks that a thread shifts at a time
+
+template <int BLOCK_M_, int BLOCK_N_, int BLOCK_K_, int WARPS_M_, int WARPS_N_, int STAGES_>
+struct MmaConfig {
+    static constexpr int BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_, BLOCK_K = BLOCK_K_, STAGES = STAGES_;
+    static constexpr int WARPS_M = WARPS_M_, WARPS_N = WARPS_N_, THREADS = WARPS_M * WARPS_N * 32;
+    static constexpr int TILES_M = BLOCK_M / WARPS_M / 16, TILES_N = BLOCK_N / WARPS_N / 8;  // of a warp
+    static_assert(TILES_N % 2 == 0, "ldmatrix loads two tiles of b");
+    // Sums on their way to out; a warp stores 8 rows of 4 pairs to 32 banks.
+    static constexpr int PITCH = BLOCK_N + 8, SUM_BYTES = BLOCK_M * PITCH * 4;
+};
+
+// The tile of an operand in shared memory. Rows of the tile are rows of memory: m (or n) if it is K-major, else k.
+template <int MN, int K, bool MN_MAJOR>
+struct TileRows {
+    static constexpr int ROWS = MN_MAJOR ? K : MN, CHUNKS = (MN_MAJOR ? MN : K) / CHUNK;
+    static constexpr int PITCH = (CHUNKS + 1) * 16, BYTES = ROWS * PITCH;
+    static constexpr int STEP_MN = MN_MAJOR ? 2 : PITCH, STEP_K = MN_MAJOR ? PITCH : 2;  // bytes to the next element
+    static_assert(CHUNKS % 2 == 0, "an odd number of chunks with the padding");
+};
+
+struct MmaOperand {
+    const char* data;
+    int rows, columns;  // in memory
+    int64_t stride;     // bytes from row to row
+    bool aligned;       // rows begin at multiples of 16 bytes
+};
+
+// Copies the part from (row, column) on, as it lies in memory. Elements outside of the matrix become zeros, or, in rows
+// that are to be shifted, may belong to another row.
+template <typename Tile, int THREADS>
+__device__ __forceinline__ void copy_tile(char* to, const MmaOperand& x, int row, int column) {
+    const int chunks = Tile::CHUNKS + (x.aligned ? 0 : 1);
+    for (int i = threadIdx.x; i < Tile::ROWS * chunks; i += THREADS) {
+        const int r = x.aligned ? i / Tile::CHUNKS : i / (Tile::CHUNKS + 1), c = i - r * chunks;
+        const char* const begin = x.data + (row + r) * x.stride + int64_t(column) * 2;
+        const int offset = x.aligned ? 0 : misalignment(begin);
+        const int left = row + r < x.rows ? x.columns - column + offset - c * CHUNK : 0;  // elements to the row's end
+        const int zeros = left <= 0 ? 16 : left >= CHUNK ? 0 : 16 - 2 * left;
+        const char* const from = left <= 0 ? x.data - misalignment(x.data) * 2 : begin - offset * 2 + c * 16;
+        __pipeline_memcpy_async(to + r * Tile::PITCH + c * 16, from, 16, zeros);
+    }
+}
+
+// Shifts the rows of a tile into place. A row's segments belong to neighbouring lanes of one warp.
+template <typename Tile, int THREADS>
+__device__ __forceinline__ void shift_tile(char* tile, const MmaOperand& x, int row, int column) {
+    constexpr int LENGTH = Tile::CHUNKS < SEGMENT ? Tile::CHUNKS : SEGMENT, SEGMENTS = Tile::CHUNKS / LENGTH;
+    static_assert(32 % SEGMENTS == 0, "");
+#pragma unroll 1
+    for (int i = threadIdx.x; i < ceil_div(Tile::ROWS * SEGMENTS, 32) * 32; i += THREADS) {
+        const int r = i / SEGMENTS, c = i % SEGMENTS * LENGTH;
+        uint4* const at = reinterpret_cast<uint4*>(tile + r * Tile::PITCH) + c;
+        const int offset = misalignment(x.data + (row + r) * x.stride + int64_t(column) * 2);
+        const int left = x.columns - column - c * CHUNK;
+        uint4 chunks[LENGTH + 1];
+        const bool inside = r < Tile::ROWS;
+        if (inside) {
+#pragma unroll
+            for (int j = 0; j <= LENGTH; ++j) chunks[j] = at[j];
+        }
+        __syncwarp();
+        if (inside) {
+#pragma unroll
+            for (int j = 0; j < LENGTH; ++j) {
+                at[j] = first_elements(shifted(chunks[j], chunks[j + 1], offset), left - j * CHUNK);
+            }
+        }
+    }
+}
+
+// sums += the products of one stage.
+template <typename T, bool A_MN, bool B_MN, typename C>
+__device__ __forceinline__ void multiply(float (&sums)[C::TILES_M][C::TILES_N][4], const char* a, const char* b) {
+    using A = TileRows<C::BLOCK_M, C::BLOCK_K, A_MN>;
+    using B = TileRows<C::BLOCK_N, C::BLOCK_K, B_MN>;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = lane % 8, low = lane / 8 % 2, high = lane / 16;
+    const int m0 = warp / C::WARPS_N * C::TILES_M * 16, n0 = warp % C::WARPS_N * C::TILES_N * 8;
+    // Of the four matrices of ldmatrix, the second one is lower in a and further along k in b.
+    const char* const from_a = a + (m0 + low * 8) * A::STEP_MN + high * 8 * A::STEP_K + row * A::PITCH;
+    const char* const from_b = b + (n0 + high * 8) * B::STEP_MN + low * 8 * B::STEP_K + row * B::PITCH;
+#pragma unroll
+    for (int k = 0; k < C::BLOCK_K; k += 16) {
+        uint32_t left[C::TILES_M][4], right[C::TILES_N / 2][4];
+#pragma unroll
+        for (int i = 0; i < C::TILES_M; ++i) {
+            ldmatrix_x4<A_MN>(left[i], from_a + i * 16 * A::STEP_MN + k * A::STEP_K);
+        }
+#pragma unroll
+        for (int j = 0; j < C::TILES_N / 2; ++j) {
+            ldmatrix_x4<B_MN>(right[j], from_b + j * 16 * B::STEP_MN + k * B::STEP_K);
+        }
+#pragma unroll
+        for (int i = 0; i < C::TILES_M; ++i) {
+#pragma unroll
+            for (int j = 0; j < C::TILES_N; ++j) {
+                mma<T>(sums[i][j], left[i], right[j / 2][j % 2 * 2], right[j / 2][j % 2 * 2 + 1]);
+            }
+        }
+    }
+}
+
+// The sums of a warp, as rows of the tile.
+template <typename C>
+__device__ __forceinline__ void write_sums(float* to, const float (&sums)[C::TILES_M][C::TILES_N][4]) {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int m = warp / C::WARPS_N * C::TILES_M * 16 + lane / 4, n = warp % C::WARPS_N * C::TILES_N * 8 + lane % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < C::TILES_M; ++i) {
+#pragma unroll
+        for (int j = 0; j < C::TILES_N; ++j) {
+#pragma unroll
+            for (int h = 0; h < 2; ++h) {
+                float2* const at = reinterpret_cast<float2*>(to + (m + i * 16 + h * 8) * C::PITCH + n + j * 8);
+                *at = make_float2(sums[i][j][2 * h], sums[i][j][2 * h + 1]);
+            }
+        }
+    }
+}
+
+// Element `at` of the sums, or of each of WIDTH neighbours, added up over the blocks of the cluster.
+template <int WIDTH>
+__device__ __forceinline__ Pack<float, WIDTH> add_blocks(const float* at, int blocks) {
+    Pack<float, WIDTH> sum = *reinterpret_cast<const Pack<float, WIDTH>*>(at);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    if (blocks > 1) {
+        sum = {};
+        for (int first = 0; first < blocks; first += 4) {  // four loads in flight
+            Pack<float, WIDTH> x[4];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                if (first + i >= blocks) continue;
+                const uint32_t remote = map_shared_rank(shared_address(at), first + i);
+                if constexpr (WIDTH == 4) {
+                    const float4 quad = load_shared_cluster(remote);
+                    x[i] = {quad.x, quad.y, quad.z, quad.w};
+                } else {
+                    x[i] = {load_shared_cluster_float(remote)};
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                if (first + i >= blocks) continue;
+#pragma unroll
+                for (int c = 0; c < WIDTH; ++c) sum[c] += x[i][c];
+            }
+        }
+    }
+#endif
+    return sum;
+}
+
+// Stores this block's share of the tile at (m, n), four neighbours at a time. If rows of out do not begin at multiples
+// of four elements, a row's groups of four begin up to three columns before the tile.
+template <typename T, typename C>
+__device__ __forceinline__ void store_tile(T* __restrict__ out, const float* sums, int rank, int blocks, int m, int n,
+                                           int M, int N) {
+    const bool packed = N % 4 == 0;
+    const int groups = C::BLOCK_N / 4 + (packed ? 0 : 1), columns = min(C::BLOCK_N, N - n);
+    for (int i = rank * C::THREADS + threadIdx.x; i < C::BLOCK_M * groups; i += blocks * C::THREADS) {
+        const int row = packed ? i / (C::BLOCK_N / 4) : i / (C::BLOCK_N / 4 + 1);
+        if (m + row >= M) break;
+        T* const to = out + int64_t(m + row) * N + n;
+        const int column = (i - row * groups) * 4 - (packed ? 0 : int(reinterpret_cast<uintptr_t>(to) / sizeof(T) % 4));
+        if (column >= columns) continue;
+        const float* const from = sums + row * C::PITCH + column;
+        Pack<float, 4> sum = {};
+        if (packed) {
+            sum = add_blocks<4>(from, blocks);
+        } else {
+#pragma unroll
+            for (int c = 0; c < 4; ++c) {
+                if (column + c >= 0 && column + c < columns) sum[c] = add_blocks<1>(from + c, blocks)[0];
+            }
+        }
+        const Pack<T, 4> quad = {from_float<T>(sum[0]), from_float<T>(sum[1]), from_float<T>(sum[2]),
+                                 from_float<T>(sum[3])};
+        if (column >= 0 && column + 4 <= columns) {
+            *reinterpret_cast<Pack<T, 4>*>(to + column) = quad;
+        } else {
+#pragma unroll
+            for (int c = 0; c < 4; ++c) {
+                if (column + c >= 0 && column + c < columns) to[column + c] = quad[c];
+            }
+        }
+    }
+}
+
+// A block computes the sums of one tile over its share of k, block `rank` of the cluster the share `rank` of it.
+template <typename T, bool A_MN, bool B_MN, typename C>
+__global__ void __launch_bounds__(C::THREADS)
+    matmul_mma(const MmaOperand a, const MmaOperand b, const GroupedTileScheduler<GROUP_M> tiles, T* __restrict__ out,
+               int M, int N, int K, int blocks) {
+    using A = TileRows<C::BLOCK_M, C::BLOCK_K, A_MN>;
+    using B = TileRows<C::BLOCK_N, C::BLOCK_K, B_MN>;
+    constexpr int STAGE_BYTES = A::BYTES + B::BYTES;
+    extern __shared__ __align__(16) char shared[];
+    const int index = blockIdx.x / blocks, rank = blockIdx.x - index * blocks;
+    const TileCoordinate tile = tiles[index];
+    const int m = tile.m * C::BLOCK_M, n = tile.n * C::BLOCK_N, steps = ceil_div(K, C::BLOCK_K);
+    const int begin = int(int64_t(steps) * rank / blocks), end = int(int64_t(steps) * (rank + 1) / blocks);
+
+    auto copy = [&](int step) {
+        if (step < end) {
+            char* const stage = shared + (step - begin) % C::STAGES * STAGE_BYTES;
+            const int k = step * C::BLOCK_K;
+            copy_tile<A, C::THREADS>(stage, a, A_MN ? k : m, A_MN ? m : k);
+            copy_tile<B, C::THREADS>(stage + A::BYTES, b, B_MN ? k : n, B_MN ? n : k);
+        }
+        __pipeline_commit();
+    };
+    for (int step = begin; step < begin + C::STAGES - 1; ++step) copy(step);
+    float sums[C::TILES_M][C::TILES_N][4] = {};
+    for (int step = begin; step < end; ++step) {
+        char* const stage = shared + (step - begin) % C::STAGES * STAGE_BYTES;
+        const int k = step * C::BLOCK_K;
+        __pipeline_wait_prior(C::STAGES - 2);
+        __syncthreads();  // this stage has arrived, and all have read the one before
+        copy(step + C::STAGES - 1);
+        if (!a.aligned || !b.aligned) {
+            if (!a.aligned) shift_tile<A, C::THREADS>(stage, a, A_MN ? k : m, A_MN ? m : k);
+            if (!b.aligned) shift_tile<B, C::THREADS>(stage + A::BYTES, b, B_MN ? k : n, B_MN ? n : k);
+            __syncthreads();
+        }
+        multiply<T, A_MN, B_MN, C>(sums, stage, stage + A::BYTES);
+    }
+    __pipeline_wait_prior(0);
+    __syncthreads();  // all have read the last stages
+    write_sums<C>(reinterpret_cast<float*>(shared), sums);
+#ifdef __CUDA_ARCH__
+#if __CUDA_ARCH__ >= 900
+    if (blocks > 1) cluster_sync();
+#endif
+#endif
+    __syncthreads();
+    store_tile<T, C>(out, reinterpret_cast<const float*>(shared), rank, blocks, m, n, M, N);
+#ifdef __CUDA_ARCH__
+#if __CUDA_ARCH__ >= 900
+    if (blocks > 1) cluster_sync();  // a block must not exit while others read its sums
+#endif
+#endif
+}
+
+template <typename T, bool A_MN, bool B_MN, typename C>
+cudaError_t launch(const MmaOperand& a, const MmaOperand& b, void* out, int M, int N, int K, int blocks,
+                   cudaStream_t stream, LaunchRecord* record) {
+    constexpr int STAGE_BYTES =
+        TileRows<C::BLOCK_M, C::BLOCK_K, A_MN>::BYTES + TileRows<C::BLOCK_N, C::BLOCK_K, B_MN>::BYTES;
+    const int64_t steps = ceil_div<int64_t>(ceil_div<int64_t>(K, C::BLOCK_K), blocks);
+    const int stages = int(steps < C::STAGES ? steps : C::STAGES);  // more would only keep other blocks away
+    const int shared_bytes = stages * STAGE_BYTES > C::SUM_BYTES ? stages * STAGE_BYTES : C::SUM_BYTES;
+    constexpr int MOST_BYTES = C::STAGES * STAGE_BYTES > C::SUM_BYTES ? C::STAGES * STAGE_BYTES : C::SUM_BYTES;
+    const GroupedTileScheduler<GROUP_M> tiles(ceil_div(M, C::BLOCK_M), ceil_div(N, C::BLOCK_N));
+    const dim3 grid(unsigned(tiles.count()) * blocks);
+    const auto kernel = matmul_mma<T, A_MN, B_MN, C>;
+#ifdef __CUDACC__
+    if (blocks > 8) cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+    return launch_clusters_up_to(MOST_BYTES, blocks, kernel, grid, C::THREADS, shared_bytes, stream, record, a, b,
+                                 tiles, static_cast<T*>(out), M, N, K, blocks);
+#else
+    if (blocks > 1) return cudaErrorNotSupported;
+    record->set(grid, C::THREADS, shared_bytes);
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, MOST_BYTES);
+    matmul_mma<T, A_MN, B_MN, C><<<grid, C::THREADS, shared_bytes, stream>>>(a, b, tiles, static_cast<T*>(out), M, N,
+                                                                            K, blocks);
+    return cudaGetLastError();
+#endif
+}
+
+template <typename T, typename C>
+cudaError_t launch_layout(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, bool a_mn,
+                          int64_t a_stride, bool b_mn, int64_t b_stride, int blocks, cudaStream_t stream,
+                          LaunchRecord* record) {
+    const auto operand = [&](const void* data, bool mn_major, int64_t size, int64_t stride) {
+        const bool aligned = misalignment(data) == 0 && stride % CHUNK == 0;
+        return MmaOperand{static_cast<const char*>(data), int(mn_major ? K : size), int(mn_major ? size : K),
+                          stride * 2, aligned};
+    };
+    const MmaOperand left = operand(a, a_mn, M, a_stride), right = operand(b, b_mn, N, b_stride);
+    const auto with = [&](auto a_is_mn, auto b_is_mn) {
+        return launch<T, decltype(a_is_mn)::value, decltype(b_is_mn)::value, C>(left, right, out, int(M), int(N),
+                                                                                int(K), blocks, stream, record);
+    };
+    constexpr std::true_type yes;
+    constexpr std::false_type no;
+    return a_mn ? b_mn ? with(yes, yes) : with(yes, no) : b_mn ? with(no, yes) : with(no, no);
+}
+
+// a_mn: a[m, k] is at a + m + k * a_stride, otherwise at a + m * a_stride + k; b_mn: the same with n. `tile` is the
+// number of a tile in _matmul_plan.py, `blocks` those of a cluster, which divide k.
+extern "C" int matmul_mma(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, int64_t a_mn,
+                          int64_t a_stride, int64_t b_mn, int64_t b_stride, int64_t tile, int64_t blocks,
+                          int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
+    const auto run = [&](auto zero, auto config) {
+        return launch_layout<decltype(zero), decltype(config)>(a, b, out, M, N, K, a_mn != 0, a_stride, b_mn != 0,
+                                                               b_stride, int(blocks), stream, record);
+    };
+    const auto run_tile = [&](auto zero) {
+        switch (tile) {
+            case 2: return run(zero, MmaConfig<32, 32, 128, 2, 2, 4>());
+#ifdef __CUDACC__  // one is enough for the CPU
+            case 0: return run(zero, MmaConfig<16, 64, 128, 1, 4, 4>());
+            case 1: return run(zero, MmaConfig<64, 16, 128, 4, 1, 4>());
+            case 3: return run(zero, MmaConfig<64, 64, 64, 2, 2, 4>());
+            case 4: return run(zero, MmaConfig<128, 64, 64, 2, 2, 3>());
+            case 5: return run(zero, MmaConfig<128, 128, 64, 2, 4, 3>());
+            case 6: return run(zero, MmaConfig<32, 128, 64, 1, 4, 4>());
+            case 7: return run(zero, MmaConfig<128, 32, 64, 4, 1, 4>());
+            case 8: return run(zero, MmaConfig<64, 128, 32, 2, 2, 3>());
+#endif
+            default: return cudaErrorInvalidValue;
+        }
+    };
+    switch (dtype) {
+        case FLOAT16: return run_tile(__half());
+        case BFLOAT16: return run_tile(__nv_bfloat16());
+        default: return cudaErrorInvalidValue;
+    }
+}

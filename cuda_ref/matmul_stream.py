@@ -1,0 +1,52 @@
+"""Matrix multiplication in CUDA for few rows or columns: the larger operand goes from memory to registers."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from cuda_ref import build
+from cuda_ref._arguments import check_16_bit, check_matmul, check_sizes, find_row_layout
+from cuda_ref._kept import kept
+from cuda_ref._matmul_plan import STREAM_FEW, Plan, best_plan
+from cuda_ref._pitched import pitched
+
+
+@kept
+def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str = "ieee") -> Float[Tensor, "M N"]:
+    """out[m, n] = sum over k of a[m, k] * b[k, n].
+
+    Shapes: a (M, K), b (K, N), M or N at most 16, others up to 2^30, K = 0 included; the output is contiguous.
+    Strides: any. If the larger operand has no contiguous dimension, it is copied first, which takes its size in memory.
+    Dtypes: float16, bfloat16, the same for both; sums in float32, rounded once at the end.
+    Precision: "ieee".
+    Tail: what overhangs is not read, and is zero in products.
+    Devices: CUDA, compute capability 8.0 or newer; only Hopper divides k among blocks. On a CPU one warp takes all k.
+    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for float32
+    and for larger sizes; build.CudaError if the launch fails.
+    Source: see matmul_stream.cu.
+    """
+    M, N, K = check_matmul(a, b, precision)
+    check_16_bit(a)
+    if min(M, N) > STREAM_FEW:
+        raise NotImplementedError(f"matmul: M or N must be at most {STREAM_FEW}; got M={M} and N={N}")
+    check_sizes((M, N, K), 30)
+    if M == 0 or N == 0 or K == 0:
+        return a.new_zeros(M, N)
+    return run(best_plan(a, b, ("stream",)), a, b)
+
+
+def run(plan: Plan, a: Tensor, b: Tensor) -> Tensor:
+    """The product of two matrices that are not empty, by a plan of the kernel "stream"."""
+    (M, K), N = a.shape, b.shape[1]
+    out = a.new_empty(M, N)
+    few, stream, out_strides = (a, b.t(), (N, 1)) if M <= N else (b.t(), a, (1, N))
+    layout = find_row_layout(stream, k_dim=1)
+    if layout is None:
+        (stream,) = pitched((stream, 1))
+        layout = (False, stream.stride(0))
+    across_k, stride = layout
+    build.launch(
+        "matmul_stream", "matmul_stream", a.device,
+        stream, few, out, stream.shape[0], few.shape[0], K, not across_k, stride, *few.stride(), *out_strides,
+        2**plan.tile, plan.parts, build.DTYPES[a.dtype],
+    )  # fmt: skip
+    return out

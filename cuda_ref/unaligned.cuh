@@ -1,0 +1,65 @@
+// 16-bit elements at addresses that are no multiples of 16 bytes, in 16-byte accesses.
+#pragma once
+
+#include "common.cuh"
+
+constexpr int CHUNK = 8;  // elements in 16 bytes
+
+// The eight elements that begin `offset` elements after the start of low, continued in high; 0 <= offset < 8.
+__device__ __forceinline__ uint4 shifted(uint4 low, uint4 high, int offset) {
+    uint32_t x[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    if (offset & 4) {
+#pragma unroll
+        for (int i = 0; i < 6; ++i) x[i] = x[i + 2];
+    }
+    if (offset & 2) {
+#pragma unroll
+        for (int i = 0; i < 5; ++i) x[i] = x[i + 1];
+    }
+    if (offset & 1) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) x[i] = x[i] >> 16 | x[i + 1] << 16;
+    }
+    return {x[0], x[1], x[2], x[3]};
+}
+
+// x with zeros for all but the first `count` elements; count may be negative, or more than eight.
+__device__ __forceinline__ uint4 first_elements(uint4 x, int count) {
+    uint32_t words[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        if (count <= 2 * i) {
+            words[i] = 0;
+        } else if (count == 2 * i + 1) {
+            words[i] &= 0xffff;
+        }
+    }
+    return {words[0], words[1], words[2], words[3]};
+}
+
+// Elements between the last multiple of 16 bytes and the address.
+__host__ __device__ __forceinline__ int misalignment(const void* address) {
+    return int(reinterpret_cast<uintptr_t>(address) % 16 / 2);
+}
+
+// Eight neighbours, of which the first `count` exist, on their way from memory. Loads are in flight together if all
+// `Neighbours` are made before the first `value`: there is no branch around a load. What does not exist is loaded from
+// `somewhere`, which does. All aligned 16 bytes that are read hold an element that exists.
+template <bool ALIGNED>
+struct Neighbours {
+    uint4 low, high;
+    int offset, count;
+
+    Neighbours() = default;
+    __device__ __forceinline__ Neighbours(const uint16_t* from, int count, const uint16_t* somewhere) : count(count) {
+        const uint16_t* const begin = count > 0 ? from : somewhere;
+        offset = ALIGNED ? 0 : misalignment(begin);
+        const uint4* const aligned = reinterpret_cast<const uint4*>(begin - offset);
+        low = aligned[0];
+        if constexpr (!ALIGNED) high = aligned[offset + min(count, CHUNK) > CHUNK ? 1 : 0];
+    }
+    // The neighbours; zeros for those that do not exist.
+    __device__ __forceinline__ uint4 value() const {
+        return first_elements(ALIGNED ? low : shifted(low, high, offset), count);
+    }
+};

@@ -1,0 +1,131 @@
+"""Products by mma.sync for rows at any address, copies to a pitch, sums of parts, and the choice of a plan."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor
+
+from cuda_ref import _matmul_plan, build
+from cuda_ref._matmul_plan import Plan, Problem
+from cuda_ref._pitched import pitched
+from cuda_ref.matmul_mma import matmul
+from cuda_ref.matmul_stream import matmul as matmul_stream
+from cuda_ref.matmul_stream import run as run_stream
+
+Random = Callable[..., Tensor]
+Agrees = Callable[..., Tensor]
+needs_compiler = pytest.mark.skipif(build.missing("cpu") is not None, reason=str(build.missing("cpu")))
+
+
+def layouts(random: Random, rows: int, columns: int, dtype: torch.dtype) -> list[Tensor]:
+    """At multiples of 16 bytes, at odd addresses, transposed, without a contiguous dimension, and repeated."""
+    return [
+        random(rows, columns, dtype=dtype, pad=8 + -columns % 8),
+        random(rows, columns, dtype=dtype, shift=3, pad=2),
+        random(columns, rows, dtype=dtype, shift=1).t(),
+        random(2 * rows, 3 * columns, dtype=dtype)[1::2, ::3],
+        random(1, columns, dtype=dtype, shift=5).expand(rows, columns),
+    ]
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_rows_at_any_address(random: Random, agrees: Agrees, dtype: torch.dtype) -> None:
+    for M, N, K in ((1, 1, 1), (1, 35, 33), (37, 34, 131)):
+        for a, b in itertools.product(layouts(random, M, K, dtype), layouts(random, K, N, dtype)):
+            agrees(matmul, a, b)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 70, 33), (70, 9, 33), (1, 130, 64), (16, 5, 131)], ids=str)
+def test_few_rows_or_columns(random: Random, agrees: Agrees, shape: tuple[int, int, int], dtype: torch.dtype) -> None:
+    M, N, K = shape
+    for a, b in itertools.product(layouts(random, M, K, dtype), layouts(random, K, N, dtype)):
+        agrees(matmul_stream, a, b)
+
+
+@needs_compiler
+@pytest.mark.parametrize("warps", [1, 2, 3])
+def test_warps_divide_long_sums(random: Random, agrees: Agrees, warps: int) -> None:
+    for M, N, K in ((5, 200, 300), (200, 11, 290)):
+        a, b = random(M, K, dtype=torch.bfloat16, shift=1), random(K, N, dtype=torch.bfloat16)
+
+        def matmul(a: Tensor, b: Tensor, precision: str) -> Tensor:
+            return run_stream(Plan("stream", warps, 1), a, b)
+
+        agrees(matmul, a, b)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8], ids=str)
+def test_copies_to_a_pitch_of_16_bytes(dtype: torch.dtype) -> None:
+    for rows, columns in ((1, 1), (5, 7), (33, 129), (64, 8), (3, 1000)):
+        numbers = torch.randint(0, 99, (3 * rows * columns + 3,)).to(dtype)
+        for offset in (0, 1, 3):
+            x = numbers[offset:][: rows * columns].view(rows, columns)
+            y = numbers[offset : offset + 3 * rows * columns : 3].view(rows, columns).t()
+            for inner in (0, 1):
+                found = pitched((x, inner), (y, inner))
+                assert torch.equal(found[0], x)
+                assert torch.equal(found[1], y)
+                assert all(each.stride(inner) == 1 for each in found)
+                assert all(each.stride(1 - inner) * each.element_size() % 16 == 0 for each in found)
+
+
+@needs_compiler
+def test_parts_are_added_in_their_order() -> None:
+    for count, parts in itertools.product((1, 37, 1000), (1, 2, 7)):
+        sums = torch.randn(parts, count)
+        out = torch.empty(count, dtype=torch.bfloat16)
+        build.launch("_parts", "add_parts", out.device, sums, out, count, parts, build.DTYPES[out.dtype])
+        total = sums[0].clone()
+        for part in sums[1:]:
+            total += part
+        assert torch.equal(out, total.bfloat16())
+
+
+def test_plans_have_work_for_every_part() -> None:
+    for M, N, K in itertools.product((1, 100, 5000), (1, 200, 3000), (1, 65, 20000)):
+        x = Problem(M, N, K, a_copied=True, b_copied=False, multiprocessors=132)
+        plans = list(_matmul_plan.candidates(x))
+        assert plans
+        for plan in plans:
+            if plan.kernel != "stream":
+                assert plan.parts <= -(-K // _matmul_plan.TILES[plan.kernel][plan.tile].K)
+            assert _matmul_plan.predicted_us(plan, x) > 0
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel"),
+    [
+        ((4096, 4096, 4096), "wgmma"),
+        ((8192, 1024, 2048), "wgmma"),
+        ((1024, 1024, 1024), "wgmma"),
+        ((20, 30, 40), "wgmma"),
+    ],
+    ids=str,
+)
+def test_the_choice_of_a_plan(shape: tuple[int, int, int], kernel: str) -> None:
+    x = Problem(*shape, a_copied=False, b_copied=False, multiprocessors=132)
+    assert _matmul_plan.best_of(x, ("wgmma", "mma")).kernel == kernel
+
+
+@pytest.mark.parametrize(("size", "tile"), [(512, 0), (1024, 0), (2048, 1), (4096, 1)])
+def test_other_types_take_the_smallest_tile_or_the_largest(
+    monkeypatch: pytest.MonkeyPatch, size: int, tile: int
+) -> None:
+    monkeypatch.setattr(_matmul_plan, "multiprocessors", lambda _: 132)
+    a = SimpleNamespace(is_cuda=True, device=None)
+    assert _matmul_plan.one_of_two_tiles(size, size, a) == Plan("wgmma", tile, 1)  # type: ignore[arg-type]
+
+
+def test_long_sums_are_divided() -> None:
+    x = Problem(128, 128, 32768, a_copied=False, b_copied=False, multiprocessors=132)
+    assert _matmul_plan.best_of(x, ("wgmma",)).parts > 8
+    assert _matmul_plan.best_of(x, ("wgmma",)) != Plan("wgmma", 0, 1)

@@ -1,0 +1,110 @@
+"""The evaluation of the plans of matmul."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from suite.timing.intervals import RecorderError
+from suite.timing.recorder import Sample
+from validation import matmul_plans
+
+ROWS = """M,N,K,layout,a_copied,b_copied,multiprocessors,plan,us,samples,error
+4096,4096,4096,nn,0,0,132,torch,180,4,0
+4096,4096,4096,nn,0,0,132,wgmma/1/1,176,4,0
+4096,4096,4096,nn,0,0,132,mma/5/1,300,1,0
+20,30,40,nn,0,1,132,torch,4,4,0
+20,30,40,nn,0,1,132,wgmma/0/1,8,1,0.5
+20,30,40,nn,0,1,132,mma/2/1,2,4,0
+"""
+
+
+def test_drawn_shapes_are_those_of_the_seed_and_odd_ones_are_among_them() -> None:
+    shapes = matmul_plans.drawn(200, 1)
+    assert shapes == matmul_plans.drawn(200, 1) != matmul_plans.drawn(200, 2)
+    assert all(1 <= size <= 16384 for shape in shapes for size in shape)
+    aligned = sum(all(size % 8 == 0 for size in shape) for shape in shapes)
+    assert 60 < aligned < 140
+    assert sum(min(shape) <= 16 for shape in shapes) > 40
+    assert sum(max(shape) > 4096 for shape in shapes) > 40
+
+
+class Work:
+    """A recorder, and a target, that know whether work on the device belongs to a sample."""
+
+    def __init__(self, fails: set[int]) -> None:
+        self.inside, self.fails, self.samples, self.started = False, fails, 0, 0
+        self.taken: list[str] = []
+
+    def recorder(self) -> Work:
+        return self
+
+    def start(self) -> None:
+        self.started += 1
+
+    def stop(self) -> None:
+        self.taken = []
+
+    def serialize_kernels(self) -> None: ...
+
+    def evict(self) -> None:
+        assert self.inside
+
+    def sample(self, name: str, prepare: Callable[[], None], run: Callable[[], None]) -> None:
+        self.inside = True
+        prepare()
+        run()
+        self.inside = False
+        self.taken.append(name)
+        self.samples += 1
+
+    def collect(self) -> list[Sample]:
+        if self.samples in self.fails:
+            self.samples += 1
+            raise RecorderError("lost")
+        taken, self.taken = self.taken, []
+        return [Sample(name, 3.0 if name == "torch" else 2.0, None) for name in taken]
+
+
+@pytest.mark.parametrize("fails", [set(), {3}], ids=["recorder works", "recorder fails once"])
+def test_all_work_belongs_to_samples_and_a_lost_shape_does_not_end_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], fails: set[int]
+) -> None:
+    work = Work(fails)
+
+    def operands(shape: tuple[int, int, int], *_: object) -> tuple[torch.Tensor, torch.Tensor]:
+        assert work.inside
+        return torch.ones(shape[0], shape[2]), torch.ones(shape[2], shape[1])
+
+    def product(*given: object) -> torch.Tensor:
+        assert work.inside
+        a, b = (x for x in given if isinstance(x, torch.Tensor))
+        return a @ b
+
+    monkeypatch.setattr(matmul_plans, "target", lambda _: work)
+    monkeypatch.setattr(matmul_plans, "operands", operands)
+    monkeypatch.setattr(matmul_plans, "vendor", product)
+    monkeypatch.setattr(matmul_plans.matmul_wgmma, "run", product)
+    x = matmul_plans.Problem(20, 30, 40, False, True, 132)
+    monkeypatch.setattr(matmul_plans._matmul_plan, "problem_of", lambda *_: x)
+    shapes = [(20, 30, 40), (21, 30, 40)]
+    path = tmp_path / "plans.csv"
+    matmul_plans.measure(shapes, path, matmul_plans.Timer(["mma", "wgmma"], "nn"), 60)
+    shown = capsys.readouterr().out
+    assert {each.of_vendor(each.chosen) for each in matmul_plans.read(path)} == {1.5}
+    assert ("is left out: lost" in shown) == bool(fails)
+    assert work.started == 1 + len(fails)
+
+
+def test_the_tables_have_the_choice_of_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "plans.csv"
+    path.write_text(ROWS)
+    shown = matmul_plans.table({"two": matmul_plans.read(path)})
+    assert "WRONG 20 x 30 x 40 wgmma/0/1: 0.5" in capsys.readouterr().out
+    assert "| two | chosen plan, of cuBLAS | 2 | 1.430 | 1.023 |" in shown
+    assert "| two | chosen plan, of the best | 2 | 1.000 | 1.000 |" in shown
+    assert "| others, copied for TMA | 2.000 (1) |" in shown
+    assert "| 4096 x 4096 x 4096 | 180.0 | wgmma/1/1 | 176.0 | wgmma/1/1 | 176.0 | 1.023 |" in shown

@@ -1,0 +1,335 @@
+"""Times every plan of cuda/wgmma over shapes, beside the vendor, and compares the model's choice with the best one.
+
+python -m validation.matmul_plans --draws 100 --seed 7 --out plans.csv
+python -m validation.matmul_plans --shapes shapes.csv --out plans.csv
+python -m validation.matmul_plans --check        # all plans against float64 instead
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from cuda_ref import _matmul_plan, build, matmul_wgmma
+from cuda_ref._matmul_plan import Plan, Problem
+from suite.timing.intervals import RecorderError
+from suite.timing.recorder import Recorder
+from suite.timing.target import target
+from torch_impls.matmul import matmul as vendor
+
+Shape = tuple[int, int, int]
+MOST_PRODUCTS = 2**40
+"""M N K of a drawn shape, at most: longer ones take most of the time and say little that is new."""
+ROUNDS = 4
+HOPELESS = 1.5
+"""A plan that takes so much longer than the best one is timed once."""
+BEGIN, END = "<!-- table:begin -->", "<!-- table:end -->"
+SETUP = "inputs"
+SOME_WRONG = 3
+"""Exit status of --check: 1 is that of Python's own errors."""
+WRONG = 0.01
+"""Norm of the difference to the vendor's result, relative to it, that no rounding makes."""
+ABSURD = 4
+"""A plan that is predicted to take so much longer than the best one, and 10 us more, is not timed."""
+CHECKED: tuple[Shape, ...] = (
+    (1, 1, 1),
+    (5, 700, 530),
+    (333, 16, 1031),
+    (70, 130, 200),
+    (129, 257, 1031),
+    (264, 392, 520),
+    (300, 513, 4100),
+)
+
+
+def drawn(count: int, seed: int) -> list[Shape]:
+    """Shapes with M, N and K log-uniform from 1 to 16384; half of them with multiples of 8."""
+    source = random.Random(seed)
+    shapes: list[Shape] = []
+    while len(shapes) < count:
+        sizes = [round(math.exp(source.uniform(0, math.log(16384)))) for _ in range(3)]
+        if source.random() < 0.5:
+            sizes = [-(-size // 8) * 8 for size in sizes]
+        if math.prod(sizes) <= MOST_PRODUCTS:
+            shapes.append((sizes[0], sizes[1], sizes[2]))
+    return shapes
+
+
+def listed(path: Path) -> list[Shape]:
+    """The columns M, N and K of a CSV file."""
+    with path.open(newline="") as file:
+        return [(int(row["M"]), int(row["N"]), int(row["K"])) for row in csv.DictReader(file)]
+
+
+def operands(shape: Shape, layout: str, dtype: torch.dtype, seed: int) -> tuple[Tensor, Tensor]:
+    """Normal random a and b; a letter t of the layout: stored transposed."""
+    M, N, K = shape
+    source = torch.Generator("cuda").manual_seed(seed)
+
+    def matrix(rows: int, columns: int, letter: str) -> Tensor:
+        size = (columns, rows) if letter == "t" else (rows, columns)
+        x = torch.randn(size, device="cuda", dtype=dtype, generator=source)
+        return x.t() if letter == "t" else x
+
+    return matrix(M, K, layout[0]), matrix(K, N, layout[1])
+
+
+def calls(a: Tensor, b: Tensor, kernels: Sequence[str], all_plans: bool) -> dict[str, Callable[[], Tensor]]:
+    """The vendor and the model's choice, or every plan that is not absurd, by name."""
+    x = _matmul_plan.problem_of(a, b)
+    found: dict[str, Callable[[], Tensor]] = {"torch": partial(vendor, a, b)}
+    plans = [each for each in _matmul_plan.candidates(x) if each.kernel in kernels]
+    least = min(_matmul_plan.predicted_us(each, x) for each in plans)
+    for each in plans:
+        us = _matmul_plan.predicted_us(each, x)
+        if us == least or (all_plans and us < ABSURD * least + 10):
+            found[name(each)] = partial(matmul_wgmma.run, each, a, b)
+    return found
+
+
+def plan(name: str) -> Plan:
+    kernel, tile, parts = name.split("/")
+    return Plan(kernel, int(tile), int(parts))
+
+
+def name(plan: Plan) -> str:
+    return f"{plan.kernel}/{plan.tile}/{plan.parts}"
+
+
+def check(kernel: str) -> int:
+    """Judges all plans of a kernel in all layouts, called twice; prints and counts those that are wrong."""
+    wrong = 0
+    for dtype in (torch.bfloat16, torch.float16):
+        for shape in CHECKED:
+            for layout in ("nn", "tn", "nt", "tt") if dtype == torch.bfloat16 else ("nn",):
+                a, b = operands(shape, layout, dtype, 1)
+                truth = a.double() @ b.double()
+                spread = (a.double().square() @ b.double().square()).sqrt()
+                bound = truth.abs() * 2.0 ** (-8 if dtype == torch.bfloat16 else -11) * 1.01 + spread * 1e-5 + 1e-7
+                for plan in _matmul_plan.candidates(_matmul_plan.problem_of(a, b)):
+                    if plan.kernel != kernel:
+                        continue
+                    try:
+                        found, again = (matmul_wgmma.run(plan, a, b) for _ in range(2))
+                        error = ((found.double() - truth).abs() / bound).max().item()
+                    except build.CudaError as refused:
+                        print(f"{shape} {name(plan)}: {refused}", flush=True)
+                        error = math.inf
+                    if not error < 1 or not torch.equal(found, again):
+                        wrong += 1
+                        print(f"WRONG {dtype} {shape} {layout} {name(plan)}: error / bound {error:.3g}", flush=True)
+    print(f"{kernel}: {wrong} wrong", flush=True)
+    return wrong
+
+
+class Timer:
+    """Times the calls of shapes with a cold cache, in turns. All work on the device belongs to a sample: inputs are
+    drawn, and results compared with the vendor's, in the preparation of one that is not used."""
+
+    def __init__(self, kernels: Sequence[str], layout: str) -> None:
+        self.kernels, self.layout = kernels, layout
+        self.device = target(torch.device("cuda"))
+        self.recorder = self.started()
+
+    def started(self) -> Recorder:
+        recorder = self.device.recorder()
+        recorder.start()
+        recorder.collect()
+        recorder.serialize_kernels()
+        return recorder
+
+    def times(self, shape: Shape, all_plans: bool) -> list[tuple[object, ...]]:
+        """A row for the vendor and for the model's choice, or for all plans; none if the recorder fails."""
+        found: dict[str, Callable[[], Tensor]] = {}
+        errors: dict[str, float] = {}
+        facts: list[object] = []
+
+        def prepare() -> None:
+            a, b = operands(shape, self.layout, torch.bfloat16, 1)
+            x = _matmul_plan.problem_of(a, b)
+            facts.extend((self.layout, int(x.a_copied), int(x.b_copied), x.multiprocessors))
+            found.update(calls(a, b, self.kernels, all_plans))
+            errors.update(compared(found))
+
+        times: dict[str, list[float]] = {}
+        try:
+            self.recorder.sample(SETUP, prepare, self.device.evict)
+            remaining = list(found)
+            for _ in range(ROUNDS if all_plans else 2 * ROUNDS):
+                for each in remaining:
+                    self.recorder.sample(each, self.device.evict, _discarding(found[each]))
+                for sample in self.recorder.collect():
+                    if sample.name != SETUP:
+                        times.setdefault(sample.name, []).append(sample.us)
+                medians = {each: statistics.median(values) for each, values in times.items()}
+                fastest = min(us for each, us in medians.items() if each != "torch")
+                remaining = [each for each in found if each == "torch" or medians[each] <= HOPELESS * fastest]
+        except RecorderError as error:
+            print(f"{shape} is left out: {error}", flush=True)
+            self.recorder.stop()
+            self.recorder = self.started()
+            return []
+        return [
+            (*shape, *facts, each, f"{us:.3f}", len(times[each]), f"{errors[each]:.2g}") for each, us in medians.items()
+        ]
+
+
+def compared(found: dict[str, Callable[[], Tensor]]) -> dict[str, float]:
+    """The norm of the difference to the vendor's result, relative to it. Calls that cannot be built or launched go."""
+    expected = found["torch"]().float()
+    errors = {}
+    for each, call in list(found.items()):
+        try:
+            errors[each] = float((call().float() - expected).norm() / (expected.norm() + 1e-30))
+        except (build.BuildError, build.CudaError) as error:
+            print(f"{each} is left out: {str(error).splitlines()[0]}", flush=True)
+            del found[each]
+    return errors
+
+
+def measure(shapes: Sequence[Shape], path: Path, timer: Timer, seconds: float) -> None:
+    """First the vendor and the model's choice for all shapes, then all plans; writes the rows as they come."""
+    begin = time.monotonic()
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow((*"MNK", "layout", "a_copied", "b_copied", "multiprocessors", "plan", "us", "samples", "error"))
+        for all_plans in (False, True):
+            for shape in shapes:
+                if time.monotonic() - begin > seconds:
+                    print(f"time is over: {'plans of' if all_plans else ''} shapes from {shape} on are left out")
+                    break
+                rows.writerows(timer.times(shape, all_plans))
+                file.flush()
+    timer.recorder.stop()
+
+
+def _discarding(call: Callable[[], Tensor]) -> Callable[[], None]:
+    def run() -> None:
+        call()
+
+    return run
+
+
+@dataclass(frozen=True)
+class Timed:
+    """The measured plans of a shape."""
+
+    x: Problem
+    vendor_us: float
+    plans: dict[str, float]
+
+    @property
+    def chosen(self) -> str:
+        """The model's choice among them."""
+        return min(self.plans, key=lambda each: _matmul_plan.predicted_us(plan(each), self.x))
+
+    @property
+    def best(self) -> str:
+        return min(self.plans, key=self.plans.__getitem__)
+
+    def of_vendor(self, name: str) -> float:
+        return self.vendor_us / self.plans[name]
+
+    @property
+    def text(self) -> str:
+        return f"{self.x.M} x {self.x.N} x {self.x.K}"
+
+
+def read(path: Path) -> list[Timed]:
+    """The shapes of a file that `measure` has written. Prints results that are wrong."""
+    found: dict[Problem, dict[str, float]] = {}
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            copied = row["a_copied"] == "1", row["b_copied"] == "1"
+            x = Problem(int(row["M"]), int(row["N"]), int(row["K"]), *copied, int(row["multiprocessors"]))
+            if float(row["error"]) > WRONG:
+                print(f"WRONG {x.M} x {x.N} x {x.K} {row['plan']}: {row['error']}")
+            found.setdefault(x, {})[row["plan"]] = float(row["us"])
+    return [Timed(x, plans.pop("torch"), plans) for x, plans in found.items() if {*plans} - {"torch"}]
+
+
+def table(sets: dict[str, list[Timed]]) -> str:
+    """Markdown: the distribution of ratios of each set, the same by kind of shape, and the worst shapes."""
+    lines = [
+        "| shapes | ratio | number | geometric mean | worst | quartiles |",
+        "|---|---|---:|---:|---:|---|",
+    ]
+    for title, timed in sets.items():
+        complete = [each for each in timed if len(each.plans) > 1]
+        ratios = {
+            "chosen plan, of cuBLAS": [each.of_vendor(each.chosen) for each in timed],
+            "best plan, of cuBLAS": [each.of_vendor(each.best) for each in complete],
+            "chosen plan, of the best": [each.plans[each.best] / each.plans[each.chosen] for each in complete],
+        }
+        lines += [f"| {title} | {what} | {_distribution(values)} |" for what, values in ratios.items() if values]
+    lines += ["", f"| chosen plan, of cuBLAS | {' | '.join(sets)} |", f"|---|{'---|' * len(sets)}"]
+    for kind in ("at most 16 rows or columns", "others, copied for TMA", "others"):
+        values = [[each.of_vendor(each.chosen) for each in timed if kind_of(each.x) == kind] for timed in sets.values()]
+        lines.append(f"| {kind} | {' | '.join(f'{_mean(v):.3f} ({len(v)})' if v else '' for v in values)} |")
+    lines += ["", "| the worst: M x N x K | cuBLAS, us | chosen | us | best | us | of cuBLAS |"]
+    lines += ["|---|---:|---|---:|---|---:|---:|"]
+    for each in sorted((t for timed in sets.values() for t in timed), key=lambda t: t.of_vendor(t.chosen))[:10]:
+        chosen, best = (f"{name} | {each.plans[name]:.1f}" for name in (each.chosen, each.best))
+        ratio = each.of_vendor(each.chosen)
+        lines.append(f"| {each.text} | {each.vendor_us:.1f} | {chosen} | {best} | {ratio:.3f} |")
+    return "\n".join(lines)
+
+
+def kind_of(x: Problem) -> str:
+    if min(x.M, x.N) <= _matmul_plan.STREAM_FEW:
+        return "at most 16 rows or columns"
+    return "others, copied for TMA" if x.a_copied or x.b_copied else "others"
+
+
+def _mean(ratios: Sequence[float]) -> float:
+    return math.exp(statistics.fmean(math.log(each) for each in ratios))
+
+
+def _distribution(ratios: Sequence[float]) -> str:
+    quartiles = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+    shown = ", ".join(f"{each:.3f}" for each in quartiles)
+    return f"{len(ratios)} | {_mean(ratios):.3f} | {min(ratios):.3f} | {shown}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shapes", type=Path, help="CSV file with columns M, N and K")
+    parser.add_argument("--draws", type=int, default=50, help="random shapes, without --shapes (50)")
+    parser.add_argument("--seed", type=int, default=1, help="of the shapes (1)")
+    parser.add_argument("--layout", default="nn", choices=("nn", "tn", "nt", "tt"))
+    parser.add_argument("--kernels", default="wgmma,mma,stream,skinny", help="whose plans are timed (all)")
+    parser.add_argument("--seconds", type=float, default=600, help="no new shape is begun after this time (600)")
+    parser.add_argument("--out", type=Path, default=Path("plans.csv"), help="CSV file to write (plans.csv)")
+    parser.add_argument("--check", action="store_true", help="judge the plans of --kernels against float64 instead")
+    parser.add_argument("--read", type=Path, nargs="+", help="tables of such files, with the present model's choice")
+    parser.add_argument("--write", type=Path, help="write the tables of --read between the marks of this document")
+    given = parser.parse_args()
+    if given.read:
+        text = table({path.stem: read(path) for path in given.read})
+        print(text)
+        if given.write:
+            before, _, rest = given.write.read_text().partition(BEGIN)
+            given.write.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}")
+        return 0
+    kernels = given.kernels.split(",")
+    if given.check:
+        return SOME_WRONG if sum(check(kernel) for kernel in kernels) > 0 else 0
+    shapes = listed(given.shapes) if given.shapes else drawn(given.draws, given.seed)
+    measure(shapes, given.out, Timer(kernels, given.layout), given.seconds)
+    print(table({given.out.stem: read(given.out)}))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
