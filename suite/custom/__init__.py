@@ -6,9 +6,13 @@ Workers and guests load the file by its path.
 
 from __future__ import annotations
 
-from suite.custom.about import About
-from suite.custom.operation import CustomOperation
+from typing import TYPE_CHECKING
+
 from suite.problem.source import Source
+
+if TYPE_CHECKING:  # operations import torch, which must not happen before a framework is prepared for the device
+    from suite.custom.about import About
+    from suite.custom.operation import CustomOperation
 
 _known: dict[Source, CustomOperation] = {}
 
@@ -17,6 +21,7 @@ def of(source: Source) -> CustomOperation:
     """The operation of a file; loads the file if nothing has described it."""
     if source not in _known:
         from suite.custom.load import load
+        from suite.custom.operation import CustomOperation
 
         program = load(source)
         _known[source] = CustomOperation(source, program.about(), program)
@@ -25,5 +30,7 @@ def of(source: Source) -> CustomOperation:
 
 def described(source: Source, about: About) -> CustomOperation:
     """The operation that another process has described. From now on `of` returns it."""
+    from suite.custom.operation import CustomOperation
+
     _known[source] = CustomOperation(source, about)
     return _known[source]

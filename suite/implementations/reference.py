@@ -13,11 +13,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from suite import custom, ops
-from suite.custom.operation import CustomOperation
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
 
 if TYPE_CHECKING:
+    from suite.custom.operation import CustomOperation
     from suite.problem.operation import Operation
 
 COMPILED = "torch/compile"
@@ -117,6 +117,8 @@ def _set(settings: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
 
 def implementations(op: Operation) -> tuple[ReferenceImplementation, ...]:
     """The reference as it is; one in PyTorch compiled too."""
+    from suite.custom.operation import CustomOperation
+
     assert isinstance(op, CustomOperation)
     if op.about.framework == "numpy":
         return (_of(op, "numpy", "NumPy"),)

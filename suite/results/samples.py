@@ -1,4 +1,4 @@
-"""Raw samples beside a table: `<operation>.samples.npz`, which NumPy reads without pickle.
+"""Raw samples beside a table: `<operation>.samples.npz`, numbers and text alone.
 
 Arrays of one entry a row: `operation`, `case`, `dtype`, `precision`, `device`, `implementation` (text) and `count`
 (int64). `device_us` (float64) has the samples of all rows, one row after the other.
@@ -44,7 +44,7 @@ def read_samples(path: Path) -> dict[Key, tuple[float, ...]]:
     import numpy as np
 
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with np.load(path) as file:
             keys = list(zip(*(file[name].tolist() for name in KEY), strict=True))
             counts, values = file[COUNT].tolist(), file[VALUES].tolist()
         if len(counts) != len(keys) or min(counts, default=0) < 0 or sum(counts) != len(values):

@@ -96,10 +96,12 @@ def main() -> None:
     device = from_json(Device, json.loads(arguments.device), "--device")
     for name in frameworks.names():
         frameworks.get(name).prepare(device)
+    gc.disable()  # torch's million objects stay: collections would find nothing
     with contextlib.suppress(Exception):  # a guest raises it again, and answers with the reason
         import suite.checking.checked_call
         import suite.timing
         import suite.worker.shared_memory  # noqa: F401 (these take seconds)
+    gc.enable()
     gc.collect()
     gc.freeze()
     fork_on_request(device, control, arguments.stacks)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import json
 import os
 import traceback
@@ -53,8 +54,10 @@ def serve(device: Device, requests: BinaryIO, events: BinaryIO) -> None:
     os.register_at_fork(after_in_child=close_in_child)
     for name in frameworks.names():
         frameworks.get(name).prepare(device)
+    gc.disable()  # torch's million objects stay: collections would find nothing
     with contextlib.suppress(Exception):  # the first request raises it again, and replies with the reason
         import torch  # noqa: F401 (takes seconds, which belong to no implementation)
+    gc.enable()
     send(Ready())
     session: Session | None = None
     for line in requests:

@@ -9,8 +9,15 @@ import pytest
 from cuda_ref import build, compiler
 
 needs_nvcc = pytest.mark.skipif(build.missing("cuda") is not None, reason=str(build.missing("cuda")))
-SPILLS = {"softmax": 320, "rms_norm": 320, "layer_norm": 1000}
-"""Bytes that kernels may keep in local memory: rows in the registers of 1,024 threads, in the forms of many packs."""
+SPILLS = {
+    "softmax": 320,
+    "rms_norm": 320,
+    "layer_norm": 1000,
+    "attention_grad": 64,
+    "matmul_stream": 144,
+    "matmul_mma": 32,
+}
+"""Bytes that kernels may keep in local memory: most of them are rows in the registers of 1,024 threads."""
 LARGE = ("matmul_async_copies", "matmul_double_buffered")
 KERNELS = sorted(each.stem for each in build.HERE.glob("*.cu"))
 
