@@ -92,9 +92,9 @@ def interrupted(tree: Path, out: Path, delay: Callable[[], float], after: int | 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
 def test_a_run_interrupted_at_random_moments_loses_nothing(seed: int, tree: Path, tmp_path: Path) -> None:
-    """4 times for each seed; then the run is resumed, and finished rows are not repeated.
+    """6 times for each seed; then the run is resumed, and finished rows are not repeated.
 
     Half of the moments lie anywhere after the start, half where rows are being written.
     """
@@ -102,7 +102,7 @@ def test_a_run_interrupted_at_random_moments_loses_nothing(seed: int, tree: Path
     out = tmp_path / "out"
     table = out / "vector_add.csv"
     attempts, before = 0, {}
-    while attempts < 4:
+    while attempts < 6:
         attempts += 1
         after = None if attempts % 2 else randomly.randrange(3)
         status, said, seconds = interrupted(

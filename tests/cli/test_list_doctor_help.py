@@ -54,4 +54,4 @@ def test_help_imports_no_framework_and_is_quick() -> None:
             times.append(time.perf_counter() - begin)
         return min(times)
 
-    assert seconds("-m", "suite", "--help") < 4 * seconds("-c", "import typer, rich")
+    assert seconds("-m", "suite", "--help") < 6 * seconds("-c", "import typer, rich")

@@ -18,7 +18,7 @@ SPILLS = {
     "matmul_mma": 32,
 }
 """Bytes that kernels may keep in local memory: most of them are rows in the registers of 1,024 threads."""
-LARGE = ("matmul_async_copies", "matmul_double_buffered")
+LARGE = ("matmul_async_copies", "matmul_double_buffered", "matmul_mma")
 KERNELS = sorted(each.stem for each in build.HERE.glob("*.cu"))
 
 REPORT = """

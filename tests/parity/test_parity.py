@@ -125,12 +125,12 @@ def problem(case: Case, device: torch.device) -> Problem:
 def complaint(implementation: Implementation, case: Case, where: Device) -> str:
     """What is wrong with the implementation on this case; empty if nothing is. `NotImplementedError` passes through.
 
-    An interpreter is slow, and what second and third calls show (work on another stream, races) does not arise in it.
+    An interpreter or emulator is slow, and what further calls show (work on other streams, races) does not arise in it.
     """
     load = lambda: getattr(implementation.load(), case.operation)  # noqa: E731
     huge = ops.get(case.operation).families[case.inputs].needs_gpu
     given = (problem.__wrapped__ if huge else problem)(case, torch.device(where.type))
-    if implementation.adapter.mode(where) == "interpreted":
+    if implementation.adapter.mode(where) != "native":
         try:
             reason, _ = check_briefly(LocalCaller(load, implementation.adapter, given), given, 0.0)
         except RefusedError as refused:

@@ -24,6 +24,7 @@ COSTS: dict[str, tuple[Callable[[Row], float | None], str, str]] = {
     "device": (lambda row: row.device_us, "|", "time on the device"),
     "dispatch": (lambda row: row.dispatch_us, "o", "until the call returns"),
     "latency": (lambda row: row.latency_us, "D", "until the result is ready"),
+    "graph": (lambda row: row.graph_us, "x", "in a replayed CUDA graph"),
 }
 MOST_PANELS = 8
 
@@ -128,8 +129,8 @@ def draw_costs(data: dict[str, Any]) -> Figure:
         _draw_cost_panel(ax, panel)
     ticks(axes[-1], [10.0**power for power in range(-1, 8)])
     axes[-1].set_xlim(*_reach(panels))
-    handles, names = axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside upper left", ncols=3, frameon=False)
+    handles, names = max((ax.get_legend_handles_labels() for ax in axes), key=lambda found: len(found[0]))
+    figure.legend(handles, names, loc="outside upper left", ncols=4, frameon=False)
     axes[-1].set_xlabel("us")
     return figure
 
@@ -154,10 +155,11 @@ def _draw_cost_panel(ax: Axes, panel: dict[str, Any]) -> None:
                     marker,
                     color=color,
                     markersize=6 if marker == "|" else 4,
-                    markeredgewidth=1.6 if marker == "|" else 0,
+                    markeredgewidth=1.6 if marker in "|x" else 0,
                 )
-    for _, marker, label in COSTS.values():
-        ax.plot([], [], marker, color=MUTED, label=label, linestyle="none")
+    for cost, (_, marker, label) in COSTS.items():
+        if any(values[cost] for values in panel["rows"].values()):
+            ax.plot([], [], marker, color=MUTED, label=label, linestyle="none")
     ax.set_title(panel["title"], color=INK)
     ax.set_yticks(range(len(names)), names, fontsize=7.5)
     for tick, name in zip(ax.get_yticklabels(), names, strict=True):
