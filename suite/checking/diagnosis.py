@@ -57,6 +57,7 @@ BUDGET_S = 1.0
 """No further variant is computed after so much of this thread's time, which other processes do not take from."""
 LEAST_DIGITS, NEAR = 8, 0.1
 """Elements that show which digits a result has, and how far off it may be in all, relative to the truth."""
+FAILED = "the diagnosis failed:"
 UNWRITTEN = "never written, or computed from memory that was never written"
 
 
@@ -90,12 +91,15 @@ class Fit:
 def diagnose(output: torch.Tensor, draw: int, problem: Problem, *, beside: torch.Tensor | None = None) -> Diagnosis:
     """Why `output` is wrong as the result of `draw`. beside: the result of the other draw, wrong too.
 
-    A result that leaves too little memory has no diagnosis.
+    A result that leaves too little memory has no diagnosis. A fault of the diagnosis is its text: the result is wrong
+    all the same.
     """
     try:
         return _diagnose(output, draw, problem, beside)
     except torch.OutOfMemoryError:
         return Diagnosis()
+    except Exception as error:
+        return Diagnosis(f"{FAILED} {type(error).__name__}: {error}")
 
 
 def _diagnose(output: torch.Tensor, draw: int, problem: Problem, beside: torch.Tensor | None) -> Diagnosis:

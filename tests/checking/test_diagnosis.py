@@ -153,6 +153,17 @@ def test_variants_that_are_as_close_are_both_named(monkeypatch: pytest.MonkeyPat
     assert found.text == "as if a stood for b or a was doubled (fits 100%)"
 
 
+def test_a_fault_of_the_diagnosis_leaves_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> Any:
+        raise ValueError("no such head")
+
+    monkeypatch.setattr(variants, "of", lambda operation: broken)
+    found = run(without_last_keys, at=problem(**MATMUL))
+    assert not found.agrees
+    assert found.reason.startswith("value: ")
+    assert found.diagnosis == "the diagnosis failed: ValueError: no such head"
+
+
 def test_no_variant_is_computed_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnosis, "BUDGET_S", -1.0)
     assert run(without_last_keys, at=problem(**MATMUL)).diagnosis == ""

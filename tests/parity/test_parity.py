@@ -125,18 +125,22 @@ def problem(case: Case, device: torch.device) -> Problem:
 def complaint(implementation: Implementation, case: Case, where: Device) -> str:
     """What is wrong with the implementation on this case; empty if nothing is. `NotImplementedError` passes through.
 
-    An interpreter or emulator is slow, and what further calls show (work on other streams, races) does not arise in it.
+    An interpreter is slow, and what further calls show (work on other streams, races, repeated launches) does not arise
+    in it.
     """
     load = lambda: getattr(implementation.load(), case.operation)  # noqa: E731
     huge = ops.get(case.operation).families[case.inputs].needs_gpu
     given = (problem.__wrapped__ if huge else problem)(case, torch.device(where.type))
-    if implementation.adapter.mode(where) != "native":
+    if implementation.adapter.mode(where) == "interpreted":
         try:
-            reason, _ = check_briefly(LocalCaller(load, implementation.adapter, given), given, 0.0)
+            reason, explained = check_briefly(LocalCaller(load, implementation.adapter, given), given, 0.0)
+            assert diagnosis.FAILED not in explained.text
         except RefusedError as refused:
             reason = str(refused)
     else:
-        reason = check(load, implementation.adapter, given).reason
+        found = check(load, implementation.adapter, given)
+        reason = found.reason
+        assert diagnosis.FAILED not in found.diagnosis
     return f"{case.label} {case.precision}: {reason}" if reason else ""
 
 
