@@ -38,9 +38,10 @@ class Plan(NamedTuple):
 
     kernel: str
     """"wgmma" (TMA, persistent blocks; parts in memory), "mma" (rows at any address; parts within a cluster), "stream"
-    (few rows or columns; the same), or "skinny" (few rows, TMA; divides k itself)."""
+    (few rows or columns; the same), "skinny" (few rows, TMA; divides k itself), or "short" (few products, any strides)."""
     tile: int
-    """Index in TILES[kernel], and the number in the .cu; of "stream" the logarithm of warps that divide k."""
+    """Index in TILES[kernel], and the number in the .cu; of "stream" the logarithm of warps, of "short"
+    of threads that divide k."""
     parts: int
 
 
@@ -76,6 +77,9 @@ class Costs(NamedTuple):
     wgmma_launch: float = 0.27
     wgmma_block: float = 0.686
     wgmma_l2: float = 1.4e7  # more than L2 delivers: neighbours read the same at the same time
+    short_launch: float = 1.6
+    short_turn: float = 0.5
+    short_load: float = 0.002  # of a warp
     skinny_launch: float = 2.74
     skinny_step: float = 0.104
     copy: float = 2.73
@@ -84,7 +88,7 @@ class Costs(NamedTuple):
 
 
 COSTS = Costs()
-KERNELS = ("wgmma", "mma", "stream", "skinny")
+KERNELS = ("wgmma", "mma", "stream", "skinny", "short")
 TILES = {
     "mma": (
         Tile(16, 64, 128, 1.98, resident=8),
@@ -110,6 +114,10 @@ STREAM_FEW = 16
 """The most rows or columns."""
 STREAM_WARPS, STREAM_STRIP, STREAM_TERMS = 8, 64, 32
 """Warps of a block; elements of the larger operand, and of k, that a warp has in flight."""
+SHORT_LANES, SHORT_TERMS = 5, 8
+"""The logarithm of the most threads that share a sum; terms that a thread has in flight."""
+SHORT_PRODUCTS = 2**26
+"""The most of a product for which "short" may be chosen."""
 SHARED_BYTES = 227 * 1024  # of a multiprocessor
 
 
@@ -142,6 +150,10 @@ def candidates(x: Problem) -> Iterator[Plan]:
             for parts in PARTS[kernel]:
                 if parts == 1 or (parts <= steps and blocks * parts < 3 * x.multiprocessors):
                     yield Plan(kernel, index, parts)
+    if x.M * x.N * x.K <= SHORT_PRODUCTS:
+        for index in range(SHORT_LANES + 1):
+            if index == 0 or 2**index < 2 * x.K:
+                yield Plan("short", index, 1)
     if x.M <= SKINNY_M and not x.a_copied and not x.b_copied:
         yield SKINNY
 
@@ -153,6 +165,8 @@ def predicted_us(plan: Plan, x: Problem) -> float:
         return _skinny_us(x, memory)
     if plan.kernel == "stream":
         return _stream_us(plan, x, memory)
+    if plan.kernel == "short":
+        return _short_us(plan, x, memory)
     tile = TILES[plan.kernel][plan.tile]
     steps, blocks = count(count(x.K, tile.K), plan.parts), blocks_of(tile, x) * plan.parts
     if plan.kernel == "mma":
@@ -182,6 +196,14 @@ def _stream_us(plan: Plan, x: Problem, memory: float) -> float:
     shifts = 1 + COSTS.stream_shift * (x.a_copied if x.M > x.N else x.b_copied)
     busy = rounds * (COSTS.stream_block + steps * COSTS.stream_step * shifts)
     return COSTS.stream_launch + _cluster_us(plan) + _longest(busy, memory * shifts)
+
+
+def _short_us(plan: Plan, x: Problem, memory: float) -> float:
+    """Launch, turns that wait for memory one after the other, and the loads of a multiprocessor's warps."""
+    turns = count(x.K, SHORT_TERMS << plan.tile)
+    warps = count(count(x.M * x.N << plan.tile, 32), x.multiprocessors)
+    loads = 2 * warps * turns * SHORT_TERMS * COSTS.short_load
+    return COSTS.short_launch + _longest(turns * COSTS.short_turn, loads, memory)
 
 
 def _cluster_us(plan: Plan) -> float:

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cuda_ref import build, matmul_mma, matmul_skinny, matmul_stream
+from cuda_ref import _short, build, matmul_mma, matmul_skinny, matmul_stream
 from cuda_ref._arguments import (
     FLOAT8,
     check_float8_scales,
@@ -39,7 +39,7 @@ def matmul(
     is contiguous along K, are copied first, which takes their size in memory.
     Plan: in 16 bits _matmul_plan.py chooses the tile and the number of parts in which k is divided; their sums take
     4 M N bytes of memory for each part. Products for which they are
-    faster are left to matmul_mma.cu, matmul_stream.cu and matmul_skinny.cu.
+    faster are left to matmul_mma.cu, matmul_stream.cu, matmul_skinny.cu and _short.cu.
     Dtypes: float16, bfloat16, with sums in float32, rounded once at the end. float32 with precision "tf32":
     factors are rounded to tf32, sums are float32. float8_e4m3fn, with a float32
     scale of shape () for each operand, gives bfloat16: the tensor cores keep 14 bits of sums over all of K ("fast"), or
@@ -72,7 +72,7 @@ def run(
     if plan is not None and plan.kernel != "wgmma":
         if plan.kernel == "skinny":
             return matmul_skinny.matmul(a, b)
-        return (matmul_mma if plan.kernel == "mma" else matmul_stream).run(plan, a, b)
+        return {"mma": matmul_mma, "stream": matmul_stream, "short": _short}[plan.kernel].run(plan, a, b)
     (M, K), N = a.shape, b.shape[1]
     a, b, a_layout, b_layout = for_tma(a, b)
     if plan is None:

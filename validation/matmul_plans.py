@@ -308,7 +308,7 @@ def main() -> int:
     parser.add_argument("--draws", type=int, default=50, help="random shapes, without --shapes (50)")
     parser.add_argument("--seed", type=int, default=1, help="of the shapes (1)")
     parser.add_argument("--layout", default="nn", choices=("nn", "tn", "nt", "tt"))
-    parser.add_argument("--kernels", default="wgmma,mma,stream,skinny", help="whose plans are timed (all)")
+    parser.add_argument("--kernels", default=",".join(_matmul_plan.KERNELS), help="whose plans are timed (all)")
     parser.add_argument("--seconds", type=float, default=600, help="no new shape is begun after this time (600)")
     parser.add_argument("--out", type=Path, default=Path("plans.csv"), help="CSV file to write (plans.csv)")
     parser.add_argument("--check", action="store_true", help="judge the plans of --kernels against float64 instead")
