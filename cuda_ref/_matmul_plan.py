@@ -38,7 +38,8 @@ class Plan(NamedTuple):
 
     kernel: str
     """"wgmma" (TMA, persistent blocks; parts in memory), "mma" (rows at any address; parts within a cluster), "stream"
-    (few rows or columns; the same), "skinny" (few rows, TMA; divides k itself), or "short" (few products, any strides)."""
+    (few rows or columns; the same), "skinny" (few rows, TMA; divides k itself), or "short" (few products, any
+    strides)."""
     tile: int
     """Index in TILES[kernel], and the number in the .cu; of "stream" the logarithm of warps, of "short"
     of threads that divide k."""
