@@ -23,6 +23,7 @@
 #endif
 
 constexpr int LOG_WARPS = 3, WARPS = 1 << LOG_WARPS, THREADS = WARPS * 32, LOG_STRIP = 6;
+constexpr int LINE = 64;  // elements of a line of the cache
 constexpr int STRIP = 1 << LOG_STRIP, PITCH = STRIP + 1;  // elements of the stream that a warp multiplies; 65 avoids bank conflicts
 
 struct Stream {
@@ -37,10 +38,12 @@ struct Few {
     int64_t stride, stride_k;
     bool pairs;  // two neighbours along k can be read at once; K is even
 
-    __device__ __forceinline__ void prefetch(int r, int k, int K) const {
-#ifdef __CUDA_ARCH__
-        if (r < size && k < K) asm volatile("prefetch.global.L2 [%0];" ::"l"(data + r * stride + k * stride_k));
-#endif
+    // Brings a share of all elements to the L2 cache. (prefetch.global.L2 in the loop takes longer than the products.)
+    __device__ __forceinline__ void touch(int thread, int threads, int K) const {
+        const int step = stride_k == 1 ? LINE : 1, rows = stride_k == 1 ? size : 1, count = ceil_div(K, step);
+        for (int r = 0; r < rows; ++r) {
+            for (int i = thread; i < count; i += threads) load_now(data + r * stride + i * step * stride_k);
+        }
     }
 };
 
@@ -228,13 +231,10 @@ __global__ void __launch_bounds__(THREADS, 2)
     // The warp's slots of a stage; only as many stages exist as a warp has steps.
     const auto stage = [&](int n) { return dynamic + (n % R::STAGES * WARPS + warp) * R::STEP_BYTES; };
     const auto copy = [&](int n) {
-        if (n < turns) {
-            R::copy(stage(n), x, s, k_of(n), g, q);
-#pragma unroll
-            for (int j = 0; j < FEW / 8; ++j) few.prefetch(8 * j + g, k_of(n) + O::pair(0, q), x.K);
-        }
+        if (n < turns) R::copy(stage(n), x, s, k_of(n), g, q);
         __pipeline_commit();
     };
+    few.touch(int(blockIdx.x) * THREADS + threadIdx.x, int(gridDim.x) * THREADS, x.K);
     FewPair next[FEW / 8][O::PAIRS];
     const auto load_few = [&](int n) {
 #pragma unroll
