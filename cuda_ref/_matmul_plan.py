@@ -44,6 +44,8 @@ class Plan(NamedTuple):
     """Index in TILES[kernel], and the number in the .cu; of "stream" the logarithm of warps, of "short"
     of threads that divide k."""
     parts: int
+    waves: int = 0
+    """Of "wgmma" with several parts: how often whole tiles fill the device before the others are divided."""
 
 
 class Problem(NamedTuple):
@@ -131,6 +133,20 @@ def blocks_of(tile: Tile, x: Problem) -> int:
     return count(x.M, tile.M * tile.cluster) * tile.cluster * count(x.N, tile.N)
 
 
+def whole_waves(tile: Tile, x: Problem) -> int:
+    """How often tiles fill the device."""
+    return blocks_of(tile, x) // tile.cluster // (x.multiprocessors // tile.cluster)
+
+
+def tail_of(plan: Plan, M: int, N: int, device: torch.device) -> tuple[int, int]:
+    """Of a plan of "wgmma" with several parts: the tiles of a cluster that are whole, and the elements of all parts of
+    the others."""
+    tile, processors = TILES["wgmma"][plan.tile], multiprocessors(device)
+    blocks = blocks_of(tile, Problem(M, N, 0, False, False, processors))
+    whole = plan.waves * (processors // tile.cluster)
+    return whole, (blocks - whole * tile.cluster) * plan.parts * tile.M * tile.N
+
+
 def stream_blocks(x: Problem, tile: int) -> int:
     return count(max(x.M, x.N), STREAM_STRIP * STREAM_WARPS >> tile)
 
@@ -147,10 +163,11 @@ def candidates(x: Problem) -> Iterator[Plan]:
                     yield Plan("stream", index, parts)
     for kernel, tiles in TILES.items():
         for index, tile in enumerate(tiles):
-            blocks, steps = blocks_of(tile, x), count(x.K, tile.K)
+            steps, waves = count(x.K, tile.K), whole_waves(tile, x) if kernel == "wgmma" else 0
+            blocks = blocks_of(tile, x) - waves * (x.multiprocessors // tile.cluster * tile.cluster)
             for parts in PARTS[kernel]:
-                if parts == 1 or (parts <= steps and blocks * parts < 3 * x.multiprocessors):
-                    yield Plan(kernel, index, parts)
+                if parts == 1 or (parts <= steps and 0 < blocks * parts < 3 * x.multiprocessors):
+                    yield Plan(kernel, index, parts, waves if parts > 1 else 0)
     if x.M * x.N * x.K <= SHORT_PRODUCTS:
         for index in range(SHORT_LANES + 1):
             if index == 0 or 2**index < 2 * x.K:
@@ -169,10 +186,9 @@ def predicted_us(plan: Plan, x: Problem) -> float:
     if plan.kernel == "short":
         return _short_us(plan, x, memory)
     tile = TILES[plan.kernel][plan.tile]
-    steps, blocks = count(count(x.K, tile.K), plan.parts), blocks_of(tile, x) * plan.parts
     if plan.kernel == "mma":
-        return _mma_us(plan, tile, steps, blocks, memory, x)
-    return _wgmma_us(plan, tile, steps, blocks, memory, x)
+        return _mma_us(plan, tile, count(count(x.K, tile.K), plan.parts), blocks_of(tile, x) * plan.parts, memory, x)
+    return _wgmma_us(plan, tile, memory, x)
 
 
 def _mma_us(plan: Plan, tile: Tile, steps: int, blocks: int, memory: float, x: Problem) -> float:
@@ -211,16 +227,19 @@ def _cluster_us(plan: Plan) -> float:
     return COSTS.cluster + COSTS.cluster_part * plan.parts if plan.parts > 1 else 0.0
 
 
-def _wgmma_us(plan: Plan, tile: Tile, steps: int, blocks: int, memory: float, x: Problem) -> float:
+def _wgmma_us(plan: Plan, tile: Tile, memory: float, x: Problem) -> float:
     """Copies, launch, the longest of traffic and rounds, and the addition of parts."""
-    rounds = count(blocks // tile.cluster, x.multiprocessors // tile.cluster)
+    blocks, steps, clusters = blocks_of(tile, x), count(x.K, tile.K), x.multiprocessors // tile.cluster
     loaded = 2 * blocks * steps * tile.K * (tile.M + tile.N / tile.cluster)
-    busy = rounds * (COSTS.wgmma_block + steps * tile.step_us)
+    tail = blocks // tile.cluster - plan.waves * clusters
+    rounds = count(tail * plan.parts, clusters)
+    busy = plan.waves * (COSTS.wgmma_block + steps * tile.step_us)
+    busy += rounds * (COSTS.wgmma_block + count(steps, plan.parts) * tile.step_us)
     us = COSTS.wgmma_launch + _longest(busy, memory, loaded / COSTS.wgmma_l2)
     if x.a_copied or x.b_copied:
         us += COSTS.copy + 4 * (x.a_copied * x.M * x.K + x.b_copied * x.K * x.N) / COSTS.scattered
     if plan.parts > 1:
-        us += COSTS.add + 8 * plan.parts * x.M * x.N / COSTS.scattered
+        us += COSTS.add + 8 * plan.parts * tail * tile.cluster * tile.M * tile.N / COSTS.scattered
     return us
 
 

@@ -50,6 +50,7 @@ CHECKED: tuple[Shape, ...] = (
     (129, 257, 1031),
     (264, 392, 520),
     (300, 513, 4100),
+    (2055, 1800, 520),
 )
 
 
@@ -99,12 +100,13 @@ def calls(a: Tensor, b: Tensor, kernels: Sequence[str], all_plans: bool) -> dict
 
 
 def plan(name: str) -> Plan:
-    kernel, tile, parts = name.split("/")
-    return Plan(kernel, int(tile), int(parts))
+    kernel, *numbers = name.split("/")
+    return Plan(kernel, *map(int, numbers))
 
 
 def name(plan: Plan) -> str:
-    return f"{plan.kernel}/{plan.tile}/{plan.parts}"
+    waves = f"/{plan.waves}" if plan.waves else ""
+    return f"{plan.kernel}/{plan.tile}/{plan.parts}{waves}"
 
 
 def check(kernel: str) -> int:

@@ -90,18 +90,6 @@ def test_copies_to_a_pitch_of_16_bytes(dtype: torch.dtype) -> None:
                 assert all(each.stride(1 - inner) * each.element_size() % 16 == 0 for each in found)
 
 
-@needs_compiler
-def test_parts_are_added_in_their_order() -> None:
-    for count, parts in itertools.product((1, 37, 1000), (1, 2, 7)):
-        sums = torch.randn(parts, count)
-        out = torch.empty(count, dtype=torch.bfloat16)
-        build.launch("_parts", "add_parts", out.device, sums, out, count, parts, build.DTYPES[out.dtype])
-        total = sums[0].clone()
-        for part in sums[1:]:
-            total += part
-        assert torch.equal(out, total.bfloat16())
-
-
 def test_plans_have_work_for_every_part() -> None:
     for M, N, K in itertools.product((1, 100, 5000), (1, 200, 3000), (1, 65, 20000)):
         x = Problem(M, N, K, a_copied=True, b_copied=False, multiprocessors=132)
@@ -135,6 +123,14 @@ def test_other_types_take_the_smallest_tile_or_the_largest(
     monkeypatch.setattr(_matmul_plan, "multiprocessors", lambda _: 132)
     a = SimpleNamespace(is_cuda=True, device=None)
     assert _matmul_plan.one_of_two_tiles(size, size, a) == Plan("wgmma", tile, 1)  # type: ignore[arg-type]
+
+
+def test_tiles_that_do_not_fill_the_device_are_divided() -> None:
+    """297 clusters of 128 x 256 or more are 4.5 times 66: four whole waves, and 33 in parts."""
+    x = Problem(297 * 256, 256, 3072, a_copied=False, b_copied=False, multiprocessors=132)
+    plans = [each for each in _matmul_plan.candidates(x) if each.kernel == "wgmma" and each.tile == 1]
+    assert {each.waves for each in plans if each.parts > 1} == {4}
+    assert {each.parts for each in plans} >= {1, 2, 3, 4, 6}
 
 
 def test_long_sums_are_divided() -> None:
