@@ -87,6 +87,8 @@ class Costs(NamedTuple):
     skinny_step: float = 0.104
     copy: float = 2.73
     add: float = 1.1
+    store: float = 3.0e4  # elements of a multiprocessor
+    store_odd: float = 3.0
     scattered: float = 1.39e06  # bytes of copies, and of parts
 
 
@@ -200,7 +202,7 @@ def _mma_us(plan: Plan, tile: Tile, steps: int, blocks: int, memory: float, x: P
     shifts = 1 + COSTS.mma_shift * (x.a_copied + x.b_copied)
     alone = count(most, resident) * (COSTS.mma_block + steps * tile.step_us * shifts)
     copies = (tile.M + tile.N) * tile.K / COSTS.mma_copy
-    busy = most * steps * (tile.M * tile.N * tile.K / COSTS.mma_rate + copies * shifts)
+    busy = most * (steps * (tile.M * tile.N * tile.K / COSTS.mma_rate + copies * shifts) + _store_us(tile, x))
     loaded = 2 * blocks * steps * tile.K * (tile.M + tile.N)
     joined = 4 * most * tile.M * tile.N / COSTS.cluster_sums if plan.parts > 1 else 0.0
     return COSTS.mma_launch + _cluster_us(plan) + joined + _longest(alone, busy, memory, loaded / COSTS.mma_l2)
@@ -223,6 +225,11 @@ def _short_us(plan: Plan, x: Problem, memory: float) -> float:
     return COSTS.short_launch + _longest(turns * COSTS.short_turn, loads, memory)
 
 
+def _store_us(tile: Tile, x: Problem) -> float:
+    """The sums of a tile; rows of the output at odd addresses are not stored by TMA."""
+    return tile.M * tile.N / COSTS.store * (1.0 if x.N % 8 == 0 else COSTS.store_odd)
+
+
 def _cluster_us(plan: Plan) -> float:
     return COSTS.cluster + COSTS.cluster_part * plan.parts if plan.parts > 1 else 0.0
 
@@ -233,8 +240,10 @@ def _wgmma_us(plan: Plan, tile: Tile, memory: float, x: Problem) -> float:
     loaded = 2 * blocks * steps * tile.K * (tile.M + tile.N / tile.cluster)
     tail = blocks // tile.cluster - plan.waves * clusters
     rounds = count(tail * plan.parts, clusters)
-    busy = plan.waves * (COSTS.wgmma_block + steps * tile.step_us)
-    busy += rounds * (COSTS.wgmma_block + count(steps, plan.parts) * tile.step_us)
+    round_us = COSTS.wgmma_block + _store_us(tile, x)
+    busy = plan.waves * (round_us + steps * tile.step_us) + rounds * (
+        round_us + count(steps, plan.parts) * tile.step_us
+    )
     us = COSTS.wgmma_launch + _longest(busy, memory, loaded / COSTS.wgmma_l2)
     if x.a_copied or x.b_copied:
         us += COSTS.copy + 4 * (x.a_copied * x.M * x.K + x.b_copied * x.K * x.N) / COSTS.scattered
