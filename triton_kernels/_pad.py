@@ -30,7 +30,7 @@ def pad_kernel(x_ptr, y_ptr, R, C, stride_r, stride_c, rows, columns, BLOCK_R: t
 
 
 def zero_padded(x: Tensor, vector: int = VECTOR) -> Tensor:
-    """x, in memory that goes on with zeros to multiples of `vector` rows and columns; its dimensions keep their order."""
+    """x, in the same order of dimensions, in memory with zeros up to multiples of `vector` rows and columns."""
     if x.stride(0) < x.stride(1):
         return zero_padded(x.t(), vector).t()
     R, C = x.shape
