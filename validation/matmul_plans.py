@@ -303,6 +303,8 @@ def plot(sets: dict[str, list[Timed]], path: Path) -> None:
             axes.scatter(*zip(*points, strict=True), s=14, alpha=0.7, label=title)
         axes.axhline(1, color="gray", linewidth=0.8)
         axes.set(xscale="log", yscale="log", xlabel=label)
+        axes.minorticks_off()
+        axes.set_yticks([0.25, 0.5, 0.7, 1, 1.4, 2, 4], labels=["0.25", "0.5", "0.7", "1", "1.4", "2", "4"])
     figure.axes[0].set_ylabel("time of cuBLAS / time of cuda/wgmma")
     figure.axes[0].legend()
     figure.savefig(path, dpi=120, metadata={"Software": None})
