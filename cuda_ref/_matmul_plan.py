@@ -44,8 +44,6 @@ class Plan(NamedTuple):
     """Index in TILES[kernel], and the number in the .cu; of "stream" the logarithm of warps, of "short"
     of threads that divide k."""
     parts: int
-    waves: int = 0
-    """Of "wgmma" with several parts: how often whole tiles fill the device before the others are divided."""
 
 
 class Problem(NamedTuple):
@@ -66,9 +64,10 @@ class Costs(NamedTuple):
     memory: float = 4.1e6  # bytes of the device's memory
     mma_launch: float = 0.543
     mma_block: float = 0.35  # until the first step, and after the last one
-    mma_rate: float = 1.92e06  # products of a multiprocessor
+    mma_rate: float = 1.03e6  # products of a multiprocessor
     mma_copy: float = 1.93e04  # elements that a multiprocessor copies to shared memory
     mma_shift: float = 0.445  # of a step's time more, for each operand at odd addresses
+    mma_store: float = 3.0e4  # elements
     mma_l2: float = 9.22e06
     cluster: float = 0.285
     cluster_part: float = 0.211
@@ -87,8 +86,7 @@ class Costs(NamedTuple):
     skinny_step: float = 0.104
     copy: float = 2.73
     add: float = 1.1
-    store: float = 3.0e4  # elements of a multiprocessor
-    store_odd: float = 3.0
+    store: float = 6.8e3  # elements of a multiprocessor that are not stored by TMA
     scattered: float = 1.39e06  # bytes of copies, and of parts
 
 
@@ -135,18 +133,10 @@ def blocks_of(tile: Tile, x: Problem) -> int:
     return count(x.M, tile.M * tile.cluster) * tile.cluster * count(x.N, tile.N)
 
 
-def whole_waves(tile: Tile, x: Problem) -> int:
-    """How often tiles fill the device."""
-    return blocks_of(tile, x) // tile.cluster // (x.multiprocessors // tile.cluster)
-
-
-def tail_of(plan: Plan, M: int, N: int, device: torch.device) -> tuple[int, int]:
-    """Of a plan of "wgmma" with several parts: the tiles of a cluster that are whole, and the elements of all parts of
-    the others."""
-    tile, processors = TILES["wgmma"][plan.tile], multiprocessors(device)
-    blocks = blocks_of(tile, Problem(M, N, 0, False, False, processors))
-    whole = plan.waves * (processors // tile.cluster)
-    return whole, (blocks - whole * tile.cluster) * plan.parts * tile.M * tile.N
+def elements_of_parts(plan: Plan, M: int, N: int) -> int:
+    """The sums that a plan of "wgmma" with several parts keeps in memory: those of whole tiles."""
+    tile = TILES["wgmma"][plan.tile]
+    return plan.parts * blocks_of(tile, Problem(M, N, 0, False, False, 0)) * tile.M * tile.N
 
 
 def stream_blocks(x: Problem, tile: int) -> int:
@@ -165,11 +155,10 @@ def candidates(x: Problem) -> Iterator[Plan]:
                     yield Plan("stream", index, parts)
     for kernel, tiles in TILES.items():
         for index, tile in enumerate(tiles):
-            steps, waves = count(x.K, tile.K), whole_waves(tile, x) if kernel == "wgmma" else 0
-            blocks = blocks_of(tile, x) - waves * (x.multiprocessors // tile.cluster * tile.cluster)
+            blocks, steps = blocks_of(tile, x), count(x.K, tile.K)
             for parts in PARTS[kernel]:
-                if parts == 1 or (parts <= steps and 0 < blocks * parts < 3 * x.multiprocessors):
-                    yield Plan(kernel, index, parts, waves if parts > 1 else 0)
+                if parts == 1 or (parts <= steps and blocks * parts < 3 * x.multiprocessors):
+                    yield Plan(kernel, index, parts)
     if x.M * x.N * x.K <= SHORT_PRODUCTS:
         for index in range(SHORT_LANES + 1):
             if index == 0 or 2**index < 2 * x.K:
@@ -202,7 +191,7 @@ def _mma_us(plan: Plan, tile: Tile, steps: int, blocks: int, memory: float, x: P
     shifts = 1 + COSTS.mma_shift * (x.a_copied + x.b_copied)
     alone = count(most, resident) * (COSTS.mma_block + steps * tile.step_us * shifts)
     copies = (tile.M + tile.N) * tile.K / COSTS.mma_copy
-    busy = most * (steps * (tile.M * tile.N * tile.K / COSTS.mma_rate + copies * shifts) + _store_us(tile, x))
+    busy = most * (steps * (tile.M * tile.N * tile.K / COSTS.mma_rate + copies * shifts) + tile.M * tile.N / COSTS.mma_store)
     loaded = 2 * blocks * steps * tile.K * (tile.M + tile.N)
     joined = 4 * most * tile.M * tile.N / COSTS.cluster_sums if plan.parts > 1 else 0.0
     return COSTS.mma_launch + _cluster_us(plan) + joined + _longest(alone, busy, memory, loaded / COSTS.mma_l2)
@@ -225,30 +214,22 @@ def _short_us(plan: Plan, x: Problem, memory: float) -> float:
     return COSTS.short_launch + _longest(turns * COSTS.short_turn, loads, memory)
 
 
-def _store_us(tile: Tile, x: Problem) -> float:
-    """The sums of a tile; rows of the output at odd addresses are not stored by TMA."""
-    return tile.M * tile.N / COSTS.store * (1.0 if x.N % 8 == 0 else COSTS.store_odd)
-
-
 def _cluster_us(plan: Plan) -> float:
     return COSTS.cluster + COSTS.cluster_part * plan.parts if plan.parts > 1 else 0.0
 
 
 def _wgmma_us(plan: Plan, tile: Tile, memory: float, x: Problem) -> float:
     """Copies, launch, the longest of traffic and rounds, and the addition of parts."""
-    blocks, steps, clusters = blocks_of(tile, x), count(x.K, tile.K), x.multiprocessors // tile.cluster
+    blocks, steps = blocks_of(tile, x) * plan.parts, count(count(x.K, tile.K), plan.parts)
+    rounds = count(blocks // tile.cluster, x.multiprocessors // tile.cluster)
     loaded = 2 * blocks * steps * tile.K * (tile.M + tile.N / tile.cluster)
-    tail = blocks // tile.cluster - plan.waves * clusters
-    rounds = count(tail * plan.parts, clusters)
-    round_us = COSTS.wgmma_block + _store_us(tile, x)
-    busy = plan.waves * (round_us + steps * tile.step_us) + rounds * (
-        round_us + count(steps, plan.parts) * tile.step_us
-    )
+    stored = tile.M * tile.N / COSTS.store if x.N % 8 != 0 else 0.0
+    busy = rounds * (COSTS.wgmma_block + steps * tile.step_us + stored)
     us = COSTS.wgmma_launch + _longest(busy, memory, loaded / COSTS.wgmma_l2)
     if x.a_copied or x.b_copied:
         us += COSTS.copy + 4 * (x.a_copied * x.M * x.K + x.b_copied * x.K * x.N) / COSTS.scattered
     if plan.parts > 1:
-        us += COSTS.add + 8 * plan.parts * tail * tile.cluster * tile.M * tile.N / COSTS.scattered
+        us += COSTS.add + 8 * blocks * tile.M * tile.N / COSTS.scattered
     return us
 
 

@@ -76,14 +76,12 @@ struct Part {
 };
 
 // How a warp takes the stream: CHUNKS of 16 bytes a thread for STRIP elements at TERMS k; g = lane / 4, q = lane % 4.
-// WIDTH threads have neighbours in memory, `place` is a thread's place among them.
+// WIDTH threads have neighbours in memory.
 // Contiguous along k: chunk 2 i + h has k 8 q ... 8 q + 7 of element 16 i + 8 h + g.
 template <bool ALONG_K>
 struct Order {
     static constexpr int TERMS = 32, CHUNKS = 8, PAIRS = 4, WIDTH = 4;
 
-    static __device__ __forceinline__ int row(int g, int q) { return g; }
-    static __device__ __forceinline__ int place(int g, int q) { return q; }
     static __device__ __forceinline__ Part part(const Stream& x, int i, int s, int k, int g, int q) {
         const int row = s + i * 8 + g;
         return {x.data + row * x.stride + k + 8 * q, row < x.size ? x.K - k - 8 * q : -CHUNK};
@@ -112,8 +110,6 @@ template <>
 struct Order<false> {
     static constexpr int TERMS = 16, CHUNKS = 4, PAIRS = 2, WIDTH = 8;
 
-    static __device__ __forceinline__ int row(int g, int q) { return q; }
-    static __device__ __forceinline__ int place(int g, int q) { return g; }
     static __device__ __forceinline__ Part part(const Stream& x, int i, int s, int k, int g, int q) {
         const int row = k + 2 * q + i % 2 + i / 2 * 8;
         return {x.data + row * x.stride + s + 8 * g, row < x.K ? x.size - s - 8 * g : -CHUNK};
@@ -143,38 +139,43 @@ struct Order<false> {
     }
 };
 
-// The ring of a warp. Rows at any address are copied as they lie, with one more chunk than they have, and shifted when
-// they are read.
+// The ring of a warp. Eight neighbouring threads copy neighbours in memory, since accesses of 16 bytes are served for
+// eight threads at a time; other threads read them. Rows at any address are copied as they lie, with one more chunk than
+// they have, and shifted when they are read.
 template <bool ALONG_K, bool ALIGNED>
 struct Ring {
     using O = Order<ALONG_K>;
-    static constexpr int ROW = O::WIDTH + (ALIGNED ? 0 : 1), SLOTS = ALIGNED ? 32 : 32 / O::WIDTH * ROW;
+    static constexpr int ROW = O::WIDTH + (ALIGNED ? 0 : 1), SLOTS = 32 / O::WIDTH * ROW;
     static constexpr int STEP_BYTES = O::CHUNKS * SLOTS * 16;
     static constexpr int STAGES = 100 * 1024 / (WARPS * STEP_BYTES);  // two blocks on a multiprocessor
 
-    static __device__ __forceinline__ int slot(int g, int q) {
-        return ALIGNED ? 4 * g + q : O::row(g, q) * ROW + O::place(g, q);
+    // Without bank conflicts, for threads that copy and for threads that read.
+    static __device__ __forceinline__ int slot(int row, int place) {
+        return row * ROW + (ALIGNED && !ALONG_K ? place ^ row * 2 : place);
     }
     static __device__ __forceinline__ int bytes_of(int count) { return count <= 0 ? 0 : 2 * min(count, CHUNK); }
 
-    static __device__ __forceinline__ void copy(char* to, const Stream& x, int s, int k, int g, int q) {
+    static __device__ __forceinline__ void copy(char* to, const Stream& x, int s, int k, int lane) {
+        const int row = lane / O::WIDTH, place = lane % O::WIDTH;
 #pragma unroll
         for (int i = 0; i < O::CHUNKS; ++i) {
-            const Part part = O::part(x, i, s, k, g, q);
+            const Part part = O::part(x, i, s, k, ALONG_K ? row : place, ALONG_K ? place : row);
             const int offset = ALIGNED ? 0 : misalignment(part.from), left = part.count + offset;
             const uint16_t* const from = left > 0 ? part.from - offset : x.data - misalignment(x.data);
-            char* const at = to + (i * SLOTS + slot(g, q)) * 16;
-            copy_async(at, reinterpret_cast<const char*>(from), bytes_of(left));
-            if (!ALIGNED && O::place(g, q) == O::WIDTH - 1) {
+            char* const at = to + i * SLOTS * 16;
+            copy_async(at + slot(row, place) * 16, reinterpret_cast<const char*>(from), bytes_of(left));
+            if (!ALIGNED && place == O::WIDTH - 1) {
                 const int more = offset > 0 ? left - CHUNK : 0;
-                copy_async(at + 16, reinterpret_cast<const char*>(more > 0 ? from + CHUNK : from), bytes_of(more));
+                copy_async(at + slot(row, O::WIDTH) * 16,
+                           reinterpret_cast<const char*>(more > 0 ? from + CHUNK : from), bytes_of(more));
             }
         }
     }
     static __device__ __forceinline__ uint4 read(const char* ring, const Stream& x, int i, int s, int k, int g, int q) {
-        const uint4* const at = reinterpret_cast<const uint4*>(ring) + i * SLOTS + slot(g, q);
-        if constexpr (ALIGNED) return at[0];
-        return shifted(at[0], at[1], misalignment(O::part(x, i, s, k, g, q).from));
+        const int row = ALONG_K ? g : q, place = ALONG_K ? q : g;
+        const uint4* const at = reinterpret_cast<const uint4*>(ring) + i * SLOTS;
+        if constexpr (ALIGNED) return at[slot(row, place)];
+        return shifted(at[slot(row, place)], at[slot(row, place + 1)], misalignment(O::part(x, i, s, k, g, q).from));
     }
 };
 
@@ -231,7 +232,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     // The warp's slots of a stage; only as many stages exist as a warp has steps.
     const auto stage = [&](int n) { return dynamic + (n % R::STAGES * WARPS + warp) * R::STEP_BYTES; };
     const auto copy = [&](int n) {
-        if (n < turns) R::copy(stage(n), x, s, k_of(n), g, q);
+        if (n < turns) R::copy(stage(n), x, s, k_of(n), threadIdx.x % 32);
         __pipeline_commit();
     };
     few.touch(int(blockIdx.x) * THREADS + threadIdx.x, int(gridDim.x) * THREADS, x.K);
@@ -257,12 +258,12 @@ __global__ void __launch_bounds__(THREADS, 2)
         }
         if (n + 1 < turns) load_few(n + 1);
         __pipeline_wait_prior(R::STAGES - 1);
-        if (!ALIGNED) __syncwarp();  // a thread reads what others have copied
+        __syncwarp();  // a thread reads what others have copied
         uint4 chunks[O::CHUNKS];
 #pragma unroll
         for (int i = 0; i < O::CHUNKS; ++i) chunks[i] = R::read(stage(n), x, i, s, k_of(n), g, q);
         O::template multiply<T, FEW>(sums, chunks, pairs);
-        if (!ALIGNED) __syncwarp();
+        __syncwarp();
         copy(n + R::STAGES);
     }
     __syncthreads();  // all rings have been read

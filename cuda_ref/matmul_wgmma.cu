@@ -6,7 +6,7 @@
 //   - Persistent blocks. While the sums of one tile are rounded and stored, by TMA too, the next one is loaded.
 //   - Clusters. Two blocks, one below the other, load one half each of the tile of b, for both (multicast).
 //   - Other tiles: 128 x 192, 128 x 128, and 64 x 128 with one consumer. _matmul_plan.py chooses by M, N and K.
-//   - Split sums. Tiles that do not fill the device are divided along k; a second kernel adds the parts.
+//   - Split sums. With too few tiles for the device, blocks compute parts of a sum over k; a second kernel adds them.
 //   - tf32 and float8.
 // The tile of 128 x 256 takes 85 products for each element that is loaded to shared memory.
 //
@@ -295,9 +295,9 @@ __global__ void __launch_bounds__(C::THREADS)
                 for (int i = 0; i < C::BLOCK_N / 2; ++i) acc[i] *= scale;
             }
             if constexpr (sizeof(T) == 2) {
-                if (share.part >= 0) {
+                if (parts.count > 1) {
                     constexpr int64_t SIZE = C::BLOCK_M * C::BLOCK_N;
-                    const int64_t place = int64_t(share.part) * parts.tail + share.tile - parts.whole;
+                    const int64_t place = int64_t(share.part) * parts.tiles + share.tile;
                     store_from_registers(parts.sums + (place * C::CLUSTER + rank) * SIZE, acc, thread, consumer * 64, 0,
                                          C::BLOCK_M, C::BLOCK_N);
                     continue;
@@ -319,7 +319,7 @@ struct Scales {  // of float8, otherwise null
 };
 
 struct Plan {
-    int64_t tile, whole, parts;
+    int64_t tile, parts;
     float* sums;
 };
 
@@ -339,14 +339,14 @@ cudaError_t launch(const MatrixOperand& a, const MatrixOperand& b, void* out, in
         return cudaErrorInvalidValue;
     }
     const auto tiles = cluster_tiles<C>(M, N);
-    const Parts parts(tiles.count(), plan.parts > 1 ? int(plan.whole) : tiles.count(), int(plan.parts), plan.sums);
+    const Parts parts(tiles.count(), int(plan.parts), plan.sums);
     const cudaError_t error = launch_clusters(
         C::CLUSTER, matmul_wgmma<T, A_MN, B_MN, TRANSPOSED, PROMOTED, C>,
         persistent_grid<C>(parts.shares(), multiprocessor_count()), C::THREADS, C::SHARED_BYTES, stream, record, maps,
         tiles, parts, static_cast<Out*>(out), M, N, K, scales.a, scales.b);
-    if (error != cudaSuccess || parts.tail == 0) return error;
+    if (error != cudaSuccess || parts.count == 1) return error;
     if constexpr (sizeof(T) == 2) {
-        const dim3 grid(unsigned(parts.tail * AddConfig<C>::BLOCKS));
+        const dim3 grid(unsigned(parts.tiles * AddConfig<C>::BLOCKS));
         record->set(grid, AddConfig<C>::THREADS);
         add_parts<T, C><<<grid, AddConfig<C>::THREADS, 0, stream>>>(tiles, parts, static_cast<T*>(out), int(M), int(N));
     }
@@ -388,14 +388,14 @@ cudaError_t launch_layout(const MatrixOperand& a, const MatrixOperand& b, void* 
 
 // a_mn: a[m, k] is at a + m + k * a_stride, otherwise at a + m * a_stride + k; b_mn: the same with n. The scales and
 // `promoted` are for float8. `tile`: its number in _matmul_plan.py. 16 bits only: tiles above 1, and several `parts` of
-// k of all tiles (of a cluster) after the first `whole`, whose sums go to `sums`, as Parts says.
+// k, whose sums go to `sums`, as Parts says.
 extern "C" int matmul_wgmma(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, int64_t a_mn,
                             int64_t a_stride, int64_t b_mn, int64_t b_stride, const float* scale_a,
-                            const float* scale_b, int64_t promoted, int64_t tile, int64_t whole, int64_t parts,
-                            float* sums, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
+                            const float* scale_b, int64_t promoted, int64_t tile, int64_t parts, float* sums,
+                            int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
     const MatrixOperand left{a, a_mn != 0, M, a_stride}, right{b, b_mn != 0, N, b_stride};
     const Scales scales{scale_a, scale_b};
-    const Plan plan{tile, whole, parts, sums};
+    const Plan plan{tile, parts, sums};
     switch (dtype) {
         case FLOAT32: return launch_layout<float>(left, right, out, K, plan, stream, record);
         case FLOAT16: return launch_layout<__half>(left, right, out, K, plan, stream, record);

@@ -89,27 +89,26 @@ dim3 persistent_grid(int64_t work, int multiprocessors) {
     return dim3(unsigned(ceil_div<int64_t>(work, waves) * C::CLUSTER));
 }
 
-// What a cluster computes at a time: a tile over the steps of k from `begin` to `end`. `part` is -1 if these are all.
+// What a cluster computes at a time: a tile over the steps of k from `begin` to `end`.
 struct Share {
     int tile, part, begin, end;
 };
 
-// The first `whole` tiles are computed one by one, so that they fill the device some whole times. Each of the other
-// ones, the tail, is divided along k in `count` parts, whose float32 sums go to `sums`: tile after tile for the first
-// part, then for the next one, each tile as rows of BLOCK_N columns.
+// Each tile is divided along k in `count` parts. If there are several, their float32 sums go to `sums`: tile after tile
+// for the first part, then for the next one, each tile as rows of BLOCK_N columns.
 struct Parts {
-    int whole, tail, count;
-    FastDivisor tail_tiles;
+    int tiles, count;
+    FastDivisor by_tiles;
     float* sums;
 
-    Parts(int tiles, int whole, int count, float* sums)
-        : whole(whole), tail(tiles - whole), count(count), tail_tiles(tail > 0 ? tail : 1), sums(sums) {}
+    Parts(int tiles, int count, float* sums) : tiles(tiles), count(count), by_tiles(tiles), sums(sums) {}
 
-    __host__ __device__ __forceinline__ int shares() const { return whole + tail * count; }
+    __host__ __device__ __forceinline__ int shares() const { return tiles * count; }
     __device__ __forceinline__ Share share(int index, int steps) const {
-        if (index < whole) return {index, -1, 0, steps};
-        const int part = tail_tiles.quotient(index - whole), tile = index - part * tail;
-        return {tile, part, int(int64_t(steps) * part / count), int(int64_t(steps) * (part + 1) / count)};
+        if (count == 1) return {index, 0, 0, steps};
+        const int part = by_tiles.quotient(index);
+        return {index - part * tiles, part, int(int64_t(steps) * part / count),
+                int(int64_t(steps) * (part + 1) / count)};
     }
 };
 
@@ -120,13 +119,13 @@ struct AddConfig {
     static constexpr int BLOCKS = QUADS / THREADS;  // of a tile
 };
 
-// Adds the sums of the tail, in the order of the parts.
+// Adds the sums of all tiles, in the order of the parts.
 template <typename T, typename C>
 __global__ void __launch_bounds__(AddConfig<C>::THREADS)
     add_parts(const GroupedTileScheduler<C::GROUP_M> tiles, const Parts parts, T* __restrict__ out, int M, int N) {
     using A = AddConfig<C>;
     const int index = blockIdx.x / A::BLOCKS, quad = blockIdx.x % A::BLOCKS * A::THREADS + threadIdx.x;
-    const TileCoordinate tile = tiles[parts.whole + index];
+    const TileCoordinate tile = tiles[index];
     const int m = tile.m * A::ROWS + quad / (C::BLOCK_N / 4), n = tile.n * C::BLOCK_N + quad % (C::BLOCK_N / 4) * 4;
     if (m >= M || n >= N) return;
     const Pack<float, 4>* from =
@@ -134,7 +133,7 @@ __global__ void __launch_bounds__(AddConfig<C>::THREADS)
     Pack<float, 4> total = *from;
 #pragma unroll 4
     for (int part = 1; part < parts.count; ++part) {
-        from += int64_t(parts.tail) * A::QUADS;
+        from += int64_t(parts.tiles) * A::QUADS;
         const Pack<float, 4> x = *from;
 #pragma unroll
         for (int i = 0; i < 4; ++i) total[i] += x[i];

@@ -100,13 +100,12 @@ def calls(a: Tensor, b: Tensor, kernels: Sequence[str], all_plans: bool) -> dict
 
 
 def plan(name: str) -> Plan:
-    kernel, *numbers = name.split("/")
-    return Plan(kernel, *map(int, numbers))
+    kernel, tile, parts = name.split("/")
+    return Plan(kernel, int(tile), int(parts))
 
 
 def name(plan: Plan) -> str:
-    waves = f"/{plan.waves}" if plan.waves else ""
-    return f"{plan.kernel}/{plan.tile}/{plan.parts}{waves}"
+    return f"{plan.kernel}/{plan.tile}/{plan.parts}"
 
 
 def check(kernel: str) -> int:

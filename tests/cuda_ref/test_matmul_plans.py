@@ -125,14 +125,6 @@ def test_other_types_take_the_smallest_tile_or_the_largest(
     assert _matmul_plan.one_of_two_tiles(size, size, a) == Plan("wgmma", tile, 1)  # type: ignore[arg-type]
 
 
-def test_tiles_that_do_not_fill_the_device_are_divided() -> None:
-    """297 clusters of 128 x 256 or more are 4.5 times 66: four whole waves, and 33 in parts."""
-    x = Problem(297 * 256, 256, 3072, a_copied=False, b_copied=False, multiprocessors=132)
-    plans = [each for each in _matmul_plan.candidates(x) if each.kernel == "wgmma" and each.tile == 1]
-    assert {each.waves for each in plans if each.parts > 1} == {4}
-    assert {each.parts for each in plans} == {1, 2, 3, 4, 5}
-
-
 def test_long_sums_are_divided() -> None:
     x = Problem(128, 128, 32768, a_copied=False, b_copied=False, multiprocessors=132)
     assert _matmul_plan.best_of(x, ("wgmma",)).parts > 8
