@@ -61,48 +61,48 @@ class Problem(NamedTuple):
 class Costs(NamedTuple):
     """Of an H200: microseconds, and bytes, elements or products in a microsecond."""
 
-    memory: float = 4.1e6  # bytes of the device's memory
-    mma_launch: float = 0.543
-    mma_block: float = 0.35  # until the first step, and after the last one
+    memory: float = 4.10e6  # bytes of the device's memory
+    mma_launch: float = 2.31
+    mma_block: float = 0.00486  # until the first step, and after the last one
     mma_rate: float = 1.03e6  # products of a multiprocessor
-    mma_copy: float = 1.93e04  # elements that a multiprocessor copies to shared memory
-    mma_shift: float = 0.445  # of a step's time more, for each operand at odd addresses
-    mma_store: float = 3.0e4  # elements
-    mma_l2: float = 9.22e06
-    cluster: float = 0.285
-    cluster_part: float = 0.211
-    cluster_sums: float = 1.2e06  # bytes that a multiprocessor reads from others
-    stream_launch: float = 0.213
-    stream_block: float = 0.0516
-    stream_step: float = 1.64
-    stream_shift: float = 0.33
-    wgmma_launch: float = 0.27
-    wgmma_block: float = 0.686
-    wgmma_l2: float = 1.4e7  # more than L2 delivers: neighbours read the same at the same time
-    short_launch: float = 1.6
-    short_turn: float = 0.5
-    short_load: float = 0.002  # of a warp
-    skinny_launch: float = 2.74
-    skinny_step: float = 0.104
-    copy: float = 2.73
-    add: float = 1.1
-    store: float = 6.8e3  # elements of a multiprocessor that are not stored by TMA
-    scattered: float = 1.39e06  # bytes of copies, and of parts
+    mma_copy: float = 3.01e4  # elements that a multiprocessor copies to shared memory
+    mma_shift: float = 1.1  # of a step's time more, for each operand at odd addresses
+    mma_store: float = 1.48e4  # elements
+    mma_l2: float = 4.85e6
+    cluster: float = 0.055
+    cluster_part: float = 0.0318
+    cluster_sums: float = 1.20e6  # bytes that a multiprocessor reads from others
+    stream_launch: float = 2.98
+    stream_block: float = 0.014
+    stream_step: float = 1.63
+    stream_shift: float = 0.108
+    wgmma_launch: float = 2.85
+    wgmma_block: float = 0.74
+    wgmma_l2: float = 8.07e6  # more than L2 delivers: neighbours read the same at the same time
+    short_launch: float = 1.09
+    short_turn: float = 0.544
+    short_load: float = 0.00289  # of a warp
+    skinny_launch: float = 2.72
+    skinny_step: float = 0.307
+    copy: float = 0.64
+    add: float = 0.984
+    store: float = 6800.0  # elements of a multiprocessor that are not stored by TMA
+    scattered: float = 4.30e6  # bytes of copies, and of parts
 
 
 COSTS = Costs()
 KERNELS = ("wgmma", "mma", "stream", "skinny", "short")
 TILES = {
     "mma": (
-        Tile(16, 64, 128, 1.98, resident=8),
-        Tile(64, 16, 128, 2.23, resident=8),
-        Tile(32, 32, 128, 0.998, resident=8),
-        Tile(64, 64, 64, 2.91, resident=7),
-        Tile(128, 64, 64, 3.72, stages=3, resident=4),
-        Tile(128, 128, 64, 4.82, stages=3, resident=2),
-        Tile(32, 128, 64, 2.81, resident=8),
-        Tile(128, 32, 64, 3.11, resident=8),
-        Tile(64, 128, 32, 2.3, stages=3, resident=4),
+        Tile(16, 64, 128, 0.498, resident=8),
+        Tile(64, 16, 128, 0.529, resident=8),
+        Tile(32, 32, 128, 0.481, resident=8),
+        Tile(64, 64, 64, 0.545, resident=7),
+        Tile(128, 64, 64, 0.673, stages=3, resident=4),
+        Tile(128, 128, 64, 0.844, stages=3, resident=2),
+        Tile(32, 128, 64, 0.585, resident=8),
+        Tile(128, 32, 64, 0.62, resident=8),
+        Tile(64, 128, 32, 0.716, stages=3, resident=4),
     ),
     "wgmma": (
         Tile(64, 128, 64, 0.20),
@@ -112,7 +112,7 @@ TILES = {
     ),
 }
 PARTS = {"mma": (1, 2, 4, 8, 16), "stream": (1, 2, 4, 8, 16), "wgmma": (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)}
-SKINNY, SKINNY_M = Plan("skinny", 0, 1), 64
+SKINNY, SKINNY_M = Plan("skinny", 0, 1), 16
 STREAM_FEW = 16
 """The most rows or columns."""
 STREAM_WARPS, STREAM_STRIP, STREAM_TERMS = 8, 64, 32
@@ -191,7 +191,9 @@ def _mma_us(plan: Plan, tile: Tile, steps: int, blocks: int, memory: float, x: P
     shifts = 1 + COSTS.mma_shift * (x.a_copied + x.b_copied)
     alone = count(most, resident) * (COSTS.mma_block + steps * tile.step_us * shifts)
     copies = (tile.M + tile.N) * tile.K / COSTS.mma_copy
-    busy = most * (steps * (tile.M * tile.N * tile.K / COSTS.mma_rate + copies * shifts) + tile.M * tile.N / COSTS.mma_store)
+    busy = most * (
+        steps * (tile.M * tile.N * tile.K / COSTS.mma_rate + copies * shifts) + tile.M * tile.N / COSTS.mma_store
+    )
     loaded = 2 * blocks * steps * tile.K * (tile.M + tile.N)
     joined = 4 * most * tile.M * tile.N / COSTS.cluster_sums if plan.parts > 1 else 0.0
     return COSTS.mma_launch + _cluster_us(plan) + joined + _longest(alone, busy, memory, loaded / COSTS.mma_l2)
