@@ -25,7 +25,7 @@ def pad_kernel(x_ptr, y_ptr, R, C, stride_r, stride_c, rows, columns, BLOCK_R: t
     r = tl.program_id(0) // blocks_c * BLOCK_R + tl.arange(0, BLOCK_R)
     c = tl.program_id(0) % blocks_c * BLOCK_C + tl.arange(0, BLOCK_C)
     offs = r[:, None].to(tl.int64) * stride_r + c[None, :].to(tl.int64) * stride_c
-    x = tl.load(x_ptr + offs, (r[:, None] < R) & (c[None, :] < C), 0.0)
+    x = tl.load(x_ptr + offs, (r[:, None] < R) & (c[None, :] < C), 0)
     tl.store(y_ptr + r[:, None].to(tl.int64) * columns + c[None, :], x, (r[:, None] < rows) & (c[None, :] < columns))
 
 
@@ -42,7 +42,7 @@ def zero_padded(x: Tensor, vector: int = VECTOR) -> Tensor:
 
 def copy_matrix(x: Tensor, y: Tensor) -> None:
     """y = x, and zeros where only y, which is contiguous, has elements; x may be the larger one."""
-    if x.element_size() == 1:
-        x, y = x.view(torch.uint8), y.view(torch.uint8)  # zero has the same bits
+    bits = {1: torch.int8, 2: torch.int16, 4: torch.int32}[x.element_size()]  # zero has the same ones
+    x, y = x.view(bits), y.view(bits)
     (rows, columns), grid = y.shape, (triton.cdiv(y.shape[0], 16) * triton.cdiv(y.shape[1], 256),)
     launch(pad_kernel, grid, x, y, *x.shape, *x.stride(), rows, columns, BLOCK_R=16, BLOCK_C=256, num_warps=4)
