@@ -274,14 +274,13 @@ __device__ __forceinline__ void transpose_in_quad(uint32_t (&x)[4], int t) {
     }
 }
 
-// Stores the sums of a warpgroup, 64 rows of D elements from `row` on, of a head that begins at `out`. Each thread
-// stores 16 bytes at a time.
-template <typename T, int COUNT>
+// Stores the sums of a warpgroup, 64 rows of 2 COUNT elements from `row` on, of a head that begins at `out`, whose rows
+// are STRIDE elements apart. Each thread stores 16 bytes at a time.
+template <int STRIDE, typename T, int COUNT>
 __device__ __forceinline__ void store_rows(T* __restrict__ out, const float (&acc)[COUNT], int row, int rows) {
-    constexpr int D = 2 * COUNT;
     const int thread = threadIdx.x % WARPGROUP, t = thread % 4, first = row + thread / 32 * 16 + thread % 32 / 4;
 #pragma unroll
-    for (int j = 0; j < D / 8; j += 4) {
+    for (int j = 0; j < COUNT / 4; j += 4) {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
             uint32_t x[4];
@@ -289,7 +288,7 @@ __device__ __forceinline__ void store_rows(T* __restrict__ out, const float (&ac
             for (int i = 0; i < 4; ++i) x[i] = rounded_pair<T>(acc[(j + i) * 4 + 2 * r], acc[(j + i) * 4 + 2 * r + 1]);
             transpose_in_quad(x, t);
             if (first + 8 * r < rows) {
-                *reinterpret_cast<uint4*>(out + int64_t(first + 8 * r) * D + (j + t) * 8) = {x[0], x[1], x[2], x[3]};
+                *reinterpret_cast<uint4*>(out + int64_t(first + 8 * r) * STRIDE + (j + t) * 8) = {x[0], x[1], x[2], x[3]};
             }
         }
     }
@@ -350,7 +349,7 @@ __device__ __forceinline__ void store_output(const Heads& heads, T* __restrict__
             return;
         }
     }
-    store_rows(head, acc, row, heads.S_q);
+    store_rows<2 * COUNT>(head, acc, row, heads.S_q);
 }
 
 // Maps for tiles of 64 queries and of `block_n` keys.
