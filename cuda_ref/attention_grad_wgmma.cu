@@ -49,7 +49,7 @@ struct Plan {
     static constexpr int PRODUCER = CONSUMERS * WARPGROUP, THREADS = PRODUCER + WARPGROUP;
     static constexpr int PART_BYTES = 64 * D * 2, TILE_BYTES = BLOCK_M * D * 2, DS_BOX_BYTES = BLOCK_M * ROW_BYTES;
     static constexpr int DQ_BYTES = BLOCK_M * D * 4, ROW_NUMBERS_BYTES = BLOCK_M * 4;
-    static constexpr bool EARLY = D == 128;  // dv is multiplied before ds is known, which takes registers
+    static constexpr bool ROUNDED = D == 64;  // ds is made of the rounded p, for want of registers
     // Offsets in shared memory.
     static constexpr int KEYS = 0, VALUES = KEYS + CONSUMERS * PART_BYTES, Q = VALUES + CONSUMERS * PART_BYTES;
     static constexpr int D_OUT = Q + STAGES * TILE_BYTES, DS = D_OUT + STAGES * TILE_BYTES;
@@ -173,6 +173,16 @@ __device__ __forceinline__ void multiply_gradients(float (&sums)[32], uint32_t d
     }
 }
 
+// The two 16-bit numbers of a pair.
+template <typename T>
+__device__ __forceinline__ void unpack(float& low, float& high, uint32_t pair) {
+    if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+        low = __uint_as_float(pair << 16), high = __uint_as_float(pair & 0xffff0000u);
+    } else {
+        low = to_float(__ushort_as_half(uint16_t(pair))), high = to_float(__ushort_as_half(uint16_t(pair >> 16)));
+    }
+}
+
 // The numbers of the queries of a thread's columns, in shared memory: two of eight columns.
 __device__ __forceinline__ float2 of_columns(uint32_t numbers, int i) {
     return load_shared_pair(numbers + (8 * i + threadIdx.x % 4 * 2) * 4);
@@ -210,12 +220,6 @@ __device__ __forceinline__ void consume(const Problem& problem, const Work& work
         const uint32_t q = shared + P::Q + at.stage * P::TILE_BYTES;
         const uint32_t d_out = shared + P::D_OUT + at.stage * P::TILE_BYTES;
         const uint32_t ds = shared + P::DS + step % 2 * CONSUMERS * P::DS_BOX_BYTES;
-        auto add_values = [&] {
-            round_weights<T>(weights, scores);
-            wgmma_fence();
-            multiply_values<T>(dv_sums, weights, d_out, 1);
-            wgmma_commit_group();
-        };
         wait_full(P::D_OUT_FULL, at);
         wgmma_fence();
         multiply_keys<T, P::D>(dp, values, d_out);
@@ -236,16 +240,22 @@ __device__ __forceinline__ void consume(const Problem& problem, const Work& work
             scores[i + 2] = exp2_approximate(fmaf(scores[i + 2], problem.scale_log2, -lse.x));
             scores[i + 3] = exp2_approximate(fmaf(scores[i + 3], problem.scale_log2, -lse.y));
         }
-        if constexpr (P::EARLY) add_values();
-        wgmma_wait_group<P::EARLY>();
+        round_weights<T>(weights, scores);
+        wgmma_fence();
+        multiply_values<T>(dv_sums, weights, d_out, 1);
+        wgmma_commit_group();
+        wgmma_wait_group<1>();
         warpgroup_fence_operand(dp);
 #pragma unroll
         for (int i = 0; i < BLOCK_M / 2; i += 4) {
             const float2 delta = of_columns(shared + P::DELTA + at.stage * P::ROW_NUMBERS_BYTES, i / 4);
+            if constexpr (P::ROUNDED) {
+                unpack<T>(scores[i], scores[i + 1], weights[i / 2]);
+                unpack<T>(scores[i + 2], scores[i + 3], weights[i / 2 + 1]);
+            }
             dp[i] = scores[i] * (dp[i] - delta.x), dp[i + 1] = scores[i + 1] * (dp[i + 1] - delta.y);
             dp[i + 2] = scores[i + 2] * (dp[i + 2] - delta.x), dp[i + 3] = scores[i + 3] * (dp[i + 3] - delta.y);
         }
-        if constexpr (!P::EARLY) add_values();
         round_weights<T>(gradients, dp);
         store_transposed(ds + consumer * P::DS_BOX_BYTES, gradients);
         fence_proxy_async();

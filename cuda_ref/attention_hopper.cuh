@@ -23,6 +23,8 @@ struct Heads {
     float scale_log2;           // sm_scale * log2(e)
     const void *q, *k, *v;
     HeadStrides q_strides, k_strides, v_strides;
+    float* lse = nullptr;  // if wanted: the logarithm to base 2 of each query's sum of exponentials, `lse_rows` a head
+    int lse_rows = 0;
 };
 
 struct Tile {
@@ -237,6 +239,20 @@ struct Softmax {
         for (int i = 0; i < COUNT; ++i) acc[i] *= inverse[i / 2 % 2];
     }
 };
+
+// Stores the logarithms of the sums of a thread's rows, which normalize has added up. A query that sees no key gets
+// infinity, which makes its weights 0.
+__device__ __forceinline__ void store_lse(const Heads& heads, const Softmax& softmax, const Tile& tile, int query,
+                                          bool causal) {
+    float* const head = heads.lse + (int64_t(tile.batch) * heads.H + tile.head) * heads.lse_rows;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        const int i = query + 8 * r;
+        const bool blind = causal && i + heads.S_k - heads.S_q < 0;
+        const float lse = fmaf(softmax.maximum[r], heads.scale_log2, log2f(softmax.sum[r]));
+        if (threadIdx.x % 4 == 0 && i < heads.S_q) head[i] = blind ? INF : lse;
+    }
+}
 
 // Minus infinity for the scores of columns after last[r], counted from this thread's first column.
 template <int COUNT>
