@@ -225,11 +225,12 @@ __device__ __forceinline__ void consume(const Problem& problem, const Work& work
         multiply_keys<T, P::D>(dp, values, d_out);
         wgmma_commit_group();
         const int later = problem.S_k - problem.S_q, query = tile * BLOCK_M;
-        if ((CAUSAL && query < row + 63 - later) || row + 64 > problem.S_k) {
+        if ((CAUSAL && query < row + 63 - later) || row + 64 > problem.S_k || query + BLOCK_M > problem.S_q) {
 #pragma unroll
             for (int i = 0; i < BLOCK_M / 2; ++i) {
                 const int key = first_key + i / 2 % 2 * 8, column = query + i / 4 * 8 + lane % 4 * 2 + i % 2;
-                if (key >= problem.S_k || (CAUSAL && column < key - later)) scores[i] = -INF;
+                const bool hidden = CAUSAL && column < key - later;
+                if (hidden || key >= problem.S_k || column >= problem.S_q) scores[i] = -INF;
             }
         }
 #pragma unroll
