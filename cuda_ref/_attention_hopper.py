@@ -29,7 +29,7 @@ def attend(
     Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for float32, other D, a
     negative sm_scale, more than 2^30 queries, keys or tiles, and on other devices; build.CudaError if the launch fails.
     """
-    B, H, H_kv, S_q, S_k, D = check_attention(q, k, v)
+    B, H, _, S_q, S_k, D = check_attention(q, k, v)
     check_covered("attention", q, k, HEAD_DIMS, sm_scale)
     if q.numel() > 0 and S_k == 0:
         return torch.zeros_like(q, memory_format=torch.contiguous_format)

@@ -1,4 +1,4 @@
-"""The gradients of attention in CUDA on Hopper's tensor cores: one kernel for dq, dk and dv, in a fixed order of sums."""
+"""The gradients of attention in CUDA on Hopper's tensor cores: one kernel for all, in a fixed order of sums."""
 
 import torch
 from jaxtyping import Float
