@@ -165,24 +165,6 @@ __device__ __forceinline__ void multiply_values(float (&acc)[COUNT], const uint3
     }
 }
 
-__device__ __forceinline__ float exp2_approximate(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-// Two sums, rounded to 16 bits.
-template <typename T>
-__device__ __forceinline__ uint32_t rounded_pair(float low, float high) {
-    uint32_t pair;
-    if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    } else {
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    }
-    return pair;
-}
-
 template <typename T, int COUNT>
 __device__ __forceinline__ void round_weights(uint32_t (&weights)[COUNT / 2], const float (&p)[COUNT]) {
 #pragma unroll
@@ -239,20 +221,6 @@ struct Softmax {
         for (int i = 0; i < COUNT; ++i) acc[i] *= inverse[i / 2 % 2];
     }
 };
-
-// Stores the logarithms of the sums of a thread's rows, which normalize has added up. A query that sees no key gets
-// infinity, which makes its weights 0.
-__device__ __forceinline__ void store_lse(const Heads& heads, const Softmax& softmax, const Tile& tile, int query,
-                                          bool causal) {
-    float* const head = heads.lse + (int64_t(tile.batch) * heads.H + tile.head) * heads.lse_rows;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-        const int i = query + 8 * r;
-        const bool blind = causal && i + heads.S_k - heads.S_q < 0;
-        const float lse = fmaf(softmax.maximum[r], heads.scale_log2, log2f(softmax.sum[r]));
-        if (threadIdx.x % 4 == 0 && i < heads.S_q) head[i] = blind ? INF : lse;
-    }
-}
 
 // Minus infinity for the scores of columns after last[r], counted from this thread's first column.
 template <int COUNT>

@@ -104,6 +104,20 @@ struct Turns {
     }
 };
 
+// Stores the logarithms of the sums of a thread's rows, which normalize has added up. A query that sees no key gets
+// infinity, which makes its weights 0.
+__device__ __forceinline__ void store_lse(const Heads& heads, const Softmax& softmax, const Tile& tile, int query,
+                                          bool causal) {
+    float* const head = heads.lse + (int64_t(tile.batch) * heads.H + tile.head) * heads.lse_rows;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        const int i = query + 8 * r;
+        const bool blind = causal && i + heads.S_k - heads.S_q < 0;
+        const float lse = fmaf(softmax.maximum[r], heads.scale_log2, log2f(softmax.sum[r]));
+        if (threadIdx.x % 4 == 0 && i < heads.S_q) head[i] = blind ? INF : lse;
+    }
+}
+
 template <typename T, typename P, bool CAUSAL>
 __device__ __forceinline__ void consume(const Heads& heads, T* __restrict__ out, uint32_t shared, const Tile* tiles,
                                         int consumer) {

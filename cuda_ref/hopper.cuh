@@ -3,6 +3,8 @@
 // Names and semantics follow the PTX ISA. Addresses of shared memory are 32 bits wide, as in PTX.
 #pragma once
 
+#include <type_traits>
+
 #include "common.cuh"
 
 constexpr int WARPGROUP = 128;                // threads
@@ -82,6 +84,24 @@ __device__ __forceinline__ int load_acquire(const int* at) {
 }
 __device__ __forceinline__ void increment_release(int* at) {
     asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(at) : "memory");
+}
+
+__device__ __forceinline__ float exp2_approximate(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// Two sums, rounded to 16 bits.
+template <typename T>
+__device__ __forceinline__ uint32_t rounded_pair(float low, float high) {
+    uint32_t pair;
+    if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    } else {
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    }
+    return pair;
 }
 
 // Clusters: blocks on neighbouring multiprocessors that can access each other's shared memory.
