@@ -69,7 +69,7 @@ __device__ __forceinline__ void for_each_tile(const Problem& problem, const Work
     for (int g = 0; g < problem.G; ++g) {
         const int head = work.batch * problem.H + work.head * problem.G + g;
 #pragma unroll 1
-        for (int tile = work.first; tile < problem.tiles; ++tile, ++step) f(step, head, tile);
+        for (int tile = problem.tiles - 1; tile >= work.first; --tile, ++step) f(step, head, tile);
     }
 }
 

@@ -15,7 +15,8 @@
 // ds also goes through shared memory: dq is a sum over the keys of both consumers, each of which computes half of it.
 //
 // Order of dq's sums. Blocks of keys add to a tile of queries in ascending order: each waits until the one before has
-// added. Blocks take their work in the order in which they start, so that they wait only for blocks that already run.
+// added. All begin with the last queries, which all of them meet under a causal mask too, so that each is a step behind
+// the one before. Blocks take their work in the order in which they start, so that they wait only for blocks that already run.
 // The first one stores instead, so that the sums need no zeros.
 //
 // Overlap. The scores of the next queries are started before dq leaves the registers. dv is multiplied during the
@@ -73,7 +74,6 @@ __device__ __forceinline__ void add_dq(const Problem& problem, const Work& work,
         tma_store_wait_group_read<0>();
         mbarrier_arrive(shared + P::DQ_EMPTY);
         tma_store_wait_complete();
-        __threadfence();
         increment_release(added);
     });
 }
@@ -145,7 +145,7 @@ __device__ __forceinline__ void consume(const Problem& problem, const Work& work
     warpgroup_fence_operand(scores);
     mbarrier_wait_parity(shared + P::V_FULL, 0);
     const int steps = problem.G * (problem.tiles - work.first);
-    int tile = work.first;
+    int tile = problem.tiles - 1;
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
         const uint32_t q = shared + P::Q + at.stage * P::TILE_BYTES;
@@ -221,7 +221,7 @@ __device__ __forceinline__ void consume(const Problem& problem, const Work& work
         if (lane == 0) mbarrier_arrive(shared + P::DQ_FULL);
         wgmma_wait_group<0>();
         warpgroup_fence_operand(scores);
-        if (++tile == problem.tiles) tile = work.first;
+        if (--tile < work.first) tile = problem.tiles - 1;
         at = next;
     }
     warpgroup_fence_operand(dk_sums);
