@@ -26,15 +26,16 @@ struct Plan {
     static constexpr int PRODUCER = CONSUMERS * WARPGROUP, THREADS = PRODUCER + WARPGROUP;
     static constexpr int PART_BYTES = 64 * D * 2, TILE_BYTES = BLOCK_M * D * 2, DS_BOX_BYTES = BLOCK_M * ROW_BYTES;
     static constexpr int DQ_BYTES = BLOCK_M * D * 4, ROW_NUMBERS_BYTES = BLOCK_M * 4;
+    static constexpr int DQ_BUFFERS = D == 64 ? 1 : 2;  // as many as fit
     static constexpr bool ROUNDED = D == 64;  // ds is made of the rounded p, for want of registers
     // Offsets in shared memory.
     static constexpr int KEYS = 0, VALUES = KEYS + CONSUMERS * PART_BYTES, Q = VALUES + CONSUMERS * PART_BYTES;
     static constexpr int D_OUT = Q + STAGES * TILE_BYTES, DS = D_OUT + STAGES * TILE_BYTES;
-    static constexpr int DQ = DS + 2 * CONSUMERS * DS_BOX_BYTES, LSE = DQ + DQ_BYTES;
+    static constexpr int DQ = DS + 2 * CONSUMERS * DS_BOX_BYTES, LSE = DQ + DQ_BUFFERS * DQ_BYTES;
     static constexpr int DELTA = LSE + STAGES * ROW_NUMBERS_BYTES, BARRIERS = DELTA + STAGES * ROW_NUMBERS_BYTES;
     static constexpr int K_FULL = BARRIERS, V_FULL = K_FULL + MBARRIER_BYTES, DS_FULL = V_FULL + MBARRIER_BYTES;
-    static constexpr int DQ_FULL = DS_FULL + MBARRIER_BYTES, DQ_EMPTY = DQ_FULL + MBARRIER_BYTES;
-    static constexpr int Q_FULL = DQ_EMPTY + MBARRIER_BYTES, D_OUT_FULL = Q_FULL + STAGES * MBARRIER_BYTES;
+    static constexpr int DQ_FULL = DS_FULL + MBARRIER_BYTES, DQ_EMPTY = DQ_FULL + 2 * MBARRIER_BYTES;
+    static constexpr int Q_FULL = DQ_EMPTY + 2 * MBARRIER_BYTES, D_OUT_FULL = Q_FULL + STAGES * MBARRIER_BYTES;
     static constexpr int EMPTY = D_OUT_FULL + STAGES * MBARRIER_BYTES, TICKET = EMPTY + STAGES * MBARRIER_BYTES;
     static constexpr int SHARED_BYTES = BOX_ALIGNMENT + TICKET + 16;
     static_assert(SHARED_BYTES <= MAX_SHARED_BYTES, "");

@@ -9,15 +9,15 @@
 //   gradients         all five products. A block keeps 128 keys and values and meets all queries that see them.
 //   finish            rounds the float32 sums of dq
 //
-// Roles in `gradients`. One thread of a producer warpgroup copies tiles by TMA, another one adds the block's part of dq
-// to global memory. Two consumer warpgroups keep 64 keys each. Scores and dp are computed transposed, a key a row, so
+// Roles in `gradients`. Two threads of a producer warpgroup copy tiles by TMA, two others add the block's part of dq to
+// global memory. Two consumer warpgroups keep 64 keys each. Scores and dp are computed transposed, a key a row, so
 // that p^T and ds^T, rounded, are left operands of the products with do and q in registers. dv and dk stay in registers.
 // ds also goes through shared memory: dq is a sum over the keys of both consumers, each of which computes half of it.
 //
 // Order of dq's sums. Blocks of keys add to a tile of queries in ascending order: each waits until the one before has
 // added. All begin with the last queries, which all of them meet under a causal mask too, so that each is a step behind
-// the one before. Blocks take their work in the order in which they start, so that they wait only for blocks that already run.
-// The first one stores instead, so that the sums need no zeros.
+// the one before. Blocks take their work in the order in which they start, so that they wait only for blocks that
+// already run. The first one stores instead, so that the sums need no zeros.
 //
 // Overlap. The scores of the next queries are started before dq leaves the registers. dv is multiplied during the
 // exchange of ds, dk during the wait for the other consumer's.
@@ -56,23 +56,26 @@ __device__ __forceinline__ void load_tiles(const CUtensorMap* map, const float* 
     });
 }
 
-// Adds the block's part of dq, tile by tile, when it is its turn.
+// Adds the block's part of dq to every second tile, when it is its turn. So one thread waits until the sums of a tile are
+// in memory, while the other one adds those of the next.
 template <typename P>
-__device__ __forceinline__ void add_dq(const Problem& problem, const Work& work, uint32_t shared) {
+__device__ __forceinline__ void add_dq(const Problem& problem, const Work& work, uint32_t shared, int parity) {
     for_each_tile(problem, work, [&](int step, int head, int tile) {
+        if (step % 2 != parity) return;
         const int64_t at = int64_t(head) * problem.tiles + tile;
         float* const sums = problem.dq_sums + at * (P::BLOCK_M * P::D);
         int* const added = problem.counters + 1 + at;
-        mbarrier_wait_parity(shared + P::DQ_FULL, step % 2);
+        while (load_acquire(added) != work.block) __nanosleep(20);
+        mbarrier_wait_parity(shared + P::DQ_FULL + parity * MBARRIER_BYTES, step / 2 % 2);
+        const int buffer = parity % P::DQ_BUFFERS;
         if (work.block == 0) {
-            bulk_store(sums, shared + P::DQ, P::DQ_BYTES);
+            bulk_store(sums, shared + P::DQ + buffer * P::DQ_BYTES, P::DQ_BYTES);
         } else {
-            while (load_acquire(added) != work.block) __nanosleep(20);
-            bulk_add(sums, shared + P::DQ, P::DQ_BYTES);
+            bulk_add(sums, shared + P::DQ + buffer * P::DQ_BYTES, P::DQ_BYTES);
         }
         tma_store_commit_group();
         tma_store_wait_group_read<0>();
-        mbarrier_arrive(shared + P::DQ_EMPTY);
+        mbarrier_arrive(shared + P::DQ_EMPTY + buffer * MBARRIER_BYTES);
         tma_store_wait_complete();
         increment_release(added);
     });
@@ -209,8 +212,9 @@ __device__ __forceinline__ void consume(const Problem& problem, const Work& work
         wgmma_wait_group<1>();
         warpgroup_fence_operand(dq_sums);
         if (thread == 0) mbarrier_arrive(shared + P::EMPTY + at.stage * MBARRIER_BYTES);
-        mbarrier_wait_parity(shared + P::DQ_EMPTY, step % 2 ^ 1);
-        const uint32_t to = shared + P::DQ + consumer * (P::DQ_BYTES / CONSUMERS) + thread * 16;
+        const int buffer = step % P::DQ_BUFFERS;
+        mbarrier_wait_parity(shared + P::DQ_EMPTY + buffer * MBARRIER_BYTES, step / P::DQ_BUFFERS % 2 ^ 1);
+        const uint32_t to = shared + P::DQ + buffer * P::DQ_BYTES + consumer * (P::DQ_BYTES / CONSUMERS) + thread * 16;
 #pragma unroll
         for (int i = 0; i < 32; i += 4) {
             store_shared(to + i / 4 * WARPGROUP * 16,
@@ -218,7 +222,7 @@ __device__ __forceinline__ void consume(const Problem& problem, const Work& work
         }
         fence_proxy_async();
         __syncwarp();
-        if (lane == 0) mbarrier_arrive(shared + P::DQ_FULL);
+        if (lane == 0) mbarrier_arrive(shared + P::DQ_FULL + step % 2 * MBARRIER_BYTES);
         wgmma_wait_group<0>();
         warpgroup_fence_operand(scores);
         if (--tile < work.first) tile = problem.tiles - 1;
@@ -247,8 +251,10 @@ __global__ void __launch_bounds__(P::THREADS, 1)
         mbarrier_init(shared + P::K_FULL, 1);
         mbarrier_init(shared + P::V_FULL, 1);
         mbarrier_init(shared + P::DS_FULL, CONSUMERS * WARPGROUP / 32);
-        mbarrier_init(shared + P::DQ_FULL, CONSUMERS * WARPGROUP / 32);
-        mbarrier_init(shared + P::DQ_EMPTY, 1);
+        for (int i = 0; i < 2; ++i) {
+            mbarrier_init(shared + P::DQ_FULL + i * MBARRIER_BYTES, CONSUMERS * WARPGROUP / 32);
+            mbarrier_init(shared + P::DQ_EMPTY + i * MBARRIER_BYTES, 1);
+        }
         for (int i = 0; i < STAGES; ++i) {
             mbarrier_init(shared + P::Q_FULL + i * MBARRIER_BYTES, 1);
             mbarrier_init(shared + P::D_OUT_FULL + i * MBARRIER_BYTES, 1);
@@ -269,8 +275,8 @@ __global__ void __launch_bounds__(P::THREADS, 1)
             load_kept<P>(&maps.v, work, shared + P::VALUES, shared + P::V_FULL);
             load_tiles<P>(&maps.d_out, problem.delta, problem, work, shared + P::D_OUT, shared + P::DELTA,
                           shared + P::D_OUT_FULL, empty);
-        } else if (threadIdx.x == P::PRODUCER + 64) {
-            add_dq<P>(problem, work, shared);
+        } else if (threadIdx.x == P::PRODUCER + 64 || threadIdx.x == P::PRODUCER + 96) {
+            add_dq<P>(problem, work, shared, (threadIdx.x - P::PRODUCER) / 32 % 2);
         }
     } else {
         setmaxnreg_inc<240>();
