@@ -62,15 +62,16 @@ __device__ __forceinline__ Work work_at(const Problem& problem, int ticket) {
     return {block, head % H_kv, head / H_kv, first_tile<BLOCK_M, CAUSAL>(problem, block * BLOCK_N)};
 }
 
-// Calls f(step, query head over all batch entries, tile) for all tiles of queries that the block of keys meets.
+// Calls f(step, query head over all batch entries, tile) for all tiles of queries that the block of keys meets, from the
+// last one to the first, of all heads of the group in turn.
 template <typename F>
 __device__ __forceinline__ void for_each_tile(const Problem& problem, const Work& work, F f) {
+    const int first_head = work.batch * problem.H + work.head * problem.G;
     int step = 0;
 #pragma unroll 1
-    for (int g = 0; g < problem.G; ++g) {
-        const int head = work.batch * problem.H + work.head * problem.G + g;
+    for (int tile = problem.tiles - 1; tile >= work.first; --tile) {
 #pragma unroll 1
-        for (int tile = problem.tiles - 1; tile >= work.first; --tile, ++step) f(step, head, tile);
+        for (int head = first_head; head < first_head + problem.G; ++head, ++step) f(step, head, tile);
     }
 }
 

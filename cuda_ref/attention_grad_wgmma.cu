@@ -148,7 +148,7 @@ __device__ __forceinline__ void consume(const Problem& problem, const Work& work
     warpgroup_fence_operand(scores);
     mbarrier_wait_parity(shared + P::V_FULL, 0);
     const int steps = problem.G * (problem.tiles - work.first);
-    int tile = problem.tiles - 1;
+    int tile = problem.tiles - 1, in_group = 0;
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
         const uint32_t q = shared + P::Q + at.stage * P::TILE_BYTES;
@@ -225,7 +225,7 @@ __device__ __forceinline__ void consume(const Problem& problem, const Work& work
         if (lane == 0) mbarrier_arrive(shared + P::DQ_FULL + step % 2 * MBARRIER_BYTES);
         wgmma_wait_group<0>();
         warpgroup_fence_operand(scores);
-        if (--tile < work.first) tile = problem.tiles - 1;
+        if (++in_group == problem.G) in_group = 0, --tile;
         at = next;
     }
     warpgroup_fence_operand(dk_sums);

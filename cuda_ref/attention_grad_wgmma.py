@@ -15,8 +15,9 @@ DETERMINISTIC = True
 HEAD_DIMS = (64, 128)
 QUERIES = {64: 128, 128: 64}
 """Queries of a tile, by D: Plan::BLOCK_M of attention_grad_wgmma.cu."""
-CACHE_BYTES = 32 * 2**20
-"""Of the L2 cache, for what the blocks that run at the same time read and add to."""
+HEADS_TOGETHER = 16
+"""Key heads whose blocks run at the same time. With fewer, more blocks wait for each other; with more, fewer of them
+read the same queries from the L2 cache."""
 
 Queries = Float[Tensor, "B H S_q D"]
 Keys = Float[Tensor, "B H_kv S_k D"]
@@ -53,11 +54,10 @@ def attention_grad(
     launch("attention_wgmma", q, k, v, out, causal, scale_log2, lse, rows)
     dq_sums = torch.empty((B, H, rows, D), dtype=torch.float32, device=q.device)
     counters = torch.empty(1 + B * H * tiles, dtype=torch.int32, device=q.device)
-    bytes_of_head = H // H_kv * rows * D * (2 * q.element_size() + dq_sums.element_size())
     build.launch(
         "attention_grad_wgmma", "attention_grad_wgmma", q.device,
         q, k, v, do, out, lse, delta, dq_sums, counters, dq, dk, dv, B, H, H_kv, S_q, S_k, D,
-        *strides(q), *strides(k), *strides(v), *strides(do), max(1, CACHE_BYTES // bytes_of_head), causal, scale,
+        *strides(q), *strides(k), *strides(v), *strides(do), HEADS_TOGETHER, causal, scale,
         scale_log2, build.DTYPES[q.dtype],
     )  # fmt: skip
     return dq, dk, dv
