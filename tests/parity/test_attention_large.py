@@ -13,6 +13,7 @@ from suite.implementations.builtin import Implementation
 
 if TYPE_CHECKING:
     from suite.hardware.device import Device
+    from suite.problem.case import Case
 
 OPERATIONS = ("attention", "attention_grad")
 OWN = [each for name in OPERATIONS for each in builtin.implementations(name) if each.framework in ("triton", "cuda")]
@@ -23,20 +24,27 @@ each_own = pytest.mark.parametrize("implementation", OWN, ids=[f"{each.operation
 pytestmark = pytest.mark.gpu
 
 
-def skip_obstacles(implementation: Implementation, where: Device) -> None:
-    if (obstacle := implementation.obstacle(where)) is not None:
+def called_once(implementation: Implementation, where: Device, case: Case) -> tuple[torch.Tensor, ...]:
+    """The inputs of a case, after a call, which compiles and tunes. Skips what the implementation does not cover."""
+    if (obstacle := implementation.obstacle(where, case)) is not None:
         pytest.skip(f"{obstacle[0]}: {obstacle[1]}")
+    op = ops.get(implementation.operation)
+    inputs = op.make_inputs(case, 0, torch.device("cuda"))
+    try:
+        implementation.function()(*inputs, **op.arguments(case))
+    except NotImplementedError as error:
+        pytest.skip(f"unsupported: {error}")
+    return inputs
 
 
 @pytest.mark.parametrize("D", [64, 128])
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
 @each_own
 def test_twenty_calls_give_the_same_bits(implementation: Implementation, where: Device, causal: bool, D: int) -> None:
-    skip_obstacles(implementation, where)
     op = ops.get(implementation.operation)
     slow = implementation.name == "cuda"  # no tensor cores
     case = op.case((1, 8, 2, 1100, 1100, D) if slow else (2, 16, 4, 4000, 4100, D), "bfloat16", causal=causal)
-    inputs, function = op.make_inputs(case, 0, torch.device("cuda")), implementation.function()
+    inputs, function = called_once(implementation, where, case), implementation.function()
 
     def results() -> tuple[torch.Tensor, ...]:
         found = function(*inputs, **op.arguments(case))
@@ -49,11 +57,9 @@ def test_twenty_calls_give_the_same_bits(implementation: Implementation, where: 
 
 @each_own
 def test_memory_does_not_grow_with_the_square_of_s(implementation: Implementation, where: Device) -> None:
-    skip_obstacles(implementation, where)
     op = ops.get(implementation.operation)
     case = op.case((1, 1, 1, S, S, 64), "bfloat16")
-    inputs = op.make_inputs(case, 0, torch.device("cuda"))
-    implementation.adapter.peak_bytes(implementation.function(), inputs, op.arguments(case))  # compiles and tunes
+    inputs = called_once(implementation, where, case)
     peak = implementation.adapter.peak_bytes(implementation.function(), inputs, op.arguments(case))
     assert peak is not None
     assert peak <= FLOAT32_ROWS * inputs[0].numel() * 4, f"S * S bytes are {S * S}"
