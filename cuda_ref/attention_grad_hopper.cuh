@@ -1,5 +1,5 @@
-// What surrounds the kernel of attention_grad_wgmma.cu: the problem, shared memory, the order of the work, and the kernels
-// before and after it.
+// What surrounds the kernel of attention_grad_wgmma.cu: the problem, shared memory, the order of the work, and the
+// kernels before and after it.
 #pragma once
 
 #include "attention_hopper.cuh"
@@ -62,8 +62,8 @@ __device__ __forceinline__ Work work_at(const Problem& problem, int ticket) {
     return {block, head % H_kv, head / H_kv, first_tile<BLOCK_M, CAUSAL>(problem, block * BLOCK_N)};
 }
 
-// Calls f(step, query head over all batch entries, tile) for all tiles of queries that the block of keys meets, from the
-// last one to the first, of all heads of the group in turn.
+// Calls f(step, query head over all batch entries, tile) for all tiles of queries that the block of keys meets, from
+// the last one to the first, of all heads of the group in turn.
 template <typename F>
 __device__ __forceinline__ void for_each_tile(const Problem& problem, const Work& work, F f) {
     const int first_head = work.batch * problem.H + work.head * problem.G;
@@ -104,8 +104,9 @@ __global__ void prepare(const Problem problem, const T* __restrict__ out, const 
 template <typename T, typename P, bool CAUSAL>
 __global__ void __launch_bounds__(CONSUMERS* WARPGROUP) finish(const Problem problem, T* __restrict__ dq) {
     const int head = blockIdx.x / problem.tiles, tile = blockIdx.x % problem.tiles, part = threadIdx.x / WARPGROUP;
-    const float4* const from = reinterpret_cast<const float4*>(problem.dq_sums + int64_t(blockIdx.x) * P::DQ_BYTES / 4) +
-                               part * (P::DQ_BYTES / CONSUMERS / 16) + threadIdx.x % WARPGROUP;
+    const float4* const from = reinterpret_cast<const float4*>(problem.dq_sums) +
+                               (int64_t(blockIdx.x) * CONSUMERS + part) * (P::DQ_BYTES / CONSUMERS / 16) +
+                               threadIdx.x % WARPGROUP;
     float sums[32] = {};
     if (tile >= first_tile<P::BLOCK_M, CAUSAL>(problem, 0)) {
 #pragma unroll

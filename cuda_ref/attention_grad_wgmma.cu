@@ -1,4 +1,5 @@
-// dq, dk, dv: the gradients of the sum of do * o, where o = softmax(sm_scale q k^T) v, 16 bits, on Hopper's tensor cores
+// dq, dk, dv: the gradients of the sum of do * o, where o = softmax(sm_scale q k^T) v, 16 bits, on Hopper's tensor
+// cores
 //
 // requires: sm_90a
 //
@@ -11,7 +12,7 @@
 //
 // Roles in `gradients`. Two threads of a producer warpgroup copy tiles by TMA, two others add the block's part of dq to
 // global memory. Two consumer warpgroups keep 64 keys each. Scores and dp are computed transposed, a key a row, so
-// that p^T and ds^T, rounded, are left operands of the products with do and q in registers. dv and dk stay in registers.
+// that p^T and ds^T, rounded, are left operands of the products with do and q in registers. dv and dk stay there.
 // ds also goes through shared memory: dq is a sum over the keys of both consumers, each of which computes half of it.
 //
 // Order of dq's sums. Blocks of keys add to a tile of queries in ascending order: each waits until the one before has
@@ -56,8 +57,8 @@ __device__ __forceinline__ void load_tiles(const CUtensorMap* map, const float* 
     });
 }
 
-// Adds the block's part of dq to every second tile, when it is its turn. So one thread waits until the sums of a tile are
-// in memory, while the other one adds those of the next.
+// Adds the block's part of dq to every second tile, when it is its turn. So one thread waits until the sums of a tile
+// are in memory, while the other one adds those of the next.
 template <typename P>
 __device__ __forceinline__ void add_dq(const Problem& problem, const Work& work, uint32_t shared, int parity) {
     for_each_tile(problem, work, [&](int step, int head, int tile) {
@@ -206,8 +207,8 @@ __device__ __forceinline__ void consume(const Problem& problem, const Work& work
         wgmma_wait_group<1>();
         warpgroup_fence_operand(weights);
         warpgroup_fence_operand(gradients);
-        PipelineState<STAGES> next = at;
-        if (step + 1 < steps) next.advance();  // after the last step these scores again, so that no product is in a branch
+        PipelineState<STAGES> next = at;  // after the last step the same scores again: no product is in a branch
+        if (step + 1 < steps) next.advance();
         start_scores(next);
         wgmma_wait_group<1>();
         warpgroup_fence_operand(dq_sums);

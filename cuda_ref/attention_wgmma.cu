@@ -283,8 +283,8 @@ cudaError_t launch_head(const Heads& heads, int64_t B, void* out, cudaStream_t s
 extern "C" int attention_wgmma(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H,
                                int64_t H_kv, int64_t S_q, int64_t S_k, int64_t D, int64_t q_batch, int64_t q_head,
                                int64_t q_row, int64_t k_batch, int64_t k_head, int64_t k_row, int64_t v_batch,
-                               int64_t v_head, int64_t v_row, int64_t causal, double scale_log2, int64_t dtype, void* lse,
-                               int64_t lse_rows, cudaStream_t stream, LaunchRecord* record) {
+                               int64_t v_head, int64_t v_row, int64_t causal, double scale_log2, int64_t dtype,
+                               void* lse, int64_t lse_rows, cudaStream_t stream, LaunchRecord* record) {
     const Heads heads{int(H),     int(H / H_kv),
                       int(S_q),   int(S_k),
                       int(B * H), float(scale_log2),

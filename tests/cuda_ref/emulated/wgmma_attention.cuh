@@ -1,5 +1,5 @@
-// The functions of cuda_ref/wgmma_attention.cuh on a CPU. Products are computed when they are waited for, by each thread
-// its own sums.
+// The functions of cuda_ref/wgmma_attention.cuh on a CPU. Products are computed when they are waited for, by each
+// thread its own sums.
 #pragma once
 
 #include <type_traits>
