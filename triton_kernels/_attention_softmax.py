@@ -1,4 +1,4 @@
-"""Online softmax over keys, which the attention kernels share: block by block, and key by key."""
+"""What the attention kernels share: the order of tiles, online softmax block by block, and key by key."""
 
 import triton
 import triton.language as tl
@@ -6,6 +6,20 @@ import triton.language as tl
 from triton_kernels._interpreter import dot_operand
 
 LOWEST = tl.constexpr(-3.4028234663852886e38)  # first maximum: unlike -inf, it can be subtracted from -inf
+
+
+@triton.jit
+def head_and_tile(tiles, HEADS, HEAD_GROUP):
+    """Head and tile of rows of this program.
+
+    HEAD_GROUP heads run together, so that their keys and values stay in the L2 cache. Within a group the last queries,
+    which see most keys when causal, come first: short programs fill the end of the last wave.
+    """
+    pid = tl.program_id(0)
+    first_head = pid // (HEAD_GROUP * tiles) * HEAD_GROUP
+    heads_in_group = min(HEADS - first_head, HEAD_GROUP)
+    in_group = pid % (HEAD_GROUP * tiles)
+    return first_head + in_group % heads_in_group, tiles - 1 - in_group // heads_in_group
 
 
 @triton.jit
@@ -65,13 +79,13 @@ def add_key(acc, l_i, m_i, q, k_ptrs, v_ptrs, seen, qk_scale):
 
 @triton.jit
 def recompute_by_key(
-    q_ptr, k_ptr, v_ptr, out_ptr, start_m, h_kv, S_q, S_k, qk_scale, stride_qh, stride_qm, stride_qd,
+    q_ptr, k_ptr, v_ptr, out_ptr, start_m, h_kv, S_q, S_k, shift, qk_scale, stride_qh, stride_qm, stride_qd,
     stride_kn, stride_kd, stride_vn, stride_vd, stride_oh, stride_om,
     G: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr,
 ):  # fmt: skip
-    """Computes and stores rows start_m to start_m + BLOCK_M of one key head, with a causal mask, one key at a time.
+    """Computes and stores rows start_m to start_m + BLOCK_M of one key head, one key at a time. Query i sees i + shift.
 
-    Hidden keys are left out instead of weighted by 0. Few rows at a time need few registers.
+    Keys after that are left out instead of weighted by 0. Few rows at a time need few registers.
     """
     ROWS: tl.constexpr = 16
     offs_d = tl.arange(0, D).to(tl.int64)
@@ -87,11 +101,11 @@ def recompute_by_key(
         acc = tl.zeros((ROWS, D), tl.float32)
         k_ptrs = k_ptr + offs_d * stride_kd
         v_ptrs = v_ptr + offs_d * stride_vd
-        for key in tl.range(0, tl.minimum((start + ROWS - 1) // G + S_k - S_q + 1, S_k), num_stages=1):
-            seen = key <= queries + (S_k - S_q)
+        for key in tl.range(0, tl.minimum((start + ROWS - 1) // G + shift + 1, S_k), num_stages=1):
+            seen = key <= queries + shift
             acc, l_i, m_i = add_key(acc, l_i, m_i, q, k_ptrs, v_ptrs, seen, qk_scale)
             k_ptrs += stride_kn
             v_ptrs += stride_vn
         out_ptrs = out_ptr + heads[:, None] * stride_oh + queries[:, None] * stride_om + offs_d[None, :]
-        blind = queries + (S_k - S_q) < 0
+        blind = queries + shift < 0
         tl.store(out_ptrs, acc / tl.where(blind, 1.0, l_i)[:, None], mask=row_mask)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from triton_kernels._arguments import check_attention, check_head
 from triton_kernels._attention_decode import DECODING, decode
-from triton_kernels._attention_softmax import LOWEST, online_softmax, recompute_by_key
+from triton_kernels._attention_softmax import LOWEST, head_and_tile, online_softmax, recompute_by_key
 from triton_kernels._autotuner import autotune
 from triton_kernels._configs_attention import CONFIGS, short_list, tuning_space  # noqa: F401
 from triton_kernels._interpreter import INTERPRET, dot_operand, empty_output, finished_output
@@ -33,17 +33,10 @@ def attention_kernel(
     The G query heads of a key head are packed: row r is query r // G of head r % G. They share the keys and values
     that a program reads.
     """
-    # HEAD_GROUP heads run together, so that their keys and values stay in the L2 cache. Within a group the last
-    # queries, which see most keys when causal, come first: short programs fill the end of the last wave.
-    pid = tl.program_id(0)
-    tiles = tl.cdiv(S_q * G, BLOCK_M)
-    first_head = pid // (HEAD_GROUP * tiles) * HEAD_GROUP
-    heads_in_group = min(HEADS - first_head, HEAD_GROUP)
-    in_group = pid % (HEAD_GROUP * tiles)
-    head = first_head + in_group % heads_in_group
+    head, tile = head_and_tile(tl.cdiv(S_q * G, BLOCK_M), HEADS, HEAD_GROUP)
     b = (head // H_kv).to(tl.int64)
     h_kv = (head % H_kv).to(tl.int64)
-    start_m = (tiles - 1 - in_group // heads_in_group) * BLOCK_M
+    start_m = tile * BLOCK_M
 
     rows = start_m + tl.arange(0, BLOCK_M)
     queries = rows // G
@@ -88,8 +81,8 @@ def attention_kernel(
     tl.store(out_ptrs + offs_d[None, :], out, mask=rows[:, None] < tl.where(nans == 0, S_q * G, 0))
     if nans > 0:
         recompute_by_key(
-            q_ptr + b * stride_qb, k_ptr, v_ptr, out_ptr + b * stride_ob, start_m, h_kv, S_q, S_k, qk_scale,
-            stride_qh, stride_qm, stride_qd, stride_kn, stride_kd, stride_vn, stride_vd, stride_oh, stride_om,
+            q_ptr + b * stride_qb, k_ptr, v_ptr, out_ptr + b * stride_ob, start_m, h_kv, S_q, S_k,
+            S_k - S_q, qk_scale, stride_qh, stride_qm, stride_qd, stride_kn, stride_kd, stride_vn, stride_vd, stride_oh, stride_om,
             G, D, BLOCK_M,
         )  # fmt: skip
 
