@@ -7,12 +7,16 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._arguments import check_attention
+from cuda_ref._attention_decode import DECODING, decode
 
 HEAD_DIMS = (64, 128, 256)
 
 
-def attend(kernel: str, q: Tensor, k: Tensor, v: Tensor, causal: bool, sm_scale: float | None) -> Tensor:
-    """Launches the attention `kernel`, which is named like its file.
+def attend(
+    kernel: str, q: Tensor, k: Tensor, v: Tensor, causal: bool, sm_scale: float | None, *, decodes: bool = False
+) -> Tensor:
+    """Launches the attention `kernel`, which is named like its file; with `decodes`, that of _attention_decode.cu for
+    at most 16 queries.
 
     Shapes: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), D 64, 128 or 256, H a multiple of H_kv: query head h uses key
     head h_kv = h // (H // H_kv). An operand that TMA cannot read (rows contiguous, each at a multiple of 16 bytes) is
@@ -44,13 +48,16 @@ def attend(kernel: str, q: Tensor, k: Tensor, v: Tensor, causal: bool, sm_scale:
     out = q.new_empty(B, H, S_q, D)
     if out.numel() > 0:
         q, k, v = (_readable(x) for x in (q, k, v))
-        scale = 1.0 / math.sqrt(D) if sm_scale is None else sm_scale
-        build.launch(
-            kernel, kernel, q.device,
-            q, k, v, out, B, H, H_kv, S_q, S_k, D, *_strides(q), *_strides(k), *_strides(v), causal,
-            max(scale * math.log2(math.e), 2.0**-126),  # not 0, which times the minus infinity of a hidden key is NaN
-            build.DTYPES[q.dtype],
-        )  # fmt: skip
+        strides = [*_strides(q), *_strides(k), *_strides(v)]
+        scale = (1.0 / math.sqrt(D) if sm_scale is None else sm_scale) * math.log2(math.e)
+        scale = max(scale, 2.0**-126)  # not 0, which times the minus infinity of a hidden key is NaN
+        if decodes and S_q <= DECODING:
+            decode(q, k, v, out, strides, causal, scale)
+        else:
+            build.launch(
+                kernel, kernel, q.device,
+                q, k, v, out, B, H, H_kv, S_q, S_k, D, *strides, causal, scale, build.DTYPES[q.dtype],
+            )  # fmt: skip
     return out
 
 
