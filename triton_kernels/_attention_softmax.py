@@ -89,7 +89,7 @@ def recompute_by_key(
     """
     ROWS: tl.constexpr = 16
     offs_d = tl.arange(0, D).to(tl.int64)
-    for start in tl.range(start_m, start_m + BLOCK_M, ROWS, num_stages=1):
+    for start in tl.range(start_m, tl.minimum(start_m + BLOCK_M, S_q * G), ROWS, num_stages=1):
         rows = start + tl.arange(0, ROWS)
         queries = (rows // G).to(tl.int64)
         heads = h_kv * G + rows % G

@@ -82,8 +82,8 @@ def attention_kernel(
     if nans > 0:
         recompute_by_key(
             q_ptr + b * stride_qb, k_ptr, v_ptr, out_ptr + b * stride_ob, start_m, h_kv, S_q, S_k,
-            S_k - S_q, qk_scale, stride_qh, stride_qm, stride_qd, stride_kn, stride_kd, stride_vn, stride_vd, stride_oh, stride_om,
-            G, D, BLOCK_M,
+            S_k - S_q, qk_scale, stride_qh, stride_qm, stride_qd, stride_kn, stride_kd, stride_vn, stride_vd,
+            stride_oh, stride_om, G, D, BLOCK_M,
         )  # fmt: skip
 
 
@@ -120,8 +120,7 @@ def attention(
     Source: FlashAttention-2 (Dao, 2023), with the query heads of a key head packed as in FlashAttention-3.
     """
     check_attention(q, k, v)
-    B, H, S_q, D = q.shape
-    H_kv, S_k = k.shape[1:3]
+    (_, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     _check_limits(S_q * (H // H_kv) if H_kv else 0, k, v, D, sm_scale)
     if sm_scale is None:
         sm_scale = D**-0.5

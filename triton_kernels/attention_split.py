@@ -22,6 +22,8 @@ TILES = {  # by the largest D they suit: three parts of Q, and two blocks of K a
     128: {"BLOCK_M": 128, "BLOCK_N": 32, "num_warps": 8, "num_stages": 2},
     256: {"BLOCK_M": 64, "BLOCK_N": 16, "num_warps": 8, "num_stages": 2},
 }
+if INTERPRET:  # one that numpy multiplies fast
+    TILES = {256: {"BLOCK_M": 128, "BLOCK_N": 128}}
 
 
 @triton.jit
@@ -245,8 +247,7 @@ def attention(
         raise NotImplementedError(f"attention: splits float32 only; got {q.dtype}")
     if q.is_cuda and torch.cuda.get_device_capability(q.device)[0] < 8:
         raise NotImplementedError("attention: bfloat16 tensor cores need compute capability 8.0")
-    B, H, S_q, D = q.shape
-    H_kv, S_k = k.shape[1:3]
+    (_, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     check_head(D, (16, 32, 64, 128, 256), sm_scale)
     rows = S_q * (H // H_kv) if H_kv else 0
     if max(rows, S_k) > 2**29:
