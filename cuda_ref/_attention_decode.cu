@@ -47,7 +47,7 @@ struct Ring {
 template <typename T, int D>
 __device__ __forceinline__ void copy_rows(char* to, const T* from, int64_t stride, int first, int end) {
     constexpr int CHUNKS = D / 8;
-#pragma unroll
+#pragma unroll 8
     for (int i = threadIdx.x % 32; i < KEYS * CHUNKS; i += 32) {
         const int row = i / CHUNKS, chunk = i % CHUNKS;
         char* const at = to + row * Ring<D>::PITCH + chunk * 16;
