@@ -23,6 +23,23 @@ def head_and_tile(tiles, HEADS, HEAD_GROUP):
 
 
 @triton.jit
+def weigh(qk, acc, l_i, m_i, keys, last_key, qk_scale, MASKED: tl.constexpr):
+    """Weights exp2(score - maximum) of the keys of a block; acc and l_i, rescaled, with l_i of these keys; the maximum.
+
+    qk (BLOCK_M, BLOCK_N): products without the scale. MASKED: some keys are after the last that a row sees.
+    """
+    if MASKED:
+        qk = tl.where(keys[None, :] <= last_key[:, None], qk * qk_scale, float("-inf"))
+        m_new = tl.maximum(m_i, tl.max(qk, 1))
+        p = tl.exp2(qk - m_new[:, None])
+    else:
+        m_new = tl.maximum(m_i, tl.max(qk, 1) * qk_scale)
+        p = tl.exp2(tl.fma(qk, qk_scale, -m_new[:, None]))
+    alpha = tl.exp2(m_i - m_new)
+    return p, acc * alpha[:, None], l_i * alpha + tl.sum(p, 1), m_new
+
+
+@triton.jit
 def online_softmax(
     acc, l_i, m_i, q, k_ptr, v_ptr, start, end, last_key, S_k, qk_scale, stride_kn, stride_kd, stride_vn, stride_vd,
     MASKED: tl.constexpr, V_LIKE_K: tl.constexpr, PRECISION: tl.constexpr, D: tl.constexpr, BLOCK_N: tl.constexpr,
@@ -45,22 +62,29 @@ def online_softmax(
         k = tl.load(k_ptr + k_offs, mask=keys[:, None] < S_k, other=0.0) if MASKED else tl.load(k_ptr + k_offs)
         k = dot_operand(k)
         qk = tl.dot(q, k.T, input_precision=PRECISION)  # [BLOCK_M, BLOCK_N]
-        if MASKED:
-            qk = tl.where(keys[None, :] <= last_key[:, None], qk * qk_scale, float("-inf"))
-            m_new = tl.maximum(m_i, tl.max(qk, 1))
-            p = tl.exp2(qk - m_new[:, None])
-        else:
-            m_new = tl.maximum(m_i, tl.max(qk, 1) * qk_scale)
-            p = tl.exp2(tl.fma(qk, qk_scale, -m_new[:, None]))
-        alpha = tl.exp2(m_i - m_new)
-        l_i = l_i * alpha + tl.sum(p, 1)
-        acc = acc * alpha[:, None]
+        p, acc, l_i, m_i = weigh(qk, acc, l_i, m_i, keys, last_key, qk_scale, MASKED)
         v = tl.load(v_ptr + v_offs, mask=keys[:, None] < S_k, other=0.0) if MASKED else tl.load(v_ptr + v_offs)
         v = dot_operand(v)
         acc = tl.dot(p.to(v.dtype), v, acc, input_precision=PRECISION)  # [BLOCK_M, D]
-        m_i = m_new
         k_ptr += k_step
         v_ptr += v_step
+    return acc, l_i, m_i
+
+
+@triton.jit
+def online_softmax_tma(
+    acc, l_i, m_i, q, k_desc, v_desc, head, start, end, last_key, qk_scale,
+    MASKED: tl.constexpr, D: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """online_softmax of 16 bits, with blocks that TMA loads; zeros beyond the last key. head: b and h_kv."""
+    b, h_kv = head
+    for start_n in range(start, end, BLOCK_N):
+        k = dot_operand(k_desc.load([b, h_kv, start_n, 0]).reshape(BLOCK_N, D))
+        qk = tl.dot(q, k.T)  # [BLOCK_M, BLOCK_N]
+        keys = start_n + tl.arange(0, BLOCK_N)
+        p, acc, l_i, m_i = weigh(qk, acc, l_i, m_i, keys, last_key, qk_scale, MASKED)
+        v = dot_operand(v_desc.load([b, h_kv, start_n, 0]).reshape(BLOCK_N, D))
+        acc = tl.dot(p.to(v.dtype), v, acc)  # [BLOCK_M, D]
     return acc, l_i, m_i
 
 

@@ -8,11 +8,18 @@ from torch import Tensor
 
 from triton_kernels._arguments import check_attention, check_head
 from triton_kernels._attention_decode import DECODING, decode
-from triton_kernels._attention_softmax import LOWEST, head_and_tile, online_softmax, recompute_by_key
+from triton_kernels._attention_softmax import (
+    LOWEST,
+    head_and_tile,
+    online_softmax,
+    online_softmax_tma,
+    recompute_by_key,
+)
 from triton_kernels._autotuner import autotune
-from triton_kernels._configs_attention import CONFIGS, short_list, tuning_space  # noqa: F401
+from triton_kernels._configs_attention import CONFIGS, set_blocks, short_list, tuning_space  # noqa: F401
 from triton_kernels._interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._launch import device_of, kept, launch
+from triton_kernels._tma import describe, readable
 
 DETERMINISTIC = True
 HEAD_DIMS = (16, 32, 64, 128, 256)
@@ -22,7 +29,7 @@ LOG2_E = 1.4426950408889634
 
 @triton.jit(do_not_specialize=["S_k"])
 def attention_kernel(
-    q_ptr, k_ptr, v_ptr, out_ptr, HEADS, H_kv, S_q, S_k, HEAD_GROUP, qk_scale,
+    q_ptr, k_ptr, v_ptr, out_ptr, k_desc, v_desc, HEADS, H_kv, S_q, S_k, HEAD_GROUP, qk_scale,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd, stride_ob, stride_oh, stride_om,
     CAUSAL: tl.constexpr, V_LIKE_K: tl.constexpr, G: tl.constexpr, D: tl.constexpr,
@@ -31,7 +38,7 @@ def attention_kernel(
     """One program computes BLOCK_M rows of the output for one batch entry and key head.
 
     The G query heads of a key head are packed: row r is query r // G of head r % G. They share the keys and values
-    that a program reads.
+    that a program reads. k_desc, v_desc: descriptors by which TMA loads blocks of keys and values, or None.
     """
     head, tile = head_and_tile(tl.cdiv(S_q * G, BLOCK_M), HEADS, HEAD_GROUP)
     b = (head // H_kv).to(tl.int64)
@@ -62,16 +69,25 @@ def attention_kernel(
     m_i = tl.full((BLOCK_M,), LOWEST, tl.float32)
     l_i = tl.zeros((BLOCK_M,), tl.float32)
     acc = tl.zeros((BLOCK_M, D), tl.float32)
-    acc, l_i, m_i = online_softmax(
-        acc, l_i, m_i, q, k_ptr, v_ptr, 0, full, last_key, S_k, qk_scale, stride_kn, stride_kd, stride_vn, stride_vd,
-        False, V_LIKE_K, "ieee", D, BLOCK_N,
-    )  # fmt: skip
-    k_full = k_ptr + full.to(tl.int64) * stride_kn
-    v_full = v_ptr + full.to(tl.int64) * stride_vn
-    acc, l_i, m_i = online_softmax(
-        acc, l_i, m_i, q, k_full, v_full, full, end, last_key, S_k, qk_scale,
-        stride_kn, stride_kd, stride_vn, stride_vd, True, V_LIKE_K, "ieee", D, BLOCK_N,
-    )  # fmt: skip
+    if k_desc is None:
+        acc, l_i, m_i = online_softmax(
+            acc, l_i, m_i, q, k_ptr, v_ptr, 0, full, last_key, S_k, qk_scale,
+            stride_kn, stride_kd, stride_vn, stride_vd, False, V_LIKE_K, "ieee", D, BLOCK_N,
+        )  # fmt: skip
+        k_full = k_ptr + full.to(tl.int64) * stride_kn
+        v_full = v_ptr + full.to(tl.int64) * stride_vn
+        acc, l_i, m_i = online_softmax(
+            acc, l_i, m_i, q, k_full, v_full, full, end, last_key, S_k, qk_scale,
+            stride_kn, stride_kd, stride_vn, stride_vd, True, V_LIKE_K, "ieee", D, BLOCK_N,
+        )  # fmt: skip
+    else:
+        at = b.to(tl.int32), h_kv.to(tl.int32)
+        acc, l_i, m_i = online_softmax_tma(
+            acc, l_i, m_i, q, k_desc, v_desc, at, 0, full, last_key, qk_scale, False, D, BLOCK_N
+        )
+        acc, l_i, m_i = online_softmax_tma(
+            acc, l_i, m_i, q, k_desc, v_desc, at, full, end, last_key, qk_scale, True, D, BLOCK_N
+        )
     # A hidden key has weight 0, but 0 times NaN or infinity is NaN, and tl.dot cannot leave a key out. So a tile with a
     # NaN is not stored, but computed again without the hidden keys.
     nans = tl.max(tl.max(((acc != acc) & row_mask).to(tl.int32), 1), 0) if CAUSAL else 0
@@ -112,6 +128,7 @@ def attention(
     computed again, far more slowly.
     Dtypes: float32 (ieee products and sums), float16, bfloat16 (scores, softmax and accumulation in float32, the
     probabilities rounded once for the second product).
+    Loads: TMA reads keys and values of 16 bits where it can (rows contiguous, each at a multiple of 16 bytes).
     Tail: only the blocks on the diagonal and the last one mask; blocks without visible keys are skipped.
     At most 16 queries (decoding): the keys of a head are divided among programs, see _attention_decode.py. Nothing is
     tuned, and all query heads of a key head read it once.
@@ -138,12 +155,21 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, qk_scale
     G = H // H_kv
     HEADS = B * H_kv
     HEAD_GROUP = min(HEADS, max(1, GROUP_BYTES // (2 * S_k * D * q.element_size())))
+    descs = [describe(x) for x in (k, v)] if _by_tma(k) and _by_tma(v) else [None, None]
+    if INTERPRET:
+        set_blocks({"k_desc": descs[0], "v_desc": descs[1], "D": D, **TILE})
     launch(
         attention_kernel, lambda tile: (HEADS * triton.cdiv(S_q * G, tile["BLOCK_M"]),),
-        q, k, v, out, HEADS, H_kv, S_q, S_k, HEAD_GROUP, qk_scale,
+        q, k, v, out, *descs, HEADS, H_kv, S_q, S_k, HEAD_GROUP, qk_scale,
         *q.stride(), *k.stride(), *v.stride(), *out.stride()[:3],
         CAUSAL=causal, V_LIKE_K=k.stride()[2:] == v.stride()[2:], G=G, D=D, **TILE,
     )  # fmt: skip
+
+
+def _by_tma(x: Tensor) -> bool:
+    """Whether TMA loads blocks of x, of keys or values: 16 bits, and rows that it can read."""
+    has_tma = INTERPRET or torch.cuda.get_device_capability(x.device)[0] >= 9
+    return has_tma and x.element_size() == 2 and readable(x)
 
 
 def _check_limits(rows: int, k: Tensor, v: Tensor, D: int, sm_scale: float | None) -> None:
