@@ -106,7 +106,7 @@ def test_wide_accesses_and_the_right_multiplier(name: str) -> None:
                 assert count(record, r"LDG\.E(\.\w+)*\.128") > 0, record
                 assert count(record, r"STG\.E(\.\w+)*\.128") > 0, record
             continue
-        assert count(record, r"LDGSTS.*128") > 0, record  # asynchronous copies of 16 bytes
+        assert count(record, r"LDGSTS.*128|UTMALDG") > 0, record  # asynchronous copies of 16 bytes, or TMA
         multiplier = "FFMA" if "float32" in launch else "QGMMA" if "float8" in launch else "HGMMA"
         if name == "sm_80" or launch.endswith(("16x14336x4096", "decode")):  # no wgmma: too few rows, or none on sm_80
             multiplier = "HMMA"
