@@ -12,9 +12,9 @@ from triton_kernels._launch import launch
 
 DECODING = 16
 """Most queries of a call that reads every key once: memory limits it, and there is nothing to tune."""
-OPTIONS = {"num_warps": 4, "num_stages": 3}
+OPTIONS = {"num_warps": 4, "num_stages": 4}
 BLOCK_BYTES = 2**14  # of a block of keys
-RESIDENT = 3  # programs that a multiprocessor runs together, by their shared memory
+RESIDENT = 2  # programs that a multiprocessor runs together, by their shared memory
 STEP_US, START_US, ADDING_US, BYTES_PER_US = 0.5, 1.5, 3.0, 4.4e6
 """Least time of a block of keys and values; of a program beyond its blocks; of the second kernel; memory's rate."""
 PARTS_TOGETHER = 32  # parts that the second kernel loads at a time

@@ -46,7 +46,7 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, bloc
     return acc / l_i
 
 
-@pytest.mark.parametrize(("D", "block"), [(64, 64), (128, 32), (256, 16)])
+@pytest.mark.parametrize(("D", "block"), [(64, 32), (128, 32), (256, 16)])
 @pytest.mark.parametrize("kind", ["normal", "large scores", "positive"])
 def test_six_products_meet_the_float32_bound(D: int, block: int, kind: str) -> None:
     source = torch.Generator().manual_seed(D)
