@@ -23,15 +23,12 @@ def _config(BLOCK_M: int, BLOCK_N: int, num_warps: int, num_stages: int, maxnreg
 
 # By the largest D they suit. 128 rows per program read half as much from the L2 cache as 64. With maxnreg=128 two
 # programs of 8 warps share a multiprocessor: the softmax of one overlaps with the tensor cores' work for the other.
-# 16 rows are for decoding.
 HALF_CONFIGS = {
     64: [
         _config(128, 64, 8, 3, maxnreg=128),
         _config(128, 128, 8, 3),
         _config(128, 64, 4, 3),
         _config(64, 64, 4, 3),
-        _config(16, 128, 4, 3),
-        _config(16, 64, 4, 4),
     ],
     128: [
         _config(128, 64, 8, 2, maxnreg=128),
@@ -39,16 +36,12 @@ HALF_CONFIGS = {
         _config(128, 128, 8, 3),
         _config(128, 64, 8, 3),
         _config(64, 64, 4, 3),
-        _config(16, 64, 8, 3),
-        _config(16, 64, 4, 4),
     ],
     256: [
         _config(128, 64, 8, 2),
         _config(128, 32, 8, 3),
         _config(64, 64, 8, 2),
         _config(64, 32, 4, 2),
-        _config(16, 64, 4, 2),
-        _config(16, 32, 4, 4),
     ],
 }
 IEEE_CONFIGS = {  # no tensor cores: operands pass through registers, so tiles are small
