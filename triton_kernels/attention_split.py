@@ -21,8 +21,10 @@ TILES = {  # by the largest D they suit: three parts of Q, and two blocks of K a
     128: {"BLOCK_M": 128, "BLOCK_N": 32, "num_warps": 8, "num_stages": 2},
     256: {"BLOCK_M": 64, "BLOCK_N": 16, "num_warps": 4, "num_stages": 2},
 }
-if INTERPRET:  # one that numpy multiplies fast
+SPLIT_ELEMENTS, SPLIT_COLUMNS = 4096, 32  # of a block that a program splits; columns of a program
+if INTERPRET:  # what numpy computes fast
     TILES = {256: {"BLOCK_M": 128, "BLOCK_N": 128}}
+    SPLIT_ELEMENTS, SPLIT_COLUMNS = 2**16, 256
 
 
 @triton.jit
@@ -268,10 +270,10 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, qk_scale
     q_planes, k_planes = _split_rows(q, HEADS, G), _split_rows(k, HEADS, 1)
     v_planes = torch.empty((3 * HEADS, S_k, D), dtype=torch.bfloat16, device=v.device)
     exponents = torch.empty((HEADS, D), dtype=torch.int32, device=v.device)
-    BLOCK_D = min(D, 32)
+    BLOCK_D = min(D, SPLIT_COLUMNS)
     launch(
         split_columns_kernel, (HEADS * (D // BLOCK_D),), v, v_planes, exponents, HEADS, H_kv, S_k, *v.stride(),
-        D=D, BLOCK_D=BLOCK_D, BLOCK=128, num_warps=4,
+        D=D, BLOCK_D=BLOCK_D, BLOCK=SPLIT_ELEMENTS // BLOCK_D, num_warps=4,
     )  # fmt: skip
     descs = [
         TensorDescriptor(planes, list(planes.shape), list(planes.stride()), [1, block, D])
@@ -290,7 +292,7 @@ def _split_rows(x: Tensor, HEADS: int, G: int) -> Tensor:
     """The parts of q or k: (3 HEADS, rows, D), the rows of G heads packed."""
     rows, D = x.shape[2] * G, x.shape[3]
     planes = torch.empty((3 * HEADS, rows, D), dtype=torch.bfloat16, device=x.device)
-    block = 4096 // D
+    block = SPLIT_ELEMENTS // D
     launch(
         split_rows_kernel, (HEADS * triton.cdiv(rows, block),),
         x, planes, HEADS, x.shape[1] // G, rows, *x.stride(), G=G, D=D, BLOCK=block, num_warps=4,
