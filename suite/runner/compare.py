@@ -55,7 +55,7 @@ def compare(
                     observer.case_finished(job.op, case_rows)
         for number in range(2, options.repeat + 1):
             for run in runs:
-                run.pool.discard()
+                run.pool.renew()
             for job, case, progress, by_run in cases:
                 for run, of_run in zip(runs, by_run, strict=True):
                     run.repeat(job, case, of_run, progress)

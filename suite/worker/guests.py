@@ -51,10 +51,12 @@ class GuiltyError(Exception):
 class Guests:
     """The guests for one device. `report` is called with what runs, before it runs and while it does."""
 
-    def __init__(self, device: Device, report: Callable[[str | None, Phase, str], None]) -> None:
+    def __init__(
+        self, device: Device, report: Callable[[str | None, Phase, str], None], nursery: Nursery | None = None
+    ) -> None:
         self.device, self._report_outside = device, report
         self._kept: dict[ExternalReference, GuestProcess] = {}
-        self._nursery: Nursery | None = None
+        self._nursery = nursery
         self._active: GuestProcess | None = None
         self._latest = Started(None, Phase.STARTING)
 

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from suite.checking.telling import Told
     from suite.checking.timed_inputs import TimedInputs
     from suite.timing import Timing
+    from suite.worker.nursery import Nursery
 
 SIGN_OF_LIFE_S = 0.5
 """Period at which `Started` is repeated while the same phase goes on."""
@@ -61,10 +62,11 @@ EXTERNAL = 25
 class Session:
     """Answers requests on one device. Keeps the inputs of the latest case and, while they fit, its truths.
 
-    `on_started` is called with a `Started` before anything that may hang or crash.
+    `on_started` is called with a `Started` before anything that may hang or crash. Guests come from `nursery`, or from
+    one that is started for the first of them.
     """
 
-    def __init__(self, device: Device, on_started: Callable[[Started], None]) -> None:
+    def __init__(self, device: Device, on_started: Callable[[Started], None], nursery: Nursery | None = None) -> None:
         import torch
 
         import suite.timing  # noqa: F401 (its clocks are bound before a user's file is loaded)
@@ -78,7 +80,7 @@ class Session:
         self._sent_at = 0.0
         self._found: dict[str, Implementation] = {}
         self._telling: dict[tuple[str, str, str, int], Mapping[str, Problem]] = {}
-        self.guests = Guests(device, self._report)
+        self.guests = Guests(device, self._report, nursery)
 
     def handle(self, request: Request) -> Reply:
         """The reply to a request. What an implementation raises passes through; `failed` turns it into a reply."""
