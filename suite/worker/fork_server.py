@@ -14,6 +14,7 @@ import resource
 import select
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -73,6 +74,8 @@ class ForkServer(Child):
         self._codes: dict[int, int] = {}
         self._control, theirs = socket.socketpair()
         self._gone = False
+        self._reading = threading.Lock()
+        """Workers may be watched from several threads."""
         try:
             super().__init__(spawn("suite.worker.forking", device, environment), {"--control": theirs.detach()})
         except BaseException:
@@ -103,11 +106,12 @@ class ForkServer(Child):
 
     def code(self, pid: int, patience_s: float) -> int | None:
         """The exit status of a worker, if it ends within `patience_s`."""
-        while pid not in self._codes and not self._gone:
-            if not select.select([self._control], [], [], patience_s)[0]:
-                return None
-            self._event()
-            patience_s = 0.0
+        with self._reading:
+            while pid not in self._codes and not self._gone:
+                if not select.select([self._control], [], [], patience_s)[0]:
+                    return None
+                self._event()
+                patience_s = 0.0
         if pid in self._codes:
             return self._codes[pid]
         return None if _lives(pid) else -SIGKILL  # what has killed the server, and its statuses with it

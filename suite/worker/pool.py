@@ -86,7 +86,7 @@ class Pool:
         in_this_process = [each for each in references if isinstance(each, str)]  # a brought file has its own
         try:
             if self._worker is None:
-                self._worker = self._start()
+                self._worker = self.start()
             self._served.update(in_this_process)
             return self._worker.ask(request, timeout_s)
         except Exception:
@@ -96,7 +96,8 @@ class Pool:
             self.discard(HASTY_KILL_S)
             raise
 
-    def _start(self) -> WorkerProcess:
+    def start(self) -> WorkerProcess:
+        """A further worker, which the caller closes."""
         wanted = environment(self.device, self._environment)
         if self._server is None or not self._server.serves(self.device, wanted):
             self.renew()

@@ -21,6 +21,8 @@ from suite.worker.child import WorkerDiedError, WorkerTimeoutError
 from suite.worker.guest_process import RaisedError
 from suite.worker.guests import BUDGETS_S, Guests
 from suite.worker.protocol import (
+    BuildReply,
+    BuildRequest,
     CheckReply,
     CheckRequest,
     DescribeReply,
@@ -100,6 +102,8 @@ class Session:
                 return self.time_guest(request)
             case TuneRequest():
                 return self.tune(request)
+            case BuildRequest():
+                return self.build(request)
             case DescribeRequest():
                 return self.describe(request)
 
@@ -309,6 +313,23 @@ class Session:
         except SuiteError as error:
             return Failed(one_line(error), None)
         return TuneReply("ok", found=tuple(found))
+
+    def build(self, request: BuildRequest) -> BuildReply:
+        """Call an implementation of the tree once, for what the call builds. Nothing is timed, not even by a tuner."""
+        from suite import ops
+
+        name, op = name_of(request.implementation), ops.of(request.case)
+        self._report(name, Phase.PREPARING)
+        implementation = self._find(name, request.case)
+        inputs = op.make_inputs(request.case, request.seed, self.torch_device)
+        self._report(name, Phase.FIRST_CALL)
+        adapter, function = implementation.adapter, implementation.function()
+        try:
+            with adapter.building(implementation.load()):
+                adapter.wait(function(*map(adapter.to_native, inputs), **op.arguments(request.case)))
+        except NotImplementedError:
+            return BuildReply(covered=False)
+        return BuildReply(covered=True)
 
     def describe(self, request: DescribeRequest) -> DescribeReply | Failed:
         """Load a file that defines an operation, and find the form of its cases."""
