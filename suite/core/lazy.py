@@ -13,7 +13,7 @@ class _Later(ModuleType):
     no part of it is imported before."""
 
     def __getattr__(self, name: str) -> Any:
-        self.__class__ = ModuleType
+        object.__setattr__(self, "__class__", ModuleType)
         spec = self.__spec__
         assert spec is not None
         assert spec.loader is not None

@@ -136,7 +136,7 @@ def _markers() -> Path | None:
     from cuda_ref import _cache
 
     try:
-        return _cache.private("ahead")
+        return Path(_cache.private("ahead"))
     except _cache.BuildError:
         return None
 

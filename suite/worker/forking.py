@@ -89,11 +89,11 @@ class Forks:
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         while True:
-            ready, _, _ = select.select([self.control, awake], [], [])
+            ready, _, _ = select.select([self.control.fileno(), awake], [], [])
             with contextlib.suppress(BlockingIOError):
                 os.read(awake, 4096)
             self._reap()
-            if self.control in ready and not self._fork():
+            if self.control.fileno() in ready and not self._fork():
                 return
 
     def _reap(self) -> None:
