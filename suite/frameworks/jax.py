@@ -6,6 +6,7 @@ import importlib.util
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from suite.frameworks import _caches
@@ -26,6 +27,7 @@ class Jax(Adapter):
     folder = "jax_impls"
     rank = 2
     packages = ("jax", "jaxlib", "torch")
+    builds = MappingProxyType({"cuda": "telling"})
     code_kinds = ("hlo",)
     array = "jax.Array"
 

@@ -1,4 +1,5 @@
-"""Before a run, what it needs is built by as many processes as there are cores: CUDA sources, Triton's kernels.
+"""Before a run, what it needs is built by as many processes as there are cores: CUDA sources, Triton's kernels, and
+XLA's programs of the telling cases, which are never timed.
 
 The rows find it in the caches. Nothing is timed meanwhile, and no configuration chosen. A marker in the cache folder
 says what is there, so that a later run begins at once. What fails here fails again in its row, which says so.
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from suite import hardware, ops
 from suite.core.paths import ROOT
@@ -29,6 +31,7 @@ from suite.worker.pool import Pool, WorkerDiedError
 from suite.worker.process import WorkerProcess
 from suite.worker.protocol import BuildReply, BuildRequest
 
+Telling = Literal["no", "too", "only"]
 LEAST = 4
 """Builds that are worth the start of several processes."""
 PROCESS_BYTES = 2**30
@@ -42,18 +45,19 @@ class Build:
 
     cases: tuple[Case, ...]
     implementation: Implementation
+    telling: Telling = "no"
 
     def digest(self, device_name: str, sources: str) -> str:
         """Names the marker: all that the result depends on, but for compilers."""
-        caches = [os.environ.get(name, "") for name in ("TRITON_CACHE_DIR", "CUDA_CACHE_PATH", "CXX")]
-        of = [repr(self.cases), self.implementation.name, self.implementation.versions(), device_name, sources, *caches]
-        return hashlib.sha256(json.dumps(of).encode()).hexdigest()[:32]
+        caches = [os.environ.get(name, "") for name in ("TRITON_CACHE_DIR", "JAX_COMPILATION_CACHE_DIR", "CXX")]
+        names = [self.implementation.name, self.implementation.versions(), device_name, sources]
+        return hashlib.sha256(json.dumps([repr(self.cases), self.telling, *names, *caches]).encode()).hexdigest()[:32]
 
 
 def builds(jobs: Sequence[Job], pool: Pool, options: Options) -> Iterator[Build]:
     """What is worth building ahead, what takes longest first."""
     device = pool.device
-    for how in ("once", "each"):
+    for how in ("once", "each", "telling"):
         for job in jobs:
             for implementation in job.implementations:
                 adapter = implementation.adapter
@@ -62,8 +66,22 @@ def builds(jobs: Sequence[Job], pool: Pool, options: Options) -> Iterator[Build]
                 if options.native_only and adapter.mode(device) != Mode.NATIVE:
                     continue
                 cases = [case for case in job.cases if implementation.obstacle(device, case) is None]
-                groups = [cases] if how == "once" else [[case] for case in cases]
-                yield from (Build(tuple(group), implementation) for group in groups if group)
+                yield from _builds_of(implementation, cases, how, options.telling)
+
+
+def _builds_of(implementation: Implementation, cases: Sequence[Case], how: str, telling: bool) -> Iterator[Build]:
+    if how == "once":
+        if cases:
+            yield Build(tuple(cases), implementation)
+        return
+    told: set[tuple[str, str]] = set()
+    for case in cases:
+        first = telling and (case.dtype, case.precision) not in told
+        told.add((case.dtype, case.precision))
+        if how == "each":
+            yield Build((case,), implementation, "too" if first else "no")
+        elif first:
+            yield Build((case,), implementation, "only")
 
 
 def build_ahead(jobs: Sequence[Job], pool: Pool, options: Options, on_begin: Callable[[str], None]) -> None:
@@ -126,7 +144,8 @@ def _work(worker: WorkerProcess, left: queue.SimpleQueue[tuple[Build, Path]], op
 
 def _build(worker: WorkerProcess, build: Build, options: Options) -> None:
     for case in build.cases:
-        reply = worker.ask(BuildRequest(case, build.implementation.reference, options.seed), options.timeout_s)
+        request = BuildRequest(case, build.implementation.reference, options.seed, build.telling)
+        reply = worker.ask(request, options.timeout_s)
         if not isinstance(reply, BuildReply) or reply.covered:
             return
 

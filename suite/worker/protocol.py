@@ -101,11 +101,15 @@ class TuneRequest:
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """Call one implementation of the tree once, so that what its calls build is in the caches; choose nothing."""
+    """Call one implementation of the tree once, so that what its calls build is in the caches; choose nothing.
+
+    `telling`: also on the telling cases in the dtype and precision of the case, or `only` on these.
+    """
 
     case: Case
     implementation: Reference
     seed: int
+    telling: Literal["no", "too", "only"] = "no"
 
 
 @dataclass(frozen=True)

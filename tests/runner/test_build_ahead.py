@@ -58,6 +58,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("suite.hardware.host.cores", lambda: 4)
     monkeypatch.setattr("suite.hardware.memory_bytes", lambda *_: 1 << 40)
     monkeypatch.setattr("suite.frameworks.base.torch_is_cpu_build", lambda: False)
+    monkeypatch.setattr("suite.frameworks.jax.Jax.missing", lambda self, device: None)
     monkeypatch.setattr("cuda_ref.compiler.missing", lambda kind: None)
 
 
@@ -77,6 +78,11 @@ def test_a_library_is_built_once_and_a_triton_kernel_for_each_case() -> None:
     assert all(set(dtypes) <= set(DTYPES) for dtypes in cuda)
     assert len(triton) == sum(len(dtypes) for dtypes in triton) >= 2
     assert {build.implementation.framework for build in found} == {"cuda", "triton"}
+    told = list(builds(jobs(device=H200), pool, Options(H200, telling=True)))
+    of_jax = [build for build in told if build.implementation.name == "jax"]
+    assert [(build.cases[0].dtype, build.telling) for build in of_jax] == [(dtype, "only") for dtype in DTYPES]
+    of_triton = [build.telling for build in told if build.implementation.name == "triton"]
+    assert (of_triton.count("too"), len(of_triton)) == (len(DTYPES), len(triton))
 
 
 def test_processes_share_the_builds_and_a_later_run_has_none() -> None:
