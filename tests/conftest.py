@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -83,6 +84,12 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
     long = [report for report in passed if report.duration > SLOW_S and "slow" not in report.keywords]
     for report in sorted(long, key=lambda report: -report.duration):
         terminalreporter.write_line(f"not marked slow: {report.duration:.1f} s {report.nodeid}")
+
+
+def pytest_collection_finish() -> None:
+    """What tests import stays: no collection looks at its two million objects again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
