@@ -31,7 +31,6 @@ LATE = frozenset(
         "CXX",
         "JAX_COMPILATION_CACHE_DIR",
         "PYTEST_CURRENT_TEST",
-        "TMPDIR",
         "TORCHINDUCTOR_CACHE_DIR",
         "TRITON_CACHE_DIR",
         "XDG_CACHE_HOME",

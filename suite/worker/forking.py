@@ -33,7 +33,7 @@ EVENT = struct.Struct("!cii")
 STARTED, REFUSED, ENDED = b"s", b"r", b"e"
 
 
-def import_suite() -> None:
+def import_suite(device: Device) -> None:
     """What a process needs that checks and times: torch takes a second."""
     gc.disable()  # torch's million objects stay: collections would find nothing
     with contextlib.suppress(Exception):  # the first request raises it again, and its reply has the reason
@@ -41,7 +41,10 @@ def import_suite() -> None:
         import suite.timing
         import suite.worker.remote
         import suite.worker.server
-        import suite.worker.shared_memory  # noqa: F401
+        import suite.worker.shared_memory
+
+        if device.type == "cpu":
+            suite.timing.target.unrelated_memory()
     gc.enable()
     gc.freeze()
 
@@ -157,7 +160,7 @@ def main() -> None:
     device = from_json(Device, json.loads(arguments.device), "--device")
     for name in frameworks.names():
         frameworks.get(name).prepare(device)
-    import_suite()
+    import_suite(device)
     Forks(device, control).serve()
 
 

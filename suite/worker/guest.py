@@ -102,7 +102,7 @@ def _nurse(device: Device, control: int, stacks: int, lifeline: int) -> None:
     settle(stacks, lifeline)
     for name in frameworks.names():
         frameworks.get(name).prepare(device)
-    import_suite()
+    import_suite(device)
     fork_on_request(device, connection, stacks)
 
 
