@@ -183,7 +183,9 @@ class Child:
                 time.sleep(0.01)  # closed by all writers: select() always finds it ready
 
     def _watch_memory(self) -> None:
-        if self.memory_bytes is not None and processes.resident_bytes(self.process.pid) > self.memory_bytes:
+        if self.memory_bytes is None or processes.resident_bytes(self.process.pid) <= self.memory_bytes:
+            return
+        if processes.unshared_bytes(self.process.pid) > self.memory_bytes:
             self.kill()
             allowed = f"{self.memory_bytes / 2**30:,.1f} GiB"
             message = f"out of host memory: it took more than the {allowed} that it may have, and was stopped"
