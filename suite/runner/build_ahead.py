@@ -119,8 +119,9 @@ def _build_all(left: queue.SimpleQueue[tuple[Build, Path]], pool: Pool, processe
         with suppress(WorkerDiedError):
             for _ in range(processes):
                 workers.append(pool.start())
-                threads.append(threading.Thread(target=_work, args=(workers[-1], left, options), daemon=True))
-                threads[-1].start()
+        for worker in workers:
+            threads.append(threading.Thread(target=_work, args=(worker, left, options), daemon=True))
+            threads[-1].start()
         for thread in threads:
             while thread.is_alive():
                 thread.join(WAIT_S)

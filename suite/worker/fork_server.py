@@ -74,7 +74,7 @@ class ForkServer(Child):
         self._control, theirs = socket.socketpair()
         self._gone = False
         self._reading = threading.Lock()
-        """Workers may be watched from several threads."""
+        """Held by whoever waits for an event: workers may be watched from several threads."""
         try:
             super().__init__(spawn("suite.worker.forking", device, environment), {"--control": theirs.detach()})
         except BaseException:
@@ -85,12 +85,13 @@ class ForkServer(Child):
         """A worker with the descriptors of OPTIONS. Raises `OSError` or `WorkerDiedError`."""
         request = json.dumps({"environment": dict(environment), "folder": os.getcwd()}).encode("ascii")
         try:
-            socket.send_fds(self._control, [LENGTH.pack(len(request))], [*(ends[name] for name in OPTIONS), output])
-            self._control.sendall(request)
-            kind = ENDED  # of an earlier worker
-            while kind == ENDED:
-                self.wait_for(self._control.fileno(), START_S, time.monotonic() + START_S)
-                kind, pid = self._event()
+            with self._reading:
+                socket.send_fds(self._control, [LENGTH.pack(len(request))], [*(ends[name] for name in OPTIONS), output])
+                self._control.sendall(request)
+                kind = ENDED  # of an earlier worker
+                while kind == ENDED:
+                    self.wait_for(self._control.fileno(), START_S, time.monotonic() + START_S)
+                    kind, pid = self._event()
         except OSError:
             raise self.died() from None
         except BaseException:  # interrupted: what it answers now is unknown

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,6 +92,30 @@ def held(pid: int) -> set[str]:
     """The sockets and pipes that a process holds beside its standard streams."""
     found = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir() if int(path.name) > 2}
     return {each for each in found if re.match("socket|pipe", each)}
+
+
+def test_workers_are_started_while_others_are_watched(kept: None) -> None:
+    """Whoever watches a worker reads how workers end, and must not take the answer that another one has started."""
+    with Pool(CPU) as pool:
+        workers, watching = [pool.start()], True
+
+        def watch() -> None:
+            while watching:
+                assert workers[0].process.poll() is None
+
+        threads = [threading.Thread(target=watch, daemon=True) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            workers += [pool.start() for _ in range(8)]
+            workers[-1].close(HASTY_KILL_S)
+            assert workers.pop().process.poll() == -signal.SIGKILL
+        finally:
+            watching = False
+            for thread in threads:
+                thread.join()
+            for worker in workers:
+                worker.close(HASTY_KILL_S)
 
 
 def test_a_server_that_was_killed_costs_one_request(kept: None) -> None:
