@@ -41,4 +41,6 @@ def build(
             for each in ops.of(case).telling_cases(case.dtype, case.precision).values():
                 with suppress(Exception):
                     call(each)
+    if device.type == "cuda":
+        torch.cuda.empty_cache()  # other processes build too
     return BuildReply(covered=True)
