@@ -83,7 +83,7 @@ class ForkServer(Child):
 
     def fork(self, environment: Mapping[str, str], ends: Mapping[str, int], output: int) -> ForkedWorker:
         """A worker with the descriptors of OPTIONS. Raises `OSError` or `WorkerDiedError`."""
-        request = json.dumps({"environment": dict(environment), "folder": os.getcwd()}).encode("ascii")
+        request = json.dumps({"environment": dict(environment), "folder": _working_directory()}).encode("ascii")
         try:
             with self._reading:
                 socket.send_fds(self._control, [LENGTH.pack(len(request))], [*(ends[name] for name in OPTIONS), output])
@@ -92,6 +92,7 @@ class ForkServer(Child):
                 while kind == ENDED:
                     self.wait_for(self._control.fileno(), START_S, time.monotonic() + START_S)
                     kind, pid = self._event()
+                self._codes.pop(pid, None)  # of an earlier process with that number
         except OSError:
             raise self.died() from None
         except BaseException:  # interrupted: what it answers now is unknown
@@ -101,7 +102,6 @@ class ForkServer(Child):
             raise self.died()
         if kind == REFUSED:
             raise OSError(pid, os.strerror(pid))
-        self._codes.pop(pid, None)
         return ForkedWorker(self, pid)
 
     def code(self, pid: int, patience_s: float) -> int | None:
@@ -137,6 +137,13 @@ class ForkServer(Child):
     def close(self, patience_s: float = KILL_S) -> None:
         super().close(patience_s)
         self._control.close()
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
 
 
 def _lives(pid: int) -> bool:

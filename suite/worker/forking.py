@@ -69,7 +69,8 @@ def _work(device: Device, request: dict[str, Any], descriptors: Sequence[int]) -
     """The life of a worker, from its session on."""
     from suite.worker import server
 
-    os.chdir(request["folder"])
+    with contextlib.suppress(OSError):  # a folder that was removed meanwhile
+        os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
     requests, events, stacks, lifeline = descriptors

@@ -87,10 +87,12 @@ def fork_on_request(device: Device, control: socket.socket, stacks: int) -> None
         os.close(answer)
 
 
-def begin_nursery(device: Device, ends: Mapping[str, int], output: int) -> NoReturn:
-    """The life of a nursery that was forked from a worker, which has run no kernel yet."""
+def begin_nursery(device: Device, ends: Mapping[str, int], output: int, ready: int) -> NoReturn:
+    """The life of a nursery that was forked from a worker, which has run no kernel yet. Closes `ready` when it has
+    closed what belongs to the worker."""
     try:
-        begin([*ends.values()], output)
+        begin([*ends.values(), ready], output)
+        os.close(ready)
         _nurse(device, ends["--control"], ends["--stacks"], ends["--lifeline"])
     except BaseException:
         traceback.print_exc()

@@ -75,14 +75,18 @@ class Nursery(Child):
 
 
 def _forked(device: Device) -> Start:
-    """Starts the process as a copy of this one."""
+    """Starts the process as a copy of this one, and waits until it holds no descriptor of this one."""
 
     def start(ends: Mapping[str, int], output: int) -> ForkedProcess:
+        closed, ready = os.pipe()
         pid = os.fork()
         if pid == 0:
             from suite.worker import guest
 
-            guest.begin_nursery(device, ends, output)
+            guest.begin_nursery(device, ends, output, ready)
+        os.close(ready)
+        os.read(closed, 1)
+        os.close(closed)
         return ForkedProcess(pid)
 
     return start
