@@ -25,6 +25,8 @@ PIP_INSTALL     := $(PY) -m pip install --quiet --disable-pip-version-check
 compare: $(VENV)/.ready
 	$(PY) -m suite compare --op $(OP)
 
+# Test files are compiled once, and not in each of their many processes, whatever the environment says.
+test quick: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.ready
 	$(PY) -m pytest -n auto --dist worksteal
 

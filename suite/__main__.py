@@ -5,6 +5,7 @@ import sys
 
 
 def main() -> None:
+    from suite.core.lazy import import_when_used
     from suite.core.signals import interruptible_command
     from suite.core.streams import open_standard_streams
 
@@ -12,6 +13,7 @@ def main() -> None:
     with interruptible_command():
         from suite.cli.main import main as command
 
+        import_when_used("torch")
         command()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -15,12 +16,19 @@ if TYPE_CHECKING:
 
     from suite.hardware.device import Device
 
+DRIVERS = ("/dev/nvidiactl", "/dev/dxg")
+"""Of NVIDIA GPUs, on Linux and in Windows' subsystem for it."""
 SLOW_S = 10.0
 """Tests that take longer are to be marked `slow`."""
 
 
 def _gpu_name() -> str | None:
-    """From another process: Triton, which torch may import, reads TRITON_INTERPRET when it is first imported."""
+    """From another process: Triton, which torch may import, reads TRITON_INTERPRET when it is first imported.
+
+    Where there is no driver, nobody has to be asked.
+    """
+    if not any(map(os.path.exists, DRIVERS)):
+        return None
     code = "import torch; print(torch.cuda.get_device_name(0) if torch.cuda.is_available() else '')"
     return (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stdout.strip() or None
@@ -83,6 +91,12 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
     long = [report for report in passed if report.duration > SLOW_S and "slow" not in report.keywords]
     for report in sorted(long, key=lambda report: -report.duration):
         terminalreporter.write_line(f"not marked slow: {report.duration:.1f} s {report.nodeid}")
+
+
+def pytest_collection_finish() -> None:
+    """What tests import stays: no collection looks at its two million objects again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

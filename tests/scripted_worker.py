@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -18,6 +18,7 @@ from suite.runner.observer import Observer, Step
 from suite.runner.options import Options
 from suite.runner.plan import plan
 from suite.runner.selection import Selection
+from suite.worker.child import WorkerDiedError
 from suite.worker.protocol import (
     CheckReply,
     Failed,
@@ -97,6 +98,13 @@ class ScriptedPool:
 
     def discard(self) -> None:
         self.served = set()
+
+    def renew(self) -> None:
+        self.discard()
+
+    def start(self) -> NoReturn:
+        """Nothing is built ahead."""
+        raise WorkerDiedError("no process", None)
 
 
 class Recorded(Observer):

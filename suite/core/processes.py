@@ -31,10 +31,14 @@ def descendants(pid: int) -> list[int]:
 
 def _by_parent() -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            parent = int((folder / "stat").read_bytes().rpartition(b")")[2].split()[1])
-            found.setdefault(parent, []).append(int(folder.name))
+    with contextlib.suppress(OSError):
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{name}/stat", "rb", buffering=0) as stat:  # hundreds are read, many times in a run
+                    parent = int(stat.read().rpartition(b")")[2].split(maxsplit=2)[1])
+            except (OSError, ValueError, IndexError):
+                continue
+            found.setdefault(parent, []).append(int(name))
     return found
 
 
@@ -50,6 +54,21 @@ def resident_bytes(pid: int) -> int:
     not say."""
     own, _ = _memory(pid)
     return own + sum(resident - shared for resident, shared in map(_memory, descendants(pid)))
+
+
+def unshared_bytes(pid: int) -> int:
+    """`resident_bytes` without what descendants share with others since a fork. Takes milliseconds for each of them."""
+    own, _ = _memory(pid)
+    return own + sum(map(_private_bytes, descendants(pid)))
+
+
+def _private_bytes(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as text:
+            return sum(1024 * int(line.split()[1]) for line in text if line.startswith("Private_Dirty:"))
+    except (OSError, ValueError, IndexError):
+        resident, shared = _memory(pid)
+        return resident - shared
 
 
 def _memory(pid: int) -> tuple[int, int]:

@@ -9,7 +9,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ class Adapter(ABC):
     """What it imports, by import name."""
     code_kinds: ClassVar[tuple[str, ...]] = ()
     """The kinds of code that `code` gives, where the framework runs natively."""
+    builds: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """By type of device, what is worth building ahead of a run: `once` for all cases; `each` case by itself, and the
+    telling cases; or these alone (`telling`), where the compiler chooses by times."""
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
     array: ClassVar[str] = "array"
     """The type that an implementation returns, for messages."""
@@ -103,6 +106,10 @@ class Adapter(ABC):
 
     def without_tuning(self, module: ModuleType) -> AbstractContextManager[None]:
         """While open, autotuned kernels of `module` run new sizes with the configuration of their last launch."""
+        return contextlib.nullcontext()
+
+    def building(self, module: ModuleType) -> AbstractContextManager[None]:
+        """While open, calls of `module`'s function build all that they may run, and choose nothing by its time."""
         return contextlib.nullcontext()
 
     def forget_calls(self) -> None:

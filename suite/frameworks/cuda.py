@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from suite.frameworks.base import TorchAdapter
@@ -16,6 +17,7 @@ class Cuda(TorchAdapter):
     rank = 3
     packages = ("torch", "ninja")
     code_kinds = ("ptx", "sass")
+    builds = MappingProxyType({"cpu": "once", "cuda": "once"})
 
     def missing(self, device: Device) -> str | None:
         from cuda_ref.compiler import missing

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from suite.frameworks import _caches
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from suite.hardware.device import Device
 
 CACHES = {"JAX_COMPILATION_CACHE_DIR": "jax"}
+COPIED_BYTES = 1 << 24
+"""The largest array that is copied from the host rather than filled by a compiled program."""
 ALIGNMENT = {"cpu": 64, "cuda": 128}
 """Alignment in bytes that XLA's programs assume of their arguments."""
 
@@ -26,6 +30,7 @@ class Jax(Adapter):
     folder = "jax_impls"
     rank = 2
     packages = ("jax", "jaxlib", "torch")
+    builds = MappingProxyType({"cuda": "telling"})
     code_kinds = ("hlo",)
     array = "jax.Array"
 
@@ -103,9 +108,8 @@ class Jax(Adapter):
         JAX itself has no uninitialised arrays; this is for elements that a Pallas kernel or a foreign function skips.
         """
         import jax
-        import jax.numpy as jnp
 
-        for array in jax.block_until_ready([jnp.full(shape, jnp.nan, dtype) for shape in shapes]):
+        for array in jax.block_until_ready([_of_nan(shape, dtype) for shape in shapes]):
             array.delete()
         return call()
 
@@ -138,6 +142,18 @@ class Jax(Adapter):
         import jax
 
         jax.block_until_ready(result)
+
+
+def _of_nan(shape: tuple[int, ...], dtype: str) -> Any:
+    """An array of NaN in memory of XLA's. A small one is copied there: a fill is a program for each shape."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    kind = jnp.dtype(dtype)
+    if jnp.issubdtype(kind, jnp.floating) and math.prod(shape) * kind.itemsize <= COPIED_BYTES:
+        return jax.device_put(np.full(shape, np.nan, kind), may_alias=False)
+    return jnp.full(shape, jnp.nan, dtype)
 
 
 ADAPTER = Jax()

@@ -294,6 +294,7 @@ class Attention(Operation):
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
         b, h, h_kv, s_q, _, d = case.shape
         rows, together = self._rows(case), self._heads(case)
+        finite_v = bool(inputs[2].isfinite().all())
         for batch, first in product(range(b), range(0, h, together)):
             heads = slice(first, min(first + together, h))
             shape = (1, heads.stop - first, s_q, d)
@@ -304,7 +305,7 @@ class Attention(Operation):
                 for start in range(0, s_q, rows):
                     q = inputs[0][batch, head, start : start + rows].double()
                     at = (0, head - first, slice(start, start + rows))
-                    value[at], bound[at] = self._rows_truth(q, k, v, start, case)
+                    value[at], bound[at] = self._rows_truth(q, k, v, start, case, finite_v)
             yield Truth((slice(batch, batch + 1), heads, slice(0, s_q), slice(0, d)), value, bound)
             del value, bound
 
@@ -313,13 +314,16 @@ class Attention(Operation):
         return max(1, min(case["H"], blocks.rows_together(case["S_q"] * case["D"])))
 
     def _rows(self, case: Case) -> int:
-        """Queries at a time: their scores, of which the bound needs eight arrays, are a quarter of a block."""
-        return max(1, min(case["S_q"], blocks.rows_together(case["S_k"], share=4)))
+        """Queries at a time: their scores, of which the bound needs eight arrays, are half a block. With a mask they
+        are a quarter: the keys that none of the queries sees are left out."""
+        share = 4 if case.option("causal") else 2
+        return max(1, min(case["S_q"], blocks.rows_together(case["S_k"], share=share)))
 
     def _rows_truth(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, start: int, case: Case
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, start: int, case: Case, finite_v: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The exact output rows of `q`, which begin at query `start`, and their bound."""
+        """The exact output rows of `q`, which begin at query `start`, and their bound. `finite_v`: whether `v` has no
+        NaN and no infinity; to ask that here would wait for the device."""
         b, h, _, s_q, s_k, d = case.shape
         seen = max(0, min(s_k, start + len(q) + s_k - s_q)) if case.option("causal") else s_k  # by any of these queries
         if seen == 0 or d == 0:
@@ -337,7 +341,7 @@ class Attention(Operation):
         if hidden is not None and start < s_q - s_k:
             p.masked_fill_(hidden, 0.0)  # a query that sees no key gives zeros
         # NaN and infinities in V count only for queries that see them; 0 times them in a product would be NaN.
-        finite, odd = v.nan_to_num(0.0, 0.0, 0.0), ~v.isfinite()
+        finite = v if finite_v else v.nan_to_num(0.0, 0.0, 0.0)
         value = p @ finite
         bound = attention_limit(
             value,
@@ -350,6 +354,9 @@ class Attention(Operation):
             count=b * h * s_q * d,
             dtype=case.dtype,
         )
+        if finite_v:
+            return value, bound
+        odd = ~v.isfinite()
         for key in odd.any(dim=1).nonzero().flatten().tolist():
             product = p[:, key, None] * torch.where(odd[key], v[key], 0.0)
             value += product if hidden is None else product.masked_fill_(hidden[:, key, None], 0.0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TypeAlias
 
 import torch
 
@@ -15,9 +16,9 @@ from suite.numerics.formats import MAX_FINITE, MIN_EXPONENT, SIGNIFICANT_BITS
 from suite.problem.case import Case
 from suite.problem.shape import Shape
 
-Numbers = Callable[[Shape, Case, torch.Generator], torch.Tensor]
+Numbers: TypeAlias = "Callable[[Shape, Case, torch.Generator], torch.Tensor]"
 """Draws one operand, dense and row-major, in the case's dtype."""
-Values = Callable[[tuple[Shape, ...], Case, torch.Generator], tuple[torch.Tensor, ...]]
+Values: TypeAlias = "Callable[[tuple[Shape, ...], Case, torch.Generator], tuple[torch.Tensor, ...]]"
 """Draws all operands."""
 
 DEVIATION = {"float8_e4m3fn": 64.0}

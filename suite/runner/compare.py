@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from suite.problem.case import Case
 from suite.results.row import Key, Row
+from suite.runner.build_ahead import build_ahead
 from suite.runner.device_run import DeviceRun
 from suite.runner.inspection import Inspection
 from suite.runner.observer import Observer, Step
@@ -44,6 +45,8 @@ def compare(
         cases: list[tuple[Job, Case, _Progress, list[list[Row]]]] = []
         inspection = Inspection(options)
         total = sum(len(job.cases) * len(run.implementations(job)) for job in jobs for run in runs)
+        if not finished:
+            build_ahead(jobs, runs[0].pool, options, lambda doing: observer.step(Step("all", "", doing, 0, total)))
         for job in jobs:
             for case in job.cases:
                 progress = _Progress(observer, job, case, len(rows), total)
@@ -55,7 +58,7 @@ def compare(
                     observer.case_finished(job.op, case_rows)
         for number in range(2, options.repeat + 1):
             for run in runs:
-                run.pool.discard()
+                run.pool.renew()
             for job, case, progress, by_run in cases:
                 for run, of_run in zip(runs, by_run, strict=True):
                     run.repeat(job, case, of_run, progress)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from time import perf_counter_ns  # bound before any user's file can replace it
 from typing import Any, Protocol
 
@@ -90,13 +91,18 @@ class CudaTarget:
         return next((Limits.of(each["attributes"]) for each in devices() if each["index"] == self._device.index), None)
 
 
+@cache
+def unrelated_memory() -> Any:
+    """What is read to evict the host's cache. Processes forked from one that has it share it."""
+    import numpy as np
+
+    return np.ones(int(EVICTION * hardware.cpu_cache_bytes()) // 8, dtype=np.int64)
+
+
 class CpuTarget:
     """The host's processor."""
 
     on_host = True
-
-    def __init__(self) -> None:
-        self._buffer: Any = None
 
     def clock(self) -> int:
         return perf_counter_ns()
@@ -105,11 +111,7 @@ class CpuTarget:
 
     def evict(self) -> None:
         """Evict by reading: large fills bypass the cache, and leave a part of the operands there."""
-        import numpy as np
-
-        if self._buffer is None:
-            self._buffer = np.ones(int(EVICTION * hardware.cpu_cache_bytes()) // 8, dtype=np.int64)
-        self._buffer.sum()
+        unrelated_memory().sum()
 
     def recorder(self) -> Recorder:
         return WallRecorder()

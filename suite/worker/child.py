@@ -76,11 +76,15 @@ Start = Callable[[Mapping[str, int], int], Process]
 """Starts a process that has the descriptors of a mapping, by their options, and prints to a further one."""
 
 
-def spawn(module: str, device: Device, environment: Mapping[str, str]) -> Start:
-    """Starts `python -m MODULE --device DEVICE --stacks N ...`."""
-
+def with_suite(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which Python finds the suite, and prints at once."""
     inherited = environment.get("PYTHONPATH")
     path = f"{ROOT}{os.pathsep}{inherited}" if inherited else str(ROOT)
+    return {**environment, "PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
+
+
+def spawn(module: str, device: Device, environment: Mapping[str, str]) -> Start:
+    """Starts `python -m MODULE --device DEVICE --stacks N ...`."""
 
     def start(ends: Mapping[str, int], output: int) -> Process:
         command = [sys.executable, "-P", "-m", module, "--device", json.dumps(to_json(device))]
@@ -92,7 +96,7 @@ def spawn(module: str, device: Device, environment: Mapping[str, str]) -> Start:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env={**environment, "PYTHONUNBUFFERED": "1", "PYTHONPATH": path},
+            env=with_suite(environment),
             start_new_session=True,
         )
 
@@ -179,7 +183,9 @@ class Child:
                 time.sleep(0.01)  # closed by all writers: select() always finds it ready
 
     def _watch_memory(self) -> None:
-        if self.memory_bytes is not None and processes.resident_bytes(self.process.pid) > self.memory_bytes:
+        if self.memory_bytes is None or processes.resident_bytes(self.process.pid) <= self.memory_bytes:
+            return
+        if processes.unshared_bytes(self.process.pid) > self.memory_bytes:
             self.kill()
             allowed = f"{self.memory_bytes / 2**30:,.1f} GiB"
             message = f"out of host memory: it took more than the {allowed} that it may have, and was stopped"

@@ -13,7 +13,8 @@ import os
 import random
 import socket
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 from suite import frameworks
 from suite.hardware.device import Device
@@ -21,6 +22,7 @@ from suite.implementations import failure
 from suite.worker import guest_protocol as p
 from suite.worker.channel import GUEST, KEY_BYTES, Channel, ClosedError, leave
 from suite.worker.codec import from_json
+from suite.worker.forking import begin, import_suite
 from suite.worker.guest_session import GuestSession
 from suite.worker.nursery import OPTIONS, PID
 from suite.worker.settle import settle
@@ -85,26 +87,35 @@ def fork_on_request(device: Device, control: socket.socket, stacks: int) -> None
         os.close(answer)
 
 
+def begin_nursery(device: Device, ends: Mapping[str, int], output: int, ready: int) -> NoReturn:
+    """The life of a nursery that was forked from a worker, which has run no kernel yet. Closes `ready` when it has
+    closed what belongs to the worker."""
+    try:
+        begin([*ends.values(), ready], output)
+        os.close(ready)
+        _nurse(device, ends["--control"], ends["--stacks"], ends["--lifeline"])
+    except BaseException:
+        traceback.print_exc()
+    leave(0)
+
+
+def _nurse(device: Device, control: int, stacks: int, lifeline: int) -> None:
+    connection = socket.socket(fileno=control)
+    settle(stacks, lifeline)
+    for name in frameworks.names():
+        frameworks.get(name).prepare(device)
+    import_suite(device)
+    fork_on_request(device, connection, stacks)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Internal: started by suite/worker/nursery.py.")
     parser.add_argument("--device", required=True)
     for name in ("--control", "--stacks", "--lifeline"):
         parser.add_argument(name, type=int, required=True)
     arguments = parser.parse_args()
-    control = socket.socket(fileno=arguments.control)
-    settle(arguments.stacks, arguments.lifeline)
     device = from_json(Device, json.loads(arguments.device), "--device")
-    for name in frameworks.names():
-        frameworks.get(name).prepare(device)
-    gc.disable()  # torch's million objects stay: collections would find nothing
-    with contextlib.suppress(Exception):  # a guest raises it again, and answers with the reason
-        import suite.checking.checked_call
-        import suite.timing
-        import suite.worker.shared_memory  # noqa: F401 (these take seconds)
-    gc.enable()
-    gc.collect()
-    gc.freeze()
-    fork_on_request(device, control, arguments.stacks)
+    _nurse(device, arguments.control, arguments.stacks, arguments.lifeline)
 
 
 if __name__ == "__main__":

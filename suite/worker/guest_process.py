@@ -72,10 +72,11 @@ class GuestProcess(Child):
 
             self._synchronize = torch.cuda.synchronize
 
-    def settle(self) -> None:
-        """Wait until the guest has started, before it has seen any file."""
+    def settle(self, handoff_ns: int = 0) -> None:
+        """Wait until the guest has started, before it has seen any file. `handoff_ns` is what a command takes, where
+        that is known of an earlier guest."""
         self._lifeline_process = self._expect(p.Settled).lifeline
-        self.handoff_ns = self._handoff()
+        self.handoff_ns = handoff_ns or self._handoff()
 
     def _handoff(self) -> int:
         """The time of a command, as after the eviction of a cache."""

@@ -16,7 +16,7 @@ from suite.hardware.device import Device
 from suite.implementations.external.reference import ExternalReference, Reference, name_of
 from suite.worker import guest_protocol as p
 from suite.worker.child import HASTY_KILL_S
-from suite.worker.guest_process import GuestProcess, RaisedError
+from suite.worker.guest_process import MAX_HANDOFF_NS, GuestProcess, RaisedError
 from suite.worker.nursery import Nursery
 from suite.worker.protocol import Started, TimeGuestRequest
 
@@ -51,10 +51,14 @@ class GuiltyError(Exception):
 class Guests:
     """The guests for one device. `report` is called with what runs, before it runs and while it does."""
 
-    def __init__(self, device: Device, report: Callable[[str | None, Phase, str], None]) -> None:
+    def __init__(
+        self, device: Device, report: Callable[[str | None, Phase, str], None], nursery: Nursery | None = None
+    ) -> None:
         self.device, self._report_outside = device, report
         self._kept: dict[ExternalReference, GuestProcess] = {}
-        self._nursery: Nursery | None = None
+        self._nursery = nursery
+        self._handoff_ns = 0
+        """What a command takes, as an early guest has shown before its file was loaded; 0 while all were disturbed."""
         self._active: GuestProcess | None = None
         self._latest = Started(None, Phase.STARTING)
 
@@ -208,7 +212,8 @@ class Guests:
             self._active = guest
             self._report(reference.name, Phase.STARTING)
             try:
-                guest.settle()
+                guest.settle(self._handoff_ns)
+                self._handoff_ns = guest.handoff_ns if guest.handoff_ns < MAX_HANDOFF_NS else 0
             except BaseException:
                 self._active = None
                 self._discard(guest)

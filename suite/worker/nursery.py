@@ -16,7 +16,7 @@ from pathlib import Path
 
 from suite.core import processes
 from suite.hardware.device import Device
-from suite.worker.child import KILL_S, Child, spawn
+from suite.worker.child import KILL_S, Child, Start, spawn
 
 PID = struct.Struct("!i")
 OPTIONS = ("--channel", "--stacks", "--lifeline")
@@ -51,12 +51,14 @@ class ForkedProcess:
 
 
 class Nursery(Child):
-    """Starts the process, which needs some seconds until the first fork."""
+    """Starts the process: by `fork_here` as a copy of this one, which must have run no kernel yet; else as a new one,
+    which needs some seconds until the first fork."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, *, fork_here: bool = False) -> None:
         processes.adopt_orphans()
         self._control, theirs = socket.socketpair()
-        super().__init__(spawn("suite.worker.guest", device, os.environ), {"--control": theirs.detach()})
+        start = _forked(device) if fork_here else spawn("suite.worker.guest", device, os.environ)
+        super().__init__(start, {"--control": theirs.detach()})
 
     def fork(self, ends: Mapping[str, int], output: int) -> ForkedProcess:
         """A guest with the descriptors of OPTIONS. Raises `OSError` or `WorkerDiedError` if the process is gone."""
@@ -70,3 +72,21 @@ class Nursery(Child):
     def close(self, patience_s: float = KILL_S) -> None:
         super().close(patience_s)
         self._control.close()
+
+
+def _forked(device: Device) -> Start:
+    """Starts the process as a copy of this one, and waits until it holds no descriptor of this one."""
+
+    def start(ends: Mapping[str, int], output: int) -> ForkedProcess:
+        closed, ready = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            from suite.worker import guest
+
+            guest.begin_nursery(device, ends, output, ready)
+        os.close(ready)
+        os.read(closed, 1)
+        os.close(closed)
+        return ForkedProcess(pid)
+
+    return start

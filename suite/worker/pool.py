@@ -7,7 +7,16 @@ from types import TracebackType
 from typing import overload
 
 from suite.hardware.device import Device
-from suite.worker.process import HASTY_KILL_S, KILL_S, WorkerDiedError, WorkerProcess, WorkerTimeoutError
+from suite.worker import fork_server
+from suite.worker.fork_server import ForkServer
+from suite.worker.process import (
+    HASTY_KILL_S,
+    KILL_S,
+    WorkerDiedError,
+    WorkerProcess,
+    WorkerTimeoutError,
+    environment,
+)
 from suite.worker.protocol import (
     CheckReply,
     CheckRequest,
@@ -42,6 +51,7 @@ class Pool:
         self.device = device
         self._environment = dict(environment or {})
         self._memory_bytes = memory_bytes
+        self._server: ForkServer | None = None
         self._worker: WorkerProcess | None = None
         self._served: set[str] = set()
 
@@ -52,6 +62,9 @@ class Pool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.discard(KILL_S if error is None or isinstance(error, Exception) else HASTY_KILL_S)
+        server, self._server = self._server, None
+        if server is not None:
+            fork_server.give_back(server)
 
     @overload
     def ask(self, request: CheckRequest, *, timeout_s: float) -> CheckReply | Failed: ...
@@ -73,7 +86,7 @@ class Pool:
         in_this_process = [each for each in references if isinstance(each, str)]  # a brought file has its own
         try:
             if self._worker is None:
-                self._worker = WorkerProcess(self.device, self._environment, self._memory_bytes)
+                self._worker = self.start()
             self._served.update(in_this_process)
             return self._worker.ask(request, timeout_s)
         except Exception:
@@ -82,6 +95,21 @@ class Pool:
         except BaseException:  # interrupted
             self.discard(HASTY_KILL_S)
             raise
+
+    def start(self) -> WorkerProcess:
+        """A further worker, which the caller closes."""
+        wanted = environment(self.device, self._environment)
+        if self._server is None or not self._server.serves(self.device, wanted):
+            self.renew()
+            self._server = fork_server.take(self.device, wanted)
+        return WorkerProcess(self._server, wanted, self._memory_bytes)
+
+    def renew(self) -> None:
+        """End the current worker; the next comes from a server of its own, so that addresses differ too."""
+        self.discard()
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
 
     def served_others(self, name: str) -> bool:
         """Whether the worker has run another implementation than `name`, which may have changed the process."""

@@ -6,12 +6,14 @@ import contextlib
 import os
 import time
 from collections.abc import Mapping
+from functools import partial
 
 from suite import hardware
 from suite.core.phases import Phase
 from suite.hardware.device import Device
 from suite.worker import limits
-from suite.worker.child import HASTY_KILL_S, KILL_S, Child, WorkerDiedError, WorkerTimeoutError, spawn
+from suite.worker.child import HASTY_KILL_S, KILL_S, Child, WorkerDiedError, WorkerTimeoutError, with_suite
+from suite.worker.fork_server import ForkServer
 from suite.worker.protocol import (
     REPLIES,
     Done,
@@ -36,13 +38,13 @@ MEMORY_SHARE = 0.9
 
 
 class WorkerProcess(Child):
-    """Starts a worker. `extra` is set in its environment; `memory_bytes` limits its host memory and that of all that it
+    """Starts a worker. `environment` is its environment; `memory_bytes` limits its host memory and that of all that it
     has started, None allows most of what is free.
 
     Raises `WorkerDiedError` where the system cannot start a process.
     """
 
-    def __init__(self, device: Device, extra: Mapping[str, str], memory_bytes: int | None = None) -> None:
+    def __init__(self, server: ForkServer, environment: Mapping[str, str], memory_bytes: int | None = None) -> None:
         free = hardware.free_host_bytes()
         memory_bytes = memory_bytes or (None if free is None else int(MEMORY_SHARE * free))
         self.partial, self.lines = b"", list[bytes]()
@@ -58,7 +60,7 @@ class WorkerProcess(Child):
             raise WorkerDiedError(f"no worker process could be started: {error.strerror}", None) from error
         requests, self._requests, self._events, events = pipes
         try:
-            start = spawn("suite.worker.server", device, environment(device, extra))
+            start = partial(server.fork, with_suite(environment))
             super().__init__(start, {"--requests": requests, "--events": events}, memory_bytes)
         except WorkerDiedError:
             os.close(self._requests)

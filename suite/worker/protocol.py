@@ -12,6 +12,7 @@ may hang or crash, and `Done` with the reply. A death or a silence is blamed on 
     TellRequest                     TellReply, Failed
     TuneRequest                     TuneReply, Failed
     DescribeRequest                 DescribeReply, Failed
+    BuildRequest                    BuildReply, Failed
 """
 
 from __future__ import annotations
@@ -96,6 +97,26 @@ class TuneRequest:
     case: Case
     implementation: Reference
     seed: int
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """Call one implementation of the tree once, so that what its calls build is in the caches; choose nothing.
+
+    `telling`: also on the telling cases in the dtype and precision of the case, or `only` on these.
+    """
+
+    case: Case
+    implementation: Reference
+    seed: int
+    telling: Literal["no", "too", "only"] = "no"
+
+
+@dataclass(frozen=True)
+class BuildReply:
+    """`covered`: whether the implementation takes the case."""
+
+    covered: bool
 
 
 @dataclass(frozen=True)
@@ -260,8 +281,8 @@ class Started:
     """The configuration that is tried, in a search; the telling case that is called."""
 
 
-Request = CheckRequest | TellRequest | TimeRequest | TimeGuestRequest | TuneRequest | DescribeRequest
-Reply = CheckReply | TellReply | TimeReply | TimingFailed | TuneReply | DescribeReply | Failed
+Request = CheckRequest | TellRequest | TimeRequest | TimeGuestRequest | TuneRequest | BuildRequest | DescribeRequest
+Reply = CheckReply | TellReply | TimeReply | TimingFailed | TuneReply | BuildReply | DescribeReply | Failed
 
 
 @dataclass(frozen=True)
@@ -278,6 +299,7 @@ REPLIES: Mapping[type, tuple[type, ...]] = {
     TimeRequest: (TimeReply, TimingFailed),
     TimeGuestRequest: (TimeReply, TimingFailed),
     TuneRequest: (TuneReply, Failed),
+    BuildRequest: (BuildReply, Failed),
     DescribeRequest: (DescribeReply, Failed),
 }
 

@@ -1,15 +1,10 @@
-"""The worker process: `process.py` starts it as `python -m suite.worker.server`. It alone imports frameworks, runs
-kernels and judges them.
+"""The worker process, forked by `forking.py`. It alone runs kernels and judges them.
 
 Requests and events (`protocol.py`) have two pipes of their own, so that a kernel that prints disturbs nothing.
 """
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import gc
-import json
 import os
 import traceback
 from typing import BinaryIO
@@ -17,7 +12,8 @@ from typing import BinaryIO
 from suite import frameworks
 from suite.hardware.device import Device
 from suite.implementations import failure
-from suite.worker.codec import ProtocolError, from_json
+from suite.worker.codec import ProtocolError
+from suite.worker.nursery import Nursery
 from suite.worker.protocol import (
     Done,
     Event,
@@ -32,12 +28,11 @@ from suite.worker.protocol import (
     encode_numbered,
 )
 from suite.worker.session import Session
-from suite.worker.settle import settle
 
 getpid, leave = os.getpid, os._exit  # before a kernel can replace them
 
 
-def serve(device: Device, requests: BinaryIO, events: BinaryIO) -> None:
+def serve(device: Device, requests: BinaryIO, events: BinaryIO, nursery: Nursery) -> None:
     """Answer one request a line until `requests` ends. A process that a kernel forks neither reads nor answers."""
     own, number = getpid(), 0
 
@@ -52,12 +47,6 @@ def serve(device: Device, requests: BinaryIO, events: BinaryIO) -> None:
         events.flush()
 
     os.register_at_fork(after_in_child=close_in_child)
-    for name in frameworks.names():
-        frameworks.get(name).prepare(device)
-    gc.disable()  # torch's million objects stay: collections would find nothing
-    with contextlib.suppress(Exception):  # the first request raises it again, and replies with the reason
-        import torch  # noqa: F401 (takes seconds, which belong to no implementation)
-    gc.enable()
     send(Ready())
     session: Session | None = None
     for line in requests:
@@ -65,7 +54,7 @@ def serve(device: Device, requests: BinaryIO, events: BinaryIO) -> None:
         if not isinstance(request, Request):
             raise ProtocolError(f"{type(request).__name__} is no request")
         try:
-            session = session or Session(device, send)
+            session = session or Session(device, send, nursery)
             reply = session.handle(request)
         except Exception as error:  # one implementation's failure is one row
             traceback.print_exc()
@@ -83,21 +72,13 @@ def _not_started(request: Request, error: Exception, device: Device) -> Reply:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Internal: started by suite/worker/process.py.")
-    parser.add_argument("--device", required=True)
-    parser.add_argument("--requests", type=int, required=True)
-    parser.add_argument("--events", type=int, required=True)
-    parser.add_argument("--stacks", type=int, required=True)
-    parser.add_argument("--lifeline", type=int, required=True)
-    arguments = parser.parse_args()
-    for descriptor in (arguments.requests, arguments.events):
+def run(device: Device, requests_end: int, events_end: int) -> None:
+    """The life of a worker, from the start of its process on. The nursery of its guests is forked before it sees a
+    kernel."""
+    for descriptor in (requests_end, events_end):
         os.set_inheritable(descriptor, False)
-    settle(arguments.stacks, arguments.lifeline)
-    device = from_json(Device, json.loads(arguments.device), "--device")
-    with os.fdopen(arguments.requests, "rb") as requests, os.fdopen(arguments.events, "wb") as events:
-        serve(device, requests, events)
-
-
-if __name__ == "__main__":
-    main()
+    for name in frameworks.names():
+        frameworks.get(name).prepare(device)
+    nursery = Nursery(device, fork_here=True)
+    with os.fdopen(requests_end, "rb") as requests, os.fdopen(events_end, "wb") as events:
+        serve(device, requests, events, nursery)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +21,7 @@ from suite.worker.child import WorkerDiedError, WorkerTimeoutError
 from suite.worker.guest_process import RaisedError
 from suite.worker.guests import BUDGETS_S, Guests
 from suite.worker.protocol import (
+    BuildRequest,
     CheckReply,
     CheckRequest,
     DescribeReply,
@@ -41,13 +42,13 @@ from suite.worker.protocol import (
     TuneRequest,
     name_of,
 )
+from suite.worker.replies import checked_reply, told_reply
 
 if TYPE_CHECKING:
-    from suite.checking.checked_call import CheckResult
     from suite.checking.problem import Problem
-    from suite.checking.telling import Told
     from suite.checking.timed_inputs import TimedInputs
     from suite.timing import Timing
+    from suite.worker.nursery import Nursery
 
 SIGN_OF_LIFE_S = 0.5
 """Period at which `Started` is repeated while the same phase goes on."""
@@ -61,10 +62,10 @@ EXTERNAL = 25
 class Session:
     """Answers requests on one device. Keeps the inputs of the latest case and, while they fit, its truths.
 
-    `on_started` is called with a `Started` before anything that may hang or crash.
+    `on_started` is called with a `Started` before anything that may hang or crash. Guests come from `nursery`.
     """
 
-    def __init__(self, device: Device, on_started: Callable[[Started], None]) -> None:
+    def __init__(self, device: Device, on_started: Callable[[Started], None], nursery: Nursery | None = None) -> None:
         import torch
 
         import suite.timing  # noqa: F401 (its clocks are bound before a user's file is loaded)
@@ -78,10 +79,10 @@ class Session:
         self._sent_at = 0.0
         self._found: dict[str, Implementation] = {}
         self._telling: dict[tuple[str, str, str, int], Mapping[str, Problem]] = {}
-        self.guests = Guests(device, self._report)
+        self.guests = Guests(device, self._report, nursery)
 
     def handle(self, request: Request) -> Reply:
-        """The reply to a request. What an implementation raises passes through; `failed` turns it into a reply."""
+        """The reply to a request. What an implementation raises passes through, to `failed`."""
         self._found = {}
         match request:
             case CheckRequest(implementation=ExternalReference() as reference):
@@ -98,6 +99,8 @@ class Session:
                 return self.time_guest(request)
             case TuneRequest():
                 return self.tune(request)
+            case BuildRequest():
+                return self._build(name_of(request.implementation), request)
             case DescribeRequest():
                 return self.describe(request)
 
@@ -149,7 +152,7 @@ class Session:
             return CheckReply("unsupported", failure.unsupported_reason(error))
         finally:
             compile_cache = "".join(outcome() for outcome in watching)
-        return _checked(result, (), implementation.adapter.configuration(implementation.load()), compile_cache)
+        return checked_reply(result, (), implementation.adapter.configuration(implementation.load()), compile_cache)
 
     def tell(self, request: TellRequest) -> TellReply:
         """Call one implementation of the tree on telling cases. Its autotuned kernels run as in their last launch: the
@@ -170,7 +173,7 @@ class Session:
                 TELLING_REPEAT_S,
                 lambda case: self._report(name, Phase.TELLING_CALL, case),
             )
-        return _told(told)
+        return told_reply(told)
 
     def _telling_problems(self, case: Case, seed: int) -> Mapping[str, Problem]:
         """Those of the operation in the dtype and precision of `case`; kept, with their truths."""
@@ -188,7 +191,7 @@ class Session:
         self._report(reference.name, Phase.PREPARING)
         problem = self.hold(request.case, request.seed)
         try:
-            return _checked(*self.guests.check(reference, problem, EXTERNAL * REPEAT_S, request.timeout_s))
+            return checked_reply(*self.guests.check(reference, problem, EXTERNAL * REPEAT_S, request.timeout_s))
         except RaisedError as error:
             if error.kind != "unsupported":
                 raise
@@ -199,7 +202,7 @@ class Session:
         self._report(reference.name, Phase.PREPARING)
         problems = self._telling_problems(request.case, request.seed)
         told = self.guests.tell(reference, problems, EXTERNAL * TELLING_REPEAT_S, request.timeout_s)
-        return _told(told)
+        return told_reply(told)
 
     def time(self, request: TimeRequest) -> TimeReply | TimingFailed:
         """Time implementations that agree, together; then judge what they returned in some of the rounds."""
@@ -308,6 +311,11 @@ class Session:
             return Failed(one_line(error), None)
         return TuneReply("ok", found=tuple(found))
 
+    def _build(self, name: str, request: BuildRequest) -> Reply:
+        from suite.worker.first_calls import build
+
+        return build(self._find(name, request.case), request, self.torch_device, partial(self._report, name))
+
     def describe(self, request: DescribeRequest) -> DescribeReply | Failed:
         """Load a file that defines an operation, and find the form of its cases."""
         from suite import custom
@@ -377,18 +385,3 @@ class Session:
         if current != self._current or now - self._sent_at > SIGN_OF_LIFE_S:
             self._current, self._sent_at = current, now
             self._on_started(current)
-
-
-def _told(told: Told) -> TellReply:
-    """What the telling cases showed as the columns of a row."""
-    found = told.diagnosis
-    status: Literal["ok", "wrong"] = "wrong" if told.reason else "ok"
-    return TellReply(status, told.reason, ", ".join(told.passed), found.text, found.error_map)
-
-
-def _checked(result: CheckResult, remarks: tuple[str, ...], config: str, compile_cache: str) -> CheckReply:
-    """The result of a checked call as the columns of a row."""
-    columns = asdict(result)
-    columns["status"] = "ok" if columns.pop("agrees") else "wrong"
-    columns["reason"] = "; ".join(filter(None, (result.reason, *remarks)))
-    return CheckReply(**columns, config=config, compile_cache=compile_cache)

@@ -65,17 +65,18 @@ def run(checkout: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def statuses(checkout: Path, *arguments: str) -> dict[tuple[str, str], str]:
-    """(implementation, dtype) -> status of `compare` on the CPU in the copy."""
+def statuses(checkout: Path, *arguments: str) -> dict[tuple[str, str, str], str]:
+    """(operation, implementation, dtype) -> status of `compare` on the CPU in the copy."""
     document = run(checkout, "-m", "suite", "compare", *arguments, "--device", "cpu", "--no-time", "--json")
-    return {(row["implementation"], row["dtype"]): row["status"] for row in json.loads(document)["rows"]}
+    names = ("operation", "implementation", "dtype")
+    return {tuple(row[name] for name in names): row["status"] for row in json.loads(document)["rows"]}
 
 
 def test_an_implementation_is_one_file(checkout: Path) -> None:
     plain = (checkout / "torch_impls" / "vector_add.py").read_text(encoding="utf-8")
     (checkout / "torch_impls" / "vector_add_mine.py").write_text(plain, encoding="utf-8")
     found = statuses(checkout, "--op", "vector_add", "--impl", "torch/*", "--shape", "N=1000")
-    assert found == {("torch/mine", dtype): "ok" for dtype in DTYPES}
+    assert found == {("vector_add", "torch/mine", dtype): "ok" for dtype in DTYPES}
 
 
 @pytest.mark.slow
@@ -85,8 +86,8 @@ def test_the_skeletons_of_operations_agree_and_pass_the_parity_tests(checkout: P
     for name, kind in kinds.items():
         written = run(checkout, "-m", "suite", "new-op", name, "--kind", kind).split("\n\n")[0].splitlines()
         assert all((checkout / path).is_file() for path in written)
-        found = statuses(checkout, "--op", name)
-        assert found == {(framework, dtype): "ok" for framework in frameworks.names() for dtype in DTYPES}
+    found = statuses(checkout, *(word for name in kinds for word in ("--op", name)))
+    assert found == {(name, each, dtype): "ok" for name in kinds for each in frameworks.names() for dtype in DTYPES}
     parity = ("tests/parity/test_parity.py", "-k", f"({' or '.join(kinds)}) and float32 and (sizes or strided or nan)")
     passed = run(checkout, "-m", "pytest", "-v", "-p", "no:cacheprovider", *parity)
     assert "failed" not in passed
@@ -101,4 +102,4 @@ def test_a_framework_is_one_adapter_and_one_folder(checkout: Path) -> None:
         "def vector_add(a, b):\n    return [x + y for x, y in zip(a, b)]\n", encoding="utf-8"
     )
     found = statuses(checkout, "--op", "vector_add", "--impl", "lists", "--shape", "N=1000", "--dtype", "float32")
-    assert found == {("lists", "float32"): "ok"}
+    assert found == {("vector_add", "lists", "float32"): "ok"}

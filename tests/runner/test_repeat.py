@@ -49,10 +49,10 @@ def test_without_repeat_there_is_one_run(compare: Any) -> None:
 def test_each_run_has_a_fresh_worker(compare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from scripted_worker import ScriptedPool
 
-    discarded: list[int] = []
-    monkeypatch.setattr(ScriptedPool, "discard", lambda self: discarded.append(1))
+    renewed: list[int] = []
+    monkeypatch.setattr(ScriptedPool, "renew", lambda self: renewed.append(1))
     compare(answers(), repeat=3)
-    assert len(discarded) == 2
+    assert len(renewed) == 2
 
 
 def test_a_row_that_fails_in_a_later_run_has_failed(compare: Any) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from external_files import CASE, CPU, RIGHT, external, write
@@ -19,6 +20,7 @@ from suite.implementations.external.reference import ExternalReference
 from suite.timing import Timing
 from suite.worker.beside import disturbance
 from suite.worker.child import WorkerDiedError, WorkerTimeoutError
+from suite.worker.guest_process import MAX_HANDOFF_NS, GuestProcess
 from suite.worker.guests import SLOWER
 from suite.worker.protocol import (
     CheckReply,
@@ -60,6 +62,18 @@ def checked(session: Session, reference: ExternalReference, timeout_s: float = 6
 
 def timed(session: Session, reference: ExternalReference, vendor: str = "", vendor_us: float = 0.0) -> object:
     return answer(session, TimeGuestRequest(CASE, reference, 0, "cold", False, vendor, vendor_us))
+
+
+def test_the_time_of_a_command_is_measured_once(session: Session, tmp_path: Path, monkeypatch: Any) -> None:
+    """So that a file which was loaded before cannot lengthen it."""
+    measured = iter((MAX_HANDOFF_NS, 300_000))
+    monkeypatch.setattr(GuestProcess, "_handoff", lambda self: next(measured))
+    monkeypatch.setattr(session.guests, "_handoff_ns", 0)
+    known = []
+    for name in ("first", "second", "third"):
+        checked(session, file(tmp_path, name, RIGHT))
+        known.append(session.guests._handoff_ns)
+    assert known == [0, 300_000, 300_000]
 
 
 def test_a_file_is_checked_and_timed_without_running_here(session: Session, tmp_path: Path) -> None:

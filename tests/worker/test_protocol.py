@@ -18,6 +18,8 @@ from suite.problem.source import Source
 from suite.worker import protocol
 from suite.worker.codec import from_json, to_json
 from suite.worker.protocol import (
+    BuildReply,
+    BuildRequest,
     CheckReply,
     CheckRequest,
     DescribeReply,
@@ -59,6 +61,8 @@ MESSAGES = [
     TimeRequest(CASE, ("torch", "jax"), 0, "cold", transfers=True),
     TimeGuestRequest(CASE, REFERENCE, 0, "warm", transfers=False, vendor="torch", vendor_us=1.5),
     TuneRequest(CASE, "triton", 0),
+    BuildRequest(CASE, "cuda/wgmma", 0),
+    Done(BuildReply(covered=False)),
     Ready(),
     Started(None, Phase.PREPARING),
     Started("triton", Phase.TIMED_CALL, "BLOCK=64"),

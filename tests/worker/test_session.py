@@ -13,6 +13,8 @@ from suite.hardware.device import Device
 from suite.results.row import COLUMNS
 from suite.timing import Timing
 from suite.worker.protocol import (
+    BuildReply,
+    BuildRequest,
     CheckReply,
     CheckRequest,
     Failed,
@@ -52,6 +54,17 @@ def test_a_check_replies_with_columns_of_a_row_and_keeps_the_inputs(session: Ses
     assert session.problem is held
     session.handle(CheckRequest(CASE, "numpy", 1))
     assert session.problem is not held, "other seeds have other inputs"
+
+
+def test_what_a_call_needs_is_built_without_judging_it(session: Session, started: list[Started]) -> None:
+    assert session.handle(BuildRequest(CASE, "torch", 0)) == BuildReply(covered=True)
+    assert started == [Started("torch", Phase.PREPARING), Started("torch", Phase.FIRST_CALL)]
+    started.clear()
+    assert session.handle(BuildRequest(CASE, "torch", 0, "only")) == BuildReply(covered=True)
+    assert len(started) == 2 * len(ops.get("vector_add").telling_cases("float32", "ieee"))
+    uncovered = ops.get("matmul").case((32, 32, 32), "float32", "ieee")
+    assert session.handle(BuildRequest(uncovered, "cuda/mma", 0)) == BuildReply(covered=False)
+    assert session.problem is None
 
 
 def test_a_started_event_comes_before_each_phase(session: Session, started: list[Started]) -> None:

@@ -15,6 +15,7 @@ from faulty import CRASHES, inject
 
 from suite import ops
 from suite.hardware.device import Device
+from suite.worker import fork_server
 from suite.worker.child import KEPT_OUTPUT
 from suite.worker.pool import Pool, WorkerDiedError, WorkerTimeoutError
 from suite.worker.process import environment
@@ -145,7 +146,8 @@ def test_a_process_that_cannot_be_killed_is_left_behind(pool: Pool, monkeypatch:
 def test_a_system_that_cannot_start_a_process_is_an_error_of_the_request(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pool.discard()
+    pool.renew()
+    fork_server.close_kept()
     descriptors = len(os.listdir("/proc/self/fd"))
 
     def refuse(*_: object, **__: object) -> None:
@@ -211,12 +213,11 @@ def test_a_child_of_a_kernel_does_not_hold_the_pipes(pool: Pool) -> None:
     pool.discard()
     assert status(pool, "leaves_a_child") == "ok"
     worker = psutil.Process(pid_of(pool))
-    command = worker.cmdline()
-    numbers = [command[command.index(name) + 1] for name in ("--requests", "--events")]
-    pipes = {os.readlink(f"/proc/{worker.pid}/fd/{number}") for number in numbers}
+    assert pool._worker is not None
+    pipes = {os.readlink(f"/proc/self/fd/{end}") for end in (pool._worker._requests, pool._worker._events)}
     assert len(pipes) == 2
     children = worker.children(recursive=True)
-    assert len(children) >= 2, "the shell that outlives a killed parent, and the kernel's child"
+    assert len(children) >= 3, "the shell that outlives a killed parent, the nursery, and the kernel's child"
     for child in children:
         held = {os.readlink(path) for path in Path(f"/proc/{child.pid}/fd").iterdir()}
         assert not pipes & held, child.cmdline()

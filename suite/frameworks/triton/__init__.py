@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ class Triton(TorchAdapter):
     folder = "triton_kernels"
     rank = 1
     packages = ("torch", "triton")
+    builds = MappingProxyType({"cuda": "each"})
     code_kinds = ("ttir", "ttgir", "ptx", "sass")
 
     def missing(self, device: Device) -> str | None:
@@ -48,6 +49,11 @@ class Triton(TorchAdapter):
         from suite.frameworks.triton import autotuner
 
         return autotuner.last_answers(autotuner.autotuners(module).values())
+
+    def building(self, module: ModuleType) -> AbstractContextManager[None]:
+        from suite.frameworks.triton import autotuner
+
+        return autotuner.compiling_only(autotuner.autotuners(module).values())
 
     def code(
         self,

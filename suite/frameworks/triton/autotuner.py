@@ -61,6 +61,29 @@ def last_answers(kernels: Iterable[Autotuner]) -> Iterator[None]:
             kernel.cache = cache
 
 
+@contextlib.contextmanager
+def compiling_only(kernels: Iterable[Autotuner]) -> Iterator[None]:
+    """While open, configurations are compiled where they would be timed. Any of them is launched, and none is kept."""
+
+    def compiled(kernel: Autotuner) -> Callable[..., Any]:
+        def compile_one(*args: Any, config: Config, **kwargs: Any) -> list[float]:
+            with contextlib.suppress(Exception):  # the launches raise what fails
+                Launch(kernel, (), args, kwargs).compile(config)
+            return [0.0] * 3
+
+        return compile_one
+
+    kernels = list(kernels)
+    for kernel in kernels:
+        kernel._bench = compiled(kernel)
+        kernel._keep = lambda *_: None
+    try:
+        yield
+    finally:
+        for kernel in kernels:
+            del kernel._bench, kernel._keep  # uncovers the methods
+
+
 @dataclass(frozen=True)
 class Launch:
     """One launch through an autotuner: all that is needed to repeat it with another configuration."""

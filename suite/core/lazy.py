@@ -1,0 +1,41 @@
+"""Imports that wait. A command plans and tabulates: of a framework it only names the types."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from types import ModuleType
+from typing import Any
+
+
+class _Later(ModuleType):
+    """A module that is run when one of its attributes is first asked for. Its `__path__` is such an attribute, so that
+    no part of it is imported before."""
+
+    def __getattr__(self, name: str) -> Any:
+        object.__setattr__(self, "__class__", ModuleType)
+        spec = self.__spec__
+        assert spec is not None
+        assert spec.loader is not None
+        if spec.submodule_search_locations is not None:
+            self.__path__ = spec.submodule_search_locations
+        try:
+            spec.loader.exec_module(self)
+        except BaseException:
+            sys.modules.pop(self.__name__, None)
+            raise
+        return getattr(self, name)
+
+
+def import_when_used(name: str) -> None:
+    """Let `import NAME` return at once in this process; the first use of the module runs it. torch takes 1.5 s.
+
+    Does nothing for a module that is imported already, or that is not installed.
+    """
+    spec = None if name in sys.modules else importlib.util.find_spec(name)
+    if spec is None or spec.loader is None:
+        return
+    module = importlib.util.module_from_spec(spec)
+    vars(module).pop("__path__", None)
+    module.__class__ = _Later
+    sys.modules[name] = module

@@ -1,0 +1,46 @@
+"""Calls whose results nobody looks at, for what they build: libraries and programs that a run finds in the caches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import torch
+
+from suite import ops
+from suite.core.phases import Phase
+from suite.implementations.implementation import Implementation
+from suite.problem.case import Case
+from suite.worker.protocol import BuildReply, BuildRequest
+
+
+def build(
+    implementation: Implementation, request: BuildRequest, device: torch.device, on_phase: Callable[[Phase], None]
+) -> BuildReply:
+    """Call an implementation of the tree once on a case, and on telling cases if asked. Nothing is timed, not even by
+    an autotuner. What the call on the case raises passes through; of the others nothing does."""
+    module, adapter = implementation.load(), implementation.adapter
+    function = implementation.function()
+
+    def call(case: Case) -> None:
+        op = ops.of(case)
+        on_phase(Phase.PREPARING)
+        inputs = op.make_inputs(case, request.seed, device)
+        on_phase(Phase.FIRST_CALL)
+        adapter.wait(function(*map(adapter.to_native, inputs), **op.arguments(case)))
+
+    case = request.case
+    if request.telling != "only":
+        try:
+            with adapter.building(module):
+                call(case)
+        except NotImplementedError:
+            return BuildReply(covered=False)
+    if request.telling != "no":
+        with adapter.without_tuning(module):
+            for each in ops.of(case).telling_cases(case.dtype, case.precision).values():
+                with suppress(Exception):
+                    call(each)
+    if device.type == "cuda":
+        torch.cuda.empty_cache()  # other processes build too
+    return BuildReply(covered=True)

@@ -1,0 +1,137 @@
+"""What is built before a run, by whom, and that nothing of it can fail the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_worker import CPU, H200
+
+from suite.hardware.device import Device
+from suite.runner.build_ahead import build_ahead, builds
+from suite.runner.options import Options
+from suite.runner.plan import plan
+from suite.runner.selection import Selection
+from suite.worker.pool import WorkerDiedError
+from suite.worker.protocol import BuildReply, BuildRequest, Failed
+
+DTYPES = ("float32", "bfloat16")
+
+
+class Worker:
+    """Answers by a function."""
+
+    def __init__(self, answer: Callable[[BuildRequest], Any]) -> None:
+        self.answer, self.closed = answer, False
+
+    def ask(self, request: BuildRequest, timeout_s: float) -> Any:
+        return self.answer(request)
+
+    def close(self, patience_s: float) -> None:
+        self.closed = True
+
+
+class FakePool:
+    def __init__(self, answer: Callable[[BuildRequest], Any], device: Device = CPU) -> None:
+        self.device, self.workers, self.asked = device, list[Worker](), list[BuildRequest]()
+        self.answer = answer
+
+    def start(self) -> Worker:
+        def answer(request: BuildRequest) -> Any:
+            self.asked.append(request)
+            return self.answer(request)
+
+        self.workers.append(Worker(answer))
+        return self.workers[-1]
+
+
+def jobs(operation: str = "matmul", device: Device = CPU) -> Any:
+    return plan(Selection((operation,), dtypes=DTYPES, precisions=("ieee",)), device)
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Four cores, memory enough, and an empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("suite.hardware.host.cores", lambda: 4)
+    monkeypatch.setattr("suite.hardware.memory_bytes", lambda *_: 1 << 40)
+    monkeypatch.setattr("suite.frameworks.base.torch_is_cpu_build", lambda: False)
+    monkeypatch.setattr("suite.frameworks.jax.Jax.missing", lambda self, device: None)
+    monkeypatch.setattr("cuda_ref.compiler.missing", lambda kind: None)
+
+
+def ahead(pool: FakePool, operation: str = "matmul") -> list[str]:
+    said: list[str] = []
+    build_ahead(jobs(operation, pool.device), pool, Options(pool.device), said.append)  # type: ignore[arg-type]
+    return said
+
+
+def test_a_library_is_built_once_and_a_triton_kernel_for_each_case() -> None:
+    pool: Any = FakePool(lambda request: None, H200)
+    found = list(builds(jobs(device=H200), pool, Options(H200)))
+    each = [(build.implementation.name, [case.dtype for case in build.cases]) for build in found]
+    cuda = [dtypes for name, dtypes in each if name.startswith("cuda")]
+    triton = [dtypes for name, dtypes in each if name == "triton"]
+    assert cuda
+    assert all(set(dtypes) <= set(DTYPES) for dtypes in cuda)
+    assert len(triton) == sum(len(dtypes) for dtypes in triton) >= 2
+    assert {build.implementation.framework for build in found} == {"cuda", "triton"}
+    told = list(builds(jobs(device=H200), pool, Options(H200, telling=True)))
+    of_jax = [build for build in told if build.implementation.name == "jax"]
+    assert [(build.cases[0].dtype, build.telling) for build in of_jax] == [(dtype, "only") for dtype in DTYPES]
+    of_triton = [build.telling for build in told if build.implementation.name == "triton"]
+    assert (of_triton.count("too"), len(of_triton)) == (len(DTYPES), len(triton))
+
+
+def test_processes_share_the_builds_and_a_later_run_has_none() -> None:
+    pool = FakePool(lambda request: BuildReply(covered=True))
+    (said,) = ahead(pool)
+    assert said == f"building {len(pool.asked)} kernels ahead, 4 at a time"
+    assert len({request.implementation for request in pool.asked}) == len(pool.asked) > 4
+    assert [worker.closed for worker in pool.workers] == [True] * 4
+    again = FakePool(lambda request: BuildReply(covered=True))
+    assert ahead(again) == []
+    assert again.workers == []
+
+
+def test_a_case_that_is_not_covered_is_followed_by_the_next() -> None:
+    pool = FakePool(lambda request: BuildReply(request.case.dtype == "bfloat16"))
+    ahead(pool)
+    names = {request.implementation for request in pool.asked}
+    assert len(pool.asked) == 2 * len(names)
+
+
+def test_few_builds_are_left_to_their_rows() -> None:
+    pool = FakePool(lambda request: BuildReply(covered=True))
+    assert ahead(pool, "vector_add") == []
+    assert pool.workers == []
+
+
+def test_what_fails_ends_nothing() -> None:
+    def answer(request: BuildRequest) -> Failed:
+        if request.implementation == "cuda/tiled":
+            raise WorkerDiedError("the worker was killed", "cuda/tiled")
+        return Failed("BuildError: no", str(request.implementation))
+
+    pool = FakePool(answer)
+    ahead(pool)
+    assert "cuda/tiled" in {request.implementation for request in pool.asked}
+    assert all(worker.closed for worker in pool.workers)
+
+
+def test_an_interruption_ends_the_processes() -> None:
+    def answer(request: BuildRequest) -> BuildReply:
+        return BuildReply(covered=True)
+
+    class Interrupted(FakePool):
+        def start(self) -> Worker:
+            if len(self.workers) == 2:
+                raise KeyboardInterrupt
+            return super().start()
+
+    pool = Interrupted(answer)
+    with pytest.raises(KeyboardInterrupt):
+        ahead(pool)
+    assert [worker.closed for worker in pool.workers] == [True, True]

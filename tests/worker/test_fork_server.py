@@ -1,0 +1,141 @@
+"""The process from which workers are forked: whom it serves, what a worker gets from it, and that nobody reaches it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from external_files import RIGHT, external, write
+from faulty import inject
+
+from suite import ops
+from suite.hardware.device import Device
+from suite.worker import fork_server
+from suite.worker.child import HASTY_KILL_S, WorkerDiedError
+from suite.worker.fork_server import ForkServer
+from suite.worker.pool import Pool
+from suite.worker.process import WorkerProcess
+from suite.worker.protocol import CheckReply, CheckRequest
+
+CPU = Device("cpu", name="CPU")
+CASE = ops.get("vector_add").case((100,))
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No servers of other tests; those of this one end with it."""
+    monkeypatch.setattr(fork_server, "_kept", [])
+    yield
+    fork_server.close_kept()
+
+
+def checked(pool: Pool, name: str = "torch") -> str:
+    reply = pool.ask(CheckRequest(CASE, name, 0), timeout_s=60.0)
+    assert isinstance(reply, CheckReply), reply
+    return reply.status
+
+
+def server_of(pool: Pool) -> ForkServer:
+    assert pool._server is not None
+    return pool._server
+
+
+def worker_of(pool: Pool) -> WorkerProcess:
+    assert pool._worker is not None
+    return pool._worker
+
+
+def test_a_server_is_kept_for_pools_that_would_start_the_same(
+    kept: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Caches, the working directory and the environment are those of the worker's start, not of the server's."""
+    where = tmp_path / "where"
+    said = "os.getcwd() + ' ' + os.environ['XDG_CACHE_HOME']"
+    body = f"import os\n    open({str(where)!r}, 'w').write({said})\n    return a + b"
+    faults = {"PYTHONPATH": inject(tmp_path / "faults", {"tells": body})}
+    with Pool(CPU, faults) as pool:
+        checked(pool)
+        first = server_of(pool)
+        assert len(psutil.Process(first.process.pid).threads()) == 1, "a fork of threads may hang"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with Pool(CPU, faults) as pool:
+        assert checked(pool, "torch/tells") == "ok"
+        assert server_of(pool) is first
+        assert where.read_text(encoding="utf-8") == f"{tmp_path} {tmp_path / 'cache'}"
+        assert not first.serves(CPU, {"OMP_NUM_THREADS": "77"}), "torch has read that"
+        pool.renew()
+    assert not psutil.pid_exists(first.process.pid)
+
+
+def test_a_kernel_and_a_brought_file_hold_no_descriptor_of_the_server(kept: None, tmp_path: Path) -> None:
+    who = tmp_path / "who"
+    text = RIGHT.replace("return", f"import os; open({str(who)!r}, 'w').write(str(os.getpid())); return")
+    with Pool(CPU) as pool:
+        reply = pool.ask(CheckRequest(CASE, external(write(tmp_path / "looks.py", text)).reference, 0), timeout_s=60.0)
+        assert isinstance(reply, CheckReply)
+        assert reply.status == "ok"
+        ends = {os.readlink(f"/proc/self/fd/{server_of(pool)._control.fileno()}")}
+        ends |= held(server_of(pool).process.pid)
+        assert len(ends) >= 3
+        for pid in (int(who.read_text(encoding="utf-8")), worker_of(pool).process.pid):
+            assert not ends & held(pid)
+
+
+def held(pid: int) -> set[str]:
+    """The sockets and pipes that a process holds beside its standard streams."""
+    found = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir() if int(path.name) > 2}
+    return {each for each in found if re.match("socket|pipe", each)}
+
+
+def test_workers_are_started_while_others_are_watched(kept: None) -> None:
+    """Whoever watches a worker reads how workers end, and must not take the answer that another one has started."""
+    with Pool(CPU) as pool:
+        workers, watching = [pool.start()], True
+
+        def watch() -> None:
+            while watching:
+                assert workers[0].process.poll() is None
+
+        threads = [threading.Thread(target=watch, daemon=True) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            workers += [pool.start() for _ in range(8)]
+            workers[-1].close(HASTY_KILL_S)
+            assert workers.pop().process.poll() == -signal.SIGKILL
+        finally:
+            watching = False
+            for thread in threads:
+                thread.join()
+            for worker in workers:
+                worker.close(HASTY_KILL_S)
+
+
+def test_a_server_that_was_killed_costs_one_request(kept: None) -> None:
+    with Pool(CPU) as pool:
+        checked(pool)
+        server = psutil.Process(server_of(pool).process.pid)
+        server.kill()
+        assert checked(pool) == "ok", "its workers live on"
+        worker_of(pool).close(HASTY_KILL_S)
+        pool._worker = None
+        server.wait(5)
+        assert checked(pool) == "ok", "by another server"
+
+
+def test_a_system_that_cannot_fork_is_an_error_of_the_request(kept: None) -> None:
+    with Pool(CPU) as pool:
+        checked(pool)
+        server = server_of(pool)
+        worker_of(pool).close(HASTY_KILL_S)
+        pool._worker = None
+        server._event = lambda: (fork_server.REFUSED, 11)  # type: ignore[method-assign]
+        with pytest.raises(WorkerDiedError, match="no worker process could be started: Resource temporarily"):
+            checked(pool)
