@@ -12,7 +12,7 @@
 template <int CONSUMERS_, int BLOCK_N_, int STAGES_, int CLUSTER_, int GROUP_M_, int EPILOGUE_BOXES>
 struct TileConfig {
     static constexpr int CONSUMERS = CONSUMERS_, BLOCK_M = CONSUMERS * 64, BLOCK_N = BLOCK_N_, STAGES = STAGES_;
-    static constexpr int CLUSTER = CLUSTER_, GROUP_M = GROUP_M_;
+    static constexpr int CLUSTER = CLUSTER_, GROUP_M = GROUP_M_, BOXES = EPILOGUE_BOXES;
     // The producer is one warp, or a warpgroup where setmaxnreg moves registers from it to the consumers.
     static constexpr int PRODUCER = CONSUMERS * WARPGROUP, THREADS = PRODUCER + (CONSUMERS > 1 ? WARPGROUP : 32);
     static constexpr int A_BYTES = BLOCK_M * ROW_BYTES, STAGE_BYTES = A_BYTES + BLOCK_N * ROW_BYTES;
@@ -20,7 +20,8 @@ struct TileConfig {
     static constexpr int EPILOGUE = STAGES * STAGE_BYTES;
     static constexpr int FULL_BARRIERS = EPILOGUE + CONSUMERS * EPILOGUE_BOXES * BOX_BYTES;
     static constexpr int EMPTY_BARRIERS = FULL_BARRIERS + STAGES * MBARRIER_BYTES;
-    static constexpr int SHARED_BYTES = BOX_ALIGNMENT + EMPTY_BARRIERS + STAGES * MBARRIER_BYTES;
+    static constexpr int FINISH_BARRIERS = EMPTY_BARRIERS + STAGES * MBARRIER_BYTES;  // one for each consumer
+    static constexpr int SHARED_BYTES = BOX_ALIGNMENT + FINISH_BARRIERS + CONSUMERS * MBARRIER_BYTES;
     static_assert(SHARED_BYTES <= MAX_SHARED_BYTES && CONSUMERS <= 2, "");
 };
 
