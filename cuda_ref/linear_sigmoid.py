@@ -26,18 +26,12 @@ def linear_sigmoid(
     fails.
     Source: see linear_sigmoid.cu.
     """
-    check_linear("linear_sigmoid", x, weight, bias, precision=precision)
-    return forward(x, weight, bias, None, precision)
-
-
-def forward(x: Tensor, weight: Tensor, bias: Tensor, dy: Tensor | None, precision: str) -> Tensor:
-    """s, or with dy dz = dy s (1 - s), of checked arguments."""
-    (M, K), N = x.shape, weight.shape[0]
+    M, N, K = check_linear("linear_sigmoid", x, weight, bias, precision=precision)
     out = x.new_empty(M, N)
     if M > 0 and N > 0:
         build.launch(
             "linear_sigmoid", "linear_sigmoid", x.device,
-            x, weight, bias, dy, out, M, N, K, *x.stride(), *weight.stride(), *bias.stride(),
-            *((0, 0) if dy is None else dy.stride()), precision == "tf32", build.DTYPES[x.dtype],
+            x, weight, bias, out, M, N, K, *x.stride(), *weight.stride(), *bias.stride(), precision == "tf32",
+            build.DTYPES[x.dtype],
         )  # fmt: skip
     return out

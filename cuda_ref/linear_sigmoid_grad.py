@@ -6,8 +6,6 @@ from torch import Tensor
 from cuda_ref import build
 from cuda_ref._arguments import check_linear
 from cuda_ref._kept import kept
-from cuda_ref.linear_sigmoid import forward
-from cuda_ref.sum import sum as sum_of
 
 DETERMINISTIC = True
 
@@ -23,23 +21,21 @@ def linear_sigmoid_grad(
 ) -> tuple[Float[Tensor, "M K"], Float[Tensor, "N K"], Float[Tensor, "N"]]:
     """(dx, dweight, dbias): gradients of the sum of dy * y, where y is the `linear_sigmoid` of x, weight and bias.
 
-    dz = dy y (1 - y), by the kernel of linear_sigmoid.cu; dx = dz weight and dweight = dz^T x, by that of
-    matmul_tiled.cu; dbias = sum over the rows of dz, by that of sum.cu.
+    dz = dy y (1 - y), in the pass that computes x weight^T; dx = dz weight, dweight = dz^T x, dbias = sum over the rows
+    of dz.
 
     Shapes: x (M, K), weight (N, K), bias (N,), dy (M, N), any strides, any sizes; the results are contiguous.
     Dtypes: float32, float16, bfloat16, the same for all; products and sums in float32; dz and the results are rounded.
     Precision: "ieee" multiplies the factors as they are; "tf32", for float32 only, first rounds them to tf32.
     Devices: CUDA; on the CPU the same kernels are emulated, for agreement only.
     Raises: ValueError for other shapes, dtypes and precisions, and for two devices; build.CudaError if a launch fails.
+    Source: see linear_sigmoid_grad.cu.
     """
     M, N, K = check_linear("linear_sigmoid_grad", x, weight, bias, dy, precision=precision)
-    dz = forward(x, weight, bias, dy, precision)
-    dx, dweight = x.new_empty(M, K), x.new_empty(N, K)
-    tf32, dtype = precision == "tf32", build.DTYPES[x.dtype]
-    for a, b, out in ((dz, weight, dx), (dz.t(), x, dweight)):
-        if out.numel() > 0:
-            build.launch(
-                "matmul_tiled", "matmul_tiled", x.device,
-                a, b, out, *out.shape, a.shape[1], *a.stride(), *b.stride(), tf32, dtype,
-            )  # fmt: skip
-    return dx, dweight, sum_of(dz, axis=0)
+    dz, dx, dweight, dbias = x.new_empty(M, N), x.new_empty(M, K), x.new_empty(N, K), x.new_empty(N)
+    build.launch(
+        "linear_sigmoid_grad", "linear_sigmoid_grad", x.device,
+        x, weight, bias, dy, dz, dx, dweight, dbias, M, N, K, *x.stride(), *weight.stride(), *bias.stride(),
+        *dy.stride(), precision == "tf32", build.DTYPES[x.dtype],
+    )  # fmt: skip
+    return dx, dweight, dbias

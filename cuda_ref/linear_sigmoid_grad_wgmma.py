@@ -36,8 +36,8 @@ def linear_sigmoid_grad(
     Precision: "ieee".
     Memory: 2 M N bytes for dz and M N / 4 for its sums over 16 rows each.
     Devices: CUDA, compute capability 9.0.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for float32, for
-    other N, for sizes of 0, for larger sizes, and on other devices; build.CudaError if a launch fails.
+    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for float32,
+    for other N, for sizes of 0, for larger sizes, and on other devices; build.CudaError if a launch fails.
     Source: see linear_sigmoid_grad_wgmma.cu.
     """
     M, N, K = check_linear("linear_sigmoid_grad", x, weight, bias, dy, precision=precision)

@@ -11,7 +11,11 @@ from numpy_impls.sigmoid import sigmoid
 
 @np.errstate(over="ignore", invalid="ignore")
 def linear_sigmoid(
-    x: Float[np.ndarray, "M K"], weight: Float[np.ndarray, "N K"], bias: Float[np.ndarray, N], *, precision: str = "ieee"
+    x: Float[np.ndarray, "M K"],
+    weight: Float[np.ndarray, "N K"],
+    bias: Float[np.ndarray, N],
+    *,
+    precision: str = "ieee",
 ) -> Float[np.ndarray, "M N"]:
     """y[i, j] = sigma(sum over k of x[i, k] weight[j, k] + bias[j]), for float32, float16 or bfloat16, any strides.
 

@@ -1,4 +1,4 @@
-"""The gradients of a linear layer with a sigmoid by torch: three products of cuBLAS, and elementwise kernels between."""
+"""The gradients of a linear layer with a sigmoid by torch: three products of cuBLAS, elementwise kernels between."""
 
 from __future__ import annotations
 

@@ -61,10 +61,7 @@ def linear_sigmoid_kernel(
 
     bias = tl.load(bias_ptr + offs_n.to(tl.int64) * stride_b, mask=offs_n < N, other=0.0)
     acc += bias.to(tl.float32)[None, :]
-    if bias.dtype == tl.float32:
-        acc = sigmoid_float32(acc)
-    else:
-        acc = sigmoid_16_bit(acc)
+    acc = sigmoid_float32(acc) if bias.dtype == tl.float32 else sigmoid_16_bit(acc)
     inside = (offs_m[:, None] < M) & (offs_n[None, :] < N)
     if dy_ptr is not None:
         dy_ptrs = dy_ptr + offs_m[:, None].to(tl.int64) * stride_dym + offs_n[None, :].to(tl.int64) * stride_dyn

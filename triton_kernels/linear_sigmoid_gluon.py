@@ -5,9 +5,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from triton_kernels._arguments import check_linear
+from triton_kernels._configs_matmul_gluon import tuning_space  # noqa: F401
 from triton_kernels._launch import device_of, kept
 from triton_kernels.matmul_gluon import launch_product, matmul_kernel  # noqa: F401
-from triton_kernels._configs_matmul_gluon import tuning_space  # noqa: F401
 
 REQUIRES = "sm_90"
 

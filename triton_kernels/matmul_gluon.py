@@ -266,12 +266,12 @@ def matmul_kernel(
     if CONSUMERS == 2:
         gl.warp_specialize(
             [
-                (consumer_partition, (0, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full, empty,
-                                      M, N, K, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED, CONSUMERS, BLOCK_N, BLOCK_K,
-                                      STAGES, GROUP_M)),
-                (consumer_partition, (1, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full, empty,
-                                      M, N, K, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED, CONSUMERS, BLOCK_N, BLOCK_K,
-                                      STAGES, GROUP_M)),
+                (consumer_partition, (0, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full,
+                                      empty, M, N, K, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED, CONSUMERS,
+                                      BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
+                (consumer_partition, (1, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full,
+                                      empty, M, N, K, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED, CONSUMERS,
+                                      BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
                 (producer, (a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K, A_ROWS, B_ROWS,
                             CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M, AHEAD)),
             ],
@@ -281,9 +281,9 @@ def matmul_kernel(
     else:
         gl.warp_specialize(
             [
-                (consumer_partition, (0, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full, empty,
-                                      M, N, K, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED, CONSUMERS, BLOCK_N, BLOCK_K,
-                                      STAGES, GROUP_M)),
+                (consumer_partition, (0, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full,
+                                      empty, M, N, K, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED, CONSUMERS,
+                                      BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
                 (producer, (a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K, A_ROWS, B_ROWS,
                             CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M, AHEAD)),
             ],
@@ -343,7 +343,7 @@ def launch_product(
     precision: str,
     bias: Tensor | None = None,
 ) -> None:
-    """Stores a b, or with a contiguous bias of its columns, in 16 bits, sigma(a b + bias), in out, which is not empty."""
+    """Stores a b in out, which is not empty; with a contiguous bias of its columns, in 16 bits, sigma(a b + bias)."""
     (M, K), N = a.shape, b.shape[1]
     (a_desc, a_rows), (b_desc, b_rows), (c_desc, c_rows) = (
         _descriptor(name, x) for name, x in (("a", a), ("b", b), ("out", out))
