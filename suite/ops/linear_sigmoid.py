@@ -135,7 +135,7 @@ class LinearSigmoid(Operation):
     dims = ("M", "N", "K")
     is_square = True
     sweep = tuple((n, n, n) for n in (64, 256, 1024, 2048, 4096, 8192))
-    telling = (
+    telling: ClassVar[tuple[Telling, ...]] = (
         Telling("odd_k", (80, 48, 67)),
         Telling("many_rows", (1040, 16, 48)),
         Telling("long_k", (48, 40, 2056)),
@@ -144,7 +144,7 @@ class LinearSigmoid(Operation):
         Telling("saturated", (80, 72, 64), "saturated"),
         Telling("nan", (80, 72, 64), "nan"),
     )
-    ragged = ((1, 1, 1), (37, 41, 1), (5, 4, 0), (129, 70, 33))
+    ragged: ClassVar[tuple[Shape, ...]] = ((1, 1, 1), (37, 41, 1), (5, 4, 0), (129, 70, 33))
     families: ClassVar[dict[str, Family]] = {
         "normal": Family("normal numbers, weights over sqrt(K); the operation's default sizes", LAYER),
         "sizes": of_layer(family.sizes(*ragged)),

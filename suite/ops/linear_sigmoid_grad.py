@@ -96,7 +96,7 @@ class LinearSigmoidGrad(LinearSigmoid):
     is_square = True
     outputs = ("dx", "dweight", "dbias")
     sweep = tuple((n, n, n) for n in (64, 256, 1024, 2048, 4096, 8192))
-    telling = (
+    telling: ClassVar[tuple[Telling, ...]] = (
         Telling("odd", (67, 48, 35)),
         Telling("many_rows", (1040, 16, 48)),
         Telling("long_k", (48, 40, 2056)),
