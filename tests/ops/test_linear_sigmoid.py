@@ -49,7 +49,7 @@ def test_the_truths_are_those_of_autograd(shape: tuple[int, ...], family: str) -
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("family", ["normal", "saturated", "bias_cancels"])
-def test_logits_may_be_rounded_twice_between_two_calls_of_a_library_and_no_more(family: str, dtype: str) -> None:
+def test_logits_may_be_rounded_twice_as_between_calls_of_a_library(family: str, dtype: str) -> None:
     case = FORWARD.case((64, 80, 300), dtype, inputs=family)
     inputs = FORWARD.make_inputs(case, 0, CPU)
     x, weight, bias = (each.double() for each in inputs)
@@ -57,8 +57,8 @@ def test_logits_may_be_rounded_twice_between_two_calls_of_a_library_and_no_more(
     product = (x @ weight.T).to(kind).double()
     twice = torch.sigmoid((product + bias).to(kind).double()).to(kind)
     assert ratio(FORWARD, twice, inputs, case) < RIGHT
-    coarse = (x @ weight.T + bias) * (1.0 + 8.0 * torch.finfo(kind).eps)
-    assert ratio(FORWARD, torch.sigmoid(coarse).to(kind), inputs, case) > (1.0 if family == "saturated" else 0.7)
+    coarse = torch.sigmoid(product * (1.0 + 256.0 * torch.finfo(kind).eps) + bias).to(kind)
+    assert ratio(FORWARD, coarse, inputs, case) > 1.0
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -72,7 +72,7 @@ def test_gradients_may_round_the_output_and_its_derivative(dtype: str) -> None:
     results = (dz @ weight, dz.T @ x, dz.sum(0))
     assert ratio(GRAD, joined([each.to(kind) for each in results]), inputs, case) < RIGHT
     for wrong in range(3):
-        off = [each * (1.0 + (i == wrong) * 16.0 * torch.finfo(kind).eps) for i, each in enumerate(results)]
+        off = [each * (1.0 + (i == wrong) * 64.0 * torch.finfo(kind).eps) for i, each in enumerate(results)]
         assert ratio(GRAD, joined([each.to(kind) for each in off]), inputs, case) > 1.0
 
 
