@@ -87,7 +87,7 @@ def test_what_the_kernels_for_hopper_leave_out() -> None:
         skinny(torch.zeros(65, 16).half(), weight, bias)
     with pytest.raises(NotImplementedError, match="TMA needs x contiguous"):
         skinny(x[:, 1:], weight[:, 1:], bias)
-    with pytest.raises(NotImplementedError, match="N a multiple of 8; got torch.float16, M=8 and N=23"):
+    with pytest.raises(NotImplementedError, match=r"N a multiple of 8; got torch\.float16, M=8 and N=23"):
         grad_wgmma(x, weight[:23], bias[:23], torch.zeros(8, 23).half())
     with pytest.raises(ValueError, match=r"so bias must be \(24,\); got \(23,\)"):
         wgmma(x, weight, bias[:23])
