@@ -136,8 +136,7 @@ class LinearSigmoid(Operation):
     is_square = True
     sweep = tuple((n, n, n) for n in (64, 256, 1024, 2048, 4096, 8192))
     telling: ClassVar[tuple[Telling, ...]] = (
-        Telling("odd_k", (80, 48, 67)),
-        Telling("many_rows", (1040, 16, 48)),
+        Telling("odd_k", (1040, 16, 67)),
         Telling("long_k", (48, 40, 2056)),
         Telling("strided", (80, 72, 64), "strided"),
         Telling("bias_cancels", (80, 72, 64), "bias_cancels"),
