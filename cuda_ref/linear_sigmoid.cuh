@@ -26,10 +26,10 @@ struct TileBias {
     }
 };
 
-// out = sigma(sum + bias)
+// out = sigma(sum + bias), by the threads that hold the sums
 template <typename T>
 struct BiasSigmoid {
-    static constexpr bool BOXES_FOR_ALL = false;
+    static constexpr bool BOXES_FOR_ALL = false, OTHER_WARPS = false;
     const T* __restrict__ bias;
 
     template <typename Out, bool PERMUTED, bool TRANSPOSED, typename C>
@@ -54,12 +54,90 @@ struct BiasSigmoid {
     };
 };
 
+// The same in 16 bits by three warps beside the producer, so that the tensor cores need not wait for exponentials. The
+// consumers round the sums of a tile, leave them in shared memory, and go on with the next one; the other warps add the
+// bias, compute the sigmoid in place, and store. Two barriers for each consumer: its boxes are full, and empty.
+template <typename T>
+struct BiasSigmoidAside {
+    static constexpr bool BOXES_FOR_ALL = true, OTHER_WARPS = true;
+    static constexpr int THREADS = 96, BOTH = THREADS + WARPGROUP;
+    static constexpr int FULL = 3, EMPTY = 5, ASIDE = 7;  // numbers of barriers, the first two of consumer 0
+    static constexpr int CHUNKS = ROW_BYTES / 16, ROWS = THREADS / CHUNKS;
+    const T* __restrict__ bias;  // at a multiple of 16 bytes; N is a multiple of 8
+
+    template <typename Out, bool PERMUTED, bool TRANSPOSED, typename C>
+    struct Consumer {
+        static_assert(sizeof(T) == 2 && !PERMUTED && !TRANSPOSED, "");
+        bool is_first = true;
+
+        __device__ Consumer(const BiasSigmoidAside&) {}
+
+        __device__ __forceinline__ void start(const Place<Out>&, int, int) {}
+
+        __device__ __forceinline__ void store(const Place<Out>& place, float (&acc)[C::BLOCK_N / 2], int, int) {
+            if (!is_first) named_barrier_sync(EMPTY + place.consumer, BOTH);
+            is_first = false;
+#pragma unroll
+            for (int box = 0; box < C::BOXES; ++box) {
+                write_box<Out, false>(place.shared + box * BOX_BYTES, acc, box * 8, place.thread);
+            }
+            named_barrier_arrive(FULL + place.consumer, BOTH);
+        }
+    };
+
+    // By the three warps: all tiles of the block.
+    template <typename C, typename Tiles>
+    __device__ __forceinline__ void run(const CUtensorMap* out, const Tiles& tiles, uint32_t shared, char* boxes,
+                                        int N) const {
+        const int thread = threadIdx.x - C::PRODUCER - 32, clusters = gridDim.x / C::CLUSTER;
+        for (int item = blockIdx.x / C::CLUSTER; item < tiles.count(); item += clusters) {
+            const TileCoordinate tile = tiles[item];
+            const int m = (tile.m * C::CLUSTER + cta_rank<C>()) * C::BLOCK_M, n = tile.n * C::BLOCK_N;
+#pragma unroll 1
+            for (int consumer = 0; consumer < C::CONSUMERS; ++consumer) {
+                named_barrier_sync(FULL + consumer, BOTH);
+#pragma unroll 1
+                for (int i = 0; i < C::BOXES && n + i * 64 < N; ++i) {
+                    const int offset = (consumer * C::BOXES + i) * BOX_BYTES;
+                    finish_box(boxes + offset, n + i * 64, N, thread);
+                    fence_proxy_async();
+                    named_barrier_sync(ASIDE, THREADS);
+                    if (thread == 0) {
+                        tma_store(out, shared + offset, n + i * 64, m + consumer * 64);
+                        tma_store_commit_group();
+                    }
+                }
+                if (thread == 0) tma_store_wait_group_read<0>();
+                if (item + clusters < tiles.count()) {
+                    __syncwarp();
+                    named_barrier_arrive(EMPTY + consumer, BOTH);
+                }
+            }
+        }
+    }
+
+    // 64 rows from column n on. A thread has 8 columns of every ROWS-th row.
+    __device__ __forceinline__ void finish_box(char* box, int n, int N, int thread) const {
+        const int chunk = thread % CHUNKS;
+        Pack<T, 8> b = {};
+        if (n + chunk * 8 < N) b = *reinterpret_cast<const Pack<T, 8>*>(bias + n + chunk * 8);
+#pragma unroll 2
+        for (int row = thread / CHUNKS; row < 64; row += ROWS) {
+            auto* const at = reinterpret_cast<Pack<T, 8>*>(box + row * ROW_BYTES + (chunk ^ row % 8) * 16);
+            Pack<T, 8> x = *at;
+#pragma unroll
+            for (int i = 0; i < 8; ++i) x[i] = from_float<T>(sigmoid_for<T>(to_float(x[i]) + to_float(b[i])));
+            *at = x;
+        }
+    }
+};
+
 // out = dz = dy s (1 - s), where s = sigma(sum + bias), in 16 bits; and the sums of dz over 16 rows each, of which the
 // gradient of the bias is made. TMA copies a tile of dy to the boxes while the products are computed. Each thread reads
 // the elements of its fragment there, and writes dz in their place.
 template <typename T>
 struct SigmoidGradient {
-    static constexpr bool BOXES_FOR_ALL = true;
+    static constexpr bool BOXES_FOR_ALL = true, OTHER_WARPS = false;
     CUtensorMap dy;
     const T* __restrict__ bias;
     float* __restrict__ sums;  // (ceil(M / 16), N)

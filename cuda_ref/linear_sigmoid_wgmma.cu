@@ -9,13 +9,25 @@
 // If k is divided into parts, the kernel that adds them does the same.
 #include "linear_sigmoid.cuh"
 
+constexpr int64_t ASIDE_K = 1024;
+
 template <typename T>
 cudaError_t launch_wgmma(const void* x, const void* weight, const void* bias, void* out, int64_t M, int64_t N,
                          int64_t K, int64_t x_stride, int64_t weight_stride, Plan plan, cudaStream_t stream,
                          LaunchRecord* record) {
     const MatrixOperand left{x, false, M, x_stride}, right{weight, false, N, weight_stride};
-    const BiasSigmoid<T> finish{static_cast<const T*>(bias)};
-    return launch<T, false, false>(left, right, out, K, Scales{}, plan, finish, stream, record);
+    const T* const of_columns = static_cast<const T*>(bias);
+    if constexpr (sizeof(T) == 2) {
+        // Large tiles with long sums, during which the other warps have time.
+        if (plan.tile % 2 == 1 && plan.parts == 1 && K >= ASIDE_K && N % 8 == 0 && is_aligned(bias, 16)) {
+            const auto run = [&](auto config) {
+                return launch<T, false, false, false, false, decltype(config)>(
+                    left, right, out, K, Scales{}, plan, BiasSigmoidAside<T>{of_columns}, stream, record);
+            };
+            return plan.tile == 1 ? run(Tiles<true>::Large()) : run(Tiles<true>::Narrow());
+        }
+    }
+    return launch<T, false, false>(left, right, out, K, Scales{}, plan, BiasSigmoid<T>{of_columns}, stream, record);
 }
 
 // x[m, k] is at x + m * x_stride + k, weight[n, k] at weight + n * weight_stride + k. `tile` and `parts` are those of

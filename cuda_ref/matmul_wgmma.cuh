@@ -31,7 +31,7 @@ struct Place {
 
 // The sums are the result.
 struct StoreSums {
-    static constexpr bool BOXES_FOR_ALL = false;
+    static constexpr bool BOXES_FOR_ALL = false, OTHER_WARPS = false;
 
     template <typename Out, bool PERMUTED, bool TRANSPOSED, typename C>
     struct Consumer {
@@ -276,14 +276,17 @@ __global__ void __launch_bounds__(C::THREADS)
     }
 
     if (consumer == C::CONSUMERS) {
-        if constexpr (C::CONSUMERS > 1) setmaxnreg_dec<40>();
+        if constexpr (C::CONSUMERS > 1) setmaxnreg_dec<Finish::OTHER_WARPS ? 56 : 40>();
         if (threadIdx.x == C::PRODUCER) {
             produce<T, A_MN, B_MN, C>(maps, tiles, parts, shared, steps);
-        } else if constexpr (C::CLUSTER > 1) {
-            cluster_wait();
+        } else {
+            if constexpr (C::CLUSTER > 1) cluster_wait();
+            if constexpr (Finish::OTHER_WARPS) {
+                if (thread >= 32) finish.template run<C>(&maps.out, tiles, shared + C::EPILOGUE, stages + C::EPILOGUE, N);
+            }
         }
     } else {
-        if constexpr (C::CONSUMERS > 1) setmaxnreg_inc<232>();
+        if constexpr (C::CONSUMERS > 1) setmaxnreg_inc<Finish::OTHER_WARPS ? 224 : 232>();
         if constexpr (C::CLUSTER > 1) cluster_wait();
         float scale = 1;
         if constexpr (std::is_same_v<T, Float8>) scale = *a_scale * *b_scale;
