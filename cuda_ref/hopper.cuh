@@ -55,14 +55,6 @@ __device__ __forceinline__ void stmatrix_x4(uint32_t row, const uint32_t (&x)[4]
                  : "memory");
 }
 
-// The same in the other direction: a warp loads four matrices.
-__device__ __forceinline__ void ldmatrix_x4(uint32_t (&x)[4], uint32_t row) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-                 : "r"(row)
-                 : "memory");
-}
-
 // Clusters: blocks on neighbouring multiprocessors that can access each other's shared memory.
 
 __device__ __forceinline__ uint32_t cta_rank_in_cluster() {

@@ -54,23 +54,28 @@ struct BiasSigmoid {
     };
 };
 
-// The same in 16 bits by three warps beside the producer, so that the tensor cores need not wait for exponentials. The
-// consumers round the sums of a tile, leave them in shared memory, and go on with the next one; the other warps add the
-// bias, compute the sigmoid in place, and store. Two barriers for each consumer: its boxes are full, and empty.
-template <typename T>
-struct BiasSigmoidAside {
+// The warps that finish the sums of 16 bits beside the producer, so that the tensor cores need not wait. The consumers
+// round the sums of a tile, leave them in shared memory, and go on with the next one; three other warps finish them in
+// place, and store. Two barriers for each consumer: its boxes are full, and empty.
+//
+// Work says what is done with a box, of 64 rows and columns. A thread has 8 columns of every ROWS-th row.
+//   work.load(m, n, M, N)                           what it needs from global memory, a box ahead; (m, n) is its first element
+//   work.finish(loaded, box, row, m, n, M, N)       computes them, from `row` of the box on; m is the first row of the box
+constexpr int ASIDE_THREADS = 96, CHUNKS = ROW_BYTES / 16, ROWS = ASIDE_THREADS / CHUNKS;
+
+template <typename T, typename Work>
+struct Aside {
     static constexpr bool BOXES_FOR_ALL = true, OTHER_WARPS = true;
-    static constexpr int THREADS = 96, BOTH = THREADS + WARPGROUP;
+    static constexpr int BOTH = ASIDE_THREADS + WARPGROUP;
     static constexpr int FULL = 3, EMPTY = 5, ASIDE = 7;  // numbers of barriers, the first two of consumer 0
-    static constexpr int CHUNKS = ROW_BYTES / 16, ROWS = THREADS / CHUNKS;
-    const T* __restrict__ bias;  // at a multiple of 16 bytes; N is a multiple of 8
+    Work work;
 
     template <typename Out, bool PERMUTED, bool TRANSPOSED, typename C>
     struct Consumer {
-        static_assert(sizeof(T) == 2 && !PERMUTED && !TRANSPOSED, "");
+        static_assert(sizeof(T) == 2 && !PERMUTED && !TRANSPOSED && C::CONSUMERS == 2, "");
         bool is_first = true;
 
-        __device__ Consumer(const BiasSigmoidAside&) {}
+        __device__ Consumer(const Aside&) {}
 
         __device__ __forceinline__ void start(const Place<Out>&, int, int) {}
 
@@ -86,24 +91,29 @@ struct BiasSigmoidAside {
     };
 
     // By the three warps: all tiles of the block.
-    template <typename C, typename Tiles>
-    __device__ __forceinline__ void run(const CUtensorMap* out, const Tiles& tiles, uint32_t shared, char* boxes,
-                                        int N) const {
+    template <typename C, typename Scheduler>
+    __device__ __forceinline__ void run(const CUtensorMap* out, const Scheduler& tiles, uint32_t shared, char* boxes,
+                                        int M, int N) const {
         const int thread = threadIdx.x - C::PRODUCER - 32, clusters = gridDim.x / C::CLUSTER;
+        const int row = thread / CHUNKS, column = thread % CHUNKS * 8;
         for (int item = blockIdx.x / C::CLUSTER; item < tiles.count(); item += clusters) {
             const TileCoordinate tile = tiles[item];
-            const int m = (tile.m * C::CLUSTER + cta_rank<C>()) * C::BLOCK_M, n = tile.n * C::BLOCK_N;
+            const int tile_m = (tile.m * C::CLUSTER + cta_rank<C>()) * C::BLOCK_M, n = tile.n * C::BLOCK_N;
 #pragma unroll 1
             for (int consumer = 0; consumer < C::CONSUMERS; ++consumer) {
+                const int m = tile_m + consumer * 64;
+                auto next = work.load(m + row, n + column, M, N);
                 named_barrier_sync(FULL + consumer, BOTH);
 #pragma unroll 1
                 for (int i = 0; i < C::BOXES && n + i * 64 < N; ++i) {
+                    const auto loaded = next;
+                    next = work.load(m + row, n + (i + 1) * 64 + column, M, N);
                     const int offset = (consumer * C::BOXES + i) * BOX_BYTES;
-                    finish_box(boxes + offset, n + i * 64, N, thread);
+                    work.finish(loaded, boxes + offset, row, m, n + i * 64 + column, M, N);
                     fence_proxy_async();
-                    named_barrier_sync(ASIDE, THREADS);
+                    named_barrier_sync(ASIDE, ASIDE_THREADS);
                     if (thread == 0) {
-                        tma_store(out, shared + offset, n + i * 64, m + consumer * 64);
+                        tma_store(out, shared + offset, n + i * 64, m);
                         tma_store_commit_group();
                     }
                 }
@@ -115,121 +125,88 @@ struct BiasSigmoidAside {
             }
         }
     }
+};
 
-    // 64 rows from column n on. A thread has 8 columns of every ROWS-th row.
-    __device__ __forceinline__ void finish_box(char* box, int n, int N, int thread) const {
-        const int chunk = thread % CHUNKS;
-        Pack<T, 8> b = {};
-        if (n + chunk * 8 < N) b = *reinterpret_cast<const Pack<T, 8>*>(bias + n + chunk * 8);
+// The 16 bytes of a box that hold the thread's 8 columns of a row.
+template <typename T>
+__device__ __forceinline__ Pack<T, 8>& chunk_of(char* box, int row) {
+    return *reinterpret_cast<Pack<T, 8>*>(box + row * ROW_BYTES + (threadIdx.x % CHUNKS ^ row % 8) * 16);
+}
+
+// 8 elements at a multiple of 16 bytes, or zeros.
+template <typename T>
+__device__ __forceinline__ Pack<T, 8> load_if(bool inside, const T* __restrict__ at) {
+    Pack<T, 8> x = {};
+    if (inside) x = *reinterpret_cast<const Pack<T, 8>*>(at);
+    return x;
+}
+
+// out = sigma(sum + bias). The bias is at a multiple of 16 bytes, and N a multiple of 8.
+template <typename T>
+struct SigmoidAside {
+    const T* __restrict__ bias;
+
+    __device__ __forceinline__ Pack<T, 8> load(int, int n, int, int N) const { return load_if(n < N, bias + n); }
+
+    __device__ __forceinline__ void finish(const Pack<T, 8>& b, char* box, int row, int, int, int, int) const {
 #pragma unroll 2
-        for (int row = thread / CHUNKS; row < 64; row += ROWS) {
-            auto* const at = reinterpret_cast<Pack<T, 8>*>(box + row * ROW_BYTES + (chunk ^ row % 8) * 16);
-            Pack<T, 8> x = *at;
+        for (; row < 64; row += ROWS) {
+            Pack<T, 8>& x = chunk_of<T>(box, row);
+            Pack<T, 8> y;
 #pragma unroll
-            for (int i = 0; i < 8; ++i) x[i] = from_float<T>(sigmoid_for<T>(to_float(x[i]) + to_float(b[i])));
-            *at = x;
+            for (int i = 0; i < 8; ++i) y[i] = from_float<T>(sigmoid_for<T>(to_float(x[i]) + to_float(b[i])));
+            x = y;
         }
     }
 };
 
-// out = dz = dy s (1 - s), where s = sigma(sum + bias), in 16 bits; and the sums of dz over 16 rows each, of which the
-// gradient of the bias is made. TMA copies a tile of dy to the boxes while the products are computed. Each thread reads
-// the elements of its fragment there, and writes dz in their place.
+// out = dz = dy s (1 - s), where s = sigma(sum + bias), and for each warp the sums over its rows of a box, of which the
+// gradient of the bias is made. Also the rows of dy are at multiples of 16 bytes.
 template <typename T>
-struct SigmoidGradient {
-    static constexpr bool BOXES_FOR_ALL = true, OTHER_WARPS = false;
-    CUtensorMap dy;
+struct SigmoidGradientAside {
+    static constexpr int WARPS = ASIDE_THREADS / 32, EACH = (64 + ROWS - 1) / ROWS;  // rows of a thread, at most
     const T* __restrict__ bias;
-    float* __restrict__ sums;  // (ceil(M / 16), N)
+    const T* __restrict__ dy;
+    int64_t dy_stride;
+    float* __restrict__ sums;  // (ceil(M / 64) WARPS, N)
 
-    template <typename Out, bool PERMUTED, bool TRANSPOSED, typename C>
-    struct Consumer {
-        static_assert(sizeof(T) == 2 && !PERMUTED && !TRANSPOSED, "");
-        const SigmoidGradient& finish;
-        TileBias<C> of_tile;
-        uint32_t phase = 0;
-
-        __device__ Consumer(const SigmoidGradient& finish) : finish(finish) {}
-
-        __device__ __forceinline__ void start(const Place<Out>& place, int m, int n) {
-            if (place.thread == 0) {
-                tma_store_wait_group_read<0>();  // the boxes may be overwritten
-                mbarrier_arrive_expect_tx(place.barrier, C::BOXES * BOX_BYTES);
-                for (int box = 0; box < C::BOXES; ++box) {
-                    tma_load(place.shared + box * BOX_BYTES, &finish.dy, n + box * 64, m, place.barrier);
-                }
-            }
-            of_tile.load(finish.bias, n, place.N);
-        }
-
-        __device__ __forceinline__ void store(const Place<Out>& place, float (&acc)[C::BLOCK_N / 2], int m, int n) {
-            static_assert(C::BOXES * 64 == C::BLOCK_N, "");
-            mbarrier_wait_parity(place.barrier, phase);
-            phase ^= 1;
-#pragma unroll
-            for (int box = 0; box < C::BOXES; ++box) {
-                float columns[16];
-                const uint32_t shared = place.shared + box * BOX_BYTES;
-                multiply_dy(shared, acc, box * 8, place.thread, columns);
-                write_box<Out, false>(shared, acc, box * 8, place.thread);
-                fence_proxy_async();
-                named_barrier_sync(1 + place.consumer, WARPGROUP);
-                store_box(place.map, place.out, shared, place.boxes + box * BOX_BYTES, place.thread, m, n + box * 64,
-                          place.M, place.N);
-                if (place.thread == 0) tma_store_commit_group();
-                store_columns(columns, m + place.thread / 32 * 16, n + box * 64, place.M, place.N);
-            }
-        }
-
-        // Makes dz of the sums from column 8 j on. columns: of each thread's two rows, added.
-        __device__ __forceinline__ void multiply_dy(uint32_t box, float (&acc)[C::BLOCK_N / 2], int j, int thread,
-                                                    float (&columns)[16]) const {
-            const int lane = thread % 32, row = thread / 32 * 16 + lane % 16, chunk = lane / 16;
-#pragma unroll
-            for (int i = 0; i < 8; i += 2) {
-                uint32_t x[4];
-                ldmatrix_x4(x, box + row * ROW_BYTES + ((i + chunk) ^ row % 8) * 16);
-#pragma unroll
-                for (int matrix = 0; matrix < 4; ++matrix) {
-                    Pack<T, 2> pair;
-                    memcpy(&pair, &x[matrix], 4);
-#pragma unroll
-                    for (int c = 0; c < 2; ++c) {
-                        float& sum = acc[(j + i) * 4 + matrix * 2 + c];
-                        const float s = sigmoid_for<T>(sum + of_tile.at(j + i + matrix / 2, c));
-                        sum = to_float(pair[c]) * (s * (1.0f - s));
-                    }
-                }
-#pragma unroll
-                for (int c = 0; c < 4; ++c) {
-                    const float* const group = &acc[(j + i + c / 2) * 4 + c % 2];
-                    columns[i * 2 + c] = group[0] + group[2];
-                }
-            }
-        }
-
-        // Adds columns[2 g + c] over the eight lanes that have the same column, and stores the 64 sums of the warp: in
-        // each of three steps a lane keeps half of the groups, and leaves the other half to its partner.
-        __device__ __forceinline__ void store_columns(const float (&columns)[16], int m, int n, int M, int N) const {
-            const int lane = threadIdx.x % 32;
-            float eight[8], four[4], two[2];
-            halve(eight, columns, lane, 16);
-            halve(four, eight, lane, 8);
-            halve(two, four, lane, 4);
-            const int column = n + lane / 4 * 8 + lane % 4 * 2;
-            if (m >= M || column >= N) return;
-            *reinterpret_cast<float2*>(finish.sums + int64_t(m / 16) * N + column) = make_float2(two[0], two[1]);
-        }
-
-        template <int COUNT>
-        static __device__ __forceinline__ void halve(float (&half)[COUNT], const float (&all)[COUNT * 2], int lane,
-                                                     int partner) {
-            const bool upper = lane & partner;
-#pragma unroll
-            for (int i = 0; i < COUNT; ++i) {
-                const float left = __shfl_xor_sync(0xffffffffu, upper ? all[i] : all[i + COUNT], partner);
-                half[i] = (upper ? all[i + COUNT] : all[i]) + left;
-            }
-        }
+    struct Loaded {
+        Pack<T, 8> bias, dy[EACH];
     };
+
+    __device__ __forceinline__ Loaded load(int m, int n, int M, int N) const {
+        Loaded x;
+        x.bias = load_if(n < N, bias + n);
+#pragma unroll
+        for (int i = 0; i < EACH; ++i) x.dy[i] = load_if(m + i * ROWS < M && n < N, dy + (m + i * ROWS) * dy_stride + n);
+        return x;
+    }
+
+    __device__ __forceinline__ void finish(const Loaded& loaded, char* box, int row, int m, int n, int M,
+                                           int N) const {
+        float columns[8] = {};
+#pragma unroll
+        for (int each = 0; each < EACH; ++each, row += ROWS) {
+            if (row >= 64) continue;
+            Pack<T, 8>& x = chunk_of<T>(box, row);
+            Pack<T, 8> dz;
+#pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                const float s = sigmoid_for<T>(to_float(x[i]) + to_float(loaded.bias[i]));
+                const float exact = to_float(loaded.dy[each][i]) * (s * (1.0f - s));
+                columns[i] += exact;
+                dz[i] = from_float<T>(exact);
+            }
+            x = dz;
+        }
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {  // over the lanes with the same columns
+            columns[i] += __shfl_xor_sync(0xffffffffu, columns[i], 8);
+            columns[i] += __shfl_xor_sync(0xffffffffu, columns[i], 16);
+        }
+        if (threadIdx.x % 32 >= CHUNKS || m >= M || n >= N) return;
+        float4* const at = reinterpret_cast<float4*>(sums + int64_t(m / 64 * WARPS + threadIdx.x / 32 % 4 - 1) * N + n);
+        at[0] = make_float4(columns[0], columns[1], columns[2], columns[3]);
+        at[1] = make_float4(columns[4], columns[5], columns[6], columns[7]);
+    }
 };

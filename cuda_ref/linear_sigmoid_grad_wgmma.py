@@ -7,13 +7,15 @@ from torch import Tensor
 from cuda_ref import build
 from cuda_ref._arguments import check_linear
 from cuda_ref._kept import kept
-from cuda_ref._matmul_plan import TILES, Plan, Problem, best_plan, multiprocessors, predicted_us
+from cuda_ref._matmul_plan import Plan, Problem, best_plan, multiprocessors, predicted_us
 from cuda_ref.linear_sigmoid_wgmma import check_products, rows_for_tma
 from cuda_ref.matmul_wgmma import run
 
 REQUIRES = "sm_90"
-ROWS = 16
-"""Rows of dz whose sums leave the kernel together."""
+ROWS, SUMS = 64, 3
+"""Rows of dz of which SUMS sums leave the kernel."""
+TILES_OF_TWO = (1, 2, 3)
+"""The tiles of matmul_wgmma.cu with two consumers."""
 
 
 @kept
@@ -34,7 +36,7 @@ def linear_sigmoid_grad(
     Strides: any. Matrices that TMA cannot read are copied first, which takes their size in memory.
     Dtypes: float16, bfloat16, the same for all; sums in float32; dz and the results are rounded.
     Precision: "ieee".
-    Memory: 2 M N bytes for dz and M N / 4 for its sums over 16 rows each.
+    Memory: 2 M N bytes for dz and 3 M N / 16 for sums over its rows.
     Devices: CUDA, compute capability 9.0.
     Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for float32,
     for other N, for sizes of 0, for larger sizes, and on other devices; build.CudaError if a launch fails.
@@ -47,12 +49,14 @@ def linear_sigmoid_grad(
             "linear_sigmoid_grad: written for 16 bits, M and N of at least 1, and N a multiple of 8; "
             f"got {x.dtype}, M={M} and N={N}"
         )
-    dz, sums, dbias = x.new_empty(M, N), x.new_empty(-(-M // ROWS), N, dtype=torch.float32), x.new_empty(N)
+    dz, sums, dbias = x.new_empty(M, N), x.new_empty(-(-M // ROWS) * SUMS, N, dtype=torch.float32), x.new_empty(N)
+    if bias.stride(0) != 1 or bias.data_ptr() % 16 != 0:
+        bias = bias.clone(memory_format=torch.contiguous_format)
     (by_rows, x_stride), (weights, weight_stride), (dy, dy_stride) = rows_for_tma(x, weight, dy)
     dtype = build.DTYPES[x.dtype]
     build.launch(
         "linear_sigmoid_grad_wgmma", "sigmoid_gradient", x.device,
-        by_rows, weights, bias.contiguous(), dy, dz, sums, M, N, K, x_stride, weight_stride, dy_stride,
+        by_rows, weights, bias, dy, dz, sums, M, N, K, x_stride, weight_stride, dy_stride,
         _tile(M, N, K, x), dtype,
     )  # fmt: skip
     build.launch("linear_sigmoid_grad_wgmma", "add_rows", x.device, sums, dbias, sums.shape[0], N, dtype)
@@ -63,4 +67,4 @@ def linear_sigmoid_grad(
 def _tile(M: int, N: int, K: int, x: Tensor) -> int:
     """The tile of the product that ends with dz, which is not divided into parts."""
     problem = Problem(M, N, K, False, False, multiprocessors(x.device) if x.is_cuda else 1)
-    return min(range(len(TILES["wgmma"])), key=lambda tile: predicted_us(Plan("wgmma", tile, 1), problem))
+    return min(TILES_OF_TWO, key=lambda tile: predicted_us(Plan("wgmma", tile, 1), problem))

@@ -22,7 +22,8 @@ cudaError_t launch_wgmma(const void* x, const void* weight, const void* bias, vo
         if (plan.tile % 2 == 1 && plan.parts == 1 && K >= ASIDE_K && N % 8 == 0 && is_aligned(bias, 16)) {
             const auto run = [&](auto config) {
                 return launch<T, false, false, false, false, decltype(config)>(
-                    left, right, out, K, Scales{}, plan, BiasSigmoidAside<T>{of_columns}, stream, record);
+                    left, right, out, K, Scales{}, plan, Aside<T, SigmoidAside<T>>{{of_columns}}, stream,
+                    record);
             };
             return plan.tile == 1 ? run(Tiles<true>::Large()) : run(Tiles<true>::Narrow());
         }

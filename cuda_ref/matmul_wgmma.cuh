@@ -18,14 +18,13 @@ struct Tiles {
     using Square = TileConfig<2, 128, 5, 1, 4, 2>;
 };
 
-// A consumer's boxes and barrier in shared memory, and out, of which M and N are the sizes.
+// A consumer's boxes in shared memory, and out, of which M and N are the sizes.
 template <typename Out>
 struct Place {
     const CUtensorMap* map;
     Out* __restrict__ out;
     uint32_t shared;  // address of the first box, `boxes`
     const char* boxes;
-    uint32_t barrier;
     int consumer, thread, M, N;
 };
 
@@ -245,7 +244,8 @@ __device__ __forceinline__ void multiply_from_registers(float (&acc)[C::BLOCK_N 
 template <typename T>
 using Output = std::conditional_t<std::is_same_v<T, Float8>, __nv_bfloat16, T>;
 
-// With two consumers, setmaxnreg divides 3 x 168 registers into 40 for the producer and 2 x 232 for the consumers.
+// With two consumers, setmaxnreg divides 3 x 168 registers into 40 for the producer and 2 x 232 for the consumers,
+// unless the other three warps of the producer's warpgroup finish the sums.
 template <typename T, bool A_MN, bool B_MN, bool TRANSPOSED, bool PROMOTED, typename C, typename Finish>
 __global__ void __launch_bounds__(C::THREADS)
     matmul_wgmma(const __grid_constant__ TensorMaps maps, const GroupedTileScheduler<C::GROUP_M> tiles,
@@ -264,7 +264,6 @@ __global__ void __launch_bounds__(C::THREADS)
     if (threadIdx.x == C::PRODUCER) {
         tma_prefetch_descriptor(&maps.a);
         tma_prefetch_descriptor(&maps.b);
-        for (int i = 0; i < C::CONSUMERS; ++i) mbarrier_init(shared + C::FINISH_BARRIERS + i * MBARRIER_BYTES, 1);
         init_pipeline<C>(shared);
     }
     if (threadIdx.x == 0 && out_columns % (16 / sizeof(*out)) == 0) tma_prefetch_descriptor(&maps.out);
@@ -276,24 +275,24 @@ __global__ void __launch_bounds__(C::THREADS)
     }
 
     if (consumer == C::CONSUMERS) {
-        if constexpr (C::CONSUMERS > 1) setmaxnreg_dec<Finish::OTHER_WARPS ? 56 : 40>();
+        if constexpr (C::CONSUMERS > 1 && !Finish::OTHER_WARPS) setmaxnreg_dec<40>();
         if (threadIdx.x == C::PRODUCER) {
             produce<T, A_MN, B_MN, C>(maps, tiles, parts, shared, steps);
         } else {
             if constexpr (C::CLUSTER > 1) cluster_wait();
             if constexpr (Finish::OTHER_WARPS) {
-                if (thread >= 32) finish.template run<C>(&maps.out, tiles, shared + C::EPILOGUE, stages + C::EPILOGUE, N);
+                const int boxes = C::EPILOGUE;
+                if (thread >= 32) finish.template run<C>(&maps.out, tiles, shared + boxes, stages + boxes, M, N);
             }
         }
     } else {
-        if constexpr (C::CONSUMERS > 1) setmaxnreg_inc<Finish::OTHER_WARPS ? 224 : 232>();
+        if constexpr (C::CONSUMERS > 1 && !Finish::OTHER_WARPS) setmaxnreg_inc<232>();
         if constexpr (C::CLUSTER > 1) cluster_wait();
         float scale = 1;
         if constexpr (std::is_same_v<T, Float8>) scale = *a_scale * *b_scale;
         const int rank = cta_rank<C>(), boxes = C::EPILOGUE + consumer * C::BOXES * BOX_BYTES;
-        const Place<Output<T>> place = {&maps.out, out, shared + boxes, stages + boxes,
-                                        shared + C::FINISH_BARRIERS + consumer * MBARRIER_BYTES, consumer, thread,
-                                        out_rows, out_columns};
+        const Place<Output<T>> place = {&maps.out, out,    shared + boxes, stages + boxes,
+                                        consumer,  thread, out_rows,       out_columns};
         typename Finish::template Consumer<Output<T>, FROM_REGISTERS, TRANSPOSED, C> finisher(finish);
         ConsumerPipeline<C> pipeline{shared + C::FULL_BARRIERS,
                                      empty_barriers_to_signal<C>(shared + C::EMPTY_BARRIERS, thread), {}, -1};
