@@ -38,9 +38,11 @@ class Plan(NamedTuple):
 
     kernel: str
     """"wgmma" (TMA, persistent blocks; parts in memory), "mma" (rows at any address; parts within a cluster), "stream"
-    (few rows or columns; the same), or "skinny" (few rows, TMA; divides k itself)."""
+    (few rows or columns; the same), "skinny" (few rows, TMA; divides k itself), or "short" (few products, any
+    strides)."""
     tile: int
-    """Index in TILES[kernel], and the number in the .cu; of "stream" the logarithm of warps that divide k."""
+    """Index in TILES[kernel], and the number in the .cu; of "stream" the logarithm of warps, of "short"
+    of threads that divide k."""
     parts: int
 
 
@@ -59,43 +61,48 @@ class Problem(NamedTuple):
 class Costs(NamedTuple):
     """Of an H200: microseconds, and bytes, elements or products in a microsecond."""
 
-    memory: float = 4.1e6  # bytes of the device's memory
-    mma_launch: float = 0.543
-    mma_block: float = 0.35  # until the first step, and after the last one
-    mma_rate: float = 1.92e06  # products of a multiprocessor
-    mma_copy: float = 1.93e04  # elements that a multiprocessor copies to shared memory
-    mma_shift: float = 0.445  # of a step's time more, for each operand at odd addresses
-    mma_l2: float = 9.22e06
-    cluster: float = 0.285
-    cluster_part: float = 0.211
-    cluster_sums: float = 1.2e06  # bytes that a multiprocessor reads from others
-    stream_launch: float = 0.213
-    stream_block: float = 0.0516
-    stream_step: float = 1.64
-    stream_shift: float = 0.33
-    wgmma_launch: float = 0.27
-    wgmma_block: float = 0.686
-    wgmma_l2: float = 1.4e7  # more than L2 delivers: neighbours read the same at the same time
-    skinny_launch: float = 2.74
-    skinny_step: float = 0.104
-    copy: float = 2.73
-    add: float = 1.1
-    scattered: float = 1.39e06  # bytes of copies, and of parts
+    memory: float = 4.10e6  # bytes of the device's memory
+    mma_launch: float = 2.31
+    mma_block: float = 0.00486  # until the first step, and after the last one
+    mma_rate: float = 1.03e6  # products of a multiprocessor
+    mma_copy: float = 3.01e4  # elements that a multiprocessor copies to shared memory
+    mma_shift: float = 1.1  # of a step's time more, for each operand at odd addresses
+    mma_store: float = 1.48e4  # elements
+    mma_l2: float = 4.85e6
+    cluster: float = 0.055
+    cluster_part: float = 0.0318
+    cluster_sums: float = 1.20e6  # bytes that a multiprocessor reads from others
+    stream_launch: float = 2.98
+    stream_block: float = 0.014
+    stream_step: float = 1.63
+    stream_shift: float = 0.108
+    wgmma_launch: float = 2.85
+    wgmma_block: float = 0.74
+    wgmma_l2: float = 8.07e6  # more than L2 delivers: neighbours read the same at the same time
+    short_launch: float = 1.09
+    short_turn: float = 0.544
+    short_load: float = 0.00289  # of a warp
+    skinny_launch: float = 2.72
+    skinny_step: float = 0.307
+    copy: float = 0.64
+    add: float = 0.984
+    store: float = 6800.0  # elements of a multiprocessor that are not stored by TMA
+    scattered: float = 4.30e6  # bytes of copies, and of parts
 
 
 COSTS = Costs()
-KERNELS = ("wgmma", "mma", "stream", "skinny")
+KERNELS = ("wgmma", "mma", "stream", "skinny", "short")
 TILES = {
     "mma": (
-        Tile(16, 64, 128, 1.98, resident=8),
-        Tile(64, 16, 128, 2.23, resident=8),
-        Tile(32, 32, 128, 0.998, resident=8),
-        Tile(64, 64, 64, 2.91, resident=7),
-        Tile(128, 64, 64, 3.72, stages=3, resident=4),
-        Tile(128, 128, 64, 4.82, stages=3, resident=2),
-        Tile(32, 128, 64, 2.81, resident=8),
-        Tile(128, 32, 64, 3.11, resident=8),
-        Tile(64, 128, 32, 2.3, stages=3, resident=4),
+        Tile(16, 64, 128, 0.498, resident=8),
+        Tile(64, 16, 128, 0.529, resident=8),
+        Tile(32, 32, 128, 0.481, resident=8),
+        Tile(64, 64, 64, 0.545, resident=7),
+        Tile(128, 64, 64, 0.673, stages=3, resident=4),
+        Tile(128, 128, 64, 0.844, stages=3, resident=2),
+        Tile(32, 128, 64, 0.585, resident=8),
+        Tile(128, 32, 64, 0.62, resident=8),
+        Tile(64, 128, 32, 0.716, stages=3, resident=4),
     ),
     "wgmma": (
         Tile(64, 128, 64, 0.20),
@@ -105,11 +112,15 @@ TILES = {
     ),
 }
 PARTS = {"mma": (1, 2, 4, 8, 16), "stream": (1, 2, 4, 8, 16), "wgmma": (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)}
-SKINNY, SKINNY_M = Plan("skinny", 0, 1), 64
+SKINNY, SKINNY_M = Plan("skinny", 0, 1), 16
 STREAM_FEW = 16
 """The most rows or columns."""
 STREAM_WARPS, STREAM_STRIP, STREAM_TERMS = 8, 64, 32
 """Warps of a block; elements of the larger operand, and of k, that a warp has in flight."""
+SHORT_LANES, SHORT_TERMS = 5, 8
+"""The logarithm of the most threads that share a sum; terms that a thread has in flight."""
+SHORT_PRODUCTS = 2**26
+"""The most of a product for which "short" may be chosen."""
 SHARED_BYTES = 227 * 1024  # of a multiprocessor
 
 
@@ -120,6 +131,12 @@ def count(size: int, by: int) -> int:
 def blocks_of(tile: Tile, x: Problem) -> int:
     """Blocks of one part."""
     return count(x.M, tile.M * tile.cluster) * tile.cluster * count(x.N, tile.N)
+
+
+def elements_of_parts(plan: Plan, M: int, N: int) -> int:
+    """The sums that a plan of "wgmma" with several parts keeps in memory: those of whole tiles."""
+    tile = TILES["wgmma"][plan.tile]
+    return plan.parts * blocks_of(tile, Problem(M, N, 0, False, False, 0)) * tile.M * tile.N
 
 
 def stream_blocks(x: Problem, tile: int) -> int:
@@ -142,6 +159,10 @@ def candidates(x: Problem) -> Iterator[Plan]:
             for parts in PARTS[kernel]:
                 if parts == 1 or (parts <= steps and blocks * parts < 3 * x.multiprocessors):
                     yield Plan(kernel, index, parts)
+    if x.M * x.N * x.K <= SHORT_PRODUCTS:
+        for index in range(SHORT_LANES + 1):
+            if index == 0 or 2**index < 2 * x.K:
+                yield Plan("short", index, 1)
     if x.M <= SKINNY_M and not x.a_copied and not x.b_copied:
         yield SKINNY
 
@@ -153,11 +174,12 @@ def predicted_us(plan: Plan, x: Problem) -> float:
         return _skinny_us(x, memory)
     if plan.kernel == "stream":
         return _stream_us(plan, x, memory)
+    if plan.kernel == "short":
+        return _short_us(plan, x, memory)
     tile = TILES[plan.kernel][plan.tile]
-    steps, blocks = count(count(x.K, tile.K), plan.parts), blocks_of(tile, x) * plan.parts
     if plan.kernel == "mma":
-        return _mma_us(plan, tile, steps, blocks, memory, x)
-    return _wgmma_us(plan, tile, steps, blocks, memory, x)
+        return _mma_us(plan, tile, count(count(x.K, tile.K), plan.parts), blocks_of(tile, x) * plan.parts, memory, x)
+    return _wgmma_us(plan, tile, memory, x)
 
 
 def _mma_us(plan: Plan, tile: Tile, steps: int, blocks: int, memory: float, x: Problem) -> float:
@@ -169,7 +191,9 @@ def _mma_us(plan: Plan, tile: Tile, steps: int, blocks: int, memory: float, x: P
     shifts = 1 + COSTS.mma_shift * (x.a_copied + x.b_copied)
     alone = count(most, resident) * (COSTS.mma_block + steps * tile.step_us * shifts)
     copies = (tile.M + tile.N) * tile.K / COSTS.mma_copy
-    busy = most * steps * (tile.M * tile.N * tile.K / COSTS.mma_rate + copies * shifts)
+    busy = most * (
+        steps * (tile.M * tile.N * tile.K / COSTS.mma_rate + copies * shifts) + tile.M * tile.N / COSTS.mma_store
+    )
     loaded = 2 * blocks * steps * tile.K * (tile.M + tile.N)
     joined = 4 * most * tile.M * tile.N / COSTS.cluster_sums if plan.parts > 1 else 0.0
     return COSTS.mma_launch + _cluster_us(plan) + joined + _longest(alone, busy, memory, loaded / COSTS.mma_l2)
@@ -184,20 +208,30 @@ def _stream_us(plan: Plan, x: Problem, memory: float) -> float:
     return COSTS.stream_launch + _cluster_us(plan) + _longest(busy, memory * shifts)
 
 
+def _short_us(plan: Plan, x: Problem, memory: float) -> float:
+    """Launch, turns that wait for memory one after the other, and the loads of a multiprocessor's warps."""
+    turns = count(x.K, SHORT_TERMS << plan.tile)
+    warps = count(count(x.M * x.N << plan.tile, 32), x.multiprocessors)
+    loads = 2 * warps * turns * SHORT_TERMS * COSTS.short_load
+    return COSTS.short_launch + _longest(turns * COSTS.short_turn, loads, memory)
+
+
 def _cluster_us(plan: Plan) -> float:
     return COSTS.cluster + COSTS.cluster_part * plan.parts if plan.parts > 1 else 0.0
 
 
-def _wgmma_us(plan: Plan, tile: Tile, steps: int, blocks: int, memory: float, x: Problem) -> float:
+def _wgmma_us(plan: Plan, tile: Tile, memory: float, x: Problem) -> float:
     """Copies, launch, the longest of traffic and rounds, and the addition of parts."""
+    blocks, steps = blocks_of(tile, x) * plan.parts, count(count(x.K, tile.K), plan.parts)
     rounds = count(blocks // tile.cluster, x.multiprocessors // tile.cluster)
     loaded = 2 * blocks * steps * tile.K * (tile.M + tile.N / tile.cluster)
-    busy = rounds * (COSTS.wgmma_block + steps * tile.step_us)
+    stored = tile.M * tile.N / COSTS.store if x.N % 8 != 0 else 0.0
+    busy = rounds * (COSTS.wgmma_block + steps * tile.step_us + stored)
     us = COSTS.wgmma_launch + _longest(busy, memory, loaded / COSTS.wgmma_l2)
     if x.a_copied or x.b_copied:
         us += COSTS.copy + 4 * (x.a_copied * x.M * x.K + x.b_copied * x.K * x.N) / COSTS.scattered
     if plan.parts > 1:
-        us += COSTS.add + 8 * plan.parts * x.M * x.N / COSTS.scattered
+        us += COSTS.add + 8 * blocks * tile.M * tile.N / COSTS.scattered
     return us
 
 

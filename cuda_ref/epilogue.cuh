@@ -71,21 +71,34 @@ __device__ __forceinline__ void write_boxes_transposed(uint32_t boxes, const flo
     }
 }
 
-// Stores a box of 64 rows to out, from (m, n) on: by TMA if the rows of out are multiples of 16 bytes, otherwise
-// element by element.
+// Stores a box of 64 rows to out, from (m, n) on, WIDTH elements at a time.
+template <typename T, int WIDTH>
+__device__ __forceinline__ void store_box_directly(T* __restrict__ out, const char* box, int thread, int m, int n, int M,
+                                                   int N) {
+    constexpr int PACKS = ROW_BYTES / sizeof(T) / WIDTH;
+#pragma unroll 1
+    for (int i = thread; i < 64 * PACKS; i += WARPGROUP) {
+        const int row = i / PACKS, column = i % PACKS * WIDTH, byte = column * sizeof(T);
+        const char* x = box + row * ROW_BYTES + (byte / 16 ^ row % 8) * 16 + byte % 16;
+        if (m + row < M && n + column < N) {
+            *reinterpret_cast<Pack<T, WIDTH>*>(out + int64_t(m + row) * N + n + column) =
+                *reinterpret_cast<const Pack<T, WIDTH>*>(x);
+        }
+    }
+}
+
+// Stores a box of 64 rows to out, from (m, n) on: by TMA if the rows of out are multiples of 16 bytes.
 template <typename T>
 __device__ __forceinline__ void store_box(const CUtensorMap* map, T* __restrict__ out, uint32_t shared, const char* box,
                                           int thread, int m, int n, int M, int N) {
-    constexpr int COLUMNS = ROW_BYTES / sizeof(T);
     if (N % (16 / sizeof(T)) == 0) {
         if (thread == 0) tma_store(map, shared, n, m);
+    } else if (n >= N) {
+        return;
+    } else if (N * sizeof(T) % 4 == 0 && sizeof(T) < 4) {
+        store_box_directly<T, 2>(out, box, thread, m, n, M, N);
     } else {
-#pragma unroll 1
-        for (int i = thread; i < 64 * COLUMNS; i += WARPGROUP) {
-            const int row = i / COLUMNS, column = i % COLUMNS, byte = column * sizeof(T);
-            const char* x = box + row * ROW_BYTES + (byte / 16 ^ row % 8) * 16 + byte % 16;
-            if (m + row < M && n + column < N) out[int64_t(m + row) * N + n + column] = *reinterpret_cast<const T*>(x);
-        }
+        store_box_directly<T, 1>(out, box, thread, m, n, M, N);
     }
 }
 

@@ -32,6 +32,10 @@ struct BiasSigmoid {
     static constexpr bool BOXES_FOR_ALL = false, OTHER_WARPS = false;
     const T* __restrict__ bias;
 
+    __device__ __forceinline__ float operator()(float sum, int n) const {
+        return sigmoid_for<T>(sum + to_float(bias[n]));
+    }
+
     template <typename Out, bool PERMUTED, bool TRANSPOSED, typename C>
     struct Consumer {
         const T* __restrict__ bias;

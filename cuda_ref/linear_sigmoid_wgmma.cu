@@ -32,8 +32,7 @@ cudaError_t launch_wgmma(const void* x, const void* weight, const void* bias, vo
 }
 
 // x[m, k] is at x + m * x_stride + k, weight[n, k] at weight + n * weight_stride + k. `tile` and `parts` are those of
-// _matmul_plan.py. float32 is multiplied in tf32. Sums of several parts go to `sums`, float32 (parts, M, N), and
-// finish_parts makes out of them.
+// _matmul_plan.py. float32 is multiplied in tf32. Sums of several parts go to `sums`, as Parts says.
 extern "C" int linear_sigmoid_wgmma(const void* x, const void* weight, const void* bias, void* out, int64_t M,
                                     int64_t N, int64_t K, int64_t x_stride, int64_t weight_stride, int64_t tile,
                                     int64_t parts, float* sums, int64_t dtype, cudaStream_t stream,
@@ -44,30 +43,4 @@ extern "C" int linear_sigmoid_wgmma(const void* x, const void* weight, const voi
                                              {tile, parts, sums}, stream, record);
     });
     return known != cudaSuccess ? known : error;
-}
-
-constexpr int PARTS_BLOCK = 256;
-
-template <typename T>
-__global__ void __launch_bounds__(PARTS_BLOCK)
-    finish_parts_kernel(const float* __restrict__ sums, const T* __restrict__ bias, T* __restrict__ out, int64_t count,
-                        int N, int parts) {
-    const int64_t i = int64_t(blockIdx.x) * PARTS_BLOCK + threadIdx.x;
-    if (i >= count) return;
-    float total = sums[i];
-#pragma unroll 4
-    for (int part = 1; part < parts; ++part) total += sums[part * count + i];
-    out[i] = from_float<T>(sigmoid_for<T>(total + to_float(bias[i % N])));
-}
-
-// out = sigma(sum over p of sums[p] + bias); sums: (parts, M, N)
-extern "C" int finish_parts(const float* sums, const void* bias, void* out, int64_t M, int64_t N, int64_t parts,
-                            int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
-    const dim3 grid(unsigned(ceil_div<int64_t>(M * N, PARTS_BLOCK)));
-    record->set(grid, PARTS_BLOCK);
-    return by_dtype(dtype, [&](auto zero) {
-        using T = decltype(zero);
-        finish_parts_kernel<T><<<grid, PARTS_BLOCK, 0, stream>>>(sums, static_cast<const T*>(bias),
-                                                                 static_cast<T*>(out), M * N, int(N), int(parts));
-    });
 }

@@ -7,7 +7,7 @@ from torch import Tensor
 from cuda_ref import build, linear_sigmoid_skinny
 from cuda_ref._arguments import check_linear, find_tma_layout, tma_layout
 from cuda_ref._kept import kept
-from cuda_ref._matmul_plan import best_plan, one_of_two_tiles
+from cuda_ref._matmul_plan import best_plan, elements_of_parts, one_of_two_tiles
 from cuda_ref._pitched import pitched
 
 REQUIRES = "sm_90"
@@ -44,13 +44,11 @@ def linear_sigmoid(
     if plan.kernel == "skinny":
         return linear_sigmoid_skinny.linear_sigmoid(x, weight, bias)
     dtype = build.DTYPES[x.dtype]
-    sums = x.new_empty(plan.parts, M, N, dtype=torch.float32) if plan.parts > 1 else None
+    sums = x.new_empty(elements_of_parts(plan, M, N), dtype=torch.float32) if plan.parts > 1 else None
     build.launch(
         "linear_sigmoid_wgmma", "linear_sigmoid_wgmma", x.device,
         x, weight, bias, out, M, N, K, x_stride, weight_stride, plan.tile, plan.parts, sums, dtype,
     )  # fmt: skip
-    if sums is not None:
-        build.launch("linear_sigmoid_wgmma", "finish_parts", x.device, sums, bias, out, M, N, plan.parts, dtype)
     return out
 
 

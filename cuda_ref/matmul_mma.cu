@@ -13,8 +13,6 @@
 // Precision: products of 16 bits are exact, sums float32, rounded once.
 //
 // Source: PTX ISA, "mma", "ldmatrix" and "cp.async"; the loop is that of CUTLASS 2 ("multistage").
-#include <cuda_pipeline.h>
-
 #include "mma.cuh"
 #include "tiles.cuh"
 #include "unaligned.cuh"
@@ -51,19 +49,32 @@ struct MmaOperand {
     bool aligned;       // rows begin at multiples of 16 bytes
 };
 
+// Copies 16 bytes at (row, column + c * CHUNK), as they lie in memory, or what the row has of them and zeros.
+template <typename Tile>
+__device__ __forceinline__ void copy_chunk(char* to, const MmaOperand& x, const char* row_begin, bool exists,
+                                           int columns, int r, int c) {
+    const int offset = x.aligned ? 0 : misalignment(row_begin);
+    const int left = exists ? columns + offset - c * CHUNK : 0;  // elements to the row's end
+    const char* const from = left <= 0 ? x.data - misalignment(x.data) * 2 : row_begin - offset * 2 + c * 16;
+    copy_async(to + r * Tile::PITCH + c * 16, from, left <= 0 ? 0 : left >= CHUNK ? 16 : 2 * left);
+}
+
 // Copies the part from (row, column) on, as it lies in memory. Elements outside of the matrix become zeros, or, in rows
 // that are to be shifted, may belong to another row.
 template <typename Tile, int THREADS>
 __device__ __forceinline__ void copy_tile(char* to, const MmaOperand& x, int row, int column) {
-    const int chunks = Tile::CHUNKS + (x.aligned ? 0 : 1);
-    for (int i = threadIdx.x; i < Tile::ROWS * chunks; i += THREADS) {
-        const int r = x.aligned ? i / Tile::CHUNKS : i / (Tile::CHUNKS + 1), c = i - r * chunks;
-        const char* const begin = x.data + (row + r) * x.stride + int64_t(column) * 2;
-        const int offset = x.aligned ? 0 : misalignment(begin);
-        const int left = row + r < x.rows ? x.columns - column + offset - c * CHUNK : 0;  // elements to the row's end
-        const int zeros = left <= 0 ? 16 : left >= CHUNK ? 0 : 16 - 2 * left;
-        const char* const from = left <= 0 ? x.data - misalignment(x.data) * 2 : begin - offset * 2 + c * 16;
-        __pipeline_memcpy_async(to + r * Tile::PITCH + c * 16, from, 16, zeros);
+    constexpr int ROWS_APART = THREADS / Tile::CHUNKS;  // of a thread's chunks, which have the same columns
+    static_assert(Tile::ROWS % ROWS_APART == 0, "");
+    const int first = threadIdx.x / Tile::CHUNKS, c = threadIdx.x % Tile::CHUNKS, columns = x.columns - column;
+    const char* const begin = x.data + row * x.stride + int64_t(column) * 2;
+#pragma unroll
+    for (int i = 0; i < Tile::ROWS / ROWS_APART; ++i) {
+        const int r = first + i * ROWS_APART;
+        copy_chunk<Tile>(to, x, begin + r * x.stride, row + r < x.rows, columns, r, c);
+    }
+    if (x.aligned) return;
+    for (int r = threadIdx.x; r < Tile::ROWS; r += THREADS) {
+        copy_chunk<Tile>(to, x, begin + r * x.stride, row + r < x.rows, columns, r, Tile::CHUNKS);
     }
 }
 
@@ -223,7 +234,7 @@ __global__ void __launch_bounds__(C::THREADS)
     const int index = blockIdx.x / blocks, rank = blockIdx.x - index * blocks;
     const TileCoordinate tile = tiles[index];
     const int m = tile.m * C::BLOCK_M, n = tile.n * C::BLOCK_N, steps = ceil_div(K, C::BLOCK_K);
-    const int begin = int(int64_t(steps) * rank / blocks), end = int(int64_t(steps) * (rank + 1) / blocks);
+    const int begin = steps * rank / blocks, end = steps * (rank + 1) / blocks;  // at most 2^25 * 16
 
     auto copy = [&](int step) {
         if (step < end) {
@@ -234,8 +245,10 @@ __global__ void __launch_bounds__(C::THREADS)
         }
         __pipeline_commit();
     };
+#pragma unroll 1
     for (int step = begin; step < begin + C::STAGES - 1; ++step) copy(step);
     float sums[C::TILES_M][C::TILES_N][4] = {};
+#pragma unroll 1
     for (int step = begin; step < end; ++step) {
         char* const stage = shared + (step - begin) % C::STAGES * STAGE_BYTES;
         const int k = step * C::BLOCK_K;
@@ -261,7 +274,10 @@ __global__ void __launch_bounds__(C::THREADS)
     store_tile<T, C>(out, reinterpret_cast<const float*>(shared), rank, blocks, m, n, M, N);
 #ifdef __CUDA_ARCH__
 #if __CUDA_ARCH__ >= 900
-    if (blocks > 1) cluster_sync();  // a block must not exit while others read its sums
+    if (blocks > 1) {  // a block must not exit while others read its sums; those that were read have been stored
+        cluster_arrive_relaxed();
+        cluster_wait();
+    }
 #endif
 #endif
 }

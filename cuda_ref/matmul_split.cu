@@ -341,7 +341,7 @@ cudaError_t launch(const __nv_bfloat16* parts, const float2* scales, float* out,
     if (!encode(&maps.a, parts, M, C::BLOCK_M) || !encode(&maps.b, parts + M * pitch, N, BLOCK_N / C::CLUSTER)) {
         return cudaErrorInvalidValue;
     }
-    return launch_clusters(C::CLUSTER, matmul_parts<ALL_PRODUCTS, C>, persistent_grid<C>(M, N, multiprocessors),
+    return launch_clusters(C::CLUSTER, matmul_parts<ALL_PRODUCTS, C>, persistent_grid<C>(cluster_tiles<C>(M, N).count(), multiprocessors),
                            C::THREADS, C::SHARED_BYTES, stream, record, maps, cluster_tiles<C>(M, N), scales, out, M, N,
                            K);
 }

@@ -47,6 +47,6 @@ def run(plan: Plan, a: Tensor, b: Tensor) -> Tensor:
     build.launch(
         "matmul_stream", "matmul_stream", a.device,
         stream, few, out, stream.shape[0], few.shape[0], K, not across_k, stride, *few.stride(), *out_strides,
-        2**plan.tile, plan.parts, build.DTYPES[a.dtype],
+        plan.tile, plan.parts, build.DTYPES[a.dtype],
     )  # fmt: skip
     return out

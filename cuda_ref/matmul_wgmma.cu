@@ -6,7 +6,7 @@
 //   - Persistent blocks. While the sums of one tile are rounded and stored, by TMA too, the next one is loaded.
 //   - Clusters. Two blocks, one below the other, load one half each of the tile of b, for both (multicast).
 //   - Other tiles: 128 x 192, 128 x 128, and 64 x 128 with one consumer. _matmul_plan.py chooses by M, N and K.
-//   - Split sums. With too few tiles for the device, blocks compute parts of a sum over k, which _parts.cu adds.
+//   - Split sums. With too few tiles for the device, blocks compute parts of a sum over k; a second kernel adds them.
 //   - tf32 and float8.
 // The tile of 128 x 256 takes 85 products for each element that is loaded to shared memory.
 //
@@ -45,7 +45,7 @@ cudaError_t launch_layout(const MatrixOperand& a, const MatrixOperand& b, void* 
 
 // a_mn: a[m, k] is at a + m + k * a_stride, otherwise at a + m * a_stride + k; b_mn: the same with n. The scales and
 // `promoted` are for float8. `tile`: its number in _matmul_plan.py. 16 bits only: tiles above 1, and several `parts` of
-// k, whose sums go to `sums`, float32 (parts, M, N).
+// k, whose sums go to `sums`, as Parts says.
 extern "C" int matmul_wgmma(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, int64_t a_mn,
                             int64_t a_stride, int64_t b_mn, int64_t b_stride, const float* scale_a,
                             const float* scale_b, int64_t promoted, int64_t tile, int64_t parts, float* sums,

@@ -32,6 +32,9 @@ struct Place {
 struct StoreSums {
     static constexpr bool BOXES_FOR_ALL = false, OTHER_WARPS = false;
 
+    // Of a sum of column n that was computed in parts.
+    __device__ __forceinline__ float operator()(float sum, int) const { return sum; }
+
     template <typename Out, bool PERMUTED, bool TRANSPOSED, typename C>
     struct Consumer {
         __device__ Consumer(const StoreSums&) {}
@@ -66,7 +69,7 @@ __device__ __forceinline__ void produce(const TensorMaps& maps, const GroupedTil
             shared + stage * C::STAGE_BYTES, row, k * BLOCK_K,
             [&](uint32_t to, int x, int y) { tma_load(to, &maps.a, x, y, full + stage * MBARRIER_BYTES); });
     };
-    auto load_b = [&](int stage, TileCoordinate tile, int k, int share, bool multicast) {
+    auto load_b = [&](int stage, TileCoordinate tile, int k, int piece, bool multicast) {
         const uint32_t b = shared + stage * C::STAGE_BYTES + C::A_BYTES;
         const int column = tile.n * C::BLOCK_N;
         const auto load = [&](uint32_t box, int x, int y) {
@@ -78,34 +81,34 @@ __device__ __forceinline__ void produce(const TensorMaps& maps, const GroupedTil
         };
         if constexpr (shared_by_k<T, B_MN, C>) {
             constexpr int SHARE_K = BLOCK_K / C::CLUSTER;
-            load_operand<T, B_MN, C::BLOCK_N>(b + share * SHARE_K * ROW_BYTES, column, k * BLOCK_K + share * SHARE_K,
+            load_operand<T, B_MN, C::BLOCK_N>(b + piece * SHARE_K * ROW_BYTES, column, k * BLOCK_K + piece * SHARE_K,
                                               load);
         } else {
-            load_operand<T, B_MN, SHARE>(b + share * SHARE * ROW_BYTES, column + share * SHARE, k * BLOCK_K, load);
+            load_operand<T, B_MN, SHARE>(b + piece * SHARE * ROW_BYTES, column + piece * SHARE, k * BLOCK_K, load);
         }
     };
     // Each block loads its first stages alone, since the barriers of the other one may not be initialized yet.
     const int first = blockIdx.x / C::CLUSTER, clusters = gridDim.x / C::CLUSTER;
-    int part = parts.of(first), k = parts.first_step(part, steps);
-    const int alone = min(parts.first_step(part + 1, steps) - k, C::STAGES);
-    TileCoordinate tile = tiles[first - part * tiles.count()];
+    Share share = parts.share(first, steps);
+    int k = share.begin;
+    const int alone = min(share.end - k, C::STAGES);
+    TileCoordinate tile = tiles[share.tile];
     for (int stage = 0; stage < alone; ++stage, ++k) {
         mbarrier_arrive_expect_tx(full + stage * MBARRIER_BYTES, C::STAGE_BYTES);
         load_a(stage, tile, k);
-        for (int share = 0; share < C::CLUSTER; ++share) load_b(stage, tile, k, share, false);
+        for (int piece = 0; piece < C::CLUSTER; ++piece) load_b(stage, tile, k, piece, false);
     }
     if constexpr (C::CLUSTER > 1) cluster_wait();
     int stage = alone % C::STAGES;
     uint32_t phase = alone / C::STAGES;
-    for (int item = first; item < tiles.count() * parts.count; item += clusters) {
-        if (item != first) {
-            part = parts.of(item);
-            tile = tiles[item - part * tiles.count()];
-            k = parts.first_step(part, steps);
+    for (int index = first; index < parts.shares(); index += clusters) {
+        if (index != first) {
+            share = parts.share(index, steps);
+            tile = tiles[share.tile];
+            k = share.begin;
         }
-        const int end = parts.first_step(part + 1, steps);
 #pragma unroll 1
-        for (; k < end; ++k) {
+        for (; k < share.end; ++k) {
             mbarrier_wait_parity(empty + stage * MBARRIER_BYTES, phase ^ 1);
             mbarrier_arrive_expect_tx(full + stage * MBARRIER_BYTES, C::STAGE_BYTES);
             load_a(stage, tile, k);
@@ -296,11 +299,10 @@ __global__ void __launch_bounds__(C::THREADS)
         typename Finish::template Consumer<Output<T>, FROM_REGISTERS, TRANSPOSED, C> finisher(finish);
         ConsumerPipeline<C> pipeline{shared + C::FULL_BARRIERS,
                                      empty_barriers_to_signal<C>(shared + C::EMPTY_BARRIERS, thread), {}, -1};
-        const int items = tiles.count() * parts.count;
-        for (int item = blockIdx.x / C::CLUSTER; item < items; item += gridDim.x / C::CLUSTER) {
-            const int part = parts.of(item);
-            const TileCoordinate tile = tiles[item - part * tiles.count()];
-            const int count = parts.first_step(part + 1, steps) - parts.first_step(part, steps);
+        for (int index = blockIdx.x / C::CLUSTER; index < parts.shares(); index += gridDim.x / C::CLUSTER) {
+            const Share share = parts.share(index, steps);
+            const TileCoordinate tile = tiles[share.tile];
+            const int count = share.end - share.begin;
             int m = (tile.m * C::CLUSTER + rank) * C::BLOCK_M + consumer * 64, n = tile.n * C::BLOCK_N;
             asm volatile("" : "+r"(m), "+r"(n));  // computes them here, while the first stage is waited for
             finisher.start(place, m, n);
@@ -318,7 +320,10 @@ __global__ void __launch_bounds__(C::THREADS)
             }
             if constexpr (sizeof(T) == 2) {
                 if (parts.count > 1) {
-                    store_from_registers(parts.sums + int64_t(part) * M * N, acc, thread, m, n, M, N);
+                    constexpr int64_t SIZE = C::BLOCK_M * C::BLOCK_N;
+                    const int64_t at = int64_t(share.part) * parts.tiles + share.tile;
+                    store_from_registers(parts.sums + (at * C::CLUSTER + rank) * SIZE, acc, thread, consumer * 64, 0,
+                                         C::BLOCK_M, C::BLOCK_N);
                     continue;
                 }
             }
@@ -356,11 +361,19 @@ cudaError_t launch(const MatrixOperand& a, const MatrixOperand& b, void* out, in
         return cudaErrorInvalidValue;
     }
     const auto tiles = cluster_tiles<C>(M, N);
-    const Parts parts = {FastDivisor(tiles.count()), int(plan.parts), plan.sums};
-    return launch_clusters(C::CLUSTER, matmul_wgmma<T, A_MN, B_MN, TRANSPOSED, PROMOTED, C, Finish>,
-                           persistent_grid<C>(M, N, multiprocessor_count(), plan.parts), C::THREADS, C::SHARED_BYTES,
-                           stream, record, maps, tiles, parts, static_cast<Out*>(out), M, N, K, scales.a, scales.b,
-                           finish);
+    const Parts parts(tiles.count(), int(plan.parts), plan.sums);
+    const cudaError_t error = launch_clusters(
+        C::CLUSTER, matmul_wgmma<T, A_MN, B_MN, TRANSPOSED, PROMOTED, C, Finish>,
+        persistent_grid<C>(parts.shares(), multiprocessor_count()), C::THREADS, C::SHARED_BYTES, stream, record, maps,
+        tiles, parts, static_cast<Out*>(out), M, N, K, scales.a, scales.b, finish);
+    if (error != cudaSuccess || parts.count == 1) return error;
+    if constexpr (sizeof(T) == 2 && !Finish::OTHER_WARPS) {
+        const dim3 grid(unsigned(parts.tiles * AddConfig<C>::BLOCKS));
+        record->set(grid, AddConfig<C>::THREADS);
+        add_parts<T, C><<<grid, AddConfig<C>::THREADS, 0, stream>>>(tiles, parts, static_cast<T*>(out), int(M), int(N),
+                                                                    finish);
+    }
+    return cudaGetLastError();
 }
 
 template <typename T, bool A_MN, bool B_MN, bool TRANSPOSED = false, bool PROMOTED = false, typename Finish = StoreSums>
@@ -380,4 +393,3 @@ cudaError_t launch(const MatrixOperand& a, const MatrixOperand& b, void* out, in
     if (plan.tile > 1) return cudaErrorNotSupported;
     return plan.tile == 0 ? run(typename Shapes::Small()) : run(typename Shapes::Large());
 }
-

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cuda_ref import build, matmul_mma, matmul_skinny, matmul_stream
+from cuda_ref import _short, build, matmul_mma, matmul_skinny, matmul_stream
 from cuda_ref._arguments import (
     FLOAT8,
     check_float8_scales,
@@ -14,7 +14,7 @@ from cuda_ref._arguments import (
     tma_layout,
 )
 from cuda_ref._kept import kept
-from cuda_ref._matmul_plan import Plan, best_plan, one_of_two_tiles
+from cuda_ref._matmul_plan import Plan, best_plan, elements_of_parts, one_of_two_tiles
 from cuda_ref._pitched import pitched
 
 REQUIRES = "sm_90"
@@ -37,9 +37,9 @@ def matmul(
     Strides: any. TMA copies tiles of an operand that has one contiguous dimension (in float8 the one along K), the
     other stride a multiple of 16 bytes, and the first element at a multiple of 16 bytes. Others, and in tf32 b if none
     is contiguous along K, are copied first, which takes their size in memory.
-    Plan: in 16 bits _matmul_plan.py chooses the tile and the number of parts in which k is divided; their sums take
-    4 M N bytes of memory for each part. Products for which they are
-    faster are left to matmul_mma.cu, matmul_stream.cu and matmul_skinny.cu.
+    Plan: in 16 bits _matmul_plan.py chooses the tile and the number of parts in which k is divided; their sums take 4
+    bytes of memory for each part and element of the tiles. Products for which they are faster go to matmul_mma.cu,
+    matmul_stream.cu, matmul_skinny.cu and _short.cu.
     Dtypes: float16, bfloat16, with sums in float32, rounded once at the end. float32 with precision "tf32":
     factors are rounded to tf32, sums are float32. float8_e4m3fn, with a float32
     scale of shape () for each operand, gives bfloat16: the tensor cores keep 14 bits of sums over all of K ("fast"), or
@@ -72,21 +72,19 @@ def run(
     if plan is not None and plan.kernel != "wgmma":
         if plan.kernel == "skinny":
             return matmul_skinny.matmul(a, b)
-        return (matmul_mma if plan.kernel == "mma" else matmul_stream).run(plan, a, b)
+        return {"mma": matmul_mma, "stream": matmul_stream, "short": _short}[plan.kernel].run(plan, a, b)
     (M, K), N = a.shape, b.shape[1]
     a, b, a_layout, b_layout = for_tma(a, b)
     if plan is None:
         transposed = a.dtype == torch.float32 and b_layout[0]  # then the kernel computes out^T
         plan = one_of_two_tiles(*((N, M) if transposed else (M, N)), a)
     out = a.new_empty(M, N, dtype=torch.bfloat16 if a.dtype == FLOAT8 else a.dtype)
-    sums = a.new_empty(plan.parts, M, N, dtype=torch.float32) if plan.parts > 1 else None
+    sums = a.new_empty(elements_of_parts(plan, M, N), dtype=torch.float32) if plan.parts > 1 else None
     build.launch(
         "matmul_wgmma", "matmul_wgmma", a.device,
         a, b, out, M, N, K, *a_layout, *b_layout,
         scale_a, scale_b, precision == "promoted", plan.tile, plan.parts, sums, DTYPES[a.dtype],
     )  # fmt: skip
-    if sums is not None:
-        build.launch("_parts", "add_parts", a.device, sums, out, M * N, plan.parts, DTYPES[a.dtype])
     return out
 
 

@@ -5,6 +5,8 @@
 
 #include <type_traits>
 
+#include <cuda_pipeline.h>
+
 #include "common.cuh"
 
 // Fragments of lane l, with g = l / 4 and q = l % 4; pairs are neighbours in one register:
@@ -39,6 +41,17 @@ __device__ __forceinline__ void ldmatrix_x4(uint32_t (&x)[4], const char* row) {
         }
         memcpy(&x[i], pair, 4);
     }
+#endif
+}
+
+// Copies `bytes` of 16 to shared memory by cp.async, the others become zeros. __pipeline_memcpy_async has a branch and
+// an instruction for each number of bytes that is not known when it is compiled.
+__device__ __forceinline__ void copy_async(char* to, const char* from, int bytes) {
+#ifdef __CUDA_ARCH__
+    const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(bytes) : "memory");
+#else
+    __pipeline_memcpy_async(to, from, 16, 16 - bytes);
 #endif
 }
 

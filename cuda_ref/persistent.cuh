@@ -81,22 +81,74 @@ int64_t waves(int64_t M, int64_t N, int multiprocessors) {
     return ceil_div<int64_t>(cluster_tiles<C>(M, N).count(), multiprocessors / C::CLUSTER);
 }
 
-// The fewest blocks that need no more waves than a full device, if each tile is computed in `parts` parts: the others
-// would only draw power.
+// The fewest blocks that need no more waves than a full device for `work` tiles, or parts of tiles: the others would only
+// draw power.
 template <typename C>
-dim3 persistent_grid(int64_t M, int64_t N, int multiprocessors, int64_t parts = 1) {
-    const int64_t work = cluster_tiles<C>(M, N).count() * parts;
+dim3 persistent_grid(int64_t work, int multiprocessors) {
     const int64_t waves = ceil_div<int64_t>(work, multiprocessors / C::CLUSTER);
     return dim3(unsigned(ceil_div<int64_t>(work, waves) * C::CLUSTER));
 }
 
-// Work item i of the grid is tile i % tiles of part i / tiles. A part is a range of steps of k; with several parts, its
-// float32 sums go to `sums`, an (M, N) matrix each.
+// What a cluster computes at a time: a tile over the steps of k from `begin` to `end`.
+struct Share {
+    int tile, part, begin, end;
+};
+
+// Each tile is divided along k in `count` parts. If there are several, their float32 sums go to `sums`: tile after tile
+// for the first part, then for the next one, each tile as rows of BLOCK_N columns.
 struct Parts {
-    FastDivisor tiles;
-    int count;
+    int tiles, count;
+    FastDivisor by_tiles;
     float* sums;
 
-    __device__ __forceinline__ int of(int item) const { return count == 1 ? 0 : tiles.quotient(item); }
-    __device__ __forceinline__ int first_step(int part, int steps) const { return int(int64_t(steps) * part / count); }
+    Parts(int tiles, int count, float* sums) : tiles(tiles), count(count), by_tiles(tiles), sums(sums) {}
+
+    __host__ __device__ __forceinline__ int shares() const { return tiles * count; }
+    __device__ __forceinline__ Share share(int index, int steps) const {
+        if (count == 1) return {index, 0, 0, steps};
+        const int part = by_tiles.quotient(index);
+        return {index - part * tiles, part, int(int64_t(steps) * part / count),
+                int(int64_t(steps) * (part + 1) / count)};
+    }
 };
+
+// How add_parts divides a tile of a cluster: a thread adds four neighbours.
+template <typename C>
+struct AddConfig {
+    static constexpr int THREADS = 256, ROWS = C::BLOCK_M * C::CLUSTER, QUADS = ROWS * C::BLOCK_N / 4;
+    static constexpr int BLOCKS = QUADS / THREADS;  // of a tile
+};
+
+// out[m, n] = finish(the sum over the parts, in their order, n)
+template <typename T, typename C, typename Finish>
+__global__ void __launch_bounds__(AddConfig<C>::THREADS)
+    add_parts(const GroupedTileScheduler<C::GROUP_M> tiles, const Parts parts, T* __restrict__ out, int M, int N,
+              const Finish finish) {
+    using A = AddConfig<C>;
+    const int index = blockIdx.x / A::BLOCKS, quad = blockIdx.x % A::BLOCKS * A::THREADS + threadIdx.x;
+    const TileCoordinate tile = tiles[index];
+    const int m = tile.m * A::ROWS + quad / (C::BLOCK_N / 4), n = tile.n * C::BLOCK_N + quad % (C::BLOCK_N / 4) * 4;
+    if (m >= M || n >= N) return;
+    const Pack<float, 4>* from =
+        reinterpret_cast<const Pack<float, 4>*>(parts.sums) + int64_t(index) * A::QUADS + quad;
+    Pack<float, 4> total = *from;
+#pragma unroll 4
+    for (int part = 1; part < parts.count; ++part) {
+        from += int64_t(parts.tiles) * A::QUADS;
+        const Pack<float, 4> x = *from;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) total[i] += x[i];
+    }
+    Pack<T, 4> rounded;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) rounded[i] = from_float<T>(finish(total[i], min(n + i, N - 1)));
+    T* const to = out + int64_t(m) * N + n;
+    if (N % 4 == 0) {
+        *reinterpret_cast<Pack<T, 4>*>(to) = rounded;
+    } else {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (n + i < N) to[i] = rounded[i];
+        }
+    }
+}

@@ -37,6 +37,36 @@ __device__ __forceinline__ uint4 first_elements(uint4 x, int count) {
     return {words[0], words[1], words[2], words[3]};
 }
 
+// Loads that stay where they are in the program: nvcc moves plain ones down to their first use, and so waits for one
+// after the other.
+__device__ __forceinline__ uint4 load_now(const uint4* from) {
+#ifdef __CUDA_ARCH__
+    uint4 x;
+    asm volatile("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "l"(from));
+    return x;
+#else
+    return *from;
+#endif
+}
+__device__ __forceinline__ uint32_t load_now(const uint32_t* from) {
+#ifdef __CUDA_ARCH__
+    uint32_t x;
+    asm volatile("ld.global.nc.b32 %0, [%1];" : "=r"(x) : "l"(from));
+    return x;
+#else
+    return *from;
+#endif
+}
+__device__ __forceinline__ uint32_t load_now(const uint16_t* from) {
+#ifdef __CUDA_ARCH__
+    uint16_t x;
+    asm volatile("ld.global.nc.b16 %0, [%1];" : "=h"(x) : "l"(from));
+    return x;
+#else
+    return *from;
+#endif
+}
+
 // Elements between the last multiple of 16 bytes and the address.
 __host__ __device__ __forceinline__ int misalignment(const void* address) {
     return int(reinterpret_cast<uintptr_t>(address) % 16 / 2);
@@ -55,8 +85,8 @@ struct Neighbours {
         const uint16_t* const begin = count > 0 ? from : somewhere;
         offset = ALIGNED ? 0 : misalignment(begin);
         const uint4* const aligned = reinterpret_cast<const uint4*>(begin - offset);
-        low = aligned[0];
-        if constexpr (!ALIGNED) high = aligned[offset + min(count, CHUNK) > CHUNK ? 1 : 0];
+        low = load_now(aligned);
+        if constexpr (!ALIGNED) high = load_now(aligned + (offset + min(count, CHUNK) > CHUNK ? 1 : 0));
     }
     // The neighbours; zeros for those that do not exist.
     __device__ __forceinline__ uint4 value() const {

@@ -25,17 +25,24 @@ def pad_kernel(x_ptr, y_ptr, R, C, stride_r, stride_c, rows, columns, BLOCK_R: t
     r = tl.program_id(0) // blocks_c * BLOCK_R + tl.arange(0, BLOCK_R)
     c = tl.program_id(0) % blocks_c * BLOCK_C + tl.arange(0, BLOCK_C)
     offs = r[:, None].to(tl.int64) * stride_r + c[None, :].to(tl.int64) * stride_c
-    x = tl.load(x_ptr + offs, (r[:, None] < R) & (c[None, :] < C), 0.0)
+    x = tl.load(x_ptr + offs, (r[:, None] < R) & (c[None, :] < C), 0)
     tl.store(y_ptr + r[:, None].to(tl.int64) * columns + c[None, :], x, (r[:, None] < rows) & (c[None, :] < columns))
 
 
-def zero_padded(x: Tensor) -> Tensor:
-    """x, in memory that goes on with zeros to multiples of VECTOR rows and columns; in the order of its dimensions."""
+def zero_padded(x: Tensor, vector: int = VECTOR) -> Tensor:
+    """x, in the same order of dimensions, in memory with zeros up to multiples of `vector` rows and columns."""
     if x.stride(0) < x.stride(1):
-        return zero_padded(x.t()).t()
+        return zero_padded(x.t(), vector).t()
     R, C = x.shape
-    rows, columns = (triton.cdiv(size, VECTOR) * VECTOR for size in (R, C))
+    rows, columns = (triton.cdiv(size, vector) * vector for size in (R, C))
     y = torch.empty((rows, columns), dtype=x.dtype, device=x.device)
-    grid = (triton.cdiv(rows, 16) * triton.cdiv(columns, 256),)
-    launch(pad_kernel, grid, x, y, R, C, *x.stride(), rows, columns, BLOCK_R=16, BLOCK_C=256, num_warps=4)
+    copy_matrix(x, y)
     return y[:R, :C]
+
+
+def copy_matrix(x: Tensor, y: Tensor) -> None:
+    """y = x, and zeros where only y, which is contiguous, has elements; x may be the larger one."""
+    bits = {1: torch.int8, 2: torch.int16, 4: torch.int32}[x.element_size()]  # zero has the same ones
+    x, y = x.view(bits), y.view(bits)
+    (rows, columns), grid = y.shape, (triton.cdiv(y.shape[0], 16) * triton.cdiv(y.shape[1], 256),)
+    launch(pad_kernel, grid, x, y, *x.shape, *x.stride(), rows, columns, BLOCK_R=16, BLOCK_C=256, num_warps=4)

@@ -1,30 +1,61 @@
 """Which tensors TMA can copy, and from which side."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
 import torch
 import triton
 from torch import Tensor
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
+from triton_kernels._pad import copy_matrix, zero_padded
+
 HEADS_LAYOUT = gl.NVMMASharedLayout(128, 16, rank=4)
 
 
-def tma_matrix(name: str, x: Tensor, element: int) -> tuple[Tensor, int, bool]:
-    """x or its transpose, whichever has rows that TMA can copy.
+class TmaMatrix(NamedTuple):
+    """A matrix as TMA copies it: with contiguous rows, `pitch` elements apart; is it the original or its transpose?"""
 
-    Arguments: the argument's name for the error; x (R, C); bytes per element in memory that counts for alignment.
-    Returns: the matrix; the distance of its rows in elements; whether it is x, not its transpose.
-    Raises: NotImplementedError where neither rows nor columns of x are contiguous and at multiples of 16 bytes.
+    matrix: Tensor
+    pitch: int
+    row_major: bool
+
+
+def find_tma(x: Tensor, element: int) -> TmaMatrix | None:
+    """x (R, C) or its transpose, whichever has contiguous rows at multiples of 16 bytes; None if neither has.
+
+    `element`: bytes per element in the memory that counts for alignment.
     """
     for row_major, matrix in ((True, x), (False, x.t())):
         pitch = matrix.stride(0) if matrix.shape[0] > 1 else triton.cdiv(matrix.shape[1], 16) * 16
         contiguous = matrix.stride(1) == 1 or matrix.shape[1] == 1
         if contiguous and pitch >= matrix.shape[1] and pitch * element % 16 == 0 and matrix.data_ptr() % 16 == 0:
-            return matrix, pitch, row_major
-    raise NotImplementedError(
-        f"matmul: TMA needs {name}'s rows or columns contiguous, not overlapping, and each at a multiple of 16 bytes; "
-        f"got strides {x.stride()} of {element}-byte elements and an address {x.data_ptr() % 16} bytes past a multiple"
-    )
+            return TmaMatrix(matrix, pitch, row_major)
+    return None
+
+
+def tma_matrix(x: Tensor, element: int) -> TmaMatrix:
+    """The same of x, or of a copy of it that TMA can read."""
+    found = find_tma(x, element) or find_tma(zero_padded(x, 16 // element), element)
+    assert found is not None
+    return found
+
+
+@contextmanager
+def tma_output(out: Tensor, element: int) -> Iterator[TmaMatrix]:
+    """What a kernel writes to by TMA: out, or other memory, which is copied to out at the end."""
+    found = find_tma(out, element)
+    if found is not None:
+        yield found
+        return
+    vector = 16 // element
+    M, N = out.shape
+    columns = triton.cdiv(N, vector) * vector
+    aligned = torch.empty((M, columns), dtype=out.dtype, device=out.device)[:, :N]
+    yield TmaMatrix(aligned, columns, True)
+    copy_matrix(aligned, out)
 
 
 def tma_rows(x: Tensor) -> Tensor:

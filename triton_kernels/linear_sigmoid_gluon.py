@@ -18,11 +18,11 @@ def linear_sigmoid(
 ) -> Float[Tensor, "M N"]:
     """out = sigma(x weight^T + bias).
 
-    Shapes: x (M, K), weight (N, K), bias (N,), K at least 1; rows or columns contiguous. The output is contiguous.
+    Shapes: x (M, K), weight (N, K), bias (N,), K at least 1. The output is contiguous.
+    Strides: any; what TMA cannot copy is copied first, as in matmul_gluon.py.
     Dtypes: float16, bfloat16; everything in float32, rounded once at the end.
     Tail: TMA reads zeros beyond the edges and does not write there.
-    Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for float32, for matrices
-    that TMA cannot copy (every row of x, weight and the output must start at a multiple of 16 bytes), for K = 0, for
+    Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for float32, for K = 0, for
     M or N above 2^26, for K above 2^30, and for a GPU other than Hopper.
     Source: matmul_gluon.py.
     """

@@ -13,8 +13,9 @@ from triton_kernels._arguments import check_matmul, check_tensor_cores
 from triton_kernels._autotuner import autotune
 from triton_kernels._configs_matmul_gluon import CONFIGS, ROWS, SWIZZLE, short_list, tile_count, tuning_space  # noqa: F401
 from triton_kernels._launch import device_of, kept, launch, persistent_grid
+from triton_kernels._pad import copy_matrix
 from triton_kernels._tiles import tile_offsets
-from triton_kernels._tma import tma_matrix
+from triton_kernels._tma import TmaMatrix, tma_matrix, tma_output
 
 REQUIRES = "sm_90"
 DTYPES_BEYOND = ("float8_e4m3fn",)
@@ -307,16 +308,16 @@ def matmul(
 ) -> Float[Tensor, "M N"]:
     """C = A @ B; for float8 C = scale_a * scale_b * A @ B.
 
-    Shapes: a (M, K), b (K, N), K = 0 included; rows or columns contiguous. The output is contiguous.
+    Shapes: a (M, K), b (K, N), K = 0 included. The output is contiguous.
+    Strides: any. A matrix, the output too, whose rows or columns do not start at multiples of 16 bytes is copied for
+    TMA, which takes its size in memory; so is one of tf32 or float8 that wgmma cannot take in this order.
     Dtypes: float16, bfloat16, and float32 with precision="tf32"; sums in float32, rounded once at the end. For tf32 the
-    tensor cores truncate float32 to 11 significant bits. float8_e4m3fn, a row-major and b column-major, with a float32
+    tensor cores truncate float32 to 11 significant bits. float8_e4m3fn, with a float32
     scale of shape () for each, gives bfloat16: "promoted" adds sums of 128 products in float32, "fast" leaves all sums
     to the tensor cores, which keep 14 bits.
     Tail: TMA reads zeros beyond the edges and does not write there.
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for float32 with
-    precision="ieee", for matrices that TMA cannot copy (every row of A, B and C must start at a multiple of 16 bytes),
-    for tf32 unless A's rows or B's columns are contiguous, for float8 unless both are, for M or N above 2^27 or K
-    above 2^30, and for a GPU other than Hopper.
+    precision="ieee", for M or N above 2^27 or K above 2^30, and for a GPU other than Hopper.
     Source: the persistent, warp-specialized kernels of CUTLASS ("cooperative" schedule), without clusters.
     """
     check_matmul(a, b, scale_a, scale_b, precision=precision, float8=True, interpreter=False)
@@ -345,32 +346,49 @@ def launch_product(
 ) -> None:
     """Stores a b in out, which is not empty; with a contiguous bias of its columns, in 16 bits, sigma(a b + bias)."""
     (M, K), N = a.shape, b.shape[1]
-    (a_desc, a_rows), (b_desc, b_rows), (c_desc, c_rows) = (
-        _descriptor(name, x) for name, x in (("a", a), ("b", b), ("out", out))
-    )
-    if a.dtype == torch.float8_e4m3fn and (b_rows or not a_rows):
-        raise NotImplementedError("matmul: float8 needs the rows of a and the columns of b contiguous")
-    a_in_registers = False
-    if a.dtype == torch.float32:
-        # wgmma reads 32-bit operands from shared memory only with K contiguous. The left one may also come from
-        # registers, transposed on the way there: two row-major operands give C^T = B^T A^T.
-        if b_rows and a_rows:
-            a_desc, b_desc, M, N = b_desc, a_desc, N, M
-            a_rows, b_rows, c_rows = not b_rows, not a_rows, not c_rows
-        if b_rows:
-            raise NotImplementedError("matmul: tf32 needs the rows of a or the columns of b contiguous")
-        a_in_registers = not a_rows
-    processors = torch.cuda.get_device_properties(a.device).multi_processor_count
-    launch(
-        matmul_kernel, lambda config: persistent_grid(tile_count(config, M, N), processors),
-        a_desc, b_desc, c_desc, scale_a, scale_b, bias, M, N, K, A_ROWS=a_rows, B_ROWS=b_rows, C_ROWS=c_rows,
-        A_IN_REGISTERS=a_in_registers, DTYPE=DTYPES[a.dtype], PROMOTED=precision == "promoted",
-    )  # fmt: skip
+    left, right = tma_matrix(a, a.element_size()), tma_matrix(b, b.element_size())
+    if a.dtype == torch.float8_e4m3fn:
+        left = left if left.row_major else _with_rows(a)
+        right = right if not right.row_major else _with_columns(b)
+    with tma_output(out, out.element_size()) as target:
+        a_in_registers, c_rows = False, target.row_major
+        if a.dtype == torch.float32:
+            # wgmma reads 32-bit operands from shared memory only with K contiguous. The left one may also come from
+            # registers, transposed on the way there: two row-major operands give C^T = B^T A^T.
+            if right.row_major and not left.row_major:
+                right = _with_columns(b)
+            if right.row_major:
+                left, right, M, N, c_rows = _transposed(right), _transposed(left), N, M, not c_rows
+            a_in_registers = not left.row_major
+        processors = torch.cuda.get_device_properties(a.device).multi_processor_count
+        launch(
+            matmul_kernel, lambda config: persistent_grid(tile_count(config, M, N), processors),
+            _descriptor(left), _descriptor(right), _descriptor(target), scale_a, scale_b, bias, M, N, K,
+            A_ROWS=left.row_major, B_ROWS=right.row_major, C_ROWS=c_rows, A_IN_REGISTERS=a_in_registers,
+            DTYPE=DTYPES[a.dtype], PROMOTED=precision == "promoted",
+        )  # fmt: skip
 
 
-def _descriptor(name: str, x: Tensor) -> tuple[TensorDescriptor, bool]:
-    """TMA descriptor of x, and whether its rows are the rows of x; the configuration sets the block shape."""
-    element = x.element_size()
-    matrix, pitch, row_major = tma_matrix(name, x, element)
+def _with_rows(x: Tensor) -> TmaMatrix:
+    """x, copied so that its rows are contiguous."""
+    aligned = 16 // x.element_size()
+    pitch = triton.cdiv(x.shape[1], aligned) * aligned
+    copy = torch.empty((x.shape[0], pitch), dtype=x.dtype, device=x.device)
+    copy_matrix(x, copy)
+    return TmaMatrix(copy[:, : x.shape[1]], pitch, True)
+
+
+def _with_columns(x: Tensor) -> TmaMatrix:
+    return _transposed(_with_rows(x.t()))
+
+
+def _transposed(x: TmaMatrix) -> TmaMatrix:
+    """The same memory as the transpose of what it was."""
+    return x._replace(row_major=not x.row_major)
+
+
+def _descriptor(x: TmaMatrix) -> TensorDescriptor:
+    """The configuration sets the block shape."""
+    element = x.matrix.element_size()
     layout = gl.NVMMASharedLayout(SWIZZLE, 8 * element, rank=2)
-    return TensorDescriptor(matrix, list(matrix.shape), [pitch, 1], [ROWS, SWIZZLE // element], layout), row_major
+    return TensorDescriptor(x.matrix, list(x.matrix.shape), [x.pitch, 1], [ROWS, SWIZZLE // element], layout)

@@ -15,7 +15,7 @@ from triton_kernels._configs_matmul_persistent import CONFIGS, set_blocks, short
 from triton_kernels._interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._launch import column_major, device_of, kept, launch, persistent_grid
 from triton_kernels._tiles import tile_offsets
-from triton_kernels._tma import tma_matrix
+from triton_kernels._tma import TmaMatrix, tma_matrix, tma_output
 
 
 @triton.jit
@@ -73,14 +73,15 @@ else:
 def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str = "ieee") -> Float[Tensor, "M N"]:
     """C = A @ B.
 
-    Shapes: a (M, K), b (K, N), K = 0 included; rows or columns contiguous. The output is contiguous.
+    Shapes: a (M, K), b (K, N), K = 0 included. The output is contiguous.
+    Strides: any. A matrix, the output too, whose rows or columns do not start at multiples of 16 bytes is copied for
+    TMA, which takes its size in memory.
     Dtypes: float16, bfloat16, and float32 with precision="tf32"; sums in float32, rounded once at the end. For tf32 the
     tensor cores truncate float32 to 11 significant bits and need A row-major and B column-major; other layouts are
     first copied.
     Tail: TMA reads zeros beyond the edges and does not write there.
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for float32 with
-    precision="ieee", for matrices that TMA cannot copy (every row of A, B and C must start at a multiple of 16 bytes),
-    for M or N above 2^27 or K above 2^30, and for a GPU without TMA.
+    precision="ieee", for M or N above 2^27 or K above 2^30, and for a GPU without TMA.
     Source: the persistent matrix multiplication of Triton's tutorials.
     """
     check_matmul(a, b, precision=precision)
@@ -99,29 +100,28 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
 
 def _launch(a: Tensor, b: Tensor, out: Tensor, precision: str) -> None:
     (M, K), N, element = a.shape, b.shape[1], a.element_size()
+    left, right = tma_matrix(a, element), tma_matrix(b, element)
     if precision == "tf32":
         # wgmma reads 32-bit operands from shared memory only with K contiguous. The left one could come from
         # registers, but in a flattened loop ptxas then serializes the products.
-        a = a if _descriptor("a", a, element)[1] else column_major(a.t()).t()
-        b = column_major(b) if _descriptor("b", b, element)[1] else b
-    a_desc, a_rows = _descriptor("a", a, element)
-    b_desc, b_rows = _descriptor("b", b, element)
-    c_desc, c_rows = _descriptor("out", out, element)
-    constants: dict[str, Any] = {"PRECISION": precision, "DTYPE": str(a.dtype)}
-    constants |= {"A_ROWS": a_rows, "B_ROWS": b_rows, "C_ROWS": c_rows, **TILE}
-    if INTERPRET:
-        processors = 2
-        set_blocks({"a_desc": a_desc, "b_desc": b_desc, "c_desc": c_desc, **constants})
-    else:
-        processors = torch.cuda.get_device_properties(a.device).multi_processor_count
+        left = left if left.row_major else tma_matrix(column_major(a.t()).t(), element)
+        right = tma_matrix(column_major(b), element) if right.row_major else right
+    with tma_output(out, element) as target:
+        constants: dict[str, Any] = {"PRECISION": precision, "DTYPE": str(a.dtype)}
+        constants |= {"A_ROWS": left.row_major, "B_ROWS": right.row_major, "C_ROWS": target.row_major, **TILE}
+        descriptors = [_descriptor(each) for each in (left, right, target)]
+        if INTERPRET:
+            processors = 2
+            set_blocks({**dict(zip(("a_desc", "b_desc", "c_desc"), descriptors, strict=True)), **constants})
+        else:
+            processors = torch.cuda.get_device_properties(a.device).multi_processor_count
 
-    def grid(tile: dict[str, int]) -> tuple[int]:
-        return persistent_grid(triton.cdiv(M, tile["BLOCK_M"]) * triton.cdiv(N, tile["BLOCK_N"]), processors)
+        def grid(tile: dict[str, int]) -> tuple[int]:
+            return persistent_grid(triton.cdiv(M, tile["BLOCK_M"]) * triton.cdiv(N, tile["BLOCK_N"]), processors)
 
-    launch(matmul_kernel, grid, a_desc, b_desc, c_desc, M, N, K, **constants)
+        launch(matmul_kernel, grid, *descriptors, M, N, K, **constants)
 
 
-def _descriptor(name: str, x: Tensor, element: int) -> tuple[TensorDescriptor, bool]:
-    """TMA descriptor of x, and whether its rows are the rows of x; `set_blocks` sets the block shape."""
-    matrix, pitch, row_major = tma_matrix(name, x, element)
-    return TensorDescriptor(matrix, list(matrix.shape), [pitch, 1], [1, 16]), row_major
+def _descriptor(x: TmaMatrix) -> TensorDescriptor:
+    """`set_blocks` sets the block shape."""
+    return TensorDescriptor(x.matrix, list(x.matrix.shape), [x.pitch, 1], [1, 16])

@@ -50,6 +50,7 @@ CHECKED: tuple[Shape, ...] = (
     (129, 257, 1031),
     (264, 392, 520),
     (300, 513, 4100),
+    (2055, 1800, 520),
 )
 
 
@@ -286,6 +287,36 @@ def table(sets: dict[str, list[Timed]]) -> str:
     return "\n".join(lines)
 
 
+def plot(sets: dict[str, list[Timed]], path: Path) -> None:
+    """Draws the ratio of the chosen plan to the vendor over arithmetic intensity and over waves of large tiles."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    for axes, (label, place) in zip(
+        figure.subplots(1, 2, sharey=True),
+        {"arithmetic intensity, FLOP per byte": intensity, "waves of tiles of 128 x 256": waves}.items(),
+        strict=True,
+    ):
+        for title, timed in sets.items():
+            points = [(place(each.x), each.of_vendor(each.chosen)) for each in timed]
+            axes.scatter(*zip(*points, strict=True), s=14, alpha=0.7, label=title)
+        axes.axhline(1, color="gray", linewidth=0.8)
+        axes.set(xscale="log", yscale="log", xlabel=label)
+        axes.minorticks_off()
+        axes.set_yticks([0.25, 0.5, 0.7, 1, 1.4, 2, 4], labels=["0.25", "0.5", "0.7", "1", "1.4", "2", "4"])
+    figure.axes[0].set_ylabel("time of cuBLAS / time of cuda/wgmma")
+    figure.axes[0].legend()
+    figure.savefig(path, dpi=120, metadata={"Software": None})
+
+
+def intensity(x: Problem) -> float:
+    return x.M * x.N * x.K / (x.M * x.K + x.K * x.N + x.M * x.N)
+
+
+def waves(x: Problem) -> float:
+    return -(-x.M // 128) * -(-x.N // 256) / x.multiprocessors
+
+
 def kind_of(x: Problem) -> str:
     if min(x.M, x.N) <= _matmul_plan.STREAM_FEW:
         return "at most 16 rows or columns"
@@ -308,15 +339,19 @@ def main() -> int:
     parser.add_argument("--draws", type=int, default=50, help="random shapes, without --shapes (50)")
     parser.add_argument("--seed", type=int, default=1, help="of the shapes (1)")
     parser.add_argument("--layout", default="nn", choices=("nn", "tn", "nt", "tt"))
-    parser.add_argument("--kernels", default="wgmma,mma,stream,skinny", help="whose plans are timed (all)")
+    parser.add_argument("--kernels", default=",".join(_matmul_plan.KERNELS), help="whose plans are timed (all)")
     parser.add_argument("--seconds", type=float, default=600, help="no new shape is begun after this time (600)")
     parser.add_argument("--out", type=Path, default=Path("plans.csv"), help="CSV file to write (plans.csv)")
     parser.add_argument("--check", action="store_true", help="judge the plans of --kernels against float64 instead")
     parser.add_argument("--read", type=Path, nargs="+", help="tables of such files, with the present model's choice")
     parser.add_argument("--write", type=Path, help="write the tables of --read between the marks of this document")
+    parser.add_argument("--plot", type=Path, help="PNG file to draw from the files of --read")
     given = parser.parse_args()
     if given.read:
-        text = table({path.stem: read(path) for path in given.read})
+        sets = {path.stem: read(path) for path in given.read}
+        text = table(sets)
+        if given.plot:
+            plot(sets, given.plot)
         print(text)
         if given.write:
             before, _, rest = given.write.read_text().partition(BEGIN)

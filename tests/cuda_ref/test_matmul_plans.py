@@ -13,6 +13,7 @@ from torch import Tensor
 from cuda_ref import _matmul_plan, build
 from cuda_ref._matmul_plan import Plan, Problem
 from cuda_ref._pitched import pitched
+from cuda_ref._short import run as run_short
 from cuda_ref.matmul_mma import matmul
 from cuda_ref.matmul_stream import matmul as matmul_stream
 from cuda_ref.matmul_stream import run as run_stream
@@ -63,6 +64,17 @@ def test_warps_divide_long_sums(random: Random, agrees: Agrees, warps: int) -> N
 
 
 @needs_compiler
+@pytest.mark.parametrize("lanes", range(6))
+def test_threads_divide_short_sums(random: Random, agrees: Agrees, lanes: int) -> None:
+    for dtype, (M, N, K) in itertools.product((torch.float16, torch.bfloat16), ((1, 1, 1), (5, 3, 9), (9, 35, 150))):
+
+        def matmul(a: Tensor, b: Tensor, precision: str) -> Tensor:
+            return run_short(Plan("short", lanes, 1), a, b)
+
+        agrees(matmul, random(M, K, dtype=dtype, shift=1), random(3 * N, K, dtype=dtype)[::3].t())
+
+
+@needs_compiler
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8], ids=str)
 def test_copies_to_a_pitch_of_16_bytes(dtype: torch.dtype) -> None:
     for rows, columns in ((1, 1), (5, 7), (33, 129), (64, 8), (3, 1000)):
@@ -78,25 +90,13 @@ def test_copies_to_a_pitch_of_16_bytes(dtype: torch.dtype) -> None:
                 assert all(each.stride(1 - inner) * each.element_size() % 16 == 0 for each in found)
 
 
-@needs_compiler
-def test_parts_are_added_in_their_order() -> None:
-    for count, parts in itertools.product((1, 37, 1000), (1, 2, 7)):
-        sums = torch.randn(parts, count)
-        out = torch.empty(count, dtype=torch.bfloat16)
-        build.launch("_parts", "add_parts", out.device, sums, out, count, parts, build.DTYPES[out.dtype])
-        total = sums[0].clone()
-        for part in sums[1:]:
-            total += part
-        assert torch.equal(out, total.bfloat16())
-
-
 def test_plans_have_work_for_every_part() -> None:
     for M, N, K in itertools.product((1, 100, 5000), (1, 200, 3000), (1, 65, 20000)):
         x = Problem(M, N, K, a_copied=True, b_copied=False, multiprocessors=132)
         plans = list(_matmul_plan.candidates(x))
         assert plans
         for plan in plans:
-            if plan.kernel != "stream":
+            if plan.kernel in _matmul_plan.TILES:
                 assert plan.parts <= -(-K // _matmul_plan.TILES[plan.kernel][plan.tile].K)
             assert _matmul_plan.predicted_us(plan, x) > 0
 
@@ -107,13 +107,13 @@ def test_plans_have_work_for_every_part() -> None:
         ((4096, 4096, 4096), "wgmma"),
         ((8192, 1024, 2048), "wgmma"),
         ((1024, 1024, 1024), "wgmma"),
-        ((20, 30, 40), "wgmma"),
+        ((20, 30, 40), "short"),
     ],
     ids=str,
 )
 def test_the_choice_of_a_plan(shape: tuple[int, int, int], kernel: str) -> None:
     x = Problem(*shape, a_copied=False, b_copied=False, multiprocessors=132)
-    assert _matmul_plan.best_of(x, ("wgmma", "mma")).kernel == kernel
+    assert _matmul_plan.best_of(x, _matmul_plan.KERNELS).kernel == kernel
 
 
 @pytest.mark.parametrize(("size", "tile"), [(512, 0), (1024, 0), (2048, 1), (4096, 1)])

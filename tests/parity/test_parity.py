@@ -56,6 +56,7 @@ KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
     ("cpu", "rms_norm", "triton", "subnormal"): (BF16, MISREAD),
     ("cpu", "rms_norm", "jax", "subnormal"): (WIDE, FLUSHED),
     ("cpu", "matmul", "triton", "subnormal"): (BF16, MISREAD),
+    ("cpu", "matmul", "triton/persistent", "subnormal"): (BF16, MISREAD),
     ("cpu", "matmul", "triton", "nan"): (FLOAT8, MISREAD_8),
     ("cpu", "matmul", "jax", "subnormal"): (WIDE, FLUSHED),
     ("cpu", "matmul", "torch", "subnormal"): (BF16 if "avx512_bf16" in CPU_FLAGS else (), DOT_PRODUCTS),
