@@ -34,7 +34,7 @@ def linear_sigmoid_grad(
 
     Shapes: x (M, K), weight (N, K), bias (N,), dy (M, N), N a multiple of 8, sizes up to 2^30.
     Strides: any. Matrices that TMA cannot read are copied first, which takes their size in memory.
-    Dtypes: float16, bfloat16, the same for all; sums in float32; dz and the results are rounded.
+    Dtypes: float16, bfloat16, the same for all; sums in float32; x weight^T, dz and the results are rounded.
     Precision: "ieee".
     Memory: 2 M N bytes for dz and 3 M N / 16 for sums over its rows.
     Devices: CUDA, compute capability 9.0.

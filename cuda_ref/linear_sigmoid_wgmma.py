@@ -25,8 +25,8 @@ def linear_sigmoid(
     bytes, and the first element at a multiple of 16 bytes; which takes their size in memory. So is a strided bias.
     Plan: in 16 bits _matmul_plan.py chooses the tile, and the number of parts in which k is divided; few rows are left
     to linear_sigmoid_skinny.cu where that is faster.
-    Dtypes: float16, bfloat16; everything in float32, rounded once at the end. float32 with precision "tf32": factors
-    are rounded to tf32.
+    Dtypes: float16, bfloat16; sums and sigmoids in float32, and for large tiles the product is rounded before the bias
+    is added. float32 with precision "tf32": factors are rounded to tf32.
     Tail: TMA pads tiles that overhang the inputs with zeros and leaves out what overhangs the output.
     Devices: CUDA, compute capability 9.0.
     Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for precision
