@@ -4,8 +4,8 @@
 #include "matmul_wgmma.cuh"
 #include "sigmoid.cuh"
 
-// The bias of the columns of a tile. A lane keeps, for each 64 columns, the two that its fragment of the sums has in one
-// of eight groups of 8 columns, and gets the others from other lanes. Loaded before the sums are computed.
+// The bias of the columns of a tile. A lane keeps, for each 64 columns, the two that its fragment of the sums has in
+// one of eight groups of 8 columns, and gets the others from other lanes. Loaded before the sums are computed.
 template <typename C>
 struct TileBias {
     float kept[C::BLOCK_N / 32];
@@ -63,8 +63,8 @@ struct BiasSigmoid {
 // place, and store. Two barriers for each consumer: its boxes are full, and empty.
 //
 // Work says what is done with a box, of 64 rows and columns. A thread has 8 columns of every ROWS-th row.
-//   work.load(m, n, M, N)                           what it needs from global memory, a box ahead; (m, n) is its first element
-//   work.finish(loaded, box, row, m, n, M, N)       computes them, from `row` of the box on; m is the first row of the box
+//   work.load(m, n, M, N)                      what it needs from global memory, a box ahead; (m, n): its first element
+//   work.finish(loaded, box, row, m, n, M, N)  computes them, from `row` of the box on; m: the first row of the box
 constexpr int ASIDE_THREADS = 96, CHUNKS = ROW_BYTES / 16, ROWS = ASIDE_THREADS / CHUNKS;
 
 template <typename T, typename Work>
@@ -182,7 +182,10 @@ struct SigmoidGradientAside {
         Loaded x;
         x.bias = load_if(n < N, bias + n);
 #pragma unroll
-        for (int i = 0; i < EACH; ++i) x.dy[i] = load_if(m + i * ROWS < M && n < N, dy + (m + i * ROWS) * dy_stride + n);
+        for (int i = 0; i < EACH; ++i) {
+            const int row = m + i * ROWS;
+            x.dy[i] = load_if(row < M && n < N, dy + row * dy_stride + n);
+        }
         return x;
     }
 

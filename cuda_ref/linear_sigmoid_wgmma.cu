@@ -19,7 +19,8 @@ cudaError_t launch_wgmma(const void* x, const void* weight, const void* bias, vo
     const T* const of_columns = static_cast<const T*>(bias);
     if constexpr (sizeof(T) == 2) {
         // Large tiles with long sums, during which the other warps have time.
-        if ((plan.tile == 1 || plan.tile == 3) && plan.parts == 1 && K >= ASIDE_K && N % 8 == 0 && is_aligned(bias, 16)) {
+        const bool is_large = plan.tile == 1 || plan.tile == 3;
+        if (is_large && plan.parts == 1 && K >= ASIDE_K && N % 8 == 0 && is_aligned(bias, 16)) {
             const auto run = [&](auto config) {
                 return launch<T, false, false, false, false, decltype(config)>(
                     left, right, out, K, Scales{}, plan, Aside<T, SigmoidAside<T>>{{of_columns}}, stream, record);
