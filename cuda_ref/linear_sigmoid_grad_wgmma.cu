@@ -25,8 +25,8 @@ cudaError_t launch_dz(const void* x, const void* weight, const void* bias, const
 }
 
 // dy[m, n] is at dy + m * dy_stride + n; x and weight as in linear_sigmoid_wgmma.cu. N is a multiple of 8, dz
-// contiguous; bias and the rows of dy begin at multiples of 16 bytes. tile: 1, 2 or 3. sums: float32, 3 rows for each 64
-// of dz.
+// contiguous; bias and the rows of dy begin at multiples of 16 bytes. tile: 1, 2 or 3. sums: float32, 3 rows for each
+// 64 of dz.
 extern "C" int sigmoid_gradient(const void* x, const void* weight, const void* bias, const void* dy, void* dz,
                                 float* sums, int64_t M, int64_t N, int64_t K, int64_t x_stride, int64_t weight_stride,
                                 int64_t dy_stride, int64_t tile, int64_t dtype, cudaStream_t stream,
