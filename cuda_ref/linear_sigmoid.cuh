@@ -63,8 +63,10 @@ struct BiasSigmoid {
 // place, and store. Two barriers for each consumer: its boxes are full, and empty.
 //
 // Work says what is done with a box, of 64 rows and columns. A thread has 8 columns of every ROWS-th row.
-//   work.load(m, n, M, N)                      what it needs from global memory, a box ahead; (m, n): its first element
-//   work.finish(loaded, box, row, m, n, M, N)  computes them, from `row` of the box on; m: the first row of the box
+//   work.load(m, n, M, N)                  what it needs from global memory, two boxes ahead; (m, n): its first element
+//   work.finish(loaded, box, row, result)  computes them, from `row` of the box on
+//   work.store(result, m, n, M, N)         stores what else came of it; m: the first row of the box
+// The fence between the writes to a box and TMA waits for all loads and stores of the thread: they begin after it.
 constexpr int ASIDE_THREADS = 96, CHUNKS = ROW_BYTES / 16, ROWS = ASIDE_THREADS / CHUNKS;
 
 template <typename T, typename Work>
@@ -106,20 +108,23 @@ struct Aside {
 #pragma unroll 1
             for (int consumer = 0; consumer < C::CONSUMERS; ++consumer) {
                 const int m = tile_m + consumer * 64;
-                auto next = work.load(m + row, n + column, M, N);
+                auto loaded = work.load(m + row, n + column, M, N);
+                auto next = work.load(m + row, n + 64 + column, M, N);
                 named_barrier_sync(FULL + consumer, BOTH);
 #pragma unroll 1
                 for (int i = 0; i < C::BOXES && n + i * 64 < N; ++i) {
-                    const auto loaded = next;
-                    next = work.load(m + row, n + (i + 1) * 64 + column, M, N);
                     const int offset = (consumer * C::BOXES + i) * BOX_BYTES;
-                    work.finish(loaded, boxes + offset, row, m, n + i * 64 + column, M, N);
+                    typename Work::Result result;
+                    work.finish(loaded, boxes + offset, row, result);
                     fence_proxy_async();
                     named_barrier_sync(ASIDE, ASIDE_THREADS);
                     if (thread == 0) {
                         tma_store(out, shared + offset, n + i * 64, m);
                         tma_store_commit_group();
                     }
+                    work.store(result, m, n + i * 64 + column, M, N);
+                    loaded = next;
+                    next = work.load(m + row, n + (i + 2) * 64 + column, M, N);
                 }
                 if (thread == 0) tma_store_wait_group_read<0>();
                 if (item + clusters < tiles.count()) {
@@ -132,9 +137,8 @@ struct Aside {
 };
 
 // The 16 bytes of a box that hold the thread's 8 columns of a row.
-template <typename T>
-__device__ __forceinline__ Pack<T, 8>& chunk_of(char* box, int row) {
-    return *reinterpret_cast<Pack<T, 8>*>(box + row * ROW_BYTES + (threadIdx.x % CHUNKS ^ row % 8) * 16);
+__device__ __forceinline__ uint4& chunk_of(char* box, int row) {
+    return *reinterpret_cast<uint4*>(box + row * ROW_BYTES + (threadIdx.x % CHUNKS ^ row % 8) * 16);
 }
 
 // 8 elements at a multiple of 16 bytes, or zeros.
@@ -150,18 +154,26 @@ template <typename T>
 struct SigmoidAside {
     const T* __restrict__ bias;
 
+    struct Result {};
+
     __device__ __forceinline__ Pack<T, 8> load(int, int n, int, int N) const { return load_if(n < N, bias + n); }
 
-    __device__ __forceinline__ void finish(const Pack<T, 8>& b, char* box, int row, int, int, int, int) const {
+    __device__ __forceinline__ void finish(const Pack<T, 8>& b, char* box, int row, Result&) const {
 #pragma unroll 2
         for (; row < 64; row += ROWS) {
-            Pack<T, 8>& x = chunk_of<T>(box, row);
-            Pack<T, 8> y;
+            uint4& chunk = chunk_of(box, row);
+            const uint4 rounded = chunk;
+            Pack<T, 8> x;
+            memcpy(&x, &rounded, 16);
 #pragma unroll
-            for (int i = 0; i < 8; ++i) y[i] = from_float<T>(sigmoid_for<T>(to_float(x[i]) + to_float(b[i])));
-            x = y;
+            for (int i = 0; i < 8; ++i) x[i] = from_float<T>(sigmoid_for<T>(to_float(x[i]) + to_float(b[i])));
+            uint4 y;
+            memcpy(&y, &x, 16);
+            chunk = y;
         }
     }
+
+    __device__ __forceinline__ void store(const Result&, int, int, int, int) const {}
 };
 
 // out = dz = dy s (1 - s), where s = sigma(sum + bias), and for each warp the sums over its rows of a box, of which the
@@ -189,31 +201,44 @@ struct SigmoidGradientAside {
         return x;
     }
 
-    __device__ __forceinline__ void finish(const Loaded& loaded, char* box, int row, int m, int n, int M,
-                                           int N) const {
-        float columns[8] = {};
+    struct Result {
+        float columns[8];
+    };
+
+    __device__ __forceinline__ void finish(const Loaded& loaded, char* box, int row, Result& result) const {
+        float(&columns)[8] = result.columns;
+#pragma unroll
+        for (int i = 0; i < 8; ++i) columns[i] = 0.0f;
 #pragma unroll
         for (int each = 0; each < EACH; ++each, row += ROWS) {
             if (row >= 64) continue;
-            Pack<T, 8>& x = chunk_of<T>(box, row);
-            Pack<T, 8> dz;
+            uint4& chunk = chunk_of(box, row);
+            const uint4 rounded = chunk;
+            Pack<T, 8> x;
+            memcpy(&x, &rounded, 16);
 #pragma unroll
             for (int i = 0; i < 8; ++i) {
                 const float s = sigmoid_for<T>(to_float(x[i]) + to_float(loaded.bias[i]));
-                const float exact = to_float(loaded.dy[each][i]) * (s * (1.0f - s));
-                columns[i] += exact;
-                dz[i] = from_float<T>(exact);
+                const float dz = to_float(loaded.dy[each][i]) * (s * (1.0f - s));
+                columns[i] += dz;
+                x[i] = from_float<T>(dz);
             }
-            x = dz;
+            uint4 y;
+            memcpy(&y, &x, 16);
+            chunk = y;
         }
 #pragma unroll
         for (int i = 0; i < 8; ++i) {  // over the lanes with the same columns
             columns[i] += __shfl_xor_sync(0xffffffffu, columns[i], 8);
             columns[i] += __shfl_xor_sync(0xffffffffu, columns[i], 16);
         }
+    }
+
+    __device__ __forceinline__ void store(const Result& result, int m, int n, int M, int N) const {
         if (threadIdx.x % 32 >= CHUNKS || m >= M || n >= N) return;
+        const float(&x)[8] = result.columns;
         float4* const at = reinterpret_cast<float4*>(sums + int64_t(m / 64 * WARPS + threadIdx.x / 32 % 4 - 1) * N + n);
-        at[0] = make_float4(columns[0], columns[1], columns[2], columns[3]);
-        at[1] = make_float4(columns[4], columns[5], columns[6], columns[7]);
+        at[0] = make_float4(x[0], x[1], x[2], x[3]);
+        at[1] = make_float4(x[4], x[5], x[6], x[7]);
     }
 };

@@ -4,12 +4,14 @@
 //
 // matmul_wgmma.cu with another end of a tile (linear_sigmoid.cuh), so that M N elements are neither written to device
 // memory nor read in between. A multiprocessor computes 16 exponentials or reciprocals a clock: the sigmoids of a tile
-// take over 2 us, while the tensor cores wait. So in 16 bits, with large tiles and long sums, three other warps compute
+// take over 2 us, while the tensor cores wait. So in 16 bits, for blocks of many large tiles, three other warps compute
 // them, in shared memory, during the products of the next tile; the product is rounded on the way there. Elsewhere the
 // threads that hold the sums do, in float32. If k is divided into parts, the kernel that adds them does.
 #include "linear_sigmoid.cuh"
 
-constexpr int64_t ASIDE_K = 1024;
+// From where on the other warps have enough time, and save more than the last tile of a block takes longer: terms of a
+// sum, and tiles of a block.
+constexpr int64_t ASIDE_K = 1024, ASIDE_TILES = 5;
 
 template <typename T>
 cudaError_t launch_wgmma(const void* x, const void* weight, const void* bias, void* out, int64_t M, int64_t N,
@@ -18,14 +20,12 @@ cudaError_t launch_wgmma(const void* x, const void* weight, const void* bias, vo
     const MatrixOperand left{x, false, M, x_stride}, right{weight, false, N, weight_stride};
     const T* const of_columns = static_cast<const T*>(bias);
     if constexpr (sizeof(T) == 2) {
-        // Large tiles with long sums, during which the other warps have time.
-        const bool is_large = plan.tile == 1 || plan.tile == 3;
-        if (is_large && plan.parts == 1 && K >= ASIDE_K && N % 8 == 0 && is_aligned(bias, 16)) {
-            const auto run = [&](auto config) {
-                return launch<T, false, false, false, false, decltype(config)>(
-                    left, right, out, K, Scales{}, plan, Aside<T, SigmoidAside<T>>{{of_columns}}, stream, record);
-            };
-            return plan.tile == 1 ? run(Tiles<true>::Large()) : run(Tiles<true>::Narrow());
+        using Large = Tiles<true>::Large;
+        const bool is_long = K >= ASIDE_K && waves<Large>(M, N, multiprocessor_count()) >= ASIDE_TILES;
+        if (plan.tile == 1 && plan.parts == 1 && is_long && N % 8 == 0 && is_aligned(bias, 16)) {
+            const Aside<T, SigmoidAside<T>> finish{{of_columns}};
+            return launch<T, false, false, false, false, Large>(left, right, out, K, Scales{}, plan, finish, stream,
+                                                                record);
         }
     }
     return launch<T, false, false>(left, right, out, K, Scales{}, plan, BiasSigmoid<T>{of_columns}, stream, record);
