@@ -62,53 +62,53 @@ class Costs(NamedTuple):
     """Of an H200: microseconds, and bytes, elements or products in a microsecond."""
 
     memory: float = 4.10e6  # bytes of the device's memory
-    mma_launch: float = 2.31
-    mma_block: float = 0.00486  # until the first step, and after the last one
+    mma_launch: float = 2.4
+    mma_block: float = 0.00125  # until the first step, and after the last one
     mma_rate: float = 1.03e6  # products of a multiprocessor
-    mma_copy: float = 3.01e4  # elements that a multiprocessor copies to shared memory
-    mma_shift: float = 1.1  # of a step's time more, for each operand at odd addresses
-    mma_store: float = 1.48e4  # elements
-    mma_l2: float = 4.85e6
-    cluster: float = 0.055
-    cluster_part: float = 0.0318
+    mma_copy: float = 3.75e4  # elements that a multiprocessor copies to shared memory
+    mma_shift: float = 1.09  # of a step's time more, for each operand at odd addresses
+    mma_store: float = 8880.0  # elements
+    mma_l2: float = 5.58e6
+    cluster: float = 0.331
+    cluster_part: float = 0.019
     cluster_sums: float = 1.20e6  # bytes that a multiprocessor reads from others
-    stream_launch: float = 2.98
-    stream_block: float = 0.014
-    stream_step: float = 1.63
-    stream_shift: float = 0.108
-    wgmma_launch: float = 2.85
-    wgmma_block: float = 0.74
-    wgmma_l2: float = 8.07e6  # more than L2 delivers: neighbours read the same at the same time
-    short_launch: float = 1.09
-    short_turn: float = 0.544
-    short_load: float = 0.00289  # of a warp
-    skinny_launch: float = 2.72
-    skinny_step: float = 0.307
-    copy: float = 0.64
-    add: float = 0.984
+    stream_launch: float = 3.25
+    stream_block: float = 0.00333
+    stream_step: float = 1.15
+    stream_shift: float = 0.582
+    wgmma_launch: float = 2.13
+    wgmma_block: float = 1.16
+    wgmma_l2: float = 1.40e7  # more than L2 delivers: neighbours read the same at the same time
+    short_launch: float = 1.02
+    short_turn: float = 0.585
+    short_load: float = 0.00286  # of a warp
+    skinny_launch: float = 2.64
+    skinny_step: float = 0.271
+    copy: float = 0.117
+    add: float = 1.56
     store: float = 6800.0  # elements of a multiprocessor that are not stored by TMA
-    scattered: float = 4.30e6  # bytes of copies, and of parts
+    scattered: float = 4.75e6  # bytes of copies, and of parts
 
 
 COSTS = Costs()
 KERNELS = ("wgmma", "mma", "stream", "skinny", "short")
 TILES = {
     "mma": (
-        Tile(16, 64, 128, 0.498, resident=8),
-        Tile(64, 16, 128, 0.529, resident=8),
-        Tile(32, 32, 128, 0.481, resident=8),
-        Tile(64, 64, 64, 0.545, resident=7),
-        Tile(128, 64, 64, 0.673, stages=3, resident=4),
-        Tile(128, 128, 64, 0.844, stages=3, resident=2),
-        Tile(32, 128, 64, 0.585, resident=8),
-        Tile(128, 32, 64, 0.62, resident=8),
-        Tile(64, 128, 32, 0.716, stages=3, resident=4),
+        Tile(16, 64, 128, 0.506, resident=8),
+        Tile(64, 16, 128, 0.523, resident=8),
+        Tile(32, 32, 128, 0.492, resident=8),
+        Tile(64, 64, 64, 0.424, resident=7),
+        Tile(128, 64, 64, 0.568, stages=3, resident=4),
+        Tile(128, 128, 64, 0.144, stages=3, resident=2),
+        Tile(32, 128, 64, 0.479, resident=8),
+        Tile(128, 32, 64, 0.542, resident=8),
+        Tile(64, 128, 32, 0.539, stages=3, resident=4),
     ),
     "wgmma": (
-        Tile(64, 128, 64, 0.20),
-        Tile(128, 256, 64, 0.655, cluster=2),
-        Tile(128, 128, 64, 0.36),
-        Tile(128, 192, 64, 0.50, cluster=2),
+        Tile(64, 128, 64, 0.225),
+        Tile(128, 256, 64, 0.622, cluster=2),
+        Tile(128, 128, 64, 0.309),
+        Tile(128, 192, 64, 0.472, cluster=2),
     ),
 }
 PARTS = {"mma": (1, 2, 4, 8, 16), "stream": (1, 2, 4, 8, 16), "wgmma": (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)}

@@ -1,6 +1,7 @@
 """Matrix multiplication in Gluon for Hopper: a producer warp loads by TMA, consumer warpgroups multiply by wgmma."""
 
 import torch
+import triton
 from jaxtyping import Float
 from torch import Tensor
 from triton.experimental import gluon
