@@ -122,6 +122,29 @@ def check_matmul(
     return M, N, K
 
 
+def check_linear(
+    operation: str, x: Tensor, weight: Tensor, bias: Tensor, dy: Tensor | None = None, *, precision: str = "ieee"
+) -> tuple[int, int, int]:
+    """Checks a linear layer: x (M, K), weight (N, K), bias (N,), and dy (M, N), if there is a gradient of its output.
+
+    Returns: M, N and K. Raises ValueError.
+    """
+    check_dims(operation, "x", x, ("M", "K"))
+    M, K = x.shape
+    if weight.dim() != 2 or weight.shape[1] != K:
+        raise ValueError(f"{operation}: x is (M, K)={(M, K)}, so weight must be (N, {K}); got {tuple(weight.shape)}")
+    N = weight.shape[0]
+    if bias.shape != (N,):
+        raise ValueError(f"{operation}: weight is (N, K)={(N, K)}, so bias must be ({N},); got {tuple(bias.shape)}")
+    if dy is not None and dy.shape != (M, N):
+        raise ValueError(f"{operation}: the output is (M, N)={(M, N)}, so dy must be too; got {tuple(dy.shape)}")
+    names, tensors = ("x", "weight", "bias", "dy"), (x, weight, bias, dy)
+    check_dtypes_devices(operation, names if dy is not None else names[:3], [x for x in tensors if x is not None])
+    if precision not in PRECISIONS[x.dtype]:
+        raise ValueError(f'{operation}: precision must be "ieee", or "tf32" for float32; got "{precision}"')
+    return M, N, K
+
+
 def check_sizes(sizes: tuple[int, int, int], log2_limit: int) -> None:
     """Checks that M, N and K are at most 2^log2_limit. Raises NotImplementedError."""
     if max(sizes) > 2**log2_limit:

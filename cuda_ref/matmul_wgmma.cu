@@ -22,368 +22,25 @@
 //
 // Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"; producer and consumer warpgroups, multicast and
 // persistent blocks as in CUTLASS 3 ("warp-specialized cooperative" kernels).
-#include "epilogue.cuh"
-#include "persistent.cuh"
-#include "wgmma.cuh"
+#include "matmul_wgmma.cuh"
 
 constexpr int FLOAT8 = 3;  // continues Dtype of common.cuh
-constexpr int EPILOGUE_BOXES = 2;
-
-using Large = TileConfig<2, 256, 4, 2, 8, EPILOGUE_BOXES>;
-using Small = TileConfig<1, 128, 6, 1, 4, EPILOGUE_BOXES>;
-using Narrow = TileConfig<2, 192, 4, 2, 8, EPILOGUE_BOXES>;
-using Square = TileConfig<2, 128, 5, 1, 4, EPILOGUE_BOXES>;
-
-struct TensorMaps {
-    CUtensorMap a, b, out;
-};
-
-// Whether blocks of a cluster share a tile of b by k, not by columns: a share of an MN-major b must be whole boxes.
-template <typename T, bool B_MN, typename C>
-constexpr bool shared_by_k = B_MN && C::BLOCK_N / C::CLUSTER * sizeof(T) % ROW_BYTES != 0;
-
-// The producer thread: loads a stage as soon as all consumers of all blocks that it is loaded for have read it.
-template <typename T, bool A_MN, bool B_MN, typename C>
-__device__ __forceinline__ void produce(const TensorMaps& maps, const GroupedTileScheduler<C::GROUP_M>& tiles,
-                                        const Parts& parts, uint32_t shared, int steps) {
-    constexpr int BLOCK_K = ROW_BYTES / sizeof(T), SHARE = C::BLOCK_N / C::CLUSTER;  // columns of b that it loads
-    const int rank = cta_rank<C>();
-    const uint32_t full = shared + C::FULL_BARRIERS, empty = shared + C::EMPTY_BARRIERS;
-    auto load_a = [&](int stage, TileCoordinate tile, int k) {
-        const int row = (tile.m * C::CLUSTER + rank) * C::BLOCK_M;
-        load_operand<T, A_MN, C::BLOCK_M>(
-            shared + stage * C::STAGE_BYTES, row, k * BLOCK_K,
-            [&](uint32_t to, int x, int y) { tma_load(to, &maps.a, x, y, full + stage * MBARRIER_BYTES); });
-    };
-    auto load_b = [&](int stage, TileCoordinate tile, int k, int piece, bool multicast) {
-        const uint32_t b = shared + stage * C::STAGE_BYTES + C::A_BYTES;
-        const int column = tile.n * C::BLOCK_N;
-        const auto load = [&](uint32_t box, int x, int y) {
-            if (multicast) {
-                tma_load_multicast(box, &maps.b, x, y, full + stage * MBARRIER_BYTES, (1 << C::CLUSTER) - 1);
-            } else {
-                tma_load(box, &maps.b, x, y, full + stage * MBARRIER_BYTES);
-            }
-        };
-        if constexpr (shared_by_k<T, B_MN, C>) {
-            constexpr int SHARE_K = BLOCK_K / C::CLUSTER;
-            load_operand<T, B_MN, C::BLOCK_N>(b + piece * SHARE_K * ROW_BYTES, column, k * BLOCK_K + piece * SHARE_K,
-                                              load);
-        } else {
-            load_operand<T, B_MN, SHARE>(b + piece * SHARE * ROW_BYTES, column + piece * SHARE, k * BLOCK_K, load);
-        }
-    };
-    // Each block loads its first stages alone, since the barriers of the other one may not be initialized yet.
-    const int first = blockIdx.x / C::CLUSTER, clusters = gridDim.x / C::CLUSTER;
-    Share share = parts.share(first, steps);
-    int k = share.begin;
-    const int alone = min(share.end - k, C::STAGES);
-    TileCoordinate tile = tiles[share.tile];
-    for (int stage = 0; stage < alone; ++stage, ++k) {
-        mbarrier_arrive_expect_tx(full + stage * MBARRIER_BYTES, C::STAGE_BYTES);
-        load_a(stage, tile, k);
-        for (int piece = 0; piece < C::CLUSTER; ++piece) load_b(stage, tile, k, piece, false);
-    }
-    if constexpr (C::CLUSTER > 1) cluster_wait();
-    int stage = alone % C::STAGES;
-    uint32_t phase = alone / C::STAGES;
-    for (int index = first; index < parts.shares(); index += clusters) {
-        if (index != first) {
-            share = parts.share(index, steps);
-            tile = tiles[share.tile];
-            k = share.begin;
-        }
-#pragma unroll 1
-        for (; k < share.end; ++k) {
-            mbarrier_wait_parity(empty + stage * MBARRIER_BYTES, phase ^ 1);
-            mbarrier_arrive_expect_tx(full + stage * MBARRIER_BYTES, C::STAGE_BYTES);
-            load_a(stage, tile, k);
-            load_b(stage, tile, k, rank, C::CLUSTER > 1);
-            if (++stage == C::STAGES) stage = 0, phase ^= 1;
-        }
-    }
-    drain_pipeline<C>(empty, {stage, phase});
-}
-
-// The consumers' side of the ring of stages.
-template <typename C>
-struct ConsumerPipeline {
-    uint32_t full, empty_to_signal;  // addresses of the first barriers; the second one of empty_barriers_to_signal
-    PipelineState<C::STAGES> state;
-    int previous;  // stage that wgmma may still be reading; -1 if there is none
-
-    __device__ __forceinline__ void wait() const {
-        mbarrier_wait_parity(full + state.stage * MBARRIER_BYTES, state.phase);
-    }
-
-    // When all products but those of the current stage have ended.
-    __device__ __forceinline__ void release_previous() const {
-        if (empty_to_signal == 0 || previous < 0) return;
-        signal_empty<C>(empty_to_signal + previous * MBARRIER_BYTES);
-    }
-
-    __device__ __forceinline__ void advance() {
-        previous = state.stage;
-        state.advance();
-    }
-};
-
-// acc += the products of the next `count` stages.
-template <typename T, bool A_MN, bool B_MN, typename C>
-__device__ __forceinline__ void multiply(float (&acc)[C::BLOCK_N / 2], uint32_t shared, int consumer, int count,
-                                         ConsumerPipeline<C>& pipeline) {
-#pragma unroll 1
-    for (int i = 0; i < count; ++i) {
-        const uint32_t tile = shared + pipeline.state.stage * C::STAGE_BYTES;
-        const uint64_t a = wgmma_descriptor(tile + consumer * BOX_BYTES, BOX_BYTES);
-        const uint64_t b = wgmma_descriptor(tile + C::A_BYTES, BOX_BYTES);
-        pipeline.wait();
-        wgmma_fence();
-        wgmma_stage<T, A_MN, B_MN>(acc, a, b);
-        wgmma_commit_group();
-        wgmma_wait_group<1>();
-        pipeline.release_previous();
-        pipeline.advance();
-    }
-    wgmma_wait_group<0>();
-    warpgroup_fence_operand(acc);
-    pipeline.release_previous();
-    pipeline.previous = -1;
-}
-
-// The same in float8, `promoted`. The 128 products of a stage are summed from zero, for 128 columns at a time, which is
-// what fits into registers. While this warpgroup adds these sums to acc, the tensor cores work for the other one.
-template <typename C>
-__device__ __forceinline__ void multiply_promoted(float (&acc)[C::BLOCK_N / 2], uint32_t shared, int consumer,
-                                                  int count, ConsumerPipeline<C>& pipeline) {
-    static_assert(C::BLOCK_N % 128 == 0, "");
-    float sums[64] = {};
-#pragma unroll 1
-    for (int i = 0; i < count; ++i) {
-        const uint32_t tile = shared + pipeline.state.stage * C::STAGE_BYTES;
-        const uint64_t a = wgmma_descriptor(tile + consumer * BOX_BYTES, 0);
-        pipeline.wait();
-#pragma unroll
-        for (int j = 0; j < C::BLOCK_N / 2; j += 64) {
-            const uint64_t b = wgmma_descriptor(tile + C::A_BYTES + j * 2 * ROW_BYTES, 0);
-            wgmma_fence();
-            wgmma<Float8, false, false, false>(sums, a, b);
-#pragma unroll
-            for (int part = 1; part < 4; ++part) {
-                wgmma<Float8, false, false>(sums, a + part * K_MAJOR_STEP, b + part * K_MAJOR_STEP);
-            }
-            wgmma_commit_group();
-            wgmma_wait_group<0>();
-            warpgroup_fence_operand(sums);
-            if (j + 64 == C::BLOCK_N / 2) {
-                pipeline.advance();
-                pipeline.release_previous();
-            }
-#pragma unroll
-            for (int c = 0; c < 64; ++c) acc[j + c] += sums[c];
-        }
-    }
-    pipeline.previous = -1;
-}
-
-// The same in tf32 with an MN-major a: threads read its elements, and wgmma takes them from registers. Row r of the
-// product is row permuted_row(r) of the tile, which avoids bank conflicts.
-template <typename C>
-__device__ __forceinline__ void multiply_from_registers(float (&acc)[C::BLOCK_N / 2], uint32_t shared,
-                                                        const char* stages, int consumer, int thread, int count,
-                                                        ConsumerPipeline<C>& pipeline) {
-    uint32_t even[16], odd[16];  // fragments for the four products of the current and of the previous stage
-    int offset[4];               // of a fragment's elements in the stage; each product is 8 rows of the box further
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const int row = permuted_row(thread / 32 * 16 + thread % 32 / 4 + i % 2 * 8), k = thread % 4 + i / 2 * 4;
-        const int box = consumer * BOX_BYTES + row / 32 * 32 * ROW_BYTES;
-        offset[i] = box + k * ROW_BYTES + (row % 32 / 4 ^ k) * 16 + row % 4 * 4;
-    }
-    auto step = [&](uint32_t(&current)[16], uint32_t(&previous)[16]) {
-        const int tile = pipeline.state.stage * C::STAGE_BYTES;
-        const uint64_t b = wgmma_descriptor(shared + tile + C::A_BYTES, 0);
-        pipeline.wait();
-#pragma unroll
-        for (int j = 0; j < 16; ++j) {
-            current[j] = *reinterpret_cast<const uint32_t*>(stages + tile + offset[j % 4] + j / 4 * 8 * ROW_BYTES);
-        }
-        wgmma_fence();
-#pragma unroll
-        for (int part = 0; part < 4; ++part) wgmma(acc, current + part * 4, b + part * K_MAJOR_STEP);
-        wgmma_commit_group();
-        wgmma_wait_group<1>();
-        warpgroup_fence_operand(previous);
-        pipeline.release_previous();
-        pipeline.advance();
-    };
-#pragma unroll 1
-    for (int i = 0; i + 1 < count; i += 2) {
-        step(even, odd);
-        step(odd, even);
-    }
-    if (count % 2) step(even, odd);
-    wgmma_wait_group<0>();
-    warpgroup_fence_operand(acc);
-    warpgroup_fence_operand(even);
-    pipeline.release_previous();
-    pipeline.previous = -1;
-}
-
-template <typename T>
-using Output = std::conditional_t<std::is_same_v<T, Float8>, __nv_bfloat16, T>;
-
-// With two consumers, setmaxnreg divides 3 x 168 registers into 40 for the producer and 2 x 232 for the consumers.
-template <typename T, bool A_MN, bool B_MN, bool TRANSPOSED, bool PROMOTED, typename C>
-__global__ void __launch_bounds__(C::THREADS)
-    matmul_wgmma(const __grid_constant__ TensorMaps maps, const GroupedTileScheduler<C::GROUP_M> tiles,
-                 const Parts parts, Output<T>* __restrict__ out, int M, int N, int K,
-                 const float* __restrict__ a_scale, const float* __restrict__ b_scale) {
-    constexpr bool FROM_REGISTERS = A_MN && sizeof(T) == 4;
-    constexpr int BLOCK_K = ROW_BYTES / sizeof(T);
-    extern __shared__ char raw[];
-    char* const stages = raw + (-shared_address(raw) & (BOX_ALIGNMENT - 1));
-    const uint32_t shared = shared_address(stages);
-    const int consumer = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0), thread = threadIdx.x % WARPGROUP;
-    const int out_rows = TRANSPOSED ? N : M, out_columns = TRANSPOSED ? M : N;
-    const int steps = ceil_div(K, BLOCK_K);
-
-    if (threadIdx.x == C::PRODUCER) {
-        tma_prefetch_descriptor(&maps.a);
-        tma_prefetch_descriptor(&maps.b);
-        init_pipeline<C>(shared);
-    }
-    if (threadIdx.x == 0 && out_columns % (16 / sizeof(*out)) == 0) tma_prefetch_descriptor(&maps.out);
-    // No thread may arrive at a barrier, or write to another block, before the barriers there are initialized.
-    if constexpr (C::CLUSTER > 1) {
-        cluster_arrive_relaxed();
-    } else {
-        __syncthreads();
-    }
-
-    if (consumer == C::CONSUMERS) {
-        if constexpr (C::CONSUMERS > 1) setmaxnreg_dec<40>();
-        if (threadIdx.x == C::PRODUCER) {
-            produce<T, A_MN, B_MN, C>(maps, tiles, parts, shared, steps);
-        } else if constexpr (C::CLUSTER > 1) {
-            cluster_wait();
-        }
-    } else {
-        if constexpr (C::CONSUMERS > 1) setmaxnreg_inc<232>();
-        if constexpr (C::CLUSTER > 1) cluster_wait();
-        float scale = 1;
-        if constexpr (std::is_same_v<T, Float8>) scale = *a_scale * *b_scale;
-        const int rank = cta_rank<C>(), boxes = C::EPILOGUE + consumer * EPILOGUE_BOXES * BOX_BYTES;
-        ConsumerPipeline<C> pipeline{shared + C::FULL_BARRIERS,
-                                     empty_barriers_to_signal<C>(shared + C::EMPTY_BARRIERS, thread), {}, -1};
-        for (int index = blockIdx.x / C::CLUSTER; index < parts.shares(); index += gridDim.x / C::CLUSTER) {
-            const Share share = parts.share(index, steps);
-            const TileCoordinate tile = tiles[share.tile];
-            const int count = share.end - share.begin;
-            int m = (tile.m * C::CLUSTER + rank) * C::BLOCK_M + consumer * 64, n = tile.n * C::BLOCK_N;
-            asm volatile("" : "+r"(m), "+r"(n));  // computes them here, while the first stage is waited for
-            float acc[C::BLOCK_N / 2] = {};
-            if constexpr (FROM_REGISTERS) {
-                multiply_from_registers<C>(acc, shared, stages, consumer, thread, count, pipeline);
-            } else if constexpr (PROMOTED) {
-                multiply_promoted<C>(acc, shared, consumer, count, pipeline);
-            } else {
-                multiply<T, A_MN, B_MN, C>(acc, shared, consumer, count, pipeline);
-            }
-            if constexpr (std::is_same_v<T, Float8>) {
-#pragma unroll
-                for (int i = 0; i < C::BLOCK_N / 2; ++i) acc[i] *= scale;
-            }
-            if constexpr (sizeof(T) == 2) {
-                if (parts.count > 1) {
-                    constexpr int64_t SIZE = C::BLOCK_M * C::BLOCK_N;
-                    const int64_t place = int64_t(share.part) * parts.tiles + share.tile;
-                    store_from_registers(parts.sums + (place * C::CLUSTER + rank) * SIZE, acc, thread, consumer * 64, 0,
-                                         C::BLOCK_M, C::BLOCK_N);
-                    continue;
-                }
-            }
-            store_through_shared<Output<T>, FROM_REGISTERS, TRANSPOSED>(&maps.out, out, acc, shared + boxes,
-                                                                        stages + boxes, consumer, thread, m, n,
-                                                                        out_rows, out_columns);
-        }
-        if (thread == 0) tma_store_wait_group_read<0>();
-    }
-}
-
-template <>
-constexpr CUtensorMapDataType TENSOR_MAP_TYPE<Float8> = CU_TENSOR_MAP_DATA_TYPE_UINT8;
-
-struct Scales {  // of float8, otherwise null
-    const float *a, *b;
-};
-
-struct Plan {
-    int64_t tile, parts;
-    float* sums;
-};
-
-template <typename T, bool A_MN, bool B_MN, bool TRANSPOSED, bool PROMOTED, typename C>
-cudaError_t launch(const MatrixOperand& a, const MatrixOperand& b, void* out, int64_t K, Scales scales, Plan plan,
-                   cudaStream_t stream, LaunchRecord* record) {
-    using Out = Output<T>;
-    constexpr int BOX_K = ROW_BYTES / sizeof(T) / (shared_by_k<T, B_MN, C> ? C::CLUSTER : 1);
-    const auto out_type = sizeof(T) == 4 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : TENSOR_MAP_TYPE<Out>;
-    const int64_t M = a.rows, N = b.rows, out_rows = TRANSPOSED ? N : M, out_columns = TRANSPOSED ? M : N;
-    const bool out_by_tma = out_columns % (16 / sizeof(Out)) == 0;
-    TensorMaps maps = {};
-    if (!encode_operand_map<T>(&maps.a, a, K, C::BLOCK_M) ||
-        !encode_operand_map<T>(&maps.b, b, K, C::BLOCK_N / C::CLUSTER, BOX_K) ||
-        (out_by_tma &&
-         !encode_tensor_map(&maps.out, out_type, sizeof(Out), out, out_columns, out_rows, out_columns, 64))) {
-        return cudaErrorInvalidValue;
-    }
-    const auto tiles = cluster_tiles<C>(M, N);
-    const Parts parts(tiles.count(), int(plan.parts), plan.sums);
-    const cudaError_t error = launch_clusters(
-        C::CLUSTER, matmul_wgmma<T, A_MN, B_MN, TRANSPOSED, PROMOTED, C>,
-        persistent_grid<C>(parts.shares(), multiprocessor_count()), C::THREADS, C::SHARED_BYTES, stream, record, maps,
-        tiles, parts, static_cast<Out*>(out), M, N, K, scales.a, scales.b);
-    if (error != cudaSuccess || parts.count == 1) return error;
-    if constexpr (sizeof(T) == 2) {
-        const dim3 grid(unsigned(parts.tiles * AddConfig<C>::BLOCKS));
-        record->set(grid, AddConfig<C>::THREADS);
-        add_parts<T, C><<<grid, AddConfig<C>::THREADS, 0, stream>>>(tiles, parts, static_cast<T*>(out), int(M), int(N));
-    }
-    return cudaGetLastError();
-}
-
-template <typename T, bool A_MN, bool B_MN, bool TRANSPOSED = false, bool PROMOTED = false>
-cudaError_t launch(const MatrixOperand& a, const MatrixOperand& b, void* out, int64_t K, Scales scales, Plan plan,
-                   cudaStream_t stream, LaunchRecord* record) {
-    const auto run = [&](auto config) {
-        return launch<T, A_MN, B_MN, TRANSPOSED, PROMOTED, decltype(config)>(a, b, out, K, scales, plan, stream,
-                                                                             record);
-    };
-    if constexpr (sizeof(T) == 2) {
-        if (plan.tile == 2) return run(Square());
-        if (plan.tile == 3) return run(Narrow());
-    } else if (plan.parts != 1) {
-        return cudaErrorNotSupported;
-    }
-    if (plan.tile > 1) return cudaErrorNotSupported;
-    return plan.tile == 0 ? run(Small()) : run(Large());
-}
 
 template <typename T>
 cudaError_t launch_layout(const MatrixOperand& a, const MatrixOperand& b, void* out, int64_t K, Plan plan,
                           cudaStream_t stream, LaunchRecord* record) {
     constexpr Scales NONE = {};
+    constexpr StoreSums FINISH;
     if constexpr (sizeof(T) == 2) {
-        if (a.mn_major && b.mn_major) return launch<T, true, true>(a, b, out, K, NONE, plan, stream, record);
-        if (b.mn_major) return launch<T, false, true>(a, b, out, K, NONE, plan, stream, record);
+        if (a.mn_major && b.mn_major) return launch<T, true, true>(a, b, out, K, NONE, plan, FINISH, stream, record);
+        if (b.mn_major) return launch<T, false, true>(a, b, out, K, NONE, plan, FINISH, stream, record);
     } else {
         if (a.mn_major && b.mn_major) return cudaErrorNotSupported;
         // out^T = b^T a^T
-        if (b.mn_major) return launch<T, true, false, true>(b, a, out, K, NONE, plan, stream, record);
+        if (b.mn_major) return launch<T, true, false, true>(b, a, out, K, NONE, plan, FINISH, stream, record);
     }
-    if (a.mn_major) return launch<T, true, false>(a, b, out, K, NONE, plan, stream, record);
-    return launch<T, false, false>(a, b, out, K, NONE, plan, stream, record);
+    if (a.mn_major) return launch<T, true, false>(a, b, out, K, NONE, plan, FINISH, stream, record);
+    return launch<T, false, false>(a, b, out, K, NONE, plan, FINISH, stream, record);
 }
 
 // a_mn: a[m, k] is at a + m + k * a_stride, otherwise at a + m * a_stride + k; b_mn: the same with n. The scales and
@@ -396,15 +53,16 @@ extern "C" int matmul_wgmma(const void* a, const void* b, void* out, int64_t M, 
     const MatrixOperand left{a, a_mn != 0, M, a_stride}, right{b, b_mn != 0, N, b_stride};
     const Scales scales{scale_a, scale_b};
     const Plan plan{tile, parts, sums};
+    constexpr StoreSums FINISH;
     switch (dtype) {
         case FLOAT32: return launch_layout<float>(left, right, out, K, plan, stream, record);
         case FLOAT16: return launch_layout<__half>(left, right, out, K, plan, stream, record);
         case BFLOAT16: return launch_layout<__nv_bfloat16>(left, right, out, K, plan, stream, record);
         case FLOAT8:
             if (a_mn || b_mn) return cudaErrorNotSupported;
-            return promoted ? launch<Float8, false, false, false, true>(left, right, out, K, scales, plan, stream,
+            return promoted ? launch<Float8, false, false, false, true>(left, right, out, K, scales, plan, FINISH, stream,
                                                                         record)
-                            : launch<Float8, false, false>(left, right, out, K, scales, plan, stream, record);
+                            : launch<Float8, false, false>(left, right, out, K, scales, plan, FINISH, stream, record);
         default: return cudaErrorInvalidValue;
     }
 }

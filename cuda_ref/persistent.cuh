@@ -12,7 +12,7 @@
 template <int CONSUMERS_, int BLOCK_N_, int STAGES_, int CLUSTER_, int GROUP_M_, int EPILOGUE_BOXES>
 struct TileConfig {
     static constexpr int CONSUMERS = CONSUMERS_, BLOCK_M = CONSUMERS * 64, BLOCK_N = BLOCK_N_, STAGES = STAGES_;
-    static constexpr int CLUSTER = CLUSTER_, GROUP_M = GROUP_M_;
+    static constexpr int CLUSTER = CLUSTER_, GROUP_M = GROUP_M_, BOXES = EPILOGUE_BOXES;
     // The producer is one warp, or a warpgroup where setmaxnreg moves registers from it to the consumers.
     static constexpr int PRODUCER = CONSUMERS * WARPGROUP, THREADS = PRODUCER + (CONSUMERS > 1 ? WARPGROUP : 32);
     static constexpr int A_BYTES = BLOCK_M * ROW_BYTES, STAGE_BYTES = A_BYTES + BLOCK_N * ROW_BYTES;
@@ -119,10 +119,11 @@ struct AddConfig {
     static constexpr int BLOCKS = QUADS / THREADS;  // of a tile
 };
 
-// Adds the sums of all tiles, in the order of the parts.
-template <typename T, typename C>
+// out[m, n] = finish(the sum over the parts, in their order, n)
+template <typename T, typename C, typename Finish>
 __global__ void __launch_bounds__(AddConfig<C>::THREADS)
-    add_parts(const GroupedTileScheduler<C::GROUP_M> tiles, const Parts parts, T* __restrict__ out, int M, int N) {
+    add_parts(const GroupedTileScheduler<C::GROUP_M> tiles, const Parts parts, T* __restrict__ out, int M, int N,
+              const Finish finish) {
     using A = AddConfig<C>;
     const int index = blockIdx.x / A::BLOCKS, quad = blockIdx.x % A::BLOCKS * A::THREADS + threadIdx.x;
     const TileCoordinate tile = tiles[index];
@@ -140,7 +141,7 @@ __global__ void __launch_bounds__(AddConfig<C>::THREADS)
     }
     Pack<T, 4> rounded;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) rounded[i] = from_float<T>(total[i]);
+    for (int i = 0; i < 4; ++i) rounded[i] = from_float<T>(finish(total[i], min(n + i, N - 1)));
     T* const to = out + int64_t(m) * N + n;
     if (N % 4 == 0) {
         *reinterpret_cast<Pack<T, 4>*>(to) = rounded;

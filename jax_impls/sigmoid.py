@@ -28,7 +28,7 @@ def sigmoid(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """
     check_sigmoid(x)
     if x.dtype == jnp.float32:
-        return _sigmoid_float32(x)
+        return sigmoid_float32(x)
     if x.size % 2:
         return _sigmoid_16_bit(x.astype(jnp.float32)).astype(x.dtype)
     words = lax.bitcast_convert_type(x.reshape(-1, 2), jnp.uint32)
@@ -36,7 +36,7 @@ def sigmoid(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     return lax.bitcast_convert_type(low | (high << 16), x.dtype).reshape(x.shape)
 
 
-def _sigmoid_float32(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+def sigmoid_float32(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Sigmoid in float32: c - c r with z = exp(-|x|), r = z / (1 + z), and c = 1 for x >= 0, z for x < 0.
 
     r is the sigmoid of -|x|. The quotient only corrects a term that is already accurate, so its rounding errors count

@@ -74,6 +74,36 @@ def check_matmul(
         raise NotImplementedError("matmul: precision 'tf32' needs NVIDIA's tensor cores; NumPy has only 'ieee'")
 
 
+def check_linear(
+    operation: str,
+    x: np.ndarray,
+    weight: np.ndarray,
+    bias: np.ndarray,
+    dy: np.ndarray | None = None,
+    *,
+    precision: str = "ieee",
+) -> None:
+    """A linear layer: x (M, K), weight (N, K), bias (N,), and dy (M, N), if there is a gradient of its output.
+
+    Raises: ValueError; NotImplementedError for precision "tf32" without tensor cores.
+    """
+    if x.ndim != 2:
+        raise ValueError(f"{operation}: x must be (M, K); got {x.shape}")
+    M, K = x.shape
+    if weight.ndim != 2 or weight.shape[1] != K:
+        raise ValueError(f"{operation}: x is (M, K)={(M, K)}, so weight must be (N, {K}); got {weight.shape}")
+    N = weight.shape[0]
+    if bias.shape != (N,):
+        raise ValueError(f"{operation}: weight is (N, K)={(N, K)}, so bias must be ({N},); got {bias.shape}")
+    if dy is not None and dy.shape != (M, N):
+        raise ValueError(f"{operation}: the output is (M, N)={(M, N)}, so dy must be too; got {dy.shape}")
+    _check_dtypes(operation, **{"x": x, "weight": weight, "bias": bias}, **({} if dy is None else {"dy": dy}))
+    if precision not in ("ieee", "tf32") or (precision == "tf32" and x.dtype != np.float32):
+        raise ValueError(f'{operation}: precision must be "ieee", or "tf32" for float32; got {precision!r}')
+    if precision == "tf32":
+        raise NotImplementedError(f"{operation}: precision 'tf32' needs NVIDIA's tensor cores; NumPy has only 'ieee'")
+
+
 def check_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> None:
     """Operands of attention: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), H a multiple of H_kv. Raises: ValueError."""
     if q.ndim != 4:

@@ -29,6 +29,16 @@ def test_the_tests_of_the_example_project_pass(tmp_path: Path) -> None:
     assert re.search(r"\b\d+ passed, \d+ skipped", done.stdout), done.stdout
 
 
+def test_weights_kept_in_float32_learn_on_where_16_bits_round_updates_away() -> None:
+    command = [sys.executable, EXAMPLES / "mixed_precision.py", "--steps", "120"]
+    done = subprocess.run(command, cwd=EXAMPLES, capture_output=True, text=True, check=True)
+    header, *rows = [line.split() for line in done.stdout.splitlines()[1:]]
+    assert header == ["step", "float32", "bfloat16"]
+    first, *_, last = [[float(each) for each in row[1:]] for row in rows]
+    assert first[0] == first[1] > 1.0
+    assert last[0] < last[1] / 3
+
+
 PYTHON = """#!/bin/bash
 echo "$(basename "$PWD"): $*" >> "$CALLS"
 case "$3" in compare) exit 1;; diff) echo "| verdict |"; exit 3;; esac

@@ -76,6 +76,31 @@ def check_matmul(a: Tensor, b: Tensor, scale_a: Tensor | None, scale_b: Tensor |
             raise ValueError(f"matmul: a is {a.dtype}, so {name} must be {_text(expected)}; got {_text(found)}")
 
 
+def check_linear(
+    operation: str, x: Tensor, weight: Tensor, bias: Tensor, dy: Tensor | None = None, *, precision: str = "ieee"
+) -> None:
+    """A linear layer: x (M, K), weight (N, K), bias (N,), and dy (M, N), if there is a gradient of its output.
+
+    Raises: ValueError; NotImplementedError for precision "tf32" on a CPU.
+    """
+    if x.ndim != 2:
+        raise ValueError(f"{operation}: x must be (M, K); got {tuple(x.shape)}")
+    M, K = x.shape
+    if weight.ndim != 2 or weight.shape[1] != K:
+        raise ValueError(f"{operation}: x is (M, K)={(M, K)}, so weight must be (N, {K}); got {tuple(weight.shape)}")
+    N = weight.shape[0]
+    if bias.shape != (N,):
+        raise ValueError(f"{operation}: weight is (N, K)={(N, K)}, so bias must be ({N},); got {tuple(bias.shape)}")
+    if dy is not None and dy.shape != (M, N):
+        raise ValueError(f"{operation}: the output is (M, N)={(M, N)}, so dy must be too; got {tuple(dy.shape)}")
+    given = {"x": x, "weight": weight, "bias": bias} | ({} if dy is None else {"dy": dy})
+    _check_kinds(operation, tuple(given), tuple(given.values()))
+    if precision not in ("ieee", "tf32") or (precision == "tf32" and x.dtype != torch.float32):
+        raise ValueError(f'{operation}: precision must be "ieee", or "tf32" for float32; got {precision!r}')
+    if precision == "tf32" and not x.is_cuda:
+        raise NotImplementedError(f"{operation}: precision 'tf32' needs NVIDIA's tensor cores; x is on {x.device}")
+
+
 def check_attention(q: Tensor, k: Tensor, v: Tensor) -> None:
     """Operands of attention: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), H a multiple of H_kv. Raises: ValueError."""
     if q.ndim != 4:

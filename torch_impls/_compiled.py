@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 SMALLEST = 2**20
 """Elements of the first operand: below that, compiling takes longer than it is worth."""
+Result = TypeVar("Result", Tensor, tuple[Tensor, Tensor, Tensor])
 
 
-def compiled(operation: str, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def compiled(operation: str, function: Callable[..., Result]) -> Callable[..., Result]:
     """`function` compiled for each shape, dtype and layout by itself: one kernel for all sizes would be slower.
 
     Raises, when called: NotImplementedError for operands that are not row-major or have fewer than SMALLEST elements.
     """
     fused = torch.compile(function, fullgraph=True, dynamic=False)
 
-    def call(*operands: Tensor, **options: float) -> Tensor:
+    def call(*operands: Tensor, **options: float) -> Result:
         for operand in operands:
             if not operand.is_contiguous():
                 raise NotImplementedError(

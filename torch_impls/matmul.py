@@ -7,14 +7,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from torch_impls._arguments import check_matmul
+from torch_impls._precision import with_precision
 
 VENDOR = "PyTorch (cuBLAS on a GPU)"
 DTYPES_BEYOND = ("float8_e4m3fn",)
-
-REDUCTION_FLAG = {
-    torch.float16: "allow_fp16_reduced_precision_reduction",
-    torch.bfloat16: "allow_bf16_reduced_precision_reduction",
-}
 
 
 def matmul(
@@ -31,10 +27,7 @@ def matmul(
     adds them in float32 at intervals of K. On a GPU a must be row-major and b column-major, K and N multiples of 16,
     and both aligned to 16 bytes.
 
-    Precision is a setting of the process in PyTorch: it is set for the call and restored after it, also after an error.
-    Concurrent calls from several threads with different precisions are not supported. float32: `fp32_precision` is
-    "ieee", or "tf32" on a GPU. 16 bits: products are exact and sums float32; on a GPU cuBLAS must not add the parts of
-    a split K in 16 bits, which PyTorch allows by default.
+    Precision: see `with_precision`.
 
     Raises ValueError for other shapes, dtypes, scales and precisions and for different devices, NotImplementedError
     for "tf32" on a CPU and for other float8 matrices on a GPU.
@@ -42,24 +35,7 @@ def matmul(
     check_matmul(a, b, scale_a, scale_b, precision)
     if scale_a is not None:
         return _matmul_float8(a, b, scale_a, scale_b, fast=precision == "fast")
-    if a.dtype == torch.float32:
-        flags = torch.backends.cuda.matmul if a.is_cuda else torch.backends.mkldnn.matmul
-        return _matmul_with(flags, "fp32_precision", precision, a, b)
-    if a.is_cuda:
-        return _matmul_with(torch.backends.cuda.matmul, REDUCTION_FLAG[a.dtype], False, a, b)
-    return torch.matmul(a, b)
-
-
-def _matmul_with(flags: object, name: str, value: str | bool, a: Tensor, b: Tensor) -> Tensor:
-    """The product with one setting of the process changed and restored."""
-    before = getattr(flags, name)
-    if before == value:
-        return torch.matmul(a, b)
-    setattr(flags, name, value)
-    try:
-        return torch.matmul(a, b)
-    finally:
-        setattr(flags, name, before)
+    return with_precision(precision, torch.matmul, a, b)
 
 
 def _matmul_float8(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, *, fast: bool) -> Tensor:

@@ -116,6 +116,43 @@ def check_length(a: Tensor) -> None:
         raise NotImplementedError(f"matmul: K must be at most 2^30; got {a.shape[1]}")
 
 
+def check_linear(
+    operation: str,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    dy: Tensor | None = None,
+    *,
+    precision: str = "ieee",
+    interpreter: bool = True,
+) -> None:
+    """A linear layer: x (M, K), weight (N, K), bias (N,), and dy (M, N), if there is a gradient of its output.
+
+    `interpreter`: the kernel runs in Triton's interpreter too (Gluon has none). Raises: ValueError; NotImplementedError
+    for K above 2^30.
+    """
+    if x.ndim != 2:
+        raise ValueError(f"{operation}: x must be (M, K); got {tuple(x.shape)}")
+    M, K = x.shape
+    if weight.ndim != 2 or weight.shape[1] != K:
+        raise ValueError(f"{operation}: x is (M, K)={(M, K)}, so weight must be (N, {K}); got {tuple(weight.shape)}")
+    N = weight.shape[0]
+    if bias.shape != (N,):
+        raise ValueError(f"{operation}: weight is (N, K)={(N, K)}, so bias must be ({N},); got {tuple(bias.shape)}")
+    if dy is not None and dy.shape != (M, N):
+        raise ValueError(f"{operation}: the output is (M, N)={(M, N)}, so dy must be too; got {tuple(dy.shape)}")
+    given = {"x": x, "weight": weight, "bias": bias} | ({} if dy is None else {"dy": dy})
+    _check_dtypes(operation, tuple(given), tuple(given.values()))
+    _check_devices(operation, tuple(given), tuple(given.values()))
+    if precision not in ("ieee", "tf32") or (precision == "tf32" and x.dtype != torch.float32):
+        raise ValueError(f'{operation}: precision must be "ieee", or "tf32" for float32; got "{precision}"')
+    if M > 2**28 or N > 2**26 or K > 2**30:  # the range of exact_quotient with the smallest tiles; steps of K
+        raise NotImplementedError(
+            f"{operation}: M must be at most 2^28, N at most 2^26, K at most 2^30; got {(M, N, K)}"
+        )
+    _check_runs(operation, "x", x, interpreter=interpreter)
+
+
 def check_attention(q: Tensor, k: Tensor, v: Tensor, *, interpreter: bool = True) -> None:
     """Operands of attention: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), H a multiple of H_kv.
 

@@ -9,7 +9,7 @@ import triton
 from triton_kernels._configs import multiprocessors, shared_memory, tile_counts, with_enough_tiles
 
 
-def _config(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, num_warps: int, num_stages: int) -> triton.Config:
+def config(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, num_warps: int, num_stages: int) -> triton.Config:
     tile = {"BLOCK_M": BLOCK_M, "BLOCK_N": BLOCK_N, "BLOCK_K": BLOCK_K}
     return triton.Config(tile, num_warps=num_warps, num_stages=num_stages)
 
@@ -17,75 +17,75 @@ def _config(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, num_warps: int, num_stages
 # One list per multiplying unit. On Hopper a warpgroup (4 warps) issues wgmma of 64 rows; 256 columns need the least
 # shared-memory bandwidth per product. The small tiles are for matrices with few tiles or few rows.
 HALF_CONFIGS = [
-    _config(128, 256, 64, 8, 3),
-    _config(128, 256, 64, 8, 4),
-    _config(256, 128, 64, 8, 3),
-    _config(128, 128, 64, 4, 3),
-    _config(128, 128, 64, 8, 3),
-    _config(64, 128, 64, 4, 4),
-    _config(128, 64, 64, 4, 4),
-    _config(64, 64, 64, 4, 5),
-    _config(64, 32, 128, 4, 4),
-    _config(64, 16, 128, 4, 4),
-    _config(16, 128, 128, 4, 4),
-    _config(16, 64, 128, 4, 5),
-    _config(16, 32, 256, 4, 4),
+    config(128, 256, 64, 8, 3),
+    config(128, 256, 64, 8, 4),
+    config(256, 128, 64, 8, 3),
+    config(128, 128, 64, 4, 3),
+    config(128, 128, 64, 8, 3),
+    config(64, 128, 64, 4, 4),
+    config(128, 64, 64, 4, 4),
+    config(64, 64, 64, 4, 5),
+    config(64, 32, 128, 4, 4),
+    config(64, 16, 128, 4, 4),
+    config(16, 128, 128, 4, 4),
+    config(16, 64, 128, 4, 5),
+    config(16, 32, 256, 4, 4),
 ]
 # "promoted" needs two accumulators: of 64 registers per thread each, or of 128 and 64.
 FLOAT8_CONFIGS = {
     "promoted": [
-        _config(128, 256, 128, 8, 3),
-        _config(128, 256, 128, 8, 4),
-        _config(128, 128, 128, 8, 3),
-        _config(128, 128, 128, 8, 4),
-        _config(64, 256, 128, 8, 3),
-        _config(64, 256, 128, 8, 4),
-        _config(64, 128, 128, 4, 4),
-        _config(128, 64, 128, 4, 4),
-        _config(64, 64, 128, 4, 5),
-        _config(64, 32, 128, 4, 5),
-        _config(64, 16, 256, 4, 4),
-        _config(16, 128, 128, 4, 4),
-        _config(16, 32, 256, 4, 4),
+        config(128, 256, 128, 8, 3),
+        config(128, 256, 128, 8, 4),
+        config(128, 128, 128, 8, 3),
+        config(128, 128, 128, 8, 4),
+        config(64, 256, 128, 8, 3),
+        config(64, 256, 128, 8, 4),
+        config(64, 128, 128, 4, 4),
+        config(128, 64, 128, 4, 4),
+        config(64, 64, 128, 4, 5),
+        config(64, 32, 128, 4, 5),
+        config(64, 16, 256, 4, 4),
+        config(16, 128, 128, 4, 4),
+        config(16, 32, 256, 4, 4),
     ],
     "fast": [
-        _config(128, 256, 128, 8, 3),
-        _config(128, 256, 128, 8, 4),
-        _config(256, 128, 128, 8, 3),
-        _config(256, 128, 128, 8, 4),
-        _config(128, 128, 128, 4, 4),
-        _config(128, 128, 128, 8, 4),
-        _config(64, 128, 128, 4, 4),
-        _config(128, 64, 128, 4, 4),
-        _config(64, 64, 128, 4, 5),
-        _config(64, 32, 128, 4, 5),
-        _config(64, 16, 256, 4, 4),
-        _config(16, 128, 128, 4, 4),
-        _config(16, 32, 256, 4, 4),
+        config(128, 256, 128, 8, 3),
+        config(128, 256, 128, 8, 4),
+        config(256, 128, 128, 8, 3),
+        config(256, 128, 128, 8, 4),
+        config(128, 128, 128, 4, 4),
+        config(128, 128, 128, 8, 4),
+        config(64, 128, 128, 4, 4),
+        config(128, 64, 128, 4, 4),
+        config(64, 64, 128, 4, 5),
+        config(64, 32, 128, 4, 5),
+        config(64, 16, 256, 4, 4),
+        config(16, 128, 128, 4, 4),
+        config(16, 32, 256, 4, 4),
     ],
 }
 TF32_CONFIGS = [
-    _config(128, 256, 32, 8, 3),
-    _config(128, 256, 32, 8, 4),
-    _config(128, 128, 32, 4, 3),
-    _config(128, 128, 32, 8, 4),
-    _config(64, 128, 32, 4, 4),
-    _config(64, 128, 64, 4, 4),
-    _config(64, 64, 32, 4, 5),
-    _config(64, 16, 64, 4, 4),
-    _config(16, 64, 64, 4, 5),
+    config(128, 256, 32, 8, 3),
+    config(128, 256, 32, 8, 4),
+    config(128, 128, 32, 4, 3),
+    config(128, 128, 32, 8, 4),
+    config(64, 128, 32, 4, 4),
+    config(64, 128, 64, 4, 4),
+    config(64, 64, 32, 4, 5),
+    config(64, 16, 64, 4, 4),
+    config(16, 64, 64, 4, 5),
 ]
 # No tensor cores: 64 accumulators per thread need one shared-memory load per 16 multiply-adds.
 IEEE_CONFIGS = [
-    _config(128, 128, 16, 8, 3),
-    _config(128, 128, 16, 8, 4),
-    _config(128, 128, 32, 8, 2),
-    _config(128, 64, 16, 4, 3),
-    _config(64, 128, 16, 8, 3),
-    _config(64, 64, 16, 4, 3),
-    _config(32, 64, 32, 4, 3),
-    _config(16, 64, 32, 4, 4),
-    _config(64, 16, 32, 4, 4),
+    config(128, 128, 16, 8, 3),
+    config(128, 128, 16, 8, 4),
+    config(128, 128, 32, 8, 2),
+    config(128, 64, 16, 4, 3),
+    config(64, 128, 16, 8, 3),
+    config(64, 64, 16, 4, 3),
+    config(32, 64, 32, 4, 3),
+    config(16, 64, 32, 4, 4),
+    config(64, 16, 32, 4, 4),
 ]
 
 
@@ -95,10 +95,10 @@ CONFIGS = HALF_CONFIGS + TF32_CONFIGS + IEEE_CONFIGS + FLOAT8_CONFIGS["promoted"
 def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: Any) -> list[triton.Config]:
     """The configurations that the autotuner times: those of the multiplying unit whose tiles suit C."""
     if args["a_ptr"].dtype == torch.float8_e4m3fn:
-        return _suitable(FLOAT8_CONFIGS[constants["PRECISION"]], args, 1)
+        return suitable(FLOAT8_CONFIGS[constants["PRECISION"]], args, 1)
     if args["a_ptr"].dtype != torch.float32:
-        return _suitable(HALF_CONFIGS, args, constants["PARTS"])
-    return _suitable(TF32_CONFIGS if constants["PRECISION"] == "tf32" else IEEE_CONFIGS, args, 1)
+        return suitable(HALF_CONFIGS, args, constants["PARTS"])
+    return suitable(TF32_CONFIGS if constants["PRECISION"] == "tf32" else IEEE_CONFIGS, args, 1)
 
 
 def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
@@ -120,15 +120,15 @@ def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
         if accumulators > most or (accumulators < most // 2 and warps > 4) or not 16 <= BLOCK_K <= 256:
             continue
         if ieee:
-            found += [_config(BLOCK_M, BLOCK_N, BLOCK_K, warps, n) for n in (2, 3, 4) if BLOCK_K * n <= 64]
+            found += [config(BLOCK_M, BLOCK_N, BLOCK_K, warps, n) for n in (2, 3, 4) if BLOCK_K * n <= 64]
         elif step >= 128 and (step <= 256 or BLOCK_M * BLOCK_N <= 4096):
             stage = (BLOCK_M + BLOCK_N) * step
             stages = {min(8, (shared // programs - 1024) // stage) for programs in (1, 2)}
-            found += [_config(BLOCK_M, BLOCK_N, BLOCK_K, warps, n) for n in sorted(stages) if n >= 2]
-    return _suitable(found, args, constants["PARTS"])
+            found += [config(BLOCK_M, BLOCK_N, BLOCK_K, warps, n) for n in sorted(stages) if n >= 2]
+    return suitable(found, args, constants["PARTS"])
 
 
-def _suitable(configs: list[triton.Config], args: dict[str, Any], parts: int) -> list[triton.Config]:
+def suitable(configs: list[triton.Config], args: dict[str, Any], parts: int) -> list[triton.Config]:
     """Drops tiles that cover over twice the least area, are too few for the device, or small without need."""
     area = {config: config.kwargs["BLOCK_M"] * config.kwargs["BLOCK_N"] for config in configs}
     tiles = tile_counts(configs, args["M"], args["N"])

@@ -185,7 +185,7 @@ else:  # tuned, or timed once per key and kept in Triton's cache folder
     matmul_kernel = autotune(CONFIGS, KEY, short_list)(matmul_kernel)
 
 
-def _alignment(*matrices: Tensor) -> int:
+def alignment(*matrices: Tensor) -> int:
     """Elements in 16 bytes if every contiguous row or column starts and ends at a multiple of 16 bytes; otherwise 1."""
     vector = 16 // matrices[0].element_size()
     for matrix in matrices:
@@ -245,7 +245,7 @@ def _launch(a: Tensor, b: Tensor, c: Tensor, scale_a: Tensor | None, scale_b: Te
         a, b, c = b.t(), a.t(), c.t()
     (M, K), N = a.shape, b.shape[1]
     masked = M % 256 != 0 or N % 256 != 0 or K % 256 != 0
-    align, padded = _alignment(a, b, c), False
+    align, padded = alignment(a, b, c), False
     if align == 1 and worth_padding(a, M, N, K):
         (a, b), align, padded = (zero_padded(a), zero_padded(b)), VECTOR, True
     parts, K_part = parts_of(M, N, K, a)

@@ -102,8 +102,21 @@ def epilogue(parts, c_desc, c_smem, row, off_n, consumer: gl.constexpr, CONSUMER
 
 
 @gluon.jit
+def bias_and_sigmoid(acc, bias_ptr, off_n, N):
+    """sigma(acc + bias) for the 16-bit results of columns from off_n on: the formula of sigmoid.py."""
+    columns = off_n + gl.arange(0, acc.shape[1], gl.SliceLayout(0, acc.type.layout))
+    bias = gl.load(bias_ptr + columns, mask=columns < N, other=0.0).to(gl.float32)
+    z = acc + gl.expand_dims(bias, 0)
+    denominator = gl.exp2(z * -1.4426950216293335 - 16.0) + 2.0**-16
+    reciprocal = gl.inline_asm_elementwise(
+        "rcp.approx.ftz.f32 $0, $1;", "=f,f", [denominator], gl.float32, is_pure=True, pack=1
+    )
+    return reciprocal * 2.0**-16
+
+
+@gluon.jit
 def consume(
-    consumer: gl.constexpr, c_desc, scale_a_ptr, scale_b_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
+    consumer: gl.constexpr, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
     A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, C_ROWS: gl.constexpr, A_IN_REGISTERS: gl.constexpr,
     CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr, GROUP_M: gl.constexpr,
 ):  # fmt: skip
@@ -145,6 +158,8 @@ def consume(
 
         if scale_a_ptr is not None:
             acc *= gl.load(scale_a_ptr) * gl.load(scale_b_ptr)
+        if bias_ptr is not None:
+            acc = bias_and_sigmoid(acc, bias_ptr, off_n, N)
         parts = split_columns(acc, BLOCK_N // PART_N)
         epilogue(parts, c_desc, c_smem, off_m + consumer * WGMMA_M, off_n, consumer, CONSUMERS, C_ROWS)
     tma.store_wait(0)
@@ -201,7 +216,7 @@ def consume_promoted(
 
 @gluon.jit
 def consumer_partition(
-    consumer: gl.constexpr, c_desc, scale_a_ptr, scale_b_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
+    consumer: gl.constexpr, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
     A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, C_ROWS: gl.constexpr, A_IN_REGISTERS: gl.constexpr,
     PROMOTED: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr,
     STAGES: gl.constexpr, GROUP_M: gl.constexpr,
@@ -211,13 +226,13 @@ def consumer_partition(
         consume_promoted(consumer, c_desc, scale_a_ptr, scale_b_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
                          C_ROWS, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)  # fmt: skip
     else:
-        consume(consumer, c_desc, scale_a_ptr, scale_b_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K, A_ROWS,
-                B_ROWS, C_ROWS, A_IN_REGISTERS, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)  # fmt: skip
+        consume(consumer, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
+                A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)  # fmt: skip
 
 
 @gluon.jit(do_not_specialize=["M", "N", "K"])
 def matmul_kernel(
-    a_desc, b_desc, c_desc, scale_a_ptr, scale_b_ptr, M, N, K,
+    a_desc, b_desc, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, M, N, K,
     A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, C_ROWS: gl.constexpr, A_IN_REGISTERS: gl.constexpr,
     DTYPE: gl.constexpr, PROMOTED: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr,
     BLOCK_K: gl.constexpr, STAGES: gl.constexpr, BUFFERS: gl.constexpr, GROUP_M: gl.constexpr,
@@ -227,6 +242,7 @@ def matmul_kernel(
     A tile is [WGMMA_M * CONSUMERS, BLOCK_N]. Warp-specialized: one producer warp loads by TMA, CONSUMERS warpgroups
     multiply by wgmma. Every stage has two mbarriers: `full` completes when TMA has written it, `empty` when every
     consumer has read it.
+    With a bias of the columns the results are sigma(C + bias).
     A_ROWS: the descriptor's rows are rows of A, otherwise columns; B_ROWS and C_ROWS likewise.
     """
     gl.static_assert(CONSUMERS == 1 or CONSUMERS == 2)
@@ -252,12 +268,12 @@ def matmul_kernel(
     if CONSUMERS == 2:
         gl.warp_specialize(
             [
-                (consumer_partition, (0, c_desc, scale_a_ptr, scale_b_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
-                                      A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED, CONSUMERS, BLOCK_N, BLOCK_K,
-                                      STAGES, GROUP_M)),
-                (consumer_partition, (1, c_desc, scale_a_ptr, scale_b_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
-                                      A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED, CONSUMERS, BLOCK_N, BLOCK_K,
-                                      STAGES, GROUP_M)),
+                (consumer_partition, (0, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full,
+                                      empty, M, N, K, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED, CONSUMERS,
+                                      BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
+                (consumer_partition, (1, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full,
+                                      empty, M, N, K, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED, CONSUMERS,
+                                      BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
                 (producer, (a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K, A_ROWS, B_ROWS,
                             CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M, AHEAD)),
             ],
@@ -267,9 +283,9 @@ def matmul_kernel(
     else:
         gl.warp_specialize(
             [
-                (consumer_partition, (0, c_desc, scale_a_ptr, scale_b_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
-                                      A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED, CONSUMERS, BLOCK_N, BLOCK_K,
-                                      STAGES, GROUP_M)),
+                (consumer_partition, (0, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full,
+                                      empty, M, N, K, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED, CONSUMERS,
+                                      BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
                 (producer, (a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K, A_ROWS, B_ROWS,
                             CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M, AHEAD)),
             ],
@@ -316,11 +332,20 @@ def matmul(
     out = torch.empty((M, N), dtype=dtype, device=a.device)
     if M > 0 and N > 0:
         with device_of(a):
-            _launch(a, b, out, scale_a, scale_b, precision)
+            launch_product(a, b, out, scale_a, scale_b, precision)
     return out
 
 
-def _launch(a: Tensor, b: Tensor, out: Tensor, scale_a: Tensor | None, scale_b: Tensor | None, precision: str) -> None:
+def launch_product(
+    a: Tensor,
+    b: Tensor,
+    out: Tensor,
+    scale_a: Tensor | None,
+    scale_b: Tensor | None,
+    precision: str,
+    bias: Tensor | None = None,
+) -> None:
+    """Stores a b in out, which is not empty; with a contiguous bias of its columns, in 16 bits, sigma(a b + bias)."""
     (M, K), N = a.shape, b.shape[1]
     left, right = tma_matrix(a, a.element_size()), tma_matrix(b, b.element_size())
     if a.dtype == torch.float8_e4m3fn:
@@ -339,7 +364,7 @@ def _launch(a: Tensor, b: Tensor, out: Tensor, scale_a: Tensor | None, scale_b: 
         processors = torch.cuda.get_device_properties(a.device).multi_processor_count
         launch(
             matmul_kernel, lambda config: persistent_grid(tile_count(config, M, N), processors),
-            _descriptor(left), _descriptor(right), _descriptor(target), scale_a, scale_b, M, N, K,
+            _descriptor(left), _descriptor(right), _descriptor(target), scale_a, scale_b, bias, M, N, K,
             A_ROWS=left.row_major, B_ROWS=right.row_major, C_ROWS=c_rows, A_IN_REGISTERS=a_in_registers,
             DTYPE=DTYPES[a.dtype], PROMOTED=precision == "promoted",
         )  # fmt: skip

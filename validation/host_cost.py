@@ -43,6 +43,7 @@ SHAPES = {
     "rms_norm": (32, 1024),
     "layer_norm": (32, 1024),
     "matmul": (1024, 1024, 1024),
+    "linear_sigmoid": (1024, 1024, 1024),
     "attention": (1, 4, 4, 256, 256, 64),
 }
 """Sizes whose calls the device ends before the host makes the next one."""

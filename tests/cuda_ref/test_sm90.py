@@ -22,7 +22,7 @@ from suite.checking.verdict import judge
 needs_nvcc = pytest.mark.skipif(build.missing("cuda") is not None, reason=str(build.missing("cuda")))
 SOURCES = sorted(each.stem for each in build.HERE.glob("*.cu") if build.requires(each) == "sm_90a")
 HALVES = (torch.float16, torch.bfloat16)
-WITHOUT_PRODUCTS = r"split_rows|prepare|finish"
+WITHOUT_PRODUCTS = r"split_rows|prepare|finish|add_parts|add_rows"
 """Kernels before and after those that multiply."""
 LAYOUTS = ("nn", "nt", "tn", "tt")
 
@@ -58,7 +58,7 @@ def test_products_are_wgmma_and_copies_tma(name: str) -> None:
     for kernel, code in kernels.items():
         assert ("QGMMA.64x" if "Float8" in kernel else "HGMMA.64x") in code, kernel
         assert re.search(r"UTMALDG\.[24]D", code), kernel
-        forbidden = r"\bHMMA|\bLDL|\bSTL" if name.startswith("attention") else r"\bHMMA|\bFFMA|\bLDL|\bSTL"
+        forbidden = r"\bHMMA|\bLDL|\bSTL" if name.startswith(("attention", "linear")) else r"\bHMMA|\bFFMA|\bLDL|\bSTL"
         assert not re.search(forbidden, code), kernel
 
 

@@ -33,7 +33,7 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         ],
         *["matmul bfloat16 nt 4096 first", "matmul float16 tt 4096 first", "matmul tf32 tn 4096 first"],
         *["matmul float8_e4m3fn nt 4096 first", "matmul float8_e4m3fn nt 1008x1008x1024 first"],
-        *["matmul tf32 nn 1001x1004x4096 first", "matmul float32 nn 4096 first"],
+        *["matmul tf32 nn 1001x1004x4096 first", "matmul float32 nn 4096 first", "linear_sigmoid bfloat16 4096 first"],
     ],
     "attention": [
         *["attention float16 64 first", "attention bfloat16 128 causal", "attention bfloat16 128 decode"],
@@ -48,7 +48,7 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
 HOPPER = {
     "gluon": [
         *["matmul_gluon bfloat16 nn 4096", "matmul_gluon float16 tt 1024 first"],
-        *["matmul_gluon bfloat16 tn 16x14336x4096 first"],
+        *["matmul_gluon bfloat16 tn 16x14336x4096 first", "linear_sigmoid_gluon bfloat16 4096 first"],
         *["matmul_gluon tf32 nn 4096", "matmul_gluon tf32 nt 4096 first", "matmul_gluon tf32 tt 1024 first"],
         *["matmul_gluon float8_e4m3fn nt 4096 promoted first", "matmul_gluon float8_e4m3fn nt 4096 fast first"],
     ],

@@ -48,7 +48,7 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
     "vector_add float32", "vector_add huge"; "matrix_add float32", "matrix_add tall"; "sigmoid float32", "sigmoid
     permuted"; "softmax|rms_norm|layer_norm|sum DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32 LAYOUT SIZE|MxNxK [PRECISION
     of float8]"; "attention DTYPE D [causal] [decode]"; "attention_gluon DTYPE D [causal] [long|few]";
-    "attention_grad[_gluon] DTYPE D [causal]".
+    "attention_grad[_gluon] DTYPE D [causal]"; "linear_sigmoid[_gluon|_grad] DTYPE|tf32 SIZE|MxNxK".
     """
     kernel, kind, *rest = name.split()
     dtype = getattr(torch, kind, torch.float32)
@@ -128,6 +128,13 @@ def attention_grad(function: Callable[..., Any], kind: str, dtype: torch.dtype, 
     yield partial(function, q, k, k, q, causal="causal" in rest)
 
 
+def linear(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    M, N, K = (int(each) for each in (rest[0].split("x") * 3)[:3])
+    x, weight, bias, dy = (empty(*shape, dtype=dtype) for shape in ((M, K), (N, K), (N,), (M, N)))
+    given = (x, weight, bias, dy) if "dy" in signature(function).parameters else (x, weight, bias)
+    yield partial(function, *given, precision="tf32" if kind == "tf32" else "ieee")
+
+
 BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "vector_add": vector_add,
     "matrix_add": matrix_add,
@@ -137,6 +144,8 @@ BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "layer_norm": rows,
     "sum": sums,
     "matmul": matmul,
+    "linear_sigmoid": linear,
+    "linear_sigmoid_grad": linear,
     "attention": attention,
     "attention_grad": attention_grad,
 }

@@ -1,0 +1,70 @@
+"""The gradients of a linear layer with a sigmoid in CUDA on Hopper's tensor cores: three products and a sum."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from cuda_ref import build
+from cuda_ref._arguments import check_linear
+from cuda_ref._kept import kept
+from cuda_ref._matmul_plan import Plan, Problem, best_plan, multiprocessors, predicted_us
+from cuda_ref.linear_sigmoid_wgmma import check_products, rows_for_tma
+from cuda_ref.matmul_wgmma import run
+
+REQUIRES = "sm_90"
+ROWS, SUMS = 64, 3
+"""Rows of dz of which SUMS sums leave the kernel."""
+TILES_OF_TWO = (1, 2, 3)
+"""The tiles of matmul_wgmma.cu with two consumers."""
+
+
+@kept
+def linear_sigmoid_grad(
+    x: Float[Tensor, "M K"],
+    weight: Float[Tensor, "N K"],
+    bias: Float[Tensor, "N"],
+    dy: Float[Tensor, "M N"],
+    *,
+    precision: str = "ieee",
+) -> tuple[Float[Tensor, "M K"], Float[Tensor, "N K"], Float[Tensor, "N"]]:
+    """(dx, dweight, dbias): gradients of the sum of dy * y, where y is the `linear_sigmoid` of x, weight and bias.
+
+    dz = dy y (1 - y), in the pass that computes x weight^T; dx = dz weight and dweight = dz^T x, by the kernels of
+    matmul_wgmma.cu and their plans; dbias is the sum over the rows of dz before it is rounded.
+
+    Shapes: x (M, K), weight (N, K), bias (N,), dy (M, N), N a multiple of 8, sizes up to 2^30.
+    Strides: any. Matrices that TMA cannot read are copied first, which takes their size in memory.
+    Dtypes: float16, bfloat16, the same for all; sums in float32; x weight^T, dz and the results are rounded.
+    Precision: "ieee".
+    Memory: 2 M N bytes for dz and 3 M N / 16 for sums over its rows.
+    Devices: CUDA, compute capability 9.0.
+    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for float32,
+    for other N, for sizes of 0, for larger sizes, and on other devices; build.CudaError if a launch fails.
+    Source: see linear_sigmoid_grad_wgmma.cu.
+    """
+    M, N, K = check_linear("linear_sigmoid_grad", x, weight, bias, dy, precision=precision)
+    check_products("linear_sigmoid_grad", x, precision, (M, N, K))
+    if x.element_size() != 2 or N % 8 != 0 or M * N == 0:
+        raise NotImplementedError(
+            "linear_sigmoid_grad: written for 16 bits, M and N of at least 1, and N a multiple of 8; "
+            f"got {x.dtype}, M={M} and N={N}"
+        )
+    dz, sums, dbias = x.new_empty(M, N), x.new_empty(-(-M // ROWS) * SUMS, N, dtype=torch.float32), x.new_empty(N)
+    if bias.stride(0) != 1 or bias.data_ptr() % 16 != 0:
+        bias = bias.clone(memory_format=torch.contiguous_format)
+    (by_rows, x_stride), (weights, weight_stride), (dy, dy_stride) = rows_for_tma(x, weight, dy)
+    dtype = build.DTYPES[x.dtype]
+    build.launch(
+        "linear_sigmoid_grad_wgmma", "sigmoid_gradient", x.device,
+        by_rows, weights, bias, dy, dz, sums, M, N, K, x_stride, weight_stride, dy_stride,
+        _tile(M, N, K, x), dtype,
+    )  # fmt: skip
+    build.launch("linear_sigmoid_grad_wgmma", "add_rows", x.device, sums, dbias, sums.shape[0], N, dtype)
+    dx, dweight = (run(best_plan(a, b), a, b) for a, b in ((dz, weight), (dz.t(), x)))
+    return dx, dweight, dbias
+
+
+def _tile(M: int, N: int, K: int, x: Tensor) -> int:
+    """The tile of the product that ends with dz, which is not divided into parts."""
+    problem = Problem(M, N, K, False, False, multiprocessors(x.device) if x.is_cuda else 1)
+    return min(TILES_OF_TWO, key=lambda tile: predicted_us(Plan("wgmma", tile, 1), problem))

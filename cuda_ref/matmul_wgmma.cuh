@@ -1,0 +1,395 @@
+// The persistent matmul kernel on Hopper's tensor cores, and its launch. What it does: matmul_wgmma.cu.
+//
+// A kernel finishes the sums of its tiles by an object of a type like StoreSums: other operations add a bias and apply
+// a function before they are rounded (linear_sigmoid.cuh).
+#pragma once
+
+#include "epilogue.cuh"
+#include "persistent.cuh"
+#include "wgmma.cuh"
+
+// The tiles of _matmul_plan.py. If BOXES_FOR_ALL, the boxes of a consumer hold all sums of a tile of 16 bits, otherwise
+// two of them take turns.
+template <bool BOXES_FOR_ALL>
+struct Tiles {
+    using Large = TileConfig<2, 256, BOXES_FOR_ALL ? 3 : 4, 2, 8, BOXES_FOR_ALL ? 4 : 2>;
+    using Small = TileConfig<1, 128, 6, 1, 4, 2>;
+    using Narrow = TileConfig<2, 192, 4, 2, 8, BOXES_FOR_ALL ? 3 : 2>;
+    using Square = TileConfig<2, 128, 5, 1, 4, 2>;
+};
+
+// A consumer's boxes in shared memory, and out, of which M and N are the sizes.
+template <typename Out>
+struct Place {
+    const CUtensorMap* map;
+    Out* __restrict__ out;
+    uint32_t shared;  // address of the first box, `boxes`
+    const char* boxes;
+    int consumer, thread, M, N;
+};
+
+// The sums are the result.
+struct StoreSums {
+    static constexpr bool BOXES_FOR_ALL = false, OTHER_WARPS = false;
+
+    // Of a sum of column n that was computed in parts.
+    __device__ __forceinline__ float operator()(float sum, int) const { return sum; }
+
+    template <typename Out, bool PERMUTED, bool TRANSPOSED, typename C>
+    struct Consumer {
+        __device__ Consumer(const StoreSums&) {}
+        // Called before the sums of the 64 rows from (m, n) on are computed.
+        __device__ __forceinline__ void start(const Place<Out>&, int, int) {}
+        // Called when they are.
+        __device__ __forceinline__ void store(const Place<Out>& place, float (&acc)[C::BLOCK_N / 2], int m, int n) {
+            store_through_shared<Out, PERMUTED, TRANSPOSED>(place.map, place.out, acc, place.shared, place.boxes,
+                                                            place.consumer, place.thread, m, n, place.M, place.N);
+        }
+    };
+};
+
+struct TensorMaps {
+    CUtensorMap a, b, out;
+};
+
+// Whether blocks of a cluster share a tile of b by k, not by columns: a share of an MN-major b must be whole boxes.
+template <typename T, bool B_MN, typename C>
+constexpr bool shared_by_k = B_MN && C::BLOCK_N / C::CLUSTER * sizeof(T) % ROW_BYTES != 0;
+
+// The producer thread: loads a stage as soon as all consumers of all blocks that it is loaded for have read it.
+template <typename T, bool A_MN, bool B_MN, typename C>
+__device__ __forceinline__ void produce(const TensorMaps& maps, const GroupedTileScheduler<C::GROUP_M>& tiles,
+                                        const Parts& parts, uint32_t shared, int steps) {
+    constexpr int BLOCK_K = ROW_BYTES / sizeof(T), SHARE = C::BLOCK_N / C::CLUSTER;  // columns of b that it loads
+    const int rank = cta_rank<C>();
+    const uint32_t full = shared + C::FULL_BARRIERS, empty = shared + C::EMPTY_BARRIERS;
+    auto load_a = [&](int stage, TileCoordinate tile, int k) {
+        const int row = (tile.m * C::CLUSTER + rank) * C::BLOCK_M;
+        load_operand<T, A_MN, C::BLOCK_M>(
+            shared + stage * C::STAGE_BYTES, row, k * BLOCK_K,
+            [&](uint32_t to, int x, int y) { tma_load(to, &maps.a, x, y, full + stage * MBARRIER_BYTES); });
+    };
+    auto load_b = [&](int stage, TileCoordinate tile, int k, int piece, bool multicast) {
+        const uint32_t b = shared + stage * C::STAGE_BYTES + C::A_BYTES;
+        const int column = tile.n * C::BLOCK_N;
+        const auto load = [&](uint32_t box, int x, int y) {
+            if (multicast) {
+                tma_load_multicast(box, &maps.b, x, y, full + stage * MBARRIER_BYTES, (1 << C::CLUSTER) - 1);
+            } else {
+                tma_load(box, &maps.b, x, y, full + stage * MBARRIER_BYTES);
+            }
+        };
+        if constexpr (shared_by_k<T, B_MN, C>) {
+            constexpr int SHARE_K = BLOCK_K / C::CLUSTER;
+            load_operand<T, B_MN, C::BLOCK_N>(b + piece * SHARE_K * ROW_BYTES, column, k * BLOCK_K + piece * SHARE_K,
+                                              load);
+        } else {
+            load_operand<T, B_MN, SHARE>(b + piece * SHARE * ROW_BYTES, column + piece * SHARE, k * BLOCK_K, load);
+        }
+    };
+    // Each block loads its first stages alone, since the barriers of the other one may not be initialized yet.
+    const int first = blockIdx.x / C::CLUSTER, clusters = gridDim.x / C::CLUSTER;
+    Share share = parts.share(first, steps);
+    int k = share.begin;
+    const int alone = min(share.end - k, C::STAGES);
+    TileCoordinate tile = tiles[share.tile];
+    for (int stage = 0; stage < alone; ++stage, ++k) {
+        mbarrier_arrive_expect_tx(full + stage * MBARRIER_BYTES, C::STAGE_BYTES);
+        load_a(stage, tile, k);
+        for (int piece = 0; piece < C::CLUSTER; ++piece) load_b(stage, tile, k, piece, false);
+    }
+    if constexpr (C::CLUSTER > 1) cluster_wait();
+    int stage = alone % C::STAGES;
+    uint32_t phase = alone / C::STAGES;
+    for (int index = first; index < parts.shares(); index += clusters) {
+        if (index != first) {
+            share = parts.share(index, steps);
+            tile = tiles[share.tile];
+            k = share.begin;
+        }
+#pragma unroll 1
+        for (; k < share.end; ++k) {
+            mbarrier_wait_parity(empty + stage * MBARRIER_BYTES, phase ^ 1);
+            mbarrier_arrive_expect_tx(full + stage * MBARRIER_BYTES, C::STAGE_BYTES);
+            load_a(stage, tile, k);
+            load_b(stage, tile, k, rank, C::CLUSTER > 1);
+            if (++stage == C::STAGES) stage = 0, phase ^= 1;
+        }
+    }
+    drain_pipeline<C>(empty, {stage, phase});
+}
+
+// The consumers' side of the ring of stages.
+template <typename C>
+struct ConsumerPipeline {
+    uint32_t full, empty_to_signal;  // addresses of the first barriers; the second one of empty_barriers_to_signal
+    PipelineState<C::STAGES> state;
+    int previous;  // stage that wgmma may still be reading; -1 if there is none
+
+    __device__ __forceinline__ void wait() const {
+        mbarrier_wait_parity(full + state.stage * MBARRIER_BYTES, state.phase);
+    }
+
+    // When all products but those of the current stage have ended.
+    __device__ __forceinline__ void release_previous() const {
+        if (empty_to_signal == 0 || previous < 0) return;
+        signal_empty<C>(empty_to_signal + previous * MBARRIER_BYTES);
+    }
+
+    __device__ __forceinline__ void advance() {
+        previous = state.stage;
+        state.advance();
+    }
+};
+
+// acc += the products of the next `count` stages.
+template <typename T, bool A_MN, bool B_MN, typename C>
+__device__ __forceinline__ void multiply(float (&acc)[C::BLOCK_N / 2], uint32_t shared, int consumer, int count,
+                                         ConsumerPipeline<C>& pipeline) {
+#pragma unroll 1
+    for (int i = 0; i < count; ++i) {
+        const uint32_t tile = shared + pipeline.state.stage * C::STAGE_BYTES;
+        const uint64_t a = wgmma_descriptor(tile + consumer * BOX_BYTES, BOX_BYTES);
+        const uint64_t b = wgmma_descriptor(tile + C::A_BYTES, BOX_BYTES);
+        pipeline.wait();
+        wgmma_fence();
+        wgmma_stage<T, A_MN, B_MN>(acc, a, b);
+        wgmma_commit_group();
+        wgmma_wait_group<1>();
+        pipeline.release_previous();
+        pipeline.advance();
+    }
+    wgmma_wait_group<0>();
+    warpgroup_fence_operand(acc);
+    pipeline.release_previous();
+    pipeline.previous = -1;
+}
+
+// The same in float8, `promoted`. The 128 products of a stage are summed from zero, for 128 columns at a time, which is
+// what fits into registers. While this warpgroup adds these sums to acc, the tensor cores work for the other one.
+template <typename C>
+__device__ __forceinline__ void multiply_promoted(float (&acc)[C::BLOCK_N / 2], uint32_t shared, int consumer,
+                                                  int count, ConsumerPipeline<C>& pipeline) {
+    static_assert(C::BLOCK_N % 128 == 0, "");
+    float sums[64] = {};
+#pragma unroll 1
+    for (int i = 0; i < count; ++i) {
+        const uint32_t tile = shared + pipeline.state.stage * C::STAGE_BYTES;
+        const uint64_t a = wgmma_descriptor(tile + consumer * BOX_BYTES, 0);
+        pipeline.wait();
+#pragma unroll
+        for (int j = 0; j < C::BLOCK_N / 2; j += 64) {
+            const uint64_t b = wgmma_descriptor(tile + C::A_BYTES + j * 2 * ROW_BYTES, 0);
+            wgmma_fence();
+            wgmma<Float8, false, false, false>(sums, a, b);
+#pragma unroll
+            for (int part = 1; part < 4; ++part) {
+                wgmma<Float8, false, false>(sums, a + part * K_MAJOR_STEP, b + part * K_MAJOR_STEP);
+            }
+            wgmma_commit_group();
+            wgmma_wait_group<0>();
+            warpgroup_fence_operand(sums);
+            if (j + 64 == C::BLOCK_N / 2) {
+                pipeline.advance();
+                pipeline.release_previous();
+            }
+#pragma unroll
+            for (int c = 0; c < 64; ++c) acc[j + c] += sums[c];
+        }
+    }
+    pipeline.previous = -1;
+}
+
+// The same in tf32 with an MN-major a: threads read its elements, and wgmma takes them from registers. Row r of the
+// product is row permuted_row(r) of the tile, which avoids bank conflicts.
+template <typename C>
+__device__ __forceinline__ void multiply_from_registers(float (&acc)[C::BLOCK_N / 2], uint32_t shared,
+                                                        const char* stages, int consumer, int thread, int count,
+                                                        ConsumerPipeline<C>& pipeline) {
+    uint32_t even[16], odd[16];  // fragments for the four products of the current and of the previous stage
+    int offset[4];               // of a fragment's elements in the stage; each product is 8 rows of the box further
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const int row = permuted_row(thread / 32 * 16 + thread % 32 / 4 + i % 2 * 8), k = thread % 4 + i / 2 * 4;
+        const int box = consumer * BOX_BYTES + row / 32 * 32 * ROW_BYTES;
+        offset[i] = box + k * ROW_BYTES + (row % 32 / 4 ^ k) * 16 + row % 4 * 4;
+    }
+    auto step = [&](uint32_t(&current)[16], uint32_t(&previous)[16]) {
+        const int tile = pipeline.state.stage * C::STAGE_BYTES;
+        const uint64_t b = wgmma_descriptor(shared + tile + C::A_BYTES, 0);
+        pipeline.wait();
+#pragma unroll
+        for (int j = 0; j < 16; ++j) {
+            current[j] = *reinterpret_cast<const uint32_t*>(stages + tile + offset[j % 4] + j / 4 * 8 * ROW_BYTES);
+        }
+        wgmma_fence();
+#pragma unroll
+        for (int part = 0; part < 4; ++part) wgmma(acc, current + part * 4, b + part * K_MAJOR_STEP);
+        wgmma_commit_group();
+        wgmma_wait_group<1>();
+        warpgroup_fence_operand(previous);
+        pipeline.release_previous();
+        pipeline.advance();
+    };
+#pragma unroll 1
+    for (int i = 0; i + 1 < count; i += 2) {
+        step(even, odd);
+        step(odd, even);
+    }
+    if (count % 2) step(even, odd);
+    wgmma_wait_group<0>();
+    warpgroup_fence_operand(acc);
+    warpgroup_fence_operand(even);
+    pipeline.release_previous();
+    pipeline.previous = -1;
+}
+
+template <typename T>
+using Output = std::conditional_t<std::is_same_v<T, Float8>, __nv_bfloat16, T>;
+
+// With two consumers, setmaxnreg divides 3 x 168 registers into 40 for the producer and 2 x 232 for the consumers,
+// unless the other three warps of the producer's warpgroup finish the sums.
+template <typename T, bool A_MN, bool B_MN, bool TRANSPOSED, bool PROMOTED, typename C, typename Finish>
+__global__ void __launch_bounds__(C::THREADS)
+    matmul_wgmma(const __grid_constant__ TensorMaps maps, const GroupedTileScheduler<C::GROUP_M> tiles,
+                 const Parts parts, Output<T>* __restrict__ out, int M, int N, int K,
+                 const float* __restrict__ a_scale, const float* __restrict__ b_scale,
+                 const __grid_constant__ Finish finish) {
+    constexpr bool FROM_REGISTERS = A_MN && sizeof(T) == 4;
+    constexpr int BLOCK_K = ROW_BYTES / sizeof(T);
+    extern __shared__ char raw[];
+    char* const stages = raw + (-shared_address(raw) & (BOX_ALIGNMENT - 1));
+    const uint32_t shared = shared_address(stages);
+    const int consumer = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0), thread = threadIdx.x % WARPGROUP;
+    const int out_rows = TRANSPOSED ? N : M, out_columns = TRANSPOSED ? M : N;
+    const int steps = ceil_div(K, BLOCK_K);
+
+    if (threadIdx.x == C::PRODUCER) {
+        tma_prefetch_descriptor(&maps.a);
+        tma_prefetch_descriptor(&maps.b);
+        init_pipeline<C>(shared);
+    }
+    if (threadIdx.x == 0 && out_columns % (16 / sizeof(*out)) == 0) tma_prefetch_descriptor(&maps.out);
+    // No thread may arrive at a barrier, or write to another block, before the barriers there are initialized.
+    if constexpr (C::CLUSTER > 1) {
+        cluster_arrive_relaxed();
+    } else {
+        __syncthreads();
+    }
+
+    if (consumer == C::CONSUMERS) {
+        if constexpr (C::CONSUMERS > 1 && !Finish::OTHER_WARPS) setmaxnreg_dec<40>();
+        if (threadIdx.x == C::PRODUCER) {
+            produce<T, A_MN, B_MN, C>(maps, tiles, parts, shared, steps);
+        } else {
+            if constexpr (C::CLUSTER > 1) cluster_wait();
+            if constexpr (Finish::OTHER_WARPS) {
+                const int boxes = C::EPILOGUE;
+                if (thread >= 32) finish.template run<C>(&maps.out, tiles, shared + boxes, stages + boxes, M, N);
+            }
+        }
+    } else {
+        if constexpr (C::CONSUMERS > 1 && !Finish::OTHER_WARPS) setmaxnreg_inc<232>();
+        if constexpr (C::CLUSTER > 1) cluster_wait();
+        float scale = 1;
+        if constexpr (std::is_same_v<T, Float8>) scale = *a_scale * *b_scale;
+        const int rank = cta_rank<C>(), boxes = C::EPILOGUE + consumer * C::BOXES * BOX_BYTES;
+        const Place<Output<T>> place = {&maps.out, out,    shared + boxes, stages + boxes,
+                                        consumer,  thread, out_rows,       out_columns};
+        typename Finish::template Consumer<Output<T>, FROM_REGISTERS, TRANSPOSED, C> finisher(finish);
+        ConsumerPipeline<C> pipeline{shared + C::FULL_BARRIERS,
+                                     empty_barriers_to_signal<C>(shared + C::EMPTY_BARRIERS, thread), {}, -1};
+        for (int index = blockIdx.x / C::CLUSTER; index < parts.shares(); index += gridDim.x / C::CLUSTER) {
+            const Share share = parts.share(index, steps);
+            const TileCoordinate tile = tiles[share.tile];
+            const int count = share.end - share.begin;
+            int m = (tile.m * C::CLUSTER + rank) * C::BLOCK_M + consumer * 64, n = tile.n * C::BLOCK_N;
+            asm volatile("" : "+r"(m), "+r"(n));  // computes them here, while the first stage is waited for
+            finisher.start(place, m, n);
+            float acc[C::BLOCK_N / 2] = {};
+            if constexpr (FROM_REGISTERS) {
+                multiply_from_registers<C>(acc, shared, stages, consumer, thread, count, pipeline);
+            } else if constexpr (PROMOTED) {
+                multiply_promoted<C>(acc, shared, consumer, count, pipeline);
+            } else {
+                multiply<T, A_MN, B_MN, C>(acc, shared, consumer, count, pipeline);
+            }
+            if constexpr (std::is_same_v<T, Float8>) {
+#pragma unroll
+                for (int i = 0; i < C::BLOCK_N / 2; ++i) acc[i] *= scale;
+            }
+            if constexpr (sizeof(T) == 2) {
+                if (parts.count > 1) {
+                    constexpr int64_t SIZE = C::BLOCK_M * C::BLOCK_N;
+                    const int64_t at = int64_t(share.part) * parts.tiles + share.tile;
+                    store_from_registers(parts.sums + (at * C::CLUSTER + rank) * SIZE, acc, thread, consumer * 64, 0,
+                                         C::BLOCK_M, C::BLOCK_N);
+                    continue;
+                }
+            }
+            finisher.store(place, acc, m, n);
+        }
+        if (thread == 0) tma_store_wait_group_read<0>();
+    }
+}
+
+template <>
+constexpr CUtensorMapDataType TENSOR_MAP_TYPE<Float8> = CU_TENSOR_MAP_DATA_TYPE_UINT8;
+
+struct Scales {  // of float8, otherwise null
+    const float *a, *b;
+};
+
+struct Plan {
+    int64_t tile, parts;
+    float* sums;
+};
+
+template <typename T, bool A_MN, bool B_MN, bool TRANSPOSED, bool PROMOTED, typename C, typename Finish>
+cudaError_t launch(const MatrixOperand& a, const MatrixOperand& b, void* out, int64_t K, Scales scales, Plan plan,
+                   const Finish& finish, cudaStream_t stream, LaunchRecord* record) {
+    using Out = Output<T>;
+    constexpr int BOX_K = ROW_BYTES / sizeof(T) / (shared_by_k<T, B_MN, C> ? C::CLUSTER : 1);
+    const auto out_type = sizeof(T) == 4 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : TENSOR_MAP_TYPE<Out>;
+    const int64_t M = a.rows, N = b.rows, out_rows = TRANSPOSED ? N : M, out_columns = TRANSPOSED ? M : N;
+    const bool out_by_tma = out_columns % (16 / sizeof(Out)) == 0;
+    TensorMaps maps = {};
+    if (!encode_operand_map<T>(&maps.a, a, K, C::BLOCK_M) ||
+        !encode_operand_map<T>(&maps.b, b, K, C::BLOCK_N / C::CLUSTER, BOX_K) ||
+        (out_by_tma &&
+         !encode_tensor_map(&maps.out, out_type, sizeof(Out), out, out_columns, out_rows, out_columns, 64))) {
+        return cudaErrorInvalidValue;
+    }
+    const auto tiles = cluster_tiles<C>(M, N);
+    const Parts parts(tiles.count(), int(plan.parts), plan.sums);
+    const cudaError_t error = launch_clusters(
+        C::CLUSTER, matmul_wgmma<T, A_MN, B_MN, TRANSPOSED, PROMOTED, C, Finish>,
+        persistent_grid<C>(parts.shares(), multiprocessor_count()), C::THREADS, C::SHARED_BYTES, stream, record, maps,
+        tiles, parts, static_cast<Out*>(out), M, N, K, scales.a, scales.b, finish);
+    if (error != cudaSuccess || parts.count == 1) return error;
+    if constexpr (sizeof(T) == 2 && !Finish::OTHER_WARPS) {
+        const dim3 grid(unsigned(parts.tiles * AddConfig<C>::BLOCKS));
+        record->set(grid, AddConfig<C>::THREADS);
+        add_parts<T, C><<<grid, AddConfig<C>::THREADS, 0, stream>>>(tiles, parts, static_cast<T*>(out), int(M), int(N),
+                                                                    finish);
+    }
+    return cudaGetLastError();
+}
+
+template <typename T, bool A_MN, bool B_MN, bool TRANSPOSED = false, bool PROMOTED = false, typename Finish = StoreSums>
+cudaError_t launch(const MatrixOperand& a, const MatrixOperand& b, void* out, int64_t K, Scales scales, Plan plan,
+                   const Finish& finish, cudaStream_t stream, LaunchRecord* record) {
+    using Shapes = Tiles<Finish::BOXES_FOR_ALL>;
+    const auto run = [&](auto config) {
+        return launch<T, A_MN, B_MN, TRANSPOSED, PROMOTED, decltype(config)>(a, b, out, K, scales, plan, finish, stream,
+                                                                             record);
+    };
+    if constexpr (sizeof(T) == 2) {
+        if (plan.tile == 2) return run(typename Shapes::Square());
+        if (plan.tile == 3) return run(typename Shapes::Narrow());
+    } else if (plan.parts != 1) {
+        return cudaErrorNotSupported;
+    }
+    if (plan.tile > 1) return cudaErrorNotSupported;
+    return plan.tile == 0 ? run(typename Shapes::Small()) : run(typename Shapes::Large());
+}

@@ -1,0 +1,39 @@
+"""The gradients of a linear layer with a sigmoid, by the kernels that XLA picks or generates."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jax_impls._arguments import check_linear
+from jax_impls.linear_sigmoid import logits, product
+from jax_impls.sigmoid import sigmoid_float32
+
+VENDOR = "XLA"
+
+
+@partial(jax.jit, static_argnames="precision")
+def linear_sigmoid_grad(
+    x: Float[Array, "M K"],
+    weight: Float[Array, "N K"],
+    bias: Float[Array, N],
+    dy: Float[Array, "M N"],
+    *,
+    precision: str = "ieee",
+) -> tuple[Float[Array, "M K"], Float[Array, "N K"], Float[Array, N]]:
+    """(dx, dweight, dbias): gradients of the sum of dy * y, where y is the `linear_sigmoid` of x, weight and bias.
+
+    float32, float16 or bfloat16. dz = dy y (1 - y) is computed in float32; in 16 bits it is rounded, as an operand of
+    products. `jax.vjp` of `linear_sigmoid` would multiply it in float32.
+
+    Raises ValueError for other shapes, dtypes and precisions, NotImplementedError for "tf32" without a GPU.
+    """
+    check_linear("linear_sigmoid_grad", x, weight, bias, dy, precision=precision)
+    y = sigmoid_float32(logits(x, weight, bias, precision).astype(jnp.float32))
+    wide = dy.astype(jnp.float32) * y * (1.0 - y)
+    dz = wide.astype(x.dtype)
+    dbias = jnp.sum(wide, axis=0).astype(x.dtype)
+    return product(dz, weight, (1, 0), precision), product(dz, x, (0, 0), precision), dbias

@@ -1,0 +1,32 @@
+"""The gradients of a linear layer with a sigmoid."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+
+from numpy_impls._arguments import check_linear
+from numpy_impls.linear_sigmoid import logits
+from numpy_impls.sigmoid import sigmoid
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def linear_sigmoid_grad(
+    x: Float[np.ndarray, "M K"],
+    weight: Float[np.ndarray, "N K"],
+    bias: Float[np.ndarray, N],
+    dy: Float[np.ndarray, "M N"],
+    *,
+    precision: str = "ieee",
+) -> tuple[Float[np.ndarray, "M K"], Float[np.ndarray, "N K"], Float[np.ndarray, N]]:
+    """(dx, dweight, dbias): gradients of the sum of dy * y, where y is the `linear_sigmoid` of x, weight and bias.
+
+    float32, float16 or bfloat16, any strides; everything in float32, and the results are rounded.
+
+    Raises ValueError for other shapes, dtypes and precisions, NotImplementedError for "tf32".
+    """
+    check_linear("linear_sigmoid_grad", x, weight, bias, dy, precision=precision)
+    y = sigmoid(logits(x, weight, bias))
+    dz = dy.astype(np.float32, copy=False) * y * (1.0 - y)
+    dx, dweight = dz @ weight.astype(np.float32, copy=False), dz.T @ x.astype(np.float32, copy=False)
+    return dx.astype(x.dtype), dweight.astype(x.dtype), dz.sum(axis=0).astype(x.dtype)

@@ -1,0 +1,201 @@
+"""linear_sigmoid: y = sigma(x W^T + b), a linear layer with a sigmoid; x (M, K), W (N, K), b (N,)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+
+from suite.numerics.bounds import EXP_ULPS, MMA_DEPTH, deviations, limit, sum_shift, sum_variance
+from suite.numerics.formats import DTYPES, half_smallest, unit_roundoff
+from suite.problem import blocks, family, numbers
+from suite.problem.case import Case
+from suite.problem.family import Family
+from suite.problem.operation import Operation
+from suite.problem.shape import Shape
+from suite.problem.telling import Telling
+from suite.problem.truth import Truth
+
+
+@dataclass
+class Logits:
+    """z = x W^T + b, and its error; float64, (M, N) each."""
+
+    z: torch.Tensor
+    shift: torch.Tensor
+    """Of one sign, of the sums."""
+    variance: torch.Tensor
+    """Of mean zero, of the sums."""
+    rounding: torch.Tensor
+    """Of two roundings, at most."""
+
+
+def product_error(
+    value: torch.Tensor, spread_squared: torch.Tensor, terms: int, case: Case
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Shift and variance of the error of a product of matrices, as `matmul_limit` has them.
+
+    value: the sums. spread_squared: the sums of the squares of their terms.
+    """
+    kind = "tf32" if case.precision == "tf32" else case.dtype
+    depth = MMA_DEPTH.get(kind)
+    shift = value.abs() * 0.0 + sum_shift(value, terms, depth)
+    variance = sum_variance(value, spread_squared, terms, depth)
+    if kind == "tf32":
+        u = unit_roundoff("tf32")
+        shift += value.abs() * (2.0 * u)
+        variance += spread_squared * (2.0 * u**2 / 3.0)
+    return shift, variance
+
+
+def logits(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, case: Case) -> Logits:
+    """The sums that the sigmoid is applied to, of float64 operands.
+
+    To the error of the product comes that of adding the bias. In 16 bits the product may be rounded before the bias is
+    added, and the sum before the sigmoid is computed, as between the calls of a library.
+    """
+    product = x @ weight.T
+    shift, variance = product_error(product, x.square() @ weight.square().T, x.shape[1], case)
+    z = product + bias
+    return Logits(z, shift, variance, (product.abs() + z.abs()) * unit_roundoff(case.dtype))
+
+
+def linear_sigmoid_limit(of: Logits, value: torch.Tensor, count: int, dtype: str) -> torch.Tensor:
+    """Bound for y = sigma(z), one of `count`. value: y, float64.
+
+    sigma(z + e) - sigma(z) is at most y (1 - y) (exp(|e|) - 1), for e of either sign. The sigmoid adds what
+    `sigmoid_limit` has.
+    """
+    u = unit_roundoff("float32")
+    slope = value * (1.0 - value)
+    of_z = slope * torch.expm1(of.shift + of.rounding + of.variance.sqrt() * deviations(count))
+    of_z = torch.where(of.z.isinf(), 0.0, of_z.nan_to_num(nan=1.0, posinf=1.0).clamp(max=1.0))
+    of_sigmoid = slope * (EXP_ULPS * 2.0 * u) + value * u + EXP_ULPS * 2.0 * half_smallest("float32")
+    return limit(of_z + of_sigmoid, value, dtype)
+
+
+def layer(weights: float = 1.0, numbers_of_x: numbers.Numbers = numbers.normals) -> numbers.Values:
+    """x of normal numbers, weights of normal numbers times `weights` over sqrt(K), and a normal bias: logits around 1,
+    as in a trained network; for more operands normal numbers.
+    """
+
+    def values(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
+        x = numbers_of_x(shapes[0], case, source)
+        weight, *rest = (numbers.normals(shape, case, source) for shape in shapes[1:])
+        return x, (weight.float() * (weights / math.sqrt(max(shapes[0][1], 1)))).to(weight.dtype), *rest
+
+    return values
+
+
+LAYER = layer()
+
+
+def bias_that_cancels(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
+    """All rows of x are nearly the same, and the bias is nearly minus their product: logits far smaller than it.
+
+    Weights are so large that a bias that is left out, or added after the sigmoid, cannot be overlooked.
+    """
+    x, weight, bias, *rest = layer(4.0)(shapes, case, source)
+    x = (x[:1].double() + x.double() / 64.0).to(x.dtype)
+    if x.numel() and bias.numel():
+        bias = (bias.double() / 4.0 - (x[:1].double() @ weight.double().T)[0]).to(bias.dtype)
+    return x, weight, bias, *rest
+
+
+def one_nan_in_turn(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
+    """One NaN, in any of the operands."""
+    drawn = LAYER(shapes, case, source)
+    operand = drawn[numbers.index_below(len(drawn), source)]
+    numbers.put(operand, math.nan, tuple(numbers.index_below(size, source) for size in operand.shape))
+    return drawn
+
+
+def infinite_bias(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
+    """A quarter of the bias is infinite: results of 0 and 1."""
+    x, weight, bias, *rest = LAYER(shapes, case, source)
+    infinite = torch.rand(bias.shape, generator=source, device=source.device) < 0.25
+    return x, weight, torch.where(infinite, bias * math.inf, bias), *rest
+
+
+def of_layer(plain: Family) -> Family:
+    """The family, with the numbers of a layer."""
+    return replace(plain, values=LAYER)
+
+
+ODD = (33, 65, 34)
+
+
+class LinearSigmoid(Operation):
+    rank = 42
+    name = "linear_sigmoid"
+    formula = "Y[i, j] = 1 / (1 + exp(-(sum over k of X[i, k] W[j, k] + b[j])))"
+    dims = ("M", "N", "K")
+    is_square = True
+    sweep = tuple((n, n, n) for n in (64, 256, 1024, 2048, 4096, 8192))
+    telling: ClassVar[tuple[Telling, ...]] = (
+        Telling("odd_k", (1040, 16, 67)),
+        Telling("long_k", (48, 40, 2056)),
+        Telling("strided", (80, 72, 64), "strided"),
+        Telling("bias_cancels", (80, 72, 64), "bias_cancels"),
+        Telling("saturated", (80, 72, 64), "saturated"),
+        Telling("nan", (80, 72, 64), "nan"),
+    )
+    ragged: ClassVar[tuple[Shape, ...]] = ((1, 1, 1), (5, 4, 0), (70, 41, 33))
+    families: ClassVar[dict[str, Family]] = {
+        "normal": Family("normal numbers, weights over sqrt(K); the operation's default sizes", LAYER),
+        "sizes": of_layer(family.sizes(*ragged)),
+        "empty": of_layer(family.empty((0, 4, 3), (3, 0, 4))),
+        "strided": of_layer(family.strided_views(ODD)),
+        "misaligned_rows": of_layer(family.misaligned_rows((33, 64, 64))),
+        "bias_cancels": Family(
+            "a bias that nearly cancels the product", bias_that_cancels, shapes=(ODD, (33, 65, 257))
+        ),
+        "saturated": Family("logits of either sign up to 60: results next to 0 and 1", layer(15.0), shapes=(ODD,)),
+        "infinity": family.infinity(ODD, values=infinite_bias),
+        "nan": family.nan(ODD, values=one_nan_in_turn),
+        "huge": of_layer(family.huge((2**16 + 1, 2**15 + 1, 16))),
+    }
+
+    def precisions(self, dtype: str) -> tuple[str, ...]:
+        return ("ieee", "tf32") if dtype == "float32" else ("ieee",)
+
+    def default_cases(self, device_type: str) -> list[Case]:
+        """On a GPU squares, a layer of a transformer with many rows and with few, and the other types."""
+        if device_type != "cuda":
+            return [self.case((50, 72, 40), dtype) for dtype in DTYPES]
+        shapes = ((4096, 4096, 4096), (8192, 8192, 8192), (4096, 14336, 4096), (16, 14336, 4096))
+        cases = [self.case(shape, "bfloat16") for shape in shapes]
+        return [*cases, self.case(shapes[0], "float16"), self.case((2048, 2048, 2048), "float32", "tf32")]
+
+    def operands(self, case: Case) -> tuple[Shape, ...]:
+        m, n, k = case.shape
+        return ((m, k), (n, k), (n,))
+
+    def arguments(self, case: Case) -> dict[str, Any]:
+        return {"precision": case.precision}
+
+    def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
+        m, n, _ = case.shape
+        for rows, columns in blocks.blocks((m, n)):
+            of = logits(inputs[0][rows].double(), inputs[1][columns].double(), inputs[2][columns].double(), case)
+            value = torch.sigmoid(of.z)
+            yield Truth((rows, columns), value, linear_sigmoid_limit(of, value, m * n, case.dtype))
+
+    def output_shape(self, case: Case) -> Shape:
+        return (case["M"], case["N"])
+
+    def flops(self, case: Case) -> int:
+        """Two for each product; the bias, and four of the sigmoid, for each result."""
+        return case["M"] * case["N"] * (2 * case["K"] + 5)
+
+    def workspace_bytes(self, case: Case) -> int:
+        """Both operands and their squares of a block in float64, and twelve arrays of its results."""
+        m, n, k = case.shape
+        rows = min(m, blocks.rows_together(n))
+        return 8 * (2 * (rows + n) * k + 12 * min(m * n, blocks.BLOCK_ELEMENTS))
+
+
+OP = LinearSigmoid()

@@ -1,0 +1,168 @@
+"""linear_sigmoid_grad: the gradients of a linear layer with a sigmoid, from that of its output, in one step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from suite.numerics.bounds import EXP_ULPS, deviations, limit, sum_variance
+from suite.numerics.formats import DTYPES, half_smallest, unit_roundoff
+from suite.ops.linear_sigmoid import LAYER, ODD, LinearSigmoid, layer, logits, of_layer, one_nan_in_turn, product_error
+from suite.problem import family, outputs
+from suite.problem.blocks import rows_together
+from suite.problem.case import Case
+from suite.problem.family import Family
+from suite.problem.shape import Shape
+from suite.problem.telling import Telling
+from suite.problem.truth import Truth
+
+
+@dataclass
+class Derivative:
+    """dz = dy y (1 - y) of some rows, and its error: of one sign, at most, and of mean zero; float64."""
+
+    dz: torch.Tensor
+    shift: torch.Tensor
+    variance: torch.Tensor
+
+
+def derivative(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, dy: torch.Tensor, case: Case) -> Derivative:
+    """Of float64 operands.
+
+    1. An error e of z changes y by y (1 - y) e. So does its shift.
+    2. y has the error of the sigmoid in float32; in 16 bits it may be rounded, as a library does that keeps it for the
+       backward pass. The rounding is at most u y, also of a y next to 1, where 1 - y then loses all its digits.
+    3. An error e of y changes dz by dy (1 - 2 y) e. dz is rounded to the type of the inputs, as a factor of products.
+    """
+    of = logits(x, weight, bias, case)
+    y = torch.sigmoid(of.z)
+    slope, change = y * (1.0 - y), (dy * (1.0 - 2.0 * y)).abs()
+    dz = dy * slope
+    fine, u = unit_roundoff("float32"), unit_roundoff(case.dtype)
+    of_sigmoid = (y * (2.0 * EXP_ULPS * fine + fine + u)).square()
+    variance = slope.square() * (of.variance + of.rounding.square() / 3.0) + of_sigmoid / 3.0
+    rounding = (dz.abs() * (u + 3.0 * fine)).clamp(min=half_smallest(case.dtype)) * (dz != 0)
+    return Derivative(dz, change * slope * of.shift, variance * change.square() + rounding.square() / 3.0)
+
+
+@dataclass
+class Sum:
+    """A sum of terms with dz, and what its bound needs."""
+
+    value: torch.Tensor
+    shift: torch.Tensor
+    variance: torch.Tensor
+    squares: torch.Tensor
+    """Sum of the terms' squares."""
+
+    def __iadd__(self, other: Sum) -> Sum:
+        for name in ("value", "shift", "variance", "squares"):
+            getattr(self, name).add_(getattr(other, name))
+        return self
+
+    def limit(self, terms: int, count: int, case: Case, *, products: bool = True) -> torch.Tensor:
+        """The bound of a sum of `terms` terms, one of `count` results."""
+        shift, variance = self.shift, self.variance
+        if products:
+            of_sum, spread = product_error(self.value, self.squares, terms, case)
+            shift, variance = shift + of_sum, variance + spread
+        else:
+            variance = variance + sum_variance(self.value, self.squares, terms, None)
+        return limit(shift + variance.sqrt() * deviations(count), self.value, case.dtype)
+
+
+def times(of: Derivative, b: torch.Tensor, *, transposed: bool = False) -> Sum:
+    """dz b, or dz^T b."""
+    squares = b.square()
+    factors = (of.dz, of.shift, of.variance, of.dz.square())
+    dz, shift, variance, dz_squared = (each.T if transposed else each for each in factors)
+    return Sum(dz @ b, shift @ b.abs(), variance @ squares, dz_squared @ squares)
+
+
+def over_rows(of: Derivative) -> Sum:
+    return Sum(of.dz.sum(0), of.shift.sum(0), of.variance.sum(0), of.dz.square().sum(0))
+
+
+class LinearSigmoidGrad(LinearSigmoid):
+    rank = 43
+    name = "linear_sigmoid_grad"
+    formula = (
+        "dX = dZ W, dW = dZ^T X, db[j] = sum over i of dZ[i, j], where dZ = dY * Y * (1 - Y), Y = sigma(X W^T + b)"
+    )
+    dims = ("M", "N", "K")
+    is_square = True
+    outputs = ("dx", "dweight", "dbias")
+    sweep = tuple((n, n, n) for n in (64, 256, 1024, 2048, 4096, 8192))
+    telling: ClassVar[tuple[Telling, ...]] = (
+        Telling("odd_k", (1040, 16, 67)),
+        Telling("strided", (80, 72, 64), "strided"),
+        Telling("saturated", (80, 72, 64), "saturated"),
+    )
+    ragged: ClassVar[tuple[Shape, ...]] = ((1, 8, 1), (70, 40, 33))
+    families: ClassVar = {
+        "normal": Family("normal numbers, weights over sqrt(K); the operation's default sizes", LAYER),
+        "sizes": of_layer(family.sizes(*ragged)),
+        "empty": of_layer(family.empty((0, 4, 3), (3, 0, 4))),
+        "strided": of_layer(family.strided_views(ODD)),
+        "saturated": Family("logits of either sign up to 60: hardly any gradient", layer(15.0), shapes=(ODD,)),
+        "nan": family.nan(ODD, values=one_nan_in_turn),
+    }
+
+    def default_cases(self, device_type: str) -> list[Case]:
+        """On a GPU squares, a layer of a transformer, and the other types."""
+        if device_type != "cuda":
+            return [self.case((50, 72, 40), dtype) for dtype in DTYPES]
+        shapes = ((4096, 4096, 4096), (8192, 8192, 8192), (4096, 14336, 4096))
+        cases = [self.case(shape, "bfloat16") for shape in shapes]
+        return [*cases, self.case(shapes[0], "float16"), self.case((2048, 2048, 2048), "float32", "tf32")]
+
+    def operands(self, case: Case) -> tuple[Shape, ...]:
+        return (*super().operands(case), (case["M"], case["N"]))
+
+    def output_shapes(self, case: Case) -> tuple[Shape, ...]:
+        return super().operands(case)
+
+    def output_shape(self, case: Case) -> Shape:
+        return outputs.flat_shape(self.output_shapes(case))
+
+    def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
+        """In blocks of rows of x, which dweight and dbias add up."""
+        m, n, k = case.shape
+        count = self.output_shape(case)[0]
+        starts = outputs.starts(self.output_shapes(case))
+
+        def piece(begin: int, value: torch.Tensor, bound: torch.Tensor) -> Truth:
+            return Truth((slice(begin, begin + value.numel()),), value.reshape(-1), bound.reshape(-1))
+
+        weight, bias = (each.double() for each in inputs[1:3])
+        dweight, dbias = (
+            Sum(*(torch.zeros(shape, dtype=torch.float64, device=weight.device) for _ in range(4)))
+            for shape in ((n, k), (n,))
+        )
+        together = rows_together(max(n, k))
+        for start in range(0, m, together):
+            x, dy = (each[start : start + together].double() for each in (inputs[0], inputs[3]))
+            of = derivative(x, weight, bias, dy, case)
+            dx = times(of, weight)
+            yield piece(starts[0] + start * k, dx.value, dx.limit(n, count, case))
+            del dx, dy
+            dweight += times(of, x, transposed=True)
+            dbias += over_rows(of)
+        yield piece(starts[1], dweight.value, dweight.limit(m, count, case))
+        yield piece(starts[2], dbias.value, dbias.limit(m, count, case, products=False))
+
+    def flops(self, case: Case) -> int:
+        """Three products; for each logit the bias, four of the sigmoid, three of its derivative and one of dbias."""
+        return case["M"] * case["N"] * (6 * case["K"] + 9)
+
+    def workspace_bytes(self, case: Case) -> int:
+        """In float64 five arrays of the size of each operand, and fifteen of a block of rows."""
+        m, n, k = case.shape
+        rows = min(m, rows_together(max(n, k)))
+        return 8 * (10 * n * k + rows * (15 * n + 8 * k))
+
+
+OP = LinearSigmoidGrad()

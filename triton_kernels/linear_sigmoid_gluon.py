@@ -1,0 +1,41 @@
+"""A linear layer with a sigmoid in Gluon for Hopper: the kernel of matmul_gluon.py, finished in registers."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from triton_kernels._arguments import check_linear
+from triton_kernels._configs_matmul_gluon import tuning_space  # noqa: F401
+from triton_kernels._launch import device_of, kept
+from triton_kernels.matmul_gluon import launch_product, matmul_kernel  # noqa: F401
+
+REQUIRES = "sm_90"
+
+
+@kept
+def linear_sigmoid(
+    x: Float[Tensor, "M K"], weight: Float[Tensor, "N K"], bias: Float[Tensor, "N"], *, precision: str = "ieee"
+) -> Float[Tensor, "M N"]:
+    """out = sigma(x weight^T + bias).
+
+    Shapes: x (M, K), weight (N, K), bias (N,), K at least 1. The output is contiguous.
+    Strides: any; what TMA cannot copy is copied first, as in matmul_gluon.py.
+    Dtypes: float16, bfloat16; everything in float32, rounded once at the end.
+    Tail: TMA reads zeros beyond the edges and does not write there.
+    Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for float32, for K = 0, for
+    M or N above 2^26, for K above 2^30, and for a GPU other than Hopper.
+    Source: matmul_gluon.py.
+    """
+    check_linear("linear_sigmoid", x, weight, bias, precision=precision, interpreter=False)
+    (M, K), N = x.shape, weight.shape[0]
+    if torch.cuda.get_device_capability(x.device)[0] != 9:
+        raise NotImplementedError("linear_sigmoid: wgmma needs a Hopper GPU (compute capability 9.0)")
+    if x.element_size() != 2 or K == 0 or M > 2**26:
+        raise NotImplementedError(
+            f"linear_sigmoid: written for 16 bits, K of at least 1 and M of at most 2^26; got {x.dtype}, K={K}, M={M}"
+        )
+    out = torch.empty((M, N), dtype=x.dtype, device=x.device)
+    if out.numel() > 0:
+        with device_of(x):
+            launch_product(x, weight.t(), out, None, None, "ieee", bias.contiguous())
+    return out
