@@ -43,15 +43,20 @@ def attend(kernel: str, q: Tensor, k: Tensor, v: Tensor, causal: bool, sm_scale:
         return torch.zeros_like(q, memory_format=torch.contiguous_format)
     out = q.new_empty(B, H, S_q, D)
     if out.numel() > 0:
-        q, k, v = (_readable(x) for x in (q, k, v))
-        scale = 1.0 / math.sqrt(D) if sm_scale is None else sm_scale
-        build.launch(
-            kernel, kernel, q.device,
-            q, k, v, out, B, H, H_kv, S_q, S_k, D, *_strides(q), *_strides(k), *_strides(v), causal,
-            max(scale * math.log2(math.e), 2.0**-126),  # not 0, which times the minus infinity of a hidden key is NaN
-            build.DTYPES[q.dtype],
-        )  # fmt: skip
+        write(kernel, q, k, v, out, causal, 1.0 / math.sqrt(D) if sm_scale is None else sm_scale)
     return out
+
+
+def write(kernel: str, q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float) -> None:
+    """Launches the kernel on an `out` (B, H, S_q, D) that is not empty: rows contiguous, at multiples of 16 bytes."""
+    (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
+    q, k, v = (_readable(x) for x in (q, k, v))
+    build.launch(
+        kernel, kernel, q.device,
+        q, k, v, out, B, H, H_kv, S_q, S_k, D, *_strides(q), *_strides(k), *_strides(v), *_strides(out), causal,
+        max(sm_scale * math.log2(math.e), 2.0**-126),  # not 0, which times the minus infinity of a hidden key is NaN
+        build.DTYPES[q.dtype],
+    )  # fmt: skip
 
 
 def _strides(x: Tensor) -> list[int]:

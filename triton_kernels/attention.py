@@ -213,23 +213,28 @@ def attention(
     B, H, S_q, D = q.shape
     H_kv, S_k = k.shape[1:3]
     _check_limits(S_q * (H // H_kv) if H_kv else 0, k, v, D, sm_scale)
-    if sm_scale is None:
-        sm_scale = D**-0.5
     if q.numel() > 0 and S_k == 0:
         return torch.zeros(q.shape, dtype=q.dtype, device=q.device)
     out = empty_output(q.shape, q.dtype, q.device)
     if q.numel() > 0:
-        G = H // H_kv
-        HEADS = B * H_kv
-        HEAD_GROUP = min(HEADS, max(1, GROUP_BYTES // (2 * S_k * D * q.element_size())))
-        with device_of(q):
-            launch(
-                attention_kernel, lambda tile: (HEADS * triton.cdiv(S_q * G, tile["BLOCK_M"]),),
-                q, k, v, out, HEADS, H_kv, S_q, S_k, _tuned_length(S_q, S_k), HEAD_GROUP, sm_scale * LOG2_E,
-                *q.stride(), *k.stride(), *v.stride(), *out.stride()[:3],
-                CAUSAL=causal, V_LIKE_K=k.stride()[2:] == v.stride()[2:], G=G, D=D, **TILE,
-            )  # fmt: skip
+        attend(q, k, v, out, causal, D**-0.5 if sm_scale is None else sm_scale)
     return finished_output(out, q.dtype)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float) -> None:
+    """Writes attention's result to `out` (B, H, S_q, D), of any strides with contiguous rows; nothing is empty."""
+    B, H, S_q, D = q.shape
+    H_kv, S_k = k.shape[1:3]
+    G = H // H_kv
+    HEADS = B * H_kv
+    HEAD_GROUP = min(HEADS, max(1, GROUP_BYTES // (2 * S_k * D * q.element_size())))
+    with device_of(q):
+        launch(
+            attention_kernel, lambda tile: (HEADS * triton.cdiv(S_q * G, tile["BLOCK_M"]),),
+            q, k, v, out, HEADS, H_kv, S_q, S_k, _tuned_length(S_q, S_k), HEAD_GROUP, sm_scale * LOG2_E,
+            *q.stride(), *k.stride(), *v.stride(), *out.stride()[:3],
+            CAUSAL=causal, V_LIKE_K=k.stride()[2:] == v.stride()[2:], G=G, D=D, **TILE,
+        )  # fmt: skip
 
 
 def _tuned_length(S_q: int, S_k: int) -> int:

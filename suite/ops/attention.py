@@ -59,11 +59,41 @@ def attention_limit(
     count: int,
     dtype: str,
 ) -> torch.Tensor:
-    """Bound for o = sum_j p_j v_j with p = softmax(scores), one query a row. All tensors are float64.
+    """Bound for o = sum_j p_j v_j with p = softmax(scores), one query a row; see `attention_error`.
 
+    count: outputs of the whole result.
+    """
+    depth = MMA_DEPTH.get(dtype)
+    moved, variance = attention_error(value, p, scores, sizes_squared, v, head_dim=head_dim, terms=terms, dtype=dtype)
+    systematic = score_shift(head_dim, depth) * moved.abs()
+    systematic += sum_shift(value, terms, depth) + value.abs() * (2.0 * unit_roundoff("float32"))
+    return limit(systematic + variance.sqrt() * deviations(count), value, dtype)
+
+
+def score_shift(head_dim: int, depth: int | None) -> float:
+    """Relative error of one sign of a score: of the factor log2(e) sm_scale, and of sums that tensor cores truncate."""
+    u = unit_roundoff("float32")
+    return u + u * (math.ceil(head_dim / depth) + 1) / 2.0 if depth else u
+
+
+def attention_error(
+    value: torch.Tensor,
+    p: torch.Tensor,
+    scores: torch.Tensor,
+    sizes_squared: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    head_dim: int,
+    terms: int,
+    dtype: str,
+    more: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What o = sum_j p_j v_j changes by if all scores grow by a factor, over that factor less 1; and its variance.
+
+    p = softmax(scores), one query a row. All tensors are float64.
     value: o (rows, D). p (rows, keys): probabilities. scores (rows, keys): -inf where hidden; overwritten.
     sizes_squared (rows, keys): sum over d of (scale q_d k_jd)^2. v (keys, D). terms: all keys, hidden ones too.
-    count: outputs of the whole result.
+    more (rows, keys): variances of the scores by errors of k.
 
     1. Errors of a score come from its sum over D, from rounding the scaled score and its distance from the largest, and
        from the exponential: relative to p_j a variance w_j. Since do = sum_j p_j (v_j - o) e_j, that of o is
@@ -74,15 +104,15 @@ def attention_limit(
 
     Memory bandwidth limits this function: arrays of all pairs are reused, and read as few times as possible.
     """
-    u = unit_roundoff("float32")
     depth = MMA_DEPTH.get(dtype)
     hidden = scores == -math.inf
     v_squared, p_squared = v.square(), p.square()
     relative = exponential_variance(scores, sizes_squared, head_dim, depth)
+    if more is not None:
+        relative += more
     weights = relative.mul_(p_squared).masked_fill_(hidden, 0.0)
-    moved = scores.mul_(p)
-    shift = u + u * (math.ceil(head_dim / depth) + 1) / 2.0 if depth else u
-    systematic = shift * (moved @ v - value * moved.sum(dim=1, keepdim=True)).abs()
+    scaled = scores.mul_(p)
+    moved = scaled @ v - value * scaled.sum(dim=1, keepdim=True)
 
     alone = torch.zeros_like(value)
     if dtype != "float32":
@@ -96,8 +126,7 @@ def attention_limit(
     variance += sum_variance(value, p_squared @ v_squared, terms, depth)
     of_denominator = sum_variance(torch.ones_like(value[:, :1]), p_squared.sum(dim=1, keepdim=True), terms, None)
     variance += value.square() * of_denominator
-    systematic += sum_shift(value, terms, depth) + value.abs() * (2.0 * u)
-    return limit(systematic + variance.sqrt() * deviations(count), value, dtype)
+    return moved, variance
 
 
 def heads_inside(operand: torch.Tensor, position: int) -> torch.Tensor:

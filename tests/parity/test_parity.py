@@ -73,6 +73,8 @@ KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
     ("cpu", "attention", "torch", "minus_infinity_all"): (ALL, ZEROS),
     ("cpu", "attention", "torch/flash", "minus_infinity_all"): (ALL, ZEROS),
     ("cpu", "attention", "torch/math", "minus_infinity_all"): (ALL, ZEROS),
+    ("cpu", "multi_head_attention", "jax", "nan"): (ALL, LEAKS),
+    ("cpu", "multi_head_attention", "torch", "nan"): (ALL, ADDS_THE_MASK),
     ("cuda", "sigmoid", "torch", "subnormal"): (WIDE, OVERFLOWS),
     ("cuda", "attention", "jax", "infinity"): (ALL, LEAKS),
     ("cuda", "attention", "jax", "nan"): (ALL, LEAKS),
@@ -94,6 +96,9 @@ KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
     ("cuda", "attention", "torch/math", "minus_infinity_all"): (ALL, ZEROS),
     ("cuda", "attention", "torch/math", "infinity"): (ALL, ADDS_THE_MASK),
     ("cuda", "attention", "torch/math", "nan"): (ALL, ADDS_THE_MASK),
+    ("cuda", "multi_head_attention", "jax", "nan"): (ALL, LEAKS),
+    ("cuda", "multi_head_attention", "jax/cudnn", "nan"): (HALF, LEAKS),
+    ("cuda", "multi_head_attention", "torch", "nan"): (ALL, LEAKS),
 }
 """What a library or a compiler cannot do: (device, operation, implementation, family) -> (dtypes, why).
 
