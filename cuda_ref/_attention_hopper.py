@@ -27,7 +27,7 @@ def attend(kernel: str, q: Tensor, k: Tensor, v: Tensor, causal: bool, sm_scale:
     Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for float32, other D, a
     negative sm_scale, more than 2^30 queries, keys or tiles, and on other devices; build.CudaError if the launch fails.
     """
-    B, H, H_kv, S_q, S_k, D = check_attention(q, k, v)
+    B, H, _, S_q, S_k, D = check_attention(q, k, v)
     if q.dtype == torch.float32:
         raise NotImplementedError("attention: written for float16 and bfloat16; got torch.float32")
     if D not in HEAD_DIMS:

@@ -37,7 +37,7 @@ def attention(
     more than 2^30 queries, keys or blocks; build.CudaError if the launch fails.
     Source: see attention.cu.
     """
-    B, H, H_kv, S_q, S_k, D = check_attention(q, k, v)
+    B, H, _, S_q, S_k, D = check_attention(q, k, v)
     if D > 256:
         raise NotImplementedError(f"attention: D must be at most 256; got D={D}")
     if max(S_q, S_k, B * H * -(-S_q // BLOCK_M)) > 2**30:

@@ -107,8 +107,7 @@ def check_multi_head_attention(x: jax.Array, w_qkv: jax.Array, w_out: jax.Array,
     for name, w, rows in (("w_qkv", w_qkv, 3 * E), ("w_out", w_out, E)):
         if w.shape != (rows, E):
             raise ValueError(
-                f"multi_head_attention: x is (B, S, E)={x.shape}, so {name} must be {(rows, E)}; "
-                f"got {w.shape}"
+                f"multi_head_attention: x is (B, S, E)={x.shape}, so {name} must be {(rows, E)}; got {w.shape}"
             )
     if heads < 1 or E % heads != 0:
         raise ValueError(f"multi_head_attention: E must be a multiple of heads; got E={E}, heads={heads}")

@@ -41,7 +41,11 @@ def layer(x: Tensor, w_qkv: Tensor, w_out: Tensor, *, heads: int, causal: bool) 
     """The layer, in the precision that PyTorch is set to."""
     B, S, E = x.shape
     q, k, v = F.linear(x, w_qkv).view(B, S, 3, heads, E // heads).permute(2, 0, 3, 1, 4)
-    if x.is_cuda and x.dtype != torch.float32 and can_use_cudnn_attention(SDPAParams(q, k, v, None, 0.0, causal, False)):
+    if (
+        x.is_cuda
+        and x.dtype != torch.float32
+        and can_use_cudnn_attention(SDPAParams(q, k, v, None, 0.0, causal, False))
+    ):
         o = torch.ops.aten._scaled_dot_product_cudnn_attention(q, k, v, None, False, 0.0, causal, False)[0]
     else:
         o = F.scaled_dot_product_attention(q, k, v, is_causal=causal)

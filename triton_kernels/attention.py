@@ -210,7 +210,7 @@ def attention(
     Source: FlashAttention-2 (Dao, 2023), with the query heads of a key head packed as in FlashAttention-3.
     """
     check_attention(q, k, v)
-    B, H, S_q, D = q.shape
+    H, S_q, D = q.shape[1:]
     H_kv, S_k = k.shape[1:3]
     _check_limits(S_q * (H // H_kv) if H_kv else 0, k, v, D, sm_scale)
     if q.numel() > 0 and S_k == 0:

@@ -30,12 +30,10 @@ from triton_kernels._tma import descriptor, tma_rows
 
 DETERMINISTIC = True
 REQUIRES = "sm_90"
-
 DTYPES = (torch.float16, torch.bfloat16)
 HEAD_DIMS = (64, 128, 256)
 STRIDES = [f"stride_{x}" for x in ("qb", "qh", "qm", "kb", "kh", "kn", "vb", "vh", "vn", "ob", "oh", "om")]
 INTEGERS = ["H", "HEADS", "HEAD_GROUP", "S_q", "S_k", "G", *STRIDES]
-NO_GRADIENT = (None, None, None)
 LOG2_E = 1.4426950408889634
 tma_load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared  # renamed after Triton 3.7
 
@@ -375,10 +373,9 @@ def attention(
 
 def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float) -> None:
     """Writes attention's result to `out` (B, H, S_q, D), of strides that TMA can write; nothing is empty."""
-    # Not 0, which times the minus infinity of a masked score is NaN.
-    qk_scale = max(sm_scale * LOG2_E, 2.0**-126)
+    qk_scale = max(sm_scale * LOG2_E, 2.0**-126)  # not 0, which times the minus infinity of a masked score is NaN
     with device_of(q):
-        _launch(tma_rows(q), tma_rows(k), tma_rows(v), out, (*NO_GRADIENT, *out.stride()[:3]), causal, qk_scale)
+        _launch(tma_rows(q), tma_rows(k), tma_rows(v), out, (None, None, None, *out.stride()[:3]), causal, qk_scale)
 
 
 def statistics(q: Tensor, k: Tensor, v: Tensor, do: Tensor, *, causal: bool, qk_scale: float) -> tuple[Tensor, Tensor]:

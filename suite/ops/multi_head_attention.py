@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import torch
 
 from suite.core.errors import UsageError
+from suite.numerics.attention import attention_error, score_shift
 from suite.numerics.bounds import MMA_DEPTH, deviations, limit, sum_shift, sum_variance
 from suite.numerics.formats import DTYPES, unit_roundoff
-from suite.ops.attention import attention_error, score_shift
 from suite.ops.attention_grad import rounding_variance, truncation
 from suite.problem import blocks, family, numbers, placement
 from suite.problem.case import Case
@@ -72,7 +72,7 @@ class MultiHeadAttention(Operation):
     telling = (
         Telling("odd", (2, 37, 128, 2)),
         Telling("causal", (1, 70, 128, 2), options={"causal": True}),
-        Telling("many_heads", (1, 33, 256, 4)),
+        Telling("wide", (1, 9, 1024, 16)),
         Telling("transposed", (1, 33, 128, 2), "transposed"),
         Telling("large_logits", (1, 33, 128, 2), "large_logits"),
     )
@@ -153,8 +153,8 @@ class MultiHeadAttention(Operation):
             variance += sum_variance(value, o.square() @ w_out.square().T, e, depth)
             bound = limit(systematic + variance.sqrt_() * deviations(count), value, case.dtype)
             del qkv, o, of_o, moved, systematic, variance
-            for rows, columns in blocks.blocks((s, e)):
-                yield Truth((slice(batch, batch + 1), rows, columns), value[None, rows, columns], bound[None, rows, columns])
+            for at in blocks.blocks((s, e)):
+                yield Truth((slice(batch, batch + 1), *at), value[at][None], bound[at][None])
 
     def _heads(
         self, qkv: torch.Tensor, variance: torch.Tensor, case: Case

@@ -103,6 +103,9 @@ class Row:
     vs_best: float | None = _column("device_us of the best vendor row over this row's: above 1 is faster than it")
     vs_best_low: float | None = _column("lower end of the 95% interval of vs_best")
     vs_best_high: float | None = _column("upper end of the 95% interval of vs_best")
+    vs_peer: float | None = _column(
+        "device_us of the best public kernel library's row over this row's; empty where none was timed"
+    )
     of_limit: float | None = _column("the limit's time over device_us: 1 is the hardware's limit")
     limit: str = _column("what the limit is: memory or arithmetic, and the source of the peak", "")
     gb_per_s: float | None = _column("the operation's own bytes over device_us, 10^9 bytes a second")
@@ -139,6 +142,7 @@ class Row:
     remarks: str = _column("what a reader should know before trusting the numbers", "")
     config: str = _column("what tuning chose", "")
     vendor: str = _column("the vendor library behind this implementation; empty for our own kernels", "")
+    peer: str = _column("the public kernel library that this implementation calls; empty for all others", "")
     clock_sm_mhz: float | None = _column("SM clock, median of the readings during the case")
     temperature_c: float | None = _column("highest temperature of the device during the case")
     power_w: float | None = _column("highest power draw during the case")
@@ -199,6 +203,11 @@ class Row:
     def key(self) -> Key:
         """What identifies a row within one run."""
         return (*self.case_key, self.device, self.implementation)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is neither a vendor's nor another public library's."""
+        return not self.vendor and not self.peer
 
     @property
     def explanation(self) -> str:

@@ -109,7 +109,7 @@ An entry that no longer holds fails its test. The suite's own kernels have entri
 def parameters() -> list[object]:
     """Implementations of one problem are neighbours, so that its inputs are drawn once.
 
-    The family `normal` has the sizes for timing, and is left out.
+    The family `normal` has the sizes for timing, and is left out; so are other libraries' kernels.
     """
     found = []
     for name in ops.names():
@@ -117,7 +117,7 @@ def parameters() -> list[object]:
             marks = [pytest.mark.gpu] if kind.needs_gpu else []
             for dtype in kind.dtypes if family != "normal" else ():
                 for each in builtin.implementations(name):
-                    if dtype in (*DTYPES, *each.dtypes_beyond):
+                    if each.peer is None and dtype in (*DTYPES, *each.dtypes_beyond):
                         where = f"{name}-{family}-{dtype}-{each.name}"
                         found.append(pytest.param(each, family, dtype, id=where, marks=marks))
     return found
