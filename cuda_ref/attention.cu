@@ -247,11 +247,13 @@ void launch(const void* q, const void* k, const void* v, void* out, int64_t B, P
         static_cast<const T*>(q), static_cast<const T*>(k), static_cast<const T*>(v), static_cast<T*>(out), problem);
 }
 
-extern "C" int attention(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H, int64_t H_kv,
-                         int64_t S_q, int64_t S_k, int64_t D, int64_t stride_qb, int64_t stride_qh, int64_t stride_qs,
-                         int64_t stride_kb, int64_t stride_kh, int64_t stride_ks, int64_t stride_vb, int64_t stride_vh,
-                         int64_t stride_vs, int64_t stride_ob, int64_t stride_oh, int64_t stride_os, int64_t causal,
-                         double sm_scale, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
+// With strides of the output too, whose rows are contiguous.
+extern "C" int attention_into(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H,
+                              int64_t H_kv, int64_t S_q, int64_t S_k, int64_t D, int64_t stride_qb, int64_t stride_qh,
+                              int64_t stride_qs, int64_t stride_kb, int64_t stride_kh, int64_t stride_ks,
+                              int64_t stride_vb, int64_t stride_vh, int64_t stride_vs, int64_t stride_ob,
+                              int64_t stride_oh, int64_t stride_os, int64_t causal, double sm_scale, int64_t dtype,
+                              cudaStream_t stream, LaunchRecord* record) {
     Problem problem{int(H), int(H_kv), int(S_q), int(S_k), int(D)};
     problem.q = {stride_qb, stride_qh, stride_qs};
     problem.k = {stride_kb, stride_kh, stride_ks};
@@ -269,4 +271,14 @@ extern "C" int attention(const void* q, const void* k, const void* v, void* out,
             launch<T, 256>(q, k, v, out, B, problem, stream, record);
         }
     });
+}
+
+extern "C" int attention(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H, int64_t H_kv,
+                         int64_t S_q, int64_t S_k, int64_t D, int64_t stride_qb, int64_t stride_qh, int64_t stride_qs,
+                         int64_t stride_kb, int64_t stride_kh, int64_t stride_ks, int64_t stride_vb, int64_t stride_vh,
+                         int64_t stride_vs, int64_t causal, double sm_scale, int64_t dtype, cudaStream_t stream,
+                         LaunchRecord* record) {
+    return attention_into(q, k, v, out, B, H, H_kv, S_q, S_k, D, stride_qb, stride_qh, stride_qs, stride_kb, stride_kh,
+                          stride_ks, stride_vb, stride_vh, stride_vs, H * S_q * D, S_q * D, D, causal, sm_scale, dtype,
+                          stream, record);
 }

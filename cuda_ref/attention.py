@@ -37,7 +37,7 @@ def attention(
     more than 2^30 queries, keys or blocks; build.CudaError if the launch fails.
     Source: see attention.cu.
     """
-    B, H, _, S_q, S_k, D = check_attention(q, k, v)
+    B, H, H_kv, S_q, S_k, D = check_attention(q, k, v)
     if D > 256:
         raise NotImplementedError(f"attention: D must be at most 256; got D={D}")
     if max(S_q, S_k, B * H * -(-S_q // BLOCK_M)) > 2**30:
@@ -54,7 +54,11 @@ def attention(
             k = k.contiguous()
         if v.stride(3) != 1:
             v = v.contiguous()
-        attend(q, k, v, out, causal, 1.0 / math.sqrt(D) if sm_scale is None else sm_scale)
+        build.launch(
+            "attention", "attention", q.device,
+            q, k, v, out, B, H, H_kv, S_q, S_k, D, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3],
+            causal, 1.0 / math.sqrt(D) if sm_scale is None else sm_scale, build.DTYPES[q.dtype],
+        )  # fmt: skip
     return out
 
 
@@ -62,7 +66,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale:
     """Writes attention's result to `out` (B, H, S_q, D). Rows are contiguous; `out` is not empty."""
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     build.launch(
-        "attention", "attention", q.device,
+        "attention", "attention_into", q.device,
         q, k, v, out, B, H, H_kv, S_q, S_k, D,
         *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *out.stride()[:3],
         causal, sm_scale, build.DTYPES[q.dtype],

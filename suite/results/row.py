@@ -103,9 +103,6 @@ class Row:
     vs_best: float | None = _column("device_us of the best vendor row over this row's: above 1 is faster than it")
     vs_best_low: float | None = _column("lower end of the 95% interval of vs_best")
     vs_best_high: float | None = _column("upper end of the 95% interval of vs_best")
-    vs_peer: float | None = _column(
-        "device_us of the best public kernel library's row over this row's; empty where none was timed"
-    )
     of_limit: float | None = _column("the limit's time over device_us: 1 is the hardware's limit")
     limit: str = _column("what the limit is: memory or arithmetic, and the source of the peak", "")
     gb_per_s: float | None = _column("the operation's own bytes over device_us, 10^9 bytes a second")
@@ -142,7 +139,6 @@ class Row:
     remarks: str = _column("what a reader should know before trusting the numbers", "")
     config: str = _column("what tuning chose", "")
     vendor: str = _column("the vendor library behind this implementation; empty for our own kernels", "")
-    peer: str = _column("the public kernel library that this implementation calls; empty for all others", "")
     clock_sm_mhz: float | None = _column("SM clock, median of the readings during the case")
     temperature_c: float | None = _column("highest temperature of the device during the case")
     power_w: float | None = _column("highest power draw during the case")
@@ -189,6 +185,10 @@ class Row:
         "share of wrong elements by tile: size of a tile, then rows; . none, 1-9 tenths, # all", ""
     )
     graph_us: float | None = _column("one call in a CUDA graph of several: the time of the replay over their number")
+    vs_peer: float | None = _column(
+        "device_us of the best public kernel library's row over this row's; empty where none was timed"
+    )
+    peer: str = _column("the public kernel library that this implementation calls; empty for all others", "")
 
     def __post_init__(self) -> None:
         for name in _ENUMERATIONS:
