@@ -33,5 +33,5 @@ def test_without_a_peer_there_is_no_ratio() -> None:
 def test_a_peer_that_is_missing_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     peer = next(each for each in builtin.implementations("softmax") if each.name == "triton/liger")
     monkeypatch.setattr(peer.adapter, "missing", lambda device: None)
-    found = replace(peer, peer="no-such-package").obstacle(Device("cpu"))
+    found = replace(peer, requires=None, peer="no-such-package").obstacle(Device("cpu"))
     assert found == ("unavailable", "no-such-package is not installed; pip install '.[peers]'")
