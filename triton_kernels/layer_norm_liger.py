@@ -12,7 +12,7 @@ LONGEST = 65536
 
 
 def layer_norm(
-    x: Float[Tensor, "M N"], weight: Float[Tensor, N], bias: Float[Tensor, N], *, eps: float
+    x: Float[Tensor, "M N"], weight: Float[Tensor, "N"], bias: Float[Tensor, "N"], *, eps: float
 ) -> Float[Tensor, "M N"]:
     """y[i, j] = (x[i, j] - mean of x[i]) / sqrt(variance of x[i] + eps) * weight[j] + bias[j].
 

@@ -23,7 +23,7 @@ def rows(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return out
 
 
-def rms_norm(x: Float[Tensor, "M N"], weight: Float[Tensor, N], *, eps: float) -> Float[Tensor, "M N"]:
+def rms_norm(x: Float[Tensor, "M N"], weight: Float[Tensor, "N"], *, eps: float) -> Float[Tensor, "M N"]:
     """y[i, j] = x[i, j] * weight[j] / sqrt(mean over k of x[i, k]^2 + eps), in float32, rounded once.
 
     Raises ValueError for other shapes and dtypes.

@@ -11,7 +11,7 @@ REQUIRES = "cuda"  # Triton's interpreter has no libdevice
 LONGEST = 65536
 
 
-def rms_norm(x: Float[Tensor, "M N"], weight: Float[Tensor, N], *, eps: float) -> Float[Tensor, "M N"]:
+def rms_norm(x: Float[Tensor, "M N"], weight: Float[Tensor, "N"], *, eps: float) -> Float[Tensor, "M N"]:
     """y[i, j] = x[i, j] * weight[j] / sqrt(mean over k of x[i, k]^2 + eps).
 
     Computed in float32, and rounded once. Raises ValueError for other shapes and dtypes, NotImplementedError for rows
