@@ -11,8 +11,10 @@ from cuda_ref._arguments import check_attention
 HEAD_DIMS = (64, 128, 256)
 
 
-def attend(kernel: str, q: Tensor, k: Tensor, v: Tensor, causal: bool, sm_scale: float | None) -> Tensor:
-    """Launches the attention `kernel`, which is named like its file.
+def attend(
+    kernel: str, q: Tensor, k: Tensor, v: Tensor, causal: bool, sm_scale: float | None, *more: Tensor | int | None
+) -> Tensor:
+    """Launches the attention `kernel`, which is named like its file. `more` are arguments that it alone has.
 
     Shapes: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), D 64, 128 or 256, H a multiple of H_kv: query head h uses key
     head h_kv = h // (H // H_kv). An operand that TMA cannot read (rows contiguous, each at a multiple of 16 bytes) is
@@ -28,47 +30,65 @@ def attend(kernel: str, q: Tensor, k: Tensor, v: Tensor, causal: bool, sm_scale:
     negative sm_scale, more than 2^30 queries, keys or tiles, and on other devices; build.CudaError if the launch fails.
     """
     B, H, _, S_q, S_k, D = check_attention(q, k, v)
-    if q.dtype == torch.float32:
-        raise NotImplementedError("attention: written for float16 and bfloat16; got torch.float32")
-    if D not in HEAD_DIMS:
-        raise NotImplementedError(f"attention: D must be 64, 128 or 256; got D={D}")
-    if sm_scale is not None and sm_scale < 0:
-        raise NotImplementedError(f"attention: sm_scale must not be negative; got {sm_scale}")
-    if max(S_q, S_k, B * H * -(-S_q // 128)) > 2**30:
-        raise NotImplementedError(
-            f"attention: S_q, S_k and B * H * ceil(S_q / 128) must be at most 2^30; "
-            f"got B={B}, H={H}, S_q={S_q}, S_k={S_k}"
-        )
+    check_covered("attention", q, k, HEAD_DIMS, sm_scale)
     if q.numel() > 0 and S_k == 0:
         return torch.zeros_like(q, memory_format=torch.contiguous_format)
     out = q.new_empty(B, H, S_q, D)
     if out.numel() > 0:
-        write(kernel, q, k, v, out, causal, 1.0 / math.sqrt(D) if sm_scale is None else sm_scale)
+        launch(kernel, q, k, v, out, causal, scales(D, sm_scale)[1], *more)
     return out
 
 
-def write(kernel: str, q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float) -> None:
-    """Launches the kernel on an `out` (B, H, S_q, D) that is not empty: rows contiguous, at multiples of 16 bytes."""
+def launch(
+    kernel: str, q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, scale_log2: float,
+    *more: Tensor | int | None,
+) -> None:  # fmt: skip
+    """Launches the attention `kernel` for arguments that have been checked, none of them empty.
+
+    Rows of `out` are contiguous and begin at multiples of 16 bytes.
+    """
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
-    q, k, v = (_readable(x) for x in (q, k, v))
+    q, k, v = (readable(x) for x in (q, k, v))
     build.launch(
         kernel, kernel, q.device,
-        q, k, v, out, B, H, H_kv, S_q, S_k, D, *_strides(q), *_strides(k), *_strides(v), *_strides(out), causal,
-        max(sm_scale * math.log2(math.e), 2.0**-126),  # not 0, which times the minus infinity of a hidden key is NaN
-        build.DTYPES[q.dtype],
+        q, k, v, out, B, H, H_kv, S_q, S_k, D, *strides(q), *strides(k), *strides(v), *strides(out), causal,
+        scale_log2, build.DTYPES[q.dtype], *more,
     )  # fmt: skip
 
 
-def _strides(x: Tensor) -> list[int]:
+def scales(D: int, sm_scale: float | None) -> tuple[float, float]:
+    """sm_scale, and the same for exponents to base 2: not 0, which times the minus infinity of a hidden key is NaN."""
+    scale = 1.0 / math.sqrt(D) if sm_scale is None else sm_scale
+    return scale, max(scale * math.log2(math.e), 2.0**-126)
+
+
+def check_covered(operation: str, q: Tensor, k: Tensor, dims: tuple[int, ...], sm_scale: float | None) -> None:
+    """Raises NotImplementedError for what the kernels do not cover, of arguments that fit together."""
+    (B, H, S_q, D), S_k = q.shape, k.shape[2]
+    if q.dtype == torch.float32:
+        raise NotImplementedError(f"{operation}: written for float16 and bfloat16; got torch.float32")
+    if D not in dims:
+        *names, last = map(str, dims)
+        raise NotImplementedError(f"{operation}: D must be {', '.join(names)} or {last}; got D={D}")
+    if sm_scale is not None and sm_scale < 0:
+        raise NotImplementedError(f"{operation}: sm_scale must not be negative; got {sm_scale}")
+    if max(S_q, S_k, B * H * -(-S_q // 64), B * k.shape[1] * -(-S_k // 64)) > 2**30:
+        raise NotImplementedError(
+            f"{operation}: S_q, S_k and the number of tiles of 64 queries or keys of all heads must be at most 2^30; "
+            f"got B={B}, H={H}, S_q={S_q}, S_k={S_k}"
+        )
+
+
+def strides(x: Tensor) -> list[int]:
     """Of batch entries, heads and rows. That of a dimension of size 1 has no effect, but TMA wants a valid one."""
     spans = [x.shape[1] * x.shape[2] * x.shape[3], x.shape[2] * x.shape[3], x.shape[3]]
     return [span if size == 1 else stride for size, stride, span in zip(x.shape, x.stride(), spans, strict=False)]
 
 
-def _readable(x: Tensor) -> Tensor:
+def readable(x: Tensor) -> Tensor:
     """x, or a contiguous copy where TMA cannot read it."""
     align = 16 // x.element_size()
-    readable = all(stride > 0 and stride % align == 0 for stride in _strides(x))
+    readable = all(stride > 0 and stride % align == 0 for stride in strides(x))
     if x.stride(3) == 1 and readable and x.data_ptr() % 16 == 0:
         return x
     return x.clone(memory_format=torch.contiguous_format)

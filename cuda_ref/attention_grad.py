@@ -8,6 +8,7 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._arguments import check_attention_grad
+from cuda_ref._kept import kept
 
 DETERMINISTIC = True
 KEPT = 16  # rows of a block, as in attention_grad.cu
@@ -16,6 +17,7 @@ Queries = Float[Tensor, "B H S_q D"]
 Keys = Float[Tensor, "B H_kv S_k D"]
 
 
+@kept
 def attention_grad(
     q: Queries, k: Keys, v: Keys, do: Queries, *, causal: bool = False, sm_scale: float | None = None
 ) -> tuple[Queries, Keys, Keys]:

@@ -23,6 +23,8 @@ struct Heads {
     float scale_log2;           // sm_scale * log2(e)
     const void *q, *k, *v;
     HeadStrides q_strides, k_strides, v_strides, out_strides;
+    float* lse = nullptr;  // if wanted: the logarithm to base 2 of each query's sum of exponentials, `lse_rows` a head
+    int lse_rows = 0;
 };
 
 struct Tile {
@@ -163,24 +165,6 @@ __device__ __forceinline__ void multiply_values(float (&acc)[COUNT], const uint3
     }
 }
 
-__device__ __forceinline__ float exp2_approximate(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-// Two sums, rounded to 16 bits.
-template <typename T>
-__device__ __forceinline__ uint32_t rounded_pair(float low, float high) {
-    uint32_t pair;
-    if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    } else {
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    }
-    return pair;
-}
-
 template <typename T, int COUNT>
 __device__ __forceinline__ void round_weights(uint32_t (&weights)[COUNT / 2], const float (&p)[COUNT]) {
 #pragma unroll
@@ -274,15 +258,14 @@ __device__ __forceinline__ void transpose_in_quad(uint32_t (&x)[4], int t) {
     }
 }
 
-// Stores the sums of a warpgroup, 64 rows of D elements from `row` on, of a head that begins at `out`. Each thread
-// stores 16 bytes at a time.
+// Stores the sums of a warpgroup, 64 rows of 2 COUNT elements from `row` on, of a head that begins at `out`, whose rows
+// are `pitch` elements apart. Each thread stores 16 bytes at a time.
 template <typename T, int COUNT>
 __device__ __forceinline__ void store_rows(T* __restrict__ out, int64_t pitch, const float (&acc)[COUNT], int row,
                                            int rows) {
-    constexpr int D = 2 * COUNT;
     const int thread = threadIdx.x % WARPGROUP, t = thread % 4, first = row + thread / 32 * 16 + thread % 32 / 4;
 #pragma unroll
-    for (int j = 0; j < D / 8; j += 4) {
+    for (int j = 0; j < COUNT / 4; j += 4) {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
             uint32_t x[4];

@@ -104,6 +104,20 @@ struct Turns {
     }
 };
 
+// Stores the logarithms of the sums of a thread's rows, which normalize has added up. A query that sees no key gets
+// infinity, which makes its weights 0.
+__device__ __forceinline__ void store_lse(const Heads& heads, const Softmax& softmax, const Tile& tile, int query,
+                                          bool causal) {
+    float* const head = heads.lse + (int64_t(tile.batch) * heads.H + tile.head) * heads.lse_rows;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        const int i = query + 8 * r;
+        const bool blind = causal && i + heads.S_k - heads.S_q < 0;
+        const float lse = fmaf(softmax.maximum[r], heads.scale_log2, log2f(softmax.sum[r]));
+        if (threadIdx.x % 4 == 0 && i < heads.S_q) head[i] = blind ? INF : lse;
+    }
+}
+
 template <typename T, typename P, bool CAUSAL>
 __device__ __forceinline__ void consume(const Heads& heads, T* __restrict__ out, uint32_t shared, const Tile* tiles,
                                         int consumer) {
@@ -186,6 +200,7 @@ __device__ __forceinline__ void consume(const Heads& heads, T* __restrict__ out,
         release(P::V_EMPTY, values);
         values.advance();
         softmax.normalize(acc);
+        if (heads.lse != nullptr) store_lse(heads, softmax, tile, query, CAUSAL);
         store_output<T, CAUSAL>(heads, out, acc, tile, row);
     }
 }
@@ -264,20 +279,20 @@ cudaError_t launch_head(const Heads& heads, int64_t B, void* out, cudaStream_t s
     }
 }
 
-// Strides in elements.
+// Strides in elements. lse: (B, H, lse_rows) float32, or null.
 extern "C" int attention_wgmma(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H,
                                int64_t H_kv, int64_t S_q, int64_t S_k, int64_t D, int64_t q_batch, int64_t q_head,
                                int64_t q_row, int64_t k_batch, int64_t k_head, int64_t k_row, int64_t v_batch,
                                int64_t v_head, int64_t v_row, int64_t out_batch, int64_t out_head,
-                               int64_t out_row, int64_t causal, double scale_log2, int64_t dtype,
-                               cudaStream_t stream, LaunchRecord* record) {
+                               int64_t out_row, int64_t causal, double scale_log2, int64_t dtype, void* lse,
+                               int64_t lse_rows, cudaStream_t stream, LaunchRecord* record) {
     const Heads heads{int(H),     int(H / H_kv),
                       int(S_q),   int(S_k),
                       int(B * H), float(scale_log2),
                       q,          k,
                       v,          {q_batch, q_head, q_row},
                       {k_batch, k_head, k_row}, {v_batch, v_head, v_row},
-                      {out_batch, out_head, out_row}};
+                      {out_batch, out_head, out_row}, static_cast<float*>(lse), int(lse_rows)};
     return dispatch_heads(dtype, D, causal, [&](auto zero, auto head, auto is_causal) {
         return launch_head<decltype(zero), decltype(head)::value, decltype(is_causal)::value>(heads, B, out, stream,
                                                                                              record);

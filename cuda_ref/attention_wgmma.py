@@ -24,4 +24,4 @@ def attention(
     Shapes, masks, dtypes, devices and errors: those of cuda_ref._attention_hopper.attend.
     Source: see attention_wgmma.cu.
     """
-    return attend("attention_wgmma", q, k, v, causal, sm_scale)
+    return attend("attention_wgmma", q, k, v, causal, sm_scale, None, 0)

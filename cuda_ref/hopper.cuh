@@ -3,6 +3,8 @@
 // Names and semantics follow the PTX ISA. Addresses of shared memory are 32 bits wide, as in PTX.
 #pragma once
 
+#include <type_traits>
+
 #include "common.cuh"
 
 constexpr int WARPGROUP = 128;                // threads
@@ -47,12 +49,59 @@ __device__ __forceinline__ void store_shared(uint32_t address, float2 x) {
     asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x.x), "f"(x.y) : "memory");
 }
 
+__device__ __forceinline__ void store_shared(uint32_t address, float4 x) {
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(x.x), "f"(x.y), "f"(x.z), "f"(x.w)
+                 : "memory");
+}
+
 // A warp stores four 8 x 8 matrices of 16-bit elements. Lane l passes in x[i] the elements (l / 4, l % 4 * 2 + {0, 1})
 // of matrix i, and in `row` the address of row l % 8 of matrix l / 8.
 __device__ __forceinline__ void stmatrix_x4(uint32_t row, const uint32_t (&x)[4]) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(x[0]), "r"(x[1]),
                  "r"(x[2]), "r"(x[3])
                  : "memory");
+}
+
+// The same, but each matrix is stored transposed: row l % 8 of the stored matrix l / 8 is a column of the given one.
+__device__ __forceinline__ void stmatrix_x4_transposed(uint32_t row, uint32_t x0, uint32_t x1, uint32_t x2,
+                                                       uint32_t x3) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(x0), "r"(x1),
+                 "r"(x2), "r"(x3)
+                 : "memory");
+}
+
+__device__ __forceinline__ float2 load_shared_pair(uint32_t address) {
+    float2 x;
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(address) : "memory");
+    return x;
+}
+
+// Numbers in global memory by which blocks order their writes.
+__device__ __forceinline__ int load_acquire(const int* at) {
+    int x;
+    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(x) : "l"(at) : "memory");
+    return x;
+}
+__device__ __forceinline__ void increment_release(int* at) {
+    asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(at) : "memory");
+}
+
+__device__ __forceinline__ float exp2_approximate(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// Two sums, rounded to 16 bits.
+template <typename T>
+__device__ __forceinline__ uint32_t rounded_pair(float low, float high) {
+    uint32_t pair;
+    if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    } else {
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    }
+    return pair;
 }
 
 // Clusters: blocks on neighbouring multiprocessors that can access each other's shared memory.

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref._arguments import check_multi_head_attention
-from cuda_ref._attention_hopper import HEAD_DIMS, write
+from cuda_ref._attention_hopper import HEAD_DIMS, launch, scales
 from cuda_ref._kept import kept
 from cuda_ref.matmul_wgmma import matmul
 
@@ -45,5 +45,6 @@ def multi_head_attention(
     q, k, v = qkv.view(B, S, 3, heads, D).permute(2, 0, 3, 1, 4)  # (B, heads, S, D) each
     out = x.new_empty(B, S, E)
     if out.numel() > 0:
-        write("attention_wgmma", q, k, v, out.view(B, S, heads, D).transpose(1, 2), causal, D**-0.5)
+        o = out.view(B, S, heads, D).transpose(1, 2)
+        launch("attention_wgmma", q, k, v, o, causal, scales(D, None)[1], None, 0)
     return matmul(out.view(B * S, E), w_out.t()).view(B, S, E)

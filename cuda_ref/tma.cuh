@@ -54,6 +54,25 @@ __device__ __forceinline__ void tma_store_wait_group_read() {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PRIOR) : "memory");
 }
 
+// Waits until all groups of stores of this thread are complete: others can read what they wrote.
+__device__ __forceinline__ void tma_store_wait_complete() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
+// Contiguous copies, of a multiple of 16 bytes. bulk_add adds float32 numbers, each at once.
+__device__ __forceinline__ void bulk_load(uint32_t to, const void* from, int bytes, uint32_t barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+__device__ __forceinline__ void bulk_store(float* to, uint32_t from, int bytes) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
+                 : "memory");
+}
+__device__ __forceinline__ void bulk_add(float* to, uint32_t from, int bytes) {
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to), "r"(from),
+                 "r"(bytes)
+                 : "memory");
+}
+
 // Loads ROWS rows (m or n) of an operand from `row` on, and one stage of k from `k` on, by calls of load(to, x, y).
 // A K-major operand takes one box. An MN-major one, whose boxes hold 128 bytes of rows in each line, takes several.
 template <typename T, bool MN_MAJOR, int ROWS, typename Load>

@@ -343,6 +343,11 @@ def test_a_compiled_function_has_one_graph() -> None:
             "matmul_wgmma",
             '(Tensor a, Tensor b, Tensor? scale_a=None, Tensor? scale_b=None, *, str precision="ieee") -> Tensor',
         ),
+        (
+            "attention_grad",
+            "(Tensor q, Tensor k, Tensor v, Tensor do, *, bool causal=False, float? sm_scale=None) "
+            "-> (Tensor, Tensor, Tensor)",
+        ),
         ("attention", "(Tensor q, Tensor k, Tensor v, *, bool causal=False, float? sm_scale=None) -> Tensor"),
     ],
     ids=lambda text: text.split()[0],

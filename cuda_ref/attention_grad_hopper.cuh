@@ -1,0 +1,121 @@
+// What surrounds the kernel of attention_grad_wgmma.cu: the problem, shared memory, the order of the work, and the
+// kernels before and after it.
+#pragma once
+
+#include "attention_hopper.cuh"
+
+constexpr int CONSUMERS = 2, BLOCK_N = CONSUMERS * 64, STAGES = 2;
+
+struct GradMaps {
+    CUtensorMap q, k, v, d_out;
+};
+
+struct Problem {
+    int H, G, S_q, S_k, key_heads;  // G query heads for each key head; key_heads = B H_kv
+    int tiles;                      // of queries of a head
+    int together;                   // key heads that run at the same time: what they read stays in the L2 cache
+    float scale, scale_log2;        // sm_scale, and sm_scale * log2(e)
+    float *lse, *delta;             // [B H][tiles][BLOCK_M]; lse to base 2
+    float* dq_sums;                 // [B H][tiles][BLOCK_M * D], in the order of the registers that hold them
+    int* counters;                  // work that blocks have taken; blocks that have added to each tile of dq
+};
+
+template <int D_>
+struct Plan {
+    static constexpr int D = D_, BLOCK_M = D == 64 ? 128 : 64;
+    static constexpr int PRODUCER = CONSUMERS * WARPGROUP, THREADS = PRODUCER + WARPGROUP;
+    static constexpr int PART_BYTES = 64 * D * 2, TILE_BYTES = BLOCK_M * D * 2, DS_BOX_BYTES = BLOCK_M * ROW_BYTES;
+    static constexpr int DQ_BYTES = BLOCK_M * D * 4, ROW_NUMBERS_BYTES = BLOCK_M * 4;
+    static constexpr int DQ_BUFFERS = D == 64 ? 1 : 2;  // as many as fit
+    static constexpr bool ROUNDED = D == 64;  // ds is made of the rounded p, for want of registers
+    // Offsets in shared memory.
+    static constexpr int KEYS = 0, VALUES = KEYS + CONSUMERS * PART_BYTES, Q = VALUES + CONSUMERS * PART_BYTES;
+    static constexpr int D_OUT = Q + STAGES * TILE_BYTES, DS = D_OUT + STAGES * TILE_BYTES;
+    static constexpr int DQ = DS + 2 * CONSUMERS * DS_BOX_BYTES, LSE = DQ + DQ_BUFFERS * DQ_BYTES;
+    static constexpr int DELTA = LSE + STAGES * ROW_NUMBERS_BYTES, BARRIERS = DELTA + STAGES * ROW_NUMBERS_BYTES;
+    static constexpr int K_FULL = BARRIERS, V_FULL = K_FULL + MBARRIER_BYTES, DS_FULL = V_FULL + MBARRIER_BYTES;
+    static constexpr int DQ_FULL = DS_FULL + MBARRIER_BYTES, DQ_EMPTY = DQ_FULL + 2 * MBARRIER_BYTES;
+    static constexpr int Q_FULL = DQ_EMPTY + 2 * MBARRIER_BYTES, D_OUT_FULL = Q_FULL + STAGES * MBARRIER_BYTES;
+    static constexpr int EMPTY = D_OUT_FULL + STAGES * MBARRIER_BYTES, TICKET = EMPTY + STAGES * MBARRIER_BYTES;
+    static constexpr int SHARED_BYTES = BOX_ALIGNMENT + TICKET + 16;
+    static_assert(SHARED_BYTES <= MAX_SHARED_BYTES, "");
+};
+
+// The first tile of queries that sees any key from `key` on.
+template <int BLOCK_M, bool CAUSAL>
+__device__ __forceinline__ int first_tile(const Problem& problem, int key) {
+    return CAUSAL ? max(key - (problem.S_k - problem.S_q), 0) / BLOCK_M : 0;
+}
+
+struct Work {
+    int block, head, batch, first;  // of keys; of keys in its batch entry; the first tile of queries
+};
+
+// Number `ticket` of all work: groups of heads, one after the other; within a group the first keys of all heads, which
+// most queries see under a causal mask, then the next ones.
+template <int BLOCK_M, bool CAUSAL>
+__device__ __forceinline__ Work work_at(const Problem& problem, int ticket) {
+    const int blocks = ceil_div(problem.S_k, BLOCK_N), H_kv = problem.H / problem.G;
+    const int first_head = ticket / (blocks * problem.together) * problem.together;
+    const int within = ticket - first_head * blocks, heads = min(problem.together, problem.key_heads - first_head);
+    const int head = first_head + within % heads, block = within / heads;
+    return {block, head % H_kv, head / H_kv, first_tile<BLOCK_M, CAUSAL>(problem, block * BLOCK_N)};
+}
+
+// Calls f(step, query head over all batch entries, tile) for all tiles of queries that the block of keys meets, from
+// the last one to the first, of all heads of the group in turn.
+template <typename F>
+__device__ __forceinline__ void for_each_tile(const Problem& problem, const Work& work, F f) {
+    const int first_head = work.batch * problem.H + work.head * problem.G;
+    int step = 0;
+#pragma unroll 1
+    for (int tile = problem.tiles - 1; tile >= work.first; --tile) {
+#pragma unroll 1
+        for (int head = first_head; head < first_head + problem.G; ++head, ++step) f(step, head, tile);
+    }
+}
+
+// delta of each query, by D / 8 threads. Queries beyond the last get an infinite lse, so that their p is 0.
+template <typename T, typename P>
+__global__ void prepare(const Problem problem, const T* __restrict__ out, const T* __restrict__ d_out,
+                        const HeadStrides strides, int64_t rows) {
+    constexpr int LANES = P::D / 8;
+    const int64_t index = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / LANES;
+    const int lane = threadIdx.x % LANES, padded = problem.tiles * P::BLOCK_M;
+    const int head = int(min(index, rows - 1) / padded), i = int(index - int64_t(head) * padded);
+    float sum = 0;
+    if (i < problem.S_q) {
+        const int64_t at = head / problem.H * strides.batch + head % problem.H * strides.head + i * strides.row;
+        const Pack<T, 8> x = reinterpret_cast<const Pack<T, 8>*>(out + (int64_t(head) * problem.S_q + i) * P::D)[lane];
+        const Pack<T, 8> y = reinterpret_cast<const Pack<T, 8>*>(d_out + at)[lane];
+#pragma unroll
+        for (int c = 0; c < 8; ++c) sum = fmaf(to_float(x[c]), to_float(y[c]), sum);
+    }
+#pragma unroll
+    for (int offset = LANES / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+    if (lane != 0 || index >= rows) return;
+    problem.delta[index] = sum;
+    if (i >= problem.S_q) problem.lse[index] = INF;
+    if (i % P::BLOCK_M == 0) problem.counters[1 + index / P::BLOCK_M] = 0;
+    if (index == 0) problem.counters[0] = 0;
+}
+
+// A block rounds a tile of dq. No block of keys has added to tiles whose queries see no key.
+template <typename T, typename P, bool CAUSAL>
+__global__ void __launch_bounds__(CONSUMERS* WARPGROUP) finish(const Problem problem, T* __restrict__ dq) {
+    const int head = blockIdx.x / problem.tiles, tile = blockIdx.x % problem.tiles, part = threadIdx.x / WARPGROUP;
+    const float4* const from = reinterpret_cast<const float4*>(problem.dq_sums) +
+                               (int64_t(blockIdx.x) * CONSUMERS + part) * (P::DQ_BYTES / CONSUMERS / 16) +
+                               threadIdx.x % WARPGROUP;
+    float sums[32] = {};
+    if (tile >= first_tile<P::BLOCK_M, CAUSAL>(problem, 0)) {
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            const float4 x = from[i * WARPGROUP];
+            sums[4 * i] = x.x * problem.scale, sums[4 * i + 1] = x.y * problem.scale;
+            sums[4 * i + 2] = x.z * problem.scale, sums[4 * i + 3] = x.w * problem.scale;
+        }
+    }
+    const int row = tile * P::BLOCK_M + (P::D == 64 ? part * 64 : 0), column = P::D == 64 ? 0 : part * 64;
+    store_rows(dq + int64_t(head) * problem.S_q * P::D + column, P::D, sums, row, problem.S_q);
+}

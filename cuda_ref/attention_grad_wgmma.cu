@@ -1,0 +1,342 @@
+// dq, dk, dv: the gradients of the sum of do * o, where o = softmax(sm_scale q k^T) v, 16 bits, on Hopper's tensor
+// cores
+//
+// requires: sm_90a
+//
+// With p = softmax(sm_scale q k^T), dp = do v^T, delta = a row's sum of do * o, and ds = p * (dp - delta):
+//     dq = sm_scale ds k        dk = sm_scale ds^T q        dv = p^T do
+// attention_wgmma.cu has computed o and lse, the logarithm of each row's sum of exponentials. Then three kernels run:
+//   prepare           delta of each query, and zeros in the numbers by which blocks order their sums
+//   gradients         all five products. A block keeps 128 keys and values and meets all queries that see them.
+//   finish            rounds the float32 sums of dq
+//
+// Roles in `gradients`. Two threads of a producer warpgroup copy tiles by TMA, two others add the block's part of dq to
+// global memory. Two consumer warpgroups keep 64 keys each. Scores and dp are computed transposed, a key a row, so
+// that p^T and ds^T, rounded, are left operands of the products with do and q in registers. dv and dk stay there.
+// ds also goes through shared memory: dq is a sum over the keys of both consumers, each of which computes half of it.
+//
+// Order of dq's sums. Blocks of keys add to a tile of queries in ascending order: each waits until the one before has
+// added. All begin with the last queries, which all of them meet under a causal mask too, so that each is a step behind
+// the one before. Blocks take their work in the order in which they start, so that they wait only for blocks that
+// already run. The first one stores instead, so that the sums need no zeros.
+//
+// Overlap. The scores of the next queries are started before dq leaves the registers. dv is multiplied during the
+// exchange of ds, dk during the wait for the other consumer's.
+//
+// Speed: docs/lab/attention_grad.md
+//
+// Source: J. Shah et al., "FlashAttention-3", 2024 (arXiv 2407.08608).
+#include "attention_grad_hopper.cuh"
+#include "launch.cuh"
+
+// Copies the keys or values that the block keeps.
+template <typename P>
+__device__ __forceinline__ void load_kept(const CUtensorMap* map, const Work& work, uint32_t to, uint32_t barrier) {
+    mbarrier_arrive_expect_tx(barrier, CONSUMERS * P::PART_BYTES);
+    for (int i = 0; i < CONSUMERS; ++i) {
+        load_boxes<64, P::D>(to + i * P::PART_BYTES, map, work.block * BLOCK_N + i * 64, work.head, work.batch,
+                             barrier);
+    }
+}
+
+// Copies tiles of queries, or of do, and a number of each query. `shared` is where the stages of the three begin.
+template <typename P>
+__device__ __forceinline__ void load_tiles(const CUtensorMap* map, const float* numbers, const Problem& problem,
+                                           const Work& work, uint32_t to, uint32_t numbers_to, uint32_t full,
+                                           uint32_t empty) {
+    PipelineState<STAGES> at;
+    for_each_tile(problem, work, [&](int, int head, int tile) {
+        const uint32_t barrier = full + at.stage * MBARRIER_BYTES;
+        mbarrier_wait_parity(empty + at.stage * MBARRIER_BYTES, at.phase ^ 1);
+        load_rows<P::BLOCK_M, P::D>(to + at.stage * P::TILE_BYTES, map, tile * P::BLOCK_M,
+                                    head - work.batch * problem.H, work.batch, barrier,
+                                    P::TILE_BYTES + P::ROW_NUMBERS_BYTES);
+        bulk_load(numbers_to + at.stage * P::ROW_NUMBERS_BYTES,
+                  numbers + (int64_t(head) * problem.tiles + tile) * P::BLOCK_M, P::ROW_NUMBERS_BYTES, barrier);
+        at.advance();
+    });
+}
+
+// Adds the block's part of dq to every second tile, when it is its turn. So one thread waits until the sums of a tile
+// are in memory, while the other one adds those of the next.
+template <typename P>
+__device__ __forceinline__ void add_dq(const Problem& problem, const Work& work, uint32_t shared, int parity) {
+    for_each_tile(problem, work, [&](int step, int head, int tile) {
+        if (step % 2 != parity) return;
+        const int64_t at = int64_t(head) * problem.tiles + tile;
+        float* const sums = problem.dq_sums + at * (P::BLOCK_M * P::D);
+        int* const added = problem.counters + 1 + at;
+        while (load_acquire(added) != work.block) __nanosleep(20);
+        mbarrier_wait_parity(shared + P::DQ_FULL + parity * MBARRIER_BYTES, step / 2 % 2);
+        const int buffer = parity % P::DQ_BUFFERS;
+        if (work.block == 0) {
+            bulk_store(sums, shared + P::DQ + buffer * P::DQ_BYTES, P::DQ_BYTES);
+        } else {
+            bulk_add(sums, shared + P::DQ + buffer * P::DQ_BYTES, P::DQ_BYTES);
+        }
+        tma_store_commit_group();
+        tma_store_wait_group_read<0>();
+        mbarrier_arrive(shared + P::DQ_EMPTY + buffer * MBARRIER_BYTES);
+        tma_store_wait_complete();
+        increment_release(added);
+    });
+}
+
+// ds^T of 16 keys of each warp goes to a box of ds: a query a row, 64 keys. `x` are pairs of a left operand.
+template <int COUNT>
+__device__ __forceinline__ void store_transposed(uint32_t box, const uint32_t (&x)[COUNT]) {
+    const int lane = threadIdx.x % 32, chunk = threadIdx.x % WARPGROUP / 32 * 2 + lane / 8 % 2;
+#pragma unroll
+    for (int i = 0; i < COUNT / 4; ++i) {
+        const int query = 16 * i + lane / 16 * 8 + lane % 8;
+        stmatrix_x4_transposed(box + query * ROW_BYTES + (chunk ^ (query % 8)) * 16, x[4 * i], x[4 * i + 1],
+                               x[4 * i + 2], x[4 * i + 3]);
+    }
+}
+
+// sums = ds k, of 64 queries, all keys of the block, and 64 columns of k.
+template <typename T, typename P>
+__device__ __forceinline__ void multiply_gradients(float (&sums)[32], uint32_t ds, uint32_t keys, int consumer) {
+    const int first_row = P::D == 64 ? consumer * 64 : 0, box = P::D == 64 ? 0 : consumer;
+    const uint64_t a = wgmma_descriptor(ds + first_row * ROW_BYTES, 0);
+    const uint64_t b = wgmma_descriptor(keys + box * BOX_BYTES, BOX_BYTES);
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 16; ++i) {
+        const int a_step = i / 4 * (P::DS_BOX_BYTES >> 4) + i % 4 * K_MAJOR_STEP;
+        const int b_step = i / 4 * (P::PART_BYTES >> 4) + i % 4 * MN_MAJOR_STEP;
+        wgmma<T, true>(sums, a + a_step, b + b_step, i > 0);
+    }
+}
+
+// The two 16-bit numbers of a pair.
+template <typename T>
+__device__ __forceinline__ void unpack(float& low, float& high, uint32_t pair) {
+    if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+        low = __uint_as_float(pair << 16), high = __uint_as_float(pair & 0xffff0000u);
+    } else {
+        low = to_float(__ushort_as_half(uint16_t(pair))), high = to_float(__ushort_as_half(uint16_t(pair >> 16)));
+    }
+}
+
+// The numbers of the queries of a thread's columns, in shared memory: two of eight columns.
+__device__ __forceinline__ float2 of_columns(uint32_t numbers, int i) {
+    return load_shared_pair(numbers + (8 * i + threadIdx.x % 4 * 2) * 4);
+}
+
+template <typename T, typename P, bool CAUSAL>
+__device__ __forceinline__ void consume(const Problem& problem, const Work& work, uint32_t shared, int consumer,
+                                        T* __restrict__ dk, T* __restrict__ dv) {
+    constexpr int BLOCK_M = P::BLOCK_M;
+    const int thread = threadIdx.x % WARPGROUP, lane = threadIdx.x % 32, row = work.block * BLOCK_N + consumer * 64;
+    const int first_key = row + thread / 32 * 16 + lane / 4;  // the other one is 8 further
+    const uint32_t keys = shared + P::KEYS + consumer * P::PART_BYTES;
+    const uint32_t values = shared + P::VALUES + consumer * P::PART_BYTES;
+    float scores[BLOCK_M / 2], dp[BLOCK_M / 2], dk_sums[P::D / 2] = {}, dv_sums[P::D / 2] = {}, dq_sums[32];
+    uint32_t weights[BLOCK_M / 4], gradients[BLOCK_M / 4];
+    PipelineState<STAGES> at;
+    auto wait_full = [&](int full, const PipelineState<STAGES>& state) {
+        mbarrier_wait_parity(shared + full + state.stage * MBARRIER_BYTES, state.phase);
+    };
+    auto start_scores = [&](const PipelineState<STAGES>& state) {
+        wait_full(P::Q_FULL, state);
+        wgmma_fence();
+        multiply_keys<T, P::D>(scores, keys, shared + P::Q + state.stage * P::TILE_BYTES);
+        wgmma_commit_group();
+    };
+    mbarrier_wait_parity(shared + P::K_FULL, 0);
+    start_scores(at);
+    wgmma_wait_group<0>();
+    warpgroup_fence_operand(scores);
+    mbarrier_wait_parity(shared + P::V_FULL, 0);
+    const int steps = problem.G * (problem.tiles - work.first);
+    int tile = problem.tiles - 1, in_group = 0;
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+        const uint32_t q = shared + P::Q + at.stage * P::TILE_BYTES;
+        const uint32_t d_out = shared + P::D_OUT + at.stage * P::TILE_BYTES;
+        const uint32_t ds = shared + P::DS + step % 2 * CONSUMERS * P::DS_BOX_BYTES;
+        wait_full(P::D_OUT_FULL, at);
+        wgmma_fence();
+        multiply_keys<T, P::D>(dp, values, d_out);
+        wgmma_commit_group();
+        const int later = problem.S_k - problem.S_q, query = tile * BLOCK_M;
+        if ((CAUSAL && query < row + 63 - later) || row + 64 > problem.S_k || query + BLOCK_M > problem.S_q) {
+#pragma unroll
+            for (int i = 0; i < BLOCK_M / 2; ++i) {
+                const int key = first_key + i / 2 % 2 * 8, column = query + i / 4 * 8 + lane % 4 * 2 + i % 2;
+                const bool hidden = CAUSAL && column < key - later;
+                if (hidden || key >= problem.S_k || column >= problem.S_q) scores[i] = -INF;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < BLOCK_M / 2; i += 4) {
+            const float2 lse = of_columns(shared + P::LSE + at.stage * P::ROW_NUMBERS_BYTES, i / 4);
+            scores[i] = exp2_approximate(fmaf(scores[i], problem.scale_log2, -lse.x));
+            scores[i + 1] = exp2_approximate(fmaf(scores[i + 1], problem.scale_log2, -lse.y));
+            scores[i + 2] = exp2_approximate(fmaf(scores[i + 2], problem.scale_log2, -lse.x));
+            scores[i + 3] = exp2_approximate(fmaf(scores[i + 3], problem.scale_log2, -lse.y));
+        }
+        round_weights<T>(weights, scores);
+        wgmma_fence();
+        multiply_values<T>(dv_sums, weights, d_out, 1);
+        wgmma_commit_group();
+        wgmma_wait_group<1>();
+        warpgroup_fence_operand(dp);
+#pragma unroll
+        for (int i = 0; i < BLOCK_M / 2; i += 4) {
+            const float2 delta = of_columns(shared + P::DELTA + at.stage * P::ROW_NUMBERS_BYTES, i / 4);
+            if constexpr (P::ROUNDED) {
+                unpack<T>(scores[i], scores[i + 1], weights[i / 2]);
+                unpack<T>(scores[i + 2], scores[i + 3], weights[i / 2 + 1]);
+            }
+            dp[i] = scores[i] * (dp[i] - delta.x), dp[i + 1] = scores[i + 1] * (dp[i + 1] - delta.y);
+            dp[i + 2] = scores[i + 2] * (dp[i + 2] - delta.x), dp[i + 3] = scores[i + 3] * (dp[i + 3] - delta.y);
+        }
+        round_weights<T>(gradients, dp);
+        store_transposed(ds + consumer * P::DS_BOX_BYTES, gradients);
+        fence_proxy_async();
+        __syncwarp();
+        if (lane == 0) mbarrier_arrive(shared + P::DS_FULL);
+        wgmma_fence();
+        multiply_values<T>(dk_sums, gradients, q, 1);
+        wgmma_commit_group();
+        mbarrier_wait_parity(shared + P::DS_FULL, step % 2);
+        wgmma_fence();
+        multiply_gradients<T, P>(dq_sums, ds, shared + P::KEYS, consumer);
+        wgmma_commit_group();
+        wgmma_wait_group<1>();
+        warpgroup_fence_operand(weights);
+        warpgroup_fence_operand(gradients);
+        PipelineState<STAGES> next = at;  // after the last step the same scores again: no product is in a branch
+        if (step + 1 < steps) next.advance();
+        start_scores(next);
+        wgmma_wait_group<1>();
+        warpgroup_fence_operand(dq_sums);
+        if (thread == 0) mbarrier_arrive(shared + P::EMPTY + at.stage * MBARRIER_BYTES);
+        const int buffer = step % P::DQ_BUFFERS;
+        mbarrier_wait_parity(shared + P::DQ_EMPTY + buffer * MBARRIER_BYTES, step / P::DQ_BUFFERS % 2 ^ 1);
+        const uint32_t to = shared + P::DQ + buffer * P::DQ_BYTES + consumer * (P::DQ_BYTES / CONSUMERS) + thread * 16;
+#pragma unroll
+        for (int i = 0; i < 32; i += 4) {
+            store_shared(to + i / 4 * WARPGROUP * 16,
+                         make_float4(dq_sums[i], dq_sums[i + 1], dq_sums[i + 2], dq_sums[i + 3]));
+        }
+        fence_proxy_async();
+        __syncwarp();
+        if (lane == 0) mbarrier_arrive(shared + P::DQ_FULL + step % 2 * MBARRIER_BYTES);
+        wgmma_wait_group<0>();
+        warpgroup_fence_operand(scores);
+        if (++in_group == problem.G) in_group = 0, --tile;
+        at = next;
+    }
+    warpgroup_fence_operand(dk_sums);
+    warpgroup_fence_operand(dv_sums);
+#pragma unroll
+    for (int i = 0; i < P::D / 2; ++i) dk_sums[i] *= problem.scale;
+    const int64_t before = (int64_t(work.batch) * (problem.H / problem.G) + work.head) * problem.S_k * P::D;
+    store_rows(dk + before, P::D, dk_sums, row, problem.S_k);
+    store_rows(dv + before, P::D, dv_sums, row, problem.S_k);
+}
+
+template <typename T, typename P, bool CAUSAL>
+__global__ void __launch_bounds__(P::THREADS, 1)
+    gradients(const __grid_constant__ GradMaps maps, const __grid_constant__ Problem problem, T* __restrict__ dk,
+              T* __restrict__ dv) {
+    extern __shared__ char raw[];
+    char* const aligned = raw + (-shared_address(raw) & (BOX_ALIGNMENT - 1));
+    const uint32_t shared = shared_address(aligned);
+    int* const ticket = reinterpret_cast<int*>(aligned + P::TICKET);
+    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0);  // uniform for the compiler
+    if (threadIdx.x == P::PRODUCER) {
+        *ticket = atomicAdd(problem.counters, 1);
+        mbarrier_init(shared + P::K_FULL, 1);
+        mbarrier_init(shared + P::V_FULL, 1);
+        mbarrier_init(shared + P::DS_FULL, CONSUMERS * WARPGROUP / 32);
+        for (int i = 0; i < 2; ++i) {
+            mbarrier_init(shared + P::DQ_FULL + i * MBARRIER_BYTES, CONSUMERS * WARPGROUP / 32);
+            mbarrier_init(shared + P::DQ_EMPTY + i * MBARRIER_BYTES, 1);
+        }
+        for (int i = 0; i < STAGES; ++i) {
+            mbarrier_init(shared + P::Q_FULL + i * MBARRIER_BYTES, 1);
+            mbarrier_init(shared + P::D_OUT_FULL + i * MBARRIER_BYTES, 1);
+            mbarrier_init(shared + P::EMPTY + i * MBARRIER_BYTES, CONSUMERS);
+        }
+        mbarrier_fence_init();
+    }
+    __syncthreads();  // the barriers are initialized, and the ticket is known
+    const Work work = work_at<P::BLOCK_M, CAUSAL>(problem, *ticket);
+    if (warpgroup == CONSUMERS) {
+        setmaxnreg_dec<24>();
+        const uint32_t empty = shared + P::EMPTY;
+        if (threadIdx.x == P::PRODUCER) {
+            load_kept<P>(&maps.k, work, shared + P::KEYS, shared + P::K_FULL);
+            load_tiles<P>(&maps.q, problem.lse, problem, work, shared + P::Q, shared + P::LSE, shared + P::Q_FULL,
+                          empty);
+        } else if (threadIdx.x == P::PRODUCER + 32) {
+            load_kept<P>(&maps.v, work, shared + P::VALUES, shared + P::V_FULL);
+            load_tiles<P>(&maps.d_out, problem.delta, problem, work, shared + P::D_OUT, shared + P::DELTA,
+                          shared + P::D_OUT_FULL, empty);
+        } else if (threadIdx.x == P::PRODUCER + 64 || threadIdx.x == P::PRODUCER + 96) {
+            add_dq<P>(problem, work, shared, (threadIdx.x - P::PRODUCER) / 32 % 2);
+        }
+    } else {
+        setmaxnreg_inc<240>();
+        consume<T, P, CAUSAL>(problem, work, shared, warpgroup, dk, dv);
+    }
+}
+
+template <typename T, typename P, bool CAUSAL>
+cudaError_t launch(const GradMaps& maps, const Problem& problem, int64_t B, const T* out, const T* d_out,
+                   const HeadStrides& strides, T* dq, T* dk, T* dv, cudaStream_t stream, LaunchRecord* record) {
+    constexpr int THREADS = 256;
+    const int64_t tiles = B * problem.H * problem.tiles, rows = tiles * P::BLOCK_M;
+    const dim3 grid(unsigned(ceil_div<int64_t>(rows * (P::D / 8), THREADS)));
+    record->set(grid, THREADS);
+    prepare<T, P><<<grid, THREADS, 0, stream>>>(problem, out, d_out, strides, rows);
+    const dim3 blocks(unsigned(problem.key_heads) * ceil_div(problem.S_k, BLOCK_N));
+    const cudaError_t error = launch_clusters(1, gradients<T, P, CAUSAL>, blocks, P::THREADS, P::SHARED_BYTES, stream,
+                                              record, maps, problem, dk, dv);
+    if (error != cudaSuccess) return error;
+    record->set(dim3(unsigned(tiles)), CONSUMERS * WARPGROUP);
+    finish<T, P, CAUSAL><<<dim3(unsigned(tiles)), CONSUMERS * WARPGROUP, 0, stream>>>(problem, dq);
+    return cudaGetLastError();
+}
+
+// Strides in elements. together: see Problem. lse is (B, H, tiles * BLOCK_M), so are delta and the rows of dq_sums.
+extern "C" int attention_grad_wgmma(const void* q, const void* k, const void* v, const void* d_out, const void* out,
+                                    void* lse, void* delta, void* dq_sums, void* counters, void* dq, void* dk,
+                                    void* dv, int64_t B, int64_t H, int64_t H_kv, int64_t S_q, int64_t S_k, int64_t D,
+                                    int64_t q_batch, int64_t q_head, int64_t q_row, int64_t k_batch, int64_t k_head,
+                                    int64_t k_row, int64_t v_batch, int64_t v_head, int64_t v_row, int64_t o_batch,
+                                    int64_t o_head, int64_t o_row, int64_t together, int64_t causal, double scale,
+                                    double scale_log2, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
+    return dispatch_heads(dtype, D, causal, [&](auto zero, auto head, auto is_causal) {
+        using T = decltype(zero);
+        constexpr int HEAD = decltype(head)::value;
+        if constexpr (HEAD == 256) {
+            return cudaErrorNotSupported;
+        } else {
+            using P = Plan<HEAD>;
+            const Problem problem{int(H), int(H / H_kv), int(S_q), int(S_k), int(B * H_kv),
+                                  int(ceil_div<int64_t>(S_q, P::BLOCK_M)), int(together), float(scale),
+                                  float(scale_log2), static_cast<float*>(lse), static_cast<float*>(delta),
+                                  static_cast<float*>(dq_sums), static_cast<int*>(counters)};
+            GradMaps maps;
+            auto encode = [&](CUtensorMap* map, const void* x, int64_t heads, int64_t S, const HeadStrides& strides,
+                              int rows) {
+                return encode_tensor_map<4>(map, TENSOR_MAP_TYPE<T>, sizeof(T), x, {HEAD, S, heads, B},
+                                            {strides.row, strides.head, strides.batch}, {rows, 1, 1});
+            };
+            const HeadStrides o{o_batch, o_head, o_row};
+            if (!encode(&maps.q, q, H, S_q, {q_batch, q_head, q_row}, P::BLOCK_M) ||
+                !encode(&maps.k, k, H_kv, S_k, {k_batch, k_head, k_row}, 64) ||
+                !encode(&maps.v, v, H_kv, S_k, {v_batch, v_head, v_row}, 64) ||
+                !encode(&maps.d_out, d_out, H, S_q, o, P::BLOCK_M)) {
+                return cudaErrorInvalidValue;
+            }
+            return launch<T, P, decltype(is_causal)::value>(
+                maps, problem, B, static_cast<const T*>(out), static_cast<const T*>(d_out), o, static_cast<T*>(dq),
+                static_cast<T*>(dk), static_cast<T*>(dv), stream, record);
+        }
+    });
+}

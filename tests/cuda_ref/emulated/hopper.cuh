@@ -1,0 +1,86 @@
+// The functions of cuda_ref/hopper.cuh on a CPU, for the host build: a kernel for Hopper then runs without one.
+//
+// Shared memory is that of the host build; its addresses are offsets from the beginning. Threads take turns, so that a
+// thread that waits must yield by __nanosleep. What is asynchronous on a GPU is done as late as the waits allow, so
+// that a missing wait gives wrong results.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <vector>
+
+#include "common.cuh"
+
+constexpr int WARPGROUP = 128, ROW_BYTES = 128, BOX_BYTES = 64 * ROW_BYTES, BOX_ALIGNMENT = 1024;
+constexpr int MAX_SHARED_BYTES = 227 * 1024;
+
+using Deferred = std::vector<std::function<void()>>;
+
+[[noreturn]] inline void stop(const char* what) {
+    fprintf(stderr, "emulated Hopper, thread %u of block %u: %s\n", threadIdx.x, blockIdx.x, what);
+    abort();
+}
+
+inline void run_all(Deferred& work) {
+    for (auto& each : work) each();
+    work.clear();
+}
+
+inline char* shared_pointer(uint32_t address) {
+    if (address >= uint32_t(MAX_SHARED_BYTES)) stop("an address is beyond shared memory");
+    return cuda_host::dynamic_memory + address;
+}
+inline uint32_t shared_address(const void* pointer) {
+    return uint32_t(static_cast<const char*>(pointer) - cuda_host::dynamic_memory);
+}
+
+// Where the swizzle of 128 bytes puts what has this address.
+inline char* swizzled(uint32_t address) { return shared_pointer(address ^ (address >> 7 & 7) << 4); }
+
+template <int>
+void setmaxnreg_dec() {}
+template <int>
+void setmaxnreg_inc() {}
+inline void fence_proxy_async() {}
+
+inline void named_barrier_sync(int barrier, int threads) {
+    static int arrived[16], phase[16];
+    const int before = phase[barrier];
+    if (++arrived[barrier] == threads) arrived[barrier] = 0, ++phase[barrier];
+    while (phase[barrier] == before) __nanosleep(1);
+}
+
+inline void store_shared(uint32_t address, float4 x) { memcpy(shared_pointer(address), &x, sizeof x); }
+inline float2 load_shared_pair(uint32_t address) {
+    float2 x;
+    memcpy(&x, shared_pointer(address), sizeof x);
+    return x;
+}
+
+inline int load_acquire(const int* at) { return *at; }
+inline void increment_release(int* at) { ++*at; }
+
+inline float exp2_approximate(float x) { return exp2f(x); }
+
+template <typename T>
+uint32_t rounded_pair(float low, float high) {
+    const T pair[] = {from_float<T>(low), from_float<T>(high)};
+    uint32_t bits;
+    memcpy(&bits, pair, sizeof bits);
+    return bits;
+}
+
+inline void stmatrix_x4_transposed(uint32_t row, uint32_t x0, uint32_t x1, uint32_t x2, uint32_t x3) {
+    const uint32_t x[] = {x0, x1, x2, x3};
+    const int lane = threadIdx.x % 32;
+    for (int i = 0; i < 4; ++i) {
+        for (int source = 0; source < 8; ++source) {  // a row that is stored
+            const uint32_t to = __shfl_sync(0xffffffffu, row, 8 * i + source);
+            for (int half = 0; half < 2; ++half) {
+                const uint16_t element = uint16_t(x[i] >> 16 * half);
+                if (lane % 4 * 2 + half == source) memcpy(shared_pointer(to + lane / 4 * 2), &element, sizeof element);
+            }
+        }
+    }
+}

@@ -1,0 +1,14 @@
+// launch_clusters of cuda_ref/launch.cuh on a CPU.
+#pragma once
+
+#include "tma.cuh"
+
+template <typename Kernel, typename... Arguments>
+cudaError_t launch_clusters(int, Kernel kernel, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
+                            LaunchRecord* record, Arguments... arguments) {
+    record->set(grid, block, shared_bytes);
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes));
+    ::cuda_host::launch(::cuda_host::address(kernel), [&](auto... given) { kernel(given...); }, grid, block,
+                        shared_bytes, stream)(arguments...);
+    return cudaGetLastError();
+}

@@ -1,0 +1,72 @@
+"""The gradients of attention on Hopper's tensor cores: edges of tiles, many tiles, groups of heads, equal bits."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from cuda_ref.attention_grad_wgmma import attention_grad
+from suite import ops
+from suite.checking.verdict import judge
+
+SIZES = [  # B, H, H_kv, S_q, S_k: less than a tile; edges; fewer queries and fewer keys; many tiles; a group of 8 heads
+    (1, 1, 1, 1, 1),
+    (1, 2, 1, 128, 128),
+    (2, 8, 2, 300, 517),
+    (1, 2, 2, 517, 300),
+    (1, 4, 4, 1, 1000),
+    (1, 16, 2, 700, 700),
+    (2, 33, 33, 333, 65),
+    (1, 200, 40, 1111, 1111),
+    (1, 3, 1, 4097, 4099),
+]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize("D", [64, 128])
+def test_sizes(
+    hopper: torch.device, nan_outputs: None, D: int, causal: bool, dtype: str, size: tuple[int, ...]
+) -> None:
+    op = ops.get("attention_grad")
+    case = op.case((*size, D), dtype, causal=causal)
+    inputs = op.make_inputs(case, 1, hopper)
+
+    def result() -> Tensor:
+        return torch.cat([each.flatten() for each in attention_grad(*inputs, causal=causal)])
+
+    out = result()
+    verdict = judge(out, op.truth(inputs, case), shape=op.output_shape(case), dtype=dtype)
+    assert verdict.agrees, verdict.reason
+    for _ in range(3):
+        assert torch.equal(result(), out)
+
+
+@pytest.mark.gpu
+def test_rows_that_tma_cannot_read_are_copied(hopper: torch.device) -> None:
+    source = torch.Generator(hopper).manual_seed(0)
+    shapes = ((2, 4, 70, 64), (2, 2, 90, 64), (2, 2, 90, 64), (2, 4, 70, 64))
+    given = [torch.randn(each, generator=source, device=hopper).bfloat16() for each in shapes]
+    expected = attention_grad(*given)
+    padded = [torch.nn.functional.pad(x, (3, 2))[..., 3:-2] for x in given]
+    inside = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in given]
+    for others in (padded, inside):
+        assert all(torch.equal(x, y) for x, y in zip(attention_grad(*others), expected, strict=True))
+
+
+def test_what_is_refused() -> None:
+    q = torch.zeros(1, 1, 8, 64, dtype=torch.bfloat16)
+    for given, arguments, message in (
+        (q.float(), {}, "attention_grad: written for float16 and bfloat16; got torch.float32"),
+        (torch.zeros(1, 1, 8, 256, dtype=torch.bfloat16), {}, "attention_grad: D must be 64 or 128; got D=256"),
+        (q, {"sm_scale": -1.0}, "sm_scale must not be negative; got -1.0"),
+        (q, {}, "which the CPU does not have"),
+    ):
+        with pytest.raises(NotImplementedError, match=message):
+            attention_grad(given, given, given, given, **arguments)
+    none = attention_grad(q[:, :, :0], q, q, q[:, :, :0])
+    assert [tuple(each.shape) for each in none] == [(1, 1, 0, 64), (1, 1, 8, 64), (1, 1, 8, 64)]
+    assert torch.equal(none[1], torch.zeros_like(q))
