@@ -7,14 +7,17 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._arguments import check_attention
+from cuda_ref._attention_decode import DECODING, decode
 
 HEAD_DIMS = (64, 128, 256)
 
 
 def attend(
-    kernel: str, q: Tensor, k: Tensor, v: Tensor, causal: bool, sm_scale: float | None, *more: Tensor | int | None
-) -> Tensor:
-    """Launches the attention `kernel`, which is named like its file. `more` are arguments that it alone has.
+    kernel: str, q: Tensor, k: Tensor, v: Tensor, causal: bool, sm_scale: float | None, *more: Tensor | int | None,
+    decodes: bool = False,
+) -> Tensor:  # fmt: skip
+    """Launches the attention `kernel`, which is named like its file; with `decodes`, that of _attention_decode.cu for
+    at most 16 queries. `more` are arguments that `kernel` alone has.
 
     Shapes: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), D 64, 128 or 256, H a multiple of H_kv: query head h uses key
     head h_kv = h // (H // H_kv). An operand that TMA cannot read (rows contiguous, each at a multiple of 16 bytes) is
@@ -35,7 +38,12 @@ def attend(
         return torch.zeros_like(q, memory_format=torch.contiguous_format)
     out = q.new_empty(B, H, S_q, D)
     if out.numel() > 0:
-        launch(kernel, q, k, v, out, causal, scales(D, sm_scale)[1], *more)
+        scale = scales(D, sm_scale)[1]
+        if decodes and S_q <= DECODING:
+            q, k, v = (readable(x) for x in (q, k, v))
+            decode(q, k, v, out, [*strides(q), *strides(k), *strides(v)], causal, scale)
+        else:
+            launch(kernel, q, k, v, out, causal, scale, *more)
     return out
 
 

@@ -22,6 +22,8 @@ def attention(
     """out[b, h, i] = sum over visible j of softmax_j(sm_scale * q[b, h, i] . k[b, h_kv, j]) * v[b, h_kv, j].
 
     Shapes, masks, dtypes, devices and errors: those of cuda_ref._attention_hopper.attend.
+    Few queries, at most 16: the keys of a head are divided among blocks, by _attention_decode.cu; all query heads of a
+    key head read it once.
     Source: see attention_wgmma.cu.
     """
-    return attend("attention_wgmma", q, k, v, causal, sm_scale, None, 0)
+    return attend("attention_wgmma", q, k, v, causal, sm_scale, None, 0, decodes=True)

@@ -9,22 +9,26 @@ import triton
 from triton_kernels._configs import shared_memory
 
 
+def set_blocks(args: dict[str, Any]) -> None:
+    """Before each launch: gives the descriptors, if there are any, the block shape of the configuration."""
+    for name in ("k_desc", "v_desc"):
+        if args[name] is not None:
+            args[name].block_shape = [1, 1, args["BLOCK_N"], args["D"]]
+
+
 def _config(BLOCK_M: int, BLOCK_N: int, num_warps: int, num_stages: int, maxnreg: int | None = None) -> triton.Config:
     tile = {"BLOCK_M": BLOCK_M, "BLOCK_N": BLOCK_N}
-    return triton.Config(tile, num_warps=num_warps, num_stages=num_stages, maxnreg=maxnreg)
+    return triton.Config(tile, num_warps=num_warps, num_stages=num_stages, maxnreg=maxnreg, pre_hook=set_blocks)
 
 
 # By the largest D they suit. 128 rows per program read half as much from the L2 cache as 64. With maxnreg=128 two
 # programs of 8 warps share a multiprocessor: the softmax of one overlaps with the tensor cores' work for the other.
-# 16 rows are for decoding.
 HALF_CONFIGS = {
     64: [
         _config(128, 64, 8, 3, maxnreg=128),
         _config(128, 128, 8, 3),
         _config(128, 64, 4, 3),
         _config(64, 64, 4, 3),
-        _config(16, 128, 4, 3),
-        _config(16, 64, 4, 4),
     ],
     128: [
         _config(128, 64, 8, 2, maxnreg=128),
@@ -32,16 +36,12 @@ HALF_CONFIGS = {
         _config(128, 128, 8, 3),
         _config(128, 64, 8, 3),
         _config(64, 64, 4, 3),
-        _config(16, 64, 8, 3),
-        _config(16, 64, 4, 4),
     ],
     256: [
         _config(128, 64, 8, 2),
         _config(128, 32, 8, 3),
         _config(64, 64, 8, 2),
         _config(64, 32, 4, 2),
-        _config(16, 64, 4, 2),
-        _config(16, 32, 4, 4),
     ],
 }
 IEEE_CONFIGS = {  # no tensor cores: operands pass through registers, so tiles are small

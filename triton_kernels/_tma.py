@@ -9,6 +9,7 @@ import triton
 from torch import Tensor
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+from triton.tools.tensor_descriptor import TensorDescriptor as TritonDescriptor
 
 from triton_kernels._pad import copy_matrix, zero_padded
 
@@ -58,17 +59,29 @@ def tma_output(out: Tensor, element: int) -> Iterator[TmaMatrix]:
     copy_matrix(aligned, out)
 
 
-def tma_rows(x: Tensor) -> Tensor:
-    """x (B, H, S, D), or a contiguous copy where TMA cannot read x: rows contiguous, each at a multiple of 16 bytes."""
+def readable(x: Tensor) -> bool:
+    """Whether TMA can read x (B, H, S, D): rows contiguous, each at a multiple of 16 bytes."""
     unit = 16 // x.element_size()
     outer = [stride for size, stride in zip(x.shape[:3], x.stride()[:3], strict=True) if size > 1]
-    if x.stride(3) == 1 and all(s > 0 and s % unit == 0 for s in outer) and x.data_ptr() % 16 == 0:
-        return x
-    return x.clone(memory_format=torch.contiguous_format)
+    return x.stride(3) == 1 and all(s > 0 and s % unit == 0 for s in outer) and x.data_ptr() % 16 == 0
+
+
+def tma_rows(x: Tensor) -> Tensor:
+    """x (B, H, S, D), or a contiguous copy where TMA cannot read x."""
+    return x if readable(x) else x.clone(memory_format=torch.contiguous_format)
+
+
+def strides_of(x: Tensor) -> list[int]:
+    """Of x (B, H, S, D), readable: that of a dimension of size 1 has no effect, but TMA wants a valid one."""
+    spans = [x.shape[1] * x.shape[2] * x.shape[3], x.shape[2] * x.shape[3], x.shape[3]]
+    return [span if size == 1 else stride for size, stride, span in zip(x.shape, x.stride(), spans, strict=False)] + [1]
+
+
+def describe(x: Tensor) -> TritonDescriptor:
+    """What TMA reads x (B, H, S, D) through in Triton; the configuration sets the block."""
+    return TritonDescriptor(x, list(x.shape), strides_of(x), [1, 1, 1, x.shape[3]])
 
 
 def descriptor(x: Tensor, block_m: int, block_d: int) -> TensorDescriptor:
     """What TMA reads or writes blocks of x (B, H, S, D) through, (1, 1, block_m, block_d), swizzled for wgmma."""
-    spans = [x.shape[1] * x.shape[2] * x.shape[3], x.shape[2] * x.shape[3], x.shape[3]]
-    strides = [span if size == 1 else stride for size, stride, span in zip(x.shape, x.stride(), spans, strict=False)]
-    return TensorDescriptor(x, list(x.shape), [*strides, 1], [1, 1, block_m, block_d], HEADS_LAYOUT)
+    return TensorDescriptor(x, list(x.shape), strides_of(x), [1, 1, block_m, block_d], HEADS_LAYOUT)

@@ -223,13 +223,13 @@ def _shifted(mistake: str, right: Head, shift: torch.Tensor) -> tuple[str, Head,
 
 
 def _blocks(right: Head) -> Ways:
-    """An online softmax that does not rescale what it has when the maximum grows."""
+    """An online softmax that does not rescale what it has when the maximum grows, or adds parts without rescaling."""
     scores = right.scores
     for size in SIZES:
         if not size < scores.shape[1] <= size * MOST_STEPS * (4 if size == 1 else 1):
             continue
         largest, total = torch.full_like(scores[:, :1], -math.inf), torch.zeros_like(scores[:, :1])
-        kept, shifts = torch.zeros_like(total), []
+        kept, shifts, alone = torch.zeros_like(total), [], []
         for span in spans(scores.shape[1], size):
             before = largest
             largest = torch.maximum(before, scores[:, span].amax(dim=1, keepdim=True))
@@ -238,12 +238,19 @@ def _blocks(right: Head) -> Ways:
             total = total * torch.exp(before - shift) + added.sum(dim=1, keepdim=True)
             kept = kept + added.sum(dim=1, keepdim=True)
             shifts.append(added)
+            own = scores[:, span].amax(dim=1, keepdim=True)
+            alone.append(torch.exp(scores[:, span] - torch.where(own == -math.inf, 0.0, own)))
         last = torch.where(largest == -math.inf, 0.0, largest)
         sums = [torch.where(each == 0.0, 1.0, each) for each in (kept, total)]
         grew = f"not rescaled when the maximum grew, {f'block by block of {size}' if size > 1 else 'key by key'}"
         yield f"the sum of weights was {grew}", right, torch.exp(scores - last) / sums[0]
         yield f"the output was {grew}", right, torch.cat(shifts, dim=1) / sums[1]
         yield f"the output and the sum of weights were {grew}", right, torch.cat(shifts, dim=1) / sums[0]
+        if size > 1:
+            parts = torch.cat(alone, dim=1)
+            total = parts.sum(dim=1, keepdim=True)
+            weights = parts / torch.where(total == 0.0, 1.0, total)
+            yield f"parts of {size} keys were added relative to their own maxima", right, weights
 
 
 def _digits(right: Head, case: Case) -> Ways:

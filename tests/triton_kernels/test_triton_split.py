@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tensor_cores import tensor_core
 
 from suite.ops.matmul import matmul_limit
 from triton_kernels.matmul_split import split_rows
@@ -31,19 +32,6 @@ def test_three_parts_and_an_exponent_are_exact(power: int, device: str) -> None:
     parts, exponents = planes(x, device)
     assert torch.equal(torch.ldexp(parts.sum(0), exponents).nan_to_num(nan=7.0), x.double().nan_to_num(nan=7.0))
     assert parts[1:].isfinite().all()
-
-
-def truncated(x: torch.Tensor) -> torch.Tensor:
-    """x truncated to 24 significant bits, like sums in tensor cores."""
-    fraction, exponent = torch.frexp(x)
-    return torch.ldexp(torch.trunc(fraction * 2.0**24), exponent - 24)
-
-
-def tensor_core(a: torch.Tensor, b: torch.Tensor, acc: torch.Tensor) -> torch.Tensor:
-    """acc + a b^T, 16 exact products at a time."""
-    for k in range(0, a.shape[1], 16):
-        acc = truncated(acc + a[:, k : k + 16] @ b[:, k : k + 16].T)
-    return acc
 
 
 @pytest.mark.parametrize("K", [1, 2, 3, 16, 17, 100, 1024, 16384])

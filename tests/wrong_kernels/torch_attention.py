@@ -20,8 +20,30 @@ MISTAKES = {
     "empty_rows_nan": Wrong(
         "softmax of a row of -inf is NaN", "not finite", (1, 1, 1, 40, 20, 64), options={"causal": True}
     ),
+    "parts_not_rescaled": Wrong(
+        "the keys are divided into parts, and the sums of a part stay relative to its own maximum",
+        "value",
+        (1, 8, 2, 1, 192, 64),
+    ),
+    "last_part_dropped": Wrong("of two parts of the keys only the full one is added", "value", (1, 2, 1, 1, 70, 64)),
     "heads_inside": Wrong("the result is a view of one stored as (B, S, H, D)", "strides", (1, 2, 2, 40, 40, 64)),
 }
+
+
+PART = 64  # keys
+
+
+def in_parts(s: Tensor, v: Tensor, mistake: str) -> Tensor:
+    """softmax(s) v, of the sums of parts of the keys."""
+    largest = s.amax(-1, keepdim=True)
+    total = acc = torch.zeros_like(largest)
+    for first in range(0, s.shape[-1], PART):
+        part, values = s[..., first : first + PART], v[..., first : first + PART, :]
+        if part.shape[-1] < PART and mistake == "last_part_dropped":
+            break
+        p = torch.exp(part - (part.amax(-1, keepdim=True) if mistake == "parts_not_rescaled" else largest))
+        total, acc = total + p.sum(-1, keepdim=True), acc + p @ values
+    return acc / total
 
 
 def make(mistake: str):
@@ -34,6 +56,8 @@ def make(mistake: str):
             shift = 0 if mistake == "causal_from_the_first_key" else S_k - S_q
             seen = torch.ones(S_q, S_k, dtype=torch.bool, device=q.device).tril(shift)
             s = s.masked_fill(~seen, -torch.inf)
+        if mistake in ("parts_not_rescaled", "last_part_dropped"):
+            return in_parts(s, v, mistake)
         p = torch.softmax(s, dim=-2 if mistake == "softmax_over_queries" else -1)
         if causal and mistake != "empty_rows_nan":
             p = p.masked_fill(~seen, 0.0)

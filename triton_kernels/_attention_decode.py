@@ -1,0 +1,177 @@
+"""Attention of a few queries: the keys of a head are divided among programs, and a second kernel adds their parts."""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from triton_kernels._attention_softmax import LOWEST, add_key, online_softmax
+from triton_kernels._configs import multiprocessors
+from triton_kernels._interpreter import INTERPRET, dot_operand
+from triton_kernels._launch import launch
+
+DECODING = 16
+"""Most queries of a call that reads every key once: memory limits it, and there is nothing to tune."""
+OPTIONS = {"num_warps": 4, "num_stages": 4}
+BLOCK_BYTES = 2**14  # of a block of keys
+RESIDENT = 2  # programs that a multiprocessor runs together, by their shared memory
+STEP_US, START_US, ADDING_US, BYTES_PER_US = 0.5, 1.5, 3.0, 4.4e6
+"""Least time of a block of keys and values; of a program beyond its blocks; of the second kernel; memory's rate."""
+PARTS_TOGETHER = 32  # parts that the second kernel loads at a time
+
+
+@triton.jit(do_not_specialize=["S_k", "PART", "PARTS"])
+def decode_kernel(
+    q_ptr, k_ptr, v_ptr, out_ptr, sums_ptr, statistics_ptr, H, H_kv, S_q, S_k, PART, PARTS, qk_scale,
+    stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
+    stride_vb, stride_vh, stride_vn, stride_vd,
+    CAUSAL: tl.constexpr, WHOLE: tl.constexpr, V_LIKE_K: tl.constexpr, G: tl.constexpr, D: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """One program goes over PART of the keys of one key head, for BLOCK_M rows: row r is query r // G of head r % G.
+
+    It stores acc, and m_i and l_i, of its part; with one part only (WHOLE), rows of the output, which is contiguous.
+    """
+    tiles = tl.cdiv(S_q * G, BLOCK_M)
+    start_m = tl.program_id(0) % tiles * BLOCK_M
+    part = tl.program_id(0) // tiles % PARTS
+    head = tl.program_id(0) // tiles // PARTS
+    b = (head // H_kv).to(tl.int64)
+    h_kv = (head % H_kv).to(tl.int64)
+    rows = start_m + tl.arange(0, BLOCK_M)
+    queries = (rows // G).to(tl.int64)
+    heads = h_kv * G + rows % G
+    offs_d = tl.arange(0, D)
+    inside = rows[:, None] < S_q * G
+    q_ptrs = q_ptr + b * stride_qb + heads[:, None] * stride_qh + queries[:, None] * stride_qm
+    q = tl.load(q_ptrs + offs_d[None, :].to(tl.int64) * stride_qd, mask=inside, other=0.0)  # [BLOCK_M, D]
+    k_ptr += b * stride_kb + h_kv * stride_kh
+    v_ptr += b * stride_vb + h_kv * stride_vh
+
+    first = part * PART
+    end = tl.minimum(first + PART, S_k)
+    common = tl.maximum(S_k - S_q + 1, 0) if CAUSAL else S_k  # the keys before it are visible to every row
+    last = tl.minimum(end, common)
+    full = first + tl.maximum(last - first, 0) // BLOCK_N * BLOCK_N
+    k_first = k_ptr + first.to(tl.int64) * stride_kn
+    v_first = v_ptr + first.to(tl.int64) * stride_vn
+    m_i = tl.full((BLOCK_M,), LOWEST, tl.float32)
+    l_i = tl.zeros((BLOCK_M,), tl.float32)
+    acc = tl.zeros((BLOCK_M, D), tl.float32)
+    last_key = tl.full((BLOCK_M,), common - 1, tl.int32)
+    acc, l_i, m_i = online_softmax(
+        acc, l_i, m_i, dot_operand(q), k_first, v_first, first, full, last_key, last, qk_scale,
+        stride_kn, stride_kd, stride_vn, stride_vd, False, V_LIKE_K, "ieee", D, BLOCK_N,
+    )  # fmt: skip
+    k_full = k_ptr + full.to(tl.int64) * stride_kn
+    v_full = v_ptr + full.to(tl.int64) * stride_vn
+    acc, l_i, m_i = online_softmax(
+        acc, l_i, m_i, dot_operand(q), k_full, v_full, full, last, last_key, last, qk_scale,
+        stride_kn, stride_kd, stride_vn, stride_vd, True, V_LIKE_K, "ieee", D, BLOCK_N,
+    )  # fmt: skip
+    if CAUSAL:  # one by one, since 0 times a hidden NaN would be NaN
+        for key in tl.range(tl.maximum(first, common), end, num_stages=1):
+            at = tl.cast(key, tl.int64)
+            k_ptrs = k_ptr + at * stride_kn + offs_d.to(tl.int64) * stride_kd
+            v_ptrs = v_ptr + at * stride_vn + offs_d.to(tl.int64) * stride_vd
+            seen = key <= queries + (S_k - S_q)
+            acc, l_i, m_i = add_key(acc, l_i, m_i, q.to(tl.float32), k_ptrs, v_ptrs, seen, qk_scale)
+
+    at = (b * H + heads) * S_q + queries  # [BLOCK_M]
+    if WHOLE:
+        blind = queries + (S_k - S_q) < 0 if CAUSAL else queries < 0
+        out = acc / tl.where(blind, 1.0, l_i)[:, None]
+        tl.store(out_ptr + at[:, None] * D + offs_d[None, :], out, mask=inside)
+    else:
+        at = at * PARTS + part
+        tl.store(sums_ptr + at[:, None] * D + offs_d[None, :], acc, mask=inside)
+        tl.store(statistics_ptr + at * 2, m_i, mask=rows < S_q * G)
+        tl.store(statistics_ptr + at * 2 + 1, l_i, mask=rows < S_q * G)
+
+
+@triton.jit(do_not_specialize=["S_k", "PARTS"])
+def add_parts_kernel(
+    sums_ptr, statistics_ptr, out_ptr, S_q, S_k, PARTS, CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr
+):
+    """One program adds the parts of one row, BLOCK at a time, in a fixed order, and divides by the sum of weights.
+
+    The sums of a part are relative to its own maximum, so that each is scaled by exp2(its maximum - the largest).
+    """
+    row = tl.program_id(0).to(tl.int64)
+    offs_d = tl.arange(0, D)
+    m_i = tl.full((), LOWEST, tl.float32)
+    l_i = tl.zeros((), tl.float32)
+    acc = tl.zeros((D,), tl.float32)
+    for start in range(0, PARTS, BLOCK):
+        parts = start + tl.arange(0, BLOCK)
+        there = parts < PARTS
+        at = row * PARTS + parts
+        m_part = tl.load(statistics_ptr + at * 2, mask=there, other=LOWEST)
+        l_part = tl.load(statistics_ptr + at * 2 + 1, mask=there, other=0.0)
+        sums = tl.load(sums_ptr + at[:, None] * D + offs_d[None, :], mask=there[:, None], other=0.0)  # [BLOCK, D]
+        m_new = tl.maximum(m_i, tl.max(m_part, 0))
+        alpha = tl.exp2(m_i - m_new)
+        weight = tl.exp2(m_part - m_new)
+        l_i = l_i * alpha + tl.sum(l_part * weight, 0)
+        acc = acc * alpha + tl.sum(sums * weight[:, None], 0)
+        m_i = m_new
+    if CAUSAL:  # a row without visible keys is 0; one whose visible keys all score -inf is 0 / 0
+        l_i = tl.where(row % S_q + (S_k - S_q) < 0, 1.0, l_i)
+    tl.store(out_ptr + row * D + offs_d, acc / l_i)
+
+
+def parts_of(programs: int, S_k: int, BLOCK_N: int, block_bytes: int, processors: int) -> tuple[int, int]:
+    """How many parts the keys are divided into, and the keys of a part, a multiple of BLOCK_N; by sizes alone.
+
+    The least predicted time of the multiprocessor with the most programs. It has its share of the memory's rate, or
+    less if its programs, RESIDENT at a time, wait for their blocks. `programs`: without a division. block_bytes: of a
+    block of keys and of values.
+    """
+    steps = triton.cdiv(S_k, BLOCK_N)
+
+    def predicted_us(parts: int) -> float:
+        most, each = triton.cdiv(programs * parts, processors), triton.cdiv(steps, parts)
+        rounds = triton.cdiv(most, RESIDENT)
+        loading = max(most * each * block_bytes * processors / BYTES_PER_US, rounds * each * STEP_US)
+        return loading + rounds * START_US + (ADDING_US if parts > 1 else 0.0)
+
+    parts = min(range(1, max(1, min(steps, RESIDENT * processors)) + 1), key=predicted_us)
+    each = triton.cdiv(steps, parts)
+    return triton.cdiv(steps, each), each * BLOCK_N
+
+
+def decode(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, qk_scale: float) -> None:
+    """Launches attention of at most DECODING queries. Arguments: as of attention.py; out is contiguous.
+
+    What is launched depends on shapes, dtype and device alone. All query heads of a key head share its keys.
+    """
+    B, H, S_q, D = q.shape
+    H_kv, S_k = k.shape[1:3]
+    rows = S_q * (H // H_kv)
+    BLOCK_M = max(16, min(64, triton.next_power_of_2(rows)))
+    BLOCK_N = max(16, min(128, BLOCK_BYTES // (D * k.element_size())))
+    programs = B * H_kv * triton.cdiv(rows, BLOCK_M)
+    if INTERPRET:  # up to three, so that small cases have parts
+        BLOCK_N = 32
+        part = triton.cdiv(S_k, 3 * BLOCK_N) * BLOCK_N
+        parts = triton.cdiv(S_k, part)
+    else:
+        block_bytes = 2 * BLOCK_N * D * k.element_size()
+        parts, part = parts_of(programs, S_k, BLOCK_N, block_bytes, multiprocessors(q))
+    causal = causal and S_q > 1  # one query sees every key
+    sums = statistics = out
+    if parts > 1:
+        sums = torch.empty((B * H * S_q, parts, D), dtype=torch.float32, device=q.device)
+        statistics = torch.empty((B * H * S_q, parts, 2), dtype=torch.float32, device=q.device)
+    launch(
+        decode_kernel, (programs * parts,),
+        q, k, v, out, sums, statistics, H, H_kv, S_q, S_k, part, parts, qk_scale,
+        *q.stride(), *k.stride(), *v.stride(),
+        CAUSAL=causal, WHOLE=parts == 1, V_LIKE_K=k.stride()[2:] == v.stride()[2:], G=H // H_kv, D=D,
+        BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, **OPTIONS,
+    )  # fmt: skip
+    if parts > 1:
+        launch(
+            add_parts_kernel, (B * H * S_q,), sums, statistics, out, S_q, S_k, parts,
+            CAUSAL=causal, D=D, BLOCK=PARTS_TOGETHER, num_warps=4,
+        )  # fmt: skip

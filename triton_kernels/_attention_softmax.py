@@ -1,0 +1,135 @@
+"""What the attention kernels share: the order of tiles, online softmax block by block, and key by key."""
+
+import triton
+import triton.language as tl
+
+from triton_kernels._interpreter import dot_operand
+
+LOWEST = tl.constexpr(-3.4028234663852886e38)  # first maximum: unlike -inf, it can be subtracted from -inf
+
+
+@triton.jit
+def head_and_tile(tiles, HEADS, HEAD_GROUP):
+    """Head and tile of rows of this program.
+
+    HEAD_GROUP heads run together, so that their keys and values stay in the L2 cache. Within a group the last queries,
+    which see most keys when causal, come first: short programs fill the end of the last wave.
+    """
+    pid = tl.program_id(0)
+    first_head = pid // (HEAD_GROUP * tiles) * HEAD_GROUP
+    heads_in_group = min(HEADS - first_head, HEAD_GROUP)
+    in_group = pid % (HEAD_GROUP * tiles)
+    return first_head + in_group % heads_in_group, tiles - 1 - in_group // heads_in_group
+
+
+@triton.jit
+def weigh(qk, acc, l_i, m_i, keys, last_key, qk_scale, MASKED: tl.constexpr):
+    """Weights exp2(score - maximum) of the keys of a block; acc and l_i, rescaled, with l_i of these keys; the maximum.
+
+    qk (BLOCK_M, BLOCK_N): products without the scale. MASKED: some keys are after the last that a row sees.
+    """
+    if MASKED:
+        qk = tl.where(keys[None, :] <= last_key[:, None], qk * qk_scale, float("-inf"))
+        m_new = tl.maximum(m_i, tl.max(qk, 1))
+        p = tl.exp2(qk - m_new[:, None])
+    else:
+        m_new = tl.maximum(m_i, tl.max(qk, 1) * qk_scale)
+        p = tl.exp2(tl.fma(qk, qk_scale, -m_new[:, None]))
+    alpha = tl.exp2(m_i - m_new)
+    return p, acc * alpha[:, None], l_i * alpha + tl.sum(p, 1), m_new
+
+
+@triton.jit
+def online_softmax(
+    acc, l_i, m_i, q, k_ptr, v_ptr, start, end, last_key, S_k, qk_scale, stride_kn, stride_kd, stride_vn, stride_vd,
+    MASKED: tl.constexpr, V_LIKE_K: tl.constexpr, PRECISION: tl.constexpr, D: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """Online softmax over keys start to end; k_ptr and v_ptr point to key `start`. Returns acc, l_i, m_i.
+
+    m_i: running maximum of the scores in base 2, at least LOWEST. l_i: sum of exp2(score - m_i). acc: sum of
+    exp2(score - m_i) v.
+    MASKED: some keys are hidden from some rows, or lie beyond the last key.
+    """
+    offs_n = tl.arange(0, BLOCK_N)
+    offs_d = tl.arange(0, D)
+    # 32-bit offsets within a block save registers (the launcher checks the strides); the base pointers are 64-bit.
+    k_offs = offs_n[:, None] * stride_kn + offs_d[None, :] * stride_kd
+    v_offs = k_offs if V_LIKE_K else offs_n[:, None] * stride_vn + offs_d[None, :] * stride_vd
+    k_step = tl.full((), BLOCK_N, tl.int64) * stride_kn
+    v_step = tl.full((), BLOCK_N, tl.int64) * stride_vn
+    for start_n in range(start, end, BLOCK_N):
+        keys = start_n + offs_n
+        k = tl.load(k_ptr + k_offs, mask=keys[:, None] < S_k, other=0.0) if MASKED else tl.load(k_ptr + k_offs)
+        k = dot_operand(k)
+        qk = tl.dot(q, k.T, input_precision=PRECISION)  # [BLOCK_M, BLOCK_N]
+        p, acc, l_i, m_i = weigh(qk, acc, l_i, m_i, keys, last_key, qk_scale, MASKED)
+        v = tl.load(v_ptr + v_offs, mask=keys[:, None] < S_k, other=0.0) if MASKED else tl.load(v_ptr + v_offs)
+        v = dot_operand(v)
+        acc = tl.dot(p.to(v.dtype), v, acc, input_precision=PRECISION)  # [BLOCK_M, D]
+        k_ptr += k_step
+        v_ptr += v_step
+    return acc, l_i, m_i
+
+
+@triton.jit
+def online_softmax_tma(
+    acc, l_i, m_i, q, k_desc, v_desc, head, start, end, last_key, qk_scale,
+    MASKED: tl.constexpr, D: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """online_softmax of 16 bits, with blocks that TMA loads; zeros beyond the last key. head: b and h_kv."""
+    b, h_kv = head
+    for start_n in range(start, end, BLOCK_N):
+        k = dot_operand(k_desc.load([b, h_kv, start_n, 0]).reshape(BLOCK_N, D))
+        qk = tl.dot(q, k.T)  # [BLOCK_M, BLOCK_N]
+        keys = start_n + tl.arange(0, BLOCK_N)
+        p, acc, l_i, m_i = weigh(qk, acc, l_i, m_i, keys, last_key, qk_scale, MASKED)
+        v = dot_operand(v_desc.load([b, h_kv, start_n, 0]).reshape(BLOCK_N, D))
+        acc = tl.dot(p.to(v.dtype), v, acc)  # [BLOCK_M, D]
+    return acc, l_i, m_i
+
+
+@triton.jit
+def add_key(acc, l_i, m_i, q, k_ptrs, v_ptrs, seen, qk_scale):
+    """Adds one key, which only the rows `seen` see, in float32: acc, l_i, m_i of `online_softmax`; q in float32."""
+    qk = tl.sum(q * tl.load(k_ptrs).to(tl.float32)[None, :], 1) * qk_scale
+    qk = tl.where(seen, qk, float("-inf"))
+    m_new = tl.maximum(m_i, qk)
+    p = tl.exp2(qk - m_new)
+    alpha = tl.exp2(m_i - m_new)
+    l_i = l_i * alpha + p
+    pv = p[:, None] * tl.load(v_ptrs).to(tl.float32)[None, :]
+    return acc * alpha[:, None] + tl.where(seen[:, None], pv, 0.0), l_i, m_new
+
+
+@triton.jit
+def recompute_by_key(
+    q_ptr, k_ptr, v_ptr, out_ptr, start_m, h_kv, S_q, S_k, shift, qk_scale, stride_qh, stride_qm, stride_qd,
+    stride_kn, stride_kd, stride_vn, stride_vd, stride_oh, stride_om,
+    G: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr,
+):  # fmt: skip
+    """Computes and stores rows start_m to start_m + BLOCK_M of one key head, one key at a time. Query i sees i + shift.
+
+    Keys after that are left out instead of weighted by 0. Few rows at a time need few registers.
+    """
+    ROWS: tl.constexpr = 16
+    offs_d = tl.arange(0, D).to(tl.int64)
+    for start in tl.range(start_m, tl.minimum(start_m + BLOCK_M, S_q * G), ROWS, num_stages=1):
+        rows = start + tl.arange(0, ROWS)
+        queries = (rows // G).to(tl.int64)
+        heads = h_kv * G + rows % G
+        row_mask = rows[:, None] < S_q * G
+        q_ptrs = q_ptr + heads[:, None] * stride_qh + queries[:, None] * stride_qm + offs_d[None, :] * stride_qd
+        q = tl.load(q_ptrs, mask=row_mask, other=0.0).to(tl.float32)  # [ROWS, D]
+        m_i = tl.full((ROWS,), LOWEST, tl.float32)
+        l_i = tl.zeros((ROWS,), tl.float32)
+        acc = tl.zeros((ROWS, D), tl.float32)
+        k_ptrs = k_ptr + offs_d * stride_kd
+        v_ptrs = v_ptr + offs_d * stride_vd
+        for key in tl.range(0, tl.minimum((start + ROWS - 1) // G + shift + 1, S_k), num_stages=1):
+            seen = key <= queries + shift
+            acc, l_i, m_i = add_key(acc, l_i, m_i, q, k_ptrs, v_ptrs, seen, qk_scale)
+            k_ptrs += stride_kn
+            v_ptrs += stride_vn
+        out_ptrs = out_ptr + heads[:, None] * stride_oh + queries[:, None] * stride_om + offs_d[None, :]
+        blind = queries + shift < 0
+        tl.store(out_ptrs, acc / tl.where(blind, 1.0, l_i)[:, None], mask=row_mask)
