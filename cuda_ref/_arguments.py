@@ -244,6 +244,21 @@ def check_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, int, int, int
     return B, H, H_kv, S_q, S_k, D
 
 
+def check_multi_head_attention(x: Tensor, w_qkv: Tensor, w_out: Tensor, heads: int) -> None:
+    """Operands of a layer: x (B, S, E), w_qkv (3 E, E), w_out (E, E), E a multiple of heads. Raises: ValueError."""
+    check_dims("multi_head_attention", "x", x, ("B", "S", "E"))
+    E = x.shape[2]
+    for name, w, rows in (("w_qkv", w_qkv, 3 * E), ("w_out", w_out, E)):
+        if w.shape != (rows, E):
+            raise ValueError(
+                f"multi_head_attention: x is (B, S, E)={tuple(x.shape)}, so {name} must be {(rows, E)}; "
+                f"got {tuple(w.shape)}"
+            )
+    if heads < 1 or E % heads != 0:
+        raise ValueError(f"multi_head_attention: E must be a multiple of heads; got E={E}, heads={heads}")
+    check_dtypes_devices("multi_head_attention", ("x", "w_qkv", "w_out"), (x, w_qkv, w_out))
+
+
 def check_attention_grad(q: Tensor, k: Tensor, v: Tensor, do: Tensor) -> tuple[int, int, int, int, int, int]:
     """Checks the operands of an attention and the gradient of its output; see `check_attention`. Raises ValueError."""
     sizes = check_attention(q, k, v)

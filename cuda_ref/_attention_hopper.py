@@ -51,13 +51,16 @@ def launch(
     kernel: str, q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, scale_log2: float,
     *more: Tensor | int | None,
 ) -> None:  # fmt: skip
-    """Launches the attention `kernel` for arguments that have been checked, none of them empty."""
+    """Launches the attention `kernel` for arguments that have been checked, none of them empty.
+
+    Rows of `out` are contiguous and begin at multiples of 16 bytes.
+    """
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     q, k, v = (readable(x) for x in (q, k, v))
     build.launch(
         kernel, kernel, q.device,
-        q, k, v, out, B, H, H_kv, S_q, S_k, D, *strides(q), *strides(k), *strides(v), causal, scale_log2,
-        build.DTYPES[q.dtype], *more,
+        q, k, v, out, B, H, H_kv, S_q, S_k, D, *strides(q), *strides(k), *strides(v), *strides(out), causal,
+        scale_log2, build.DTYPES[q.dtype], *more,
     )  # fmt: skip
 
 

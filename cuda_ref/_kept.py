@@ -71,12 +71,14 @@ class Plan:
         allocations: Sequence[Callable[[Tensor], Tensor]],
         launches: Sequence[Issue],
         results: int | tuple[int, ...],
+        views: Sequence[tuple[int, int]] = (),
     ) -> None:
         device = tensors[0].device
         self.device = device.index if device.type == "cuda" else None
         self.aligned = all(x.data_ptr() % ALIGNMENT == 0 for x in tensors)
         self.allocations, self.launches, self.results = tuple(allocations), tuple(launches), results
-        self.is_simple = len(allocations) == len(launches) == 1 and results == 0
+        self.views = tuple(views)
+        self.is_simple = len(allocations) == len(launches) == 1 and results == 0 and not views
         self.options: dict[str, Any] = {}
         self.matches: Callable[..., bool] = _never
         self.matchers = MATCHERS if self.aligned else 0
@@ -100,6 +102,7 @@ class Plan:
             return None if self.launches[0](addresses, stream) else out
         new = [allocate(tensors[0]) for allocate in self.allocations]
         addresses += [x.data_ptr() for x in new]
+        addresses += [addresses[place] + offset for place, offset in self.views]
         for issue in self.launches:
             if issue(addresses, stream):
                 return None
@@ -144,21 +147,34 @@ class Recording(TorchDispatchMode):  # type: ignore[misc]
         if len(places) < len(memory) or 0 in places:
             raise NotRepeatable
 
-        def place(x: Tensor) -> int:
-            if (found := places.get(x.data_ptr())) is None:
-                raise NotRepeatable
-            return found
+        views: list[tuple[int, int]] = []  # of what is allocated: its place, and the distance from its address
 
-        def number(x: Any) -> int:  # by its form, not by identity: torch may return an alias of what it allocates
-            form = _form(x) if isinstance(x, Tensor) else None
-            found = next((i for i, each in enumerate(self.allocated) if _form(each) == form), None)
-            if found is None:
+        def place(x: Tensor) -> int:
+            address = x.data_ptr()
+            if (found := places.get(address)) is not None:
+                return found
+            for at, each in enumerate(self.allocated, len(tensors)):
+                if 0 < address - each.data_ptr() < each.numel() * each.element_size():
+                    places[address] = len(memory) + len(views)
+                    views.append((at, address - each.data_ptr()))
+                    return places[address]
+            raise NotRepeatable
+
+        def number(x: Any) -> int:  # by its memory, not by identity: a result may be a view of all that was allocated
+            if not isinstance(x, Tensor) or not x.is_contiguous():
                 raise NotRepeatable
+            found = places.get(x.data_ptr(), 0) - len(tensors)
+            if not 0 <= found < len(self.allocated):
+                raise NotRepeatable
+            if x.dtype != self.allocated[found].dtype or x.numel() != self.allocated[found].numel():
+                raise NotRepeatable
+            self.allocated[found] = x
             return found
 
         results = tuple(map(number, result)) if isinstance(result, tuple) else number(result)
         allocations = [_allocation(x, like) for x in self.allocated]
-        return Plan(tensors, allocations, [repeatable(place) for repeatable in self.launches], results)
+        launches = [repeatable(place) for repeatable in self.launches]
+        return Plan(tensors, allocations, launches, results, views)
 
 
 def _allocation(x: Tensor, like: Tensor) -> Callable[[Tensor], Tensor]:

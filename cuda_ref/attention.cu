@@ -41,7 +41,7 @@ struct Strides {  // in elements; the elements of a row are contiguous
 
 struct Problem {
     int H, H_kv, S_q, S_k, D;
-    Strides q, k, v;
+    Strides q, k, v, out;
     float scale_log2;  // sm_scale * log2(e)
     bool causal;
     bool packed;  // four elements can be read by one instruction: all rows of q, k and v start at multiples of four
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
     q += b * problem.q.batch + h * problem.q.head + first * problem.q.row;
     k += b * problem.k.batch + h_kv * problem.k.head;
     v += b * problem.v.batch + h_kv * problem.v.head;
-    out += (int64_t(head) * S_q + first) * problem.D;
+    out += b * problem.out.batch + h * problem.out.head + first * problem.out.row;
     load_tile<BLOCK_M, BLOCK_D>(shared, In::Q_PITCH, q, problem.q.row, S_q - first, problem.D, problem.packed);
 
     // Row r of this warp sees the keys below min(S_k, visible + r).
@@ -221,7 +221,7 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
 #pragma unroll
         for (int c = 0; c < SPANS * WIDTH; ++c) {
             const int d = (c / WIDTH * 32 + lane) * WIDTH + c % WIDTH;
-            if (first + row < S_q && d < problem.D) out[row * problem.D + d] = from_float<T>(acc[r][c] * inverse);
+            if (first + row < S_q && d < problem.D) out[row * problem.out.row + d] = from_float<T>(acc[r][c] * inverse);
         }
     }
 }
@@ -247,15 +247,18 @@ void launch(const void* q, const void* k, const void* v, void* out, int64_t B, P
         static_cast<const T*>(q), static_cast<const T*>(k), static_cast<const T*>(v), static_cast<T*>(out), problem);
 }
 
-extern "C" int attention(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H, int64_t H_kv,
-                         int64_t S_q, int64_t S_k, int64_t D, int64_t stride_qb, int64_t stride_qh, int64_t stride_qs,
-                         int64_t stride_kb, int64_t stride_kh, int64_t stride_ks, int64_t stride_vb, int64_t stride_vh,
-                         int64_t stride_vs, int64_t causal, double sm_scale, int64_t dtype, cudaStream_t stream,
-                         LaunchRecord* record) {
+// With strides of the output too, whose rows are contiguous.
+extern "C" int attention_into(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H,
+                              int64_t H_kv, int64_t S_q, int64_t S_k, int64_t D, int64_t stride_qb, int64_t stride_qh,
+                              int64_t stride_qs, int64_t stride_kb, int64_t stride_kh, int64_t stride_ks,
+                              int64_t stride_vb, int64_t stride_vh, int64_t stride_vs, int64_t stride_ob,
+                              int64_t stride_oh, int64_t stride_os, int64_t causal, double sm_scale, int64_t dtype,
+                              cudaStream_t stream, LaunchRecord* record) {
     Problem problem{int(H), int(H_kv), int(S_q), int(S_k), int(D)};
     problem.q = {stride_qb, stride_qh, stride_qs};
     problem.k = {stride_kb, stride_kh, stride_ks};
     problem.v = {stride_vb, stride_vh, stride_vs};
+    problem.out = {stride_ob, stride_oh, stride_os};
     problem.scale_log2 = float(sm_scale * 1.4426950408889634);
     problem.causal = causal != 0;
     return by_dtype(dtype, [&](auto zero) {
@@ -268,4 +271,14 @@ extern "C" int attention(const void* q, const void* k, const void* v, void* out,
             launch<T, 256>(q, k, v, out, B, problem, stream, record);
         }
     });
+}
+
+extern "C" int attention(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H, int64_t H_kv,
+                         int64_t S_q, int64_t S_k, int64_t D, int64_t stride_qb, int64_t stride_qh, int64_t stride_qs,
+                         int64_t stride_kb, int64_t stride_kh, int64_t stride_ks, int64_t stride_vb, int64_t stride_vh,
+                         int64_t stride_vs, int64_t causal, double sm_scale, int64_t dtype, cudaStream_t stream,
+                         LaunchRecord* record) {
+    return attention_into(q, k, v, out, B, H, H_kv, S_q, S_k, D, stride_qb, stride_qh, stride_qs, stride_kb, stride_kh,
+                          stride_ks, stride_vb, stride_vh, stride_vs, H * S_q * D, S_q * D, D, causal, sm_scale, dtype,
+                          stream, record);
 }

@@ -60,3 +60,14 @@ def attention(
             causal, 1.0 / math.sqrt(D) if sm_scale is None else sm_scale, build.DTYPES[q.dtype],
         )  # fmt: skip
     return out
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float) -> None:
+    """Writes attention's result to `out` (B, H, S_q, D). Rows are contiguous; `out` is not empty."""
+    (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
+    build.launch(
+        "attention", "attention_into", q.device,
+        q, k, v, out, B, H, H_kv, S_q, S_k, D,
+        *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *out.stride()[:3],
+        causal, sm_scale, build.DTYPES[q.dtype],
+    )  # fmt: skip

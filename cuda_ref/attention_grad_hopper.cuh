@@ -117,5 +117,5 @@ __global__ void __launch_bounds__(CONSUMERS* WARPGROUP) finish(const Problem pro
         }
     }
     const int row = tile * P::BLOCK_M + (P::D == 64 ? part * 64 : 0), column = P::D == 64 ? 0 : part * 64;
-    store_rows<P::D>(dq + int64_t(head) * problem.S_q * P::D + column, sums, row, problem.S_q);
+    store_rows(dq + int64_t(head) * problem.S_q * P::D + column, P::D, sums, row, problem.S_q);
 }

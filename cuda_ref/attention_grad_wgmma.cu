@@ -234,8 +234,8 @@ __device__ __forceinline__ void consume(const Problem& problem, const Work& work
 #pragma unroll
     for (int i = 0; i < P::D / 2; ++i) dk_sums[i] *= problem.scale;
     const int64_t before = (int64_t(work.batch) * (problem.H / problem.G) + work.head) * problem.S_k * P::D;
-    store_rows<P::D>(dk + before, dk_sums, row, problem.S_k);
-    store_rows<P::D>(dv + before, dv_sums, row, problem.S_k);
+    store_rows(dk + before, P::D, dk_sums, row, problem.S_k);
+    store_rows(dv + before, P::D, dv_sums, row, problem.S_k);
 }
 
 template <typename T, typename P, bool CAUSAL>

@@ -22,7 +22,7 @@ struct Heads {
     int H, G, S_q, S_k, count;  // G query heads for each key head; count = B H
     float scale_log2;           // sm_scale * log2(e)
     const void *q, *k, *v;
-    HeadStrides q_strides, k_strides, v_strides;
+    HeadStrides q_strides, k_strides, v_strides, out_strides;
     float* lse = nullptr;  // if wanted: the logarithm to base 2 of each query's sum of exponentials, `lse_rows` a head
     int lse_rows = 0;
 };
@@ -259,9 +259,10 @@ __device__ __forceinline__ void transpose_in_quad(uint32_t (&x)[4], int t) {
 }
 
 // Stores the sums of a warpgroup, 64 rows of 2 COUNT elements from `row` on, of a head that begins at `out`, whose rows
-// are STRIDE elements apart. Each thread stores 16 bytes at a time.
-template <int STRIDE, typename T, int COUNT>
-__device__ __forceinline__ void store_rows(T* __restrict__ out, const float (&acc)[COUNT], int row, int rows) {
+// are `pitch` elements apart. Each thread stores 16 bytes at a time.
+template <typename T, int COUNT>
+__device__ __forceinline__ void store_rows(T* __restrict__ out, int64_t pitch, const float (&acc)[COUNT], int row,
+                                           int rows) {
     const int thread = threadIdx.x % WARPGROUP, t = thread % 4, first = row + thread / 32 * 16 + thread % 32 / 4;
 #pragma unroll
     for (int j = 0; j < COUNT / 4; j += 4) {
@@ -272,7 +273,7 @@ __device__ __forceinline__ void store_rows(T* __restrict__ out, const float (&ac
             for (int i = 0; i < 4; ++i) x[i] = rounded_pair<T>(acc[(j + i) * 4 + 2 * r], acc[(j + i) * 4 + 2 * r + 1]);
             transpose_in_quad(x, t);
             if (first + 8 * r < rows) {
-                *reinterpret_cast<uint4*>(out + int64_t(first + 8 * r) * STRIDE + (j + t) * 8) = {x[0], x[1], x[2], x[3]};
+                *reinterpret_cast<uint4*>(out + (first + 8 * r) * pitch + (j + t) * 8) = {x[0], x[1], x[2], x[3]};
             }
         }
     }
@@ -308,7 +309,7 @@ __device__ __noinline__ void attend_by_key(const Heads& heads, T* __restrict__ o
         }
         const bool blind = i + later < 0;
         for (int c = 0; c < EACH; ++c) {
-            out[int64_t(i) * D + lane * EACH + c] = from_float<T>(blind ? 0.0f : acc[c] / sum);
+            out[i * heads.out_strides.row + lane * EACH + c] = from_float<T>(blind ? 0.0f : acc[c] / sum);
         }
     }
 }
@@ -318,7 +319,7 @@ __device__ __noinline__ void attend_by_key(const Heads& heads, T* __restrict__ o
 template <typename T, bool CAUSAL, int COUNT>
 __device__ __forceinline__ void store_output(const Heads& heads, T* __restrict__ out, float (&acc)[COUNT],
                                              const Tile& tile, int row) {
-    T* const head = out + (int64_t(tile.batch) * heads.H + tile.head) * heads.S_q * (2 * COUNT);
+    T* const head = out + tile.batch * heads.out_strides.batch + tile.head * heads.out_strides.head;
     if constexpr (CAUSAL) {
         const int thread = threadIdx.x % WARPGROUP, first = row + thread / 32 * 16;
         const int last_key = first + thread % 32 / 4 + heads.S_k - heads.S_q;
@@ -333,7 +334,7 @@ __device__ __forceinline__ void store_output(const Heads& heads, T* __restrict__
             return;
         }
     }
-    store_rows<2 * COUNT>(head, acc, row, heads.S_q);
+    store_rows(head, heads.out_strides.row, acc, row, heads.S_q);
 }
 
 // Maps for tiles of 64 queries and of `block_n` keys.

@@ -108,14 +108,16 @@ cudaError_t launch(const Heads& heads, int64_t B, void* out, cudaStream_t stream
 extern "C" int attention_tma_wgmma(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H,
                                    int64_t H_kv, int64_t S_q, int64_t S_k, int64_t D, int64_t q_batch, int64_t q_head,
                                    int64_t q_row, int64_t k_batch, int64_t k_head, int64_t k_row, int64_t v_batch,
-                                   int64_t v_head, int64_t v_row, int64_t causal, double scale_log2, int64_t dtype,
+                                   int64_t v_head, int64_t v_row, int64_t out_batch, int64_t out_head,
+                                   int64_t out_row, int64_t causal, double scale_log2, int64_t dtype,
                                    cudaStream_t stream, LaunchRecord* record) {
     const Heads heads{int(H),   int(H / H_kv),
                       int(S_q), int(S_k),
                       int(B * H), float(scale_log2),
                       q,        k,
                       v,        {q_batch, q_head, q_row},
-                      {k_batch, k_head, k_row}, {v_batch, v_head, v_row}};
+                      {k_batch, k_head, k_row}, {v_batch, v_head, v_row},
+                      {out_batch, out_head, out_row}};
     return dispatch_heads(dtype, D, causal, [&](auto zero, auto head, auto is_causal) {
         return launch<decltype(zero), decltype(head)::value, decltype(is_causal)::value>(heads, B, out, stream,
                                                                                         record);

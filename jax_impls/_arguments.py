@@ -129,6 +129,21 @@ def check_attention_grad(q: jax.Array, k: jax.Array, v: jax.Array, do: jax.Array
     _check_dtypes("attention_grad", q=q, do=do)
 
 
+def check_multi_head_attention(x: jax.Array, w_qkv: jax.Array, w_out: jax.Array, heads: int) -> None:
+    """Operands of a layer: x (B, S, E), w_qkv (3 E, E), w_out (E, E), E a multiple of heads. Raises: ValueError."""
+    if x.ndim != 3:
+        raise ValueError(f"multi_head_attention: x must be (B, S, E); got {x.shape}")
+    E = x.shape[2]
+    for name, w, rows in (("w_qkv", w_qkv, 3 * E), ("w_out", w_out, E)):
+        if w.shape != (rows, E):
+            raise ValueError(
+                f"multi_head_attention: x is (B, S, E)={x.shape}, so {name} must be {(rows, E)}; got {w.shape}"
+            )
+    if heads < 1 or E % heads != 0:
+        raise ValueError(f"multi_head_attention: E must be a multiple of heads; got E={E}, heads={heads}")
+    _check_dtypes("multi_head_attention", x=x, w_qkv=w_qkv, w_out=w_out)
+
+
 def check_hopper(operation: str) -> None:
     """Raises: NotImplementedError unless JAX runs on a Hopper GPU."""
     device = jax.devices()[0]

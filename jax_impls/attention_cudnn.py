@@ -37,7 +37,7 @@ def attention(
     Raises ValueError for other shapes and dtypes, NotImplementedError for float32, other D, or without a GPU.
     """
     check_attention(q, k, v)
-    _check_limits(q)
+    check_limits(q)
     S_q, S_k = q.shape[2], k.shape[2]
     if q.size == 0 or S_k == 0:
         return jnp.zeros(q.shape, q.dtype)
@@ -53,7 +53,7 @@ def attention(
     return jnp.pad(o.swapaxes(1, 2), ((0, 0), (0, 0), (blind, 0), (0, 0)))
 
 
-def _check_limits(q: jax.Array) -> None:
+def check_limits(q: jax.Array) -> None:
     """Raises NotImplementedError for what cuDNN's kernel does not cover."""
     D = q.shape[3]
     if q.dtype == jnp.float32:

@@ -126,6 +126,21 @@ def check_attention_grad(q: np.ndarray, k: np.ndarray, v: np.ndarray, do: np.nda
     _check_dtypes("attention_grad", q=q, do=do)
 
 
+def check_multi_head_attention(x: np.ndarray, w_qkv: np.ndarray, w_out: np.ndarray, heads: int) -> None:
+    """Operands of a layer: x (B, S, E), w_qkv (3 E, E), w_out (E, E), E a multiple of heads. Raises: ValueError."""
+    if x.ndim != 3:
+        raise ValueError(f"multi_head_attention: x must be (B, S, E); got {x.shape}")
+    E = x.shape[2]
+    for name, w, rows in (("w_qkv", w_qkv, 3 * E), ("w_out", w_out, E)):
+        if w.shape != (rows, E):
+            raise ValueError(
+                f"multi_head_attention: x is (B, S, E)={x.shape}, so {name} must be {(rows, E)}; got {w.shape}"
+            )
+    if heads < 1 or E % heads != 0:
+        raise ValueError(f"multi_head_attention: E must be a multiple of heads; got E={E}, heads={heads}")
+    _check_dtypes("multi_head_attention", x=x, w_qkv=w_qkv, w_out=w_out)
+
+
 def _check_dtypes(operation: str, *, float8: bool = False, **arguments: np.ndarray) -> None:
     """All arguments have the dtype of the first, which is one of DTYPES, or float8 where that is allowed."""
     (first, x), *others = arguments.items()

@@ -126,6 +126,22 @@ def check_attention_grad(q: Tensor, k: Tensor, v: Tensor, do: Tensor) -> None:
     _check_kinds("attention_grad", ("q", "do"), (q, do))
 
 
+def check_multi_head_attention(x: Tensor, w_qkv: Tensor, w_out: Tensor, heads: int) -> None:
+    """Operands of a layer: x (B, S, E), w_qkv (3 E, E), w_out (E, E), E a multiple of heads. Raises: ValueError."""
+    if x.ndim != 3:
+        raise ValueError(f"multi_head_attention: x must be (B, S, E); got {tuple(x.shape)}")
+    E = x.shape[2]
+    for name, w, rows in (("w_qkv", w_qkv, 3 * E), ("w_out", w_out, E)):
+        if w.shape != (rows, E):
+            raise ValueError(
+                f"multi_head_attention: x is (B, S, E)={tuple(x.shape)}, so {name} must be {(rows, E)}; "
+                f"got {tuple(w.shape)}"
+            )
+    if heads < 1 or E % heads != 0:
+        raise ValueError(f"multi_head_attention: E must be a multiple of heads; got E={E}, heads={heads}")
+    _check_kinds("multi_head_attention", ("x", "w_qkv", "w_out"), (x, w_qkv, w_out))
+
+
 def _check_kinds(operation: str, names: tuple[str, ...], tensors: tuple[Tensor, ...], *, float8: bool = False) -> None:
     """All have the dtype and device of the first, whose dtype is one of DTYPES, or float8 where that is allowed."""
     first, x = names[0], tensors[0]

@@ -81,6 +81,29 @@ def unfused_in_float32(q: Tensor) -> Iterator[None]:
         cuda.allow_fp16_bf16_reduction_math_sdp(reduction)
 
 
+@contextmanager
+def sums_in_float32(x: Tensor) -> Iterator[None]:
+    """While open, PyTorch multiplies tensors like x as they are, and adds the products in float32 alone.
+
+    On a GPU cuBLAS may otherwise add parts of a sum in 16 bits. The settings are restored.
+    """
+    if x.dtype == torch.float32:
+        with unfused_in_float32(x):
+            yield
+    elif x.is_cuda:
+        name = "allow_fp16_reduced_precision_reduction"
+        name = name if x.dtype == torch.float16 else name.replace("fp16", "bf16")
+        flags = torch.backends.cuda.matmul
+        before = getattr(flags, name)
+        setattr(flags, name, False)
+        try:
+            yield
+        finally:
+            setattr(flags, name, before)
+    else:
+        yield
+
+
 def lower_right(q: Tensor, k: Tensor, *, causal: bool) -> Tensor | None:
     """The mask that aligns causal attention to the last key, where PyTorch's `is_causal` differs from it."""
     S_q, S_k = q.shape[2], k.shape[2]

@@ -88,18 +88,19 @@ def store_statistics(out, lse, grad, sizes, b, h, start_m):
 
 
 @gluon.jit
-def attend_by_key(memory, strides, sizes, b, h, start_m, qk_scale, D: gl.constexpr):
+def attend_by_key(memory, strides, grad, sizes, b, h, start_m, qk_scale, D: gl.constexpr):
     """Computes and stores ROWS rows of one head, with a causal mask, one key at a time.
 
     Hidden keys are left out instead of weighted by 0. Few rows at a time need few registers.
     """
     q_ptr, k_ptr, v_ptr, out_ptr = memory
+    _, _, _, stride_ob, stride_oh, stride_om = grad
     stride_qb, stride_qh, stride_qm, stride_kb, stride_kh, stride_kn, stride_vb, stride_vh, stride_vn = strides
-    H, _, _, S_q, S_k, G = sizes
+    _, _, _, S_q, S_k, G = sizes
     q_ptr += b.to(gl.int64) * stride_qb + h.to(gl.int64) * stride_qh
     k_ptr += b.to(gl.int64) * stride_kb + (h // G).to(gl.int64) * stride_kh
     v_ptr += b.to(gl.int64) * stride_vb + (h // G).to(gl.int64) * stride_vh
-    out_ptr += (b.to(gl.int64) * H + h) * S_q * D
+    out_ptr += b.to(gl.int64) * stride_ob + h.to(gl.int64) * stride_oh
     PART: gl.constexpr = 16
     LAYOUT: gl.constexpr = gl.BlockedLayout([1, D // 32], [1, 32], [4, 1], [1, 0])
     offs_d = gl.arange(0, D, gl.SliceLayout(0, LAYOUT))
@@ -128,4 +129,4 @@ def attend_by_key(memory, strides, sizes, b, h, start_m, qk_scale, D: gl.constex
             k_ptrs += stride_kn
             v_ptrs += stride_vn
         out = gl.where((rows + (S_k - S_q) >= 0)[:, None], acc / l_i[:, None], 0.0)
-        gl.store(out_ptr + offs_m * D + offs_d[None, :], out.to(out_ptr.dtype.element_ty), mask=row_mask)
+        gl.store(out_ptr + offs_m * stride_om + offs_d[None, :], out.to(out_ptr.dtype.element_ty), mask=row_mask)

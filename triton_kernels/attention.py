@@ -139,15 +139,21 @@ def attention(
     check_attention(q, k, v)
     (_, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     _check_limits(S_q * (H // H_kv) if H_kv else 0, k, v, D, sm_scale)
-    if sm_scale is None:
-        sm_scale = D**-0.5
     if q.numel() > 0 and S_k == 0:
         return torch.zeros(q.shape, dtype=q.dtype, device=q.device)
     out = empty_output(q.shape, q.dtype, q.device)
     if q.numel() > 0:
+        if sm_scale is None:
+            sm_scale = D**-0.5
         with device_of(q):
             (decode if S_q <= DECODING else _attend)(q, k, v, out, causal, sm_scale * LOG2_E)
     return finished_output(out, q.dtype)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float) -> None:
+    """Writes attention's result to `out` (B, H, S_q, D), of any strides with contiguous rows; nothing is empty."""
+    with device_of(q):
+        _attend(q, k, v, out, causal, sm_scale * LOG2_E)
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, qk_scale: float) -> None:

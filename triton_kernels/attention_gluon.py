@@ -30,12 +30,10 @@ from triton_kernels._tma import descriptor, tma_rows
 
 DETERMINISTIC = True
 REQUIRES = "sm_90"
-
 DTYPES = (torch.float16, torch.bfloat16)
 HEAD_DIMS = (64, 128, 256)
 STRIDES = [f"stride_{x}" for x in ("qb", "qh", "qm", "kb", "kh", "kn", "vb", "vh", "vn", "ob", "oh", "om")]
 INTEGERS = ["H", "HEADS", "HEAD_GROUP", "S_q", "S_k", "G", *STRIDES]
-NO_GRADIENT = (None, None, None, 0, 0, 0)
 LOG2_E = 1.4426950408889634
 tma_load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared  # renamed after Triton 3.7
 
@@ -156,8 +154,8 @@ def consume(
     """A warpgroup computes 64 queries of each tile, block of keys by block of keys, from the last to the first.
 
     m_i is the running maximum of the scores q k^T, l_i the sum of exp2(qk_scale (score - m_i)), and acc the sum of
-    exp2(qk_scale (score - m_i)) v, which is one block behind. With `grad`, what the backward pass needs is stored
-    instead of the output.
+    exp2(qk_scale (score - m_i)) v, which is one block behind. If `grad` has pointers, what the backward pass needs is
+    stored instead of the output.
     """
     q_smem, k_smem, v_smem, o_smem = smem
     _, lse_ptr, _, _, _, _ = grad
@@ -235,7 +233,7 @@ def consume(
             if gl.max(gl.max((out != out).to(gl.int32), 1), 0) == 0:
                 store(out, o_desc, o_smem, b, h, row, consumer, CONSUMERS)
             else:
-                attend_by_key(memory, strides, sizes, b, h, row, qk_scale, D)
+                attend_by_key(memory, strides, grad, sizes, b, h, row, qk_scale, D)
         else:
             store(out, o_desc, o_smem, b, h, row, consumer, CONSUMERS)
     tma.store_wait(0)
@@ -369,12 +367,15 @@ def attention(
         return torch.zeros(q.shape, dtype=q.dtype, device=q.device)
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     if q.numel() > 0:
-        scale = D**-0.5 if sm_scale is None else sm_scale
-        # Not 0, which times the minus infinity of a masked score is NaN.
-        qk_scale = max(scale * LOG2_E, 2.0**-126)
-        with device_of(q):
-            _launch(tma_rows(q), tma_rows(k), tma_rows(v), out, NO_GRADIENT, causal, qk_scale)
+        attend(q, k, v, out, causal, D**-0.5 if sm_scale is None else sm_scale)
     return out
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float) -> None:
+    """Writes attention's result to `out` (B, H, S_q, D), of strides that TMA can write; nothing is empty."""
+    qk_scale = max(sm_scale * LOG2_E, 2.0**-126)  # not 0, which times the minus infinity of a masked score is NaN
+    with device_of(q):
+        _launch(tma_rows(q), tma_rows(k), tma_rows(v), out, (None, None, None, *out.stride()[:3]), causal, qk_scale)
 
 
 def statistics(q: Tensor, k: Tensor, v: Tensor, do: Tensor, *, causal: bool, qk_scale: float) -> tuple[Tensor, Tensor]:

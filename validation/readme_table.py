@@ -60,6 +60,7 @@ def line(operation: str, case: str, dtype: str, precision: str) -> list[str]:
         if (row.case, row.dtype, row.precision) == (case, dtype, precision)
         and row.status is Status.OK
         and not row.noisy
+        and not row.peer
     ]
     vendor = min((row for row in rows if row.vendor and row.device_us), key=lambda row: row.device_us or 0.0)
     rate = f"{vendor.gb_per_s / 1000:.2f} TB/s" if vendor.limit.startswith("memory") else f"{vendor.tflops:.0f} TFLOP/s"

@@ -62,6 +62,7 @@ def _implementations(where: Device) -> list[dict[str, Any]]:
                     "reason": reason,
                     "needs": _needs(implementation.requires),
                     "vendor": implementation.vendor or "",
+                    "peer": implementation.peer or "",
                     "dtypes_beyond": implementation.dtypes_beyond,
                     "file": implementation.module.replace(".", "/") + ".py",
                 }
@@ -107,7 +108,7 @@ def _operation_lines(name: str, where: Device, entries: list[dict[str, Any]], wi
         Field("  implementation", [f"  {entry['implementation']}" for entry in entries], False),
         Field("here", [entry["mode"] or "no" for entry in entries], False),
         Field("needs", [entry["needs"] for entry in entries], False),
-        Field("vendor library", [clipped(entry["vendor"], LONGEST_VENDOR) for entry in entries], False),
+        Field("library", [clipped(entry["vendor"] or entry["peer"], LONGEST_VENDOR) for entry in entries], False),
     )
     lines += table(fields, width)
     reasons: dict[str, list[str]] = {}

@@ -14,7 +14,7 @@ from suite import frameworks, ops
 from suite.core.paths import ROOT
 from suite.implementations.implementation import Implementation
 
-CONSTANTS = ("VENDOR", "REQUIRES", "DETERMINISTIC", "ARITHMETIC", "DTYPES_BEYOND")
+CONSTANTS = ("VENDOR", "PEER", "REQUIRES", "DETERMINISTIC", "ARITHMETIC", "DTYPES_BEYOND")
 
 
 @cache
@@ -35,6 +35,7 @@ def implementations(operation: str) -> tuple[Implementation, ...]:
                     framework=framework,
                     module=f"{folder}.{path.stem}",
                     vendor=constants.get("VENDOR"),
+                    peer=constants.get("PEER"),
                     requires=constants.get("REQUIRES"),
                     deterministic=constants.get("DETERMINISTIC") is True,
                     arithmetic=constants.get("ARITHMETIC"),

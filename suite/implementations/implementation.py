@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Any
 
@@ -42,6 +43,8 @@ class Implementation:
     """Dtypes it takes beside those that every implementation takes (`DTYPES_BEYOND`)."""
     source: Source | None = None
     """The file that defines the operation, if it is a user's."""
+    peer: str | None = None
+    """The public kernel library that it calls, as it is called in the package index (`PEER`); None for all others."""
 
     @property
     def adapter(self) -> Adapter:
@@ -75,6 +78,8 @@ class Implementation:
             if device.capability < needed:
                 actual = ".".join(map(str, device.capability))
                 return "unsupported", f"needs compute capability {needed[0]}.{needed[1]}; this device has {actual}"
+        if self.peer is not None and not is_installed(self.peer):
+            return "unavailable", f"{self.peer} is not installed; pip install '.[peers]'"
         return None if case is None else self._dtype_obstacle(case)
 
     def _dtype_obstacle(self, case: Case) -> Obstacle | None:
@@ -102,7 +107,8 @@ class Implementation:
 
     def versions(self) -> str:
         """`torch 2.13.0, triton 3.7.1`: the versions of what it runs on."""
-        return self.adapter.versions()
+        peer = "" if self.peer is None else f"{self.peer} {version(self.peer)}, "
+        return peer + self.adapter.versions()
 
     def describe_error(self, error: BaseException, device_type: str) -> str:
         """An exception of this implementation as one line, with its source line."""
@@ -111,3 +117,12 @@ class Implementation:
     def remarks(self) -> list[str]:
         """Side effects of the import and the calls so far that its row reports."""
         return []
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package of the package index is installed; it is not imported."""
+    try:
+        version(package)
+    except PackageNotFoundError:
+        return False
+    return True

@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 import torch
 
 from suite.core.errors import UsageError
-from suite.numerics.bounds import EXP_ULPS, MMA_DEPTH, deviations, limit, rounding_limit, sum_shift, sum_variance
-from suite.numerics.formats import DTYPES, half_smallest, unit_roundoff
+from suite.numerics.attention import attention_limit
+from suite.numerics.bounds import rounding_limit
+from suite.numerics.formats import DTYPES
 from suite.problem import blocks, family, numbers
 from suite.problem.case import Case
 from suite.problem.family import Family
@@ -29,75 +30,6 @@ FEW = (3, 2, 1, 10, 19, 64)
 
 SM_SCALE = 0.3125
 """Scale of the scores in the family that gives one: exact in every type, so that all implementations use the same."""
-
-
-def exponential_variance(
-    scores: torch.Tensor, sizes_squared: torch.Tensor, head_dim: int, depth: int | None
-) -> torch.Tensor:
-    """Relative variance of exp(score - the largest of its row), by the sum over D and the roundings on the way.
-
-    scores (rows, keys): -inf where hidden, and 0 there afterwards. sizes_squared: sum over d of (scale q_d k_jd)^2.
-    """
-    u = unit_roundoff("float32")
-    below = scores.amax(dim=1, keepdim=True) - scores
-    scores.masked_fill_(scores == -math.inf, 0.0)  # as their p, so that no product is 0 times infinity
-    relative = sum_variance(scores, sizes_squared, head_dim, depth)
-    for rounded in (scores, below):
-        relative.addcmul_(rounded, rounded, value=2.0 * u**2 / 3.0)
-    return relative.add_((EXP_ULPS * 2.0 * u) ** 2 + u**2)
-
-
-def attention_limit(
-    value: torch.Tensor,
-    p: torch.Tensor,
-    scores: torch.Tensor,
-    sizes_squared: torch.Tensor,
-    v: torch.Tensor,
-    *,
-    head_dim: int,
-    terms: int,
-    count: int,
-    dtype: str,
-) -> torch.Tensor:
-    """Bound for o = sum_j p_j v_j with p = softmax(scores), one query a row. All tensors are float64.
-
-    value: o (rows, D). p (rows, keys): probabilities. scores (rows, keys): -inf where hidden; overwritten.
-    sizes_squared (rows, keys): sum over d of (scale q_d k_jd)^2. v (keys, D). terms: all keys, hidden ones too.
-    count: outputs of the whole result.
-
-    1. Errors of a score come from its sum over D, from rounding the scaled score and its distance from the largest, and
-       from the exponential: relative to p_j a variance w_j. Since do = sum_j p_j (v_j - o) e_j, that of o is
-       sum_j p_j^2 w_j (v_j - o)^2. The factor log2(e) sm_scale is rounded too, and is common to all: e_j = u s_j.
-    2. In 16 bits, p_j is rounded to the type of v, relative to p_j or within the subnormal range by half its spacing;
-       in the numerator alone, sum_j r_j p_j v_j, or in the denominator too, sum_j r_j p_j (v_j - o).
-    3. Numerator and denominator are sums over the keys; the quotient may be a product with a reciprocal.
-
-    Memory bandwidth limits this function: arrays of all pairs are reused, and read as few times as possible.
-    """
-    u = unit_roundoff("float32")
-    depth = MMA_DEPTH.get(dtype)
-    hidden = scores == -math.inf
-    v_squared, p_squared = v.square(), p.square()
-    relative = exponential_variance(scores, sizes_squared, head_dim, depth)
-    weights = relative.mul_(p_squared).masked_fill_(hidden, 0.0)
-    moved = scores.mul_(p)
-    shift = u + u * (math.ceil(head_dim / depth) + 1) / 2.0 if depth else u
-    systematic = shift * (moved @ v - value * moved.sum(dim=1, keepdim=True)).abs()
-
-    alone = torch.zeros_like(value)
-    if dtype != "float32":
-        rounding = (p * (unit_roundoff(dtype) / math.sqrt(3.0))).clamp_(min=half_smallest(dtype) / math.sqrt(3.0))
-        rounding.square_().masked_fill_(hidden, 0.0)
-        weights += rounding
-        alone = value * (2.0 * (rounding @ v) - value * rounding.sum(dim=1, keepdim=True))
-    variance = weights @ v_squared + value * (value * weights.sum(dim=1, keepdim=True) - 2.0 * (weights @ v))
-    variance = variance.clamp(min=0.0) + alone.clamp(min=0.0)
-
-    variance += sum_variance(value, p_squared @ v_squared, terms, depth)
-    of_denominator = sum_variance(torch.ones_like(value[:, :1]), p_squared.sum(dim=1, keepdim=True), terms, None)
-    variance += value.square() * of_denominator
-    systematic += sum_shift(value, terms, depth) + value.abs() * (2.0 * u)
-    return limit(systematic + variance.sqrt() * deviations(count), value, dtype)
 
 
 def heads_inside(operand: torch.Tensor, position: int) -> torch.Tensor:

@@ -10,12 +10,12 @@ from typing import ClassVar
 
 import torch
 
+from suite.numerics.attention import exponential_variance
 from suite.numerics.bounds import MMA_DEPTH, deviations, limit, sum_shift, sum_variance
 from suite.numerics.formats import DTYPES, MIN_EXPONENT, half_smallest, unit_roundoff
 from suite.ops.attention import (
     SM_SCALE,
     Attention,
-    exponential_variance,
     heads_inside,
     large_scores,
     minus_infinity,

@@ -55,8 +55,8 @@ class CaseResult:
         return Outcome.LEVEL if low >= 1 / (1 + LEVEL) and high <= 1 + LEVEL else Outcome.UNDECIDED
 
     def best_of(self, framework: str) -> Entry | None:
-        """The framework's ranked row of the largest ratio to the vendor, and of the least time."""
-        own = [each for each in self.entries if each.framework == framework and each.ranked]
+        """The framework's ranked row of the largest ratio to the vendor, and of the least time; no peer's."""
+        own = [each for each in self.entries if each.framework == framework and each.ranked and not each.row.peer]
         return max(own, key=lambda entry: (_ratio(entry), -_time(entry)), default=None)
 
 
@@ -73,7 +73,7 @@ def _ranked(entries: Sequence[Entry]) -> CaseResult:
     timed = [entry for entry in entries if entry.ranked]
     if len(timed) < 2 or len({entry.row.recorder for entry in timed}) > 1:
         return CaseResult(entries, None, None, None)
-    others = [entry for entry in timed if not entry.row.vendor and entry.ratio]
+    others = [entry for entry in timed if entry.row.is_ours and entry.ratio]
     return CaseResult(
         entries,
         min(timed, key=_time),

@@ -185,6 +185,10 @@ class Row:
         "share of wrong elements by tile: size of a tile, then rows; . none, 1-9 tenths, # all", ""
     )
     graph_us: float | None = _column("one call in a CUDA graph of several: the time of the replay over their number")
+    vs_peer: float | None = _column(
+        "device_us of the best public kernel library's row over this row's; empty where none was timed"
+    )
+    peer: str = _column("the public kernel library that this implementation calls; empty for all others", "")
 
     def __post_init__(self) -> None:
         for name in _ENUMERATIONS:
@@ -199,6 +203,11 @@ class Row:
     def key(self) -> Key:
         """What identifies a row within one run."""
         return (*self.case_key, self.device, self.implementation)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is neither a vendor's nor another public library's."""
+        return not self.vendor and not self.peer
 
     @property
     def explanation(self) -> str:

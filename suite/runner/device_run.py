@@ -15,6 +15,7 @@ from suite.hardware import measured_peaks
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
 from suite.results.noise import mark_noisy
+from suite.results.peers import against_peers
 from suite.results.rates import rates
 from suite.results.repeats import merged, without_times
 from suite.results.row import Attempt, Key, Mode, Row, Status
@@ -135,7 +136,7 @@ class DeviceRun:
         """What is known of a row before anything has run."""
         row = Row(case.operation, case.label, case.dtype, case.precision, implementation.name)
         row.execution = Mode(implementation.adapter.mode(self.device))
-        row.device, row.vendor = str(self.device), implementation.vendor or ""
+        row.device, row.vendor, row.peer = str(self.device), implementation.vendor or "", implementation.peer or ""
         op = ops.of(case)
         row.seed, row.bytes, row.flops = self.options.seed, op.bytes(case), op.flops(case)
         return row
@@ -243,6 +244,7 @@ class DeviceRun:
                 )
             )
         mark_noisy(rows, self.options.max_noise)
+        against_peers(rows)
         progress.store(rows)
 
     def _time(self, job: Job, case: Case, rows: Sequence[Row], position: int, progress: CaseProgress) -> None:

@@ -153,7 +153,8 @@ def _row(
 ) -> Row:
     case, op = problem.case, problem.op
     row = Row(case.operation, case.label, case.dtype, case.precision, implementation.name, device=str(where), seed=seed)
-    row.vendor, row.versions = implementation.vendor or "", implementation.versions()
+    row.vendor, row.peer = implementation.vendor or "", implementation.peer or ""
+    row.versions = implementation.versions()
     row.bytes, row.flops = op.bytes(case), op.flops(case)
     measured = {**vars(found), **vars(times), "reason": times.error, "remarks": "; ".join(times.flags)}
     row.fill({name: value for name, value in measured.items() if name in COLUMNS})

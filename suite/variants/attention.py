@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from suite import ops
-from suite.ops.attention import attention_limit
+from suite.numerics.attention import attention_limit
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
 from suite.variants._blocks import SIZES, kept_without_the_rest, padded, spans, were

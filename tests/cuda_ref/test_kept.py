@@ -227,6 +227,20 @@ def test_a_function_that_calls_a_kept_one_records_its_launches(launcher: Launche
     assert launcher.written == 2 + 2  # two of them in the recording
 
 
+def test_a_launch_may_read_and_write_parts_of_what_is_allocated(launcher: Launcher) -> None:
+    @kept
+    def halves(x: Tensor, y: Tensor) -> Tensor:
+        out = torch.empty(2 * len(x), dtype=x.dtype)
+        launcher.launch(x, y, out[: len(x)])
+        launcher.launch(out[: len(x)], y, out[len(x) :])
+        return out.view(2, len(x))
+
+    for _ in range(4):
+        x, y = pair()
+        assert torch.equal(halves(x, y), torch.stack((x - y, x - y - y)))
+    assert _kept._thread.plans, "the call is kept"
+
+
 def test_several_results() -> None:
     _kept.forget()
     counted: list[int] = []

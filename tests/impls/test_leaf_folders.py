@@ -16,6 +16,9 @@ FOLDERS = {  # folder: packages that its files may import, beside the standard l
     "triton_kernels": {"jaxtyping", "torch", "triton"},
 }
 
+PEERS = {"liger": "liger_kernel", "quack": "quack", "helion": "helion", "tokamax": "tokamax"}
+"""What a file of a public kernel library imports beside its folder's framework."""
+
 
 def files(*folders: str) -> list[Path]:
     return [path for folder in folders for path in sorted((ROOT / folder).glob("*.py"))]
@@ -33,7 +36,8 @@ def test_a_folder_imports_its_framework_and_itself(path: Path) -> None:
             imported |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             imported.add((node.module or "").split(".")[0])
-    assert imported - sys.stdlib_module_names <= FOLDERS[path.parent.name] | {path.parent.name}
+    peer = {PEERS[path.stem.rpartition("_")[2]]} if "PEER = " in path.read_text(encoding="utf-8") else set()
+    assert imported - sys.stdlib_module_names <= FOLDERS[path.parent.name] | {path.parent.name} | peer
 
 
 @pytest.mark.parametrize(
@@ -48,11 +52,11 @@ def test_vendor_and_requires_are_literal_constants(path: Path) -> None:
         for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.Assign)
         and isinstance(node.targets[0], ast.Name)
-        and node.targets[0].id in ("VENDOR", "REQUIRES")
+        and node.targets[0].id in ("VENDOR", "PEER", "REQUIRES")
     }
     ours = path.parent.name == "numpy_impls" or path.stem.endswith("_pallas")
-    assert ("VENDOR" in constants) != ours
+    assert (("VENDOR" in constants) != ("PEER" in constants)) != ours
     requires = (
         "cuda" if path.stem.endswith(("_cudnn", "_compile")) else "sm_90" if path.stem.endswith("_pallas") else None
     )
-    assert constants.get("REQUIRES") == requires
+    assert "PEER" in constants or constants.get("REQUIRES") == requires

@@ -100,7 +100,7 @@ def test_the_command_refuses_with_exit_status_2_and_writes_nothing() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_line_is_long_where_the_name_is(kind: str) -> None:
-    texts = render("multi_head_attention", kind)
+    texts = render("cross_head_attention", kind)
     assert [line for text in texts.values() for line in text.splitlines() if len(line) > 120] == []
 
 

@@ -73,6 +73,8 @@ KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
     ("cpu", "attention", "torch", "minus_infinity_all"): (ALL, ZEROS),
     ("cpu", "attention", "torch/flash", "minus_infinity_all"): (ALL, ZEROS),
     ("cpu", "attention", "torch/math", "minus_infinity_all"): (ALL, ZEROS),
+    ("cpu", "multi_head_attention", "jax", "nan"): (ALL, LEAKS),
+    ("cpu", "multi_head_attention", "torch", "nan"): (ALL, ADDS_THE_MASK),
     ("cuda", "sigmoid", "torch", "subnormal"): (WIDE, OVERFLOWS),
     ("cuda", "attention", "jax", "infinity"): (ALL, LEAKS),
     ("cuda", "attention", "jax", "nan"): (ALL, LEAKS),
@@ -94,6 +96,9 @@ KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
     ("cuda", "attention", "torch/math", "minus_infinity_all"): (ALL, ZEROS),
     ("cuda", "attention", "torch/math", "infinity"): (ALL, ADDS_THE_MASK),
     ("cuda", "attention", "torch/math", "nan"): (ALL, ADDS_THE_MASK),
+    ("cuda", "multi_head_attention", "jax", "nan"): (ALL, LEAKS),
+    ("cuda", "multi_head_attention", "jax/cudnn", "nan"): (HALF, LEAKS),
+    ("cuda", "multi_head_attention", "torch", "nan"): (ALL, LEAKS),
 }
 """What a library or a compiler cannot do: (device, operation, implementation, family) -> (dtypes, why).
 
@@ -104,7 +109,7 @@ An entry that no longer holds fails its test. The suite's own kernels have entri
 def parameters() -> list[object]:
     """Implementations of one problem are neighbours, so that its inputs are drawn once.
 
-    The family `normal` has the sizes for timing, and is left out.
+    The family `normal` has the sizes for timing, and is left out; so are other libraries' kernels.
     """
     found = []
     for name in ops.names():
@@ -112,7 +117,7 @@ def parameters() -> list[object]:
             marks = [pytest.mark.gpu] if kind.needs_gpu else []
             for dtype in kind.dtypes if family != "normal" else ():
                 for each in builtin.implementations(name):
-                    if dtype in (*DTYPES, *each.dtypes_beyond):
+                    if each.peer is None and dtype in (*DTYPES, *each.dtypes_beyond):
                         where = f"{name}-{family}-{dtype}-{each.name}"
                         found.append(pytest.param(each, family, dtype, id=where, marks=marks))
     return found

@@ -36,7 +36,7 @@ def steps(results: Sequence[CaseResult]) -> Iterator[Plot]:
 
 
 def _longest_ladder(result: CaseResult) -> int:
-    own = [entry.framework for entry in result.entries if entry.ranked and not entry.row.vendor]
+    own = [entry.framework for entry in result.entries if entry.ranked and entry.row.is_ours]
     return max((own.count(name) for name in own), default=0)
 
 

@@ -32,7 +32,7 @@ def against_intensity(results: Sequence[CaseResult]) -> Iterator[Plot]:
         points = groups.setdefault(f"{result.first.row.operation} {result.first.arithmetic}", {})
         for framework in dict.fromkeys(each.framework for each in result.entries):
             best = result.best_of(framework)
-            if best is not None and best.ratio and not best.row.vendor:
+            if best is not None and best.ratio and best.row.is_ours:
                 points.setdefault(framework, []).append([rounded(entry.flops / entry.bytes), rounded(best.ratio)])
     panels = [
         {"title": title, "points": {name: points[name] for name in sorted(points, key=place)}}

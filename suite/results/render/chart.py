@@ -75,7 +75,7 @@ def _of_case(rows: Sequence[Row], baseline: str) -> tuple[str, list[_Bar]]:
         _Bar(
             one_line(row.implementation),
             values[row.key],
-            "vendor" if row.vendor else "",
+            "vendor" if row.vendor else "peer" if row.peer else "",
             "bold" if row is best else "",
         )
         for row in timed
@@ -87,7 +87,7 @@ def _of_kinds(groups: Sequence[Sequence[Row]], baseline: str) -> tuple[str, list
     kinds: dict[tuple[str, str], tuple[float, _Bar]] = {}
     for group in groups:
         against = Comparison(group, baseline)
-        own = [row for row in _timed(group) if not row.vendor and row is not against.reference(row)]
+        own = [row for row in _timed(group) if row.is_ours and row is not against.reference(row)]
         best = max(own, key=lambda row: against.ratio(row) or 0.0, default=None)
         ratio = against.ratio(best) if best is not None else None
         reference = against.reference(group[0])

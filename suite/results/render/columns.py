@@ -15,7 +15,7 @@ from suite.results.row import Bound, Row
 INTERVAL, NOISY = "interval", "noisy"
 """The one shown column that is no field of `Row`: half the width of the 95% interval of device_us, in percent. And the
 one that is no number."""
-RATIOS = ("vs_best", "of_limit")
+RATIOS = ("vs_best", "vs_peer", "of_limit")
 """Blank for noisy rows."""
 
 
@@ -34,6 +34,7 @@ SHOWN = (
     Column("samples", "n", 9),
     Column(NOISY, "noisy"),
     Column("vs_best", "vs best vendor"),
+    Column("vs_peer", "vs best peer"),
     Column("of_limit", "of limit"),
     Column("occupancy", "occupancy", 2),
     Column("ncu_occupancy", "achieved", 2),

@@ -89,7 +89,7 @@ def _best(rows: Sequence[Row], against: Comparison, framework: str) -> str:
 def findings(rows: Iterable[Row], baseline: str = "") -> list[str]:
     """`matmul bf16: cuda/wgmma is 1.01x torch at M=N=K=4096; plain triton 0.960`, for each operation and dtype.
 
-    The case is the one that takes the reference longest. Rows of vendors and noisy ones are left out.
+    The case is the one that takes the reference longest. Rows of vendors, of peers and noisy ones are left out.
     """
     kinds: dict[tuple[str, ...], list[Comparison]] = {}
     for group in cases(rows):
@@ -104,7 +104,7 @@ def _candidates(against: Comparison) -> list[Row]:
     own = [
         row
         for row in _ranked(against.rows)
-        if not row.vendor and row is not against.reference(row) and against.ratio(row) is not None
+        if row.is_ours and row is not against.reference(row) and against.ratio(row) is not None
     ]
     return sorted(own, key=lambda row: -(against.ratio(row) or 0.0))
 

@@ -157,8 +157,8 @@ def _field(name: str, rows: Sequence[Row], against: Comparison, notes: _Notes) -
         return Field(HEADS[name], _times(rows))
     if name == "vs_best":
         return Field(against.head, [number(against.ratio(row), 3) for row in rows])
-    if name == "of_limit":
-        return Field(HEADS[name], ["" if row.noisy else number(row.of_limit, 3) for row in rows])
+    if name in ("of_limit", "vs_peer"):
+        return Field(HEADS[name], ["" if row.noisy else number(getattr(row, name), 3) for row in rows])
     if name == RATE:
         return _rates(rows)
     if name == NOTE:

@@ -14,11 +14,11 @@ from suite.results.row import COLUMNS, TYPES, Row, Status
 
 RATE, NOTE, INTERVAL = "rate", "note", "interval"
 """Shown columns that are no field of `Row`; `interval` is shown beside device_us."""
-DEFAULT = ("status", "device_us", "vs_best", "of_limit", RATE, "error_ratio", NOTE)
+DEFAULT = ("status", "device_us", "vs_best", "vs_peer", "of_limit", RATE, "error_ratio", NOTE)
 """After the implementation."""
 MORE_IS_BETTER = frozenset(
     (
-        *("vs_best", "vs_best_low", "vs_best_high", "of_limit", "gb_per_s", "tflops", "occupancy"),
+        *("vs_best", "vs_best_low", "vs_best_high", "vs_peer", "of_limit", "gb_per_s", "tflops", "occupancy"),
         *("ncu_occupancy", "ncu_tensor", "ncu_dram", "ncu_l2", "ncu_issue"),
     )
 )

@@ -1,0 +1,59 @@
+// sum.cu as the very first rung: every warp adds its part to the result by an atomic addition
+//
+// A warp adds what its lanes read by shuffles, and one lane adds that to a total in memory. Totals are cleared before
+// and rounded after. Additions to one address come one after the other, in the order in which the warps arrive: the
+// result differs from call to call in its last bits, within the bound, which holds for any order. Few totals, and many
+// warps for each, wait for each other.
+#include "common.cuh"
+
+constexpr int THREADS = 256, LANES = 32;
+constexpr int64_t MOST_BLOCKS = 32768;  // of the second dimension of a grid
+
+__global__ void __launch_bounds__(THREADS) clear(float* totals, int64_t count) {
+    const int64_t i = int64_t(blockIdx.x) * THREADS + threadIdx.x;
+    if (i < count) totals[i] = 0.0f;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(THREADS) round_totals(const float* totals, T* out, int64_t count) {
+    const int64_t i = int64_t(blockIdx.x) * THREADS + threadIdx.x;
+    if (i < count) out[i] = from_float<T>(totals[i]);
+}
+
+// Block (part, row): every parts-th stretch of as many elements as threads.
+template <typename T>
+__global__ void __launch_bounds__(THREADS)
+    sum_atomics(const T* __restrict__ x, float* totals, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n,
+                bool all) {
+    const int64_t row = int64_t(blockIdx.z) * gridDim.y + blockIdx.y;
+    if (row >= m) return;  // the whole block
+    float sum = 0.0f;
+    for (int64_t j = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; j < n; j += int64_t(gridDim.x) * blockDim.x) {
+        sum += to_float(x[row * stride_m + j * stride_n]);
+    }
+    for (int distance = LANES / 2; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+    if (threadIdx.x % LANES == 0) atomicAdd(totals + (all ? 0 : row), sum);
+}
+
+// out[i] = sum over j of x[i, j], or the sum of all if `all`. parts: blocks of a row. totals: room for the sums.
+extern "C" int sum_atomics(const void* x, void* totals, void* out, int64_t m, int64_t n, int64_t stride_m,
+                           int64_t stride_n, int64_t parts, int64_t all, int64_t dtype, cudaStream_t stream,
+                           LaunchRecord* record) {
+    return by_dtype(dtype, [&](auto zero) {
+        using T = decltype(zero);
+        const T* from = static_cast<const T*>(x);
+        T* to = static_cast<T*>(out);
+        float* between = static_cast<float*>(totals);
+        const int64_t count = all ? 1 : m;
+        const dim3 few(unsigned(ceil_div<int64_t>(count, THREADS)));
+        const dim3 grid(unsigned(parts), unsigned(min(m, MOST_BLOCKS)), unsigned(ceil_div(m, MOST_BLOCKS)));
+        record->set(few, THREADS);
+        clear<<<few, THREADS, 0, stream>>>(between, count);
+        int threads = LANES;
+        while (threads < n && threads < THREADS) threads *= 2;
+        record->set(grid, threads);
+        sum_atomics<T><<<grid, threads, 0, stream>>>(from, between, m, n, stride_m, stride_n, all != 0);
+        record->set(few, THREADS);
+        round_totals<T><<<few, THREADS, 0, stream>>>(between, to, count);
+    });
+}

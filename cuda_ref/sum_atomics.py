@@ -1,0 +1,43 @@
+"""Sums in CUDA, the very first rung: atomic additions of the warps' sums, in no fixed order."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from cuda_ref import build
+from cuda_ref._arguments import check_sum
+from cuda_ref._kept import kept
+
+THREADS = 256
+BLOCKS = 1024  # for few outputs, some more than a device runs at once
+
+
+@kept
+def sum(
+    x: Float[Tensor, "M N"], *, axis: int | None = None
+) -> Float[Tensor, ""] | Float[Tensor, "M"] | Float[Tensor, "N"]:
+    """The sum of all elements (axis None), of each column (0) or of each row (1).
+
+    Shapes: x (M, N), any strides; the output is contiguous.
+    Dtypes: float32, float16, bfloat16; added in float32, rounded once. The order of the additions is that in which
+    warps arrive: equal inputs may give other last bits.
+    Tail: elements beyond the end are left out. Indices are int64.
+    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
+    Raises: ValueError for other shapes, dtypes and axes; build.CudaError if the launch fails.
+    """
+    check_sum("sum", x, axis)
+    out = x.new_empty(() if axis is None else (x.shape[1 - axis],))
+    if x.numel() == 0:
+        return out.zero_()
+    if axis is None and x.is_contiguous():
+        x = x.view(1, -1)
+    elif axis == 0:
+        x = x.t()
+    M, N = x.shape
+    parts = max(1, min(BLOCKS // M, N // (4 * THREADS)))
+    totals = torch.empty(max(out.numel(), 1), dtype=torch.float32, device=x.device)
+    build.launch(
+        "sum_atomics", "sum_atomics", x.device,
+        x, totals, out, M, N, *x.stride(), parts, axis is None, build.DTYPES[x.dtype],
+    )  # fmt: skip
+    return out

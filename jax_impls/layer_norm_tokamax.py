@@ -1,0 +1,30 @@
+"""Layer normalization by tokamax: a kernel of Pallas' Triton back end."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import tokamax
+from jaxtyping import Array, Float
+
+from jax_impls._arguments import check_norm
+
+PEER = "tokamax"
+REQUIRES = "cuda"
+
+
+@partial(jax.jit, static_argnames="eps")
+def layer_norm(
+    x: Float[Array, "M N"], weight: Float[Array, N], bias: Float[Array, N], *, eps: float
+) -> Float[Array, "M N"]:
+    """y[i, j] = (x[i, j] - mean of x[i]) / sqrt(variance of x[i] + eps) * weight[j] + bias[j].
+
+    Computed in float32, and rounded once. Raises ValueError for other shapes and dtypes.
+    """
+    check_norm("layer_norm", x, weight=weight, bias=bias)
+    if x.size == 0:
+        return jnp.zeros(x.shape, x.dtype)
+    result: jax.Array = tokamax.layer_norm(x, weight, bias, epsilon=eps, subtract_mean=True, implementation="triton")
+    return result

@@ -1,0 +1,226 @@
+"""multi_head_attention: y = concat_h(softmax(q_h k_h^T / sqrt(D)) v_h) w_out^T with q, k, v = x w_qkv^T, D = E / H."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import torch
+
+from suite.core.errors import UsageError
+from suite.numerics.attention import attention_error, score_shift
+from suite.numerics.bounds import MMA_DEPTH, deviations, limit, sum_shift, sum_variance
+from suite.numerics.formats import DTYPES, unit_roundoff
+from suite.ops.attention_grad import rounding_variance, truncation
+from suite.problem import blocks, family, numbers, placement
+from suite.problem.case import Case
+from suite.problem.family import Family
+from suite.problem.operation import Operation
+from suite.problem.option import Option
+from suite.problem.shape import Shape
+from suite.problem.telling import Telling
+from suite.problem.truth import Truth
+
+ODD = (2, 19, 128, 2)
+"""Size of most families: two batch entries and heads, and no multiple of any tile."""
+CAUSAL = {"causal": (True,)}
+
+
+def weights(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
+    """Normal numbers over the root of E, as layers are initialized: q, k and v are as large as x."""
+    drawn = torch.randn(shape, generator=source, device=source.device) / math.sqrt(max(shape[-1], 1))
+    return drawn.to(numbers.dtype_of(case))
+
+
+LAYER = numbers.each(numbers.normals, weights)
+
+
+def one_nan(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
+    """A NaN in x, in the second half of the positions of the last batch entry: causal, it reaches none before it."""
+    x, w_qkv, w_out = LAYER(shapes, case, source)
+    b, s, e = shapes[0]
+    numbers.put(x, math.nan, (b - 1, s - 1 - numbers.index_below(s // 2, source), numbers.index_below(e, source)))
+    return x, w_qkv, w_out
+
+
+def large_scores(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
+    """Scores of several hundred, and q, k and v that are small integers, exact in every type.
+
+    A row of w_qkv adds four of x's numbers, from -2 to 2. Those of q and k are 8 times as large.
+    """
+    e = shapes[0][2]
+    x = torch.randint(-2, 3, shapes[0], generator=source, device=source.device).float()
+    place = torch.randint(max(e, 1), (3 * e, 4), generator=source, device=source.device)
+    w_qkv = torch.zeros(shapes[1], device=source.device).scatter_(1, place, 1.0)
+    w_qkv[: 2 * e] *= 8.0
+    return x.to(numbers.dtype_of(case)), w_qkv.to(numbers.dtype_of(case)), weights(shapes[2], case, source)
+
+
+def weights_transposed(operand: torch.Tensor, position: int) -> torch.Tensor:
+    return placement.transposed(operand, position) if position else operand
+
+
+class MultiHeadAttention(Operation):
+    rank = 58
+    name = "multi_head_attention"
+    formula = "Y = concat over h of (softmax(Q_h K_h^T / sqrt(E / H)) V_h) W_out^T, where Q, K, V = X W_qkv^T"
+    dims = ("B", "S", "E", "H")
+    options = (Option("causal", (False, True), "positions do not see later ones", every=True),)
+    sweep = tuple((1, s, 1024, 16) for s in (16, 64, 256, 1024, 4096, 16384))
+    telling = (
+        Telling("causal", (2, 37, 128, 2), options={"causal": True}),
+        Telling("wide", (1, 9, 1024, 16)),
+        Telling("transposed", (1, 33, 128, 2), "transposed"),
+        Telling("large_logits", (1, 33, 128, 2), "large_logits"),
+    )
+    ragged: ClassVar[tuple[Shape, ...]] = ((1, 1, 64, 1), (1, 66, 128, 2))
+    families: ClassVar = {
+        "normal": Family("random normal numbers; the operation's default sizes", LAYER),
+        "sizes": replace(family.sizes(*ragged), values=LAYER),
+        "empty": replace(family.empty((0, 5, 64, 1), (2, 0, 64, 1)), values=LAYER),
+        "transposed": Family("weights stored transposed", LAYER, weights_transposed, shapes=(ODD,), options=CAUSAL),
+        "strided": replace(family.strided_views(ODD), values=LAYER, options=CAUSAL),
+        "nan": replace(family.nan((2, 12, 64, 1)), values=one_nan),
+        "large_logits": Family(
+            "scores whose exponential overflows unless their maximum is subtracted", large_scores, shapes=(ODD,)
+        ),
+    }
+
+    def default_cases(self, device_type: str) -> list[Case]:
+        """On a GPU 16384 tokens of 2048 features in heads of 128 and 64; short sequences; float16 and float32."""
+        if device_type != "cuda":
+            return [self.case((2, 40, 128, 2), dtype, causal=causal) for dtype in DTYPES for causal in (False, True)]
+        cases = [self.case((4, 4096, 2048, 16), "bfloat16", causal=causal) for causal in (False, True)]
+        cases += [self.case((4, 4096, 2048, 32), "bfloat16", causal=True)]
+        cases += [self.case((16, 512, 1024, 16), "bfloat16", causal=True)]
+        cases += [self.case((4, 4096, 2048, 16), "float16", causal=True)]
+        return [*cases, self.case((2, 512, 1024, 8), "float32", causal=True)]
+
+    def validate(self, dims: Mapping[str, int]) -> None:
+        if not dims["H"] or dims["E"] % dims["H"]:
+            raise UsageError(f"--shape: E={dims['E']} must be a multiple of H={dims['H']}")
+
+    def operands(self, case: Case) -> tuple[Shape, ...]:
+        b, s, e, _ = case.shape
+        return ((b, s, e), (3 * e, e), (e, e))
+
+    def random_shape(self, size: Callable[[], int]) -> Shape:
+        heads = 1 + size() % 2
+        return (size() % 3, size(), 64 * heads, heads)
+
+    def arguments(self, case: Case) -> dict[str, Any]:
+        return {"heads": case["H"], "causal": case.option("causal", False)}
+
+    def output_shape(self, case: Case) -> Shape:
+        return case.shape[:3]
+
+    def flops(self, case: Case) -> int:
+        """The products with w_qkv and w_out, and two products of 2 D operations for each visible pair of a head."""
+        b, s, e, _ = case.shape
+        pairs = s * (s + 1) // 2 if case.option("causal") else s * s
+        return b * (8 * s * e * e + 4 * pairs * e)
+
+    def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
+        """One batch entry at a time. The bound is that of the last product, whose left factor o has errors of its own.
+
+        Of q, k, v and o in 16 bits one rounding each is allowed for. Errors of o at different features are taken as
+        independent, and so are those of q, k and v; what truncated sums lose is common to all.
+        """
+        b, s, e, h = case.shape
+        if b * s * e == 0:
+            return
+        depth, count = MMA_DEPTH.get(case.dtype), b * s * e
+        w_qkv, w_out = (each.double() for each in inputs[1:])
+        squared = w_qkv.square()
+        for batch in range(b):
+            x = inputs[0][batch].double()
+            qkv = x @ w_qkv.T
+            variance = sum_variance(qkv, x.square() @ squared.T, e, depth)
+            if case.dtype != "float32":
+                variance += rounding_variance(qkv, case.dtype)
+            o, of_o, moved = self._heads(qkv, variance, case)
+            if case.dtype != "float32":
+                of_o += rounding_variance(o, case.dtype)
+            value, lost = o @ w_out.T, truncation(e, depth) + truncation(s, depth)
+            systematic = (moved @ w_out.T).abs_().mul_(score_shift(e // h, depth) + 2.0 * truncation(e, depth))
+            systematic += value.abs() * lost + sum_shift(value, e, depth)
+            systematic += (o.abs() @ w_out.abs().T).mul_(2.0 * unit_roundoff("float32"))  # of the quotient
+            variance = of_o @ w_out.square().T
+            variance += sum_variance(value, o.square() @ w_out.square().T, e, depth)
+            bound = limit(systematic + variance.sqrt_() * deviations(count), value, case.dtype)
+            del qkv, o, of_o, moved, systematic, variance
+            for at in blocks.blocks((s, e)):
+                yield Truth((slice(batch, batch + 1), *at), value[at][None], bound[at][None])
+
+    def _heads(
+        self, qkv: torch.Tensor, variance: torch.Tensor, case: Case
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Of one batch entry, (S, E) each: attention's result, its variance, and what longer scores change it by."""
+        (_, s, e, h), d = case.shape, case["E"] // case["H"]
+        o, of_o, moved = (torch.empty(s, e, dtype=torch.float64, device=qkv.device) for _ in range(3))
+        for head in range(h):
+            at = [slice(part * e + head * d, part * e + head * d + d) for part in range(3)]
+            q, k, v = (qkv[:, each] for each in at)
+            errors = [variance[:, each] for each in at]
+            products = (k.nan_to_num(0.0)[:, :, None] * v.nan_to_num(0.0)[:, None, :]).view(s, d * d)
+            for start in range(0, s, self._rows(case)):
+                rows = slice(start, min(start + self._rows(case), s))
+                found = _attended(q[rows], k, v, errors[0][rows], errors[1], errors[2], products, start, case)
+                o[rows, at[0]], of_o[rows, at[0]], moved[rows, at[0]] = found
+        return o, of_o, moved
+
+    def _rows(self, case: Case) -> int:
+        """Queries at a time, whose scores and products of keys and values are an eighth of a block each."""
+        return max(1, min(case["S"], blocks.rows_together(max(case["S"], (case["E"] // case["H"]) ** 2), share=8)))
+
+    def workspace_bytes(self, case: Case) -> int:
+        _, s, e, h = case.shape
+        d, rows = e // max(h, 1), self._rows(case)
+        arrays = 8 * rows * s + 3 * rows * d * d + s * d * d + 24 * s * e + 10 * e * e
+        return 8 * arrays + blocks.block_bytes((s, e))
+
+
+def _attended(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    of_q: torch.Tensor,
+    of_k: torch.Tensor,
+    of_v: torch.Tensor,
+    products: torch.Tensor,
+    start: int,
+    case: Case,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Attention's result for rows of q from `start` on, its variance, and what longer scores change it by.
+
+    of_q, of_k, of_v: variances of the operands. products (keys, D D): of each key's features with its value's.
+    An error of v_j adds p_j times itself to o. One of k_j moves the score of one pair for each query. One of a feature
+    c of q moves all scores of a row, and o by the covariance of k_jc and v_j under p.
+    """
+    (s, d), scale = k.shape, 1.0 / math.sqrt(k.shape[1])
+    q = q * scale
+    scores, hidden = q @ k.T, None
+    if case.option("causal"):
+        positions = torch.arange(s, device=q.device)
+        hidden = positions > positions[start : start + len(q), None]
+        scores.masked_fill_(hidden, -math.inf)
+    p = torch.softmax(scores, dim=1)
+    finite, odd = v.nan_to_num(0.0), ~v.isfinite()
+    value = p @ finite
+    covariances = (p @ products).view(len(q), d, d)
+    covariances -= (p @ k.nan_to_num(0.0))[:, :, None] * value[:, None, :]
+    sizes_squared, of_scores = q.square() @ k.square().T, q.square() @ of_k.T
+    moved, variance = attention_error(
+        value, p, scores, sizes_squared, finite, head_dim=d, terms=s, dtype=case.dtype, more=of_scores
+    )
+    variance += p.square() @ of_v.nan_to_num(0.0)
+    variance += torch.einsum("rc,rcd->rd", of_q * scale**2, covariances.square_())
+    for key in odd.any(dim=1).nonzero().flatten().tolist():
+        product = p[:, key, None] * torch.where(odd[key], v[key], 0.0)
+        value += product if hidden is None else product.masked_fill_(hidden[:, key, None], 0.0)
+    return value, variance, moved
+
+
+OP = MultiHeadAttention()

@@ -1,0 +1,46 @@
+"""A layer of multi-head attention in Gluon for Hopper: product, attention and product, each fed by TMA."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from triton_kernels._arguments import check_head, check_multi_head_attention
+from triton_kernels._launch import kept
+from triton_kernels.attention_gluon import DTYPES, HEAD_DIMS, attend
+from triton_kernels.matmul_gluon import matmul
+
+REQUIRES = "sm_90"
+
+
+@kept
+def multi_head_attention(
+    x: Float[Tensor, "B S E"],
+    w_qkv: Float[Tensor, "3*E E"],
+    w_out: Float[Tensor, "E E"],
+    *,
+    heads: int,
+    causal: bool = False,
+) -> Float[Tensor, "B S E"]:
+    """y = concat_h(softmax(q_h k_h^T / sqrt(D)) v_h) w_out^T with q, k, v = x w_qkv^T, and D = E // heads.
+
+    Shapes: x (B, S, E), w_qkv (3 E, E), w_out (E, E), as torch.nn.Linear keeps weights; of the columns of x w_qkv^T the
+    first E are queries, the next keys, then values, head by head.
+    Nothing is copied between the three kernels: TMA reads q, k and v where the first product has left them, and writes
+    heads side by side, as the second product reads them. An x whose first two dimensions are no common stride apart is
+    copied first. The output is contiguous. Causal: position i sees positions up to i.
+    Dtypes: float16, bfloat16; sums in float32. The first product and attention's result are rounded.
+    Tail and NaN: as in matmul_gluon.py and attention_gluon.py. Errors: theirs, where rows of x or of a weight that TMA
+    cannot read raise NotImplementedError; ValueError for an E that is no multiple of heads.
+    Source: Vaswani et al., "Attention Is All You Need", 2017.
+    """
+    check_multi_head_attention(x, w_qkv, w_out, heads, interpreter=False)
+    (B, S, E), D = x.shape, x.shape[2] // heads
+    if x.dtype not in DTYPES:
+        raise NotImplementedError(f"multi_head_attention: the tensor cores need 16 bits; got {x.dtype}")
+    check_head(D, HEAD_DIMS, None)
+    qkv = matmul(x.reshape(B * S, E), w_qkv.t())
+    q, k, v = qkv.view(B, S, 3, heads, D).permute(2, 0, 3, 1, 4)  # (B, heads, S, D) each
+    out = torch.empty((B, S, E), dtype=x.dtype, device=x.device)
+    if out.numel() > 0:
+        attend(q, k, v, out.view(B, S, heads, D).transpose(1, 2), causal, D**-0.5)
+    return matmul(out.view(B * S, E), w_out.t()).view(B, S, E)

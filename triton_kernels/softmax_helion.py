@@ -1,0 +1,33 @@
+"""Softmax in Helion, which compiles tiles of PyTorch's operators to Triton: a program a row, as in its examples."""
+
+import helion
+import helion.language as hl
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from triton_kernels._arguments import check_rows
+
+PEER = "helion"
+REQUIRES = "cuda"
+
+
+@helion.kernel(static_shapes=True, config=helion.Config(block_sizes=[1], num_warps=8))
+def rows(x: Tensor) -> Tensor:
+    """A whole row in registers; one configuration, since a search takes minutes for each shape."""
+    out = torch.empty_like(x)
+    for tile in hl.tile(x.size(0)):
+        out[tile, :] = torch.softmax(x[tile, :].to(torch.float32), dim=1).to(x.dtype)
+    return out
+
+
+def softmax(x: Float[Tensor, "M N"]) -> Float[Tensor, "M N"]:
+    """y[i] = exp(x[i] - max(x[i])) / sum(exp(x[i] - max(x[i]))), in float32, rounded once.
+
+    Raises ValueError for other shapes and dtypes.
+    """
+    check_rows("softmax", x)
+    if x.numel() == 0:
+        return x.new_empty(x.shape)
+    result: Tensor = rows(x.contiguous())
+    return result
