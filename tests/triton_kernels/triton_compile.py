@@ -48,7 +48,7 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
     "vector_add float32", "vector_add huge"; "matrix_add float32", "matrix_add tall"; "sigmoid float32", "sigmoid
     permuted"; "softmax|rms_norm|layer_norm|sum DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32 LAYOUT SIZE|MxNxK [PRECISION
     of float8]"; "attention DTYPE D [causal] [decode]"; "attention_gluon DTYPE D [causal] [long|few]";
-    "attention_grad[_gluon] DTYPE D [causal]".
+    "attention_grad[_gluon] DTYPE D [causal]"; "conv2d DTYPE|tf32 SIZE C K TAPS STRIDE".
     """
     kernel, kind, *rest = name.split()
     dtype = getattr(torch, kind, torch.float32)
@@ -128,6 +128,13 @@ def attention_grad(function: Callable[..., Any], kind: str, dtype: torch.dtype, 
     yield partial(function, q, k, k, q, causal="causal" in rest)
 
 
+def conv2d(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    size, C, K, taps, stride = map(int, rest)
+    x, weight = empty(64, size, size, C, dtype=dtype), empty(K, taps, taps, C, dtype=dtype)
+    precision = "tf32" if kind == "tf32" else "ieee"
+    yield partial(function, x, weight, stride=stride, padding=taps // 2, precision=precision)
+
+
 BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "vector_add": vector_add,
     "matrix_add": matrix_add,
@@ -139,6 +146,7 @@ BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "matmul": matmul,
     "attention": attention,
     "attention_grad": attention_grad,
+    "conv2d": conv2d,
 }
 
 

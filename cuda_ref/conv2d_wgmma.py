@@ -1,0 +1,64 @@
+"""Convolution of images in CUDA on Hopper's tensor cores: an implicit matrix product, its rows read by TMA's im2col."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from cuda_ref import build
+from cuda_ref._arguments import check_conv2d
+from cuda_ref._images import views
+from cuda_ref._kept import kept
+
+REQUIRES = "sm_90"
+THIN, TALL, WIDE = 0, 1, 2  # tiles of conv2d_wgmma.cu
+COLUMNS = {WIDE: 256, TALL: 128, THIN: 64}
+
+
+@kept
+def conv2d(
+    x: Float[Tensor, "N H W C"],
+    weight: Float[Tensor, "K R S C"],
+    *,
+    stride: int = 1,
+    padding: int = 0,
+    precision: str = "ieee",
+) -> Float[Tensor, "N P Q K"]:
+    """out[n, p, q, k] = sum over r, s, c of x[n, p stride + r - padding, q stride + s - padding, c] weight[k, r, s, c].
+
+    Shapes: x (N, H, W, C), weight (K, R, S, C), R and S up to 128, padding up to 127, stride up to 8; the output is
+    contiguous.
+    Strides: any. TMA reads contiguous channels in multiples of 16 bytes; other images, and those of few channels, are
+    copied first, which takes their size in memory.
+    Dtypes: float16, bfloat16, with sums in float32, rounded once at the end.
+    Tail: TMA writes zeros for pixels and channels beyond the ends, and leaves out what overhangs the output.
+    Devices: CUDA, compute capability 9.0.
+    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for float32,
+    for larger sizes, and on other devices; build.CudaError if the launch fails.
+    Source: see conv2d_wgmma.cu.
+    """
+    P, Q = check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
+    (N, H, _, _), (K, R, S, _) = x.shape, weight.shape
+    if x.dtype == torch.float32:
+        raise NotImplementedError("conv2d: written for float16 and bfloat16; got torch.float32")
+    if max(R, S) > 128 or padding > 127 or stride > 8:
+        raise NotImplementedError(
+            "conv2d: TMA takes R and S up to 128, padding up to 127 and stride up to 8; "
+            f"got R={R}, S={S}, padding={padding}, stride={stride}"
+        )
+    if max(N * P * Q, *x.shape, *weight.shape) >= 2**31 - 512:
+        raise NotImplementedError(f"conv2d: at most 2^31 - 513 pixels; got {N * P * Q} of {tuple(x.shape)}")
+    if x.numel() == 0 or weight.numel() == 0:
+        return x.new_zeros(N, P, Q, K)
+    of = views(x, weight, Q, stride, padding)
+    out = x.new_empty(N, P, Q, K)
+    build.launch(
+        "conv2d_wgmma", "conv2d_wgmma", x.device,
+        of.x, of.weight, out, N, H, of.width, of.channels, *of.x_pitch, K, R, of.S, *of.weight_pitch, P, Q,
+        stride, of.stride, padding, of.padding, best_tile(K), build.DTYPES[x.dtype],
+    )  # fmt: skip
+    return out
+
+
+def best_tile(K: int) -> int:
+    """The widest of the tiles whose columns overhang the K outputs least."""
+    return min(COLUMNS, key=lambda tile: -(-K // COLUMNS[tile]) * COLUMNS[tile])
