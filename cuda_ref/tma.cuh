@@ -75,6 +75,11 @@ __device__ __forceinline__ void tma_store(const CUtensorMap* map, uint32_t from,
                  "r"(y), "r"(from)
                  : "memory");
 }
+__device__ __forceinline__ void tma_store(const CUtensorMap* map, uint32_t from, int x, int y, int z, int w) {
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%1, %2, %3, %4}], [%5];" ::"l"(map),
+                 "r"(x), "r"(y), "r"(z), "r"(w), "r"(from)
+                 : "memory");
+}
 __device__ __forceinline__ void tma_store_commit_group() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 
 // Waits until all but the last PRIOR groups of stores of this thread have read their shared memory.
