@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from cuda_ref import build
@@ -10,6 +11,14 @@ ALIGN = 8
 """16-bit elements in 16 bytes: what TMA needs of addresses and strides."""
 FEW_CHANNELS = 16
 """Below that, a step of the sum takes a row of the window, not a tap of it."""
+
+
+def check_sizes(x: Tensor, weight: Tensor, P: int, Q: int) -> None:
+    """Checks that x and weight have 16 bits, and that pixels can be counted in 32. Raises NotImplementedError."""
+    if x.dtype == torch.float32:
+        raise NotImplementedError("conv2d: written for float16 and bfloat16; got torch.float32")
+    if max(x.shape[0] * P * Q, *x.shape, *weight.shape) >= 2**31 - 512:
+        raise NotImplementedError(f"conv2d: at most 2^31 - 513 pixels; got {x.shape[0]} images of {P} x {Q}")
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,11 @@
 """Convolution of images of few channels in CUDA on Hopper's tensor cores: each pixel is loaded once for all taps."""
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._arguments import check_conv2d
-from cuda_ref._images import views
+from cuda_ref._images import check_sizes, views
 from cuda_ref._kept import kept
 
 REQUIRES = "sm_90"
@@ -27,7 +26,7 @@ def conv2d(
     """out[n, p, q, k] = sum over r, s, c of x[n, p + r - padding, q + s - padding, c] weight[k, r, s, c].
 
     Shapes: x (N, H, W, C), weight (K, R, S, C) with C from 16, or a multiple of 8, up to 64, K a multiple of 8, stride
-    1 and S up to 9; the weights of all taps and two tiles fit into shared memory (3 x 3 does). The output is contiguous.
+    1 and S up to 9; weights of all taps and two tiles fit into shared memory (3 x 3 do). The output is contiguous.
     Strides: any. TMA reads contiguous channels in multiples of 16 bytes; other images are copied first.
     Dtypes: float16, bfloat16, with sums in float32, rounded once at the end.
     Tail: TMA writes zeros for pixels and channels beyond the ends, and leaves out what overhangs the output.
@@ -38,16 +37,13 @@ def conv2d(
     """
     P, Q = check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
     (N, H, W, C), (K, R, S, _) = x.shape, weight.shape
-    if x.dtype == torch.float32:
-        raise NotImplementedError("conv2d: written for float16 and bfloat16; got torch.float32")
+    check_sizes(x, weight, P, Q)
     rows = best_rows(P, R, S)
     if stride != 1 or C > MOST_CHANNELS or (C < 16 and C % 8 != 0) or K % 8 != 0 or S > WIDTH - 7 or rows is None:
         raise NotImplementedError(
             f"conv2d: written for stride 1, C up to {MOST_CHANNELS}, K a multiple of 8 and windows like 3 x 3; "
             f"got stride={stride}, C={C}, K={K}, R={R}, S={S}"
         )
-    if max(N * P * Q, *x.shape, *weight.shape) >= 2**31 - 512:
-        raise NotImplementedError(f"conv2d: at most 2^31 - 513 pixels; got {N * P * Q} of {tuple(x.shape)}")
     if x.numel() == 0 or weight.numel() == 0:
         return x.new_zeros(N, P, Q, K)
     of = views(x, weight, Q, stride, padding)

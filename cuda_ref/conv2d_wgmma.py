@@ -1,12 +1,11 @@
 """Convolution of images in CUDA on Hopper's tensor cores: an implicit matrix product, its rows read by TMA's im2col."""
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._arguments import check_conv2d
-from cuda_ref._images import views
+from cuda_ref._images import check_sizes, views
 from cuda_ref._kept import kept
 
 REQUIRES = "sm_90"
@@ -38,15 +37,12 @@ def conv2d(
     """
     P, Q = check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
     (N, H, _, _), (K, R, S, _) = x.shape, weight.shape
-    if x.dtype == torch.float32:
-        raise NotImplementedError("conv2d: written for float16 and bfloat16; got torch.float32")
+    check_sizes(x, weight, P, Q)
     if max(R, S) > 128 or padding > 127 or stride > 8:
         raise NotImplementedError(
             "conv2d: TMA takes R and S up to 128, padding up to 127 and stride up to 8; "
             f"got R={R}, S={S}, padding={padding}, stride={stride}"
         )
-    if max(N * P * Q, *x.shape, *weight.shape) >= 2**31 - 512:
-        raise NotImplementedError(f"conv2d: at most 2^31 - 513 pixels; got {N * P * Q} of {tuple(x.shape)}")
     if x.numel() == 0 or weight.numel() == 0:
         return x.new_zeros(N, P, Q, K)
     of = views(x, weight, Q, stride, padding)
