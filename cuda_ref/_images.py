@@ -70,7 +70,7 @@ def padded(x: Tensor, left: int, channels: int, width: int) -> Tensor:
     N, H, W, C = x.shape
     row = -(-width * channels // ALIGN) * ALIGN
     out = x.new_empty(N, H, row)
-    build.launch("_padded_images", "pad_images", x.device, x, out, N, H, W, C, *x.stride(), left, channels, row)
+    build.launch("_images", "pad_images", x.device, x, out, N, H, W, C, *x.stride(), left, channels, row)
     return out
 
 

@@ -140,7 +140,7 @@ def test_every_cuda_source_has_its_launcher() -> None:
     """A source of several launchers begins with an underscore, and so does the module that calls it."""
     folder = ROOT / frameworks.get("cuda").folder
     launchers = {path.stem for path in folder.glob("*.py") if builtin.operation_of(path.stem)}
-    launchers |= {"_attention_decode", "_pitched", "_short"}
+    launchers |= {"_attention_decode", "_images", "_pitched", "_short"}
     assert {path.stem for path in folder.glob("*.cu")} == launchers
 
 
