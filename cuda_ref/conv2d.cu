@@ -16,31 +16,36 @@
 constexpr int THREADS = 256;
 
 struct ConvShape {
-    int64_t N, H, W, C, K, R, S, P, Q, stride, padding;
+    int H, W, C, K, R, S, P, Q, stride, padding;
+    int64_t outputs;
 };
 
 struct ConvStrides {
     int64_t x[4], weight[4];  // of n, h, w, c; of k, r, s, c
 };
 
+// Room for four blocks on a multiprocessor: for eight, the compiler would spill registers.
 template <typename T, bool TF32>
-__global__ void __launch_bounds__(THREADS)
-    conv2d_naive(const T* __restrict__ x, const T* __restrict__ weight, T* __restrict__ out, const ConvShape shape,
-                 const ConvStrides by) {
+__global__ void __launch_bounds__(THREADS, 4)
+    conv2d_naive(const T* x, const T* weight, T* __restrict__ out, const ConvShape shape, const ConvStrides by) {
     const int64_t index = int64_t(blockIdx.x) * THREADS + threadIdx.x;
-    if (index >= shape.N * shape.P * shape.Q * shape.K) return;
-    const int64_t pixel = index / shape.K, k = index - pixel * shape.K;
-    const int64_t row = pixel / shape.Q, q = pixel - row * shape.Q, n = row / shape.P, p = row - n * shape.P;
+    if (index >= shape.outputs) return;
+    const int64_t pixel = index / shape.K, row = pixel / shape.Q, n = row / shape.P;
+    const int k = int(index - pixel * shape.K);
+    const int top = int(row - n * shape.P) * shape.stride - shape.padding;
+    const int left = int(pixel - row * shape.Q) * shape.stride - shape.padding;
+    x += n * by.x[0];
+    weight += k * by.weight[0];
     float acc = 0.0f;
-    for (int64_t r = 0; r < shape.R; ++r) {
-        const int64_t h = p * shape.stride + r - shape.padding;
+    for (int r = 0; r < shape.R; ++r) {
+        const int h = top + r;
         if (h < 0 || h >= shape.H) continue;
-        for (int64_t s = 0; s < shape.S; ++s) {
-            const int64_t w = q * shape.stride + s - shape.padding;
+        for (int s = 0; s < shape.S; ++s) {
+            const int w = left + s;
             if (w < 0 || w >= shape.W) continue;
-            const T* from = x + n * by.x[0] + h * by.x[1] + w * by.x[2];
-            const T* factors = weight + k * by.weight[0] + r * by.weight[1] + s * by.weight[2];
-            for (int64_t c = 0; c < shape.C; ++c) {
+            const T* from = x + h * by.x[1] + w * by.x[2];
+            const T* factors = weight + r * by.weight[1] + s * by.weight[2];
+            for (int c = 0; c < shape.C; ++c) {
                 acc = fmaf(factor<T, TF32>(*from), factor<T, TF32>(*factors), acc);
                 from += by.x[3];
                 factors += by.weight[3];
@@ -56,9 +61,11 @@ extern "C" int conv2d(const void* x, const void* weight, void* out, int64_t N, i
                       int64_t weight_k, int64_t weight_r, int64_t weight_s, int64_t weight_c, int64_t P, int64_t Q,
                       int64_t stride, int64_t padding, int64_t tf32, int64_t dtype, cudaStream_t stream,
                       LaunchRecord* record) {
-    const ConvShape shape = {N, H, W, C, K, R, S, P, Q, stride, padding};
+    const int64_t outputs = N * P * Q * K;
+    const ConvShape shape = {int(H), int(W), int(C), int(K), int(R), int(S), int(P), int(Q), int(stride), int(padding),
+                             outputs};
     const ConvStrides by = {{x_n, x_h, x_w, x_c}, {weight_k, weight_r, weight_s, weight_c}};
-    const dim3 grid(unsigned(ceil_div<int64_t>(N * P * Q * K, THREADS))), block(THREADS);
+    const dim3 grid(unsigned(ceil_div<int64_t>(outputs, THREADS))), block(THREADS);
     record->set(grid, block);
     return by_precision(dtype, tf32, [&](auto zero, auto rounded) {
         using T = decltype(zero);
