@@ -5,7 +5,7 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._arguments import check_conv2d
-from cuda_ref._images import check_sizes, views
+from cuda_ref._images import check_16_bit, check_sizes, views
 from cuda_ref._kept import kept
 
 REQUIRES = "sm_90"
@@ -37,6 +37,7 @@ def conv2d(
     """
     P, Q = check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
     (N, H, W, C), (K, R, S, _) = x.shape, weight.shape
+    check_16_bit(x)
     check_sizes(x, weight, P, Q)
     rows = best_rows(P, R, S)
     if stride != 1 or C > MOST_CHANNELS or (C < 16 and C % 8 != 0) or K % 8 != 0 or S > WIDTH - 7 or rows is None:

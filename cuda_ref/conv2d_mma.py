@@ -5,7 +5,7 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._arguments import check_conv2d
-from cuda_ref._images import check_sizes, views
+from cuda_ref._images import check_16_bit, check_sizes, views
 from cuda_ref._kept import kept
 
 DETERMINISTIC = True
@@ -33,6 +33,7 @@ def conv2d(
     Source: see conv2d_mma.cu.
     """
     P, Q = check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
+    check_16_bit(x)
     check_sizes(x, weight, P, Q)
     (N, H, _, _), (K, R, _, _) = x.shape, weight.shape
     if x.numel() == 0 or weight.numel() == 0:

@@ -4,7 +4,7 @@
 // requires: sm_90a
 //
 // An implicit matrix product: rows are output pixels (n, p, q), columns are k, and the sum goes over taps (r, s) and
-// channels c, 64 channels a step. matmul_wgmma.cu explains the kernel: persistent blocks in clusters of two, a producer
+// channels c, 128 bytes of channels a step. matmul_wgmma.cu explains the kernel: persistent blocks in clusters of two, a producer
 // thread that loads by TMA, consumer warpgroups that multiply by wgmma, rounded sums stored by TMA.
 //
 // What is new is the left operand, which is in no memory. TMA's im2col mode reads successive output pixels at one tap,
@@ -13,6 +13,8 @@
 //
 // Tiles. The more pixels and outputs a tile has, the fewer bytes a product needs from the L2 cache, which limits
 // convolutions with few output channels: 256 x 64 for up to 64, 256 x 128 for up to 128, else 128 x 256.
+//
+// Precision. 16 bits: products are exact, sums float32. float32: `tf32` only; TMA rounds the factors as it copies them.
 //
 // Source: PTX ISA, "Im2col mode"; CUTLASS 3's implicit GEMM for Hopper.
 #include "epilogue.cuh"
@@ -38,10 +40,10 @@ struct Window {
 };
 
 // The producer thread: for each tile all taps, and for each tap all channels.
-template <typename C>
+template <typename T, typename C>
 __device__ __forceinline__ void produce(const ConvMaps& maps, const GroupedTileScheduler<C::GROUP_M>& tiles,
                                         const Window& window, uint32_t shared) {
-    constexpr int SHARE = C::BLOCK_N / C::CLUSTER, CHANNELS = ROW_BYTES / 2;
+    constexpr int SHARE = C::BLOCK_N / C::CLUSTER, CHANNELS = ROW_BYTES / sizeof(T);
     const int rank = cta_rank<C>();
     const uint32_t full = shared + C::FULL_BARRIERS, empty = shared + C::EMPTY_BARRIERS;
     PipelineState<C::STAGES> state;
@@ -127,7 +129,7 @@ __global__ void __launch_bounds__(C::THREADS)
 
     if (consumer == C::CONSUMERS) {
         setmaxnreg_dec<40>();
-        if (threadIdx.x == C::PRODUCER) produce<C>(maps, tiles, window, shared);
+        if (threadIdx.x == C::PRODUCER) produce<T, C>(maps, tiles, window, shared);
     } else {
         setmaxnreg_inc<232>();
         const int rank = cta_rank<C>(), boxes = C::EPILOGUE + consumer * EPILOGUE_BOXES * BOX_BYTES;
@@ -157,12 +159,13 @@ template <typename T, typename C>
 cudaError_t launch(const Images& x, const Weights& weight, const Window& window, void* out, cudaStream_t stream,
                    LaunchRecord* record) {
     ConvMaps maps = {};
-    const bool out_by_tma = window.K % 8 == 0;
+    const auto out_type = sizeof(T) == 4 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : TENSOR_MAP_TYPE<T>;
+    const bool out_by_tma = window.K % (16 / sizeof(T)) == 0;
     if (!encode_im2col_map(&maps.x, TENSOR_MAP_TYPE<T>, sizeof(T), x, C::BLOCK_M) ||
         !encode_tensor_map<3>(&maps.weight, TENSOR_MAP_TYPE<T>, sizeof(T), weight.data,
                               {weight.channels, weight.taps, weight.K}, {weight.pitch_tap, weight.pitch_k},
                               {1, C::BLOCK_N / C::CLUSTER}) ||
-        (out_by_tma && !encode_tensor_map(&maps.out, TENSOR_MAP_TYPE<T>, sizeof(T), out, window.K, window.pixels,
+        (out_by_tma && !encode_tensor_map(&maps.out, out_type, sizeof(T), out, window.K, window.pixels,
                                           window.K, 64))) {
         return cudaErrorInvalidValue;
     }
@@ -196,7 +199,7 @@ extern "C" int conv2d_wgmma(const void* x, const void* weight, void* out, int64_
     const Weights factors = {weight, channels, R * S, K, pitch_tap, pitch_k};
     const Window window = {int(R),
                            int(S),
-                           int(ceil_div<int64_t>(channels, ROW_BYTES / 2)),
+                           int(ceil_div<int64_t>(channels, ROW_BYTES / (dtype == FLOAT32 ? 4 : 2))),
                            int(P),
                            int(Q),
                            int(K),
@@ -212,6 +215,7 @@ extern "C" int conv2d_wgmma(const void* x, const void* weight, void* out, int64_
         return launch<T, Wide>(read, factors, window, out, stream, record);
     };
     switch (dtype) {
+        case FLOAT32: return run(float());
         case FLOAT16: return run(__half());
         case BFLOAT16: return run(__nv_bfloat16());
         default: return cudaErrorInvalidValue;

@@ -1,5 +1,6 @@
 """Convolution of images in CUDA on Hopper's tensor cores: an implicit matrix product, its rows read by TMA's im2col."""
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -28,16 +29,19 @@ def conv2d(
     contiguous.
     Strides: any. TMA reads contiguous channels in multiples of 16 bytes; other images, and those of few channels, are
     copied first, which takes their size in memory.
-    Dtypes: float16, bfloat16, with sums in float32, rounded once at the end.
+    Dtypes: float16, bfloat16, with sums in float32, rounded once at the end. float32 with precision "tf32": TMA rounds
+    factors to tf32, sums are float32.
     Tail: TMA writes zeros for pixels and channels beyond the ends, and leaves out what overhangs the output.
     Devices: CUDA, compute capability 9.0.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for float32,
-    for larger sizes, and on other devices; build.CudaError if the launch fails.
+    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for
+    precision "ieee" of float32, for larger sizes, and on other devices; build.CudaError if the launch fails.
     Source: see conv2d_wgmma.cu.
     """
     P, Q = check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
     (N, H, _, _), (K, R, S, _) = x.shape, weight.shape
     check_sizes(x, weight, P, Q)
+    if x.dtype == torch.float32 and precision == "ieee":
+        raise NotImplementedError('conv2d: tensor cores multiply float32 in precision "tf32" only; got "ieee"')
     if max(R, S) > 128 or padding > 127 or stride > 8:
         raise NotImplementedError(
             "conv2d: TMA takes R and S up to 128, padding up to 127 and stride up to 8; "
