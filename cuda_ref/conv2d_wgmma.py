@@ -8,10 +8,13 @@ from cuda_ref import build
 from cuda_ref._arguments import check_conv2d
 from cuda_ref._images import check_sizes, views
 from cuda_ref._kept import kept
+from cuda_ref._matmul_plan import multiprocessors
 
 REQUIRES = "sm_90"
-THIN, TALL, WIDE = 0, 1, 2  # tiles of conv2d_wgmma.cu
-COLUMNS = {WIDE: 256, TALL: 128, THIN: 64}
+THIN, TALL, WIDE, TRIO = 0, 1, 2, 3  # tiles of conv2d_wgmma.cu
+TILES = {WIDE: (128, 256, 1.0), TALL: (256, 128, 1.02), TRIO: (192, 128, 1.05), THIN: (256, 64, 1.45)}
+"""Rows, columns, and the time for as much work as WIDE does in a unit of time (H200, 3 x 3 layers of ResNet-50)."""
+CLUSTER = 2  # blocks, with successive rows of tiles
 
 
 @kept
@@ -50,15 +53,22 @@ def conv2d(
     if x.numel() == 0 or weight.numel() == 0:
         return x.new_zeros(N, P, Q, K)
     of = views(x, weight, Q, stride, padding)
+    tile = best_tile(N * P * Q, K, multiprocessors(x.device) if x.is_cuda else 1)
     out = x.new_empty(N, P, Q, K)
     build.launch(
         "conv2d_wgmma", "conv2d_wgmma", x.device,
         of.x, of.weight, out, N, H, of.width, of.channels, *of.x_pitch, K, R, of.S, *of.weight_pitch, P, Q,
-        stride, of.stride, padding, of.padding, best_tile(K), build.DTYPES[x.dtype],
+        stride, of.stride, padding, of.padding, tile, build.DTYPES[x.dtype],
     )  # fmt: skip
     return out
 
 
-def best_tile(K: int) -> int:
-    """The widest of the tiles whose columns overhang the K outputs least."""
-    return min(COLUMNS, key=lambda tile: -(-K // COLUMNS[tile]) * COLUMNS[tile])
+def best_tile(pixels: int, K: int, processors: int) -> int:
+    """The tile whose waves of clusters take the least time."""
+
+    def time(tile: int) -> float:
+        rows, columns, slowness = TILES[tile]
+        clusters = -(-pixels // (CLUSTER * rows)) * -(-K // columns)
+        return -(-clusters // max(1, processors // CLUSTER)) * rows * columns * slowness
+
+    return min(TILES, key=time)

@@ -22,7 +22,7 @@ struct TileConfig {
     static constexpr int FULL_BARRIERS = EPILOGUE + CONSUMERS * EPILOGUE_BOXES * BOX_BYTES;
     static constexpr int EMPTY_BARRIERS = FULL_BARRIERS + STAGES * MBARRIER_BYTES;
     static constexpr int SHARED_BYTES = BOX_ALIGNMENT + EMPTY_BARRIERS + STAGES * MBARRIER_BYTES;
-    static_assert(SHARED_BYTES <= MAX_SHARED_BYTES && CONSUMERS <= 2, "");
+    static_assert(SHARED_BYTES <= MAX_SHARED_BYTES && CONSUMERS <= 3, "");
 };
 
 template <typename C>

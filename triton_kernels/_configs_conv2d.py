@@ -16,11 +16,16 @@ def _config(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, num_warps: int, num_stages
 
 HALF_CONFIGS = [
     _config(128, 256, 64, 8, 3),
+    _config(128, 256, 64, 8, 4),
     _config(256, 128, 64, 8, 3),
-    _config(128, 128, 64, 8, 4),
+    _config(256, 128, 64, 8, 4),
     _config(128, 128, 64, 4, 3),
-    _config(256, 64, 64, 8, 4),
+    _config(128, 128, 64, 4, 2),
+    _config(128, 128, 64, 4, 1),
     _config(128, 64, 64, 4, 4),
+    _config(128, 64, 64, 4, 3),
+    _config(128, 64, 64, 4, 2),
+    _config(256, 64, 64, 8, 3),
     _config(128, 32, 64, 4, 4),
     _config(64, 16, 64, 4, 4),
 ]
@@ -43,8 +48,8 @@ def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: 
     if constants["GATHER"]:
         return GATHER_CONFIGS
     if args["x_ptr"].dtype != torch.float32:
-        return _suitable(HALF_CONFIGS, args["K"])
-    return _suitable(TF32_CONFIGS if constants["PRECISION"] == "tf32" else IEEE_CONFIGS, args["K"])
+        return _suitable(HALF_CONFIGS, constants["K"])
+    return _suitable(TF32_CONFIGS if constants["PRECISION"] == "tf32" else IEEE_CONFIGS, constants["K"])
 
 
 def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
@@ -62,7 +67,7 @@ def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
         if most // 4 <= BLOCK_M * BLOCK_N // (32 * warps) <= most:
             stages = {min(6, (shared_memory(x) // programs - 1024) // stage) for programs in (1, 2)}
             found += [_config(BLOCK_M, BLOCK_N, BLOCK_K, warps, n) for n in sorted(stages) if n >= 2]
-    return _suitable(found, args["K"])
+    return _suitable(found, constants["K"])
 
 
 def _suitable(configs: list[triton.Config], K: int) -> list[triton.Config]:

@@ -19,19 +19,27 @@ FEW_CHANNELS = 16  # below that, a step of the sum goes over several taps
 
 
 @triton.jit
+def inside_image(h, w, H, W, valid):
+    return valid & (h >= 0) & (h < H) & (w >= 0) & (w < W)
+
+
+@triton.jit
 def conv2d_kernel(
-    x_ptr, weight_ptr, out_ptr, pixels, H, W, C, K, P, Q,
+    x_ptr, weight_ptr, out_ptr, pixels, H, W, P, Q,
     stride_xn, stride_xh, stride_xw, stride_xc, stride_wk, stride_wr, stride_ws, stride_wc,
-    R: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr, PADDING: tl.constexpr, GATHER: tl.constexpr,
-    WHOLE_C: tl.constexpr, PRECISION: tl.constexpr, GROUP_M: tl.constexpr,
+    C: tl.constexpr, K: tl.constexpr, R: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr,
+    PADDING: tl.constexpr, GATHER: tl.constexpr, PRECISION: tl.constexpr, GROUP_M: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """One program computes a tile of the output, [BLOCK_M, BLOCK_N] of (n p q, k), in float32 registers.
 
     Each step multiplies [BLOCK_M, BLOCK_K] by [BLOCK_K, BLOCK_N]: BLOCK_K channels of one tap (r, s), at the pixels
     that the tap has there, zero in the padding. With few channels (GATHER) a step takes BLOCK_K of all R S C factors.
-    WHOLE_C: C is a multiple of 64.
+    Where a window has at most 32 taps, each row has a bit for each, which says whether it lies in the image: a step then
+    tests one bit. C and K are constants, so that steps are divided into taps without divisions, and masks of what does
+    not overhang are left out.
     """
+    BITS: tl.constexpr = R * S <= 32
     pid_m, pid_n = grouped_tile_any(tl.program_id(0), tl.cdiv(pixels, BLOCK_M), tl.cdiv(K, BLOCK_N), GROUP_M)
     offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
     offs_n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -65,7 +73,11 @@ def conv2d_kernel(
             b = tl.load(weight_ptr + w_offs[:, None] + w_columns[None, :], mask=within, other=0.0)
             acc = tl.dot(dot_operand(a), dot_operand(b), acc, input_precision=PRECISION)
     else:
-        blocks = tl.cdiv(C, BLOCK_K)
+        blocks: tl.constexpr = (C + BLOCK_K - 1) // BLOCK_K
+        if PADDING > 0 and BITS:
+            taps = tl.zeros((BLOCK_M,), tl.int32)
+            for i in tl.static_range(R * S):
+                taps |= inside_image(top + i // S, left + i % S, H, W, valid_m).to(tl.int32) << i
         x_ptrs = x_ptr + x_rows[:, None] + offs_k[None, :].to(tl.int64) * stride_xc
         w_ptrs = weight_ptr + w_columns[None, :] + offs_k[:, None].to(tl.int64) * stride_wc
         for step in range(0, R * S * blocks):
@@ -73,19 +85,24 @@ def conv2d_kernel(
             first = (step - tap * blocks) * BLOCK_K
             r = tap // S
             s = tap - r * S
-            inside = valid_m
-            if PADDING > 0:
-                inside &= (top + r >= 0) & (top + r < H) & (left + s >= 0) & (left + s < W)
+            if PADDING == 0:
+                inside = valid_m
+            elif BITS:
+                inside = ((taps >> tap) & 1) != 0
+            else:
+                inside = inside_image(top + r, left + s, H, W, valid_m)
             a_mask = inside[:, None]
-            b_mask = valid_n[None, :]
-            if not WHOLE_C:
+            if C % BLOCK_K != 0:
                 a_mask &= offs_k[None, :] < C - first
-                b_mask &= offs_k[:, None] < C - first
             c = tl.full((), first, tl.int64)
             x_step = r.to(tl.int64) * stride_xh + s.to(tl.int64) * stride_xw + c * stride_xc
             w_step = r.to(tl.int64) * stride_wr + s.to(tl.int64) * stride_ws + c * stride_wc
             a = tl.load(x_ptrs + x_step, mask=a_mask, other=0.0)
-            b = tl.load(w_ptrs + w_step, mask=b_mask, other=0.0)
+            if C % BLOCK_K == 0 and K % BLOCK_N == 0:
+                b = tl.load(w_ptrs + w_step)
+            else:
+                b_mask = valid_n[None, :] & (offs_k[:, None] < C - first)
+                b = tl.load(w_ptrs + w_step, mask=b_mask, other=0.0)
             acc = tl.dot(dot_operand(a), dot_operand(b), acc, input_precision=PRECISION)
 
     out_ptrs = out_ptr + offs_m[:, None].to(tl.int64) * K + offs_n[None, :]
@@ -132,8 +149,8 @@ def conv2d(
         with device_of(x):
             launch(
                 conv2d_kernel, lambda tile: (triton.cdiv(pixels, tile["BLOCK_M"]) * triton.cdiv(K, tile["BLOCK_N"]),),
-                x, weight, out, pixels, H, W, C, K, P, Q, *x.stride(), *weight.stride(),
-                R=R, S=S, STRIDE=stride, PADDING=padding, GATHER=C < FEW_CHANNELS and R * S > 1, WHOLE_C=C % 64 == 0,
+                x, weight, out, pixels, H, W, P, Q, *x.stride(), *weight.stride(),
+                C=C, K=K, R=R, S=S, STRIDE=stride, PADDING=padding, GATHER=C < FEW_CHANNELS and R * S > 1,
                 PRECISION=precision, GROUP_M=GROUP_M, **TILE,
             )  # fmt: skip
     return finished_output(out, x.dtype)

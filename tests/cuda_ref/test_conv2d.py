@@ -53,10 +53,11 @@ def test_views_are_what_tma_reads(x: Tensor, weight: Tensor, stride: int, paddin
     torch.testing.assert_close(convolved(of, H, R, K, stride, padding).to(HALF), expected, rtol=0, atol=0)
 
 
-def test_tiles_overhang_as_little_as_possible() -> None:
-    tiles = [conv2d_wgmma.best_tile(K) for K in (8, 64, 65, 128, 129, 256, 320, 512)]
-    THIN, TALL, WIDE = conv2d_wgmma.THIN, conv2d_wgmma.TALL, conv2d_wgmma.WIDE
-    assert tiles == [THIN, THIN, TALL, TALL, THIN, WIDE, THIN, WIDE]
+def test_tiles_make_full_waves_and_overhang_little() -> None:
+    layers = ((256 * 56 * 56, 64), (256 * 28 * 28, 128), (256 * 14 * 14, 256), (256 * 7 * 7, 512), (256 * 56 * 56, 192))
+    tiles = [conv2d_wgmma.best_tile(pixels, K, 132) for pixels, K in layers]
+    THIN, TALL, WIDE, TRIO = (getattr(conv2d_wgmma, name) for name in ("THIN", "TALL", "WIDE", "TRIO"))
+    assert tiles == [THIN, TALL, WIDE, TRIO, WIDE]
     assert [conv2d_halo.best_rows(P, 3, 3) for P in (56, 28, 64, 112)] == [28, 28, 32, 28]
     assert conv2d_halo.best_rows(56, 5, 5) is None
 

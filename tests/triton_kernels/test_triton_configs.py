@@ -63,7 +63,7 @@ def launches(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         for kind, (precision, _) in kinds.items():
             for K, gather in ((1, False), (64, True), (64, False), (136, False), (512, False)):
                 x = torch.empty(1, dtype=getattr(torch, kind, torch.float32))
-                yield {"x_ptr": x, "K": K}, {"PRECISION": precision, "GATHER": gather}
+                yield {"x_ptr": x}, {"PRECISION": precision, "GATHER": gather, "K": K}
         return
     for kind, (precision, DTYPE) in kinds.items():
         x = torch.empty(1, dtype=getattr(torch, kind, torch.float32))
