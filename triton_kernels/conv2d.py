@@ -35,9 +35,9 @@ def conv2d_kernel(
 
     Each step multiplies [BLOCK_M, BLOCK_K] by [BLOCK_K, BLOCK_N]: BLOCK_K channels of one tap (r, s), at the pixels
     that the tap has there, zero in the padding. With few channels (GATHER) a step takes BLOCK_K of all R S C factors.
-    Where a window has at most 32 taps, each row has a bit for each, which says whether it lies in the image: a step then
-    tests one bit. C and K are constants, so that steps are divided into taps without divisions, and masks of what does
-    not overhang are left out.
+    Where a window has at most 32 taps, each row has a bit for each, which says whether it lies in the image: a step
+    then tests one bit. C and K are constants, so that steps are divided into taps without divisions, and masks of what
+    does not overhang are left out.
     """
     BITS: tl.constexpr = R * S <= 32
     pid_m, pid_n = grouped_tile_any(tl.program_id(0), tl.cdiv(pixels, BLOCK_M), tl.cdiv(K, BLOCK_N), GROUP_M)
