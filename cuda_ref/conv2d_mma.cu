@@ -11,8 +11,6 @@
 // Precision: products of 16 bits are exact, sums float32, rounded once.
 //
 // Source: implicit GEMM as in cuDNN (Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", 2014).
-#include <cuda_pipeline.h>
-
 #include "mma_tiles.cuh"
 #include "tiles.cuh"
 
@@ -49,8 +47,7 @@ __device__ __forceinline__ Row row_of(const Pixels& x, const Output& out, int pi
 
 // Copies `left` elements, at most 8, and zeros behind them.
 __device__ __forceinline__ void copy_chunk(char* to, const char* from, const char* somewhere, int left) {
-    const int zeros = left <= 0 ? 16 : left >= CHUNK ? 0 : 16 - 2 * left;
-    __pipeline_memcpy_async(to, left <= 0 ? somewhere : from, 16, zeros);
+    copy_async(to, left <= 0 ? somewhere : from, left <= 0 ? 0 : left >= CHUNK ? 16 : 2 * left);
 }
 
 template <typename T, typename C>

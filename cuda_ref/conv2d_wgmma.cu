@@ -171,10 +171,9 @@ cudaError_t launch(const Images& x, const Weights& weight, const Window& window,
                                           window.K, 64))) {
         return cudaErrorInvalidValue;
     }
-    return launch_clusters(C::CLUSTER, conv2d_wgmma<T, C>,
-                           persistent_grid<C>(window.pixels, window.K, multiprocessor_count()), C::THREADS,
-                           C::SHARED_BYTES, stream, record, maps, cluster_tiles<C>(window.pixels, window.K), window,
-                           static_cast<T*>(out));
+    const auto tiles = cluster_tiles<C>(window.pixels, window.K);
+    return launch_clusters(C::CLUSTER, conv2d_wgmma<T, C>, persistent_grid<C>(tiles.count(), multiprocessor_count()),
+                           C::THREADS, C::SHARED_BYTES, stream, record, maps, tiles, window, static_cast<T*>(out));
 }
 
 // x: (images, height, width, channels), channels contiguous, the other strides in elements; so is weight, (K, R S,
