@@ -13,7 +13,8 @@
 //
 // Tiles. The more pixels and outputs a tile has, the fewer bytes a product needs from the L2 cache, which limits
 // convolutions with few output channels: 256 x 64, 256 x 128, 128 x 256, and 192 x 128 with three consumers, where that
-// gives fuller waves. conv2d_wgmma.py chooses.
+// gives fuller waves. Sums of one or two steps, as of 1 x 1, wait for memory; blocks outside of clusters wait for no
+// other block too. conv2d_wgmma.py chooses.
 //
 // Precision. 16 bits: products are exact, sums float32. float32: `tf32` only; TMA rounds the factors as it copies them.
 //
@@ -26,6 +27,7 @@ constexpr int EPILOGUE_BOXES = 2;
 
 using Wide = TileConfig<2, 256, 4, 2, 8, EPILOGUE_BOXES>;
 using Tall = TileConfig<2, 128, 4, 2, 8, EPILOGUE_BOXES, 128>;
+using Alone = TileConfig<2, 256, 4, 1, 8, EPILOGUE_BOXES>;
 using Trio = TileConfig<3, 128, 4, 2, 8, EPILOGUE_BOXES>;
 using Thin = TileConfig<2, 64, 4, 2, 8, EPILOGUE_BOXES, 128>;
 
@@ -177,7 +179,7 @@ cudaError_t launch(const Images& x, const Weights& weight, const Window& window,
 }
 
 // x: (images, height, width, channels), channels contiguous, the other strides in elements; so is weight, (K, R S,
-// channels). `tile`: 0 Thin, 1 Tall, 2 Wide, 3 Trio. Addresses and strides are multiples of 16 bytes.
+// channels). `tile`: 0 Thin, 1 Tall, 2 Wide, 3 Trio, 4 Alone. Addresses and strides are multiples of 16 bytes.
 extern "C" int conv2d_wgmma(const void* x, const void* weight, void* out, int64_t images, int64_t height, int64_t width,
                             int64_t channels, int64_t pitch_image, int64_t pitch_y, int64_t pitch_x, int64_t K,
                             int64_t R, int64_t S, int64_t pitch_k, int64_t pitch_tap, int64_t P, int64_t Q,
@@ -214,6 +216,7 @@ extern "C" int conv2d_wgmma(const void* x, const void* weight, void* out, int64_
         if (tile == 0) return launch<T, Thin>(read, factors, window, out, stream, record);
         if (tile == 1) return launch<T, Tall>(read, factors, window, out, stream, record);
         if (tile == 3) return launch<T, Trio>(read, factors, window, out, stream, record);
+        if (tile == 4) return launch<T, Alone>(read, factors, window, out, stream, record);
         return launch<T, Wide>(read, factors, window, out, stream, record);
     };
     switch (dtype) {

@@ -16,16 +16,8 @@ def _config(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, num_warps: int, num_stages
 
 HALF_CONFIGS = [
     _config(128, 256, 64, 8, 3),
-    _config(128, 256, 64, 8, 4),
-    _config(256, 128, 64, 8, 3),
-    _config(256, 128, 64, 8, 4),
     _config(128, 128, 64, 4, 3),
-    _config(128, 128, 64, 4, 2),
-    _config(128, 128, 64, 4, 1),
     _config(128, 64, 64, 4, 4),
-    _config(128, 64, 64, 4, 3),
-    _config(128, 64, 64, 4, 2),
-    _config(256, 64, 64, 8, 3),
     _config(128, 32, 64, 4, 4),
     _config(64, 16, 64, 4, 4),
 ]
@@ -38,7 +30,7 @@ TF32_CONFIGS = [
 # No tensor cores: 64 accumulators per thread need one shared-memory load per 16 multiply-adds.
 IEEE_CONFIGS = [_config(128, 128, 16, 8, 3), _config(128, 64, 16, 4, 3), _config(64, 16, 32, 4, 3)]
 # Operands that the threads gather themselves, element by element: no stages to speak of.
-GATHER_CONFIGS = [_config(128, 64, 32, 4, 2), _config(128, 64, 32, 8, 2), _config(64, 64, 32, 4, 2)]
+GATHER_CONFIGS = [_config(128, 64, 32, 8, 2), _config(64, 64, 32, 4, 2)]
 
 CONFIGS = HALF_CONFIGS + TF32_CONFIGS + IEEE_CONFIGS + GATHER_CONFIGS
 
