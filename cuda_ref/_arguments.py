@@ -267,6 +267,32 @@ def check_attention_grad(q: Tensor, k: Tensor, v: Tensor, do: Tensor) -> tuple[i
     return sizes
 
 
+def check_conv2d(x: Tensor, weight: Tensor, *, stride: int, padding: int, precision: str) -> tuple[int, int]:
+    """Checks images (N, H, W, C), and weights (K, R, S, C) of a window that fits into a padded image.
+
+    Returns:
+        Rows and columns of the output.
+
+    Raises:
+        ValueError: for arguments that do not fit together.
+    """
+    check_dims("conv2d", "x", x, ("N", "H", "W", "C"))
+    if weight.dim() != 4 or weight.shape[3] != x.shape[3]:
+        expected = f"x is (N, H, W, C)={tuple(x.shape)}, so weight must be (K, R, S, {x.shape[3]})"
+        raise ValueError(f"conv2d: {expected}; got {tuple(weight.shape)}")
+    if stride < 1 or padding < 0:
+        raise ValueError(f"conv2d: stride must be at least 1 and padding at least 0; got {stride} and {padding}")
+    for taps, size in zip(weight.shape[1:3], x.shape[1:3], strict=True):
+        if not 1 <= taps <= size + 2 * padding:
+            given = f"weight is (K, R, S, C)={tuple(weight.shape)} and padding {padding}"
+            raise ValueError(f"conv2d: {given}; R and S must be from 1 to {size} + 2 padding, that of x")
+    check_dtypes_devices("conv2d", ("x", "weight"), (x, weight))
+    if precision not in PRECISIONS[x.dtype]:
+        raise ValueError(f'conv2d: precision must be "ieee", or "tf32" for float32; got "{precision}" for {x.dtype}')
+    (_, H, W, _), (_, R, S, _) = x.shape, weight.shape
+    return (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // stride + 1
+
+
 def _tuple(symbols: Sequence[str]) -> str:
     """`(M, K)`, `(N,)`."""
     return f"({', '.join(symbols)}{',' if len(symbols) == 1 else ''})"

@@ -6,12 +6,13 @@
 #include "launch.cuh"
 #include "mbarrier.cuh"
 
-// CONSUMERS warpgroups multiply 64 rows of a tile each. CLUSTER blocks, with successive rows of tiles, share the loads
+// CONSUMERS warpgroups multiply ROWS rows of a tile each. CLUSTER blocks, with successive rows of tiles, share the loads
 // of b. A stage holds 128 bytes of each row of the tiles of a and b. EPILOGUE_BOXES boxes for each consumer hold sums
 // on their way to global memory.
-template <int CONSUMERS_, int BLOCK_N_, int STAGES_, int CLUSTER_, int GROUP_M_, int EPILOGUE_BOXES>
+template <int CONSUMERS_, int BLOCK_N_, int STAGES_, int CLUSTER_, int GROUP_M_, int EPILOGUE_BOXES, int ROWS_ = 64>
 struct TileConfig {
-    static constexpr int CONSUMERS = CONSUMERS_, BLOCK_M = CONSUMERS * 64, BLOCK_N = BLOCK_N_, STAGES = STAGES_;
+    static constexpr int CONSUMERS = CONSUMERS_, ROWS = ROWS_, BLOCK_M = CONSUMERS * ROWS, BLOCK_N = BLOCK_N_;
+    static constexpr int STAGES = STAGES_;
     static constexpr int CLUSTER = CLUSTER_, GROUP_M = GROUP_M_, BOXES = EPILOGUE_BOXES;
     // The producer is one warp, or a warpgroup where setmaxnreg moves registers from it to the consumers.
     static constexpr int PRODUCER = CONSUMERS * WARPGROUP, THREADS = PRODUCER + (CONSUMERS > 1 ? WARPGROUP : 32);
@@ -21,7 +22,7 @@ struct TileConfig {
     static constexpr int FULL_BARRIERS = EPILOGUE + CONSUMERS * EPILOGUE_BOXES * BOX_BYTES;
     static constexpr int EMPTY_BARRIERS = FULL_BARRIERS + STAGES * MBARRIER_BYTES;
     static constexpr int SHARED_BYTES = BOX_ALIGNMENT + EMPTY_BARRIERS + STAGES * MBARRIER_BYTES;
-    static_assert(SHARED_BYTES <= MAX_SHARED_BYTES && CONSUMERS <= 2, "");
+    static_assert(SHARED_BYTES <= MAX_SHARED_BYTES && CONSUMERS <= 3, "");
 };
 
 template <typename C>

@@ -1,7 +1,7 @@
 // TMA (tensor memory accelerator): one thread copies a box of a matrix between global and shared memory,
 // asynchronously. Elements outside of the matrix are read as zeros and are not written. Coordinates: x counts along the
 // contiguous dimension, y along the other one. Source: PTX ISA, "cp.async.bulk.tensor"; CUDA driver API,
-// cuTensorMapEncodeTiled.
+// cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col.
 #pragma once
 
 #include <cuda.h>
@@ -31,6 +31,26 @@ __device__ __forceinline__ void tma_load(uint32_t to, const CUtensorMap* map, in
         : "memory");
 }
 
+// The same from a three-dimensional array.
+__device__ __forceinline__ void tma_load(uint32_t to, const CUtensorMap* map, int x, int y, int z, uint32_t barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
+        "[%5];" ::"r"(to),
+        "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier)
+        : "memory");
+}
+
+// Pixels of an im2col map (encode_im2col_map), from the base pixel (x, y) of image `image` on: each at `tap_x` and `tap_y`
+// from its base pixel, from `channel` on. Behind the last base pixel of a row follows the next row, or image.
+__device__ __forceinline__ void tma_load_im2col(uint32_t to, const CUtensorMap* map, int channel, int x, int y,
+                                                int image, uint16_t tap_x, uint16_t tap_y, uint32_t barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%2, %3, %4, %5}], [%6], {%7, %8};" ::"r"(to),
+        "l"(map), "r"(channel), "r"(x), "r"(y), "r"(image), "r"(barrier), "h"(tap_x), "h"(tap_y)
+        : "memory");
+}
+
 // To the same address in every block whose bit is set in `cta_mask`, counted on the same barrier of each.
 __device__ __forceinline__ void tma_load_multicast(uint32_t to, const CUtensorMap* map, int x, int y, uint32_t barrier,
                                                    uint16_t cta_mask) {
@@ -41,9 +61,23 @@ __device__ __forceinline__ void tma_load_multicast(uint32_t to, const CUtensorMa
         : "memory");
 }
 
+__device__ __forceinline__ void tma_load_multicast(uint32_t to, const CUtensorMap* map, int x, int y, int z,
+                                                   uint32_t barrier, uint16_t cta_mask) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+        "[%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
+        "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier), "h"(cta_mask)
+        : "memory");
+}
+
 __device__ __forceinline__ void tma_store(const CUtensorMap* map, uint32_t from, int x, int y) {
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map), "r"(x),
                  "r"(y), "r"(from)
+                 : "memory");
+}
+__device__ __forceinline__ void tma_store(const CUtensorMap* map, uint32_t from, int x, int y, int z, int w) {
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%1, %2, %3, %4}], [%5];" ::"l"(map),
+                 "r"(x), "r"(y), "r"(z), "r"(w), "r"(from)
                  : "memory");
 }
 __device__ __forceinline__ void tma_store_commit_group() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
@@ -85,6 +119,23 @@ __device__ __forceinline__ void load_operand(uint32_t to, int row, int k, Load l
     }
 }
 
+// A function of libcuda, which is not linked; null if the driver does not have it.
+template <typename Function>
+Function driver_function(const char* name) {
+    void* entry = nullptr;
+    cudaDriverEntryPointQueryResult found;
+    const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &entry, 12000, cudaEnableDefault, &found);
+    return reinterpret_cast<Function>(error == cudaSuccess && found == cudaDriverEntryPointSuccess ? entry : nullptr);
+}
+
+// Calls encode(). A new thread has no current context, which encoding needs: the device's context is then made current.
+template <typename Encode>
+bool with_context(Encode encode) {
+    if (encode()) return true;
+    int device;
+    return cudaGetDevice(&device) == cudaSuccess && cudaSetDevice(device) == cudaSuccess && encode();
+}
+
 // Encodes an array of RANK dimensions that is copied in boxes of 128 bytes by box_outer[0] by box_outer[1] ... (each at
 // most 256). `strides` are those of the outer dimensions, in elements. The 16-byte chunks of a row of a box are swizzled:
 // chunk c of row r is stored in the place of chunk c ^ (r % 8), so that the same chunk of eight rows covers all banks.
@@ -93,14 +144,7 @@ template <int RANK>
 bool encode_tensor_map(CUtensorMap* map, CUtensorMapDataType type, int element_bytes, const void* base,
                        const int64_t (&sizes)[RANK], const int64_t (&strides)[RANK - 1],
                        const int (&box_outer)[RANK - 1]) {
-    static const auto encode = [] {  // of libcuda, which is not linked
-        void* entry = nullptr;
-        cudaDriverEntryPointQueryResult found;
-        const cudaError_t error =
-            cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found);
-        const bool usable = error == cudaSuccess && found == cudaDriverEntryPointSuccess;
-        return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(usable ? entry : nullptr);
-    }();
+    static const auto encode = driver_function<decltype(&cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
     if (encode == nullptr) return false;
     cuuint64_t extents[RANK], bytes[RANK - 1];
     cuuint32_t box[RANK] = {cuuint32_t(ROW_BYTES / element_bytes)}, steps[RANK] = {1};
@@ -110,15 +154,11 @@ bool encode_tensor_map(CUtensorMap* map, CUtensorMapDataType type, int element_b
         box[i + 1] = cuuint32_t(box_outer[i]);
         steps[i + 1] = 1;
     }
-    const auto encoded = [&] {
+    return with_context([&] {
         return encode(map, type, RANK, const_cast<void*>(base), extents, bytes, box, steps,
                       CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-    };
-    if (encoded()) return true;
-    // A new thread has no current context, which encoding needs; cudaSetDevice makes the device's context current.
-    int device;
-    return cudaGetDevice(&device) == cudaSuccess && cudaSetDevice(device) == cudaSuccess && encoded();
+    });
 }
 
 // The same for a matrix of `outer` rows of `inner` elements, `stride` elements apart, in boxes of `box_outer` rows.
@@ -149,4 +189,33 @@ bool encode_operand_map(CUtensorMap* map, const MatrixOperand& x, int64_t K, int
                         int box_k = ROW_BYTES / int(sizeof(T))) {
     return encode_tensor_map(map, TENSOR_MAP_TYPE<T>, sizeof(T), x.data, x.mn_major ? x.rows : K,
                              x.mn_major ? K : x.rows, x.stride, x.mn_major ? box_k : box_rows);
+}
+
+// What a convolution reads images through: (images, height, width, channels) with strides in elements, channels
+// contiguous. A load gives `pixels` successive base pixels in the order of images, rows and columns, 128 bytes of
+// channels of each. Base pixels are `stride_x` and `stride_y` apart, and go from lower_x to width - 1 + upper_x, and
+// likewise in y; a tap moves them all. What lies outside of the image, or beyond its channels, is zero.
+struct Images {
+    const void* data;
+    int64_t channels, width, height, images;
+    int64_t pitch_x, pitch_y, pitch_image;
+    int lower_x, lower_y, upper_x, upper_y, stride_x, stride_y;
+};
+
+inline bool encode_im2col_map(CUtensorMap* map, CUtensorMapDataType type, int element_bytes, const Images& x,
+                              int pixels) {
+    static const auto encode = driver_function<decltype(&cuTensorMapEncodeIm2col)>("cuTensorMapEncodeIm2col");
+    if (encode == nullptr) return false;
+    const cuuint64_t extents[] = {cuuint64_t(x.channels), cuuint64_t(x.width), cuuint64_t(x.height),
+                                  cuuint64_t(x.images)};
+    const cuuint64_t bytes[] = {cuuint64_t(x.pitch_x * element_bytes), cuuint64_t(x.pitch_y * element_bytes),
+                                cuuint64_t(x.pitch_image * element_bytes)};
+    const int lower[] = {x.lower_x, x.lower_y}, upper[] = {x.upper_x, x.upper_y};
+    const cuuint32_t steps[] = {1, cuuint32_t(x.stride_x), cuuint32_t(x.stride_y), 1};
+    return with_context([&] {
+        return encode(map, type, 4, const_cast<void*>(x.data), extents, bytes, lower, upper,
+                      cuuint32_t(ROW_BYTES / element_bytes), cuuint32_t(pixels), steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+    });
 }

@@ -12,15 +12,17 @@ struct Float8 {  // e4m3: 4 bits of exponent, 3 of mantissa, no infinities
     uint8_t bits;
 };
 
-// Matrix descriptor of an operand in boxes of 128 swizzled bytes. `address` and `box_stride` are multiples of 1024.
-//   K-major   Rows of the box are rows of the operand. Eight of them take 1024 bytes. The next K elements begin 32
-//             bytes further in the row, since the hardware swizzles the address that it has computed.
+// Matrix descriptor of an operand in boxes of 128 swizzled bytes, which begin at multiples of 1024; so does the operand,
+// unless it is K-major, and so are the strides.
+//   K-major   Rows of the box are rows of the operand. Eight of them take 1024 bytes, and the next eight begin `eight`
+//             bytes further. The next K elements begin 32 bytes further in the row, since the hardware swizzles the
+//             address that it has computed; for that reason the operand may also begin at any row of a box.
 //   MN-major  Rows of the box are k. Eight of them take 1024 bytes. The next K elements begin K rows further. The box
 //   of
 //             the next 128 bytes of rows of the operand begins `box_stride` bytes further.
-__device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t address, int box_stride) {
+__device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t address, int box_stride, int eight = 1024) {
     constexpr uint64_t SWIZZLE_128B = uint64_t(1) << 62;
-    return SWIZZLE_128B | uint64_t(1024 >> 4) << 32 | uint64_t(box_stride >> 4) << 16 | (address & 0x3ffff) >> 4;
+    return SWIZZLE_128B | uint64_t(eight >> 4) << 32 | uint64_t(box_stride >> 4) << 16 | (address & 0x3ffff) >> 4;
 }
 
 // From one K to the next, in the units of a descriptor (16 bytes); the second one for 16-bit types.
@@ -63,6 +65,8 @@ __device__ __forceinline__ void warpgroup_fence_operand(uint32_t (&a)[COUNT]) {
 #define SUMS_96                                                                       \
     TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) TEN(6) TEN(7) TEN(8) "%90, %91, %92, %93, " \
     "%94, %95"
+#define SUMS_112                                                                                    \
+    TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) TEN(6) TEN(7) TEN(8) TEN(9) TEN(10) "%110, %111"
 #define SUMS_128                                                                        \
     TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) TEN(6) TEN(7) TEN(8) TEN(9) TEN(10) TEN(11) \
     "%120, %121, %122, %123, %124, %125, %126, %127"
@@ -101,8 +105,8 @@ __device__ __forceinline__ void warpgroup_fence_operand(uint32_t (&a)[COUNT]) {
 // acc += A B, both operands by descriptors; with ADD = false (float8 only) acc = A B.
 template <typename T, bool A_MN, bool B_MN, bool ADD = true, int COUNT>
 __device__ __forceinline__ void wgmma(float (&acc)[COUNT], uint64_t a, uint64_t b) {
-    static_assert(COUNT == 8 || COUNT == 32 || COUNT == 64 || COUNT == 96 || COUNT == 128,
-                  "N = 2 COUNT is 16, 64, 128, 192 or 256");
+    static_assert(COUNT == 8 || COUNT == 32 || COUNT == 64 || COUNT == 96 || COUNT == 112 || COUNT == 128,
+                  "N = 2 COUNT is 16, 64, 128, 192, 224 or 256");
     static_assert(sizeof(T) == 2 || !(A_MN || B_MN), "only 16-bit operands may be MN-major");
     static_assert(sizeof(T) == 1 || ADD, "");
     if constexpr (COUNT == 8) {
@@ -113,6 +117,8 @@ __device__ __forceinline__ void wgmma(float (&acc)[COUNT], uint64_t a, uint64_t 
         WGMMA("128", SUMS_64, "%64", "%65", "%66", "%67", ACC_64(0));
     } else if constexpr (COUNT == 96) {
         WGMMA("192", SUMS_96, "%96", "%97", "%98", "%99", ACC_64(0), ACC_32(64));
+    } else if constexpr (COUNT == 112) {
+        WGMMA("224", SUMS_112, "%112", "%113", "%114", "%115", ACC_64(0), ACC_32(64), ACC_8(96), ACC_8(104));
     } else {
         WGMMA("256", SUMS_128, "%128", "%129", "%130", "%131", ACC_64(0), ACC_64(64));
     }

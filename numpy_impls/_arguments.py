@@ -141,6 +141,29 @@ def check_multi_head_attention(x: np.ndarray, w_qkv: np.ndarray, w_out: np.ndarr
     _check_dtypes("multi_head_attention", x=x, w_qkv=w_qkv, w_out=w_out)
 
 
+def check_conv2d(x: np.ndarray, weight: np.ndarray, stride: int, padding: int, precision: str) -> None:
+    """Images (N, H, W, C), and weights (K, R, S, C) of a window that fits into a padded image.
+
+    Raises: ValueError; NotImplementedError for precision "tf32".
+    """
+    if x.ndim != 4:
+        raise ValueError(f"conv2d: x must be (N, H, W, C); got {x.shape}")
+    if weight.ndim != 4 or weight.shape[3] != x.shape[3]:
+        expected = f"x is (N, H, W, C)={x.shape}, so weight must be (K, R, S, {x.shape[3]})"
+        raise ValueError(f"conv2d: {expected}; got {weight.shape}")
+    if stride < 1 or padding < 0:
+        raise ValueError(f"conv2d: stride must be at least 1 and padding at least 0; got {stride} and {padding}")
+    for taps, size in zip(weight.shape[1:3], x.shape[1:3], strict=True):
+        if not 1 <= taps <= size + 2 * padding:
+            given = f"weight is (K, R, S, C)={weight.shape} and padding {padding}"
+            raise ValueError(f"conv2d: {given}; R and S must be from 1 to {size} + 2 padding, that of x")
+    _check_dtypes("conv2d", x=x, weight=weight)
+    if precision not in ("ieee", "tf32") or (precision == "tf32" and x.dtype != np.float32):
+        raise ValueError(f"conv2d: precision must be 'ieee', or 'tf32' for float32; got {precision!r} for {x.dtype}")
+    if precision == "tf32":
+        raise NotImplementedError("conv2d: precision 'tf32' needs NVIDIA's tensor cores; NumPy has only 'ieee'")
+
+
 def _check_dtypes(operation: str, *, float8: bool = False, **arguments: np.ndarray) -> None:
     """All arguments have the dtype of the first, which is one of DTYPES, or float8 where that is allowed."""
     (first, x), *others = arguments.items()

@@ -142,6 +142,29 @@ def check_multi_head_attention(x: Tensor, w_qkv: Tensor, w_out: Tensor, heads: i
     _check_kinds("multi_head_attention", ("x", "w_qkv", "w_out"), (x, w_qkv, w_out))
 
 
+def check_conv2d(x: Tensor, weight: Tensor, *, stride: int, padding: int, precision: str) -> None:
+    """Images (N, H, W, C), and weights (K, R, S, C) of a window that fits into a padded image.
+
+    Raises: ValueError; NotImplementedError for precision "tf32" on a CPU.
+    """
+    if x.ndim != 4:
+        raise ValueError(f"conv2d: x must be (N, H, W, C); got {tuple(x.shape)}")
+    if weight.ndim != 4 or weight.shape[3] != x.shape[3]:
+        expected = f"x is (N, H, W, C)={tuple(x.shape)}, so weight must be (K, R, S, {x.shape[3]})"
+        raise ValueError(f"conv2d: {expected}; got {tuple(weight.shape)}")
+    if stride < 1 or padding < 0:
+        raise ValueError(f"conv2d: stride must be at least 1 and padding at least 0; got {stride} and {padding}")
+    for taps, size in zip(weight.shape[1:3], x.shape[1:3], strict=True):
+        if not 1 <= taps <= size + 2 * padding:
+            given = f"weight is (K, R, S, C)={tuple(weight.shape)} and padding {padding}"
+            raise ValueError(f"conv2d: {given}; R and S must be from 1 to {size} + 2 padding, that of x")
+    _check_kinds("conv2d", ("x", "weight"), (x, weight))
+    if precision not in ("ieee", "tf32") or (precision == "tf32" and x.dtype != torch.float32):
+        raise ValueError(f"conv2d: precision must be 'ieee', or 'tf32' for float32; got {precision!r} for {x.dtype}")
+    if precision == "tf32" and not x.is_cuda:
+        raise NotImplementedError(f"conv2d: precision 'tf32' needs NVIDIA's tensor cores; x is on {x.device}")
+
+
 def _check_kinds(operation: str, names: tuple[str, ...], tensors: tuple[Tensor, ...], *, float8: bool = False) -> None:
     """All have the dtype and device of the first, whose dtype is one of DTYPES, or float8 where that is allowed."""
     first, x = names[0], tensors[0]

@@ -207,6 +207,33 @@ def check_multi_head_attention(
     _check_runs("multi_head_attention", "x", x, interpreter=interpreter)
 
 
+def check_conv2d(
+    x: Tensor, weight: Tensor, *, stride: int, padding: int, precision: str, interpreter: bool = True
+) -> tuple[int, int]:
+    """Images (N, H, W, C), and weights (K, R, S, C) of a window that fits into a padded image. Raises: ValueError.
+
+    Returns: rows and columns of the output.
+    """
+    if x.ndim != 4:
+        raise ValueError(f"conv2d: x must be (N, H, W, C); got {tuple(x.shape)}")
+    if weight.ndim != 4 or weight.shape[3] != x.shape[3]:
+        expected = f"x is (N, H, W, C)={tuple(x.shape)}, so weight must be (K, R, S, {x.shape[3]})"
+        raise ValueError(f"conv2d: {expected}; got {tuple(weight.shape)}")
+    if stride < 1 or padding < 0:
+        raise ValueError(f"conv2d: stride must be at least 1 and padding at least 0; got {stride} and {padding}")
+    for taps, size in zip(weight.shape[1:3], x.shape[1:3], strict=True):
+        if not 1 <= taps <= size + 2 * padding:
+            given = f"weight is (K, R, S, C)={tuple(weight.shape)} and padding {padding}"
+            raise ValueError(f"conv2d: {given}; R and S must be from 1 to {size} + 2 padding, that of x")
+    _check_dtypes("conv2d", ("x", "weight"), (x, weight))
+    _check_devices("conv2d", ("x", "weight"), (x, weight))
+    _check_runs("conv2d", "x", x, interpreter=interpreter)
+    if precision not in (("ieee", "tf32") if x.dtype == torch.float32 else ("ieee",)):
+        raise ValueError(f'conv2d: precision must be "ieee", or "tf32" for float32; got "{precision}" for {x.dtype}')
+    (_, H, W, _), (_, R, S, _) = x.shape, weight.shape
+    return (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // stride + 1
+
+
 def check_head(D: int, head_dims: tuple[int, ...], sm_scale: float | None) -> None:
     """D is one of head_dims, and sm_scale is not negative. Raises: NotImplementedError."""
     if D not in head_dims:

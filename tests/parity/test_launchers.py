@@ -26,6 +26,7 @@ SHAPES: dict[str, Callable[[int], tuple[int, ...]]] = {
     "layer_norm": lambda size: (size, 2 * size),
     "matmul": lambda size: (64, size, size + 16),
     "linear_sigmoid": lambda size: (64, size, size + 16),
+    "conv2d": lambda size: (2, 9, size // 8, 64, 40, 3, 3, 1, 1),
     "attention": lambda size: (1, 2, 2, size, size, 64),
 }
 WARM, IN_THREADS, IN_CAPTURE = 96, 176, 208  # each is new to the autotuner where it is first used

@@ -35,6 +35,14 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         *["matmul float8_e4m3fn nt 4096 first", "matmul float8_e4m3fn nt 1008x1008x1024 first"],
         *["matmul tf32 nn 1001x1004x4096 first", "matmul float32 nn 4096 first", "linear_sigmoid bfloat16 4096 first"],
     ],
+    "conv2d": [
+        *[
+            "conv2d bfloat16 14 256 256 3 1 first",
+            "conv2d float16 56 64 64 3 2 first",
+            "conv2d tf32 14 128 256 1 1 first",
+        ],
+        "conv2d float32 14 128 256 3 1 first",
+    ],
     "attention": [
         *["attention float16 64 first", "attention bfloat16 128 causal", "attention bfloat16 128 decode"],
         *["attention bfloat16 256 first", "attention float32 128 causal first"],

@@ -59,6 +59,12 @@ def launches(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
                 yield {"q_ptr": torch.empty(1, dtype=dtype)}, {"D": D}
                 yield {"q_ptr": torch.empty(1, dtype=dtype), "dk_ptr": torch.empty(1, dtype=dtype)}, {"D": D}
         return
+    if name == "conv2d":
+        for kind, (precision, _) in kinds.items():
+            for K, gather in ((1, False), (64, True), (64, False), (136, False), (512, False)):
+                x = torch.empty(1, dtype=getattr(torch, kind, torch.float32))
+                yield {"x_ptr": x}, {"PRECISION": precision, "GATHER": gather, "K": K}
+        return
     for kind, (precision, DTYPE) in kinds.items():
         x = torch.empty(1, dtype=getattr(torch, kind, torch.float32))
         for shape in ((1, 1, 1), (16, 14336, 4096), (1000, 64, 300), *((n, n, n) for n in (512, 1024, 4096, 16384))):

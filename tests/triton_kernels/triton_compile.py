@@ -48,7 +48,8 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
     "vector_add float32", "vector_add huge"; "matrix_add float32", "matrix_add tall"; "sigmoid float32", "sigmoid
     permuted"; "softmax|rms_norm|layer_norm|sum DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32 LAYOUT SIZE|MxNxK [PRECISION
     of float8]"; "attention DTYPE D [causal] [decode]"; "attention_gluon DTYPE D [causal] [long|few]";
-    "attention_grad[_gluon] DTYPE D [causal]"; "linear_sigmoid[_gluon|_grad] DTYPE|tf32 SIZE|MxNxK".
+    "attention_grad[_gluon] DTYPE D [causal]"; "linear_sigmoid[_gluon|_grad] DTYPE|tf32 SIZE|MxNxK";
+    "conv2d DTYPE|tf32 SIZE C K TAPS STRIDE".
     """
     kernel, kind, *rest = name.split()
     dtype = getattr(torch, kind, torch.float32)
@@ -135,6 +136,13 @@ def linear(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: li
     yield partial(function, *given, precision="tf32" if kind == "tf32" else "ieee")
 
 
+def conv2d(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    size, C, K, taps, stride = map(int, rest)
+    x, weight = empty(64, size, size, C, dtype=dtype), empty(K, taps, taps, C, dtype=dtype)
+    precision = "tf32" if kind == "tf32" else "ieee"
+    yield partial(function, x, weight, stride=stride, padding=taps // 2, precision=precision)
+
+
 BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "vector_add": vector_add,
     "matrix_add": matrix_add,
@@ -148,6 +156,7 @@ BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "linear_sigmoid_grad": linear,
     "attention": attention,
     "attention_grad": attention_grad,
+    "conv2d": conv2d,
 }
 
 

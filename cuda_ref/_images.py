@@ -1,0 +1,103 @@
+"""Images and weights as TMA's im2col mode reads them: as they are, or copied to pixels of whole 16 bytes."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cuda_ref import build
+
+FEW_CHANNELS = 16
+"""Below that, a step of the sum takes a row of the window, not a tap of it."""
+
+
+def check_16_bit(x: Tensor) -> None:
+    """Checks that the images are not float32. Raises NotImplementedError."""
+    if x.dtype == torch.float32:
+        raise NotImplementedError("conv2d: written for float16 and bfloat16; got torch.float32")
+
+
+def check_sizes(x: Tensor, weight: Tensor, P: int, Q: int) -> None:
+    """Checks that pixels can be counted in 32 bits. Raises NotImplementedError."""
+    if max(x.shape[0] * P * Q, *x.shape, *weight.shape) >= 2**31 - 512:
+        raise NotImplementedError(f"conv2d: at most 2^31 - 513 pixels; got {x.shape[0]} images of {P} x {Q}")
+
+
+@dataclass(frozen=True)
+class Views:
+    """Images (N, height, width, channels) and weights (K, taps, channels), and the convolution of these.
+
+    channels, width: of a pixel and of a row as the kernel sees them. x_pitch: strides of images, rows and pixels.
+    weight_pitch: strides of K and of taps. S: taps in a row. stride, padding: along the width.
+    """
+
+    x: Tensor
+    weight: Tensor
+    channels: int
+    width: int
+    x_pitch: tuple[int, int, int]
+    weight_pitch: tuple[int, int]
+    S: int
+    stride: int
+    padding: int
+
+
+def views(x: Tensor, weight: Tensor, Q: int, stride: int, padding: int) -> Views:
+    """What the kernel reads for x (N, H, W, C) and weight (K, R, S, C), with Q columns of the output.
+
+    Few channels, such as three of a first layer: pixels are padded to 4 or 8 channels, and rows by `padding`. A row of
+    a window is then contiguous: it becomes the one pixel of S * 4 channels of a view whose pixels overlap.
+    """
+    (_, _, W, C), S, align = x.shape, weight.shape[2], alignment(x)
+    if C % align != 0 and C < FEW_CHANNELS:
+        channels = next(each for each in (4, 8, 16) if each >= C and each * stride % align == 0)
+        images = padded(x, padding, channels, W + 2 * padding)
+        taps = padded(weight, 0, channels, S)
+        x_pitch = (images.stride(0), images.stride(1), stride * channels)
+        return Views(images, taps, S * channels, Q, x_pitch, (taps.stride(0), taps.stride(1)), 1, 1, 0)
+    channels = -(-C // align) * align
+    x_pitch, weight_pitch = _image_pitch(x), _weight_pitch(weight)
+    if x_pitch is None:
+        x = padded(x, 0, channels, W)
+        x_pitch = (x.stride(0), x.stride(1), channels)
+    if weight_pitch is None:
+        weight = padded(weight, 0, channels, S)
+        weight_pitch = (weight.stride(0), channels)
+    return Views(x, weight, channels, W, x_pitch, weight_pitch, S, stride, padding)
+
+
+def alignment(x: Tensor) -> int:
+    """Elements in 16 bytes: what TMA needs of addresses and strides."""
+    return 16 // x.element_size()
+
+
+def padded(x: Tensor, left: int, channels: int, width: int) -> Tensor:
+    """Copy of x (N, H, W, C): (N, H, row), a row being `left` pixels of zeros, x's, and zeros up to `width` pixels of
+    `channels` elements and to a multiple of 16 bytes."""
+    (N, H, W, C), align = x.shape, alignment(x)
+    row = -(-width * channels // align) * align
+    out = x.new_empty(N, H, row)
+    build.launch(
+        "_images", "pad_images", x.device,
+        x, out, N, H, W, C, *x.stride(), left, channels, row, x.element_size(),
+    )  # fmt: skip
+    return out
+
+
+def _image_pitch(x: Tensor) -> tuple[int, int, int] | None:
+    """Strides of images, rows and pixels; None where TMA cannot read x as it is."""
+    (_, H, W, C), align = x.shape, alignment(x)
+    plain = (H * W * C, W * C, C)
+    strides = [own if size == 1 else stride for size, stride, own in zip(x.shape, x.stride(), plain, strict=False)]
+    usable = all(stride > 0 and stride % align == 0 for stride in strides) and x.data_ptr() % 16 == 0
+    return (strides[0], strides[1], strides[2]) if usable and x.stride(3) == 1 and C % align == 0 else None
+
+
+def _weight_pitch(weight: Tensor) -> tuple[int, int] | None:
+    """Strides of K and of taps, row after row; None where TMA cannot read the weights as they are."""
+    (K, R, S, C), align = weight.shape, alignment(weight)
+    tap = C if R * S == 1 else weight.stride(2) if S > 1 else weight.stride(1)
+    k = R * S * C if K == 1 else weight.stride(0)
+    rows_follow = R == 1 or S == 1 or weight.stride(1) == S * tap
+    usable = rows_follow and min(k, tap) > 0 and k % align == tap % align == 0 and weight.data_ptr() % 16 == 0
+    return (k, tap) if usable and weight.stride(3) == 1 and C % align == 0 else None

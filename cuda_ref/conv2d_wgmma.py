@@ -1,0 +1,79 @@
+"""Convolution of images in CUDA on Hopper's tensor cores: an implicit matrix product, its rows read by TMA's im2col."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from cuda_ref import build
+from cuda_ref._arguments import check_conv2d
+from cuda_ref._images import check_sizes, views
+from cuda_ref._kept import kept
+from cuda_ref._matmul_plan import multiprocessors
+
+REQUIRES = "sm_90"
+THIN, TALL, WIDE, TRIO, ALONE = range(5)  # tiles of conv2d_wgmma.cu
+TILES = {WIDE: (128, 256, 1.0), TALL: (256, 128, 1.02), TRIO: (192, 128, 1.05), THIN: (256, 64, 1.45)}
+"""Rows, columns, and the time for as much work as WIDE does in a unit of time (H200, 3 x 3 layers of ResNet-50)."""
+CLUSTER = 2  # blocks, with successive rows of tiles
+FEW_BYTES = 256
+"""Of a window in all channels: the products take less time than the memory, and blocks of a cluster would only wait for
+each other."""
+
+
+@kept
+def conv2d(
+    x: Float[Tensor, "N H W C"],
+    weight: Float[Tensor, "K R S C"],
+    *,
+    stride: int = 1,
+    padding: int = 0,
+    precision: str = "ieee",
+) -> Float[Tensor, "N P Q K"]:
+    """out[n, p, q, k] = sum over r, s, c of x[n, p stride + r - padding, q stride + s - padding, c] weight[k, r, s, c].
+
+    Shapes: x (N, H, W, C), weight (K, R, S, C), R and S up to 128, padding up to 127, stride up to 8; the output is
+    contiguous.
+    Strides: any. TMA reads contiguous channels in multiples of 16 bytes; other images, and those of few channels, are
+    copied first, which takes their size in memory.
+    Dtypes: float16, bfloat16, with sums in float32, rounded once at the end. float32 with precision "tf32": TMA rounds
+    factors to tf32, sums are float32.
+    Tail: TMA writes zeros for pixels and channels beyond the ends, and leaves out what overhangs the output.
+    Devices: CUDA, compute capability 9.0.
+    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for
+    precision "ieee" of float32, for larger sizes, and on other devices; build.CudaError if the launch fails.
+    Source: see conv2d_wgmma.cu.
+    """
+    P, Q = check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
+    (N, H, _, _), (K, R, S, _) = x.shape, weight.shape
+    check_sizes(x, weight, P, Q)
+    if x.dtype == torch.float32 and precision == "ieee":
+        raise NotImplementedError('conv2d: tensor cores multiply float32 in precision "tf32" only; got "ieee"')
+    if max(R, S) > 128 or padding > 127 or stride > 8:
+        raise NotImplementedError(
+            "conv2d: TMA takes R and S up to 128, padding up to 127 and stride up to 8; "
+            f"got R={R}, S={S}, padding={padding}, stride={stride}"
+        )
+    if x.numel() == 0 or weight.numel() == 0:
+        return x.new_zeros(N, P, Q, K)
+    of = views(x, weight, Q, stride, padding)
+    tile = best_tile(N * P * Q, K, multiprocessors(x.device) if x.is_cuda else 1)
+    if tile == WIDE and R * S * x.shape[3] * x.element_size() <= FEW_BYTES:
+        tile = ALONE
+    out = x.new_empty(N, P, Q, K)
+    build.launch(
+        "conv2d_wgmma", "conv2d_wgmma", x.device,
+        of.x, of.weight, out, N, H, of.width, of.channels, *of.x_pitch, K, R, of.S, *of.weight_pitch, P, Q,
+        stride, of.stride, padding, of.padding, tile, build.DTYPES[x.dtype],
+    )  # fmt: skip
+    return out
+
+
+def best_tile(pixels: int, K: int, processors: int) -> int:
+    """The tile whose waves of clusters take the least time."""
+
+    def time(tile: int) -> float:
+        rows, columns, slowness = TILES[tile]
+        clusters = -(-pixels // (CLUSTER * rows)) * -(-K // columns)
+        return -(-clusters // max(1, processors // CLUSTER)) * rows * columns * slowness
+
+    return min(TILES, key=time)

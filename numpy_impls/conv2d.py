@@ -1,0 +1,38 @@
+"""Convolution of images: one product of matrices for each tap, by NumPy's BLAS."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+
+from numpy_impls._arguments import check_conv2d
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def conv2d(
+    x: Float[np.ndarray, "N H W C"],
+    weight: Float[np.ndarray, "K R S C"],
+    *,
+    stride: int = 1,
+    padding: int = 0,
+    precision: str = "ieee",
+) -> Float[np.ndarray, "N P Q K"]:
+    """y[n, p, q, k] = sum over r, s, c of x[n, p stride + r - padding, q stride + s - padding, c] weight[k, r, s, c].
+
+    x (N, H, W, C), weight (K, R, S, C), any strides; float32, float16 or bfloat16. Products and sums are float32 and
+    the result is rounded once.
+
+    Raises ValueError for other shapes, dtypes and precisions, NotImplementedError for "tf32".
+    """
+    check_conv2d(x, weight, stride, padding, precision)
+    (N, H, W, C), (K, R, S, _) = x.shape, weight.shape
+    P, Q = (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // stride + 1
+    border = (padding, padding)
+    images = np.pad(x.astype(np.float32, copy=False), ((0, 0), border, border, (0, 0)))
+    taps = weight.astype(np.float32, copy=False)
+    y = np.zeros((N, P, Q, K), np.float32)
+    for r in range(R):
+        for s in range(S):
+            pixels = images[:, r : r + (P - 1) * stride + 1 : stride, s : s + (Q - 1) * stride + 1 : stride]
+            y += (pixels.reshape(N * P * Q, C) @ taps[:, r, s].T).reshape(y.shape)
+    return y.astype(x.dtype, copy=False)
