@@ -1,0 +1,208 @@
+"""lstm: a layer of LSTM cells over T time steps, with one bias; returns the outputs of all steps and the last state."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from suite.numerics.bounds import EXP_ULPS, MMA_DEPTH, deviations, limit, sum_shift, sum_variance
+from suite.numerics.formats import DTYPES, MIN_EXPONENT, half_smallest, unit_roundoff
+from suite.problem import family, numbers, outputs
+from suite.problem.blocks import rows_together
+from suite.problem.case import Case
+from suite.problem.family import Family
+from suite.problem.operation import Operation
+from suite.problem.shape import Shape
+from suite.problem.telling import Telling
+from suite.problem.truth import Truth
+
+ACTIVATION = (EXP_ULPS * 2.0 + 4.0) / math.sqrt(3.0)
+"""Standard deviation of a sigmoid or tanh by an exponential, in unit roundoffs of 1: a sum with 1, a quotient, twice
+that, and another sum follow the exponential. At most, times the root of 3."""
+FLUSHED = 4.0 * 2.0 ** MIN_EXPONENT["float32"]
+"""Error of gates, products and sums that become 0 below float32's normal range."""
+
+
+@dataclass
+class State:
+    """c and h = o tanh(c) of a step, (B, H) float64, with standard deviations of their errors.
+
+    The error of a sum over k is that of independent terms. All others, which may depend on each other (of the gates,
+    and of c of the step before), add up as standard deviations of any dependence do: linearly.
+    """
+
+    h: torch.Tensor
+    c: torch.Tensor
+    h_error: torch.Tensor
+    c_error: torch.Tensor
+
+
+class Cell:
+    """The weights of a step, and what a step's error needs of them; float64."""
+
+    def __init__(self, w_hh: torch.Tensor, inner: int, dtype: str) -> None:
+        self.weights = w_hh.double().T
+        self.squares = self.weights.square()
+        self.terms, self.dtype, self.depth = inner + len(self.weights) + 1, dtype, MMA_DEPTH.get(dtype)
+
+    def step(self, before: State, inputs: torch.Tensor, bias: torch.Tensor, spread: torch.Tensor) -> State:
+        """inputs (B, 4H): x w_ih^T; spread: the sum of the squares of its terms and of the bias."""
+        u = unit_roundoff("float32")
+        z = inputs + bias + before.h @ self.weights
+        squares = spread + before.h.square() @ self.squares
+        variance = sum_variance(z, squares, self.terms, self.depth)
+        error = before.h_error.square()
+        if self.dtype != "float32":  # h as the operand of a product, and x w_ih^T in memory, are rounded
+            error = error + rounding_variance(before.h, self.dtype)
+            variance += rounding_variance(inputs, self.dtype)
+        of_z = (variance + error @ self.squares).sqrt_() + sum_shift(z, self.terms, self.depth)
+        i, f, g, o = z.chunk(4, dim=1)
+        of_i, of_f, of_g, of_o = of_z.chunk(4, dim=1)
+        i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+        c, own = f * before.c + i * g, ACTIVATION * u
+        slope_i, slope_f, slope_o = i * (1 - i), f * (1 - f), o * (1 - o)
+        c_error = f * before.c_error + before.c.abs() * (times(slope_f, of_f) + f * own + f * u)
+        c_error += g.abs() * (times(slope_i, of_i) + i * own) + i * (times(1 - g.square(), of_g) + own)
+        c_error += (c.abs() + (i * g).abs()) * u + FLUSHED
+        squashed = c.tanh()
+        h_error = squashed.abs() * (times(slope_o, of_o) + o * own) + o * (times(1 - squashed.square(), c_error) + own)
+        h = o * squashed
+        return State(h, c, h_error + h.abs() * u + FLUSHED, c_error)
+
+
+def times(slope: torch.Tensor, error: torch.Tensor) -> torch.Tensor:
+    """slope * error, where a slope of 0 takes away an infinite error: the gate is saturated."""
+    return torch.where(slope == 0.0, 0.0, slope * error)
+
+
+def rounding_variance(value: torch.Tensor, dtype: str) -> torch.Tensor:
+    """Of the rounding of a number to 16 bits."""
+    return (value.abs() * unit_roundoff(dtype)).clamp_(min=half_smallest(dtype)).square_().div_(3.0)
+
+
+def drawn(
+    *, recurrent: float = 1.0, inner: float = 1.0, bias: float = 1.0, forget: float = 0.0, state: float = 1.0
+) -> numbers.Values:
+    """Normal numbers; weights over the square root of their columns, times a factor. `forget`: added to that bias."""
+
+    def values(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
+        x, w_ih, w_hh, b, h0, c0 = (numbers.normals(shape, case, source).double() for shape in shapes)
+        size = case["H"]
+        w_ih *= inner / math.sqrt(max(case["I"], 1))
+        w_hh *= recurrent / math.sqrt(max(size, 1))
+        b *= bias
+        b[size : 2 * size] += forget
+        h0 *= state
+        c0 *= state
+        return tuple(each.to(numbers.dtype_of(case)) for each in (x, w_ih, w_hh, b, h0, c0))
+
+    return values
+
+
+def one_nan(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
+    """A NaN in the input of one step and one row of the batch: that row is NaN from there on."""
+    values = drawn()(shapes, case, source)
+    at = tuple(numbers.index_below(size, source) for size in shapes[0])
+    numbers.put(values[0], math.nan, at)
+    return values
+
+
+class Lstm(Operation):
+    rank = 60
+    name = "lstm"
+    formula = "i, f, g, o = x[t] W_ih^T + h W_hh^T + bias; c = s(f) c + s(i) tanh(g); y[t] = h = s(o) tanh(c)"
+    dims = ("T", "B", "I", "H")
+    outputs = ("y", "h", "c")
+    sweep = tuple((128, b, 1024, 1024) for b in (1, 4, 16, 64, 256))
+    telling = (
+        Telling("odd_sizes", (5, 3, 7, 13)),
+        Telling("tensor_cores", (4, 18, 24, 40)),
+        Telling("remembers", (40, 2, 8, 16), "remembers"),
+        Telling("saturated", (6, 2, 16, 24), "saturated"),
+        Telling("large_state", (6, 6, 8, 24), "large_state"),
+        Telling("nan", (6, 5, 8, 24), "nan"),
+    )
+    ragged: ClassVar[tuple[Shape, ...]] = ((1, 1, 1, 1), (1, 5, 16, 24), (3, 1, 5, 7), (2, 17, 9, 40), (2, 3, 300, 130))
+    families: ClassVar = {
+        "normal": Family("normal numbers, weights over the square root of their columns; default sizes", drawn()),
+        "sizes": Family("sizes of one, primes, one below and one above a tile", drawn(), shapes=ragged),
+        "empty": Family("no time steps, an empty batch", drawn(), shapes=((0, 3, 5, 8), (3, 0, 5, 8))),
+        "remembers": Family(
+            "a large bias of the forget gate: c is a sum over all steps", drawn(forget=7.0), shapes=((60, 5, 8, 16),)
+        ),
+        "saturated": Family(
+            "gates of 0 and 1, and tanh of -1 and 1", drawn(inner=30.0, bias=30.0), shapes=((6, 5, 16, 24),)
+        ),
+        "large_state": Family("h0 and c0 of tens", drawn(state=20.0), shapes=((6, 5, 8, 24), (2, 1, 8, 13))),
+        "strong": Family(
+            "recurrent weights large enough for an error to grow", drawn(recurrent=3.0), shapes=((12, 5, 8, 32),)
+        ),
+        "strided": family.strided_views((3, 5, 8, 16)),
+        "nan": Family("NaN in one place; only what depends on it may be NaN", one_nan, shapes=((6, 5, 8, 24),)),
+    }
+
+    def default_cases(self, device_type: str) -> list[Case]:
+        """On a GPU a sequence alone, batches of long and of short sequences in bfloat16; then the other types."""
+        if device_type != "cuda":
+            return [self.case((4, 6, 16, 24), dtype) for dtype in DTYPES]
+        cases = [self.case(shape, "bfloat16") for shape in ((512, 1, 1024, 1024), (256, 64, 1024, 1024))]
+        cases += [self.case((128, 256, 512, 512), "bfloat16"), self.case((256, 64, 1024, 1024), "float16")]
+        return [*cases, self.case((512, 1, 1024, 1024), "float32")]
+
+    def operands(self, case: Case) -> tuple[Shape, ...]:
+        t, b, i, h = case.shape
+        return ((t, b, i), (4 * h, i), (4 * h, h), (4 * h,), (b, h), (b, h))
+
+    def output_shapes(self, case: Case) -> tuple[Shape, ...]:
+        t, b, _, h = case.shape
+        return ((t, b, h), (b, h), (b, h))
+
+    def output_shape(self, case: Case) -> Shape:
+        return outputs.flat_shape(self.output_shapes(case))
+
+    def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
+        """y in pieces of some time steps, then h and c."""
+        t, b, inner, _ = case.shape
+        x, w_ih, w_hh, bias, h0, c0 = inputs
+        count = self.output_shape(case)[0]
+        of_y, of_h, of_c = outputs.starts(self.output_shapes(case))
+        many = deviations(count)
+        cell, of_inputs = Cell(w_hh, inner, case.dtype), w_ih.double().T
+        squares, bias = of_inputs.square(), bias.double()
+        zero = torch.zeros_like(h0, dtype=torch.float64)
+        state, shown = State(h0.double(), c0.double(), zero, zero), torch.zeros_like(zero)
+        size = zero.numel()
+        together = rows_together(4 * size, 4) if size else 1
+        for start in range(0, t if size else 0, together):
+            rows = x[start : start + together].double()
+            products, spread = rows @ of_inputs, rows.square() @ squares + bias.square()
+            values, errors = [], []
+            for step in range(len(rows)):
+                state = cell.step(state, products[step], bias, spread[step])
+                values.append(state.h)
+                errors.append(state.h_error)
+            value = torch.stack(values).reshape(-1)
+            shown = torch.stack(errors).reshape(-1) * many
+            at = slice(of_y + start * size, of_y + start * size + len(value))
+            yield Truth((at,), value, limit(shown, value, case.dtype))
+        for begin, final, error in ((of_h, state.h, state.h_error), (of_c, state.c, state.c_error)):
+            value = final.reshape(-1)
+            yield Truth((slice(begin, begin + size),), value, limit(error.reshape(-1) * many, value, case.dtype))
+
+    def flops(self, case: Case) -> int:
+        """Two products for each step, and the gates: nine operations for each unit, an exponential counting as one."""
+        t, b, inner, h = case.shape
+        return t * b * h * (8 * (inner + h) + 4 * 2 + 9)
+
+    def workspace_bytes(self, case: Case) -> int:
+        """The weights and their squares, and pieces of inputs and sums in float64."""
+        t, b, inner, h = case.shape
+        steps = min(t, rows_together(4 * b * h, 4)) if b * h else 0
+        return 8 * (16 * h * (inner + h) + steps * b * (2 * inner + 12 * h) + 40 * b * h)
+
+
+OP = Lstm()
