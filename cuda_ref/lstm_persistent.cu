@@ -4,9 +4,10 @@
 // A block has UNITS hidden units, that is 32 rows of w_hh. All blocks must run at the same time, since each waits for
 // the others in every step: the launch is cooperative, and fails if they do not fit. The blocks of an emulated device
 // run one after the other; there every step is a launch of its own, and nobody waits.
+#include "lstm.cuh"
 #include "mma.cuh"
 
-constexpr int WARPS = 8, THREADS = 32 * WARPS, UNITS = 8, GATES = 4, MOST = 1024;
+constexpr int WARPS = 8, THREADS = 32 * WARPS, UNITS = 8, MOST = 1024;
 
 struct Layer {
     const void *inputs, *w_hh, *bias, *h0, *c0;
@@ -16,15 +17,6 @@ struct Layer {
     unsigned* flags;  // (groups, blocks of a group): steps that a block has finished
     int steps, batch, size, pitch, rows;  // T, B, H; rows of a group
 };
-
-__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + __expf(-x)); }
-__device__ __forceinline__ float tanh_of(float x) { return 2.0f / (1.0f + __expf(-2.0f * x)) - 1.0f; }
-
-// The next c, and o tanh(c), of the sums i, f, g, o.
-__device__ __forceinline__ float cell(const float (&z)[GATES], float& c) {
-    c = sigmoid(z[1]) * c + sigmoid(z[0]) * tanh_of(z[2]);
-    return sigmoid(z[3]) * tanh_of(c);
-}
 
 // Reads of what other blocks write while this kernel runs: from the L2 cache, anew each time.
 __device__ __forceinline__ ulonglong2 read_words(const uint64_t* from) {

@@ -48,7 +48,8 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
     "vector_add float32", "vector_add huge"; "matrix_add float32", "matrix_add tall"; "sigmoid float32", "sigmoid
     permuted"; "softmax|rms_norm|layer_norm|sum DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32 LAYOUT SIZE|MxNxK [PRECISION
     of float8]"; "attention DTYPE D [causal] [decode]"; "attention_gluon DTYPE D [causal] [long|few]";
-    "attention_grad[_gluon] DTYPE D [causal]"; "linear_sigmoid[_gluon|_grad] DTYPE|tf32 SIZE|MxNxK".
+    "attention_grad[_gluon] DTYPE D [causal]"; "linear_sigmoid[_gluon|_grad] DTYPE|tf32 SIZE|MxNxK";
+    "lstm[_persistent] DTYPE BxH".
     """
     kernel, kind, *rest = name.split()
     dtype = getattr(torch, kind, torch.float32)
@@ -135,6 +136,13 @@ def linear(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: li
     yield partial(function, *given, precision="tf32" if kind == "tf32" else "ieee")
 
 
+def lstm(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    torch.zeros = lambda *shape, **options: torch.empty(*shape, **options)  # type: ignore[assignment]  # the counter
+    B, H = map(int, rest[0].split("x"))
+    shapes = (2, B, H), (4 * H, H), (4 * H, H), (4 * H,), (B, H), (B, H)
+    yield partial(function, *(empty(*shape, dtype=dtype) for shape in shapes))
+
+
 BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "vector_add": vector_add,
     "matrix_add": matrix_add,
@@ -148,6 +156,7 @@ BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "linear_sigmoid_grad": linear,
     "attention": attention,
     "attention_grad": attention_grad,
+    "lstm": lstm,
 }
 
 
