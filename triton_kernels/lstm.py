@@ -12,7 +12,7 @@ from triton_kernels._launch import device_of, kept, launch
 from triton_kernels.matmul import matmul
 
 DETERMINISTIC = True
-BLOCK_U = 8  # hidden units of a program
+BLOCK_U = 256 if INTERPRET else 8  # hidden units of a program
 BLOCK_K = 128
 
 Sequence = Float[Tensor, "T B H"]
