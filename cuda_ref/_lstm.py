@@ -7,8 +7,9 @@ from cuda_ref import matmul, matmul_register_tiles, matmul_split, matmul_wgmma
 
 
 def input_products(x: Tensor, w_ih: Tensor) -> Tensor:
-    """x w_ih^T for all time steps: (T, B, 4H), in the type of x. x (T, B, I), w_ih (4H, I), neither empty."""
-    rows, weights = x.reshape(-1, x.shape[2]), w_ih.t()
+    """x w_ih^T for all time steps: (T, B, 4H), in the type of x. x (T, B, I), w_ih (4H, I)."""
+    (T, B, I), weights = x.shape, w_ih.t()  # noqa: E741
+    rows = x.reshape(T * B, I)
     if not x.is_cuda:
         product = matmul.matmul(rows, weights)
     elif x.dtype == torch.float32:
@@ -17,4 +18,4 @@ def input_products(x: Tensor, w_ih: Tensor) -> Tensor:
         product = matmul_wgmma.matmul(rows, weights)
     else:
         product = matmul_split.matmul(rows, weights)
-    return product.view(*x.shape[:2], w_ih.shape[0])
+    return product.view(T, B, w_ih.shape[0])

@@ -10,7 +10,7 @@ from cuda_ref._kept import kept
 from cuda_ref._lstm import input_products
 
 DETERMINISTIC = True
-UNITS = 8  # of a block, as in lstm_persistent.cu
+UNITS = 16  # of a block, as in lstm_persistent.cu
 LARGEST = 1024
 EMULATED = 4  # multiprocessors of the emulated device
 
@@ -27,25 +27,23 @@ def lstm(
     """(y, h, c): i, f, g, o = x_t w_ih^T + h w_hh^T + bias; c = sigmoid(f) c + sigmoid(i) tanh(g);
     h = y_t = sigmoid(o) tanh(c).
 
-    Shapes: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H), H up to 1024; any strides, which torch
-    copies unless they are contiguous; the results are contiguous.
+    Shapes: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H), H up to 1024; any strides: torch
+    copies what is not contiguous; the results are.
     Dtypes: float32, float16, bfloat16, the same for all. x w_ih^T, one product for all steps, and h are rounded to it;
     sums and c are float32.
     Kernel: batches beyond four rows of 16-bit numbers use tensor cores, if H is a multiple of 8. All blocks run at the
     same time and wait for each other in every step, so the launch is cooperative.
     Memory: 8 T B H numbers for the products of the inputs, and 24 B H bytes.
     Devices: CUDA; on the CPU the same kernel is emulated, a launch for each step, for agreement only.
-    Raises: ValueError for other shapes and dtypes; NotImplementedError for H above 1024 and for more than 1024 rows of a
-    group of blocks; build.CudaError if the blocks do not fit on the device at the same time.
+    Raises: ValueError for other shapes and dtypes; NotImplementedError for H above 1024, and for more than 1024 rows of
+    a group of blocks; build.CudaError if the blocks do not fit on the device at the same time.
     Source: G. Diamos et al., "Persistent RNNs: Stashing Recurrent Weights On-Chip", ICML 2016.
     """
-    T, B, I, H = check_lstm(x, w_ih, w_hh, bias, h0, c0)  # noqa: E741
+    T, B, _, H = check_lstm(x, w_ih, w_hh, bias, h0, c0)
     if H > LARGEST:
         raise NotImplementedError(f"lstm: H must be at most {LARGEST}, for weights in registers; got {H}")
-    if T == 0 or B == 0 or H == 0 or I == 0:
-        if T > 0 and B > 0 and H > 0:
-            raise NotImplementedError(f"lstm: I must be at least 1; got x {tuple(x.shape)}")
-        return x.new_zeros(T, B, H), h0.clone(), c0.clone()
+    if T == 0 or B == 0 or H == 0:
+        return x.new_empty(T, B, H), h0.clone(), c0.clone()
     w_hh, bias, h0, c0 = (each.contiguous() for each in (w_hh, bias, h0, c0))
     inputs = input_products(x, w_ih)
     y, h, c = x.new_empty(T, B, H), x.new_empty(B, H), x.new_empty(B, H)

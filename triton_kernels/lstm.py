@@ -101,11 +101,11 @@ def lstm_kernel(
 def run(tensors: tuple[Tensor, ...], *, together: bool) -> tuple[Sequence, State, State]:
     """What `lstm` returns, of arguments that it has checked. together: all steps in one launch, with WAIT."""
     x, w_ih, w_hh, bias, h0, c0 = tensors
-    (T, B, _), H = x.shape, h0.shape[1]
+    (T, B, I), H = x.shape, h0.shape[1]  # noqa: E741
     if T == 0 or B == 0 or H == 0:
         return torch.empty((T, B, H), dtype=x.dtype, device=x.device), h0.clone(), c0.clone()
     w_hh, bias, h0, c0 = (each.contiguous() for each in (w_hh, bias, h0, c0))
-    inputs = matmul(x.reshape(T * B, -1), w_ih.t())
+    inputs = matmul(x.reshape(T * B, I), w_ih.t())
     y, h, c = (empty_output(shape, x.dtype, x.device) for shape in ((T, B, H), (B, H), (B, H)))
     cells = torch.empty((B, H), dtype=torch.float32, device=x.device)
     arguments = (inputs, w_hh, bias, h0.to(y.dtype), c0, y, h, c, cells)
@@ -146,8 +146,8 @@ def lstm(
     """(y, h, c): i, f, g, o = x_t w_ih^T + h w_hh^T + bias; c = sigmoid(f) c + sigmoid(i) tanh(g);
     h = y_t = sigmoid(o) tanh(c).
 
-    Shapes: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H); any strides, which torch copies unless
-    they are contiguous; the results are contiguous.
+    Shapes: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H); any strides: torch copies what is not
+    contiguous; the results are.
     Dtypes: float32 (ieee), float16, bfloat16, the same for all. x w_ih^T, by matmul.py, and h are rounded to it; sums
     and c are float32. Memory: 4 T B H numbers for x w_ih^T, and 4 B H bytes.
     Tail: masked. Errors: ValueError for other shapes, dtypes or devices.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -122,9 +122,9 @@ class Lstm(Operation):
     telling = (
         Telling("odd_sizes", (3, 3, 7, 13)),
         Telling("tensor_cores", (2, 18, 24, 40)),
-        Telling("remembers", (24, 2, 8, 16), "remembers"),
-        Telling("saturated", (3, 2, 16, 24), "saturated"),
-        Telling("large_state", (3, 6, 8, 24), "large_state"),
+        Telling("remembers", (16, 2, 8, 16), "remembers"),
+        Telling("saturated", (2, 2, 16, 24), "saturated"),
+        Telling("large_state", (2, 6, 8, 24), "large_state"),
     )
     ragged: ClassVar[tuple[Shape, ...]] = ((1, 1, 1, 1), (3, 1, 5, 7), (2, 17, 9, 40), (1, 3, 30, 130))
     families: ClassVar = {
@@ -132,15 +132,15 @@ class Lstm(Operation):
         "sizes": Family("sizes of one, primes, one below and one above a tile", drawn(), shapes=ragged),
         "empty": Family("no time steps, an empty batch", drawn(), shapes=((0, 3, 5, 8), (3, 0, 5, 8))),
         "remembers": Family(
-            "large biases of f and g: c grows with each step", drawn(forget=7.0, change=2.0), shapes=((24, 2, 8, 16),)
+            "large biases of f and g: c grows with each step", drawn(forget=7.0, change=2.0), shapes=((16, 2, 8, 16),)
         ),
-        "saturated": Family("gates of 0 and 1, and tanh of -1 and 1", drawn(inner=30.0), shapes=((3, 5, 16, 24),)),
-        "large_state": Family("h0 and c0 of tens", drawn(state=20.0), shapes=((3, 6, 8, 24),)),
+        "saturated": Family("gates of 0 and 1, and tanh of -1 and 1", drawn(inner=30.0), shapes=((2, 5, 8, 16),)),
+        "large_state": Family("h0 and c0 of tens", drawn(state=20.0), shapes=((2, 3, 8, 24),)),
         "strong": Family(
-            "recurrent weights large enough for an error to grow", drawn(recurrent=3.0), shapes=((6, 5, 8, 24),)
+            "recurrent weights large enough for an error to grow", drawn(recurrent=3.0), shapes=((6, 3, 8, 24),)
         ),
         "strided": family.strided_views((2, 3, 8, 16)),
-        "nan": Family("NaN in one place; only what depends on it may be NaN", one_nan, shapes=((3, 5, 8, 24),)),
+        "nan": Family("NaN in one place; only what depends on it may be NaN", one_nan, shapes=((3, 3, 8, 24),)),
     }
 
     def default_cases(self, device_type: str) -> list[Case]:
@@ -150,6 +150,10 @@ class Lstm(Operation):
         cases = [self.case(shape, "bfloat16") for shape in ((512, 1, 1024, 1024), (256, 64, 1024, 1024))]
         cases += [self.case((128, 256, 512, 512), "bfloat16"), self.case((256, 64, 1024, 1024), "float16")]
         return [*cases, self.case((512, 1, 1024, 1024), "float32")]
+
+    def random_shape(self, size: Callable[[], int]) -> Shape:
+        """Few steps, which are interpreted one after the other."""
+        return (size() % 4, size() % 24, size(), size())
 
     def operands(self, case: Case) -> tuple[Shape, ...]:
         t, b, i, h = case.shape
