@@ -62,10 +62,7 @@ def lstm(
 
 def _rows(x: Tensor, B: int, H: int) -> int:
     """Rows of the batch for each group of blocks that has all of the weights: as many groups as the device can run."""
-    if x.is_cuda:
-        multiprocessors = torch.cuda.get_device_properties(x.device).multi_processor_count
-    else:
-        multiprocessors = EMULATED
+    multiprocessors = torch.cuda.get_device_properties(x.device).multi_processor_count if x.is_cuda else EMULATED
     groups = max(1, multiprocessors // -(-H // UNITS))
     return -(-B // groups // 16) * 16
 

@@ -19,7 +19,7 @@ def lstm(
     x: Float[Array, "T B I"],
     w_ih: Float[Array, "4*H I"],
     w_hh: Float[Array, "4*H H"],
-    bias: Float[Array, "4*H"],
+    bias: Float[Array, 4 * H],
     h0: Float[Array, "B H"],
     c0: Float[Array, "B H"],
 ) -> tuple[Float[Array, "T B H"], Float[Array, "B H"], Float[Array, "B H"]]:

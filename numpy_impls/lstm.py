@@ -17,7 +17,7 @@ def lstm(
     x: Float[np.ndarray, "T B I"],
     w_ih: Float[np.ndarray, "4*H I"],
     w_hh: Float[np.ndarray, "4*H H"],
-    bias: Float[np.ndarray, "4*H"],
+    bias: Float[np.ndarray, 4 * H],
     h0: Float[np.ndarray, "B H"],
     c0: Float[np.ndarray, "B H"],
 ) -> tuple[Float[np.ndarray, "T B H"], Float[np.ndarray, "B H"], Float[np.ndarray, "B H"]]:

@@ -17,7 +17,7 @@ def lstm(
     x: Float[Tensor, "T B I"],
     w_ih: Float[Tensor, "4*H I"],
     w_hh: Float[Tensor, "4*H H"],
-    bias: Float[Tensor, "4*H"],
+    bias: Float[Tensor, 4 * H],
     h0: Float[Tensor, "B H"],
     c0: Float[Tensor, "B H"],
 ) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "B H"], Float[Tensor, "B H"]]:

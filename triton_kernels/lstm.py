@@ -60,7 +60,7 @@ def lstm_kernel(
         c = tl.load(cells_ptr + b * H + u, mask=inside, other=0.0)
     h = tl.zeros((BLOCK_B, BLOCK_U), tl.float32)
     for t in range(begin, end):
-        if t == 0:
+        if t == 0:  # noqa: SIM108 - Triton has no conditional expression of pointers
             before_ptr = h0_ptr
         else:
             before_ptr = y_ptr + tl.full((), t - 1, tl.int64) * B * H
@@ -86,7 +86,7 @@ def lstm_kernel(
         c = tl.sigmoid(f) * c + tl.sigmoid(i) * squash(g)
         h = tl.sigmoid(o) * squash(c)
         tl.store(y_ptr + row * H + u, h, mask=inside)
-        if WAIT:
+        if WAIT:  # noqa: SIM102 - of a constant and a value
             if t + 1 < end:
                 tl.debug_barrier()  # all threads have stored
                 tl.atomic_add(arrived_ptr, 1, sem="release")

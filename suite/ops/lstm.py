@@ -168,7 +168,7 @@ class Lstm(Operation):
 
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
         """y in pieces of some time steps, then h and c."""
-        t, b, inner, _ = case.shape
+        t, _, inner, _ = case.shape
         x, w_ih, w_hh, bias, h0, c0 = inputs
         count = self.output_shape(case)[0]
         of_y, of_h, of_c = outputs.starts(self.output_shapes(case))
