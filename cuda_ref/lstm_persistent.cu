@@ -12,9 +12,9 @@ constexpr int MOST = 1024;
 // Small batches, without tensor cores: a warp has a unit. A number and its step are one word of 64 bits, so that a
 // reader needs no other sign that it has arrived. A block writes step t + 1 after it has read all of t, and so after
 // all blocks have read t - 1, in whose place it writes. ROWS of the batch at a time.
-template <typename T, int QUADS, int ROWS>
+template <typename T, int ROWS>
 __global__ void __launch_bounds__(THREADS) lstm_words(const Layer layer, int begin, int end) {
-    constexpr int WIDTH = QUADS * 128;
+    constexpr int WIDTH = MOST, QUADS = WIDTH / 128;
     __shared__ __align__(16) float rows[2][ROWS][WIDTH];
     extern __shared__ float cells[];  // [batch][WARPS]
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, H = layer.size, B = layer.batch;
@@ -291,11 +291,11 @@ __global__ void __launch_bounds__(THREADS) lstm_mma(const Layer layer, int begin
     }
 }
 
-template <typename T, int QUADS>
+template <typename T>
 cudaError_t launch_words(const Layer& layer, cudaStream_t stream, LaunchRecord* record) {
     const dim3 grid(ceil_div(layer.size, WARPS));
     const int bytes = layer.batch * WARPS * int(sizeof(float));
-    const auto kernel = layer.batch == 1 ? lstm_words<T, QUADS, 1> : lstm_words<T, QUADS, 4>;
+    const auto kernel = layer.batch == 1 ? lstm_words<T, 1> : lstm_words<T, 4>;
     cudaMemsetAsync(layer.words, 0, size_t(16) * layer.batch * layer.pitch, stream);
     return launch_steps(kernel, layer, grid, bytes, stream, record);
 }
@@ -319,17 +319,13 @@ extern "C" int lstm_persistent(const void* inputs, const void* w_hh, const void*
                          int(size), int(pitch), int(rows)};
     const auto by_size = [&](auto zero) {
         using T = decltype(zero);
-        const bool small = size <= 512;
         if constexpr (sizeof(T) == 2) {
 #ifdef __CUDACC__  // one is enough for the CPU
-            if (rows > 0 && small) return launch_mma<T, 2>(layer, stream, record);
+            if (rows > 0 && size <= 512) return launch_mma<T, 2>(layer, stream, record);
 #endif
             if (rows > 0) return launch_mma<T, 4>(layer, stream, record);
         }
-#ifdef __CUDACC__
-        if (small) return launch_words<T, 4>(layer, stream, record);
-#endif
-        return launch_words<T, 8>(layer, stream, record);
+        return launch_words<T>(layer, stream, record);
     };
     cudaError_t error = cudaErrorInvalidValue;
     const cudaError_t other = by_dtype(dtype, [&](auto zero) { error = by_size(zero); });

@@ -176,7 +176,7 @@ class Lstm(Operation):
         cell, of_inputs = Cell(w_hh, inner, case.dtype), w_ih.double().T
         squares, bias = of_inputs.square(), bias.double()
         zero = torch.zeros_like(h0, dtype=torch.float64)
-        state, shown = State(h0.double(), c0.double(), zero, zero), torch.zeros_like(zero)
+        state = State(h0.double(), c0.double(), zero, zero)
         size = zero.numel()
         together = rows_together(4 * size, 4) if size else 1
         for start in range(0, t if size else 0, together):
@@ -188,12 +188,12 @@ class Lstm(Operation):
                 values.append(state.h)
                 errors.append(state.h_error)
             value = torch.stack(values).reshape(-1)
-            shown = torch.stack(errors).reshape(-1) * many
-            at = slice(of_y + start * size, of_y + start * size + len(value))
-            yield Truth((at,), value, limit(shown, value, case.dtype))
+            bound = limit(torch.stack(errors).reshape(-1) * many, value, case.dtype)
+            yield Truth((slice(of_y + start * size, of_y + start * size + len(value)),), value, bound)
         for begin, final, error in ((of_h, state.h, state.h_error), (of_c, state.c, state.c_error)):
             value = final.reshape(-1)
-            yield Truth((slice(begin, begin + size),), value, limit(error.reshape(-1) * many, value, case.dtype))
+            bound = limit(error.reshape(-1) * many, value, case.dtype)
+            yield Truth((slice(begin, begin + size),), value, bound)
 
     def flops(self, case: Case) -> int:
         """Two products for each step, and the gates: nine operations for each unit, an exponential counting as one."""

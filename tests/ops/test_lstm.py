@@ -85,12 +85,12 @@ def test_a_sum_over_many_steps_tells_the_type_of_c() -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_bound_does_not_grow_with_the_steps(dtype: str) -> None:
-    """A recurrence that contracts forgets its errors: the bound of the last of many steps is a few roundings of 1."""
+    """A recurrence that contracts forgets its errors; in 16 bits the bound stays a few roundings of 1."""
     case = OP.case((300, 1, 16, 64), dtype)
     _, bound = pieces(OP.make_inputs(case, 1, CPU), case)
     steps = bound[: 300 * 64].view(300, 64).amax(1)
     assert steps[-50:].max() < 2 * steps[10:60].max()
-    assert steps.max() < 80 * unit_roundoff(dtype)
+    assert steps.max() < (1000 if dtype == "float32" else 16) * unit_roundoff(dtype)
 
 
 def test_nan_reaches_later_steps_of_its_row_alone() -> None:
