@@ -126,7 +126,7 @@ class Lstm(Operation):
         Telling("saturated", (2, 2, 16, 24), "saturated"),
         Telling("large_state", (2, 6, 8, 24), "large_state"),
     )
-    ragged: ClassVar[tuple[Shape, ...]] = ((1, 1, 1, 1), (3, 1, 5, 7), (2, 17, 9, 40), (1, 3, 30, 130))
+    ragged: ClassVar[tuple[Shape, ...]] = ((3, 1, 1, 1), (2, 17, 9, 40), (1, 3, 5, 130))
     families: ClassVar = {
         "normal": Family("normal numbers, weights over the square root of their columns; default sizes", drawn()),
         "sizes": Family("sizes of one, primes, one below and one above a tile", drawn(), shapes=ragged),
