@@ -34,7 +34,7 @@ def lstm(
     tensors = (x, w_ih, w_hh, bias, h0, c0)
     x, w_ih, w_hh, bias, h0, c0 = tensors if x.is_cuda else (each.float() for each in tensors)
     state = (h0.contiguous()[None], c0.contiguous()[None])
-    weights = [w_ih, w_hh, bias, torch.zeros_like(bias)]
+    weights = [each.contiguous() for each in (w_ih, w_hh, bias, torch.zeros_like(bias))]
     with warnings.catch_warnings(), torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk of memory")
         y, h, c = torch.lstm(x.contiguous(), state, weights, True, 1, 0.0, False, False, False)
