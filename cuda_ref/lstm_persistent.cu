@@ -7,7 +7,7 @@
 #include "lstm_steps.cuh"
 #include "mma.cuh"
 
-constexpr int MOST = 1024;
+constexpr int MOST = 1024, MOST_ROWS[] = {1024, 512};  // H; rows of a block, without and with tensor cores
 
 // Small batches, without tensor cores: a warp has a unit. A number and its step are one word of 64 bits, so that a
 // reader needs no other sign that it has arrived. A block writes step t + 1 after it has read all of t, and so after
@@ -297,15 +297,15 @@ cudaError_t launch_words(const Layer& layer, cudaStream_t stream, LaunchRecord* 
     const int bytes = layer.batch * WARPS * int(sizeof(float));
     const auto kernel = layer.batch == 1 ? lstm_words<T, 1> : lstm_words<T, 4>;
     cudaMemsetAsync(layer.words, 0, size_t(16) * layer.batch * layer.pitch, stream);
-    return launch_steps(kernel, layer, grid, bytes, stream, record);
+    return launch_steps(kernel, layer, grid, bytes, MOST_ROWS[0] * WARPS * int(sizeof(float)), stream, record);
 }
 
 template <typename T, int BLOCKS>
 cudaError_t launch_mma(const Layer& layer, cudaStream_t stream, LaunchRecord* record) {
     const dim3 grid(ceil_div(layer.size, UNITS), ceil_div(layer.batch, layer.rows));
-    const int bytes = (WARPS * TILE * GATES + layer.rows) * UNITS * int(sizeof(float));
+    const auto bytes = [](int rows) { return (WARPS * TILE * GATES + rows) * UNITS * int(sizeof(float)); };
     cudaMemsetAsync(layer.flags, 0, sizeof(unsigned) * grid.x * grid.y, stream);
-    return launch_steps(lstm_mma<T, BLOCKS>, layer, grid, bytes, stream, record);
+    return launch_steps(lstm_mma<T, BLOCKS>, layer, grid, bytes(layer.rows), bytes(MOST_ROWS[1]), stream, record);
 }
 
 // inputs (T, B, 4H). `rows` of the batch belong to one group of blocks on tensor cores; 0: without tensor cores.
@@ -313,7 +313,7 @@ extern "C" int lstm_persistent(const void* inputs, const void* w_hh, const void*
                                void* y, void* h, void* c, void* cells, void* exchange, int64_t steps, int64_t batch,
                                int64_t size, int64_t pitch, int64_t rows, int64_t dtype, cudaStream_t stream,
                                LaunchRecord* record) {
-    if (size > MOST) return cudaErrorInvalidValue;
+    if (size > MOST || (rows > 0 ? rows : batch) > MOST_ROWS[rows > 0]) return cudaErrorInvalidValue;
     const Layer layer = {inputs, w_hh, bias, h0, c0, y, h, c, static_cast<float*>(cells),
                          static_cast<uint64_t*>(exchange), static_cast<unsigned*>(exchange), int(steps), int(batch),
                          int(size), int(pitch), int(rows)};

@@ -36,7 +36,7 @@ def lstm(
     Memory: 8 T B H numbers for the products of the inputs, and 24 B H bytes.
     Devices: CUDA; on the CPU the same kernel is emulated, a launch for each step, for agreement only.
     Raises: ValueError for other shapes and dtypes; NotImplementedError for H above 1024, and for more than 1024 rows of
-    a group of blocks; build.CudaError if the blocks do not fit on the device at the same time.
+    a group of blocks (512 on tensor cores); build.CudaError if the blocks do not fit on the device at the same time.
     Source: G. Diamos et al., "Persistent RNNs: Stashing Recurrent Weights On-Chip", ICML 2016.
     """
     T, B, _, H = check_lstm(x, w_ih, w_hh, bias, h0, c0)
@@ -51,7 +51,7 @@ def lstm(
     cells = x.new_empty(B, H, dtype=torch.float32)
     exchange = x.new_empty(2, B, pitch, dtype=torch.int64)
     rows = _rows(x, B, H) if x.element_size() == 2 and B > 4 and H % 8 == 0 and _aligned(w_hh, h0) else 0
-    if (rows or B) > 1024:
+    if (rows or B) > (512 if rows else 1024):
         raise NotImplementedError(f"lstm: c of {rows or B} rows does not fit in shared memory beside the sums")
     build.launch(
         "lstm_persistent", "lstm_persistent", x.device,

@@ -65,11 +65,12 @@ __device__ __forceinline__ void write_flag(unsigned* to, unsigned step) {
 #endif
 }
 
-// All steps in one cooperative launch; in the emulation a launch for each step.
+// All steps in one cooperative launch; in the emulation a launch for each step. Launches of other threads may take up
+// to `most_bytes` of shared memory.
 cudaError_t launch_steps(void (*kernel)(Layer, int, int), const Layer& layer, dim3 grid, int shared_bytes,
-                         cudaStream_t stream, LaunchRecord* record) {
+                         int most_bytes, cudaStream_t stream, LaunchRecord* record) {
     record->set(grid, THREADS, shared_bytes);
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most_bytes);
 #ifdef __CUDACC__
     cudaLaunchAttribute attribute = {};
     attribute.id = cudaLaunchAttributeCooperative;
