@@ -293,6 +293,28 @@ def check_conv2d(x: Tensor, weight: Tensor, *, stride: int, padding: int, precis
     return (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // stride + 1
 
 
+def check_lstm(
+    x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor, h0: Tensor, c0: Tensor
+) -> tuple[int, int, int, int]:
+    """Checks the operands of an LSTM layer: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H).
+
+    Returns T, B, I and H. Raises ValueError.
+    """
+    check_dims("lstm", "x", x, ("T", "B", "I"))
+    check_dims("lstm", "h0", h0, ("B", "H"))
+    (T, B, I), H = x.shape, h0.shape[1]  # noqa: E741
+    wanted = {"w_ih": (4 * H, I), "w_hh": (4 * H, H), "bias": (4 * H,), "h0": (B, H), "c0": (B, H)}
+    others = {"w_ih": w_ih, "w_hh": w_hh, "bias": bias, "h0": h0, "c0": c0}
+    for name, shape in wanted.items():
+        if others[name].shape != shape:
+            raise ValueError(
+                f"lstm: x is (T, B, I)={tuple(x.shape)} and h0 has {H} columns, so {name} must be {shape}; "
+                f"got {tuple(others[name].shape)}"
+            )
+    check_dtypes_devices("lstm", ("x", *others), (x, *others.values()))
+    return T, B, I, H
+
+
 def _tuple(symbols: Sequence[str]) -> str:
     """`(M, K)`, `(N,)`."""
     return f"({', '.join(symbols)}{',' if len(symbols) == 1 else ''})"

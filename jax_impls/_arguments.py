@@ -162,6 +162,29 @@ def check_conv2d(x: jax.Array, weight: jax.Array, *, stride: int, padding: int, 
         raise ValueError(f"conv2d: precision must be 'ieee', or 'tf32' for float32; got {precision!r} for {x.dtype}")
 
 
+def check_lstm(
+    x: jax.Array, w_ih: jax.Array, w_hh: jax.Array, bias: jax.Array, h0: jax.Array, c0: jax.Array
+) -> tuple[int, int, int, int]:
+    """Operands of a layer of LSTM cells: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H).
+
+    Returns T, B, I and H. Raises: ValueError.
+    """
+    for name, operand, dims in (("x", x, ("T", "B", "I")), ("h0", h0, ("B", "H"))):
+        if operand.ndim != len(dims):
+            raise ValueError(f"lstm: {name} must be ({', '.join(dims)}); got {tuple(operand.shape)}")
+    (T, B, I), H = x.shape, h0.shape[1]  # noqa: E741
+    wanted = {"w_ih": (4 * H, I), "w_hh": (4 * H, H), "bias": (4 * H,), "h0": (B, H), "c0": (B, H)}
+    others = {"w_ih": w_ih, "w_hh": w_hh, "bias": bias, "h0": h0, "c0": c0}
+    for name, shape in wanted.items():
+        if others[name].shape != shape:
+            raise ValueError(
+                f"lstm: x is (T, B, I)={tuple(x.shape)} and h0 has {H} columns, so {name} must be {shape}; "
+                f"got {tuple(others[name].shape)}"
+            )
+    _check_dtypes("lstm", x=x, **others)
+    return T, B, I, H
+
+
 def check_hopper(operation: str) -> None:
     """Raises: NotImplementedError unless JAX runs on a Hopper GPU."""
     device = jax.devices()[0]

@@ -164,6 +164,29 @@ def check_conv2d(x: np.ndarray, weight: np.ndarray, stride: int, padding: int, p
         raise NotImplementedError("conv2d: precision 'tf32' needs NVIDIA's tensor cores; NumPy has only 'ieee'")
 
 
+def check_lstm(
+    x: np.ndarray, w_ih: np.ndarray, w_hh: np.ndarray, bias: np.ndarray, h0: np.ndarray, c0: np.ndarray
+) -> tuple[int, int, int, int]:
+    """Operands of a layer of LSTM cells: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H).
+
+    Returns T, B, I and H. Raises: ValueError.
+    """
+    for name, operand, dims in (("x", x, ("T", "B", "I")), ("h0", h0, ("B", "H"))):
+        if operand.ndim != len(dims):
+            raise ValueError(f"lstm: {name} must be ({', '.join(dims)}); got {tuple(operand.shape)}")
+    (T, B, I), H = x.shape, h0.shape[1]  # noqa: E741
+    wanted = {"w_ih": (4 * H, I), "w_hh": (4 * H, H), "bias": (4 * H,), "h0": (B, H), "c0": (B, H)}
+    others = {"w_ih": w_ih, "w_hh": w_hh, "bias": bias, "h0": h0, "c0": c0}
+    for name, shape in wanted.items():
+        if others[name].shape != shape:
+            raise ValueError(
+                f"lstm: x is (T, B, I)={tuple(x.shape)} and h0 has {H} columns, so {name} must be {shape}; "
+                f"got {tuple(others[name].shape)}"
+            )
+    _check_dtypes("lstm", x=x, **others)
+    return T, B, I, H
+
+
 def _check_dtypes(operation: str, *, float8: bool = False, **arguments: np.ndarray) -> None:
     """All arguments have the dtype of the first, which is one of DTYPES, or float8 where that is allowed."""
     (first, x), *others = arguments.items()

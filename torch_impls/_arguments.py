@@ -165,6 +165,29 @@ def check_conv2d(x: Tensor, weight: Tensor, *, stride: int, padding: int, precis
         raise NotImplementedError(f"conv2d: precision 'tf32' needs NVIDIA's tensor cores; x is on {x.device}")
 
 
+def check_lstm(
+    x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor, h0: Tensor, c0: Tensor
+) -> tuple[int, int, int, int]:
+    """Operands of a layer of LSTM cells: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H).
+
+    Returns T, B, I and H. Raises: ValueError.
+    """
+    for name, operand, dims in (("x", x, ("T", "B", "I")), ("h0", h0, ("B", "H"))):
+        if operand.ndim != len(dims):
+            raise ValueError(f"lstm: {name} must be ({', '.join(dims)}); got {tuple(operand.shape)}")
+    (T, B, I), H = x.shape, h0.shape[1]  # noqa: E741
+    wanted = {"w_ih": (4 * H, I), "w_hh": (4 * H, H), "bias": (4 * H,), "h0": (B, H), "c0": (B, H)}
+    others = {"w_ih": w_ih, "w_hh": w_hh, "bias": bias, "h0": h0, "c0": c0}
+    for name, shape in wanted.items():
+        if others[name].shape != shape:
+            raise ValueError(
+                f"lstm: x is (T, B, I)={tuple(x.shape)} and h0 has {H} columns, so {name} must be {shape}; "
+                f"got {tuple(others[name].shape)}"
+            )
+    _check_kinds("lstm", ("x", *others), (x, *others.values()))
+    return T, B, I, H
+
+
 def _check_kinds(operation: str, names: tuple[str, ...], tensors: tuple[Tensor, ...], *, float8: bool = False) -> None:
     """All have the dtype and device of the first, whose dtype is one of DTYPES, or float8 where that is allowed."""
     first, x = names[0], tensors[0]

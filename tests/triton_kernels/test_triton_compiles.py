@@ -50,7 +50,7 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
     ],
     "sm_80": [
         *["vector_add float32", "sigmoid float32", "matmul bfloat16 nn 1024 first"],
-        "attention bfloat16 256 decode first",
+        *["attention bfloat16 256 decode first", "lstm_persistent bfloat16 64x512 first"],
     ],
 }
 HOPPER = {

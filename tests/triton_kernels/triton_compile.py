@@ -49,7 +49,8 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
     permuted"; "softmax|rms_norm|layer_norm|sum DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32 LAYOUT SIZE|MxNxK [PRECISION
     of float8]"; "attention DTYPE D [causal] [decode]"; "attention_gluon DTYPE D [causal] [long|few]";
     "attention_grad[_gluon] DTYPE D [causal]"; "linear_sigmoid[_gluon|_grad] DTYPE|tf32 SIZE|MxNxK";
-    "conv2d DTYPE|tf32 SIZE C K TAPS STRIDE".
+    "conv2d DTYPE|tf32 SIZE C K TAPS STRIDE";
+    "lstm[_persistent] DTYPE BxH".
     """
     kernel, kind, *rest = name.split()
     dtype = getattr(torch, kind, torch.float32)
@@ -143,6 +144,13 @@ def conv2d(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: li
     yield partial(function, x, weight, stride=stride, padding=taps // 2, precision=precision)
 
 
+def lstm(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
+    torch.zeros = lambda *shape, **options: torch.empty(*shape, **options)  # type: ignore[assignment]  # the counter
+    B, H = map(int, rest[0].split("x"))
+    shapes = (2, B, H), (4 * H, H), (4 * H, H), (4 * H,), (B, H), (B, H)
+    yield partial(function, *(empty(*shape, dtype=dtype) for shape in shapes))
+
+
 BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "vector_add": vector_add,
     "matrix_add": matrix_add,
@@ -157,6 +165,7 @@ BUILDERS: dict[str, Callable[..., Iterator[Any]]] = {
     "attention": attention,
     "attention_grad": attention_grad,
     "conv2d": conv2d,
+    "lstm": lstm,
 }
 
 

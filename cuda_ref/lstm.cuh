@@ -1,0 +1,15 @@
+// What the LSTM kernels share: the gates of a cell. Sums and c are float32.
+#pragma once
+
+#include "common.cuh"
+
+constexpr int GATES = 4;  // i, f, g, o
+
+__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + __expf(-x)); }
+__device__ __forceinline__ float tanh_of(float x) { return 2.0f / (1.0f + __expf(-2.0f * x)) - 1.0f; }
+
+// The next c, and o tanh(c), of the sums z.
+__device__ __forceinline__ float cell(const float (&z)[GATES], float& c) {
+    c = sigmoid(z[1]) * c + sigmoid(z[0]) * tanh_of(z[2]);
+    return sigmoid(z[3]) * tanh_of(c);
+}

@@ -1,0 +1,47 @@
+"""A layer of LSTM cells in CUDA, the definition: a launch for each time step."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from cuda_ref import build
+from cuda_ref._arguments import check_lstm
+from cuda_ref._kept import kept
+
+DETERMINISTIC = True
+
+
+@kept
+def lstm(
+    x: Float[Tensor, "T B I"],
+    w_ih: Float[Tensor, "4*H I"],
+    w_hh: Float[Tensor, "4*H H"],
+    bias: Float[Tensor, "4*H"],
+    h0: Float[Tensor, "B H"],
+    c0: Float[Tensor, "B H"],
+) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "B H"], Float[Tensor, "B H"]]:
+    """(y, h, c): i, f, g, o = x_t w_ih^T + h w_hh^T + bias; c = sigmoid(f) c + sigmoid(i) tanh(g);
+    h = y_t = sigmoid(o) tanh(c).
+
+    Shapes: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H); any strides: torch copies what is not
+    contiguous; the results are.
+    Dtypes: float32, float16, bfloat16, the same for all; h is rounded to it in each step, sums and c are float32.
+    Memory: 4 B H bytes.
+    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
+    Raises: ValueError for other shapes and dtypes; NotImplementedError for I, B or H above 2^18; build.CudaError if a
+    launch fails.
+    Source: S. Hochreiter, J. Schmidhuber, "Long Short-Term Memory", Neural Computation 9(8), 1997.
+    """
+    T, B, I, H = check_lstm(x, w_ih, w_hh, bias, h0, c0)  # noqa: E741
+    if max(B, I, H) > 2**18:
+        raise NotImplementedError(f"lstm: B, I and H must be at most 2^18; got B={B}, I={I}, H={H}")
+    if T == 0 or B == 0 or H == 0:
+        return x.new_empty(T, B, H), h0.clone(), c0.clone()
+    x, w_ih, w_hh, bias, h0, c0 = (each.contiguous() for each in (x, w_ih, w_hh, bias, h0, c0))
+    y, h, c = x.new_empty(T, B, H), x.new_empty(B, H), x.new_empty(B, H)
+    cells = x.new_empty(B, H, dtype=torch.float32)
+    build.launch(
+        "lstm", "lstm", x.device,
+        x, w_ih, w_hh, bias, h0, c0, y, h, c, cells, T, B, I, H, build.DTYPES[x.dtype],
+    )  # fmt: skip
+    return y, h, c

@@ -1,0 +1,71 @@
+"""A layer of LSTM cells in CUDA: one kernel for all time steps, with the recurrent weights in its registers."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from cuda_ref import build
+from cuda_ref._arguments import check_lstm
+from cuda_ref._kept import kept
+from cuda_ref._lstm import input_products
+
+DETERMINISTIC = True
+UNITS = 16  # of a block, as in lstm_persistent.cu
+LARGEST = 1024
+EMULATED = 4  # multiprocessors of the emulated device
+
+
+@kept
+def lstm(
+    x: Float[Tensor, "T B I"],
+    w_ih: Float[Tensor, "4*H I"],
+    w_hh: Float[Tensor, "4*H H"],
+    bias: Float[Tensor, "4*H"],
+    h0: Float[Tensor, "B H"],
+    c0: Float[Tensor, "B H"],
+) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "B H"], Float[Tensor, "B H"]]:
+    """(y, h, c): i, f, g, o = x_t w_ih^T + h w_hh^T + bias; c = sigmoid(f) c + sigmoid(i) tanh(g);
+    h = y_t = sigmoid(o) tanh(c).
+
+    Shapes: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H), H up to 1024; any strides: torch
+    copies what is not contiguous; the results are.
+    Dtypes: float32, float16, bfloat16, the same for all. x w_ih^T, one product for all steps, and h are rounded to it;
+    sums and c are float32.
+    Kernel: batches beyond four rows of 16-bit numbers use tensor cores, if H is a multiple of 8. All blocks run at the
+    same time and wait for each other in every step, so the launch is cooperative.
+    Memory: 8 T B H numbers for the products of the inputs, and 24 B H bytes.
+    Devices: CUDA; on the CPU the same kernel is emulated, a launch for each step, for agreement only.
+    Raises: ValueError for other shapes and dtypes; NotImplementedError for H above 1024, and for more than 1024 rows of
+    a group of blocks (512 on tensor cores); build.CudaError if the blocks do not fit on the device at the same time.
+    Source: G. Diamos et al., "Persistent RNNs: Stashing Recurrent Weights On-Chip", ICML 2016.
+    """
+    T, B, _, H = check_lstm(x, w_ih, w_hh, bias, h0, c0)
+    if H > LARGEST:
+        raise NotImplementedError(f"lstm: H must be at most {LARGEST}, for weights in registers; got {H}")
+    if T == 0 or B == 0 or H == 0:
+        return x.new_empty(T, B, H), h0.clone(), c0.clone()
+    w_hh, bias, h0, c0 = (each.contiguous() for each in (w_hh, bias, h0, c0))
+    inputs = input_products(x, w_ih)
+    y, h, c = x.new_empty(T, B, H), x.new_empty(B, H), x.new_empty(B, H)
+    pitch = H + H % 2
+    cells = x.new_empty(B, H, dtype=torch.float32)
+    exchange = x.new_empty(2, B, pitch, dtype=torch.int64)
+    rows = _rows(x, B, H) if x.element_size() == 2 and B > 4 and H % 8 == 0 and _aligned(w_hh, h0) else 0
+    if (rows or B) > (512 if rows else 1024):
+        raise NotImplementedError(f"lstm: c of {rows or B} rows does not fit in shared memory beside the sums")
+    build.launch(
+        "lstm_persistent", "lstm_persistent", x.device,
+        inputs, w_hh, bias, h0, c0, y, h, c, cells, exchange, T, B, H, pitch, rows, build.DTYPES[x.dtype],
+    )  # fmt: skip
+    return y, h, c
+
+
+def _rows(x: Tensor, B: int, H: int) -> int:
+    """Rows of the batch for each group of blocks that has all of the weights: as many groups as the device can run."""
+    multiprocessors = torch.cuda.get_device_properties(x.device).multi_processor_count if x.is_cuda else EMULATED
+    groups = max(1, multiprocessors // -(-H // UNITS))
+    return -(-B // groups // 16) * 16
+
+
+def _aligned(*tensors: Tensor) -> bool:
+    return all(each.data_ptr() % 16 == 0 for each in tensors)
