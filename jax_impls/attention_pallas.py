@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -195,7 +194,15 @@ def _kernel(
         def spread(x: jax.Array, columns: int) -> jax.Array:
             return lax.broadcast_in_dim(x, (WGMMA_M, columns), [0])
 
+        mine = steps_for(first_row + WGMMA_M)
+        unmasked = lax.max(first_row + shift + 1, 0) // block_k if causal else S_k // block_k
+
         def masked(s: jax.Array, step: jax.Array) -> jax.Array:
+            if not causal and S_k % block_k == 0:
+                return s
+            return lax.cond(step >= unmasked, lambda: hide(s, step), lambda: s)
+
+        def hide(s: jax.Array, step: jax.Array) -> jax.Array:
             key = plgpu.broadcasted_iota(jnp.int32, s.shape, 1, layout=layout) + step * block_k
             visible = key < S_k
             if causal:
@@ -226,7 +233,7 @@ def _kernel(
             return p, m, l
 
         def all_steps(o_acc: Any) -> tuple[jax.Array, jax.Array]:
-            def advance(step: jax.Array, carry: tuple[jax.Array, ...], mask: Callable[..., jax.Array]) -> Any:
+            def advance(step: jax.Array, carry: tuple[jax.Array, ...]) -> Any:
                 p, m, l = carry  # noqa: E741
                 plgpu.barrier_wait(k_full.at[slot(step)])
 
@@ -238,18 +245,13 @@ def _kernel(
 
                 s = pl.run_scoped(products, plgpu.ACC((WGMMA_M, block_k), jnp.float32))
                 plgpu.barrier_arrive(k_empty.at[slot(step)])
-                p, alpha, m, l = softmax(mask(s, step), m, l)  # noqa: E741
+                p, alpha, m, l = softmax(masked(s, step), m, l)  # noqa: E741
                 o = o_acc[...]
                 plgpu.barrier_arrive(v_empty.at[slot(step - 1)])
                 o_acc[...] = o * spread(alpha, D)
                 return p, m, l
 
-            mine = steps_for(first_row + WGMMA_M)
-            unmasked = lax.div(lax.min(jnp.int32(S_k), lax.max(first_row + shift + 1, 0)) if causal else S_k, block_k)
-            carry = start()
-            whole = lax.max(jnp.int32(1), lax.min(mine, jnp.int32(unmasked)))
-            carry = lax.fori_loop(1, whole, partial(advance, mask=lambda s, step: s), carry)
-            p, m, l = lax.fori_loop(whole, mine, partial(advance, mask=masked), carry)  # noqa: E741
+            p, m, l = lax.fori_loop(1, mine, advance, start())  # noqa: E741
             plgpu.barrier_wait(v_full.at[slot(mine - 1)])
             plgpu.wgmma(o_acc, p, v_smem.at[slot(mine - 1)])
             o = o_acc[...]
