@@ -111,6 +111,7 @@ def _keys_kernel(
     warpgroup = lax.axis_index("warpgroup")
     first_step = lax.max(tile * ROWS - shift, jnp.int32(0)) // BLOCK if causal else jnp.int32(0)
     per_head = pl.cdiv(S_q, BLOCK) - first_step
+    steps = per_head * group
 
     def place(step: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Stage, query head and first query of a step."""
@@ -125,7 +126,7 @@ def _keys_kernel(
             for gmem, smem in ((k_gmem, k_smem), (v_gmem, v_smem)):
                 plgpu.copy_gmem_to_smem(gmem.at[batch, key_head, keys], smem.at[consumer], kept_full.at[consumer])
 
-        @pl.loop(0, per_head * group)
+        @pl.loop(0, steps)
         def load(step: jax.Array) -> None:
             stage, query_head, first_row = place(step)
 
@@ -137,6 +138,10 @@ def _keys_kernel(
             pairs = ((q_gmem, q_smem), (do_gmem, do_smem), (log_gmem, log_smem), (delta_gmem, delta_smem))
             for gmem, smem in pairs:
                 plgpu.copy_gmem_to_smem(gmem.at[at], smem.at[stage], full.at[stage])
+
+        @pl.loop(lax.max(steps - stages, jnp.int32(0)), steps)
+        def wait_until_all_read(step: jax.Array) -> None:
+            plgpu.barrier_wait(empty.at[lax.rem(step, jnp.int32(stages))])
 
     @pl.when(warpgroup < CONSUMERS)
     def consume() -> None:
@@ -161,7 +166,7 @@ def _keys_kernel(
             return lax.cond(ragged, hidden, lambda: s)
 
         def all_steps(dk_acc: Any, dv_acc: Any) -> tuple[jax.Array, jax.Array]:
-            @pl.loop(0, per_head * group)
+            @pl.loop(0, steps)
             def advance(step: jax.Array) -> None:
                 stage, _, first_row = place(step)
                 plgpu.barrier_wait(full.at[stage])
@@ -231,6 +236,10 @@ def _queries_kernel(
             at = (batch, query_head // (H // H_kv), pl.ds(step * BLOCK, BLOCK))
             for gmem, smem in ((k_gmem, k_smem), (v_gmem, v_smem)):
                 plgpu.copy_gmem_to_smem(gmem.at[at], smem.at[stage], full.at[stage])
+
+        @pl.loop(lax.max(steps - stages, jnp.int32(0)), steps)
+        def wait_until_all_read(step: jax.Array) -> None:
+            plgpu.barrier_wait(empty.at[stage_of(step)])
 
     @pl.when(warpgroup < CONSUMERS)
     def consume() -> None:

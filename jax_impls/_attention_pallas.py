@@ -137,6 +137,11 @@ def _kernel(
                 pl.when(step >= stages)(partial(plgpu.barrier_wait, empty.at[slot(step)]))
                 plgpu.copy_gmem_to_smem(gmem.at[batch, key_head, keys], smem.at[slot(step)], full.at[slot(step)])
 
+        @pl.loop(lax.max(steps - stages, jnp.int32(0)), steps)
+        def wait_until_all_read(step: jax.Array) -> None:
+            plgpu.barrier_wait(k_empty.at[slot(step)])
+            plgpu.barrier_wait(v_empty.at[slot(step)])
+
     @pl.when(warpgroup < config.consumers)
     def consume() -> None:
         """Scores of the next keys and the product with the values of the last ones run at the same time.
