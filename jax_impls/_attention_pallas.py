@@ -26,8 +26,6 @@ class Config:
     consumers: int
     block_k: int
     num_stages: int
-    turns: bool = False
-    """Consumers start their products in turn, so that one's softmax runs during another's products."""
 
     @property
     def registers(self) -> tuple[int, int]:
@@ -68,7 +66,6 @@ def forward(
             "k_full": plgpu.Barrier(num_barriers=config.num_stages),
             "v_full": plgpu.Barrier(num_barriers=config.num_stages),
             "k_empty": plgpu.Barrier(num_arrivals=config.consumers, num_barriers=config.num_stages),
-            "turn": plgpu.Barrier(num_barriers=config.consumers),
             "v_empty": plgpu.Barrier(num_arrivals=config.consumers, num_barriers=config.num_stages),
         },
         grid=(B * H * tiles,),
@@ -98,7 +95,7 @@ def tile_of(index: jax.Array, heads: int, tiles: int, group: int) -> tuple[jax.A
 def _kernel(
     q_gmem: Any, k_gmem: Any, v_gmem: Any, o_gmem: Any, log_gmem: Any,
     q_smem: Any, k_smem: Any, v_smem: Any, log_smem: Any,
-    q_full: Any, k_full: Any, v_full: Any, k_empty: Any, v_empty: Any, turn: Any,
+    q_full: Any, k_full: Any, v_full: Any, k_empty: Any, v_empty: Any,
     config: Config, causal: bool, scale: float, group: int,
 ) -> None:  # fmt: skip
     """One block: `consumers` tiles of queries, over all keys that they see.
@@ -157,14 +154,6 @@ def _kernel(
         layout = plgpu.Layout.WGMMA
         per_row = layout.reduce(1)
 
-        def take_turn() -> None:
-            if config.turns:
-                plgpu.barrier_wait(turn.at[warpgroup])
-
-        def give_turn() -> None:
-            if config.turns:
-                plgpu.barrier_arrive(turn.at[lax.rem(warpgroup + 1, jnp.int32(config.consumers))])
-
         def spread(x: jax.Array, columns: int) -> jax.Array:
             return lax.broadcast_in_dim(x, (WGMMA_M, columns), [0])
 
@@ -211,13 +200,10 @@ def _kernel(
                 p, m, l = carry  # noqa: E741
                 plgpu.barrier_wait(k_full.at[slot(step)])
 
-                take_turn()
-
                 def products(s_acc: Any) -> jax.Array:
                     plgpu.wgmma(s_acc, q_tile, plgpu.transpose_ref(k_smem.at[slot(step)], (1, 0)))
                     plgpu.barrier_wait(v_full.at[slot(step - 1)])
                     plgpu.wgmma(o_acc, p, v_smem.at[slot(step - 1)])
-                    give_turn()
                     return plgpu.wgmma_accumulator_load(s_acc, wait_n=1)
 
                 s = pl.run_scoped(products, plgpu.ACC((WGMMA_M, block_k), jnp.float32))
@@ -228,7 +214,6 @@ def _kernel(
                 o_acc[...] = o * spread(alpha, D)
                 return p, m, l
 
-            pl.when(warpgroup == config.consumers - 1)(give_turn)  # the first consumer begins
             p, m, l = lax.fori_loop(1, mine, advance, start())  # noqa: E741
             plgpu.barrier_wait(v_full.at[slot(mine - 1)])
             plgpu.wgmma(o_acc, p, v_smem.at[slot(mine - 1)])
@@ -238,14 +223,11 @@ def _kernel(
             @pl.loop(mine, steps)
             def skip(step: jax.Array) -> None:
                 """Other consumers see more keys; the producer waits for all."""
-                take_turn()
-                give_turn()
                 plgpu.barrier_wait(k_full.at[slot(step)])
                 plgpu.barrier_arrive(k_empty.at[slot(step)])
                 plgpu.barrier_wait(v_full.at[slot(step)])
                 plgpu.barrier_arrive(v_empty.at[slot(step)])
 
-            pl.when(warpgroup == 0)(take_turn)
             return o, m, l
 
         o, m, l = pl.run_scoped(all_steps, plgpu.ACC((WGMMA_M, D), jnp.float32))  # noqa: E741
