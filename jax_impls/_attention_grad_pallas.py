@@ -16,7 +16,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
-from jax_impls._attention_pallas import LOG2E, WGMMA_M, tile_of, tiled
+from jax_impls._attention_pallas import LOG2E, WGMMA_M, tile_of, tiled, whole_blocks
 
 CONSUMERS = 2
 ROWS = CONSUMERS * WGMMA_M  # keys, or queries, that a block keeps
@@ -38,6 +38,7 @@ def backward(
     (B, H, S_q, D), (_, H_kv, S_k, _) = q.shape, k.shape
     delta = jnp.sum(o.astype(jnp.float32) * do.astype(jnp.float32), axis=-1)
     delta = jnp.pad(delta, ((0, 0), (0, 0), (0, log_sums.shape[2] - S_q)))
+    q, k, v, do = (whole_blocks(x) for x in (q, k, v, do))
     kept, stages = tiled((CONSUMERS, WGMMA_M, D), q.dtype), 256 // D + 1
     ring = tiled((stages, BLOCK, D), q.dtype)
     vectors = plgpu.SMEM((stages, BLOCK), jnp.float32)
@@ -48,7 +49,7 @@ def backward(
     ) -> Any:
         """`copies`: that complete the barriers of what a consumer keeps, and of a stage."""
         return plgpu.kernel(
-            partial(body, causal=causal, sm_scale=sm_scale),
+            partial(body, lengths=(S_q, S_k), causal=causal, sm_scale=sm_scale),
             out_type=out,
             scratch_types=scratch
             | {
@@ -82,7 +83,7 @@ def backward(
         {"q_smem": kept, "do_smem": kept, "log_smem": rows, "delta_smem": rows, "k_smem": ring, "v_smem": ring},
         "attention_grad_queries_pallas",
     )
-    return dq, dk, dv
+    return dq[:, :, :S_q], dk[:, :, :S_k], dv[:, :, :S_k]
 
 
 def _exponentials(s: jax.Array, logs: jax.Array, axis: int, scale: float) -> jax.Array:
@@ -97,13 +98,13 @@ def _transposed(ref: Any) -> Any:
 def _keys_kernel(
     q_gmem: Any, k_gmem: Any, v_gmem: Any, do_gmem: Any, log_gmem: Any, delta_gmem: Any, dk_gmem: Any, dv_gmem: Any,
     k_smem: Any, v_smem: Any, q_smem: Any, do_smem: Any, log_smem: Any, delta_smem: Any,
-    kept_full: Any, full: Any, empty: Any, causal: bool, sm_scale: float,
+    kept_full: Any, full: Any, empty: Any, lengths: tuple[int, int], causal: bool, sm_scale: float,
 ) -> None:  # fmt: skip
     """dk and dv of CONSUMERS * WGMMA_M keys, over all queries of a group of heads.
 
     Scores are transposed, (keys, queries), so that they are left operands in registers.
     """
-    (_, H, S_q, D), (B, H_kv, S_k, _) = q_gmem.shape, k_gmem.shape
+    (_, H, _, D), (B, H_kv, _, _), (S_q, S_k) = q_gmem.shape, k_gmem.shape, lengths
     stages, group, shift = q_smem.shape[0], H // H_kv, S_k - S_q
     head, reverse = tile_of(lax.axis_index("tile"), B * H_kv, pl.cdiv(S_k, ROWS), 1)
     tile = pl.cdiv(S_k, ROWS) - 1 - reverse  # the first keys are seen by the most queries
@@ -202,10 +203,10 @@ def _keys_kernel(
 def _queries_kernel(
     q_gmem: Any, k_gmem: Any, v_gmem: Any, do_gmem: Any, log_gmem: Any, delta_gmem: Any, dq_gmem: Any,
     q_smem: Any, do_smem: Any, log_smem: Any, delta_smem: Any, k_smem: Any, v_smem: Any,
-    kept_full: Any, full: Any, empty: Any, causal: bool, sm_scale: float,
+    kept_full: Any, full: Any, empty: Any, lengths: tuple[int, int], causal: bool, sm_scale: float,
 ) -> None:  # fmt: skip
     """dq of CONSUMERS * WGMMA_M queries, over all keys that they see."""
-    (B, H, S_q, D), (_, H_kv, S_k, _) = q_gmem.shape, k_gmem.shape
+    (B, H, _, D), H_kv, (S_q, S_k) = q_gmem.shape, k_gmem.shape[1], lengths
     stages, shift = k_smem.shape[0], S_k - S_q
     head, tile = tile_of(lax.axis_index("tile"), B * H, pl.cdiv(S_q, ROWS), 1)
     batch, query_head = head // H, head % H

@@ -46,13 +46,14 @@ def forward(
     if sm_scale <= 0.0:  # the largest product is to be the largest score
         q, sm_scale = q * math.copysign(float(sm_scale != 0.0), sm_scale), abs(sm_scale) or 1.0
     (B, H, S_q, D), S_k = q.shape, k.shape[2]
+    q, k, v = (whole_blocks(x) for x in (q, k, v))
     config = config or CONFIGS[D]
     rows = config.consumers * WGMMA_M
     tiles = pl.cdiv(S_q, rows)
     group = min(B * H, max(1, L2_BYTES // (2 * S_k * D * q.dtype.itemsize))) if causal else 1
 
-    return plgpu.kernel(
-        partial(_kernel, config=config, causal=causal, scale=sm_scale * LOG2E, group=group),
+    o, log_sums = plgpu.kernel(
+        partial(_kernel, lengths=(S_q, S_k), config=config, causal=causal, scale=sm_scale * LOG2E, group=group),
         out_type=(
             jax.ShapeDtypeStruct(q.shape, q.dtype),
             jax.ShapeDtypeStruct((B, H, tiles * rows), jnp.float32),
@@ -75,6 +76,12 @@ def forward(
         kernel_name="attention_pallas",
         compiler_params=plgpu.CompilerParams(approx_math=True, lowering_semantics=plgpu.LoweringSemantics.Warpgroup),
     )(q, k, v)
+    return o[:, :, :S_q], log_sums
+
+
+def whole_blocks(x: jax.Array) -> jax.Array:
+    """(B, H, S, D) with S a multiple of 8: TMA needs whole blocks of 8 rows."""
+    return jnp.pad(x, ((0, 0), (0, 0), (0, -x.shape[2] % 8), (0, 0)))
 
 
 def tiled(shape: tuple[int, ...], dtype: Any) -> Any:
@@ -96,14 +103,14 @@ def _kernel(
     q_gmem: Any, k_gmem: Any, v_gmem: Any, o_gmem: Any, log_gmem: Any,
     q_smem: Any, k_smem: Any, v_smem: Any, log_smem: Any,
     q_full: Any, k_full: Any, v_full: Any, k_empty: Any, v_empty: Any,
-    config: Config, causal: bool, scale: float, group: int,
+    lengths: tuple[int, int], config: Config, causal: bool, scale: float, group: int,
 ) -> None:  # fmt: skip
     """One block: `consumers` tiles of queries, over all keys that they see.
 
     Keys and values have rings of their own: `full` completes when TMA has written a stage, `empty` when all consumers
     have read it.
     """
-    (_, H, S_q, D), (_, H_kv, S_k, _) = q_gmem.shape, k_gmem.shape
+    (_, H, _, D), H_kv, (S_q, S_k) = q_gmem.shape, k_gmem.shape[1], lengths
     block_k, stages, rows = config.block_k, config.num_stages, config.consumers * WGMMA_M
     heads = q_gmem.shape[0] * H
     head, tile = tile_of(lax.axis_index("tile"), heads, pl.cdiv(S_q, rows), group)
