@@ -41,10 +41,8 @@ def forward(
 ) -> tuple[jax.Array, jax.Array]:
     """The output, and the logarithm to base 2 of each row's sum of exponentials, (B, H, more than S_q) in float32.
 
-    D is a key of CONFIGS. A row's logarithm is infinite if it sees no key, and beyond S_q.
+    D is a key of CONFIGS, `sm_scale` above 0. A row's logarithm is infinite if it sees no key, and beyond S_q.
     """
-    if sm_scale <= 0.0:  # the largest product is to be the largest score
-        q, sm_scale = q * math.copysign(float(sm_scale != 0.0), sm_scale), abs(sm_scale) or 1.0
     (B, H, S_q, D), S_k = q.shape, k.shape[2]
     q, k, v = (whole_blocks(x) for x in (q, k, v))
     config = config or CONFIGS[D]

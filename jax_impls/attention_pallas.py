@@ -51,9 +51,13 @@ def padded_attention(q: jax.Array, k: jax.Array, v: jax.Array, causal: bool, sm_
     D = q.shape[3]
     if q.size == 0 or k.shape[2] == 0:
         return jnp.zeros(q.shape, q.dtype)
+    if sm_scale is None:
+        sm_scale = 1.0 / math.sqrt(D)
+    if sm_scale <= 0.0:  # the largest product is to be the largest score
+        q, sm_scale = q * math.copysign(float(sm_scale != 0.0), sm_scale), abs(sm_scale) or 1.0
     width = next(width for width in CONFIGS if width >= D)
     q, k, v = (jnp.pad(x, ((0, 0), (0, 0), (0, 0), (0, width - D))) for x in (q, k, v))
-    return _attention(causal, 1.0 / math.sqrt(D) if sm_scale is None else sm_scale, q, k, v)[..., :D]
+    return _attention(causal, sm_scale, q, k, v)[..., :D]
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
