@@ -37,6 +37,7 @@ class TileConfig:
 
 CONFIGS = (
     TileConfig(block_n=256, num_stages=4, cluster=(2, 1), grid_tile_width=8),
+    TileConfig(block_n=192, num_stages=4, cluster=(2, 1), grid_tile_width=8),
     TileConfig(block_n=128, num_stages=6, cluster=(2, 1), grid_tile_width=8),
     TileConfig(block_n=64, num_stages=8, cluster=(2, 1), grid_tile_width=8),
 )

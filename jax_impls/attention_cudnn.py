@@ -1,16 +1,18 @@
-"""Attention by cuDNN's fused kernel, through `jax.nn.dot_product_attention(implementation="cudnn")`."""
+"""Attention by cuDNN's fused kernel, through the function behind `jax.nn.dot_product_attention`."""
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import jax
 import jax.numpy as jnp
+from jax._src.cudnn.fused_attention_stablehlo import MaskType, dot_product_attention  # the public one: BTNH alone
 from jaxtyping import Array, Float
 
 from jax_impls._arguments import check_attention
 
-VENDOR = "cuDNN through jax.nn.dot_product_attention"
+VENDOR = "cuDNN through JAX"
 REQUIRES = "cuda"
 
 
@@ -26,10 +28,11 @@ def attention(
     """o[b, h, i] = sum over visible keys j of softmax_j(q[b, h, i] . k[b, h_kv, j] * sm_scale) v[b, h_kv, j].
 
     float16 and bfloat16 with float32 scores, softmax and sums; H a multiple of H_kv; D a multiple of 8, up to 256 on
-    Hopper and 128 before. JAX's interface takes (B, S, H, D): the transposes around it are four copies on the device,
-    and part of the call. `sm_scale` defaults to 1 / sqrt(D).
+    Hopper and 128 before. JAX's public function takes (B, S, H, D), and the transposes around it are four copies on
+    the device; the function behind it takes (B, H, S, D) too. XLA copies operands that are in memory in another order.
+    `sm_scale` defaults to 1 / sqrt(D).
 
-    With `causal` query i sees the keys j <= i + S_k - S_q, and a query that sees none gives zeros. JAX's `is_causal`
+    With `causal` query i sees the keys j <= i + S_k - S_q, and a query that sees none gives zeros. cuDNN
     aligns the mask to the first key instead. It is used where the two agree: for S_q = S_k, and for the last S_k
     queries when S_q > S_k (those before see nothing). A single query sees every key, without a mask. For 1 < S_q < S_k
     the mask is explicit, and cuDNN adds it to the scores.
@@ -43,14 +46,16 @@ def attention(
         return jnp.zeros(q.shape, q.dtype)
     blind = max(0, S_q - S_k) if causal else 0  # number of first queries, which see no key
     rectangle = causal and 1 < S_q < S_k
-    o = jax.nn.dot_product_attention(
-        *(x.swapaxes(1, 2) for x in (q[:, :, blind:], k, v)),
+    o = dot_product_attention(
+        q[:, :, blind:],
+        k,
+        v,
         mask=jnp.tri(S_q, S_k, S_k - S_q, dtype=bool)[None, None] if rectangle else None,
-        scale=sm_scale,
-        is_causal=causal and S_q >= S_k,
-        implementation="cudnn",
+        scale=1.0 / math.sqrt(q.shape[3]) if sm_scale is None else sm_scale,
+        mask_type=MaskType.CAUSAL if causal and S_q >= S_k else MaskType.NO_MASK,
+        qkv_layout="BNTH",
     )
-    return jnp.pad(o.swapaxes(1, 2), ((0, 0), (0, 0), (blind, 0), (0, 0)))
+    return jnp.pad(o, ((0, 0), (0, 0), (blind, 0), (0, 0)))
 
 
 def check_limits(q: jax.Array) -> None:

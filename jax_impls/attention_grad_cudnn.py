@@ -1,4 +1,4 @@
-"""The gradients of attention by cuDNN's fused kernels, through `jax.nn.dot_product_attention`."""
+"""The gradients of attention by cuDNN's fused kernels, through JAX."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from jax_impls._arguments import check_attention_grad
 from jax_impls.attention_cudnn import attention
 
-VENDOR = "cuDNN through jax.nn.dot_product_attention"
+VENDOR = "cuDNN through JAX"
 REQUIRES = "cuda"
 
 Queries = Float[Array, "B H S_q D"]
@@ -23,8 +23,7 @@ def attention_grad(
 ) -> tuple[Queries, Keys, Keys]:
     """(dq, dk, dv): gradients of the sum of do * o, where o is the `attention` of q, k and v.
 
-    Dtypes, shapes, `causal` and `sm_scale` are those of `attention_cudnn`; the transposes around cuDNN's kernels are
-    copies on the device, and part of the call. A query that sees no key has no gradient.
+    Dtypes, shapes, `causal` and `sm_scale` are those of `attention_cudnn`. A query that sees no key has no gradient.
 
     Raises ValueError for other shapes and dtypes, NotImplementedError for float32, other D, or without a GPU.
     """

@@ -66,7 +66,8 @@ def _matmul(a: Float[Array, "M K"], b: Array, config: TileConfig, max_blocks: in
     M, N = a.shape[0], b.shape[1 if b_rows else 0]
     block_k = SWIZZLE // a.dtype.itemsize
     c_columns = min(block_k, config.block_n)
-    buffers = min(2, config.block_n // c_columns)
+    parts = config.block_n // c_columns
+    buffers = next(count for count in (2, 3, 1) if parts % count == 0)  # so that they alternate across tiles too
     clusters = cluster_count(M, N, config, max_blocks)
 
     def shared(*shape: int) -> Any:

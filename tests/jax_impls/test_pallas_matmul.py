@@ -42,7 +42,7 @@ INTERPRETED = {  # configuration, and the M, N, K that it is tested with
         [(129, 70, 65), (300, 130, 40), (1, 1, 1)],
     ),
     "two blocks in a column": (
-        configs.TileConfig(block_n=128, num_stages=2, cluster=(2, 1), grid_tile_width=3),
+        configs.TileConfig(block_n=192, num_stages=2, cluster=(2, 1), grid_tile_width=3),
         [(520, 300, 200)],
     ),
     "two blocks in a row": (
@@ -107,7 +107,8 @@ def test_matmul_lowers_for_hopper(config: Any, dtype: str) -> None:
     assert lowered.count("custom_call @mosaic_gpu") == 1
     rows = configs.CONSUMERS * configs.WGMMA_M
     stages = config.num_stages * (rows + config.block_n) * matmul_pallas.SWIZZLE
-    epilogue = 2 * rows * min(config.block_n * jnp.dtype(dtype).itemsize, matmul_pallas.SWIZZLE)
+    buffers = 3 if config.block_n == 192 and dtype != "float32" else 2
+    epilogue = buffers * rows * min(config.block_n * jnp.dtype(dtype).itemsize, matmul_pallas.SWIZZLE)
     assert stages + epilogue + SCRATCH_BYTES <= SHARED_BYTES
 
 
