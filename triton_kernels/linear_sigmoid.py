@@ -7,7 +7,7 @@ from torch import Tensor
 
 from triton_kernels._arguments import check_linear
 from triton_kernels._autotuner import autotune
-from triton_kernels._configs_linear import CONFIGS, short_list, tuning_space  # noqa: F401
+from triton_kernels._configs_linear_sigmoid import CONFIGS, short_list, tuning_space  # noqa: F401
 from triton_kernels._interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._launch import device_of, kept, launch
 from triton_kernels._tiles import grouped_tile

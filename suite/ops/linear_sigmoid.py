@@ -106,9 +106,9 @@ def bias_that_cancels(shapes: tuple[Shape, ...], case: Case, source: torch.Gener
 
 
 def one_nan_in_turn(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """One NaN, in any of the operands."""
+    """One NaN: in x for float32, in another operand for each other type."""
     drawn = LAYER(shapes, case, source)
-    operand = drawn[numbers.index_below(len(drawn), source)]
+    operand = drawn[("float32", "float16", "bfloat16").index(case.dtype)]
     numbers.put(operand, math.nan, tuple(numbers.index_below(size, source) for size in operand.shape))
     return drawn
 

@@ -98,6 +98,7 @@ class LinearSigmoidGrad(LinearSigmoid):
     sweep = tuple((n, n, n) for n in (64, 256, 1024, 2048, 4096, 8192))
     telling: ClassVar[tuple[Telling, ...]] = (
         Telling("odd_k", (1040, 16, 67)),
+        Telling("one_row", (1, 40, 33)),
         Telling("strided", (80, 72, 64), "strided"),
         Telling("saturated", (80, 72, 64), "saturated"),
     )

@@ -29,6 +29,8 @@ NOISE, PATIENCE = 0.05, 4.0
 """A call whose interval is wider than NOISE when its budget is spent goes on, up to PATIENCE times the budget."""
 WARM_UP_NS = 20_000_000
 """Least warm-up time of a call."""
+WORTH_JOULES = 1.5
+"""The time of a call whose energy is measured, at most, relative to that of the fastest call: each takes 0.1 s."""
 STATE_PERIOD_NS = 250_000_000
 """Time between two readings of clocks, power and temperature."""
 NEVER = 2**31 - 1
@@ -235,12 +237,16 @@ class Measurement:
                 record.latency_us, record.dispatch_us = median(record.device_us), median(record.issue_us)
 
     def measure_energy(self) -> None:
-        """Joules of every call that keeps the device busy, one call after the other; the others are warmed up.
+        """Joules of the calls that keep the device busy and are not slow beside the fastest one; the others are warmed
+        up.
 
         A call that is ready before another could be issued leaves the device idle between calls: its power is mostly
         that of waiting.
         """
-        busy = [call for call in self.calls if self.keeps_busy(self.records[call.name])]
+        records = self.records
+        busy = [call for call in self.calls if self.keeps_busy(records[call.name])]
+        most_ns = WORTH_JOULES * min((records[call.name].cost_ns for call in busy), default=0.0)
+        busy = [call for call in busy if records[call.name].cost_ns <= most_ns]
         for call in self.calls:
             if call not in busy:
                 self.warm_up(call, WARM_UP_NS)

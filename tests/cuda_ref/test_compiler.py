@@ -14,6 +14,7 @@ SPILLS = {
     "rms_norm": 320,
     "layer_norm": 1000,
     "attention_grad": 64,
+    "_attention_decode": 32,
     "matmul_stream": 144,
     "matmul_mma": 32,
     "lstm_persistent": 64,

@@ -46,7 +46,7 @@ def test_a_name_that_the_skeletons_use_themselves_is_refused(name: str, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["softmin", "product", "l2_norm", "conv2d"])
+@pytest.mark.parametrize("name", ["softmin", "product", "l2_norm", "conv1d"])
 def test_usual_names_are_accepted(name: str) -> None:
     check_name(name)
     for kind in KINDS:

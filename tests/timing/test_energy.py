@@ -36,6 +36,13 @@ def test_a_call_shorter_than_its_launch_has_no_energy() -> None:
     assert timings["long"].joules is not None
 
 
+def test_a_call_that_is_slow_beside_the_fastest_one_has_no_energy() -> None:
+    target = FakeTarget()
+    calls = [target.call(name, us, issue_us=0.0) for name, us in (("fast", 1000.0), ("near", 1400.0), ("slow", 1700.0))]
+    timings = run(target, *calls, energy=True)
+    assert {name for name, timing in timings.items() if timing.joules is not None} == {"fast", "near"}
+
+
 @pytest.mark.parametrize("counter", [True, False], ids=["counter", "no counter"])
 def test_warm_up_is_short_only_if_the_energy_measurement_follows(counter: bool) -> None:
     class Target(FakeTarget):

@@ -71,6 +71,8 @@ def launches(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
             sizes = dict(zip("MNK", shape, strict=True))
             if name == "matmul":
                 yield {"a_ptr": x, **sizes}, {"PRECISION": precision, "PARTS": 1}
+            elif name == "linear_sigmoid":
+                yield {"x_ptr": x, **sizes}, {"PRECISION": precision}
             elif (kind == "ieee") == (name == "matmul_split"):
                 desc = SimpleNamespace(base=x)
                 yield {"a_desc": desc, "c_desc": desc, **sizes}, {"PRECISION": precision, "DTYPE": DTYPE}
