@@ -4,6 +4,8 @@
 // and rounded after. Additions to one address come one after the other, in the order in which the warps arrive: the
 // result differs from call to call in its last bits, within the bound, which holds for any order. Few totals, and many
 // warps for each, wait for each other.
+// Atomic additions of float32 to global memory flush subnormal numbers to zero (PTX ISA, "red"): sums of such numbers
+// are wrong on a GPU, and `compare` says so.
 #include "common.cuh"
 
 constexpr int THREADS = 256, LANES = 32;

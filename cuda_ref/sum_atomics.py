@@ -20,7 +20,7 @@ def sum(
 
     Shapes: x (M, N), any strides; the output is contiguous.
     Dtypes: float32, float16, bfloat16; added in float32, rounded once. The order of the additions is that in which
-    warps arrive: equal inputs may give other last bits.
+    warps arrive: equal inputs may give other last bits. On a GPU subnormal numbers are flushed to zero.
     Tail: elements beyond the end are left out. Indices are int64.
     Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
     Raises: ValueError for other shapes, dtypes and axes; build.CudaError if the launch fails.

@@ -28,7 +28,11 @@ CASES = (
     ("vector_add", "N=268435456", "bfloat16", "ieee"),
     ("matrix_add", "M=16384,N=16384", "bfloat16", "ieee"),
     ("sigmoid", "N=268435456", "bfloat16", "ieee"),
+    ("softmax", "M=32768,N=4096", "bfloat16", "ieee"),
     ("matmul", "M=4096,N=4096,K=4096", "bfloat16", "ieee"),
+    ("linear_sigmoid", "M=4096,N=4096,K=4096", "bfloat16", "ieee"),
+    ("conv2d", "N=256,H=56,W=56,C=64,K=64,R=3,S=3,stride=1,padding=1", "bfloat16", "ieee"),
+    ("lstm", "T=512,B=1,I=1024,H=1024", "bfloat16", "ieee"),
     ("attention", "B=4,H=16,H_kv=16,S_q=4096,S_k=4096,D=128", "bfloat16", "ieee"),
 )
 """The cases shown: one of each operation."""
@@ -80,7 +84,7 @@ def table() -> str:
     return (
         f"{pipe_table(HEADS, [line(*case) for case in CASES], right=NUMERIC)}\n\n"
         f"{record['device']['name']}, driver {record['device']['driver']}, {packages}; cold L2 cache,\n"
-        f"random normal inputs; made by `{record['command'].partition(' --out')[0]}`.\n"
+        f"random normal inputs; made by `python -m suite compare --op OPERATION --publish`.\n"
         "The last three columns are the best vendor implementation's time over that of the framework's best one:\n"
         "above 1 is faster than the vendor. `of limit` is of the datasheet's.\n"
         "All tables: [results/nvidia-h200](results/nvidia-h200).\n"
