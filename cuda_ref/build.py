@@ -307,6 +307,7 @@ def _key(source: str | Path, target: str, parts: list[str]) -> str:
     compilers = [compiler.identity(each) for each in compiler.compilers(target)]
     given = [shlex.join(compiler.cxx_command()), os.environ.get("CC", "")]  # load_inline passes CC to nvcc
     everything = "\0".join([*parts, *compilers, *given, target, platform.machine(), platform.system()])
+    everything = everything.replace(str(HERE), HERE.name)  # of the lines' origin: copies of the tree share results
     name = re.sub(r"\W", "_", _path(source).stem, flags=re.ASCII)[:64]  # part of a path and of a ninja file
     return f"{name}-{target}-{hashlib.sha256(everything.encode()).hexdigest()[:24]}"
 

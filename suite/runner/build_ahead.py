@@ -71,8 +71,8 @@ def builds(jobs: Sequence[Job], pool: Pool, options: Options) -> Iterator[Build]
 
 def _builds_of(implementation: Implementation, cases: Sequence[Case], how: str, telling: bool) -> Iterator[Build]:
     if how == "once":
-        if cases:
-            yield Build(tuple(cases), implementation)
+        if cases:  # its telling cases may need other libraries, where it chooses a kernel by the size
+            yield Build(tuple(cases), implementation, "too" if telling else "no")
         return
     told: set[tuple[str, str]] = set()
     for case in cases:

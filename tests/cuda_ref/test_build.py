@@ -337,3 +337,14 @@ def test_the_error_of_a_refused_launch_has_its_configuration(source: Path) -> No
     ):
         build.launch(source, "launch_doubled", x.device, x, x, 2000, 0.0)
     torch.cuda.synchronize()
+
+
+def test_copies_of_the_tree_share_what_is_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where lines come from is no part of a result's key."""
+
+    def key() -> str:
+        return build._key("matmul", "sm_90a", [f'#line 1 "{build.HERE}/matmul.cu"'])
+
+    before = key()
+    monkeypatch.setattr(build, "HERE", tmp_path / build.HERE.name)
+    assert key() == before
