@@ -171,6 +171,8 @@ class Timer:
                 for each in remaining:
                     self.recorder.sample(each, self.device.evict, _discarding(found[each]))
                 for sample in self.recorder.collect():
+                    if not sample.us > 0:
+                        raise RecorderError(f"a sample of {sample.name} has no time")
                     if sample.name != SETUP:
                         times.setdefault(sample.name, []).append(sample.us)
                 medians = {each: statistics.median(values) for each, values in times.items()}
