@@ -53,15 +53,17 @@ def _count(function: Callable[..., Any]) -> int:
 def _results(function: Callable[..., Any]) -> Callable[..., Any]:
     """What has the shapes and dtypes of the function's results: those of its first tensors, unless it is known here."""
     if function.__name__ == "matmul":
-        return lambda a, b, *_, **__: a.new_empty(
-            a.shape[0], b.shape[1], dtype=torch.bfloat16 if a.dtype == torch.float8_e4m3fn else a.dtype
-        )
+        return lambda a, b, *_, **__: a.new_empty(a.shape[0], b.shape[1], dtype=_result_dtype(a))
     if function.__name__ == "sum":
         return lambda x, *, axis=None: x.new_empty(() if axis is None else (x.shape[1 - axis],))
     if get_origin(signature(function).return_annotation) is tuple:
         return lambda *tensors, **_: tuple(each.new_empty(each.shape) for each in tensors[: _count(function)])
 
     def like_the_first(x: Tensor, *_: Any, **__: Any) -> Tensor:
-        return x.new_empty(x.shape)
+        return x.new_empty(x.shape, dtype=_result_dtype(x))
 
     return like_the_first
+
+
+def _result_dtype(x: Tensor) -> torch.dtype:
+    return torch.bfloat16 if x.dtype == torch.float8_e4m3fn else x.dtype

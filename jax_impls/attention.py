@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 from jax_impls._arguments import check_attention
 
 VENDOR = "XLA"
+DTYPES_BEYOND = ("float8_e4m3fn",)
 
 
 @partial(jax.jit, static_argnames=("causal", "sm_scale"))
@@ -20,6 +21,9 @@ def attention(
     q: Float[Array, "B H S_q D"],
     k: Float[Array, "B H_kv S_k D"],
     v: Float[Array, "B H_kv S_k D"],
+    scale_q: Float[Array, ""] | None = None,
+    scale_k: Float[Array, ""] | None = None,
+    scale_v: Float[Array, ""] | None = None,
     *,
     causal: bool = False,
     sm_scale: float | None = None,
@@ -33,22 +37,27 @@ def attention(
     j <= i + S_k - S_q; a query that sees none gives zeros, one whose keys all score minus infinity gives NaN. The
     scores, B H S_q S_k float32 numbers, go through memory.
 
+    float8_e4m3fn: q, k and v are multiplied by a scale each, and the output is bfloat16. The products are bfloat16's,
+    in which float8 numbers are exact.
+
     Raises ValueError for other shapes and dtypes.
     """
-    check_attention(q, k, v)
+    check_attention(q, k, v, (scale_q, scale_k, scale_v))
     B, H, S_q, D = q.shape
     H_kv, S_k = k.shape[1], k.shape[2]
     if q.size == 0 or S_k == 0:
-        return jnp.zeros(q.shape, q.dtype)
-    if sm_scale is None:
-        sm_scale = 1.0 / math.sqrt(D)
+        return jnp.zeros(q.shape, q.dtype if scale_q is None else jnp.bfloat16)
+    scale: jax.Array | float = 1.0 / math.sqrt(D) if sm_scale is None else sm_scale
+    if scale_q is not None and scale_k is not None:
+        q, k, v = (x.astype(jnp.bfloat16) for x in (q, k, v))
+        scale = scale * scale_q * scale_k
     product = partial(
         jnp.einsum,
         precision=lax.Precision.HIGHEST if q.dtype == jnp.float32 else None,
         preferred_element_type=jnp.float32,
     )
     grouped = q.reshape(B, H_kv, H // H_kv, S_q, D)
-    s = product("bhgqd,bhkd->bhgqk", grouped, k) * sm_scale
+    s = product("bhgqd,bhkd->bhgqk", grouped, k) * scale
     if causal:
         s = jnp.where(jnp.tri(S_q, S_k, S_k - S_q, dtype=bool), s, -jnp.inf)
     row_max = lax.stop_gradient(s.max(axis=-1, keepdims=True))  # it cancels
@@ -57,4 +66,6 @@ def attention(
     blind = jnp.arange(S_q)[:, None] < (S_q - S_k if causal else 0)  # queries that see no key
     row_sum = jnp.where(row_sum == 0.0, jnp.where(blind, 1.0, 0.0), row_sum)  # 0 / 1, and 0 / 0 for scores of -inf
     o = product("bhgqk,bhkd->bhgqd", p.astype(v.dtype), v) / row_sum
+    if scale_v is not None:
+        o = o * scale_v
     return o.reshape(q.shape).astype(q.dtype)

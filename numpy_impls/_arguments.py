@@ -61,10 +61,7 @@ def check_matmul(
         raise ValueError(f"matmul: a is (M, K)={a.shape}, so b must be ({a.shape[1]}, N); got {b.shape}")
     _check_dtypes("matmul", float8=True, a=a, b=b)
     float8 = a.dtype == FLOAT8
-    for name, scale in (("scale_a", scale_a), ("scale_b", scale_b)):
-        found = None if scale is None else (scale.shape, scale.dtype.name)
-        if found != (((), "float32") if float8 else None):
-            raise ValueError(f"matmul: {name} must be a float32 of shape () for float8, None for others; got {found}")
+    _check_scales("matmul", a, {"scale_a": scale_a, "scale_b": scale_b})
     allowed = ("promoted", "fast") if float8 else ("ieee", "tf32")
     if precision not in allowed:
         raise ValueError(f"matmul: precision must be {allowed[0]!r} or {allowed[1]!r} for {a.dtype}; got {precision!r}")
@@ -104,8 +101,12 @@ def check_linear(
         raise NotImplementedError(f"{operation}: precision 'tf32' needs NVIDIA's tensor cores; NumPy has only 'ieee'")
 
 
-def check_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> None:
-    """Operands of attention: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), H a multiple of H_kv. Raises: ValueError."""
+def check_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, scales: tuple[np.ndarray | None, ...] = ()) -> None:
+    """Operands of attention: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), H a multiple of H_kv.
+
+    `scales`: where float8 is allowed, a float32 of shape () of q, k and v each for float8; None for others.
+    Raises: ValueError.
+    """
     if q.ndim != 4:
         raise ValueError(f"attention: q must be (B, H, S_q, D); got {q.shape}")
     B, H, _, D = q.shape
@@ -115,7 +116,9 @@ def check_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> None:
         raise ValueError(f"attention: k is (B, H_kv, S_k, D)={k.shape}, so v must be {k.shape}; got {v.shape}")
     if H % k.shape[1] if k.shape[1] else H:
         raise ValueError(f"attention: H must be a multiple of H_kv; got H={H}, H_kv={k.shape[1]}")
-    _check_dtypes("attention", q=q, k=k, v=v)
+    _check_dtypes("attention", float8=bool(scales), q=q, k=k, v=v)
+    if scales:
+        _check_scales("attention", q, dict(zip(("scale_q", "scale_k", "scale_v"), scales, strict=True)))
 
 
 def check_attention_grad(q: np.ndarray, k: np.ndarray, v: np.ndarray, do: np.ndarray) -> None:
@@ -185,6 +188,17 @@ def check_lstm(
             )
     _check_dtypes("lstm", x=x, **others)
     return T, B, I, H
+
+
+def _check_scales(operation: str, x: np.ndarray, scales: dict[str, np.ndarray | None]) -> None:
+    """A scale of each operand if x, one of them, is float8; None otherwise."""
+    expected = ((), "float32") if x.dtype == FLOAT8 else None
+    for name, scale in scales.items():
+        found = None if scale is None else (scale.shape, scale.dtype.name)
+        if found != expected:
+            raise ValueError(
+                f"{operation}: {name} must be a float32 of shape () for float8, None for others; got {found}"
+            )
 
 
 def _check_dtypes(operation: str, *, float8: bool = False, **arguments: np.ndarray) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 
+import ml_dtypes
 import numpy as np
 from jaxtyping import Float
 
-from numpy_impls._arguments import check_attention
+from numpy_impls._arguments import FLOAT8, check_attention
+
+DTYPES_BEYOND = ("float8_e4m3fn",)
 
 BLOCK_M = 128
 """Queries per step: the scores in memory are (BLOCK_M, S_k), never (S_q, S_k)."""
@@ -18,6 +21,9 @@ def attention(
     q: Float[np.ndarray, "B H S_q D"],
     k: Float[np.ndarray, "B H_kv S_k D"],
     v: Float[np.ndarray, "B H_kv S_k D"],
+    scale_q: Float[np.ndarray, ""] | None = None,
+    scale_k: Float[np.ndarray, ""] | None = None,
+    scale_v: Float[np.ndarray, ""] | None = None,
     *,
     causal: bool = False,
     sm_scale: float | None = None,
@@ -28,19 +34,24 @@ def attention(
     row's maximum subtracted before the exponential, and the output is rounded once. H is a multiple of H_kv: query
     head h reads key head h_kv = h // (H // H_kv). `sm_scale` defaults to 1 / sqrt(D). With `causal` query i sees the
     keys j <= i + S_k - S_q; a query that sees none gives zeros, one whose keys all score minus infinity gives NaN.
-    NaN and infinities of hidden keys and values do not reach the result.
+    NaN and infinities of hidden keys and values do not reach the result. float8_e4m3fn: q, k and v are multiplied by
+    a scale each, and the output is bfloat16.
 
     Raises ValueError for other shapes and dtypes.
     """
-    check_attention(q, k, v)
+    check_attention(q, k, v, (scale_q, scale_k, scale_v))
     B, H, S_q, D = q.shape
     H_kv, S_k = k.shape[1], k.shape[2]
-    o = np.zeros(q.shape, q.dtype)
+    o = np.zeros(q.shape, ml_dtypes.bfloat16 if q.dtype == FLOAT8 else q.dtype)
     if o.size == 0 or S_k == 0:
         return o
     scale = np.float32(1.0 / math.sqrt(D) if sm_scale is None else sm_scale)
+    if scale_q is not None and scale_k is not None:
+        scale = scale * scale_q * scale_k
     for b, h in np.ndindex(B, H):
         keys, values = (x[b, h // (H // H_kv)].astype(np.float32) for x in (k, v))
+        if scale_v is not None:
+            values *= scale_v
         for start in range(max(0, S_q - S_k) if causal else 0, S_q, BLOCK_M):
             rows = slice(start, min(start + BLOCK_M, S_q))
             seen = rows.stop + S_k - S_q if causal else S_k  # keys visible to the block's last query

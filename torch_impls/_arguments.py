@@ -69,11 +69,7 @@ def check_matmul(a: Tensor, b: Tensor, scale_a: Tensor | None, scale_b: Tensor |
             raise ValueError(f"matmul: precision 'tf32' is for float32 inputs; got {a.dtype}")
         if not a.is_cuda:
             raise NotImplementedError(f"matmul: precision 'tf32' needs NVIDIA's tensor cores; a is on {a.device}")
-    expected = (torch.Size(), torch.float32, a.device) if a.dtype == FLOAT8 else None
-    for name, scale in (("scale_a", scale_a), ("scale_b", scale_b)):
-        found = None if scale is None else (scale.shape, scale.dtype, scale.device)
-        if found != expected:
-            raise ValueError(f"matmul: a is {a.dtype}, so {name} must be {_text(expected)}; got {_text(found)}")
+    _check_scales("matmul", ("a", "b"), a, (scale_a, scale_b))
 
 
 def check_linear(
@@ -101,8 +97,12 @@ def check_linear(
         raise NotImplementedError(f"{operation}: precision 'tf32' needs NVIDIA's tensor cores; x is on {x.device}")
 
 
-def check_attention(q: Tensor, k: Tensor, v: Tensor) -> None:
-    """Operands of attention: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), H a multiple of H_kv. Raises: ValueError."""
+def check_attention(q: Tensor, k: Tensor, v: Tensor, scales: tuple[Tensor | None, ...] = ()) -> None:
+    """Operands of attention: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), H a multiple of H_kv.
+
+    `scales`: where float8 is allowed, a float32 of shape () of q, k and v each for float8; None for others.
+    Raises: ValueError.
+    """
     if q.ndim != 4:
         raise ValueError(f"attention: q must be (B, H, S_q, D); got {tuple(q.shape)}")
     B, H, _, D = q.shape
@@ -114,7 +114,9 @@ def check_attention(q: Tensor, k: Tensor, v: Tensor) -> None:
         raise ValueError(f"attention: {expected}; got {tuple(v.shape)}")
     if H % k.shape[1] if k.shape[1] else H:
         raise ValueError(f"attention: H must be a multiple of H_kv; got H={H}, H_kv={k.shape[1]}")
-    _check_kinds("attention", ("q", "k", "v"), (q, k, v))
+    _check_kinds("attention", ("q", "k", "v"), (q, k, v), float8=bool(scales))
+    if scales:
+        _check_scales("attention", ("q", "k", "v"), q, scales)
 
 
 def check_attention_grad(q: Tensor, k: Tensor, v: Tensor, do: Tensor) -> None:
@@ -200,6 +202,17 @@ def _check_kinds(operation: str, names: tuple[str, ...], tensors: tuple[Tensor, 
         if other.device != x.device:
             raise ValueError(
                 f"{operation}: {first} is on {x.device}, so {name} must be on {x.device}; got {other.device}"
+            )
+
+
+def _check_scales(operation: str, names: tuple[str, ...], x: Tensor, scales: tuple[Tensor | None, ...]) -> None:
+    """A scale of shape () for each operand if x, the first, is float8; None otherwise."""
+    expected = (torch.Size(), torch.float32, x.device) if x.dtype == FLOAT8 else None
+    for name, scale in zip(names, scales, strict=True):
+        found = None if scale is None else (scale.shape, scale.dtype, scale.device)
+        if found != expected:
+            raise ValueError(
+                f"{operation}: {names[0]} is {x.dtype}, so scale_{name} must be {_text(expected)}; got {_text(found)}"
             )
 
 

@@ -13,12 +13,16 @@ from torch_impls._arguments import check_attention
 from torch_impls._sdpa import aligned
 
 VENDOR = "PyTorch"
+DTYPES_BEYOND = ("float8_e4m3fn",)
 
 
 def attention(
     q: Float[Tensor, "B H S_q D"],
     k: Float[Tensor, "B H_kv S_k D"],
     v: Float[Tensor, "B H_kv S_k D"],
+    scale_q: Float[Tensor, ""] | None = None,
+    scale_k: Float[Tensor, ""] | None = None,
+    scale_v: Float[Tensor, ""] | None = None,
     *,
     causal: bool = False,
     sm_scale: float | None = None,
@@ -37,10 +41,16 @@ def attention(
     On a GPU tensors with a row that does not begin at a multiple of 16 bytes are copied first: the fused kernels read
     16 bytes at a time without a check, and a misaligned address ends the process's CUDA context.
 
+    float8_e4m3fn: q, k and v are multiplied by a scale each, and the output is bfloat16. PyTorch has no float8 kernel:
+    the inputs are widened to bfloat16.
+
     Raises ValueError for other shapes and dtypes, and for different devices.
     """
-    check_attention(q, k, v)
+    check_attention(q, k, v, (scale_q, scale_k, scale_v))
     S_q, S_k = q.shape[2], k.shape[2]
+    if scale_q is not None and scale_k is not None and scale_v is not None:
+        q, k, v = (q.float() * (scale_q * scale_k)).to(torch.bfloat16), k.to(torch.bfloat16), v.to(torch.bfloat16)
+        return attention(q, k, v, causal=causal, sm_scale=sm_scale) * scale_v
     if q.numel() == 0 or S_k == 0:
         return q.new_zeros(q.shape)
     if causal and S_q > S_k:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
@@ -10,12 +11,16 @@ from torch_impls._arguments import check_attention
 from torch_impls._sdpa import lower_right, unfused_in_float32
 
 VENDOR = "PyTorch math"
+DTYPES_BEYOND = ("float8_e4m3fn",)
 
 
 def attention(
     q: Float[Tensor, "B H S_q D"],
     k: Float[Tensor, "B H_kv S_k D"],
     v: Float[Tensor, "B H_kv S_k D"],
+    scale_q: Float[Tensor, ""] | None = None,
+    scale_k: Float[Tensor, ""] | None = None,
+    scale_v: Float[Tensor, ""] | None = None,
     *,
     causal: bool = False,
     sm_scale: float | None = None,
@@ -29,10 +34,15 @@ def attention(
     With `causal` query i sees the keys j <= i + S_k - S_q, by an explicit mask where PyTorch's `is_causal` differs, and
     a query that sees none gives zeros.
 
+    float8_e4m3fn: q, k and v are widened to float32 and multiplied by a scale each, and the output is bfloat16.
+
     Raises ValueError for other shapes and dtypes, and for different devices.
     """
-    check_attention(q, k, v)
+    check_attention(q, k, v, (scale_q, scale_k, scale_v))
     S_q, S_k = q.shape[2], k.shape[2]
+    if scale_q is not None and scale_k is not None and scale_v is not None:
+        q, k, v = q.float() * scale_q, k.float() * scale_k, v.float() * scale_v
+        return attention(q, k, v, causal=causal, sm_scale=sm_scale).to(torch.bfloat16)
     if q.numel() == 0 or S_k == 0:
         return q.new_zeros(q.shape)
     if causal and S_q > S_k:

@@ -88,13 +88,7 @@ def check_matmul(
     if precision not in precisions:
         raise ValueError(f'matmul: precision must be {allowed}; got "{precision}" for {a.dtype}')
     _check_devices("matmul", ("a", "b"), (a, b))
-    expected = (torch.float32, (), a.device) if a.dtype == FLOAT8 else None
-    for name, scale in (("scale_a", scale_a), ("scale_b", scale_b)):
-        found = None if scale is None else (scale.dtype, tuple(scale.shape), scale.device)
-        if found != expected:
-            raise ValueError(f"matmul: a is {a.dtype}, so {name} must be {expected}; got {found}")
-        if scale is not None:
-            _check_plain("matmul", name, scale)
+    _check_scales("matmul", ("a", "b"), a, (scale_a, scale_b))
     _check_runs("matmul", "a", a, interpreter=interpreter)
 
 
@@ -153,9 +147,12 @@ def check_linear(
     _check_runs(operation, "x", x, interpreter=interpreter)
 
 
-def check_attention(q: Tensor, k: Tensor, v: Tensor, *, interpreter: bool = True) -> None:
+def check_attention(
+    q: Tensor, k: Tensor, v: Tensor, scales: tuple[Tensor | None, ...] = (), *, interpreter: bool = True
+) -> None:
     """Operands of attention: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), H a multiple of H_kv.
 
+    `scales`: where float8 is allowed, one of q, k and v each, of shape (), for float8; None for others.
     `interpreter`: the kernel runs in Triton's interpreter too (Gluon has none). Raises: ValueError.
     """
     if q.ndim != 4:
@@ -172,8 +169,10 @@ def check_attention(q: Tensor, k: Tensor, v: Tensor, *, interpreter: bool = True
         )
     if H != 0 and (H_kv == 0 or H % H_kv != 0):
         raise ValueError(f"attention: H must be a multiple of H_kv; got H={H}, H_kv={H_kv}")
-    _check_dtypes("attention", ("q", "k", "v"), (q, k, v))
+    _check_dtypes("attention", ("q", "k", "v"), (q, k, v), float8=bool(scales))
     _check_devices("attention", ("q", "k", "v"), (q, k, v))
+    if scales:
+        _check_scales("attention", ("q", "k", "v"), q, scales)
     _check_runs("attention", "q", q, interpreter=interpreter)
 
 
@@ -288,6 +287,17 @@ def _check_dtypes(operation: str, names: tuple[str, ...], tensors: tuple[Tensor,
         if other.dtype != dtype:
             raise ValueError(f"{operation}: {names[0]} is {dtype}, so {name} must be {dtype}; got {other.dtype}")
         _check_plain(operation, name, other)
+
+
+def _check_scales(operation: str, names: tuple[str, ...], x: Tensor, scales: tuple[Tensor | None, ...]) -> None:
+    """A scale of shape () for each operand if x, the first, is float8; None otherwise."""
+    expected = (torch.float32, (), x.device) if x.dtype == FLOAT8 else None
+    for name, scale in zip(names, scales, strict=True):
+        found = None if scale is None else (scale.dtype, tuple(scale.shape), scale.device)
+        if found != expected:
+            raise ValueError(f"{operation}: {names[0]} is {x.dtype}, so scale_{name} must be {expected}; got {found}")
+        if scale is not None:
+            _check_plain(operation, f"scale_{name}", scale)
 
 
 def _check_devices(operation: str, names: tuple[str, ...], tensors: tuple[Tensor, ...]) -> None:

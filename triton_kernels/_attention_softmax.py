@@ -103,7 +103,7 @@ def add_key(acc, l_i, m_i, q, k_ptrs, v_ptrs, seen, qk_scale):
 
 @triton.jit
 def recompute_by_key(
-    q_ptr, k_ptr, v_ptr, out_ptr, start_m, h_kv, S_q, S_k, shift, qk_scale, stride_qh, stride_qm, stride_qd,
+    q_ptr, k_ptr, v_ptr, out_ptr, start_m, h_kv, S_q, S_k, shift, qk_scale, v_scale, stride_qh, stride_qm, stride_qd,
     stride_kn, stride_kd, stride_vn, stride_vd, stride_oh, stride_om,
     G: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr,
 ):  # fmt: skip
@@ -132,4 +132,4 @@ def recompute_by_key(
             v_ptrs += stride_vn
         out_ptrs = out_ptr + heads[:, None] * stride_oh + queries[:, None] * stride_om + offs_d[None, :]
         blind = queries + shift < 0
-        tl.store(out_ptrs, acc / tl.where(blind, 1.0, l_i)[:, None], mask=row_mask)
+        tl.store(out_ptrs, acc * v_scale / tl.where(blind, 1.0, l_i)[:, None], mask=row_mask)

@@ -77,9 +77,9 @@ def strides_of(x: Tensor) -> list[int]:
     return [span if size == 1 else stride for size, stride, span in zip(x.shape, x.stride(), spans, strict=False)] + [1]
 
 
-def describe(x: Tensor) -> TritonDescriptor:
-    """What TMA reads x (B, H, S, D) through in Triton; the configuration sets the block."""
-    return TritonDescriptor(x, list(x.shape), strides_of(x), [1, 1, 1, x.shape[3]])
+def describe(x: Tensor, rows: int = 1, columns: int | None = None) -> TritonDescriptor:
+    """What TMA reads blocks of x (B, H, S, D) through in Triton, of one row unless a configuration sets it."""
+    return TritonDescriptor(x, list(x.shape), strides_of(x), [1, 1, rows, x.shape[3] if columns is None else columns])
 
 
 def descriptor(x: Tensor, block_m: int, block_d: int) -> TensorDescriptor:

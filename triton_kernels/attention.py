@@ -6,8 +6,9 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._arguments import check_attention, check_head
+from triton_kernels._arguments import FLOAT8, check_attention, check_head
 from triton_kernels._attention_decode import DECODING, decode
+from triton_kernels._attention_float8 import attend_float8
 from triton_kernels._attention_softmax import (
     LOWEST,
     head_and_tile,
@@ -22,6 +23,7 @@ from triton_kernels._launch import device_of, kept, launch
 from triton_kernels._tma import describe, readable
 
 DETERMINISTIC = True
+DTYPES_BEYOND = ("float8_e4m3fn",)
 HEAD_DIMS = (16, 32, 64, 128, 256)
 GROUP_BYTES = 2**24  # keys and values of the heads that run together: a third of an H200's L2 cache
 LOG2_E = 1.4426950408889634
@@ -98,7 +100,7 @@ def attention_kernel(
     if nans > 0:
         recompute_by_key(
             q_ptr + b * stride_qb, k_ptr, v_ptr, out_ptr + b * stride_ob, start_m, h_kv, S_q, S_k,
-            S_k - S_q, qk_scale, stride_qh, stride_qm, stride_qd, stride_kn, stride_kd, stride_vn, stride_vd,
+            S_k - S_q, qk_scale, 1.0, stride_qh, stride_qm, stride_qd, stride_kn, stride_kd, stride_vn, stride_vd,
             stride_oh, stride_om, G, D, BLOCK_M,
         )  # fmt: skip
 
@@ -115,6 +117,9 @@ def attention(
     q: Float[Tensor, "B H S_q D"],
     k: Float[Tensor, "B H_kv S_k D"],
     v: Float[Tensor, "B H_kv S_k D"],
+    scale_q: Float[Tensor, ""] | None = None,
+    scale_k: Float[Tensor, ""] | None = None,
+    scale_v: Float[Tensor, ""] | None = None,
     *,
     causal: bool = False,
     sm_scale: float | None = None,
@@ -127,7 +132,9 @@ def attention(
     infinity gives NaN. NaN and infinities of hidden keys and values do not reach the result: a tile with a NaN is
     computed again, far more slowly.
     Dtypes: float32 (ieee products and sums), float16, bfloat16 (scores, softmax and accumulation in float32, the
-    probabilities rounded once for the second product).
+    probabilities rounded once for the second product). float8_e4m3fn, with a float32 scale of shape () that each of q,
+    k and v is multiplied by: both products by float8 tensor cores, the probabilities rounded to float8, the output
+    bfloat16; V is transposed in memory first.
     Loads: TMA reads keys and values of 16 bits where it can (rows contiguous, each at a multiple of 16 bytes).
     Tail: only the blocks on the diagonal and the last one mask; blocks without visible keys are skipped.
     At most 16 queries (decoding): the keys of a head are divided among programs, see _attention_decode.py. Nothing is
@@ -136,18 +143,22 @@ def attention(
     strides of k and v along S_k or D of 2**22 or more.
     Source: FlashAttention-2 (Dao, 2023), with the query heads of a key head packed as in FlashAttention-3.
     """
-    check_attention(q, k, v)
+    check_attention(q, k, v, (scale_q, scale_k, scale_v))
     (_, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     _check_limits(S_q * (H // H_kv) if H_kv else 0, k, v, D, sm_scale)
+    dtype = torch.bfloat16 if q.dtype == FLOAT8 else q.dtype
     if q.numel() > 0 and S_k == 0:
-        return torch.zeros(q.shape, dtype=q.dtype, device=q.device)
-    out = empty_output(q.shape, q.dtype, q.device)
+        return torch.zeros(q.shape, dtype=dtype, device=q.device)
+    out = empty_output(q.shape, dtype, q.device)
     if q.numel() > 0:
         if sm_scale is None:
             sm_scale = D**-0.5
         with device_of(q):
-            (decode if S_q <= DECODING else _attend)(q, k, v, out, causal, sm_scale * LOG2_E)
-    return finished_output(out, q.dtype)
+            if scale_q is not None and scale_k is not None and scale_v is not None:
+                attend_float8(q, k, v, (scale_q, scale_k, scale_v), out, causal, sm_scale, GROUP_BYTES)
+            else:
+                (decode if S_q <= DECODING else _attend)(q, k, v, out, causal, sm_scale * LOG2_E)
+    return finished_output(out, dtype)
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float) -> None:

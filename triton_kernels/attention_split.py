@@ -213,7 +213,7 @@ def attention_kernel(
     if nans > 0:
         recompute_by_key(
             q_ptr + b * stride_qb, k_ptr + b * stride_kb + h_kv * stride_kh, v_ptr + b * stride_vb + h_kv * stride_vh,
-            out_ptr, start_m, h_kv, S_q, S_k, shift, qk_scale,
+            out_ptr, start_m, h_kv, S_q, S_k, shift, qk_scale, 1.0,
             stride_qh, stride_qm, stride_qd, stride_kn, stride_kd, stride_vn, stride_vd, stride_oh, stride_om,
             G, D, BLOCK_M,
         )  # fmt: skip

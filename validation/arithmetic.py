@@ -65,14 +65,20 @@ def matmul_rows() -> Iterator[TableRow]:
 
 
 def attention_rows() -> Iterator[TableRow]:
-    for dtype in DTYPES:
+    for dtype in (*DTYPES, FLOAT8):
         for shape, causal in ATTENTION:
-            both = [attention_case(shape, dtype, causal, inputs) for inputs in ("normal", "shifted")]
+            draws = ("normal",) if dtype == FLOAT8 else ("normal", "shifted")
+            both = [attention_case(shape, dtype, causal, inputs) for inputs in draws]
             worst = lambda settings: max(attention_ratio(settings, case) for case in both)  # noqa: B023, E731
             right = {name: worst(settings) for name, settings in right_attention(dtype).items()}
             mistakes = {n: s for n, s in wrong_attention(dtype).items() if needs_keys(n) <= shape[1]}
             size = "S_q={}, S_k={}, D={}".format(*shape) + (", causal" if causal else "")
-            yield f"attention {dtype}", size, right, {name: worst(settings) for name, settings in mistakes.items()}
+            yield (
+                f"attention {'float8' if dtype == FLOAT8 else dtype}",
+                size,
+                right,
+                {name: worst(settings) for name, settings in mistakes.items()},
+            )
 
 
 def sigmoid_rows() -> Iterator[TableRow]:

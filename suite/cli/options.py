@@ -47,7 +47,7 @@ ExcludeOption = Annotated[
 ]
 DtypeOption = Annotated[
     list[str] | None,
-    typer.Option("--dtype", help="fp32, fp16, bf16, or their full names; matmul: fp8 (float8_e4m3fn), if named."),
+    typer.Option("--dtype", help="fp32, fp16, bf16, or full names; matmul, attention: fp8 (float8_e4m3fn), if named."),
 ]
 PrecisionOption = Annotated[
     list[str] | None,

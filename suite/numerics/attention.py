@@ -7,7 +7,8 @@ import math
 import torch
 
 from suite.numerics.bounds import EXP_ULPS, MMA_DEPTH, deviations, limit, sum_shift, sum_variance
-from suite.numerics.formats import half_smallest, unit_roundoff
+from suite.numerics.float8 import FLOAT8, lost_in_sums
+from suite.numerics.formats import OUTPUT_DTYPES, half_smallest, unit_roundoff
 
 
 def exponential_variance(
@@ -40,13 +41,44 @@ def attention_limit(
 ) -> torch.Tensor:
     """Bound for o = sum_j p_j v_j with p = softmax(scores), one query a row; see `attention_error`.
 
-    count: outputs of the whole result.
+    count: outputs of the whole result. float8: of scaled numbers, with the output in another type (`float8_losses`).
     """
-    depth = MMA_DEPTH.get(dtype)
+    if dtype == FLOAT8:
+        lost, of_losses = float8_losses(value, p, scores, sizes_squared, v, head_dim=head_dim, terms=terms)
+    depth = None if dtype == FLOAT8 else MMA_DEPTH.get(dtype)
     moved, variance = attention_error(value, p, scores, sizes_squared, v, head_dim=head_dim, terms=terms, dtype=dtype)
     systematic = score_shift(head_dim, depth) * moved.abs()
     systematic += sum_shift(value, terms, depth) + value.abs() * (2.0 * unit_roundoff("float32"))
-    return limit(systematic + variance.sqrt() * deviations(count), value, dtype)
+    if dtype == FLOAT8:
+        systematic += lost
+        variance += of_losses
+    return limit(systematic + variance.sqrt() * deviations(count), value, OUTPUT_DTYPES.get(dtype, dtype))
+
+
+def float8_losses(
+    value: torch.Tensor,
+    p: torch.Tensor,
+    scores: torch.Tensor,
+    sizes_squared: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    head_dim: int,
+    terms: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What o loses in tensor cores' sums of float8 products, each sum one chain: errors of one sign, and variance.
+
+    Arguments as of `attention_error`. A loss e_j of one sign in the scores changes o by sum_j p_j (v_j - o) e_j, of
+    which the square is at most sum_j p_j e_j^2 times sum_j p_j (v_j - o)^2.
+    """
+    hidden = scores == -math.inf
+    shift, variance = lost_in_sums(scores.masked_fill(hidden, 0.0), sizes_squared, head_dim, head_dim)
+    weights = variance.mul_(p.square()).masked_fill_(hidden, 0.0)
+    v_squared = v.square()
+    of_scores = weights @ v_squared + value * (value * weights.sum(dim=1, keepdim=True) - 2.0 * (weights @ v))
+    spread = (p @ v_squared - value.square()).clamp_(min=0.0)
+    systematic = (spread * shift.square_().mul_(p).masked_fill_(hidden, 0.0).sum(dim=1, keepdim=True)).sqrt_()
+    lost, of_sums = lost_in_sums(value, p.square() @ v_squared, terms, terms)
+    return systematic + lost, of_scores.clamp(min=0.0) + of_sums
 
 
 def score_shift(head_dim: int, depth: int | None) -> float:
@@ -78,12 +110,13 @@ def attention_error(
        from the exponential: relative to p_j a variance w_j. Since do = sum_j p_j (v_j - o) e_j, that of o is
        sum_j p_j^2 w_j (v_j - o)^2. The factor log2(e) sm_scale is rounded too, and is common to all: e_j = u s_j.
     2. In 16 bits, p_j is rounded to the type of v, relative to p_j or within the subnormal range by half its spacing;
-       in the numerator alone, sum_j r_j p_j v_j, or in the denominator too, sum_j r_j p_j (v_j - o).
+       in the numerator alone, sum_j r_j p_j v_j, or in the denominator too, sum_j r_j p_j (v_j - o). float8 too, where
+       p_j is divided by the largest of its row first: normal numbers begin at 2^-6.
     3. Numerator and denominator are sums over the keys; the quotient may be a product with a reciprocal.
 
     Memory bandwidth limits this function: arrays of all pairs are reused, and read as few times as possible.
     """
-    depth = MMA_DEPTH.get(dtype)
+    depth = None if dtype == FLOAT8 else MMA_DEPTH.get(dtype)
     hidden = scores == -math.inf
     v_squared, p_squared = v.square(), p.square()
     relative = exponential_variance(scores, sizes_squared, head_dim, depth)
@@ -95,8 +128,11 @@ def attention_error(
 
     alone = torch.zeros_like(value)
     if dtype != "float32":
-        rounding = (p * (unit_roundoff(dtype) / math.sqrt(3.0))).clamp_(min=half_smallest(dtype) / math.sqrt(3.0))
-        rounding.square_().masked_fill_(hidden, 0.0)
+        least: torch.Tensor | float = half_smallest(dtype)
+        if dtype == FLOAT8:  # of the row's largest, which is 1 or more when it is rounded
+            least = least * p.amax(dim=1, keepdim=True)
+        rounding = torch.maximum(p * unit_roundoff(dtype), torch.as_tensor(least, dtype=p.dtype, device=p.device))
+        rounding.square_().div_(3.0).masked_fill_(hidden, 0.0)
         weights += rounding
         alone = value * (2.0 * (rounding @ v) - value * rounding.sum(dim=1, keepdim=True))
     variance = weights @ v_squared + value * (value * weights.sum(dim=1, keepdim=True) - 2.0 * (weights @ v))

@@ -26,7 +26,7 @@ PRECISIONS: dict[str, str] = {
     "ieee": "products and sums in float32 (products of 16-bit inputs are exact there)",
     "tf32": "products of inputs rounded to tf32 (11 significant bits), sums in float32",
     "promoted": "float8: tensor cores sum at most 128 products with 14 bits; these sums are added in float32",
-    "fast": "float8: tensor cores add all products, with 14 bits",
+    "fast": "float8: tensor cores add all products, with 14 bits; weights of attention are rounded to float8",
 }
 """Arithmetics, by the name that `--precision` takes."""
 

@@ -13,6 +13,7 @@ import torch
 from suite.core.errors import UsageError
 from suite.numerics.attention import attention_limit
 from suite.numerics.bounds import rounding_limit
+from suite.numerics.float8 import FLOAT8, scales
 from suite.numerics.formats import DTYPES
 from suite.problem import blocks, family, numbers
 from suite.problem.case import Case
@@ -38,8 +39,12 @@ def heads_inside(operand: torch.Tensor, position: int) -> torch.Tensor:
 
 
 def large_scores(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
-    """Normal numbers of deviation 16: scores reach 1000; exp overflows unless their maximum is subtracted."""
-    return numbers.normals(shape, case, source) * 16.0
+    """Normal numbers of deviation 16: scores reach 1000; exp overflows unless their maximum is subtracted.
+
+    float8 numbers are as large as others; their scales are 16 times as large.
+    """
+    drawn = numbers.normals(shape, case, source)
+    return drawn if case.dtype == FLOAT8 else drawn * 16.0
 
 
 def large_values(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
@@ -110,6 +115,15 @@ def shifted(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> t
     return tuple(x.to(getattr(torch, case.dtype)) for x in (q + 8.0, pairs + 2.0 / math.sqrt(max(d, 1)), v))
 
 
+def with_float8(families: dict[str, Family]) -> dict[str, Family]:
+    """The families, with float8 added to the dtypes of those that it can represent: it has no infinity."""
+    without = ("subnormal", "largest", "infinity", "huge", "cancellation", "shifted")
+    return {
+        name: family if name in without or "infinity" in name else replace(family, dtypes=(*family.dtypes, FLOAT8))
+        for name, family in families.items()
+    }
+
+
 class Attention(Operation):
     rank = 50
     name = "attention"
@@ -134,60 +148,65 @@ class Attention(Operation):
         (1, 1, 1, 50, 127, 128),
         (1, 1, 1, 40, 40, 256),
     )
-    families: ClassVar = {
-        "normal": family.normal(),
-        "sizes": family.sizes(*ragged),
-        "long_thin": family.long_thin((1, 1, 1, 1, 1031, 64), (1, 1, 1, 515, 1, 64)),
-        "empty": family.empty((1, 2, 1, 0, 5, 64), (1, 2, 1, 5, 0, 64), (0, 2, 1, 5, 5, 64)),
-        "transposed": Family(
-            "stored as (B, S, H, D)", numbers.each(numbers.normals), heads_inside, shapes=((2, 4, 2, 33, 65, 64),)
-        ),
-        "strided": family.strided_views(ODD),
-        "offset": family.offset(ODD),
-        "misaligned_rows": family.misaligned_rows(ODD),
-        "broadcast": family.broadcast((2, 4, 2, 33, 65, 64)),
-        "subnormal": family.subnormal(ODD, values=numbers.each(numbers.normals, numbers.normals, numbers.subnormals)),
-        "largest": family.large(ODD, values=numbers.each(numbers.normals, numbers.normals, large_values)),
-        "signed_zero": family.signed_zero(ODD),
-        "infinity": family.infinity(FEW, values=one_element_is(math.inf, 1, 2)),
-        "nan": family.nan(FEW, values=one_element_is(math.nan, 0, 1, 2)),
-        "cancellation": family.cancellation(ODD, values=pairs_that_cancel),
-        "minus_infinity_first": Family(
-            "the first half of the keys scores minus infinity",
-            minus_infinity(lambda count: slice(0, count // 2), overflow=True),
-            shapes=((1, 4, 2, 40, 600, 64),),
-        ),
-        "minus_infinity_last": Family(
-            "the last half of the keys scores minus infinity",
-            minus_infinity(lambda count: slice(count // 2, count), overflow=True),
-            shapes=((1, 4, 2, 40, 600, 64),),
-        ),
-        "minus_infinity_all": Family(
-            "all keys of a head score minus infinity: NaN, and zeros for a query that sees no key",
-            minus_infinity(lambda count: slice(0, count), overflow=False),
-            shapes=((1, 4, 2, 50, 40, 64),),
-        ),
-        "large_logits": Family(
-            "scores whose exponential overflows unless their maximum is subtracted",
-            numbers.each(large_scores, large_scores, numbers.normals),
-            shapes=(ODD, (1, 1, 1, 40, 40, 256)),
-        ),
-        "shifted": Family(
-            "scores with a common part and values with a mean, which show scores or sums in 16 bits",
-            shifted,
-            shapes=((1, 2, 1, 64, 512, 64), (1, 2, 2, 50, 127, 128)),
-        ),
-        "sm_scale": Family(
-            f"sm_scale={SM_SCALE} instead of 1 / sqrt(D)", numbers.each(numbers.normals), shapes=(ODD, ragged[3])
-        ),
-        "empty_rows": Family(
-            "causal with more queries than keys: the first see no key, and give zeros",
-            numbers.each(numbers.normals),
-            shapes=((1, 2, 1, 130, 33, 64), (1, 2, 2, 77, 1, 64)),
-            options={"causal": (True,)},
-        ),
-        "huge": family.huge((1, 32, 32, 2**19 + 1, 64, 128), options={"causal": (False,)}),
-    }
+    dtypes_beyond = (FLOAT8,)
+    families: ClassVar = with_float8(
+        {
+            "normal": family.normal(),
+            "sizes": family.sizes(*ragged),
+            "long_thin": family.long_thin((1, 1, 1, 1, 1031, 64), (1, 1, 1, 515, 1, 64)),
+            "empty": family.empty((1, 2, 1, 0, 5, 64), (1, 2, 1, 5, 0, 64), (0, 2, 1, 5, 5, 64)),
+            "transposed": Family(
+                "stored as (B, S, H, D)", numbers.each(numbers.normals), heads_inside, shapes=((2, 4, 2, 33, 65, 64),)
+            ),
+            "strided": family.strided_views(ODD),
+            "offset": family.offset(ODD),
+            "misaligned_rows": family.misaligned_rows(ODD),
+            "broadcast": family.broadcast((2, 4, 2, 33, 65, 64)),
+            "subnormal": family.subnormal(
+                ODD, values=numbers.each(numbers.normals, numbers.normals, numbers.subnormals)
+            ),
+            "largest": family.large(ODD, values=numbers.each(numbers.normals, numbers.normals, large_values)),
+            "signed_zero": family.signed_zero(ODD),
+            "infinity": family.infinity(FEW, values=one_element_is(math.inf, 1, 2)),
+            "nan": family.nan(FEW, values=one_element_is(math.nan, 0, 1, 2)),
+            "cancellation": family.cancellation(ODD, values=pairs_that_cancel),
+            "minus_infinity_first": Family(
+                "the first half of the keys scores minus infinity",
+                minus_infinity(lambda count: slice(0, count // 2), overflow=True),
+                shapes=((1, 4, 2, 40, 600, 64),),
+            ),
+            "minus_infinity_last": Family(
+                "the last half of the keys scores minus infinity",
+                minus_infinity(lambda count: slice(count // 2, count), overflow=True),
+                shapes=((1, 4, 2, 40, 600, 64),),
+            ),
+            "minus_infinity_all": Family(
+                "all keys of a head score minus infinity: NaN, and zeros for a query that sees no key",
+                minus_infinity(lambda count: slice(0, count), overflow=False),
+                shapes=((1, 4, 2, 50, 40, 64),),
+            ),
+            "large_logits": Family(
+                "scores whose exponential overflows unless their maximum is subtracted",
+                numbers.each(large_scores, large_scores, numbers.normals),
+                shapes=(ODD, (1, 1, 1, 40, 40, 256)),
+            ),
+            "shifted": Family(
+                "scores with a common part and values with a mean, which show scores or sums in 16 bits",
+                shifted,
+                shapes=((1, 2, 1, 64, 512, 64), (1, 2, 2, 50, 127, 128)),
+            ),
+            "sm_scale": Family(
+                f"sm_scale={SM_SCALE} instead of 1 / sqrt(D)", numbers.each(numbers.normals), shapes=(ODD, ragged[3])
+            ),
+            "empty_rows": Family(
+                "causal with more queries than keys: the first see no key, and give zeros",
+                numbers.each(numbers.normals),
+                shapes=((1, 2, 1, 130, 33, 64), (1, 2, 2, 77, 1, 64)),
+                options={"causal": (True,)},
+            ),
+            "huge": family.huge((1, 32, 32, 2**19 + 1, 64, 128), options={"causal": (False,)}),
+        }
+    )
 
     def default_cases(self, device_type: str) -> list[Case]:
         """On a GPU 16384 tokens and 2048 features, as in FlashAttention's papers; and float16, grouped,
@@ -216,8 +235,20 @@ class Attention(Operation):
         h_kv = 1 + size() % 3
         return (size() % 3, h_kv * (1 + size() % 2), h_kv, size(), size(), 64 * (1 + size() % 2))
 
+    def precisions(self, dtype: str) -> tuple[str, ...]:
+        return ("fast",) if dtype == FLOAT8 else ("ieee",)
+
+    def make_inputs(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
+        """For float8 also scales of q, k and v, float32, with which normal numbers are about as large as others."""
+        operands = super().make_inputs(case, seed, device)
+        if case.dtype != FLOAT8:
+            return operands
+        power = -2 if case.inputs == "large_logits" else -6
+        return *operands, *scales(2, power, seed, device), *scales(1, -6, seed + 1, device)
+
     def second(self, case: Case) -> Case:
-        return replace(case, inputs="shifted") if case.inputs in ("normal", "sizes", "long_thin") else case
+        by_shape = case.inputs in ("normal", "sizes", "long_thin") and case.dtype != FLOAT8
+        return replace(case, inputs="shifted") if by_shape else case
 
     def arguments(self, case: Case) -> dict[str, Any]:
         scale = {"sm_scale": SM_SCALE} if case.inputs == "sm_scale" else {}
@@ -226,16 +257,17 @@ class Attention(Operation):
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
         b, h, h_kv, s_q, _, d = case.shape
         rows, together = self._rows(case), self._heads(case)
-        finite_v = bool(inputs[2].isfinite().all())
+        scale_q, scale_k, scale_v = (each.double() for each in inputs[3:]) if inputs[3:] else (1.0, 1.0, 1.0)
+        finite_v = bool((inputs[2] if case.dtype != FLOAT8 else inputs[2].half()).isfinite().all())
         for batch, first in product(range(b), range(0, h, together)):
             heads = slice(first, min(first + together, h))
             shape = (1, heads.stop - first, s_q, d)
             value, bound = (torch.empty(shape, dtype=torch.float64, device=inputs[0].device) for _ in range(2))
             for head in range(first, heads.stop):
-                k = inputs[1][batch, head * h_kv // h].double()
-                v = inputs[2][batch, head * h_kv // h].double()
+                k = inputs[1][batch, head * h_kv // h].double() * scale_k
+                v = inputs[2][batch, head * h_kv // h].double() * scale_v
                 for start in range(0, s_q, rows):
-                    q = inputs[0][batch, head, start : start + rows].double()
+                    q = inputs[0][batch, head, start : start + rows].double() * scale_q
                     at = (0, head - first, slice(start, start + rows))
                     value[at], bound[at] = self._rows_truth(q, k, v, start, case, finite_v)
             yield Truth((slice(batch, batch + 1), heads, slice(0, s_q), slice(0, d)), value, bound)
@@ -260,7 +292,7 @@ class Attention(Operation):
         seen = max(0, min(s_k, start + len(q) + s_k - s_q)) if case.option("causal") else s_k  # by any of these queries
         if seen == 0 or d == 0:
             zeros = torch.zeros_like(q)
-            return zeros, rounding_limit(zeros, case.dtype)
+            return zeros, rounding_limit(zeros, self.output_dtype(case))
         k, v = k[:seen], v[:seen]
         q = q * SM_SCALE if case.inputs == "sm_scale" else q / math.sqrt(d)
         scores = q @ k.T

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import torch
 
 from suite.numerics.bounds import MMA_DEPTH, deviations, limit, sum_shift, sum_variance
+from suite.numerics.float8 import FLOAT8, float8_limit, scales
 from suite.numerics.formats import DTYPES, half_smallest, unit_roundoff
 from suite.problem import blocks, family, numbers
 from suite.problem.case import Case
@@ -19,14 +20,6 @@ from suite.problem.option import Option, Value
 from suite.problem.shape import Shape
 from suite.problem.telling import Telling
 from suite.problem.truth import Truth
-
-FLOAT8 = "float8_e4m3fn"
-MMA_WIDTH = 32
-"""The most float8 products that a tensor core adds in one step."""
-FLOAT8_SUM_BITS = 14
-"""Significant bits of a sum of float8 products in a tensor core (docs/agreement.md)."""
-PROMOTED_TERMS = 128
-"""Products that such a sum may have in the precision `promoted` before it is added to others in float32."""
 
 
 def matmul_limit(
@@ -54,49 +47,6 @@ def matmul_limit(
     probable = systematic + variance.sqrt() * deviations(count)
     greatest = spread_squared.sqrt() * (worst * math.sqrt(terms)) + terms * half_smallest("float32")
     return limit(torch.minimum(probable, greatest), value, dtype)
-
-
-def float8_limit(
-    value: torch.Tensor, spread_squared: torch.Tensor, grain: float, terms: int, count: int, dtype: str, precision: str
-) -> torch.Tensor:
-    """Bound for c = scale times the sum over `terms` of float8 products a_k b_k, in chains that a tensor core adds.
-
-    value: c. spread_squared: sum of (scale a_k b_k)^2. Both float64. grain: every scaled product is a multiple of this
-    number. count: outputs. dtype: the output's type.
-
-    Each step aligns up to MMA_WIDTH products and the accumulator to the largest of them, and truncates first these and
-    then their sum to FLOAT8_SUM_BITS. With u = 2^-14 each truncation loses up to 2u of the largest, whose square is at
-    most the sum of the squares of the partial sum and of the step's products. `partial` is the mean square of the
-    partial sums of all chains: of walks like those of `sum_variance`, to totals whose squares add up to spread^2, and
-    c^2 over the number of chains.
-
-    1. Products and accumulators lose an amount that is uniform within 2u of the largest, towards zero. Of n terms that
-       add up to c, at most sqrt(n) c / spread more have its sign than not; each loses u on average.
-    2. Sums lose what they lose in other tensor cores, with this u.
-    3. If no partial sum reaches 2^14 grains, all sums are exact and nothing is lost.
-    4. Chains, or all products, are added in float32, and multiplied by the scale, or by two scales.
-
-    In the worst case the n - 1 smaller products and the n / 2 sums, twice each, lose 2u of |a||b| <= sqrt(n) spread.
-    """
-    chain = terms if precision == "fast" else min(terms, PROMOTED_TERMS)
-    steps = math.ceil(chain / MMA_DEPTH["float8_e4m3fn"])
-    share = chain / max(terms, 1)
-    u, fine = 2.0**-FLOAT8_SUM_BITS, unit_roundoff("float32")
-
-    partial = spread_squared + (spread_squared * (1.0 - share) + value.square() * share) / 3.0
-    losses = partial * ((chain + steps) * 4.0 + steps) + spread_squared * (4.0 * (min(chain, MMA_WIDTH) + 1))
-    variance = losses * (u**2 / 3.0) + spread_squared * ((u * steps) ** 2 / 12.0)
-    in_spreads = torch.where(spread_squared > 0, partial / spread_squared, 0.0).sqrt()
-    systematic = value.abs() * (in_spreads * (u * math.sqrt(chain)) + u * (steps + 1) / 2.0)
-    largest = value.abs() * share + spread_squared.sqrt() * (deviations(count * terms) * math.sqrt(share))
-    lossy = ~(largest < 2.0**FLOAT8_SUM_BITS * grain)
-
-    added = sum_variance(value, spread_squared, terms, None)
-    probable = torch.where(lossy, variance, 0.0).add_(added).sqrt_().mul_(deviations(count))
-    probable += torch.where(lossy, systematic, 0.0)
-    worst = 4.0 * u * (chain - 1) + fine * (terms - 1)
-    greatest = spread_squared.sqrt() * (worst * math.sqrt(terms)) + terms * half_smallest("float32")
-    return limit(torch.minimum(probable, greatest) + value.abs() * (2.0 * fine), value, dtype)
 
 
 def rows_of_extremes(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
@@ -235,8 +185,7 @@ class Matmul(Operation):
         if case.dtype != FLOAT8:
             return operands
         power = -7 if case.inputs == "normal" else 12
-        drawn = torch.rand(2, generator=torch.Generator().manual_seed(seed)) / 2 + 1.25
-        return *operands, *(each.clone() for each in (drawn * 2.0**power).to(device))
+        return *operands, *scales(2, power, seed, device)
 
     def second(self, case: Case) -> Case:
         """For float8 inputs with exact sums: the errors allowed with normal numbers hide smaller mistakes."""

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import torch
 
 from suite.numerics.bounds import MMA_DEPTH, deviations, limit, sum_shift, sum_variance
+from suite.numerics.float8 import FLOAT8, FLOAT8_SUM_BITS, MMA_WIDTH, float8_limit
 from suite.numerics.formats import SIGNIFICANT_BITS
-from suite.ops.matmul import FLOAT8, FLOAT8_SUM_BITS, MMA_WIDTH, float8_limit, grain, matmul_limit
+from suite.ops.matmul import grain, matmul_limit
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
 from suite.variants._blocks import SIZES, kept_without_the_rest, padded, spans

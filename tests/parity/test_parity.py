@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 CPU_FLAGS = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
 ALL, WIDE, HALF, BF16 = tuple(DTYPES), ("float32", "bfloat16"), ("float16", "bfloat16"), ("bfloat16",)
 FLOAT8 = ("float8_e4m3fn",)
+EVERY = (*ALL, *FLOAT8)
 FLUSHED = "XLA flushes subnormal numbers to zero on a CPU; float16's it has widened before"
 FLUSHED_16 = "cuDNN's kernels flush subnormal bfloat16 numbers to zero on a GPU"
 MISREAD = "Triton's interpreter widens subnormal bfloat16 numbers wrongly"
@@ -66,14 +67,15 @@ KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
     ("cpu", "conv2d", "torch", "subnormal"): (BF16 if "avx512_bf16" in CPU_FLAGS else (), DOT_PRODUCTS),
     ("cpu", "attention", "triton", "subnormal"): (BF16, MISREAD),
     ("cpu", "attention", "jax", "subnormal"): (WIDE, FLUSHED),
+    ("cpu", "attention", "triton", "nan"): (FLOAT8, MISREAD_8),
     ("cpu", "attention", "jax", "infinity"): (ALL, LEAKS),
-    ("cpu", "attention", "jax", "nan"): (ALL, LEAKS),
+    ("cpu", "attention", "jax", "nan"): (EVERY, LEAKS),
     ("cpu", "attention", "torch", "infinity"): (ALL, ADDS_THE_MASK),
-    ("cpu", "attention", "torch", "nan"): (ALL, ADDS_THE_MASK),
+    ("cpu", "attention", "torch", "nan"): (EVERY, ADDS_THE_MASK),
     ("cpu", "attention", "torch/flash", "infinity"): (ALL, ADDS_THE_MASK),
     ("cpu", "attention", "torch/flash", "nan"): (ALL, ADDS_THE_MASK),
     ("cpu", "attention", "torch/math", "infinity"): (ALL, ADDS_THE_MASK),
-    ("cpu", "attention", "torch/math", "nan"): (ALL, ADDS_THE_MASK),
+    ("cpu", "attention", "torch/math", "nan"): (EVERY, ADDS_THE_MASK),
     ("cpu", "attention", "torch", "minus_infinity_all"): (ALL, ZEROS),
     ("cpu", "attention", "torch/flash", "minus_infinity_all"): (ALL, ZEROS),
     ("cpu", "attention", "torch/math", "minus_infinity_all"): (ALL, ZEROS),
@@ -82,12 +84,12 @@ KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
     ("cuda", "sigmoid", "torch", "subnormal"): (WIDE, OVERFLOWS),
     ("cuda", "sum", "cuda/atomics", "subnormal"): (WIDE, FLUSHED_SUMS),
     ("cuda", "attention", "jax", "infinity"): (ALL, LEAKS),
-    ("cuda", "attention", "jax", "nan"): (ALL, LEAKS),
+    ("cuda", "attention", "jax", "nan"): (EVERY, LEAKS),
     ("cuda", "attention", "jax/cudnn", "infinity"): (HALF, LEAKS),
     ("cuda", "attention", "jax/cudnn", "nan"): (HALF, LEAKS),
     ("cuda", "attention", "jax/cudnn", "subnormal"): (BF16, FLUSHED_16),
     ("cuda", "attention", "torch", "infinity"): (ALL, LEAKS),
-    ("cuda", "attention", "torch", "nan"): (ALL, LEAKS),
+    ("cuda", "attention", "torch", "nan"): (EVERY, LEAKS),
     ("cuda", "attention", "torch", "subnormal"): (BF16, FLUSHED_16),
     ("cuda", "attention", "torch/cudnn", "infinity"): (HALF, LEAKS),
     ("cuda", "attention", "torch/cudnn", "nan"): (HALF, LEAKS),
@@ -100,7 +102,7 @@ KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
     ("cuda", "attention", "torch/flash", "minus_infinity_all"): (HALF, ZEROS),
     ("cuda", "attention", "torch/math", "minus_infinity_all"): (ALL, ZEROS),
     ("cuda", "attention", "torch/math", "infinity"): (ALL, ADDS_THE_MASK),
-    ("cuda", "attention", "torch/math", "nan"): (ALL, ADDS_THE_MASK),
+    ("cuda", "attention", "torch/math", "nan"): (EVERY, ADDS_THE_MASK),
     ("cuda", "multi_head_attention", "jax", "nan"): (ALL, LEAKS),
     ("cuda", "multi_head_attention", "jax/cudnn", "nan"): (HALF, LEAKS),
     ("cuda", "multi_head_attention", "torch", "nan"): (ALL, LEAKS),

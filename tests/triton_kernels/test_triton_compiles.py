@@ -45,7 +45,7 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
     ],
     "attention": [
         *["attention float16 64 first", "attention bfloat16 128 causal", "attention bfloat16 128 decode"],
-        *["attention bfloat16 256 first", "attention float32 128 causal first"],
+        *["attention bfloat16 256 first", "attention float32 128 causal first", "attention float8_e4m3fn 128 causal"],
         "attention_grad bfloat16 64",
     ],
     "sm_80": [

@@ -122,7 +122,8 @@ def attention(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest:
         return
     q = empty(1, 4, 1 if "decode" in rest else 1024, D, dtype=dtype)
     k = empty(1, 2, 1024, D, dtype=dtype)
-    yield partial(function, q, k, k, causal="causal" in rest)
+    scales = 3 * [empty(1, dtype=torch.float32)[0]] if dtype == torch.float8_e4m3fn else []
+    yield partial(function, q, k, k, *scales, causal="causal" in rest)
 
 
 def attention_grad(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:

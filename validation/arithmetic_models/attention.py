@@ -10,7 +10,9 @@ import torch
 
 from suite import ops
 from suite.checking.verdict import judge
+from suite.numerics.float8 import FLOAT8
 from suite.problem.case import Case
+from validation.arithmetic_models.float8 import aligned
 from validation.arithmetic_models.rounding import CPU, Array, Sum, rounded
 from validation.arithmetic_models.sums import fused, separate, tensor_core
 
@@ -32,17 +34,20 @@ def attend(
     splits: int = 1,
     normalized: bool = False,
     product: Sum | None = None,
+    headroom: int = 0,
+    scales: tuple[float, ...] = (1.0, 1.0, 1.0),
 ) -> Array:
     """Attention by online softmax over tiles of keys, in float32.
 
     A parameter that names an intermediate result (`inputs` to `parts`) is the type it is rounded to, None for float32.
     `tile` is the number of keys in a tile, `splits` the number of parts of the keys that are combined at the end.
     `normalized` computes the softmax in one pass instead and uses the quotients as weights. `product` is how matrix
-    products are summed. q is (S_q, D), k and v are (S_k, D), `visible` is (S_q, S_k).
+    products are summed. `headroom`: weights are at most 2^headroom. `scales`: of q, k and v.
+    q is (S_q, D), k and v are (S_k, D), `visible` is (S_q, S_k).
     """
     product = product or (lambda a, b: (a @ b).astype(np.float32))
     q, k, v = (rounded(x, inputs) if inputs else x for x in (q, k, v))
-    scale = np.float32(math.log2(math.e) / math.sqrt(q.shape[1]))
+    scale = np.float32(math.log2(math.e) / math.sqrt(q.shape[1]) * scales[0] * scales[1])
     if scaled_q:
         s = product(rounded(q * scale, scaled_q), k.T)
     else:
@@ -60,13 +65,13 @@ def attend(
         total, o = np.zeros_like(m), np.zeros((len(q), v.shape[1]), np.float32)
         for at in range(first, last, tile):
             here = s[:, at : min(at + tile, last)]
-            new = np.maximum(m, here.max(1, keepdims=True))
+            new = np.maximum(m, here.max(1, keepdims=True) - headroom)
             alpha, p = _exp2(m - _finite(new)), _exp2(here - _finite(new))
             total = _to(total * alpha + p.sum(1, keepdims=True, dtype=np.float32), sums)
             o = _to(o * alpha + product(_to(p, weights).astype(np.float64), v[at : min(at + tile, last)]), acc)
             m = new
         found.append((m, total, _to(o / np.where(total == 0, 1, total), parts)))
-    return _combined(found)
+    return _combined(found) * np.float32(scales[2])
 
 
 def _combined(found: list[tuple[Array, Array, Array]]) -> Array:
@@ -101,6 +106,15 @@ def right_attention(dtype: str) -> dict[str, dict[str, Any]]:
             "quotients as weights": {"normalized": True},
             "4 parts of keys": {"splits": 4},
         }
+    if dtype == FLOAT8:
+        core = {"weights": dtype, "product": aligned(16), "headroom": 8}
+        return {
+            "online": {"weights": dtype},
+            "weights up to 2^8": {"weights": dtype, "headroom": 8},
+            "bfloat16 weights": {"weights": "bfloat16"},
+            "tensor core of 16": core,
+            "tensor core of 32, tiles of 128": {**core, "product": aligned(32), "tile": 128},
+        }
     core = {"product": tensor_core(8), "weights": dtype}
     return {
         "online": {"weights": dtype},
@@ -122,6 +136,13 @@ def wrong_attention(dtype: str) -> dict[str, dict[str, Any]]:
             "float16 accumulator": {"acc": "float16"},
             "float16 parts": {"splits": 4, "parts": "float16"},
             "float16 denominator": {"sums": "float16"},
+        }
+    if dtype == FLOAT8:
+        return {
+            "float8 scores": {"scores": dtype, "weights": dtype},
+            "float8 scaled queries": {"scaled_q": dtype, "weights": dtype},
+            "scale of v forgotten": {"weights": dtype, "forgotten": 2},
+            "scale of k forgotten": {"weights": dtype, "forgotten": 1},
         }
     found: dict[str, dict[str, Any]] = {
         f"{dtype} scores": {"scores": dtype},
@@ -145,11 +166,18 @@ def attention_ratio(settings: dict[str, Any], case: Case, seed: int = 0) -> floa
     """Error ratio of attention of one head with these parameters of `attend`."""
     op = ops.get("attention")
     inputs = op.make_inputs(case, seed, CPU)
-    q, k, v = (x[0, 0].double().numpy() for x in inputs)
+    q, k, v = (x[0, 0].double().numpy() for x in inputs[:3])
+    scales = [float(x) for x in inputs[3:]] or 3 * [1.0]
+    if "forgotten" in settings:
+        settings = dict(settings)
+        scales[settings.pop("forgotten")] = 1.0
     visible = np.tri(len(q), len(k), len(k) - len(q) if case.option("causal") else len(k), dtype=bool)
-    output = torch.from_numpy(np.asarray(attend(q, k, v, visible=visible, **settings), np.float64))
-    output = output.to(inputs[0].dtype)[None, None]
-    return judge(output, op.truth(inputs, case), shape=op.output_shape(case), dtype=case.dtype).error_ratio
+    output = torch.from_numpy(
+        np.asarray(attend(q, k, v, visible=visible, scales=tuple(scales), **settings), np.float64)
+    )
+    dtype = op.output_dtype(case)
+    output = output.to(getattr(torch, dtype))[None, None]
+    return judge(output, op.truth(inputs, case), shape=op.output_shape(case), dtype=dtype).error_ratio
 
 
 def attention_case(shape: tuple[int, int, int], dtype: str, causal: bool, inputs: str = "normal") -> Case:

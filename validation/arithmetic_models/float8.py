@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from suite.ops.matmul import FLOAT8_SUM_BITS
+from suite.numerics.float8 import FLOAT8_SUM_BITS
 from validation.arithmetic_models.rounding import Array, Product, Sum, rounded
 from validation.arithmetic_models.sums import SUMS, accumulated, fused, in_parts
 

@@ -1,0 +1,137 @@
+"""Attention of float8 tensors: both products by float8 tensor cores, with a scale of each operand."""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from triton_kernels._attention_softmax import LOWEST, head_and_tile, recompute_by_key
+from triton_kernels._interpreter import INTERPRET, dot_operand
+from triton_kernels._launch import launch
+from triton_kernels._tma import describe, tma_rows
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+LARGEST_WEIGHT = tl.constexpr(8.0)  # in base 2: float8 weights are from 2^8 down to 2^-9, their smallest number
+TILES = {  # by D: rows, keys, warps, stages
+    **dict.fromkeys((16, 32, 64, 128), (128, 128, 8, 3)),
+    256: (128, 64, 8, 3),
+}
+
+
+@triton.jit
+def transpose_kernel(
+    v_ptr, out_ptr, H_kv, S_k, pitch, stride_b, stride_h, stride_n, stride_d, D: tl.constexpr, BLOCK_N: tl.constexpr
+):
+    """out (B, H_kv, D, S_k), rows `pitch` apart, is v (B, H_kv, S_k, D) transposed. One program copies BLOCK_N keys."""
+    blocks = tl.cdiv(S_k, BLOCK_N)
+    head = (tl.program_id(0) // blocks).to(tl.int64)
+    keys = tl.program_id(0) % blocks * BLOCK_N + tl.arange(0, BLOCK_N)
+    offs_d = tl.arange(0, D)
+    v_ptr += head // H_kv * stride_b + head % H_kv * stride_h
+    offs = keys[:, None].to(tl.int64) * stride_n + offs_d[None, :].to(tl.int64) * stride_d
+    v = tl.load(v_ptr + offs, mask=keys[:, None] < S_k, other=0.0)
+    tl.store(out_ptr + (head * D + offs_d[:, None]) * pitch + keys[None, :], v.T, mask=keys[None, :] < S_k)
+
+
+@triton.jit
+def add_keys(
+    acc, l_i, m_i, q, k_desc, v_desc, head, start, end, last_key, qk_scale,
+    MASKED: tl.constexpr, D: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """`online_softmax_tma` of float8, with weights up to 2^LARGEST_WEIGHT: m_i is that much below the maximum."""
+    b, h_kv = head
+    for start_n in range(start, end, BLOCK_N):
+        k = dot_operand(k_desc.load([b, h_kv, start_n, 0]).reshape(BLOCK_N, D))
+        qk = tl.dot(q, k.T)  # [BLOCK_M, BLOCK_N]
+        if MASKED:
+            keys = start_n + tl.arange(0, BLOCK_N)
+            qk = tl.where(keys[None, :] <= last_key[:, None], qk, float("-inf"))
+        m_new = tl.maximum(m_i, tl.max(qk, 1) * qk_scale - LARGEST_WEIGHT)
+        p = tl.exp2(tl.fma(qk, qk_scale, -m_new[:, None]))
+        alpha = tl.exp2(m_i - m_new)
+        l_i = l_i * alpha + tl.sum(p, 1)
+        v = dot_operand(v_desc.load([b, h_kv, 0, start_n]).reshape(D, BLOCK_N))
+        acc = tl.dot(p.to(v.dtype), v.T, acc * alpha[:, None])  # [BLOCK_M, D]
+        m_i = m_new
+    return acc, l_i, m_i
+
+
+@triton.jit(do_not_specialize=["S_k"])
+def attention_float8_kernel(
+    q_ptr, k_ptr, v_ptr, out_ptr, scale_q_ptr, scale_k_ptr, scale_v_ptr, k_desc, v_desc,
+    HEADS, H_kv, S_q, S_k, HEAD_GROUP, sm_scale,
+    stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
+    stride_vb, stride_vh, stride_vn, stride_vd, stride_ob, stride_oh, stride_om,
+    CAUSAL: tl.constexpr, G: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """One program computes BLOCK_M rows of the output for one batch entry and key head, as `attention_kernel` does.
+
+    v_desc: of V transposed, since float8 tensor cores read both operands along the sum.
+    """
+    head, tile = head_and_tile(tl.cdiv(S_q * G, BLOCK_M), HEADS, HEAD_GROUP)
+    b = (head // H_kv).to(tl.int64)
+    h_kv = (head % H_kv).to(tl.int64)
+    start_m = tile * BLOCK_M
+    rows = start_m + tl.arange(0, BLOCK_M)
+    queries = rows // G
+    heads = h_kv * G + rows % G
+    offs_d = tl.arange(0, D)
+    row_mask = rows[:, None] < S_q * G
+    q_ptrs = q_ptr + b * stride_qb + heads[:, None] * stride_qh + queries[:, None].to(tl.int64) * stride_qm
+    q = tl.load(q_ptrs + offs_d[None, :].to(tl.int64) * stride_qd, mask=row_mask, other=0.0)  # [BLOCK_M, D]
+    scale = tl.load(scale_q_ptr) * tl.load(scale_k_ptr) * sm_scale * LOG2_E
+    scale_v = tl.load(scale_v_ptr)
+    # The largest score is the scale times the largest product, so the scale must not be negative.
+    q = dot_operand((q.to(tl.float32) * tl.where(scale < 0.0, -1.0, 1.0)).to(q.dtype))
+    qk_scale = tl.abs(scale)
+
+    if CAUSAL:
+        shift = S_k - S_q
+        last_key = tl.minimum(queries + shift, S_k - 1)
+        full = tl.minimum(tl.maximum(start_m // G + shift + 1, 0), S_k) // BLOCK_N * BLOCK_N
+        end = tl.minimum((start_m + BLOCK_M - 1) // G + shift + 1, S_k)
+    else:
+        last_key = tl.full((BLOCK_M,), S_k - 1, tl.int32)
+        full = S_k // BLOCK_N * BLOCK_N
+        end = S_k
+    m_i = tl.full((BLOCK_M,), LOWEST, tl.float32)
+    l_i = tl.zeros((BLOCK_M,), tl.float32)
+    acc = tl.zeros((BLOCK_M, D), tl.float32)
+    at = b.to(tl.int32), h_kv.to(tl.int32)
+    acc, l_i, m_i = add_keys(acc, l_i, m_i, q, k_desc, v_desc, at, 0, full, last_key, qk_scale, False, D, BLOCK_N)
+    acc, l_i, m_i = add_keys(acc, l_i, m_i, q, k_desc, v_desc, at, full, end, last_key, qk_scale, True, D, BLOCK_N)
+    nans = tl.max(tl.max(((acc != acc) & row_mask).to(tl.int32), 1), 0) if CAUSAL else 0  # as in `attention_kernel`
+    out = acc * (scale_v / tl.where(last_key < 0, 1.0, l_i))[:, None]
+    out_ptrs = out_ptr + b * stride_ob + heads[:, None] * stride_oh + queries[:, None].to(tl.int64) * stride_om
+    tl.store(out_ptrs + offs_d[None, :], out, mask=rows[:, None] < tl.where(nans == 0, S_q * G, 0))
+    if nans > 0:
+        recompute_by_key(
+            q_ptr + b * stride_qb, k_ptr + b * stride_kb + h_kv * stride_kh, v_ptr + b * stride_vb + h_kv * stride_vh,
+            out_ptr + b * stride_ob, start_m, h_kv, S_q, S_k, S_k - S_q, scale, scale_v, stride_qh, stride_qm,
+            stride_qd, stride_kn, stride_kd, stride_vn, stride_vd, stride_oh, stride_om, G, D, BLOCK_M,
+        )  # fmt: skip
+
+
+def attend_float8(
+    q: Tensor, k: Tensor, v: Tensor, scales: tuple[Tensor, ...], out: Tensor, causal: bool, sm_scale: float, group: int
+) -> None:
+    """Writes attention's result to `out` (B, H, S_q, D), contiguous; nothing is empty. group: bytes of keys and values
+    of the heads that run together."""
+    (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
+    G, HEADS = H // H_kv, B * H_kv
+    keys = tma_rows(k)
+    pitch = triton.cdiv(S_k, 16) * 16
+    columns = torch.empty((B, H_kv, D, pitch), dtype=v.dtype, device=v.device)[..., :S_k]
+    launch(
+        transpose_kernel, (HEADS * triton.cdiv(S_k, 128),), v, columns, H_kv, S_k, pitch, *v.stride(),
+        D=D, BLOCK_N=128, num_warps=4,
+    )  # fmt: skip
+    BLOCK_M, BLOCK_N, num_warps, num_stages = TILES[D]
+    descs = [describe(keys, BLOCK_N), describe(columns, D, BLOCK_N)]
+    options = {} if INTERPRET else {"num_warps": num_warps, "num_stages": num_stages}
+    launch(
+        attention_float8_kernel, (HEADS * triton.cdiv(S_q * G, BLOCK_M),),
+        q, k, v, out, *scales, *descs, HEADS, H_kv, S_q, S_k, min(HEADS, max(1, group // (2 * S_k * D))), sm_scale,
+        *q.stride(), *k.stride(), *v.stride(), *out.stride()[:3],
+        CAUSAL=causal, G=G, D=D, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, **options,
+    )  # fmt: skip
