@@ -13,7 +13,7 @@ from triton_kernels._tma import describe, tma_rows
 LOG2_E = tl.constexpr(1.4426950408889634)
 LARGEST_WEIGHT = tl.constexpr(8.0)  # in base 2: float8 weights are from 2^8 down to 2^-9, their smallest number
 TILES = {  # by D: rows, keys, warps, stages
-    **dict.fromkeys((16, 32, 64, 128), (128, 128, 8, 3)),
+    **dict.fromkeys((16, 32, 64, 128), (64, 128, 4, 3)),
     256: (128, 64, 8, 3),
 }
 
