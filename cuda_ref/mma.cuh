@@ -1,5 +1,5 @@
 // mma.sync: a warp multiplies a 16 x 16 by a 16 x 8 matrix of 16-bit elements and adds the product to float32 sums in
-// its registers. ldmatrix loads the fragments from shared memory. On the CPU, shuffles stand in for both.
+// its registers. ldmatrix loads the fragments from shared memory. On the CPU, lanes read each other's registers.
 // Source: PTX ISA, "Warp Level Matrix Instructions".
 #pragma once
 
@@ -33,10 +33,11 @@ __device__ __forceinline__ void ldmatrix_x4(uint32_t (&x)[4], const char* row) {
     }
 #else
     const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
+    const char* const* const all = cuda_host::gather(row);
     for (int i = 0; i < 4; ++i) {
         uint16_t pair[2];
         for (int j = 0; j < 2; ++j) {
-            const char* const source = __shfl_sync(0xffffffffu, row, i * 8 + (TRANSPOSED ? 2 * q + j : g));
+            const char* const source = all[i * 8 + (TRANSPOSED ? 2 * q + j : g)];
             memcpy(&pair[j], source + (TRANSPOSED ? g : 2 * q + j) * 2, 2);
         }
         memcpy(&x[i], pair, 4);
@@ -77,13 +78,16 @@ __device__ __forceinline__ void mma(float (&sums)[4], const uint32_t (&a)[4], ui
     struct Pair {
         uint32_t low, high;  // k 2q and 2q + 8
     };
-    const Pair upper = {a[0], a[2]}, lower = {a[1], a[3]}, right = {b0, b1};
+    struct Fragments {
+        Pair upper, lower, right;
+    };
+    const Fragments mine = {{a[0], a[2]}, {a[1], a[3]}, {b0, b1}};
+    const Fragments* const all = cuda_host::gather(mine);
     for (int q = 0; q < 4; ++q) {
         Pack<T, 4> rows[2], columns[2];
-        const Pair x[2] = {__shfl_sync(0xffffffffu, upper, lane / 4 * 4 + q),
-                           __shfl_sync(0xffffffffu, lower, lane / 4 * 4 + q)};
-        const Pair y[2] = {__shfl_sync(0xffffffffu, right, lane % 4 * 8 + q),
-                           __shfl_sync(0xffffffffu, right, lane % 4 * 8 + 4 + q)};
+        const Fragments& left = all[lane / 4 * 4 + q];
+        const Pair x[2] = {left.upper, left.lower};
+        const Pair y[2] = {all[lane % 4 * 8 + q].right, all[lane % 4 * 8 + 4 + q].right};
         memcpy(rows, x, sizeof(x));
         memcpy(columns, y, sizeof(y));
         for (int i = 0; i < 4; ++i) {

@@ -5,7 +5,10 @@
 
 namespace cuda_host {
 
-enum Operation : unsigned { SYNC, SHUFFLE, BALLOT, MATCH, ADD, MIN, MAX, AND, OR, XOR, SIGNED = 16 };
+enum Operation : unsigned { SYNC, SHUFFLE, BALLOT, MATCH, ADD, MIN, MAX, AND, OR, XOR, GATHER, SIGNED = 16 };
+
+// What the lanes of a warp have given to gather(), until its next one.
+alignas(64) static char gathered[MAX_THREADS / WARP][WARP * 32];
 
 static inline unsigned lane() { return block.running % WARP; }
 
@@ -30,6 +33,8 @@ static bool complete(int warp, unsigned mask, unsigned operation) {
             case MIN: total = first || less ? x : total; break;
             case MAX: total = first || !less ? x : total; break;
         }
+        if (operation == GATHER)
+            memcpy(gathered[warp] + i * lanes[i].source, reinterpret_cast<const void*>(x), lanes[i].source);
         first = false;
     }
     for (int i = 0; i < WARP; i++) {
@@ -80,6 +85,14 @@ static inline T shuffle(unsigned mask, T value, int source, int line) {
     word = meet(mask, SHUFFLE, word, source, line);
     memcpy(&value, &word, sizeof value);
     return value;
+}
+
+// The values of all 32 lanes, valid until the warp's next call. One wait, where shuffles of many words take many.
+template <typename T>
+static inline const T* gather(const T& value, int line = __builtin_LINE()) {
+    static_assert(sizeof(T) <= 32, "a gather takes 32 bytes of each lane at most");
+    meet(0xffffffffu, GATHER, reinterpret_cast<uint64_t>(&value), sizeof(T), line);
+    return reinterpret_cast<const T*>(gathered[block.running / WARP]);
 }
 
 }  // namespace cuda_host
