@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 from quick import QuickTier
 
+from suite.frameworks.jax import ADAPTER as JAX
+from suite.hardware.device import Device
+
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
-
-    from suite.hardware.device import Device
 
 DRIVERS = ("/dev/nvidiactl", "/dev/dxg")
 """Of NVIDIA GPUs, on Linux and in Windows' subsystem for it."""
@@ -46,8 +47,9 @@ if GPU is None:
     GPU = os.environ["SUITE_TEST_GPU"] = _gpu_name() or ""  # inherited by the processes of pytest-xdist
 if not GPU:
     os.environ["TRITON_INTERPRET"] = "1"
-    os.environ["JAX_PLATFORMS"] = "cpu"
-    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # most of a test of JAX is compilation
+    # Most of a test of JAX is compilation.
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
+    JAX.prepare(Device("cpu"))  # its cache, before a test imports jax
 os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
 os.environ["XLA_PYTHON_CLIENT_ALLOCATOR"] = "platform"  # JAX returns memory that the next test may need
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -64,7 +66,6 @@ def device() -> str:
 def where(device: str) -> Device:
     """The device that the tests run on, after every framework has been prepared for it."""
     from suite import frameworks
-    from suite.hardware.device import Device
 
     found = Device("cpu", name="CPU")
     if device == "cuda":

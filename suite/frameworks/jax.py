@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from suite.frameworks import _caches
 from suite.frameworks.base import GPU_EXTRA, Adapter
+from suite.hardware import host
 
 if TYPE_CHECKING:
     import torch
@@ -44,15 +46,18 @@ class Jax(Adapter):
     def prepare(self, device: Device) -> None:
         """Without these variables XLA allocates three quarters of the device's memory, or looks for a GPU on a CPU run.
 
-        On a GPU the compilation cache, with the results of XLA's autotuning, is kept between processes.
+        The compilation cache, on a GPU with the results of XLA's autotuning, is kept between processes. XLA does not
+        ask whether a program in it was compiled for other processors, so each kind of processor has a folder.
         """
         os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
         if device.type == "cpu":
             os.environ["JAX_PLATFORMS"] = "cpu"
+            flags = zlib.crc32(" ".join(sorted(host.cpu_flags())).encode())
+            _caches.use({name: f"{folder}-cpu-{flags:08x}" for name, folder in CACHES.items()})
             return
         os.environ.pop("JAX_PLATFORMS", None)
         _caches.use(CACHES)
-        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
     def watch_cache(self) -> Callable[[], str]:
         """By the events that JAX sends when it looks into its compilation cache."""

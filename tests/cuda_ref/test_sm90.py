@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from cuda_ref import _matmul_plan, build, compiler
+from cuda_ref import _cache, _matmul_plan, build, compiler
 from cuda_ref._matmul_plan import Plan
 from cuda_ref.matmul_skinny import matmul as matmul_skinny
 from cuda_ref.matmul_tma_wgmma import matmul as matmul_tma_wgmma
@@ -27,15 +29,24 @@ WITHOUT_PRODUCTS = r"split_rows|prepare|finish|add_parts|add_rows"
 LAYOUTS = ("nn", "nt", "tn", "tt")
 
 
+@lru_cache(maxsize=2)
 def machine_code(name: str) -> dict[str, str]:
-    """The SASS instructions of each kernel in a .cu, compiled for sm_90a, one in each line."""
+    """The SASS instructions of each kernel in a .cu, compiled for sm_90a, one in each line.
+
+    The listing is kept in the cache of builds.
+    """
     build.compile_only(name, "sm_90a")
     text = build._prepared(name, "sm_90a")
     key = build._key(name, "sm_90a", ["cubin", text, *compiler.NVCC_FLAGS])
     cubin = compiler.device_code(key, text, "sm_90a") / "kernel.cubin"
     if compiler.cuobjdump() is None:
         pytest.skip("no cuobjdump, in the CUDA toolkit or in Triton's package")
-    functions = re.split(r"^\s*Function : ", compiler.disassembled(cubin), flags=re.MULTILINE)[1:]
+
+    def make(folder: Path) -> None:
+        (folder / "kernel.sass").write_text(compiler.disassembled(cubin))
+
+    listing = (_cache.entry(f"{key}-sass", make) / "kernel.sass").read_text()
+    functions = re.split(r"^\s*Function : ", listing, flags=re.MULTILINE)[1:]
     return {f.split("\n")[0].strip(): "\n".join(re.findall(r"/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;", f)) for f in functions}
 
 

@@ -56,7 +56,7 @@ def test_quotient_is_exact(device: str, seed: int, quotient_bits: int, divisor_b
 
 @pytest.mark.parametrize("any_size", [False, True], ids=["tile_offsets", "grouped_tile_any"])
 @settings(parent=QUICK, max_examples=15)
-@given(grid=st.tuples(st.integers(1, 20), st.integers(1, 20)), group=st.sampled_from([4, 8, 16, 32]))
+@given(grid=st.tuples(st.integers(1, 12), st.integers(1, 12)), group=st.sampled_from([2, 4, 8, 16]))
 def test_every_tile_once_in_grouped_order(device: str, any_size: bool, grid: tuple[int, int], group: int) -> None:
     out = torch.full((grid[0] * grid[1], 2), -1, dtype=torch.int32, device=device)
     visit_kernel[(len(out),)](out, grid[0] * 64 - 1, grid[1] * 128, GROUP_M=group, ANY=any_size)

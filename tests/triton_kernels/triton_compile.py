@@ -12,6 +12,7 @@ Run in a process of its own without TRITON_INTERPRET: it replaces Triton's drive
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import subprocess
@@ -187,7 +188,19 @@ def spills_in_loops(sass: str) -> int:
 
 
 def contents(cubin: bytes) -> dict[str, Any]:
-    """Opcodes of the machine code with their counts, and spills."""
+    """Opcodes of the machine code with their counts, and spills; kept in the cache of builds."""
+    from cuda_ref import _cache
+
+    def make(folder: Path) -> None:
+        (folder / "contents.json").write_text(json.dumps(disassembled(cubin)))
+
+    key = hashlib.sha256(Path(__file__).read_bytes() + cubin).hexdigest()[:32]
+    found: dict[str, Any] = json.loads((_cache.entry(f"contents-{key}", make) / "contents.json").read_text())
+    return found
+
+
+def disassembled(cubin: bytes) -> dict[str, Any]:
+    """What `contents` returns, from nvdisasm."""
     import triton
 
     tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
