@@ -48,11 +48,11 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         *["attention bfloat16 256 first", "attention float32 128 causal first", "attention float8_e4m3fn 128 causal"],
         "attention_grad bfloat16 64",
     ],
-    "sm_80": [
-        *["vector_add float32", "sigmoid float32", "matmul bfloat16 nn 1024 first"],
-        *["attention bfloat16 256 decode first", "lstm_persistent bfloat16 64x512 first"],
-    ],
 }
+SM_80 = [
+    *["vector_add float32", "sigmoid float32", "matmul bfloat16 nn 1024 first"],
+    *["attention bfloat16 256 decode first", "lstm_persistent bfloat16 64x512 first"],
+]
 HOPPER = {
     "gluon": [
         *["matmul_gluon bfloat16 nn 4096", "matmul_gluon float16 tt 1024 first"],
@@ -76,7 +76,7 @@ HOPPER = {
 
 
 def compiled(arch: int, launches: list[str]) -> list[dict[str, Any]]:
-    """The records of triton_compile.py for these launches.
+    """The records of triton_compile.py for these launches: one process, since most of its time is the import of torch.
 
     Triton's cache, which is kept from run to run, knows a kernel by its source, the options and the compiler.
     """
@@ -95,9 +95,9 @@ def count(record: dict[str, Any], pattern: str) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PLAIN)
-def test_wide_accesses_and_the_right_multiplier(name: str) -> None:
-    for record in compiled(80 if name == "sm_80" else 90, PLAIN[name]):
+@pytest.mark.parametrize("arch", [80, 90])
+def test_wide_accesses_and_the_right_multiplier(arch: int) -> None:
+    for record in compiled(arch, SM_80 if arch == 80 else [launch for group in PLAIN.values() for launch in group]):
         launch = record["launch"].removesuffix(" first")
         if launch.endswith("99x101x103"):
             continue  # unaligned rows: copies of single elements, each with an address of its own
@@ -116,7 +116,7 @@ def test_wide_accesses_and_the_right_multiplier(name: str) -> None:
             continue
         assert count(record, r"LDGSTS.*128|UTMALDG") > 0, record  # asynchronous copies of 16 bytes, or TMA
         multiplier = "FFMA" if "float32" in launch else "QGMMA" if "float8" in launch else "HGMMA"
-        if name == "sm_80" or launch.endswith(("16x14336x4096", "decode")):  # no wgmma: too few rows, or none on sm_80
+        if arch == 80 or launch.endswith(("16x14336x4096", "decode")):  # no wgmma: too few rows, or none on sm_80
             multiplier = "HMMA"
         assert count(record, multiplier) >= (100 if multiplier == "FFMA" else 1), record
         assert multiplier != "FFMA" or count(record, "HG?MMA") == 0, record
@@ -126,9 +126,8 @@ def test_wide_accesses_and_the_right_multiplier(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", HOPPER)
-def test_wgmma_fed_by_tma(name: str) -> None:
-    for record in compiled(90, HOPPER[name]):
+def test_wgmma_fed_by_tma() -> None:
+    for record in compiled(90, [launch for group in HOPPER.values() for launch in group]):
         launch = record["launch"].removesuffix(" first")
         kernel, kind = launch.split()[:2]
         # No spills, except for D=256 with a mask: a few scalars, outside of the loop over keys.

@@ -34,29 +34,39 @@ def test_three_parts_and_an_exponent_are_exact(power: int, device: str) -> None:
     assert parts[1:].isfinite().all()
 
 
-@pytest.mark.parametrize("K", [1, 2, 3, 16, 17, 100, 1024, 16384])
-@pytest.mark.parametrize("kind", ["normal", "positive", "magnitudes"])
-@pytest.mark.parametrize("BLOCK_K", [32, 64])
-def test_six_products_meet_the_float32_bound(K: int, kind: str, BLOCK_K: int, device: str) -> None:
-    """Simulates the kernel's order of additions with truncating tensor cores: within the bound of float32."""
-    size = 24 if K > 1000 else 64
+def operands(kind: str, size: int, K: int) -> tuple[torch.Tensor, torch.Tensor]:
     source = torch.Generator().manual_seed(K)
     a, b = (torch.randn(size, K, generator=source) for _ in range(2))
     if kind == "positive":
-        a, b = a.abs(), b.abs()
-    elif kind == "magnitudes":
+        return a.abs(), b.abs()
+    if kind == "magnitudes":
         a, b = (x * 10.0 ** (4 * torch.randn(size, K, generator=source)).clamp(-12, 12) for x in (a, b))
-    (parts_a, exponents_a), (parts_b, exponents_b) = planes(a, device), planes(b, device)
-    acc, lower = torch.zeros(size, size), torch.zeros(size, size, dtype=torch.float64)
+    return a, b
+
+
+@pytest.mark.parametrize("K", [1, 2, 3, 16, 17, 100, 1024, 16384])
+@pytest.mark.parametrize("BLOCK_K", [32, 64])
+def test_six_products_meet_the_float32_bound(K: int, BLOCK_K: int, device: str) -> None:
+    """Simulates the kernel's order of additions with truncating tensor cores: within the bound of float32.
+
+    Normal and positive numbers and such of many magnitudes are computed side by side.
+    """
+    size = 24 if K > 1000 else 64
+    drawn = [operands(kind, size, K) for kind in ("normal", "positive", "magnitudes")]
+    split_a, split_b = ([planes(x, device) for x in each] for each in zip(*drawn, strict=True))
+    parts_a, parts_b = (torch.stack([parts for parts, _ in each], dim=1) for each in (split_a, split_b))
+    acc = torch.zeros(len(drawn), size, size)
+    lower = torch.zeros(acc.shape, dtype=torch.float64)
     for k in range(0, K, BLOCK_K):
-        (a1, a2, a3), (b1, b2, b3) = parts_a[:, :, k : k + BLOCK_K], parts_b[:, :, k : k + BLOCK_K]
+        (a1, a2, a3), (b1, b2, b3) = parts_a[..., k : k + BLOCK_K], parts_b[..., k : k + BLOCK_K]
         for x, y in [(a3, b2), (a2, b3)] if K <= 16 else []:
             lower = tensor_core(x, y, lower)
         for x, y in [(a1, b3), (a3, b1), (a2, b2), (a1, b2), (a2, b1)]:
             lower = tensor_core(x, y, lower)
         acc += tensor_core(a1, b1, torch.zeros_like(lower)).float()
-    c = torch.ldexp((acc + lower.float()).double(), exponents_a + exponents_b.T)
-
-    value, spread_squared = a.double() @ b.double().T, a.double().square() @ b.double().square().T
-    limit = matmul_limit(value, spread_squared, K, size * size, "float32", "ieee")
-    assert ((c.float().double() - value).abs() / limit).max() <= 1
+    sums = (acc + lower.float()).double()
+    for (a, b), (_, exponents_a), (_, exponents_b), total in zip(drawn, split_a, split_b, sums, strict=True):
+        c = torch.ldexp(total, exponents_a + exponents_b.T)
+        value, spread_squared = a.double() @ b.double().T, a.double().square() @ b.double().square().T
+        limit = matmul_limit(value, spread_squared, K, size * size, "float32", "ieee")
+        assert ((c.float().double() - value).abs() / limit).max() <= 1
