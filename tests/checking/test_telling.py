@@ -134,7 +134,9 @@ def test_narrow_and_trespassing_kernels_are_refused(session: Session, cheat: Che
 
 
 @pytest.mark.parametrize("twin", entries(cheats.twins(), tuple(cheats.KINDS)))
-def test_honest_twins_pass(session: Session, twin: Cheat) -> None:
+def test_honest_twins_pass(session: Session, twin: Cheat, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Repeated for a shorter time than usual: `test_judged_timing.py` has whole runs of them."""
+    monkeypatch.setattr("suite.worker.session.EXTERNAL", 4)
     assert refusal(session, twin) == ""
 
 
