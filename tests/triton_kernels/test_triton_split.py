@@ -44,19 +44,11 @@ def operands(kind: str, size: int, K: int) -> tuple[torch.Tensor, torch.Tensor]:
     return a, b
 
 
-@pytest.mark.parametrize("K", [1, 2, 3, 16, 17, 100, 1024, 16384])
-@pytest.mark.parametrize("BLOCK_K", [32, 64])
-def test_six_products_meet_the_float32_bound(K: int, BLOCK_K: int, device: str) -> None:
-    """Simulates the kernel's order of additions with truncating tensor cores: within the bound of float32.
-
-    Normal and positive numbers and such of many magnitudes are computed side by side.
-    """
-    size = 24 if K > 1000 else 64
-    drawn = [operands(kind, size, K) for kind in ("normal", "positive", "magnitudes")]
-    split_a, split_b = ([planes(x, device) for x in each] for each in zip(*drawn, strict=True))
-    parts_a, parts_b = (torch.stack([parts for parts, _ in each], dim=1) for each in (split_a, split_b))
-    acc = torch.zeros(len(drawn), size, size)
-    lower = torch.zeros(acc.shape, dtype=torch.float64)
+def six_products(parts_a: torch.Tensor, parts_b: torch.Tensor, BLOCK_K: int) -> torch.Tensor:
+    """The sums of (3, ..., M, K) and (3, ..., N, K), in the kernel's order of additions, by truncating tensor cores."""
+    K = parts_a.shape[-1]
+    acc = torch.zeros(*parts_a.shape[1:-1], parts_b.shape[-2])
+    lower = acc.double()
     for k in range(0, K, BLOCK_K):
         (a1, a2, a3), (b1, b2, b3) = parts_a[..., k : k + BLOCK_K], parts_b[..., k : k + BLOCK_K]
         for x, y in [(a3, b2), (a2, b3)] if K <= 16 else []:
@@ -64,9 +56,19 @@ def test_six_products_meet_the_float32_bound(K: int, BLOCK_K: int, device: str) 
         for x, y in [(a1, b3), (a3, b1), (a2, b2), (a1, b2), (a2, b1)]:
             lower = tensor_core(x, y, lower)
         acc += tensor_core(a1, b1, torch.zeros_like(lower)).float()
-    sums = (acc + lower.float()).double()
-    for (a, b), (_, exponents_a), (_, exponents_b), total in zip(drawn, split_a, split_b, sums, strict=True):
-        c = torch.ldexp(total, exponents_a + exponents_b.T)
+    return (acc + lower.float()).double()
+
+
+@pytest.mark.parametrize("K", [1, 2, 3, 16, 17, 100, 1024, 16384])
+def test_six_products_meet_the_float32_bound(K: int, device: str) -> None:
+    """Normal and positive numbers and such of many magnitudes, side by side, in blocks of both sizes."""
+    size = 24 if K > 1000 else 64
+    drawn = [operands(kind, size, K) for kind in ("normal", "positive", "magnitudes")]
+    split_a, split_b = ([planes(x, device) for x in each] for each in zip(*drawn, strict=True))
+    parts_a, parts_b = (torch.stack([parts for parts, _ in each], dim=1) for each in (split_a, split_b))
+    sums = torch.stack([six_products(parts_a, parts_b, BLOCK_K) for BLOCK_K in (32, 64)], dim=1)
+    for (a, b), (_, exponents_a), (_, exponents_b), totals in zip(drawn, split_a, split_b, sums, strict=True):
+        c = torch.ldexp(totals, exponents_a + exponents_b.T)
         value, spread_squared = a.double() @ b.double().T, a.double().square() @ b.double().square().T
         limit = matmul_limit(value, spread_squared, K, size * size, "float32", "ieee")
         assert ((c.float().double() - value).abs() / limit).max() <= 1
