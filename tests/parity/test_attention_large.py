@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -16,7 +16,13 @@ if TYPE_CHECKING:
     from suite.problem.case import Case
 
 OPERATIONS = ("attention", "attention_grad")
-OWN = [each for name in OPERATIONS for each in builtin.implementations(name) if each.framework in ("triton", "cuda")]
+FRAMEWORKS = ("triton", "cuda", "jax")
+OWN = [
+    each
+    for name in OPERATIONS
+    for each in builtin.implementations(name)
+    if each.framework in FRAMEWORKS and each.vendor is None
+]
 S = 65536
 FLOAT32_ROWS = 16
 """Most memory of a call beyond inputs and results, in arrays of q's shape in float32."""
@@ -24,14 +30,14 @@ each_own = pytest.mark.parametrize("implementation", OWN, ids=[f"{each.operation
 pytestmark = pytest.mark.gpu
 
 
-def called_once(implementation: Implementation, where: Device, case: Case) -> tuple[torch.Tensor, ...]:
+def called_once(implementation: Implementation, where: Device, case: Case) -> tuple[Any, ...]:
     """The inputs of a case, after a call, which compiles and tunes. Skips what the implementation does not cover."""
     if (obstacle := implementation.obstacle(where, case)) is not None:
         pytest.skip(f"{obstacle[0]}: {obstacle[1]}")
     op = ops.get(implementation.operation)
-    inputs = op.make_inputs(case, 0, torch.device("cuda"))
+    inputs = tuple(map(implementation.adapter.to_native, op.make_inputs(case, 0, torch.device("cuda"))))
     try:
-        implementation.function()(*inputs, **op.arguments(case))
+        implementation.adapter.wait(implementation.function()(*inputs, **op.arguments(case)))
     except NotImplementedError as error:
         pytest.skip(f"unsupported: {error}")
     return inputs
@@ -48,7 +54,7 @@ def test_twenty_calls_give_the_same_bits(implementation: Implementation, where: 
 
     def results() -> tuple[torch.Tensor, ...]:
         found = function(*inputs, **op.arguments(case))
-        return found if isinstance(found, tuple) else (found,)
+        return tuple(map(implementation.adapter.to_torch, found if isinstance(found, tuple) else (found,)))
 
     first = results()
     for _ in range(20):
@@ -62,4 +68,4 @@ def test_memory_does_not_grow_with_the_square_of_s(implementation: Implementatio
     inputs = called_once(implementation, where, case)
     peak = implementation.adapter.peak_bytes(implementation.function(), inputs, op.arguments(case))
     assert peak is not None
-    assert peak <= FLOAT32_ROWS * inputs[0].numel() * 4, f"S * S bytes are {S * S}"
+    assert peak <= FLOAT32_ROWS * S * 64 * 4, f"S * S bytes are {S * S}"

@@ -1,10 +1,11 @@
-"""The suite's own launchers on a GPU: several threads, a device that is not the current one, CUDA graph captures."""
+"""The suite's own launchers on a GPU: several threads, streams and devices, CUDA graph captures, torch.compile."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -28,7 +29,11 @@ SHAPES: dict[str, Callable[[int], tuple[int, ...]]] = {
     "linear_sigmoid": lambda size: (64, size, size + 16),
     "conv2d": lambda size: (2, 9, size // 8, 64, 40, 3, 3, 1, 1),
     "attention": lambda size: (1, 2, 2, size, size, 64),
+    "linear_sigmoid_grad": lambda size: (64, size, size + 16),
+    "attention_grad": lambda size: (1, 2, 2, size, size, 64),
 }
+SLEEP_CYCLES = 100_000_000
+"""About 50 ms of a stream: longer than a call."""
 WARM, IN_THREADS, IN_CAPTURE = 96, 176, 208  # each is new to the autotuner where it is first used
 LAUNCHERS = [
     each
@@ -54,8 +59,18 @@ def loaded(implementation: Implementation, where: Device, size: int) -> tuple[Fu
             function(*inputs(warm, 0), **op.arguments(warm))
         except NotImplementedError:
             continue
-        return partial(function, **op.arguments(case)), case
+        return _with_one_result(partial(function, **op.arguments(case))), case
     pytest.skip("covers neither bfloat16 nor float32 in ieee arithmetic")
+
+
+def _with_one_result(function: Callable[..., Any]) -> Function:
+    """The same function; several results are joined to one vector."""
+
+    def joined(*given: torch.Tensor) -> torch.Tensor:
+        found = function(*given)
+        return torch.cat([each.flatten() for each in found]) if isinstance(found, tuple) else found
+
+    return joined
 
 
 def inputs(case: Case, seed: int, device: str = "cuda") -> tuple[torch.Tensor, ...]:
@@ -93,6 +108,29 @@ def test_four_threads_at_once(implementation: Implementation, where: Device) -> 
         expected = function(*given)
         for each in found[index]:
             same(each, expected)
+
+
+@each_launcher
+def test_on_a_stream_that_is_not_the_default_one(implementation: Implementation, where: Device) -> None:
+    function, case = loaded(implementation, where, WARM)
+    given = inputs(case, 0)
+    expected = function(*given)  # the next call is repeated without the launcher
+    own = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    torch.cuda._sleep(SLEEP_CYCLES)
+    with torch.cuda.stream(own):
+        found = function(*given)
+        own.synchronize()
+        same(found, expected)
+    assert not torch.cuda.default_stream().query(), "the result waited for the default stream"
+
+
+@each_launcher
+def test_torch_compile_keeps_one_graph(implementation: Implementation, where: Device) -> None:
+    function, case = loaded(implementation, where, WARM)
+    given = inputs(case, 0)
+    compiled = torch.compile(lambda *x: function(*x) * 2.0, fullgraph=True, backend="aot_eager")
+    same(compiled(*given), function(*given) * 2.0)
 
 
 @pytest.mark.two_gpus
