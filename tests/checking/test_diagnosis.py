@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -181,11 +182,38 @@ def test_of_a_large_result_a_part_is_compared_around_the_largest_error() -> None
 
 
 @pytest.mark.parametrize(
+    ("operation", "shape", "mistake", "said"),
+    [
+        ("attention_grad", (2, 4, 2, 130, 200, 64), "gradients_of_k_not_scaled", "dk was not scaled"),
+        ("attention_grad", (2, 4, 2, 130, 200, 64), "gradients_of_q_not_scaled", "dq was not scaled"),
+        ("lstm", (12, 16, 40, 160), "output_gate_left_out", "the output gate was left out"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_part_may_lie_in_any_of_several_results(
+    operation: str, shape: tuple[int, ...], mistake: str, said: str
+) -> None:
+    given = problem(operation, shape)
+    make = import_module(f"wrong_kernels.torch_{operation}").make
+    output = torch.cat([each.flatten() for each in make(mistake)(*given.draws[0])])
+    found = survey(output, given.truth(0), "float32", 2**23 * len(output) // given.op.flops(given.case), None)
+    assert found is not None
+    assert found.part.output.numel() < len(output), "the whole result is compared"
+    assert said in diagnose(output, 0, given).text
+
+
+@pytest.mark.parametrize(
     ("operation", "shape", "wrong"),
     [
         ("matmul", (256, 192, 256), lambda a, b, *, precision: a[:, :-32] @ b[:-32]),
         ("attention", (1, 2, 1, 300, 300, 64), lambda q, k, v, **_: v[:, :, :1].expand(q.shape).contiguous()),
         ("layer_norm", (64, 4096), lambda x, w, b, *, eps: x.clone()),
+        (
+            "attention_grad",
+            (1, 2, 1, 300, 300, 64),
+            lambda q, k, v, do, **_: torch.cat([x.view(-1) for x in (q, k, v)]),
+        ),
+        ("lstm", (64, 1, 128, 256), lambda x, *_: torch.ones(66 * 256)),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -1,0 +1,362 @@
+"""Variants of attention_grad: other scales, masks, keys and heads; delta; sums that lack a part; other digits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from suite import ops
+from suite.ops.attention_grad import Pairs, Sum, pairs, sum_over_keys, sums_over_queries
+from suite.problem import outputs
+from suite.problem.case import Case
+from suite.problem.variant import Inputs, Part, Variant
+from suite.variants._blocks import SIZES, kept_without_the_rest, were
+from suite.variants._rounding import coarser, rounded
+
+MOST_SCORES = 2**20
+"""Of a part whose heads have more scores none is compared: each variant computes them anew."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """A query head with its key head, float64. hidden: (queries, keys), None without a mask."""
+
+    q: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+    do: torch.Tensor
+    hidden: torch.Tensor | None
+    scale: float
+
+    @property
+    def scores(self) -> torch.Tensor:
+        found = (self.q * self.scale) @ self.k.T
+        return found if self.hidden is None else found.masked_fill_(self.hidden, -math.inf)
+
+    @property
+    def dp(self) -> torch.Tensor:
+        found = self.do @ self.v.T
+        return found if self.hidden is None else found.masked_fill_(self.hidden, 0.0)
+
+
+Sums = tuple[Sum, Sum, Sum]
+"""What a head adds to dq, dk and dv."""
+Bounded = tuple[torch.Tensor, torch.Tensor]
+"""A result and its bound."""
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """What is done otherwise, at one of the steps.
+
+    own: the key head of each query head. counted: the heads of a group whose dk and dv count. exchanged: dv stands in
+    the place of dk, and dk in that of dv.
+    """
+
+    text: str
+    head: Callable[[Head], Head] = lambda head: head
+    pairs: Callable[[Head, Pairs], Pairs] = lambda head, of: of
+    sums: Callable[[Head, Pairs, Sums], Sums] = lambda head, of, sums: sums
+    own: Sequence[int] | None = None
+    counted: Callable[[Sequence[Sums]], Sequence[Sums]] = lambda sums: sums
+    exchanged: bool = False
+    results: Callable[[torch.Tensor], torch.Tensor] = lambda value: value
+
+
+def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
+    units = _touched(case, part[0])
+    h, h_kv = case["H"], case["H_kv"]
+    if not 0 < len(units) * (h // h_kv) * case["S_q"] * case["S_k"] <= MOST_SCORES:
+        return
+    scale = ops.get("attention_grad").arguments(case).get("sm_scale", case["D"] ** -0.5)
+    whole = len(units) == h_kv * len({batch for batch, _ in units})
+    for mistake in _mistakes(case, scale):
+        if mistake.own is None or whole:
+            yield Variant(mistake.text, *_of_part(inputs, case, part[0], units, mistake, scale))
+
+
+def _touched(case: Case, part: slice) -> list[tuple[int, int]]:
+    """Batch entries and key heads that the part has results of."""
+    b, h, h_kv, s_q, s_k, d = case.shape
+    found = set()
+    heads = (h, h_kv, h_kv)
+    for begin, count, size in zip(_starts(case), heads, (s_q * d, s_k * d, s_k * d), strict=True):
+        first = max(part.start - begin, 0) // size if size else 0
+        last = min(-(-(part.stop - begin) // size), b * count) if size else 0
+        found |= {(i // count, i % count * h_kv // count) for i in range(first, last)}
+    return sorted(found)
+
+
+def _starts(case: Case) -> tuple[int, ...]:
+    b, h, h_kv, s_q, s_k, d = case.shape
+    keys = (b, h_kv, s_k, d)
+    return outputs.starts(((b, h, s_q, d), keys, keys))
+
+
+def _of_part(
+    inputs: Inputs, case: Case, part: slice, units: Sequence[tuple[int, int]], mistake: Mistake, scale: float
+) -> Bounded:
+    """The part as it is after a mistake, with its bound."""
+    value, limit = (torch.zeros(part.stop - part.start, dtype=torch.float64, device=inputs[0].device) for _ in range(2))
+    for unit in units:
+        for begin, result, bound in _of_unit(inputs, case, unit, mistake, scale):
+            low, high = max(begin, part.start), min(begin + result.numel(), part.stop)
+            if low < high:
+                value[low - part.start : high - part.start] = result.flatten()[low - begin : high - begin]
+                limit[low - part.start : high - part.start] = bound.flatten()[low - begin : high - begin]
+    return value, limit
+
+
+def _of_unit(
+    inputs: Inputs, case: Case, unit: tuple[int, int], mistake: Mistake, scale: float
+) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
+    """The results of a key head and of its query heads: where each begins, its values and their bound."""
+    b, h, h_kv, s_q, s_k, d = case.shape
+    batch, own = unit
+    count, starts = (b * (h * s_q + 2 * h_kv * s_k) * d), _starts(case)
+    heads = [each for each in range(h) if (each * h_kv // h if mistake.own is None else mistake.own[each]) == own]
+    hidden = _mask(case, inputs[0].device)
+    found = []
+    for each in heads:
+        places = (each, own, own, each)
+        q, k, v, do = (x[batch, place].double() for x, place in zip(inputs, places, strict=True))
+        head = mistake.head(Head(q, k, v, do, hidden, scale))
+        of = mistake.pairs(head, pairs(*_operands(head), head.hidden, head.scale, case.dtype))
+        sums = (sum_over_keys(of, head.k, scale), *sums_over_queries(of, head.q, head.do, scale))
+        found.append(mistake.sums(head, of, sums))
+    for each, (dq, *_) in zip(heads, found, strict=True):
+        yield starts[0] + (batch * h + each) * s_q * d, mistake.results(dq.value), dq.limit(s_k, count, case.dtype)
+    of_keys = [_added([sums[i] for sums in mistake.counted(found)], case, count) for i in (1, 2)]
+    for begin, (value, bound) in zip(starts[1:], reversed(of_keys) if mistake.exchanged else of_keys, strict=True):
+        yield begin + (batch * h_kv + own) * s_k * d, mistake.results(value), bound
+
+
+def _added(sums: Sequence[Sum], case: Case, count: int) -> Bounded:
+    """A sum over the heads of a group."""
+    names = ("value", "variance", "shift", "squares")
+    total = Sum(*(torch.stack([getattr(each, name) for each in sums]).sum(0) for name in names))
+    parts = torch.stack([each.value.square() for each in sums]).sum(0) if len(sums) > 1 else None
+    return total.value, total.limit(len(sums) * case["S_q"], count, case.dtype, parts)
+
+
+def _operands(head: Head) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    return head.q, head.k, head.v, head.do
+
+
+def _mask(case: Case, device: torch.device, shift: int | None = None) -> torch.Tensor | None:
+    """Which keys each query does not see: those after its own, which is `shift` keys later."""
+    if not case.option("causal"):
+        return None
+    s_q, s_k = case["S_q"], case["S_k"]
+    own = torch.arange(s_q, device=device) + (s_k - s_q if shift is None else shift)
+    return torch.arange(s_k, device=device) > own[:, None]
+
+
+def _mistakes(case: Case, scale: float) -> Iterator[Mistake]:
+    yield from _scales(case, scale)
+    yield from _masks(case)
+    yield from _deltas(case)
+    yield from _groups(case)
+    yield from _ranges(case)
+    yield from _digits(case)
+
+
+def _scales(case: Case, scale: float) -> Iterator[Mistake]:
+    for text, chosen, factor in (
+        ("dq was not scaled", (0,), 1.0 / scale),
+        ("dk was not scaled", (1,), 1.0 / scale),
+        ("dq and dk were not scaled", (0, 1), 1.0 / scale),
+        ("dq was scaled twice", (0,), scale),
+        ("dk was scaled twice", (1,), scale),
+        ("dq and dk were scaled twice", (0, 1), scale),
+        ("dq and dk were multiplied by log2(e)", (0, 1), 1.0 / math.log(2.0)),
+        ("dv was scaled", (2,), scale),
+    ):
+        yield Mistake(text, sums=_times(chosen, factor))
+    plain = case["D"] ** -0.5
+    if scale != plain:
+        in_gradients = _times((0, 1), plain / scale)
+        yield Mistake("sm_scale was 1 / sqrt(D)", head=_replaced(scale=plain), sums=in_gradients)
+    for text, of_scores in (
+        ("scores were not scaled", 1.0),
+        ("scores were scaled twice", scale**2),
+        ("2^x stood for e^x", scale * math.log(2.0)),
+        ("scores were scaled by log2(e) too much", scale / math.log(2.0)),
+    ):
+        yield Mistake(text, head=_replaced(scale=of_scores))
+
+
+def _times(chosen: Sequence[int], factor: float) -> Callable[[Head, Pairs, Sums], Sums]:
+    def of(_: Head, __: Pairs, sums: Sums) -> Sums:
+        dq, dk, dv = (
+            Sum(x.value * factor, x.variance * factor**2, x.shift * abs(factor), x.squares * factor**2)
+            if i in chosen
+            else x
+            for i, x in enumerate(sums)
+        )
+        return dq, dk, dv
+
+    return of
+
+
+def _replaced(**changes: object) -> Callable[[Head], Head]:
+    return lambda head: replace(head, **changes)  # type: ignore[arg-type]
+
+
+def _masks(case: Case) -> Iterator[Mistake]:
+    if not case.option("causal"):
+        return
+    later = case["S_k"] - case["S_q"]
+    for text, shift in (
+        ("a query did not see its own key", later - 1),
+        ("a query saw the key after its own", later + 1),
+        ("the mask was aligned to the first key", 0),
+    ):
+        yield Mistake(text, head=_masked(case, shift))
+    yield Mistake("there was no mask", head=_replaced(hidden=None))
+    yield Mistake("a query that sees no key was 0 / 0", pairs=_not_a_number)
+
+
+def _masked(case: Case, shift: int) -> Callable[[Head], Head]:
+    return lambda head: replace(head, hidden=_mask(case, head.q.device, shift))
+
+
+def _not_a_number(head: Head, of: Pairs) -> Pairs:
+    """Of queries that see no key p is NaN."""
+    assert head.hidden is not None
+    unseen = head.hidden.all(dim=1, keepdim=True)
+    return replace(of, p=of.p.masked_fill(unseen, math.nan), ds=of.ds.masked_fill(unseen, math.nan))
+
+
+def _deltas(case: Case) -> Iterator[Mistake]:
+    """Another p, or another ds = p (dp - delta)."""
+    yield Mistake("the maximum was not subtracted", pairs=lambda head, of: _changed(head, of, p=_overflowing(head)))
+    yield Mistake("delta was left out", pairs=lambda head, of: _changed(head, of, delta=0.0))
+    yield Mistake("delta was added", pairs=lambda head, of: _changed(head, of, delta=-_delta(head, of.p)))
+    yield Mistake("ds was dp - delta, without p", pairs=lambda head, of: replace(of, ds=head.dp - _delta(head, of.p)))
+    for kind in coarser(case.dtype):
+        yield Mistake(f"delta was of an output rounded to {kind}", pairs=_with_output_in(kind))
+
+
+def _delta(head: Head, p: torch.Tensor) -> torch.Tensor:
+    return (p * head.dp).sum(dim=1, keepdim=True)
+
+
+def _overflowing(head: Head) -> torch.Tensor:
+    """p in float32, where exponentials of scores as they stand overflow or vanish."""
+    e = torch.exp(head.scores.float())
+    p = (e / e.sum(dim=1, keepdim=True)).double()
+    return p if head.hidden is None else p.masked_fill(head.hidden, 0.0)
+
+
+def _with_output_in(kind: str) -> Callable[[Head, Pairs], Pairs]:
+    def of(head: Head, right: Pairs) -> Pairs:
+        o = rounded(right.p @ head.v, kind)
+        return _changed(head, right, delta=(head.do * o).sum(dim=1, keepdim=True))
+
+    return of
+
+
+def _changed(
+    head: Head, of: Pairs, *, p: torch.Tensor | None = None, delta: torch.Tensor | float | None = None
+) -> Pairs:
+    """`Pairs` of another p or delta, with errors as large in relation to it."""
+    p = of.p if p is None else p
+    ds = p * (head.dp - (_delta(head, p) if delta is None else delta))
+    growth = (ds / of.ds).square().nan_to_num(1.0, 1.0).clamp(1.0, 2.0**40)
+    return replace(of, p=p, ds=ds, ds_variance=of.ds_variance * growth, ds_shift=of.ds_shift * growth.sqrt())
+
+
+def _groups(case: Case) -> Iterator[Mistake]:
+    h, h_kv = case["H"], case["H_kv"]
+    yield Mistake("dk and dv were exchanged", exchanged=True)
+    if h > h_kv:
+        yield Mistake("dk and dv were of the last head of each group alone", counted=lambda sums: sums[-1:])
+        yield Mistake("dk and dv were of the first head of each group alone", counted=lambda sums: sums[:1])
+        if h_kv > 1:
+            yield Mistake("query head h read key head h % H_kv, not h // (H / H_kv)", own=[i % h_kv for i in range(h)])
+
+
+def _ranges(case: Case) -> Iterator[Mistake]:
+    """Keys or queries that are left out, or added twice."""
+    s_q, s_k = case["S_q"], case["S_k"]
+    for kept in kept_without_the_rest(s_k):
+        gone = were(s_k - kept, "key")
+        yield Mistake(f"the last {gone} left out", head=_without_keys(kept))
+        yield Mistake(f"the last {gone} left out of dq", sums=_of_ranges(keys=slice(0, kept), in_place=True))
+    for kept in kept_without_the_rest(s_q):
+        gone = "query was" if s_q - kept == 1 else f"{s_q - kept} queries were"
+        yield Mistake(f"the last {gone} left out of dk and dv", sums=_of_ranges(queries=slice(0, kept), in_place=True))
+    for size in SIZES:
+        if size < s_k:
+            yield Mistake(f"the first {were(size, 'key')} added to dq twice", sums=_of_ranges(keys=slice(0, size)))
+        if size < s_q:
+            first = "first query was" if size == 1 else f"first {size} queries were"
+            yield Mistake(f"the {first} added to dk and dv twice", sums=_of_ranges(queries=slice(0, size)))
+    yield Mistake("each part of dq was added twice", sums=_times((0,), 2.0))
+
+
+def _without_keys(kept: int) -> Callable[[Head], Head]:
+    def of(head: Head) -> Head:
+        gone = (torch.arange(len(head.k), device=head.k.device) >= kept).expand(len(head.q), -1)
+        return replace(head, hidden=gone if head.hidden is None else head.hidden | gone)
+
+    return of
+
+
+def _of_ranges(
+    *, keys: slice | None = None, queries: slice | None = None, in_place: bool = False
+) -> Callable[[Head, Pairs, Sums], Sums]:
+    """dq of some keys alone, or dk and dv of some queries; added to what is right unless it stands `in_place` of it."""
+
+    def of(head: Head, pairs_of: Pairs, sums: Sums) -> Sums:
+        part = _narrowed(pairs_of, queries or slice(None), keys or slice(None))
+        dq, dk, dv = sums
+        if keys is not None:
+            mine = sum_over_keys(part, head.k[keys], head.scale)
+            dq = mine if in_place else _plus(dq, mine)
+        if queries is not None:
+            others = sums_over_queries(part, head.q[queries], head.do[queries], head.scale)
+            dk, dv = others if in_place else (_plus(dk, others[0]), _plus(dv, others[1]))
+        return dq, dk, dv
+
+    return of
+
+
+def _plus(one: Sum, other: Sum) -> Sum:
+    return Sum(*(getattr(one, name) + getattr(other, name) for name in ("value", "variance", "shift", "squares")))
+
+
+def _narrowed(of: Pairs, queries: slice, keys: slice) -> Pairs:
+    squares = ("p", "ds", "p_variance", "ds_variance", "p_shift", "ds_shift")
+    parts = {name: getattr(of, name)[queries, keys] for name in squares}
+    return Pairs(**parts, exponent=of.exponent[queries], delta=of.delta[queries])
+
+
+def _digits(case: Case) -> Iterator[Mistake]:
+    """Roundings on the way."""
+    for kind in coarser(case.dtype):
+        yield Mistake(f"the results were rounded to {kind}", results=_rounded_to(kind))
+    for kind in (*coarser(case.dtype), *(("tf32",) if case.dtype == "float32" else ())):
+        yield Mistake(f"q, k, v and do were rounded to {kind}", head=_in_digits(kind))
+        if case.dtype == "float32":
+            yield Mistake(f"p and ds were rounded to {kind}", pairs=_pairs_in(kind))
+
+
+def _rounded_to(kind: str) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda value: rounded(value, kind)
+
+
+def _in_digits(kind: str) -> Callable[[Head], Head]:
+    def of(head: Head) -> Head:
+        q, k, v, do = (rounded(x, kind) for x in _operands(head))
+        return replace(head, q=q, k=k, v=v, do=do)
+
+    return of
+
+
+def _pairs_in(kind: str) -> Callable[[Head, Pairs], Pairs]:
+    return lambda _, of: replace(of, p=rounded(of.p, kind), ds=rounded(of.ds, kind))

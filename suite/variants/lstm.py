@@ -1,0 +1,206 @@
+"""Variants of lstm: gates in another order or left out, a state that is not carried over, the bias, other digits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+
+import torch
+
+from suite import ops
+from suite.numerics.bounds import MARGIN, limit
+from suite.problem.case import Case
+from suite.problem.variant import Inputs, Part, Variant
+from suite.variants._blocks import SIZES
+from suite.variants._rounding import coarser, rounded, sixteen
+
+MOST_PRODUCTS = 2**25
+"""Products of weights with inputs and h, of which every variant computes all again."""
+MOST_SUMS = 2**12
+"""Additions one after the other that are simulated."""
+GATES = "ifgo"
+
+Gates = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+"""i, f, g and o of a step, before their sigmoid or tanh; or after it."""
+Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """All steps in float64, with what a mistake changes.
+
+    x, w_ih, w_hh, bias, h0, c0: operands. product: h w^T. tanh: of g and of c. gates: of the numbers of a step, after
+    sigmoid and tanh, and those of the step before. stored: what is kept of c. seen: what a step takes for h, of its own
+    and that of the step before, and whether it is the last one. state: the state after the steps, of all states.
+    """
+
+    x: torch.Tensor
+    w_ih: torch.Tensor
+    w_hh: torch.Tensor
+    bias: torch.Tensor
+    h0: torch.Tensor
+    c0: torch.Tensor
+    dtype: str
+    order: Sequence[int] = (0, 1, 2, 3)
+    product: Product = lambda h, w: h @ w.T
+    tanh: Callable[[torch.Tensor], torch.Tensor] = torch.tanh
+    tanh_of_c: Callable[[torch.Tensor], torch.Tensor] = torch.tanh
+    gates: Callable[[Gates, Gates | None], Gates] = lambda gates, _: gates
+    kept: Callable[[torch.Tensor], torch.Tensor] = lambda c: c
+    seen: Callable[[torch.Tensor, torch.Tensor, bool], torch.Tensor] = lambda h, before, is_last: h
+    carried: bool = True
+    extra_steps: int = 0
+    late: tuple[int, int] = (0, 0)
+    """By how many steps the returned h and c are late."""
+
+    def run(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """y (T, B, H), h and c (B, H). h is rounded to 16 bits where the results are: it is read again from there."""
+        inputs = self.x @ self.w_ih.T + self.bias
+        steps = [*range(len(self.x)), *[len(self.x) - 1] * self.extra_steps]
+        states, before = [(self.h0, self.c0)], None
+        for at, step in enumerate(steps):
+            h, c = states[-1]
+            seen = self.seen(h, states[max(0, at - 1)][0], at == len(self.x) - 1)
+            z = (inputs[step] + self.product(seen, self.w_hh)).chunk(4, dim=1)
+            i, f, g, o = (z[place] for place in self.order)
+            now = (i.sigmoid(), f.sigmoid(), self.tanh(g), o.sigmoid())
+            i, f, g, o = self.gates(now, before)
+            c = self.kept(f * (c if self.carried else 0.0) + i * g)
+            h = o * self.tanh_of_c(c)
+            states.append((h if self.dtype == "float32" else rounded(h, self.dtype), c))
+            before = now
+        y = torch.stack([h for h, _ in states[1 : len(self.x) + 1]]) if len(self.x) else self.x.new_zeros(0)
+        last = len(states) - 1
+        h, c = (states[max(0, last - late)][which] for which, late in enumerate(self.late))
+        return y, h, c
+
+
+def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
+    t, b, inner, h = case.shape
+    if not 0 < t * b * 4 * h * (inner + h) <= MOST_PRODUCTS:
+        return
+    x, w_ih, w_hh, bias, h0, c0 = (each.double() for each in inputs)
+    right = Recurrence(x, w_ih, w_hh, bias, h0, c0, case.dtype)
+    errors = _errors(inputs, case)
+    for mistake, changed in _mistakes(right, case):
+        value = torch.cat([each.flatten() for each in changed.run()])
+        yield Variant(mistake, value[part], limit(errors, value, case.dtype)[part])
+
+
+def _errors(inputs: Inputs, case: Case) -> torch.Tensor:
+    """The error that each result may have before it is rounded: the largest of its step, of the right ones."""
+    t, b, _, h = case.shape
+    found = torch.zeros((t + 2) * b * h, dtype=torch.float64, device=inputs[0].device)
+    for truth in ops.get("lstm").truth(inputs, case):
+        rounding = limit(0.0, truth.value, case.dtype)
+        found[truth.index] = (truth.limit - rounding).nan_to_num(0.0, 0.0) / MARGIN
+    of_steps = found.view(t + 2, b * h).amax(dim=1, keepdim=True)
+    return of_steps.expand(-1, b * h).flatten()
+
+
+def _mistakes(right: Recurrence, case: Case) -> Iterator[tuple[str, Recurrence]]:
+    yield from _digits(right, case)
+    yield from _operands(right)
+    yield from _gates(right)
+    yield from _stale(right, case)
+    for order in permutations(range(4)):
+        if order != (0, 1, 2, 3):
+            names = ", ".join(GATES[order.index(place)] for place in range(4))
+            yield f"gates were in the order {names}, not i, f, g, o", replace(right, order=order)
+
+
+def _operands(right: Recurrence) -> Iterator[tuple[str, Recurrence]]:
+    """The state, the bias and the steps."""
+    zero = torch.zeros_like(right.h0)
+    yield "c was not carried over", replace(right, carried=False)
+    yield "h was not carried over", replace(right, seen=lambda h, before, is_last: zero)
+    yield "h0 was taken for 0", replace(right, h0=zero)
+    yield "c0 was taken for 0", replace(right, c0=zero)
+    yield "h0 and c0 were taken for 0", replace(right, h0=zero, c0=zero)
+    yield "the bias was left out", replace(right, bias=torch.zeros_like(right.bias))
+    yield "the bias was added twice", replace(right, bias=2.0 * right.bias)
+    yield "the steps were in reverse", replace(right, x=right.x.flip(0))
+    yield "the returned state was of one step too many", replace(right, extra_steps=1)
+    yield "the returned h was of the step before", replace(right, late=(1, 0))
+    yield "the returned c was of the step before", replace(right, late=(0, 1))
+
+
+def _gates(right: Recurrence) -> Iterator[tuple[str, Recurrence]]:
+    yield "h was sigmoid(o) c, without tanh", replace(right, tanh_of_c=lambda c: c)
+    yield "g was not tanh(g)", replace(right, tanh=lambda g: g)
+    yield "g was sigmoid(g)", replace(right, tanh=torch.sigmoid)
+    for place, name in ((0, "input"), (1, "forget"), (3, "output")):
+        yield f"the {name} gate was left out", replace(right, gates=_without(place))
+        yield f"the {name} gate was of the step before", replace(right, gates=_of_the_step_before(place))
+    yield "tanh was (e^2x - 1) / (e^2x + 1) and overflowed", replace(right, tanh=_quotient, tanh_of_c=_quotient)
+
+
+def _without(place: int) -> Callable[[Gates, Gates | None], Gates]:
+    def of(gates: Gates, _: Gates | None) -> Gates:
+        i, f, g, o = (torch.ones_like(gate) if at == place else gate for at, gate in enumerate(gates))
+        return i, f, g, o
+
+    return of
+
+
+def _of_the_step_before(place: int) -> Callable[[Gates, Gates | None], Gates]:
+    def of(gates: Gates, before: Gates | None) -> Gates:
+        i, f, g, o = (before[at] if before and at == place else gate for at, gate in enumerate(gates))
+        return i, f, g, o
+
+    return of
+
+
+def _quotient(x: torch.Tensor) -> torch.Tensor:
+    e = torch.exp(2.0 * x.float())
+    return ((e - 1.0) / (e + 1.0)).double()
+
+
+def _digits(right: Recurrence, case: Case) -> Iterator[tuple[str, Recurrence]]:
+    """Roundings on the way."""
+    for kind in (*coarser(case.dtype), *(("tf32",) if case.dtype == "float32" else ())):
+        of_h = replace(right, w_hh=rounded(right.w_hh, kind), product=_of_rounded(kind))
+        yield f"factors of the products with h were rounded to {kind}", of_h
+        both = replace(of_h, x=rounded(right.x, kind), w_ih=rounded(right.w_ih, kind))
+        yield f"factors of all products were rounded to {kind}", both
+    for kind in sixteen(case.dtype):
+        yield f"c was rounded to {kind} in every step", replace(right, kept=_rounding(kind))
+        if case["T"] * case["H"] <= MOST_SUMS:
+            yield f"products with h were rounded and added in {kind}", replace(right, product=_added(kind, kind))
+            yield f"the sum of products with h was rounded to {kind}", replace(right, product=_added(kind, "float32"))
+
+
+def _rounding(kind: str) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda x: rounded(x, kind)
+
+
+def _of_rounded(kind: str) -> Product:
+    return lambda h, w: rounded(h, kind) @ w.T
+
+
+def _added(kind: str, of_products: str) -> Product:
+    def of(h: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros(len(h), len(w), dtype=torch.float64, device=h.device)
+        for k in range(h.shape[1]):
+            total = rounded(total + rounded(h[:, k : k + 1] * w[:, k], of_products), kind)
+        return total
+
+    return of
+
+
+def _stale(right: Recurrence, case: Case) -> Iterator[tuple[str, Recurrence]]:
+    """Units of h that are those of the step before, as without a barrier."""
+    for size in SIZES:
+        if size < case["H"]:
+            units = f"{size} units" if size > 1 else "unit"
+            where = f"the last {units} of h {'were' if size > 1 else 'was'} of the step before"
+            yield where, replace(right, seen=_old(size, in_all=True))
+            yield f"in the last step {where}", replace(right, seen=_old(size, in_all=False))
+
+
+def _old(size: int, *, in_all: bool) -> Callable[[torch.Tensor, torch.Tensor, bool], torch.Tensor]:
+    def of(h: torch.Tensor, before: torch.Tensor, is_last: bool) -> torch.Tensor:
+        return torch.cat([h[:, :-size], before[:, -size:]], dim=1) if in_all or is_last else h
+
+    return of
