@@ -10,7 +10,7 @@ from triton_kernels._arguments import check_attention_grad, check_head
 from triton_kernels._autotuner import autotune
 from triton_kernels._configs_attention_grad import CONFIGS, short_list, tuning_space  # noqa: F401
 from triton_kernels._interpreter import INTERPRET, dot_operand, empty_output, finished_output
-from triton_kernels._launch import device_of, launch
+from triton_kernels._launch import device_of, kept, launch
 from triton_kernels.attention import GROUP_BYTES, LOG2_E, LOWEST, online_softmax
 
 DETERMINISTIC = True
@@ -265,6 +265,7 @@ else:  # tuned, or timed once per key and kept in Triton's cache folder
     )
 
 
+@kept
 def attention_grad(
     q: Queries, k: Keys, v: Keys, do: Queries, *, causal: bool = False, sm_scale: float | None = None
 ) -> tuple[Queries, Keys, Keys]:

@@ -12,7 +12,7 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 
 from triton_kernels._arguments import check_attention_grad, check_head
 from triton_kernels._attention_gluon_rows import OUT_COLUMNS, ROWS, hide, store
-from triton_kernels._launch import device_of, launch
+from triton_kernels._launch import device_of, kept, launch
 from triton_kernels._tma import descriptor, tma_rows
 from triton_kernels.attention import GROUP_BYTES, LOG2_E
 from triton_kernels.attention_gluon import DTYPES, statistics, tma_load
@@ -341,6 +341,7 @@ def dq_kernel(
     )  # fmt: skip
 
 
+@kept
 def attention_grad(
     q: Queries, k: Keys, v: Keys, do: Queries, *, causal: bool = False, sm_scale: float | None = None
 ) -> tuple[Queries, Keys, Keys]:
@@ -355,8 +356,7 @@ def attention_grad(
     A query that sees no key has no gradient. Hidden pairs are weighted by 0: NaN and infinities of hidden rows can
     reach the gradients of rows of the same tile.
     Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for float32, other D, a negative
-    sm_scale, and a GPU other than Hopper; RuntimeError for a call in a CUDA graph capture whose kernels are not
-    compiled, or causal with new sizes.
+    sm_scale, other GPUs; RuntimeError for a call in a CUDA graph capture that must compile, or causal with new sizes.
     Source: FlashAttention-3 (Shah et al., 2024), with a second kernel for dq.
     """
     check_attention_grad(q, k, v, do, interpreter=False)
@@ -367,16 +367,16 @@ def attention_grad(
     dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
     sm_scale = D**-0.5 if sm_scale is None else sm_scale
     qk_scale = max(sm_scale * LOG2_E, 2.0**-126)  # not 0, which times the minus infinity of a hidden score is NaN
-    G, kept = H // H_kv, int(ROWS)
-    block = kept * int(CONSUMERS)
+    G, rows = H // H_kv, int(ROWS)
+    block = rows * int(CONSUMERS)
     keys_together, queries_together = (max(1, GROUP_BYTES // (4 * S * D)) for S in (S_k, S_q * G))
     with device_of(q):
         q, k, v, do = map(tma_rows, (q, k, v, do))
         lse, delta = statistics(q, k, v, do, causal=causal, qk_scale=qk_scale)
-        q_kept, do_kept, k_kept, v_kept = (descriptor(x, kept, D) for x in (q, do, k, v))
+        q_kept, do_kept, k_kept, v_kept = (descriptor(x, rows, D) for x in (q, do, k, v))
         q_step, do_step = (descriptor(x, QUERIES, D) for x in (q, do))
         k_step, v_step = (descriptor(x, KEYS, D) for x in (k, v))
-        dq_out, dk_out, dv_out = (descriptor(x, kept, int(OUT_COLUMNS)) for x in (dq, dk, dv))
+        dq_out, dk_out, dv_out = (descriptor(x, rows, int(OUT_COLUMNS)) for x in (dq, dk, dv))
         launch(
             dk_dv_kernel, (B * H_kv * triton.cdiv(S_k, block),),
             q_step, k_kept, v_kept, do_step, dk_out, dv_out, lse, delta, H, B * H_kv, queries_together, S_q, S_k, G,

@@ -316,7 +316,7 @@ def test_an_emulated_kernel_is_repeated() -> None:
     assert torch.equal(out, a + b)
 
 
-@pytest.mark.parametrize("name", ["_kept.py", "_operator.py"])
+@pytest.mark.parametrize("name", ["_kept.py", "_operator.py", "_autograd.py"])
 def test_both_folders_have_the_same_file(name: str) -> None:
     texts = [(ROOT / folder / name).read_text(encoding="utf-8") for folder in ("cuda_ref", "triton_kernels")]
     assert texts[0] == texts[1]
