@@ -7,6 +7,8 @@ Each tool runs over each operation in a process of its own, which calls every im
 dtype and precision and, where the operation has them, layout and mask. Memory comes from cudaMalloc without torch's
 cache (PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past an array is one past an allocation. A row passes if
 compute-sanitizer counts no error. A process that dies, does not finish in time or makes no call does not pass.
+A kernel is left out where a probe shows that a tool reports the like of a right program (sanitizer/limits.py); the
+note of the row then says so.
 
 Exit status: 0 if all rows pass, 1 if not, 2 without compute-sanitizer.
 """
@@ -22,7 +24,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,7 @@ from suite.implementations import builtin  # noqa: E402
 from suite.numerics.formats import DTYPES  # noqa: E402
 from suite.problem.case import Case  # noqa: E402
 from suite.results.render import pipe_table, plain  # noqa: E402
+from validation.sanitizer.limits import SUMMARY, Known, left_out  # noqa: E402
 
 TOOLS = {
     "memcheck": "accesses out of bounds or misaligned, leaks on the device",
@@ -44,7 +47,6 @@ TOOLS = {
     "initcheck": "reads of device memory that was never written",
     "synccheck": "barriers that not all threads reach",
 }
-SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:error|hazard)")
 CALLED = "calls made: "
 """Printed by the child process, followed by the number of calls."""
 
@@ -136,14 +138,18 @@ def run(tool: str, operation: str, names: Sequence[str], timeout_s: float) -> Sa
         "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
     }
-    command = [sanitizer() or "compute-sanitizer", "--tool", tool, "--print-limit", "5", *program]
+    executable = sanitizer() or "compute-sanitizer"
+    known = left_out(tool, operation, executable)
+    exclusions = [word for each in known for word in ("--kernel-name-exclude", f"kernel_substring={each.kernel}")]
+    command = [executable, "--tool", tool, "--print-limit", "5", *exclusions, *program]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=timeout_s, env=environment, check=False
         )
     except subprocess.TimeoutExpired:
         return judge(tool, operation, names, "", None)
-    return judge(tool, operation, names, done.stdout + done.stderr, done.returncode)
+    row = judge(tool, operation, names, done.stdout + done.stderr, done.returncode)
+    return replace(row, note="; ".join(filter(None, [row.note, *map(Known.note, known)])))
 
 
 def sanitizer() -> str | None:

@@ -10,6 +10,7 @@ import pytest
 
 from suite import hardware, ops
 from validation.sanitize import SUMMARY, TOOLS, cases, chosen, judge, main, markdown, sanitizer
+from validation.sanitizer import limits
 
 CLEAN = "calls made: 42\n========= ERROR SUMMARY: 0 errors\n"
 BAD = (
@@ -76,6 +77,26 @@ echo "========= ERROR SUMMARY: $n errors"
     assert [(row["operation"], row["tool"]) for row in rows] == [
         (operation, tool) for operation in ("sigmoid", "matmul") for tool in TOOLS
     ]
+
+
+@pytest.mark.parametrize(
+    ("errors", "shown"),
+    [
+        ({"bulk_store": 128, "bulk_add": 128, "plain": 0, "unwritten": 128}, True),
+        ({"bulk_store": 0, "bulk_add": 0, "plain": 0, "unwritten": 128}, False),
+        ({"bulk_store": 128, "bulk_add": 128, "plain": 128, "unwritten": 128}, False),
+        ({"bulk_store": 128, "bulk_add": 128, "plain": 0, "unwritten": 0}, False),
+        ({"bulk_store": 128, "bulk_add": None, "plain": 0, "unwritten": 128}, False),
+    ],
+    ids=["not followed", "followed", "reports what is right", "misses what is wrong", "a case without a count"],
+)
+def test_reports_are_left_out_only_if_the_probe_shows_them_to_be_none(
+    errors: dict[str, int | None], shown: bool
+) -> None:
+    found = limits.left_out("initcheck", "attention_grad", "compute-sanitizer", lambda *_: errors)
+    assert bool(found) == shown
+    assert all("bulk_add of sanitizer/probe.cu" in each.note() for each in found)
+    assert not limits.left_out("memcheck", "attention_grad", "compute-sanitizer", lambda *_: errors)
 
 
 @pytest.mark.gpu

@@ -1,0 +1,1 @@
+"""What compute-sanitizer cannot see, and the probe that shows it."""
