@@ -212,7 +212,8 @@ __device__ __forceinline__ void consume(const Problem& problem, const Work& work
         start_scores(next);
         wgmma_wait_group<1>();
         warpgroup_fence_operand(dq_sums);
-        if (lane == 0) mbarrier_arrive(shared + P::EMPTY + at.stage * MBARRIER_BYTES);  // each warp has read its numbers
+        // One thread is enough: all have read lse and delta before they arrived at DS_FULL, for which it has waited.
+        if (thread == 0) mbarrier_arrive(shared + P::EMPTY + at.stage * MBARRIER_BYTES);
         const int buffer = step % P::DQ_BUFFERS;
         mbarrier_wait_parity(shared + P::DQ_EMPTY + buffer * MBARRIER_BYTES, step / P::DQ_BUFFERS % 2 ^ 1);
         const uint32_t to = shared + P::DQ + buffer * P::DQ_BYTES + consumer * (P::DQ_BYTES / CONSUMERS) + thread * 16;
@@ -259,7 +260,7 @@ __global__ void __launch_bounds__(P::THREADS, 1)
         for (int i = 0; i < STAGES; ++i) {
             mbarrier_init(shared + P::Q_FULL + i * MBARRIER_BYTES, 1);
             mbarrier_init(shared + P::D_OUT_FULL + i * MBARRIER_BYTES, 1);
-            mbarrier_init(shared + P::EMPTY + i * MBARRIER_BYTES, CONSUMERS * WARPGROUP / 32);
+            mbarrier_init(shared + P::EMPTY + i * MBARRIER_BYTES, CONSUMERS);
         }
         mbarrier_fence_init();
     }

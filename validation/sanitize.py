@@ -7,8 +7,8 @@ Each tool runs over each operation in a process of its own, which calls every im
 dtype and precision and, where the operation has them, layout and mask. Memory comes from cudaMalloc without torch's
 cache (PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past an array is one past an allocation. A row passes if
 compute-sanitizer counts no error. A process that dies, does not finish in time or makes no call does not pass.
-A kernel is left out where a probe shows that a tool reports the like of a right program (sanitizer/limits.py); the
-note of the row then says so.
+Where a probe shows that a tool reports the like of a right program (sanitizer/limits.py), a kernel is left out, or
+built in an order that the tool follows; the note of the row then says so.
 
 Exit status: 0 if all rows pass, 1 if not, 2 without compute-sanitizer.
 """
@@ -22,6 +22,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -39,7 +40,7 @@ from suite.implementations import builtin  # noqa: E402
 from suite.numerics.formats import DTYPES  # noqa: E402
 from suite.problem.case import Case  # noqa: E402
 from suite.results.render import pipe_table, plain  # noqa: E402
-from validation.sanitizer.limits import SUMMARY, Known, left_out  # noqa: E402
+from validation.sanitizer.limits import SUMMARY, Known, known_of, left_out  # noqa: E402
 
 TOOLS = {
     "memcheck": "accesses out of bounds or misaligned, leaks on the device",
@@ -79,6 +80,15 @@ def cases(operation: str) -> list[Case]:
         for precision in op.precisions(dtype)
         for options in op.option_combinations(dtype, {option.name: option.values for option in op.options})
     ]
+
+
+def build_changed(tool: str, operation: str, folder: Path) -> None:
+    """Build changed copies of sources, which are written to `folder`, in the place of the sources in this process."""
+    from cuda_ref import build
+
+    paths = {known.source: known.changed(folder) for known in known_of(tool, operation) if known.source}
+    launch = build.launch
+    build.launch = lambda source, *rest: launch(paths.get(source, source), *rest)
 
 
 def call_all(operation: str, patterns: Sequence[str]) -> None:
@@ -140,7 +150,9 @@ def run(tool: str, operation: str, names: Sequence[str], timeout_s: float) -> Sa
     }
     executable = sanitizer() or "compute-sanitizer"
     known = left_out(tool, operation, executable)
-    exclusions = [word for each in known for word in ("--kernel-name-exclude", f"kernel_substring={each.kernel}")]
+    kernels = [each.kernel for each in known if each.kernel]
+    exclusions = [word for each in kernels for word in ("--kernel-name-exclude", f"kernel_substring={each}")]
+    program += ["--changed-for", tool] if any(each.replaced for each in known) else []
     command = [executable, "--tool", tool, "--print-limit", "5", *exclusions, *program]
     try:
         done = subprocess.run(
@@ -192,10 +204,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one tool over one operation")
     parser.add_argument("--out", type=Path, help="folder of sanitizer.json and .md; default results/<device>/proof")
     parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--changed-for", default="", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     patterns = options.impl or ["cuda", "cuda/*"]
     if options.child:
-        call_all(options.child, patterns)
+        with tempfile.TemporaryDirectory() as folder:
+            build_changed(options.changed_for, options.child, Path(folder))
+            call_all(options.child, patterns)
         return 0
     executable = sanitizer()
     if executable is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,14 @@ def test_reports_are_left_out_only_if_the_probe_shows_them_to_be_none(
     assert bool(found) == shown
     assert all("bulk_add of sanitizer/probe.cu" in each.note() for each in found)
     assert not limits.left_out("memcheck", "attention_grad", "compute-sanitizer", lambda *_: errors)
+
+
+def test_a_changed_source_has_every_change(tmp_path: Path) -> None:
+    (known,) = limits.known_of("racecheck", "attention_grad")
+    text = known.changed(tmp_path).read_text(encoding="utf-8")
+    assert all(new in text for _, new in known.replaced)
+    with pytest.raises(ValueError, match="must have this text once"):
+        replace(known, replaced=(("no such text", ""),)).changed(tmp_path)
 
 
 @pytest.mark.gpu
