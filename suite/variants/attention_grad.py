@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
 from suite import ops
-from suite.ops.attention_grad import Pairs, Sum, pairs, sum_over_keys, sums_over_queries
+from suite.ops.attention_grad import Pairs, Sum, pairs, rounding_variance, sum_over_keys, sums_over_queries
 from suite.problem import outputs
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
@@ -233,11 +234,12 @@ def _not_a_number(head: Head, of: Pairs) -> Pairs:
 
 def _deltas(case: Case) -> Iterator[Mistake]:
     """Another p, or another ds = p (dp - delta)."""
-    yield Mistake("the maximum was not subtracted", pairs=lambda head, of: _changed(head, of, p=_overflowing(head)))
-    yield Mistake("delta was left out", pairs=lambda head, of: _changed(head, of, delta=0.0))
-    yield Mistake("delta was added", pairs=lambda head, of: _changed(head, of, delta=-_delta(head, of.p)))
+    changed = partial(_changed, case.dtype)
+    yield Mistake("the maximum was not subtracted", pairs=lambda head, of: changed(head, of, p=_overflowing(head)))
+    yield Mistake("delta was left out", pairs=lambda head, of: changed(head, of, delta=0.0))
+    yield Mistake("delta was added", pairs=lambda head, of: changed(head, of, delta=-_delta(head, of.p)))
     yield Mistake("ds was dp - delta, without p", pairs=lambda head, of: replace(of, ds=head.dp - _delta(head, of.p)))
-    for kind in coarser(case.dtype):
+    for kind in coarser(case.dtype) if case.dtype == "float32" else ():
         yield Mistake(f"delta was of an output rounded to {kind}", pairs=_with_output_in(kind))
 
 
@@ -255,19 +257,22 @@ def _overflowing(head: Head) -> torch.Tensor:
 def _with_output_in(kind: str) -> Callable[[Head, Pairs], Pairs]:
     def of(head: Head, right: Pairs) -> Pairs:
         o = rounded(right.p @ head.v, kind)
-        return _changed(head, right, delta=(head.do * o).sum(dim=1, keepdim=True))
+        return _changed("float32", head, right, delta=(head.do * o).sum(dim=1, keepdim=True))
 
     return of
 
 
 def _changed(
-    head: Head, of: Pairs, *, p: torch.Tensor | None = None, delta: torch.Tensor | float | None = None
+    dtype: str, head: Head, of: Pairs, *, p: torch.Tensor | None = None, delta: torch.Tensor | float | None = None
 ) -> Pairs:
-    """`Pairs` of another p or delta, with errors as large in relation to it."""
+    """`Pairs` of another p or delta, with the errors that come of it."""
     p = of.p if p is None else p
-    ds = p * (head.dp - (_delta(head, p) if delta is None else delta))
-    growth = (ds / of.ds).square().nan_to_num(1.0, 1.0).clamp(1.0, 2.0**40)
-    return replace(of, p=p, ds=ds, ds_variance=of.ds_variance * growth, ds_shift=of.ds_shift * growth.sqrt())
+    centred = head.dp - (_delta(head, p) if delta is None else delta)
+    ds = p * centred
+    variance = of.ds_variance + of.p_variance * centred.square()
+    if dtype != "float32":
+        variance = variance + rounding_variance(ds, dtype)
+    return replace(of, p=p, ds=ds, ds_variance=variance, ds_shift=of.ds_shift + of.p_shift * centred.abs())
 
 
 def _groups(case: Case) -> Iterator[Mistake]:

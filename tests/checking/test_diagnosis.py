@@ -182,6 +182,21 @@ def test_of_a_large_result_a_part_is_compared_around_the_largest_error() -> None
 
 
 @pytest.mark.parametrize(
+    ("operation", "shape"),
+    [("attention_grad", (1, 4, 2, 40, 40, 64)), ("lstm", (4, 3, 8, 24)), ("linear_sigmoid_grad", (40, 48, 70))],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_noise_in_half_of_several_results_is_not_named(operation: str, shape: tuple[int, ...], dtype: str) -> None:
+    given = problem(operation, shape, dtype)
+    right = import_module(f"wrong_kernels.torch_{operation}").make("")(*given.draws[0])
+    output = torch.cat([each.flatten() for each in right])
+    half = output[: len(output) // 2]
+    half += 0.05 * seeded(half.shape)
+    assert diagnose(output, 0, given).text == ""
+
+
+@pytest.mark.parametrize(
     ("operation", "shape", "mistake", "said"),
     [
         ("attention_grad", (2, 4, 2, 130, 200, 64), "gradients_of_k_not_scaled", "dk was not scaled"),
