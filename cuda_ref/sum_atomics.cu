@@ -4,28 +4,28 @@
 // and rounded after. Additions to one address come one after the other, in the order in which the warps arrive: the
 // result differs from call to call in its last bits, within the bound, which holds for any order. Few totals, and many
 // warps for each, wait for each other.
-// Atomic additions of float32 to global memory flush subnormal numbers to zero (PTX ISA, "red"): sums of such numbers
-// are wrong on a GPU, and `compare` says so.
+// Totals are double: atomic additions of float32 to global memory flush subnormal numbers to zero (PTX ISA, "red"),
+// and a subnormal float is a normal double.
 #include "common.cuh"
 
 constexpr int THREADS = 256, LANES = 32;
 constexpr int64_t MOST_BLOCKS = 32768;  // of the second dimension of a grid
 
-__global__ void __launch_bounds__(THREADS) clear(float* totals, int64_t count) {
+__global__ void __launch_bounds__(THREADS) clear(double* totals, int64_t count) {
     const int64_t i = int64_t(blockIdx.x) * THREADS + threadIdx.x;
-    if (i < count) totals[i] = 0.0f;
+    if (i < count) totals[i] = 0.0;
 }
 
 template <typename T>
-__global__ void __launch_bounds__(THREADS) round_totals(const float* totals, T* out, int64_t count) {
+__global__ void __launch_bounds__(THREADS) round_totals(const double* totals, T* out, int64_t count) {
     const int64_t i = int64_t(blockIdx.x) * THREADS + threadIdx.x;
-    if (i < count) out[i] = from_float<T>(totals[i]);
+    if (i < count) out[i] = from_float<T>(float(totals[i]));
 }
 
 // Block (part, row): every parts-th stretch of as many elements as threads.
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
-    sum_atomics(const T* __restrict__ x, float* totals, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n,
+    sum_atomics(const T* __restrict__ x, double* totals, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n,
                 bool all) {
     const int64_t row = int64_t(blockIdx.z) * gridDim.y + blockIdx.y;
     if (row >= m) return;  // the whole block
@@ -34,10 +34,10 @@ __global__ void __launch_bounds__(THREADS)
         sum += to_float(x[row * stride_m + j * stride_n]);
     }
     for (int distance = LANES / 2; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-    if (threadIdx.x % LANES == 0) atomicAdd(totals + (all ? 0 : row), sum);
+    if (threadIdx.x % LANES == 0) atomicAdd(totals + (all ? 0 : row), double(sum));
 }
 
-// out[i] = sum over j of x[i, j], or the sum of all if `all`. parts: blocks of a row. totals: room for the sums.
+// out[i] = sum over j of x[i, j], or the sum of all if `all`. parts: blocks of a row. totals: double, room for the sums.
 extern "C" int sum_atomics(const void* x, void* totals, void* out, int64_t m, int64_t n, int64_t stride_m,
                            int64_t stride_n, int64_t parts, int64_t all, int64_t dtype, cudaStream_t stream,
                            LaunchRecord* record) {
@@ -45,7 +45,7 @@ extern "C" int sum_atomics(const void* x, void* totals, void* out, int64_t m, in
         using T = decltype(zero);
         const T* from = static_cast<const T*>(x);
         T* to = static_cast<T*>(out);
-        float* between = static_cast<float*>(totals);
+        double* between = static_cast<double*>(totals);
         const int64_t count = all ? 1 : m;
         const dim3 few(unsigned(ceil_div<int64_t>(count, THREADS)));
         const dim3 grid(unsigned(parts), unsigned(min(m, MOST_BLOCKS)), unsigned(ceil_div(m, MOST_BLOCKS)));

@@ -19,8 +19,8 @@ def sum(
     """The sum of all elements (axis None), of each column (0) or of each row (1).
 
     Shapes: x (M, N), any strides; the output is contiguous.
-    Dtypes: float32, float16, bfloat16; added in float32, rounded once. The order of the additions is that in which
-    warps arrive: equal inputs may give other last bits. On a GPU subnormal numbers are flushed to zero.
+    Dtypes: float32, float16, bfloat16; added in float32 by each warp, and the warps' sums in float64, in which
+    atomic additions keep subnormal numbers. They arrive in any order: equal inputs may give other last bits.
     Tail: elements beyond the end are left out. Indices are int64.
     Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
     Raises: ValueError for other shapes, dtypes and axes; build.CudaError if the launch fails.
@@ -35,7 +35,7 @@ def sum(
         x = x.t()
     M, N = x.shape
     parts = max(1, min(BLOCKS // M, N // (4 * THREADS)))
-    totals = torch.empty(max(out.numel(), 1), dtype=torch.float32, device=x.device)
+    totals = torch.empty(max(out.numel(), 1), dtype=torch.float64, device=x.device)
     build.launch(
         "sum_atomics", "sum_atomics", x.device,
         x, totals, out, M, N, *x.stride(), parts, axis is None, build.DTYPES[x.dtype],

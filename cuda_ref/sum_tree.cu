@@ -1,8 +1,8 @@
 // sum.cu as a first rung: a block adds one output, or a part of it, by a tree in shared memory
 //
 // Each thread adds every 256th element, one load at a time. Then half of the threads add the sums of the other half,
-// with a barrier after each of eight steps. Short rows have fewer threads. Columns are read down, one row apart: 32 threads of a warp read from 32
-// places, of which each brings 32 bytes.
+// with a barrier after each of eight steps. Short rows have fewer threads. Columns are read down, one row apart: 32
+// threads of a warp read from 32 places, of which each brings 32 bytes.
 #include "common.cuh"
 
 constexpr int MAX_THREADS = 256, MIN_THREADS = 32;

@@ -37,7 +37,6 @@ MISREAD = "Triton's interpreter widens subnormal bfloat16 numbers wrongly"
 MISREAD_8 = "Triton's interpreter reads the NaN of float8_e4m3fn as 480"
 OVERFLOWS = "PyTorch computes 1 / (1 + exp(-x)) as it stands: where exp overflows, what is subnormal becomes 0"
 DOT_PRODUCTS = "the bfloat16 instructions of this CPU, which oneDNN uses, flush subnormal numbers to zero"
-FLUSHED_SUMS = "atomic additions of float32 to global memory flush subnormal numbers to zero (PTX ISA)"
 LEAKS = "weights of 0 meet hidden values in a product, and 0 times NaN or infinity is NaN"
 ZEROS = "PyTorch's kernels give zeros, not NaN, where every score of a query is minus infinity"
 ADDS_THE_MASK = f"a mask is added to scores, where NaN stays NaN; and {LEAKS}"
@@ -82,7 +81,6 @@ KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
     ("cpu", "multi_head_attention", "jax", "nan"): (ALL, LEAKS),
     ("cpu", "multi_head_attention", "torch", "nan"): (ALL, ADDS_THE_MASK),
     ("cuda", "sigmoid", "torch", "subnormal"): (WIDE, OVERFLOWS),
-    ("cuda", "sum", "cuda/atomics", "subnormal"): (WIDE, FLUSHED_SUMS),
     ("cuda", "attention", "jax", "infinity"): (ALL, LEAKS),
     ("cuda", "attention", "jax", "nan"): (EVERY, LEAKS),
     ("cuda", "attention", "jax/cudnn", "infinity"): (HALF, LEAKS),
