@@ -17,13 +17,15 @@ def _config(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, num_warps: int, num_stages
 HALF_CONFIGS = [
     _config(128, 256, 64, 8, 3),
     _config(128, 128, 64, 4, 3),
+    _config(64, 128, 64, 4, 3),
+    _config(64, 128, 64, 4, 2),
     _config(128, 64, 64, 4, 4),
     _config(128, 32, 64, 4, 4),
     _config(64, 16, 64, 4, 4),
 ]
 TF32_CONFIGS = [
     _config(128, 256, 32, 8, 3),
-    _config(128, 128, 32, 8, 4),
+    _config(128, 128, 32, 4, 3),
     _config(128, 64, 32, 4, 4),
     _config(64, 16, 32, 4, 4),
 ]
