@@ -52,7 +52,9 @@ def specialized_kernel(
         acc = tl.dot(p.to(v.dtype), v, acc)  # [BLOCK_M, D]
     out = acc / l_i[:, None]
     rows = start_m + tl.arange(0, BLOCK_M)
-    out_ptrs = out_ptr + b.to(tl.int64) * stride_ob + h.to(tl.int64) * stride_oh + rows[:, None].to(tl.int64) * stride_om
+    out_ptrs = (
+        out_ptr + b.to(tl.int64) * stride_ob + h.to(tl.int64) * stride_oh + rows[:, None].to(tl.int64) * stride_om
+    )
     tl.store(out_ptrs + tl.arange(0, D)[None, :], out.to(out_ptr.dtype.element_ty), mask=rows[:, None] < S_q)
 
 
