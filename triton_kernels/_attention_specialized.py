@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from triton_kernels._attention_softmax import LOWEST, head_and_tile, weigh
+from triton_kernels._attention_softmax import LOWEST, head_and_rank, weigh
 from triton_kernels._launch import launch
 from triton_kernels._tma import describe, readable
 
@@ -29,12 +29,12 @@ def specialized_kernel(
     The compiler gives the loads to one warpgroup and half of the rows to each of two others: the softmax of one half
     runs while the other half multiplies. TAIL: the last block has keys beyond the last, which weigh nothing.
     """
-    head, tile = head_and_tile(tl.cdiv(S_q, BLOCK_M), HEADS, HEAD_GROUP)
+    head, tile = head_and_rank(tl.program_id(0), tl.cdiv(S_q, BLOCK_M), HEADS, HEAD_GROUP)
     b, h = head // H, head % H
     h_kv = h // G
     start_m = tile * BLOCK_M
     # For the second warpgroup the compiler adds half a tile to the index of the first row, and to whatever else uses
-    # that value. So nothing else does: it is a 0 that the compiler does not know, and the descriptor begins at the tile.
+    # that value. So nothing else does: it is a 0 that the compiler does not know.
     first_row = tl.program_id(1)
     at_q = b.to(tl.int64) * stride_qb + h.to(tl.int64) * stride_qh + start_m.to(tl.int64) * stride_qm
     q_desc = tl.make_tensor_descriptor(q_ptr + at_q, [S_q - start_m, D], [stride_qm, 1], [BLOCK_M, D])

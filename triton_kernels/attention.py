@@ -11,7 +11,7 @@ from triton_kernels._attention_decode import DECODING, decode
 from triton_kernels._attention_float8 import attend_float8
 from triton_kernels._attention_softmax import (
     LOWEST,
-    head_and_tile,
+    head_and_rank,
     online_softmax,
     online_softmax_tma,
     recompute_by_key,
@@ -42,10 +42,11 @@ def attention_kernel(
     The G query heads of a key head are packed: row r is query r // G of head r % G. They share the keys and values
     that a program reads. k_desc, v_desc: descriptors by which TMA loads blocks of keys and values, or None.
     """
-    head, tile = head_and_tile(tl.cdiv(S_q * G, BLOCK_M), HEADS, HEAD_GROUP)
+    tiles = tl.cdiv(S_q * G, BLOCK_M)
+    head, rank = head_and_rank(tl.program_id(0), tiles, HEADS, HEAD_GROUP)
     b = (head // H_kv).to(tl.int64)
     h_kv = (head % H_kv).to(tl.int64)
-    start_m = tile * BLOCK_M
+    start_m = (tiles - 1 - rank) * BLOCK_M  # the last queries, which see most keys when causal, come first
 
     rows = start_m + tl.arange(0, BLOCK_M)
     queries = rows // G
