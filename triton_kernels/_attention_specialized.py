@@ -12,9 +12,8 @@ from triton_kernels._attention_softmax import LOWEST, head_and_rank, weigh
 from triton_kernels._launch import launch
 from triton_kernels._tma import describe, readable
 
-BLOCK_M = 128
-TILES = {64: (128, 3), 128: (128, 2), 256: (64, 2)}
-"""By D: keys of a block, and blocks of keys and values that are loaded ahead."""
+TILES = {64: (128, 128, 3), 128: (128, 128, 2), 256: (128, 64, 2)}
+"""By D: queries of a program, keys of a block, and blocks of keys and values that are loaded ahead."""
 GROUP_BYTES = 2**24  # keys and values of the heads that run together: a third of an H200's L2 cache
 
 
@@ -61,7 +60,7 @@ def specialized_kernel(
 def covers(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
     """Whether `attend` computes this: no mask, 16 bits, rows that TMA reads, and tiles that are mostly full."""
     S_q, D = q.shape[2:]
-    padded = triton.cdiv(S_q, BLOCK_M) * BLOCK_M
+    padded = triton.cdiv(S_q, 128) * 128
     return (
         not causal
         and D in TILES
@@ -81,7 +80,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, qk_scale: float) -> Non
 def _attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, qk_scale: float) -> None:
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     G = H // H_kv
-    BLOCK_N, stages = TILES[D]
+    BLOCK_M, BLOCK_N, stages = TILES[D]
     descs = [describe(x) for x in (k, v)]
     for desc in descs:
         desc.block_shape = [1, 1, BLOCK_N, D]
