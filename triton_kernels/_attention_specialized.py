@@ -17,7 +17,7 @@ TILES = {64: (128, 128, 3), 128: (128, 128, 2), 256: (128, 64, 2)}
 GROUP_BYTES = 2**24  # keys and values of the heads that run together: a third of an H200's L2 cache
 
 
-@triton.jit(do_not_specialize=["S_k"])
+@triton.jit(do_not_specialize=["HEADS", "H", "G", "S_q", "S_k", "HEAD_GROUP"])
 def specialized_kernel(
     q_ptr, k_desc, v_desc, out_ptr, HEADS, H, G, S_q, S_k, HEAD_GROUP, qk_scale,
     stride_qb, stride_qh, stride_qm, stride_ob, stride_oh, stride_om,
