@@ -6,6 +6,7 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
+from triton_kernels import _attention_specialized
 from triton_kernels._arguments import FLOAT8, check_attention, check_head
 from triton_kernels._attention_decode import DECODING, decode
 from triton_kernels._attention_float8 import attend_float8
@@ -140,6 +141,7 @@ def attention(
     Tail: only the blocks on the diagonal and the last one mask; blocks without visible keys are skipped.
     At most 16 queries (decoding): the keys of a head are divided among programs, see _attention_decode.py. Nothing is
     tuned, and all query heads of a key head read it once.
+    Without a mask, on Hopper, in 16 bits: warps with different tasks, see _attention_specialized.py. Nothing is tuned.
     Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for other D, a negative sm_scale, or
     strides of k and v along S_k or D of 2**22 or more.
     Source: FlashAttention-2 (Dao, 2023), with the query heads of a key head packed as in FlashAttention-3.
@@ -169,6 +171,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale:
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, qk_scale: float) -> None:
+    if not INTERPRET and _attention_specialized.covers(q, k, v, causal):
+        _attention_specialized.attend(q, k, v, out, qk_scale)
+        return
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     G = H // H_kv
     HEADS = B * H_kv
