@@ -89,6 +89,8 @@ def q_matrix(q: Tensor) -> tuple[int, int, int, int] | None:
     how many rows and columns the next head. None where that is no matrix."""
     B, H, S_q, D = q.shape
     batch, head, row, _ = q.stride()
+    if row < D:
+        return None
     rows_b, odd = divmod(batch if B > 1 else 0, row)
     rows_h, columns_h = divmod(head if H > 1 else 0, row)
     if odd or columns_h * (H - 1) + D > row:
@@ -115,9 +117,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, qk_scale: float) -> Non
     tile = TILES[D]
     matrix = q_matrix(q)
     assert matrix is not None
-    descs = [describe(x) for x in (k, v)]
-    for desc in descs:
-        desc.block_shape = [1, 1, tile.BLOCK_N, D]
+    descs = [describe(x, tile.BLOCK_N) for x in (k, v)]
     HEAD_GROUP = min(B * H, G * max(1, GROUP_BYTES // (2 * S_k * D * k.element_size())))
     programs = B * H * triton.cdiv(S_q, tile.BLOCK_M)
     grid = persistent_grid(programs, torch.cuda.get_device_properties(q.device).multi_processor_count)
