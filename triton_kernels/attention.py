@@ -172,6 +172,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale:
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, qk_scale: float) -> None:
     if not INTERPRET and _attention_specialized.covers(q, k, v, causal):
+        attention_kernel.best_config = None  # nothing is tuned, and an earlier call's choice says nothing of this one
         _attention_specialized.attend(q, k, v, out, qk_scale)
         return
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
