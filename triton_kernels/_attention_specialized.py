@@ -20,11 +20,8 @@ class Tile(NamedTuple):
     PERSISTENT: bool
 
 
-TILES = {64: Tile(128, 128, True), 128: Tile(128, 128, True), 256: Tile(128, 64, False)}
+TILES = {128: Tile(128, 128, True), 256: Tile(128, 64, False)}
 """By D. A persistent program has two tiles of queries in shared memory, for which that of D = 256 is too small."""
-MOST_KEYS = {64: 2048}
-"""By D, the keys up to which it is faster than programs that share a multiprocessor: softmax limits D = 64, and those
-have twelve warps for it instead of eight. What a tile costs beyond its blocks is hidden here, and not there."""
 STAGES = 2  # blocks of keys and of values in shared memory; with more, Triton 3.6.0 makes a kernel that gives NaN
 GROUP_BYTES = 2**24  # keys and values of the heads that run together: a third of an H200's L2 cache
 SIZES = ["HEADS", "H", "G", "S_q", "S_k", "HEAD_GROUP", "Q_ROWS", "ROWS_B", "ROWS_H", "COLUMNS_H"]
@@ -106,8 +103,6 @@ def covers(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
     tiles that are mostly full."""
     B, H, S_q, D = q.shape
     if causal or D not in TILES or q.element_size() != 2 or torch.cuda.get_device_capability(q.device)[0] != 9:
-        return False
-    if k.shape[2] > MOST_KEYS.get(D, k.shape[2]):
         return False
     tiles = triton.cdiv(S_q, TILES[D].BLOCK_M)
     enough = B * H * tiles >= torch.cuda.get_device_properties(q.device).multi_processor_count
