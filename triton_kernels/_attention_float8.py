@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from triton_kernels._attention_softmax import LOWEST, head_and_tile, recompute_by_key
+from triton_kernels._attention_softmax import LOWEST, head_and_rank, recompute_by_key
 from triton_kernels._interpreter import INTERPRET, dot_operand
 from triton_kernels._launch import launch
 from triton_kernels._tma import describe, tma_rows
@@ -68,10 +68,11 @@ def attention_float8_kernel(
 
     v_desc: of V transposed, since float8 tensor cores read both operands along the sum.
     """
-    head, tile = head_and_tile(tl.cdiv(S_q * G, BLOCK_M), HEADS, HEAD_GROUP)
+    tiles = tl.cdiv(S_q * G, BLOCK_M)
+    head, rank = head_and_rank(tl.program_id(0), tiles, HEADS, HEAD_GROUP)
     b = (head // H_kv).to(tl.int64)
     h_kv = (head % H_kv).to(tl.int64)
-    start_m = tile * BLOCK_M
+    start_m = (tiles - 1 - rank) * BLOCK_M
     rows = start_m + tl.arange(0, BLOCK_M)
     queries = rows // G
     heads = h_kv * G + rows % G

@@ -1,4 +1,4 @@
-"""What the attention kernels share: the order of tiles, online softmax block by block, and key by key."""
+"""What the attention kernels share: the order of programs, online softmax block by block, and key by key."""
 
 import triton
 import triton.language as tl
@@ -9,17 +9,16 @@ LOWEST = tl.constexpr(-3.4028234663852886e38)  # first maximum: unlike -inf, it 
 
 
 @triton.jit
-def head_and_tile(tiles, HEADS, HEAD_GROUP):
-    """Head and tile of rows of this program.
+def head_and_rank(pid, tiles, HEADS, HEAD_GROUP):
+    """Head of program `pid`, and the rank of its tile among the `tiles` of the head; in Triton and in Gluon.
 
-    HEAD_GROUP heads run together, so that their keys and values stay in the L2 cache. Within a group the last queries,
-    which see most keys when causal, come first: short programs fill the end of the last wave.
+    HEAD_GROUP heads run together, so that what all tiles read of them stays in the L2 cache. Where a mask makes tiles
+    unequal, the first rank is the longest tile: short programs fill the end of the last wave.
     """
-    pid = tl.program_id(0)
     first_head = pid // (HEAD_GROUP * tiles) * HEAD_GROUP
     heads_in_group = min(HEADS - first_head, HEAD_GROUP)
     in_group = pid % (HEAD_GROUP * tiles)
-    return first_head + in_group % heads_in_group, tiles - 1 - in_group // heads_in_group
+    return first_head + in_group % heads_in_group, in_group // heads_in_group
 
 
 @triton.jit

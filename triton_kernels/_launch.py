@@ -5,6 +5,8 @@ import ctypes
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import copy_context
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -68,13 +70,26 @@ def make_context_current(index: int) -> None:
     _thread.devices = {*getattr(_thread, "devices", ()), index}
 
 
-def launch(kernel: Any, grid: Any, *args: Any, **kwargs: Any) -> None:
+def launch(kernel: Any, grid: Any, *args: Any, scratch_like: Tensor | None = None, **kwargs: Any) -> None:
     """kernel[grid](*args, **kwargs); inside a CUDA graph capture, only what needs no tuning, compiling or loading.
 
+    scratch_like: a tensor on the GPU where a kernel gets the memory that it asks Triton for, as for TMA descriptors
+    that it makes itself.
     Raises: RuntimeError, before the launch, for the first call with such arguments inside a capture.
     """
+    scratch: list[Tensor] = []
+    call = _launch
+    if scratch_like is not None:
+
+        def allocate(size: int, *_: Any) -> Tensor:
+            scratch.append(scratch_like.new_empty(size, dtype=torch.int8))
+            return scratch[-1]
+
+        context = copy_context()  # so that the user's own allocator stays
+        context.run(triton.set_allocator, allocate)
+        call = partial(context.run, _launch)
     if (recording := _kept.recording()) is None:
-        _launch(kernel, grid, args, kwargs)
+        call(kernel, grid, args, kwargs)
         return
     grids: list[Any] = []
 
@@ -82,9 +97,9 @@ def launch(kernel: Any, grid: Any, *args: Any, **kwargs: Any) -> None:
         grids.append(grid(meta) if callable(grid) else grid)
         return grids[-1]
 
-    compiled = _launch(kernel, noted, args, kwargs)
+    compiled = call(kernel, noted, args, kwargs)
     arguments = {**dict(zip(kernel.arg_names, args, strict=False)), **kwargs}
-    recording.launches.append(repeatable(compiled, grids[-1], arguments))
+    recording.launches.append(repeatable(compiled, grids[-1], arguments, scratch[-1] if scratch else None))
 
 
 def _launch(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

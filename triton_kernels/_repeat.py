@@ -1,8 +1,9 @@
 """Launches a compiled kernel again, by the driver: without Triton's launcher, which reads every argument anew.
 
 A kernel's parameters are, in the order of its signature, numbers, addresses, and for each tensor descriptor a TMA
-descriptor with the sizes and strides; two scratch buffers, which our kernels do not use, come last. The driver knows
-the sizes of a kernel's parameters: where they are others, in another version of Triton, Triton launches the kernel.
+descriptor with the sizes and strides; two scratch buffers come last, of which few of our kernels use the first. The
+driver knows the sizes of a kernel's parameters: where they are others, in another version of Triton, Triton launches
+the kernel.
 """
 
 from __future__ import annotations
@@ -77,22 +78,31 @@ class TensorMaps:
         return at, tensor_map
 
 
-def repeatable(compiled: Any, grid: Sequence[int], arguments: Mapping[str, Any]) -> Repeatable:
-    """The launch of a compiled kernel that has been made with these arguments, by name."""
+def repeatable(
+    compiled: Any, grid: Sequence[int], arguments: Mapping[str, Any], scratch: Tensor | None = None
+) -> Repeatable:
+    """The launch of a compiled kernel that has been made with these arguments, by name, and this scratch buffer."""
 
     def with_places(place: Callable[[Tensor], int]) -> Issue:
         try:
-            return _issue(compiled, grid, arguments, place)
+            return _issue(compiled, grid, arguments, place, scratch)
         except (AttributeError, KeyError, TypeError, ImportError, OSError, struct.error):  # another version of Triton
             raise NotRepeatable from None
 
     return with_places
 
 
-def _issue(compiled: Any, grid: Sequence[int], arguments: Mapping[str, Any], place: Callable[[Tensor], int]) -> Issue:
+def _issue(
+    compiled: Any,
+    grid: Sequence[int],
+    arguments: Mapping[str, Any],
+    place: Callable[[Tensor], int],
+    scratch: Tensor | None,
+) -> Issue:
     metadata = compiled.metadata
-    scratch = metadata.global_scratch_size or metadata.profile_scratch_size
-    if scratch or metadata.launch_cooperative_grid or metadata.launch_pdl or metadata.num_ctas != 1:
+    if metadata.profile_scratch_size or (metadata.global_scratch_size > 0) != (scratch is not None):
+        raise NotRepeatable
+    if metadata.launch_cooperative_grid or metadata.launch_pdl or metadata.num_ctas != 1:
         raise NotRepeatable
     maps = iter(getattr(metadata, "tensordesc_meta", None) or ())
     sizes: list[int] = []  # of the kernel's parameters
@@ -114,6 +124,8 @@ def _issue(compiled: Any, grid: Sequence[int], arguments: Mapping[str, Any], pla
         else:
             sizes.append(struct.calcsize(FORMATS[kind]))
             values.append(struct.pack(FORMATS[kind], value))
+    if scratch is not None:
+        pointers.append((len(sizes), place(scratch)))
     sizes += [8, 8]  # scratch buffers
     values += [bytes(8), bytes(8)]
     if parameter_sizes(ctypes.c_void_p(compiled.function)) != sizes:

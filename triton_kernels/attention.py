@@ -6,12 +6,13 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
+from triton_kernels import _attention_specialized
 from triton_kernels._arguments import FLOAT8, check_attention, check_head
 from triton_kernels._attention_decode import DECODING, decode
 from triton_kernels._attention_float8 import attend_float8
 from triton_kernels._attention_softmax import (
     LOWEST,
-    head_and_tile,
+    head_and_rank,
     online_softmax,
     online_softmax_tma,
     recompute_by_key,
@@ -42,10 +43,11 @@ def attention_kernel(
     The G query heads of a key head are packed: row r is query r // G of head r % G. They share the keys and values
     that a program reads. k_desc, v_desc: descriptors by which TMA loads blocks of keys and values, or None.
     """
-    head, tile = head_and_tile(tl.cdiv(S_q * G, BLOCK_M), HEADS, HEAD_GROUP)
+    tiles = tl.cdiv(S_q * G, BLOCK_M)
+    head, rank = head_and_rank(tl.program_id(0), tiles, HEADS, HEAD_GROUP)
     b = (head // H_kv).to(tl.int64)
     h_kv = (head % H_kv).to(tl.int64)
-    start_m = tile * BLOCK_M
+    start_m = (tiles - 1 - rank) * BLOCK_M  # the last queries, which see most keys when causal, come first
 
     rows = start_m + tl.arange(0, BLOCK_M)
     queries = rows // G
@@ -139,6 +141,7 @@ def attention(
     Tail: only the blocks on the diagonal and the last one mask; blocks without visible keys are skipped.
     At most 16 queries (decoding): the keys of a head are divided among programs, see _attention_decode.py. Nothing is
     tuned, and all query heads of a key head read it once.
+    Without a mask, on Hopper, in 16 bits: warps with different tasks, see _attention_specialized.py. Nothing is tuned.
     Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for other D, a negative sm_scale, or
     strides of k and v along S_k or D of 2**22 or more.
     Source: FlashAttention-2 (Dao, 2023), with the query heads of a key head packed as in FlashAttention-3.
@@ -168,6 +171,10 @@ def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale:
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, qk_scale: float) -> None:
+    if not INTERPRET and _attention_specialized.covers(q, k, v, causal):
+        attention_kernel.best_config = None  # nothing is tuned, and an earlier call's choice says nothing of this one
+        _attention_specialized.attend(q, k, v, out, qk_scale)
+        return
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     G = H // H_kv
     HEADS = B * H_kv

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from triton_kernels._arguments import check_attention_grad, check_head
+from triton_kernels._attention_softmax import head_and_rank
 from triton_kernels._autotuner import autotune
 from triton_kernels._configs_attention_grad import CONFIGS, short_list, tuning_space  # noqa: F401
 from triton_kernels._interpreter import INTERPRET, dot_operand, empty_output, finished_output
@@ -18,16 +19,6 @@ HEAD_DIMS = (16, 32, 64, 128)
 
 Queries = Float[Tensor, "B H S_q D"]
 Keys = Float[Tensor, "B H_kv S_k D"]
-
-
-@triton.jit
-def head_and_rank(tiles, HEADS, HEAD_GROUP):
-    """Head and rank of the tile of this program. HEAD_GROUP heads run together: what all read stays in the L2 cache."""
-    pid = tl.program_id(0)
-    first_head = pid // (HEAD_GROUP * tiles) * HEAD_GROUP
-    heads = min(HEADS - first_head, HEAD_GROUP)
-    in_group = pid % (HEAD_GROUP * tiles)
-    return (first_head + in_group % heads).to(tl.int64), in_group // heads
 
 
 @triton.jit
@@ -43,7 +34,8 @@ def statistics_kernel(
     delta: sum over D of do * o. The output o itself is not stored.
     """
     tiles = tl.cdiv(S_q, BLOCK_M)
-    head, rank = head_and_rank(tiles, HEADS, HEAD_GROUP)
+    head, rank = head_and_rank(tl.program_id(0), tiles, HEADS, HEAD_GROUP)
+    head = head.to(tl.int64)
     b, h = head // H, head % H
     start_m = (tiles - 1 - rank) * BLOCK_M  # the last queries, which see most keys when causal, come first
     rows = start_m + tl.arange(0, BLOCK_M)
@@ -134,7 +126,8 @@ def dk_dv_kernel(
 
     p^T and ds^T have a key a row, so that they are the left operands of the products with do and q.
     """
-    head, rank = head_and_rank(tl.cdiv(S_k, BLOCK_N), HEADS, HEAD_GROUP)
+    head, rank = head_and_rank(tl.program_id(0), tl.cdiv(S_k, BLOCK_N), HEADS, HEAD_GROUP)
+    head = head.to(tl.int64)
     b, h_kv = head // H_kv, head % H_kv
     start_n = rank * BLOCK_N  # the first keys, which most queries see when causal, come first
     keys = start_n + tl.arange(0, BLOCK_N)
@@ -220,7 +213,8 @@ def dq_kernel(
 ):  # fmt: skip
     """One program computes BLOCK_M rows of dq of one head, from all keys."""
     tiles = tl.cdiv(S_q, BLOCK_M)
-    head, rank = head_and_rank(tiles, HEADS, HEAD_GROUP)
+    head, rank = head_and_rank(tl.program_id(0), tiles, HEADS, HEAD_GROUP)
+    head = head.to(tl.int64)
     b, h = head // H, head % H
     start_m = (tiles - 1 - rank) * BLOCK_M
     rows = start_m + tl.arange(0, BLOCK_M)

@@ -12,6 +12,7 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 
 from triton_kernels._arguments import check_attention_grad, check_head
 from triton_kernels._attention_gluon_rows import OUT_COLUMNS, ROWS, hide, store
+from triton_kernels._attention_softmax import head_and_rank
 from triton_kernels._launch import device_of, kept, launch
 from triton_kernels._tma import descriptor, tma_rows
 from triton_kernels.attention import GROUP_BYTES, LOG2_E
@@ -31,15 +32,6 @@ INTEGERS = ["H", "HEADS", "HEAD_GROUP", "S_q", "S_k", "G"]
 
 Queries = Float[Tensor, "B H S_q D"]
 Keys = Float[Tensor, "B H_kv S_k D"]
-
-
-@gluon.jit
-def head_and_rank(tiles, HEADS, HEAD_GROUP):
-    """Head and rank of the tile of this program. HEAD_GROUP heads run together: what all read stays in the L2 cache."""
-    first_head = gl.program_id(0) // (HEAD_GROUP * tiles) * HEAD_GROUP
-    in_group = gl.program_id(0) - first_head * tiles
-    heads = min(HEADS - first_head, HEAD_GROUP)
-    return first_head + in_group % heads, in_group // heads
 
 
 @gluon.jit
@@ -294,7 +286,7 @@ def dk_dv_kernel(
     BLOCK_N: gl.constexpr = ROWS * CONSUMERS
     BLOCK_M: gl.constexpr = q_desc.block_type.shape[2]
     smem, barriers = allocate(k_desc, q_desc, dk_desc, D, STAGES)
-    head, rank = head_and_rank(gl.cdiv(S_k, BLOCK_N), HEADS, HEAD_GROUP)
+    head, rank = head_and_rank(gl.program_id(0), gl.cdiv(S_k, BLOCK_N), HEADS, HEAD_GROUP)
     b = head // (H // G)
     h_kv = head % (H // G)
     start_n = rank * BLOCK_N  # the first keys, which most queries see when causal, come first
@@ -322,7 +314,7 @@ def dq_kernel(
     BLOCK_M: gl.constexpr = ROWS * CONSUMERS
     smem, barriers = allocate(q_desc, k_desc, dq_desc, D, STAGES)
     tiles = gl.cdiv(S_q, BLOCK_M)
-    head, rank = head_and_rank(tiles, HEADS, HEAD_GROUP)
+    head, rank = head_and_rank(gl.program_id(0), tiles, HEADS, HEAD_GROUP)
     b = head // H
     h = head % H
     start_m = (tiles - 1 - rank) * BLOCK_M  # the last queries, which see most keys when causal, come first

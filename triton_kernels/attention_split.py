@@ -8,7 +8,7 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from triton_kernels._arguments import check_attention, check_head
-from triton_kernels._attention_softmax import LOWEST, head_and_tile, recompute_by_key
+from triton_kernels._attention_softmax import LOWEST, head_and_rank, recompute_by_key
 from triton_kernels._interpreter import INTERPRET, dot_operand
 from triton_kernels._launch import device_of, kept, launch
 from triton_kernels.matmul_split import INFINITY, power_of_two, round_to_bfloat16
@@ -174,8 +174,9 @@ def attention_kernel(
 
     The descriptors read the parts of q, k and v; the pointers and strides are those of q, k and v themselves.
     """
-    head, tile = head_and_tile(tl.cdiv(S_q * G, BLOCK_M), HEADS, HEAD_GROUP)
-    start_m = tile * BLOCK_M
+    tiles = tl.cdiv(S_q * G, BLOCK_M)
+    head, rank = head_and_rank(tl.program_id(0), tiles, HEADS, HEAD_GROUP)
+    start_m = (tiles - 1 - rank) * BLOCK_M
     rows = start_m + tl.arange(0, BLOCK_M)
     queries = rows // G
     q1, q2, q3 = load_parts(q_desc, head, HEADS, start_m, BLOCK_M, D)

@@ -83,6 +83,16 @@ def test_other_launches_are_left_to_triton(monkeypatch: pytest.MonkeyPatch, chan
         _repeat.repeatable(compiled({"N": "i32"}, **changes), GRID, {"N": 1})(lambda tensor: 0)
 
 
+def test_a_kernel_gets_its_scratch_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, scratch = torch.ones(2), torch.ones(3)
+    fake = driver(monkeypatch, 8)
+    places = {x.data_ptr(): 0, scratch.data_ptr(): 1}
+    kernel = compiled({"x": "*fp32"}, global_scratch_size=128)
+    issue = _repeat.repeatable(kernel, GRID, {"x": x}, scratch)(lambda tensor: places[tensor.data_ptr()])
+    assert issue([111, 222], 0) == 0
+    assert fake.launches == [[struct.pack("q", each) for each in (111, 222, 0)]]
+
+
 @pytest.mark.parametrize("sizes", [(8,), (4, 8), ()], ids=["wider", "more", "fewer"])
 def test_a_kernel_with_other_parameters_is_left_to_triton(monkeypatch: pytest.MonkeyPatch, sizes: Any) -> None:
     driver(monkeypatch, *sizes)

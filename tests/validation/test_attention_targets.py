@@ -1,0 +1,73 @@
+"""The page of attention's targets and the lists of shapes are what the program writes; how a ratio is judged."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+
+from suite.core.paths import ROOT
+from suite.results.row import Mode, Row, Status
+from validation import attention_targets as targets
+
+FULL = (4, 16, 16, 4096, 4096, 128)
+
+
+def row(implementation: str, us: float, ratio: float, *, vendor: bool = False, case: tuple[int, ...] = FULL) -> Row:
+    return Row(
+        operation="attention",
+        case=targets.name(case, False),
+        dtype="bfloat16",
+        precision="ieee",
+        implementation=implementation,
+        execution=Mode.NATIVE,
+        status=Status.OK,
+        device_us=us,
+        vs_best=ratio,
+        vendor=vendor,
+    )
+
+
+def test_the_page_has_the_numbers_of_the_results() -> None:
+    page = targets.PAGE.read_text(encoding="utf-8")
+    found = page.partition(targets.BEGIN)[2].partition(targets.END)[0]
+    assert found == targets.tables(), "python validation/attention_targets.py --write"
+
+
+@pytest.mark.parametrize("operation", ["attention", "attention_grad"])
+def test_the_list_of_shapes_is_what_the_program_draws(operation: str) -> None:
+    with (ROOT / "examples" / f"{operation}_shapes.csv").open(newline="") as file:
+        head, *rows = csv.reader(file)
+    assert tuple(head) == targets.DIMS
+    assert [tuple(map(int, each)) for each in rows] == targets.shapes(operation)
+
+
+def test_a_ratio_below_its_target_is_bold() -> None:
+    assert [targets.cell(1.0496, 1.05), targets.cell(1.0494, 1.05)] == ["1.050 (1.05)", "**1.049** (1.05)"]
+    assert [targets.cell(0.9, None), targets.cell(None, 1.0)] == ["0.900", ""]
+
+
+def test_the_best_line_is_one_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [row("torch/cudnn", 100.0, 1.0, vendor=True), row("triton", 125.0, 0.8), row("cuda/wgmma", 80.0, 1.25)]
+    found = {targets.name(FULL, False): {each.implementation: each for each in rows}}
+    monkeypatch.setattr(targets, "measured", lambda _: found)
+    ((cells, met, asked),) = targets.lines("attention", targets.forward_targets)
+    assert cells[:2] == ["D=128 S=4096 B=4 H=16", "100.0"]
+    assert dict(zip((*targets.OURS, "best"), cells[2:7], strict=True)) == {
+        "triton": "**0.800** (0.85)",
+        "triton/gluon": "",
+        "cuda/wgmma": "1.250 (1.08)",
+        "jax/pallas": "",
+        "best": "1.250",
+    }
+    assert (met, asked) == (1, 4)
+
+
+def test_drawn_shapes_are_told_by_their_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes = targets.drawn(True)[:2]
+    ratios = dict(zip(shapes, (0.5, 2.0), strict=True))
+    found = {targets.name(s, False): {"triton": row("triton", 1.0, r, case=s)} for s, r in ratios.items()}
+    monkeypatch.setattr(targets, "measured", lambda _: found)
+    assert next(targets.summary("attention")).startswith(
+        "- Drawn shapes: best of ours 1.000 in the geometric mean of 2"
+    )

@@ -1,0 +1,210 @@
+"""Attention's ratios to the best vendor line beside their targets, from the committed tables.
+
+    python validation/attention_targets.py            # prints the tables
+    python validation/attention_targets.py --write    # replaces them in docs/lab/attention_targets.md
+    python validation/attention_targets.py --shapes   # writes examples/attention*_shapes.csv anew
+
+The page has the commands that make the tables. Five shapes of each list are drawn at random, once, with SEED; they are
+not used to choose anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import random
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from suite.results.csv_file import read_rows  # noqa: E402
+from suite.results.render import pipe_table  # noqa: E402
+from suite.results.row import Row, Status  # noqa: E402
+
+PAGE = ROOT / "docs" / "lab" / "attention_targets.md"
+RESULTS = ROOT / "results" / "nvidia-h200"
+BEGIN, END = "<!-- table:begin -->\n", "<!-- table:end -->\n"
+DIMS = ("B", "H", "H_kv", "S_q", "S_k", "D")
+SEED, DRAWN = 20261123, 5
+OURS = ("triton", "triton/gluon", "cuda/wgmma", "jax/pallas")
+VENDORS = ("jax/cudnn", "torch/flash")
+FIRST = {"triton": 0.85, "triton/gluon": 1.08, "cuda/wgmma": 1.08, "jax/pallas": 0.95}
+CAUSAL = {"triton": 0.85, "triton/gluon": 1.05, "cuda/wgmma": 1.05, "jax/pallas": 0.92}
+NARROW = {"triton": 0.95, "triton/gluon": 1.05, "cuda/wgmma": 1.08, "jax/pallas": 0.95}
+WIDE = {"triton": 0.75, "triton/gluon": 1.06, "cuda/wgmma": 1.05, "jax/pallas": 0.90}
+"""Targets of the forward pass, S of 2048 and more: D = 128, the same causal, D = 64, D = 256."""
+
+Shape = tuple[int, ...]
+Ratios = dict[str, Row]
+"""The rows of a case that were timed, by implementation."""
+
+
+def shapes(operation: str) -> list[Shape]:
+    """The list of an operation: 16384 tokens and 2048 features; grouped heads; for the forward pass also a ragged
+    size, other numbers of keys than of queries, and decoding; at the end the drawn ones."""
+    forward = operation == "attention"
+    sizes = [2**e for e in range(9 if forward else 10, 15)]
+    found = [
+        (2**14 // s, 2048 // d, 2048 // d, s, s, d) for d in ((64, 128, 256) if forward else (64, 128)) for s in sizes
+    ]
+    found += [(4, 32, 8, 4096, 4096, 128), (4, 64, 8, 4096, 4096, 128)]
+    if forward:
+        found += [(1, 16, 16, 3000, 3000, 128), (4, 16, 16, 1000, 5000, 128), (4, 16, 16, 5000, 1000, 128)]
+        found += [(64, 32, 8, 1, 8192, 128), (1, 32, 8, 1, 131072, 128)]
+    return found + drawn(forward)
+
+
+def drawn(forward: bool) -> list[Shape]:
+    """Five shapes at random: S from 512 to 16384, at most 32768 tokens, 1 to 8 key heads of 1, 2, 4 or 8 queries."""
+    source = random.Random(SEED)
+    found: list[Shape] = []
+    for _ in range(DRAWN):
+        s = round(math.exp(source.uniform(math.log(512), math.log(16384))))
+        b, h_kv, group = source.randint(1, 32768 // s), source.randint(1, 8), source.choice((1, 2, 4, 8))
+        found.append((b, h_kv * group, h_kv, s, s, source.choice((64, 128, 256) if forward else (64, 128))))
+    return found
+
+
+def name(shape: Shape, causal: bool) -> str:
+    return ",".join(f"{dim}={size}" for dim, size in zip(DIMS, shape, strict=True)) + (",causal" if causal else "")
+
+
+def label(shape: Shape, causal: bool) -> str:
+    b, h, h_kv, s_q, s_k, d = shape
+    heads = f"H={h}" if h == h_kv else f"H={h}/{h_kv}"
+    keys = f"S={s_q}" if s_q == s_k else f"S_q={s_q} S_k={s_k}"
+    return f"D={d} {keys} B={b} {heads}" + (" causal" if causal else "")
+
+
+def measured(operation: str) -> dict[str, Ratios]:
+    """The bfloat16 rows by case and implementation."""
+    found: dict[str, Ratios] = {}
+    path = RESULTS / f"{operation}_sizes" / f"{operation}.csv"
+    for row in read_rows(path) if path.exists() else ():
+        if row.dtype == "bfloat16" and row.status is Status.OK and row.vs_best is not None:
+            found.setdefault(row.case, {})[row.implementation] = row
+    return found
+
+
+def best(rows: Ratios) -> float:
+    return max((rows[each].vs_best or 0.0 for each in OURS if each in rows), default=0.0)
+
+
+def forward_targets(shape: Shape, causal: bool) -> dict[str, float]:
+    """The least ratio of each line, and of the best one of ours ("best"). Without a target: not in it."""
+    _, h, h_kv, s_q, s_k, d = shape
+    if shape in drawn(True) or s_q != s_k or h != h_kv:
+        return {}
+    if s_q == 3000:
+        return {"best": 1.2} if causal else {}
+    if s_q < 2048:
+        return {"best": {512: 1.0, 1024: 1.05}[s_q]}
+    if d == 128:
+        return CAUSAL if causal else FIRST
+    return NARROW if d == 64 else WIDE
+
+
+def backward_targets(shape: Shape, causal: bool) -> dict[str, float]:
+    *_, s, d = shape
+    del causal
+    return {"best": 1.05 if s <= 2048 else 1.0} if d == 128 and shape not in drawn(False) else {}
+
+
+def cell(value: float | None, target: float | None) -> str:
+    """`1.035`, `**1.035** (1.08)`: in bold what is below its target, to the third digit."""
+    if value is None:
+        return ""
+    text = f"{value:.3f}"
+    return text if target is None else f"{text if round(value, 3) >= target else f'**{text}**'} ({target:.2f})"
+
+
+def lines(operation: str, targets: Callable[[Shape, bool], dict[str, float]]) -> Iterator[tuple[list[str], int, int]]:
+    """The cells of each case that was measured, and how many targets it has and meets."""
+    found = measured(operation)
+    for shape in shapes(operation):
+        for causal in (False, True):
+            rows = found.get(name(shape, causal), {})
+            vendor = next((row for row in rows.values() if row.vendor and row.vs_best == 1.0), None)
+            if not rows or (causal and shape[3] == 1):  # one query sees every key
+                continue
+            least = targets(shape, causal)
+            values = {each: rows[each].vs_best for each in (*OURS, *VENDORS) if each in rows}
+            values["best"] = best(rows) or None
+            met = sum(round(values.get(each) or 0.0, 3) >= target for each, target in least.items())
+            us = f"{vendor.device_us:,.1f}" if vendor and vendor.device_us else ""
+            cells = [cell(values.get(each), least.get(each)) for each in (*OURS, "best", *VENDORS)]
+            yield [label(shape, causal), us, *cells], met, len(least)
+
+
+def mean(values: Sequence[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
+
+
+def summary(operation: str) -> Iterator[str]:
+    """What is told of many cases together, one sentence a line."""
+    found = measured(operation)
+    ratios = [
+        best(rows)
+        for shape in drawn(operation == "attention")
+        for causal in (False, True)
+        if (rows := found.get(name(shape, causal)))
+    ]
+    if ratios:
+        yield f"- Drawn shapes: best of ours {mean(ratios):.3f} in the geometric mean of {len(ratios)} cases (1.00)."
+    if operation == "attention":
+        for shape in (each for each in shapes(operation) if each[3] == 1):
+            rows = found.get(name(shape, False), {})
+            reached = max((rows[each].of_limit or 0.0 for each in OURS if each in rows), default=None)
+            if reached is not None:
+                yield f"- {label(shape, False)}: best of ours at {reached:.3f} of the bandwidth's limit (0.92)."
+        return
+    for line, target in (("triton", 1.2), *((each, 1.0) for each in OURS[1:])):
+        pairs = [(rows["torch/flash"], rows[line]) for rows in found.values() if line in rows and "torch/flash" in rows]
+        quotients = [(flash.device_us or 0.0) / (own.device_us or math.inf) for flash, own in pairs]
+        if quotients:
+            yield f"- {line} over FlashAttention-2: {min(quotients):.3f} to {max(quotients):.3f} ({target:.1f})."
+
+
+def tables() -> str:
+    """The page's generated part."""
+    parts = []
+    both = (("Forward", "attention", forward_targets), ("Forward and backward", "attention_grad", backward_targets))
+    for title, operation, targets in both:
+        cells = list(lines(operation, targets))
+        if not cells:
+            parts.append(f"## {title}\n\nNot measured yet.\n")
+            continue
+        met, asked = sum(each[1] for each in cells), sum(each[2] for each in cells)
+        head = ["case", "vendor, us", *OURS, "best of ours", *VENDORS]
+        table = pipe_table(head, [each[0] for each in cells], right=set(head[1:]))
+        said = "\n".join([f"- Targets met: {met} of {asked}.", *summary(operation)])
+        parts.append(f"## {title}\n\n{said}\n\n{table}\n")
+    return "\n".join(parts)
+
+
+def write_shapes() -> None:
+    for operation in ("attention", "attention_grad"):
+        with (ROOT / "examples" / f"{operation}_shapes.csv").open("w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([DIMS, *shapes(operation)])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="replace the tables in docs/lab/attention_targets.md")
+    parser.add_argument("--shapes", action="store_true", help="write examples/attention*_shapes.csv")
+    given = parser.parse_args()
+    if given.shapes:
+        write_shapes()
+    elif given.write:
+        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+        PAGE.write_text(f"{before}{BEGIN}{tables()}{END}{rest.partition(END)[2]}", encoding="utf-8")
+    else:
+        print(tables(), end="")
+
+
+if __name__ == "__main__":
+    main()
