@@ -162,7 +162,7 @@ def _kernel(
         def spread(x: jax.Array, columns: int) -> jax.Array:
             return lax.broadcast_in_dim(x, (WGMMA_M, columns), [0])
 
-        mine = steps_for(first_row + WGMMA_M)
+        mine = jnp.where(first_row < S_q, steps_for(first_row + WGMMA_M), 1)  # rows beyond S_q are not written
         unmasked = lax.max(first_row + shift + 1, 0) // block_k if causal else S_k // block_k
 
         def masked(s: jax.Array, step: jax.Array) -> jax.Array:
