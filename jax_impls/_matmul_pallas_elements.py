@@ -40,13 +40,15 @@ def _kernel(a_ref: Any, b_ref: Any, c_ref: Any, config: ElementsConfig, part: in
     rows = (row + lax.iota(jnp.int32, config.block_m))[:, None] < M
     columns = (column + lax.iota(jnp.int32, config.block_n))[None, :] < N
 
+    precision = lax.Precision.HIGH if a_ref.dtype == jnp.float32 else None  # HIGH is tf32
+
     def step(i: jax.Array, acc: jax.Array) -> jax.Array:
         k = split * part + i * config.block_k
         ks = k + lax.iota(jnp.int32, config.block_k) < K
         of_k = pl.ds(k, config.block_k)
         a = pltriton.load(a_ref.at[pl.ds(row, config.block_m), of_k], mask=rows & ks[None, :], other=0.0)
         b = pltriton.load(b_ref.at[of_k, pl.ds(column, config.block_n)], mask=ks[:, None] & columns, other=0.0)
-        return acc + pl.dot(a, b, allow_tf32=True)
+        return acc + lax.dot(a, b, precision=precision, preferred_element_type=jnp.float32)
 
     acc = jnp.zeros((config.block_m, config.block_n), jnp.float32)
     steps = pl.cdiv(lax.min(jnp.int32(part), K - split * part), config.block_k)

@@ -120,10 +120,15 @@ def _matmul(a: Float[Array, "M K"], b: Array, N: int, config: TileConfig, max_bl
     return c[0] if splits == 1 else c.sum(axis=0).astype(a.dtype)
 
 
+def transformed(ref: Any, *transforms: Any) -> Any:
+    """A part of memory without transforms, as if it had been allocated with these, the last of them first."""
+    undone = tuple(each.undo(None) for each in reversed(transforms))
+    return type(ref)(ref.ref, (*ref.transforms, *undone))
+
+
 def as_tiles(ref: Any) -> Any:
     """(rows, columns) of shared memory as wgmma reads and registers are written: blocks of 8 rows of SWIZZLE bytes."""
-    ref = plgpu.transform_ref(ref, plgpu.SwizzleTransform(SWIZZLE).undo(None))
-    return plgpu.transform_ref(ref, plgpu.TilingTransform(ref.shape[-2:]).undo(None))
+    return transformed(ref, plgpu.TilingTransform(ref.shape[-2:]), plgpu.SwizzleTransform(SWIZZLE))
 
 
 def as_rows(ref: Any) -> Any:
@@ -131,8 +136,7 @@ def as_rows(ref: Any) -> Any:
     matrix. A copy of blocks needs whole blocks in the matrix.
     """
     *outer, _, rows, columns = ref.shape
-    ref = ref.reshape(math.prod(outer) * rows, columns)
-    return plgpu.transform_ref(ref, plgpu.SwizzleTransform(SWIZZLE).undo(None))
+    return transformed(ref.reshape(math.prod(outer) * rows, columns), plgpu.SwizzleTransform(SWIZZLE))
 
 
 def gpc_tile(index: jax.Array, clusters: int, tiles: int) -> jax.Array:
