@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,11 +16,10 @@ from jaxtyping import Array, Float
 
 from jax_impls._arguments import check_hopper, check_matmul
 from jax_impls._configs_matmul_pallas import (
-    ROW_BYTES,
+    CONSUMERS,
     WGMMA_M,
     ElementsConfig,
     TileConfig,
-    b_columns,
     choose_config,
     cluster_count,
 )
@@ -29,7 +27,7 @@ from jax_impls._matmul_pallas_elements import matmul_by_elements
 
 REQUIRES = "sm_90"
 
-SWIZZLE = ROW_BYTES  # rows of shared memory, swizzled, serve wgmma and TMA without bank conflicts
+SWIZZLE = 128  # bytes per shared-memory row: rows of 128 bytes, swizzled, serve wgmma and TMA without bank conflicts
 GPCS = 8  # graphics processing clusters of the device, each with its own path to the L2 cache
 
 
@@ -41,11 +39,10 @@ def matmul(a: Float[Array, "M K"], b: Float[Array, "K N"], *, precision: str = "
     cores truncate each factor to 11 significant bits. wgmma reads 32-bit operands only with K contiguous, so XLA
     transposes b first, unless it is column-major.
 
-    Any M, N, K: TMA reads zeros beyond the edges and writes nothing there. Rows must begin at multiples of 16 bytes,
-    and in tiles of more than 64 columns b must have whole blocks of 64. Where that is not so, XLA first copies the
-    matrix into a padded one, and at the end the result out of one; small products are computed without copies by
-    `matmul_by_elements`. XLA also copies column-major operands. Where the tiles are too few for the device, K is
-    divided into parts, whose float32 sums XLA adds in their order.
+    Any M, N, K: TMA reads zeros beyond the edges and writes nothing there. It needs whole blocks of 8 rows of 128
+    bytes: where M is not a multiple of 8, N of 64, or K of 64 (32 for tf32), XLA first copies a and b into padded
+    matrices, and at the end the result out of one. XLA also copies column-major operands. Products for which that is
+    predicted to take longer are computed by `matmul_by_elements`, without copies.
 
     Raises ValueError for other shapes, dtypes and precisions; NotImplementedError for float32 with precision="ieee",
     which has no use for the tensor cores, and on anything but a Hopper GPU.
@@ -68,75 +65,49 @@ def padded_matmul(
     a: Float[Array, "M K"], b: Float[Array, "K N"], config: TileConfig, max_blocks: int
 ) -> Float[Array, "M N"]:
     """The product by at most `max_blocks` blocks, of matrices padded with zeros where TMA needs it."""
-    K, N = b.shape
-    pitch = 16 // a.dtype.itemsize  # elements of 16 bytes
-    a = jnp.pad(a, ((0, 0), (0, -K % pitch)))
-    b = jnp.pad(b, ((0, -K % pitch), (0, -N % b_columns(config, a.dtype.itemsize))))
-    return _matmul(a, b.T if a.dtype == jnp.float32 else b, N + -N % pitch, config, max_blocks)[:, :N]
-
-
-def _matmul(a: Float[Array, "M K"], b: Array, N: int, config: TileConfig, max_blocks: int) -> Float[Array, "M N"]:
-    """The first N columns of c = a b, or of a b^T for float32."""
-    (M, K), b_rows = a.shape, a.dtype != jnp.float32
+    (M, K), N = a.shape, b.shape[1]
     block_k = SWIZZLE // a.dtype.itemsize
-    config = replace(config, splits=config.splits_of(pl.cdiv(K, block_k)))
-    splits = config.splits
-    c_type = jnp.float32 if splits > 1 else a.dtype
-    c_columns = SWIZZLE // jnp.dtype(c_type).itemsize
+    a = jnp.pad(a, ((0, -M % 8), (0, -K % block_k)))
+    b = jnp.pad(b, ((0, -K % block_k), (0, -N % 64)))  # at least the narrowest tile
+    return _matmul(a, b.T if a.dtype == jnp.float32 else b, config, max_blocks)[:M, :N]
+
+
+def _matmul(a: Float[Array, "M K"], b: Array, config: TileConfig, max_blocks: int) -> Float[Array, "M N"]:
+    """c = a b, or a b^T for float32."""
+    b_rows = a.dtype != jnp.float32
+    M, N = a.shape[0], b.shape[1 if b_rows else 0]
+    block_k = SWIZZLE // a.dtype.itemsize
+    c_columns = min(block_k, config.block_n)
     parts = config.block_n // c_columns
     buffers = next(count for count in (2, 3, 1) if parts % count == 0)  # so that they alternate across tiles too
     clusters = cluster_count(M, N, config, max_blocks)
 
-    def shared(dtype: Any, *shape: int) -> Any:
-        """Shared memory in the layout of wgmma, tile by tile: blocks of 8 rows of SWIZZLE bytes."""
-        *outer, rows, columns = shape
-        row = SWIZZLE // jnp.dtype(dtype).itemsize
-        return plgpu.SMEM((*outer, rows // 8, columns // row, 8, row), dtype)
+    def shared(*shape: int) -> Any:
+        """Shared memory in the layout of wgmma: blocks of 8 rows of SWIZZLE bytes."""
+        transforms = (plgpu.TilingTransform((8, block_k)), plgpu.SwizzleTransform(SWIZZLE))
+        return plgpu.SMEM(shape, a.dtype, transforms=transforms)
 
-    b_tile = (block_k, config.block_n) if b_rows else (config.block_n, block_k)
-    c = plgpu.kernel(
+    return plgpu.kernel(
         partial(_kernel, config=config, clusters=clusters, b_rows=b_rows),
-        out_type=jax.ShapeDtypeStruct((splits, M, N), c_type),
+        out_type=jax.ShapeDtypeStruct((M, N), a.dtype),
         scratch_types={
-            "a_smem": shared(a.dtype, config.num_stages, config.consumers, WGMMA_M, block_k),
-            "b_smem": shared(a.dtype, config.num_stages, *b_tile),
-            "c_smem": shared(c_type, config.consumers, buffers, WGMMA_M, c_columns),
+            "a_smem": shared(config.num_stages, CONSUMERS * WGMMA_M, block_k),
+            "b_smem": shared(config.num_stages, *((block_k, config.block_n) if b_rows else (config.block_n, block_k))),
+            "c_smem": shared(CONSUMERS, buffers, WGMMA_M, c_columns),
             "full": plgpu.Barrier(num_arrivals=2, num_barriers=config.num_stages),
             "empty": plgpu.ClusterBarrier(
-                collective_axes=("block_row", "block_column"),
-                num_arrivals=config.consumers,
-                num_barriers=config.num_stages,
+                collective_axes=("block_row", "block_column"), num_arrivals=CONSUMERS, num_barriers=config.num_stages
             ),
         },
         grid=(clusters,),
         grid_names=("cluster",),
         cluster=config.cluster,
         cluster_names=("block_row", "block_column"),
-        num_threads=config.consumers + 1,
+        num_threads=CONSUMERS + 1,
         thread_name="warpgroup",
         kernel_name="matmul_pallas",
-        compiler_params=plgpu.CompilerParams(lowering_semantics=plgpu.LoweringSemantics.Lane),
+        compiler_params=plgpu.CompilerParams(lowering_semantics=plgpu.LoweringSemantics.Warpgroup),
     )(a, b)
-    return c[0] if splits == 1 else c.sum(axis=0).astype(a.dtype)
-
-
-def transformed(ref: Any, *transforms: Any) -> Any:
-    """A part of memory without transforms, as if it had been allocated with these, the last of them first."""
-    undone = tuple(each.undo(None) for each in reversed(transforms))
-    return type(ref)(ref.ref, (*ref.transforms, *undone))
-
-
-def as_tiles(ref: Any) -> Any:
-    """(rows, columns) of shared memory as wgmma reads and registers are written: blocks of 8 rows of SWIZZLE bytes."""
-    return transformed(ref, plgpu.TilingTransform(ref.shape[-2:]), plgpu.SwizzleTransform(SWIZZLE))
-
-
-def as_rows(ref: Any) -> Any:
-    """The same memory as TMA copies it if it is SWIZZLE bytes wide: rows, with any number of them and of columns in the
-    matrix. A copy of blocks needs whole blocks in the matrix.
-    """
-    *outer, _, rows, columns = ref.shape
-    return transformed(ref.reshape(math.prod(outer) * rows, columns), plgpu.SwizzleTransform(SWIZZLE))
 
 
 def gpc_tile(index: jax.Array, clusters: int, tiles: int) -> jax.Array:
@@ -153,69 +124,58 @@ def gpc_tile(index: jax.Array, clusters: int, tiles: int) -> jax.Array:
 
 def _kernel(
     a_gmem: Any, b_gmem: Any, c_gmem: Any,
-    a_smem: Any, b_smem: Any, c_smem: Any, full: Any, empty: Any,
-    config: TileConfig, clusters: int, b_rows: bool,
+    a_smem: Any, b_smem: Any, c_smem: Any, full: Any, empty: Any, config: TileConfig, clusters: int, b_rows: bool,
 ) -> None:  # fmt: skip
-    """A persistent cluster computes tiles cluster, cluster + clusters, ... of the parts of K, one part after the other.
+    """A persistent cluster computes tiles cluster, cluster + clusters, ...
 
     In each block the last warpgroup is the producer, the others are consumers.
     Every stage has two barriers: `full` completes when TMA has written a and b; `empty` when all readers are done: the
     consumers of this block and of the blocks to which it multicasts a or b.
     """
-    (M, K), N = a_gmem.shape, c_gmem.shape[2]
-    block_k, (_, buffers, *_, c_columns) = a_smem.shape[-1], c_smem.shape
-    block_m, k_steps = config.consumers * WGMMA_M, pl.cdiv(K, block_k)
-    part_steps = pl.cdiv(k_steps, config.splits)
+    (M, K), N = a_gmem.shape, c_gmem.shape[1]
+    block_k, (_, buffers, _, c_columns) = a_smem.shape[2], c_smem.shape
     grid = (pl.cdiv(M, config.cluster_tile[0]), pl.cdiv(N, config.cluster_tile[1]))
-    tiles = math.prod(grid)
     warpgroup = lax.axis_index("warpgroup")
     block_row, block_column = lax.axis_index("block_row"), lax.axis_index("block_column")
 
-    def each_tile(body: Callable[[jax.Array, jax.Array, jax.Array, jax.Array], jax.Array]) -> jax.Array:
-        """Calls step = body(step, part, first row, first column) per tile; `step` counts steps across tiles."""
+    def each_tile(body: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]) -> jax.Array:
+        """Calls step = body(step, first row, first column) per tile; `step` counts the steps of K across tiles."""
 
-        @plgpu.nd_loop((tiles * config.splits,), collective_axes="cluster", init_carry=jnp.int32(0))
+        @plgpu.nd_loop((math.prod(grid),), collective_axes="cluster", init_carry=jnp.int32(0))
         def steps(info: plgpu.NDLoopInfo, carry: jax.Array) -> jax.Array:
-            index = gpc_tile(info.index[0], clusters, tiles * config.splits)
-            row, column = plgpu.planar_snake(lax.rem(index, jnp.int32(tiles)), grid, 1, config.grid_tile_width)
-            first_row = row * config.cluster_tile[0] + block_row * block_m
-            first_column = column * config.cluster_tile[1] + block_column * config.block_n
-            return body(carry, lax.div(index, jnp.int32(tiles)), first_row, first_column)
+            row, column = plgpu.planar_snake(
+                gpc_tile(info.index[0], clusters, math.prod(grid)), grid, 1, config.grid_tile_width
+            )
+            first_row = row * config.cluster_tile[0] + block_row * (CONSUMERS * WGMMA_M)
+            return body(carry, first_row, column * config.cluster_tile[1] + block_column * config.block_n)
 
         return steps
 
     def stage_of(step: jax.Array) -> jax.Array:
         return lax.rem(step, jnp.int32(config.num_stages))
 
-    def steps_of(part: jax.Array) -> jax.Array:
-        return lax.min(jnp.int32(part_steps), k_steps - part * part_steps)
-
-    @pl.when(warpgroup == config.consumers)
+    @pl.when(warpgroup == CONSUMERS)
     def produce() -> None:
         """Keeps num_stages steps in flight, across tiles."""
-        if config.consumers > 1:  # threads of two warpgroups have as many as they can use
-            plgpu.set_max_registers(40, action="decrease")
+        plgpu.set_max_registers(40, action="decrease")
 
-        def load_tile(first_step: jax.Array, part: jax.Array, row: jax.Array, column: jax.Array) -> jax.Array:
-            rows, columns = pl.ds(row, block_m), pl.ds(column, config.block_n)
+        def load_tile(first_step: jax.Array, row: jax.Array, column: jax.Array) -> jax.Array:
+            rows, columns = pl.ds(row, CONSUMERS * WGMMA_M), pl.ds(column, config.block_n)
 
             def load(i: jax.Array, step: jax.Array) -> jax.Array:
-                stage, ks = stage_of(step), pl.ds((part * part_steps + i) * block_k, block_k)
+                stage, ks = stage_of(step), pl.ds(i * block_k, block_k)
 
                 @pl.when(step >= config.num_stages)
                 def wait_until_read() -> None:
                     plgpu.barrier_wait(empty.at[stage])
 
                 # The blocks of a cluster row each load a part of the tile of a and multicast it; likewise for b.
-                b_tile = b_gmem.at[ks, columns] if b_rows else b_gmem.at[columns, ks]
-                b_stage = (as_rows if not b_rows or config.block_n == block_k else as_tiles)(b_smem.at[stage])
-                plgpu.copy_gmem_to_smem(
-                    a_gmem.at[rows, ks], as_rows(a_smem.at[stage]), full.at[stage], collective_axes="block_column"
-                )
-                plgpu.copy_gmem_to_smem(b_tile, b_stage, full.at[stage], collective_axes="block_row")
+                a_tile, b_tile = a_gmem.at[rows, ks], b_gmem.at[ks, columns] if b_rows else b_gmem.at[columns, ks]
+                plgpu.copy_gmem_to_smem(a_tile, a_smem.at[stage], full.at[stage], collective_axes="block_column")
+                plgpu.copy_gmem_to_smem(b_tile, b_smem.at[stage], full.at[stage], collective_axes="block_row")
                 return step + 1
 
-            return lax.fori_loop(0, steps_of(part), load, first_step)
+            return lax.fori_loop(0, pl.cdiv(K, block_k), load, first_step)
 
         steps = each_tile(load_tile)
 
@@ -224,7 +184,7 @@ def _kernel(
             """A block must not exit before other blocks have arrived at its barriers for the last time."""
             plgpu.barrier_wait(empty.at[stage_of(step)])
 
-    @pl.when(warpgroup < config.consumers)
+    @pl.when(warpgroup < CONSUMERS)
     def consume() -> None:
         """Computes WGMMA_M rows of each tile in float32 registers.
 
@@ -232,17 +192,17 @@ def _kernel(
         when the wgmma that reads the stage is known to have finished. Epilogue: the tile is stored in parts; each is
         converted, written to a buffer, and copied from there by TMA while the next part is written.
         """
-        if config.consumers > 1:
-            plgpu.set_max_registers(232, action="increase")
+        plgpu.set_max_registers(232, action="increase")
 
-        def multiply_tile(first_step: jax.Array, part: jax.Array, row: jax.Array, column: jax.Array) -> jax.Array:
+        def multiply_tile(first_step: jax.Array, row: jax.Array, column: jax.Array) -> jax.Array:
             def sums(acc: Any) -> tuple[jax.Array, jax.Array]:
                 def multiply(i: jax.Array, step: jax.Array) -> jax.Array:
                     stage = stage_of(step)
                     plgpu.barrier_wait(full.at[stage])
-                    b_tile = as_tiles(b_smem.at[stage])
-                    b_tile = b_tile if b_rows else plgpu.transpose_ref(b_tile, (1, 0))
-                    plgpu.wgmma(acc, as_tiles(a_smem.at[stage, warpgroup]), b_tile)
+                    b_tile = b_smem.at[stage]
+                    plgpu.wgmma(
+                        acc, a_smem.at[stage, pl.ds(warpgroup * WGMMA_M, WGMMA_M)], b_tile if b_rows else b_tile.T
+                    )
                     plgpu.wgmma_wait(1)
 
                     @pl.when(i > 0)
@@ -251,19 +211,19 @@ def _kernel(
 
                     return step + 1
 
-                steps = lax.fori_loop(0, steps_of(part), multiply, first_step)
+                steps = lax.fori_loop(0, pl.cdiv(K, block_k), multiply, first_step)
                 return acc[...], steps
 
             acc, steps = pl.run_scoped(sums, plgpu.ACC((WGMMA_M, config.block_n), jnp.float32))
             plgpu.barrier_arrive(empty.at[stage_of(steps - 1)])
 
             for i in range(config.block_n // c_columns):
-                buffer = c_smem.at[warpgroup, i % buffers]
+                part = c_smem.at[warpgroup, i % buffers]
                 plgpu.wait_smem_to_gmem(buffers - 1, wait_read_only=True)  # until TMA has read this buffer
-                as_tiles(buffer)[...] = acc[:, i * c_columns : (i + 1) * c_columns].astype(c_gmem.dtype)
+                part[...] = acc[:, i * c_columns : (i + 1) * c_columns].astype(c_gmem.dtype)
                 plgpu.commit_smem()
                 rows, columns = pl.ds(row + warpgroup * WGMMA_M, WGMMA_M), pl.ds(column + i * c_columns, c_columns)
-                plgpu.copy_smem_to_gmem(as_rows(buffer), c_gmem.at[part, rows, columns])
+                plgpu.copy_smem_to_gmem(part, c_gmem.at[rows, columns])
             return steps
 
         each_tile(multiply_tile)
