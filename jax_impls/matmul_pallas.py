@@ -15,7 +15,15 @@ from jax.experimental.pallas import mosaic_gpu as plgpu
 from jaxtyping import Array, Float
 
 from jax_impls._arguments import check_hopper, check_matmul
-from jax_impls._configs_matmul_pallas import CONSUMERS, WGMMA_M, TileConfig, choose_config, cluster_count
+from jax_impls._configs_matmul_pallas import (
+    CONSUMERS,
+    WGMMA_M,
+    ElementsConfig,
+    TileConfig,
+    choose_config,
+    cluster_count,
+)
+from jax_impls._matmul_pallas_elements import matmul_by_elements
 
 REQUIRES = "sm_90"
 
@@ -33,7 +41,8 @@ def matmul(a: Float[Array, "M K"], b: Float[Array, "K N"], *, precision: str = "
 
     Any M, N, K: TMA reads zeros beyond the edges and writes nothing there. It needs whole blocks of 8 rows of 128
     bytes: where M is not a multiple of 8, N of 64, or K of 64 (32 for tf32), XLA first copies a and b into padded
-    matrices, and at the end the result out of one. XLA also copies column-major operands.
+    matrices, and at the end the result out of one. XLA also copies column-major operands. Products for which that is
+    predicted to take longer are computed by `matmul_by_elements`, without copies.
 
     Raises ValueError for other shapes, dtypes and precisions; NotImplementedError for float32 with precision="ieee",
     which has no use for the tensor cores, and on anything but a Hopper GPU.
@@ -46,7 +55,10 @@ def matmul(a: Float[Array, "M K"], b: Float[Array, "K N"], *, precision: str = "
     if M * N * K == 0:
         return jnp.zeros((M, N), a.dtype)
     max_blocks = jax.devices()[0].core_count
-    return padded_matmul(a, b, choose_config(M, N, max_blocks), max_blocks)
+    config = choose_config(M, N, K, a.dtype.itemsize, max_blocks)
+    if isinstance(config, ElementsConfig):
+        return matmul_by_elements(a, b, config)
+    return padded_matmul(a, b, config, max_blocks)
 
 
 def padded_matmul(

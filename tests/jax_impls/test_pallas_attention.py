@@ -74,6 +74,17 @@ def test_each_tile_is_computed_once_and_late_ones_first() -> None:
             assert order == sorted(order, reverse=True)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_schedule_has_each_tile_once_in_balance(causal: bool) -> None:
+    for heads, S_q, S_k, blocks in ((7, 1000, 1000, 5), (3, 4096, 2000, 132), (40, 2048, 2048, 132)):
+        config = kernels.CONFIGS[64]
+        tiles = -(-S_q // (config.consumers * kernels.WGMMA_M))
+        schedule = kernels.schedule_of(heads, (S_q, S_k), config, causal, 4, min(blocks, heads * tiles))
+        found = [int(each) for row in schedule for each in row[1 : row[0] + 1]]
+        assert sorted(found) == list(range(heads * tiles))
+        assert (schedule[:, 0] > 0).all()
+
+
 ERRORS: dict[str, tuple[tuple[int, ...], str, type[Exception], str]] = {
     "wide heads": ((1, 1, 8, 264), "bfloat16", NotImplementedError, "the kernel takes D up to"),
     "float32": ((1, 1, 8, 64), "float32", NotImplementedError, "the kernel takes float16 and bfloat16; got float32"),
@@ -114,7 +125,14 @@ def test_xla_attention_is_transformed(transform: Callable[..., Any]) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
-    "case", [(1, 4, 2, 300, 300, 64), (2, 2, 1, 33, 200, 128), (1, 2, 2, 300, 170, 96), (1, 1, 1, 200, 200, 256)]
+    "case",
+    [
+        (1, 4, 2, 300, 300, 64),
+        (2, 2, 1, 33, 200, 128),
+        (1, 2, 2, 300, 170, 96),
+        (1, 1, 1, 200, 200, 256),
+        (2, 80, 40, 333, 200, 64),
+    ],
 )
 def test_attention_on_a_gpu(case: tuple[int, ...], causal: bool) -> None:
     """With its gradient and under vmap, against XLA in float32."""

@@ -112,10 +112,26 @@ def test_matmul_lowers_for_hopper(config: Any, dtype: str) -> None:
     assert stages + epilogue + SCRATCH_BYTES <= SHARED_BYTES
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_products_by_elements_lower_without_copies(dtype: str) -> None:
+    a, b = jax.ShapeDtypeStruct((13, 301), dtype), jax.ShapeDtypeStruct((301, 17), dtype)
+    product = jax.jit(lambda a, b: matmul_pallas.matmul_by_elements(a, b, configs.ElementsConfig(16, 16, 128, 2)))
+    lowered = product.trace(a, b).lower(lowering_platforms=("cuda",)).as_text()
+    assert lowered.count("custom_call") == 1
+    assert "stablehlo.pad" not in lowered
+
+
+def test_small_products_are_by_elements_and_large_ones_by_tiles() -> None:
+    for shape in ((8, 8, 8), (1000, 17, 33), (16, 2, 768), (4, 1000, 4096)):
+        assert isinstance(configs.choose_config(*shape, 2, 132), configs.ElementsConfig), shape
+    for shape in ((1024, 1024, 1024), (4096, 4096, 4096), (4095, 4097, 4099)):
+        assert isinstance(configs.choose_config(*shape, 2, 132), configs.TileConfig), shape
+
+
 @pytest.mark.parametrize("blocks", [132, 114, 78])
 def test_chosen_config_fills_the_device(blocks: int) -> None:
     for M, N in ((1, 1), (16, 14336), (1024, 1024), (2048, 2048), (4096, 4096), (16384, 16384), (10**6, 8)):
-        config = configs.choose_config(M, N, blocks)
+        config = configs.choose_tiles(M, N, blocks)
         tiles = {each: configs.tile_count(M, N, each) * math.prod(each.cluster) for each in configs.CONFIGS}
         assert tiles[config] >= min(max(tiles.values()), blocks // 3), (M, N, config)
 
