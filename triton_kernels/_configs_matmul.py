@@ -97,7 +97,7 @@ def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: 
     if args["a_ptr"].dtype == torch.float8_e4m3fn:
         return suitable(FLOAT8_CONFIGS[constants["PRECISION"]], args, 1)
     if args["a_ptr"].dtype != torch.float32:
-        return suitable(HALF_CONFIGS, args, constants["PARTS"])
+        return suitable(HALF_CONFIGS, args, triton.cdiv(args["K"], args["K_part"]))
     return suitable(TF32_CONFIGS if constants["PRECISION"] == "tf32" else IEEE_CONFIGS, args, 1)
 
 
@@ -125,7 +125,7 @@ def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
             stage = (BLOCK_M + BLOCK_N) * step
             stages = {min(8, (shared // programs - 1024) // stage) for programs in (1, 2)}
             found += [config(BLOCK_M, BLOCK_N, BLOCK_K, warps, n) for n in sorted(stages) if n >= 2]
-    return suitable(found, args, constants["PARTS"])
+    return suitable(found, args, triton.cdiv(args["K"], args["K_part"]))
 
 
 def suitable(configs: list[triton.Config], args: dict[str, Any], parts: int) -> list[triton.Config]:

@@ -47,9 +47,36 @@ def load_stage(
 
 
 @gluon.jit
+def tile_and_terms(work, M, N, K, K_part, SPLIT: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr,
+                   GROUP_M: gl.constexpr):  # fmt: skip
+    """Of a program's work: first row and column of the tile, begin and end of the terms, first row in C of their part.
+
+    With SPLIT, K is divided: C has a matrix for each K_part terms, one below the other, of whole tiles.
+    """
+    if SPLIT:
+        tiles = gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N)
+        part = work // tiles
+        off_m, off_n = tile_offsets(work - part * tiles, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+        begin = part * K_part
+        return off_m, off_n, begin, min(begin + K_part, K), off_m + part * gl.cdiv(M, BLOCK_M) * BLOCK_M
+    else:
+        off_m, off_n = tile_offsets(work, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+        return off_m, off_n, 0, K, off_m
+
+
+@gluon.jit
+def work_items(M, N, K, K_part, SPLIT: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr):
+    """Tiles of all parts."""
+    tiles = gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N)
+    if SPLIT:
+        tiles *= gl.cdiv(K, K_part)
+    return tiles
+
+
+@gluon.jit
 def producer(
-    a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K,
-    A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, CONSUMERS: gl.constexpr,
+    a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K, K_part,
+    A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, SPLIT: gl.constexpr, CONSUMERS: gl.constexpr,
     BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr, GROUP_M: gl.constexpr, AHEAD: gl.constexpr,
 ):  # fmt: skip
     """The producer warp keeps STAGES steps of K in flight, across tiles.
@@ -58,11 +85,12 @@ def producer(
     """
     BLOCK_M: gl.constexpr = WGMMA_M * CONSUMERS
     step = 0
-    for tile in range(gl.program_id(0), gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N), gl.num_programs(0)):
-        off_m, off_n = tile_offsets(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
-        first = gl.program_id(0) == tile
-        for off_k in range(0, K, BLOCK_K):
-            if not (first & (off_k < AHEAD * BLOCK_K)):
+    items = work_items(M, N, K, K_part, SPLIT, BLOCK_M, BLOCK_N)
+    for work in range(gl.program_id(0), items, gl.num_programs(0)):
+        off_m, off_n, begin, end, _ = tile_and_terms(work, M, N, K, K_part, SPLIT, BLOCK_M, BLOCK_N, GROUP_M)
+        first = gl.program_id(0) == work
+        for off_k in range(begin, end, BLOCK_K):
+            if not (first & (off_k - begin < AHEAD * BLOCK_K)):
                 stage = step % STAGES
                 mbarrier.wait(empty.index(stage), (step // STAGES & 1) ^ 1)
                 load_stage(
@@ -117,8 +145,8 @@ def bias_and_sigmoid(acc, bias_ptr, off_n, N):
 @gluon.jit
 def consume(
     consumer: gl.constexpr, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
-    A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, C_ROWS: gl.constexpr, A_IN_REGISTERS: gl.constexpr,
-    CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr, GROUP_M: gl.constexpr,
+    K_part, A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, C_ROWS: gl.constexpr, A_IN_REGISTERS: gl.constexpr,
+    SPLIT: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr, GROUP_M: gl.constexpr,
 ):  # fmt: skip
     """A consumer warpgroup computes WGMMA_M rows of each tile, [WGMMA_M, BLOCK_N], in float32 registers.
 
@@ -134,10 +162,11 @@ def consume(
     INSTRUCTION_K: gl.constexpr = 256 // a_smem.dtype.primitive_bitwidth
     ACC: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, INSTRUCTION_K])
     step = 0
-    for tile in range(gl.program_id(0), gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N), gl.num_programs(0)):
-        off_m, off_n = tile_offsets(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+    items = work_items(M, N, K, K_part, SPLIT, BLOCK_M, BLOCK_N)
+    for work in range(gl.program_id(0), items, gl.num_programs(0)):
+        _, off_n, begin, end, row = tile_and_terms(work, M, N, K, K_part, SPLIT, BLOCK_M, BLOCK_N, GROUP_M)
         acc = gl.zeros([WGMMA_M, BLOCK_N], gl.float32, ACC)
-        for off_k in range(0, K, BLOCK_K):
+        for off_k in range(begin, end, BLOCK_K):
             stage = step % STAGES
             mbarrier.wait(full.index(stage), step // STAGES & 1)
             a = a_smem.index(stage * CONSUMERS + consumer)
@@ -150,7 +179,7 @@ def consume(
                 a = a.load(gl.DotOperandLayout(0, ACC, k_width=1))
             acc = hopper.warpgroup_mma(a, b, acc, is_async=True)
             acc = hopper.warpgroup_mma_wait(IN_FLIGHT, deps=(acc,))
-            mbarrier.arrive(empty.index((step + STAGES - IN_FLIGHT) % STAGES), pred=off_k >= IN_FLIGHT)
+            mbarrier.arrive(empty.index((step + STAGES - IN_FLIGHT) % STAGES), pred=off_k - begin >= IN_FLIGHT)
             step += 1
         if IN_FLIGHT == 1:
             acc = hopper.warpgroup_mma_wait(0, deps=(acc,))
@@ -161,7 +190,7 @@ def consume(
         if bias_ptr is not None:
             acc = bias_and_sigmoid(acc, bias_ptr, off_n, N)
         parts = split_columns(acc, BLOCK_N // PART_N)
-        epilogue(parts, c_desc, c_smem, off_m + consumer * WGMMA_M, off_n, consumer, CONSUMERS, C_ROWS)
+        epilogue(parts, c_desc, c_smem, row + consumer * WGMMA_M, off_n, consumer, CONSUMERS, C_ROWS)
     tma.store_wait(0)
 
 
@@ -217,9 +246,9 @@ def consume_promoted(
 @gluon.jit
 def consumer_partition(
     consumer: gl.constexpr, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
-    A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, C_ROWS: gl.constexpr, A_IN_REGISTERS: gl.constexpr,
-    PROMOTED: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr,
-    STAGES: gl.constexpr, GROUP_M: gl.constexpr,
+    K_part, A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, C_ROWS: gl.constexpr, A_IN_REGISTERS: gl.constexpr,
+    PROMOTED: gl.constexpr, SPLIT: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr,
+    BLOCK_K: gl.constexpr, STAGES: gl.constexpr, GROUP_M: gl.constexpr,
 ):  # fmt: skip
     """What consumer warpgroup number `consumer` runs."""
     if PROMOTED:
@@ -227,14 +256,14 @@ def consumer_partition(
                          C_ROWS, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)  # fmt: skip
     else:
         consume(consumer, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
-                A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)  # fmt: skip
+                K_part, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)  # fmt: skip
 
 
-@gluon.jit(do_not_specialize=["M", "N", "K"])
+@gluon.jit(do_not_specialize=["M", "N", "K", "K_part"])
 def matmul_kernel(
-    a_desc, b_desc, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, M, N, K,
+    a_desc, b_desc, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, M, N, K, K_part,
     A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, C_ROWS: gl.constexpr, A_IN_REGISTERS: gl.constexpr,
-    DTYPE: gl.constexpr, PROMOTED: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr,
+    DTYPE: gl.constexpr, PROMOTED: gl.constexpr, SPLIT: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr,
     BLOCK_K: gl.constexpr, STAGES: gl.constexpr, BUFFERS: gl.constexpr, GROUP_M: gl.constexpr,
 ):  # fmt: skip
     """A persistent program computes tiles program_id, program_id + num_programs, ... of C.
@@ -259,23 +288,25 @@ def matmul_kernel(
     # The first loads start before the warps specialize. All four warps synchronize before each: more would cost time.
     AHEAD: gl.constexpr = 1 if BLOCK_N == 256 else 3
     gl.static_assert(AHEAD <= STAGES)
-    off_m, off_n = tile_offsets(gl.program_id(0), M, N, WGMMA_M * CONSUMERS, BLOCK_N, GROUP_M)
+    off_m, off_n, begin, end, _ = tile_and_terms(
+        gl.program_id(0), M, N, K, K_part, SPLIT, WGMMA_M * CONSUMERS, BLOCK_N, GROUP_M
+    )
     for i in gl.static_range(AHEAD):
-        off_k = i * BLOCK_K
-        load_stage(a_desc, b_desc, a_smem, b_smem, full, i, off_m, off_n, off_k, off_k < K, A_ROWS, B_ROWS, CONSUMERS)
+        off_k = begin + i * BLOCK_K
+        load_stage(a_desc, b_desc, a_smem, b_smem, full, i, off_m, off_n, off_k, off_k < end, A_ROWS, B_ROWS, CONSUMERS)
 
     # setmaxnreg: the producer gives up registers, consumer threads get 240.
     if CONSUMERS == 2:
         gl.warp_specialize(
             [
                 (consumer_partition, (0, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full,
-                                      empty, M, N, K, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED, CONSUMERS,
-                                      BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
+                                      empty, M, N, K, K_part, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED,
+                                      SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
                 (consumer_partition, (1, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full,
-                                      empty, M, N, K, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED, CONSUMERS,
-                                      BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
-                (producer, (a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K, A_ROWS, B_ROWS,
-                            CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M, AHEAD)),
+                                      empty, M, N, K, K_part, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED,
+                                      SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
+                (producer, (a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K, K_part, A_ROWS, B_ROWS,
+                            SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M, AHEAD)),
             ],
             worker_num_warps=[4, 1],
             worker_num_regs=[240, 24],
@@ -284,10 +315,10 @@ def matmul_kernel(
         gl.warp_specialize(
             [
                 (consumer_partition, (0, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full,
-                                      empty, M, N, K, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED, CONSUMERS,
-                                      BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
-                (producer, (a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K, A_ROWS, B_ROWS,
-                            CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M, AHEAD)),
+                                      empty, M, N, K, K_part, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED,
+                                      SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
+                (producer, (a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K, K_part, A_ROWS, B_ROWS,
+                            SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M, AHEAD)),
             ],
             worker_num_warps=[1],
             worker_num_regs=[24],
@@ -364,9 +395,9 @@ def launch_product(
         processors = torch.cuda.get_device_properties(a.device).multi_processor_count
         launch(
             matmul_kernel, lambda config: persistent_grid(tile_count(config, M, N), processors),
-            _descriptor(left), _descriptor(right), _descriptor(target), scale_a, scale_b, bias, M, N, K,
+            _descriptor(left), _descriptor(right), _descriptor(target), scale_a, scale_b, bias, M, N, K, K,
             A_ROWS=left.row_major, B_ROWS=right.row_major, C_ROWS=c_rows, A_IN_REGISTERS=a_in_registers,
-            DTYPE=DTYPES[a.dtype], PROMOTED=precision == "promoted",
+            DTYPE=DTYPES[a.dtype], PROMOTED=precision == "promoted", SPLIT=False,
         )  # fmt: skip
 
 
