@@ -97,7 +97,7 @@ def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: 
     if args["a_ptr"].dtype == torch.float8_e4m3fn:
         return suitable(FLOAT8_CONFIGS[constants["PRECISION"]], args, 1)
     if args["a_ptr"].dtype != torch.float32:
-        return suitable(HALF_CONFIGS, args, triton.cdiv(args["K"], args["K_part"]))
+        return suitable(HALF_CONFIGS, args, parts(args))
     return suitable(TF32_CONFIGS if constants["PRECISION"] == "tf32" else IEEE_CONFIGS, args, 1)
 
 
@@ -125,15 +125,20 @@ def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
             stage = (BLOCK_M + BLOCK_N) * step
             stages = {min(8, (shared // programs - 1024) // stage) for programs in (1, 2)}
             found += [config(BLOCK_M, BLOCK_N, BLOCK_K, warps, n) for n in sorted(stages) if n >= 2]
-    return suitable(found, args, triton.cdiv(args["K"], args["K_part"]))
+    return suitable(found, args, parts(args))
 
 
-def suitable(configs: list[triton.Config], args: dict[str, Any], parts: int) -> list[triton.Config]:
+def parts(args: dict[str, Any]) -> int:
+    """Into how many K is divided."""
+    return triton.cdiv(args["K"], args.get("K_part", args["K"]))
+
+
+def suitable(configs: list[triton.Config], args: dict[str, Any], count: int) -> list[triton.Config]:
     """Drops tiles that cover over twice the least area, are too few for the device, or small without need."""
     area = {config: config.kwargs["BLOCK_M"] * config.kwargs["BLOCK_N"] for config in configs}
     tiles = tile_counts(configs, args["M"], args["N"])
     least = min(tiles[config] * area[config] for config in configs)
     tiles = {config: count for config, count in tiles.items() if count * area[config] <= 2 * least}
-    tiles = with_enough_tiles(tiles, multiprocessors(args["a_ptr"]) // parts)
+    tiles = with_enough_tiles(tiles, multiprocessors(args["a_ptr"]) // count)
     largest = max(area[config] for config in tiles)
     return [config for config in tiles if area[config] >= largest // 4]

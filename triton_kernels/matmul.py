@@ -11,7 +11,7 @@ from triton_kernels._autotuner import autotune
 from triton_kernels._configs_matmul import CONFIGS, short_list, tuning_space  # noqa: F401
 from triton_kernels._interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._launch import column_major, device_of, kept, launch
-from triton_kernels._pad import VECTOR, worth_padding, zero_padded
+from triton_kernels._pad import VECTOR, both_zero_padded, worth_padding, zero_padded
 from triton_kernels._parts import add_parts, parts_of
 from triton_kernels._tiles import grouped_tile
 
@@ -260,10 +260,14 @@ def _launch_tiles(
     masked = M % 256 != 0 or N % 256 != 0 or K % 256 != 0
     align_a, align_b, align_c = map(alignment, (a, b, c))
     padded_a, padded_b = padding and align_a == 1, padding and align_b == 1
-    if padded_a:
-        a, align_a = zero_padded(a), VECTOR
-    if padded_b:
-        b, align_b = zero_padded(b), VECTOR
+    if padded_a and padded_b:
+        a, b = both_zero_padded(a, b)
+    elif padded_a:
+        a = zero_padded(a)
+    elif padded_b:
+        b = zero_padded(b)
+    if padding:
+        align_a = align_b = VECTOR
     parts = triton.cdiv(K, K_part)
     sums = c if parts == 1 else torch.empty((parts, c.numel()), dtype=torch.float32, device=a.device)
     launch(

@@ -16,7 +16,7 @@ from triton_kernels._configs_matmul_gluon import CONFIGS, ROWS, SWIZZLE, short_l
 from triton_kernels._launch import device_of, kept, launch, persistent_grid
 from triton_kernels._pad import copy_matrix
 from triton_kernels._tiles import tile_offsets
-from triton_kernels._tma import TmaMatrix, tma_matrix, tma_output
+from triton_kernels._tma import TmaMatrix, both_tma_matrices, tma_output
 
 REQUIRES = "sm_90"
 DTYPES_BEYOND = ("float8_e4m3fn",)
@@ -378,7 +378,7 @@ def launch_product(
 ) -> None:
     """Stores a b in out, which is not empty; with a contiguous bias of its columns, in 16 bits, sigma(a b + bias)."""
     (M, K), N = a.shape, b.shape[1]
-    left, right = tma_matrix(a, a.element_size()), tma_matrix(b, b.element_size())
+    left, right = both_tma_matrices(a, b)
     if a.dtype == torch.float8_e4m3fn:
         left = left if left.row_major else _with_rows(a)
         right = right if not right.row_major else _with_columns(b)

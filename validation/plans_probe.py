@@ -3,7 +3,7 @@ T0 = time.time()
 import torch, triton
 from triton.experimental.gluon import language as gl
 from triton_kernels import _few, matmul as mt, matmul_gluon as mg, _configs_matmul as cm, _configs_matmul_gluon as cg, _parts
-from triton_kernels._tma import tma_matrix, tma_output
+from triton_kernels._tma import both_tma_matrices, tma_output
 from triton_kernels._launch import persistent_grid
 from validation.matmul_plans import drawn, operands
 P = 132
@@ -22,7 +22,7 @@ def few(cols, warps, parts, swap, a, b):
     _few.multiply_few(_few.Few(cols, warps, parts), x, y, z); return c
 def gluon(i, parts, swap, a, b):
     (M, K), N = a.shape, b.shape[1]; e = 2
-    left, right = tma_matrix(a, e), tma_matrix(b, e); out = torch.empty((M, N), dtype=a.dtype, device="cuda")
+    left, right = both_tma_matrices(a, b); out = torch.empty((M, N), dtype=a.dtype, device="cuda")
     kw = G[i].kwargs
     m, n = M, N
     if swap: left, right, m, n = mg._transposed(right), mg._transposed(left), N, M
