@@ -11,16 +11,16 @@ from triton_kernels._launch import launch
 
 VECTOR = 8
 """Elements of 16 bits in 16 bytes, which a thread copies at a time."""
-LEAST_PRODUCTS = 2**26
-"""Products of a matmul for which two copies take less time than copies of single elements in its loop."""
+LEAST_PRODUCTS = 2**22
+"""Products of a matmul whose padded copies may take less time than copies of single elements in its loop."""
 
 BLOCK_R, BLOCK_C = 16, 256
 SIZES = ["R", "C", "rows", "columns"]
 
 
-def worth_padding(a: Tensor, M: int, N: int, K: int) -> bool:
-    """Whether a matmul whose rows begin at any address is faster with padded copies of its operands."""
-    return a.is_cuda and a.element_size() == 2 and min(M, N, K) >= 64 and M * N * K >= LEAST_PRODUCTS
+def worth_padding(M: int, N: int, K: int) -> bool:
+    """Whether a matmul of 16 bits whose rows begin at any address may be faster with padded copies of its operands."""
+    return min(M, N, K) >= 32 and M * N * K >= LEAST_PRODUCTS
 
 
 @triton.jit

@@ -1,37 +1,13 @@
-"""Long sums in parts: how many, and a kernel that adds them in a fixed order."""
+"""Long sums in parts: a kernel that adds them in a fixed order."""
 
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from triton_kernels._configs import multiprocessors
 from triton_kernels._launch import launch
 
 STEP = 256
 """A part has a multiple of this many terms, which all steps over K divide."""
-SIDE = 64  # of the tiles that are counted
-MOST_PARTS = 64
-STEP_US, ADDING_US, BYTES_PER_US = 0.7, 3.0, 2.5e6
-"""Time of 256 terms of a tile if the device waits for memory; of the second kernel, with its launch; of its traffic."""
-
-
-def parts_of(M: int, N: int, K: int, a: Tensor) -> tuple[int, int]:
-    """The parts into which K is divided, and the terms of a part, a multiple of STEP.
-
-    The least predicted time of a wave of programs, each of which adds up one part of a tile, and of adding the parts.
-    """
-    if not a.is_cuda or a.element_size() != 2:
-        return 1, K
-    steps, tiles = triton.cdiv(K, STEP), triton.cdiv(M, SIDE) * triton.cdiv(N, SIDE)
-    most = min(multiprocessors(a) // tiles, steps, MOST_PARTS)
-
-    def predicted_us(parts: int) -> float:
-        adding = ADDING_US + 4 * (parts + 1) * M * N / BYTES_PER_US if parts > 1 else 0.0
-        return triton.cdiv(steps, parts) * STEP_US + adding
-
-    chosen = min(range(1, max(most, 1) + 1), key=predicted_us)
-    each = triton.cdiv(steps, chosen)
-    return triton.cdiv(steps, each), each * STEP if chosen > 1 else K
 
 
 @triton.jit(do_not_specialize=["count", "columns", "stride_part", "stride_r"])

@@ -8,11 +8,14 @@ from torch import Tensor
 
 from triton_kernels._arguments import check_length, check_matmul
 from triton_kernels._autotuner import autotune
+from triton_kernels._configs import multiprocessors
 from triton_kernels._configs_matmul import CONFIGS, short_list, tuning_space  # noqa: F401
+from triton_kernels._few import Few, multiply_few
 from triton_kernels._interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._launch import column_major, device_of, kept, launch
-from triton_kernels._pad import VECTOR, both_zero_padded, worth_padding, zero_padded
-from triton_kernels._parts import add_parts, parts_of
+from triton_kernels._pad import VECTOR, both_zero_padded, zero_padded
+from triton_kernels._parts import STEP, add_parts
+from triton_kernels._plan_matmul import Problem, best_of, count
 from triton_kernels._tiles import grouped_tile
 
 DETERMINISTIC = True
@@ -101,6 +104,7 @@ def matmul_kernel(
     M_c, N_c = M, N
     pid = tl.program_id(0)
     if SPLIT:
+        K_part = known_multiple(K_part, 256)
         begin = tl.program_id(1) * K_part
         K_a, K_b = min(K_a - begin, K_part), min(K_b - begin, K_part)
         a_ptr += tl.full((), begin, tl.int64) * stride_ak
@@ -184,12 +188,14 @@ else:  # tuned, or timed once per key and kept in Triton's cache folder
     matmul_kernel = autotune(CONFIGS, KEY, short_list)(matmul_kernel)
 
 
-def alignment(matrix: Tensor) -> int:
+def alignment(*matrices: Tensor) -> int:
     """Elements in 16 bytes if every contiguous row or column starts and ends at a multiple of 16 bytes; otherwise 1."""
-    vector = 16 // matrix.element_size()
-    along = 1 if matrix.stride(1) == 1 else 0
-    whole = matrix.shape[along] % vector == 0 and matrix.stride(1 - along) % vector == 0
-    return vector if matrix.stride(along) == 1 and whole else 1
+    vector = 16 // matrices[0].element_size()
+    for matrix in matrices:
+        along = 1 if matrix.stride(1) == 1 else 0
+        if matrix.stride(along) != 1 or matrix.shape[along] % vector != 0 or matrix.stride(1 - along) % vector != 0:
+            return 1
+    return vector
 
 
 @kept
@@ -241,8 +247,33 @@ def _launch(a: Tensor, b: Tensor, c: Tensor, scale_a: Tensor | None, scale_b: Te
     if (a.stride(1) == 1 and b.stride(0) != 1) if tf32 else a.stride(0) == b.stride(0) == 1:
         a, b, c = b.t(), a.t(), c.t()
     (M, K), N = a.shape, b.shape[1]
-    parts, K_part = parts_of(M, N, K, a)
-    _launch_tiles(a, b, c, scale_a, scale_b, precision, K_part, worth_padding(a, M, N, K))
+    K_part, padded = K, False
+    if a.is_cuda and a.element_size() == 2:
+        plan, _ = best_of(problem_of(a, b, c))
+        if isinstance(plan, Few):
+            if N < M:
+                a, b, c = b.t(), a.t(), c.t()
+            multiply_few(plan, a, b, c)
+            return
+        K_part, padded = K if plan.parts == 1 else count(count(K, STEP), plan.parts) * STEP, plan.padded
+    _launch_tiles(a, b, c, scale_a, scale_b, precision, K_part, padded)
+
+
+def by_pointers_us(a: Tensor, b: Tensor, c: Tensor) -> float:
+    """Predicted time of `launch_by_pointers`."""
+    return best_of(problem_of(a, b, c))[1]
+
+
+def launch_by_pointers(a: Tensor, b: Tensor, c: Tensor) -> None:
+    """c = a b in 16 bits, for launchers of other kernels, on the current device."""
+    _launch(a, b, c, None, None, "ieee")
+
+
+def problem_of(a: Tensor, b: Tensor, c: Tensor) -> Problem:
+    (M, K), N = a.shape, b.shape[1]
+    larger = b if M <= N else a
+    whole = (alignment(x) > 1 for x in (a, b, c))
+    return Problem(M, N, K, *whole, 1 in larger.stride(), multiprocessors(a))
 
 
 def _launch_tiles(

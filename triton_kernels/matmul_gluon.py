@@ -12,11 +12,16 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from triton_kernels._arguments import check_matmul, check_tensor_cores
 from triton_kernels._autotuner import autotune
+from triton_kernels._configs import multiprocessors
 from triton_kernels._configs_matmul_gluon import CONFIGS, ROWS, SWIZZLE, short_list, tile_count, tuning_space  # noqa: F401
 from triton_kernels._launch import device_of, kept, launch, persistent_grid
+from triton_kernels._matmul_gluon_tiles import WGMMA_M, epilogue, load_stage, split_columns, tile_and_terms, work_items
 from triton_kernels._pad import copy_matrix
+from triton_kernels._parts import add_strided_parts
+from triton_kernels._plan_matmul_gluon import STEP, Problem, best_of
 from triton_kernels._tiles import tile_offsets
-from triton_kernels._tma import TmaMatrix, both_tma_matrices, tma_output
+from triton_kernels._tma import TmaMatrix, both_tma_matrices, find_tma, tma_output
+from triton_kernels.matmul import by_pointers_us, launch_by_pointers
 
 REQUIRES = "sm_90"
 DTYPES_BEYOND = ("float8_e4m3fn",)
@@ -26,51 +31,6 @@ DTYPES = {
     torch.bfloat16: gl.bfloat16,
     torch.float8_e4m3fn: gl.float8e4nv,
 }
-WGMMA_M = gl.constexpr(ROWS)  # rows of a tile per consumer warpgroup
-tma_load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared  # renamed after Triton 3.7
-tma_store = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
-
-
-@gluon.jit
-def load_stage(
-    a_desc, b_desc, a_smem, b_smem, full, stage, row, off_n, off_k, pred,
-    A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, CONSUMERS: gl.constexpr,
-):  # fmt: skip
-    """Starts the TMA loads of one stage: blocks of A from (row, off_k) and of B from (off_k, off_n)."""
-    mbarrier.expect(full.index(stage), CONSUMERS * a_desc.block_type.nbytes + b_desc.block_type.nbytes, pred=pred)
-    for i in gl.static_range(CONSUMERS):
-        off_m = row + i * WGMMA_M
-        a_tile = a_smem.index(stage * CONSUMERS + i)
-        tma_load(a_desc, [off_m, off_k] if A_ROWS else [off_k, off_m], full.index(stage), a_tile, pred=pred)
-    b_tile = b_smem.index(stage)
-    tma_load(b_desc, [off_k, off_n] if B_ROWS else [off_n, off_k], full.index(stage), b_tile, pred=pred)
-
-
-@gluon.jit
-def tile_and_terms(work, M, N, K, K_part, SPLIT: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr,
-                   GROUP_M: gl.constexpr):  # fmt: skip
-    """Of a program's work: first row and column of the tile, begin and end of the terms, first row in C of their part.
-
-    With SPLIT, K is divided: C has a matrix for each K_part terms, one below the other, of whole tiles.
-    """
-    if SPLIT:
-        tiles = gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N)
-        part = work // tiles
-        off_m, off_n = tile_offsets(work - part * tiles, M, N, BLOCK_M, BLOCK_N, GROUP_M)
-        begin = part * K_part
-        return off_m, off_n, begin, min(begin + K_part, K), off_m + part * gl.cdiv(M, BLOCK_M) * BLOCK_M
-    else:
-        off_m, off_n = tile_offsets(work, M, N, BLOCK_M, BLOCK_N, GROUP_M)
-        return off_m, off_n, 0, K, off_m
-
-
-@gluon.jit
-def work_items(M, N, K, K_part, SPLIT: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr):
-    """Tiles of all parts."""
-    tiles = gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N)
-    if SPLIT:
-        tiles *= gl.cdiv(K, K_part)
-    return tiles
 
 
 @gluon.jit
@@ -97,36 +57,6 @@ def producer(
                     a_desc, b_desc, a_smem, b_smem, full, stage, off_m, off_n, off_k, True, A_ROWS, B_ROWS, CONSUMERS
                 )
             step += 1
-
-
-@gluon.jit
-def split_columns(x, PARTS: gl.constexpr):
-    """x as a tuple of PARTS blocks of columns; every element stays in its register."""
-    if PARTS == 1:
-        return (x,)
-    else:
-        left, right = x.reshape([x.shape[0], 2, x.shape[1] // 2]).permute([0, 2, 1]).split()
-        return split_columns(left, PARTS // 2) + split_columns(right, PARTS // 2)
-
-
-@gluon.jit
-def epilogue(parts, c_desc, c_smem, row, off_n, consumer: gl.constexpr, CONSUMERS: gl.constexpr, C_ROWS: gl.constexpr):
-    """Stores a finished tile in parts: each is converted, written to a buffer of c_smem, and copied from there by TMA
-    while the next part is written.
-    """
-    BUFFERS: gl.constexpr = c_smem.shape[0] // CONSUMERS
-    PART_N: gl.constexpr = c_smem.shape[2] if C_ROWS else c_smem.shape[1]
-    gl.static_assert(len(parts) % BUFFERS == 0)  # the buffers are used in turn across tiles
-    for i in gl.static_range(len(parts)):
-        column = off_n + i * PART_N
-        c = c_smem.index(consumer * BUFFERS + i % BUFFERS)
-        tma.store_wait(BUFFERS - 1)  # until TMA has read this buffer
-        if C_ROWS:
-            c.store(parts[i].to(c_smem.dtype))
-        else:
-            c.permute([1, 0]).store(parts[i].to(c_smem.dtype))
-        hopper.fence_async_shared()
-        tma_store(c_desc, [row, column] if C_ROWS else [column, row], c)
 
 
 @gluon.jit
@@ -363,8 +293,48 @@ def matmul(
     out = torch.empty((M, N), dtype=dtype, device=a.device)
     if M > 0 and N > 0:
         with device_of(a):
-            launch_product(a, b, out, scale_a, scale_b, precision)
+            if a.element_size() == 2:
+                _launch_planned(a, b, out)
+            else:
+                launch_product(a, b, out, scale_a, scale_b, precision)
     return out
+
+
+def _launch_planned(a: Tensor, b: Tensor, out: Tensor) -> None:
+    """The product in 16 bits by the plan that is predicted to be the fastest."""
+    (M, K), N, element = a.shape, b.shape[1], a.element_size()
+    copied = (find_tma(x, element) is None for x in (a, b, out))
+    processors = multiprocessors(a)
+    plan, us = best_of(Problem(M, N, K, *copied, processors))
+    if us > by_pointers_us(a, b, out):
+        launch_by_pointers(a, b, out)
+        return
+    left, right = both_tma_matrices(a, b)
+    if plan.transposed:
+        left, right, M, N = _transposed(right), _transposed(left), N, M
+    if plan.parts == 1:
+        with tma_output(out, element) as target:
+            _launch_tiles(left, right, target, target.row_major != plan.transposed, M, N, K, K, processors)
+        return
+    K_part = triton.cdiv(triton.cdiv(K, STEP), plan.parts) * STEP
+    parts, rows = triton.cdiv(K, K_part), triton.cdiv(M, 2 * ROWS) * 2 * ROWS
+    pitch = triton.cdiv(N, 4) * 4
+    sums = torch.empty((parts * rows, pitch), dtype=torch.float32, device=a.device)
+    _launch_tiles(left, right, TmaMatrix(sums, pitch, True), True, M, N, K, K_part, processors)
+    of_parts = sums.view(parts, rows, pitch)[:, :M, :N]
+    add_strided_parts(of_parts.transpose(1, 2) if plan.transposed else of_parts, out)
+
+
+def _launch_tiles(
+    left: TmaMatrix, right: TmaMatrix, target: TmaMatrix, c_rows: bool, M: int, N: int, K: int, K_part: int, most: int
+) -> None:
+    parts = triton.cdiv(K, K_part)
+    launch(
+        matmul_kernel, lambda config: persistent_grid(tile_count(config, M, N) * parts, most),
+        _descriptor(left), _descriptor(right), _descriptor(target), None, None, None, M, N, K, K_part,
+        A_ROWS=left.row_major, B_ROWS=right.row_major, C_ROWS=c_rows, A_IN_REGISTERS=False,
+        DTYPE=DTYPES[left.matrix.dtype], PROMOTED=False, SPLIT=parts > 1,
+    )  # fmt: skip
 
 
 def launch_product(

@@ -160,7 +160,9 @@ def compared(found: dict[str, Line], case: Case) -> dict[str, float]:
             line.call()
             result = line.implementation.adapter.to_torch(line.call()).float()
         except Exception as error:  # one line that fails does not end the table
-            print(f"{case.label} {name} is left out: {(str(error) or type(error).__name__).splitlines()[0]}", flush=True)
+            print(
+                f"{case.label} {name} is left out: {(str(error) or type(error).__name__).splitlines()[0]}", flush=True
+            )
             del found[name]
             continue
         expected = result if expected is None else expected
@@ -239,7 +241,9 @@ class Timed:
     @property
     def text(self) -> str:
         layout, dtype, _ = self.kind
-        return f"{self.M} x {self.N} x {self.K}" + (f" {dtype} {layout}" if (layout, dtype) != ("nn", "bfloat16") else "")
+        return f"{self.M} x {self.N} x {self.K}" + (
+            f" {dtype} {layout}" if (layout, dtype) != ("nn", "bfloat16") else ""
+        )
 
     @property
     def intensity(self) -> float:

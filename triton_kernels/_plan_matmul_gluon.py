@@ -1,0 +1,134 @@
+"""Plans of matmul_gluon.py for 16 bits: tile, parts of K, and whether C or its transpose is computed.
+
+A model of the kind of _plan_matmul.py: persistent programs, one on a multiprocessor, compute tile after tile. Matrices
+that TMA cannot read or write are copied.
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from triton_kernels._plan_matmul import PARTS, count, longest
+
+ROWS = 64
+"""Rows of a tile per consumer warpgroup: the M of one wgmma."""
+STEP = 64
+"""Terms of a step."""
+
+
+class Problem(NamedTuple):
+    """What the choice depends on."""
+
+    M: int
+    N: int
+    K: int
+    a_copied: bool
+    b_copied: bool
+    c_copied: bool
+    multiprocessors: int
+
+    @property
+    def transposed(self) -> "Problem":
+        return self._replace(M=self.N, N=self.M, a_copied=self.b_copied, b_copied=self.a_copied)
+
+
+class Tile(NamedTuple):
+    """A configuration of matmul_gluon.py."""
+
+    consumers: int
+    N: int
+    stages: int
+    group: int
+    buffers: int
+    slow: float
+    """Time of a step, relative to what its size says."""
+
+
+class Plan(NamedTuple):
+    """How a product is computed."""
+
+    tile: Tile
+    parts: int
+    transposed: bool
+
+
+class Costs(NamedTuple):
+    """Of an H200: microseconds, and bytes or elements in a microsecond."""
+
+    launch: float = 2.09
+    block: float = 0.453  # until the first step, and after the last one
+    step: float = 0.114
+    step_element: float = 1.476e-5
+    store: float = 2.065e4
+    l2: float = 1.8e7
+    memory: float = 2.56e6
+    add: float = 1.84
+    add_bytes: float = 2.51e6
+    copy: float = 1.89
+    copy_bytes: float = 3.94e6
+    copy_out: float = 2.16
+    copy_out_bytes: float = 3.11e6
+
+
+COSTS = Costs()
+TILES = (
+    Tile(2, 256, 4, 16, 2, 0.956),
+    Tile(2, 128, 6, 8, 2, 1.042),
+    Tile(2, 64, 8, 8, 1, 1.255),
+    Tile(1, 256, 5, 16, 2, 0.871),
+    Tile(1, 128, 8, 16, 2, 0.949),
+    Tile(1, 64, 12, 16, 1, 1.092),
+    Tile(1, 32, 12, 16, 1, 0.936),
+    Tile(1, 16, 12, 16, 1, 0.988),
+)
+TRANSPOSED_M = 64
+"""The most rows for which the transpose of C may be computed: its tiles are narrower than theirs."""
+LONG_US, NEAR, TIMED = 25.0, 1.15, 3
+"""Products that take longer are worth timing so many tiles whose prediction is so near."""
+
+
+def candidates(x: Problem) -> Iterator[Plan]:
+    """All plans that may be the best one."""
+    for transposed in (False, True) if x.M <= TRANSPOSED_M else (False,):
+        M, N = (x.N, x.M) if transposed else (x.M, x.N)
+        for tile in TILES:
+            tiles = count(M, ROWS * tile.consumers) * count(N, tile.N)
+            for parts in PARTS:
+                if parts == 1 or (parts <= count(x.K, 256) and tiles * parts <= 2 * x.multiprocessors):
+                    yield Plan(tile, parts, transposed)
+
+
+def predicted_us(plan: Plan, x: Problem) -> float:
+    """The time of a plan: copies, launch, the longest of traffic and rounds of tiles, the addition of parts."""
+    tile, parts = plan.tile, plan.parts
+    if plan.transposed:
+        x = x.transposed
+    rows, columns = ROWS * tile.consumers, tile.N
+    steps = count(count(x.K, STEP), parts)
+    tiles = count(x.M, rows) * count(x.N, columns) * parts
+    step = (COSTS.step + COSTS.step_element * rows * columns) * tile.slow
+    rounds = count(tiles, x.multiprocessors) * (COSTS.block + steps * step + rows * columns / COSTS.store)
+    memory = 2 * (x.M * x.K + x.K * x.N + x.M * x.N) / COSTS.memory
+    us = COSTS.launch + longest(rounds, memory, 2 * tiles * steps * STEP * (rows + columns) / COSTS.l2)
+    if parts > 1:
+        us += COSTS.add + 4 * (parts + 1) * x.M * x.N / COSTS.add_bytes
+    elif x.c_copied:
+        us += COSTS.copy_out + 4 * x.M * x.N / COSTS.copy_out_bytes
+    if x.a_copied or x.b_copied:
+        us += COSTS.copy + 4 * (x.a_copied * x.M * x.K + x.b_copied * x.K * x.N) / COSTS.copy_bytes
+    return us
+
+
+@lru_cache(maxsize=4096)
+def best_of(x: Problem) -> tuple[Plan, float]:
+    """The plan that is predicted to be the fastest, and its time."""
+    plan = min(candidates(x), key=lambda each: predicted_us(each, x))
+    return plan, predicted_us(plan, x)
+
+
+def best_tiles(x: Problem, parts: int) -> list[Tile]:
+    """Tiles by predicted time: the fastest one for short products, and others that may be as fast for long ones."""
+    times = {tile: predicted_us(Plan(tile, parts, False), x) for tile in TILES}
+    least = min(times.values())
+    near = sorted((tile for tile in TILES if times[tile] <= NEAR * least), key=times.__getitem__)
+    return near[: TIMED if least >= LONG_US else 1]
