@@ -25,7 +25,8 @@ def worth_padding(M: int, N: int, K: int) -> bool:
 
 @triton.jit
 def pad_block(
-    block, x_ptr, y_ptr, R, C, stride_r, stride_c, rows, columns, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, ALIGN: tl.constexpr,
+    block, x_ptr, y_ptr, R, C, stride_r, stride_c, rows, columns,
+    BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, ALIGN: tl.constexpr,
 ):  # fmt: skip
     """y [rows, columns] = x [R, C], and zeros beyond: one block. Columns of y are a multiple of ALIGN."""
     columns = columns // ALIGN * ALIGN

@@ -76,7 +76,8 @@ def bias_and_sigmoid(acc, bias_ptr, off_n, N):
 def consume(
     consumer: gl.constexpr, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
     K_part, A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, C_ROWS: gl.constexpr, A_IN_REGISTERS: gl.constexpr,
-    SPLIT: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr, GROUP_M: gl.constexpr,
+    SPLIT: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr,
+    GROUP_M: gl.constexpr,
 ):  # fmt: skip
     """A consumer warpgroup computes WGMMA_M rows of each tile, [WGMMA_M, BLOCK_N], in float32 registers.
 
@@ -186,7 +187,8 @@ def consumer_partition(
                          C_ROWS, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)  # fmt: skip
     else:
         consume(consumer, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
-                K_part, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)  # fmt: skip
+                K_part, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES,
+                GROUP_M)  # fmt: skip
 
 
 @gluon.jit(do_not_specialize=["M", "N", "K", "K_part"])

@@ -4,8 +4,7 @@ python -m validation.matmul_lines --shapes shapes.csv --out lines/list.csv
 python -m validation.matmul_lines --draws 60 --seed 103 --impl triton --impl 'triton/gluon' --out lines/draws_c.csv
 python -m validation.matmul_lines --read lines/*.csv --write docs/lab/matmul_lines.md --plot docs/img/matmul_lines.png
 
-Every result is compared with torch's once. Programs that JAX compiles for each shape are compiled by threads before
-the first sample is taken.
+Every result is compared with torch's once. `--build 0/8` to `--build 7/8`, run at once before, compile ahead.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ import torch
 
 from suite import frameworks, ops
 from suite.doctor.local_device import torch_device
-from suite.hardware.device import Device, resolve
+from suite.hardware.device import resolve
 from suite.implementations import builtin
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
@@ -48,8 +47,8 @@ SLOW_US, FEWER = 2000.0, 3
 WRONG = 0.01
 """Norm of the difference to torch's result, relative to it, that no rounding makes; of float8, ten times as much."""
 WORST = 10
-TARGETS = {"triton": (0.95, 0.85), "triton/gluon": (1.0, 0.9), "cuda/wgmma": (1.0, 0.9), "jax/pallas": (0.95, 0.0)}
-COMPILING = 8
+COMPILING = 4
+"""Threads of a building process."""
 
 
 @dataclass
@@ -87,10 +86,8 @@ def bound(each: Implementation, case: Case, tensors: Sequence[torch.Tensor]) -> 
 class Timer:
     """Times the lines of cases with a cold cache, in turns. All work on the device belongs to a sample."""
 
-    def __init__(self, lines: Sequence[Implementation], where: Device, rounds: int) -> None:
-        self.where, self.rounds = where, rounds
-        self.device = torch_device(where)
-        self.lines = list(lines)
+    def __init__(self, lines: Sequence[Implementation], device: torch.device, rounds: int) -> None:
+        self.lines, self.device, self.rounds = list(lines), device, rounds
         self.measured: Target = target(self.device)
         self.recorder = self.started()
 
@@ -109,8 +106,7 @@ class Timer:
         def prepare() -> None:
             tensors = OP.make_inputs(case, 0, self.device)
             for each in self.lines:
-                if each.obstacle(self.where, case) is None:
-                    found[each.name] = bound(each, case, tensors)
+                found[each.name] = bound(each, case, tensors)
             errors.update(compared(found, case))
 
         samples: dict[str, list[Sample]] = {}
@@ -173,33 +169,46 @@ def compared(found: dict[str, Line], case: Case) -> dict[str, float]:
     return errors
 
 
-def compile_ahead(cases: Sequence[Case], lines: Sequence[Implementation], device: torch.device) -> None:
-    """Calls the lines of JAX once for each case, from several threads: XLA compiles without Python's lock."""
-    of_jax = [each for each in lines if each.framework == "jax"]
+def build(cases: Sequence[Case], patterns: Sequence[str]) -> None:
+    """Calls the lines once for each case, so that a later process finds what they compile in the frameworks' caches.
 
-    def once(case: Case) -> None:
+    Choices of Triton's autotuners are not kept: other such processes keep the device busy. Threads compile for JAX.
+    """
+    device, lines = prepared(patterns)
+    for each in lines:
+        for kernel in vars(each.load()).values():
+            if hasattr(kernel, "remembers"):
+                kernel.remembers = False
+
+    def once(case: Case, of: Iterable[Implementation]) -> None:
         tensors = OP.make_inputs(case, 0, device)
-        for each in of_jax:
+        for each in of:
             try:
                 bound(each, case, tensors).call()
-            except Exception as error:  # reported when it is timed
+            except Exception as error:
                 print(f"{case.label} {each.name}: {type(error).__name__}", flush=True)
 
-    if of_jax:
-        with ThreadPoolExecutor(COMPILING) as pool:
-            list(pool.map(once, cases))
+    with ThreadPoolExecutor(COMPILING) as pool:
+        of_jax = [pool.submit(once, case, [each for each in lines if each.framework == "jax"]) for case in cases]
+        for case in cases:
+            once(case, [each for each in lines if each.framework != "jax"])
+        for each in of_jax:
+            each.result()
+
+
+def prepared(patterns: Sequence[str]) -> tuple[torch.device, list[Implementation]]:
+    """The device and the lines, with their frameworks ready."""
+    where = resolve(None)
+    for name in frameworks.names():
+        frameworks.get(name).prepare(where)
+    return torch_device(where), [each for each in implementations(patterns) if each.obstacle(where) is None]
 
 
 def measure(cases: Sequence[Case], patterns: Sequence[str], path: Path, rounds: int, seconds: float) -> None:
     """Writes the rows as they come."""
-    where = resolve(None)
-    for name in frameworks.names():
-        frameworks.get(name).prepare(where)
     begin = time.monotonic()
-    lines = implementations(patterns)
-    compile_ahead(cases, lines, torch_device(where))
-    print(f"compiled ahead: {time.monotonic() - begin:.1f} s", flush=True)
-    timer = Timer(lines, where, rounds)
+    device, lines = prepared(patterns)
+    timer = Timer(lines, device, rounds)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
         rows = csv.writer(file)
@@ -339,6 +348,7 @@ def main() -> int:
     parser.add_argument("--layout", action="append", default=[], help="nn, tn, nt, tt (the dtype's default)")
     parser.add_argument("--dtype", action="append", default=[], help="bfloat16 and others (bfloat16)")
     parser.add_argument("--precision", help="tf32, promoted or fast (the dtype's first)")
+    parser.add_argument("--build", metavar="I/N", help="only compile ahead, process I of N, from 0 on")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"samples of a line ({ROUNDS})")
     parser.add_argument("--seconds", type=float, default=600, help="no new case is begun after this time (600)")
     parser.add_argument("--out", type=Path, default=Path("lines.csv"), help="CSV file to write (lines.csv)")
@@ -363,6 +373,10 @@ def main() -> int:
         for layout in given.layout or [None]
         for shape in shapes
     ]
+    if given.build:
+        first, processes = map(int, given.build.split("/"))
+        build(cases[first::processes], given.impl or LINES)
+        return 0
     measure(cases, given.impl or LINES, given.out, given.rounds, given.seconds)
     return 0
 
