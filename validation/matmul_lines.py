@@ -192,8 +192,8 @@ def build(cases: Sequence[Case], patterns: Sequence[str]) -> None:
         of_jax = [pool.submit(once, case, [each for each in lines if each.framework == "jax"]) for case in cases]
         for case in cases:
             once(case, [each for each in lines if each.framework != "jax"])
-        for each in of_jax:
-            each.result()
+        for future in of_jax:
+            future.result()
 
 
 def prepared(patterns: Sequence[str]) -> tuple[torch.device, list[Implementation]]:
