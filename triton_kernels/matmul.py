@@ -215,9 +215,11 @@ def matmul(
     Precision: "ieee" multiplies the inputs exactly (float32 without tensor cores); "tf32", for float32 only: the tensor
     cores truncate each factor to 11 significant bits. For float8, whose products Hopper's tensor cores sum with 14
     bits: "promoted" adds sums of 128 products in float32, "fast" leaves all sums to the tensor cores.
+    In 16 bits a model chooses among these plans (`_plan_matmul.py`):
     Parts: if the output has too few tiles for the device, programs divide K; their float32 sums take 4 M N bytes for
     each part and are added in a fixed order by a second kernel.
-    Rows: large matrices of 16 bits whose rows are no multiples of 16 bytes are copied first, with zeros at the ends.
+    Rows: operands whose rows are no multiples of 16 bytes may be copied first, with zeros at the ends.
+    Few: at most 4 rows or columns may be multiplied without tensor cores (`_few.py`).
     Tail: unless every tile of every configuration fits, loads and stores are masked; offsets are int64.
     Errors: ValueError for other shapes, dtypes, scales, devices or precisions; NotImplementedError for M above 2^28,
     N above 2^26 or K above 2^30.

@@ -279,6 +279,8 @@ def matmul(
     tensor cores truncate float32 to 11 significant bits. float8_e4m3fn, with a float32
     scale of shape () for each, gives bfloat16: "promoted" adds sums of 128 products in float32, "fast" leaves all sums
     to the tensor cores, which keep 14 bits.
+    Plans: in 16 bits a model (`_plan_matmul_gluon.py`) chooses the tile, parts of K and, for few rows, the transpose of
+    C. What `matmul.py` is predicted to finish earlier is left to it: short products, mostly with copies for TMA.
     Tail: TMA reads zeros beyond the edges and does not write there.
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for float32 with
     precision="ieee", for M or N above 2^27 or K above 2^30, and for a GPU other than Hopper.
@@ -364,7 +366,7 @@ def launch_product(
             if right.row_major:
                 left, right, M, N, c_rows = _transposed(right), _transposed(left), N, M, not c_rows
             a_in_registers = not left.row_major
-        processors = torch.cuda.get_device_properties(a.device).multi_processor_count
+        processors = multiprocessors(a)
         launch(
             matmul_kernel, lambda config: persistent_grid(tile_count(config, M, N), processors),
             _descriptor(left), _descriptor(right), _descriptor(target), scale_a, scale_b, bias, M, N, K, K,
