@@ -91,10 +91,9 @@ def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: 
 def planned(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
     """What the model of _plan_matmul.py chooses for this padding and these parts."""
     a_padded, b_padded = constants.get("PADDED_A", False), constants.get("PADDED_B", False)
-    whole = (constants.get(f"ALIGN_{matrix}", 1) > 1 for matrix in "ABC")
-    a_whole, b_whole, c_whole = whole
+    a_whole, b_whole, c_whole = (constants.get(f"ALIGN_{matrix}", 1) > 1 for matrix in "ABC")
     x = Problem(
-        args["M"], args["N"], args["K"], a_whole and not a_padded, b_whole and not b_padded, c_whole, False,
+        args["M"], args["N"], args["K"], a_whole and not a_padded, b_whole and not b_padded, c_whole, None,
         multiprocessors(args["a_ptr"]),
     )  # fmt: skip
     return [config(*tile[:5]) for tile in best_tiles(x, parts(args), a_padded or b_padded)]

@@ -25,8 +25,8 @@ class Problem(NamedTuple):
     """Whether rows of a begin and end at multiples of 16 bytes."""
     b_whole: bool
     c_whole: bool
-    few: bool
-    """Whether the larger operand has a contiguous dimension."""
+    along: bool | None
+    """Whether the larger operand is contiguous along K; None if in neither dimension."""
     multiprocessors: int
 
 
@@ -55,56 +55,58 @@ class Tiles(NamedTuple):
 class Costs(NamedTuple):
     """Of an H200: microseconds, and bytes, elements or products in a microsecond."""
 
-    launch: float = 1.446
-    block: float = 0.0262  # until the first step
-    step: float = 0.0762
-    step_element: float = 9.458e-6  # of a step's blocks of A and B
-    rate: float = 1.189e6  # products of a multiprocessor
-    copy: float = 1.983e5  # elements that a multiprocessor copies to shared memory
-    store: float = 1.441e4
-    store_odd: float = 0.408  # of the time of a store more, for single elements
-    a_odd: float = 0.895  # of a step's time more
-    b_odd: float = 8.136
-    busy_block: float = 0.388
-    l2: float = 2.03e7  # more than L2 delivers: neighbours read the same at the same time
-    memory: float = 1.748e6
-    add: float = 2.49
-    add_bytes: float = 2.499e6
-    pad: float = 2.771
-    pad_bytes: float = 1.642e6
-    few_launch: float = 0.917
-    few_block: float = 0.0766
-    few_step: float = 0.654
-    few_row: float = 0.0951
-    few_odd: float = 0.329
-    few_rate: float = 1.803e4
-    few_memory: float = 2.04e6
-    few_memory_odd: float = 0.343
+    launch: float = 1.229
+    block: float = 0.002449  # until the first step
+    step: float = 0.003084
+    step_element: float = 2.115e-05  # of a step's blocks of A and B
+    rate: float = 9.311e05  # products of a multiprocessor
+    copy: float = 1.823e05  # elements that a multiprocessor copies to shared memory
+    store: float = 1.671e04
+    store_odd: float = 0.4215  # of the time of a store more, for single elements of 8192
+    a_odd: float = 3.366  # of a step's time more
+    b_odd: float = 4.481
+    busy_block: float = 0.4914
+    l2: float = 3.494e07  # more than L2 delivers: neighbours read the same at the same time
+    memory: float = 2.763e06
+    add: float = 1.425
+    add_bytes: float = 2.916e06
+    pad: float = 2.623
+    pad_bytes: float = 4.073e06
+    few_launch: float = 1.254
+    few_block: float = 0.01127
+    few_step: float = 0.498
+    few_row: float = 0.2419
+    few_odd: float = 0.0109
+    few_rate: float = 1.456e04
+    few_memory: float = 2.469e06
+    few_memory_odd: float = 0.1768
 
 
 COSTS = Costs()
 TILES = (
-    Tile(128, 256, 64, 8, 3, 0.439, 1.0),
-    Tile(256, 128, 64, 8, 3, 0.448, 1.0),
-    Tile(128, 128, 64, 4, 3, 0.507, 1.0),
-    Tile(64, 256, 64, 8, 4, 0.426, 0.861),
-    Tile(64, 128, 64, 4, 4, 0.518, 0.953),
-    Tile(64, 128, 64, 4, 3, 0.523, 1.027),
-    Tile(128, 64, 64, 4, 4, 0.622, 4.992),
-    Tile(64, 64, 64, 4, 5, 0.879, 1.379),
-    Tile(32, 128, 64, 4, 4, 0.910, 1.0),
-    Tile(128, 32, 64, 4, 5, 1.315, 0.889),
-    Tile(32, 64, 128, 4, 4, 1.505, 0.954),
-    Tile(64, 32, 128, 4, 4, 1.350, 0.735),
-    Tile(32, 32, 128, 4, 4, 2.037, 0.861),
-    Tile(64, 16, 128, 4, 4, 2.075, 0.683),
-    Tile(16, 64, 128, 4, 5, 2.279, 0.796),
-    Tile(16, 32, 256, 4, 4, 2.721, 0.839),
-    Tile(16, 16, 256, 4, 4, 3.759, 0.869),
+    Tile(128, 256, 64, 8, 3, 0.293, 1.707),
+    Tile(256, 128, 64, 8, 3, 0.352, 0.785),
+    Tile(128, 128, 64, 4, 3, 0.400, 2.564),
+    Tile(64, 256, 64, 8, 4, 0.404, 0.717),
+    Tile(64, 128, 64, 4, 4, 0.466, 0.974),
+    Tile(64, 128, 64, 4, 3, 0.485, 0.863),
+    Tile(128, 64, 64, 4, 4, 0.523, 4.526),
+    Tile(64, 64, 64, 4, 5, 0.646, 1.354),
+    Tile(32, 128, 64, 4, 4, 0.808, 0.888),
+    Tile(128, 32, 64, 4, 5, 0.995, 1.227),
+    Tile(32, 64, 128, 4, 4, 1.279, 0.949),
+    Tile(64, 32, 128, 4, 4, 1.059, 0.742),
+    Tile(32, 32, 128, 4, 4, 1.909, 1.010),
+    Tile(64, 16, 128, 4, 4, 1.698, 0.832),
+    Tile(16, 64, 128, 4, 5, 1.969, 0.872),
+    Tile(16, 32, 256, 4, 4, 2.219, 1.178),
+    Tile(16, 16, 256, 4, 4, 3.345, 1.153),
 )
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 FEW_ROWS = 4
 """The most rows, or columns, for which CUDA cores may be chosen."""
+FEW_COLUMNS = {False: (16, 32, 64, 128, 256), True: (2, 8)}
+"""Of a program: contiguous ones fill requests of 32 bytes."""
 RESIDENT = 8
 """The most programs of a multiprocessor that the model counts."""
 
@@ -121,8 +123,8 @@ def candidates(x: Problem) -> Iterator[Tiles | Few]:
         for parts in PARTS:
             if parts == 1 or (parts <= count(x.K, STEP) and tiles * parts <= 3 * x.multiprocessors):
                 yield from (Tiles(tile, parts, padded) for padded in pads)
-    if x.few and min(x.M, x.N) <= FEW_ROWS:
-        for columns in (2, 8, 16, 32, 64, 128, 256):
+    if x.along is not None and min(x.M, x.N) <= FEW_ROWS:
+        for columns in FEW_COLUMNS[x.along]:
             for warps in (4, 8):
                 for parts in PARTS:
                     blocks = count(max(x.M, x.N), columns) * parts
@@ -154,7 +156,8 @@ def _tiles_us(plan: Tiles, x: Problem) -> float:
     step = (COSTS.step + COSTS.step_element * operands) * odd * slow
     alone = count(most, _resident(tile, a_odd or b_odd)) * (COSTS.block + steps * step)
     work = steps * (tile.M * tile.N * tile.K / COSTS.rate + operands / COSTS.copy * odd) * slow
-    store = tile.M * tile.N / COSTS.store * (1 if x.c_whole else 1 + COSTS.store_odd)
+    elements = tile.M * tile.N
+    store = elements / COSTS.store * (1 if x.c_whole else 1 + COSTS.store_odd * elements / 8192)
     memory = 2 * (x.M * x.K + x.K * x.N + x.M * x.N) / COSTS.memory
     busy = most * (COSTS.busy_block + work + store)
     us = COSTS.launch + longest(alone, busy, memory, 2 * programs * steps * operands / COSTS.l2)

@@ -272,10 +272,12 @@ def launch_by_pointers(a: Tensor, b: Tensor, c: Tensor) -> None:
 
 
 def problem_of(a: Tensor, b: Tensor, c: Tensor) -> Problem:
+    """What the choice of a plan depends on."""
     (M, K), N = a.shape, b.shape[1]
-    larger = b if M <= N else a
-    whole = (alignment(x) > 1 for x in (a, b, c))
-    return Problem(M, N, K, *whole, 1 in larger.stride(), multiprocessors(a))
+    strides = b.stride() if M <= N else a.stride()[::-1]  # along K, across C
+    along = strides[1] != 1 if 1 in strides else None
+    a_whole, b_whole, c_whole = (alignment(x) > 1 for x in (a, b, c))
+    return Problem(M, N, K, a_whole, b_whole, c_whole, along, multiprocessors(a))
 
 
 def _launch_tiles(

@@ -308,9 +308,9 @@ def _launch_planned(a: Tensor, b: Tensor, out: Tensor) -> None:
     """The product in 16 bits by the plan that is predicted to be the fastest."""
     (M, K), N, element = a.shape, b.shape[1], a.element_size()
     copied = (find_tma(x, element) is None for x in (a, b, out))
-    processors = multiprocessors(a)
-    plan, us = best_of(Problem(M, N, K, *copied, processors))
-    if us > by_pointers_us(a, b, out):
+    x = Problem(M, N, K, *copied, multiprocessors(a))
+    plan, us = best_of(x)
+    if by_pointers_us(a, b, out) < us * x.share_of_pointers:
         launch_by_pointers(a, b, out)
         return
     left, right = both_tma_matrices(a, b)
@@ -318,13 +318,13 @@ def _launch_planned(a: Tensor, b: Tensor, out: Tensor) -> None:
         left, right, M, N = _transposed(right), _transposed(left), N, M
     if plan.parts == 1:
         with tma_output(out, element) as target:
-            _launch_tiles(left, right, target, target.row_major != plan.transposed, M, N, K, K, processors)
+            _launch_tiles(left, right, target, target.row_major != plan.transposed, M, N, K, K, x.multiprocessors)
         return
     K_part = triton.cdiv(triton.cdiv(K, STEP), plan.parts) * STEP
     parts, rows = triton.cdiv(K, K_part), triton.cdiv(M, 2 * ROWS) * 2 * ROWS
     pitch = triton.cdiv(N, 4) * 4
     sums = torch.empty((parts * rows, pitch), dtype=torch.float32, device=a.device)
-    _launch_tiles(left, right, TmaMatrix(sums, pitch, True), True, M, N, K, K_part, processors)
+    _launch_tiles(left, right, TmaMatrix(sums, pitch, True), True, M, N, K, K_part, x.multiprocessors)
     of_parts = sums.view(parts, rows, pitch)[:, :M, :N]
     add_strided_parts(of_parts.transpose(1, 2) if plan.transposed else of_parts, out)
 
