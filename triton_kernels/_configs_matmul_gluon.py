@@ -65,7 +65,7 @@ def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: 
 
 
 def _is(config: triton.Config, tile: Tile) -> bool:
-    return all(config.kwargs[name] == size for name, size in zip(("CONSUMERS", "BLOCK_N"), tile, strict=False))
+    return all(config.kwargs[name] == size for name, size in zip(("CONSUMERS", "BLOCK_N", "STAGES"), tile, strict=False))
 
 
 def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:

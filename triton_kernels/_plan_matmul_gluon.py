@@ -84,6 +84,7 @@ class Costs(NamedTuple):
 COSTS = Costs()
 TILES = (
     Tile(2, 256, 4, 16, 2, 0.981),
+    Tile(2, 256, 3, 16, 2, 0.99),
     Tile(2, 128, 6, 8, 2, 1.024),
     Tile(2, 64, 8, 8, 1, 1.246),
     Tile(1, 256, 5, 16, 2, 0.966),
