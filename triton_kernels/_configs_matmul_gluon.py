@@ -59,13 +59,17 @@ def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: 
     by_type = {gl.float32: TF32_CONFIGS, gl.float8e4nv: FLOAT8_CONFIGS}
     if constants["DTYPE"] in by_type:
         return _suitable(by_type[constants["DTYPE"]], args)
+    if args.get("bias_ptr") is not None:  # the model knows no epilogue
+        return _suitable([config for config in HALF_CONFIGS if config.kwargs["BLOCK_N"] >= 64], args)
     x = Problem(args["M"], args["N"], args["K"], False, False, False, multiprocessors(args["a_desc"].base))
     chosen = best_tiles(x, triton.cdiv(x.K, args.get("K_part", x.K)))
     return [config for config in HALF_CONFIGS for tile in chosen if _is(config, tile)]
 
 
 def _is(config: triton.Config, tile: Tile) -> bool:
-    return all(config.kwargs[name] == size for name, size in zip(("CONSUMERS", "BLOCK_N", "STAGES"), tile, strict=False))
+    return all(
+        config.kwargs[name] == size for name, size in zip(("CONSUMERS", "BLOCK_N", "STAGES"), tile, strict=False)
+    )
 
 
 def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
