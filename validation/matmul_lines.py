@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import csv
 import math
+import os
 import statistics
 import time
 from collections import Counter
@@ -363,6 +364,9 @@ def main() -> int:
         if given.plot:
             plot(sets, given.plot)
         if given.write:
+            if given.plot:
+                place = os.path.relpath(given.plot, given.write.parent)
+                text = f"![Ratio over arithmetic intensity and over waves]({place})\n\n{text}"
             before, _, rest = given.write.read_text().partition(BEGIN)
             given.write.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}")
         return 0
