@@ -7,6 +7,7 @@ import torch
 import triton
 
 from triton_kernels._configs import multiprocessors, shared_memory, tile_counts, with_enough_tiles
+from triton_kernels._plan_matmul import TILES, Problem, best_tiles
 
 
 def config(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, num_warps: int, num_stages: int) -> triton.Config:
@@ -16,21 +17,7 @@ def config(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, num_warps: int, num_stages:
 
 # One list per multiplying unit. On Hopper a warpgroup (4 warps) issues wgmma of 64 rows; 256 columns need the least
 # shared-memory bandwidth per product. The small tiles are for matrices with few tiles or few rows.
-HALF_CONFIGS = [
-    config(128, 256, 64, 8, 3),
-    config(128, 256, 64, 8, 4),
-    config(256, 128, 64, 8, 3),
-    config(128, 128, 64, 4, 3),
-    config(128, 128, 64, 8, 3),
-    config(64, 128, 64, 4, 4),
-    config(128, 64, 64, 4, 4),
-    config(64, 64, 64, 4, 5),
-    config(64, 32, 128, 4, 4),
-    config(64, 16, 128, 4, 4),
-    config(16, 128, 128, 4, 4),
-    config(16, 64, 128, 4, 5),
-    config(16, 32, 256, 4, 4),
-]
+HALF_CONFIGS = [config(*tile[:5]) for tile in TILES]
 # "promoted" needs two accumulators: of 64 registers per thread each, or of 128 and 64.
 FLOAT8_CONFIGS = {
     "promoted": [
@@ -97,8 +84,19 @@ def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: 
     if args["a_ptr"].dtype == torch.float8_e4m3fn:
         return suitable(FLOAT8_CONFIGS[constants["PRECISION"]], args, 1)
     if args["a_ptr"].dtype != torch.float32:
-        return suitable(HALF_CONFIGS, args, constants["PARTS"])
+        return planned(args, **constants)
     return suitable(TF32_CONFIGS if constants["PRECISION"] == "tf32" else IEEE_CONFIGS, args, 1)
+
+
+def planned(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
+    """What the model of _plan_matmul.py chooses for this padding and these parts."""
+    a_padded, b_padded = constants.get("PADDED_A", False), constants.get("PADDED_B", False)
+    a_whole, b_whole, c_whole = (constants.get(f"ALIGN_{matrix}", 1) > 1 for matrix in "ABC")
+    x = Problem(
+        args["M"], args["N"], args["K"], a_whole and not a_padded, b_whole and not b_padded, c_whole, None,
+        multiprocessors(args["a_ptr"]),
+    )  # fmt: skip
+    return [config(*tile[:5]) for tile in best_tiles(x, parts(args), a_padded or b_padded)]
 
 
 def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
@@ -125,15 +123,20 @@ def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
             stage = (BLOCK_M + BLOCK_N) * step
             stages = {min(8, (shared // programs - 1024) // stage) for programs in (1, 2)}
             found += [config(BLOCK_M, BLOCK_N, BLOCK_K, warps, n) for n in sorted(stages) if n >= 2]
-    return suitable(found, args, constants["PARTS"])
+    return suitable(found, args, parts(args))
 
 
-def suitable(configs: list[triton.Config], args: dict[str, Any], parts: int) -> list[triton.Config]:
+def parts(args: dict[str, Any]) -> int:
+    """Into how many K is divided."""
+    return triton.cdiv(args["K"], args.get("K_part", args["K"]))
+
+
+def suitable(configs: list[triton.Config], args: dict[str, Any], count: int) -> list[triton.Config]:
     """Drops tiles that cover over twice the least area, are too few for the device, or small without need."""
     area = {config: config.kwargs["BLOCK_M"] * config.kwargs["BLOCK_N"] for config in configs}
     tiles = tile_counts(configs, args["M"], args["N"])
     least = min(tiles[config] * area[config] for config in configs)
     tiles = {config: count for config, count in tiles.items() if count * area[config] <= 2 * least}
-    tiles = with_enough_tiles(tiles, multiprocessors(args["a_ptr"]) // parts)
+    tiles = with_enough_tiles(tiles, multiprocessors(args["a_ptr"]) // count)
     largest = max(area[config] for config in tiles)
     return [config for config in tiles if area[config] >= largest // 4]

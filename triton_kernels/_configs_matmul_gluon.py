@@ -8,9 +8,8 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from triton_kernels._configs import multiprocessors, shared_memory, with_enough_tiles, without_small_tiles
+from triton_kernels._plan_matmul_gluon import ROWS, TILES, Problem, Tile, best_tiles
 
-ROWS = 64
-"""Rows of a tile per consumer warpgroup: the M of one wgmma."""
 SWIZZLE = 128
 """Bytes per shared-memory row: rows of 128 bytes, swizzled, serve wgmma and TMA without bank conflicts."""
 
@@ -38,14 +37,7 @@ def _config(CONSUMERS: int, BLOCK_N: int, BLOCK_K: int, STAGES: int, GROUP_M: in
 
 # 128 x 256 reads least per product; smaller tiles are for matrices with fewer such tiles than multiprocessors. GROUP_M
 # makes the region of one wave about square.
-HALF_CONFIGS = [
-    _config(2, 256, 64, 4, 16),
-    _config(2, 256, 64, 3, 16),
-    _config(2, 128, 64, 6, 8),
-    _config(2, 64, 64, 8, 8, BUFFERS=1),
-    _config(1, 128, 64, 8, 16),
-    _config(1, 64, 64, 12, 16, BUFFERS=1),
-]
+HALF_CONFIGS = [_config(tile.consumers, tile.N, 64, tile.stages, tile.group, BUFFERS=tile.buffers) for tile in TILES]
 TF32_CONFIGS = [
     _config(2, 256, 32, 4, 16),
     _config(2, 128, 32, 6, 8),
@@ -65,7 +57,19 @@ CONFIGS = HALF_CONFIGS + TF32_CONFIGS + FLOAT8_CONFIGS
 def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: Any) -> list[triton.Config]:
     """The configurations that the autotuner times: those of the dtype whose tiles suit C."""
     by_type = {gl.float32: TF32_CONFIGS, gl.float8e4nv: FLOAT8_CONFIGS}
-    return _suitable(by_type.get(constants["DTYPE"], HALF_CONFIGS), args)
+    if constants["DTYPE"] in by_type:
+        return _suitable(by_type[constants["DTYPE"]], args)
+    if args.get("bias_ptr") is not None:  # the model knows no epilogue
+        return _suitable([config for config in HALF_CONFIGS if config.kwargs["BLOCK_N"] >= 64], args)
+    x = Problem(args["M"], args["N"], args["K"], False, False, False, multiprocessors(args["a_desc"].base))
+    chosen = best_tiles(x, triton.cdiv(x.K, args.get("K_part", x.K)))
+    return [config for config in HALF_CONFIGS for tile in chosen if _is(config, tile)]
+
+
+def _is(config: triton.Config, tile: Tile) -> bool:
+    return all(
+        config.kwargs[name] == size for name, size in zip(("CONSUMERS", "BLOCK_N", "STAGES"), tile, strict=False)
+    )
 
 
 def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:

@@ -1,5 +1,7 @@
 """Copies of matrices whose sizes are no multiples of 16 bytes, with zeros at the ends of rows and columns."""
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -9,40 +11,101 @@ from triton_kernels._launch import launch
 
 VECTOR = 8
 """Elements of 16 bits in 16 bytes, which a thread copies at a time."""
-LEAST_PRODUCTS = 2**26
-"""Products of a matmul for which two copies take less time than copies of single elements in its loop."""
+LEAST_PRODUCTS = 2**22
+"""Products of a matmul whose padded copies may take less time than copies of single elements in its loop."""
+
+BLOCK_R, BLOCK_C = 16, 256
+SIZES = ["R", "C", "rows", "columns"]
 
 
-def worth_padding(a: Tensor, M: int, N: int, K: int) -> bool:
-    """Whether a matmul whose rows begin at any address is faster with padded copies of its operands."""
-    return a.is_cuda and a.element_size() == 2 and min(M, N, K) >= 64 and M * N * K >= LEAST_PRODUCTS
+def worth_padding(M: int, N: int, K: int) -> bool:
+    """Whether a matmul of 16 bits whose rows begin at any address may be faster with padded copies of its operands."""
+    return min(M, N, K) >= 32 and M * N * K >= LEAST_PRODUCTS
 
 
 @triton.jit
-def pad_kernel(x_ptr, y_ptr, R, C, stride_r, stride_c, rows, columns, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr):
-    """y [rows, columns] = x [R, C], and zeros beyond. One program copies one block."""
+def pad_block(
+    block, x_ptr, y_ptr, R, C, stride_r, stride_c, rows, columns,
+    BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, ALIGN: tl.constexpr,
+):  # fmt: skip
+    """y [rows, columns] = x [R, C], and zeros beyond: one block. Columns of y are a multiple of ALIGN."""
+    columns = columns // ALIGN * ALIGN
     blocks_c = tl.cdiv(columns, BLOCK_C)
-    r = tl.program_id(0) // blocks_c * BLOCK_R + tl.arange(0, BLOCK_R)
-    c = tl.program_id(0) % blocks_c * BLOCK_C + tl.arange(0, BLOCK_C)
+    r = block // blocks_c * BLOCK_R + tl.arange(0, BLOCK_R)
+    c = block % blocks_c * BLOCK_C + tl.arange(0, BLOCK_C)
     offs = r[:, None].to(tl.int64) * stride_r + c[None, :].to(tl.int64) * stride_c
     x = tl.load(x_ptr + offs, (r[:, None] < R) & (c[None, :] < C), 0)
     tl.store(y_ptr + r[:, None].to(tl.int64) * columns + c[None, :], x, (r[:, None] < rows) & (c[None, :] < columns))
 
 
+@triton.jit(do_not_specialize=SIZES)
+def pad_kernel(
+    x_ptr, y_ptr, R, C, stride_r, stride_c, rows, columns,
+    BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, ALIGN: tl.constexpr,
+):  # fmt: skip
+    """One program copies one block."""
+    pad_block(tl.program_id(0), x_ptr, y_ptr, R, C, stride_r, stride_c, rows, columns, BLOCK_R, BLOCK_C, ALIGN)
+
+
+@triton.jit(do_not_specialize=[*SIZES, *(f"{name}_2" for name in SIZES), "blocks"])
+def pad_both_kernel(
+    x_ptr, y_ptr, R, C, stride_r, stride_c, rows, columns,
+    x_ptr_2, y_ptr_2, R_2, C_2, stride_r_2, stride_c_2, rows_2, columns_2, blocks,
+    BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, ALIGN: tl.constexpr,
+):  # fmt: skip
+    """Two matrices, the first one by so many blocks."""
+    block = tl.program_id(0)
+    if block < blocks:
+        pad_block(block, x_ptr, y_ptr, R, C, stride_r, stride_c, rows, columns, BLOCK_R, BLOCK_C, ALIGN)
+    else:
+        block -= blocks
+        pad_block(
+            block, x_ptr_2, y_ptr_2, R_2, C_2, stride_r_2, stride_c_2, rows_2, columns_2, BLOCK_R, BLOCK_C, ALIGN
+        )  # fmt: skip
+
+
 def zero_padded(x: Tensor, vector: int = VECTOR) -> Tensor:
     """x, in the same order of dimensions, in memory with zeros up to multiples of `vector` rows and columns."""
-    if x.stride(0) < x.stride(1):
-        return zero_padded(x.t(), vector).t()
-    R, C = x.shape
-    rows, columns = (triton.cdiv(size, vector) * vector for size in (R, C))
-    y = torch.empty((rows, columns), dtype=x.dtype, device=x.device)
-    copy_matrix(x, y)
-    return y[:R, :C]
+    y, padded = _padded_memory(x, vector)
+    copy_matrix(x if y is padded else x.t(), y)
+    return padded[: x.shape[0], : x.shape[1]]
+
+
+def both_zero_padded(a: Tensor, b: Tensor, vector: int = VECTOR) -> tuple[Tensor, Tensor]:
+    """The same of two matrices of one type, by one kernel."""
+    found, arguments, blocks = [], [], []
+    for x in (a, b):
+        y, padded = _padded_memory(x, vector)
+        found.append(padded[: x.shape[0], : x.shape[1]])
+        arguments.append(_copied(x if y is padded else x.t(), y))
+        blocks.append(_blocks(y))
+    launch(
+        pad_both_kernel, (sum(blocks),), *arguments[0], *arguments[1], blocks[0],
+        BLOCK_R=BLOCK_R, BLOCK_C=BLOCK_C, ALIGN=vector, num_warps=4,
+    )  # fmt: skip
+    return found[0], found[1]
 
 
 def copy_matrix(x: Tensor, y: Tensor) -> None:
     """y = x, and zeros where only y, which is contiguous, has elements; x may be the larger one."""
-    bits = {1: torch.int8, 2: torch.int16, 4: torch.int32}[x.element_size()]  # zero has the same ones
-    x, y = x.view(bits), y.view(bits)
-    (rows, columns), grid = y.shape, (triton.cdiv(y.shape[0], 16) * triton.cdiv(y.shape[1], 256),)
-    launch(pad_kernel, grid, x, y, *x.shape, *x.stride(), rows, columns, BLOCK_R=16, BLOCK_C=256, num_warps=4)
+    vector = 16 // x.element_size()
+    align = vector if y.shape[1] % vector == 0 else 1
+    launch(pad_kernel, (_blocks(y),), *_copied(x, y), BLOCK_R=BLOCK_R, BLOCK_C=BLOCK_C, ALIGN=align, num_warps=4)
+
+
+def _padded_memory(x: Tensor, vector: int) -> tuple[Tensor, Tensor]:
+    """Contiguous memory for x with its ends, and the same in x's order of dimensions."""
+    sizes = [triton.cdiv(size, vector) * vector for size in x.shape]
+    transposed = x.stride(0) < x.stride(1)
+    y = torch.empty(sizes[::-1] if transposed else sizes, dtype=x.dtype, device=x.device)
+    return (y, y.t()) if transposed else (y, y)
+
+
+def _copied(x: Tensor, y: Tensor) -> tuple[Any, ...]:
+    """Arguments of pad_block. Bits are copied: zero has the same ones in all types."""
+    bits = {1: torch.int8, 2: torch.int16, 4: torch.int32}[x.element_size()]
+    return x.view(bits), y.view(bits), *x.shape, *x.stride(), *y.shape
+
+
+def _blocks(y: Tensor) -> int:
+    return triton.cdiv(y.shape[0], BLOCK_R) * triton.cdiv(y.shape[1], BLOCK_C)

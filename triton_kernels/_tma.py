@@ -11,7 +11,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.tools.tensor_descriptor import TensorDescriptor as TritonDescriptor
 
-from triton_kernels._pad import copy_matrix, zero_padded
+from triton_kernels._pad import both_zero_padded, copy_matrix, zero_padded
 
 HEADS_LAYOUT = gl.NVMMASharedLayout(128, 16, rank=4)
 
@@ -42,6 +42,15 @@ def tma_matrix(x: Tensor, element: int) -> TmaMatrix:
     found = find_tma(x, element) or find_tma(zero_padded(x, 16 // element), element)
     assert found is not None
     return found
+
+
+def both_tma_matrices(a: Tensor, b: Tensor) -> tuple[TmaMatrix, TmaMatrix]:
+    """The same of two matrices of one type, copied by one kernel if both are."""
+    element = a.element_size()
+    found = find_tma(a, element), find_tma(b, element)
+    if found == (None, None):
+        a, b = both_zero_padded(a, b, 16 // element)
+    return found[0] or tma_matrix(a, element), found[1] or tma_matrix(b, element)
 
 
 @contextmanager

@@ -12,11 +12,16 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from triton_kernels._arguments import check_matmul, check_tensor_cores
 from triton_kernels._autotuner import autotune
+from triton_kernels._configs import multiprocessors
 from triton_kernels._configs_matmul_gluon import CONFIGS, ROWS, SWIZZLE, short_list, tile_count, tuning_space  # noqa: F401
 from triton_kernels._launch import device_of, kept, launch, persistent_grid
+from triton_kernels._matmul_gluon_tiles import WGMMA_M, epilogue, load_stage, split_columns, tile_and_terms, work_items
 from triton_kernels._pad import copy_matrix
+from triton_kernels._parts import add_strided_parts
+from triton_kernels._plan_matmul_gluon import STEP, Problem, best_of
 from triton_kernels._tiles import tile_offsets
-from triton_kernels._tma import TmaMatrix, tma_matrix, tma_output
+from triton_kernels._tma import TmaMatrix, both_tma_matrices, find_tma, tma_output
+from triton_kernels.matmul import by_pointers_us, launch_by_pointers
 
 REQUIRES = "sm_90"
 DTYPES_BEYOND = ("float8_e4m3fn",)
@@ -26,30 +31,12 @@ DTYPES = {
     torch.bfloat16: gl.bfloat16,
     torch.float8_e4m3fn: gl.float8e4nv,
 }
-WGMMA_M = gl.constexpr(ROWS)  # rows of a tile per consumer warpgroup
-tma_load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared  # renamed after Triton 3.7
-tma_store = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
-
-
-@gluon.jit
-def load_stage(
-    a_desc, b_desc, a_smem, b_smem, full, stage, row, off_n, off_k, pred,
-    A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, CONSUMERS: gl.constexpr,
-):  # fmt: skip
-    """Starts the TMA loads of one stage: blocks of A from (row, off_k) and of B from (off_k, off_n)."""
-    mbarrier.expect(full.index(stage), CONSUMERS * a_desc.block_type.nbytes + b_desc.block_type.nbytes, pred=pred)
-    for i in gl.static_range(CONSUMERS):
-        off_m = row + i * WGMMA_M
-        a_tile = a_smem.index(stage * CONSUMERS + i)
-        tma_load(a_desc, [off_m, off_k] if A_ROWS else [off_k, off_m], full.index(stage), a_tile, pred=pred)
-    b_tile = b_smem.index(stage)
-    tma_load(b_desc, [off_k, off_n] if B_ROWS else [off_n, off_k], full.index(stage), b_tile, pred=pred)
 
 
 @gluon.jit
 def producer(
-    a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K,
-    A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, CONSUMERS: gl.constexpr,
+    a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K, K_part,
+    A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, SPLIT: gl.constexpr, CONSUMERS: gl.constexpr,
     BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr, GROUP_M: gl.constexpr, AHEAD: gl.constexpr,
 ):  # fmt: skip
     """The producer warp keeps STAGES steps of K in flight, across tiles.
@@ -58,47 +45,18 @@ def producer(
     """
     BLOCK_M: gl.constexpr = WGMMA_M * CONSUMERS
     step = 0
-    for tile in range(gl.program_id(0), gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N), gl.num_programs(0)):
-        off_m, off_n = tile_offsets(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
-        first = gl.program_id(0) == tile
-        for off_k in range(0, K, BLOCK_K):
-            if not (first & (off_k < AHEAD * BLOCK_K)):
+    items = work_items(M, N, K, K_part, SPLIT, BLOCK_M, BLOCK_N)
+    for work in range(gl.program_id(0), items, gl.num_programs(0)):
+        off_m, off_n, begin, end, _ = tile_and_terms(work, M, N, K, K_part, SPLIT, BLOCK_M, BLOCK_N, GROUP_M)
+        first = gl.program_id(0) == work
+        for off_k in range(begin, end, BLOCK_K):
+            if not (first & (off_k - begin < AHEAD * BLOCK_K)):
                 stage = step % STAGES
                 mbarrier.wait(empty.index(stage), (step // STAGES & 1) ^ 1)
                 load_stage(
                     a_desc, b_desc, a_smem, b_smem, full, stage, off_m, off_n, off_k, True, A_ROWS, B_ROWS, CONSUMERS
                 )
             step += 1
-
-
-@gluon.jit
-def split_columns(x, PARTS: gl.constexpr):
-    """x as a tuple of PARTS blocks of columns; every element stays in its register."""
-    if PARTS == 1:
-        return (x,)
-    else:
-        left, right = x.reshape([x.shape[0], 2, x.shape[1] // 2]).permute([0, 2, 1]).split()
-        return split_columns(left, PARTS // 2) + split_columns(right, PARTS // 2)
-
-
-@gluon.jit
-def epilogue(parts, c_desc, c_smem, row, off_n, consumer: gl.constexpr, CONSUMERS: gl.constexpr, C_ROWS: gl.constexpr):
-    """Stores a finished tile in parts: each is converted, written to a buffer of c_smem, and copied from there by TMA
-    while the next part is written.
-    """
-    BUFFERS: gl.constexpr = c_smem.shape[0] // CONSUMERS
-    PART_N: gl.constexpr = c_smem.shape[2] if C_ROWS else c_smem.shape[1]
-    gl.static_assert(len(parts) % BUFFERS == 0)  # the buffers are used in turn across tiles
-    for i in gl.static_range(len(parts)):
-        column = off_n + i * PART_N
-        c = c_smem.index(consumer * BUFFERS + i % BUFFERS)
-        tma.store_wait(BUFFERS - 1)  # until TMA has read this buffer
-        if C_ROWS:
-            c.store(parts[i].to(c_smem.dtype))
-        else:
-            c.permute([1, 0]).store(parts[i].to(c_smem.dtype))
-        hopper.fence_async_shared()
-        tma_store(c_desc, [row, column] if C_ROWS else [column, row], c)
 
 
 @gluon.jit
@@ -117,8 +75,9 @@ def bias_and_sigmoid(acc, bias_ptr, off_n, N):
 @gluon.jit
 def consume(
     consumer: gl.constexpr, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
-    A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, C_ROWS: gl.constexpr, A_IN_REGISTERS: gl.constexpr,
-    CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr, GROUP_M: gl.constexpr,
+    K_part, A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, C_ROWS: gl.constexpr, A_IN_REGISTERS: gl.constexpr,
+    SPLIT: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr,
+    GROUP_M: gl.constexpr,
 ):  # fmt: skip
     """A consumer warpgroup computes WGMMA_M rows of each tile, [WGMMA_M, BLOCK_N], in float32 registers.
 
@@ -134,10 +93,11 @@ def consume(
     INSTRUCTION_K: gl.constexpr = 256 // a_smem.dtype.primitive_bitwidth
     ACC: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, INSTRUCTION_K])
     step = 0
-    for tile in range(gl.program_id(0), gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N), gl.num_programs(0)):
-        off_m, off_n = tile_offsets(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+    items = work_items(M, N, K, K_part, SPLIT, BLOCK_M, BLOCK_N)
+    for work in range(gl.program_id(0), items, gl.num_programs(0)):
+        _, off_n, begin, end, row = tile_and_terms(work, M, N, K, K_part, SPLIT, BLOCK_M, BLOCK_N, GROUP_M)
         acc = gl.zeros([WGMMA_M, BLOCK_N], gl.float32, ACC)
-        for off_k in range(0, K, BLOCK_K):
+        for off_k in range(begin, end, BLOCK_K):
             stage = step % STAGES
             mbarrier.wait(full.index(stage), step // STAGES & 1)
             a = a_smem.index(stage * CONSUMERS + consumer)
@@ -150,7 +110,7 @@ def consume(
                 a = a.load(gl.DotOperandLayout(0, ACC, k_width=1))
             acc = hopper.warpgroup_mma(a, b, acc, is_async=True)
             acc = hopper.warpgroup_mma_wait(IN_FLIGHT, deps=(acc,))
-            mbarrier.arrive(empty.index((step + STAGES - IN_FLIGHT) % STAGES), pred=off_k >= IN_FLIGHT)
+            mbarrier.arrive(empty.index((step + STAGES - IN_FLIGHT) % STAGES), pred=off_k - begin >= IN_FLIGHT)
             step += 1
         if IN_FLIGHT == 1:
             acc = hopper.warpgroup_mma_wait(0, deps=(acc,))
@@ -161,7 +121,7 @@ def consume(
         if bias_ptr is not None:
             acc = bias_and_sigmoid(acc, bias_ptr, off_n, N)
         parts = split_columns(acc, BLOCK_N // PART_N)
-        epilogue(parts, c_desc, c_smem, off_m + consumer * WGMMA_M, off_n, consumer, CONSUMERS, C_ROWS)
+        epilogue(parts, c_desc, c_smem, row + consumer * WGMMA_M, off_n, consumer, CONSUMERS, C_ROWS)
     tma.store_wait(0)
 
 
@@ -217,9 +177,9 @@ def consume_promoted(
 @gluon.jit
 def consumer_partition(
     consumer: gl.constexpr, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
-    A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, C_ROWS: gl.constexpr, A_IN_REGISTERS: gl.constexpr,
-    PROMOTED: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr,
-    STAGES: gl.constexpr, GROUP_M: gl.constexpr,
+    K_part, A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, C_ROWS: gl.constexpr, A_IN_REGISTERS: gl.constexpr,
+    PROMOTED: gl.constexpr, SPLIT: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr,
+    BLOCK_K: gl.constexpr, STAGES: gl.constexpr, GROUP_M: gl.constexpr,
 ):  # fmt: skip
     """What consumer warpgroup number `consumer` runs."""
     if PROMOTED:
@@ -227,14 +187,15 @@ def consumer_partition(
                          C_ROWS, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)  # fmt: skip
     else:
         consume(consumer, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
-                A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)  # fmt: skip
+                K_part, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES,
+                GROUP_M)  # fmt: skip
 
 
-@gluon.jit(do_not_specialize=["M", "N", "K"])
+@gluon.jit(do_not_specialize=["M", "N", "K", "K_part"])
 def matmul_kernel(
-    a_desc, b_desc, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, M, N, K,
+    a_desc, b_desc, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, M, N, K, K_part,
     A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, C_ROWS: gl.constexpr, A_IN_REGISTERS: gl.constexpr,
-    DTYPE: gl.constexpr, PROMOTED: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr,
+    DTYPE: gl.constexpr, PROMOTED: gl.constexpr, SPLIT: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr,
     BLOCK_K: gl.constexpr, STAGES: gl.constexpr, BUFFERS: gl.constexpr, GROUP_M: gl.constexpr,
 ):  # fmt: skip
     """A persistent program computes tiles program_id, program_id + num_programs, ... of C.
@@ -259,23 +220,25 @@ def matmul_kernel(
     # The first loads start before the warps specialize. All four warps synchronize before each: more would cost time.
     AHEAD: gl.constexpr = 1 if BLOCK_N == 256 else 3
     gl.static_assert(AHEAD <= STAGES)
-    off_m, off_n = tile_offsets(gl.program_id(0), M, N, WGMMA_M * CONSUMERS, BLOCK_N, GROUP_M)
+    off_m, off_n, begin, end, _ = tile_and_terms(
+        gl.program_id(0), M, N, K, K_part, SPLIT, WGMMA_M * CONSUMERS, BLOCK_N, GROUP_M
+    )
     for i in gl.static_range(AHEAD):
-        off_k = i * BLOCK_K
-        load_stage(a_desc, b_desc, a_smem, b_smem, full, i, off_m, off_n, off_k, off_k < K, A_ROWS, B_ROWS, CONSUMERS)
+        off_k = begin + i * BLOCK_K
+        load_stage(a_desc, b_desc, a_smem, b_smem, full, i, off_m, off_n, off_k, off_k < end, A_ROWS, B_ROWS, CONSUMERS)
 
     # setmaxnreg: the producer gives up registers, consumer threads get 240.
     if CONSUMERS == 2:
         gl.warp_specialize(
             [
                 (consumer_partition, (0, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full,
-                                      empty, M, N, K, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED, CONSUMERS,
-                                      BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
+                                      empty, M, N, K, K_part, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED,
+                                      SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
                 (consumer_partition, (1, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full,
-                                      empty, M, N, K, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED, CONSUMERS,
-                                      BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
-                (producer, (a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K, A_ROWS, B_ROWS,
-                            CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M, AHEAD)),
+                                      empty, M, N, K, K_part, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED,
+                                      SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
+                (producer, (a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K, K_part, A_ROWS, B_ROWS,
+                            SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M, AHEAD)),
             ],
             worker_num_warps=[4, 1],
             worker_num_regs=[240, 24],
@@ -284,10 +247,10 @@ def matmul_kernel(
         gl.warp_specialize(
             [
                 (consumer_partition, (0, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full,
-                                      empty, M, N, K, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED, CONSUMERS,
-                                      BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
-                (producer, (a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K, A_ROWS, B_ROWS,
-                            CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M, AHEAD)),
+                                      empty, M, N, K, K_part, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED,
+                                      SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
+                (producer, (a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K, K_part, A_ROWS, B_ROWS,
+                            SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M, AHEAD)),
             ],
             worker_num_warps=[1],
             worker_num_regs=[24],
@@ -316,6 +279,8 @@ def matmul(
     tensor cores truncate float32 to 11 significant bits. float8_e4m3fn, with a float32
     scale of shape () for each, gives bfloat16: "promoted" adds sums of 128 products in float32, "fast" leaves all sums
     to the tensor cores, which keep 14 bits.
+    Plans: in 16 bits a model (`_plan_matmul_gluon.py`) chooses the tile, parts of K and, for few rows, the transpose of
+    C. What `matmul.py` is predicted to finish earlier is left to it: short products, mostly with copies for TMA.
     Tail: TMA reads zeros beyond the edges and does not write there.
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for float32 with
     precision="ieee", for M or N above 2^27 or K above 2^30, and for a GPU other than Hopper.
@@ -332,8 +297,48 @@ def matmul(
     out = torch.empty((M, N), dtype=dtype, device=a.device)
     if M > 0 and N > 0:
         with device_of(a):
-            launch_product(a, b, out, scale_a, scale_b, precision)
+            if a.element_size() == 2:
+                _launch_planned(a, b, out)
+            else:
+                launch_product(a, b, out, scale_a, scale_b, precision)
     return out
+
+
+def _launch_planned(a: Tensor, b: Tensor, out: Tensor) -> None:
+    """The product in 16 bits by the plan that is predicted to be the fastest."""
+    (M, K), N, element = a.shape, b.shape[1], a.element_size()
+    copied = (find_tma(x, element) is None for x in (a, b, out))
+    x = Problem(M, N, K, *copied, multiprocessors(a))
+    plan, us = best_of(x)
+    if by_pointers_us(a, b, out) < us * x.share_of_pointers:
+        launch_by_pointers(a, b, out)
+        return
+    left, right = both_tma_matrices(a, b)
+    if plan.transposed:
+        left, right, M, N = _transposed(right), _transposed(left), N, M
+    if plan.parts == 1:
+        with tma_output(out, element) as target:
+            _launch_tiles(left, right, target, target.row_major != plan.transposed, M, N, K, K, x.multiprocessors)
+        return
+    K_part = triton.cdiv(triton.cdiv(K, STEP), plan.parts) * STEP
+    parts, rows = triton.cdiv(K, K_part), triton.cdiv(M, 2 * ROWS) * 2 * ROWS
+    pitch = triton.cdiv(N, 4) * 4
+    sums = torch.empty((parts * rows, pitch), dtype=torch.float32, device=a.device)
+    _launch_tiles(left, right, TmaMatrix(sums, pitch, True), True, M, N, K, K_part, x.multiprocessors)
+    of_parts = sums.view(parts, rows, pitch)[:, :M, :N]
+    add_strided_parts(of_parts.transpose(1, 2) if plan.transposed else of_parts, out)
+
+
+def _launch_tiles(
+    left: TmaMatrix, right: TmaMatrix, target: TmaMatrix, c_rows: bool, M: int, N: int, K: int, K_part: int, most: int
+) -> None:
+    parts = triton.cdiv(K, K_part)
+    launch(
+        matmul_kernel, lambda config: persistent_grid(tile_count(config, M, N) * parts, most),
+        _descriptor(left), _descriptor(right), _descriptor(target), None, None, None, M, N, K, K_part,
+        A_ROWS=left.row_major, B_ROWS=right.row_major, C_ROWS=c_rows, A_IN_REGISTERS=False,
+        DTYPE=DTYPES[left.matrix.dtype], PROMOTED=False, SPLIT=parts > 1,
+    )  # fmt: skip
 
 
 def launch_product(
@@ -347,7 +352,7 @@ def launch_product(
 ) -> None:
     """Stores a b in out, which is not empty; with a contiguous bias of its columns, in 16 bits, sigma(a b + bias)."""
     (M, K), N = a.shape, b.shape[1]
-    left, right = tma_matrix(a, a.element_size()), tma_matrix(b, b.element_size())
+    left, right = both_tma_matrices(a, b)
     if a.dtype == torch.float8_e4m3fn:
         left = left if left.row_major else _with_rows(a)
         right = right if not right.row_major else _with_columns(b)
@@ -361,12 +366,12 @@ def launch_product(
             if right.row_major:
                 left, right, M, N, c_rows = _transposed(right), _transposed(left), N, M, not c_rows
             a_in_registers = not left.row_major
-        processors = torch.cuda.get_device_properties(a.device).multi_processor_count
+        processors = multiprocessors(a)
         launch(
             matmul_kernel, lambda config: persistent_grid(tile_count(config, M, N), processors),
-            _descriptor(left), _descriptor(right), _descriptor(target), scale_a, scale_b, bias, M, N, K,
+            _descriptor(left), _descriptor(right), _descriptor(target), scale_a, scale_b, bias, M, N, K, K,
             A_ROWS=left.row_major, B_ROWS=right.row_major, C_ROWS=c_rows, A_IN_REGISTERS=a_in_registers,
-            DTYPE=DTYPES[a.dtype], PROMOTED=precision == "promoted",
+            DTYPE=DTYPES[a.dtype], PROMOTED=precision == "promoted", SPLIT=False,
         )  # fmt: skip
 
 

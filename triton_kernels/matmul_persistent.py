@@ -15,7 +15,7 @@ from triton_kernels._configs_matmul_persistent import CONFIGS, set_blocks, short
 from triton_kernels._interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._launch import column_major, device_of, kept, launch, persistent_grid
 from triton_kernels._tiles import tile_offsets
-from triton_kernels._tma import TmaMatrix, tma_matrix, tma_output
+from triton_kernels._tma import TmaMatrix, both_tma_matrices, tma_matrix, tma_output
 
 
 @triton.jit
@@ -100,7 +100,7 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
 
 def _launch(a: Tensor, b: Tensor, out: Tensor, precision: str) -> None:
     (M, K), N, element = a.shape, b.shape[1], a.element_size()
-    left, right = tma_matrix(a, element), tma_matrix(b, element)
+    left, right = both_tma_matrices(a, b)
     if precision == "tf32":
         # wgmma reads 32-bit operands from shared memory only with K contiguous. The left one could come from
         # registers, but in a flattened loop ptxas then serializes the products.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
@@ -12,59 +10,65 @@ from suite import ops
 from suite.checking.checked_call import check
 from suite.checking.problem import Problem
 from suite.implementations import builtin
-from triton_kernels import _parts
+from triton_kernels._few import Few, multiply_few
+from triton_kernels._pad import both_zero_padded
+from triton_kernels._parts import add_strided_parts
 
 OP = ops.get("matmul")
-TRITON = next(each for each in builtin.implementations("matmul") if each.name == "triton")
 
 
-@pytest.mark.parametrize("layout", ["nn", "tn", "nt", "tt"])
-@pytest.mark.parametrize("shape", [(33, 65, 600), (256, 256, 1024)], ids=str)
-def test_parts_add_up(monkeypatch: pytest.MonkeyPatch, layout: str, shape: tuple[int, int, int]) -> None:
-    M, N, K = shape
-    monkeypatch.setattr(module, "parts_of", lambda *_: (-(-K // 256), 256))
+def operands(layout: str, M: int, N: int, K: int) -> tuple[torch.Tensor, torch.Tensor]:
     a, b = (
         torch.randn(size[::-1]).half().t() if letter == "t" else torch.randn(size).half()
         for letter, size in zip(layout, ((M, K), (K, N)), strict=True)
     )
-    expected = a.double() @ b.double()
-    torch.testing.assert_close(module.matmul(a, b).double(), expected, rtol=1e-3, atol=1e-2)
+    return a, b
 
 
 @pytest.mark.parametrize("layout", ["nn", "tn", "nt", "tt"])
+@pytest.mark.parametrize("padded", [False, True], ids=["", "padded"])
+@pytest.mark.parametrize("shape", [(33, 65, 600), (64, 40, 301), (37, 263, 520)], ids=str)
+def test_parts_add_up_and_copies_end_with_zeros(layout: str, padded: bool, shape: tuple[int, int, int]) -> None:
+    a, b = operands(layout, *shape)
+    c = torch.empty(shape[:2], dtype=torch.float16)
+    module._launch_tiles(a, b, c, None, None, "ieee", 256, padded)
+    torch.testing.assert_close(c.double(), a.double() @ b.double(), rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize("layout", ["nn", "tn", "nt", "tt"])
+@pytest.mark.parametrize("shape", [(1, 67, 530), (3, 64, 512), (1, 1, 3)], ids=str)
 @pytest.mark.parametrize("parts", [1, 2])
-def test_padded_copies_of_rows_at_any_address(monkeypatch: pytest.MonkeyPatch, layout: str, parts: int) -> None:
-    M, N, K = 37, 263, 301
-    monkeypatch.setattr(module, "worth_padding", lambda *_: True)
-    monkeypatch.setattr(module, "parts_of", lambda *_: (parts, 256 if parts > 1 else K))
-    a, b = (
-        torch.randn(size[::-1]).half().t() if letter == "t" else torch.randn(size).half()
-        for letter, size in zip(layout, ((M, K), (K, N)), strict=True)
-    )
-    torch.testing.assert_close(module.matmul(a, b).double(), a.double() @ b.double(), rtol=1e-3, atol=1e-2)
+def test_few_rows_on_cuda_cores(layout: str, shape: tuple[int, int, int], parts: int) -> None:
+    a, b = operands(layout, *shape)
+    c = torch.empty(shape[:2], dtype=torch.float16)
+    multiply_few(Few(16, 4, parts), a, b, c)
+    torch.testing.assert_close(c.double(), a.double() @ b.double(), rtol=1e-3, atol=1e-2)
 
 
-@pytest.mark.parametrize(
-    ("shape", "divided"),
-    [((4096, 4096, 4096), False), ((128, 128, 32768), True), ((16, 16, 256), False), ((1, 64, 100_000), True)],
-    ids=str,
-)
-def test_long_sums_of_few_tiles_are_divided(
-    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int, int], divided: bool
-) -> None:
-    monkeypatch.setattr(_parts, "multiprocessors", lambda _: 132)
-    a = SimpleNamespace(is_cuda=True, element_size=lambda: 2)
-    parts, K_part = _parts.parts_of(*shape, a)  # type: ignore[arg-type]
-    assert (parts > 1) == divided
-    assert (parts - 1) * K_part < shape[2] <= parts * K_part
-    assert parts == 1 or K_part % _parts.STEP == 0
+def test_two_matrices_are_padded_at_once() -> None:
+    a, b = operands("nt", 5, 21, 300)
+    for x, padded in zip((a, b), both_zero_padded(a, b), strict=True):
+        assert torch.equal(x, padded)
+        assert max(padded.stride()) % 8 == 0
+        assert (padded.stride(0) < padded.stride(1)) == (x.stride(0) < x.stride(1))
+
+
+def test_parts_of_rows_with_a_pitch() -> None:
+    sums = torch.randn(3, 16, 8)
+    out = torch.empty(13, 5)
+    add_strided_parts(sums[:, :13, :5], out)
+    torch.testing.assert_close(out, sums[:, :13, :5].sum(0))
+    add_strided_parts(sums[:, :5, :3].transpose(1, 2), transposed := torch.empty(3, 5))
+    torch.testing.assert_close(transposed, sums[:, :5, :3].sum(0).t())
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("shape", [(128, 128, 32768), (17, 250, 5001), (1001, 1003, 1005)], ids=str)
-@pytest.mark.parametrize("layout", ["nn", "tt"])
-def test_long_sums_and_odd_rows_on_a_gpu(layout: str, shape: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize("shape", [(128, 128, 32768), (17, 250, 5001), (1001, 1003, 1005), (2, 855, 7379)], ids=str)
+@pytest.mark.parametrize("layout", ["nn", "tt", "nt"])
+@pytest.mark.parametrize("name", ["triton", "triton/gluon"])
+def test_long_sums_and_odd_rows_on_a_gpu(name: str, layout: str, shape: tuple[int, int, int]) -> None:
+    line = next(each for each in builtin.implementations("matmul") if each.name == name)
     case = OP.case(shape, "bfloat16", layout=layout)
     problem = Problem(case, 1, torch.device("cuda"))
-    found = check(lambda: module.matmul, TRITON.adapter, problem)
+    found = check(line.function, line.adapter, problem)
     assert found.agrees, f"{found.reason} (error / bound {found.error_ratio:.3g})"

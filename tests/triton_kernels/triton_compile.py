@@ -294,7 +294,7 @@ def compile_launches(arch: int, names: list[str]) -> list[dict[str, Any]]:
             torch.empty = real_empty
         for record in driver.records[first:]:
             record["launch"] = name
-    assert all(0 < grid[0] < 2**31 and grid[1:] == (1, 1) for grid in driver.grids), driver.grids
+    assert all(0 < grid[0] < 2**31 and max(grid[1:]) < 2**16 for grid in driver.grids), driver.grids
     return driver.records
 
 

@@ -1,0 +1,91 @@
+"""Parts of matmul_gluon.py: what a program computes, the loads of a stage, and the epilogue."""
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia import hopper
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
+
+from triton_kernels._plan_matmul_gluon import ROWS
+from triton_kernels._tiles import tile_offsets
+
+WGMMA_M = gl.constexpr(ROWS)  # rows of a tile per consumer warpgroup
+tma_load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared  # renamed after Triton 3.7
+tma_store = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
+
+
+@gluon.jit
+def padded_rows(M):
+    """Rows of a part of C in memory: those of whole tiles of any size."""
+    return gl.cdiv(M, 2 * WGMMA_M) * (2 * WGMMA_M)
+
+
+@gluon.jit
+def tile_and_terms(work, M, N, K, K_part, SPLIT: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr,
+                   GROUP_M: gl.constexpr):  # fmt: skip
+    """Of a program's work: first row and column of the tile, begin and end of the terms, first row in C of their part.
+
+    With SPLIT, K is divided: C has a matrix for each K_part terms, one below the other.
+    """
+    if SPLIT:
+        tiles = gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N)
+        part = work // tiles
+        off_m, off_n = tile_offsets(work - part * tiles, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+        begin = part * K_part
+        return off_m, off_n, begin, min(begin + K_part, K), off_m + part * padded_rows(M)
+    else:
+        off_m, off_n = tile_offsets(work, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+        return off_m, off_n, 0, K, off_m
+
+
+@gluon.jit
+def work_items(M, N, K, K_part, SPLIT: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr):
+    """Tiles of all parts."""
+    tiles = gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N)
+    if SPLIT:
+        tiles *= gl.cdiv(K, K_part)
+    return tiles
+
+
+@gluon.jit
+def load_stage(
+    a_desc, b_desc, a_smem, b_smem, full, stage, row, off_n, off_k, pred,
+    A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, CONSUMERS: gl.constexpr,
+):  # fmt: skip
+    """Starts the TMA loads of one stage: blocks of A from (row, off_k) and of B from (off_k, off_n)."""
+    mbarrier.expect(full.index(stage), CONSUMERS * a_desc.block_type.nbytes + b_desc.block_type.nbytes, pred=pred)
+    for i in gl.static_range(CONSUMERS):
+        off_m = row + i * WGMMA_M
+        a_tile = a_smem.index(stage * CONSUMERS + i)
+        tma_load(a_desc, [off_m, off_k] if A_ROWS else [off_k, off_m], full.index(stage), a_tile, pred=pred)
+    b_tile = b_smem.index(stage)
+    tma_load(b_desc, [off_k, off_n] if B_ROWS else [off_n, off_k], full.index(stage), b_tile, pred=pred)
+
+
+@gluon.jit
+def split_columns(x, PARTS: gl.constexpr):
+    """x as a tuple of PARTS blocks of columns; every element stays in its register."""
+    if PARTS == 1:
+        return (x,)
+    else:
+        left, right = x.reshape([x.shape[0], 2, x.shape[1] // 2]).permute([0, 2, 1]).split()
+        return split_columns(left, PARTS // 2) + split_columns(right, PARTS // 2)
+
+
+@gluon.jit
+def epilogue(parts, c_desc, c_smem, row, off_n, consumer: gl.constexpr, CONSUMERS: gl.constexpr, C_ROWS: gl.constexpr):
+    """Stores a finished tile in parts: each is converted, written to a buffer of c_smem, and copied from there by TMA
+    while the next part is written.
+    """
+    BUFFERS: gl.constexpr = c_smem.shape[0] // CONSUMERS
+    PART_N: gl.constexpr = c_smem.shape[2] if C_ROWS else c_smem.shape[1]
+    gl.static_assert(len(parts) % BUFFERS == 0)  # the buffers are used in turn across tiles
+    for i in gl.static_range(len(parts)):
+        column = off_n + i * PART_N
+        c = c_smem.index(consumer * BUFFERS + i % BUFFERS)
+        tma.store_wait(BUFFERS - 1)  # until TMA has read this buffer
+        if C_ROWS:
+            c.store(parts[i].to(c_smem.dtype))
+        else:
+            c.permute([1, 0]).store(parts[i].to(c_smem.dtype))
+        hopper.fence_async_shared()
+        tma_store(c_desc, [row, column] if C_ROWS else [column, row], c)
