@@ -37,12 +37,12 @@ class Plan(NamedTuple):
     """How a product is computed."""
 
     kernel: str
-    """"wgmma" (TMA, persistent blocks; parts in memory), "mma" (rows at any address; parts within a cluster), "stream"
-    (few rows or columns; the same), "skinny" (few rows, TMA; divides k itself), or "short" (few products, any
-    strides)."""
+    """"wgmma", and "wgmma16" with more tiles (TMA, persistent blocks; parts in memory), "mma" (rows at any address;
+    parts within a cluster), "stream" (few rows or columns; the same), "skinny" (few rows, TMA; divides k itself), or
+    "short" (few products, any strides)."""
     tile: int
     """Index in TILES[kernel], and the number in the .cu; of "stream" the logarithm of warps, of "short"
-    of threads that divide k."""
+    of threads that divide k, or a key of SHORT_GRIDS."""
     parts: int
 
 
@@ -82,6 +82,7 @@ class Costs(NamedTuple):
     short_launch: float = 1.02
     short_turn: float = 0.585
     short_load: float = 0.00286  # of a warp
+    short_store: float = 0.003
     skinny_launch: float = 2.64
     skinny_step: float = 0.271
     copy: float = 0.117
@@ -91,7 +92,7 @@ class Costs(NamedTuple):
 
 
 COSTS = Costs()
-KERNELS = ("wgmma", "mma", "stream", "skinny", "short")
+KERNELS = ("wgmma", "wgmma16", "mma", "stream", "skinny", "short")
 TILES = {
     "mma": (
         Tile(16, 64, 128, 0.506, resident=8),
@@ -110,8 +111,24 @@ TILES = {
         Tile(128, 128, 64, 0.309),
         Tile(128, 192, 64, 0.472, cluster=2),
     ),
+    "wgmma16": (
+        Tile(128, 256, 64, 0.622),
+        Tile(128, 192, 64, 0.472),
+        Tile(64, 256, 64, 0.350),
+        Tile(192, 128, 64, 0.460),
+        Tile(64, 64, 64, 0.170),
+        Tile(64, 128, 64, 0.225, cluster=2),
+        Tile(128, 128, 64, 0.309, cluster=2),
+        Tile(64, 192, 64, 0.280),
+    ),
 }
-PARTS = {"mma": (1, 2, 4, 8, 16), "stream": (1, 2, 4, 8, 16), "wgmma": (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)}
+_WGMMA_PARTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 44, 64, 96, 128)
+PARTS = {
+    "mma": (1, 2, 4, 8, 16),
+    "stream": (1, 2, 4, 8, 16),
+    "wgmma": _WGMMA_PARTS,
+    "wgmma16": _WGMMA_PARTS,
+}
 SKINNY, SKINNY_M = Plan("skinny", 0, 1), 16
 STREAM_FEW = 16
 """The most rows or columns."""
@@ -119,7 +136,9 @@ STREAM_WARPS, STREAM_STRIP, STREAM_TERMS = 8, 64, 32
 """Warps of a block; elements of the larger operand, and of k, that a warp has in flight."""
 SHORT_LANES, SHORT_TERMS = 5, 8
 """The logarithm of the most threads that share a sum; terms that a thread has in flight."""
-SHORT_PRODUCTS = 2**26
+SHORT_GRIDS = {6: 4, 7: 8}
+"""By tile: the rows and the columns of the grid of elements that a thread computes."""
+SHORT_PRODUCTS, SHORT_GRID_PRODUCTS = 2**26, 2**29
 """The most of a product for which "short" may be chosen."""
 SHARED_BYTES = 227 * 1024  # of a multiprocessor
 
@@ -134,8 +153,8 @@ def blocks_of(tile: Tile, x: Problem) -> int:
 
 
 def elements_of_parts(plan: Plan, M: int, N: int) -> int:
-    """The sums that a plan of "wgmma" with several parts keeps in memory: those of whole tiles."""
-    tile = TILES["wgmma"][plan.tile]
+    """The sums that a plan of wgmma with several parts keeps in memory: those of whole tiles."""
+    tile = TILES[plan.kernel][plan.tile]
     return plan.parts * blocks_of(tile, Problem(M, N, 0, False, False, 0)) * tile.M * tile.N
 
 
@@ -163,6 +182,9 @@ def candidates(x: Problem) -> Iterator[Plan]:
         for index in range(SHORT_LANES + 1):
             if index == 0 or 2**index < 2 * x.K:
                 yield Plan("short", index, 1)
+    if x.M * x.N * x.K <= SHORT_GRID_PRODUCTS:
+        for index in SHORT_GRIDS:
+            yield Plan("short", index, 1)
     if x.M <= SKINNY_M and not x.a_copied and not x.b_copied:
         yield SKINNY
 
@@ -210,9 +232,20 @@ def _stream_us(plan: Plan, x: Problem, memory: float) -> float:
 
 def _short_us(plan: Plan, x: Problem, memory: float) -> float:
     """Launch, turns that wait for memory one after the other, and the loads of a multiprocessor's warps."""
+    if plan.tile in SHORT_GRIDS:
+        return _short_grid_us(SHORT_GRIDS[plan.tile], x, memory)
     turns = count(x.K, SHORT_TERMS << plan.tile)
     warps = count(count(x.M * x.N << plan.tile, 32), x.multiprocessors)
     loads = 2 * warps * turns * SHORT_TERMS * COSTS.short_load
+    return COSTS.short_launch + _longest(turns * COSTS.short_turn, loads, memory)
+
+
+def _short_grid_us(rows: int, x: Problem, memory: float) -> float:
+    """The same of threads that compute `rows` rows and columns each."""
+    beside = min(32, 2 ** (count(x.N, rows) - 1).bit_length())
+    warps = count(count(x.N, rows * beside) * count(x.M, rows * 32 // beside), x.multiprocessors)
+    turns = count(x.K, 16 // rows)
+    loads = warps * (x.K * 2 * rows * COSTS.short_load + rows * rows * COSTS.short_store)
     return COSTS.short_launch + _longest(turns * COSTS.short_turn, loads, memory)
 
 
