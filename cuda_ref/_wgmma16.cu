@@ -2,9 +2,10 @@
 //
 // requires: sm_90a
 //
-// The tiles of matmul_wgmma.cu fill the device at the sizes that are multiples of theirs. These are for others: without a
-// cluster, so that an odd number of rows of tiles leaves no block idle; wide and flat ones, tall ones; small ones that
-// share b, for a few columns and many rows, where L2 delivers b to all blocks. _matmul_plan.py chooses.
+// matmul_wgmma.cu has the tiles that are best at large powers of two. These fill the device at other sizes: large ones
+// without a cluster, so that an odd number of rows of tiles leaves no block idle; a tall one; a small one; and one of
+// 128 x 128 whose blocks share b, for a few columns and many rows, when L2 would deliver b to all blocks.
+// _matmul_plan.py chooses.
 #include "matmul_wgmma.cuh"
 
 template <typename T, typename C>
@@ -33,12 +34,9 @@ extern "C" int matmul_wgmma16(const void* a, const void* b, void* out, int64_t M
         switch (tile) {
             case 0: return run(zero, TileConfig<2, 256, 4, 1, 16, 2>());
             case 1: return run(zero, TileConfig<2, 192, 4, 1, 16, 2>());
-            case 2: return run(zero, TileConfig<1, 256, 5, 1, 16, 2>());
-            case 3: return run(zero, TileConfig<3, 128, 4, 1, 8, 2>());
-            case 4: return run(zero, TileConfig<1, 64, 8, 1, 16, 2>());
-            case 5: return run(zero, TileConfig<1, 128, 6, 2, 8, 2>());
-            case 6: return run(zero, TileConfig<2, 128, 5, 2, 8, 2>());
-            case 7: return run(zero, TileConfig<1, 192, 6, 1, 16, 2>());
+            case 2: return run(zero, TileConfig<3, 128, 4, 1, 8, 2>());
+            case 3: return run(zero, TileConfig<1, 64, 8, 1, 16, 2>());
+            case 4: return run(zero, TileConfig<2, 128, 5, 2, 8, 2>());
             default: return cudaErrorInvalidValue;
         }
     };
