@@ -67,7 +67,7 @@ class Costs(NamedTuple):
     mma_rate: float = 3.09e6  # products of a multiprocessor
     mma_copy: float = 5.36e4  # elements that a multiprocessor copies to shared memory
     mma_shift: float = 2.24  # of a step's time more, for each operand at odd addresses
-    mma_store: float = 8.05e+03  # elements
+    mma_store: float = 8.05e03  # elements
     mma_l2: float = 4.71e6
     cluster: float = 0.258
     cluster_part: float = 0.0472
@@ -87,7 +87,7 @@ class Costs(NamedTuple):
     skinny_step: float = 0.166
     copy: float = 1.78
     add: float = 2.55
-    store: float = 4.52e+03  # elements of a multiprocessor that are not stored by TMA
+    store: float = 4.52e03  # elements of a multiprocessor that are not stored by TMA
     scattered: float = 4.67e6  # bytes of copies, and of parts
 
 

@@ -4,8 +4,8 @@
 // in flight, and shuffles add their sums in a fixed order. There is no shared memory, no barrier and little code: what
 // counts is how many accesses of memory follow each other, instructions included.
 //
-// If sums are short and outputs are many, a thread computes a grid of elements: it loads 2 ROWS factors for ROWS^2 products.
-// Neighbouring threads have neighbouring columns.
+// If sums are short and outputs are many, a thread computes a grid of elements: it loads 2 ROWS factors for ROWS^2
+// products. Neighbouring threads have neighbouring columns.
 //
 // Precision: products of 16 bits are exact, sums float32, rounded once.
 #include "tiles.cuh"

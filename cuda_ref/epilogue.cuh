@@ -71,8 +71,8 @@ __device__ __forceinline__ void write_boxes_transposed(uint32_t boxes, const flo
     }
 }
 
-// Stores a box of 64 rows to out, from (m, n) on, 8 aligned bytes at a time: a row's first group begins before the box if
-// its first element is not at a multiple of 8 bytes.
+// Stores a box of 64 rows to out, from (m, n) on, 8 aligned bytes at a time: a row's first group begins before the box
+// if its first element is not at a multiple of 8 bytes.
 template <typename T>
 __device__ __forceinline__ void store_box_directly(T* __restrict__ out, const char* box, int thread, int m, int n, int M,
                                                    int N) {
