@@ -61,59 +61,59 @@ class Problem(NamedTuple):
 class Costs(NamedTuple):
     """Of an H200: microseconds, and bytes, elements or products in a microsecond."""
 
-    memory: float = 4.1e6  # bytes of the device's memory
-    mma_launch: float = 2.4
+    memory: float = 3.77e6  # bytes of the device's memory
+    mma_launch: float = 2.68
     mma_block: float = 0.00125  # until the first step, and after the last one
-    mma_rate: float = 1.03e6  # products of a multiprocessor
-    mma_copy: float = 3.75e4  # elements that a multiprocessor copies to shared memory
-    mma_shift: float = 1.09  # of a step's time more, for each operand at odd addresses
-    mma_store: float = 8880.0  # elements
-    mma_l2: float = 5.58e6
-    cluster: float = 0.331
-    cluster_part: float = 0.019
-    cluster_sums: float = 1.2e6  # bytes that a multiprocessor reads from others
-    stream_launch: float = 3.25
-    stream_block: float = 0.00333
-    stream_step: float = 1.15
-    stream_shift: float = 0.582
-    wgmma_launch: float = 2.13
-    wgmma_block: float = 1.16
-    wgmma_l2: float = 1.4e7  # more than L2 delivers: neighbours read the same at the same time
-    short_launch: float = 1.02
-    short_turn: float = 0.585
-    short_load: float = 0.00286  # of a warp
+    mma_rate: float = 1.78e6  # products of a multiprocessor
+    mma_copy: float = 4.48e4  # elements that a multiprocessor copies to shared memory
+    mma_shift: float = 1.56  # of a step's time more, for each operand at odd addresses
+    mma_store: float = 8450.0  # elements
+    mma_l2: float = 5.12e6
+    cluster: float = 0.292
+    cluster_part: float = 0.0299
+    cluster_sums: float = 1.3e6  # bytes that a multiprocessor reads from others
+    stream_launch: float = 3.49
+    stream_block: float = 0.00331
+    stream_step: float = 0.854
+    stream_shift: float = 0.719
+    wgmma_launch: float = 1.7
+    wgmma_block: float = 1.31
+    wgmma_l2: float = 1.23e7  # more than L2 delivers: neighbours read the same at the same time
+    short_launch: float = 0.823
+    short_turn: float = 0.725
+    short_load: float = 0.00326  # of a warp
     short_store: float = 0.000652
-    skinny_launch: float = 2.64
-    skinny_step: float = 0.271
-    copy: float = 0.117
-    add: float = 1.56
-    store: float = 6800.0  # elements of a multiprocessor that are not stored by TMA
-    scattered: float = 4.75e6  # bytes of copies, and of parts
+    skinny_launch: float = 2.9
+    skinny_step: float = 0.212
+    copy: float = 0.456
+    add: float = 1.99
+    store: float = 5550.0  # elements of a multiprocessor that are not stored by TMA
+    scattered: float = 4.71e6  # bytes of copies, and of parts
 
 
 COSTS = Costs()
 KERNELS = ("wgmma", "wgmma16", "mma", "stream", "skinny", "short")
 TILES = {
     "mma": (
-        Tile(32, 32, 128, 0.492, resident=8),
-        Tile(64, 16, 128, 0.523, resident=8),
-        Tile(64, 64, 64, 0.424, resident=7),
-        Tile(128, 128, 64, 0.144, stages=3, resident=2),
-        Tile(128, 32, 64, 0.542, resident=8),
-        Tile(64, 128, 32, 0.539, stages=3, resident=4),
+        Tile(32, 32, 128, 0.377, resident=8),
+        Tile(64, 16, 128, 0.423, resident=8),
+        Tile(64, 64, 64, 0.409, resident=7),
+        Tile(128, 128, 64, 0.271, stages=3, resident=2),
+        Tile(128, 32, 64, 0.481, resident=8),
+        Tile(64, 128, 32, 0.576, stages=3, resident=4),
     ),
     "wgmma": (
-        Tile(64, 128, 64, 0.225),
-        Tile(128, 256, 64, 0.622, cluster=2),
-        Tile(128, 128, 64, 0.309),
-        Tile(128, 192, 64, 0.472, cluster=2),
+        Tile(64, 128, 64, 0.231),
+        Tile(128, 256, 64, 0.625, cluster=2),
+        Tile(128, 128, 64, 0.338),
+        Tile(128, 192, 64, 0.482, cluster=2),
     ),
     "wgmma16": (
-        Tile(128, 256, 64, 0.622),
-        Tile(128, 192, 64, 0.472),
-        Tile(192, 128, 64, 0.460),
-        Tile(64, 64, 64, 0.170),
-        Tile(128, 128, 64, 0.309, cluster=2),
+        Tile(128, 256, 64, 0.659),
+        Tile(128, 192, 64, 0.511),
+        Tile(192, 128, 64, 0.497),
+        Tile(64, 64, 64, 0.149),
+        Tile(128, 128, 64, 0.334, cluster=2),
     ),
 }
 _WGMMA_PARTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 44, 64, 96, 128)
