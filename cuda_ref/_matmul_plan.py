@@ -37,12 +37,12 @@ class Plan(NamedTuple):
     """How a product is computed."""
 
     kernel: str
-    """"wgmma" (TMA, persistent blocks; parts in memory), "mma" (rows at any address; parts within a cluster), "stream"
-    (few rows or columns; the same), "skinny" (few rows, TMA; divides k itself), or "short" (few products, any
-    strides)."""
+    """"wgmma", and "wgmma16" with more tiles (TMA, persistent blocks; parts in memory), "mma" (rows at any address;
+    parts within a cluster), "stream" (few rows or columns; the same), "skinny" (few rows, TMA; divides k itself), or
+    "short" (few products, any strides)."""
     tile: int
     """Index in TILES[kernel], and the number in the .cu; of "stream" the logarithm of warps, of "short"
-    of threads that divide k."""
+    of threads that divide k, or a key of SHORT_GRIDS."""
     parts: int
 
 
@@ -61,57 +61,68 @@ class Problem(NamedTuple):
 class Costs(NamedTuple):
     """Of an H200: microseconds, and bytes, elements or products in a microsecond."""
 
-    memory: float = 4.10e6  # bytes of the device's memory
-    mma_launch: float = 2.4
+    memory: float = 3.77e6  # bytes of the device's memory
+    mma_launch: float = 2.68
     mma_block: float = 0.00125  # until the first step, and after the last one
-    mma_rate: float = 1.03e6  # products of a multiprocessor
-    mma_copy: float = 3.75e4  # elements that a multiprocessor copies to shared memory
-    mma_shift: float = 1.09  # of a step's time more, for each operand at odd addresses
-    mma_store: float = 8880.0  # elements
-    mma_l2: float = 5.58e6
-    cluster: float = 0.331
-    cluster_part: float = 0.019
-    cluster_sums: float = 1.20e6  # bytes that a multiprocessor reads from others
-    stream_launch: float = 3.25
-    stream_block: float = 0.00333
-    stream_step: float = 1.15
-    stream_shift: float = 0.582
-    wgmma_launch: float = 2.13
-    wgmma_block: float = 1.16
-    wgmma_l2: float = 1.40e7  # more than L2 delivers: neighbours read the same at the same time
-    short_launch: float = 1.02
-    short_turn: float = 0.585
-    short_load: float = 0.00286  # of a warp
-    skinny_launch: float = 2.64
-    skinny_step: float = 0.271
-    copy: float = 0.117
-    add: float = 1.56
-    store: float = 6800.0  # elements of a multiprocessor that are not stored by TMA
-    scattered: float = 4.75e6  # bytes of copies, and of parts
+    mma_rate: float = 1.78e6  # products of a multiprocessor
+    mma_copy: float = 4.48e4  # elements that a multiprocessor copies to shared memory
+    mma_shift: float = 1.56  # of a step's time more, for each operand at odd addresses
+    mma_store: float = 8450.0  # elements
+    mma_l2: float = 5.12e6
+    cluster: float = 0.292
+    cluster_part: float = 0.0299
+    cluster_sums: float = 1.3e6  # bytes that a multiprocessor reads from others
+    stream_launch: float = 3.49
+    stream_block: float = 0.00331
+    stream_step: float = 0.854
+    stream_shift: float = 0.719
+    wgmma_launch: float = 1.7
+    wgmma_block: float = 1.31
+    wgmma_l2: float = 1.23e7  # more than L2 delivers: neighbours read the same at the same time
+    short_launch: float = 0.823
+    short_turn: float = 0.725
+    short_load: float = 0.00326  # of a warp
+    short_store: float = 0.000652
+    skinny_launch: float = 2.9
+    skinny_step: float = 0.212
+    copy: float = 0.456
+    add: float = 1.99
+    store: float = 5550.0  # elements of a multiprocessor that are not stored by TMA
+    scattered: float = 4.71e6  # bytes of copies, and of parts
 
 
 COSTS = Costs()
-KERNELS = ("wgmma", "mma", "stream", "skinny", "short")
+KERNELS = ("wgmma", "wgmma16", "mma", "stream", "skinny", "short")
 TILES = {
     "mma": (
-        Tile(16, 64, 128, 0.506, resident=8),
-        Tile(64, 16, 128, 0.523, resident=8),
-        Tile(32, 32, 128, 0.492, resident=8),
-        Tile(64, 64, 64, 0.424, resident=7),
-        Tile(128, 64, 64, 0.568, stages=3, resident=4),
-        Tile(128, 128, 64, 0.144, stages=3, resident=2),
-        Tile(32, 128, 64, 0.479, resident=8),
-        Tile(128, 32, 64, 0.542, resident=8),
-        Tile(64, 128, 32, 0.539, stages=3, resident=4),
+        Tile(32, 32, 128, 0.377, resident=8),
+        Tile(64, 16, 128, 0.423, resident=8),
+        Tile(64, 64, 64, 0.409, resident=7),
+        Tile(128, 128, 64, 0.271, stages=3, resident=2),
+        Tile(128, 32, 64, 0.481, resident=8),
+        Tile(64, 128, 32, 0.576, stages=3, resident=4),
     ),
     "wgmma": (
-        Tile(64, 128, 64, 0.225),
-        Tile(128, 256, 64, 0.622, cluster=2),
-        Tile(128, 128, 64, 0.309),
-        Tile(128, 192, 64, 0.472, cluster=2),
+        Tile(64, 128, 64, 0.231),
+        Tile(128, 256, 64, 0.625, cluster=2),
+        Tile(128, 128, 64, 0.338),
+        Tile(128, 192, 64, 0.482, cluster=2),
+    ),
+    "wgmma16": (
+        Tile(128, 256, 64, 0.659),
+        Tile(128, 192, 64, 0.511),
+        Tile(192, 128, 64, 0.497),
+        Tile(64, 64, 64, 0.149),
+        Tile(128, 128, 64, 0.334, cluster=2),
     ),
 }
-PARTS = {"mma": (1, 2, 4, 8, 16), "stream": (1, 2, 4, 8, 16), "wgmma": (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)}
+_WGMMA_PARTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 44, 64, 96, 128)
+PARTS = {
+    "mma": (1, 2, 4, 8, 16),
+    "stream": (1, 2, 4, 8, 16),
+    "wgmma": _WGMMA_PARTS,
+    "wgmma16": _WGMMA_PARTS,
+}
 SKINNY, SKINNY_M = Plan("skinny", 0, 1), 16
 STREAM_FEW = 16
 """The most rows or columns."""
@@ -119,7 +130,9 @@ STREAM_WARPS, STREAM_STRIP, STREAM_TERMS = 8, 64, 32
 """Warps of a block; elements of the larger operand, and of k, that a warp has in flight."""
 SHORT_LANES, SHORT_TERMS = 5, 8
 """The logarithm of the most threads that share a sum; terms that a thread has in flight."""
-SHORT_PRODUCTS = 2**26
+SHORT_GRIDS = {6: 4, 7: 8}
+"""By tile: the rows and the columns of the grid of elements that a thread computes."""
+SHORT_PRODUCTS, SHORT_GRID_PRODUCTS = 2**26, 2**29
 """The most of a product for which "short" may be chosen."""
 SHARED_BYTES = 227 * 1024  # of a multiprocessor
 
@@ -134,8 +147,8 @@ def blocks_of(tile: Tile, x: Problem) -> int:
 
 
 def elements_of_parts(plan: Plan, M: int, N: int) -> int:
-    """The sums that a plan of "wgmma" with several parts keeps in memory: those of whole tiles."""
-    tile = TILES["wgmma"][plan.tile]
+    """The sums that a plan of wgmma with several parts keeps in memory: those of whole tiles."""
+    tile = TILES[plan.kernel][plan.tile]
     return plan.parts * blocks_of(tile, Problem(M, N, 0, False, False, 0)) * tile.M * tile.N
 
 
@@ -163,6 +176,9 @@ def candidates(x: Problem) -> Iterator[Plan]:
         for index in range(SHORT_LANES + 1):
             if index == 0 or 2**index < 2 * x.K:
                 yield Plan("short", index, 1)
+    if x.M * x.N * x.K <= SHORT_GRID_PRODUCTS:
+        for index in SHORT_GRIDS:
+            yield Plan("short", index, 1)
     if x.M <= SKINNY_M and not x.a_copied and not x.b_copied:
         yield SKINNY
 
@@ -210,9 +226,20 @@ def _stream_us(plan: Plan, x: Problem, memory: float) -> float:
 
 def _short_us(plan: Plan, x: Problem, memory: float) -> float:
     """Launch, turns that wait for memory one after the other, and the loads of a multiprocessor's warps."""
+    if plan.tile in SHORT_GRIDS:
+        return _short_grid_us(SHORT_GRIDS[plan.tile], x, memory)
     turns = count(x.K, SHORT_TERMS << plan.tile)
     warps = count(count(x.M * x.N << plan.tile, 32), x.multiprocessors)
     loads = 2 * warps * turns * SHORT_TERMS * COSTS.short_load
+    return COSTS.short_launch + _longest(turns * COSTS.short_turn, loads, memory)
+
+
+def _short_grid_us(rows: int, x: Problem, memory: float) -> float:
+    """The same of threads that compute `rows` rows and columns each."""
+    beside = min(32, 2 ** (count(x.N, rows) - 1).bit_length())
+    warps = count(count(x.N, rows * beside) * count(x.M, rows * 32 // beside), x.multiprocessors)
+    turns = count(x.K, 16 // rows)
+    loads = warps * (x.K * 2 * rows * COSTS.short_load + rows * rows * COSTS.short_store)
     return COSTS.short_launch + _longest(turns * COSTS.short_turn, loads, memory)
 
 
@@ -260,7 +287,7 @@ def best_of(x: Problem, kernels: tuple[str, ...], clusters: bool = True) -> Plan
 def best_plan(a: Tensor, b: Tensor, kernels: tuple[str, ...] = KERNELS) -> Plan:
     """The plan for two operands. On a CPU one that it can run, if it can run the first of these kernels."""
     if not a.is_cuda:
-        return {"mma": Plan("mma", 2, 1), "stream": Plan("stream", 0, 1)}.get(kernels[0], Plan("wgmma", 0, 1))
+        return {"mma": Plan("mma", 0, 1), "stream": Plan("stream", 0, 1)}.get(kernels[0], Plan("wgmma", 0, 1))
     return best_of(problem_of(a, b), kernels, has_clusters(a.device))
 
 

@@ -4,6 +4,9 @@
 // in flight, and shuffles add their sums in a fixed order. There is no shared memory, no barrier and little code: what
 // counts is how many accesses of memory follow each other, instructions included.
 //
+// If sums are short and outputs are many, a thread computes a grid of elements: it loads 2 ROWS factors for ROWS^2
+// products. Neighbouring threads have neighbouring columns.
+//
 // Precision: products of 16 bits are exact, sums float32, rounded once.
 #include "tiles.cuh"
 #include "unaligned.cuh"
@@ -49,6 +52,84 @@ __global__ void __launch_bounds__(THREADS) matmul_short(const ShortOperand a, co
     }
     for (int apart = 1 << log_lanes >> 1; apart > 0; apart >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
     if (lane == 0 && index < count) out[index] = from_float<T>(sum);
+}
+
+// 2^log_across threads of a warp are beside each other, and the others below them. A thread's rows and columns are as far
+// apart as the warp has threads below and beside each other.
+template <typename T, int ROWS, int TERMS>
+__global__ void __launch_bounds__(THREADS) matmul_short_grid(const ShortOperand a, const ShortOperand b,
+                                                             T* __restrict__ out, int warps, const FastDivisor columns,
+                                                             int across, int M, int N, int K, int log_across) {
+    const int thread = int(blockIdx.x) * THREADS + threadIdx.x, warp = thread / 32, lane = thread % 32;
+    if (warp >= warps) return;
+    const int beside = 1 << log_across, below = 32 >> log_across, y = columns.quotient(warp), x = warp - y * across;
+    const int m0 = y * ROWS * below + (lane >> log_across), n0 = x * ROWS * beside + (lane & (beside - 1));
+    const uint16_t* row[ROWS];
+    const uint16_t* column[ROWS];
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+        row[i] = a.data + min(m0 + i * below, M - 1) * a.stride;
+        column[i] = b.data + min(n0 + i * beside, N - 1) * b.stride;
+    }
+    float sums[ROWS][ROWS] = {};
+#pragma unroll 1
+    for (int first = 0; first < K; first += TERMS) {
+        uint32_t left[TERMS][ROWS], right[TERMS][ROWS];
+#pragma unroll
+        for (int t = 0; t < TERMS; ++t) {
+            const int64_t k = min(first + t, K - 1);
+#pragma unroll
+            for (int i = 0; i < ROWS; ++i) {
+                left[t][i] = load_now(row[i] + k * a.stride_k);
+                right[t][i] = load_now(column[i] + k * b.stride_k);
+            }
+        }
+#pragma unroll
+        for (int t = 0; t < TERMS; ++t) {
+            if (first + t >= K) continue;
+#pragma unroll
+            for (int i = 0; i < ROWS; ++i) {
+#pragma unroll
+                for (int j = 0; j < ROWS; ++j) {
+                    sums[i][j] = fmaf(as_float<T>(left[t][i]), as_float<T>(right[t][j]), sums[i][j]);
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+#pragma unroll
+        for (int j = 0; j < ROWS; ++j) {
+            const int m = m0 + i * below, n = n0 + j * beside;
+            if (m < M && n < N) out[int64_t(m) * N + n] = from_float<T>(sums[i][j]);
+        }
+    }
+}
+
+// As matmul_short. `rows`: of a thread's grid, 4 or 8.
+extern "C" int matmul_short_grid(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K,
+                                 int64_t stride_am, int64_t stride_ak, int64_t stride_bk, int64_t stride_bn,
+                                 int64_t rows, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
+    const ShortOperand left{static_cast<const uint16_t*>(a), stride_am, stride_ak};
+    const ShortOperand right{static_cast<const uint16_t*>(b), stride_bn, stride_bk};
+    int log_across = 0;
+    while (log_across < 5 && rows << log_across < N) ++log_across;
+    const int across = int(ceil_div<int64_t>(N, rows << log_across));
+    const int warps = across * int(ceil_div<int64_t>(M, rows * (32 >> log_across)));
+    const dim3 grid(unsigned(ceil_div(warps, THREADS / 32)));
+    record->set(grid, THREADS);
+    const auto run = [&](auto zero) {
+        using T = decltype(zero);
+        const auto kernel = rows == 4 ? matmul_short_grid<T, 4, 4> : matmul_short_grid<T, 8, 2>;
+        kernel<<<grid, THREADS, 0, stream>>>(left, right, static_cast<T*>(out), warps, FastDivisor(uint32_t(across)),
+                                             across, int(M), int(N), int(K), log_across);
+        return cudaGetLastError();
+    };
+    switch (dtype) {
+        case FLOAT16: return run(__half());
+        case BFLOAT16: return run(__nv_bfloat16());
+        default: return cudaErrorInvalidValue;
+    }
 }
 
 // The elements of out, times 2^log_lanes (at most 32), are fewer than 2^31.

@@ -71,18 +71,32 @@ __device__ __forceinline__ void write_boxes_transposed(uint32_t boxes, const flo
     }
 }
 
-// Stores a box of 64 rows to out, from (m, n) on, WIDTH elements at a time.
-template <typename T, int WIDTH>
+// Stores a box of 64 rows to out, from (m, n) on, 8 aligned bytes at a time: a row's first group begins before the box
+// if its first element is not at a multiple of 8 bytes.
+template <typename T>
 __device__ __forceinline__ void store_box_directly(T* __restrict__ out, const char* box, int thread, int m, int n, int M,
                                                    int N) {
-    constexpr int PACKS = ROW_BYTES / sizeof(T) / WIDTH;
-#pragma unroll 1
-    for (int i = thread; i < 64 * PACKS; i += WARPGROUP) {
-        const int row = i / PACKS, column = i % PACKS * WIDTH, byte = column * sizeof(T);
-        const char* x = box + row * ROW_BYTES + (byte / 16 ^ row % 8) * 16 + byte % 16;
-        if (m + row < M && n + column < N) {
-            *reinterpret_cast<Pack<T, WIDTH>*>(out + int64_t(m + row) * N + n + column) =
-                *reinterpret_cast<const Pack<T, WIDTH>*>(x);
+    constexpr int COLUMNS = ROW_BYTES / sizeof(T), WIDTH = 8 / sizeof(T), GROUPS = COLUMNS / WIDTH + 1;
+    const int columns = min(COLUMNS, N - n);
+#pragma unroll 3
+    for (int i = thread; i < 64 * GROUPS; i += WARPGROUP) {
+        const int row = i / GROUPS;
+        if (m + row >= M) continue;
+        T* const to = out + int64_t(m + row) * N + n;
+        const int column = i % GROUPS * WIDTH - int(reinterpret_cast<uintptr_t>(to) / sizeof(T) % WIDTH);
+        Pack<T, WIDTH> group;
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) {
+            const int byte = max(0, min(column + j, COLUMNS - 1)) * int(sizeof(T));
+            group[j] = *reinterpret_cast<const T*>(box + row * ROW_BYTES + (byte / 16 ^ row % 8) * 16 + byte % 16);
+        }
+        if (column >= 0 && column + WIDTH <= columns) {
+            *reinterpret_cast<Pack<T, WIDTH>*>(to + column) = group;
+        } else {
+#pragma unroll
+            for (int j = 0; j < WIDTH; ++j) {
+                if (column + j >= 0 && column + j < columns) to[column + j] = group[j];
+            }
         }
     }
 }
@@ -93,12 +107,8 @@ __device__ __forceinline__ void store_box(const CUtensorMap* map, T* __restrict_
                                           int thread, int m, int n, int M, int N) {
     if (N % (16 / sizeof(T)) == 0) {
         if (thread == 0) tma_store(map, shared, n, m);
-    } else if (n >= N) {
-        return;
-    } else if (N * sizeof(T) % 4 == 0 && sizeof(T) < 4) {
-        store_box_directly<T, 2>(out, box, thread, m, n, M, N);
-    } else {
-        store_box_directly<T, 1>(out, box, thread, m, n, M, N);
+    } else if (n < N) {
+        store_box_directly(out, box, thread, m, n, M, N);
     }
 }
 

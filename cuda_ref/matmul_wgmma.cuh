@@ -247,8 +247,8 @@ __device__ __forceinline__ void multiply_from_registers(float (&acc)[C::BLOCK_N 
 template <typename T>
 using Output = std::conditional_t<std::is_same_v<T, Float8>, __nv_bfloat16, T>;
 
-// With two consumers, setmaxnreg divides 3 x 168 registers into 40 for the producer and 2 x 232 for the consumers,
-// unless the other three warps of the producer's warpgroup finish the sums.
+// With two consumers, setmaxnreg divides 3 x 168 registers into 40 for the producer and 2 x 232 for the consumers, with
+// three 4 x 128 into 32 and 3 x 160, unless the other three warps of the producer's warpgroup finish the sums.
 template <typename T, bool A_MN, bool B_MN, bool TRANSPOSED, bool PROMOTED, typename C, typename Finish>
 __global__ void __launch_bounds__(C::THREADS)
     matmul_wgmma(const __grid_constant__ TensorMaps maps, const GroupedTileScheduler<C::GROUP_M> tiles,
@@ -278,7 +278,7 @@ __global__ void __launch_bounds__(C::THREADS)
     }
 
     if (consumer == C::CONSUMERS) {
-        if constexpr (C::CONSUMERS > 1 && !Finish::OTHER_WARPS) setmaxnreg_dec<40>();
+        if constexpr (C::CONSUMERS > 1 && !Finish::OTHER_WARPS) setmaxnreg_dec<(C::CONSUMERS == 2 ? 40 : 32)>();
         if (threadIdx.x == C::PRODUCER) {
             produce<T, A_MN, B_MN, C>(maps, tiles, parts, shared, steps);
         } else {
@@ -289,7 +289,7 @@ __global__ void __launch_bounds__(C::THREADS)
             }
         }
     } else {
-        if constexpr (C::CONSUMERS > 1 && !Finish::OTHER_WARPS) setmaxnreg_inc<232>();
+        if constexpr (C::CONSUMERS > 1 && !Finish::OTHER_WARPS) setmaxnreg_inc<(C::CONSUMERS == 2 ? 232 : 160)>();
         if constexpr (C::CLUSTER > 1) cluster_wait();
         float scale = 1;
         if constexpr (std::is_same_v<T, Float8>) scale = *a_scale * *b_scale;

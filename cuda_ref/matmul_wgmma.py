@@ -69,7 +69,7 @@ def run(
     scale_b: Tensor | None = None,
 ) -> Tensor:
     """The product of two matrices that are not empty, by a plan; None, in tf32 and float8, chooses one of two tiles."""
-    if plan is not None and plan.kernel != "wgmma":
+    if plan is not None and not plan.kernel.startswith("wgmma"):
         if plan.kernel == "skinny":
             return matmul_skinny.matmul(a, b)
         return {"mma": matmul_mma, "stream": matmul_stream, "short": _short}[plan.kernel].run(plan, a, b)
@@ -80,6 +80,12 @@ def run(
         plan = one_of_two_tiles(*((N, M) if transposed else (M, N)), a)
     out = a.new_empty(M, N, dtype=torch.bfloat16 if a.dtype == FLOAT8 else a.dtype)
     sums = a.new_empty(elements_of_parts(plan, M, N), dtype=torch.float32) if plan.parts > 1 else None
+    if plan.kernel == "wgmma16":
+        build.launch(
+            "_wgmma16", "matmul_wgmma16", a.device,
+            a, b, out, M, N, K, *a_layout, *b_layout, plan.tile, plan.parts, sums, DTYPES[a.dtype],
+        )  # fmt: skip
+        return out
     build.launch(
         "matmul_wgmma", "matmul_wgmma", a.device,
         a, b, out, M, N, K, *a_layout, *b_layout,

@@ -126,19 +126,25 @@ __global__ void __launch_bounds__(AddConfig<C>::THREADS)
     add_parts(const GroupedTileScheduler<C::GROUP_M> tiles, const Parts parts, T* __restrict__ out, int M, int N,
               const Finish finish) {
     using A = AddConfig<C>;
+    constexpr int LOADS = 8;  // in flight, the last ones too: each wait takes as long as all additions
     const int index = blockIdx.x / A::BLOCKS, quad = blockIdx.x % A::BLOCKS * A::THREADS + threadIdx.x;
     const TileCoordinate tile = tiles[index];
     const int m = tile.m * A::ROWS + quad / (C::BLOCK_N / 4), n = tile.n * C::BLOCK_N + quad % (C::BLOCK_N / 4) * 4;
     if (m >= M || n >= N) return;
     const Pack<float, 4>* from =
         reinterpret_cast<const Pack<float, 4>*>(parts.sums) + int64_t(index) * A::QUADS + quad;
-    Pack<float, 4> total = *from;
-#pragma unroll 4
-    for (int part = 1; part < parts.count; ++part) {
-        from += int64_t(parts.tiles) * A::QUADS;
-        const Pack<float, 4> x = *from;
+    Pack<float, 4> total = {};
+#pragma unroll 1
+    for (int first = 0; first < parts.count; first += LOADS) {
+        Pack<float, 4> x[LOADS];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) total[i] += x[i];
+        for (int i = 0; i < LOADS; ++i) {
+            x[i] = from[min(first + i, parts.count - 1) * int64_t(parts.tiles) * A::QUADS];
+        }
+#pragma unroll
+        for (int i = 0; i < LOADS; ++i) {
+            for (int c = 0; c < 4; ++c) total[c] += first + i < parts.count ? x[i][c] : 0.0f;
+        }
     }
     Pack<T, 4> rounded;
 #pragma unroll

@@ -204,7 +204,7 @@ def test_layouts_and_edges_16_bit(
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("kernel", ["wgmma", "mma"])
+@pytest.mark.parametrize("kernel", ["wgmma", "wgmma16", "mma"])
 def test_every_plan_at_any_address(
     draw: Callable[..., Tensor], agrees_twice: Callable[..., None], kernel: str, layout: str
 ) -> None:
