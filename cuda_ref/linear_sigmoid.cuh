@@ -60,77 +60,102 @@ struct BiasSigmoid {
 
 // The warps that finish the sums of 16 bits beside the producer, so that the tensor cores need not wait. The consumers
 // round the sums of a tile, leave them in shared memory, and go on with the next one; three other warps finish them in
-// place, and store. Two barriers for each consumer: its boxes are full, and empty.
+// place, and store. Two barriers for each consumer: its boxes are full, and empty. After the last tile of a block there
+// are no products to hide behind: the consumers, of which there are more, finish it themselves.
 //
-// Work says what is done with a box, of 64 rows and columns. A thread has 8 columns of every ROWS-th row.
-//   work.load(m, n, M, N)                  what it needs from global memory, two boxes ahead; (m, n): its first element
-//   work.finish(loaded, box, row, result)  computes them, from `row` of the box on
-//   work.store(result, m, n, M, N)         stores what else came of it; m: the first row of the box
+// Work says what a group of threads does with a box, of 64 rows and columns. A thread has 8 columns of every ROWS-th
+// row.
+//   work.load<G>(m, n, M, N)               what it needs from global memory, two boxes ahead; (m, n): its first element
+//   work.finish<G>(loaded, box, row, result)        computes them, from `row` of the box on
+//   work.store<G>(result, thread, m, n, M, N)       stores what else came of it; m: the first row of the box
 // The fence between the writes to a box and TMA waits for all loads and stores of the thread: they begin after it.
-constexpr int ASIDE_THREADS = 96, CHUNKS = ROW_BYTES / 16, ROWS = ASIDE_THREADS / CHUNKS;
+template <int THREADS_>
+struct Group {
+    static constexpr int THREADS = THREADS_, ROWS = THREADS / (ROW_BYTES / 16), EACH = (64 + ROWS - 1) / ROWS;
+};
+using ThreeWarps = Group<96>;
+constexpr int CHUNKS = ROW_BYTES / 16;
 
 template <typename T, typename Work>
 struct Aside {
     static constexpr bool BOXES_FOR_ALL = true, OTHER_WARPS = true;
-    static constexpr int BOTH = ASIDE_THREADS + WARPGROUP;
-    static constexpr int FULL = 3, EMPTY = 5, ASIDE = 7;  // numbers of barriers, the first two of consumer 0
+    static constexpr int BOTH = ThreeWarps::THREADS + WARPGROUP;
+    static constexpr int OWN = 1, FULL = 3, EMPTY = 5, ASIDE = 7;  // barriers, the first three of consumer 0
     Work work;
+    int tiles;  // of the product, in units of a cluster
+
+    // The boxes of a consumer, for the 64 rows from m on. `begin` is called when the first loads are under way.
+    template <typename G, typename C, typename Begin>
+    __device__ __forceinline__ static void finish_rows(const Work& work, const CUtensorMap* out, uint32_t shared,
+                                                       char* boxes, int barrier, int thread, int m, int n, int M, int N,
+                                                       Begin begin) {
+        const int row = thread / CHUNKS, column = n + thread % CHUNKS * 8;
+        auto loaded = work.template load<G>(m + row, column, M, N);
+        auto next = work.template load<G>(m + row, column + 64, M, N);
+        begin();
+#pragma unroll 1
+        for (int i = 0; i < C::BOXES && n + i * 64 < N; ++i) {
+            typename Work::Result result;
+            work.template finish<G>(loaded, boxes + i * BOX_BYTES, row, result);
+            fence_proxy_async();
+            named_barrier_sync(barrier, G::THREADS);
+            if (thread == 0) {
+                tma_store(out, shared + i * BOX_BYTES, n + i * 64, m);
+                tma_store_commit_group();
+            }
+            work.template store<G>(result, thread, m, column + i * 64, M, N);
+            loaded = next;
+            next = work.template load<G>(m + row, column + (i + 2) * 64, M, N);
+        }
+    }
 
     template <typename Out, bool PERMUTED, bool TRANSPOSED, typename C>
     struct Consumer {
         static_assert(sizeof(T) == 2 && !PERMUTED && !TRANSPOSED && C::CONSUMERS == 2, "");
+        const Work& work;
         bool is_first = true;
+        int left;  // tiles of this block
 
-        __device__ Consumer(const Aside&) {}
+        __device__ Consumer(const Aside& finish) : work(finish.work) {
+            left = (finish.tiles - 1 - int(blockIdx.x) / C::CLUSTER) / (int(gridDim.x) / C::CLUSTER);
+        }
 
         __device__ __forceinline__ void start(const Place<Out>&, int, int) {}
 
-        __device__ __forceinline__ void store(const Place<Out>& place, float (&acc)[C::BLOCK_N / 2], int, int) {
+        __device__ __forceinline__ void store(const Place<Out>& place, float (&acc)[C::BLOCK_N / 2], int m, int n) {
             if (!is_first) named_barrier_sync(EMPTY + place.consumer, BOTH);
             is_first = false;
 #pragma unroll
             for (int box = 0; box < C::BOXES; ++box) {
                 write_box<Out, false>(place.shared + box * BOX_BYTES, acc, box * 8, place.thread);
             }
-            named_barrier_arrive(FULL + place.consumer, BOTH);
+            if (left-- > 0) {
+                named_barrier_arrive(FULL + place.consumer, BOTH);
+                return;
+            }
+            named_barrier_sync(OWN + place.consumer, WARPGROUP);
+            finish_rows<Group<WARPGROUP>, C>(work, place.map, place.shared, const_cast<char*>(place.boxes),
+                                             OWN + place.consumer, place.thread, m, n, place.M, place.N, [] {});
         }
     };
 
-    // By the three warps: all tiles of the block.
+    // By the three warps: all tiles of the block but the last one.
     template <typename C, typename Scheduler>
     __device__ __forceinline__ void run(const CUtensorMap* out, const Scheduler& tiles, uint32_t shared, char* boxes,
                                         int M, int N) const {
         const int thread = threadIdx.x - C::PRODUCER - 32, clusters = gridDim.x / C::CLUSTER;
-        const int row = thread / CHUNKS, column = thread % CHUNKS * 8;
-        for (int item = blockIdx.x / C::CLUSTER; item < tiles.count(); item += clusters) {
+        for (int item = blockIdx.x / C::CLUSTER; item + clusters < tiles.count(); item += clusters) {
             const TileCoordinate tile = tiles[item];
             const int tile_m = (tile.m * C::CLUSTER + cta_rank<C>()) * C::BLOCK_M, n = tile.n * C::BLOCK_N;
 #pragma unroll 1
             for (int consumer = 0; consumer < C::CONSUMERS; ++consumer) {
-                const int m = tile_m + consumer * 64;
-                auto loaded = work.load(m + row, n + column, M, N);
-                auto next = work.load(m + row, n + 64 + column, M, N);
-                named_barrier_sync(FULL + consumer, BOTH);
-#pragma unroll 1
-                for (int i = 0; i < C::BOXES && n + i * 64 < N; ++i) {
-                    const int offset = (consumer * C::BOXES + i) * BOX_BYTES;
-                    typename Work::Result result;
-                    work.finish(loaded, boxes + offset, row, result);
-                    fence_proxy_async();
-                    named_barrier_sync(ASIDE, ASIDE_THREADS);
-                    if (thread == 0) {
-                        tma_store(out, shared + offset, n + i * 64, m);
-                        tma_store_commit_group();
-                    }
-                    work.store(result, m, n + i * 64 + column, M, N);
-                    loaded = next;
-                    next = work.load(m + row, n + (i + 2) * 64 + column, M, N);
-                }
+                const int offset = consumer * C::BOXES * BOX_BYTES;
+                finish_rows<ThreeWarps, C>(work, out, shared + offset, boxes + offset, ASIDE, thread,
+                                           tile_m + consumer * 64, n, M, N,
+                                           [&] { named_barrier_sync(FULL + consumer, BOTH); });
                 if (thread == 0) tma_store_wait_group_read<0>();
-                if (item + clusters < tiles.count()) {
-                    __syncwarp();
-                    named_barrier_arrive(EMPTY + consumer, BOTH);
-                }
+                __syncwarp();
+                named_barrier_arrive(EMPTY + consumer, BOTH);
             }
         }
     }
@@ -141,11 +166,26 @@ __device__ __forceinline__ uint4& chunk_of(char* box, int row) {
     return *reinterpret_cast<uint4*>(box + row * ROW_BYTES + (threadIdx.x % CHUNKS ^ row % 8) * 16);
 }
 
-// 8 elements at a multiple of 16 bytes, or zeros.
+// 8 elements at a multiple of 16 bytes, or zeros. As four words: the compiler takes a pack apart at once, and would
+// wait for each load before the next.
 template <typename T>
-__device__ __forceinline__ Pack<T, 8> load_if(bool inside, const T* __restrict__ at) {
-    Pack<T, 8> x = {};
-    if (inside) x = *reinterpret_cast<const Pack<T, 8>*>(at);
+__device__ __forceinline__ uint4 load_if(bool inside, const T* __restrict__ at) {
+    uint4 x = make_uint4(0, 0, 0, 0);
+    if (inside) x = *reinterpret_cast<const uint4*>(at);
+    return x;
+}
+
+template <typename T>
+__device__ __forceinline__ Pack<T, 8> unpacked(uint4 x) {
+    Pack<T, 8> pack;
+    memcpy(&pack, &x, 16);
+    return pack;
+}
+
+template <typename T>
+__device__ __forceinline__ uint4 packed(const Pack<T, 8>& pack) {
+    uint4 x;
+    memcpy(&x, &pack, 16);
     return x;
 }
 
@@ -156,46 +196,50 @@ struct SigmoidAside {
 
     struct Result {};
 
-    __device__ __forceinline__ Pack<T, 8> load(int, int n, int, int N) const { return load_if(n < N, bias + n); }
+    template <typename G>
+    __device__ __forceinline__ uint4 load(int, int n, int, int N) const {
+        return load_if(n < N, bias + n);
+    }
 
-    __device__ __forceinline__ void finish(const Pack<T, 8>& b, char* box, int row, Result&) const {
+    template <typename G>
+    __device__ __forceinline__ void finish(uint4 loaded, char* box, int row, Result&) const {
+        const Pack<T, 8> b = unpacked<T>(loaded);
 #pragma unroll 2
-        for (; row < 64; row += ROWS) {
+        for (; row < 64; row += G::ROWS) {
             uint4& chunk = chunk_of(box, row);
-            const uint4 rounded = chunk;
-            Pack<T, 8> x;
-            memcpy(&x, &rounded, 16);
+            Pack<T, 8> x = unpacked<T>(chunk);
 #pragma unroll
             for (int i = 0; i < 8; ++i) x[i] = from_float<T>(sigmoid_for<T>(to_float(x[i]) + to_float(b[i])));
-            uint4 y;
-            memcpy(&y, &x, 16);
-            chunk = y;
+            chunk = packed(x);
         }
     }
 
-    __device__ __forceinline__ void store(const Result&, int, int, int, int) const {}
+    template <typename G>
+    __device__ __forceinline__ void store(const Result&, int, int, int, int, int) const {}
 };
 
 // out = dz = dy s (1 - s), where s = sigma(sum + bias), and for each warp the sums over its rows of a box, of which the
 // gradient of the bias is made. Also the rows of dy are at multiples of 16 bytes.
 template <typename T>
 struct SigmoidGradientAside {
-    static constexpr int WARPS = ASIDE_THREADS / 32, EACH = (64 + ROWS - 1) / ROWS;  // rows of a thread, at most
+    static constexpr int SUMS = 4;  // of a box
     const T* __restrict__ bias;
     const T* __restrict__ dy;
     int64_t dy_stride;
-    float* __restrict__ sums;  // (ceil(M / 64) WARPS, N)
+    float* __restrict__ sums;  // (ceil(M / 64) SUMS, N)
 
+    template <typename G>
     struct Loaded {
-        Pack<T, 8> bias, dy[EACH];
+        uint4 bias, dy[G::EACH];
     };
 
-    __device__ __forceinline__ Loaded load(int m, int n, int M, int N) const {
-        Loaded x;
+    template <typename G>
+    __device__ __forceinline__ Loaded<G> load(int m, int n, int M, int N) const {
+        Loaded<G> x;
         x.bias = load_if(n < N, bias + n);
 #pragma unroll
-        for (int i = 0; i < EACH; ++i) {
-            const int row = m + i * ROWS;
+        for (int i = 0; i < G::EACH; ++i) {
+            const int row = m + i * G::ROWS;
             x.dy[i] = load_if(row < M && n < N, dy + row * dy_stride + n);
         }
         return x;
@@ -205,27 +249,26 @@ struct SigmoidGradientAside {
         float columns[8];
     };
 
-    __device__ __forceinline__ void finish(const Loaded& loaded, char* box, int row, Result& result) const {
+    template <typename G>
+    __device__ __forceinline__ void finish(const Loaded<G>& loaded, char* box, int row, Result& result) const {
         float(&columns)[8] = result.columns;
+        const Pack<T, 8> b = unpacked<T>(loaded.bias);
 #pragma unroll
         for (int i = 0; i < 8; ++i) columns[i] = 0.0f;
 #pragma unroll
-        for (int each = 0; each < EACH; ++each, row += ROWS) {
+        for (int each = 0; each < G::EACH; ++each, row += G::ROWS) {
             if (row >= 64) continue;
             uint4& chunk = chunk_of(box, row);
-            const uint4 rounded = chunk;
-            Pack<T, 8> x;
-            memcpy(&x, &rounded, 16);
+            Pack<T, 8> x = unpacked<T>(chunk);
+            const Pack<T, 8> dy_of_row = unpacked<T>(loaded.dy[each]);
 #pragma unroll
             for (int i = 0; i < 8; ++i) {
-                const float s = sigmoid_for<T>(to_float(x[i]) + to_float(loaded.bias[i]));
-                const float dz = to_float(loaded.dy[each][i]) * (s * (1.0f - s));
+                const float s = sigmoid_for<T>(to_float(x[i]) + to_float(b[i]));
+                const float dz = to_float(dy_of_row[i]) * (s * (1.0f - s));
                 columns[i] += dz;
                 x[i] = from_float<T>(dz);
             }
-            uint4 y;
-            memcpy(&y, &x, 16);
-            chunk = y;
+            chunk = packed(x);
         }
 #pragma unroll
         for (int i = 0; i < 8; ++i) {  // over the lanes with the same columns
@@ -234,11 +277,16 @@ struct SigmoidGradientAside {
         }
     }
 
-    __device__ __forceinline__ void store(const Result& result, int m, int n, int M, int N) const {
-        if (threadIdx.x % 32 >= CHUNKS || m >= M || n >= N) return;
+    // Three warps leave the fourth sum 0.
+    template <typename G>
+    __device__ __forceinline__ void store(const Result& result, int thread, int m, int n, int M, int N) const {
+        constexpr int WARPS = G::THREADS / 32;
+        const bool is_rest = WARPS < SUMS && thread / CHUNKS == 1;
+        if (thread % 32 >= CHUNKS && !is_rest || m >= M || n >= N) return;
+        const int at = is_rest ? WARPS : thread / 32;
         const float(&x)[8] = result.columns;
-        float4* const at = reinterpret_cast<float4*>(sums + int64_t(m / 64 * WARPS + threadIdx.x / 32 % 4 - 1) * N + n);
-        at[0] = make_float4(x[0], x[1], x[2], x[3]);
-        at[1] = make_float4(x[4], x[5], x[6], x[7]);
+        float4* const to = reinterpret_cast<float4*>(sums + int64_t(m / 64 * SUMS + at) * N + n);
+        to[0] = is_rest ? make_float4(0, 0, 0, 0) : make_float4(x[0], x[1], x[2], x[3]);
+        to[1] = is_rest ? make_float4(0, 0, 0, 0) : make_float4(x[4], x[5], x[6], x[7]);
     }
 };

@@ -6,7 +6,7 @@
 // The forward product ends with its derivative (linear_sigmoid.cuh): neither the product nor s goes to device memory.
 // Three warps read dy, compute dz in shared memory, and store it, while the others multiply the next tile. They also
 // begin the sums over the rows of dz: about 21 rows each are added in registers and by shuffles, and stored for a
-// second kernel, a tenth of the bytes of dz. The gradients dx = dz W and dW = dz^T x are products of matmul_wgmma.cu.
+// second kernel, an eighth of the bytes of dz. The gradients dx = dz W and dW = dz^T x are products of matmul_wgmma.cu.
 #include "linear_sigmoid.cuh"
 
 template <typename T>
@@ -14,18 +14,19 @@ cudaError_t launch_dz(const void* x, const void* weight, const void* bias, const
                       int64_t M, int64_t N, int64_t K, int64_t x_stride, int64_t weight_stride, int64_t dy_stride,
                       int64_t tile, cudaStream_t stream, LaunchRecord* record) {
     const MatrixOperand left{x, false, M, x_stride}, right{weight, false, N, weight_stride};
-    const Aside<T, SigmoidGradientAside<T>> finish{
-        {static_cast<const T*>(bias), static_cast<const T*>(dy), dy_stride, sums}};
     const auto run = [&](auto config) {
-        return launch<T, false, false, false, false, decltype(config)>(left, right, dz, K, Scales{}, {tile, 1, nullptr},
-                                                                       finish, stream, record);
+        using C = decltype(config);
+        const Aside<T, SigmoidGradientAside<T>> finish{
+            {static_cast<const T*>(bias), static_cast<const T*>(dy), dy_stride, sums}, cluster_tiles<C>(M, N).count()};
+        const Plan plan = {tile, 1, nullptr};
+        return launch<T, false, false, false, false, C>(left, right, dz, K, Scales{}, plan, finish, stream, record);
     };
     using Shapes = Tiles<true>;
     return tile == 1 ? run(Shapes::Large()) : tile == 2 ? run(Shapes::Square()) : run(Shapes::Narrow());
 }
 
 // dy[m, n] is at dy + m * dy_stride + n; x and weight as in linear_sigmoid_wgmma.cu. N is a multiple of 8, dz
-// contiguous; bias and the rows of dy begin at multiples of 16 bytes. tile: 1, 2 or 3. sums: float32, 3 rows for each
+// contiguous; bias and the rows of dy begin at multiples of 16 bytes. tile: 1, 2 or 3. sums: float32, 4 rows for each
 // 64 of dz.
 extern "C" int sigmoid_gradient(const void* x, const void* weight, const void* bias, const void* dy, void* dz,
                                 float* sums, int64_t M, int64_t N, int64_t K, int64_t x_stride, int64_t weight_stride,

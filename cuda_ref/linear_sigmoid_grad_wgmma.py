@@ -12,7 +12,7 @@ from cuda_ref.linear_sigmoid_wgmma import check_products, rows_for_tma
 from cuda_ref.matmul_wgmma import run
 
 REQUIRES = "sm_90"
-ROWS, SUMS = 64, 3
+ROWS, SUMS = 64, 4
 """Rows of dz of which SUMS sums leave the kernel."""
 TILES_OF_TWO = (1, 2, 3)
 """The tiles of matmul_wgmma.cu with two consumers."""
@@ -36,7 +36,7 @@ def linear_sigmoid_grad(
     Strides: any. Matrices that TMA cannot read are copied first, which takes their size in memory.
     Dtypes: float16, bfloat16, the same for all; sums in float32; x weight^T, dz and the results are rounded.
     Precision: "ieee".
-    Memory: 2 M N bytes for dz and 3 M N / 16 for sums over its rows.
+    Memory: 2 M N bytes for dz and M N / 4 for sums over its rows.
     Devices: CUDA, compute capability 9.0.
     Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for float32,
     for other N, for sizes of 0, for larger sizes, and on other devices; build.CudaError if a launch fails.

@@ -11,7 +11,7 @@
 
 // From where on the other warps have enough time, and save more than the last tile of a block takes longer: terms of a
 // sum, and tiles of a block.
-constexpr int64_t ASIDE_K = 1024, ASIDE_TILES = 5;
+constexpr int64_t ASIDE_K = 1024, ASIDE_TILES = 4;
 
 template <typename T>
 cudaError_t launch_wgmma(const void* x, const void* weight, const void* bias, void* out, int64_t M, int64_t N,
@@ -23,7 +23,7 @@ cudaError_t launch_wgmma(const void* x, const void* weight, const void* bias, vo
         using Large = Tiles<true>::Large;
         const bool is_long = K >= ASIDE_K && waves<Large>(M, N, multiprocessor_count()) >= ASIDE_TILES;
         if (plan.tile == 1 && plan.parts == 1 && is_long && N % 8 == 0 && is_aligned(bias, 16)) {
-            const Aside<T, SigmoidAside<T>> finish{{of_columns}};
+            const Aside<T, SigmoidAside<T>> finish{{of_columns}, cluster_tiles<Large>(M, N).count()};
             return launch<T, false, false, false, false, Large>(left, right, out, K, Scales{}, plan, finish, stream,
                                                                 record);
         }

@@ -1,12 +1,12 @@
 // What the LSTM kernels share: the gates of a cell. Sums and c are float32.
 #pragma once
 
-#include "common.cuh"
+#include "sigmoid.cuh"
 
 constexpr int GATES = 4;  // i, f, g, o
 
-__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + __expf(-x)); }
-__device__ __forceinline__ float tanh_of(float x) { return 2.0f / (1.0f + __expf(-2.0f * x)) - 1.0f; }
+__device__ __forceinline__ float sigmoid(float x) { return reciprocal(1.0f + __expf(-x)); }
+__device__ __forceinline__ float tanh_of(float x) { return fmaf(2.0f, sigmoid(2.0f * x), -1.0f); }
 
 // The next c, and o tanh(c), of the sums z.
 __device__ __forceinline__ float cell(const float (&z)[GATES], float& c) {

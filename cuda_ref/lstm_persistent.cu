@@ -132,18 +132,25 @@ __global__ void __launch_bounds__(THREADS) lstm_words(const Layer layer, int beg
 
 // Larger batches of 16-bit numbers, on tensor cores. A warp has 32 BLOCKS columns of the block's weights and multiplies
 // TILE rows of h by them; the sums of the warps are added in shared memory. h is read from y, 16 bytes a lane: the
-// elements of a lane are those of two products along k, in an order that is the same for both operands.
+// elements of a lane are those of two products along k, in an order that is the same for both operands. They come by
+// cp.async, since registers would hold a quarter of them only: all reads of a tile wait for the L2 cache at once.
 //
 // A warp waits until the blocks that compute its columns of h have finished the step before.
 constexpr int UNITS = 16, TILE = 32;  // of a block; rows of the batch at a time
+// In shared memory: the sums of all warps, and the elements of h of a tile, as many bytes as so many floats take.
+constexpr int SUMS = WARPS * TILE * UNITS * GATES;
+template <int BLOCKS>
+constexpr int CHUNKS = BLOCKS * TILE / 8 * THREADS * 4;
 
 template <typename T, int BLOCKS>
 __global__ void __launch_bounds__(THREADS) lstm_mma(const Layer layer, int begin, int end) {
     constexpr int DEPTH = 32 * BLOCKS, MS = TILE / 16, NS = UNITS / 8;
     constexpr int OUTPUTS = TILE * UNITS / THREADS, APART = THREADS / UNITS;  // rows of a thread, and their distance
     extern __shared__ __align__(16) float shared[];
-    float4* const partial = reinterpret_cast<float4*>(shared);   // [WARPS][TILE][UNITS], the four gates together
-    float* const cells = shared + WARPS * TILE * UNITS * GATES;  // [rows][UNITS]
+    float4* const partial = reinterpret_cast<float4*>(shared);  // [WARPS][TILE][UNITS], the four gates together
+    // Elements of h on their way: a thread reads what it has copied itself.
+    uint4* const chunks = reinterpret_cast<uint4*>(shared + SUMS) + threadIdx.x;
+    float* const cells = shared + SUMS + CHUNKS<BLOCKS>;  // [rows][UNITS]
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
     const int H = layer.size, B = layer.batch, first_unit = blockIdx.x * UNITS;
     const int row_begin = blockIdx.y * layer.rows, row_end = min(row_begin + layer.rows, B);
@@ -204,26 +211,25 @@ __global__ void __launch_bounds__(THREADS) lstm_mma(const Layer layer, int begin
         __syncwarp();
         for (int row = row_begin; row < row_end; row += TILE) {
             float sums[MS][NS][GATES][4] = {};
-            uint4 chunks[2][MS][2];
-            const auto load = [&](int j) {
-                const int k = warp * DEPTH + j * 32 + q * 8;
-#pragma unroll
-                for (int m = 0; m < MS; ++m) {
-#pragma unroll
-                    for (int half = 0; half < 2; ++half) {
-                        const int b = row + m * 16 + half * 8 + g;
-                        chunks[j % 2][m][half] =
-                            b < row_end && k < H ? read_chunk(h + int64_t(b) * H + k) : make_uint4(0, 0, 0, 0);
-                    }
-                }
-            };
-            load(0);
 #pragma unroll
             for (int j = 0; j < BLOCKS; ++j) {
-                if (j + 1 < BLOCKS) load(j + 1);
+                const int k = warp * DEPTH + j * 32 + q * 8;
+#pragma unroll
+                for (int i = 0; i < 2 * MS; ++i) {
+                    const int b = row + i * 8 + g;
+                    const bool inside = b < row_end && k < H;
+                    copy_async(reinterpret_cast<char*>(chunks + (j * 2 * MS + i) * THREADS),
+                               reinterpret_cast<const char*>(inside ? h + int64_t(b) * H + k : h), inside ? 16 : 0);
+                }
+                __pipeline_commit();
+            }
+#pragma unroll
+            for (int j = 0; j < BLOCKS; ++j) {
+                __pipeline_wait_prior(BLOCKS - 1 - j);
 #pragma unroll
                 for (int m = 0; m < MS; ++m) {
-                    const uint4 upper = chunks[j % 2][m][0], lower = chunks[j % 2][m][1];
+                    const uint4* const at = chunks + (j * MS + m) * 2 * THREADS;
+                    const uint4 upper = at[0], lower = at[THREADS];
                     const uint32_t left[2][4] = {{upper.x, lower.x, upper.y, lower.y},
                                                  {upper.z, lower.z, upper.w, lower.w}};
 #pragma unroll
@@ -303,7 +309,7 @@ cudaError_t launch_words(const Layer& layer, cudaStream_t stream, LaunchRecord* 
 template <typename T, int BLOCKS>
 cudaError_t launch_mma(const Layer& layer, cudaStream_t stream, LaunchRecord* record) {
     const dim3 grid(ceil_div(layer.size, UNITS), ceil_div(layer.batch, layer.rows));
-    const auto bytes = [](int rows) { return (WARPS * TILE * GATES + rows) * UNITS * int(sizeof(float)); };
+    const auto bytes = [](int rows) { return (SUMS + CHUNKS<BLOCKS> + rows * UNITS) * int(sizeof(float)); };
     cudaMemsetAsync(layer.flags, 0, sizeof(unsigned) * grid.x * grid.y, stream);
     return launch_steps(lstm_mma<T, BLOCKS>, layer, grid, bytes(layer.rows), bytes(MOST_ROWS[1]), stream, record);
 }

@@ -34,19 +34,6 @@ __device__ __forceinline__ void write_word(uint64_t* to, float h, unsigned step)
 #endif
 }
 
-__device__ __forceinline__ uint4 read_chunk(const void* from) {
-#ifdef __CUDA_ARCH__
-    uint4 x;
-    asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
-                 : "l"(from)
-                 : "memory");
-    return x;
-#else
-    return *static_cast<const uint4*>(from);
-#endif
-}
-
 __device__ __forceinline__ unsigned read_flag(const unsigned* from) {
 #ifdef __CUDA_ARCH__
     unsigned x;

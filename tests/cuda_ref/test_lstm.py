@@ -1,11 +1,11 @@
-"""cuda/persistent of lstm: what it refuses, and that its launcher is repeated from the third call on."""
+"""cuda/persistent and cuda/wgmma of lstm: what they refuse, and that a launcher is repeated from the third call on."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from cuda_ref import _kept
+from cuda_ref import _kept, lstm_wgmma
 from cuda_ref.lstm_persistent import lstm
 from suite import ops
 
@@ -35,3 +35,16 @@ def test_a_repeated_call_gives_the_same_bits(batch: int) -> None:
         found = lstm(*given)
     assert len(_kept._thread.plans) == 1
     assert all(torch.equal(x, y) for x, y in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype"), [(16, "float32"), (520, "float16"), (12, "bfloat16")], ids=["float32", "large", "odd"]
+)
+def test_wgmma_refuses_what_its_clusters_cannot_hold(size: int, dtype: str) -> None:
+    with pytest.raises(NotImplementedError, match=f"H a multiple of 8 up to 512; got torch.{dtype} and H={size}"):
+        lstm_wgmma.lstm(*inputs((1, 1, 1, size), dtype))
+
+
+def test_wgmma_needs_no_gpu_for_an_empty_result() -> None:
+    y, h, c = lstm_wgmma.lstm(*inputs((3, 0, 5, 8), "bfloat16"))
+    assert (y.shape, h.shape, c.shape) == ((3, 0, 8), (0, 8), (0, 8))

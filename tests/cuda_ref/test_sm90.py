@@ -68,8 +68,9 @@ def test_products_are_wgmma_and_copies_tma(name: str) -> None:
     assert kernels
     for kernel, code in kernels.items():
         assert ("QGMMA.64x" if "Float8" in kernel else "HGMMA.64x") in code, kernel
-        assert re.search(r"UTMALDG\.[24]D", code), kernel
-        forbidden = r"\bHMMA|\bLDL|\bSTL" if name.startswith(("attention", "linear")) else r"\bHMMA|\bFFMA|\bLDL|\bSTL"
+        assert re.search(r"UTMALDG\.[24]D|UBLKCP", code), kernel
+        has_functions = name.startswith(("attention", "linear", "lstm"))
+        forbidden = r"\bHMMA|\bLDL|\bSTL" if has_functions else r"\bHMMA|\bFFMA|\bLDL|\bSTL"
         assert not re.search(forbidden, code), kernel
 
 

@@ -1,0 +1,58 @@
+"""A layer of LSTM cells in CUDA on Hopper's tensor cores, with the recurrent weights in registers."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from cuda_ref import build
+from cuda_ref._arguments import check_lstm
+from cuda_ref._kept import kept
+from cuda_ref._lstm import input_products
+
+DETERMINISTIC = True
+REQUIRES = "sm_90"
+LARGEST = 512
+
+
+@kept
+def lstm(
+    x: Float[Tensor, "T B I"],
+    w_ih: Float[Tensor, "4*H I"],
+    w_hh: Float[Tensor, "4*H H"],
+    bias: Float[Tensor, "4*H"],
+    h0: Float[Tensor, "B H"],
+    c0: Float[Tensor, "B H"],
+) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "B H"], Float[Tensor, "B H"]]:
+    """(y, h, c): i, f, g, o = x_t w_ih^T + h w_hh^T + bias; c = sigmoid(f) c + sigmoid(i) tanh(g);
+    h = y_t = sigmoid(o) tanh(c).
+
+    Shapes: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H), H a multiple of 8 up to 512; any
+    strides: torch copies what is not contiguous; the results are.
+    Dtypes: float16, bfloat16, the same for all. x w_ih^T, one product for all steps, and h are rounded to it; sums and
+    c are float32.
+    Kernel: a cluster of 4, 8 or 16 blocks, by H, computes 32 to 64 rows of the batch over all steps: the fewest with
+    which all clusters run at the same time.
+    Memory: 8 T B H bytes for the products of the inputs.
+    Devices: CUDA, compute capability 9.0, with clusters of 16 blocks for H above 256.
+    Raises: ValueError for other shapes and dtypes; NotImplementedError for float32, for other H, and on other devices;
+    build.CudaError if the launch fails.
+    Source: see lstm_wgmma.cu.
+    """
+    T, B, _, H = check_lstm(x, w_ih, w_hh, bias, h0, c0)
+    if x.element_size() != 2 or H > LARGEST or H % 8 != 0:
+        raise NotImplementedError(
+            f"lstm: written for 16 bits and H a multiple of 8 up to {LARGEST}; got {x.dtype} and H={H}"
+        )
+    if T == 0 or B == 0 or H == 0:
+        return x.new_empty(T, B, H), h0.clone(), c0.clone()
+    w_hh, bias, h0, c0 = (_aligned(each) for each in (w_hh, bias, h0, c0))
+    inputs = input_products(x, w_ih)
+    y, h, c = x.new_empty(T, B, H), x.new_empty(B, H), x.new_empty(B, H)
+    operands = (inputs, w_hh, bias, h0, c0, y, h, c)
+    build.launch("lstm_wgmma", "lstm_wgmma", x.device, *operands, T, B, H, build.DTYPES[x.dtype])
+    return y, h, c
+
+
+def _aligned(x: Tensor) -> Tensor:
+    """x, or a copy if it is not contiguous from a multiple of 16 bytes on."""
+    x = x.contiguous()
+    return x if x.data_ptr() % 16 == 0 else x.clone()
