@@ -16,10 +16,11 @@ def exponential_variance(
 ) -> torch.Tensor:
     """Relative variance of exp(score - the largest of its row), by the sum over D and the roundings on the way.
 
-    scores (rows, keys): -inf where hidden, and 0 there afterwards. sizes_squared: sum over d of (scale q_d k_jd)^2.
+    scores (..., rows, keys): -inf where hidden, and 0 there afterwards.
+    sizes_squared: sum over d of (scale q_d k_jd)^2.
     """
     u = unit_roundoff("float32")
-    below = scores.amax(dim=1, keepdim=True) - scores
+    below = scores.amax(dim=-1, keepdim=True) - scores
     scores.masked_fill_(scores == -math.inf, 0.0)  # as their p, so that no product is 0 times infinity
     relative = sum_variance(scores, sizes_squared, head_dim, depth)
     for rounded in (scores, below):
@@ -74,9 +75,9 @@ def float8_losses(
     shift, variance = lost_in_sums(scores.masked_fill(hidden, 0.0), sizes_squared, head_dim, head_dim)
     weights = variance.mul_(p.square()).masked_fill_(hidden, 0.0)
     v_squared = v.square()
-    of_scores = weights @ v_squared + value * (value * weights.sum(dim=1, keepdim=True) - 2.0 * (weights @ v))
+    of_scores = weights @ v_squared + value * (value * weights.sum(dim=-1, keepdim=True) - 2.0 * (weights @ v))
     spread = (p @ v_squared - value.square()).clamp_(min=0.0)
-    systematic = (spread * shift.square_().mul_(p).masked_fill_(hidden, 0.0).sum(dim=1, keepdim=True)).sqrt_()
+    systematic = (spread * shift.square_().mul_(p).masked_fill_(hidden, 0.0).sum(dim=-1, keepdim=True)).sqrt_()
     lost, of_sums = lost_in_sums(value, p.square() @ v_squared, terms, terms)
     return systematic + lost, of_scores.clamp(min=0.0) + of_sums
 
@@ -101,7 +102,7 @@ def attention_error(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """What o = sum_j p_j v_j changes by if all scores grow by a factor, over that factor less 1; and its variance.
 
-    p = softmax(scores), one query a row. All tensors are float64.
+    p = softmax(scores), one query a row. All tensors are float64, and may have equal dimensions before these.
     value: o (rows, D). p (rows, keys): probabilities. scores (rows, keys): -inf where hidden; overwritten.
     sizes_squared (rows, keys): sum over d of (scale q_d k_jd)^2. v (keys, D). terms: all keys, hidden ones too.
     more (rows, keys): variances of the scores by errors of k.
@@ -124,21 +125,21 @@ def attention_error(
         relative += more
     weights = relative.mul_(p_squared).masked_fill_(hidden, 0.0)
     scaled = scores.mul_(p)
-    moved = scaled @ v - value * scaled.sum(dim=1, keepdim=True)
+    moved = scaled @ v - value * scaled.sum(dim=-1, keepdim=True)
 
     alone = torch.zeros_like(value)
     if dtype != "float32":
         least: torch.Tensor | float = half_smallest(dtype)
         if dtype == FLOAT8:  # of the row's largest, which is 1 or more when it is rounded
-            least = least * p.amax(dim=1, keepdim=True)
+            least = least * p.amax(dim=-1, keepdim=True)
         rounding = torch.maximum(p * unit_roundoff(dtype), torch.as_tensor(least, dtype=p.dtype, device=p.device))
         rounding.square_().div_(3.0).masked_fill_(hidden, 0.0)
         weights += rounding
-        alone = value * (2.0 * (rounding @ v) - value * rounding.sum(dim=1, keepdim=True))
-    variance = weights @ v_squared + value * (value * weights.sum(dim=1, keepdim=True) - 2.0 * (weights @ v))
+        alone = value * (2.0 * (rounding @ v) - value * rounding.sum(dim=-1, keepdim=True))
+    variance = weights @ v_squared + value * (value * weights.sum(dim=-1, keepdim=True) - 2.0 * (weights @ v))
     variance = variance.clamp(min=0.0) + alone.clamp(min=0.0)
 
     variance += sum_variance(value, p_squared @ v_squared, terms, depth)
-    of_denominator = sum_variance(torch.ones_like(value[:, :1]), p_squared.sum(dim=1, keepdim=True), terms, None)
+    of_denominator = sum_variance(torch.ones_like(value[:, :1]), p_squared.sum(dim=-1, keepdim=True), terms, None)
     variance += value.square() * of_denominator
     return moved, variance

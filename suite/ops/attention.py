@@ -115,6 +115,15 @@ def shifted(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> t
     return tuple(x.to(getattr(torch, case.dtype)) for x in (q + 8.0, pairs + 2.0 / math.sqrt(max(d, 1)), v))
 
 
+def heads_of_keys(operand: torch.Tensor, heads: slice, group: int) -> torch.Tensor:
+    """Keys or values (H_kv, S_k, D) of these query heads, in float64; `group` query heads read one of them."""
+    first = heads.start // group
+    found = operand[first : (heads.stop - 1) // group + 1].double()
+    if group == 1:
+        return found
+    return found[[each // group - first for each in range(heads.start, heads.stop)]]
+
+
 def with_float8(families: dict[str, Family]) -> dict[str, Family]:
     """The families, with float8 added to the dtypes of those that it can represent: it has no infinity."""
     without = ("subnormal", "largest", "infinity", "huge", "cancellation", "shifted")
@@ -259,17 +268,22 @@ class Attention(Operation):
         rows, together = self._rows(case), self._heads(case)
         scale_q, scale_k, scale_v = (each.double() for each in inputs[3:]) if inputs[3:] else (1.0, 1.0, 1.0)
         finite_v = bool((inputs[2] if case.dtype != FLOAT8 else inputs[2].half()).isfinite().all())
+        at_once = self._heads_at_once(case) if finite_v else 1
         for batch, first in product(range(b), range(0, h, together)):
             heads = slice(first, min(first + together, h))
             shape = (1, heads.stop - first, s_q, d)
             value, bound = (torch.empty(shape, dtype=torch.float64, device=inputs[0].device) for _ in range(2))
-            for head in range(first, heads.stop):
-                k = inputs[1][batch, head * h_kv // h].double() * scale_k
-                v = inputs[2][batch, head * h_kv // h].double() * scale_v
+            for head in range(first, heads.stop, at_once):
+                several = slice(head, min(head + at_once, heads.stop))
+                k, v = (
+                    heads_of_keys(operand[batch], several, h // h_kv) * scale
+                    for operand, scale in ((inputs[1], scale_k), (inputs[2], scale_v))
+                )
                 for start in range(0, s_q, rows):
-                    q = inputs[0][batch, head, start : start + rows].double() * scale_q
-                    at = (0, head - first, slice(start, start + rows))
-                    value[at], bound[at] = self._rows_truth(q, k, v, start, case, finite_v)
+                    q = inputs[0][batch, several, start : start + rows].double() * scale_q
+                    operands = (q, k, v) if at_once > 1 else (q[0], k[0], v[0])
+                    at = (0, slice(head - first, several.stop - first), slice(start, start + rows))
+                    value[at], bound[at] = self._rows_truth(*operands, start, case, finite_v)
             yield Truth((slice(batch, batch + 1), heads, slice(0, s_q), slice(0, d)), value, bound)
             del value, bound
 
@@ -283,25 +297,34 @@ class Attention(Operation):
         share = 4 if case.option("causal") else 2
         return max(1, min(case["S_q"], blocks.rows_together(case["S_k"], share=share)))
 
+    def _heads_at_once(self, case: Case) -> int:
+        """Heads in one product of matrices, where all queries of a head are less than what `_rows` allows."""
+        queries = blocks.rows_together(case["S_k"], share=4 if case.option("causal") else 2)
+        keys = blocks.rows_together(case["S_k"] * case["D"])
+        return max(1, min(case["H"], self._heads(case), queries // max(1, case["S_q"]), keys))
+
     def _rows_truth(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, start: int, case: Case, finite_v: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The exact output rows of `q`, which begin at query `start`, and their bound. `finite_v`: whether `v` has no
-        NaN and no infinity; to ask that here would wait for the device."""
+        """The exact output rows of `q`, which begin at query `start`, and their bound; of one head, or of several.
+
+        `finite_v`: whether `v` has no NaN and no infinity; to ask that here would wait for the device.
+        """
         b, h, _, s_q, s_k, d = case.shape
-        seen = max(0, min(s_k, start + len(q) + s_k - s_q)) if case.option("causal") else s_k  # by any of these queries
+        last_row = start + q.shape[-2]
+        seen = max(0, min(s_k, last_row + s_k - s_q)) if case.option("causal") else s_k  # by any of these queries
         if seen == 0 or d == 0:
             zeros = torch.zeros_like(q)
             return zeros, rounding_limit(zeros, self.output_dtype(case))
-        k, v = k[:seen], v[:seen]
+        k, v = k[..., :seen, :], v[..., :seen, :]
         q = q * SM_SCALE if case.inputs == "sm_scale" else q / math.sqrt(d)
-        scores = q @ k.T
+        scores = q @ k.mT
         hidden = None
         if case.option("causal"):
-            last = torch.arange(start, start + len(q), device=q.device) + (s_k - s_q)
+            last = torch.arange(start, last_row, device=q.device) + (s_k - s_q)
             hidden = torch.arange(seen, device=q.device) > last[:, None]
             scores.masked_fill_(hidden, -math.inf)
-        p = torch.softmax(scores, dim=1)
+        p = torch.softmax(scores, dim=-1)
         if hidden is not None and start < s_q - s_k:
             p.masked_fill_(hidden, 0.0)  # a query that sees no key gives zeros
         # NaN and infinities in V count only for queries that see them; 0 times them in a product would be NaN.
@@ -311,7 +334,7 @@ class Attention(Operation):
             value,
             p,
             scores,
-            q.square() @ k.square().T,
+            q.square() @ k.square().mT,
             finite,
             head_dim=d,
             terms=s_k,
@@ -345,7 +368,8 @@ class Attention(Operation):
     def workspace_bytes(self, case: Case) -> int:
         s_q, s_k, d = case["S_q"], case["S_k"], case["D"]
         judged = 10 * self._heads(case) * s_q * d  # value, limit, and the temporaries of judging
-        return 8 * (8 * self._rows(case) * (s_k + d) + 4 * s_k * d + judged)
+        at_once = self._heads_at_once(case)
+        return 8 * (at_once * (8 * self._rows(case) * (s_k + d) + 4 * s_k * d) + judged)
 
 
 OP = Attention()

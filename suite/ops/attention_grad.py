@@ -63,7 +63,8 @@ def pairs(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, do: torch.Tensor, hidden: torch.Tensor | None, scale: float,
     dtype: str,
 ) -> Pairs:  # fmt: skip
-    """`Pairs` of rows of q and do with all of k and v. hidden (rows, keys): of the causal mask.
+    """`Pairs` of rows of q and do with all of k and v. hidden (rows, keys): of the causal mask. All but `hidden` may
+    have equal dimensions before rows and keys.
 
     1. Scores, their exponentials and so p are computed twice, for the output and again for the gradients, from one
        logarithm of the sum: twice the variance of attention's. What moves the sum, the logarithm's error and the
@@ -75,47 +76,47 @@ def pairs(
     4. Tensor cores truncate: scores, dp and o are too small in magnitude. Exponentials and products below the normal
        range may be 0.
     """
-    u, depth, (keys, d) = unit_roundoff("float32"), MMA_DEPTH.get(dtype), k.shape
-    scores = (q * scale) @ k.T
+    u, depth, (keys, d) = unit_roundoff("float32"), MMA_DEPTH.get(dtype), k.shape[-2:]
+    scores = (q * scale) @ k.mT
     if hidden is not None:
         scores.masked_fill_(hidden, -math.inf)
-    largest = scores.amax(dim=1, keepdim=True)
-    blind = torch.zeros_like(largest, dtype=torch.bool) if hidden is None else hidden.all(dim=1, keepdim=True)
-    p = torch.softmax(scores, dim=1).masked_fill_(blind, 0.0)
-    log_sum = torch.logsumexp(scores, dim=1, keepdim=True).masked_fill_(blind, 0.0)
+    largest = scores.amax(dim=-1, keepdim=True)
+    blind = torch.zeros_like(largest, dtype=torch.bool) if hidden is None else hidden.all(dim=-1, keepdim=True)
+    p = torch.softmax(scores, dim=-1).masked_fill_(blind, 0.0)
+    log_sum = torch.logsumexp(scores, dim=-1, keepdim=True).masked_fill_(blind, 0.0)
     largest.masked_fill_(blind, 0.0)
-    relative = exponential_variance(scores, (q * scale).square() @ k.square().T, d, depth).mul_(2.0)
+    relative = exponential_variance(scores, (q * scale).square() @ k.square().mT, d, depth).mul_(2.0)
     nothing = p == 0.0  # exactly: without an error
     relative.masked_fill_(nothing, 0.0)
 
-    dp = do @ v.T
+    dp = do @ v.mT
     if hidden is not None:
         dp.masked_fill_(hidden, 0.0)
-    o, delta = p @ v, (p * dp).sum(dim=1, keepdim=True)
+    o, delta = p @ v, (p * dp).sum(dim=-1, keepdim=True)
     centred = dp - delta
     ds = p * centred
 
     squared = p.square()
-    exponent = (squared * relative).sum(dim=1, keepdim=True)
-    exponent += sum_variance(torch.ones_like(delta), squared.sum(dim=1, keepdim=True), keys, None)
+    exponent = (squared * relative).sum(dim=-1, keepdim=True)
+    exponent += sum_variance(torch.ones_like(delta), squared.sum(dim=-1, keepdim=True), keys, None)
     exponent += u**2 * (2.0 * (largest.square() + log_sum.square()) + LOG_ERROR**2 * (1.0 + (log_sum - largest) ** 2))
     p_variance = squared * relative
-    ds_variance = p_variance * centred.square() + squared * sum_variance(dp, do.square() @ v.square().T, d, depth)
+    ds_variance = p_variance * centred.square() + squared * sum_variance(dp, do.square() @ v.square().mT, d, depth)
     of_o = sum_variance(o, squared @ v.square(), keys, depth)
     if dtype != "float32":
         p_variance += rounding_variance(p, dtype, nothing)
         ds_variance += rounding_variance(ds, dtype, nothing, min(scale, 1.0)) + squared * rounding_variance(dp, dtype)
         of_o += rounding_variance(o, dtype)
-    of_delta = (p_variance * centred.square()).sum(dim=1, keepdim=True)
-    of_delta += (do.square() * of_o).sum(dim=1, keepdim=True)
-    of_delta += sum_variance(delta, (do * o).square().sum(dim=1, keepdim=True), d, None)
-    of_delta += sum_variance(delta, (p * dp).square().sum(dim=1, keepdim=True), keys, None)
+    of_delta = (p_variance * centred.square()).sum(dim=-1, keepdim=True)
+    of_delta += (do.square() * of_o).sum(dim=-1, keepdim=True)
+    of_delta += sum_variance(delta, (do * o).square().sum(dim=-1, keepdim=True), d, None)
+    of_delta += sum_variance(delta, (p * dp).square().sum(dim=-1, keepdim=True), keys, None)
 
     of_sum, of_sums = truncation(d, depth), truncation(keys, depth)
-    moved = (scores - (p * scores).sum(dim=1, keepdim=True)).mul_(p)
+    moved = (scores - (p * scores).sum(dim=-1, keepdim=True)).mul_(p)
     p_shift = moved.abs() * (u + of_sum)
-    ds_shift = p_shift * centred.abs() + p * ((moved * dp).sum(dim=1, keepdim=True).abs() * (u + of_sum))
-    ds_shift += p * (of_sum * dp.abs() + of_sums * (do * o).abs().sum(dim=1, keepdim=True))
+    ds_shift = p_shift * centred.abs() + p * ((moved * dp).sum(dim=-1, keepdim=True).abs() * (u + of_sum))
+    ds_shift += p * (of_sum * dp.abs() + of_sums * (do * o).abs().sum(dim=-1, keepdim=True))
     p_shift += flushed(p)
     ds_shift += flushed(p) * centred.abs() + flushed(ds)
     return Pairs(p, ds, p_variance, ds_variance, exponent, of_delta, p_shift, ds_shift)
@@ -142,7 +143,7 @@ def rounding_variance(
 
 @dataclass
 class Sum:
-    """A sum over pairs, and what its bound needs; (rows, D) each."""
+    """A sum over pairs, and what its bound needs; (rows, D) each, or (heads, rows, D)."""
 
     value: torch.Tensor
     variance: torch.Tensor
@@ -154,6 +155,10 @@ class Sum:
         for name in ("value", "variance", "shift", "squares"):
             getattr(self, name).add_(getattr(other, name))
         return self
+
+    def __getitem__(self, place: int) -> Sum:
+        """Of one of several heads."""
+        return Sum(self.value[place], self.variance[place], self.shift[place], self.squares[place])
 
     def limit(self, terms: int, count: int, dtype: str, parts: torch.Tensor | None = None) -> torch.Tensor:
         """The bound of a sum of `terms` terms, one of `count` results.
@@ -181,11 +186,11 @@ def sum_over_keys(of: Pairs, k: torch.Tensor, scale: float) -> Sum:
 def sums_over_queries(of: Pairs, q: torch.Tensor, do: torch.Tensor, scale: float) -> tuple[Sum, Sum]:
     """dk = scale ds^T q, and dv = p^T do."""
     p_squared, ds_squared = of.p.square(), of.ds.square()
-    variance = (of.ds_variance + ds_squared * of.exponent + p_squared * of.delta).T @ q.square()
-    squares = ds_squared.T @ q.square()
-    dk = Sum(of.ds.T @ q * scale, variance * scale**2, of.ds_shift.T @ q.abs() * scale, squares * scale**2)
-    variance = (of.p_variance + p_squared * of.exponent).T @ do.square()
-    return dk, Sum(of.p.T @ do, variance, of.p_shift.T @ do.abs(), p_squared.T @ do.square())
+    variance = (of.ds_variance + ds_squared * of.exponent + p_squared * of.delta).mT @ q.square()
+    squares = ds_squared.mT @ q.square()
+    dk = Sum(of.ds.mT @ q * scale, variance * scale**2, of.ds_shift.mT @ q.abs() * scale, squares * scale**2)
+    variance = (of.p_variance + p_squared * of.exponent).mT @ do.square()
+    return dk, Sum(of.p.mT @ do, variance, of.p_shift.mT @ do.abs(), p_squared.mT @ do.square())
 
 
 def and_normal_gradient(values: numbers.Values) -> numbers.Values:
@@ -289,57 +294,68 @@ class AttentionGrad(Attention):
 
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
         b, h, h_kv, s_q, s_k, d = case.shape
-        count = self.output_shape(case)[0]
+        count, group = self.output_shape(case)[0], h // h_kv if h_kv else 0
         starts = outputs.starts(self.output_shapes(case))
 
         def piece(output: int, number: int, total: Sum, bound: torch.Tensor) -> Truth:
-            begin = starts[output] + number * total.value.numel()
-            at = slice(begin, begin + total.value.numel())
-            return Truth((at,), total.value.reshape(-1), bound.reshape(-1))
+            begin = starts[output] + number
+            return Truth((slice(begin, begin + bound.numel()),), total.value.reshape(-1), bound.reshape(-1))
 
-        for batch, head_kv in product(range(b), range(h_kv)):
-            of_keys = [empty_sum(s_k, d, inputs[0].device) for _ in range(2)]
+        at_once = self._key_heads_at_once(case)
+        for batch, first in product(range(b), range(0, h_kv, at_once)):
+            key_heads = slice(first, min(first + at_once, h_kv))
+            several = key_heads.stop - first
+            of_keys = [empty_sum((several, s_k, d), inputs[0].device) for _ in range(2)]
             parts = [torch.zeros_like(total.value) for total in of_keys]
-            group = h // h_kv
-            for head in range(head_kv * group, (head_kv + 1) * group):
-                of_head = [empty_sum(s_k, d, inputs[0].device) for _ in range(2)]
-                of_queries = empty_sum(s_q, d, inputs[0].device)
-                self._add_head(inputs, case, (batch, head, head_kv), of_queries, of_head)
-                yield piece(0, batch * h + head, of_queries, of_queries.limit(s_k, count, case.dtype))
-                for total, part, mine in zip(of_keys, parts, of_head, strict=True):
+            for member in range(group):
+                of_members = [empty_sum((several, s_k, d), inputs[0].device) for _ in range(2)]
+                of_queries = empty_sum((several, s_q, d), inputs[0].device)
+                self._add_heads(inputs, case, batch, key_heads, member, of_queries, of_members)
+                together = [of_queries] if group == 1 else [of_queries[place] for place in range(several)]
+                for place, own in enumerate(together):
+                    head = (first + place) * group + member
+                    yield piece(0, (batch * h + head) * s_q * d, own, own.limit(s_k, count, case.dtype))
+                for total, part, mine in zip(of_keys, parts, of_members, strict=True):
                     total += mine
                     part.addcmul_(mine.value, mine.value)
-                del of_queries, of_head, mine
+                del of_queries, together, own, of_members, mine
             for output, total, part in zip((1, 2), of_keys, parts, strict=True):
                 bound = total.limit(group * s_q, count, case.dtype, part if group > 1 else None)
-                yield piece(output, batch * h_kv + head_kv, total, bound)
+                yield piece(output, (batch * h_kv + first) * s_k * d, total, bound)
 
-    def _add_head(
+    def _key_heads_at_once(self, case: Case) -> int:
+        """Key heads in one product of matrices, with one query head of each."""
+        return max(1, min(case["H_kv"], self._heads_at_once(case)))
+
+    def _add_heads(
         self,
         inputs: tuple[torch.Tensor, ...],
         case: Case,
-        at: tuple[int, int, int],
+        batch: int,
+        key_heads: slice,
+        member: int,
         of_queries: Sum,
         of_keys: list[Sum],
     ) -> None:
-        """Add what the queries of one head contribute: to dq, and to dk and dv."""
-        batch, head, head_kv = at
-        s_q, s_k, d = case["S_q"], case["S_k"], case["D"]
+        """Add what the queries of some heads contribute, one `member` of each group: to dq, and to dk and dv."""
+        h, h_kv, s_q, s_k, d = case.shape[1:]
         if not (s_q and s_k and d):
             return
-        k, v = (each[batch, head_kv].double() for each in inputs[1:3])
+        group = h // h_kv
+        heads = slice(key_heads.start * group + member, key_heads.stop * group, group)
+        k, v = (each[batch, key_heads].double() for each in inputs[1:3])
         scale = SM_SCALE if case.inputs == "sm_scale" else 1.0 / math.sqrt(d)
         rows = self._rows(case)
         for start in range(0, s_q, rows):
-            q, do = (each[batch, head, start : start + rows].double() for each in (inputs[0], inputs[3]))
+            q, do = (each[batch, heads, start : start + rows].double() for each in (inputs[0], inputs[3]))
             hidden = None
             if case.option("causal"):
-                last = torch.arange(start, start + len(q), device=q.device) + (s_k - s_q)
+                last = torch.arange(start, start + q.shape[1], device=q.device) + (s_k - s_q)
                 hidden = torch.arange(s_k, device=q.device) > last[:, None]
             of = pairs(q, k, v, do, hidden, scale, case.dtype)
             mine = sum_over_keys(of, k, scale)
             for name in ("value", "variance", "shift", "squares"):
-                getattr(of_queries, name)[start : start + rows] = getattr(mine, name)
+                getattr(of_queries, name)[:, start : start + rows] = getattr(mine, name)
             for total, part in zip(of_keys, sums_over_queries(of, q, do, scale), strict=True):
                 total += part
 
@@ -349,11 +365,12 @@ class AttentionGrad(Attention):
 
     def workspace_bytes(self, case: Case) -> int:
         s_q, s_k, d = case["S_q"], case["S_k"], case["D"]
-        return 8 * (20 * self._rows(case) * (s_k + d) + 22 * s_k * d + 8 * s_q * d)
+        one = 20 * self._rows(case) * (s_k + d) + 22 * s_k * d + 8 * s_q * d
+        return 8 * self._key_heads_at_once(case) * one
 
 
-def empty_sum(rows: int, d: int, device: torch.device) -> Sum:
-    return Sum(*(torch.zeros(rows, d, dtype=torch.float64, device=device) for _ in range(4)))
+def empty_sum(shape: tuple[int, ...], device: torch.device) -> Sum:
+    return Sum(*(torch.zeros(shape, dtype=torch.float64, device=device) for _ in range(4)))
 
 
 OP = AttentionGrad()
