@@ -18,7 +18,6 @@ NVCC_FLAGS = [
     "-std=c++17",
     "-lineinfo",
     "-Xptxas=-v",
-    "--split-compile=0",  # as many threads as the machine has for the kernels of a file
     # load_inline disables these operators, which the .cu files use.
     *(
         f"-U__CUDA_NO_{name}__"

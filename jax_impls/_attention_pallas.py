@@ -10,7 +10,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
@@ -84,7 +83,7 @@ def forward(
         thread_name="warpgroup",
         kernel_name="attention_pallas",
         compiler_params=plgpu.CompilerParams(approx_math=True, lowering_semantics=plgpu.LoweringSemantics.Warpgroup),
-    )(jnp.asarray(schedule), q, k, v)
+    )(jnp.asarray(schedule, jnp.int32), q, k, v)
     return o[:, :, :S_q], log_sums
 
 
@@ -114,7 +113,9 @@ def tile_of(index: jax.Array, heads: int, tiles: int, group: int) -> tuple[jax.A
     return first_head + rest % in_group, tiles - 1 - rest // in_group
 
 
-def schedule_of(heads: int, lengths: tuple[int, int], config: Config, causal: bool, group: int, blocks: int) -> Any:
+def schedule_of(
+    heads: int, lengths: tuple[int, int], config: Config, causal: bool, group: int, blocks: int
+) -> list[list[int]]:
     """For each block the number of its tiles, then head * tiles + tile of each.
 
     `group` heads in turn, whose keys stay in the L2 cache; of their tiles the longest first, each to the block with the
@@ -138,7 +139,7 @@ def schedule_of(heads: int, lengths: tuple[int, int], config: Config, causal: bo
             lists[block].append(head * tiles + tile)
             heapq.heapreplace(load, (least + cost(tile), block))
     longest = max(map(len, lists))
-    return np.array([[len(each), *each, *[0] * (longest - len(each))] for each in lists], np.int32)
+    return [[len(each), *each, *[0] * (longest - len(each))] for each in lists]
 
 
 def _kernel(

@@ -116,7 +116,9 @@ def test_wide_accesses_and_the_right_multiplier(arch: int) -> None:
             continue
         assert count(record, r"LDGSTS.*128|UTMALDG") > 0, record  # asynchronous copies of 16 bytes, or TMA
         multiplier = "FFMA" if "float32" in launch else "QGMMA" if "float8" in launch else "HGMMA"
-        if arch == 80 or launch.endswith(("16x14336x4096", "decode")):  # no wgmma: too few rows, or none on sm_80
+        if launch.endswith("16x14336x4096"):  # the plan may take a tile of 64 rows
+            multiplier = "HG?MMA"
+        if arch == 80 or launch.endswith("decode"):  # no wgmma: none on sm_80, or too few rows
             multiplier = "HMMA"
         assert count(record, multiplier) >= (100 if multiplier == "FFMA" else 1), record
         assert multiplier != "FFMA" or count(record, "HG?MMA") == 0, record
