@@ -63,7 +63,7 @@ def pairs(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, do: torch.Tensor, hidden: torch.Tensor | None, scale: float,
     dtype: str,
 ) -> Pairs:  # fmt: skip
-    """`Pairs` of rows of q and do with all of k and v, of a head or of several. hidden (rows, keys): of the causal mask.
+    """`Pairs` of rows of q and do with all of k and v, of one head or several. hidden (rows, keys): of the causal mask.
 
     1. Scores, their exponentials and so p are computed twice, for the output and again for the gradients, from one
        logarithm of the sum: twice the variance of attention's. What moves the sum, the logarithm's error and the
