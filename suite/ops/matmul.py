@@ -194,7 +194,7 @@ class Matmul(Operation):
     def default_cases(self, device_type: str) -> list[Case]:
         """On a CPU only `ieee`: tf32 is an arithmetic of NVIDIA's tensor cores; ask for it with `--precision tf32`."""
         if device_type != "cuda":
-            return [self.case((512, 512, 512), dtype) for dtype in DTYPES]
+            return [self.case((256, 256, 256), dtype) for dtype in DTYPES]
         kinds = [(dtype, precision) for dtype in DTYPES for precision in self.precisions(dtype)]
         return [self.case((size,) * 3, dtype, precision) for size in (1024, 2048, 4096) for dtype, precision in kinds]
 

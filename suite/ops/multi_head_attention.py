@@ -71,7 +71,7 @@ class MultiHeadAttention(Operation):
     sweep = tuple((1, s, 1024, 16) for s in (16, 64, 256, 1024, 4096, 16384))
     telling = (
         Telling("causal", (2, 37, 128, 2), options={"causal": True}),
-        Telling("wide", (1, 9, 1024, 16)),
+        Telling("wide", (1, 9, 512, 8)),
         Telling("transposed", (1, 33, 128, 2), "transposed"),
         Telling("large_logits", (1, 33, 128, 2), "large_logits"),
     )
