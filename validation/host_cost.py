@@ -53,6 +53,8 @@ BATCH, BATCH_US, BATCHES = 100, 3000, 15
 """Calls between two looks at the clock: at most BATCH, fewer than a stream can queue, and what takes BATCH_US. And how
 often: the median counts."""
 TOLERANCE = 0.1
+ROUNDS = 5
+"""How often a column is measured between loops of this program: the host's speed moves, and the median ratio counts."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,11 @@ class Cost:
     limit: float | None
     as_written_us: float | None
     dispatch_us: float | None
+    dispatch_to_loop: float | None
+    """`dispatch_us` over the time of the loops just before and after it: the median of some rounds."""
     ready_us: float
     latency_us: float | None
+    latency_to_loop: float | None
     graph_us: float | None
     parts: dict[str, float]
 
@@ -76,12 +81,9 @@ class Cost:
         found = []
         if self.limit is not None and self.vs_torch > self.limit:
             found.append(f"{self.vs_torch:.2f} times torch's time, more than {self.limit}")
-        for name, column, loop in (
-            ("dispatch_us", self.dispatch_us, self.loop_us),
-            ("latency_us", self.latency_us, self.ready_us),
-        ):
-            if column is not None and abs(column / loop - 1) > TOLERANCE:
-                found.append(f"{name} is {column:.2f}, its loop {loop:.2f}")
+        for name, ratio in (("dispatch_us", self.dispatch_to_loop), ("latency_us", self.latency_to_loop)):
+            if ratio is not None and abs(ratio - 1) > TOLERANCE:
+                found.append(f"{name} is {ratio:.2f} times its loop")
         return [f"{self.operation} {self.implementation}: {each}" for each in found]
 
 
@@ -191,6 +193,36 @@ def lines(operation: str, patterns: Sequence[str], where: Any, device: Any, dtyp
     return found
 
 
+def columns_beside_loops(line: Line, device: Any, wait: Callable[[], None]) -> dict[str, float]:
+    """What `suite.timing` says of a call, and its ratio to loops of this program just before and after it."""
+    adapter = line.implementation.adapter
+    timed = timing.Call(line.implementation.name, line.call, adapter.wait, capture=adapter.capture)
+
+    def loops() -> tuple[float, float]:
+        return statistics.median(steady([line.call], wait)[0]), to_idle(line.call, wait)
+
+    if device.type != "cuda":  # both columns are of samples there, with what comes between them
+        return {"ready_us": loops()[1]}
+    found: dict[str, list[float]] = {}
+
+    def note(name: str, value: float | None) -> None:
+        if value is not None:
+            found.setdefault(name, []).append(value)
+
+    before = loops()
+    for _ in range(ROUNDS):
+        result = timing.measure([timed], device=device, cache="warm", budget_s=0.02)[timed.name]
+        after = loops()
+        columns = {"dispatch": result.dispatch_us, "latency": result.latency_us}
+        for (name, column), *around in zip(columns.items(), before, after, strict=True):
+            note(f"{name}_us", column)
+            note(f"{name}_to_loop", None if column is None else column / statistics.mean(around))
+        note("ready_us", after[1])
+        note("graph_us", result.graph_us)
+        before = after
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
 def measured(found: Sequence[Line], device: Any) -> Iterator[Cost]:
     """The costs of the implementations of one operation, of which torch's is the first."""
     import torch
@@ -199,11 +231,9 @@ def measured(found: Sequence[Line], device: Any) -> Iterator[Cost]:
     written = [line for line in found if line.is_kept]
     times = steady([*(line.call for line in found), *(line.as_written for line in written)], wait)
     as_written = {id(line): each for line, each in zip(written, times[len(found) :], strict=True)}
-    on_gpu = device.type == "cuda"  # on a CPU both columns are of samples, with what comes between them
     for line, own in zip(found, times, strict=False):
         each = line.implementation
-        timed = timing.Call(each.name, line.call, each.adapter.wait, capture=each.adapter.capture)
-        columns = timing.measure([timed], device=device, cache="warm", budget_s=0.02)[each.name]
+        columns = columns_beside_loops(line, device, wait)
         ours = each.framework in LIMITS
         yield Cost(
             each.operation,
@@ -212,22 +242,31 @@ def measured(found: Sequence[Line], device: Any) -> Iterator[Cost]:
             statistics.median(a / b for a, b in zip(own, times[0], strict=True)),
             (1.5 if each.operation in ELEMENTWISE else LIMITS[each.framework]) if ours else None,
             statistics.median(as_written[id(line)]) if line.is_kept else None,
-            columns.dispatch_us if on_gpu else None,
-            to_idle(line.call, wait),
-            columns.latency_us if on_gpu else None,
-            columns.graph_us,
+            columns.get("dispatch_us"),
+            columns.get("dispatch_to_loop"),
+            columns["ready_us"],
+            columns.get("latency_us"),
+            columns.get("latency_to_loop"),
+            columns.get("graph_us"),
             parts(line.function, line.inputs, line.options, wait) if line.is_kept else {},
         )
 
 
 HEAD = ("operation", "implementation", "loop us", "vs torch", "as written us", "look up", "allocate", "launch",
-        "dispatch us", "idle us", "latency us", "graph us")  # fmt: skip
+        "dispatch us", "of loop", "idle us", "latency us", "of idle", "graph us")  # fmt: skip
 
 
 def cells(cost: Cost) -> list[str]:
     """A row of the table."""
     split = [cost.parts.get(name) for name in ("look up", "allocate", "launch")]
-    columns = [cost.dispatch_us, cost.ready_us, cost.latency_us, cost.graph_us]
+    columns = [
+        cost.dispatch_us,
+        cost.dispatch_to_loop,
+        cost.ready_us,
+        cost.latency_us,
+        cost.latency_to_loop,
+        cost.graph_us,
+    ]
     values = [cost.loop_us, cost.vs_torch, cost.as_written_us, *split, *columns]
     return [cost.operation, cost.implementation, *("" if value is None else f"{value:.2f}" for value in values)]
 

@@ -6,7 +6,7 @@ import pytest
 
 from validation.host_cost import BATCHES, Cost, steady, table, to_idle
 
-RIGHT = Cost("matmul", "cuda/wgmma", 10.0, 1.1, 1.2, 20.0, 10.5, 30.0, 31.0, 6.0, {"look up": 2.0})
+RIGHT = Cost("matmul", "cuda/wgmma", 10.0, 1.1, 1.2, 20.0, 10.5, 1.05, 30.0, 31.0, 1.03, 6.0, {"look up": 2.0})
 
 
 def changed(**values: float | None) -> Cost:
@@ -15,15 +15,15 @@ def changed(**values: float | None) -> Cost:
 
 def test_a_cost_within_its_limits_has_no_fault() -> None:
     assert RIGHT.faults() == []
-    assert changed(limit=None, vs_torch=9.0, dispatch_us=None, latency_us=None).faults() == []
+    assert changed(limit=None, vs_torch=9.0, dispatch_to_loop=None, latency_to_loop=None).faults() == []
 
 
 @pytest.mark.parametrize(
     ("values", "fault"),
     [
         ({"vs_torch": 1.21}, "1.21 times torch's time, more than 1.2"),
-        ({"dispatch_us": 11.5}, "dispatch_us is 11.50, its loop 10.00"),
-        ({"latency_us": 26.0}, "latency_us is 26.00, its loop 30.00"),
+        ({"dispatch_to_loop": 1.15}, "dispatch_us is 1.15 times its loop"),
+        ({"latency_to_loop": 0.87}, "latency_us is 0.87 times its loop"),
     ],
     ids=["ratio", "dispatch", "latency"],
 )
@@ -34,7 +34,22 @@ def test_each_limit_is_named(values: dict[str, float], fault: str) -> None:
 def test_the_table_leaves_out_what_was_not_measured() -> None:
     line = table([changed(graph_us=None)]).splitlines()[-1]
     assert [cell.strip() for cell in line.strip("|").split("|")] == [
-        *("matmul", "cuda/wgmma", "10.00", "1.10", "20.00", "2.00", "", "", "10.50", "30.00", "31.00", ""),
+        *(
+            "matmul",
+            "cuda/wgmma",
+            "10.00",
+            "1.10",
+            "20.00",
+            "2.00",
+            "",
+            "",
+            "10.50",
+            "1.05",
+            "30.00",
+            "31.00",
+            "1.03",
+            "",
+        ),
     ]
 
 
