@@ -6,10 +6,10 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-import tokamax
 from jaxtyping import Array, Float
 
 from jax_impls._arguments import check_norm
+from jax_impls._tokamax import tokamax
 
 PEER = "tokamax"
 REQUIRES = "cuda"
