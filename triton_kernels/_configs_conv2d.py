@@ -37,6 +37,41 @@ GATHER_CONFIGS = [_config(128, 64, 32, 8, 2), _config(64, 64, 32, 4, 2)]
 CONFIGS = HALF_CONFIGS + TF32_CONFIGS + IEEE_CONFIGS + GATHER_CONFIGS
 
 
+def set_boxes(args: dict[str, Any]) -> None:
+    """Before each launch: gives the descriptors of _conv2d_boxes.py the block shapes of the configuration."""
+    height, width, block_n, block_k = (args[name] for name in ("BOX_H", "BOX_W", "BLOCK_N", "BLOCK_K"))
+    box = [args["BLOCK_M"] // (height * width), height, width]
+    args["x_desc"].block_shape = [*box, block_k]
+    args["weight_desc"].block_shape = [block_n, block_k]
+    args["out_desc"].block_shape = [*box, block_n // args["PARTS"]]
+
+
+def _boxes(
+    BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, PARTS: int, PER_SM: int, num_warps: int, num_stages: int
+) -> triton.Config:
+    tile = {"BLOCK_M": BLOCK_M, "BLOCK_N": BLOCK_N, "BLOCK_K": BLOCK_K, "PARTS": PARTS, "PER_SM": PER_SM}
+    return triton.Config(tile, num_warps=num_warps, num_stages=num_stages, pre_hook=set_boxes)
+
+
+HALF_BOXES = [
+    _boxes(128, 256, 64, 2, 1, 8, 3),
+    _boxes(128, 128, 64, 2, 2, 4, 3),
+    _boxes(128, 64, 64, 1, 2, 4, 4),
+    _boxes(256, 64, 64, 1, 2, 4, 2),
+]
+TF32_BOXES = [
+    _boxes(128, 256, 32, 4, 1, 8, 3),
+    _boxes(128, 128, 32, 4, 2, 4, 3),
+    _boxes(128, 64, 32, 2, 2, 4, 4),
+]
+BOX_CONFIGS = HALF_BOXES + TF32_BOXES
+
+
+def box_list(configs: list[triton.Config], args: dict[str, Any], **constants: Any) -> list[triton.Config]:
+    """The configurations of _conv2d_boxes.py that the autotuner times."""
+    return _suitable(TF32_BOXES if constants["PRECISION"] == "tf32" else HALF_BOXES, constants["K"])
+
+
 def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: Any) -> list[triton.Config]:
     """The configurations that the autotuner times: those of the multiplying unit whose columns suit K."""
     if constants["GATHER"]:

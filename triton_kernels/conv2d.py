@@ -9,6 +9,7 @@ from torch import Tensor
 from triton_kernels._arguments import check_conv2d
 from triton_kernels._autotuner import autotune
 from triton_kernels._configs_conv2d import CONFIGS, short_list, tuning_space  # noqa: F401
+from triton_kernels._conv2d_boxes import launch_boxes, suits
 from triton_kernels._interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._launch import device_of, kept, launch
 from triton_kernels._tiles import grouped_tile_any
@@ -145,12 +146,16 @@ def conv2d(
     if C == 0:
         return torch.zeros((N, P, Q, K), dtype=x.dtype, device=x.device)
     out = empty_output((N, P, Q, K), x.dtype, x.device)
-    if pixels > 0 and K > 0:
-        with device_of(x):
-            launch(
-                conv2d_kernel, lambda tile: (triton.cdiv(pixels, tile["BLOCK_M"]) * triton.cdiv(K, tile["BLOCK_N"]),),
-                x, weight, out, pixels, H, W, P, Q, *x.stride(), *weight.stride(),
-                C=C, K=K, R=R, S=S, STRIDE=stride, PADDING=padding, GATHER=C < FEW_CHANNELS and R * S > 1,
-                PRECISION=precision, GROUP_M=GROUP_M, **TILE,
-            )  # fmt: skip
+    if pixels == 0 or K == 0:
+        return finished_output(out, x.dtype)
+    with device_of(x):
+        if suits(x, weight, stride, padding, precision):
+            launch_boxes(x, weight, out, padding, precision)
+            return finished_output(out, x.dtype)
+        launch(
+            conv2d_kernel, lambda tile: (triton.cdiv(pixels, tile["BLOCK_M"]) * triton.cdiv(K, tile["BLOCK_N"]),),
+            x, weight, out, pixels, H, W, P, Q, *x.stride(), *weight.stride(),
+            C=C, K=K, R=R, S=S, STRIDE=stride, PADDING=padding, GATHER=C < FEW_CHANNELS and R * S > 1,
+            PRECISION=precision, GROUP_M=GROUP_M, **TILE,
+        )  # fmt: skip
     return finished_output(out, x.dtype)
