@@ -9,7 +9,7 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from triton_kernels._autotuner import autotune
-from triton_kernels._configs_conv2d import BOX_CONFIGS, box_list, set_boxes
+from triton_kernels._configs_conv2d_boxes import CONFIGS, set_boxes, short_list
 from triton_kernels._interpreter import INTERPRET, dot_operand
 from triton_kernels._launch import launch, persistent_grid
 from triton_kernels._tma import readable, strides_of
@@ -76,16 +76,22 @@ if INTERPRET:  # without autotuning: one tile that numpy multiplies fast
 else:
     TILE = {}
     KEY = ["N", "P", "Q", "C", "K", "R", "S", "PADDING", "PRECISION"]
-    conv2d_boxes_kernel = autotune(BOX_CONFIGS, KEY, box_list)(conv2d_boxes_kernel)
+    conv2d_boxes_kernel = autotune(CONFIGS, KEY, short_list)(conv2d_boxes_kernel)
 
 
-def suits(x: Tensor, weight: Tensor, stride: int, padding: int, precision: str) -> bool:
+def covers(x: Tensor, weight: Tensor, stride: int, padding: int, precision: str) -> bool:
     """Whether TMA can read and write these images, and boxes overhang them by a quarter at most."""
     (N, H, W, C), (K, R, S, _) = x.shape, weight.shape
     element = x.element_size()
     if x.is_cuda and torch.cuda.get_device_capability(x.device)[0] < 9:
         return False
-    if stride != 1 or element == 4 and precision != "tf32" or C * element % 128 or K * element % 16 or not readable(x):
+    if (
+        stride != 1
+        or (element == 4 and precision != "tf32")
+        or C * element % 128
+        or K * element % 16
+        or not readable(x)
+    ):
         return False
     P, Q = H + 2 * padding - R + 1, W + 2 * padding - S + 1
     return 4 * pixels_of_boxes(N, P, Q, box_of(N, P, Q)) <= 5 * N * P * Q
@@ -105,8 +111,8 @@ def box_of(N: int, P: int, Q: int) -> tuple[int, int]:
     return min(boxes, key=lambda box: (pixels_of_boxes(N, P, Q, box), -box[0] * box[1], -box[1]))
 
 
-def launch_boxes(x: Tensor, weight: Tensor, out: Tensor, padding: int, precision: str) -> None:
-    """out (N, P, Q, K) = the convolution, for what `suits`."""
+def convolve(x: Tensor, weight: Tensor, out: Tensor, padding: int, precision: str) -> None:
+    """out (N, P, Q, K) = the convolution, for what this file covers."""
     (N, P, Q, K), (_, R, S, C) = out.shape, weight.shape
     height, width = box_of(N, P, Q)
     rows = weight.reshape(K, R * S * C)

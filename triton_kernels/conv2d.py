@@ -6,10 +6,10 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
+from triton_kernels import _conv2d_boxes
 from triton_kernels._arguments import check_conv2d
 from triton_kernels._autotuner import autotune
 from triton_kernels._configs_conv2d import CONFIGS, short_list, tuning_space  # noqa: F401
-from triton_kernels._conv2d_boxes import launch_boxes, suits
 from triton_kernels._interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._launch import device_of, kept, launch
 from triton_kernels._tiles import grouped_tile_any
@@ -149,8 +149,8 @@ def conv2d(
     if pixels == 0 or K == 0:
         return finished_output(out, x.dtype)
     with device_of(x):
-        if suits(x, weight, stride, padding, precision):
-            launch_boxes(x, weight, out, padding, precision)
+        if _conv2d_boxes.covers(x, weight, stride, padding, precision):
+            _conv2d_boxes.convolve(x, weight, out, padding, precision)
             return finished_output(out, x.dtype)
         launch(
             conv2d_kernel, lambda tile: (triton.cdiv(pixels, tile["BLOCK_M"]) * triton.cdiv(K, tile["BLOCK_N"]),),
