@@ -1,17 +1,19 @@
 // out[i] = sum over j of x[i, j], out[j] = sum over i of x[i, j], or the sum of all
 //
-// Few outputs have many blocks each, so that the device is full: each block writes the sum of its part, in float32, and
-// a second launch of the same kernel adds the parts. The order of all additions is fixed, unlike that of atomics.
+// Few outputs have many blocks each: each block writes the sum of its part, in float32, and a second launch of the same
+// kernel adds the parts. It is prepared while the first one runs (programmatic dependent launch). The order of all
+// additions is fixed, unlike that of atomics.
 //
-// Rows: a thread adds packs of 16 bytes, UNROLL of them under way at a time; then the warp, by shuffles, and the block.
+// Rows: a block has a stretch of a row. A thread adds packs of 16 bytes, UNROLL of them under way at a time; then the
+// warp, by shuffles, and the block.
 // Columns: a thread adds a pack of neighbouring columns down the rows; the warps of a block take turns at the rows, and
 // meet in shared memory.
 #include "rows.cuh"
 
 constexpr int UNROLL = 4;          // loads under way in each thread; more would leave room for fewer threads
 constexpr int COLUMN_WARPS = 8;    // of a block that sums columns
-constexpr int MAX_ROW_THREADS = 256;
-constexpr int RESIDENT = 8;        // blocks of a multiprocessor: all its threads
+constexpr int MAX_ROW_THREADS = 512;
+constexpr int SM_THREADS = 2048;   // of a multiprocessor: all are used
 
 // What one load brings: a pack, or one element where rows are not aligned.
 template <typename T, bool PACKED>
@@ -30,25 +32,41 @@ struct Load {
     __device__ __forceinline__ float operator[](int lane) const { return element<T>(words, lane); }
 };
 
-// Block (part, row) adds every parts-th stretch of blockDim.x packs of a row. out: (rows, parts). With threadIdx.y, a
-// warp has a row of its own.
+// Lets the next launch of the stream begin, if it waits for the end of this one by itself.
+__device__ __forceinline__ void allow_next_launch() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Until what the launch before has written can be read.
+__device__ __forceinline__ void wait_for_previous_launch() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Block (part, row) adds `stretch` elements of a row. out: (rows, parts). With threadIdx.y, a warp has a row of its own.
 template <typename T, typename Out, bool PACKED>
-__global__ void __launch_bounds__(MAX_ROW_THREADS, RESIDENT)
-    sum_rows(const T* __restrict__ x, Out* __restrict__ out, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n) {
+__global__ void __launch_bounds__(MAX_ROW_THREADS, SM_THREADS / MAX_ROW_THREADS)
+    sum_rows(const T* __restrict__ x, Out* __restrict__ out, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n,
+             int64_t stretch) {
     constexpr int LANES = Load<T, PACKED>::LANES;
     __shared__ float scratch[WARP];
+    allow_next_launch();
+    wait_for_previous_launch();
     const int64_t row = (int64_t(blockIdx.z) * gridDim.y + blockIdx.y) * blockDim.y + threadIdx.y;
     if (row >= m) return;  // all lanes of a warp
-    x += row * stride_m;
+    const int64_t begin = blockIdx.x * stretch, step = int64_t(blockDim.x) * (PACKED ? LANES : stride_n);
+    const unsigned count = unsigned((min(n - begin, stretch) + LANES - 1) / LANES);
+    x += row * stride_m + (begin + int64_t(threadIdx.x) * LANES) * (PACKED ? 1 : stride_n);
 
     float sum = 0.0f;
-    const int64_t step = int64_t(gridDim.x) * blockDim.x;
-    for (int64_t at = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; at * LANES < n; at += UNROLL * step) {
+    for (unsigned at = threadIdx.x; at < count; at += UNROLL * blockDim.x, x += UNROLL * step) {
         Load<T, PACKED> v[UNROLL];
 #pragma unroll
         for (int k = 0; k < UNROLL; ++k) {
-            const int64_t i = (at + k * step) * LANES;
-            if (i < n) v[k].from(x + i * (PACKED ? 1 : stride_n));
+            if (at + k * blockDim.x < count) v[k].from(x + k * step);
         }
 #pragma unroll
         for (int k = 0; k < UNROLL; ++k) {
@@ -64,12 +82,13 @@ __global__ void __launch_bounds__(MAX_ROW_THREADS, RESIDENT)
 
 // Block (group, part) adds the columns of WARP packs over every parts-th group of COLUMN_WARPS rows. out: (parts, n).
 template <typename T, typename Out, bool PACKED>
-__global__ void __launch_bounds__(WARP* COLUMN_WARPS, RESIDENT)
+__global__ void __launch_bounds__(WARP* COLUMN_WARPS, SM_THREADS / (WARP * COLUMN_WARPS))
     sum_columns(const T* __restrict__ x, Out* __restrict__ out, int64_t m, int64_t n, int64_t stride_m,
                 int64_t stride_n) {
     constexpr int LANES = Load<T, PACKED>::LANES;
     __shared__ float of_warps[COLUMN_WARPS][WARP * LANES];
     const int64_t column = (int64_t(blockIdx.x) * WARP + threadIdx.x) * LANES;
+    allow_next_launch();
     const T* from = x + column * (PACKED ? 1 : stride_n);
     const int64_t step = int64_t(gridDim.y) * COLUMN_WARPS;
 
@@ -106,17 +125,29 @@ bool are_packed(const T* x, int64_t m, int64_t n, int64_t stride_m, int64_t stri
     return is_aligned(x, 16) && n % LANES == 0 && stride_n == 1 && (m == 1 || stride_m % LANES == 0);
 }
 
-template <typename T, typename Out>
-void launch_rows(const T* x, Out* out, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n, int64_t parts,
-                 cudaStream_t stream, LaunchRecord* record) {
+// AFTER: x is what the launch before writes. A row has at most `parts` parts; returns how many.
+template <bool AFTER, typename T, typename Out>
+int64_t launch_rows(const T* x, Out* out, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n, int64_t parts,
+                    cudaStream_t stream, LaunchRecord* record) {
     const bool packed = are_packed(x, m, n, stride_m, stride_n);
-    const bool is_short = n <= WARP * UNROLL * (packed ? 16 / int64_t(sizeof(T)) : 1);  // a warp adds such a row
-    const dim3 block = is_short ? dim3(WARP, MAX_ROW_THREADS / WARP) : dim3(MAX_ROW_THREADS);
+    const int64_t lanes = packed ? 16 / int64_t(sizeof(T)) : 1, stretch = ceil_div(ceil_div(n, parts), lanes) * lanes;
+    const int64_t warps = ceil_div<int64_t>(stretch, lanes * UNROLL * WARP), most_warps = MAX_ROW_THREADS / WARP;
+    const dim3 block = warps == 1 ? dim3(WARP, most_warps) : dim3(unsigned(min(warps, most_warps) * WARP));
     const int64_t groups = ceil_div<int64_t>(m, block.y), most = 32768;  // of the second and third dimension of a grid
+    parts = ceil_div(n, stretch);
     const dim3 grid(unsigned(parts), unsigned(min(groups, most)), unsigned(ceil_div(groups, most)));
     record->set(grid, block);
     const auto kernel = packed ? sum_rows<T, Out, true> : sum_rows<T, Out, false>;
-    kernel<<<grid, block, 0, stream>>>(x, out, m, n, stride_m, stride_n);
+#ifdef __CUDACC__
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    const cudaLaunchConfig_t config = {grid, block, 0, stream, &attribute, AFTER};
+    cudaLaunchKernelEx(&config, kernel, x, out, m, n, stride_m, stride_n, stretch);
+#else
+    kernel<<<grid, block, 0, stream>>>(x, out, m, n, stride_m, stride_n, stretch);
+#endif
+    return parts;
 }
 
 template <typename T, typename Out>
@@ -131,7 +162,7 @@ void launch_columns(const T* x, Out* out, int64_t m, int64_t n, int64_t stride_m
     kernel<<<grid, block, 0, stream>>>(x, out, m, n, stride_m, stride_n);
 }
 
-// axis: 0, 1, or 2 for the sum of all. parts: blocks of a column (axis 0) or of a row. partial: float, room for `parts`
+// axis: 0, 1, or 2 for the sum of all. parts: blocks of a column (axis 0), or at most of a row. partial: float, room for `parts`
 // numbers of each column or row.
 extern "C" int sum(const void* x, void* partial, void* out, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n,
                    int64_t axis, int64_t parts, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
@@ -148,14 +179,14 @@ extern "C" int sum(const void* x, void* partial, void* out, int64_t m, int64_t n
             if (parts <= COLUMN_WARPS * UNROLL) {  // for each thread one load of each part
                 launch_columns(between, to, parts, n, n, one, one, stream, record);
             } else {  // of few columns: a block for each
-                launch_rows(between, to, n, parts, one, n, one, stream, record);
+                launch_rows<true>(between, to, n, parts, one, n, one, stream, record);
             }
         } else if (axis == 1 && parts == 1) {
-            launch_rows(from, to, m, n, stride_m, stride_n, one, stream, record);
+            launch_rows<false>(from, to, m, n, stride_m, stride_n, one, stream, record);
         } else {
-            launch_rows(from, between, m, n, stride_m, stride_n, parts, stream, record);
-            const int64_t sums = axis == 1 ? m : 1, terms = axis == 1 ? parts : m * parts;
-            launch_rows(between, to, sums, terms, terms, one, one, stream, record);
+            const int64_t found = launch_rows<false>(from, between, m, n, stride_m, stride_n, parts, stream, record);
+            const int64_t sums = axis == 1 ? m : 1, terms = axis == 1 ? found : m * found;
+            launch_rows<true>(between, to, sums, terms, terms, one, one, stream, record);
         }
     });
 }
