@@ -24,16 +24,19 @@ def _config(
     return triton.Config(tile, num_warps=num_warps, num_stages=num_stages, pre_hook=set_boxes)
 
 
+# Two warpgroups to a program, or two programs of one warpgroup to a multiprocessor.
 HALF_CONFIGS = [
     _config(128, 256, 64, 2, 1, 8, 3),
+    _config(256, 128, 64, 1, 1, 8, 3),
+    _config(128, 128, 64, 1, 1, 8, 5),
     _config(128, 128, 64, 2, 2, 4, 3),
     _config(128, 64, 64, 1, 2, 4, 4),
-    _config(256, 64, 64, 1, 2, 4, 2),
+    _config(256, 64, 64, 1, 1, 8, 4),
 ]
 TF32_CONFIGS = [
     _config(128, 256, 32, 4, 1, 8, 3),
-    _config(128, 128, 32, 4, 2, 4, 3),
-    _config(128, 64, 32, 2, 2, 4, 4),
+    _config(128, 128, 32, 2, 1, 8, 5),
+    _config(128, 64, 32, 2, 2, 4, 3),
 ]
 CONFIGS = HALF_CONFIGS + TF32_CONFIGS
 

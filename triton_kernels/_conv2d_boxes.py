@@ -14,7 +14,7 @@ from triton_kernels._interpreter import INTERPRET, dot_operand
 from triton_kernels._launch import launch, persistent_grid
 from triton_kernels._tma import readable, strides_of
 
-BOX_PIXELS = 128  # of most configurations
+BOX_PIXELS = 128  # for which the sides of a box are chosen
 
 
 @triton.jit
@@ -80,7 +80,7 @@ else:
 
 
 def covers(x: Tensor, weight: Tensor, stride: int, padding: int, precision: str) -> bool:
-    """Whether TMA can read and write these images, and boxes overhang them by a quarter at most."""
+    """Whether TMA can read and write these images, and tiles overhang the output by a quarter at most."""
     (N, H, W, C), (K, R, S, _) = x.shape, weight.shape
     element = x.element_size()
     if x.is_cuda and torch.cuda.get_device_capability(x.device)[0] < 9:
@@ -94,7 +94,8 @@ def covers(x: Tensor, weight: Tensor, stride: int, padding: int, precision: str)
     ):
         return False
     P, Q = H + 2 * padding - R + 1, W + 2 * padding - S + 1
-    return 4 * pixels_of_boxes(N, P, Q, box_of(N, P, Q)) <= 5 * N * P * Q
+    computed = pixels_of_boxes(N, P, Q, box_of(N, P, Q)) * triton.cdiv(K, 64) * 64
+    return 4 * computed <= 5 * N * P * Q * K
 
 
 def pixels_of_boxes(N: int, P: int, Q: int, box: tuple[int, int]) -> int:
