@@ -134,7 +134,8 @@ def conv2d(
     Dtypes: float32, float16, bfloat16, the same for both; sums in float32, rounded once at the end.
     Precision: "ieee" multiplies the inputs exactly (float32 without tensor cores); "tf32", for float32 only: the tensor
     cores truncate each factor to 11 significant bits.
-    Tail: loads are masked where a tap lies in the padding and where a tile overhangs; offsets are int64.
+    Tail: loads are masked where a tap lies in the padding and where a tile overhangs; offsets are int64. With stride 1,
+    TMA reads and writes instead where it can (_conv2d_boxes.py).
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for 2^31 pixels and more.
     Source: implicit GEMM as in cuDNN (Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", 2014).
     """
