@@ -4,8 +4,8 @@
 // requires: sm_90a
 //
 // An implicit matrix product: rows are output pixels (n, p, q), columns are k, and the sum goes over taps (r, s) and
-// channels c, 128 bytes of channels a step. matmul_wgmma.cu explains the kernel: persistent blocks in clusters of two, a producer
-// thread that loads by TMA, consumer warpgroups that multiply by wgmma, rounded sums stored by TMA.
+// channels c, 128 bytes of channels a step. matmul_wgmma.cu explains the kernel: persistent blocks in clusters of two, a
+// producer thread that loads by TMA, consumer warpgroups that multiply by wgmma, rounded sums stored by TMA.
 //
 // What is new is the left operand, which is in no memory. TMA's im2col mode reads successive output pixels at one tap,
 // across ends of rows and images, and writes zeros for what lies in the padding. A tile is thus any 128 or 256
@@ -13,8 +13,8 @@
 //
 // Tiles. The more pixels and outputs a tile has, the fewer bytes a product needs from the L2 cache, which limits
 // convolutions with few output channels: 256 x 64, 256 x 128, 128 x 256, and 192 x 128 with three consumers, where that
-// gives fuller waves. Sums of one or two steps, as of 1 x 1, wait for memory: blocks outside of clusters, which wait for no
-// other block, keep their weights in shared memory. conv2d_wgmma.py chooses.
+// gives fuller waves. Sums of one or two steps, as of 1 x 1, wait for memory: blocks outside of clusters, which wait for
+// no other block, keep their weights in shared memory. conv2d_wgmma.py chooses.
 //
 // Precision. 16 bits: products are exact, sums float32. float32: `tf32` only; TMA rounds the factors as it copies them.
 //
@@ -30,8 +30,8 @@ using Tall = TileConfig<2, 128, 4, 2, 8, EPILOGUE_BOXES, 128>;
 using Trio = TileConfig<3, 128, 4, 2, 8, EPILOGUE_BOXES>;
 using Thin = TileConfig<2, 64, 4, 2, 8, EPILOGUE_BOXES, 128>;
 
-// Tiles of 128 x 256 by blocks outside of clusters that keep their weights, of at most STEPS steps, in shared memory: the
-// stages hold pixels alone.
+// Tiles of 128 x 256 by blocks outside of clusters that keep their weights, of at most STEPS steps, in shared memory:
+// the stages hold pixels alone.
 struct Alone {
     static constexpr int CONSUMERS = 2, ROWS = 64, BLOCK_M = CONSUMERS * ROWS, BLOCK_N = 256, CLUSTER = 1;
     static constexpr int STEPS = 2, STAGES = 6, BOXES = BLOCK_N * 2 / ROW_BYTES;
@@ -91,7 +91,8 @@ __device__ __forceinline__ void produce(const ConvMaps& maps, const GroupedTileS
                     const uint32_t barrier = full + state.stage * MBARRIER_BYTES;
                     mbarrier_wait_parity(empty + state.stage * MBARRIER_BYTES, state.phase ^ 1);
                     mbarrier_arrive_expect_tx(barrier, C::STAGE_BYTES);
-                    tma_load_im2col(pixels, &maps.x, channel, base.x, base.y, base.image, uint16_t(s), uint16_t(r), barrier);
+                    tma_load_im2col(pixels, &maps.x, channel, base.x, base.y, base.image, uint16_t(s), uint16_t(r),
+                                    barrier);
                     if constexpr (C::CLUSTER > 1) {
                         constexpr uint16_t ALL = (1 << C::CLUSTER) - 1;
                         tma_load_multicast(weights, &maps.weight, channel, tap, column, barrier, ALL);
@@ -265,7 +266,8 @@ bool encode(ConvMaps* maps, const Images& x, const Weights& weight, const Window
            encode_tensor_map<3>(&maps->weight, TENSOR_MAP_TYPE<T>, sizeof(T), weight.data,
                                 {weight.channels, weight.taps, weight.K}, {weight.pitch_tap, weight.pitch_k},
                                 {1, C::BLOCK_N / C::CLUSTER}) &&
-           (!out_by_tma || encode_tensor_map(&maps->out, out_type, sizeof(T), out, window.K, window.pixels, window.K, 64));
+           (!out_by_tma ||
+            encode_tensor_map(&maps->out, out_type, sizeof(T), out, window.K, window.pixels, window.K, 64));
 }
 
 template <typename T>
