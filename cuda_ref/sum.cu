@@ -1,8 +1,7 @@
 // out[i] = sum over j of x[i, j], out[j] = sum over i of x[i, j], or the sum of all
 //
 // Few outputs have many blocks each: each block writes the sum of its part, in float32, and a second launch of the same
-// kernel adds the parts. It is prepared while the first one runs (programmatic dependent launch). The order of all
-// additions is fixed, unlike that of atomics.
+// kernel adds the parts. The order of all additions is fixed, unlike that of atomics.
 //
 // Rows: a block has a stretch of a row. A thread adds packs of 16 bytes, UNROLL of them under way at a time; then the
 // warp, by shuffles, and the block.
@@ -32,29 +31,14 @@ struct Load {
     __device__ __forceinline__ float operator[](int lane) const { return element<T>(words, lane); }
 };
 
-// Lets the next launch of the stream begin, if it waits for the end of this one by itself.
-__device__ __forceinline__ void allow_next_launch() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-
-// Until what the launch before has written can be read.
-__device__ __forceinline__ void wait_for_previous_launch() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-// Block (part, row) adds `stretch` elements of a row. out: (rows, parts). With threadIdx.y, a warp has a row of its own.
+// Block (part, row) adds `stretch` elements of a row. out: (rows, parts). With threadIdx.y, a warp has a row of its
+// own.
 template <typename T, typename Out, bool PACKED>
 __global__ void __launch_bounds__(MAX_ROW_THREADS, SM_THREADS / MAX_ROW_THREADS)
     sum_rows(const T* __restrict__ x, Out* __restrict__ out, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n,
              int64_t stretch) {
     constexpr int LANES = Load<T, PACKED>::LANES;
     __shared__ float scratch[WARP];
-    allow_next_launch();
-    wait_for_previous_launch();
     const int64_t row = (int64_t(blockIdx.z) * gridDim.y + blockIdx.y) * blockDim.y + threadIdx.y;
     if (row >= m) return;  // all lanes of a warp
     const int64_t begin = blockIdx.x * stretch, step = int64_t(blockDim.x) * (PACKED ? LANES : stride_n);
@@ -70,10 +54,15 @@ __global__ void __launch_bounds__(MAX_ROW_THREADS, SM_THREADS / MAX_ROW_THREADS)
         }
 #pragma unroll
         for (int k = 0; k < UNROLL; ++k) {
-            float of_pack = 0.0f;
+            float of_lanes[LANES];  // added in pairs: fewer additions wait for each other
 #pragma unroll
-            for (int lane = 0; lane < LANES; ++lane) of_pack += v[k][lane];
-            sum += of_pack;
+            for (int lane = 0; lane < LANES; ++lane) of_lanes[lane] = v[k][lane];
+#pragma unroll
+            for (int half = LANES / 2; half > 0; half /= 2) {
+#pragma unroll
+                for (int lane = 0; lane < half; ++lane) of_lanes[lane] += of_lanes[lane + half];
+            }
+            sum += of_lanes[0];
         }
     }
     sum = over_block(sum, Addition(), scratch);
@@ -88,7 +77,6 @@ __global__ void __launch_bounds__(WARP* COLUMN_WARPS, SM_THREADS / (WARP * COLUM
     constexpr int LANES = Load<T, PACKED>::LANES;
     __shared__ float of_warps[COLUMN_WARPS][WARP * LANES];
     const int64_t column = (int64_t(blockIdx.x) * WARP + threadIdx.x) * LANES;
-    allow_next_launch();
     const T* from = x + column * (PACKED ? 1 : stride_n);
     const int64_t step = int64_t(gridDim.y) * COLUMN_WARPS;
 
@@ -125,8 +113,8 @@ bool are_packed(const T* x, int64_t m, int64_t n, int64_t stride_m, int64_t stri
     return is_aligned(x, 16) && n % LANES == 0 && stride_n == 1 && (m == 1 || stride_m % LANES == 0);
 }
 
-// AFTER: x is what the launch before writes. A row has at most `parts` parts; returns how many.
-template <bool AFTER, typename T, typename Out>
+// A row has at most `parts` parts; returns how many.
+template <typename T, typename Out>
 int64_t launch_rows(const T* x, Out* out, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n, int64_t parts,
                     cudaStream_t stream, LaunchRecord* record) {
     const bool packed = are_packed(x, m, n, stride_m, stride_n);
@@ -138,15 +126,7 @@ int64_t launch_rows(const T* x, Out* out, int64_t m, int64_t n, int64_t stride_m
     const dim3 grid(unsigned(parts), unsigned(min(groups, most)), unsigned(ceil_div(groups, most)));
     record->set(grid, block);
     const auto kernel = packed ? sum_rows<T, Out, true> : sum_rows<T, Out, false>;
-#ifdef __CUDACC__
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    const cudaLaunchConfig_t config = {grid, block, 0, stream, &attribute, AFTER};
-    cudaLaunchKernelEx(&config, kernel, x, out, m, n, stride_m, stride_n, stretch);
-#else
     kernel<<<grid, block, 0, stream>>>(x, out, m, n, stride_m, stride_n, stretch);
-#endif
     return parts;
 }
 
@@ -162,8 +142,8 @@ void launch_columns(const T* x, Out* out, int64_t m, int64_t n, int64_t stride_m
     kernel<<<grid, block, 0, stream>>>(x, out, m, n, stride_m, stride_n);
 }
 
-// axis: 0, 1, or 2 for the sum of all. parts: blocks of a column (axis 0), or at most of a row. partial: float, room for `parts`
-// numbers of each column or row.
+// axis: 0, 1, or 2 for the sum of all. parts: blocks of a column (axis 0), or at most of a row. partial: float, room
+// for `parts` numbers of each column or row.
 extern "C" int sum(const void* x, void* partial, void* out, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n,
                    int64_t axis, int64_t parts, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
     return by_dtype(dtype, [&](auto zero) {
@@ -179,14 +159,14 @@ extern "C" int sum(const void* x, void* partial, void* out, int64_t m, int64_t n
             if (parts <= COLUMN_WARPS * UNROLL) {  // for each thread one load of each part
                 launch_columns(between, to, parts, n, n, one, one, stream, record);
             } else {  // of few columns: a block for each
-                launch_rows<true>(between, to, n, parts, one, n, one, stream, record);
+                launch_rows(between, to, n, parts, one, n, one, stream, record);
             }
         } else if (axis == 1 && parts == 1) {
-            launch_rows<false>(from, to, m, n, stride_m, stride_n, one, stream, record);
+            launch_rows(from, to, m, n, stride_m, stride_n, one, stream, record);
         } else {
-            const int64_t found = launch_rows<false>(from, between, m, n, stride_m, stride_n, parts, stream, record);
+            const int64_t found = launch_rows(from, between, m, n, stride_m, stride_n, parts, stream, record);
             const int64_t sums = axis == 1 ? m : 1, terms = axis == 1 ? found : m * found;
-            launch_rows<true>(between, to, sums, terms, terms, one, one, stream, record);
+            launch_rows(between, to, sums, terms, terms, one, one, stream, record);
         }
     });
 }

@@ -14,7 +14,7 @@ ROW_THREADS = 512  # of a block
 COLUMN_WARPS = 8
 UNROLL = 4  # packs that a thread has under way
 SM_THREADS = 2048  # of a multiprocessor
-STRETCH = 4 * ROW_THREADS * UNROLL
+STRETCH = 2 * ROW_THREADS * UNROLL
 """Packs of a long row for a block: blocks that end soon keep the memory busy until the last one."""
 
 
