@@ -15,9 +15,8 @@ THIN, TALL, WIDE, TRIO, ALONE = range(5)  # tiles of conv2d_wgmma.cu
 TILES = {WIDE: (128, 256, 1.0), TALL: (256, 128, 1.02), TRIO: (192, 128, 1.05), THIN: (256, 64, 1.45)}
 """Rows, columns, and the time for as much work as WIDE does in a unit of time (H200, 3 x 3 layers of ResNet-50)."""
 CLUSTER = 2  # blocks, with successive rows of tiles
-FEW_BYTES = 256
-"""Of a window in all channels: the products take less time than the memory, and blocks of a cluster would only wait for
-each other."""
+FEW_STEPS, STEP_BYTES = 2, 128
+"""Of a sum: the products take less time than the memory. Blocks then keep their weights, and need no cluster."""
 
 
 @kept
@@ -57,7 +56,8 @@ def conv2d(
         return x.new_zeros(N, P, Q, K)
     of = views(x, weight, Q, stride, padding)
     tile = best_tile(N * P * Q, K, multiprocessors(x.device) if x.is_cuda else 1)
-    if tile == WIDE and R * S * x.shape[3] * x.element_size() <= FEW_BYTES:
+    steps = R * of.S * -(-of.channels * x.element_size() // STEP_BYTES)
+    if tile == WIDE and steps <= FEW_STEPS and x.element_size() == 2:
         tile = ALONE
     out = x.new_empty(N, P, Q, K)
     build.launch(

@@ -150,3 +150,21 @@ __device__ __forceinline__ void store_through_shared(const CUtensorMap* map, T* 
         if (thread == 0) tma_store_commit_group();
     }
 }
+
+// The same of 16 bits, with a box for each 64 columns: all are written before the first is stored.
+template <int BOXES, typename T, int COUNT>
+__device__ __forceinline__ void store_boxes(const CUtensorMap* map, T* __restrict__ out, const float (&acc)[COUNT],
+                                            uint32_t shared, const char* boxes, int consumer, int thread, int m, int n,
+                                            int M, int N) {
+    if (thread == 0) tma_store_wait_group_read<0>();
+    named_barrier_sync(1 + consumer, WARPGROUP);
+#pragma unroll
+    for (int box = 0; box < BOXES; ++box) write_box<T, false>(shared + box * BOX_BYTES, acc, box * 8, thread);
+    fence_proxy_async();
+    named_barrier_sync(1 + consumer, WARPGROUP);
+#pragma unroll
+    for (int box = 0; box < BOXES; ++box) {
+        store_box(map, out, shared + box * BOX_BYTES, boxes + box * BOX_BYTES, thread, m, n + box * 64, M, N);
+    }
+    if (thread == 0) tma_store_commit_group();
+}

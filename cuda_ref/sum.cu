@@ -1,17 +1,18 @@
 // out[i] = sum over j of x[i, j], out[j] = sum over i of x[i, j], or the sum of all
 //
-// Few outputs have many blocks each, so that the device is full: each block writes the sum of its part, in float32, and
-// a second launch of the same kernel adds the parts. The order of all additions is fixed, unlike that of atomics.
+// Few outputs have many blocks each: each block writes the sum of its part, in float32, and a second launch of the same
+// kernel adds the parts. The order of all additions is fixed, unlike that of atomics.
 //
-// Rows: a thread adds packs of 16 bytes, UNROLL of them under way at a time; then the warp, by shuffles, and the block.
+// Rows: a block has a stretch of a row. A thread adds packs of 16 bytes, UNROLL of them under way at a time; then the
+// warp, by shuffles, and the block.
 // Columns: a thread adds a pack of neighbouring columns down the rows; the warps of a block take turns at the rows, and
 // meet in shared memory.
 #include "rows.cuh"
 
 constexpr int UNROLL = 4;          // loads under way in each thread; more would leave room for fewer threads
 constexpr int COLUMN_WARPS = 8;    // of a block that sums columns
-constexpr int MAX_ROW_THREADS = 256;
-constexpr int RESIDENT = 8;        // blocks of a multiprocessor: all its threads
+constexpr int MAX_ROW_THREADS = 512;
+constexpr int SM_THREADS = 2048;   // of a multiprocessor: all are used
 
 // What one load brings: a pack, or one element where rows are not aligned.
 template <typename T, bool PACKED>
@@ -30,32 +31,38 @@ struct Load {
     __device__ __forceinline__ float operator[](int lane) const { return element<T>(words, lane); }
 };
 
-// Block (part, row) adds every parts-th stretch of blockDim.x packs of a row. out: (rows, parts). With threadIdx.y, a
-// warp has a row of its own.
+// Block (part, row) adds `stretch` elements of a row. out: (rows, parts). With threadIdx.y, a warp has a row of its
+// own.
 template <typename T, typename Out, bool PACKED>
-__global__ void __launch_bounds__(MAX_ROW_THREADS, RESIDENT)
-    sum_rows(const T* __restrict__ x, Out* __restrict__ out, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n) {
+__global__ void __launch_bounds__(MAX_ROW_THREADS, SM_THREADS / MAX_ROW_THREADS)
+    sum_rows(const T* __restrict__ x, Out* __restrict__ out, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n,
+             int64_t stretch) {
     constexpr int LANES = Load<T, PACKED>::LANES;
     __shared__ float scratch[WARP];
     const int64_t row = (int64_t(blockIdx.z) * gridDim.y + blockIdx.y) * blockDim.y + threadIdx.y;
     if (row >= m) return;  // all lanes of a warp
-    x += row * stride_m;
+    const int64_t begin = blockIdx.x * stretch, step = int64_t(blockDim.x) * (PACKED ? LANES : stride_n);
+    const unsigned count = unsigned((min(n - begin, stretch) + LANES - 1) / LANES);
+    x += row * stride_m + (begin + int64_t(threadIdx.x) * LANES) * (PACKED ? 1 : stride_n);
 
     float sum = 0.0f;
-    const int64_t step = int64_t(gridDim.x) * blockDim.x;
-    for (int64_t at = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; at * LANES < n; at += UNROLL * step) {
+    for (unsigned at = threadIdx.x; at < count; at += UNROLL * blockDim.x, x += UNROLL * step) {
         Load<T, PACKED> v[UNROLL];
 #pragma unroll
         for (int k = 0; k < UNROLL; ++k) {
-            const int64_t i = (at + k * step) * LANES;
-            if (i < n) v[k].from(x + i * (PACKED ? 1 : stride_n));
+            if (at + k * blockDim.x < count) v[k].from(x + k * step);
         }
 #pragma unroll
         for (int k = 0; k < UNROLL; ++k) {
-            float of_pack = 0.0f;
+            float of_lanes[LANES];  // added in pairs: fewer additions wait for each other
 #pragma unroll
-            for (int lane = 0; lane < LANES; ++lane) of_pack += v[k][lane];
-            sum += of_pack;
+            for (int lane = 0; lane < LANES; ++lane) of_lanes[lane] = v[k][lane];
+#pragma unroll
+            for (int half = LANES / 2; half > 0; half /= 2) {
+#pragma unroll
+                for (int lane = 0; lane < half; ++lane) of_lanes[lane] += of_lanes[lane + half];
+            }
+            sum += of_lanes[0];
         }
     }
     sum = over_block(sum, Addition(), scratch);
@@ -64,7 +71,7 @@ __global__ void __launch_bounds__(MAX_ROW_THREADS, RESIDENT)
 
 // Block (group, part) adds the columns of WARP packs over every parts-th group of COLUMN_WARPS rows. out: (parts, n).
 template <typename T, typename Out, bool PACKED>
-__global__ void __launch_bounds__(WARP* COLUMN_WARPS, RESIDENT)
+__global__ void __launch_bounds__(WARP* COLUMN_WARPS, SM_THREADS / (WARP * COLUMN_WARPS))
     sum_columns(const T* __restrict__ x, Out* __restrict__ out, int64_t m, int64_t n, int64_t stride_m,
                 int64_t stride_n) {
     constexpr int LANES = Load<T, PACKED>::LANES;
@@ -106,17 +113,21 @@ bool are_packed(const T* x, int64_t m, int64_t n, int64_t stride_m, int64_t stri
     return is_aligned(x, 16) && n % LANES == 0 && stride_n == 1 && (m == 1 || stride_m % LANES == 0);
 }
 
+// A row has at most `parts` parts; returns how many.
 template <typename T, typename Out>
-void launch_rows(const T* x, Out* out, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n, int64_t parts,
-                 cudaStream_t stream, LaunchRecord* record) {
+int64_t launch_rows(const T* x, Out* out, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n, int64_t parts,
+                    cudaStream_t stream, LaunchRecord* record) {
     const bool packed = are_packed(x, m, n, stride_m, stride_n);
-    const bool is_short = n <= WARP * UNROLL * (packed ? 16 / int64_t(sizeof(T)) : 1);  // a warp adds such a row
-    const dim3 block = is_short ? dim3(WARP, MAX_ROW_THREADS / WARP) : dim3(MAX_ROW_THREADS);
+    const int64_t lanes = packed ? 16 / int64_t(sizeof(T)) : 1, stretch = ceil_div(ceil_div(n, parts), lanes) * lanes;
+    const int64_t warps = ceil_div<int64_t>(stretch, lanes * UNROLL * WARP), most_warps = MAX_ROW_THREADS / WARP;
+    const dim3 block = warps == 1 ? dim3(WARP, most_warps) : dim3(unsigned(min(warps, most_warps) * WARP));
     const int64_t groups = ceil_div<int64_t>(m, block.y), most = 32768;  // of the second and third dimension of a grid
+    parts = ceil_div(n, stretch);
     const dim3 grid(unsigned(parts), unsigned(min(groups, most)), unsigned(ceil_div(groups, most)));
     record->set(grid, block);
     const auto kernel = packed ? sum_rows<T, Out, true> : sum_rows<T, Out, false>;
-    kernel<<<grid, block, 0, stream>>>(x, out, m, n, stride_m, stride_n);
+    kernel<<<grid, block, 0, stream>>>(x, out, m, n, stride_m, stride_n, stretch);
+    return parts;
 }
 
 template <typename T, typename Out>
@@ -131,8 +142,8 @@ void launch_columns(const T* x, Out* out, int64_t m, int64_t n, int64_t stride_m
     kernel<<<grid, block, 0, stream>>>(x, out, m, n, stride_m, stride_n);
 }
 
-// axis: 0, 1, or 2 for the sum of all. parts: blocks of a column (axis 0) or of a row. partial: float, room for `parts`
-// numbers of each column or row.
+// axis: 0, 1, or 2 for the sum of all. parts: blocks of a column (axis 0), or at most of a row. partial: float, room
+// for `parts` numbers of each column or row.
 extern "C" int sum(const void* x, void* partial, void* out, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n,
                    int64_t axis, int64_t parts, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
     return by_dtype(dtype, [&](auto zero) {
@@ -153,8 +164,8 @@ extern "C" int sum(const void* x, void* partial, void* out, int64_t m, int64_t n
         } else if (axis == 1 && parts == 1) {
             launch_rows(from, to, m, n, stride_m, stride_n, one, stream, record);
         } else {
-            launch_rows(from, between, m, n, stride_m, stride_n, parts, stream, record);
-            const int64_t sums = axis == 1 ? m : 1, terms = axis == 1 ? parts : m * parts;
+            const int64_t found = launch_rows(from, between, m, n, stride_m, stride_n, parts, stream, record);
+            const int64_t sums = axis == 1 ? m : 1, terms = axis == 1 ? found : m * found;
             launch_rows(between, to, sums, terms, terms, one, one, stream, record);
         }
     });

@@ -1,4 +1,4 @@
-"""Sums in CUDA: 16-byte loads, warp shuffles, and enough blocks for one wave whatever the shape."""
+"""Sums in CUDA: 16-byte loads, warp shuffles, and enough blocks for the device whatever the shape."""
 
 import torch
 from jaxtyping import Float
@@ -10,10 +10,12 @@ from cuda_ref._kept import kept
 from cuda_ref._rows import PACK_BYTES, WARP
 
 DETERMINISTIC = True
-THREADS = 256  # of a block
+ROW_THREADS = 512  # of a block
 COLUMN_WARPS = 8
 UNROLL = 4  # packs that a thread has under way
-BLOCKS = 8  # of 256 threads on a multiprocessor
+SM_THREADS = 2048  # of a multiprocessor
+STRETCH = 2 * ROW_THREADS * UNROLL
+"""Packs of a long row for a block: blocks that end soon keep the memory busy until the last one."""
 
 
 @kept
@@ -40,9 +42,11 @@ def sum(
     M, N = x.shape
     lanes = PACK_BYTES // x.element_size()
     if axis == 0:
-        parts = _parts(x, -(-N // (WARP * lanes)), M // (COLUMN_WARPS * UNROLL))
+        parts = _parts(x, COLUMN_WARPS * WARP, -(-N // (WARP * lanes)), M // (COLUMN_WARPS * UNROLL))
     else:
-        parts = _parts(x, M, N // (THREADS * UNROLL * lanes))
+        parts = _parts(x, ROW_THREADS, M, N // (ROW_THREADS * UNROLL * lanes))
+        if parts > 1:
+            parts = max(parts, -(-N // (STRETCH * lanes)))
     room = parts * (N if axis == 0 else M)
     partial = torch.empty(room, dtype=torch.float32, device=x.device) if parts > 1 or axis is None else None
     build.launch(
@@ -52,7 +56,7 @@ def sum(
     return out
 
 
-def _parts(x: Tensor, groups: int, most: int) -> int:
+def _parts(x: Tensor, threads: int, groups: int, most: int) -> int:
     """Blocks that share a row, or a group of columns: all blocks together run at once; at most `most`."""
-    blocks = BLOCKS * (torch.cuda.get_device_properties(x.device).multi_processor_count if x.is_cuda else 1)
-    return max(1, min(blocks // groups, most))
+    processors = torch.cuda.get_device_properties(x.device).multi_processor_count if x.is_cuda else 1
+    return max(1, min(SM_THREADS // threads * processors // groups, most))

@@ -32,3 +32,12 @@ def without_small_tiles(tiles: TileCounts, processors: int) -> list[triton.Confi
     """Drops configurations with over 4 times the fewest tiles, unless one wave runs them all."""
     fewest = min(tiles.values())
     return [config for config, count in tiles.items() if count <= max(4 * fewest, processors)]
+
+
+def columns_that_suit(configs: list[triton.Config], K: int) -> list[triton.Config]:
+    """Those with at most 1.5 times the fewest columns that cover K, and at most 4 blocks more than the widest needs."""
+    columns = {config: triton.cdiv(K, config.kwargs["BLOCK_N"]) * config.kwargs["BLOCK_N"] for config in configs}
+    fewest = min(columns.values())
+    suitable = [config for config in configs if 2 * columns[config] <= 3 * fewest]
+    widest = max(config.kwargs["BLOCK_N"] for config in suitable)
+    return [config for config in suitable if 2 * config.kwargs["BLOCK_N"] >= widest]

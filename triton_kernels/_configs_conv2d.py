@@ -6,7 +6,8 @@ from typing import Any
 import torch
 import triton
 
-from triton_kernels._configs import shared_memory
+from triton_kernels import _configs_conv2d_boxes
+from triton_kernels._configs import columns_that_suit, shared_memory
 
 
 def _config(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, num_warps: int, num_stages: int) -> triton.Config:
@@ -42,8 +43,8 @@ def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: 
     if constants["GATHER"]:
         return GATHER_CONFIGS
     if args["x_ptr"].dtype != torch.float32:
-        return _suitable(HALF_CONFIGS, constants["K"])
-    return _suitable(TF32_CONFIGS if constants["PRECISION"] == "tf32" else IEEE_CONFIGS, constants["K"])
+        return columns_that_suit(HALF_CONFIGS, constants["K"])
+    return columns_that_suit(TF32_CONFIGS if constants["PRECISION"] == "tf32" else IEEE_CONFIGS, constants["K"])
 
 
 def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
@@ -52,6 +53,8 @@ def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
     Up to 128 accumulators per thread, half of it without tensor cores; as many stages as fit one or two programs per
     multiprocessor.
     """
+    if "x_desc" in args:  # of _conv2d_boxes.py
+        return _configs_conv2d_boxes.tuning_space(args, **constants)
     x = args["x_ptr"]
     ieee = x.dtype == torch.float32 and constants["PRECISION"] == "ieee"
     most, steps = (64, (16, 32)) if ieee else (128, (32, 64))
@@ -61,13 +64,4 @@ def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
         if most // 4 <= BLOCK_M * BLOCK_N // (32 * warps) <= most:
             stages = {min(6, (shared_memory(x) // programs - 1024) // stage) for programs in (1, 2)}
             found += [_config(BLOCK_M, BLOCK_N, BLOCK_K, warps, n) for n in sorted(stages) if n >= 2]
-    return _suitable(found, constants["K"])
-
-
-def _suitable(configs: list[triton.Config], K: int) -> list[triton.Config]:
-    """Those with at most 1.5 times the fewest columns that cover K, and at most 4 blocks more than the widest needs."""
-    columns = {config: triton.cdiv(K, config.kwargs["BLOCK_N"]) * config.kwargs["BLOCK_N"] for config in configs}
-    fewest = min(columns.values())
-    suitable = [config for config in configs if 2 * columns[config] <= 3 * fewest]
-    widest = max(config.kwargs["BLOCK_N"] for config in suitable)
-    return [config for config in suitable if 2 * config.kwargs["BLOCK_N"] >= widest]
+    return columns_that_suit(found, constants["K"])

@@ -6,6 +6,7 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
+from triton_kernels import _conv2d_boxes
 from triton_kernels._arguments import check_conv2d
 from triton_kernels._autotuner import autotune
 from triton_kernels._configs_conv2d import CONFIGS, short_list, tuning_space  # noqa: F401
@@ -133,7 +134,8 @@ def conv2d(
     Dtypes: float32, float16, bfloat16, the same for both; sums in float32, rounded once at the end.
     Precision: "ieee" multiplies the inputs exactly (float32 without tensor cores); "tf32", for float32 only: the tensor
     cores truncate each factor to 11 significant bits.
-    Tail: loads are masked where a tap lies in the padding and where a tile overhangs; offsets are int64.
+    Tail: loads are masked where a tap lies in the padding and where a tile overhangs; offsets are int64. With stride 1,
+    TMA reads and writes instead where it can (_conv2d_boxes.py).
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for 2^31 pixels and more.
     Source: implicit GEMM as in cuDNN (Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", 2014).
     """
@@ -145,12 +147,16 @@ def conv2d(
     if C == 0:
         return torch.zeros((N, P, Q, K), dtype=x.dtype, device=x.device)
     out = empty_output((N, P, Q, K), x.dtype, x.device)
-    if pixels > 0 and K > 0:
-        with device_of(x):
-            launch(
-                conv2d_kernel, lambda tile: (triton.cdiv(pixels, tile["BLOCK_M"]) * triton.cdiv(K, tile["BLOCK_N"]),),
-                x, weight, out, pixels, H, W, P, Q, *x.stride(), *weight.stride(),
-                C=C, K=K, R=R, S=S, STRIDE=stride, PADDING=padding, GATHER=C < FEW_CHANNELS and R * S > 1,
-                PRECISION=precision, GROUP_M=GROUP_M, **TILE,
-            )  # fmt: skip
+    if pixels == 0 or K == 0:
+        return finished_output(out, x.dtype)
+    with device_of(x):
+        if _conv2d_boxes.covers(x, weight, stride, padding, precision):
+            _conv2d_boxes.convolve(x, weight, out, padding, precision)
+            return finished_output(out, x.dtype)
+        launch(
+            conv2d_kernel, lambda tile: (triton.cdiv(pixels, tile["BLOCK_M"]) * triton.cdiv(K, tile["BLOCK_N"]),),
+            x, weight, out, pixels, H, W, P, Q, *x.stride(), *weight.stride(),
+            C=C, K=K, R=R, S=S, STRIDE=stride, PADDING=padding, GATHER=C < FEW_CHANNELS and R * S > 1,
+            PRECISION=precision, GROUP_M=GROUP_M, **TILE,
+        )  # fmt: skip
     return finished_output(out, x.dtype)

@@ -59,6 +59,11 @@ def launches(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
                 yield {"q_ptr": torch.empty(1, dtype=dtype)}, {"D": D}
                 yield {"q_ptr": torch.empty(1, dtype=dtype), "dk_ptr": torch.empty(1, dtype=dtype)}, {"D": D}
         return
+    if name == "conv2d_boxes":
+        for dtype, precision in ((torch.bfloat16, "ieee"), (torch.float32, "tf32")):
+            for K in (56, 64, 128, 136, 512):
+                yield {"x_desc": SimpleNamespace(base=torch.empty(1, dtype=dtype))}, {"PRECISION": precision, "K": K}
+        return
     if name == "conv2d":
         for kind, (precision, _) in kinds.items():
             for K, gather in ((1, False), (64, True), (64, False), (136, False), (512, False)):
@@ -78,7 +83,7 @@ def launches(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
                 yield {"a_desc": desc, "c_desc": desc, **sizes}, {"PRECISION": precision, "DTYPE": DTYPE}
 
 
-@pytest.mark.parametrize("name", autotuned())
+@pytest.mark.parametrize("name", [*autotuned(), "conv2d_boxes"])
 def test_at_most_8_in_a_short_list_and_70_in_a_search(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     properties = SimpleNamespace(multi_processor_count=132, shared_memory_per_multiprocessor=228 * 1024)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device=None: properties)
