@@ -1,4 +1,4 @@
-"""What the attention kernels share: the order of programs, online softmax block by block, and key by key."""
+"""What the attention kernels share: rows and keys of a tile, online softmax block by block, and key by key."""
 
 import triton
 import triton.language as tl
@@ -19,6 +19,57 @@ def head_and_rank(pid, tiles, HEADS, HEAD_GROUP):
     heads_in_group = min(HEADS - first_head, HEAD_GROUP)
     in_group = pid % (HEAD_GROUP * tiles)
     return first_head + in_group % heads_in_group, in_group // heads_in_group
+
+
+@triton.jit
+def tile_of(count, HEADS, HEAD_GROUP, BLOCK_M: tl.constexpr):
+    """Key head of this program, of all batch entries, and the first row of its tile; a head has `count` rows.
+
+    The last rows, which see most keys under a mask, come first.
+    """
+    tiles = tl.cdiv(count, BLOCK_M)
+    head, rank = head_and_rank(tl.program_id(0), tiles, HEADS, HEAD_GROUP)
+    return head, (tiles - 1 - rank) * BLOCK_M
+
+
+@triton.jit
+def row_pointers(x_ptr, rows, h_kv, stride_h, stride_m, G: tl.constexpr):
+    """Where rows of a key head begin, (rows, 1): row r is query r // G of query head h_kv G + r % G."""
+    return x_ptr + (h_kv * G + rows % G)[:, None] * stride_h + (rows // G)[:, None].to(tl.int64) * stride_m
+
+
+@triton.jit
+def visible_keys(
+    start_m, S_q, S_k, CAUSAL: tl.constexpr, G: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
+):
+    """The last key that each row of a tile sees, `full` and `end`.
+
+    Keys before `full`, a multiple of BLOCK_N, are visible to every row of the tile, keys from `end` on to none.
+    """
+    if CAUSAL:
+        shift = S_k - S_q
+        last_key = tl.minimum((start_m + tl.arange(0, BLOCK_M)) // G + shift, S_k - 1)
+        full = tl.minimum(tl.maximum(start_m // G + shift + 1, 0), S_k) // BLOCK_N * BLOCK_N
+        end = tl.minimum((start_m + BLOCK_M - 1) // G + shift + 1, S_k)
+    else:
+        last_key = tl.full((BLOCK_M,), S_k - 1, tl.int32)
+        full = S_k // BLOCK_N * BLOCK_N
+        end = S_k
+    return last_key, full, end
+
+
+@triton.jit
+def store_tile(out_ptrs, acc, l_i, last_key, rows, count, scale, CAUSAL: tl.constexpr):
+    """Stores scale acc / l_i in the rows below `count`. Under a mask not if a NaN is among them: returns whether.
+
+    A hidden key has weight 0, but 0 times NaN or infinity is NaN, and tl.dot cannot leave a key out. So a tile with a
+    NaN is to be computed again without the hidden keys.
+    A row without visible keys is 0; one whose visible keys all score -inf is 0 / 0.
+    """
+    nans = tl.max(tl.max(((acc != acc) & (rows[:, None] < count)).to(tl.int32), 1), 0) if CAUSAL else 0
+    out = acc * (scale / tl.where(last_key < 0, 1.0, l_i))[:, None]
+    tl.store(out_ptrs, out, mask=rows[:, None] < tl.where(nans == 0, count, 0))
+    return nans > 0
 
 
 @triton.jit
@@ -115,9 +166,8 @@ def recompute_by_key(
     for start in tl.range(start_m, tl.minimum(start_m + BLOCK_M, S_q * G), ROWS, num_stages=1):
         rows = start + tl.arange(0, ROWS)
         queries = (rows // G).to(tl.int64)
-        heads = h_kv * G + rows % G
         row_mask = rows[:, None] < S_q * G
-        q_ptrs = q_ptr + heads[:, None] * stride_qh + queries[:, None] * stride_qm + offs_d[None, :] * stride_qd
+        q_ptrs = row_pointers(q_ptr, rows, h_kv, stride_qh, stride_qm, G) + offs_d[None, :] * stride_qd
         q = tl.load(q_ptrs, mask=row_mask, other=0.0).to(tl.float32)  # [ROWS, D]
         m_i = tl.full((ROWS,), LOWEST, tl.float32)
         l_i = tl.zeros((ROWS,), tl.float32)
@@ -129,6 +179,6 @@ def recompute_by_key(
             acc, l_i, m_i = add_key(acc, l_i, m_i, q, k_ptrs, v_ptrs, seen, qk_scale)
             k_ptrs += stride_kn
             v_ptrs += stride_vn
-        out_ptrs = out_ptr + heads[:, None] * stride_oh + queries[:, None] * stride_om + offs_d[None, :]
+        out_ptrs = row_pointers(out_ptr, rows, h_kv, stride_oh, stride_om, G) + offs_d[None, :]
         blind = queries + shift < 0
         tl.store(out_ptrs, acc * v_scale / tl.where(blind, 1.0, l_i)[:, None], mask=row_mask)
