@@ -3,9 +3,11 @@
 import triton
 import triton.language as tl
 
-from triton_kernels._interpreter import dot_operand
+from triton_kernels._interpreter import INTERPRET, dot_operand
 
 LOWEST = tl.constexpr(-3.4028234663852886e38)  # first maximum: unlike -inf, it can be subtracted from -inf
+
+COLUMNS = tl.constexpr(8)  # of each 8 columns, tensor cores leave 2t and 2t + 1 in thread t of 4: it adds its own alone
 
 
 @triton.jit
@@ -39,6 +41,16 @@ def row_pointers(x_ptr, rows, h_kv, stride_h, stride_m, G: tl.constexpr):
 
 
 @triton.jit
+def in_registers(q, D: tl.constexpr):
+    """q (rows, D) of 16 bits, exactly: times the identity, since tl.dot reads what was loaded from shared memory."""
+    if INTERPRET:
+        return q
+    else:
+        offs_d = tl.arange(0, D)
+        return tl.dot(q, (offs_d[:, None] == offs_d[None, :]).to(q.dtype)).to(q.dtype)
+
+
+@triton.jit
 def visible_keys(
     start_m, S_q, S_k, CAUSAL: tl.constexpr, G: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
 ):
@@ -66,6 +78,7 @@ def store_tile(out_ptrs, acc, l_i, last_key, rows, count, scale, CAUSAL: tl.cons
     NaN is to be computed again without the hidden keys.
     A row without visible keys is 0; one whose visible keys all score -inf is 0 / 0.
     """
+    l_i = tl.sum(l_i, 1) if len(l_i.shape) == 2 else l_i
     nans = tl.max(tl.max(((acc != acc) & (rows[:, None] < count)).to(tl.int32), 1), 0) if CAUSAL else 0
     out = acc * (scale / tl.where(last_key < 0, 1.0, l_i))[:, None]
     tl.store(out_ptrs, out, mask=rows[:, None] < tl.where(nans == 0, count, 0))
@@ -77,6 +90,7 @@ def weigh(qk, acc, l_i, m_i, keys, last_key, qk_scale, MASKED: tl.constexpr):
     """Weights exp2(score - maximum) of the keys of a block; acc and l_i, rescaled, with l_i of these keys; the maximum.
 
     qk (BLOCK_M, BLOCK_N): products without the scale. MASKED: some keys are after the last that a row sees.
+    l_i (BLOCK_M), or (BLOCK_M, COLUMNS): sums of every eighth key, each in one thread.
     """
     if MASKED:
         qk = tl.where(keys[None, :] <= last_key[:, None], qk * qk_scale, float("-inf"))
@@ -86,7 +100,11 @@ def weigh(qk, acc, l_i, m_i, keys, last_key, qk_scale, MASKED: tl.constexpr):
         m_new = tl.maximum(m_i, tl.max(qk, 1) * qk_scale)
         p = tl.exp2(tl.fma(qk, qk_scale, -m_new[:, None]))
     alpha = tl.exp2(m_i - m_new)
-    return p, acc * alpha[:, None], l_i * alpha + tl.sum(p, 1), m_new
+    if len(l_i.shape) == 2:
+        l_i = l_i * alpha[:, None] + tl.sum(p.reshape(p.shape[0], p.shape[1] // COLUMNS, COLUMNS), 1)
+    else:
+        l_i = l_i * alpha + tl.sum(p, 1)
+    return p, acc * alpha[:, None], l_i, m_new
 
 
 @triton.jit

@@ -11,7 +11,9 @@ from triton_kernels._arguments import FLOAT8, check_attention, check_head
 from triton_kernels._attention_decode import DECODING, decode
 from triton_kernels._attention_float8 import attend_float8
 from triton_kernels._attention_softmax import (
+    COLUMNS,
     LOWEST,
+    in_registers,
     online_softmax,
     online_softmax_tma,
     recompute_by_key,
@@ -75,6 +77,9 @@ def attention_kernel(
         )  # fmt: skip
     else:
         at = b.to(tl.int32), h_kv.to(tl.int32)
+        if D <= 64:  # softmax takes as long as the products, and four programs fit on a multiprocessor
+            q = in_registers(q, D)
+            l_i = tl.zeros((BLOCK_M, COLUMNS), tl.float32)
         acc, l_i, m_i = online_softmax_tma(
             acc, l_i, m_i, q, k_desc, v_desc, at, 0, full, last_key, qk_scale, False, D, BLOCK_N
         )
