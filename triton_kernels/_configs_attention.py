@@ -21,21 +21,21 @@ def _config(BLOCK_M: int, BLOCK_N: int, num_warps: int, num_stages: int, maxnreg
     return triton.Config(tile, num_warps=num_warps, num_stages=num_stages, maxnreg=maxnreg, pre_hook=set_blocks)
 
 
-# By the largest D they suit. 128 rows per program read half as much from the L2 cache as 64. With maxnreg=128 two
-# programs of 8 warps share a multiprocessor: the softmax of one overlaps with the tensor cores' work for the other.
+# By the largest D they suit. Tiles of 64 rows leave room for several programs on a multiprocessor, four of D up to 64:
+# the softmax of one overlaps with the tensor cores' work for the others. 128 rows read half as much from the L2 cache;
+# with maxnreg=128 two programs of 8 warps fit, but the compiler puts their products one after the other.
 HALF_CONFIGS = {
     64: [
-        _config(128, 64, 8, 3, maxnreg=128),
-        _config(128, 128, 8, 3),
-        _config(128, 64, 4, 3),
         _config(64, 64, 4, 3),
+        _config(128, 64, 4, 3),
+        _config(128, 128, 8, 3),
     ],
     128: [
+        _config(64, 64, 4, 3),
         _config(128, 64, 8, 2, maxnreg=128),
         _config(128, 128, 8, 2),
         _config(128, 128, 8, 3),
         _config(128, 64, 8, 3),
-        _config(64, 64, 4, 3),
     ],
     256: [
         _config(128, 64, 8, 2),
