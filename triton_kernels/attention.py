@@ -125,7 +125,8 @@ def attention(
     probabilities rounded once for the second product). float8_e4m3fn, with a float32 scale of shape () that each of q,
     k and v is multiplied by: both products by float8 tensor cores, the probabilities rounded to float8, the output
     bfloat16; V is transposed in memory first.
-    Loads: TMA reads keys and values of 16 bits where it can (rows contiguous, each at a multiple of 16 bytes).
+    Loads: TMA reads keys and values of 16 bits where it can (rows contiguous, each at a multiple of 16 bytes). Queries
+    are then in registers if D is at most 64.
     Tail: only the blocks on the diagonal and the last one mask; blocks without visible keys are skipped.
     At most 16 queries (decoding): the keys of a head are divided among programs, see _attention_decode.py. Nothing is
     tuned, and all query heads of a key head read it once.
