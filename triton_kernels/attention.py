@@ -77,7 +77,7 @@ def attention_kernel(
         )  # fmt: skip
     else:
         at = b.to(tl.int32), h_kv.to(tl.int32)
-        if D <= 64:  # softmax takes as long as the products, and four programs fit on a multiprocessor
+        if D == 64:  # softmax takes as long as the products, and four programs fit on a multiprocessor
             q = in_registers(q, D)
             l_i = tl.zeros((BLOCK_M, COLUMNS), tl.float32)
         acc, l_i, m_i = online_softmax_tma(
@@ -126,7 +126,7 @@ def attention(
     k and v is multiplied by: both products by float8 tensor cores, the probabilities rounded to float8, the output
     bfloat16; V is transposed in memory first.
     Loads: TMA reads keys and values of 16 bits where it can (rows contiguous, each at a multiple of 16 bytes). Queries
-    are then in registers if D is at most 64.
+    are then in registers if D is 64.
     Tail: only the blocks on the diagonal and the last one mask; blocks without visible keys are skipped.
     At most 16 queries (decoding): the keys of a head are divided among programs, see _attention_decode.py. Nothing is
     tuned, and all query heads of a key head read it once.
