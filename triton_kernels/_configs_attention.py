@@ -21,7 +21,7 @@ def _config(BLOCK_M: int, BLOCK_N: int, num_warps: int, num_stages: int, maxnreg
     return triton.Config(tile, num_warps=num_warps, num_stages=num_stages, maxnreg=maxnreg, pre_hook=set_blocks)
 
 
-# By the largest D they suit. Tiles of 64 rows leave room for several programs on a multiprocessor, four of D up to 64:
+# By the largest D they suit. Tiles of 64 rows leave room for several programs on a multiprocessor, four at D=64:
 # the softmax of one overlaps with the tensor cores' work for the others. 128 rows read half as much from the L2 cache;
 # with maxnreg=128 two programs of 8 warps fit, but the compiler puts their products one after the other.
 HALF_CONFIGS = {
