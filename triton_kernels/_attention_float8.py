@@ -5,7 +5,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from triton_kernels._attention_softmax import LOWEST, head_and_rank, recompute_by_key
+from triton_kernels._attention_softmax import (
+    LOWEST,
+    recompute_by_key,
+    row_pointers,
+    store_tile,
+    tile_of,
+    visible_keys,
+)
 from triton_kernels._interpreter import INTERPRET, dot_operand
 from triton_kernels._launch import launch
 from triton_kernels._tma import describe, tma_rows
@@ -68,47 +75,33 @@ def attention_float8_kernel(
 
     v_desc: of V transposed, since float8 tensor cores read both operands along the sum.
     """
-    tiles = tl.cdiv(S_q * G, BLOCK_M)
-    head, rank = head_and_rank(tl.program_id(0), tiles, HEADS, HEAD_GROUP)
+    head, start_m = tile_of(S_q * G, HEADS, HEAD_GROUP, BLOCK_M)
     b = (head // H_kv).to(tl.int64)
     h_kv = (head % H_kv).to(tl.int64)
-    start_m = (tiles - 1 - rank) * BLOCK_M
     rows = start_m + tl.arange(0, BLOCK_M)
-    queries = rows // G
-    heads = h_kv * G + rows % G
     offs_d = tl.arange(0, D)
-    row_mask = rows[:, None] < S_q * G
-    q_ptrs = q_ptr + b * stride_qb + heads[:, None] * stride_qh + queries[:, None].to(tl.int64) * stride_qm
-    q = tl.load(q_ptrs + offs_d[None, :].to(tl.int64) * stride_qd, mask=row_mask, other=0.0)  # [BLOCK_M, D]
+    q_ptrs = row_pointers(q_ptr + b * stride_qb, rows, h_kv, stride_qh, stride_qm, G)
+    q_ptrs += offs_d[None, :].to(tl.int64) * stride_qd
+    q = tl.load(q_ptrs, mask=rows[:, None] < S_q * G, other=0.0)  # [BLOCK_M, D]
     scale = tl.load(scale_q_ptr) * tl.load(scale_k_ptr) * sm_scale * LOG2_E
     scale_v = tl.load(scale_v_ptr)
     # The largest score is the scale times the largest product, so the scale must not be negative.
     q = dot_operand((q.to(tl.float32) * tl.where(scale < 0.0, -1.0, 1.0)).to(q.dtype))
     qk_scale = tl.abs(scale)
 
-    if CAUSAL:
-        shift = S_k - S_q
-        last_key = tl.minimum(queries + shift, S_k - 1)
-        full = tl.minimum(tl.maximum(start_m // G + shift + 1, 0), S_k) // BLOCK_N * BLOCK_N
-        end = tl.minimum((start_m + BLOCK_M - 1) // G + shift + 1, S_k)
-    else:
-        last_key = tl.full((BLOCK_M,), S_k - 1, tl.int32)
-        full = S_k // BLOCK_N * BLOCK_N
-        end = S_k
+    last_key, full, end = visible_keys(start_m, S_q, S_k, CAUSAL, G, BLOCK_M, BLOCK_N)
     m_i = tl.full((BLOCK_M,), LOWEST, tl.float32)
     l_i = tl.zeros((BLOCK_M,), tl.float32)
     acc = tl.zeros((BLOCK_M, D), tl.float32)
     at = b.to(tl.int32), h_kv.to(tl.int32)
     acc, l_i, m_i = add_keys(acc, l_i, m_i, q, k_desc, v_desc, at, 0, full, last_key, qk_scale, False, D, BLOCK_N)
     acc, l_i, m_i = add_keys(acc, l_i, m_i, q, k_desc, v_desc, at, full, end, last_key, qk_scale, True, D, BLOCK_N)
-    nans = tl.max(tl.max(((acc != acc) & row_mask).to(tl.int32), 1), 0) if CAUSAL else 0  # as in `attention_kernel`
-    out = acc * (scale_v / tl.where(last_key < 0, 1.0, l_i))[:, None]
-    out_ptrs = out_ptr + b * stride_ob + heads[:, None] * stride_oh + queries[:, None].to(tl.int64) * stride_om
-    tl.store(out_ptrs + offs_d[None, :], out, mask=rows[:, None] < tl.where(nans == 0, S_q * G, 0))
-    if nans > 0:
+    out_ptr += b * stride_ob
+    out_ptrs = row_pointers(out_ptr, rows, h_kv, stride_oh, stride_om, G) + offs_d[None, :]
+    if store_tile(out_ptrs, acc, l_i, last_key, rows, S_q * G, scale_v, CAUSAL):
         recompute_by_key(
             q_ptr + b * stride_qb, k_ptr + b * stride_kb + h_kv * stride_kh, v_ptr + b * stride_vb + h_kv * stride_vh,
-            out_ptr + b * stride_ob, start_m, h_kv, S_q, S_k, S_k - S_q, scale, scale_v, stride_qh, stride_qm,
+            out_ptr, start_m, h_kv, S_q, S_k, S_k - S_q, scale, scale_v, stride_qh, stride_qm,
             stride_qd, stride_kn, stride_kd, stride_vn, stride_vd, stride_oh, stride_om, G, D, BLOCK_M,
         )  # fmt: skip
 

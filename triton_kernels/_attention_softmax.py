@@ -1,11 +1,13 @@
-"""What the attention kernels share: the order of programs, online softmax block by block, and key by key."""
+"""What the attention kernels share: rows and keys of a tile, online softmax block by block, and key by key."""
 
 import triton
 import triton.language as tl
 
-from triton_kernels._interpreter import dot_operand
+from triton_kernels._interpreter import INTERPRET, dot_operand
 
 LOWEST = tl.constexpr(-3.4028234663852886e38)  # first maximum: unlike -inf, it can be subtracted from -inf
+
+COLUMNS = tl.constexpr(8)  # of each 8 columns, tensor cores leave 2t and 2t + 1 in thread t of 4: it adds its own alone
 
 
 @triton.jit
@@ -22,10 +24,73 @@ def head_and_rank(pid, tiles, HEADS, HEAD_GROUP):
 
 
 @triton.jit
+def tile_of(count, HEADS, HEAD_GROUP, BLOCK_M: tl.constexpr):
+    """Key head of this program, of all batch entries, and the first row of its tile; a head has `count` rows.
+
+    The last rows, which see most keys under a mask, come first.
+    """
+    tiles = tl.cdiv(count, BLOCK_M)
+    head, rank = head_and_rank(tl.program_id(0), tiles, HEADS, HEAD_GROUP)
+    return head, (tiles - 1 - rank) * BLOCK_M
+
+
+@triton.jit
+def row_pointers(x_ptr, rows, h_kv, stride_h, stride_m, G: tl.constexpr):
+    """Where rows of a key head begin, (rows, 1): row r is query r // G of query head h_kv G + r % G."""
+    return x_ptr + (h_kv * G + rows % G)[:, None] * stride_h + (rows // G)[:, None].to(tl.int64) * stride_m
+
+
+@triton.jit
+def in_registers(q, D: tl.constexpr):
+    """q (rows, D) of 16 bits, exactly: times the identity, since tl.dot reads what was loaded from shared memory."""
+    if INTERPRET:
+        return q
+    else:
+        offs_d = tl.arange(0, D)
+        return tl.dot(q, (offs_d[:, None] == offs_d[None, :]).to(q.dtype)).to(q.dtype)
+
+
+@triton.jit
+def visible_keys(
+    start_m, S_q, S_k, CAUSAL: tl.constexpr, G: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
+):
+    """The last key that each row of a tile sees, `full` and `end`.
+
+    Keys before `full`, a multiple of BLOCK_N, are visible to every row of the tile, keys from `end` on to none.
+    """
+    if CAUSAL:
+        shift = S_k - S_q
+        last_key = tl.minimum((start_m + tl.arange(0, BLOCK_M)) // G + shift, S_k - 1)
+        full = tl.minimum(tl.maximum(start_m // G + shift + 1, 0), S_k) // BLOCK_N * BLOCK_N
+        end = tl.minimum((start_m + BLOCK_M - 1) // G + shift + 1, S_k)
+    else:
+        last_key = tl.full((BLOCK_M,), S_k - 1, tl.int32)
+        full = S_k // BLOCK_N * BLOCK_N
+        end = S_k
+    return last_key, full, end
+
+
+@triton.jit
+def store_tile(out_ptrs, acc, l_i, last_key, rows, count, scale, CAUSAL: tl.constexpr):
+    """Stores scale acc / l_i in the rows below `count`. Under a mask not if a NaN is among them: returns whether.
+
+    A hidden key has weight 0, but 0 times NaN or infinity is NaN, and tl.dot cannot leave a key out. So a tile with a
+    NaN is to be computed again without the hidden keys.
+    A row without visible keys is 0; one whose visible keys all score -inf is 0 / 0.
+    """
+    l_i = tl.sum(l_i, 1) if len(l_i.shape) == 2 else l_i
+    nans = tl.max(tl.max(((acc != acc) & (rows[:, None] < count)).to(tl.int32), 1), 0) if CAUSAL else 0
+    out = acc * (scale / tl.where(last_key < 0, 1.0, l_i))[:, None]
+    tl.store(out_ptrs, out, mask=rows[:, None] < tl.where(nans == 0, count, 0))
+    return nans > 0
+
+
+@triton.jit
 def weigh(qk, acc, l_i, m_i, keys, last_key, qk_scale, MASKED: tl.constexpr):
     """Weights exp2(score - maximum) of the keys of a block; acc and l_i, rescaled, with l_i of these keys; the maximum.
 
     qk (BLOCK_M, BLOCK_N): products without the scale. MASKED: some keys are after the last that a row sees.
+    l_i (BLOCK_M), or (BLOCK_M, COLUMNS): sums of every eighth key, each in one thread.
     """
     if MASKED:
         qk = tl.where(keys[None, :] <= last_key[:, None], qk * qk_scale, float("-inf"))
@@ -35,7 +100,11 @@ def weigh(qk, acc, l_i, m_i, keys, last_key, qk_scale, MASKED: tl.constexpr):
         m_new = tl.maximum(m_i, tl.max(qk, 1) * qk_scale)
         p = tl.exp2(tl.fma(qk, qk_scale, -m_new[:, None]))
     alpha = tl.exp2(m_i - m_new)
-    return p, acc * alpha[:, None], l_i * alpha + tl.sum(p, 1), m_new
+    if len(l_i.shape) == 2:
+        l_i = l_i * alpha[:, None] + tl.sum(p.reshape(p.shape[0], p.shape[1] // COLUMNS, COLUMNS), 1)
+    else:
+        l_i = l_i * alpha + tl.sum(p, 1)
+    return p, acc * alpha[:, None], l_i, m_new
 
 
 @triton.jit
@@ -115,9 +184,8 @@ def recompute_by_key(
     for start in tl.range(start_m, tl.minimum(start_m + BLOCK_M, S_q * G), ROWS, num_stages=1):
         rows = start + tl.arange(0, ROWS)
         queries = (rows // G).to(tl.int64)
-        heads = h_kv * G + rows % G
         row_mask = rows[:, None] < S_q * G
-        q_ptrs = q_ptr + heads[:, None] * stride_qh + queries[:, None] * stride_qm + offs_d[None, :] * stride_qd
+        q_ptrs = row_pointers(q_ptr, rows, h_kv, stride_qh, stride_qm, G) + offs_d[None, :] * stride_qd
         q = tl.load(q_ptrs, mask=row_mask, other=0.0).to(tl.float32)  # [ROWS, D]
         m_i = tl.full((ROWS,), LOWEST, tl.float32)
         l_i = tl.zeros((ROWS,), tl.float32)
@@ -129,6 +197,6 @@ def recompute_by_key(
             acc, l_i, m_i = add_key(acc, l_i, m_i, q, k_ptrs, v_ptrs, seen, qk_scale)
             k_ptrs += stride_kn
             v_ptrs += stride_vn
-        out_ptrs = out_ptr + heads[:, None] * stride_oh + queries[:, None] * stride_om + offs_d[None, :]
+        out_ptrs = row_pointers(out_ptr, rows, h_kv, stride_oh, stride_om, G) + offs_d[None, :]
         blind = queries + shift < 0
         tl.store(out_ptrs, acc * v_scale / tl.where(blind, 1.0, l_i)[:, None], mask=row_mask)

@@ -11,11 +11,16 @@ from triton_kernels._arguments import FLOAT8, check_attention, check_head
 from triton_kernels._attention_decode import DECODING, decode
 from triton_kernels._attention_float8 import attend_float8
 from triton_kernels._attention_softmax import (
+    COLUMNS,
     LOWEST,
-    head_and_rank,
+    in_registers,
     online_softmax,
     online_softmax_tma,
     recompute_by_key,
+    row_pointers,
+    store_tile,
+    tile_of,
+    visible_keys,
 )
 from triton_kernels._autotuner import autotune
 from triton_kernels._configs_attention import CONFIGS, set_blocks, short_list, tuning_space  # noqa: F401
@@ -43,33 +48,19 @@ def attention_kernel(
     The G query heads of a key head are packed: row r is query r // G of head r % G. They share the keys and values
     that a program reads. k_desc, v_desc: descriptors by which TMA loads blocks of keys and values, or None.
     """
-    tiles = tl.cdiv(S_q * G, BLOCK_M)
-    head, rank = head_and_rank(tl.program_id(0), tiles, HEADS, HEAD_GROUP)
+    head, start_m = tile_of(S_q * G, HEADS, HEAD_GROUP, BLOCK_M)
     b = (head // H_kv).to(tl.int64)
     h_kv = (head % H_kv).to(tl.int64)
-    start_m = (tiles - 1 - rank) * BLOCK_M  # the last queries, which see most keys when causal, come first
-
     rows = start_m + tl.arange(0, BLOCK_M)
-    queries = rows // G
-    heads = h_kv * G + rows % G
     offs_d = tl.arange(0, D)
-    row_mask = rows[:, None] < S_q * G
-    q_ptrs = q_ptr + b * stride_qb + heads[:, None] * stride_qh + queries[:, None].to(tl.int64) * stride_qm
-    q = tl.load(q_ptrs + offs_d[None, :].to(tl.int64) * stride_qd, mask=row_mask, other=0.0)  # [BLOCK_M, D]
-    q = dot_operand(q)
+    q_ptrs = row_pointers(q_ptr + b * stride_qb, rows, h_kv, stride_qh, stride_qm, G)
+    q_ptrs += offs_d[None, :].to(tl.int64) * stride_qd
+    q = dot_operand(tl.load(q_ptrs, mask=rows[:, None] < S_q * G, other=0.0))  # [BLOCK_M, D]
     k_ptr += b * stride_kb + h_kv * stride_kh
     v_ptr += b * stride_vb + h_kv * stride_vh
+    out_ptr += b * stride_ob
 
-    # Keys before `full` are visible to every row of the tile, keys from `end` on to none.
-    if CAUSAL:
-        shift = S_k - S_q
-        last_key = tl.minimum(queries + shift, S_k - 1)
-        full = tl.minimum(tl.maximum(start_m // G + shift + 1, 0), S_k) // BLOCK_N * BLOCK_N
-        end = tl.minimum((start_m + BLOCK_M - 1) // G + shift + 1, S_k)
-    else:
-        last_key = tl.full((BLOCK_M,), S_k - 1, tl.int32)
-        full = S_k // BLOCK_N * BLOCK_N
-        end = S_k
+    last_key, full, end = visible_keys(start_m, S_q, S_k, CAUSAL, G, BLOCK_M, BLOCK_N)
     m_i = tl.full((BLOCK_M,), LOWEST, tl.float32)
     l_i = tl.zeros((BLOCK_M,), tl.float32)
     acc = tl.zeros((BLOCK_M, D), tl.float32)
@@ -86,24 +77,21 @@ def attention_kernel(
         )  # fmt: skip
     else:
         at = b.to(tl.int32), h_kv.to(tl.int32)
+        if D == 64:  # softmax takes as long as the products, and four programs fit on a multiprocessor
+            q = in_registers(q, D)
+            l_i = tl.zeros((BLOCK_M, COLUMNS), tl.float32)
         acc, l_i, m_i = online_softmax_tma(
             acc, l_i, m_i, q, k_desc, v_desc, at, 0, full, last_key, qk_scale, False, D, BLOCK_N
         )
         acc, l_i, m_i = online_softmax_tma(
             acc, l_i, m_i, q, k_desc, v_desc, at, full, end, last_key, qk_scale, True, D, BLOCK_N
         )
-    # A hidden key has weight 0, but 0 times NaN or infinity is NaN, and tl.dot cannot leave a key out. So a tile with a
-    # NaN is not stored, but computed again without the hidden keys.
-    nans = tl.max(tl.max(((acc != acc) & row_mask).to(tl.int32), 1), 0) if CAUSAL else 0
-    # A row without visible keys is 0; one whose visible keys all score -inf is 0 / 0.
-    out = acc / tl.where(last_key < 0, 1.0, l_i)[:, None]
-    out_ptrs = out_ptr + b * stride_ob + heads[:, None] * stride_oh + queries[:, None].to(tl.int64) * stride_om
-    tl.store(out_ptrs + offs_d[None, :], out, mask=rows[:, None] < tl.where(nans == 0, S_q * G, 0))
-    if nans > 0:
+    out_ptrs = row_pointers(out_ptr, rows, h_kv, stride_oh, stride_om, G) + offs_d[None, :]
+    if store_tile(out_ptrs, acc, l_i, last_key, rows, S_q * G, 1.0, CAUSAL):
         recompute_by_key(
-            q_ptr + b * stride_qb, k_ptr, v_ptr, out_ptr + b * stride_ob, start_m, h_kv, S_q, S_k,
-            S_k - S_q, qk_scale, 1.0, stride_qh, stride_qm, stride_qd, stride_kn, stride_kd, stride_vn, stride_vd,
-            stride_oh, stride_om, G, D, BLOCK_M,
+            q_ptr + b * stride_qb, k_ptr, v_ptr, out_ptr, start_m, h_kv, S_q, S_k, S_k - S_q, qk_scale, 1.0,
+            stride_qh, stride_qm, stride_qd, stride_kn, stride_kd, stride_vn, stride_vd, stride_oh, stride_om,
+            G, D, BLOCK_M,
         )  # fmt: skip
 
 
@@ -137,7 +125,8 @@ def attention(
     probabilities rounded once for the second product). float8_e4m3fn, with a float32 scale of shape () that each of q,
     k and v is multiplied by: both products by float8 tensor cores, the probabilities rounded to float8, the output
     bfloat16; V is transposed in memory first.
-    Loads: TMA reads keys and values of 16 bits where it can (rows contiguous, each at a multiple of 16 bytes).
+    Loads: TMA reads keys and values of 16 bits where it can (rows contiguous, each at a multiple of 16 bytes). Queries
+    are then in registers if D is 64.
     Tail: only the blocks on the diagonal and the last one mask; blocks without visible keys are skipped.
     At most 16 queries (decoding): the keys of a head are divided among programs, see _attention_decode.py. Nothing is
     tuned, and all query heads of a key head read it once.

@@ -8,7 +8,7 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from triton_kernels._arguments import check_attention, check_head
-from triton_kernels._attention_softmax import LOWEST, head_and_rank, recompute_by_key
+from triton_kernels._attention_softmax import LOWEST, recompute_by_key, row_pointers, tile_of, visible_keys
 from triton_kernels._interpreter import INTERPRET, dot_operand
 from triton_kernels._launch import device_of, kept, launch
 from triton_kernels.matmul_split import INFINITY, power_of_two, round_to_bfloat16
@@ -174,18 +174,11 @@ def attention_kernel(
 
     The descriptors read the parts of q, k and v; the pointers and strides are those of q, k and v themselves.
     """
-    tiles = tl.cdiv(S_q * G, BLOCK_M)
-    head, rank = head_and_rank(tl.program_id(0), tiles, HEADS, HEAD_GROUP)
-    start_m = (tiles - 1 - rank) * BLOCK_M
+    head, start_m = tile_of(S_q * G, HEADS, HEAD_GROUP, BLOCK_M)
     rows = start_m + tl.arange(0, BLOCK_M)
-    queries = rows // G
     q1, q2, q3 = load_parts(q_desc, head, HEADS, start_m, BLOCK_M, D)
 
-    # Keys before `full` are visible to every row of the tile, keys from `end` on to none.
-    shift = S_k - S_q if CAUSAL else S_k
-    last_key = tl.minimum(queries + shift, S_k - 1)
-    full = tl.minimum(tl.maximum(start_m // G + shift + 1, 0), S_k) // BLOCK_N * BLOCK_N
-    end = tl.minimum((start_m + BLOCK_M - 1) // G + shift + 1, S_k)
+    last_key, full, end = visible_keys(start_m, S_q, S_k, CAUSAL, G, BLOCK_M, BLOCK_N)
     m_i = tl.full((BLOCK_M,), LOWEST, tl.float32)
     l_i = tl.zeros((BLOCK_M,), tl.float32)
     acc = tl.zeros((BLOCK_M, D), tl.float32)
@@ -209,12 +202,12 @@ def attention_kernel(
     b = (head // H_kv).to(tl.int64)
     h_kv = (head % H_kv).to(tl.int64)
     out_ptr += b * stride_ob
-    out_ptrs = out_ptr + (h_kv * G + rows % G)[:, None] * stride_oh + queries[:, None].to(tl.int64) * stride_om
+    out_ptrs = row_pointers(out_ptr, rows, h_kv, stride_oh, stride_om, G)
     tl.store(out_ptrs + offs_d[None, :], out, mask=rows[:, None] < tl.where(nans == 0, S_q * G, 0))
     if nans > 0:
         recompute_by_key(
             q_ptr + b * stride_qb, k_ptr + b * stride_kb + h_kv * stride_kh, v_ptr + b * stride_vb + h_kv * stride_vh,
-            out_ptr, start_m, h_kv, S_q, S_k, shift, qk_scale, 1.0,
+            out_ptr, start_m, h_kv, S_q, S_k, S_k - S_q if CAUSAL else S_k, qk_scale, 1.0,
             stride_qh, stride_qm, stride_qd, stride_kn, stride_kd, stride_vn, stride_vd, stride_oh, stride_om,
             G, D, BLOCK_M,
         )  # fmt: skip

@@ -109,3 +109,10 @@ def test_tuned_entries_fit_the_kernels(path: Path) -> None:
         module = import_module(f"triton_kernels.{file}")
         assert hasattr(module, function), entry["kernel"]
         assert entry["config"].keys() - OPTIONS in [config.kwargs.keys() for config in module.CONFIGS], entry
+
+
+@pytest.mark.parametrize(("D", "G", "timed"), [(64, 1, 1), (64, 4, 1), (128, 1, 1), (128, 4, 2), (256, 1, 4)])
+def test_attention_by_tma_times_only_what_may_be_fastest(D: int, G: int, timed: int) -> None:
+    module = import_module("triton_kernels._configs_attention")
+    arguments = {"q_ptr": torch.empty(1, dtype=torch.bfloat16), "k_desc": object(), "S_q": 4096}
+    assert len(module.short_list(module.CONFIGS, arguments, D=D, G=G)) == timed
