@@ -43,7 +43,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def forward(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, causal: bool, scale_log2: float) -> None:
+def forward(
+    q: Tensor, k: Tensor, v: Tensor, do: Tensor, lse: Tensor, delta: Tensor, causal: bool, scale_log2: float
+) -> None:
     """What the forward kernel stores."""
     k, v = (x.float().repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
     scores = q.float() @ k.mT * (scale_log2 / math.log2(math.e))
@@ -51,7 +53,8 @@ def forward(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, causal: b
         hidden = ~torch.ones(scores.shape[2:], dtype=torch.bool).tril(scores.shape[3] - scores.shape[2])
         scores.masked_fill_(hidden, -math.inf)
     blind = (scores == -math.inf).all(dim=3)
-    out.copy_((torch.softmax(scores, dim=3) @ v).masked_fill(blind[..., None], 0.0))
+    out = (torch.softmax(scores, dim=3) @ v).masked_fill(blind[..., None], 0.0)
+    delta[:, :, : q.shape[2]] = (out * do).sum(dim=3)
     lse[:, :, : q.shape[2]] = (torch.logsumexp(scores, dim=3) * math.log2(math.e)).masked_fill(blind, math.inf)
 
 
@@ -66,8 +69,8 @@ def test_gradients_agree(
     def launch_emulated(name: str, function: str, device: torch.device, *args: Any) -> None:
         if name == NAME:
             return launch(source, function, device, *args)
-        *_, given_causal, scale_log2, _, lse, _ = args
-        return forward(*args[:4], lse, given_causal, scale_log2)
+        *_, given_causal, scale_log2, _ = args
+        return forward(*args[:6], given_causal, scale_log2)
 
     monkeypatch.setattr(build, "launch", launch_emulated)
     op = ops.get("attention_grad")
