@@ -63,9 +63,10 @@ def pairs(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, do: torch.Tensor, hidden: torch.Tensor | None, scale: float,
     dtype: str, keys: int | None = None,
 ) -> Pairs:  # fmt: skip
-    """`Pairs` of rows of q and do with those of k and v, of one head or several. hidden (rows, keys): of the causal mask.
+    """`Pairs` of rows of q and do with those of k and v, of one head or several.
 
-    keys: that an implementation may add, if more are hidden from all these queries than are in `hidden`.
+    hidden (rows, keys): of the causal mask. keys: that an implementation may add, with those that none of the rows sees
+    and that are left out here.
 
     1. Scores, their exponentials and so p are computed twice, for the output and again for the gradients, from one
        logarithm of the sum: twice the variance of attention's. What moves the sum, the logarithm's error and the
