@@ -63,20 +63,17 @@ def pairs(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, do: torch.Tensor, hidden: torch.Tensor | None, scale: float,
     dtype: str, keys: int | None = None,
 ) -> Pairs:  # fmt: skip
-    """`Pairs` of rows of q and do with those of k and v, of one head or several.
+    """`Pairs` of rows of q and do with those of k and v, of a head or several. hidden (rows, keys): by causality.
 
-    hidden (rows, keys): of the causal mask. keys: that an implementation may add, with those that none of the rows sees
-    and that are left out here.
+    keys: that an implementation may add, with those left out here, which no row sees.
 
     1. Scores, their exponentials and so p are computed twice, for the output and again for the gradients, from one
        logarithm of the sum: twice the variance of attention's. What moves the sum, the logarithm's error and the
        rounding of its value are common to a row.
     2. dp is a sum over D. delta, a row's sum of do o, has the errors of o: of p, of its rounding to 16 bits, of the sum
        over the keys, and of the output's rounding.
-    3. In 16 bits p and ds are rounded to the type of the inputs before they enter a product; dp, the gradient of such
-       an operand, may be too.
-    4. Tensor cores truncate: scores, dp and o are too small in magnitude. Exponentials and products below the normal
-       range may be 0.
+    3. In 16 bits p and ds are rounded to the inputs' type before they enter a product; dp may be too.
+    4. Tensor cores truncate: scores, dp and o are too small. Numbers below the normal range may be 0.
     """
     u, depth, d, keys = unit_roundoff("float32"), MMA_DEPTH.get(dtype), k.shape[-1], keys or k.shape[-2]
     scores = (q * scale) @ k.mT
