@@ -13,11 +13,10 @@ HEAD_DIMS = (64, 128, 256)
 
 
 def attend(
-    kernel: str, q: Tensor, k: Tensor, v: Tensor, causal: bool, sm_scale: float | None, *more: Tensor | int | None,
-    decodes: bool = False,
+    kernel: str, q: Tensor, k: Tensor, v: Tensor, causal: bool, sm_scale: float | None, *, decodes: bool = False
 ) -> Tensor:  # fmt: skip
     """Launches the attention `kernel`, which is named like its file; with `decodes`, that of _attention_decode.cu for
-    at most 16 queries. `more` are arguments that `kernel` alone has.
+    at most 16 queries.
 
     Shapes: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), D 64, 128 or 256, H a multiple of H_kv: query head h uses key
     head h_kv = h // (H // H_kv). An operand that TMA cannot read (rows contiguous, each at a multiple of 16 bytes) is
@@ -43,14 +42,11 @@ def attend(
             q, k, v = (readable(x) for x in (q, k, v))
             decode(q, k, v, out, [*strides(q), *strides(k), *strides(v)], causal, scale)
         else:
-            launch(kernel, q, k, v, out, causal, scale, *more)
+            launch(kernel, q, k, v, out, causal, scale)
     return out
 
 
-def launch(
-    kernel: str, q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, scale_log2: float,
-    *more: Tensor | int | None,
-) -> None:  # fmt: skip
+def launch(kernel: str, q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, scale_log2: float) -> None:
     """Launches the attention `kernel` for arguments that have been checked, none of them empty.
 
     Rows of `out` are contiguous and begin at multiples of 16 bytes.
@@ -60,7 +56,7 @@ def launch(
     build.launch(
         kernel, kernel, q.device,
         q, k, v, out, B, H, H_kv, S_q, S_k, D, *strides(q), *strides(k), *strides(v), *strides(out), causal,
-        scale_log2, build.DTYPES[q.dtype], *more,
+        scale_log2, build.DTYPES[q.dtype],
     )  # fmt: skip
 
 

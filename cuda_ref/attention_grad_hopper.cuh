@@ -17,7 +17,7 @@ struct Problem {
     float scale, scale_log2;        // sm_scale, and sm_scale * log2(e)
     float *lse, *delta;             // [B H][tiles][BLOCK_M]; lse to base 2
     float* dq_sums;                 // [B H][tiles][BLOCK_M * D], in the order of the registers that hold them
-    int* counters;                  // work that blocks have taken; blocks that have added to each tile of dq
+    int* counters;                  // work that blocks have taken, and tiles of dq; blocks that have added to each
 };
 
 template <int D_>
@@ -75,47 +75,56 @@ __device__ __forceinline__ void for_each_tile(const Problem& problem, const Work
     }
 }
 
-// delta of each query, by D / 8 threads. Queries beyond the last get an infinite lse, so that their p is 0.
-template <typename T, typename P>
-__global__ void prepare(const Problem problem, const T* __restrict__ out, const T* __restrict__ d_out,
-                        const HeadStrides strides, int64_t rows) {
-    constexpr int LANES = P::D / 8;
-    const int64_t index = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / LANES;
-    const int lane = threadIdx.x % LANES, padded = problem.tiles * P::BLOCK_M;
-    const int head = int(min(index, rows - 1) / padded), i = int(index - int64_t(head) * padded);
-    float sum = 0;
-    if (i < problem.S_q) {
-        const int64_t at = head / problem.H * strides.batch + head % problem.H * strides.head + i * strides.row;
-        const Pack<T, 8> x = reinterpret_cast<const Pack<T, 8>*>(out + (int64_t(head) * problem.S_q + i) * P::D)[lane];
-        const Pack<T, 8> y = reinterpret_cast<const Pack<T, 8>*>(d_out + at)[lane];
-#pragma unroll
-        for (int c = 0; c < 8; ++c) sum = fmaf(to_float(x[c]), to_float(y[c]), sum);
-    }
-#pragma unroll
-    for (int offset = LANES / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
-    if (lane != 0 || index >= rows) return;
-    problem.delta[index] = sum;
-    if (i >= problem.S_q) problem.lse[index] = INF;
-    if (i % P::BLOCK_M == 0) problem.counters[1 + index / P::BLOCK_M] = 0;
-    if (index == 0) problem.counters[0] = 0;
+// The blocks of keys that any query of a tile sees. They are the first ones.
+template <int BLOCK_M, bool CAUSAL>
+__device__ __forceinline__ int blocks_seen(const Problem& problem, int tile) {
+    const int seen = CAUSAL ? (tile + 1) * BLOCK_M + problem.S_k - problem.S_q : problem.S_k;
+    return ceil_div(min(max(seen, 0), problem.S_k), BLOCK_N);
 }
 
-// A block rounds a tile of dq. No block of keys has added to tiles whose queries see no key.
-template <typename T, typename P, bool CAUSAL>
-__global__ void __launch_bounds__(CONSUMERS* WARPGROUP) finish(const Problem problem, T* __restrict__ dq) {
-    const int head = blockIdx.x / problem.tiles, tile = blockIdx.x % problem.tiles, part = threadIdx.x / WARPGROUP;
-    const float4* const from = reinterpret_cast<const float4*>(problem.dq_sums) +
-                               (int64_t(blockIdx.x) * CONSUMERS + part) * (P::DQ_BYTES / CONSUMERS / 16) +
-                               threadIdx.x % WARPGROUP;
-    float sums[32] = {};
-    if (tile >= first_tile<P::BLOCK_M, CAUSAL>(problem, 0)) {
-#pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            const float4 x = from[i * WARPGROUP];
-            sums[4 * i] = x.x * problem.scale, sums[4 * i + 1] = x.y * problem.scale;
-            sums[4 * i + 2] = x.z * problem.scale, sums[4 * i + 3] = x.w * problem.scale;
-        }
+// A thread for each tile. Queries beyond the last get an infinite lse, so that their p is 0.
+template <typename P>
+__global__ void prepare(const Problem problem, int tiles) {
+    const int index = blockIdx.x * blockDim.x + threadIdx.x;
+    if (index < 2) problem.counters[index] = 0;
+    if (index >= tiles) return;
+    problem.counters[2 + index] = 0;
+    for (int i = problem.S_q - index % problem.tiles * P::BLOCK_M; i < P::BLOCK_M; ++i) {
+        problem.lse[int64_t(index) * P::BLOCK_M + i] = INF, problem.delta[int64_t(index) * P::BLOCK_M + i] = 0;
     }
-    const int row = tile * P::BLOCK_M + (P::D == 64 ? part * 64 : 0), column = P::D == 64 ? 0 : part * 64;
-    store_rows(dq + int64_t(head) * problem.S_q * P::D + column, P::D, sums, row, problem.S_q);
+}
+
+// Rounds dq. Blocks take tiles, and wait until all blocks of keys have added to them: the kernel begins before the one
+// that adds has ended, where a multiprocessor has no more work of that one.
+template <typename T, typename P, bool CAUSAL>
+__global__ void __launch_bounds__(CONSUMERS* WARPGROUP) finish(const Problem problem, T* __restrict__ dq, int tiles) {
+    __shared__ int ticket;
+    const int part = threadIdx.x / WARPGROUP;
+    for (;;) {
+        if (threadIdx.x == 0) ticket = atomicAdd(problem.counters + 1, 1);
+        __syncthreads();
+        const int index = ticket, head = index / problem.tiles;
+        if (index >= tiles) break;
+        const int tile = problem.tiles - 1 - index % problem.tiles, at = head * problem.tiles + tile;
+        const int seen = blocks_seen<P::BLOCK_M, CAUSAL>(problem, tile);
+        if (threadIdx.x == 0) {
+            while (load_acquire(problem.counters + 2 + at) != seen) __nanosleep(100);
+        }
+        __syncthreads();
+        const float4* const from = reinterpret_cast<const float4*>(problem.dq_sums) +
+                                   (int64_t(at) * CONSUMERS + part) * (P::DQ_BYTES / CONSUMERS / 16) +
+                                   threadIdx.x % WARPGROUP;
+        float sums[32] = {};
+        if (seen > 0) {
+#pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                const float4 x = __ldcg(from + i * WARPGROUP);
+                sums[4 * i] = x.x * problem.scale, sums[4 * i + 1] = x.y * problem.scale;
+                sums[4 * i + 2] = x.z * problem.scale, sums[4 * i + 3] = x.w * problem.scale;
+            }
+        }
+        const int row = tile * P::BLOCK_M + (P::D == 64 ? part * 64 : 0), column = P::D == 64 ? 0 : part * 64;
+        store_rows(dq + int64_t(head) * problem.S_q * P::D + column, P::D, sums, row, problem.S_q);
+    }
+    wait_for_earlier_kernel();  // so that what follows this kernel finds dk and dv too
 }

@@ -5,10 +5,10 @@
 //
 // With p = softmax(sm_scale q k^T), dp = do v^T, delta = a row's sum of do * o, and ds = p * (dp - delta):
 //     dq = sm_scale ds k        dk = sm_scale ds^T q        dv = p^T do
-// attention_wgmma.cu has computed o and lse, the logarithm of each row's sum of exponentials. Then three kernels run:
-//   prepare           delta of each query, and zeros in the numbers by which blocks order their sums
+// attention_wgmma.cu has computed delta and lse, the logarithm of a row's sum of exponentials. Then three kernels run:
+//   prepare           zeros in the numbers by which blocks order their sums
 //   gradients         all five products. A block keeps 128 keys and values and meets all queries that see them.
-//   finish            rounds the float32 sums of dq
+//   finish            rounds the float32 sums of dq, on multiprocessors that have no more work of `gradients`
 //
 // Roles in `gradients`. Two threads of a producer warpgroup copy tiles by TMA, two others add the block's part of dq to
 // global memory. Two consumer warpgroups keep 64 keys each. Scores and dp are computed transposed, a key a row, so
@@ -65,7 +65,7 @@ __device__ __forceinline__ void add_dq(const Problem& problem, const Work& work,
         if (step % 2 != parity) return;
         const int64_t at = int64_t(head) * problem.tiles + tile;
         float* const sums = problem.dq_sums + at * (P::BLOCK_M * P::D);
-        int* const added = problem.counters + 1 + at;
+        int* const added = problem.counters + 2 + at;
         while (load_acquire(added) != work.block) __nanosleep(20);
         mbarrier_wait_parity(shared + P::DQ_FULL + parity * MBARRIER_BYTES, step / 2 % 2);
         const int buffer = parity % P::DQ_BUFFERS;
@@ -105,16 +105,6 @@ __device__ __forceinline__ void multiply_gradients(float (&sums)[32], uint32_t d
         const int a_step = i / 4 * (P::DS_BOX_BYTES >> 4) + i % 4 * K_MAJOR_STEP;
         const int b_step = i / 4 * (P::PART_BYTES >> 4) + i % 4 * MN_MAJOR_STEP;
         wgmma<T, true>(sums, a + a_step, b + b_step, i > 0);
-    }
-}
-
-// The two 16-bit numbers of a pair.
-template <typename T>
-__device__ __forceinline__ void unpack(float& low, float& high, uint32_t pair) {
-    if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-        low = __uint_as_float(pair << 16), high = __uint_as_float(pair & 0xffff0000u);
-    } else {
-        low = to_float(__ushort_as_half(uint16_t(pair))), high = to_float(__ushort_as_half(uint16_t(pair >> 16)));
     }
 }
 
@@ -249,6 +239,11 @@ __global__ void __launch_bounds__(P::THREADS, 1)
     int* const ticket = reinterpret_cast<int*>(aligned + P::TICKET);
     const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0);  // uniform for the compiler
     if (threadIdx.x == P::PRODUCER) {
+        start_next_kernel();
+        tma_prefetch_descriptor(&maps.k);
+        tma_prefetch_descriptor(&maps.v);
+        tma_prefetch_descriptor(&maps.q);
+        tma_prefetch_descriptor(&maps.d_out);
         *ticket = atomicAdd(problem.counters, 1);
         mbarrier_init(shared + P::K_FULL, 1);
         mbarrier_init(shared + P::V_FULL, 1);
@@ -287,25 +282,24 @@ __global__ void __launch_bounds__(P::THREADS, 1)
 }
 
 template <typename T, typename P, bool CAUSAL>
-cudaError_t launch(const GradMaps& maps, const Problem& problem, int64_t B, const T* out, const T* d_out,
-                   const HeadStrides& strides, T* dq, T* dk, T* dv, cudaStream_t stream, LaunchRecord* record) {
-    constexpr int THREADS = 256;
-    const int64_t tiles = B * problem.H * problem.tiles, rows = tiles * P::BLOCK_M;
-    const dim3 grid(unsigned(ceil_div<int64_t>(rows * (P::D / 8), THREADS)));
+cudaError_t launch(const GradMaps& maps, const Problem& problem, int64_t B, T* dq, T* dk, T* dv, cudaStream_t stream,
+                   LaunchRecord* record) {
+    constexpr int THREADS = 256, TOGETHER = 2048 / (CONSUMERS * WARPGROUP);  // blocks that fit on a multiprocessor
+    const int tiles = int(B * problem.H * problem.tiles);
+    const dim3 grid(ceil_div(tiles, THREADS));
     record->set(grid, THREADS);
-    prepare<T, P><<<grid, THREADS, 0, stream>>>(problem, out, d_out, strides, rows);
+    prepare<P><<<grid, THREADS, 0, stream>>>(problem, tiles);
     const dim3 blocks(unsigned(problem.key_heads) * ceil_div(problem.S_k, BLOCK_N));
     const cudaError_t error = launch_clusters(1, gradients<T, P, CAUSAL>, blocks, P::THREADS, P::SHARED_BYTES, stream,
                                               record, maps, problem, dk, dv);
     if (error != cudaSuccess) return error;
-    record->set(dim3(unsigned(tiles)), CONSUMERS * WARPGROUP);
-    finish<T, P, CAUSAL><<<dim3(unsigned(tiles)), CONSUMERS * WARPGROUP, 0, stream>>>(problem, dq);
-    return cudaGetLastError();
+    const dim3 rounding(unsigned(std::min(tiles, TOGETHER * multiprocessor_count())));
+    return launch_early(finish<T, P, CAUSAL>, rounding, CONSUMERS * WARPGROUP, stream, record, problem, dq, tiles);
 }
 
 // Strides in elements. together: see Problem. lse is (B, H, tiles * BLOCK_M), so are delta and the rows of dq_sums.
-extern "C" int attention_grad_wgmma(const void* q, const void* k, const void* v, const void* d_out, const void* out,
-                                    void* lse, void* delta, void* dq_sums, void* counters, void* dq, void* dk,
+extern "C" int attention_grad_wgmma(const void* q, const void* k, const void* v, const void* d_out, void* lse,
+                                    void* delta, void* dq_sums, void* counters, void* dq, void* dk,
                                     void* dv, int64_t B, int64_t H, int64_t H_kv, int64_t S_q, int64_t S_k, int64_t D,
                                     int64_t q_batch, int64_t q_head, int64_t q_row, int64_t k_batch, int64_t k_head,
                                     int64_t k_row, int64_t v_batch, int64_t v_head, int64_t v_row, int64_t o_batch,
@@ -328,16 +322,14 @@ extern "C" int attention_grad_wgmma(const void* q, const void* k, const void* v,
                 return encode_tensor_map<4>(map, TENSOR_MAP_TYPE<T>, sizeof(T), x, {HEAD, S, heads, B},
                                             {strides.row, strides.head, strides.batch}, {rows, 1, 1});
             };
-            const HeadStrides o{o_batch, o_head, o_row};
             if (!encode(&maps.q, q, H, S_q, {q_batch, q_head, q_row}, P::BLOCK_M) ||
                 !encode(&maps.k, k, H_kv, S_k, {k_batch, k_head, k_row}, 64) ||
                 !encode(&maps.v, v, H_kv, S_k, {v_batch, v_head, v_row}, 64) ||
-                !encode(&maps.d_out, d_out, H, S_q, o, P::BLOCK_M)) {
+                !encode(&maps.d_out, d_out, H, S_q, {o_batch, o_head, o_row}, P::BLOCK_M)) {
                 return cudaErrorInvalidValue;
             }
             return launch<T, P, decltype(is_causal)::value>(
-                maps, problem, B, static_cast<const T*>(out), static_cast<const T*>(d_out), o, static_cast<T*>(dq),
-                static_cast<T*>(dk), static_cast<T*>(dv), stream, record);
+                maps, problem, B, static_cast<T*>(dq), static_cast<T*>(dk), static_cast<T*>(dv), stream, record);
         }
     });
 }

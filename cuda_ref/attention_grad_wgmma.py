@@ -6,7 +6,7 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._arguments import check_attention_grad
-from cuda_ref._attention_hopper import check_covered, launch, readable, scales, strides
+from cuda_ref._attention_hopper import check_covered, readable, scales, strides
 from cuda_ref._kept import kept
 
 REQUIRES = "sm_90"
@@ -35,7 +35,7 @@ def attention_grad(
     Causal: aligned to the last key; query i sees the keys j <= i + S_k - S_q. A query that sees no key has no gradient.
     Hidden pairs are weighted by 0: NaN and infinities of hidden rows can reach the gradients of rows of the same tile.
     Dtypes: float16, bfloat16, the same for all; scores, softmax and sums in float32, o, p and ds rounded to 16 bits.
-    The sums of a query and of a group of heads have a fixed order. Memory: o, and dq in float32.
+    The sums of a query and of a group of heads have a fixed order. Memory: dq in float32.
     Devices: CUDA, compute capability 9.0.
     Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for float32, other D, a
     negative sm_scale, more than 2^30 queries, keys or tiles, and on other devices; build.CudaError if a launch fails.
@@ -49,14 +49,18 @@ def attention_grad(
     scale, scale_log2 = scales(D, sm_scale)
     tiles = -(-S_q // QUERIES[D])
     rows = tiles * QUERIES[D]
-    out, dq, dk, dv = (x.new_empty(x.shape) for x in (q, q, k, v))
+    dq, dk, dv = (x.new_empty(x.shape) for x in (q, k, v))
     lse, delta = (torch.empty((B, H, rows), dtype=torch.float32, device=q.device) for _ in range(2))
-    launch("attention_wgmma", q, k, v, out, causal, scale_log2, lse, rows)
+    build.launch(
+        "attention_wgmma", "attention_statistics", q.device,
+        q, k, v, do, lse, delta, B, H, H_kv, S_q, S_k, D,
+        *strides(q), *strides(k), *strides(v), *strides(do), rows, causal, scale_log2, build.DTYPES[q.dtype],
+    )  # fmt: skip
     dq_sums = torch.empty((B, H, rows, D), dtype=torch.float32, device=q.device)
-    counters = torch.empty(1 + B * H * tiles, dtype=torch.int32, device=q.device)
+    counters = torch.empty(2 + B * H * tiles, dtype=torch.int32, device=q.device)
     build.launch(
         "attention_grad_wgmma", "attention_grad_wgmma", q.device,
-        q, k, v, do, out, lse, delta, dq_sums, counters, dq, dk, dv, B, H, H_kv, S_q, S_k, D,
+        q, k, v, do, lse, delta, dq_sums, counters, dq, dk, dv, B, H, H_kv, S_q, S_k, D,
         *strides(q), *strides(k), *strides(v), *strides(do), HEADS_TOGETHER, causal, scale,
         scale_log2, build.DTYPES[q.dtype],
     )  # fmt: skip

@@ -23,8 +23,12 @@ struct Heads {
     float scale_log2;           // sm_scale * log2(e)
     const void *q, *k, *v;
     HeadStrides q_strides, k_strides, v_strides, out_strides;
-    float* lse = nullptr;  // if wanted: the logarithm to base 2 of each query's sum of exponentials, `lse_rows` a head
-    int lse_rows = 0;
+    // Stored instead of the output, where there is a `d_out`: of each query the logarithm to base 2 of its sum of
+    // exponentials, and its sum of d_out * o. `padded` of each a head.
+    float *lse = nullptr, *delta = nullptr;
+    int padded = 0;
+    const void* d_out = nullptr;
+    HeadStrides d_out_strides = {};
 };
 
 struct Tile {
@@ -255,6 +259,16 @@ __device__ __forceinline__ void transpose_in_quad(uint32_t (&x)[4], int t) {
         x[0] = low, x[1] = high;
     } else {
         x[2] = low, x[3] = high;
+    }
+}
+
+// The two 16-bit numbers of a pair.
+template <typename T>
+__device__ __forceinline__ void unpack(float& low, float& high, uint32_t pair) {
+    if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+        low = __uint_as_float(pair << 16), high = __uint_as_float(pair & 0xffff0000u);
+    } else {
+        low = to_float(__ushort_as_half(uint16_t(pair))), high = to_float(__ushort_as_half(uint16_t(pair >> 16)));
     }
 }
 

@@ -104,17 +104,51 @@ struct Turns {
     }
 };
 
-// Stores the logarithms of the sums of a thread's rows, which normalize has added up. A query that sees no key gets
-// infinity, which makes its weights 0.
-__device__ __forceinline__ void store_lse(const Heads& heads, const Softmax& softmax, const Tile& tile, int query,
-                                          bool causal) {
-    float* const head = heads.lse + (int64_t(tile.batch) * heads.H + tile.head) * heads.lse_rows;
+// The 8 columns of d_out, number i, that a thread loads: of the first of its rows, of the second one, and so on.
+template <typename T>
+__device__ __forceinline__ const T* d_out_at(const Heads& heads, const Tile& tile, int query, int i) {
+    const HeadStrides& strides = heads.d_out_strides;
+    const int row = min(query + i % 2 * 8, heads.S_q - 1), column = (i / 2 * 4 + threadIdx.x % 4) * 8;
+    return static_cast<const T*>(heads.d_out) + tile.batch * strides.batch + tile.head * strides.head +
+           row * strides.row + column;
+}
+
+template <typename T, int D>
+__device__ __forceinline__ void prefetch_d_out(const Heads& heads, const Tile& tile, int query) {
+#pragma unroll
+    for (int i = 0; i < D / 16; ++i) prefetch_l2(d_out_at<T>(heads, tile, query, i));
+}
+
+// Stores lse and delta of a thread's rows, whose sums normalize has added up. A query that sees no key gets an infinite
+// lse, which makes its weights 0.
+template <typename T, bool CAUSAL, int COUNT>
+__device__ __forceinline__ void store_statistics(const Heads& heads, const Softmax& softmax, const float (&acc)[COUNT],
+                                                 const Tile& tile, int query) {
+    const int64_t head = (int64_t(tile.batch) * heads.H + tile.head) * heads.padded;
+    float delta[2] = {0, 0};
+#pragma unroll
+    for (int i = 0; i < COUNT / 8; ++i) {
+        const uint4 d_out = *reinterpret_cast<const uint4*>(d_out_at<T>(heads, tile, query, i));
+        uint32_t pairs[] = {d_out.x, d_out.y, d_out.z, d_out.w};
+        transpose_in_quad(pairs, threadIdx.x % 4);
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+            const int at = (i / 2 * 4 + c) * 4 + i % 2 * 2;
+            float low, high;
+            unpack<T>(low, high, pairs[c]);
+            delta[i % 2] = fmaf(acc[at], low, fmaf(acc[at + 1], high, delta[i % 2]));
+        }
+    }
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-        const int i = query + 8 * r;
-        const bool blind = causal && i + heads.S_k - heads.S_q < 0;
-        const float lse = fmaf(softmax.maximum[r], heads.scale_log2, log2f(softmax.sum[r]));
-        if (threadIdx.x % 4 == 0 && i < heads.S_q) head[i] = blind ? INF : lse;
+        delta[r] += __shfl_xor_sync(0xffffffffu, delta[r], 1);
+        delta[r] += __shfl_xor_sync(0xffffffffu, delta[r], 2);
+        const int row = query + 8 * r;
+        const bool blind = CAUSAL && row + heads.S_k - heads.S_q < 0;
+        if (threadIdx.x % 4 == 0 && row < heads.S_q) {
+            heads.lse[head + row] = blind ? INF : fmaf(softmax.maximum[r], heads.scale_log2, log2f(softmax.sum[r]));
+            heads.delta[head + row] = blind ? 0.0f : delta[r];
+        }
     }
 }
 
@@ -192,6 +226,8 @@ __device__ __forceinline__ void consume(const Heads& heads, T* __restrict__ out,
 #pragma unroll 1
         for (--block; block >= 0; --block, add = 1) step(block, false, add);
         if (thread == 0) mbarrier_arrive(shared + P::Q_EMPTY + consumer * MBARRIER_BYTES);
+        const bool for_gradients = P::D <= 128 && heads.d_out != nullptr;
+        if (for_gradients) prefetch_d_out<T, P::D>(heads, tile, query);
         wgmma_fence();
         multiply_weights(add);
         wgmma_wait_group<0>();
@@ -200,8 +236,11 @@ __device__ __forceinline__ void consume(const Heads& heads, T* __restrict__ out,
         release(P::V_EMPTY, values);
         values.advance();
         softmax.normalize(acc);
-        if (heads.lse != nullptr) store_lse(heads, softmax, tile, query, CAUSAL);
-        store_output<T, CAUSAL>(heads, out, acc, tile, row);
+        if (for_gradients) {
+            store_statistics<T, CAUSAL>(heads, softmax, acc, tile, query);
+        } else {
+            store_output<T, CAUSAL>(heads, out, acc, tile, row);
+        }
     }
 }
 
@@ -279,22 +318,48 @@ cudaError_t launch_head(const Heads& heads, int64_t B, void* out, cudaStream_t s
     }
 }
 
-// Strides in elements. lse: (B, H, lse_rows) float32, or null.
+cudaError_t launch_any(const Heads& heads, int64_t B, int64_t D, int64_t causal, void* out, int64_t dtype,
+                       cudaStream_t stream, LaunchRecord* record) {
+    return dispatch_heads(dtype, D, causal, [&](auto zero, auto head, auto is_causal) {
+        return launch_head<decltype(zero), decltype(head)::value, decltype(is_causal)::value>(heads, B, out, stream,
+                                                                                             record);
+    });
+}
+
+// Strides in elements.
 extern "C" int attention_wgmma(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H,
                                int64_t H_kv, int64_t S_q, int64_t S_k, int64_t D, int64_t q_batch, int64_t q_head,
                                int64_t q_row, int64_t k_batch, int64_t k_head, int64_t k_row, int64_t v_batch,
                                int64_t v_head, int64_t v_row, int64_t out_batch, int64_t out_head,
-                               int64_t out_row, int64_t causal, double scale_log2, int64_t dtype, void* lse,
-                               int64_t lse_rows, cudaStream_t stream, LaunchRecord* record) {
+                               int64_t out_row, int64_t causal, double scale_log2, int64_t dtype, cudaStream_t stream,
+                               LaunchRecord* record) {
     const Heads heads{int(H),     int(H / H_kv),
                       int(S_q),   int(S_k),
                       int(B * H), float(scale_log2),
                       q,          k,
                       v,          {q_batch, q_head, q_row},
                       {k_batch, k_head, k_row}, {v_batch, v_head, v_row},
-                      {out_batch, out_head, out_row}, static_cast<float*>(lse), int(lse_rows)};
-    return dispatch_heads(dtype, D, causal, [&](auto zero, auto head, auto is_causal) {
-        return launch_head<decltype(zero), decltype(head)::value, decltype(is_causal)::value>(heads, B, out, stream,
-                                                                                             record);
-    });
+                      {out_batch, out_head, out_row}};
+    return launch_any(heads, B, D, causal, out, dtype, stream, record);
+}
+
+// For D up to 128. lse, delta: (B, H, padded) float32.
+extern "C" int attention_statistics(const void* q, const void* k, const void* v, const void* d_out, void* lse,
+                                    void* delta, int64_t B, int64_t H, int64_t H_kv, int64_t S_q, int64_t S_k,
+                                    int64_t D, int64_t q_batch, int64_t q_head, int64_t q_row, int64_t k_batch,
+                                    int64_t k_head, int64_t k_row, int64_t v_batch, int64_t v_head, int64_t v_row,
+                                    int64_t d_out_batch, int64_t d_out_head, int64_t d_out_row, int64_t padded,
+                                    int64_t causal, double scale_log2, int64_t dtype, cudaStream_t stream,
+                                    LaunchRecord* record) {
+    if (D > 128) return cudaErrorNotSupported;
+    const Heads heads{int(H),     int(H / H_kv),
+                      int(S_q),   int(S_k),
+                      int(B * H), float(scale_log2),
+                      q,          k,
+                      v,          {q_batch, q_head, q_row},
+                      {k_batch, k_head, k_row}, {v_batch, v_head, v_row},
+                      {},         static_cast<float*>(lse),
+                      static_cast<float*>(delta), int(padded),
+                      d_out,      {d_out_batch, d_out_head, d_out_row}};
+    return launch_any(heads, B, D, causal, nullptr, dtype, stream, record);
 }

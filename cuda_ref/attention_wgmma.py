@@ -26,4 +26,4 @@ def attention(
     key head read it once.
     Source: see attention_wgmma.cu.
     """
-    return attend("attention_wgmma", q, k, v, causal, sm_scale, None, 0, decodes=True)
+    return attend("attention_wgmma", q, k, v, causal, sm_scale, decodes=True)

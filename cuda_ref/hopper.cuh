@@ -76,6 +76,11 @@ __device__ __forceinline__ float2 load_shared_pair(uint32_t address) {
     return x;
 }
 
+// A kernel that launch_early has launched may begin once all blocks of the one before have called the first, or ended.
+// Its own wait is for the end of that kernel, and of all before.
+__device__ __forceinline__ void start_next_kernel() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+__device__ __forceinline__ void wait_for_earlier_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
 // Numbers in global memory by which blocks order their writes.
 __device__ __forceinline__ int load_acquire(const int* at) {
     int x;
@@ -85,6 +90,8 @@ __device__ __forceinline__ int load_acquire(const int* at) {
 __device__ __forceinline__ void increment_release(int* at) {
     asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(at) : "memory");
 }
+
+__device__ __forceinline__ void prefetch_l2(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
 
 __device__ __forceinline__ float exp2_approximate(float x) {
     float y;

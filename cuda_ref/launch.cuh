@@ -31,6 +31,19 @@ cudaError_t launch_clusters(int cluster, void (*kernel)(Parameters...), dim3 gri
                                  arguments...);
 }
 
+// Launches a kernel that may begin before the one before it in the stream has ended: see start_next_kernel.
+template <typename... Parameters, typename... Arguments>
+cudaError_t launch_early(void (*kernel)(Parameters...), dim3 grid, dim3 block, cudaStream_t stream,
+                         LaunchRecord* record, Arguments... arguments) {
+    record->set(grid, block);
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    const cudaLaunchConfig_t config = {grid, block, 0, stream, &attribute, 1};
+    cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
+    return cudaGetLastError();
+}
+
 struct OperandMaps {
     CUtensorMap a, b;
 };

@@ -46,5 +46,5 @@ def multi_head_attention(
     out = x.new_empty(B, S, E)
     if out.numel() > 0:
         o = out.view(B, S, heads, D).transpose(1, 2)
-        launch("attention_wgmma", q, k, v, o, causal, scales(D, None)[1], None, 0)
+        launch("attention_wgmma", q, k, v, o, causal, scales(D, None)[1])
     return matmul(out.view(B * S, E), w_out.t()).view(B, S, E)

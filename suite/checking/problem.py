@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from suite.problem.case import Case
     from suite.problem.truth import Truth
 
-TRUTH_CACHE_ELEMENTS = 2**27
-"""Truths of a case are kept from one implementation to the next up to this many elements in both draws (2 GiB)."""
+TRUTH_BYTES = 2 * 8
+"""Of an element's truth and bound."""
+KEPT_BYTES = 1 << 31
+"""Truths of both draws are kept from one implementation to the next if they take at most this much. On a GPU an eighth
+of the memory that is free, if that is more."""
 
 
 class Problem:
@@ -82,8 +85,9 @@ class Problem:
 
     def truth(self, draw: int) -> Iterable[Truth]:
         """The exact result of `draw` with its error bounds, in pieces; computed once if it is small enough to keep."""
-        if 2 * math.prod(self.output_shape) > TRUTH_CACHE_ELEMENTS:
-            return self.op.truth(self.draws[draw], self.case)
         if draw not in self._truths:
+            free = torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else 0
+            if len(self.draws) * math.prod(self.output_shape) * TRUTH_BYTES > max(KEPT_BYTES, free // 8):
+                return self.op.truth(self.draws[draw], self.case)
             self._truths[draw] = list(self.op.truth(self.draws[draw], self.case))
         return self._truths[draw]

@@ -61,28 +61,28 @@ class Pairs:
 
 def pairs(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, do: torch.Tensor, hidden: torch.Tensor | None, scale: float,
-    dtype: str,
+    dtype: str, keys: int | None = None,
 ) -> Pairs:  # fmt: skip
-    """`Pairs` of rows of q and do with all of k and v, of one head or several. hidden (rows, keys): of the causal mask.
+    """`Pairs` of rows of q and do with those of k and v, of a head or several. hidden (rows, keys): by causality.
+
+    keys: that an implementation may add, with those left out here, which no row sees.
 
     1. Scores, their exponentials and so p are computed twice, for the output and again for the gradients, from one
        logarithm of the sum: twice the variance of attention's. What moves the sum, the logarithm's error and the
        rounding of its value are common to a row.
     2. dp is a sum over D. delta, a row's sum of do o, has the errors of o: of p, of its rounding to 16 bits, of the sum
        over the keys, and of the output's rounding.
-    3. In 16 bits p and ds are rounded to the type of the inputs before they enter a product; dp, the gradient of such
-       an operand, may be too.
-    4. Tensor cores truncate: scores, dp and o are too small in magnitude. Exponentials and products below the normal
-       range may be 0.
+    3. In 16 bits p and ds are rounded to the inputs' type before they enter a product; dp may be too.
+    4. Tensor cores truncate: scores, dp and o are too small. Numbers below the normal range may be 0.
     """
-    u, depth, (keys, d) = unit_roundoff("float32"), MMA_DEPTH.get(dtype), k.shape[-2:]
+    u, depth, d, keys = unit_roundoff("float32"), MMA_DEPTH.get(dtype), k.shape[-1], keys or k.shape[-2]
     scores = (q * scale) @ k.mT
     if hidden is not None:
         scores.masked_fill_(hidden, -math.inf)
     largest = scores.amax(dim=-1, keepdim=True)
     blind = torch.zeros_like(largest, dtype=torch.bool) if hidden is None else hidden.all(dim=-1, keepdim=True)
     p = torch.softmax(scores, dim=-1).masked_fill_(blind, 0.0)
-    log_sum = torch.logsumexp(scores, dim=-1, keepdim=True).masked_fill_(blind, 0.0)
+    log_sum = (largest - p.amax(dim=-1, keepdim=True).log_()).masked_fill_(blind, 0.0)  # the largest p is 1 / the sum
     largest.masked_fill_(blind, 0.0)
     relative = exponential_variance(scores, (q * scale).square() @ k.square().mT, d, depth).mul_(2.0)
     nothing = p == 0.0  # exactly: without an error
@@ -154,6 +154,10 @@ class Sum:
         for name in ("value", "variance", "shift", "squares"):
             getattr(self, name).add_(getattr(other, name))
         return self
+
+    def add_to(self, rows: slice, other: Sum) -> None:
+        for name in ("value", "variance", "shift", "squares"):
+            getattr(self, name)[:, rows] += getattr(other, name)
 
     def __getitem__(self, place: int) -> Sum:
         """Of one of several heads."""
@@ -301,6 +305,8 @@ class AttentionGrad(Attention):
             return Truth((slice(begin, begin + bound.numel()),), total.value.reshape(-1), bound.reshape(-1))
 
         at_once = self._key_heads_at_once(case)
+        # Hidden keys are left out, unless 0 times one of their elements is not 0.
+        skips = case.option("causal") and all(bool(each.isfinite().all()) for each in inputs)
         for batch, first in product(range(b), range(0, h_kv, at_once)):
             key_heads = slice(first, min(first + at_once, h_kv))
             several = key_heads.stop - first
@@ -309,7 +315,7 @@ class AttentionGrad(Attention):
             for member in range(group):
                 of_members = [empty_sum((several, s_k, d), inputs[0].device) for _ in range(2)]
                 of_queries = empty_sum((several, s_q, d), inputs[0].device)
-                self._add_heads(inputs, case, batch, key_heads, member, of_queries, of_members)
+                self._add_heads(inputs, case, skips, batch, key_heads, member, of_queries, of_members)
                 together = [of_queries] if group == 1 else [of_queries[place] for place in range(several)]
                 for place, own in enumerate(together):
                     head = (first + place) * group + member
@@ -330,6 +336,7 @@ class AttentionGrad(Attention):
         self,
         inputs: tuple[torch.Tensor, ...],
         case: Case,
+        skips: bool,
         batch: int,
         key_heads: slice,
         member: int,
@@ -347,16 +354,17 @@ class AttentionGrad(Attention):
         rows = self._rows(case)
         for start in range(0, s_q, rows):
             q, do = (each[batch, heads, start : start + rows].double() for each in (inputs[0], inputs[3]))
-            hidden = None
+            hidden, seen = None, s_k  # by any of these queries
             if case.option("causal"):
                 last = torch.arange(start, start + q.shape[1], device=q.device) + (s_k - s_q)
-                hidden = torch.arange(s_k, device=q.device) > last[:, None]
-            of = pairs(q, k, v, do, hidden, scale, case.dtype)
-            mine = sum_over_keys(of, k, scale)
+                seen = max(1, min(s_k, start + q.shape[1] + s_k - s_q)) if skips else s_k
+                hidden = torch.arange(seen, device=q.device) > last[:, None]
+            of = pairs(q, k[:, :seen], v[:, :seen], do, hidden, scale, case.dtype, s_k)
+            mine = sum_over_keys(of, k[:, :seen], scale)
             for name in ("value", "variance", "shift", "squares"):
                 getattr(of_queries, name)[:, start : start + rows] = getattr(mine, name)
             for total, part in zip(of_keys, sums_over_queries(of, q, do, scale), strict=True):
-                total += part
+                total.add_to(slice(seen), part)
 
     def flops(self, case: Case) -> int:
         """Seven products of 2 D operations for each visible pair: two forward, five backward."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref.attention_grad_wgmma import attention_grad
@@ -17,7 +15,7 @@ from suite import ops
 from suite.checking.verdict import judge
 
 EMULATED = Path(__file__).parent / "emulated"
-NAME = "attention_grad_wgmma"
+NAMES = ("attention_wgmma", "attention_grad_wgmma")
 CASES = [  # B, H, H_kv, S_q, S_k, D; each more than a tile of queries and of keys, and no multiple
     pytest.param((2, 4, 2, 150, 290, 128), "bfloat16", True, "normal", id="causal"),
     pytest.param((1, 1, 1, 500, 400, 128), "bfloat16", False, "normal", id="stages are used again"),
@@ -27,47 +25,32 @@ CASES = [  # B, H, H_kv, S_q, S_k, D; each more than a tile of queries and of ke
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The kernel's file, where the headers that it includes are the emulated ones."""
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the kernels' files, where the headers that they include are the emulated ones."""
     folder = tmp_path_factory.mktemp("emulated")
     for each in ("attention_hopper.cuh", "attention_grad_hopper.cuh"):
         shutil.copy(build.HERE / each, folder)
     for header in EMULATED.glob("*.cuh"):
         shutil.copy(header, folder)
-    text = (build.HERE / f"{NAME}.cu").read_text().replace("// requires: sm_90a", "")
-    path = folder / f"{NAME}.cu"
+    for name in NAMES:
+        text = (build.HERE / f"{name}.cu").read_text().replace("// requires: sm_90a", "")
+        (folder / f"{name}.cu").write_text(text)
     common = folder / "attention_hopper.cuh"
     both_types = common.read_text()  # one type takes half the time to build
     common.write_text(both_types.replace("case FLOAT16: return dispatch_head(__half());", ""))
-    path.write_text(text)
-    return path
-
-
-def forward(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, causal: bool, scale_log2: float) -> None:
-    """What the forward kernel stores."""
-    k, v = (x.float().repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
-    scores = q.float() @ k.mT * (scale_log2 / math.log2(math.e))
-    if causal:
-        hidden = ~torch.ones(scores.shape[2:], dtype=torch.bool).tril(scores.shape[3] - scores.shape[2])
-        scores.masked_fill_(hidden, -math.inf)
-    blind = (scores == -math.inf).all(dim=3)
-    out.copy_((torch.softmax(scores, dim=3) @ v).masked_fill(blind[..., None], 0.0))
-    lse[:, :, : q.shape[2]] = (torch.logsumexp(scores, dim=3) * math.log2(math.e)).masked_fill(blind, math.inf)
+    return folder
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("size", "dtype", "causal", "family"), CASES)
 def test_gradients_agree(
-    monkeypatch: pytest.MonkeyPatch, source: Path, nan_outputs: None,
+    monkeypatch: pytest.MonkeyPatch, sources: Path, nan_outputs: None,
     size: tuple[int, ...], dtype: str, causal: bool, family: str,
 ) -> None:  # fmt: skip
     launch = build.launch
 
-    def launch_emulated(name: str, function: str, device: torch.device, *args: Any) -> None:
-        if name == NAME:
-            return launch(source, function, device, *args)
-        *_, given_causal, scale_log2, _, lse, _ = args
-        return forward(*args[:4], lse, given_causal, scale_log2)
+    def launch_emulated(name: str, *args: Any) -> None:
+        launch(sources / f"{name}.cu", *args)
 
     monkeypatch.setattr(build, "launch", launch_emulated)
     op = ops.get("attention_grad")

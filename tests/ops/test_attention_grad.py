@@ -11,6 +11,7 @@ from judging import CPU, RIGHT
 from suite import ops
 from suite.checking.verdict import judge
 from suite.numerics.formats import DTYPES
+from suite.problem import blocks
 from suite.problem.case import Case
 from suite.problem.outputs import joined
 from validation.arithmetic_models.rounding import rounded
@@ -33,10 +34,10 @@ def by_autograd(inputs: Tensors, case: Case) -> Tensors:
     return torch.autograd.grad(o, (q, k, v), do[:, :, case["S_q"] - o.shape[2] :])
 
 
-def truth(inputs: Tensors, case: Case) -> torch.Tensor:
+def truth(inputs: Tensors, case: Case, what: str = "value") -> torch.Tensor:
     value = torch.full(OP.output_shape(case), math.nan, dtype=torch.float64)
     for piece in OP.truth(inputs, case):
-        value[piece.index] = piece.value
+        value[piece.index] = getattr(piece, what)
     return value
 
 
@@ -53,6 +54,16 @@ def test_the_truth_is_that_of_autograd(shape: tuple[int, ...], causal: bool, fam
     inputs = OP.make_inputs(case, 0, CPU)
     expected = joined(by_autograd(inputs, case))
     torch.testing.assert_close(truth(inputs, case), expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("family", ["normal", "nan"])
+def test_rows_at_a_time_have_the_truth_of_all(monkeypatch: pytest.MonkeyPatch, family: str) -> None:
+    case = OP.case((1, 4, 2, 60, 90, 64), "bfloat16", causal=True, inputs=family)
+    inputs = OP.make_inputs(case, 0, CPU)
+    value, limit = truth(inputs, case), truth(inputs, case, "limit")
+    monkeypatch.setattr(blocks, "BLOCK_ELEMENTS", 2**12)  # 11 queries: hidden keys are left out
+    torch.testing.assert_close(truth(inputs, case), value, rtol=1e-10, atol=1e-12, equal_nan=True)
+    torch.testing.assert_close(truth(inputs, case, "limit"), limit, rtol=1e-10, atol=0.0, equal_nan=True)
 
 
 def flash(inputs: Tensors, case: Case, kind: str, *, of_products: str = "") -> Tensors:

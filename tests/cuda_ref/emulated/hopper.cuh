@@ -44,11 +44,19 @@ template <int>
 void setmaxnreg_inc() {}
 inline void fence_proxy_async() {}
 
+struct NamedBarrier {
+    int arrived, phase;
+};
+inline NamedBarrier named_barriers[16];
+
+inline void named_barrier_arrive(int barrier, int threads) {
+    NamedBarrier& at = named_barriers[barrier];
+    if (++at.arrived == threads) at.arrived = 0, ++at.phase;
+}
 inline void named_barrier_sync(int barrier, int threads) {
-    static int arrived[16], phase[16];
-    const int before = phase[barrier];
-    if (++arrived[barrier] == threads) arrived[barrier] = 0, ++phase[barrier];
-    while (phase[barrier] == before) __nanosleep(1);
+    const int before = named_barriers[barrier].phase;
+    named_barrier_arrive(barrier, threads);
+    while (named_barriers[barrier].phase == before) __nanosleep(1);
 }
 
 inline void store_shared(uint32_t address, float4 x) { memcpy(shared_pointer(address), &x, sizeof x); }
@@ -58,6 +66,9 @@ inline float2 load_shared_pair(uint32_t address) {
     return x;
 }
 
+inline void start_next_kernel() {}
+inline void wait_for_earlier_kernel() {}
+inline void prefetch_l2(const void*) {}
 inline int load_acquire(const int* at) { return *at; }
 inline void increment_release(int* at) { ++*at; }
 

@@ -1,4 +1,4 @@
-// launch_clusters of cuda_ref/launch.cuh on a CPU.
+// launch_clusters and launch_early of cuda_ref/launch.cuh on a CPU.
 #pragma once
 
 #include "tma.cuh"
@@ -11,4 +11,10 @@ cudaError_t launch_clusters(int, Kernel kernel, dim3 grid, dim3 block, size_t sh
     ::cuda_host::launch(::cuda_host::address(kernel), [&](auto... given) { kernel(given...); }, grid, block,
                         shared_bytes, stream)(arguments...);
     return cudaGetLastError();
+}
+
+template <typename Kernel, typename... Arguments>
+cudaError_t launch_early(Kernel kernel, dim3 grid, dim3 block, cudaStream_t stream, LaunchRecord* record,
+                         Arguments... arguments) {
+    return launch_clusters(1, kernel, grid, block, 0, stream, record, arguments...);
 }

@@ -27,7 +27,9 @@ inline void mbarrier_init(uint32_t address, int arrivals) {
     const Mbarrier fresh{0, uint8_t(arrivals), uint8_t(arrivals), 0, 77};
     memcpy(shared_pointer(address), &fresh, sizeof fresh);
 }
-inline void mbarrier_fence_init() {}
+inline void mbarrier_fence_init() {  // at the beginning of a block
+    for (NamedBarrier& each : named_barriers) each.arrived = 0;
+}
 inline void mbarrier_arrive(uint32_t address) { mbarrier_count(address, 1, 0); }
 inline void mbarrier_arrive_expect_tx(uint32_t address, int bytes) { mbarrier_count(address, 1, bytes); }
 inline void mbarrier_wait_parity(uint32_t address, uint32_t parity, int line = __builtin_LINE()) {
