@@ -42,7 +42,7 @@ class Plan(NamedTuple):
     "short" (few products, any strides)."""
     tile: int
     """Index in TILES[kernel], and the number in the .cu; of "stream" the logarithm of warps, of "short"
-    of threads that divide k, or a key of SHORT_GRIDS."""
+    of threads that divide k, or a key of SHORT_GRIDS or SHORT_TILES."""
     parts: int
 
 
@@ -61,59 +61,64 @@ class Problem(NamedTuple):
 class Costs(NamedTuple):
     """Of an H200: microseconds, and bytes, elements or products in a microsecond."""
 
-    memory: float = 3.77e6  # bytes of the device's memory
-    mma_launch: float = 2.68
+    memory: float = 5.73e6  # bytes read from the device's memory
+    written: float = 3.06e6  # bytes written
+    mma_launch: float = 2.91
     mma_block: float = 0.00125  # until the first step, and after the last one
-    mma_rate: float = 1.78e6  # products of a multiprocessor
-    mma_copy: float = 4.48e4  # elements that a multiprocessor copies to shared memory
-    mma_shift: float = 1.56  # of a step's time more, for each operand at odd addresses
-    mma_store: float = 8450.0  # elements
-    mma_l2: float = 5.12e6
-    cluster: float = 0.292
-    cluster_part: float = 0.0299
+    mma_rate: float = 1.93e6  # products of a multiprocessor
+    mma_copy: float = 4.9e4  # elements that a multiprocessor copies to shared memory
+    mma_shift: float = 2.29  # of a step's time more, for each operand at odd addresses
+    mma_store: float = 8.85e03  # elements
+    mma_l2: float = 7.15e6
+    cluster: float = 0.27
+    cluster_part: float = 0.0781
     cluster_sums: float = 1.3e6  # bytes that a multiprocessor reads from others
-    stream_launch: float = 3.49
+    stream_launch: float = 2.98
     stream_block: float = 0.00331
-    stream_step: float = 0.854
-    stream_shift: float = 0.719
-    wgmma_launch: float = 1.7
-    wgmma_block: float = 1.31
-    wgmma_l2: float = 1.23e7  # more than L2 delivers: neighbours read the same at the same time
-    short_launch: float = 0.823
-    short_turn: float = 0.725
-    short_load: float = 0.00326  # of a warp
+    stream_step: float = 1.46
+    stream_shift: float = 0.498
+    wgmma_launch: float = 1.59
+    wgmma_block: float = 1.33
+    wgmma_store: float = 2.05e-05  # of an element
+    wgmma_l2: float = 7.67e6  # more than L2 delivers: neighbours read the same at the same time
+    short_launch: float = 0.81
+    short_turn: float = 0.811
+    short_load: float = 0.00383  # of a warp
     short_store: float = 0.000652
+    tile_launch: float = 2
+    tile_term: float = 0.0371
+    tile_store: float = 0.508
     skinny_launch: float = 2.9
     skinny_step: float = 0.212
-    copy: float = 0.456
-    add: float = 1.99
-    store: float = 5550.0  # elements of a multiprocessor that are not stored by TMA
-    scattered: float = 4.71e6  # bytes of copies, and of parts
+    copy: float = 1.07
+    add: float = 2.5
+    store: float = 4.54e03  # elements of a multiprocessor that are not stored by TMA
+    scattered: float = 3.05e6  # bytes of copies, and of parts
 
 
 COSTS = Costs()
 KERNELS = ("wgmma", "wgmma16", "mma", "stream", "skinny", "short")
 TILES = {
     "mma": (
-        Tile(32, 32, 128, 0.377, resident=8),
-        Tile(64, 16, 128, 0.423, resident=8),
-        Tile(64, 64, 64, 0.409, resident=7),
-        Tile(128, 128, 64, 0.271, stages=3, resident=2),
-        Tile(128, 32, 64, 0.481, resident=8),
-        Tile(64, 128, 32, 0.576, stages=3, resident=4),
+        Tile(32, 32, 128, 0.457, resident=8),
+        Tile(64, 16, 128, 0.366, resident=8),
+        Tile(64, 64, 64, 0.471, resident=7),
+        Tile(128, 128, 64, 0.279, stages=3, resident=2),
+        Tile(128, 32, 64, 0.51, resident=8),
+        Tile(64, 128, 32, 0.63, stages=3, resident=4),
     ),
     "wgmma": (
-        Tile(64, 128, 64, 0.231),
-        Tile(128, 256, 64, 0.625, cluster=2),
-        Tile(128, 128, 64, 0.338),
-        Tile(128, 192, 64, 0.482, cluster=2),
+        Tile(64, 128, 64, 0.181),
+        Tile(128, 256, 64, 0.749, cluster=2),
+        Tile(128, 128, 64, 0.354),
+        Tile(128, 192, 64, 0.498, cluster=2),
     ),
     "wgmma16": (
-        Tile(128, 256, 64, 0.659),
-        Tile(128, 192, 64, 0.511),
-        Tile(192, 128, 64, 0.497),
-        Tile(64, 64, 64, 0.149),
-        Tile(128, 128, 64, 0.334, cluster=2),
+        Tile(128, 256, 64, 0.88),
+        Tile(128, 192, 64, 0.488),
+        Tile(192, 128, 64, 0.534),
+        Tile(64, 64, 64, 0.107),
+        Tile(128, 128, 64, 0.439, cluster=2),
     ),
 }
 _WGMMA_PARTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 44, 64, 96, 128)
@@ -132,6 +137,8 @@ SHORT_LANES, SHORT_TERMS = 5, 8
 """The logarithm of the most threads that share a sum; terms that a thread has in flight."""
 SHORT_GRIDS = {6: 4, 7: 8}
 """By tile: the rows and the columns of the grid of elements that a thread computes."""
+SHORT_TILES, SHORT_TILE_TERMS = {8: 8, 9: 16}, 64
+"""By tile: threads of a warp beside each other, of 4 rows and 4 columns each; the most terms."""
 SHORT_PRODUCTS, SHORT_GRID_PRODUCTS = 2**26, 2**29
 """The most of a product for which "short" may be chosen."""
 SHARED_BYTES = 227 * 1024  # of a multiprocessor
@@ -179,13 +186,15 @@ def candidates(x: Problem) -> Iterator[Plan]:
     if x.M * x.N * x.K <= SHORT_GRID_PRODUCTS:
         for index in SHORT_GRIDS:
             yield Plan("short", index, 1)
+        for index in SHORT_TILES if x.K <= SHORT_TILE_TERMS else ():
+            yield Plan("short", index, 1)
     if x.M <= SKINNY_M and not x.a_copied and not x.b_copied:
         yield SKINNY
 
 
 def predicted_us(plan: Plan, x: Problem) -> float:
     """The time of a plan."""
-    memory = 2 * (x.M * x.K + x.K * x.N + x.M * x.N) / COSTS.memory
+    memory = 2 * (x.M * x.K + x.K * x.N) / COSTS.memory + 2 * x.M * x.N / COSTS.written
     if plan.kernel == "skinny":
         return _skinny_us(x, memory)
     if plan.kernel == "stream":
@@ -228,6 +237,8 @@ def _short_us(plan: Plan, x: Problem, memory: float) -> float:
     """Launch, turns that wait for memory one after the other, and the loads of a multiprocessor's warps."""
     if plan.tile in SHORT_GRIDS:
         return _short_grid_us(SHORT_GRIDS[plan.tile], x, memory)
+    if plan.tile in SHORT_TILES:
+        return _short_tile_us(SHORT_TILES[plan.tile], x, memory)
     turns = count(x.K, SHORT_TERMS << plan.tile)
     warps = count(count(x.M * x.N << plan.tile, 32), x.multiprocessors)
     loads = 2 * warps * turns * SHORT_TERMS * COSTS.short_load
@@ -243,6 +254,15 @@ def _short_grid_us(rows: int, x: Problem, memory: float) -> float:
     return COSTS.short_launch + _longest(turns * COSTS.short_turn, loads, memory)
 
 
+def _short_tile_us(across: int, x: Problem, memory: float) -> float:
+    """Launch, turns of loads, and the work of a multiprocessor's tiles."""
+    rows, columns = 1024 // across, 4 * across
+    tiles = count(count(x.M, rows) * count(x.N, columns), x.multiprocessors)
+    turns = count((rows + columns) * x.K, 16 * 256)
+    work = tiles * (x.K * COSTS.tile_term + COSTS.tile_store)
+    return COSTS.tile_launch + turns * COSTS.short_turn + _longest(work, memory)
+
+
 def _cluster_us(plan: Plan) -> float:
     return COSTS.cluster + COSTS.cluster_part * plan.parts if plan.parts > 1 else 0.0
 
@@ -251,8 +271,10 @@ def _wgmma_us(plan: Plan, tile: Tile, memory: float, x: Problem) -> float:
     """Copies, launch, the longest of traffic and rounds, and the addition of parts."""
     blocks, steps = blocks_of(tile, x) * plan.parts, count(count(x.K, tile.K), plan.parts)
     rounds = count(blocks // tile.cluster, x.multiprocessors // tile.cluster)
-    loaded = 2 * blocks * steps * tile.K * (tile.M + tile.N / tile.cluster)
+    alone = min(steps, tile.stages)  # before a block's neighbour in the cluster loads for it
+    loaded = 2 * blocks * tile.K * (steps * tile.M + (alone + (steps - alone) / tile.cluster) * tile.N)
     stored = tile.M * tile.N / COSTS.store if x.N % 8 != 0 else 0.0
+    stored += tile.M * tile.N * COSTS.wgmma_store
     busy = rounds * (COSTS.wgmma_block + steps * tile.step_us + stored)
     us = COSTS.wgmma_launch + _longest(busy, memory, loaded / COSTS.wgmma_l2)
     if x.a_copied or x.b_copied:

@@ -7,6 +7,9 @@
 // If sums are short and outputs are many, a thread computes a grid of elements: it loads 2 ROWS factors for ROWS^2
 // products. Neighbouring threads have neighbouring columns.
 //
+// If outputs are many more, blocks compute tiles, whose factors pass through shared memory as float32: all of them are on
+// their way at once, elements at any address, and rows of out are stored 8 aligned bytes at a time.
+//
 // Precision: products of 16 bits are exact, sums float32, rounded once.
 #include "tiles.cuh"
 #include "unaligned.cuh"
@@ -124,6 +127,137 @@ extern "C" int matmul_short_grid(const void* a, const void* b, void* out, int64_
         kernel<<<grid, THREADS, 0, stream>>>(left, right, static_cast<T*>(out), warps, FastDivisor(uint32_t(across)),
                                              across, int(M), int(N), int(K), log_across);
         return cudaGetLastError();
+    };
+    switch (dtype) {
+        case FLOAT16: return run(__half());
+        case BFLOAT16: return run(__nv_bfloat16());
+        default: return cudaErrorInvalidValue;
+    }
+}
+
+// Stores the elements `first` ... `last` - 1 of four to 8 aligned bytes.
+template <typename T>
+__device__ __forceinline__ void store_four(T* to, uint64_t four, int first, int last) {
+    if (first <= 0 && last >= 4) {
+        *reinterpret_cast<uint64_t*>(to) = four;
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const uint16_t bits = uint16_t(four >> 16 * i);
+        if (i >= first && i < last) memcpy(to + i, &bits, 2);
+    }
+}
+
+// A block computes a tile. ACROSS threads of a warp are beside each other, the others below them; each has 4 rows and 4
+// columns.
+template <int ACROSS>
+struct ShortTile {
+    static constexpr int THREADS = 256, WARPS = THREADS / 32, BELOW = 32 / ACROSS;
+    static constexpr int LOG_COLUMNS = ACROSS == 16 ? 6 : 5, LOG_ROWS = 12 - LOG_COLUMNS;
+    static constexpr int ROWS = 1 << LOG_ROWS, COLUMNS = 1 << LOG_COLUMNS;
+    static_assert(COLUMNS == 4 * ACROSS && ROWS == 4 * BELOW * WARPS, "");
+    static constexpr int LEFT_WARPS = WARPS * ROWS / (ROWS + COLUMNS);  // that load rows of a, the others columns of b
+    static constexpr int LEFT_PITCH = ROWS + 4, RIGHT_PITCH = COLUMNS + 4;
+    static constexpr int TERM_BYTES = 4 * (LEFT_PITCH + RIGHT_PITCH);
+};
+
+template <typename T, int ACROSS>
+__global__ void __launch_bounds__(ShortTile<ACROSS>::THREADS)
+    matmul_short_tile(const ShortOperand a, const ShortOperand b, T* __restrict__ out, const FastDivisor columns,
+                      int across, const FastDivisor terms, int M, int N, int K) {
+    using C = ShortTile<ACROSS>;
+    constexpr int LOADS = 16;
+    extern __shared__ __align__(16) char shared[];
+    float* const left = reinterpret_cast<float*>(shared);
+    float* const right = left + K * C::LEFT_PITCH;
+    const int tile_y = columns.quotient(blockIdx.x), tile_x = blockIdx.x - tile_y * across;
+    const int m0 = tile_y * C::ROWS, n0 = tile_x * C::COLUMNS, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    {
+        const bool is_left = warp < C::LEFT_WARPS;
+        const ShortOperand x = is_left ? a : b;
+        const int size = is_left ? C::ROWS : C::COLUMNS, pitch = is_left ? C::LEFT_PITCH : C::RIGHT_PITCH;
+        const int first = is_left ? m0 : n0, last = (is_left ? M : N) - 1;
+        const int threads = is_left ? C::LEFT_WARPS * 32 : C::THREADS - C::LEFT_WARPS * 32;
+        const int thread = is_left ? threadIdx.x : threadIdx.x - C::LEFT_WARPS * 32;
+        const int log_size = is_left ? C::LOG_ROWS : C::LOG_COLUMNS;
+        float* const to = is_left ? left : right;
+#pragma unroll 1
+        for (int begin = thread; begin < size * K; begin += threads * LOADS) {
+            uint32_t values[LOADS];
+            int at[LOADS];
+#pragma unroll
+            for (int i = 0; i < LOADS; ++i) {
+                const int e = min(begin + i * threads, size * K - 1);
+                const int k = x.stride_k == 1 ? e - terms.quotient(e) * K : e >> log_size;
+                const int r = x.stride_k == 1 ? terms.quotient(e) : e & (size - 1);
+                at[i] = k * pitch + r;
+                values[i] = load_now(x.data + min(first + r, last) * x.stride + k * x.stride_k);
+            }
+#pragma unroll
+            for (int i = 0; i < LOADS; ++i) to[at[i]] = as_float<T>(values[i]);
+        }
+    }
+    __syncthreads();
+    const int row = (warp * C::BELOW + lane / ACROSS) * 4, beside = lane % ACROSS;
+    float sums[4][4] = {};
+#pragma unroll 2
+    for (int k = 0; k < K; ++k) {
+        const Pack<float, 4> x = *reinterpret_cast<const Pack<float, 4>*>(left + k * C::LEFT_PITCH + row);
+        const Pack<float, 4> y = *reinterpret_cast<const Pack<float, 4>*>(right + k * C::RIGHT_PITCH + beside * 4);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+#pragma unroll
+            for (int j = 0; j < 4; ++j) sums[i][j] = fmaf(x[i], y[j], sums[i][j]);
+        }
+    }
+    // A thread stores 8 aligned bytes: its own elements after the last ones of its neighbour.
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const int m = m0 + row + i;
+        T* const begin = out + int64_t(m) * N + n0;
+        const int behind = int(reinterpret_cast<uintptr_t>(begin) / 2 % 4);
+        const Pack<T, 4> rounded = {from_float<T>(sums[i][0]), from_float<T>(sums[i][1]), from_float<T>(sums[i][2]),
+                                    from_float<T>(sums[i][3])};
+        uint64_t own;
+        memcpy(&own, &rounded, 8);
+        const uint32_t low = __shfl_up_sync(0xffffffffu, uint32_t(own), 1);
+        const uint32_t high = __shfl_up_sync(0xffffffffu, uint32_t(own >> 32), 1);
+        if (m >= M) continue;
+        const uint64_t before = uint64_t(high) << 32 | low;
+        const uint64_t four = behind == 0 ? own : own << 16 * behind | before >> (64 - 16 * behind);
+        const int column = beside * 4 - behind, columns_left = min(C::COLUMNS, N - n0);
+        store_four(begin + column, four, beside == 0 ? behind : 0, columns_left - column);
+        if (beside == ACROSS - 1 && behind > 0) {
+            store_four(begin + column + 4, own >> (64 - 16 * behind), 0, columns_left - column - 4);
+        }
+    }
+}
+
+// As matmul_short, for K up to 64. `across`: of ShortTile; 8 or 16.
+extern "C" int matmul_short_tile(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K,
+                                 int64_t stride_am, int64_t stride_ak, int64_t stride_bk, int64_t stride_bn,
+                                 int64_t across, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
+    const ShortOperand left{static_cast<const uint16_t*>(a), stride_am, stride_ak};
+    const ShortOperand right{static_cast<const uint16_t*>(b), stride_bn, stride_bk};
+    const auto run_tile = [&](auto zero, auto config, auto kernel) {
+        using T = decltype(zero);
+        using C = decltype(config);
+        const int tiles = int(ceil_div<int64_t>(N, C::COLUMNS));
+        const dim3 grid(unsigned(tiles * ceil_div<int64_t>(M, C::ROWS)));
+        const size_t bytes = K * C::TERM_BYTES;
+        record->set(grid, C::THREADS, bytes);
+        kernel<<<grid, C::THREADS, bytes, stream>>>(left, right, static_cast<T*>(out), FastDivisor(uint32_t(tiles)),
+                                                    tiles, FastDivisor(uint32_t(K)), int(M), int(N), int(K));
+        return cudaGetLastError();
+    };
+    const auto run = [&](auto zero) {
+        using T = decltype(zero);
+        switch (across) {
+            case 8: return run_tile(zero, ShortTile<8>(), matmul_short_tile<T, 8>);
+            case 16: return run_tile(zero, ShortTile<16>(), matmul_short_tile<T, 16>);
+            default: return cudaErrorInvalidValue;
+        }
     };
     switch (dtype) {
         case FLOAT16: return run(__half());

@@ -3,17 +3,22 @@
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._matmul_plan import SHORT_GRIDS, SHORT_LANES, Plan
+from cuda_ref._matmul_plan import SHORT_GRIDS, SHORT_TILES, Plan
 
 
 def run(plan: Plan, a: Tensor, b: Tensor) -> Tensor:
-    """The product of two matrices that are not empty; 2^plan.tile threads divide a sum, or one has a grid of them."""
+    """The product of two matrices that are not empty; 2^plan.tile threads divide a sum, one has a grid of them, or a
+    block a tile."""
     (M, K), N = a.shape, b.shape[1]
     out = a.new_empty(M, N)
-    grid = plan.tile > SHORT_LANES
+    if plan.tile in SHORT_GRIDS:
+        function, number = "matmul_short_grid", SHORT_GRIDS[plan.tile]
+    elif plan.tile in SHORT_TILES:
+        function, number = "matmul_short_tile", SHORT_TILES[plan.tile]
+    else:
+        function, number = "matmul_short", plan.tile
     build.launch(
-        "_short", "matmul_short_grid" if grid else "matmul_short", a.device,
-        a, b, out, M, N, K, *a.stride(), *b.stride(),
-        SHORT_GRIDS[plan.tile] if grid else plan.tile, build.DTYPES[a.dtype],
+        "_short", function, a.device,
+        a, b, out, M, N, K, *a.stride(), *b.stride(), number, build.DTYPES[a.dtype],
     )  # fmt: skip
     return out

@@ -64,10 +64,10 @@ def test_warps_divide_long_sums(random: Random, agrees: Agrees, warps: int) -> N
 
 
 @needs_compiler
-@pytest.mark.parametrize("lanes", range(8))
+@pytest.mark.parametrize("lanes", range(10))
 def test_threads_divide_short_sums(random: Random, agrees: Agrees, lanes: int) -> None:
     for dtype, (M, N, K) in itertools.product(
-        (torch.float16, torch.bfloat16), ((1, 1, 1), (5, 3, 9), (9, 35, 150), (70, 300, 3))
+        (torch.float16, torch.bfloat16), ((1, 1, 1), (5, 3, 9), (9, 35, 150 if lanes < 8 else 64), (70, 300, 3))
     ):
 
         def matmul(a: Tensor, b: Tensor, precision: str) -> Tensor:

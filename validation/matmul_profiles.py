@@ -1,0 +1,145 @@
+"""Profiles the worst products of tables of validation.matmul_lines by Nsight Compute: our fastest line, and cuBLAS.
+
+python -m validation.matmul_profiles --read lines/*.csv --out profiles.csv --write docs/lab/matmul_lines.md
+
+The cache is cold, the clocks are left as they are. Needs ncu, and a GPU whose counters it may read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from suite.profiling import nsight
+from suite.profiling.once import profiled
+from suite.results.render import pipe_table
+from validation import matmul_lines
+from validation.matmul_lines import OP, VENDOR, WORST, Timed
+
+BEGIN, END = "<!-- profiles:begin -->", "<!-- profiles:end -->"
+BETWEEN = "spin_kernel"
+"""The kernel of torch.cuda._sleep, which separates calls in the profile."""
+TIMEOUT_S = 300
+HEAD = ("M", "N", "K", "layout", "dtype", "precision", "line", "us", "of_cublas", "kernel", *nsight.SHARES)
+HEAD = (*HEAD, "ncu_stall", "bound_by")
+
+
+def worst(timed: Sequence[Timed], count: int = WORST) -> list[Timed]:
+    """Those in which the best of our lines is the slowest, to the fastest vendor's."""
+    return sorted(timed, key=lambda each: each.best_ratio)[:count]
+
+
+def run(calls: Sequence[tuple[tuple[int, ...], tuple[str, str, str], str]]) -> None:
+    """Makes the calls of lines, those that a profiler sees after others."""
+    device, lines = matmul_lines.prepared(sorted({line for *_, line in calls}))
+    by_name = {each.name: each for each in lines}
+    for shape, (layout, dtype, precision), line in calls:
+        case = OP.case(shape, dtype, precision, layout=layout)
+        bound = matmul_lines.bound(by_name[line], case, OP.make_inputs(case, 0, device))
+        bound.call()
+        bound.call()
+        with profiled(device):
+            bound.call()
+            torch.cuda._sleep(1)
+
+
+def split(kernels: Sequence[nsight.Kernel]) -> list[list[nsight.Kernel]]:
+    """The kernels of each call."""
+    return [list(each) for between, each in groupby(kernels, lambda k: BETWEEN in k.name) if not between]
+
+
+def profile(calls: Sequence[tuple[Any, ...]], executable: str) -> list[list[nsight.Kernel]]:
+    """The kernels of each call, in a process under ncu. Raises `nsight.NsightError`."""
+    with tempfile.TemporaryDirectory(prefix="suite-ncu-") as folder:
+        log = Path(folder, "ncu.csv")
+        command = [*nsight.command(executable, log, cold=True), sys.executable, "-m", __spec__.name]
+        done = subprocess.run(
+            [*command, "--calls", json.dumps(calls)], timeout=TIMEOUT_S, capture_output=True, text=True
+        )
+        text = log.read_text(errors="replace") if log.exists() else ""
+        if done.returncode:
+            nsight.refuse(text)
+            raise nsight.NsightError(f"the profiled process ended with {done.returncode}: {done.stderr[-600:]}")
+    found = split(nsight.kernels(text))
+    if len(found) != len(calls):
+        raise nsight.NsightError(f"ncu saw {len(found)} calls, expected {len(calls)}")
+    return found
+
+
+def rows(timed: Sequence[Timed], found: Sequence[Sequence[nsight.Kernel]]) -> list[dict[str, Any]]:
+    """For each product a row of our line and one of cuBLAS; `found` has their kernels in this order."""
+    made = []
+    lines = [(each, line) for each in timed for line in (each.best, VENDOR)]
+    for (each, line), kernels in zip(lines, found, strict=True):
+        longest = max(kernels, key=lambda kernel: kernel.us).name
+        sizes = {**dict(zip("MNK", (each.M, each.N, each.K), strict=True))}
+        kind = dict(zip(("layout", "dtype", "precision"), each.kind, strict=True))
+        ratio = f"{each.us[VENDOR] / each.us[line]:.3f}"
+        columns = nsight.columns(kernels)
+        made.append(
+            {**sizes, **kind, "line": line, "us": each.us[line], "of_cublas": ratio, "kernel": longest, **columns}
+        )
+    return made
+
+
+def table(made: Sequence[dict[str, Any]]) -> str:
+    shown = {"tensor": "ncu_tensor", "DRAM": "ncu_dram", "L2": "ncu_l2", "issue": "ncu_issue", "warps": "ncu_occupancy"}
+    head = ["M x N x K", "line", "us", "of cuBLAS", *shown, "top stall", "bound by"]
+    body = []
+    for row in made:
+        shares = ["" if row[each] in (None, "") else f"{float(row[each]):.0%}" for each in shown.values()]
+        name = f"{row['M']} x {row['N']} x {row['K']}"
+        line = row["kernel"][:46] if row["line"] == VENDOR else row["line"]
+        body.append(
+            [name, line, f"{float(row['us']):.1f}", row["of_cublas"], *shares, row["ncu_stall"], str(row["bound_by"])]
+        )
+    return pipe_table(head, body, {*head[2:-2]})
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--read", type=Path, nargs="+", default=[], help="tables of validation.matmul_lines")
+    parser.add_argument("--count", type=int, default=WORST, help=f"products ({WORST})")
+    parser.add_argument("--out", type=Path, default=Path("profiles.csv"), help="CSV file to write (profiles.csv)")
+    parser.add_argument("--write", type=Path, help="write the table between the marks of this document")
+    parser.add_argument("--calls", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.calls:
+        run([(tuple(shape), tuple(kind), line) for shape, kind, line in json.loads(given.calls)])
+        return 0
+    executable = nsight.ncu()
+    if executable is None:
+        print(f"ncu is missing: {nsight.GET_IT}", file=sys.stderr)
+        return 1
+    timed = worst([each for path in given.read for each in matmul_lines.read(path)], given.count)
+    calls = [((each.M, each.N, each.K), each.kind, line) for each in timed for line in (each.best, VENDOR)]
+    try:
+        made = rows(timed, profile(calls, executable))
+    except nsight.NsightError as error:
+        print(error, file=sys.stderr)
+        return 1
+    with given.out.open("w", newline="") as file:
+        writer = csv.DictWriter(file, HEAD, lineterminator=os.linesep)
+        writer.writeheader()
+        writer.writerows(made)
+    text = table(made)
+    print(text)
+    if given.write:
+        before, _, rest = given.write.read_text().partition(BEGIN)
+        given.write.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
