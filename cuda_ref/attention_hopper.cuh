@@ -176,8 +176,12 @@ __device__ __forceinline__ void round_weights(uint32_t (&weights)[COUNT / 2], co
 }
 
 // The online softmax of the two rows of a thread. Four threads share a row.
+//
+// With SLACK, the maximum is raised only by scores that pass it by more than 8, as an exponent of 2: few blocks do, and
+// the others do not rescale what was summed. Weights are at most 2^8 then, as exact in 16 bits as those up to 1.
+template <bool SLACK>
 struct Softmax {
-    float maximum[2] = {-INF, -INF};  // of the scores so far
+    float maximum[2] = {-INF, -INF};  // of the scores so far, or less by the slack
     float sum[2] = {0, 0};            // of exp2(scale_log2 (score - maximum)), over this thread's columns
     float factor[2];                  // of what was summed before the last block
 
@@ -191,8 +195,10 @@ struct Softmax {
             for (int i = 2 * r; i < COUNT; i += 4) largest = fmaxf(largest, fmaxf(scores[i], scores[i + 1]));
             largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
             largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
+            const bool kept = SLACK && (largest - maximum[r]) * scale_log2 <= 8;
+            if (kept) largest = maximum[r];
             const float scaled = largest == -INF ? 0.0f : largest * scale_log2;  // exp2(-inf - 0) is 0, not NaN
-            factor[r] = exp2_approximate(maximum[r] * scale_log2 - scaled);
+            factor[r] = kept ? 1.0f : exp2_approximate(maximum[r] * scale_log2 - scaled);
             maximum[r] = largest;
             float part = 0;
 #pragma unroll
@@ -207,6 +213,7 @@ struct Softmax {
 
     template <int COUNT>
     __device__ __forceinline__ void rescale(float (&acc)[COUNT]) const {
+        if (SLACK && !__any_sync(0xffffffffu, factor[0] != 1 || factor[1] != 1)) return;
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) acc[i] *= factor[i / 2 % 2];
     }

@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     const int query = row + thread / 32 * 16 + thread % 32 / 4;  // of the first of this thread's two rows
     float scores[BLOCK_N / 2], acc[D / 2] = {};
     uint32_t weights[BLOCK_N / 4];
-    Softmax softmax;
+    Softmax<false> softmax;
     PipelineState<STAGES> state;
     mbarrier_wait_parity(shared + M::Q_FULL, 0);
 #pragma unroll 1

@@ -40,6 +40,7 @@ struct Plan {
     static constexpr int STAGES = STAGES_, PRODUCER = CONSUMERS * WARPGROUP, THREADS = PRODUCER + WARPGROUP;
     static constexpr int PER_MILLE = PER_MILLE_;
     static constexpr bool TURNS = TURNS_;
+    using RowSoftmax = Softmax<D == 256>;  // slack pays where the sums are large, beside few scores
     static constexpr int Q_BYTES = 64 * D * 2, BLOCK_BYTES = BLOCK_N * D * 2;
     // Offsets in shared memory.
     static constexpr int KEYS = CONSUMERS * Q_BYTES, VALUES = KEYS + STAGES * BLOCK_BYTES;
@@ -121,9 +122,9 @@ __device__ __forceinline__ void prefetch_d_out(const Heads& heads, const Tile& t
 
 // Stores lse and delta of a thread's rows, whose sums normalize has added up. A query that sees no key gets an infinite
 // lse, which makes its weights 0.
-template <typename T, bool CAUSAL, int COUNT>
-__device__ __forceinline__ void store_statistics(const Heads& heads, const Softmax& softmax, const float (&acc)[COUNT],
-                                                 const Tile& tile, int query) {
+template <typename T, bool CAUSAL, bool SLACK, int COUNT>
+__device__ __forceinline__ void store_statistics(const Heads& heads, const Softmax<SLACK>& softmax,
+                                                 const float (&acc)[COUNT], const Tile& tile, int query) {
     const int64_t head = (int64_t(tile.batch) * heads.H + tile.head) * heads.padded;
     float delta[2] = {0, 0};
 #pragma unroll
@@ -171,7 +172,7 @@ __device__ __forceinline__ void consume(const Heads& heads, T* __restrict__ out,
         const int query = row + thread / 32 * 16 + thread % 32 / 4;  // of the first of this thread's two rows
         float scores[P::BLOCK_N / 2], acc[P::D / 2];
         uint32_t weights[P::BLOCK_N / 4];
-        Softmax softmax;
+        typename P::RowSoftmax softmax;
         auto mask = [&](int block) { hide_after<P::BLOCK_N, CAUSAL>(scores, heads, query, block, thread); };
         auto multiply_weights = [&](int add) {
             mbarrier_wait_parity(shared + P::V_FULL + values.stage * MBARRIER_BYTES, values.phase);
