@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jax.experimental import pallas as pl
 
@@ -29,6 +29,8 @@ class TileConfig:
     cluster: tuple[int, int]
     """Rows and columns of blocks."""
     grid_tile_width: int
+    splits: int = 1
+    """Parts of K, none of them empty, whose sums are added afterwards in their order."""
 
     @property
     def cluster_tile(self) -> tuple[int, int]:
@@ -51,6 +53,10 @@ CONFIGS = (
     TileConfig(block_n=192, num_stages=4, cluster=(2, 1), grid_tile_width=8),
     TileConfig(block_n=128, num_stages=6, cluster=(2, 1), grid_tile_width=8),
     TileConfig(block_n=64, num_stages=8, cluster=(2, 1), grid_tile_width=8),
+    TileConfig(block_n=256, num_stages=4, cluster=(1, 1), grid_tile_width=8),
+    TileConfig(block_n=192, num_stages=4, cluster=(1, 1), grid_tile_width=8),
+    TileConfig(block_n=128, num_stages=6, cluster=(1, 1), grid_tile_width=8),
+    TileConfig(block_n=64, num_stages=8, cluster=(1, 1), grid_tile_width=8),
 )
 
 
@@ -59,9 +65,12 @@ LATENCY = 2000.0  # cycles until a load arrives
 COLUMN_STEP = 4.0  # cycles of a step of K for each column of a tile, of which it has NARROW more than its own
 NARROW = 32
 TILE = 1500.0  # cycles of a tile besides its steps
+ROW_BYTES = 128  # of an operand's tile: the elements of K in a step
+L2_BYTES = 48.0  # that a multiprocessor gets from the L2 cache in a cycle
 DEVICE_BYTES = 4.0e6  # read or written in a microsecond
 PROGRAMS = 4  # of elements on a multiprocessor at a time
 ELEMENTS_STEP, ELEMENTS_PER_CYCLE = 700.0, 16.0  # cycles of a step that waits, elements that are loaded in a cycle
+UNALIGNED = 2.0  # times as long takes an element of rows that do not begin at multiples of 16 bytes
 KERNEL_US = 2.5  # of a copy or an addition besides its traffic
 
 Config = TileConfig | ElementsConfig
@@ -69,25 +78,40 @@ Config = TileConfig | ElementsConfig
 
 def choose_config(M: int, N: int, K: int, itemsize: int, max_blocks: int) -> Config:
     """The configuration that is predicted to be the fastest."""
-    tiles = choose_tiles(M, N, max_blocks)
-    times: dict[Config, float] = {tiles: tiles_us(M, N, K, itemsize, tiles, max_blocks)}
+    times: dict[Config, float] = {
+        config: tiles_us(M, N, K, itemsize, config, max_blocks) for config in tiles_plans(M, N, K, itemsize, max_blocks)
+    }
     if M * K + K * N + M * N < 2**31:
         times |= {config: elements_us(M, N, K, itemsize, config, max_blocks) for config in elements_plans(K)}
     return min(times, key=times.__getitem__)
 
 
+def tiles_plans(M: int, N: int, K: int, itemsize: int, max_blocks: int) -> Iterator[TileConfig]:
+    """Every configuration; K is divided where the tiles leave most of the device idle."""
+    steps = pl.cdiv(K, ROW_BYTES // itemsize)
+    for config in CONFIGS:
+        blocks = tile_count(M, N, config) * math.prod(config.cluster)
+        most = min(64, steps // 4, 2 * max_blocks // blocks)
+        for splits in sorted({pl.cdiv(steps, pl.cdiv(steps, splits)) for splits in range(1, max(most, 1) + 1)}):
+            yield replace(config, splits=splits)
+
+
 def tiles_us(M: int, N: int, K: int, itemsize: int, config: TileConfig, max_blocks: int) -> float:
-    """Time of the kernel, by its products or by memory, and of the copies before and after it."""
-    block_k = 128 // itemsize
-    steps, columns = pl.cdiv(K, block_k), config.block_n + NARROW
-    cycles = LATENCY + waves(M, N, config, max_blocks) * (steps * COLUMN_STEP * columns + TILE)
+    """Time of the kernel, by its products, by the L2 cache or by memory, and of the copies before and after it."""
+    block_k = ROW_BYTES // itemsize
+    rows, columns = config.cluster
+    loaded = ROW_BYTES * (min(M, CONSUMERS * WGMMA_M) / columns + config.block_n / rows)
+    step = max(COLUMN_STEP * (config.block_n + NARROW), loaded / L2_BYTES)
+    steps = pl.cdiv(pl.cdiv(K, block_k), config.splits)
+    cycles = LATENCY + waves(M, N, config, max_blocks) * (steps * step + TILE)
+    sums = config.splits * M * N * 4 if config.splits > 1 else 0
     copied = (
-        M * K if M % 8 or K % block_k else 0,
-        K * N if K % block_k or N % 64 or itemsize == 4 else 0,
-        M * N if M % 8 or N % 64 else 0,
+        2 * M * K * itemsize if M % 8 or K % block_k else 0,
+        2 * K * N * itemsize if K % block_k or N % 64 or itemsize == 4 else 0,
+        sums if sums or not (M % 8 or N % 64) else 2 * M * N * itemsize,
     )
-    copies = sum(KERNEL_US + 2 * each * itemsize / DEVICE_BYTES for each in copied if each)
-    return max(cycles / CLOCK, (M * K + K * N + M * N) * itemsize / DEVICE_BYTES) + copies
+    copies = sum(KERNEL_US + each / DEVICE_BYTES for each in copied if each)
+    return max(cycles / CLOCK, ((M * K + K * N + M * N) * itemsize + sums) / DEVICE_BYTES) + copies
 
 
 def elements_plans(K: int) -> Iterator[ElementsConfig]:
@@ -103,7 +127,8 @@ def elements_us(M: int, N: int, K: int, itemsize: int, config: ElementsConfig, m
     """Rounds of PROGRAMS a multiprocessor, each step of which waits for memory or issues a load for each element."""
     programs = pl.cdiv(M, config.block_m) * pl.cdiv(N, config.block_n) * config.splits
     resident = min(PROGRAMS, pl.cdiv(programs, max_blocks))
-    elements = (config.block_m + config.block_n) * config.block_k
+    a_element, b_element = (UNALIGNED if size * itemsize % 16 else 1.0 for size in (K, N))
+    elements = (config.block_m * a_element + config.block_n * b_element) * config.block_k
     step = max(ELEMENTS_STEP, resident * elements / ELEMENTS_PER_CYCLE)
     steps = pl.cdiv(pl.cdiv(K, config.block_k), config.splits)
     cycles = LATENCY + pl.cdiv(programs, max_blocks * resident) * (steps * step + TILE)
@@ -113,15 +138,6 @@ def elements_us(M: int, N: int, K: int, itemsize: int, config: ElementsConfig, m
     return max(cycles / CLOCK, traffic / DEVICE_BYTES) + added
 
 
-def choose_tiles(M: int, N: int, max_blocks: int) -> TileConfig:
-    """The configuration with the least work for the busiest block; a narrow tile costs more than its share."""
-
-    def cost(config: TileConfig) -> int:
-        return waves(M, N, config, max_blocks) * (config.block_n + NARROW)
-
-    return min(CONFIGS, key=cost)
-
-
 def tile_count(M: int, N: int, config: TileConfig) -> int:
     """Cluster tiles that cover an M x N matrix."""
     return pl.cdiv(M, config.cluster_tile[0]) * pl.cdiv(N, config.cluster_tile[1])
@@ -129,9 +145,9 @@ def tile_count(M: int, N: int, config: TileConfig) -> int:
 
 def waves(M: int, N: int, config: TileConfig, max_blocks: int) -> int:
     """Cluster tiles that the busiest cluster computes, with as many clusters as `max_blocks` allows."""
-    return pl.cdiv(tile_count(M, N, config), max_blocks // math.prod(config.cluster))
+    return pl.cdiv(config.splits * tile_count(M, N, config), max_blocks // math.prod(config.cluster))
 
 
 def cluster_count(M: int, N: int, config: TileConfig, max_blocks: int) -> int:
     """Fewest clusters with the same number of waves: idle multiprocessors save power."""
-    return pl.cdiv(tile_count(M, N, config), waves(M, N, config, max_blocks))
+    return pl.cdiv(config.splits * tile_count(M, N, config), waves(M, N, config, max_blocks))

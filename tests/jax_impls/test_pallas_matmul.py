@@ -53,6 +53,10 @@ INTERPRETED = {  # configuration, and the M, N, K that it is tested with
         configs.TileConfig(block_n=64, num_stages=2, cluster=(2, 2), grid_tile_width=8),
         [(700, 300, 130), (8, 24, 40)],
     ),
+    "parts of K": (
+        configs.TileConfig(block_n=128, num_stages=3, cluster=(1, 1), grid_tile_width=8, splits=3),
+        [(130, 200, 450)],
+    ),
 }
 
 
