@@ -47,6 +47,10 @@ class ElementsConfig:
     block_k: int
     splits: int = 1
 
+    @property
+    def num_warps(self) -> int:
+        return 4 if self.block_m * self.block_n <= 128 * 64 else 8
+
 
 CONFIGS = (
     TileConfig(block_n=256, num_stages=4, cluster=(2, 1), grid_tile_width=8),
@@ -68,7 +72,8 @@ TILE = 1500.0  # cycles of a tile besides its steps
 ROW_BYTES = 128  # of an operand's tile: the elements of K in a step
 L2_BYTES = 48.0  # that a multiprocessor gets from the L2 cache in a cycle
 DEVICE_BYTES = 4.0e6  # read or written in a microsecond
-PROGRAMS = 4  # of elements on a multiprocessor at a time
+ELEMENTS = ((16, 16, 128), (16, 64, 64), (64, 16, 64), (32, 32, 64), (64, 64, 32), (128, 64, 64), (128, 128, 64))
+PROGRAMS, PROGRAM_SUMS = 4, 128 * 128 * 2  # of elements on a multiprocessor at a time, and their sums
 ELEMENTS_STEP, ELEMENTS_PER_CYCLE = 700.0, 16.0  # cycles of a step that waits, elements that are loaded in a cycle
 UNALIGNED = 2.0  # times as long takes an element of rows that do not begin at multiples of 16 bytes
 KERNEL_US = 2.5  # of a copy or an addition besides its traffic
@@ -91,7 +96,7 @@ def tiles_plans(M: int, N: int, K: int, itemsize: int, max_blocks: int) -> Itera
     steps = pl.cdiv(K, ROW_BYTES // itemsize)
     for config in CONFIGS:
         blocks = tile_count(M, N, config) * math.prod(config.cluster)
-        most = min(64, steps // 4, 2 * max_blocks // blocks)
+        most = min(64, steps // 4, 8 * max_blocks // blocks)
         for splits in sorted({pl.cdiv(steps, pl.cdiv(steps, splits)) for splits in range(1, max(most, 1) + 1)}):
             yield replace(config, splits=splits)
 
@@ -116,7 +121,7 @@ def tiles_us(M: int, N: int, K: int, itemsize: int, config: TileConfig, max_bloc
 
 def elements_plans(K: int) -> Iterator[ElementsConfig]:
     """Tiles for products whose copies would take longer."""
-    for block_m, block_n, block_k in ((16, 16, 128), (16, 64, 64), (64, 16, 64), (32, 32, 64), (64, 64, 32)):
+    for block_m, block_n, block_k in ELEMENTS:
         block_k = min(block_k, max(16, pl.next_power_of_2(K)))
         for splits in (1, 2, 4, 8, 16, 32):
             if splits == 1 or splits * 2 * block_k <= K:
@@ -124,9 +129,10 @@ def elements_plans(K: int) -> Iterator[ElementsConfig]:
 
 
 def elements_us(M: int, N: int, K: int, itemsize: int, config: ElementsConfig, max_blocks: int) -> float:
-    """Rounds of PROGRAMS a multiprocessor, each step of which waits for memory or issues a load for each element."""
+    """Rounds of programs on a multiprocessor, each step of which waits for memory or issues a load for each element."""
     programs = pl.cdiv(M, config.block_m) * pl.cdiv(N, config.block_n) * config.splits
-    resident = min(PROGRAMS, pl.cdiv(programs, max_blocks))
+    most = min(PROGRAMS, PROGRAM_SUMS // (config.block_m * config.block_n))
+    resident = min(most, pl.cdiv(programs, max_blocks))
     a_element, b_element = (UNALIGNED if size * itemsize % 16 else 1.0 for size in (K, N))
     elements = (config.block_m * a_element + config.block_n * b_element) * config.block_k
     step = max(ELEMENTS_STEP, resident * elements / ELEMENTS_PER_CYCLE)
