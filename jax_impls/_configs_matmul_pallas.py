@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 
 from jax.experimental import pallas as pl
 
-CONSUMERS = 2
-"""Warpgroups per block that multiply."""
 WGMMA_M = 64
 """Rows of a tile per consumer: the M of one wgmma."""
 
@@ -18,7 +16,7 @@ WGMMA_M = 64
 class TileConfig:
     """How a matrix product is tiled.
 
-    A block computes tiles of c, (CONSUMERS * WGMMA_M, block_n). The blocks of a cluster compute adjacent tiles and
+    A block computes tiles of c, (consumers * WGMMA_M, block_n). The blocks of a cluster compute adjacent tiles and
     multicast their operands. Cluster tiles are visited in groups of `grid_tile_width` columns, down one group and up
     the next.
     """
@@ -31,11 +29,13 @@ class TileConfig:
     grid_tile_width: int
     splits: int = 1
     """Parts of K, none of them empty, whose sums are added afterwards in their order."""
+    consumers: int = 2
+    """Warpgroups per block that multiply."""
 
     @property
     def cluster_tile(self) -> tuple[int, int]:
         """Rows and columns of c that a cluster computes at a time."""
-        return CONSUMERS * WGMMA_M * self.cluster[0], self.block_n * self.cluster[1]
+        return self.consumers * WGMMA_M * self.cluster[0], self.block_n * self.cluster[1]
 
 
 @dataclass(frozen=True)
@@ -61,22 +61,30 @@ CONFIGS = (
     TileConfig(block_n=192, num_stages=4, cluster=(1, 1), grid_tile_width=8),
     TileConfig(block_n=128, num_stages=6, cluster=(1, 1), grid_tile_width=8),
     TileConfig(block_n=64, num_stages=8, cluster=(1, 1), grid_tile_width=8),
+    TileConfig(block_n=256, num_stages=5, cluster=(1, 1), grid_tile_width=8, consumers=1),
+    TileConfig(block_n=128, num_stages=8, cluster=(1, 1), grid_tile_width=8, consumers=1),
+    TileConfig(block_n=64, num_stages=12, cluster=(1, 1), grid_tile_width=8, consumers=1),
 )
 
 
 CLOCK = 1700.0  # cycles in a microsecond
-LATENCY = 2000.0  # cycles until a load arrives
-COLUMN_STEP = 4.0  # cycles of a step of K for each column of a tile, of which it has NARROW more than its own
-NARROW = 32
-TILE = 1500.0  # cycles of a tile besides its steps
-ROW_BYTES = 128  # of an operand's tile: the elements of K in a step
-L2_BYTES = 48.0  # that a multiprocessor gets from the L2 cache in a cycle
-DEVICE_BYTES = 4.0e6  # read or written in a microsecond
+DEVICE_BYTES, COPY_BYTES = 3.9e6, 3.1e6  # read or written in a microsecond; by a copy or an addition of XLA's
+KERNEL_US = 1.3  # of a copy or an addition besides its traffic
+
+ROW_BYTES = 128  # of a tile of a: the elements of K in a step
+LATENCY = 2500.0  # cycles until a load arrives
+COLUMN_STEP = 3.95  # cycles of a step of K for each column of a tile, of which it has NARROW more than its own
+NARROW = 24
+L2_BYTES = 50.0  # that a multiprocessor gets from the L2 cache in a cycle
+TILE, COLUMN = 770.0, 8.0  # cycles of a tile besides its steps, and of each of its columns; twice for sums of parts
+BEYOND = 0.5  # time of a row of a tile that lies beyond M, in that of a row from memory
+
 ELEMENTS = ((16, 16, 128), (16, 64, 64), (64, 16, 64), (32, 32, 64), (64, 64, 32), (128, 64, 64), (128, 128, 64))
-PROGRAMS, PROGRAM_SUMS = 4, 128 * 128 * 2  # of elements on a multiprocessor at a time, and their sums
-ELEMENTS_STEP, ELEMENTS_PER_CYCLE = 700.0, 16.0  # cycles of a step that waits, elements that are loaded in a cycle
-UNALIGNED = 2.0  # times as long takes an element of rows that do not begin at multiples of 16 bytes
-KERNEL_US = 2.5  # of a copy or an addition besides its traffic
+PROGRAMS, PROGRAM_SUMS = 4, 128 * 128 * 2  # on a multiprocessor at a time, and their sums
+START, PROGRAM, STORE = 1700.0, 450.0, 0.04  # cycles of a kernel, of a program, and of each of its results
+WAIT, ELEMENT_WAIT, ELEMENTS_PER_CYCLE = 750.0, 0.025, 18.0  # cycles of a step, of its elements; those of all programs
+NARROW_ROWS, NARROW_N = 0.2, 64  # time that rows of b of a tile take besides, for each time that NARROW_N is longer
+ODD, UNALIGNED = 4.4, 2.6  # times as long takes an element of rows that begin at any element, or not at 16 bytes
 
 Config = TileConfig | ElementsConfig
 
@@ -105,18 +113,25 @@ def tiles_us(M: int, N: int, K: int, itemsize: int, config: TileConfig, max_bloc
     """Time of the kernel, by its products, by the L2 cache or by memory, and of the copies before and after it."""
     block_k = ROW_BYTES // itemsize
     rows, columns = config.cluster
-    loaded = ROW_BYTES * (min(M, CONSUMERS * WGMMA_M) / columns + config.block_n / rows)
-    step = max(COLUMN_STEP * (config.block_n + NARROW), loaded / L2_BYTES)
+    loaded = ROW_BYTES * (config.consumers * WGMMA_M / columns + config.block_n / rows)
+    step = max(COLUMN_STEP * (config.block_n + NARROW) * config.consumers / 2, loaded / L2_BYTES)
     steps = pl.cdiv(pl.cdiv(K, block_k), config.splits)
-    cycles = LATENCY + waves(M, N, config, max_blocks) * (steps * step + TILE)
+    tile = TILE + COLUMN * config.block_n * (2 if config.splits > 1 else 1)
+    cycles = LATENCY + waves(M, N, config, max_blocks) * (steps * step + tile)
     sums = config.splits * M * N * 4 if config.splits > 1 else 0
+    beyond = BEYOND * (-M % config.cluster_tile[0]) * pl.cdiv(N, config.cluster_tile[1])
+    traffic = (M * K + K * N + M * N + beyond * K) * itemsize + sums
     copied = (
         2 * M * K * itemsize if M % 8 or K % block_k else 0,
         2 * K * N * itemsize if K % block_k or N % 64 or itemsize == 4 else 0,
         sums if sums or not (M % 8 or N % 64) else 2 * M * N * itemsize,
     )
-    copies = sum(KERNEL_US + each / DEVICE_BYTES for each in copied if each)
-    return max(cycles / CLOCK, ((M * K + K * N + M * N) * itemsize + sums) / DEVICE_BYTES) + copies
+    return max(cycles / CLOCK, traffic / DEVICE_BYTES) + sum(map(copy_us, copied))
+
+
+def copy_us(traffic: int) -> float:
+    """Time of a kernel of XLA's that reads and writes so many bytes."""
+    return KERNEL_US + traffic / COPY_BYTES if traffic else 0.0
 
 
 def elements_plans(K: int) -> Iterator[ElementsConfig]:
@@ -129,19 +144,20 @@ def elements_plans(K: int) -> Iterator[ElementsConfig]:
 
 
 def elements_us(M: int, N: int, K: int, itemsize: int, config: ElementsConfig, max_blocks: int) -> float:
-    """Rounds of programs on a multiprocessor, each step of which waits for memory or issues a load for each element."""
+    """Rounds of programs on a multiprocessor, each step of which waits for memory or for the loads of the others."""
     programs = pl.cdiv(M, config.block_m) * pl.cdiv(N, config.block_n) * config.splits
-    most = min(PROGRAMS, PROGRAM_SUMS // (config.block_m * config.block_n))
-    resident = min(most, pl.cdiv(programs, max_blocks))
-    a_element, b_element = (UNALIGNED if size * itemsize % 16 else 1.0 for size in (K, N))
+    tile = config.block_m * config.block_n
+    resident = min(PROGRAMS, PROGRAM_SUMS // tile, pl.cdiv(programs, max_blocks))
+    a_element, b_element = (ODD if size % 2 else UNALIGNED if size * itemsize % 16 else 1.0 for size in (K, N))
     elements = (config.block_m * a_element + config.block_n * b_element) * config.block_k
-    step = max(ELEMENTS_STEP, resident * elements / ELEMENTS_PER_CYCLE)
+    step = max(WAIT + ELEMENT_WAIT * elements, resident * elements / ELEMENTS_PER_CYCLE)
     steps = pl.cdiv(pl.cdiv(K, config.block_k), config.splits)
-    cycles = LATENCY + pl.cdiv(programs, max_blocks * resident) * (steps * step + TILE)
+    store = STORE * resident * tile * (2 if config.splits == 1 and N * itemsize % 16 else 1)
+    cycles = START + pl.cdiv(programs, max_blocks * resident) * (steps * step + PROGRAM + store)
     sums = config.splits * M * N * 4 if config.splits > 1 else 0
-    traffic = (M * K + K * N + M * N) * itemsize + sums
-    added = KERNEL_US + sums / DEVICE_BYTES if sums else 0.0
-    return max(cycles / CLOCK, traffic / DEVICE_BYTES) + added
+    b_time = 1 + NARROW_ROWS * max(0.0, NARROW_N / config.block_n - 1)
+    traffic = (M * K + K * N * b_time + M * N) * itemsize + sums
+    return max(cycles / CLOCK, traffic / DEVICE_BYTES) + copy_us(sums)
 
 
 def tile_count(M: int, N: int, config: TileConfig) -> int:

@@ -16,7 +16,6 @@ from jaxtyping import Array, Float
 
 from jax_impls._arguments import check_hopper, check_matmul
 from jax_impls._configs_matmul_pallas import (
-    CONSUMERS,
     WGMMA_M,
     ElementsConfig,
     TileConfig,
@@ -92,19 +91,21 @@ def _matmul(a: Float[Array, "M K"], b: Array, config: TileConfig, max_blocks: in
         partial(_kernel, config=config, clusters=clusters, b_rows=b_rows),
         out_type=jax.ShapeDtypeStruct((config.splits, M, N), c_type),
         scratch_types={
-            "a_smem": shared(config.num_stages, CONSUMERS * WGMMA_M, block_k),
+            "a_smem": shared(config.num_stages, config.consumers * WGMMA_M, block_k),
             "b_smem": shared(config.num_stages, *((block_k, config.block_n) if b_rows else (config.block_n, block_k))),
-            "c_smem": shared(CONSUMERS, buffers, WGMMA_M, c_columns, dtype=c_type),
+            "c_smem": shared(config.consumers, buffers, WGMMA_M, c_columns, dtype=c_type),
             "full": plgpu.Barrier(num_arrivals=2, num_barriers=config.num_stages),
             "empty": plgpu.ClusterBarrier(
-                collective_axes=("block_row", "block_column"), num_arrivals=CONSUMERS, num_barriers=config.num_stages
+                collective_axes=("block_row", "block_column"),
+                num_arrivals=config.consumers,
+                num_barriers=config.num_stages,
             ),
         },
         grid=(clusters,),
         grid_names=("cluster",),
         cluster=config.cluster,
         cluster_names=("block_row", "block_column"),
-        num_threads=CONSUMERS + 1,
+        num_threads=config.consumers + 1,
         thread_name="warpgroup",
         kernel_name="matmul_pallas",
         compiler_params=plgpu.CompilerParams(lowering_semantics=plgpu.LoweringSemantics.Warpgroup),
@@ -149,7 +150,7 @@ def _kernel(
         def steps(info: plgpu.NDLoopInfo, carry: jax.Array) -> jax.Array:
             index = gpc_tile(info.index[0], clusters, config.splits * tiles)
             row, column = plgpu.planar_snake(index % tiles, grid, 1, config.grid_tile_width)
-            first_row = row * config.cluster_tile[0] + block_row * (CONSUMERS * WGMMA_M)
+            first_row = row * config.cluster_tile[0] + block_row * (config.consumers * WGMMA_M)
             first_column = column * config.cluster_tile[1] + block_column * config.block_n
             return body(carry, index // tiles, first_row, first_column)
 
@@ -161,13 +162,14 @@ def _kernel(
     def stage_of(step: jax.Array) -> jax.Array:
         return lax.rem(step, jnp.int32(config.num_stages))
 
-    @pl.when(warpgroup == CONSUMERS)
+    @pl.when(warpgroup == config.consumers)
     def produce() -> None:
         """Keeps num_stages steps in flight, across tiles."""
-        plgpu.set_max_registers(40, action="decrease")
+        if config.consumers > 1:  # one has enough as it is
+            plgpu.set_max_registers(40, action="decrease")
 
         def load_tile(first_step: jax.Array, split: jax.Array, row: jax.Array, column: jax.Array) -> jax.Array:
-            rows, columns = pl.ds(row, CONSUMERS * WGMMA_M), pl.ds(column, config.block_n)
+            rows, columns = pl.ds(row, config.consumers * WGMMA_M), pl.ds(column, config.block_n)
 
             def load(i: jax.Array, step: jax.Array) -> jax.Array:
                 stage, ks = stage_of(step), pl.ds((split * part_steps + i) * block_k, block_k)
@@ -191,7 +193,7 @@ def _kernel(
             """A block must not exit before other blocks have arrived at its barriers for the last time."""
             plgpu.barrier_wait(empty.at[stage_of(step)])
 
-    @pl.when(warpgroup < CONSUMERS)
+    @pl.when(warpgroup < config.consumers)
     def consume() -> None:
         """Computes WGMMA_M rows of each tile in float32 registers.
 
@@ -199,7 +201,8 @@ def _kernel(
         when the wgmma that reads the stage is known to have finished. Epilogue: the tile is stored in parts; each is
         converted, written to a buffer, and copied from there by TMA while the next part is written.
         """
-        plgpu.set_max_registers(232, action="increase")
+        if config.consumers > 1:
+            plgpu.set_max_registers(232, action="increase")
 
         def multiply_tile(first_step: jax.Array, split: jax.Array, row: jax.Array, column: jax.Array) -> jax.Array:
             def sums(acc: Any) -> tuple[jax.Array, jax.Array]:

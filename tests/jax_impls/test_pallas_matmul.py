@@ -55,7 +55,7 @@ INTERPRETED = {  # configuration, and the M, N, K that it is tested with
         [(700, 300, 130), (8, 24, 40)],
     ),
     "parts of K": (
-        configs.TileConfig(block_n=128, num_stages=3, cluster=(1, 1), grid_tile_width=8, splits=3),
+        configs.TileConfig(block_n=128, num_stages=3, cluster=(1, 1), grid_tile_width=8, splits=3, consumers=1),
         [(130, 200, 450)],
     ),
 }
@@ -105,14 +105,18 @@ def test_matmul_interpreted(config: str, dtype: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 @pytest.mark.parametrize("splits", [1, 3])
-@pytest.mark.parametrize("config", configs.CONFIGS[:4], ids=lambda config: f"block_n={config.block_n}")
+@pytest.mark.parametrize(
+    "config",
+    [*configs.CONFIGS[:4], *configs.CONFIGS[-3:]],
+    ids=lambda config: f"{config.consumers * configs.WGMMA_M}x{config.block_n}",
+)
 def test_matmul_lowers_for_hopper(config: Any, splits: int, dtype: str) -> None:
     config = replace(config, splits=splits)
     a, b = jax.ShapeDtypeStruct((1000, 500), dtype), jax.ShapeDtypeStruct((500, 700), dtype)
     product = jax.jit(lambda a, b: matmul_pallas.padded_matmul(a, b, config, 132))
     lowered = product.trace(a, b).lower(lowering_platforms=("cuda",)).as_text()
     assert lowered.count("custom_call @mosaic_gpu") == 1
-    rows = configs.CONSUMERS * configs.WGMMA_M
+    rows = config.consumers * configs.WGMMA_M
     stages = config.num_stages * (rows + config.block_n) * matmul_pallas.SWIZZLE
     buffers = 3 if config.block_n == 192 and dtype != "float32" else 2
     epilogue = buffers * rows * min(config.block_n * jnp.dtype(dtype).itemsize, matmul_pallas.SWIZZLE)
