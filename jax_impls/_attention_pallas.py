@@ -30,7 +30,7 @@ class Config:
     block_k: int
     num_stages: int
     persistent: bool = True
-    """A block a multiprocessor, with several tiles and shared memory for results besides; otherwise a block a tile."""
+    """A block a multiprocessor, where shared memory has room for results besides; otherwise a block a tile."""
 
     @property
     def registers(self) -> tuple[int, int]:
