@@ -46,8 +46,6 @@ class ElementsConfig:
     block_n: int
     block_k: int
     splits: int = 1
-    num_stages: int = 3
-    """Steps of K in flight."""
 
     @property
     def num_warps(self) -> int:

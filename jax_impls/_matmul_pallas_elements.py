@@ -30,7 +30,7 @@ def matmul_by_elements(a: Float[Array, "M K"], b: Float[Array, "K N"], config: E
         grid=(*(tiles if rows_first else reversed(tiles)), splits),
         in_specs=[pl.BlockSpec(memory_space=pl.ANY)] * 2,
         out_specs=pl.BlockSpec(memory_space=pl.ANY),
-        compiler_params=pltriton.CompilerParams(num_warps=config.num_warps, num_stages=config.num_stages),
+        compiler_params=pltriton.CompilerParams(num_warps=config.num_warps, num_stages=3),
         name="matmul_pallas_elements",
     )(a, b)
     return c[0] if splits == 1 else c.sum(axis=0).astype(a.dtype)
