@@ -1,4 +1,4 @@
-"""Matrix product in Pallas for Hopper (Mosaic GPU): one warpgroup loads by TMA, two multiply by wgmma."""
+"""Matrix product in Pallas for Hopper (Mosaic GPU): one warpgroup loads by TMA, one or two multiply by wgmma."""
 
 from __future__ import annotations
 
@@ -42,6 +42,8 @@ def matmul(a: Float[Array, "M K"], b: Float[Array, "K N"], *, precision: str = "
     bytes: where M is not a multiple of 8, N of 64, or K of 64 (32 for tf32), XLA first copies a and b into padded
     matrices, and at the end the result out of one. XLA also copies column-major operands. Products for which that is
     predicted to take longer are computed by `matmul_by_elements`, without copies.
+
+    Where tiles leave most of the device idle, K is divided into parts, whose float32 sums XLA adds in their order.
 
     Raises ValueError for other shapes, dtypes and precisions; NotImplementedError for float32 with precision="ieee",
     which has no use for the tensor cores, and on anything but a Hopper GPU.
