@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -29,7 +30,7 @@ class Config:
     block_k: int
     num_stages: int
     persistent: bool = True
-    """A block a multiprocessor, with several tiles and shared memory for results besides; otherwise a block a tile."""
+    """A block a multiprocessor, where shared memory has room for results besides; otherwise a block a tile."""
 
     @property
     def registers(self) -> tuple[int, int]:
@@ -55,9 +56,10 @@ def forward(
     group = min(B * H, max(1, L2_BYTES // (2 * S_k * D * q.dtype.itemsize))) if causal else 1
 
     blocks = min(multiprocessors(), B * H * tiles) if config.persistent else B * H * tiles
-    schedule = schedule_of(B * H, (S_q, S_k), config, causal, group, blocks)
+    schedule = schedule_of(B * H, (S_q, S_k), config, causal, group, blocks) if config.persistent else [[0]]
+    o_smem = {"o_smem": tiled((config.consumers, WGMMA_M, D), q.dtype)} if config.persistent else {}
     o, log_sums = plgpu.kernel(
-        partial(_kernel, lengths=(S_q, S_k), config=config, causal=causal, scale=sm_scale * LOG2E),
+        partial(_kernel, lengths=(S_q, S_k), config=config, causal=causal, scale=sm_scale * LOG2E, group=group),
         out_type=(
             jax.ShapeDtypeStruct(q.shape, q.dtype),
             jax.ShapeDtypeStruct((B, H, tiles * rows), jnp.float32),
@@ -66,9 +68,7 @@ def forward(
             "q_smem": tiled((config.consumers, WGMMA_M, D), q.dtype),
             "k_smem": tiled((config.num_stages, config.block_k, D), q.dtype),
             "v_smem": tiled((config.num_stages, config.block_k, D), q.dtype),
-            "o_smem": tiled(
-                (config.consumers if config.persistent else 1, WGMMA_M if config.persistent else 8, D), q.dtype
-            ),
+            **o_smem,
             "log_smem": plgpu.SMEM((config.consumers, WGMMA_M), jnp.float32),
             "q_full": plgpu.Barrier(num_barriers=config.consumers),
             "q_empty": plgpu.Barrier(num_barriers=config.consumers),
@@ -144,28 +144,36 @@ def schedule_of(
 
 def _kernel(
     schedule: Any, q_gmem: Any, k_gmem: Any, v_gmem: Any, o_gmem: Any, log_gmem: Any,
-    q_smem: Any, k_smem: Any, v_smem: Any, o_smem: Any, log_smem: Any,
+    q_smem: Any, k_smem: Any, v_smem: Any, log_smem: Any,
     q_full: Any, q_empty: Any, k_full: Any, v_full: Any, k_empty: Any, v_empty: Any,
-    lengths: tuple[int, int], config: Config, causal: bool, scale: float,
+    lengths: tuple[int, int], config: Config, causal: bool, scale: float, group: int, o_smem: Any = None,
 ) -> None:  # fmt: skip
     """One block: for each of its tiles `consumers` parts of queries, over all keys that they see.
 
     Keys and values have rings of their own: `full` completes when TMA has written a stage, `empty` when all consumers
     have read it.
     """
-    (_, H, _, D), H_kv, (S_q, S_k) = q_gmem.shape, k_gmem.shape[1], lengths
+    (B, H, _, D), H_kv, (S_q, S_k) = q_gmem.shape, k_gmem.shape[1], lengths
     block_k, stages, rows = config.block_k, config.num_stages, config.consumers * WGMMA_M
     tiles = pl.cdiv(S_q, rows)
     block = lax.axis_index("block")
     warpgroup = lax.axis_index("warpgroup")
     shift = S_k - S_q  # query i sees the keys up to i + shift
-    turns = schedule[block, 0]
+
+    def each_tile(body: Callable[[jax.Array, jax.Array], jax.Array]) -> jax.Array:
+        """Calls ring = body(turn, ring) per tile; `ring` counts the blocks of keys of earlier tiles."""
+        if config.persistent:
+            return lax.fori_loop(0, schedule[block, 0], body, jnp.int32(0))
+        return body(jnp.int32(0), jnp.int32(0))
 
     def place(turn: jax.Array) -> tuple[jax.Array, ...]:
         """Batch, head of the queries and of the keys, and first row of a tile."""
-        index = schedule[block, turn + 1]
-        head = index // tiles
-        return head // H, head % H, (head % H) // (H // H_kv), index % tiles * rows
+        if config.persistent:
+            index = schedule[block, turn + 1]
+            head, tile = index // tiles, index % tiles
+        else:
+            head, tile = tile_of(block, B * H, tiles, group)
+        return head // H, head % H, (head % H) // (H // H_kv), tile * rows
 
     def steps_for(end_row: jax.Array) -> jax.Array:
         """Blocks of keys that the queries before end_row see; at least one, so that every consumer has a result."""
@@ -183,31 +191,35 @@ def _kernel(
             batch, query_head, key_head, block_row = place(turn)
             steps = steps_for(block_row + rows)
 
+            def load_queries() -> None:
+                for consumer in range(config.consumers):
+                    if config.persistent:
+                        pl.when(turn > 0)(partial(plgpu.barrier_wait, q_empty.at[consumer]))
+                    queries = q_gmem.at[batch, query_head, pl.ds(block_row + consumer * WGMMA_M, WGMMA_M)]
+                    plgpu.copy_gmem_to_smem(queries, q_smem.at[consumer], q_full.at[consumer])
+
             def load(i: jax.Array, at: jax.Array) -> jax.Array:
                 keys = pl.ds(i * block_k, block_k)
                 for gmem, smem, full, empty in ((k_gmem, k_smem, k_full, k_empty), (v_gmem, v_smem, v_full, v_empty)):
                     pl.when(at >= stages)(partial(plgpu.barrier_wait, empty.at[slot(at)]))
                     plgpu.copy_gmem_to_smem(gmem.at[batch, key_head, keys], smem.at[slot(at)], full.at[slot(at)])
 
-                @pl.when(i == 0)
-                def load_queries() -> None:
-                    for consumer in range(config.consumers):
-                        pl.when(turn > 0)(partial(plgpu.barrier_wait, q_empty.at[consumer]))
-                        queries = q_gmem.at[batch, query_head, pl.ds(block_row + consumer * WGMMA_M, WGMMA_M)]
-                        plgpu.copy_gmem_to_smem(queries, q_smem.at[consumer], q_full.at[consumer])
-
+                if config.persistent:  # after the first keys: the queries of the tile before may still be read
+                    pl.when(i == 0)(load_queries)
                 return at + 1
 
+            if not config.persistent:
+                load_queries()
             return lax.fori_loop(0, steps, load, first)
 
-        end = lax.fori_loop(0, turns, load_tile, jnp.int32(0))
+        end = each_tile(load_tile)
 
         @pl.loop(lax.max(end - stages, jnp.int32(0)), end)
         def wait_until_all_read(step: jax.Array) -> None:
             plgpu.barrier_wait(k_empty.at[slot(step)])
             plgpu.barrier_wait(v_empty.at[slot(step)])
 
-        for consumer in range(config.consumers):
+        for consumer in range(config.consumers if config.persistent else 0):
             plgpu.barrier_wait(q_empty.at[consumer])
 
     @pl.when(warpgroup < config.consumers)
@@ -219,7 +231,6 @@ def _kernel(
         plgpu.set_max_registers(config.registers[1], action="increase")
 
         def compute_tile(turn: jax.Array, ring: jax.Array) -> jax.Array:
-            """`ring` counts the blocks of keys of earlier tiles."""
             batch, query_head, _, block_row = place(turn)
             steps = steps_for(block_row + rows)
             first_row = block_row + warpgroup * WGMMA_M
@@ -319,10 +330,7 @@ def _kernel(
             plgpu.commit_smem()
             plgpu.copy_smem_to_gmem(o_tile, o_gmem.at[batch, query_head, pl.ds(first_row, WGMMA_M)])
             plgpu.copy_smem_to_gmem(log_smem.at[warpgroup], log_gmem.at[batch, query_head, pl.ds(first_row, WGMMA_M)])
-            if not config.persistent:
-                plgpu.wait_smem_to_gmem(0, wait_read_only=True)
-                plgpu.barrier_arrive(q_empty.at[warpgroup])
             return ring + steps
 
-        lax.fori_loop(0, turns, compute_tile, jnp.int32(0))
+        each_tile(compute_tile)
         plgpu.wait_smem_to_gmem(0)

@@ -20,23 +20,28 @@ def matmul_by_elements(a: Float[Array, "M K"], b: Float[Array, "K N"], config: E
     (M, K), N = a.shape, b.shape[1]
     part = pl.cdiv(pl.cdiv(K, config.block_k), config.splits) * config.block_k
     splits = pl.cdiv(K, part)
+    tiles = pl.cdiv(M, config.block_m), pl.cdiv(N, config.block_n)
+    # Programs that run at the same time share what they read of the larger operand; a grid has 2^16 - 1 columns.
+    rows_first = M < N or tiles[0] >= 2**16
     out = jax.ShapeDtypeStruct((splits, M, N), jnp.float32 if splits > 1 else a.dtype)
     c = pl.pallas_call(
-        partial(_kernel, config=config, part=part),
+        partial(_kernel, config=config, part=part, rows_first=rows_first),
         out_shape=out,
-        grid=(pl.cdiv(M, config.block_m), pl.cdiv(N, config.block_n), splits),
+        grid=(*(tiles if rows_first else reversed(tiles)), splits),
         in_specs=[pl.BlockSpec(memory_space=pl.ANY)] * 2,
         out_specs=pl.BlockSpec(memory_space=pl.ANY),
-        compiler_params=pltriton.CompilerParams(num_warps=4, num_stages=3),
+        compiler_params=pltriton.CompilerParams(num_warps=config.num_warps, num_stages=3),
         name="matmul_pallas_elements",
     )(a, b)
     return c[0] if splits == 1 else c.sum(axis=0).astype(a.dtype)
 
 
-def _kernel(a_ref: Any, b_ref: Any, c_ref: Any, config: ElementsConfig, part: int) -> None:
+def _kernel(a_ref: Any, b_ref: Any, c_ref: Any, config: ElementsConfig, part: int, rows_first: bool) -> None:
     """One program: the tile (block_m, block_n) of one part of K."""
     (M, K), N = a_ref.shape, b_ref.shape[1]
-    row, column, split = pl.program_id(0) * config.block_m, pl.program_id(1) * config.block_n, pl.program_id(2)
+    row = pl.program_id(0 if rows_first else 1) * config.block_m
+    column = pl.program_id(1 if rows_first else 0) * config.block_n
+    split = pl.program_id(2)
     rows = (row + lax.iota(jnp.int32, config.block_m))[:, None] < M
     columns = (column + lax.iota(jnp.int32, config.block_n))[None, :] < N
 

@@ -1,4 +1,4 @@
-"""Matrix product in Pallas for Hopper (Mosaic GPU): one warpgroup loads by TMA, two multiply by wgmma."""
+"""Matrix product in Pallas for Hopper (Mosaic GPU): one warpgroup loads by TMA, one or two multiply by wgmma."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from jaxtyping import Array, Float
 
 from jax_impls._arguments import check_hopper, check_matmul
 from jax_impls._configs_matmul_pallas import (
-    CONSUMERS,
     WGMMA_M,
     ElementsConfig,
     TileConfig,
@@ -43,6 +42,8 @@ def matmul(a: Float[Array, "M K"], b: Float[Array, "K N"], *, precision: str = "
     bytes: where M is not a multiple of 8, N of 64, or K of 64 (32 for tf32), XLA first copies a and b into padded
     matrices, and at the end the result out of one. XLA also copies column-major operands. Products for which that is
     predicted to take longer are computed by `matmul_by_elements`, without copies.
+
+    Where tiles leave most of the device idle, K is divided into parts, whose float32 sums XLA adds in their order.
 
     Raises ValueError for other shapes, dtypes and precisions; NotImplementedError for float32 with precision="ieee",
     which has no use for the tensor cores, and on anything but a Hopper GPU.
@@ -77,37 +78,41 @@ def _matmul(a: Float[Array, "M K"], b: Array, config: TileConfig, max_blocks: in
     b_rows = a.dtype != jnp.float32
     M, N = a.shape[0], b.shape[1 if b_rows else 0]
     block_k = SWIZZLE // a.dtype.itemsize
-    c_columns = min(block_k, config.block_n)
+    c_type = jnp.dtype(a.dtype if config.splits == 1 else jnp.float32)
+    c_columns = min(SWIZZLE // c_type.itemsize, config.block_n)
     parts = config.block_n // c_columns
     buffers = next(count for count in (2, 3, 1) if parts % count == 0)  # so that they alternate across tiles too
     clusters = cluster_count(M, N, config, max_blocks)
 
-    def shared(*shape: int) -> Any:
+    def shared(*shape: int, dtype: Any = a.dtype) -> Any:
         """Shared memory in the layout of wgmma: blocks of 8 rows of SWIZZLE bytes."""
-        transforms = (plgpu.TilingTransform((8, block_k)), plgpu.SwizzleTransform(SWIZZLE))
-        return plgpu.SMEM(shape, a.dtype, transforms=transforms)
+        transforms = (plgpu.TilingTransform((8, SWIZZLE // dtype.itemsize)), plgpu.SwizzleTransform(SWIZZLE))
+        return plgpu.SMEM(shape, dtype, transforms=transforms)
 
-    return plgpu.kernel(
+    c = plgpu.kernel(
         partial(_kernel, config=config, clusters=clusters, b_rows=b_rows),
-        out_type=jax.ShapeDtypeStruct((M, N), a.dtype),
+        out_type=jax.ShapeDtypeStruct((config.splits, M, N), c_type),
         scratch_types={
-            "a_smem": shared(config.num_stages, CONSUMERS * WGMMA_M, block_k),
+            "a_smem": shared(config.num_stages, config.consumers * WGMMA_M, block_k),
             "b_smem": shared(config.num_stages, *((block_k, config.block_n) if b_rows else (config.block_n, block_k))),
-            "c_smem": shared(CONSUMERS, buffers, WGMMA_M, c_columns),
+            "c_smem": shared(config.consumers, buffers, WGMMA_M, c_columns, dtype=c_type),
             "full": plgpu.Barrier(num_arrivals=2, num_barriers=config.num_stages),
             "empty": plgpu.ClusterBarrier(
-                collective_axes=("block_row", "block_column"), num_arrivals=CONSUMERS, num_barriers=config.num_stages
+                collective_axes=("block_row", "block_column"),
+                num_arrivals=config.consumers,
+                num_barriers=config.num_stages,
             ),
         },
         grid=(clusters,),
         grid_names=("cluster",),
         cluster=config.cluster,
         cluster_names=("block_row", "block_column"),
-        num_threads=CONSUMERS + 1,
+        num_threads=config.consumers + 1,
         thread_name="warpgroup",
         kernel_name="matmul_pallas",
         compiler_params=plgpu.CompilerParams(lowering_semantics=plgpu.LoweringSemantics.Warpgroup),
     )(a, b)
+    return c[0] if config.splits == 1 else c.sum(axis=0).astype(a.dtype)
 
 
 def gpc_tile(index: jax.Array, clusters: int, tiles: int) -> jax.Array:
@@ -126,44 +131,50 @@ def _kernel(
     a_gmem: Any, b_gmem: Any, c_gmem: Any,
     a_smem: Any, b_smem: Any, c_smem: Any, full: Any, empty: Any, config: TileConfig, clusters: int, b_rows: bool,
 ) -> None:  # fmt: skip
-    """A persistent cluster computes tiles cluster, cluster + clusters, ...
+    """A persistent cluster computes tiles cluster, cluster + clusters, ... of all parts of K, one part after the other.
 
     In each block the last warpgroup is the producer, the others are consumers.
     Every stage has two barriers: `full` completes when TMA has written a and b; `empty` when all readers are done: the
     consumers of this block and of the blocks to which it multicasts a or b.
     """
-    (M, K), N = a_gmem.shape, c_gmem.shape[1]
+    (M, K), N = a_gmem.shape, c_gmem.shape[2]
     block_k, (_, buffers, _, c_columns) = a_smem.shape[2], c_smem.shape
     grid = (pl.cdiv(M, config.cluster_tile[0]), pl.cdiv(N, config.cluster_tile[1]))
+    tiles, k_steps = math.prod(grid), pl.cdiv(K, block_k)
+    part_steps = pl.cdiv(k_steps, config.splits)
     warpgroup = lax.axis_index("warpgroup")
     block_row, block_column = lax.axis_index("block_row"), lax.axis_index("block_column")
 
-    def each_tile(body: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]) -> jax.Array:
-        """Calls step = body(step, first row, first column) per tile; `step` counts the steps of K across tiles."""
+    def each_tile(body: Callable[[jax.Array, jax.Array, jax.Array, jax.Array], jax.Array]) -> jax.Array:
+        """Calls step = body(step, split, first row, first column) per tile; `step` counts steps of K across tiles."""
 
-        @plgpu.nd_loop((math.prod(grid),), collective_axes="cluster", init_carry=jnp.int32(0))
+        @plgpu.nd_loop((config.splits * tiles,), collective_axes="cluster", init_carry=jnp.int32(0))
         def steps(info: plgpu.NDLoopInfo, carry: jax.Array) -> jax.Array:
-            row, column = plgpu.planar_snake(
-                gpc_tile(info.index[0], clusters, math.prod(grid)), grid, 1, config.grid_tile_width
-            )
-            first_row = row * config.cluster_tile[0] + block_row * (CONSUMERS * WGMMA_M)
-            return body(carry, first_row, column * config.cluster_tile[1] + block_column * config.block_n)
+            index = gpc_tile(info.index[0], clusters, config.splits * tiles)
+            row, column = plgpu.planar_snake(index % tiles, grid, 1, config.grid_tile_width)
+            first_row = row * config.cluster_tile[0] + block_row * (config.consumers * WGMMA_M)
+            first_column = column * config.cluster_tile[1] + block_column * config.block_n
+            return body(carry, index // tiles, first_row, first_column)
 
         return steps
+
+    def steps_of(split: jax.Array) -> jax.Array | int:
+        return k_steps if config.splits == 1 else lax.min(jnp.int32(part_steps), k_steps - split * part_steps)
 
     def stage_of(step: jax.Array) -> jax.Array:
         return lax.rem(step, jnp.int32(config.num_stages))
 
-    @pl.when(warpgroup == CONSUMERS)
+    @pl.when(warpgroup == config.consumers)
     def produce() -> None:
         """Keeps num_stages steps in flight, across tiles."""
-        plgpu.set_max_registers(40, action="decrease")
+        if config.consumers > 1:  # one has enough as it is
+            plgpu.set_max_registers(40, action="decrease")
 
-        def load_tile(first_step: jax.Array, row: jax.Array, column: jax.Array) -> jax.Array:
-            rows, columns = pl.ds(row, CONSUMERS * WGMMA_M), pl.ds(column, config.block_n)
+        def load_tile(first_step: jax.Array, split: jax.Array, row: jax.Array, column: jax.Array) -> jax.Array:
+            rows, columns = pl.ds(row, config.consumers * WGMMA_M), pl.ds(column, config.block_n)
 
             def load(i: jax.Array, step: jax.Array) -> jax.Array:
-                stage, ks = stage_of(step), pl.ds(i * block_k, block_k)
+                stage, ks = stage_of(step), pl.ds((split * part_steps + i) * block_k, block_k)
 
                 @pl.when(step >= config.num_stages)
                 def wait_until_read() -> None:
@@ -175,7 +186,7 @@ def _kernel(
                 plgpu.copy_gmem_to_smem(b_tile, b_smem.at[stage], full.at[stage], collective_axes="block_row")
                 return step + 1
 
-            return lax.fori_loop(0, pl.cdiv(K, block_k), load, first_step)
+            return lax.fori_loop(0, steps_of(split), load, first_step)
 
         steps = each_tile(load_tile)
 
@@ -184,7 +195,7 @@ def _kernel(
             """A block must not exit before other blocks have arrived at its barriers for the last time."""
             plgpu.barrier_wait(empty.at[stage_of(step)])
 
-    @pl.when(warpgroup < CONSUMERS)
+    @pl.when(warpgroup < config.consumers)
     def consume() -> None:
         """Computes WGMMA_M rows of each tile in float32 registers.
 
@@ -192,9 +203,10 @@ def _kernel(
         when the wgmma that reads the stage is known to have finished. Epilogue: the tile is stored in parts; each is
         converted, written to a buffer, and copied from there by TMA while the next part is written.
         """
-        plgpu.set_max_registers(232, action="increase")
+        if config.consumers > 1:
+            plgpu.set_max_registers(232, action="increase")
 
-        def multiply_tile(first_step: jax.Array, row: jax.Array, column: jax.Array) -> jax.Array:
+        def multiply_tile(first_step: jax.Array, split: jax.Array, row: jax.Array, column: jax.Array) -> jax.Array:
             def sums(acc: Any) -> tuple[jax.Array, jax.Array]:
                 def multiply(i: jax.Array, step: jax.Array) -> jax.Array:
                     stage = stage_of(step)
@@ -211,7 +223,7 @@ def _kernel(
 
                     return step + 1
 
-                steps = lax.fori_loop(0, pl.cdiv(K, block_k), multiply, first_step)
+                steps = lax.fori_loop(0, steps_of(split), multiply, first_step)
                 return acc[...], steps
 
             acc, steps = pl.run_scoped(sums, plgpu.ACC((WGMMA_M, config.block_n), jnp.float32))
@@ -223,7 +235,7 @@ def _kernel(
                 part[...] = acc[:, i * c_columns : (i + 1) * c_columns].astype(c_gmem.dtype)
                 plgpu.commit_smem()
                 rows, columns = pl.ds(row + warpgroup * WGMMA_M, WGMMA_M), pl.ds(column + i * c_columns, c_columns)
-                plgpu.copy_smem_to_gmem(part, c_gmem.at[rows, columns])
+                plgpu.copy_smem_to_gmem(part, c_gmem.at[split, rows, columns])
             return steps
 
         each_tile(multiply_tile)

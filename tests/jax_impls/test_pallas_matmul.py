@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,10 @@ INTERPRETED = {  # configuration, and the M, N, K that it is tested with
     "four blocks": (
         configs.TileConfig(block_n=64, num_stages=2, cluster=(2, 2), grid_tile_width=8),
         [(700, 300, 130), (8, 24, 40)],
+    ),
+    "parts of K": (
+        configs.TileConfig(block_n=128, num_stages=3, cluster=(1, 1), grid_tile_width=8, splits=3, consumers=1),
+        [(130, 200, 450)],
     ),
 }
 
@@ -98,14 +103,20 @@ def test_matmul_interpreted(config: str, dtype: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
-@pytest.mark.parametrize("config", configs.CONFIGS, ids=lambda config: f"block_n={config.block_n}")
-def test_matmul_lowers_for_hopper(config: Any, dtype: str) -> None:
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize(
+    "config",
+    [*configs.CONFIGS[:4], *configs.CONFIGS[-3:]],
+    ids=lambda config: f"{config.consumers * configs.WGMMA_M}x{config.block_n}",
+)
+def test_matmul_lowers_for_hopper(config: Any, splits: int, dtype: str) -> None:
+    config = replace(config, splits=splits)
     a, b = jax.ShapeDtypeStruct((1000, 500), dtype), jax.ShapeDtypeStruct((500, 700), dtype)
     product = jax.jit(lambda a, b: matmul_pallas.padded_matmul(a, b, config, 132))
     lowered = product.trace(a, b).lower(lowering_platforms=("cuda",)).as_text()
     assert lowered.count("custom_call @mosaic_gpu") == 1
-    rows = configs.CONSUMERS * configs.WGMMA_M
+    rows = config.consumers * configs.WGMMA_M
     stages = config.num_stages * (rows + config.block_n) * matmul_pallas.SWIZZLE
     buffers = 3 if config.block_n == 192 and dtype != "float32" else 2
     epilogue = buffers * rows * min(config.block_n * jnp.dtype(dtype).itemsize, matmul_pallas.SWIZZLE)
@@ -128,12 +139,26 @@ def test_small_products_are_by_elements_and_large_ones_by_tiles() -> None:
         assert isinstance(configs.choose_config(*shape, 2, 132), configs.TileConfig), shape
 
 
+def chosen_tiles(M: int, N: int, K: int, blocks: int) -> Any:
+    plans = configs.tiles_plans(M, N, K, 2, blocks)
+    return min(plans, key=lambda config: configs.tiles_us(M, N, K, 2, config, blocks))
+
+
 @pytest.mark.parametrize("blocks", [132, 114, 78])
-def test_chosen_config_fills_the_device(blocks: int) -> None:
-    for M, N in ((1, 1), (16, 14336), (1024, 1024), (2048, 2048), (4096, 4096), (16384, 16384), (10**6, 8)):
-        config = configs.choose_tiles(M, N, blocks)
-        tiles = {each: configs.tile_count(M, N, each) * math.prod(each.cluster) for each in configs.CONFIGS}
-        assert tiles[config] >= min(max(tiles.values()), blocks // 3), (M, N, config)
+def test_chosen_tiles_fill_the_device(blocks: int) -> None:
+    for M, N in ((16, 14336), (64, 64), (1024, 1024), (2048, 2048), (4096, 4096), (16384, 16384), (10**6, 8)):
+        config = chosen_tiles(M, N, 16384, blocks)
+        used = configs.tile_count(M, N, config) * math.prod(config.cluster) * config.splits
+        assert used >= blocks // 3, (M, N, config)
+
+
+def test_k_is_divided_into_parts_with_steps_where_tiles_are_few() -> None:
+    assert chosen_tiles(128, 256, 32768, 132).splits > 8
+    assert chosen_tiles(4096, 4096, 4096, 132).splits == 1
+    for K in (64, 1000, 4160):
+        steps = -(-K // 64)
+        for config in configs.tiles_plans(100, 300, K, 2, 132):
+            assert (config.splits - 1) * -(-steps // config.splits) < steps
 
 
 @settings(derandomize=True, database=None, deadline=None, max_examples=15)
@@ -205,7 +230,16 @@ def test_matmul_does_not_run_on_a_cpu() -> None:
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
 @pytest.mark.parametrize(
     ("M", "N", "K"),
-    [(1, 1, 1), (0, 5, 3), (4, 5, 0), (129, 65, 33), (16, 4104, 72), (1000, 1001, 1003), (2056, 2312, 328)],
+    [
+        (1, 1, 1),
+        (0, 5, 3),
+        (4, 5, 0),
+        (129, 65, 33),
+        (16, 4104, 72),
+        (1000, 1001, 1003),
+        (2056, 2312, 328),
+        (120, 576, 8192),
+    ],
 )
 def test_matmul_on_a_gpu(M: int, N: int, K: int, dtype: str) -> None:
     a, b = drawn(M, N, K, dtype)
