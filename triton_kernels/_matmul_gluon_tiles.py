@@ -13,6 +13,12 @@ tma_load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared  
 tma_store = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
 
 
+@gluon.constexpr_function
+def left_columns(BLOCK_N):
+    """The largest power of two within a tile's columns."""
+    return 1 << (BLOCK_N.bit_length() - 1)
+
+
 @gluon.jit
 def padded_rows(M):
     """Rows of a part of C in memory: those of whole tiles of any size."""
@@ -48,17 +54,24 @@ def work_items(M, N, K, K_part, SPLIT: gl.constexpr, BLOCK_M: gl.constexpr, BLOC
 
 @gluon.jit
 def load_stage(
-    a_desc, b_desc, a_smem, b_smem, full, stage, row, off_n, off_k, pred,
-    A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, CONSUMERS: gl.constexpr,
+    a_desc, b_desc, right_desc, a_smem, b_smem, right_smem, full, stage, row, off_n, off_k, pred,
+    A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr,
 ):  # fmt: skip
     """Starts the TMA loads of one stage: blocks of A from (row, off_k) and of B from (off_k, off_n)."""
-    mbarrier.expect(full.index(stage), CONSUMERS * a_desc.block_type.nbytes + b_desc.block_type.nbytes, pred=pred)
+    LEFT: gl.constexpr = left_columns(BLOCK_N)
+    RIGHT_BYTES: gl.constexpr = right_desc.block_type.nbytes if BLOCK_N > LEFT else 0
+    BYTES: gl.constexpr = CONSUMERS * a_desc.block_type.nbytes + b_desc.block_type.nbytes + RIGHT_BYTES
+    mbarrier.expect(full.index(stage), BYTES, pred=pred)
     for i in gl.static_range(CONSUMERS):
         off_m = row + i * WGMMA_M
         a_tile = a_smem.index(stage * CONSUMERS + i)
         tma_load(a_desc, [off_m, off_k] if A_ROWS else [off_k, off_m], full.index(stage), a_tile, pred=pred)
     b_tile = b_smem.index(stage)
     tma_load(b_desc, [off_k, off_n] if B_ROWS else [off_n, off_k], full.index(stage), b_tile, pred=pred)
+    if BLOCK_N > LEFT:
+        off_n += LEFT
+        tile = right_smem.index(stage)
+        tma_load(right_desc, [off_k, off_n] if B_ROWS else [off_n, off_k], full.index(stage), tile, pred=pred)
 
 
 @gluon.jit

@@ -160,7 +160,9 @@ def _tiles_us(plan: Tiles, x: Problem) -> float:
     store = elements / COSTS.store * (1 if x.c_whole else 1 + COSTS.store_odd * elements / 8192)
     memory = 2 * (x.M * x.K + x.K * x.N + x.M * x.N) / COSTS.memory
     busy = most * (COSTS.busy_block + work + store)
-    us = COSTS.launch + longest(alone, busy, memory, 2 * programs * steps * operands / COSTS.l2)
+    us = COSTS.launch + longest(
+        alone, busy, memory, 2 * programs * steps * tile.K * (min(tile.M, x.M) + min(tile.N, x.N)) / COSTS.l2
+    )
     if plan.padded:
         us += COSTS.pad + 4 * ((not x.a_whole) * x.M * x.K + (not x.b_whole) * x.K * x.N) / COSTS.pad_bytes
     return us + parts_us(parts, x.M, x.N)

@@ -87,11 +87,19 @@ TILES = (
     Tile(2, 256, 3, 16, 2, 0.99),
     Tile(2, 128, 6, 8, 2, 1.024),
     Tile(2, 64, 8, 8, 1, 1.246),
+    Tile(2, 192, 4, 16, 3, 0.99),
+    Tile(2, 160, 4, 16, 5, 1.02),
+    Tile(2, 96, 6, 16, 3, 1.1),
+    Tile(1, 192, 6, 16, 3, 0.92),
+    Tile(1, 96, 9, 16, 3, 1.0),
+    Tile(1, 48, 12, 16, 3, 1.05),
     Tile(1, 256, 5, 16, 2, 0.966),
     Tile(1, 128, 8, 16, 2, 0.885),
     Tile(1, 64, 12, 16, 1, 1.085),
     Tile(1, 32, 12, 16, 1, 1.009),
     Tile(1, 16, 12, 16, 1, 1.000),
+    Tile(2, 32, 10, 16, 1, 1.0),
+    Tile(2, 16, 11, 16, 1, 1.0),
 )
 TRANSPOSED_M = 64
 """The most rows for which the transpose of C may be computed: its tiles are narrower than theirs."""
@@ -106,7 +114,7 @@ def candidates(x: Problem) -> Iterator[Plan]:
         for tile in TILES:
             tiles = count(M, ROWS * tile.consumers) * count(N, tile.N)
             for parts in PARTS:
-                if parts == 1 or (parts <= count(x.K, 256) and tiles * parts <= 2 * x.multiprocessors):
+                if parts == 1 or (parts <= count(x.K, 256) and tiles * parts <= 3 * x.multiprocessors):
                     yield Plan(tile, parts, transposed)
 
 
@@ -121,7 +129,9 @@ def predicted_us(plan: Plan, x: Problem) -> float:
     step = (COSTS.step + COSTS.step_element * rows * columns) * tile.slow
     rounds = count(tiles, x.multiprocessors) * (COSTS.block + steps * step + rows * columns / COSTS.store)
     memory = 2 * (x.M * x.K + x.K * x.N + x.M * x.N) / COSTS.memory
-    us = COSTS.launch + longest(rounds, memory, 2 * tiles * steps * STEP * (rows + columns) / COSTS.l2)
+    us = COSTS.launch + longest(
+        rounds, memory, 2 * tiles * steps * STEP * (min(rows, x.M) + min(columns, x.N)) / COSTS.l2
+    )
     if parts > 1:
         us += COSTS.add + 4 * (parts + 1) * x.M * x.N / COSTS.add_bytes
     elif x.c_copied:
@@ -136,6 +146,12 @@ def best_of(x: Problem) -> tuple[Plan, float]:
     """The plan that is predicted to be the fastest, and its time."""
     plan = min(candidates(x), key=lambda each: predicted_us(each, x))
     return plan, predicted_us(plan, x)
+
+
+@lru_cache(maxsize=4096)
+def best_whole(x: Problem) -> Plan:
+    """The same of the plans that do not divide K."""
+    return min((each for each in candidates(x) if each.parts == 1), key=lambda each: predicted_us(each, x))
 
 
 def best_tiles(x: Problem, parts: int) -> list[Tile]:
