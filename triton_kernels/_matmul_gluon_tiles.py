@@ -6,17 +6,11 @@ from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 
 from triton_kernels._plan_matmul_gluon import ROWS
-from triton_kernels._tiles import tile_offsets
+from triton_kernels._tiles import left_columns, tile_offsets
 
 WGMMA_M = gl.constexpr(ROWS)  # rows of a tile per consumer warpgroup
 tma_load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared  # renamed after Triton 3.7
 tma_store = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
-
-
-@gluon.constexpr_function
-def left_columns(BLOCK_N):
-    """The largest power of two within a tile's columns."""
-    return 1 << (BLOCK_N.bit_length() - 1)
 
 
 @gluon.jit

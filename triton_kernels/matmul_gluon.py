@@ -18,7 +18,6 @@ from triton_kernels._launch import device_of, kept, launch, persistent_grid
 from triton_kernels._matmul_gluon_tiles import (
     WGMMA_M,
     epilogue,
-    left_columns,
     load_stage,
     split_columns,
     tile_and_terms,
@@ -27,7 +26,7 @@ from triton_kernels._matmul_gluon_tiles import (
 from triton_kernels._pad import copy_matrix
 from triton_kernels._parts import add_strided_parts
 from triton_kernels._plan_matmul_gluon import STEP, Problem, best_of, best_whole
-from triton_kernels._tiles import tile_offsets
+from triton_kernels._tiles import left_columns, tile_offsets
 from triton_kernels._tma import TmaMatrix, both_tma_matrices, find_tma, tma_output
 from triton_kernels.matmul import by_pointers_us, launch_by_pointers
 
