@@ -142,16 +142,16 @@ def predicted_us(plan: Plan, x: Problem) -> float:
 
 
 @lru_cache(maxsize=4096)
-def best_of(x: Problem) -> tuple[Plan, float]:
-    """The plan that is predicted to be the fastest, and its time."""
-    plan = min(candidates(x), key=lambda each: predicted_us(each, x))
+def best_of(x: Problem, turns: bool = True, divides: bool = True) -> tuple[Plan, float]:
+    """The plan that is predicted to be the fastest, and its time. turns: also the transpose; divides: also parts."""
+    plans = (each for each in candidates(x) if (turns or not each.transposed) and (divides or each.parts == 1))
+    plan = min(plans, key=lambda each: predicted_us(each, x))
     return plan, predicted_us(plan, x)
 
 
-@lru_cache(maxsize=4096)
-def best_whole(x: Problem) -> Plan:
-    """The same of the plans that do not divide K."""
-    return min((each for each in candidates(x) if each.parts == 1), key=lambda each: predicted_us(each, x))
+def halves(K: int, element: int) -> int:
+    """Terms of 16 bits that take as many bytes, and as long in the tensor cores, as K of `element` bytes."""
+    return count(K * element, 2)
 
 
 def best_tiles(x: Problem, parts: int) -> list[Tile]:

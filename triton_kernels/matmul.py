@@ -229,7 +229,8 @@ def matmul(
     each part and are added in a fixed order by a second kernel.
     Rows: operands whose rows are no multiples of 16 bytes may be copied first, with zeros at the ends.
     Few: at most 4 rows or columns may be multiplied without tensor cores (`_few.py`).
-    Tail: unless every tile of every configuration fits, or columns are no power of two, loads and stores are masked; offsets are int64.
+    Tail: unless every tile of 2^n columns of every configuration fits, loads and stores are masked; so they are for
+    tiles of other columns. Offsets are int64.
     Errors: ValueError for other shapes, dtypes, scales, devices or precisions; NotImplementedError for M above 2^28,
     N above 2^26 or K above 2^30.
     Source: the tile order and pipelined loop of Triton's matrix multiplication tutorial.

@@ -17,6 +17,8 @@ from triton_kernels._configs_matmul_gluon import CONFIGS, ROWS, SWIZZLE, short_l
 from triton_kernels._launch import device_of, kept, launch, persistent_grid
 from triton_kernels._matmul_gluon_tiles import (
     WGMMA_M,
+    bias_and_sigmoid,
+    consume_promoted,
     epilogue,
     load_stage,
     split_columns,
@@ -25,8 +27,8 @@ from triton_kernels._matmul_gluon_tiles import (
 )
 from triton_kernels._pad import copy_matrix
 from triton_kernels._parts import add_strided_parts
-from triton_kernels._plan_matmul_gluon import STEP, Problem, best_of, best_whole
-from triton_kernels._tiles import left_columns, tile_offsets
+from triton_kernels._plan_matmul_gluon import Problem, best_of, halves
+from triton_kernels._tiles import left_columns
 from triton_kernels._tma import TmaMatrix, both_tma_matrices, find_tma, tma_output
 from triton_kernels.matmul import by_pointers_us, launch_by_pointers
 
@@ -68,32 +70,11 @@ def producer(
 
 
 @gluon.jit
-def bias_and_sigmoid(acc, bias_ptr, off_m, off_n, M, N, BIAS_ROWS: gl.constexpr):
-    """sigma(acc + bias) for the 16-bit results of rows from off_m and columns from off_n on: as in sigmoid.py.
-
-    BIAS_ROWS: the bias has an element for each row, otherwise for each column.
-    """
-    if BIAS_ROWS:
-        rows = off_m + gl.arange(0, acc.shape[0], gl.SliceLayout(1, acc.type.layout))
-        bias = gl.expand_dims(gl.load(bias_ptr + rows, mask=rows < M, other=0.0), 1)
-    else:
-        columns = off_n + gl.arange(0, acc.shape[1], gl.SliceLayout(0, acc.type.layout))
-        bias = gl.expand_dims(gl.load(bias_ptr + columns, mask=columns < N, other=0.0), 0)
-    z = acc + bias.to(gl.float32)
-    denominator = gl.exp2(z * -1.4426950216293335 - 16.0) + 2.0**-16
-    reciprocal = gl.inline_asm_elementwise(
-        "rcp.approx.ftz.f32 $0, $1;", "=f,f", [denominator], gl.float32, is_pure=True, pack=1
-    )
-    return reciprocal * 2.0**-16
-
-
-@gluon.jit
 def consume(
     consumer: gl.constexpr, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, right_smem, c_smem, full, empty,
     M, N, K, K_part, A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, C_ROWS: gl.constexpr, A_IN_REGISTERS: gl.constexpr,
-    BIAS_ROWS: gl.constexpr,
-    SPLIT: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr,
-    GROUP_M: gl.constexpr,
+    BIAS_ROWS: gl.constexpr, SPLIT: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr,
+    BLOCK_K: gl.constexpr, STAGES: gl.constexpr, GROUP_M: gl.constexpr,
 ):  # fmt: skip
     """A consumer warpgroup computes WGMMA_M rows of each tile, [WGMMA_M, BLOCK_N], in float32 registers.
 
@@ -163,55 +144,6 @@ def consume(
 
 
 @gluon.jit
-def consume_promoted(
-    consumer: gl.constexpr, c_desc, scale_a_ptr, scale_b_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
-    C_ROWS: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr,
-    GROUP_M: gl.constexpr,
-):  # fmt: skip
-    """`consume` for float8, whose sums have only 14 bits in the tensor cores.
-
-    The 128 products of a step are summed from zero, for 128 columns at a time (more do not fit into registers). These
-    sums are added in float32 while the tensor cores work for the other warpgroup.
-    """
-    BLOCK_M: gl.constexpr = WGMMA_M * CONSUMERS
-    PIECE: gl.constexpr = BLOCK_N if BLOCK_N < 128 else 128
-    PART_N: gl.constexpr = c_smem.shape[2] if C_ROWS else c_smem.shape[1]
-    gl.static_assert(BLOCK_K == 128)
-    SUMS: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, PIECE, 32])
-    step = 0
-    for tile in range(gl.program_id(0), gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N), gl.num_programs(0)):
-        off_m, off_n = tile_offsets(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
-        zeros = gl.zeros([WGMMA_M, PIECE], gl.float32, SUMS)
-        left = zeros
-        right = zeros
-        for _ in range(0, K, BLOCK_K):
-            stage = step % STAGES
-            mbarrier.wait(full.index(stage), step // STAGES & 1)
-            a = a_smem.index(stage * CONSUMERS + consumer)
-            b = b_smem.index(stage)
-            sums = hopper.warpgroup_mma(a, b.slice(0, PIECE).permute([1, 0]), zeros, use_acc=False, is_async=True)
-            sums = hopper.warpgroup_mma_wait(0, deps=(sums,))
-            if BLOCK_N > PIECE:
-                left += sums
-                sums = hopper.warpgroup_mma(
-                    a, b.slice(PIECE, PIECE).permute([1, 0]), zeros, use_acc=False, is_async=True
-                )
-                sums = hopper.warpgroup_mma_wait(0, deps=(sums,))
-                mbarrier.arrive(empty.index(stage))
-                right += sums
-            else:
-                mbarrier.arrive(empty.index(stage))
-                left += sums
-            step += 1
-        scale = gl.load(scale_a_ptr) * gl.load(scale_b_ptr)
-        parts = split_columns(left * scale, PIECE // PART_N)
-        if BLOCK_N > PIECE:
-            parts = parts + split_columns(right * scale, PIECE // PART_N)
-        epilogue(parts, c_desc, c_smem, off_m + consumer * WGMMA_M, off_n, consumer, CONSUMERS, C_ROWS)
-    tma.store_wait(0)
-
-
-@gluon.jit
 def consumer_partition(
     consumer: gl.constexpr, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, right_smem, c_smem, full, empty,
     M, N, K, K_part, A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, C_ROWS: gl.constexpr, A_IN_REGISTERS: gl.constexpr,
@@ -225,8 +157,8 @@ def consumer_partition(
                          C_ROWS, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)  # fmt: skip
     else:
         consume(consumer, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, right_smem, c_smem, full, empty,
-                M, N, K, K_part, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, BIAS_ROWS, SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES,
-                GROUP_M)  # fmt: skip
+                M, N, K, K_part, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, BIAS_ROWS, SPLIT, CONSUMERS, BLOCK_N,
+                BLOCK_K, STAGES, GROUP_M)  # fmt: skip
 
 
 @gluon.jit(do_not_specialize=["M", "N", "K", "K_part"])
@@ -239,16 +171,16 @@ def matmul_kernel(
 ):  # fmt: skip
     """A persistent program computes tiles program_id, program_id + num_programs, ... of C.
 
-    A tile is [WGMMA_M * CONSUMERS, BLOCK_N]; right_desc loads those columns of B beyond a power of two. Warp-specialized: one producer warp loads by TMA, CONSUMERS warpgroups
-    multiply by wgmma. Every stage has two mbarriers: `full` completes when TMA has written it, `empty` when every
-    consumer has read it.
+    A tile is [WGMMA_M * CONSUMERS, BLOCK_N]; right_desc loads those columns of B beyond a power of two.
+    Warp-specialized: one producer warp loads by TMA, CONSUMERS warpgroups multiply by wgmma.
+    Every stage has two mbarriers: `full` completes when TMA has written it, `empty` when every consumer has read it.
     With a bias of the columns, or with BIAS_ROWS of the rows, the results are sigma(C + bias).
     A_ROWS: the descriptor's rows are rows of A, otherwise columns; B_ROWS and C_ROWS likewise.
     """
     gl.static_assert(CONSUMERS == 1 or CONSUMERS == 2)
     a_smem = gl.allocate_shared_memory(DTYPE, [STAGES * CONSUMERS] + a_desc.block_type.shape, a_desc.layout)  # noqa: RUF005
     b_smem = gl.allocate_shared_memory(DTYPE, [STAGES] + b_desc.block_type.shape, b_desc.layout)  # noqa: RUF005
-    if BLOCK_N > left_columns(BLOCK_N):
+    if left_columns(BLOCK_N) < BLOCK_N:
         right_smem = gl.allocate_shared_memory(DTYPE, [STAGES] + right_desc.block_type.shape, right_desc.layout)  # noqa: RUF005
     else:
         right_smem = b_smem
@@ -278,11 +210,13 @@ def matmul_kernel(
         gl.warp_specialize(
             [
                 (consumer_partition, (0, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, right_smem,
-                                      c_smem, full, empty, M, N, K, K_part, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, BIAS_ROWS, PROMOTED,
-                                      SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
+                                      c_smem, full, empty, M, N, K, K_part, A_ROWS, B_ROWS, C_ROWS,
+                                      A_IN_REGISTERS, BIAS_ROWS, PROMOTED, SPLIT, CONSUMERS, BLOCK_N,
+                                      BLOCK_K, STAGES, GROUP_M)),
                 (consumer_partition, (1, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, right_smem,
-                                      c_smem, full, empty, M, N, K, K_part, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, BIAS_ROWS, PROMOTED,
-                                      SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
+                                      c_smem, full, empty, M, N, K, K_part, A_ROWS, B_ROWS, C_ROWS,
+                                      A_IN_REGISTERS, BIAS_ROWS, PROMOTED, SPLIT, CONSUMERS, BLOCK_N,
+                                      BLOCK_K, STAGES, GROUP_M)),
                 (producer, (a_desc, b_desc, right_desc, a_smem, b_smem, right_smem, full, empty, M, N, K, K_part,
                             A_ROWS, B_ROWS, SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M, AHEAD)),
             ],
@@ -293,8 +227,9 @@ def matmul_kernel(
         gl.warp_specialize(
             [
                 (consumer_partition, (0, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, right_smem,
-                                      c_smem, full, empty, M, N, K, K_part, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, BIAS_ROWS, PROMOTED,
-                                      SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
+                                      c_smem, full, empty, M, N, K, K_part, A_ROWS, B_ROWS, C_ROWS,
+                                      A_IN_REGISTERS, BIAS_ROWS, PROMOTED, SPLIT, CONSUMERS, BLOCK_N,
+                                      BLOCK_K, STAGES, GROUP_M)),
                 (producer, (a_desc, b_desc, right_desc, a_smem, b_smem, right_smem, full, empty, M, N, K, K_part,
                             A_ROWS, B_ROWS, SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M, AHEAD)),
             ],
@@ -325,8 +260,9 @@ def matmul(
     tensor cores truncate float32 to 11 significant bits. float8_e4m3fn, with a float32
     scale of shape () for each, gives bfloat16: "promoted" adds sums of 128 products in float32, "fast" leaves all sums
     to the tensor cores, which keep 14 bits.
-    Plans: in 16 bits a model (`_plan_matmul_gluon.py`) chooses the tile, parts of K and, for few rows, the transpose of
-    C. What `matmul.py` is predicted to finish earlier is left to it: short products, mostly with copies for TMA.
+    Plans: a model (`_plan_matmul_gluon.py`) chooses the tile, parts of K and, for few rows, the transpose of C, but not
+    for "promoted". What `matmul.py` is predicted to finish earlier in 16 bits is left to it: short products, mostly
+    with copies for TMA.
     Tail: TMA reads zeros beyond the edges and does not write there.
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for float32 with
     precision="ieee", for M or N above 2^27 or K above 2^30, and for a GPU other than Hopper.
@@ -343,53 +279,18 @@ def matmul(
     out = torch.empty((M, N), dtype=dtype, device=a.device)
     if M > 0 and N > 0:
         with device_of(a):
-            if a.element_size() == 2:
-                _launch_planned(a, b, out)
-            else:
-                launch_product(a, b, out, scale_a, scale_b, precision)
+            _launch(a, b, out, scale_a, scale_b, precision)
     return out
 
 
-def problem_of(a: Tensor, b: Tensor, out: Tensor) -> Problem:
-    """What the choice of a plan depends on."""
-    copied = (find_tma(x, a.element_size()) is None for x in (a, b, out))
-    return Problem(a.shape[0], b.shape[1], a.shape[1], *copied, multiprocessors(a))
-
-
-def _launch_planned(a: Tensor, b: Tensor, out: Tensor) -> None:
-    """The product in 16 bits by the plan that is predicted to be the fastest."""
-    (M, K), N, element = a.shape, b.shape[1], a.element_size()
-    x = problem_of(a, b, out)
-    plan, us = best_of(x)
-    if by_pointers_us(a, b, out) < us * x.share_of_pointers:
-        launch_by_pointers(a, b, out)
-        return
-    left, right = both_tma_matrices(a, b)
-    if plan.transposed:
-        left, right, M, N = _transposed(right), _transposed(left), N, M
-    if plan.parts == 1:
-        with tma_output(out, element) as target:
-            _launch_tiles(left, right, target, target.row_major != plan.transposed, M, N, K, K, x.multiprocessors)
-        return
-    K_part = triton.cdiv(triton.cdiv(K, STEP), plan.parts) * STEP
-    parts, rows = triton.cdiv(K, K_part), triton.cdiv(M, 2 * ROWS) * 2 * ROWS
-    pitch = triton.cdiv(N, 4) * 4
-    sums = torch.empty((parts * rows, pitch), dtype=torch.float32, device=a.device)
-    _launch_tiles(left, right, TmaMatrix(sums, pitch, True), True, M, N, K, K_part, x.multiprocessors)
-    of_parts = sums.view(parts, rows, pitch)[:, :M, :N]
-    add_strided_parts(of_parts.transpose(1, 2) if plan.transposed else of_parts, out)
-
-
-def _launch_tiles(
-    left: TmaMatrix, right: TmaMatrix, target: TmaMatrix, c_rows: bool, M: int, N: int, K: int, K_part: int, most: int
-) -> None:
-    parts = triton.cdiv(K, K_part)
-    launch(
-        matmul_kernel, lambda config: persistent_grid(tile_count(config, M, N) * parts, most),
-        _descriptor(left), _descriptor(right), _descriptor(right), _descriptor(target), None, None, None, M, N, K, K_part,
-        A_ROWS=left.row_major, B_ROWS=right.row_major, C_ROWS=c_rows, A_IN_REGISTERS=False, BIAS_ROWS=False,
-        DTYPE=DTYPES[left.matrix.dtype], PROMOTED=False, SPLIT=parts > 1,
-    )  # fmt: skip
+def _launch(a: Tensor, b: Tensor, out: Tensor, scale_a: Tensor | None, scale_b: Tensor | None, precision: str) -> None:
+    if a.element_size() == 2:
+        copied = (find_tma(x, 2) is None for x in (a, b, out))
+        x = Problem(a.shape[0], b.shape[1], a.shape[1], *copied, multiprocessors(a))
+        if by_pointers_us(a, b, out) < best_of(x)[1] * x.share_of_pointers:
+            launch_by_pointers(a, b, out)
+            return
+    launch_product(a, b, out, scale_a, scale_b, precision)
 
 
 def launch_product(
@@ -402,30 +303,61 @@ def launch_product(
     bias: Tensor | None = None,
 ) -> None:
     """Stores a b in out, which is not empty; with a contiguous bias of its columns, in 16 bits, sigma(a b + bias)."""
-    (M, K), N = a.shape, b.shape[1]
+    (M, K), N, element = a.shape, b.shape[1], a.element_size()
+    left, right, turned = _operands(a, b)
+    if turned:
+        M, N = N, M
+    parts = 1
+    if precision != "promoted":
+        x = Problem(
+            M, N, halves(K, element), False, False, find_tma(out, out.element_size()) is None, multiprocessors(a)
+        )
+        plan, _ = best_of(x, turns=element < 4, divides=bias is None)
+        parts = plan.parts
+        if plan.transposed:
+            left, right, M, N, turned = _transposed(right), _transposed(left), N, M, not turned
+    given = (scale_a, scale_b, bias), turned, precision == "promoted"
+    if parts == 1:
+        with tma_output(out, out.element_size()) as target:
+            _launch_tiles(left, right, target, target.row_major != turned, M, N, K, K, *given)
+        return
+    step = SWIZZLE // element
+    K_part = triton.cdiv(triton.cdiv(K, step), parts) * step
+    parts, rows, pitch = triton.cdiv(K, K_part), triton.cdiv(M, 2 * ROWS) * 2 * ROWS, triton.cdiv(N, 4) * 4
+    sums = torch.empty((parts * rows, pitch), dtype=torch.float32, device=a.device)
+    _launch_tiles(left, right, TmaMatrix(sums, pitch, True), True, M, N, K, K_part, *given)
+    of_parts = sums.view(parts, rows, pitch)[:, :M, :N]
+    add_strided_parts(of_parts.transpose(1, 2) if turned else of_parts, out)
+
+
+def _launch_tiles(
+    left: TmaMatrix, right: TmaMatrix, target: TmaMatrix, c_rows: bool, M: int, N: int, K: int, K_part: int,
+    vectors: tuple[Tensor | None, Tensor | None, Tensor | None], turned: bool, promoted: bool,
+) -> None:  # fmt: skip
+    parts, processors = triton.cdiv(K, K_part), multiprocessors(left.matrix)
+    launch(
+        matmul_kernel, lambda config: persistent_grid(tile_count(config, M, N) * parts, processors),
+        *map(_descriptor, (left, right, right, target)), *vectors, M, N, K, K_part,
+        A_ROWS=left.row_major, B_ROWS=right.row_major, C_ROWS=c_rows,
+        A_IN_REGISTERS=left.matrix.dtype == torch.float32 and not left.row_major, BIAS_ROWS=turned,
+        DTYPE=DTYPES[left.matrix.dtype], PROMOTED=promoted, SPLIT=parts > 1,
+    )  # fmt: skip
+
+
+def _operands(a: Tensor, b: Tensor) -> tuple[TmaMatrix, TmaMatrix, bool]:
+    """a and b as wgmma can take them, or b^T and a^T, whose product is the transpose."""
     left, right = both_tma_matrices(a, b)
     if a.dtype == torch.float8_e4m3fn:
         left = left if left.row_major else _with_rows(a)
         right = right if not right.row_major else _with_columns(b)
-    with tma_output(out, out.element_size()) as target:
-        a_in_registers, c_rows, transposed = False, target.row_major, False
-        if bias is not None and best_whole(problem_of(a, b, out)).transposed:
-            left, right, M, N, c_rows, transposed = _transposed(right), _transposed(left), N, M, not c_rows, True
-        if a.dtype == torch.float32:
-            # wgmma reads 32-bit operands from shared memory only with K contiguous. The left one may also come from
-            # registers, transposed on the way there: two row-major operands give C^T = B^T A^T.
-            if right.row_major and not left.row_major:
-                right = _with_columns(b)
-            if right.row_major:
-                left, right, M, N, c_rows = _transposed(right), _transposed(left), N, M, not c_rows
-            a_in_registers = not left.row_major
-        processors = multiprocessors(a)
-        launch(
-            matmul_kernel, lambda config: persistent_grid(tile_count(config, M, N), processors),
-            _descriptor(left), _descriptor(right), _descriptor(right), _descriptor(target), scale_a, scale_b, bias, M, N, K, K,
-            A_ROWS=left.row_major, B_ROWS=right.row_major, C_ROWS=c_rows, A_IN_REGISTERS=a_in_registers,
-            BIAS_ROWS=transposed,            DTYPE=DTYPES[a.dtype], PROMOTED=precision == "promoted", SPLIT=False,
-        )  # fmt: skip
+    elif a.dtype == torch.float32:
+        # wgmma reads 32-bit operands from shared memory only with K contiguous. The left one may also come from
+        # registers, transposed on the way there: two row-major operands give C^T = B^T A^T.
+        if right.row_major and not left.row_major:
+            right = _with_columns(b)
+        if right.row_major:
+            return _transposed(right), _transposed(left), True
+    return left, right, False
 
 
 def _with_rows(x: Tensor) -> TmaMatrix:
