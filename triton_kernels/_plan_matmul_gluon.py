@@ -6,15 +6,18 @@ that TMA cannot read or write are copied.
 
 from collections.abc import Iterator
 from functools import lru_cache
+from math import inf
 from typing import NamedTuple
 
-from triton_kernels._plan_matmul import FEW_ROWS, PARTS, count, longest
+from triton_kernels._plan_matmul import PARTS, count, longest
 
 ROWS = 64
 """Rows of a tile per consumer warpgroup: the M of one wgmma."""
 STEP = 64
 """Terms of a step."""
-SHORT_PRODUCTS = 2**26
+
+
+NARROW = 32
 
 
 class Problem(NamedTuple):
@@ -36,11 +39,9 @@ class Problem(NamedTuple):
     def share_of_pointers(self) -> float:
         """Of this kernel's predicted time: what matmul.py must be predicted to need less of, to be preferred.
 
-        1 for short products and few rows, which it is for; less for copies, by the models' error; otherwise 0.
+        It always is for a tall A and few columns, which TMA reads no faster, and whose tiles are mostly latency.
         """
-        if self.M * self.N * self.K <= SHORT_PRODUCTS or min(self.M, self.N) <= FEW_ROWS:
-            return 1.0
-        return 0.8 if self.a_copied or self.b_copied or self.c_copied else 0.0
+        return inf if self.N <= NARROW < self.M else 0.95
 
 
 class Tile(NamedTuple):
@@ -66,40 +67,35 @@ class Plan(NamedTuple):
 class Costs(NamedTuple):
     """Of an H200: microseconds, and bytes or elements in a microsecond."""
 
-    launch: float = 1.99
-    block: float = 0.5048  # until the first step, and after the last one
-    step: float = 0.1211
-    step_element: float = 1.559e-05
-    store: float = 2.474e04
-    l2: float = 1.058e07
-    memory: float = 3.096e06
-    add: float = 1.819
-    add_bytes: float = 2.416e06
-    copy: float = 1.637
-    copy_bytes: float = 3.993e06
-    copy_out: float = 1.272
-    copy_out_bytes: float = 2.889e06
+    launch: float = 2.074
+    block: float = 0.4077  # until the first step, and after the last one
+    step: float = 0.1399
+    step_element: float = 1.499e-05
+    store: float = 2.06e04
+    l2: float = 1.141e07
+    memory: float = 3.424e06
+    add: float = 1.864
+    add_bytes: float = 2.109e06
+    copy: float = 1.433
+    copy_bytes: float = 3.899e06
+    copy_out: float = 1.328
+    copy_out_bytes: float = 2.864e06
 
 
 COSTS = Costs()
 TILES = (
-    Tile(2, 256, 4, 16, 2, 0.981),
-    Tile(2, 256, 3, 16, 2, 0.99),
-    Tile(2, 128, 6, 8, 2, 1.024),
-    Tile(2, 64, 8, 8, 1, 1.246),
-    Tile(2, 192, 4, 16, 3, 0.99),
-    Tile(2, 160, 4, 16, 5, 1.02),
-    Tile(2, 96, 6, 16, 3, 1.1),
-    Tile(1, 192, 6, 16, 3, 0.92),
-    Tile(1, 96, 9, 16, 3, 1.0),
-    Tile(1, 48, 12, 16, 3, 1.05),
-    Tile(1, 256, 5, 16, 2, 0.966),
-    Tile(1, 128, 8, 16, 2, 0.885),
-    Tile(1, 64, 12, 16, 1, 1.085),
-    Tile(1, 32, 12, 16, 1, 1.009),
-    Tile(1, 16, 12, 16, 1, 1.000),
-    Tile(2, 32, 10, 16, 1, 1.0),
-    Tile(2, 16, 11, 16, 1, 1.0),
+    Tile(2, 256, 4, 16, 2, 0.964),
+    Tile(2, 256, 3, 16, 2, 0.978),
+    Tile(2, 192, 4, 16, 3, 0.948),
+    Tile(2, 128, 6, 8, 2, 0.964),
+    Tile(2, 64, 8, 8, 1, 1.182),
+    Tile(2, 32, 10, 16, 1, 1.449),
+    Tile(1, 256, 5, 16, 2, 1.022),
+    Tile(1, 192, 6, 16, 3, 0.851),
+    Tile(1, 128, 8, 16, 2, 0.865),
+    Tile(1, 64, 12, 16, 1, 1.031),
+    Tile(1, 32, 12, 16, 1, 1.004),
+    Tile(1, 16, 12, 16, 1, 1.027),
 )
 TRANSPOSED_M = 64
 """The most rows for which the transpose of C may be computed: its tiles are narrower than theirs."""

@@ -16,7 +16,7 @@ from triton_kernels._launch import column_major, device_of, kept, launch
 from triton_kernels._pad import VECTOR, both_zero_padded, zero_padded
 from triton_kernels._parts import STEP, add_parts
 from triton_kernels._plan_matmul import Problem, best_of, count
-from triton_kernels._tiles import grouped_tile, left_columns
+from triton_kernels._tiles import grouped_tile
 
 DETERMINISTIC = True
 DTYPES_BEYOND = ("float8_e4m3fn",)
@@ -94,14 +94,11 @@ def matmul_kernel(
     of A from p K_part on, a multiple of all BLOCK_K.
 
     Tensor cores keep 14 significant bits of a sum of float8 products. PRECISION "promoted" sums every 128 terms from 0
-    and adds them in float32. That takes twice the registers; a large tile has them for half of its columns at a time.
-    PAIR: two blocks of columns, those halves, or 128 and 64 of 192, since blocks have powers of two columns.
+    and adds them in float32. That takes twice the registers; a large tile has them for half of its columns at a time:
+    PAIR.
     """
-    UNEQUAL: tl.constexpr = left_columns(BLOCK_N) < BLOCK_N
-    MASK: tl.constexpr = MASKED or UNEQUAL
-    PAIR: tl.constexpr = UNEQUAL or (PRECISION == "promoted" and BLOCK_M * BLOCK_N > 128 * 128)
-    WIDTH: tl.constexpr = left_columns(BLOCK_N) if UNEQUAL or not PAIR else BLOCK_N // 2
-    RIGHT: tl.constexpr = BLOCK_N - WIDTH if PAIR else WIDTH
+    PAIR: tl.constexpr = PRECISION == "promoted" and BLOCK_M * BLOCK_N > 128 * 128
+    WIDTH: tl.constexpr = BLOCK_N // 2 if PAIR else BLOCK_N
     M_a, K_a = tl.cdiv(M, ALIGN_A) * ALIGN_A if PADDED_A else M, tl.cdiv(K, ALIGN_A) * ALIGN_A if PADDED_A else K
     N_b, K_b = tl.cdiv(N, ALIGN_B) * ALIGN_B if PADDED_B else N, tl.cdiv(K, ALIGN_B) * ALIGN_B if PADDED_B else K
     M_c, N_c = M, N
@@ -144,13 +141,9 @@ def matmul_kernel(
     b_step = tl.full((), BLOCK_K, tl.int64) * stride_bk
     b_right = tl.full((), WIDTH, tl.int64) * stride_bn
     acc = tl.zeros((BLOCK_M, WIDTH), dtype=tl.float32)
-    right = tl.zeros((BLOCK_M, RIGHT), dtype=tl.float32) if PAIR else acc
-    offs_r = pid_n * BLOCK_N + WIDTH + tl.arange(0, RIGHT)
-    if UNEQUAL:
-        r_offs = offs_k[:, None].to(tl.int64) * stride_bk + offs_r[None, :].to(tl.int64) * stride_bn
-        r_ptrs = b_ptr + opaque_offsets(r_offs, ALIGN_B, B_ROWS)
+    right = tl.zeros((BLOCK_M, WIDTH), dtype=tl.float32) if PAIR else acc
     for k in range(0, K, BLOCK_K):
-        if MASK:
+        if MASKED:
             a = tl.load(a_ptrs, mask=(offs_m[:, None] < M_a) & (offs_k[None, :] < K_a - k), other=0.0)
             b = tl.load(b_ptrs, mask=(offs_k[:, None] < K_b - k) & (offs_n[None, :] < N_b), other=0.0)
         else:
@@ -160,14 +153,12 @@ def matmul_kernel(
             a = in_registers(a)
         acc = multiply_add(a, b, acc, PRECISION)
         if PAIR:
-            right_ptrs = r_ptrs if UNEQUAL else b_ptrs + b_right
-            if MASK:
-                b = tl.load(right_ptrs, mask=(offs_k[:, None] < K_b - k) & (offs_r[None, :] < N_b), other=0.0)
+            if MASKED:
+                inside = (offs_k[:, None] < K_b - k) & (offs_n[None, :] < N_b - WIDTH)
+                b = tl.load(b_ptrs + b_right, mask=inside, other=0.0)
             else:
-                b = tl.load(right_ptrs)
+                b = tl.load(b_ptrs + b_right)
             right = multiply_add(a, b, right, PRECISION)
-            if UNEQUAL:
-                r_ptrs += b_step
         a_ptrs += a_step
         b_ptrs += b_step
 
@@ -177,14 +168,14 @@ def matmul_kernel(
         if PAIR:
             right *= scale
     c_ptrs = c_ptr + offs_m[:, None].to(tl.int64) * stride_cm + offs_n[None, :].to(tl.int64) * stride_cn
-    if MASK:
+    if MASKED:
         tl.store(c_ptrs, acc, mask=(offs_m[:, None] < M_c) & (offs_n[None, :] < N_c))
     else:
         tl.store(c_ptrs, acc)
     if PAIR:
-        c_ptrs = c_ptr + offs_m[:, None].to(tl.int64) * stride_cm + offs_r[None, :].to(tl.int64) * stride_cn
-        if MASK:
-            tl.store(c_ptrs, right, mask=(offs_m[:, None] < M_c) & (offs_r[None, :] < N_c))
+        c_ptrs += tl.full((), WIDTH, tl.int64) * stride_cn
+        if MASKED:
+            tl.store(c_ptrs, right, mask=(offs_m[:, None] < M_c) & (offs_n[None, :] < N_c - WIDTH))
         else:
             tl.store(c_ptrs, right)
 
@@ -229,8 +220,7 @@ def matmul(
     each part and are added in a fixed order by a second kernel.
     Rows: operands whose rows are no multiples of 16 bytes may be copied first, with zeros at the ends.
     Few: at most 4 rows or columns may be multiplied without tensor cores (`_few.py`).
-    Tail: unless every tile of 2^n columns of every configuration fits, loads and stores are masked; so they are for
-    tiles of other columns. Offsets are int64.
+    Tail: unless every tile of every configuration fits, loads and stores are masked; offsets are int64.
     Errors: ValueError for other shapes, dtypes, scales, devices or precisions; NotImplementedError for M above 2^28,
     N above 2^26 or K above 2^30.
     Source: the tile order and pipelined loop of Triton's matrix multiplication tutorial.
