@@ -262,7 +262,7 @@ def matmul(
     to the tensor cores, which keep 14 bits.
     Plans: a model (`_plan_matmul_gluon.py`) chooses the tile, parts of K and, for few rows, the transpose of C, but not
     for "promoted". What `matmul.py` is predicted to finish earlier in 16 bits is left to it: short products, mostly
-    with copies for TMA.
+    with copies for TMA; so are tall products of few columns.
     Tail: TMA reads zeros beyond the edges and does not write there.
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for float32 with
     precision="ieee", for M or N above 2^27 or K above 2^30, and for a GPU other than Hopper.
