@@ -1,7 +1,7 @@
-"""Plans of matmul_gluon.py for 16 bits: tile, parts of K, and whether C or its transpose is computed.
+"""Plans of matmul_gluon.py: tile, parts of K, and whether C or its transpose is computed.
 
 A model of the kind of _plan_matmul.py: persistent programs, one on a multiprocessor, compute tile after tile. Matrices
-that TMA cannot read or write are copied.
+that TMA cannot read or write are copied. K counts terms of 16 bits; others take as long for as many bytes (`halves`).
 """
 
 from collections.abc import Iterator
@@ -15,9 +15,8 @@ ROWS = 64
 """Rows of a tile per consumer warpgroup: the M of one wgmma."""
 STEP = 64
 """Terms of a step."""
-
-
 NARROW = 32
+"""Columns of a tall C whose product is left to matmul.py."""
 
 
 class Problem(NamedTuple):
@@ -39,7 +38,7 @@ class Problem(NamedTuple):
     def share_of_pointers(self) -> float:
         """Of this kernel's predicted time: what matmul.py must be predicted to need less of, to be preferred.
 
-        It always is for a tall A and few columns, which TMA reads no faster, and whose tiles are mostly latency.
+        It always is for a tall C of few columns: TMA reads short rows of A no faster, and a tile is mostly latency.
         """
         return inf if self.N <= NARROW < self.M else 0.95
 
