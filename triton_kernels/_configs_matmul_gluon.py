@@ -8,7 +8,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from triton_kernels._configs import multiprocessors, shared_memory, with_enough_tiles, without_small_tiles
-from triton_kernels._plan_matmul_gluon import ROWS, TILES, Problem, Tile, best_tiles, halves
+from triton_kernels._plan_matmul_gluon import ROWS, TILES, Problem, Tile, best_tiles
 
 SWIZZLE = 128
 """Bytes per shared-memory row: rows of 128 bytes, swizzled, serve wgmma and TMA without bank conflicts."""
@@ -40,29 +40,31 @@ def _config(CONSUMERS: int, BLOCK_N: int, BLOCK_K: int, STAGES: int, GROUP_M: in
 
 # 128 x 256 reads least per product; smaller tiles are for matrices with fewer such tiles than multiprocessors. GROUP_M
 # makes the region of one wave about square.
-PLANNED = {
-    element: [_config(t.consumers, t.N, SWIZZLE // element, t.stages, t.group, BUFFERS=t.buffers) for t in TILES]
-    for element in (1, 2, 4)
-}
-"""By bytes per element."""
-PROMOTED_CONFIGS = [
+HALF_CONFIGS = [_config(tile.consumers, tile.N, 64, tile.stages, tile.group, BUFFERS=tile.buffers) for tile in TILES]
+TF32_CONFIGS = [
+    _config(2, 256, 32, 4, 16),
+    _config(2, 128, 32, 6, 8),
+    _config(1, 128, 32, 8, 16),
+    _config(1, 64, 32, 12, 16),
+]
+FLOAT8_CONFIGS = [
     _config(2, 256, 128, 4, 16),
     _config(2, 256, 128, 3, 16),
     _config(2, 128, 128, 6, 8),
     _config(1, 128, 128, 8, 16),
     _config(1, 64, 128, 12, 16, BUFFERS=1),
 ]
-CONFIGS = [config for configs in PLANNED.values() for config in configs] + PROMOTED_CONFIGS
+CONFIGS = HALF_CONFIGS + TF32_CONFIGS + FLOAT8_CONFIGS
 
 
 def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: Any) -> list[triton.Config]:
-    """The configurations that the autotuner times: what the model chooses; for promoted what suits C."""
-    if constants.get("PROMOTED"):
-        return _suitable(PROMOTED_CONFIGS, args)
-    base, K = args["a_desc"].base, args["K"]
-    x = Problem(args["M"], args["N"], halves(K, base.element_size()), False, False, False, multiprocessors(base))
-    chosen = best_tiles(x, triton.cdiv(K, args.get("K_part", K)))
-    return [config for config in PLANNED[base.element_size()] for tile in chosen if _is(config, tile)]
+    """The configurations that the autotuner times: in 16 bits the model's, otherwise those whose tiles suit C."""
+    by_type = {gl.float32: TF32_CONFIGS, gl.float8e4nv: FLOAT8_CONFIGS}
+    if constants["DTYPE"] in by_type:
+        return _suitable(by_type[constants["DTYPE"]], args)
+    x = Problem(args["M"], args["N"], args["K"], False, False, False, multiprocessors(args["a_desc"].base))
+    chosen = best_tiles(x, triton.cdiv(x.K, args.get("K_part", x.K)))
+    return [config for config in HALF_CONFIGS for tile in chosen if _is(config, tile)]
 
 
 def _is(config: triton.Config, tile: Tile) -> bool:

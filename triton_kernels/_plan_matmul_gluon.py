@@ -1,7 +1,7 @@
-"""Plans of matmul_gluon.py: tile, parts of K, and whether C or its transpose is computed.
+"""Plans of matmul_gluon.py for 16 bits: tile, parts of K, and whether C or its transpose is computed.
 
 A model of the kind of _plan_matmul.py: persistent programs, one on a multiprocessor, compute tile after tile. Matrices
-that TMA cannot read or write are copied. K counts terms of 16 bits; others take as long for as many bytes (`halves`).
+that TMA cannot read or write are copied.
 """
 
 from collections.abc import Iterator
@@ -142,11 +142,6 @@ def best_of(x: Problem, turns: bool = True, divides: bool = True) -> tuple[Plan,
     plans = (each for each in candidates(x) if (turns or not each.transposed) and (divides or each.parts == 1))
     plan = min(plans, key=lambda each: predicted_us(each, x))
     return plan, predicted_us(plan, x)
-
-
-def halves(K: int, element: int) -> int:
-    """Terms of 16 bits that take as many bytes, and as long in the tensor cores, as K of `element` bytes."""
-    return count(K * element, 2)
 
 
 def best_tiles(x: Problem, parts: int) -> list[Tile]:

@@ -27,7 +27,7 @@ from triton_kernels._matmul_gluon_tiles import (
 )
 from triton_kernels._pad import copy_matrix
 from triton_kernels._parts import add_strided_parts
-from triton_kernels._plan_matmul_gluon import Problem, best_of, halves
+from triton_kernels._plan_matmul_gluon import STEP, Problem, best_of
 from triton_kernels._tiles import left_columns
 from triton_kernels._tma import TmaMatrix, both_tma_matrices, find_tma, tma_output
 from triton_kernels.matmul import by_pointers_us, launch_by_pointers
@@ -130,6 +130,7 @@ def consume(
             mbarrier.arrive(empty.index((step + STAGES - 1) % STAGES))
 
         if scale_a_ptr is not None:
+            gl.static_assert(RIGHT == 0)
             acc *= gl.load(scale_a_ptr) * gl.load(scale_b_ptr)
         if bias_ptr is not None:
             first = row + consumer * WGMMA_M
@@ -260,9 +261,9 @@ def matmul(
     tensor cores truncate float32 to 11 significant bits. float8_e4m3fn, with a float32
     scale of shape () for each, gives bfloat16: "promoted" adds sums of 128 products in float32, "fast" leaves all sums
     to the tensor cores, which keep 14 bits.
-    Plans: a model (`_plan_matmul_gluon.py`) chooses the tile, parts of K and, for few rows, the transpose of C, but not
-    for "promoted". What `matmul.py` is predicted to finish earlier in 16 bits is left to it: short products, mostly
-    with copies for TMA; so are tall products of few columns.
+    Plans: in 16 bits a model (`_plan_matmul_gluon.py`) chooses the tile, parts of K and, for few rows, the transpose of
+    C. What `matmul.py` is predicted to finish earlier is left to it: short products, mostly with copies for TMA; so are
+    tall products of few columns.
     Tail: TMA reads zeros beyond the edges and does not write there.
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for float32 with
     precision="ieee", for M or N above 2^27 or K above 2^30, and for a GPU other than Hopper.
@@ -308,11 +309,10 @@ def launch_product(
     if turned:
         M, N = N, M
     parts = 1
-    if precision != "promoted":
-        x = Problem(
-            M, N, halves(K, element), False, False, find_tma(out, out.element_size()) is None, multiprocessors(a)
-        )
-        plan, _ = best_of(x, turns=element < 4, divides=bias is None)
+    if element == 2:
+        whole = find_tma(out, 2) is not None
+        x = Problem(M, N, K, False, False, not whole, multiprocessors(a))
+        plan, _ = best_of(x, turns=bias is None or N % 8 == 0, divides=bias is None)
         parts = plan.parts
         if plan.transposed:
             left, right, M, N, turned = _transposed(right), _transposed(left), N, M, not turned
@@ -321,8 +321,7 @@ def launch_product(
         with tma_output(out, out.element_size()) as target:
             _launch_tiles(left, right, target, target.row_major != turned, M, N, K, K, *given)
         return
-    step = SWIZZLE // element
-    K_part = triton.cdiv(triton.cdiv(K, step), parts) * step
+    K_part = triton.cdiv(triton.cdiv(K, STEP), parts) * STEP
     parts, rows, pitch = triton.cdiv(K, K_part), triton.cdiv(M, 2 * ROWS) * 2 * ROWS, triton.cdiv(N, 4) * 4
     sums = torch.empty((parts * rows, pitch), dtype=torch.float32, device=a.device)
     _launch_tiles(left, right, TmaMatrix(sums, pitch, True), True, M, N, K, K_part, *given)

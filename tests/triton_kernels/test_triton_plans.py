@@ -87,11 +87,6 @@ def test_tiles_of_192_columns_where_they_save_a_wave() -> None:
         assert gluon.best_of(gluon.Problem(*shape, False, False, False, 132))[0].tile.N == 192
 
 
-def test_a_step_of_k_is_counted_in_bytes() -> None:
-    assert gluon.halves(4096, 4) == 8192
-    assert gluon.halves(4095, 1) == 2048
-
-
 def test_plans_without_parts_and_without_the_transpose() -> None:
     x = gluon.Problem(16, 4096, 16384, False, False, False, 132)
     assert gluon.best_of(x)[0].parts > 1
