@@ -1,4 +1,4 @@
-"""Parts of matmul_gluon.py: what a program computes, the loads of a stage, and the epilogue."""
+"""Parts of matmul_gluon.py: what a program computes, the loads of a stage, the epilogue, and float8 in float32 sums."""
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -6,7 +6,7 @@ from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 
 from triton_kernels._plan_matmul_gluon import ROWS
-from triton_kernels._tiles import tile_offsets
+from triton_kernels._tiles import left_columns, tile_offsets
 
 WGMMA_M = gl.constexpr(ROWS)  # rows of a tile per consumer warpgroup
 tma_load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared  # renamed after Triton 3.7
@@ -48,17 +48,24 @@ def work_items(M, N, K, K_part, SPLIT: gl.constexpr, BLOCK_M: gl.constexpr, BLOC
 
 @gluon.jit
 def load_stage(
-    a_desc, b_desc, a_smem, b_smem, full, stage, row, off_n, off_k, pred,
-    A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, CONSUMERS: gl.constexpr,
+    a_desc, b_desc, right_desc, a_smem, b_smem, right_smem, full, stage, row, off_n, off_k, pred,
+    A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr,
 ):  # fmt: skip
     """Starts the TMA loads of one stage: blocks of A from (row, off_k) and of B from (off_k, off_n)."""
-    mbarrier.expect(full.index(stage), CONSUMERS * a_desc.block_type.nbytes + b_desc.block_type.nbytes, pred=pred)
+    LEFT: gl.constexpr = left_columns(BLOCK_N)
+    RIGHT_BYTES: gl.constexpr = right_desc.block_type.nbytes if BLOCK_N > LEFT else 0
+    BYTES: gl.constexpr = CONSUMERS * a_desc.block_type.nbytes + b_desc.block_type.nbytes + RIGHT_BYTES
+    mbarrier.expect(full.index(stage), BYTES, pred=pred)
     for i in gl.static_range(CONSUMERS):
         off_m = row + i * WGMMA_M
         a_tile = a_smem.index(stage * CONSUMERS + i)
         tma_load(a_desc, [off_m, off_k] if A_ROWS else [off_k, off_m], full.index(stage), a_tile, pred=pred)
     b_tile = b_smem.index(stage)
     tma_load(b_desc, [off_k, off_n] if B_ROWS else [off_n, off_k], full.index(stage), b_tile, pred=pred)
+    if BLOCK_N > LEFT:
+        off_n += LEFT
+        tile = right_smem.index(stage)
+        tma_load(right_desc, [off_k, off_n] if B_ROWS else [off_n, off_k], full.index(stage), tile, pred=pred)
 
 
 @gluon.jit
@@ -89,3 +96,72 @@ def epilogue(parts, c_desc, c_smem, row, off_n, consumer: gl.constexpr, CONSUMER
             c.permute([1, 0]).store(parts[i].to(c_smem.dtype))
         hopper.fence_async_shared()
         tma_store(c_desc, [row, column] if C_ROWS else [column, row], c)
+
+
+@gluon.jit
+def bias_and_sigmoid(acc, bias_ptr, off_m, off_n, M, N, BIAS_ROWS: gl.constexpr):
+    """sigma(acc + bias) for the 16-bit results of rows from off_m and columns from off_n on: as in sigmoid.py.
+
+    BIAS_ROWS: the bias has an element for each row, otherwise for each column.
+    """
+    if BIAS_ROWS:
+        rows = off_m + gl.arange(0, acc.shape[0], gl.SliceLayout(1, acc.type.layout))
+        bias = gl.expand_dims(gl.load(bias_ptr + rows, mask=rows < M, other=0.0), 1)
+    else:
+        columns = off_n + gl.arange(0, acc.shape[1], gl.SliceLayout(0, acc.type.layout))
+        bias = gl.expand_dims(gl.load(bias_ptr + columns, mask=columns < N, other=0.0), 0)
+    z = acc + bias.to(gl.float32)
+    denominator = gl.exp2(z * -1.4426950216293335 - 16.0) + 2.0**-16
+    reciprocal = gl.inline_asm_elementwise(
+        "rcp.approx.ftz.f32 $0, $1;", "=f,f", [denominator], gl.float32, is_pure=True, pack=1
+    )
+    return reciprocal * 2.0**-16
+
+
+@gluon.jit
+def consume_promoted(
+    consumer: gl.constexpr, c_desc, scale_a_ptr, scale_b_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
+    C_ROWS: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr,
+    GROUP_M: gl.constexpr,
+):  # fmt: skip
+    """`consume` for float8, whose sums have only 14 bits in the tensor cores.
+
+    The 128 products of a step are summed from zero, for 128 columns at a time (more do not fit into registers). These
+    sums are added in float32 while the tensor cores work for the other warpgroup.
+    """
+    BLOCK_M: gl.constexpr = WGMMA_M * CONSUMERS
+    PIECE: gl.constexpr = BLOCK_N if BLOCK_N < 128 else 128
+    PART_N: gl.constexpr = c_smem.shape[2] if C_ROWS else c_smem.shape[1]
+    gl.static_assert(BLOCK_K == 128)
+    SUMS: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, PIECE, 32])
+    step = 0
+    for tile in range(gl.program_id(0), gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N), gl.num_programs(0)):
+        off_m, off_n = tile_offsets(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+        zeros = gl.zeros([WGMMA_M, PIECE], gl.float32, SUMS)
+        left = zeros
+        right = zeros
+        for _ in range(0, K, BLOCK_K):
+            stage = step % STAGES
+            mbarrier.wait(full.index(stage), step // STAGES & 1)
+            a = a_smem.index(stage * CONSUMERS + consumer)
+            b = b_smem.index(stage)
+            sums = hopper.warpgroup_mma(a, b.slice(0, PIECE).permute([1, 0]), zeros, use_acc=False, is_async=True)
+            sums = hopper.warpgroup_mma_wait(0, deps=(sums,))
+            if BLOCK_N > PIECE:
+                left += sums
+                sums = hopper.warpgroup_mma(
+                    a, b.slice(PIECE, PIECE).permute([1, 0]), zeros, use_acc=False, is_async=True
+                )
+                sums = hopper.warpgroup_mma_wait(0, deps=(sums,))
+                mbarrier.arrive(empty.index(stage))
+                right += sums
+            else:
+                mbarrier.arrive(empty.index(stage))
+                left += sums
+            step += 1
+        scale = gl.load(scale_a_ptr) * gl.load(scale_b_ptr)
+        parts = split_columns(left * scale, PIECE // PART_N)
+        if BLOCK_N > PIECE:
+            parts = parts + split_columns(right * scale, PIECE // PART_N)
+        epilogue(parts, c_desc, c_smem, off_m + consumer * WGMMA_M, off_n, consumer, CONSUMERS, C_ROWS)
+    tma.store_wait(0)

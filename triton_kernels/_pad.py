@@ -14,7 +14,8 @@ VECTOR = 8
 LEAST_PRODUCTS = 2**22
 """Products of a matmul whose padded copies may take less time than copies of single elements in its loop."""
 
-BLOCK_R, BLOCK_C = 16, 256
+BLOCK, MOST_COLUMNS = 4096, 256
+"""Elements of a block, and the most columns of one."""
 SIZES = ["R", "C", "rows", "columns"]
 
 
@@ -74,14 +75,15 @@ def zero_padded(x: Tensor, vector: int = VECTOR) -> Tensor:
 def both_zero_padded(a: Tensor, b: Tensor, vector: int = VECTOR) -> tuple[Tensor, Tensor]:
     """The same of two matrices of one type, by one kernel."""
     found, arguments, blocks = [], [], []
-    for x in (a, b):
-        y, padded = _padded_memory(x, vector)
+    copies = [_padded_memory(x, vector) for x in (a, b)]
+    columns = _columns(max(y.shape[1] for y, _ in copies))
+    for x, (y, padded) in zip((a, b), copies, strict=True):
         found.append(padded[: x.shape[0], : x.shape[1]])
         arguments.append(_copied(x if y is padded else x.t(), y))
-        blocks.append(_blocks(y))
+        blocks.append(_blocks(y, columns))
     launch(
         pad_both_kernel, (sum(blocks),), *arguments[0], *arguments[1], blocks[0],
-        BLOCK_R=BLOCK_R, BLOCK_C=BLOCK_C, ALIGN=vector, num_warps=4,
+        BLOCK_R=BLOCK // columns, BLOCK_C=columns, ALIGN=vector, num_warps=4,
     )  # fmt: skip
     return found[0], found[1]
 
@@ -90,7 +92,11 @@ def copy_matrix(x: Tensor, y: Tensor) -> None:
     """y = x, and zeros where only y, which is contiguous, has elements; x may be the larger one."""
     vector = 16 // x.element_size()
     align = vector if y.shape[1] % vector == 0 else 1
-    launch(pad_kernel, (_blocks(y),), *_copied(x, y), BLOCK_R=BLOCK_R, BLOCK_C=BLOCK_C, ALIGN=align, num_warps=4)
+    columns = _columns(y.shape[1])
+    launch(
+        pad_kernel, (_blocks(y, columns),), *_copied(x, y),
+        BLOCK_R=BLOCK // columns, BLOCK_C=columns, ALIGN=align, num_warps=4,
+    )  # fmt: skip
 
 
 def _padded_memory(x: Tensor, vector: int) -> tuple[Tensor, Tensor]:
@@ -107,5 +113,10 @@ def _copied(x: Tensor, y: Tensor) -> tuple[Any, ...]:
     return x.view(bits), y.view(bits), *x.shape, *x.stride(), *y.shape
 
 
-def _blocks(y: Tensor) -> int:
-    return triton.cdiv(y.shape[0], BLOCK_R) * triton.cdiv(y.shape[1], BLOCK_C)
+def _columns(columns: int) -> int:
+    """Columns of a block: no more than the matrix has, so that threads of narrow ones have work."""
+    return max(16, min(MOST_COLUMNS, triton.next_power_of_2(columns)))
+
+
+def _blocks(y: Tensor, columns: int) -> int:
+    return triton.cdiv(y.shape[0], BLOCK // columns) * triton.cdiv(y.shape[1], columns)

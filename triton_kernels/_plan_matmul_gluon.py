@@ -6,15 +6,17 @@ that TMA cannot read or write are copied.
 
 from collections.abc import Iterator
 from functools import lru_cache
+from math import inf
 from typing import NamedTuple
 
-from triton_kernels._plan_matmul import FEW_ROWS, PARTS, count, longest
+from triton_kernels._plan_matmul import PARTS, count, longest
 
 ROWS = 64
 """Rows of a tile per consumer warpgroup: the M of one wgmma."""
 STEP = 64
 """Terms of a step."""
-SHORT_PRODUCTS = 2**26
+NARROW = 32
+"""Columns of a tall C whose product is left to matmul.py."""
 
 
 class Problem(NamedTuple):
@@ -36,11 +38,9 @@ class Problem(NamedTuple):
     def share_of_pointers(self) -> float:
         """Of this kernel's predicted time: what matmul.py must be predicted to need less of, to be preferred.
 
-        1 for short products and few rows, which it is for; less for copies, by the models' error; otherwise 0.
+        It always is for a tall C of few columns: TMA reads short rows of A no faster, and a tile is mostly latency.
         """
-        if self.M * self.N * self.K <= SHORT_PRODUCTS or min(self.M, self.N) <= FEW_ROWS:
-            return 1.0
-        return 0.8 if self.a_copied or self.b_copied or self.c_copied else 0.0
+        return inf if self.N <= NARROW < self.M else 0.95
 
 
 class Tile(NamedTuple):
@@ -66,32 +66,35 @@ class Plan(NamedTuple):
 class Costs(NamedTuple):
     """Of an H200: microseconds, and bytes or elements in a microsecond."""
 
-    launch: float = 1.99
-    block: float = 0.5048  # until the first step, and after the last one
-    step: float = 0.1211
-    step_element: float = 1.559e-05
-    store: float = 2.474e04
-    l2: float = 1.058e07
-    memory: float = 3.096e06
-    add: float = 1.819
-    add_bytes: float = 2.416e06
-    copy: float = 1.637
-    copy_bytes: float = 3.993e06
-    copy_out: float = 1.272
-    copy_out_bytes: float = 2.889e06
+    launch: float = 2.074
+    block: float = 0.4077  # until the first step, and after the last one
+    step: float = 0.1399
+    step_element: float = 1.499e-05
+    store: float = 2.06e04
+    l2: float = 1.141e07
+    memory: float = 3.424e06
+    add: float = 1.864
+    add_bytes: float = 2.109e06
+    copy: float = 1.433
+    copy_bytes: float = 3.899e06
+    copy_out: float = 1.328
+    copy_out_bytes: float = 2.864e06
 
 
 COSTS = Costs()
 TILES = (
-    Tile(2, 256, 4, 16, 2, 0.981),
-    Tile(2, 256, 3, 16, 2, 0.99),
-    Tile(2, 128, 6, 8, 2, 1.024),
-    Tile(2, 64, 8, 8, 1, 1.246),
-    Tile(1, 256, 5, 16, 2, 0.966),
-    Tile(1, 128, 8, 16, 2, 0.885),
-    Tile(1, 64, 12, 16, 1, 1.085),
-    Tile(1, 32, 12, 16, 1, 1.009),
-    Tile(1, 16, 12, 16, 1, 1.000),
+    Tile(2, 256, 4, 16, 2, 0.964),
+    Tile(2, 256, 3, 16, 2, 0.978),
+    Tile(2, 192, 4, 16, 3, 0.948),
+    Tile(2, 128, 6, 8, 2, 0.964),
+    Tile(2, 64, 8, 8, 1, 1.182),
+    Tile(2, 32, 10, 16, 1, 1.449),
+    Tile(1, 256, 5, 16, 2, 1.022),
+    Tile(1, 192, 6, 16, 3, 0.851),
+    Tile(1, 128, 8, 16, 2, 0.865),
+    Tile(1, 64, 12, 16, 1, 1.031),
+    Tile(1, 32, 12, 16, 1, 1.004),
+    Tile(1, 16, 12, 16, 1, 1.027),
 )
 TRANSPOSED_M = 64
 """The most rows for which the transpose of C may be computed: its tiles are narrower than theirs."""
@@ -106,7 +109,7 @@ def candidates(x: Problem) -> Iterator[Plan]:
         for tile in TILES:
             tiles = count(M, ROWS * tile.consumers) * count(N, tile.N)
             for parts in PARTS:
-                if parts == 1 or (parts <= count(x.K, 256) and tiles * parts <= 2 * x.multiprocessors):
+                if parts == 1 or (parts <= count(x.K, 256) and tiles * parts <= 3 * x.multiprocessors):
                     yield Plan(tile, parts, transposed)
 
 
@@ -121,7 +124,9 @@ def predicted_us(plan: Plan, x: Problem) -> float:
     step = (COSTS.step + COSTS.step_element * rows * columns) * tile.slow
     rounds = count(tiles, x.multiprocessors) * (COSTS.block + steps * step + rows * columns / COSTS.store)
     memory = 2 * (x.M * x.K + x.K * x.N + x.M * x.N) / COSTS.memory
-    us = COSTS.launch + longest(rounds, memory, 2 * tiles * steps * STEP * (rows + columns) / COSTS.l2)
+    us = COSTS.launch + longest(
+        rounds, memory, 2 * tiles * steps * STEP * (min(rows, x.M) + min(columns, x.N)) / COSTS.l2
+    )
     if parts > 1:
         us += COSTS.add + 4 * (parts + 1) * x.M * x.N / COSTS.add_bytes
     elif x.c_copied:
@@ -132,9 +137,10 @@ def predicted_us(plan: Plan, x: Problem) -> float:
 
 
 @lru_cache(maxsize=4096)
-def best_of(x: Problem) -> tuple[Plan, float]:
-    """The plan that is predicted to be the fastest, and its time."""
-    plan = min(candidates(x), key=lambda each: predicted_us(each, x))
+def best_of(x: Problem, turns: bool = True, divides: bool = True) -> tuple[Plan, float]:
+    """The plan that is predicted to be the fastest, and its time. turns: also the transpose; divides: also parts."""
+    plans = (each for each in candidates(x) if (turns or not each.transposed) and (divides or each.parts == 1))
+    plan = min(plans, key=lambda each: predicted_us(each, x))
     return plan, predicted_us(plan, x)
 
 

@@ -4,6 +4,12 @@ import triton
 import triton.language as tl
 
 
+@triton.constexpr_function
+def left_columns(BLOCK_N):
+    """The largest power of two within a tile's columns."""
+    return 1 << (BLOCK_N.bit_length() - 1)
+
+
 @triton.jit
 def exact_quotient(x, y):
     """x // y, for 0 <= x // y <= 2^21 and y > 0.

@@ -57,7 +57,7 @@ def both_tma_matrices(a: Tensor, b: Tensor) -> tuple[TmaMatrix, TmaMatrix]:
 def tma_output(out: Tensor, element: int) -> Iterator[TmaMatrix]:
     """What a kernel writes to by TMA: out, or other memory, which is copied to out at the end."""
     found = find_tma(out, element)
-    if found is not None:
+    if found is not None and found.matrix.shape[1] * element % 16 == 0:  # or TMA may write beyond a single row
         yield found
         return
     vector = 16 // element

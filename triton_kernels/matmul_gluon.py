@@ -15,11 +15,20 @@ from triton_kernels._autotuner import autotune
 from triton_kernels._configs import multiprocessors
 from triton_kernels._configs_matmul_gluon import CONFIGS, ROWS, SWIZZLE, short_list, tile_count, tuning_space  # noqa: F401
 from triton_kernels._launch import device_of, kept, launch, persistent_grid
-from triton_kernels._matmul_gluon_tiles import WGMMA_M, epilogue, load_stage, split_columns, tile_and_terms, work_items
+from triton_kernels._matmul_gluon_tiles import (
+    WGMMA_M,
+    bias_and_sigmoid,
+    consume_promoted,
+    epilogue,
+    load_stage,
+    split_columns,
+    tile_and_terms,
+    work_items,
+)
 from triton_kernels._pad import copy_matrix
 from triton_kernels._parts import add_strided_parts
 from triton_kernels._plan_matmul_gluon import STEP, Problem, best_of
-from triton_kernels._tiles import tile_offsets
+from triton_kernels._tiles import left_columns
 from triton_kernels._tma import TmaMatrix, both_tma_matrices, find_tma, tma_output
 from triton_kernels.matmul import by_pointers_us, launch_by_pointers
 
@@ -35,7 +44,7 @@ DTYPES = {
 
 @gluon.jit
 def producer(
-    a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K, K_part,
+    a_desc, b_desc, right_desc, a_smem, b_smem, right_smem, full, empty, M, N, K, K_part,
     A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, SPLIT: gl.constexpr, CONSUMERS: gl.constexpr,
     BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr, GROUP_M: gl.constexpr, AHEAD: gl.constexpr,
 ):  # fmt: skip
@@ -54,32 +63,22 @@ def producer(
                 stage = step % STAGES
                 mbarrier.wait(empty.index(stage), (step // STAGES & 1) ^ 1)
                 load_stage(
-                    a_desc, b_desc, a_smem, b_smem, full, stage, off_m, off_n, off_k, True, A_ROWS, B_ROWS, CONSUMERS
-                )
+                    a_desc, b_desc, right_desc, a_smem, b_smem, right_smem, full, stage, off_m, off_n, off_k, True,
+                    A_ROWS, B_ROWS, CONSUMERS, BLOCK_N,
+                )  # fmt: skip
             step += 1
 
 
 @gluon.jit
-def bias_and_sigmoid(acc, bias_ptr, off_n, N):
-    """sigma(acc + bias) for the 16-bit results of columns from off_n on: the formula of sigmoid.py."""
-    columns = off_n + gl.arange(0, acc.shape[1], gl.SliceLayout(0, acc.type.layout))
-    bias = gl.load(bias_ptr + columns, mask=columns < N, other=0.0).to(gl.float32)
-    z = acc + gl.expand_dims(bias, 0)
-    denominator = gl.exp2(z * -1.4426950216293335 - 16.0) + 2.0**-16
-    reciprocal = gl.inline_asm_elementwise(
-        "rcp.approx.ftz.f32 $0, $1;", "=f,f", [denominator], gl.float32, is_pure=True, pack=1
-    )
-    return reciprocal * 2.0**-16
-
-
-@gluon.jit
 def consume(
-    consumer: gl.constexpr, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
-    K_part, A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, C_ROWS: gl.constexpr, A_IN_REGISTERS: gl.constexpr,
-    SPLIT: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr,
-    GROUP_M: gl.constexpr,
+    consumer: gl.constexpr, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, right_smem, c_smem, full, empty,
+    M, N, K, K_part, A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, C_ROWS: gl.constexpr, A_IN_REGISTERS: gl.constexpr,
+    BIAS_ROWS: gl.constexpr, SPLIT: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr,
+    BLOCK_K: gl.constexpr, STAGES: gl.constexpr, GROUP_M: gl.constexpr,
 ):  # fmt: skip
     """A consumer warpgroup computes WGMMA_M rows of each tile, [WGMMA_M, BLOCK_N], in float32 registers.
+
+    Blocks have powers of two columns: a tile of 192 is a left block of 128 and a right one of 64.
 
     One wgmma stays in flight while the warpgroup waits for the next operands: it releases a stage one step late, when
     the wgmma that reads the stage is known to have finished. With A in registers none stays in flight, because wgmma
@@ -91,12 +90,18 @@ def consume(
     PART_N: gl.constexpr = c_smem.shape[2] if C_ROWS else c_smem.shape[1]
     IN_FLIGHT: gl.constexpr = 0 if A_IN_REGISTERS else 1
     INSTRUCTION_K: gl.constexpr = 256 // a_smem.dtype.primitive_bitwidth
-    ACC: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, INSTRUCTION_K])
+    LEFT: gl.constexpr = left_columns(BLOCK_N)
+    RIGHT: gl.constexpr = BLOCK_N - LEFT
+    ACC: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, LEFT, INSTRUCTION_K])
+    if RIGHT > 0:
+        RIGHT_ACC: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, RIGHT, INSTRUCTION_K])
     step = 0
     items = work_items(M, N, K, K_part, SPLIT, BLOCK_M, BLOCK_N)
     for work in range(gl.program_id(0), items, gl.num_programs(0)):
         _, off_n, begin, end, row = tile_and_terms(work, M, N, K, K_part, SPLIT, BLOCK_M, BLOCK_N, GROUP_M)
-        acc = gl.zeros([WGMMA_M, BLOCK_N], gl.float32, ACC)
+        acc = gl.zeros([WGMMA_M, LEFT], gl.float32, ACC)
+        if RIGHT > 0:
+            right = gl.zeros([WGMMA_M, RIGHT], gl.float32, RIGHT_ACC)
         for off_k in range(begin, end, BLOCK_K):
             stage = step % STAGES
             mbarrier.wait(full.index(stage), step // STAGES & 1)
@@ -109,75 +114,41 @@ def consume(
             if A_IN_REGISTERS:
                 a = a.load(gl.DotOperandLayout(0, ACC, k_width=1))
             acc = hopper.warpgroup_mma(a, b, acc, is_async=True)
-            acc = hopper.warpgroup_mma_wait(IN_FLIGHT, deps=(acc,))
+            if RIGHT > 0:
+                b = right_smem.index(stage)
+                right = hopper.warpgroup_mma(a, b if B_ROWS else b.permute([1, 0]), right, is_async=True)
+                acc, right = hopper.warpgroup_mma_wait(2 * IN_FLIGHT, deps=(acc, right))
+            else:
+                acc = hopper.warpgroup_mma_wait(IN_FLIGHT, deps=(acc,))
             mbarrier.arrive(empty.index((step + STAGES - IN_FLIGHT) % STAGES), pred=off_k - begin >= IN_FLIGHT)
             step += 1
         if IN_FLIGHT == 1:
-            acc = hopper.warpgroup_mma_wait(0, deps=(acc,))
+            if RIGHT > 0:
+                acc, right = hopper.warpgroup_mma_wait(0, deps=(acc, right))
+            else:
+                acc = hopper.warpgroup_mma_wait(0, deps=(acc,))
             mbarrier.arrive(empty.index((step + STAGES - 1) % STAGES))
 
         if scale_a_ptr is not None:
+            gl.static_assert(RIGHT == 0)
             acc *= gl.load(scale_a_ptr) * gl.load(scale_b_ptr)
         if bias_ptr is not None:
-            acc = bias_and_sigmoid(acc, bias_ptr, off_n, N)
-        parts = split_columns(acc, BLOCK_N // PART_N)
+            first = row + consumer * WGMMA_M
+            acc = bias_and_sigmoid(acc, bias_ptr, first, off_n, M, N, BIAS_ROWS)
+        parts = split_columns(acc, LEFT // PART_N)
+        if RIGHT > 0:
+            if bias_ptr is not None:
+                right = bias_and_sigmoid(right, bias_ptr, first, off_n + LEFT, M, N, BIAS_ROWS)
+            parts = parts + split_columns(right, RIGHT // PART_N)
         epilogue(parts, c_desc, c_smem, row + consumer * WGMMA_M, off_n, consumer, CONSUMERS, C_ROWS)
     tma.store_wait(0)
 
 
 @gluon.jit
-def consume_promoted(
-    consumer: gl.constexpr, c_desc, scale_a_ptr, scale_b_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
-    C_ROWS: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr,
-    GROUP_M: gl.constexpr,
-):  # fmt: skip
-    """`consume` for float8, whose sums have only 14 bits in the tensor cores.
-
-    The 128 products of a step are summed from zero, for 128 columns at a time (more do not fit into registers). These
-    sums are added in float32 while the tensor cores work for the other warpgroup.
-    """
-    BLOCK_M: gl.constexpr = WGMMA_M * CONSUMERS
-    PIECE: gl.constexpr = BLOCK_N if BLOCK_N < 128 else 128
-    PART_N: gl.constexpr = c_smem.shape[2] if C_ROWS else c_smem.shape[1]
-    gl.static_assert(BLOCK_K == 128)
-    SUMS: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, PIECE, 32])
-    step = 0
-    for tile in range(gl.program_id(0), gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N), gl.num_programs(0)):
-        off_m, off_n = tile_offsets(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
-        zeros = gl.zeros([WGMMA_M, PIECE], gl.float32, SUMS)
-        left = zeros
-        right = zeros
-        for _ in range(0, K, BLOCK_K):
-            stage = step % STAGES
-            mbarrier.wait(full.index(stage), step // STAGES & 1)
-            a = a_smem.index(stage * CONSUMERS + consumer)
-            b = b_smem.index(stage)
-            sums = hopper.warpgroup_mma(a, b.slice(0, PIECE).permute([1, 0]), zeros, use_acc=False, is_async=True)
-            sums = hopper.warpgroup_mma_wait(0, deps=(sums,))
-            if BLOCK_N > PIECE:
-                left += sums
-                sums = hopper.warpgroup_mma(
-                    a, b.slice(PIECE, PIECE).permute([1, 0]), zeros, use_acc=False, is_async=True
-                )
-                sums = hopper.warpgroup_mma_wait(0, deps=(sums,))
-                mbarrier.arrive(empty.index(stage))
-                right += sums
-            else:
-                mbarrier.arrive(empty.index(stage))
-                left += sums
-            step += 1
-        scale = gl.load(scale_a_ptr) * gl.load(scale_b_ptr)
-        parts = split_columns(left * scale, PIECE // PART_N)
-        if BLOCK_N > PIECE:
-            parts = parts + split_columns(right * scale, PIECE // PART_N)
-        epilogue(parts, c_desc, c_smem, off_m + consumer * WGMMA_M, off_n, consumer, CONSUMERS, C_ROWS)
-    tma.store_wait(0)
-
-
-@gluon.jit
 def consumer_partition(
-    consumer: gl.constexpr, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
-    K_part, A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, C_ROWS: gl.constexpr, A_IN_REGISTERS: gl.constexpr,
+    consumer: gl.constexpr, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, right_smem, c_smem, full, empty,
+    M, N, K, K_part, A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, C_ROWS: gl.constexpr, A_IN_REGISTERS: gl.constexpr,
+    BIAS_ROWS: gl.constexpr,
     PROMOTED: gl.constexpr, SPLIT: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr,
     BLOCK_K: gl.constexpr, STAGES: gl.constexpr, GROUP_M: gl.constexpr,
 ):  # fmt: skip
@@ -186,29 +157,34 @@ def consumer_partition(
         consume_promoted(consumer, c_desc, scale_a_ptr, scale_b_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
                          C_ROWS, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)  # fmt: skip
     else:
-        consume(consumer, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
-                K_part, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES,
-                GROUP_M)  # fmt: skip
+        consume(consumer, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, right_smem, c_smem, full, empty,
+                M, N, K, K_part, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, BIAS_ROWS, SPLIT, CONSUMERS, BLOCK_N,
+                BLOCK_K, STAGES, GROUP_M)  # fmt: skip
 
 
 @gluon.jit(do_not_specialize=["M", "N", "K", "K_part"])
 def matmul_kernel(
-    a_desc, b_desc, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, M, N, K, K_part,
+    a_desc, b_desc, right_desc, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, M, N, K, K_part,
     A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, C_ROWS: gl.constexpr, A_IN_REGISTERS: gl.constexpr,
+    BIAS_ROWS: gl.constexpr,
     DTYPE: gl.constexpr, PROMOTED: gl.constexpr, SPLIT: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr,
     BLOCK_K: gl.constexpr, STAGES: gl.constexpr, BUFFERS: gl.constexpr, GROUP_M: gl.constexpr,
 ):  # fmt: skip
     """A persistent program computes tiles program_id, program_id + num_programs, ... of C.
 
-    A tile is [WGMMA_M * CONSUMERS, BLOCK_N]. Warp-specialized: one producer warp loads by TMA, CONSUMERS warpgroups
-    multiply by wgmma. Every stage has two mbarriers: `full` completes when TMA has written it, `empty` when every
-    consumer has read it.
-    With a bias of the columns the results are sigma(C + bias).
+    A tile is [WGMMA_M * CONSUMERS, BLOCK_N]; right_desc loads those columns of B beyond a power of two.
+    Warp-specialized: one producer warp loads by TMA, CONSUMERS warpgroups multiply by wgmma.
+    Every stage has two mbarriers: `full` completes when TMA has written it, `empty` when every consumer has read it.
+    With a bias of the columns, or with BIAS_ROWS of the rows, the results are sigma(C + bias).
     A_ROWS: the descriptor's rows are rows of A, otherwise columns; B_ROWS and C_ROWS likewise.
     """
     gl.static_assert(CONSUMERS == 1 or CONSUMERS == 2)
     a_smem = gl.allocate_shared_memory(DTYPE, [STAGES * CONSUMERS] + a_desc.block_type.shape, a_desc.layout)  # noqa: RUF005
     b_smem = gl.allocate_shared_memory(DTYPE, [STAGES] + b_desc.block_type.shape, b_desc.layout)  # noqa: RUF005
+    if left_columns(BLOCK_N) < BLOCK_N:
+        right_smem = gl.allocate_shared_memory(DTYPE, [STAGES] + right_desc.block_type.shape, right_desc.layout)  # noqa: RUF005
+    else:
+        right_smem = b_smem
     c_smem = gl.allocate_shared_memory(c_desc.dtype, [BUFFERS * CONSUMERS] + c_desc.block_type.shape, c_desc.layout)  # noqa: RUF005
     full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
@@ -225,20 +201,25 @@ def matmul_kernel(
     )
     for i in gl.static_range(AHEAD):
         off_k = begin + i * BLOCK_K
-        load_stage(a_desc, b_desc, a_smem, b_smem, full, i, off_m, off_n, off_k, off_k < end, A_ROWS, B_ROWS, CONSUMERS)
+        load_stage(
+            a_desc, b_desc, right_desc, a_smem, b_smem, right_smem, full, i, off_m, off_n, off_k, off_k < end,
+            A_ROWS, B_ROWS, CONSUMERS, BLOCK_N,
+        )  # fmt: skip
 
     # setmaxnreg: the producer gives up registers, consumer threads get 240.
     if CONSUMERS == 2:
         gl.warp_specialize(
             [
-                (consumer_partition, (0, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full,
-                                      empty, M, N, K, K_part, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED,
-                                      SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
-                (consumer_partition, (1, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full,
-                                      empty, M, N, K, K_part, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED,
-                                      SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
-                (producer, (a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K, K_part, A_ROWS, B_ROWS,
-                            SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M, AHEAD)),
+                (consumer_partition, (0, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, right_smem,
+                                      c_smem, full, empty, M, N, K, K_part, A_ROWS, B_ROWS, C_ROWS,
+                                      A_IN_REGISTERS, BIAS_ROWS, PROMOTED, SPLIT, CONSUMERS, BLOCK_N,
+                                      BLOCK_K, STAGES, GROUP_M)),
+                (consumer_partition, (1, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, right_smem,
+                                      c_smem, full, empty, M, N, K, K_part, A_ROWS, B_ROWS, C_ROWS,
+                                      A_IN_REGISTERS, BIAS_ROWS, PROMOTED, SPLIT, CONSUMERS, BLOCK_N,
+                                      BLOCK_K, STAGES, GROUP_M)),
+                (producer, (a_desc, b_desc, right_desc, a_smem, b_smem, right_smem, full, empty, M, N, K, K_part,
+                            A_ROWS, B_ROWS, SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M, AHEAD)),
             ],
             worker_num_warps=[4, 1],
             worker_num_regs=[240, 24],
@@ -246,11 +227,12 @@ def matmul_kernel(
     else:
         gl.warp_specialize(
             [
-                (consumer_partition, (0, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, c_smem, full,
-                                      empty, M, N, K, K_part, A_ROWS, B_ROWS, C_ROWS, A_IN_REGISTERS, PROMOTED,
-                                      SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)),
-                (producer, (a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K, K_part, A_ROWS, B_ROWS,
-                            SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M, AHEAD)),
+                (consumer_partition, (0, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, a_smem, b_smem, right_smem,
+                                      c_smem, full, empty, M, N, K, K_part, A_ROWS, B_ROWS, C_ROWS,
+                                      A_IN_REGISTERS, BIAS_ROWS, PROMOTED, SPLIT, CONSUMERS, BLOCK_N,
+                                      BLOCK_K, STAGES, GROUP_M)),
+                (producer, (a_desc, b_desc, right_desc, a_smem, b_smem, right_smem, full, empty, M, N, K, K_part,
+                            A_ROWS, B_ROWS, SPLIT, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M, AHEAD)),
             ],
             worker_num_warps=[1],
             worker_num_regs=[24],
@@ -280,7 +262,8 @@ def matmul(
     scale of shape () for each, gives bfloat16: "promoted" adds sums of 128 products in float32, "fast" leaves all sums
     to the tensor cores, which keep 14 bits.
     Plans: in 16 bits a model (`_plan_matmul_gluon.py`) chooses the tile, parts of K and, for few rows, the transpose of
-    C. What `matmul.py` is predicted to finish earlier is left to it: short products, mostly with copies for TMA.
+    C. What `matmul.py` is predicted to finish earlier is left to it: short products, mostly with copies for TMA; so are
+    tall products of few columns.
     Tail: TMA reads zeros beyond the edges and does not write there.
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for float32 with
     precision="ieee", for M or N above 2^27 or K above 2^30, and for a GPU other than Hopper.
@@ -297,48 +280,18 @@ def matmul(
     out = torch.empty((M, N), dtype=dtype, device=a.device)
     if M > 0 and N > 0:
         with device_of(a):
-            if a.element_size() == 2:
-                _launch_planned(a, b, out)
-            else:
-                launch_product(a, b, out, scale_a, scale_b, precision)
+            _launch(a, b, out, scale_a, scale_b, precision)
     return out
 
 
-def _launch_planned(a: Tensor, b: Tensor, out: Tensor) -> None:
-    """The product in 16 bits by the plan that is predicted to be the fastest."""
-    (M, K), N, element = a.shape, b.shape[1], a.element_size()
-    copied = (find_tma(x, element) is None for x in (a, b, out))
-    x = Problem(M, N, K, *copied, multiprocessors(a))
-    plan, us = best_of(x)
-    if by_pointers_us(a, b, out) < us * x.share_of_pointers:
-        launch_by_pointers(a, b, out)
-        return
-    left, right = both_tma_matrices(a, b)
-    if plan.transposed:
-        left, right, M, N = _transposed(right), _transposed(left), N, M
-    if plan.parts == 1:
-        with tma_output(out, element) as target:
-            _launch_tiles(left, right, target, target.row_major != plan.transposed, M, N, K, K, x.multiprocessors)
-        return
-    K_part = triton.cdiv(triton.cdiv(K, STEP), plan.parts) * STEP
-    parts, rows = triton.cdiv(K, K_part), triton.cdiv(M, 2 * ROWS) * 2 * ROWS
-    pitch = triton.cdiv(N, 4) * 4
-    sums = torch.empty((parts * rows, pitch), dtype=torch.float32, device=a.device)
-    _launch_tiles(left, right, TmaMatrix(sums, pitch, True), True, M, N, K, K_part, x.multiprocessors)
-    of_parts = sums.view(parts, rows, pitch)[:, :M, :N]
-    add_strided_parts(of_parts.transpose(1, 2) if plan.transposed else of_parts, out)
-
-
-def _launch_tiles(
-    left: TmaMatrix, right: TmaMatrix, target: TmaMatrix, c_rows: bool, M: int, N: int, K: int, K_part: int, most: int
-) -> None:
-    parts = triton.cdiv(K, K_part)
-    launch(
-        matmul_kernel, lambda config: persistent_grid(tile_count(config, M, N) * parts, most),
-        _descriptor(left), _descriptor(right), _descriptor(target), None, None, None, M, N, K, K_part,
-        A_ROWS=left.row_major, B_ROWS=right.row_major, C_ROWS=c_rows, A_IN_REGISTERS=False,
-        DTYPE=DTYPES[left.matrix.dtype], PROMOTED=False, SPLIT=parts > 1,
-    )  # fmt: skip
+def _launch(a: Tensor, b: Tensor, out: Tensor, scale_a: Tensor | None, scale_b: Tensor | None, precision: str) -> None:
+    if a.element_size() == 2:
+        copied = (find_tma(x, 2) is None for x in (a, b, out))
+        x = Problem(a.shape[0], b.shape[1], a.shape[1], *copied, multiprocessors(a))
+        if by_pointers_us(a, b, out) < best_of(x)[1] * x.share_of_pointers:
+            launch_by_pointers(a, b, out)
+            return
+    launch_product(a, b, out, scale_a, scale_b, precision)
 
 
 def launch_product(
@@ -351,28 +304,59 @@ def launch_product(
     bias: Tensor | None = None,
 ) -> None:
     """Stores a b in out, which is not empty; with a contiguous bias of its columns, in 16 bits, sigma(a b + bias)."""
-    (M, K), N = a.shape, b.shape[1]
+    (M, K), N, element = a.shape, b.shape[1], a.element_size()
+    left, right, turned = _operands(a, b)
+    if turned:
+        M, N = N, M
+    parts = 1
+    if element == 2:
+        whole = find_tma(out, 2) is not None
+        x = Problem(M, N, K, False, False, not whole, multiprocessors(a))
+        plan, _ = best_of(x, turns=bias is None or N % 8 == 0, divides=bias is None)
+        parts = plan.parts
+        if plan.transposed:
+            left, right, M, N, turned = _transposed(right), _transposed(left), N, M, not turned
+    given = (scale_a, scale_b, bias), turned, precision == "promoted"
+    if parts == 1:
+        with tma_output(out, out.element_size()) as target:
+            _launch_tiles(left, right, target, target.row_major != turned, M, N, K, K, *given)
+        return
+    K_part = triton.cdiv(triton.cdiv(K, STEP), parts) * STEP
+    parts, rows, pitch = triton.cdiv(K, K_part), triton.cdiv(M, 2 * ROWS) * 2 * ROWS, triton.cdiv(N, 4) * 4
+    sums = torch.empty((parts * rows, pitch), dtype=torch.float32, device=a.device)
+    _launch_tiles(left, right, TmaMatrix(sums, pitch, True), True, M, N, K, K_part, *given)
+    of_parts = sums.view(parts, rows, pitch)[:, :M, :N]
+    add_strided_parts(of_parts.transpose(1, 2) if turned else of_parts, out)
+
+
+def _launch_tiles(
+    left: TmaMatrix, right: TmaMatrix, target: TmaMatrix, c_rows: bool, M: int, N: int, K: int, K_part: int,
+    vectors: tuple[Tensor | None, Tensor | None, Tensor | None], turned: bool, promoted: bool,
+) -> None:  # fmt: skip
+    parts, processors = triton.cdiv(K, K_part), multiprocessors(left.matrix)
+    launch(
+        matmul_kernel, lambda config: persistent_grid(tile_count(config, M, N) * parts, processors),
+        *map(_descriptor, (left, right, right, target)), *vectors, M, N, K, K_part,
+        A_ROWS=left.row_major, B_ROWS=right.row_major, C_ROWS=c_rows,
+        A_IN_REGISTERS=left.matrix.dtype == torch.float32 and not left.row_major, BIAS_ROWS=turned,
+        DTYPE=DTYPES[left.matrix.dtype], PROMOTED=promoted, SPLIT=parts > 1,
+    )  # fmt: skip
+
+
+def _operands(a: Tensor, b: Tensor) -> tuple[TmaMatrix, TmaMatrix, bool]:
+    """a and b as wgmma can take them, or b^T and a^T, whose product is the transpose."""
     left, right = both_tma_matrices(a, b)
     if a.dtype == torch.float8_e4m3fn:
         left = left if left.row_major else _with_rows(a)
         right = right if not right.row_major else _with_columns(b)
-    with tma_output(out, out.element_size()) as target:
-        a_in_registers, c_rows = False, target.row_major
-        if a.dtype == torch.float32:
-            # wgmma reads 32-bit operands from shared memory only with K contiguous. The left one may also come from
-            # registers, transposed on the way there: two row-major operands give C^T = B^T A^T.
-            if right.row_major and not left.row_major:
-                right = _with_columns(b)
-            if right.row_major:
-                left, right, M, N, c_rows = _transposed(right), _transposed(left), N, M, not c_rows
-            a_in_registers = not left.row_major
-        processors = multiprocessors(a)
-        launch(
-            matmul_kernel, lambda config: persistent_grid(tile_count(config, M, N), processors),
-            _descriptor(left), _descriptor(right), _descriptor(target), scale_a, scale_b, bias, M, N, K, K,
-            A_ROWS=left.row_major, B_ROWS=right.row_major, C_ROWS=c_rows, A_IN_REGISTERS=a_in_registers,
-            DTYPE=DTYPES[a.dtype], PROMOTED=precision == "promoted", SPLIT=False,
-        )  # fmt: skip
+    elif a.dtype == torch.float32:
+        # wgmma reads 32-bit operands from shared memory only with K contiguous. The left one may also come from
+        # registers, transposed on the way there: two row-major operands give C^T = B^T A^T.
+        if right.row_major and not left.row_major:
+            right = _with_columns(b)
+        if right.row_major:
+            return _transposed(right), _transposed(left), True
+    return left, right, False
 
 
 def _with_rows(x: Tensor) -> TmaMatrix:

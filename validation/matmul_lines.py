@@ -30,6 +30,7 @@ from suite.doctor.local_device import torch_device
 from suite.hardware.device import resolve
 from suite.implementations import builtin
 from suite.implementations.implementation import Implementation
+from suite.numerics.formats import DTYPES
 from suite.problem.case import Case
 from suite.results.render import pipe_table
 from suite.timing.intervals import RecorderError
@@ -80,6 +81,10 @@ def implementations(patterns: Sequence[str]) -> list[Implementation]:
     return sorted(found, key=lambda each: each.name != VENDOR)
 
 
+def takes(each: Implementation, case: Case) -> bool:
+    return case.dtype in (*DTYPES, *each.dtypes_beyond)
+
+
 def bound(each: Implementation, case: Case, tensors: Sequence[torch.Tensor]) -> Line:
     return Line(each, each.function(), tuple(map(each.adapter.to_native, tensors)), OP.arguments(case))
 
@@ -106,7 +111,7 @@ class Timer:
 
         def prepare() -> None:
             tensors = OP.make_inputs(case, 0, self.device)
-            for each in self.lines:
+            for each in filter(lambda each: takes(each, case), self.lines):
                 found[each.name] = bound(each, case, tensors)
             errors.update(compared(found, case))
 
@@ -183,7 +188,7 @@ def build(cases: Sequence[Case], patterns: Sequence[str]) -> None:
 
     def once(case: Case, of: Iterable[Implementation]) -> None:
         tensors = OP.make_inputs(case, 0, device)
-        for each in of:
+        for each in filter(lambda each: takes(each, case), of):
             try:
                 bound(each, case, tensors).call()
             except Exception as error:

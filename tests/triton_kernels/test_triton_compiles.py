@@ -58,6 +58,7 @@ HOPPER = {
         *["matmul_gluon bfloat16 nn 4096", "matmul_gluon float16 tt 1024 first"],
         *["matmul_gluon bfloat16 tn 16x14336x4096 first", "linear_sigmoid_gluon bfloat16 4096 first"],
         *["matmul_gluon tf32 nn 4096", "matmul_gluon tf32 nt 4096 first", "matmul_gluon tf32 tt 1024 first"],
+        *["matmul_gluon bfloat16 nt 1536 first", "linear_sigmoid_gluon float16 16x8192x2048 first"],
         *["matmul_gluon float8_e4m3fn nt 4096 promoted first", "matmul_gluon float8_e4m3fn nt 4096 fast first"],
     ],
     "persistent": [

@@ -10,6 +10,7 @@ from suite import ops
 from suite.checking.checked_call import check
 from suite.checking.problem import Problem
 from suite.implementations import builtin
+from suite.problem.case import Case
 from triton_kernels._few import Few, multiply_few
 from triton_kernels._pad import both_zero_padded
 from triton_kernels._parts import add_strided_parts
@@ -62,13 +63,30 @@ def test_parts_of_rows_with_a_pitch() -> None:
     torch.testing.assert_close(transposed, sums[:, :5, :3].sum(0).t())
 
 
+def judged(op: str, name: str, case: Case) -> None:
+    line = next(each for each in builtin.implementations(op) if each.name == name)
+    found = check(line.function, line.adapter, Problem(case, 1, torch.device("cuda")))
+    assert found.agrees, f"{found.reason} (error / bound {found.error_ratio:.3g})"
+
+
 @pytest.mark.gpu
-@pytest.mark.parametrize("shape", [(128, 128, 32768), (17, 250, 5001), (1001, 1003, 1005), (2, 855, 7379)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(128, 128, 32768), (17, 250, 5001), (1001, 1003, 1005), (2, 855, 7379), (1501, 1528, 776)], ids=str
+)
 @pytest.mark.parametrize("layout", ["nn", "tt", "nt"])
 @pytest.mark.parametrize("name", ["triton", "triton/gluon"])
 def test_long_sums_and_odd_rows_on_a_gpu(name: str, layout: str, shape: tuple[int, int, int]) -> None:
-    line = next(each for each in builtin.implementations("matmul") if each.name == name)
-    case = OP.case(shape, "bfloat16", layout=layout)
-    problem = Problem(case, 1, torch.device("cuda"))
-    found = check(line.function, line.adapter, problem)
-    assert found.agrees, f"{found.reason} (error / bound {found.error_ratio:.3g})"
+    judged("matmul", name, OP.case(shape, "bfloat16", layout=layout))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(16, 4096, 4096), (144, 160, 32768), (1504, 1536, 768)], ids=str)
+@pytest.mark.parametrize(("dtype", "precision"), [("float32", "tf32"), ("float8_e4m3fn", "fast")])
+def test_other_types_by_the_same_plans_on_a_gpu(dtype: str, precision: str, shape: tuple[int, int, int]) -> None:
+    judged("matmul", "triton/gluon", OP.case(shape, dtype, precision))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(16, 8192, 2048), (1, 100, 72), (33, 1000, 777), (1536, 1536, 264)], ids=str)
+def test_linear_sigmoid_by_the_same_plans_on_a_gpu(shape: tuple[int, int, int]) -> None:
+    judged("linear_sigmoid", "triton/gluon", ops.get("linear_sigmoid").case(shape, "bfloat16"))

@@ -69,8 +69,26 @@ def test_the_transpose_is_computed_of_few_rows_only(M: int) -> None:
     assert x.transposed.transposed == x
 
 
-def test_long_aligned_products_are_never_left_to_pointers() -> None:
-    aligned = gluon.Problem(4096, 4096, 4096, False, False, False, 132)
-    assert aligned.share_of_pointers == 0
-    assert 0 < aligned._replace(a_copied=True).share_of_pointers < 1
-    assert aligned._replace(M=1).share_of_pointers == aligned._replace(M=64, N=64).share_of_pointers == 1
+def test_few_columns_of_a_tall_product_are_left_to_pointers() -> None:
+    tall = gluon.Problem(100000, 20, 72, False, True, True, 132)
+    assert tall.share_of_pointers > 1e9
+    assert tall._replace(M=16).share_of_pointers < 1 > tall._replace(N=4096).share_of_pointers
+
+
+@pytest.mark.parametrize("size", [2048, 4096, 8192])
+def test_long_aligned_products_are_not_left_to_pointers(size: int) -> None:
+    by_pointers = pointers.best_of(pointers.Problem(size, size, size, True, True, True, True, 132))[1]
+    x = gluon.Problem(size, size, size, False, False, False, 132)
+    assert by_pointers > gluon.best_of(x)[1] * x.share_of_pointers
+
+
+def test_tiles_of_192_columns_where_they_save_a_wave() -> None:
+    for shape in ((1536, 1536, 1536), (3072, 3072, 3072), (4096, 2112, 7168)):
+        assert gluon.best_of(gluon.Problem(*shape, False, False, False, 132))[0].tile.N == 192
+
+
+def test_plans_without_parts_and_without_the_transpose() -> None:
+    x = gluon.Problem(16, 4096, 16384, False, False, False, 132)
+    assert gluon.best_of(x)[0].parts > 1
+    assert gluon.best_of(x, divides=False)[0].parts == 1
+    assert not gluon.best_of(x, turns=False)[0].transposed
