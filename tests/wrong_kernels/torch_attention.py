@@ -64,7 +64,7 @@ def of_float8(q: Tensor, k: Tensor, v: Tensor, scales: tuple[Tensor, ...], sm_sc
     scale_q, scale_k, scale_v = scales
     q = q if mistake == "scale_q_forgotten" else q * scale_q
     if mistake == "float8_one_key_head":
-        k = k[:, :1].expand_as(k)
+        k, v = (x[:, :1].expand_as(x) for x in (k, v))
     s = q @ (k * scale_k).mT * (1.0 if mistake == "float8_not_by_d" else sm_scale)
     if mistake == "scale_k_twice":
         s = s * scale_k
