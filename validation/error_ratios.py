@@ -1,13 +1,16 @@
 """Error ratios (largest error over its bound): how far right kernels stay below 1, and wrong ones exceed it.
 
     python validation/error_ratios.py                                       # everything this device runs
-    python validation/error_ratios.py --out results/nvidia-h200/proof       # also writes .csv and .md
+    python validation/error_ratios.py --out results/nvidia-h200/proof/error_ratios      # and writes files
     python validation/error_ratios.py --op matmul --impl cuda --inputs sizes
 
 Each implementation is checked as `compare` checks it, in a worker process, on every family of inputs, the sizes of
 `--sweep` and the default sizes. Passes if no right kernel has a ratio above 0.7, none failed, and every wrong kernel of
-the gallery tests/wrong_kernels has a ratio above 1 or is refused for another reason. Cases that the parity tests list
-as known limits of a library (KNOWN) are excluded and counted.
+the gallery tests/wrong_kernels has a ratio above 1 or is refused for another reason. Cases that tests/known_limits.py
+lists as known limits of a library are excluded and counted. Kernels of other libraries (PEER) run if --impl names them.
+
+An operation's files are written when it is finished: OUT/OPERATION/error_ratios.csv, error_ratios.md and
+wrong_kernels.csv. OUT/README.md has a line for each operation whose files are there, of this run or an earlier one.
 
 Exit status: 0 if it passes, 1 if not, 2 for an unknown device.
 """
@@ -15,16 +18,13 @@ Exit status: 0 if it passes, 1 if not, 2 for an unknown device.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
-import math
-import statistics
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict
 from fnmatch import fnmatchcase
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -38,113 +38,20 @@ from suite.hardware.device import Device, resolve  # noqa: E402
 from suite.implementations import builtin  # noqa: E402
 from suite.implementations.implementation import Implementation  # noqa: E402
 from suite.problem.case import Case  # noqa: E402
-from suite.results.render import pipe_table, plain  # noqa: E402
 from suite.worker.pool import Pool  # noqa: E402
 from suite.worker.protocol import CheckRequest, Failed  # noqa: E402
+from validation.error_ratio_files import (  # noqa: E402
+    Ratio,
+    Refusal,
+    groups,
+    markdown,
+    overview,
+    to_csv,
+    verdict,
+)
 
-RIGHT_AT_MOST = 0.7
-"""The largest error ratio that a right kernel may have."""
 CPU_FLOPS = 2**24
 """Cases of the sweep with more flops are left out on a CPU: interpreted and emulated kernels take too long."""
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """One implementation on one case. `known`: the known limit of its library that the case exceeds, or empty."""
-
-    operation: str
-    case: str
-    dtype: str
-    precision: str
-    implementation: str
-    status: str
-    error_ratio: float | None
-    reason: str = ""
-    known: str = ""
-
-    @property
-    def passed(self) -> bool:
-        if self.known or self.status in ("unsupported", "unavailable"):
-            return True
-        return self.status == "ok" and self.error_ratio is not None and self.error_ratio <= RIGHT_AT_MOST
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """One wrong kernel of the gallery: its largest ratio, and the reason it was refused for."""
-
-    name: str
-    about: str
-    agrees: bool
-    error_ratio: float
-    reason: str
-
-    @property
-    def kind(self) -> str:
-        return self.reason.partition(":")[0]
-
-    @property
-    def passed(self) -> bool:
-        return not self.agrees and (self.kind != "value" or self.error_ratio > 1.0)
-
-
-@dataclass(frozen=True)
-class Group:
-    """The distribution of the ratios of one implementation in one arithmetic, over all sizes and families."""
-
-    operation: str
-    dtype: str
-    precision: str
-    implementation: str
-    count: int
-    median: float
-    nearly_all: float
-    """95% of the ratios are at most this."""
-    largest: float
-    where: str
-    """The case of the largest."""
-
-
-def groups(ratios: Iterable[Ratio]) -> list[Group]:
-    """The ratios of results that agree, grouped, in order of first appearance."""
-    found: dict[tuple[str, ...], list[Ratio]] = {}
-    for each in ratios:
-        if each.status == "ok" and each.error_ratio is not None:
-            key = each.operation, each.dtype, each.precision, each.implementation
-            found.setdefault(key, []).append(each)
-    made = []
-    for key, members in found.items():
-        members.sort(key=lambda each: float(each.error_ratio or 0))
-        values = [float(each.error_ratio or 0) for each in members]
-        nearly_all = values[math.ceil(0.95 * len(values)) - 1]
-        operation, dtype, precision, implementation = key
-        made.append(
-            Group(operation, dtype, precision, implementation, len(values), statistics.median(values), nearly_all,
-                  values[-1], members[-1].case)
-        )  # fmt: skip
-    return made
-
-
-def verdict(ratios: Sequence[Ratio], refusals: Sequence[Refusal]) -> tuple[bool, str]:
-    """Whether everything passed, and a sentence with the numbers."""
-    right = [each for each in ratios if each.status == "ok" and each.error_ratio is not None]
-    largest = max((float(each.error_ratio or 0) for each in right), default=0.0)
-    failed = [each for each in ratios if not each.passed]
-    accepted = [each for each in refusals if not each.passed]
-    by_value = [each.error_ratio for each in refusals if each.kind == "value"]
-    passed = bool(right) and not failed and not accepted
-    text = (
-        f"{'passed' if passed else 'not passed'}: {len(right)} results of right kernels, largest ratio {largest:.3f} "
-        f"(at most {RIGHT_AT_MOST:g}), {len(failed)} beyond it or failed, {sum(bool(r.known) for r in ratios)} known "
-        "to be beyond their library"
-    )
-    if refusals:
-        least = f", the least ratio by value {min(by_value):.3g} (above 1)" if by_value else ""
-        text += f"; {len(refusals)} wrong kernels, {len(accepted)} not refused{least}"
-    return passed, text
-
-
-# Measuring
 
 
 def cases(operation: str, device_type: str, families: Sequence[str]) -> Iterator[Case]:
@@ -165,7 +72,7 @@ def cases(operation: str, device_type: str, families: Sequence[str]) -> Iterator
 
 def known(operation: str, implementation: str, case: Case, device_type: str) -> str:
     """The known limit of the implementation's library that the case exceeds, from the parity tests' table; or empty."""
-    from test_parity import KNOWN
+    from known_limits import KNOWN
 
     dtypes, why = KNOWN.get((device_type, operation, implementation, case.inputs), ((), ""))
     return why if case.dtype in dtypes else ""
@@ -175,7 +82,8 @@ def measure(
     where: Device, operations: Sequence[str], patterns: Sequence[str], families: Sequence[str], timeout_s: float,
     jobs: int,
 ) -> Iterator[Ratio]:  # fmt: skip
-    """The ratios in the order of the cases; `jobs` cases at a time, each in its own worker process."""
+    """The ratios in the order of the cases; `jobs` cases at a time, each in its own worker process. No pattern means
+    all implementations but those of PEER libraries."""
     workers = threading.local()
     pools: list[Pool] = []
 
@@ -192,7 +100,8 @@ def measure(
                 available = [
                     each
                     for each in builtin.implementations(operation)
-                    if any(fnmatchcase(each.name, pattern) for pattern in patterns) and each.obstacle(where) is None
+                    if (any(fnmatchcase(each.name, pattern) for pattern in patterns) if patterns else each.peer is None)
+                    and each.obstacle(where) is None
                 ]
                 for case in cases(operation, where.type, families):
                     able = [each for each in available if each.obstacle(where, case) is None]
@@ -246,77 +155,40 @@ def gallery(where: Device, operations: Sequence[str]) -> Iterator[Refusal]:
             problem,
             claims_determinism=entry.wrong.deterministic,
         )
-        yield Refusal(entry.name, entry.wrong.about, found.agrees, found.error_ratio, found.reason)
+        yield Refusal(entry.operation, entry.name, entry.wrong.about, found.agrees, found.error_ratio, found.reason)
 
 
-# Writing
+def shown(ratios: Iterable[Ratio]) -> Iterator[Ratio]:
+    """The same; those that do not pass are printed."""
+    for each in ratios:
+        if not each.passed:
+            identity = each.operation, each.case, each.dtype, each.precision, each.implementation
+            print(*identity, each.status, each.error_ratio, each.reason, flush=True)
+        yield each
 
 
-def to_csv(ratios: Sequence[Ratio]) -> str:
-    """The contents of `error_ratios.csv`."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [each.name for each in fields(Ratio)], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({**asdict(each), "reason": " ".join(each.reason.split())} for each in ratios)
-    return text.getvalue()
-
-
-HEADS = ("operation", "dtype", "precision", "implementation", "results", "median", "95%", "largest", "of")
-
-
-def markdown(ratios: Sequence[Ratio], refusals: Sequence[Refusal], environment: Mapping[str, Any]) -> str:
-    """The contents of `error_ratios.md`."""
-    device = plain(environment.get("device", {}).get("name", "an unknown device"))
-    versions = ", ".join(f"{name} {version}" for name, version in environment.get("packages", {}).items())
-    command = str(environment.get("command", "")).replace("`", "'")
-    body = [
-        [
-            *(plain(text) for text in (each.operation, each.dtype, each.precision, each.implementation)),
-            str(each.count),
-            *(f"{value:.3f}" for value in (each.median, each.nearly_all, each.largest)),
-            plain(each.where),
-        ]
-        for each in groups(ratios)
-    ]
-    lines = [
-        f"# Largest error over its bound on {device}",
-        "",
-        f"Command: `{command}`. Versions: {plain(versions)}. {plain(verdict(ratios, refusals)[1])}. A result is one "
-        "implementation on one case: the largest ratio over all elements of two draws of inputs. Where the bounds come "
-        "from: docs/agreement.md.",
-        "",
-        pipe_table(list(HEADS), body, right=set(HEADS[4:8])),
-        "",
-    ]
-    aside = [each for each in ratios if each.known or not each.passed]
-    if aside:
-        cells = [
-            [plain(text) for text in (each.operation, each.case, each.dtype, each.precision, each.implementation)]
-            + [each.status, plain(f"known: {each.known}" if each.known else each.reason)]
-            for each in aside
-        ]
-        heads = ["operation", "case", "dtype", "precision", "implementation", "status", "why"]
-        lines += ["## Not in the table", "", pipe_table(heads, cells, right=set()), ""]
+def write(
+    folder: Path, operation: str, ratios: Sequence[Ratio], refusals: Sequence[Refusal], environment: Mapping[str, Any]
+) -> None:
+    """The files of an operation, and the folder's overview anew."""
+    own = folder / operation
+    write_atomically(own / "error_ratios.csv", to_csv(ratios, Ratio))
+    write_atomically(own / "error_ratios.md", markdown(ratios, refusals, environment))
     if refusals:
-        cells = [
-            [plain(each.name), plain(each.about), each.kind or "passes", f"{each.error_ratio:.3g}"]
-            for each in sorted(refusals, key=lambda each: (each.passed, each.kind != "value", each.error_ratio))
-        ]
-        heads = ["wrong kernel", "what is wrong", "refused as", "largest ratio"]
-        lines += ["## Wrong kernels", "", pipe_table(heads, cells, right={"largest ratio"}), ""]
-    return "\n".join(lines)
+        write_atomically(own / "wrong_kernels.csv", to_csv(refusals, Refusal))
+    write_atomically(folder / "README.md", overview(folder))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--op", action="append", choices=ops.names(), help="operation; may be repeated; default: all")
-    parser.add_argument("--impl", action="append", help="implementations, as a pattern; default: all")
+    parser.add_argument("--impl", action="append", help="implementations, as a pattern; default: all but peers")
     parser.add_argument("--inputs", action="append", help="family, or `sweep`; default: all but `huge`")
     parser.add_argument("--device", help="cpu, cuda or cuda:INDEX; default: the first GPU, or the CPU")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds for the first call of an implementation")
     parser.add_argument("--jobs", type=int, default=1, help="cases that are checked at the same time")
     parser.add_argument("--no-gallery", action="store_true", help="leave tests/wrong_kernels out")
-    parser.add_argument("--out", type=Path, help="folder of error_ratios.csv and .md; default: no files are written")
+    parser.add_argument("--out", type=Path, help="folder of the files; default: none are written")
     options = parser.parse_args(arguments)
     try:
         where = resolve(options.device)
@@ -325,16 +197,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     operations = options.op or ops.names()
     environment = hardware.environment_record(where.type, where.index)
-    ratios = []
-    for ratio in measure(where, operations, options.impl or ["*"], options.inputs or [], options.timeout, options.jobs):
-        ratios.append(ratio)
-        if not ratio.passed:
-            identity = ratio.operation, ratio.case, ratio.dtype, ratio.precision, ratio.implementation
-            print(*identity, ratio.status, ratio.error_ratio, ratio.reason, flush=True)
-    refusals = [] if options.no_gallery else list(gallery(where, operations))
-    if options.out is not None:
-        write_atomically(options.out / "error_ratios.csv", to_csv(ratios))
-        write_atomically(options.out / "error_ratios.md", markdown(ratios, refusals, environment))
+    ratios: list[Ratio] = []
+    refusals: list[Refusal] = []
+    measured = measure(where, operations, options.impl or [], options.inputs or [], options.timeout, options.jobs)
+    for operation, found in groupby(measured, key=lambda each: each.operation):
+        mine = list(shown(found))
+        wrong = [] if options.no_gallery else list(gallery(where, [operation]))
+        ratios += mine
+        refusals += wrong
+        if options.out is not None:
+            write(options.out, operation, mine, wrong, environment)
     passed, text = verdict(ratios, refusals)
     for each in groups(ratios):
         print(f"{each.operation:12} {each.dtype:9} {each.precision:5} {each.implementation:20} {each.count:4}  "

@@ -28,14 +28,20 @@ CASES = (
     ("vector_add", "N=268435456", "bfloat16", "ieee"),
     ("matrix_add", "M=16384,N=16384", "bfloat16", "ieee"),
     ("sigmoid", "N=268435456", "bfloat16", "ieee"),
+    ("sum", "M=16384,N=16384", "bfloat16", "ieee"),
     ("softmax", "M=32768,N=4096", "bfloat16", "ieee"),
+    ("rms_norm", "M=32768,N=4096", "bfloat16", "ieee"),
+    ("layer_norm", "M=32768,N=4096", "bfloat16", "ieee"),
     ("matmul", "M=4096,N=4096,K=4096", "bfloat16", "ieee"),
     ("linear_sigmoid", "M=4096,N=4096,K=4096", "bfloat16", "ieee"),
+    ("linear_sigmoid_grad", "M=4096,N=4096,K=4096", "bfloat16", "ieee"),
     ("conv2d", "N=256,H=56,W=56,C=64,K=64,R=3,S=3,stride=1,padding=1", "bfloat16", "ieee"),
-    ("lstm", "T=512,B=1,I=1024,H=1024", "bfloat16", "ieee"),
     ("attention", "B=4,H=16,H_kv=16,S_q=4096,S_k=4096,D=128", "bfloat16", "ieee"),
+    ("attention_grad", "B=4,H=16,H_kv=16,S_q=4096,S_k=4096,D=128", "bfloat16", "ieee"),
+    ("multi_head_attention", "B=4,S=4096,E=2048,H=16", "bfloat16", "ieee"),
+    ("lstm", "T=512,B=1,I=1024,H=1024", "bfloat16", "ieee"),
 )
-"""The cases shown: one of each operation."""
+"""The cases shown: one of each operation whose results are there."""
 FRAMEWORKS = ("triton", "jax", "cuda")
 HEADS = ["case", "best vendor", "its rate", "of limit", "Triton", "JAX", "CUDA"]
 NUMERIC = {"its rate", "of limit", "Triton", "JAX", "CUDA"}
@@ -81,8 +87,9 @@ def table() -> str:
     """The table and the sentences under it, in Markdown."""
     record = json.loads((RESULTS / "environment.json").read_text(encoding="utf-8"))
     packages = ", ".join(f"{name} {record['packages'][name].partition('+')[0]}" for name in ("torch", "triton", "jax"))
+    lines = [line(*case) for case in CASES if (RESULTS / f"{case[0]}.csv").exists()]
     return (
-        f"{pipe_table(HEADS, [line(*case) for case in CASES], right=NUMERIC)}\n\n"
+        f"{pipe_table(HEADS, lines, right=NUMERIC)}\n\n"
         f"{record['device']['name']}, driver {record['device']['driver']}, {packages}; cold L2 cache,\n"
         f"random normal inputs; the commands are in [environment.json](results/nvidia-h200/environment.json).\n"
         "The last three columns are the best vendor implementation's time over that of the framework's best one:\n"

@@ -3,10 +3,12 @@
     python validation/sanitize.py                                     # all four tools over every CUDA implementation
     python validation/sanitize.py --tool racecheck --op matmul --impl cuda/tiled --out results/nvidia-h200/proof
 
-Each tool runs over each operation in a process of its own, which calls every implementation once for each ragged size,
-dtype and precision and, where the operation has them, layout and mask. Memory comes from cudaMalloc without torch's
-cache (PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past an array is one past an allocation. A row passes if
-compute-sanitizer counts no error. A process that dies, does not finish in time or makes no call does not pass.
+Each tool runs over each operation in a process of its own, which calls every implementation once for each ragged size
+(and those of FURTHER), dtype and precision and, where the operation has them, layout and mask. The same calls are made
+without a tool first, which builds the libraries. Memory comes from cudaMalloc without torch's cache
+(PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past an array is one past an allocation. A row passes if
+compute-sanitizer counts no error. A process that dies, does not finish in time or makes no call does not pass. The
+output of a row that does not pass is kept as TOOL-OPERATION.txt.
 Where a probe shows that a tool reports the like of a right program (sanitizer/limits.py), a kernel is left out, or
 built in an order that the tool follows; the note of the row then says so.
 
@@ -25,6 +27,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -39,6 +42,7 @@ from suite.hardware.device import resolve  # noqa: E402
 from suite.implementations import builtin  # noqa: E402
 from suite.numerics.formats import DTYPES  # noqa: E402
 from suite.problem.case import Case  # noqa: E402
+from suite.problem.shape import Shape  # noqa: E402
 from suite.results.render import pipe_table, plain  # noqa: E402
 from validation.sanitizer.limits import SUMMARY, Known, known_of, left_out  # noqa: E402
 
@@ -48,8 +52,16 @@ TOOLS = {
     "initcheck": "reads of device memory that was never written",
     "synccheck": "barriers that not all threads reach",
 }
+FURTHER: dict[str, tuple[Shape, ...]] = {
+    "linear_sigmoid": ((300, 264, 72), (16, 128, 2048)),
+    "linear_sigmoid_grad": ((300, 264, 72),),
+    "lstm": ((2, 33, 9, 136), (2, 230, 9, 264), (1, 6, 9, 520)),
+}
+"""Sizes beside the ragged ones, for kernels that are chosen by the size: larger tiles, clusters of 8 and 16 blocks."""
 CALLED = "calls made: "
 """Printed by the child process, followed by the number of calls."""
+KEPT = 20_000
+"""Characters of the output of a row that does not pass."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +83,11 @@ class SanitizerRow:
 
 
 def cases(operation: str) -> list[Case]:
-    """Every ragged size in every dtype and precision, with every layout and mask of the operation."""
+    """Every size in every dtype and precision, with every layout and mask of the operation."""
     op = ops.get(operation)
     return [
         op.case(shape, dtype, precision, **options)
-        for shape in op.ragged
+        for shape in (*op.ragged, *FURTHER.get(operation, ()))
         for dtype in DTYPES
         for precision in op.precisions(dtype)
         for options in op.option_combinations(dtype, {option.name: option.values for option in op.options})
@@ -138,30 +150,50 @@ def judge(tool: str, operation: str, names: Sequence[str], output: str, ended: i
     return SanitizerRow(tool, operation, ", ".join(names), int(called[1]) if called else 0, errors, note)
 
 
-def run(tool: str, operation: str, names: Sequence[str], timeout_s: float) -> SanitizerRow:
+def build_first(operation: str, names: Sequence[str], timeout_s: float) -> None:
+    """The calls without a tool. What fails here fails again under the tools, whose rows say so."""
+    with suppress(subprocess.TimeoutExpired):
+        subprocess.run(
+            program(operation, names), capture_output=True, timeout=timeout_s, env=environment(), check=False
+        )
+
+
+def program(operation: str, names: Sequence[str]) -> list[str]:
+    """The command that makes the calls."""
+    patterns = [word for name in names for word in ("--impl", name)]
+    return [sys.executable, str(Path(__file__).resolve()), "--child", operation, *patterns]
+
+
+def environment() -> dict[str, str]:
+    """Of the processes that make the calls."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "PYTHONPATH": path}
+
+
+def run(tool: str, operation: str, names: Sequence[str], timeout_s: float, out: Path) -> SanitizerRow:
     """One tool over one operation, in a process of its own."""
-    program = [sys.executable, str(Path(__file__).resolve()), "--child", operation]
-    for name in names:
-        program += ["--impl", name]
-    environment = {
-        **os.environ,
-        "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
-    }
     executable = sanitizer() or "compute-sanitizer"
     known = left_out(tool, operation, executable)
     kernels = [each.kernel for each in known if each.kernel]
     exclusions = [word for each in kernels for word in ("--kernel-name-exclude", f"kernel_substring={each}")]
-    program += ["--changed-for", tool] if any(each.replaced for each in known) else []
-    command = [executable, "--tool", tool, "--print-limit", "5", *exclusions, *program]
+    changed = ["--changed-for", tool] if any(each.replaced for each in known) else []
+    command = [executable, "--tool", tool, "--print-limit", "5", *exclusions, *program(operation, names), *changed]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=timeout_s, env=environment, check=False
+            command, capture_output=True, text=True, errors="replace", timeout=timeout_s, env=environment(), check=False
         )
-    except subprocess.TimeoutExpired:
-        return judge(tool, operation, names, "", None)
-    row = judge(tool, operation, names, done.stdout + done.stderr, done.returncode)
+        output, ended = done.stdout + done.stderr, done.returncode
+    except subprocess.TimeoutExpired as stopped:
+        output, ended = "".join(_text(each) for each in (stopped.stdout, stopped.stderr)), None
+    row = judge(tool, operation, names, output, ended)
+    if not row.passed:
+        write_atomically(out / f"{tool}-{operation}.txt", output[-KEPT:])
     return replace(row, note="; ".join(filter(None, [row.note, *map(Known.note, known)])))
+
+
+def _text(output: bytes | str | None) -> str:
+    """Of a process that was stopped, whose output is bytes in any case."""
+    return output.decode(errors="replace") if isinstance(output, bytes) else output or ""
 
 
 def sanitizer() -> str | None:
@@ -218,13 +250,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     version = subprocess.run([executable, "--version"], capture_output=True, text=True, check=False).stdout
     version = next((line for line in version.splitlines() if "Version" in line), "compute-sanitizer")
-    environment = hardware.environment_record("cuda", 0)
+    record = hardware.environment_record("cuda", 0)
     out = options.out or resolve("cuda:0").results_folder / "proof"
     rows: list[SanitizerRow] = []
     names = {name: [each.name for each in chosen(name, patterns)] for name in options.op or ops.names()}
     with ThreadPoolExecutor(options.jobs) as executor:
+        list(executor.map(lambda operation: build_first(operation, names[operation], options.timeout), names))
         waiting = [
-            executor.submit(run, tool, operation, names[operation], options.timeout)
+            executor.submit(run, tool, operation, names[operation], options.timeout, out)
             for operation in names
             for tool in options.tool or TOOLS
         ]
@@ -234,7 +267,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{'ok ' if row.passed else 'OFF'} {row.tool} {row.operation}: {row.errors} errors in "
                   f"{row.calls} calls of {row.implementations} {row.note}", flush=True)  # fmt: skip
             write_atomically(out / "sanitizer.json", json.dumps([asdict(each) for each in rows], indent=2) + "\n")
-            write_atomically(out / "sanitizer.md", markdown(rows, environment, version))
+            write_atomically(out / "sanitizer.md", markdown(rows, record, version))
     print(f"{summary(rows)}; written to {out}")
     return 0 if all(row.passed for row in rows) else 1
 

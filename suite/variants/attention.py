@@ -10,7 +10,6 @@ import torch
 
 from suite import ops
 from suite.numerics.attention import attention_limit
-from suite.numerics.float8 import FLOAT8
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
 from suite.variants._blocks import SIZES, kept_without_the_rest, padded, spans, were
@@ -56,8 +55,6 @@ Ways = Iterator[tuple[str, Head, torch.Tensor]]
 
 
 def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
-    if case.dtype == FLOAT8:  # coarser than most mistakes
-        return
     heads = [(batch, head) for batch in _places(part[0]) for head in _places(part[1])]
     rows = part[2].stop - part[2].start
     if not 0 < len(heads) * rows * case["S_k"] * case["D"] <= MOST_SCORES * case["D"]:
@@ -89,32 +86,58 @@ def _places(piece: slice) -> range:
 
 def _of_head(inputs: Inputs, case: Case, batch: int, head: int, part: Part) -> OfHead:
     _, h, h_kv, s_q, s_k, d = case.shape
-    q, k, v = inputs
+    q, k, v = inputs[:3]
     scale = ops.get("attention").arguments(case).get("sm_scale", d**-0.5)
     own = head * h_kv // h
-    right = Head(
+    raw = Head(
         q[batch, head, part[2]].double(),
         k[batch, own].double(),
         v[batch, own].double(),
         scale,
         _mask(case, part[2], q.device),
     )
-    ways = [_scales(right, scale, d), _masks(right, case, part), _keys(right, case), _maxima(right)]
-    if s_q * s_k <= MOST_SCORES:
-        every = slice(0, s_q)
-        whole = replace(right, q=q[batch, head].double(), hidden=_mask(case, every, q.device))
-        ways.append(_of_all_queries(right, whole, part))
+    scales = [float(each) for each in inputs[3:]] or [1.0, 1.0, 1.0]  # of float8
+    right = _scaled(raw, scales)
+    ways = [_scales_of_float8(raw, scales) if inputs[3:] else _scales(right, scale, d)]
+    ways += [_masks(right, case, part), _keys(right, case)]
+    if not inputs[3:]:
+        ways.append(_maxima(right))
+        if s_q * s_k <= MOST_SCORES:
+            every = slice(0, s_q)
+            whole = replace(right, q=q[batch, head].double(), hidden=_mask(case, every, q.device))
+            ways.append(_of_all_queries(right, whole, part))
     if h_kv > 1:
         others = {f"query head h read key head {name}": place for name, place in _heads(head, h, h_kv).items()}
         ways.append(
-            (mistake, other := replace(right, k=k[batch, place].double(), v=v[batch, place].double()), other.weights)
+            (
+                mistake,
+                other := _scaled(replace(raw, k=k[batch, place].double(), v=v[batch, place].double()), scales),
+                other.weights,
+            )
             for mistake, place in others.items()
         )
-    ways += [_blocks(right), _digits(right, case)]
+    ways.append(_blocks(right))
+    if not inputs[3:]:  # the bound of float8 is coarser than these
+        ways.append(_digits(right, case))
     for mistake, of, weights in (each for way in ways for each in way):
         value = _sum(weights, of.v)
         yield mistake, value, _limit(of, weights, value, case)
-    yield from _values(right, case)
+    if not inputs[3:]:
+        yield from _values(right, case)
+
+
+def _scaled(raw: Head, scales: Sequence[float]) -> Head:
+    return replace(raw, q=raw.q * scales[0], k=raw.k * scales[1], v=raw.v * scales[2])
+
+
+def _scales_of_float8(raw: Head, scales: Sequence[float]) -> Ways:
+    """A scale of q, k or v that is left out or applied twice; scores that are not scaled by sm_scale."""
+    for place, name in enumerate("qkv"):
+        for mistake, power in (("left out", 0), ("applied twice", 2)):
+            of = _scaled(raw, [each ** (power if i == place else 1) for i, each in enumerate(scales)])
+            yield f"the scale of {name} was {mistake}", of, of.weights
+    of = replace(_scaled(raw, scales), scale=1.0)
+    yield "scores were not scaled", of, of.weights
 
 
 def _sum(weights: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from suite import ops
 from suite.core.paths import ROOT
 from validation import readme_table
 
@@ -10,3 +11,7 @@ def test_the_readme_has_the_numbers_of_the_results() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     found = text.partition(readme_table.BEGIN)[2].partition(readme_table.END)[0]
     assert found == readme_table.table(), "python validation/readme_table.py --write"
+
+
+def test_every_operation_has_a_case() -> None:
+    assert tuple(case[0] for case in readme_table.CASES) == ops.names()

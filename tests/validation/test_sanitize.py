@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from suite import hardware, ops
-from validation.sanitize import SUMMARY, TOOLS, cases, chosen, judge, main, markdown, sanitizer
+from validation import sanitize
+from validation.sanitize import FURTHER, SUMMARY, TOOLS, cases, chosen, judge, main, markdown, sanitizer
 from validation.sanitizer import limits
 
 CLEAN = "calls made: 42\n========= ERROR SUMMARY: 0 errors\n"
@@ -49,6 +50,7 @@ def test_every_operation_has_cuda_kernels_and_ragged_cases() -> None:
     for name in ops.names():
         assert chosen(name, ["cuda", "cuda/*"])[0].name == "cuda"
         assert {case.dtype for case in cases(name)} == {"float32", "float16", "bfloat16"}
+    assert all({case.shape for case in cases(name)} >= set(shapes) for name, shapes in FURTHER.items())
 
 
 def test_the_whole_program_with_a_shell_script_as_sanitizer(
@@ -69,6 +71,8 @@ echo "========= ERROR SUMMARY: $n errors"
     monkeypatch.setattr(
         hardware, "environment_record", lambda *_: {"command": "sanitize.py", "device": {"name": "a device"}}
     )
+    built: list[str] = []
+    monkeypatch.setattr(sanitize, "build_first", lambda operation, *_: built.append(operation))
     out = tmp_path / "out"
     assert main(["--op", "sigmoid", "--op", "matmul", "--jobs", "3", "--out", str(out)]) == 1
     printed = capsys.readouterr().out
@@ -78,6 +82,10 @@ echo "========= ERROR SUMMARY: $n errors"
     assert [(row["operation"], row["tool"]) for row in rows] == [
         (operation, tool) for operation in ("sigmoid", "matmul") for tool in TOOLS
     ]
+    assert sorted(built) == ["matmul", "sigmoid"]
+    kept = {path.name: path.read_text(encoding="utf-8") for path in out.glob("*.txt")}
+    assert set(kept) == {"racecheck-matmul.txt", "racecheck-sigmoid.txt"}
+    assert "2 errors" in kept["racecheck-matmul.txt"]
 
 
 @pytest.mark.parametrize(

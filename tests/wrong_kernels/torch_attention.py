@@ -28,6 +28,19 @@ MISTAKES = {
     "last_part_dropped": Wrong("of two parts of the keys only the full one is added", "value", (1, 2, 1, 1, 70, 64)),
     "heads_inside": Wrong("the result is a view of one stored as (B, S, H, D)", "strides", (1, 2, 2, 40, 40, 64)),
 }
+OF_FLOAT8 = {
+    "scale_q_forgotten": "queries are not scaled",
+    "scale_k_twice": "keys are scaled twice",
+    "scale_v_forgotten": "values are not scaled",
+    "scale_v_twice": "values are scaled twice",
+    "float8_not_by_d": "scores are not divided by the square root of D",
+    "float8_last_keys_dropped": "keys beyond the last whole block of 32 are left out",
+    "float8_one_key_head": "every query head reads the first key head",
+    "float8_parts_not_rescaled": "sums of 32 keys stay relative to their own maximum",
+}
+MISTAKES |= {
+    name: Wrong(about, "value", (1, 4, 2, 40, 72, 64), "float8_e4m3fn", "fast") for name, about in OF_FLOAT8.items()
+}
 
 
 PART = 64  # keys
@@ -46,10 +59,34 @@ def in_parts(s: Tensor, v: Tensor, mistake: str) -> Tensor:
     return acc / total
 
 
+def of_float8(q: Tensor, k: Tensor, v: Tensor, scales: tuple[Tensor, ...], sm_scale: float, mistake: str) -> Tensor:
+    """Without a mask, where q, k and v have a scale each."""
+    scale_q, scale_k, scale_v = scales
+    q = q if mistake == "scale_q_forgotten" else q * scale_q
+    if mistake == "float8_one_key_head":
+        k, v = (x[:, :1].expand_as(x) for x in (k, v))
+    s = q @ (k * scale_k).mT * (1.0 if mistake == "float8_not_by_d" else sm_scale)
+    if mistake == "scale_k_twice":
+        s = s * scale_k
+    if mistake == "float8_last_keys_dropped":
+        s, v = s[..., : s.shape[-1] // 32 * 32], v[..., : v.shape[-2] // 32 * 32, :]
+    largest = s.amax(-1, keepdim=True)
+    if mistake == "float8_parts_not_rescaled":
+        largest = torch.cat([part.amax(-1, keepdim=True).expand_as(part) for part in s.split(32, -1)], -1)
+    p = torch.exp(s - largest)
+    total = p.sum(-1, keepdim=True)
+    of_values = {"scale_v_forgotten": 1.0, "scale_v_twice": scale_v * scale_v}
+    return (p @ v / total * of_values.get(mistake, scale_v)).bfloat16()
+
+
 def make(mistake: str):
-    def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, sm_scale: float | None = None) -> Tensor:
+    def attention(
+        q: Tensor, k: Tensor, v: Tensor, *scales: Tensor, causal: bool = False, sm_scale: float | None = None
+    ) -> Tensor:
         (S_q, D), (H_kv, S_k) = q.shape[2:], k.shape[1:3]
         k, v = (x.repeat_interleave(q.shape[1] // H_kv, dim=1) for x in (k, v))
+        if scales:
+            return of_float8(q.float(), k.float(), v.float(), scales, D**-0.5, mistake)
         scale = {"divided_by_d": 1.0 / D, "not_scaled": 1.0}.get(mistake, D**-0.5)
         s = q @ k.mT * scale
         if causal:

@@ -1,0 +1,87 @@
+"""What libraries and compilers cannot do: the parity tests and validation/error_ratios.py expect it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from suite.numerics.formats import DTYPES
+
+CPU_FLAGS = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
+ALL, WIDE, HALF, BF16 = tuple(DTYPES), ("float32", "bfloat16"), ("float16", "bfloat16"), ("bfloat16",)
+FLOAT8 = ("float8_e4m3fn",)
+EVERY = (*ALL, *FLOAT8)
+FLUSHED = "XLA flushes subnormal numbers to zero on a CPU; float16's it has widened before"
+FLUSHED_16 = "cuDNN's kernels flush subnormal bfloat16 numbers to zero on a GPU"
+MISREAD = "Triton's interpreter widens subnormal bfloat16 numbers wrongly"
+MISREAD_8 = "Triton's interpreter reads the NaN of float8_e4m3fn as 480"
+OVERFLOWS = "PyTorch computes 1 / (1 + exp(-x)) as it stands: where exp overflows, what is subnormal becomes 0"
+DOT_PRODUCTS = "the bfloat16 instructions of this CPU, which oneDNN uses, flush subnormal numbers to zero"
+LEAKS = "weights of 0 meet hidden values in a product, and 0 times NaN or infinity is NaN"
+ZEROS = "PyTorch's kernels give zeros, not NaN, where every score of a query is minus infinity"
+ADDS_THE_MASK = f"a mask is added to scores, where NaN stays NaN; and {LEAKS}"
+
+KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
+    ("cpu", "vector_add", "triton", "subnormal"): (BF16, MISREAD),
+    ("cpu", "vector_add", "jax", "subnormal"): (WIDE, FLUSHED),
+    ("cpu", "matrix_add", "triton", "subnormal"): (BF16, MISREAD),
+    ("cpu", "matrix_add", "jax", "subnormal"): (WIDE, FLUSHED),
+    ("cpu", "sigmoid", "jax", "subnormal"): (WIDE, FLUSHED),
+    ("cpu", "sigmoid", "torch", "subnormal"): (WIDE, OVERFLOWS),
+    ("cpu", "sum", "triton", "subnormal"): (BF16, MISREAD),
+    ("cpu", "sum", "jax", "subnormal"): (WIDE, FLUSHED),
+    ("cpu", "softmax", "jax", "subnormal"): (WIDE, FLUSHED),
+    ("cpu", "rms_norm", "triton", "subnormal"): (BF16, MISREAD),
+    ("cpu", "rms_norm", "jax", "subnormal"): (WIDE, FLUSHED),
+    ("cpu", "matmul", "triton", "subnormal"): (BF16, MISREAD),
+    ("cpu", "matmul", "triton/persistent", "subnormal"): (BF16, MISREAD),
+    ("cpu", "matmul", "triton", "nan"): (FLOAT8, MISREAD_8),
+    ("cpu", "matmul", "jax", "subnormal"): (WIDE, FLUSHED),
+    ("cpu", "matmul", "torch", "subnormal"): (BF16 if "avx512_bf16" in CPU_FLAGS else (), DOT_PRODUCTS),
+    ("cpu", "conv2d", "triton", "subnormal"): (BF16, MISREAD),
+    ("cpu", "conv2d", "jax", "subnormal"): (WIDE, FLUSHED),
+    ("cpu", "conv2d", "torch", "subnormal"): (BF16 if "avx512_bf16" in CPU_FLAGS else (), DOT_PRODUCTS),
+    ("cpu", "attention", "triton", "subnormal"): (BF16, MISREAD),
+    ("cpu", "attention", "jax", "subnormal"): (WIDE, FLUSHED),
+    ("cpu", "attention", "triton", "nan"): (FLOAT8, MISREAD_8),
+    ("cpu", "attention", "jax", "infinity"): (ALL, LEAKS),
+    ("cpu", "attention", "jax", "nan"): (EVERY, LEAKS),
+    ("cpu", "attention", "torch", "infinity"): (ALL, ADDS_THE_MASK),
+    ("cpu", "attention", "torch", "nan"): (EVERY, ADDS_THE_MASK),
+    ("cpu", "attention", "torch/flash", "infinity"): (ALL, ADDS_THE_MASK),
+    ("cpu", "attention", "torch/flash", "nan"): (ALL, ADDS_THE_MASK),
+    ("cpu", "attention", "torch/math", "infinity"): (ALL, ADDS_THE_MASK),
+    ("cpu", "attention", "torch/math", "nan"): (EVERY, ADDS_THE_MASK),
+    ("cpu", "attention", "torch", "minus_infinity_all"): (ALL, ZEROS),
+    ("cpu", "attention", "torch/flash", "minus_infinity_all"): (ALL, ZEROS),
+    ("cpu", "attention", "torch/math", "minus_infinity_all"): (ALL, ZEROS),
+    ("cpu", "multi_head_attention", "jax", "nan"): (ALL, LEAKS),
+    ("cpu", "multi_head_attention", "torch", "nan"): (ALL, ADDS_THE_MASK),
+    ("cuda", "sigmoid", "torch", "subnormal"): (WIDE, OVERFLOWS),
+    ("cuda", "attention", "jax", "infinity"): (ALL, LEAKS),
+    ("cuda", "attention", "jax", "nan"): (EVERY, LEAKS),
+    ("cuda", "attention", "jax/cudnn", "infinity"): (HALF, LEAKS),
+    ("cuda", "attention", "jax/cudnn", "nan"): (HALF, LEAKS),
+    ("cuda", "attention", "jax/cudnn", "subnormal"): (BF16, FLUSHED_16),
+    ("cuda", "attention", "torch", "infinity"): (ALL, LEAKS),
+    ("cuda", "attention", "torch", "nan"): (EVERY, LEAKS),
+    ("cuda", "attention", "torch", "subnormal"): (BF16, FLUSHED_16),
+    ("cuda", "attention", "torch/cudnn", "infinity"): (HALF, LEAKS),
+    ("cuda", "attention", "torch/cudnn", "nan"): (HALF, LEAKS),
+    ("cuda", "attention", "torch/cudnn", "subnormal"): (BF16, FLUSHED_16),
+    ("cuda", "attention", "torch/flash", "infinity"): (HALF, LEAKS),
+    ("cuda", "attention", "torch/flash", "nan"): (HALF, LEAKS),
+    ("cuda", "attention", "torch", "minus_infinity_all"): (ALL, ZEROS),
+    ("cuda", "attention", "torch/cudnn", "minus_infinity_all"): (HALF, ZEROS),
+    ("cuda", "attention", "jax/cudnn", "minus_infinity_all"): (HALF, ZEROS),
+    ("cuda", "attention", "torch/flash", "minus_infinity_all"): (HALF, ZEROS),
+    ("cuda", "attention", "torch/math", "minus_infinity_all"): (ALL, ZEROS),
+    ("cuda", "attention", "torch/math", "infinity"): (ALL, ADDS_THE_MASK),
+    ("cuda", "attention", "torch/math", "nan"): (EVERY, ADDS_THE_MASK),
+    ("cuda", "multi_head_attention", "jax", "nan"): (ALL, LEAKS),
+    ("cuda", "multi_head_attention", "jax/cudnn", "nan"): (HALF, LEAKS),
+    ("cuda", "multi_head_attention", "torch", "nan"): (ALL, LEAKS),
+}
+"""What a library or a compiler cannot do: (device, operation, implementation, family) -> (dtypes, why).
+
+An entry that no longer holds fails its test. The suite's own kernels have entries only for the tools that run them.
+"""
