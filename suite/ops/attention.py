@@ -157,7 +157,7 @@ class Attention(Operation):
         (1, 1, 1, 50, 127, 128),
         (1, 1, 1, 40, 40, 256),
     )
-    dtypes_beyond = (FLOAT8,)
+    dtypes_beyond: tuple[str, ...] = (FLOAT8,)
     families: ClassVar = with_float8(
         {
             "normal": family.normal(),

@@ -225,6 +225,7 @@ def one_nan(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> t
 class AttentionGrad(Attention):
     rank = 55
     name = "attention_grad"
+    dtypes_beyond = ()
     formula = "dQ, dK, dV = gradients of the sum of dO * O, where O = softmax(Q K^T / sqrt(D)) V; with the forward pass"
     dims = ("B", "H", "H_kv", "S_q", "S_k", "D")
     outputs = ("dq", "dk", "dv")
