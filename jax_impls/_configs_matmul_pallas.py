@@ -83,6 +83,7 @@ ELEMENTS = ((16, 16, 128), (16, 64, 64), (64, 16, 64), (32, 32, 64), (64, 64, 32
 PROGRAMS, PROGRAM_SUMS = 4, 128 * 128 * 2  # on a multiprocessor at a time, and their sums
 START, PROGRAM, STORE = 1700.0, 450.0, 0.04  # cycles of a kernel, of a program, and of each of its results
 WAIT, ELEMENT_WAIT, ELEMENTS_PER_CYCLE = 750.0, 0.025, 18.0  # cycles of a step, of its elements; those of all programs
+FLOAT32 = 6.7  # times as long takes an element of tf32, which is converted: 241 us for 2048 x 2048 x 2048
 NARROW_ROWS, NARROW_N = 0.2, 64  # time that rows of b of a tile take besides, for each time that NARROW_N is longer
 ODD, UNALIGNED = 4.4, 2.6  # times as long takes an element of rows that begin at any element, or not at 16 bytes
 
@@ -150,7 +151,8 @@ def elements_us(M: int, N: int, K: int, itemsize: int, config: ElementsConfig, m
     resident = min(PROGRAMS, PROGRAM_SUMS // tile, pl.cdiv(programs, max_blocks))
     a_element, b_element = (ODD if size % 2 else UNALIGNED if size * itemsize % 16 else 1.0 for size in (K, N))
     elements = (config.block_m * a_element + config.block_n * b_element) * config.block_k
-    step = max(WAIT + ELEMENT_WAIT * elements, resident * elements / ELEMENTS_PER_CYCLE)
+    each = (FLOAT32 if itemsize == 4 else 1.0) / ELEMENTS_PER_CYCLE
+    step = max(WAIT + ELEMENT_WAIT * elements, resident * elements * each)
     steps = pl.cdiv(pl.cdiv(K, config.block_k), config.splits)
     store = STORE * resident * tile * (2 if config.splits == 1 and N * itemsize % 16 else 1)
     cycles = START + pl.cdiv(programs, max_blocks * resident) * (steps * step + PROGRAM + store)

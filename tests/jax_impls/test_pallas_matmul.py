@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -135,8 +136,8 @@ def test_products_by_elements_lower_without_copies(dtype: str) -> None:
 def test_small_products_are_by_elements_and_large_ones_by_tiles() -> None:
     for shape in ((8, 8, 8), (1000, 17, 33), (16, 2, 768), (4, 1000, 4096)):
         assert isinstance(configs.choose_config(*shape, 2, 132), configs.ElementsConfig), shape
-    for shape in ((1024, 1024, 1024), (4096, 4096, 4096), (4095, 4097, 4099)):
-        assert isinstance(configs.choose_config(*shape, 2, 132), configs.TileConfig), shape
+    for shape, itemsize in product(((1024, 1024, 1024), (4096, 4096, 4096), (4095, 4097, 4099)), (2, 4)):
+        assert isinstance(configs.choose_config(*shape, itemsize, 132), configs.TileConfig), shape
 
 
 def chosen_tiles(M: int, N: int, K: int, blocks: int) -> Any:
