@@ -47,11 +47,9 @@ def test_help_imports_no_framework_and_is_quick() -> None:
     assert done.stderr.strip().splitlines()[-1] == "[]"
 
     def seconds(*arguments: str) -> float:
-        times = []
-        for _ in range(3):
-            begin = time.perf_counter()
-            subprocess.run([sys.executable, *arguments], capture_output=True, cwd=ROOT, check=True)
-            times.append(time.perf_counter() - begin)
-        return min(times)
+        begin = time.perf_counter()
+        subprocess.run([sys.executable, *arguments], capture_output=True, cwd=ROOT, check=True)
+        return time.perf_counter() - begin
 
-    assert seconds("-m", "suite", "--help") < 6 * seconds("-c", "import typer, rich")
+    # In turns, since other tests run beside this one.
+    assert min(seconds("-m", "suite", "--help") / seconds("-c", "import typer, rich") for _ in range(5)) < 6
