@@ -56,6 +56,8 @@ class Problem(NamedTuple):
     """Whether TMA cannot read a."""
     b_copied: bool
     multiprocessors: int
+    a_across_k: bool = False
+    """Whether a is contiguous along M."""
 
 
 class Costs(NamedTuple):
@@ -188,7 +190,7 @@ def candidates(x: Problem) -> Iterator[Plan]:
             yield Plan("short", index, 1)
         for index in SHORT_TILES if x.K <= SHORT_TILE_TERMS else ():
             yield Plan("short", index, 1)
-    if x.M <= SKINNY_M and not x.a_copied and not x.b_copied:
+    if x.M <= SKINNY_M and not (x.a_copied or x.a_across_k or x.b_copied):
         yield SKINNY
 
 
@@ -332,8 +334,9 @@ def one_of_two_tiles(M: int, N: int, a: Tensor) -> Plan:
 
 def problem_of(a: Tensor, b: Tensor) -> Problem:
     (M, K), N = a.shape, b.shape[1]
-    copied = find_tma_layout(a, 1) is None, find_tma_layout(b, 0) is None
-    return Problem(M, N, K, *copied, multiprocessors(a.device))
+    layout = find_tma_layout(a, 1)
+    across_k = layout is not None and layout[0]
+    return Problem(M, N, K, layout is None, find_tma_layout(b, 0) is None, multiprocessors(a.device), across_k)
 
 
 @lru_cache

@@ -118,6 +118,14 @@ def test_the_choice_of_a_plan(shape: tuple[int, int, int], kernel: str) -> None:
     assert _matmul_plan.best_of(x, _matmul_plan.KERNELS).kernel == kernel
 
 
+def test_few_rows_that_lie_across_k_take_a_plan_that_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_matmul_plan, "multiprocessors", lambda device: 132)
+    a, b = torch.empty(4096, 16, dtype=torch.bfloat16), torch.empty(4096, 6144, dtype=torch.bfloat16)
+    along_k, across_k = _matmul_plan.problem_of(a.t().contiguous(), b), _matmul_plan.problem_of(a.t(), b)
+    assert _matmul_plan.best_of(along_k, _matmul_plan.KERNELS).kernel == "skinny"
+    assert _matmul_plan.best_of(across_k, _matmul_plan.KERNELS).kernel != "skinny"
+
+
 @pytest.mark.parametrize(("size", "tile"), [(512, 0), (1024, 0), (2048, 1), (4096, 1)])
 def test_other_types_take_the_smallest_tile_or_the_largest(
     monkeypatch: pytest.MonkeyPatch, size: int, tile: int

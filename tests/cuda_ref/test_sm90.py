@@ -174,7 +174,7 @@ def test_empty_matrices(matmul: Callable[..., Tensor]) -> None:
 
 
 # Large tiles and small ones; one tile and many; edges in all dimensions; K shorter than a stage, or an odd number of
-# stages, or more stages than the ring has.
+# stages, or more stages than the ring has; few rows, which may lie across K.
 SHAPES = [
     (1, 8, 8),
     (64, 64, 64),
@@ -183,6 +183,7 @@ SHAPES = [
     (1000, 520, 136),
     (2048, 2056, 192),
     (4104, 2312, 328),
+    (16, 6144, 4096),
 ]
 
 
