@@ -249,9 +249,14 @@ class Timed:
         return min((each for each in self.us if not is_vendor(each)), key=self.us.__getitem__)
 
     @property
+    def best_vendor(self) -> str:
+        """The fastest of the vendors'."""
+        return min(filter(is_vendor, self.us), key=self.us.__getitem__)
+
+    @property
     def best_ratio(self) -> float:
-        """To the fastest of the vendors."""
-        return min(us for each, us in self.us.items() if is_vendor(each)) / self.us[self.best]
+        """Of the best of ours, to the fastest of the vendors'."""
+        return self.us[self.best_vendor] / self.us[self.best]
 
     @property
     def text(self) -> str:

@@ -1,4 +1,4 @@
-"""Profiles the worst products of tables of validation.matmul_lines by Nsight Compute: our fastest line, and cuBLAS.
+"""Profiles the worst products of tables of validation.matmul_lines by Nsight Compute: our best line, the best vendor's.
 
 python -m validation.matmul_profiles --read lines/*.csv --out profiles.csv --write docs/lab/matmul_lines.md
 
@@ -25,13 +25,13 @@ from suite.profiling import nsight
 from suite.profiling.once import profiled
 from suite.results.render import pipe_table
 from validation import matmul_lines
-from validation.matmul_lines import OP, VENDOR, WORST, Timed
+from validation.matmul_lines import OP, WORST, Timed, is_vendor
 
 BEGIN, END = "<!-- profiles:begin -->", "<!-- profiles:end -->"
 BETWEEN = "spin_kernel"
 """The kernel of torch.cuda._sleep, which separates calls in the profile."""
 TIMEOUT_S = 300
-HEAD = ("M", "N", "K", "layout", "dtype", "precision", "line", "us", "of_cublas", "kernel", *nsight.SHARES)
+HEAD = ("M", "N", "K", "layout", "dtype", "precision", "line", "us", "of_vendor", "kernel", *nsight.SHARES)
 HEAD = (*HEAD, "ncu_stall", "bound_by")
 
 
@@ -78,31 +78,31 @@ def profile(calls: Sequence[tuple[Any, ...]], executable: str) -> list[list[nsig
 
 
 def rows(timed: Sequence[Timed], found: Sequence[Sequence[nsight.Kernel]]) -> list[dict[str, Any]]:
-    """For each product a row of our line and one of cuBLAS; `found` has their kernels in this order."""
+    """For each product a row of our line and one of the vendors' fastest; `found` has their kernels in this order."""
     made = []
-    lines = [(each, line) for each in timed for line in (each.best, VENDOR)]
+    lines = [(each, line) for each in timed for line in (each.best, each.best_vendor)]
     for (each, line), kernels in zip(lines, found, strict=True):
         longest = max(kernels, key=lambda kernel: kernel.us).name
         sizes = {**dict(zip("MNK", (each.M, each.N, each.K), strict=True))}
         kind = dict(zip(("layout", "dtype", "precision"), each.kind, strict=True))
-        ratio = f"{each.us[VENDOR] / each.us[line]:.3f}"
+        ratio = f"{each.us[each.best_vendor] / each.us[line]:.3f}"
         columns = nsight.columns(kernels)
         made.append(
-            {**sizes, **kind, "line": line, "us": each.us[line], "of_cublas": ratio, "kernel": longest, **columns}
+            {**sizes, **kind, "line": line, "us": each.us[line], "of_vendor": ratio, "kernel": longest, **columns}
         )
     return made
 
 
 def table(made: Sequence[dict[str, Any]]) -> str:
     shown = {"tensor": "ncu_tensor", "DRAM": "ncu_dram", "L2": "ncu_l2", "issue": "ncu_issue", "warps": "ncu_occupancy"}
-    head = ["M x N x K", "line", "us", "of cuBLAS", *shown, "top stall", "bound by"]
+    head = ["M x N x K", "line", "us", "of the vendor", *shown, "top stall", "bound by"]
     body = []
     for row in made:
         shares = ["" if row[each] in (None, "") else f"{float(row[each]):.0%}" for each in shown.values()]
         name = f"{row['M']} x {row['N']} x {row['K']}"
-        line = row["kernel"][:46] if row["line"] == VENDOR else row["line"]
+        line = f"{row['line']}: {row['kernel'][:46]}" if is_vendor(row["line"]) else row["line"]
         body.append(
-            [name, line, f"{float(row['us']):.1f}", row["of_cublas"], *shares, row["ncu_stall"], str(row["bound_by"])]
+            [name, line, f"{float(row['us']):.1f}", row["of_vendor"], *shares, row["ncu_stall"], str(row["bound_by"])]
         )
     return pipe_table(head, body, {*head[2:-2]})
 
@@ -123,7 +123,7 @@ def main() -> int:
         print(f"ncu is missing: {nsight.GET_IT}", file=sys.stderr)
         return 1
     timed = worst([each for path in given.read for each in matmul_lines.read(path)], given.count)
-    calls = [((each.M, each.N, each.K), each.kind, line) for each in timed for line in (each.best, VENDOR)]
+    calls = [((each.M, each.N, each.K), each.kind, line) for each in timed for line in (each.best, each.best_vendor)]
     try:
         made = rows(timed, profile(calls, executable))
     except nsight.NsightError as error:
