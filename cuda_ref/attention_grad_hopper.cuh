@@ -11,12 +11,14 @@ struct GradMaps {
 };
 
 struct Problem {
-    int H, G, S_q, S_k, key_heads;  // G query heads for each key head; key_heads = B H_kv
+    int H, G, S_q, S_k, key_heads;  // G query heads for each part of a group; key_heads = B H_kv parts
+    int parts;                      // of the query heads of a key head; each sums dk and dv of its own
     int tiles;                      // of queries of a head
     int together;                   // key heads that run at the same time: what they read stays in the L2 cache
     float scale, scale_log2;        // sm_scale, and sm_scale * log2(e)
     float *lse, *delta;             // [B H][tiles][BLOCK_M]; lse to base 2
     float* dq_sums;                 // [B H][tiles][BLOCK_M * D], in the order of the registers that hold them
+    float* part_sums;               // dk, then dv, each [key_heads][S_k][D]; with one part not used
     int* counters;                  // work that blocks have taken, and tiles of dq; blocks that have added to each
 };
 
@@ -48,18 +50,18 @@ __device__ __forceinline__ int first_tile(const Problem& problem, int key) {
 }
 
 struct Work {
-    int block, head, batch, first;  // of keys; of keys in its batch entry; the first tile of queries
+    int block, head, batch, first;  // of keys; the part of a key head in its batch entry; the first tile of queries
 };
 
 // Number `ticket` of all work: groups of heads, one after the other; within a group the first keys of all heads, which
 // most queries see under a causal mask, then the next ones.
 template <int BLOCK_M, bool CAUSAL>
 __device__ __forceinline__ Work work_at(const Problem& problem, int ticket) {
-    const int blocks = ceil_div(problem.S_k, BLOCK_N), H_kv = problem.H / problem.G;
+    const int blocks = ceil_div(problem.S_k, BLOCK_N), heads_of_entry = problem.H / problem.G;
     const int first_head = ticket / (blocks * problem.together) * problem.together;
     const int within = ticket - first_head * blocks, heads = min(problem.together, problem.key_heads - first_head);
     const int head = first_head + within % heads, block = within / heads;
-    return {block, head % H_kv, head / H_kv, first_tile<BLOCK_M, CAUSAL>(problem, block * BLOCK_N)};
+    return {block, head % heads_of_entry, head / heads_of_entry, first_tile<BLOCK_M, CAUSAL>(problem, block * BLOCK_N)};
 }
 
 // Calls f(step, query head over all batch entries, tile) for all tiles of queries that the block of keys meets, from
@@ -127,4 +129,35 @@ __global__ void __launch_bounds__(CONSUMERS* WARPGROUP) finish(const Problem pro
         store_rows(dq + int64_t(head) * problem.S_q * P::D + column, P::D, sums, row, problem.S_q);
     }
     wait_for_earlier_kernel();  // so that what follows this kernel finds dk and dv too
+}
+
+// Stores float32 sums of a warpgroup, 64 rows of D elements from `row` on, of a head that begins at `out`.
+template <int D>
+__device__ __forceinline__ void store_sums(float* __restrict__ out, const float (&acc)[D / 2], int row, int rows) {
+    const int thread = threadIdx.x % WARPGROUP, first = row + thread / 32 * 16 + thread % 32 / 4;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        if (first + 8 * r >= rows) continue;
+        float2* const to = reinterpret_cast<float2*>(out + int64_t(first + 8 * r) * D) + thread % 4;
+#pragma unroll
+        for (int i = 0; i < D / 8; ++i) to[4 * i] = make_float2(acc[4 * i + 2 * r], acc[4 * i + 2 * r + 1]);
+    }
+}
+
+// dk or dv of four elements a thread: the sums of a key head's parts, in their order, rounded once.
+template <typename T>
+__global__ void add_parts(const Problem problem, T* __restrict__ dk, T* __restrict__ dv, int64_t head_quads) {
+    const int64_t quads = problem.key_heads / problem.parts * head_quads;
+    const int64_t at = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (at >= 2 * quads) return;
+    const int64_t index = at % quads, head = index / head_quads;
+    const float4* from = reinterpret_cast<const float4*>(problem.part_sums) + at / quads * quads * problem.parts +
+                         head * problem.parts * head_quads + index % head_quads;
+    float4 sum = __ldcg(from);
+    for (int i = 1; i < problem.parts; ++i) {
+        const float4 x = __ldcg(from += head_quads);
+        sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
+    }
+    reinterpret_cast<uint2*>(at < quads ? dk : dv)[index] = {rounded_pair<T>(sum.x, sum.y),
+                                                             rounded_pair<T>(sum.z, sum.w)};
 }

@@ -9,6 +9,8 @@
 //   prepare           zeros in the numbers by which blocks order their sums
 //   gradients         all five products. A block keeps 128 keys and values and meets all queries that see them.
 //   finish            rounds the float32 sums of dq, on multiprocessors that have no more work of `gradients`
+// and, where the query heads of a key head are divided into parts, so that there are blocks for all multiprocessors,
+//   add_parts         adds the parts' float32 sums of dk and dv, in a fixed order
 //
 // Roles in `gradients`. Two threads of a producer warpgroup copy tiles by TMA, two others add the block's part of dq to
 // global memory. Two consumer warpgroups keep 64 keys each. Scores and dp are computed transposed, a key a row, so
@@ -31,11 +33,12 @@
 
 // Copies the keys or values that the block keeps.
 template <typename P>
-__device__ __forceinline__ void load_kept(const CUtensorMap* map, const Work& work, uint32_t to, uint32_t barrier) {
+__device__ __forceinline__ void load_kept(const CUtensorMap* map, const Problem& problem, const Work& work, uint32_t to,
+                                          uint32_t barrier) {
     mbarrier_arrive_expect_tx(barrier, CONSUMERS * P::PART_BYTES);
     for (int i = 0; i < CONSUMERS; ++i) {
-        load_boxes<64, P::D>(to + i * P::PART_BYTES, map, work.block * BLOCK_N + i * 64, work.head, work.batch,
-                             barrier);
+        load_boxes<64, P::D>(to + i * P::PART_BYTES, map, work.block * BLOCK_N + i * 64,
+                             work.head / problem.parts, work.batch, barrier);
     }
 }
 
@@ -225,8 +228,14 @@ __device__ __forceinline__ void consume(const Problem& problem, const Work& work
 #pragma unroll
     for (int i = 0; i < P::D / 2; ++i) dk_sums[i] *= problem.scale;
     const int64_t before = (int64_t(work.batch) * (problem.H / problem.G) + work.head) * problem.S_k * P::D;
-    store_rows(dk + before, P::D, dk_sums, row, problem.S_k);
-    store_rows(dv + before, P::D, dv_sums, row, problem.S_k);
+    if (problem.parts == 1) {
+        store_rows(dk + before, P::D, dk_sums, row, problem.S_k);
+        store_rows(dv + before, P::D, dv_sums, row, problem.S_k);
+    } else {
+        store_sums<P::D>(problem.part_sums + before, dk_sums, row, problem.S_k);
+        store_sums<P::D>(problem.part_sums + int64_t(problem.key_heads) * problem.S_k * P::D + before, dv_sums, row,
+                         problem.S_k);
+    }
 }
 
 template <typename T, typename P, bool CAUSAL>
@@ -265,11 +274,11 @@ __global__ void __launch_bounds__(P::THREADS, 1)
         setmaxnreg_dec<24>();
         const uint32_t empty = shared + P::EMPTY;
         if (threadIdx.x == P::PRODUCER) {
-            load_kept<P>(&maps.k, work, shared + P::KEYS, shared + P::K_FULL);
+            load_kept<P>(&maps.k, problem, work, shared + P::KEYS, shared + P::K_FULL);
             load_tiles<P>(&maps.q, problem.lse, problem, work, shared + P::Q, shared + P::LSE, shared + P::Q_FULL,
                           empty);
         } else if (threadIdx.x == P::PRODUCER + 32) {
-            load_kept<P>(&maps.v, work, shared + P::VALUES, shared + P::V_FULL);
+            load_kept<P>(&maps.v, problem, work, shared + P::VALUES, shared + P::V_FULL);
             load_tiles<P>(&maps.d_out, problem.delta, problem, work, shared + P::D_OUT, shared + P::DELTA,
                           shared + P::D_OUT_FULL, empty);
         } else if (threadIdx.x == P::PRODUCER + 64 || threadIdx.x == P::PRODUCER + 96) {
@@ -294,17 +303,24 @@ cudaError_t launch(const GradMaps& maps, const Problem& problem, int64_t B, T* d
                                               record, maps, problem, dk, dv);
     if (error != cudaSuccess) return error;
     const dim3 rounding(unsigned(std::min(tiles, TOGETHER * multiprocessor_count())));
-    return launch_early(finish<T, P, CAUSAL>, rounding, CONSUMERS * WARPGROUP, stream, record, problem, dq, tiles);
+    const cudaError_t ended =
+        launch_early(finish<T, P, CAUSAL>, rounding, CONSUMERS * WARPGROUP, stream, record, problem, dq, tiles);
+    if (ended != cudaSuccess || problem.parts == 1) return ended;
+    const int64_t head_quads = int64_t(problem.S_k) * P::D / 4;
+    const dim3 adding(unsigned(ceil_div<int64_t>(2 * (problem.key_heads / problem.parts) * head_quads, THREADS)));
+    record->set(adding, THREADS);
+    add_parts<T><<<adding, THREADS, 0, stream>>>(problem, dk, dv, head_quads);
+    return cudaGetLastError();
 }
 
-// Strides in elements. together: see Problem. lse is (B, H, tiles * BLOCK_M), so are delta and the rows of dq_sums.
+// Strides in elements. together, parts, part_sums: see Problem. lse is (B, H, tiles * BLOCK_M), so are delta and the rows of dq_sums.
 extern "C" int attention_grad_wgmma(const void* q, const void* k, const void* v, const void* d_out, void* lse,
-                                    void* delta, void* dq_sums, void* counters, void* dq, void* dk,
-                                    void* dv, int64_t B, int64_t H, int64_t H_kv, int64_t S_q, int64_t S_k, int64_t D,
+                                    void* delta, void* dq_sums, void* part_sums, void* counters, void* dq,
+                                    void* dk, void* dv, int64_t B, int64_t H, int64_t H_kv, int64_t S_q, int64_t S_k, int64_t D,
                                     int64_t q_batch, int64_t q_head, int64_t q_row, int64_t k_batch, int64_t k_head,
                                     int64_t k_row, int64_t v_batch, int64_t v_head, int64_t v_row, int64_t o_batch,
-                                    int64_t o_head, int64_t o_row, int64_t together, int64_t causal, double scale,
-                                    double scale_log2, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
+                                    int64_t o_head, int64_t o_row, int64_t together, int64_t parts, int64_t causal,
+                                    double scale, double scale_log2, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
     return dispatch_heads(dtype, D, causal, [&](auto zero, auto head, auto is_causal) {
         using T = decltype(zero);
         constexpr int HEAD = decltype(head)::value;
@@ -312,10 +328,11 @@ extern "C" int attention_grad_wgmma(const void* q, const void* k, const void* v,
             return cudaErrorNotSupported;
         } else {
             using P = Plan<HEAD>;
-            const Problem problem{int(H), int(H / H_kv), int(S_q), int(S_k), int(B * H_kv),
+            const Problem problem{int(H), int(H / H_kv / parts), int(S_q), int(S_k), int(B * H_kv * parts), int(parts),
                                   int(ceil_div<int64_t>(S_q, P::BLOCK_M)), int(together), float(scale),
                                   float(scale_log2), static_cast<float*>(lse), static_cast<float*>(delta),
-                                  static_cast<float*>(dq_sums), static_cast<int*>(counters)};
+                                  static_cast<float*>(dq_sums), static_cast<float*>(part_sums),
+                                  static_cast<int*>(counters)};
             GradMaps maps;
             auto encode = [&](CUtensorMap* map, const void* x, int64_t heads, int64_t S, const HeadStrides& strides,
                               int rows) {

@@ -8,6 +8,7 @@ from cuda_ref import build
 from cuda_ref._arguments import check_attention_grad
 from cuda_ref._attention_hopper import check_covered, readable, scales, strides
 from cuda_ref._kept import kept
+from cuda_ref._matmul_plan import multiprocessors
 
 REQUIRES = "sm_90"
 DETERMINISTIC = True
@@ -18,6 +19,15 @@ QUERIES = {64: 128, 128: 64}
 HEADS_TOGETHER = 16
 """Key heads whose blocks run at the same time. With fewer, more blocks wait for each other; with more, fewer of them
 read the same queries from the L2 cache."""
+
+KEYS = 128
+"""Keys of a block."""
+STEP_US = 2.5
+"""About the time in which a block meets a tile of queries."""
+BYTES_US = 3e6
+"""Bytes that the device's memory takes or gives in a microsecond, about."""
+GAIN = 0.95
+"""More parts must be predicted to take at most this share of the time: the prediction is rough."""
 
 Queries = Float[Tensor, "B H S_q D"]
 Keys = Float[Tensor, "B H_kv S_k D"]
@@ -35,12 +45,21 @@ def attention_grad(
     Causal: aligned to the last key; query i sees the keys j <= i + S_k - S_q. A query that sees no key has no gradient.
     Hidden pairs are weighted by 0: NaN and infinities of hidden rows can reach the gradients of rows of the same tile.
     Dtypes: float16, bfloat16, the same for all; scores, softmax and sums in float32, o, p and ds rounded to 16 bits.
-    The sums of a query and of a group of heads have a fixed order. Memory: dq in float32.
+    The sums of a query and of a group of heads have a fixed order. Memory: dq in float32; where there are few key
+    heads, so that `parts_of_a_group` divides the query heads of each, dk and dv in float32 for each part.
     Devices: CUDA, compute capability 9.0.
     Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for float32, other D, a
     negative sm_scale, more than 2^30 queries, keys or tiles, and on other devices; build.CudaError if a launch fails.
     Source: see attention_grad_wgmma.cu.
     """
+    parts = parts_of_a_group(*check_attention_grad(q, k, v, do), causal, multiprocessors(q.device) if q.is_cuda else 1)
+    return run(parts, q, k, v, do, causal, sm_scale)
+
+
+def run(
+    parts: int, q: Tensor, k: Tensor, v: Tensor, do: Tensor, causal: bool, sm_scale: float | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`attention_grad` with the query heads of a key head in `parts` parts, a divisor of their number."""
     B, H, H_kv, S_q, S_k, D = check_attention_grad(q, k, v, do)
     check_covered("attention_grad", q, k, HEAD_DIMS, sm_scale)
     if q.numel() == 0 or k.numel() == 0:
@@ -57,11 +76,34 @@ def attention_grad(
         *strides(q), *strides(k), *strides(v), *strides(do), rows, causal, scale_log2, build.DTYPES[q.dtype],
     )  # fmt: skip
     dq_sums = torch.empty((B, H, rows, D), dtype=torch.float32, device=q.device)
+    part_sums = torch.empty((2, B, H_kv * parts, S_k, D), dtype=torch.float32, device=q.device) if parts > 1 else None
     counters = torch.empty(2 + B * H * tiles, dtype=torch.int32, device=q.device)
     build.launch(
         "attention_grad_wgmma", "attention_grad_wgmma", q.device,
-        q, k, v, do, lse, delta, dq_sums, counters, dq, dk, dv, B, H, H_kv, S_q, S_k, D,
-        *strides(q), *strides(k), *strides(v), *strides(do), HEADS_TOGETHER, causal, scale,
+        q, k, v, do, lse, delta, dq_sums, part_sums, counters, dq, dk, dv, B, H, H_kv, S_q, S_k, D,
+        *strides(q), *strides(k), *strides(v), *strides(do), HEADS_TOGETHER, parts, causal, scale,
         scale_log2, build.DTYPES[q.dtype],
     )  # fmt: skip
     return dq, dk, dv
+
+
+def parts_of_a_group(B: int, H: int, H_kv: int, S_q: int, S_k: int, D: int, causal: bool, processors: int) -> int:
+    """In how many parts the query heads of a key head are divided: the fewest that are about as fast as any.
+
+    A block meets the queries of its part one after the other. With few key heads there are fewer blocks than
+    multiprocessors, or the last ones run alone. But the sums of parts go through memory.
+    """
+
+    def predicted_us(parts: int) -> float:
+        longest = H // H_kv // parts * -(-S_q // QUERIES[D])
+        blocks = B * H_kv * parts * -(-S_k // KEYS)
+        # Under a mask a block meets half of the queries in the mean, and the long ones begin.
+        steps = max(longest, blocks * longest / 2 / processors) if causal else -(-blocks // processors) * longest
+        sums = 2 * 2 * 4 * B * H_kv * parts * S_k * D if parts > 1 else 0
+        return steps * STEP_US + sums / BYTES_US
+
+    best = 1
+    for parts in range(2, H // max(1, H_kv) + 1):
+        if H // H_kv % parts == 0 and predicted_us(parts) < GAIN * predicted_us(best):
+            best = parts
+    return best

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cuda_ref.attention_grad_wgmma import attention_grad
+from cuda_ref.attention_grad_wgmma import attention_grad, parts_of_a_group, run
 from suite import ops
 from suite.checking.verdict import judge
 
@@ -46,6 +46,32 @@ def test_sizes(
     assert verdict.agrees, verdict.reason
     for _ in range(3):
         assert torch.equal(result(), out)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("size", [(1, 16, 2, 700, 333), (2, 8, 1, 65, 515)], ids=str)
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize("D", [64, 128])
+def test_every_number_of_parts(
+    hopper: torch.device, nan_outputs: None, D: int, causal: bool, size: tuple[int, ...]
+) -> None:
+    op = ops.get("attention_grad")
+    case = op.case((*size, D), "bfloat16", causal=causal)
+    inputs = op.make_inputs(case, 1, hopper)
+    for parts in (1, 2, 4, 8):
+        results = [torch.cat([x.flatten() for x in run(parts, *inputs, causal, None)]) for _ in range(4)]
+        verdict = judge(results[0], op.truth(inputs, case), shape=op.output_shape(case), dtype="bfloat16")
+        assert verdict.agrees, f"{parts} parts: {verdict.reason}"
+        assert all(torch.equal(each, results[0]) for each in results[1:]), parts
+
+
+def test_few_key_heads_are_divided_and_many_are_not() -> None:
+    assert parts_of_a_group(4, 32, 8, 4096, 4096, 128, False, 132) == 1
+    assert parts_of_a_group(4, 64, 8, 4096, 4096, 128, True, 132) == 1
+    assert parts_of_a_group(1, 8, 8, 4096, 4096, 128, False, 132) == 1
+    for causal in (False, True):
+        assert parts_of_a_group(1, 16, 1, 4096, 4096, 128, causal, 132) in (4, 8, 16)
+    assert parts_of_a_group(1, 6, 1, 2048, 2048, 64, False, 132) in (2, 3, 6)
 
 
 @pytest.mark.gpu
