@@ -52,7 +52,8 @@ def attention_grad(
     negative sm_scale, more than 2^30 queries, keys or tiles, and on other devices; build.CudaError if a launch fails.
     Source: see attention_grad_wgmma.cu.
     """
-    parts = parts_of_a_group(*check_attention_grad(q, k, v, do), causal, multiprocessors(q.device) if q.is_cuda else 1)
+    sizes = check_attention_grad(q, k, v, do)
+    parts = parts_of_a_group(*sizes, causal=causal, processors=multiprocessors(q.device) if q.is_cuda else 1)
     return run(parts, q, k, v, do, causal, sm_scale)
 
 
