@@ -1,0 +1,124 @@
+"""The best of our lines beside its target, for the cases of each operation, from the committed tables.
+
+    python validation/operation_targets.py            # prints the table
+    python validation/operation_targets.py --write    # replaces it in docs/lab/operation_targets.md
+
+Attention and its gradient have a table of their own (attention_targets.py), and so have products over shapes
+(matmul_lines.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from suite.results.csv_file import read_rows  # noqa: E402
+from suite.results.render import pipe_table  # noqa: E402
+from suite.results.row import Row, Status  # noqa: E402
+
+PAGE = ROOT / "docs" / "lab" / "operation_targets.md"
+RESULTS = ROOT / "results" / "nvidia-h200"
+BEGIN, END = "<!-- table:begin -->\n", "<!-- table:end -->\n"
+
+
+@dataclass(frozen=True)
+class Target:
+    """The least `vs_best` of a line, or of the best of ours, in the cases that have these sizes."""
+
+    operation: str
+    least: float
+    sizes: str = ""
+    """Sizes by name as in a case's name, `M=16,N=14336`; all of them must be there."""
+    dtype: str = ""
+    line: str = ""
+
+    def covers(self, row: Row) -> bool:
+        has = row.case.split(",")
+        return (not self.dtype or row.dtype == self.dtype) and all(
+            each in has for each in self.sizes.split(",") if each
+        )
+
+
+TARGETS = (
+    Target("sum", 1.0),
+    Target("softmax", 1.7, "N=131072"),
+    Target("softmax", 1.7, "N=32768"),
+    Target("softmax", 1.2, "M=32768,N=4096"),
+    Target("softmax", 1.0),
+    Target("layer_norm", 1.3, "N=131072"),
+    Target("layer_norm", 1.0),
+    Target("rms_norm", 1.3, "N=131072"),
+    Target("rms_norm", 1.0),
+    Target("linear_sigmoid", 1.05, "M=16"),
+    Target("linear_sigmoid", 1.07, "M=4096,N=4096"),
+    Target("linear_sigmoid", 1.07, "M=8192"),
+    Target("linear_sigmoid_grad", 1.05),
+    Target("conv2d", 1.2, "R=7"),
+    Target("conv2d", 1.0),
+    Target("conv2d", 0.85, line="triton"),
+    Target("lstm", 2.5, "B=1"),
+    Target("lstm", 1.2),
+    Target("multi_head_attention", 1.0),
+)
+"""The first one that covers a case counts, of those with a line and of those without one."""
+
+
+def timed_cases(operation: str) -> Iterator[list[Row]]:
+    """The timed rows of each case of a committed table, in its order."""
+    path = RESULTS / f"{operation}.csv"
+    rows = [row for row in read_rows(path) if row.status is Status.OK and row.vs_best] if path.exists() else []
+    for _, case in groupby(rows, lambda row: (row.case, row.dtype, row.precision)):
+        yield list(case)
+
+
+def judged(rows: Sequence[Row]) -> Iterator[tuple[Row, float]]:
+    """The row that each target of a case is for, and the target."""
+    first: dict[str, Target] = {}
+    for target in TARGETS:
+        if target.operation == rows[0].operation and target.covers(rows[0]):
+            first.setdefault(target.line, target)
+    for target in first.values():
+        of = [row for row in rows if row.is_ours and target.line in ("", row.implementation)]
+        if of:
+            yield max(of, key=lambda row: row.vs_best or 0.0), target.least
+
+
+def table() -> str:
+    """Markdown: how many targets are met, and a row for each."""
+    body, met = [], 0
+    for operation in dict.fromkeys(target.operation for target in TARGETS):
+        for rows in timed_cases(operation):
+            vendor = next((row for row in rows if row.vendor and row.vs_best == 1.0), None)
+            for row, least in judged(rows):
+                ratio = row.vs_best or 0.0
+                reached = round(ratio, 3) >= least
+                met += reached
+                text = f"{ratio:.3f}" if reached else f"**{ratio:.3f}**"
+                what = f"{operation} {row.case} {row.dtype} {row.precision}"
+                share = f"{row.of_limit:.2f}" if row.of_limit else ""
+                body.append(
+                    [what, vendor.implementation if vendor else "", row.implementation, text, f"{least:.2f}", share]
+                )
+    head = ["case", "vendor", "line", "ratio", "target", "of limit"]
+    return f"- Targets met: {met} of {len(body)}.\n\n{pipe_table(head, body, {'ratio', 'target', 'of limit'})}\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="replace the table in docs/lab/operation_targets.md")
+    text = table()
+    if parser.parse_args().write:
+        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+        PAGE.write_text(f"{before}{BEGIN}{text}{END}{rest.partition(END)[2]}", encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
