@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from jax_impls._attention_pallas import LOG2E, WGMMA_M, tile_of, tiled, whole_blocks
+from jax_impls._mosaic import plgpu
 
 CONSUMERS = 2
 ROWS = CONSUMERS * WGMMA_M  # keys, or queries, that a block keeps

@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import mosaic_gpu as plgpu
+
+from jax_impls._mosaic import plgpu
 
 WGMMA_M = 64  # queries per consumer
 SWIZZLE = 128  # bytes per shared-memory row

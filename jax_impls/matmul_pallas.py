@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import mosaic_gpu as plgpu
 from jaxtyping import Array, Float
 
 from jax_impls._arguments import check_hopper, check_matmul
@@ -23,6 +22,7 @@ from jax_impls._configs_matmul_pallas import (
     cluster_count,
 )
 from jax_impls._matmul_pallas_elements import matmul_by_elements
+from jax_impls._mosaic import plgpu
 
 REQUIRES = "sm_90"
 

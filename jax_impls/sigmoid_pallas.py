@@ -8,10 +8,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.experimental.pallas import mosaic_gpu as plgpu
 from jaxtyping import Array, Float
 
 from jax_impls._arguments import check_hopper, check_sigmoid
+from jax_impls._mosaic import plgpu
 
 REQUIRES = "sm_90"
 
