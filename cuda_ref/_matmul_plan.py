@@ -122,7 +122,24 @@ TILES = {
         Tile(64, 64, 64, 0.107),
         Tile(128, 128, 64, 0.439, cluster=2),
     ),
+    "wgmma32": (
+        Tile(64, 128, 32, 0.175),
+        Tile(128, 256, 32, 0.63, cluster=2),
+        Tile(128, 128, 32, 0.33),
+        Tile(128, 192, 32, 0.48, cluster=2),
+        Tile(192, 128, 32, 0.48),
+        Tile(64, 64, 32, 0.11),
+    ),
+    "wgmma8": (
+        Tile(64, 128, 128, 0.16),
+        Tile(128, 256, 128, 0.83, cluster=2),
+        Tile(128, 128, 128, 0.4),
+        Tile(128, 192, 128, 0.6, cluster=2),
+        Tile(192, 128, 128, 0.6),
+        Tile(64, 64, 128, 0.11),
+    ),
 }
+"""Those of 16 bits, of tf32 and of float8."""
 _WGMMA_PARTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 44, 64, 96, 128)
 PARTS = {
     "mma": (1, 2, 4, 8, 16),
@@ -175,8 +192,8 @@ def candidates(x: Problem) -> Iterator[Plan]:
                     parts == 1 or blocks * parts < 6 * x.multiprocessors
                 ):
                     yield Plan("stream", index, parts)
-    for kernel, tiles in TILES.items():
-        for index, tile in enumerate(tiles):
+    for kernel in ("mma", "wgmma", "wgmma16"):
+        for index, tile in enumerate(TILES[kernel]):
             blocks, steps = blocks_of(tile, x), count(x.K, tile.K)
             for parts in PARTS[kernel]:
                 if parts == 1 or (parts <= steps and blocks * parts < 3 * x.multiprocessors):

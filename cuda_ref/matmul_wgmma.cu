@@ -7,62 +7,40 @@
 //   - Clusters. Two blocks, one below the other, load one half each of the tile of b, for both (multicast).
 //   - Other tiles: 128 x 192, 128 x 128, and 64 x 128 with one consumer. _matmul_plan.py chooses by M, N and K.
 //   - Split sums. With too few tiles for the device, blocks compute parts of a sum over k; a second kernel adds them.
-//   - tf32 and float8.
+//   - tf32 (_wgmma32.cu) and float8 (_wgmma8.cu).
 // The tile of 128 x 256 takes 85 products for each element that is loaded to shared memory.
 //
 // Speed: docs/ladder.md. Variants that were tried: docs/lab/cuda_matmul.md
 //
-// Precision. 16 bits: products are exact, sums float32. float32: `tf32` only; TMA rounds the factors as it copies them.
-// float8: products are exact, but tensor cores keep only 14 bits of their sums. `fast` accepts that. `promoted` lets
-// them sum 128 products at a time and adds these sums in float32, while they work for the other warpgroup.
+// Precision: products are exact, sums float32.
 //
-// Layouts. An operand is K-major if it is contiguous along k, otherwise MN-major. wgmma takes both in 16 bits, and only
-// K-major ones in float8. In tf32 its operands in shared memory must be K-major, but the left one may come from
-// registers. So one operand may be MN-major: a as it is; b by computing out^T = b^T a^T, transposed in the epilogue.
+// Layouts. An operand is K-major if it is contiguous along k, otherwise MN-major. wgmma takes both in 16 bits.
 //
 // Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"; producer and consumer warpgroups, multicast and
 // persistent blocks as in CUTLASS 3 ("warp-specialized cooperative" kernels).
 #include "matmul_wgmma.cuh"
-
-constexpr int FLOAT8 = 3;  // continues Dtype of common.cuh
 
 template <typename T>
 cudaError_t launch_layout(const MatrixOperand& a, const MatrixOperand& b, void* out, int64_t K, Plan plan,
                           cudaStream_t stream, LaunchRecord* record) {
     constexpr Scales NONE = {};
     constexpr StoreSums FINISH;
-    if constexpr (sizeof(T) == 2) {
-        if (a.mn_major && b.mn_major) return launch<T, true, true>(a, b, out, K, NONE, plan, FINISH, stream, record);
-        if (b.mn_major) return launch<T, false, true>(a, b, out, K, NONE, plan, FINISH, stream, record);
-    } else {
-        if (a.mn_major && b.mn_major) return cudaErrorNotSupported;
-        // out^T = b^T a^T
-        if (b.mn_major) return launch<T, true, false, true>(b, a, out, K, NONE, plan, FINISH, stream, record);
-    }
+    if (a.mn_major && b.mn_major) return launch<T, true, true>(a, b, out, K, NONE, plan, FINISH, stream, record);
+    if (b.mn_major) return launch<T, false, true>(a, b, out, K, NONE, plan, FINISH, stream, record);
     if (a.mn_major) return launch<T, true, false>(a, b, out, K, NONE, plan, FINISH, stream, record);
     return launch<T, false, false>(a, b, out, K, NONE, plan, FINISH, stream, record);
 }
 
-// a_mn: a[m, k] is at a + m + k * a_stride, otherwise at a + m * a_stride + k; b_mn: the same with n. The scales and
-// `promoted` are for float8. `tile`: its number in _matmul_plan.py. 16 bits only: tiles above 1, and several `parts` of
-// k, whose sums go to `sums`, as Parts says.
+// a_mn: a[m, k] is at a + m + k * a_stride, otherwise at a + m * a_stride + k; b_mn: the same with n. `tile`: its number
+// in _matmul_plan.py. The sums of several `parts` of k go to `sums`, as Parts says.
 extern "C" int matmul_wgmma(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, int64_t a_mn,
-                            int64_t a_stride, int64_t b_mn, int64_t b_stride, const float* scale_a,
-                            const float* scale_b, int64_t promoted, int64_t tile, int64_t parts, float* sums,
+                            int64_t a_stride, int64_t b_mn, int64_t b_stride, int64_t tile, int64_t parts, float* sums,
                             int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
     const MatrixOperand left{a, a_mn != 0, M, a_stride}, right{b, b_mn != 0, N, b_stride};
-    const Scales scales{scale_a, scale_b};
     const Plan plan{tile, parts, sums};
-    constexpr StoreSums FINISH;
     switch (dtype) {
-        case FLOAT32: return launch_layout<float>(left, right, out, K, plan, stream, record);
         case FLOAT16: return launch_layout<__half>(left, right, out, K, plan, stream, record);
         case BFLOAT16: return launch_layout<__nv_bfloat16>(left, right, out, K, plan, stream, record);
-        case FLOAT8:
-            if (a_mn || b_mn) return cudaErrorNotSupported;
-            return promoted ? launch<Float8, false, false, false, true>(left, right, out, K, scales, plan, FINISH, stream,
-                                                                        record)
-                            : launch<Float8, false, false>(left, right, out, K, scales, plan, FINISH, stream, record);
         default: return cudaErrorInvalidValue;
     }
 }

@@ -16,6 +16,8 @@ struct Tiles {
     using Small = TileConfig<1, 128, 6, 1, 4, 2>;
     using Narrow = TileConfig<2, 192, 4, 2, 8, BOXES_FOR_ALL ? 3 : 2>;
     using Square = TileConfig<2, 128, 5, 1, 4, 2>;
+    using Slim = TileConfig<1, 64, 12, 1, 16, 2>;  // not in 16 bits, nor is Tall
+    using Tall = TileConfig<3, 128, 4, 1, 8, 2>;
 };
 
 // A consumer's boxes in shared memory, and out, of which M and N are the sizes.
@@ -244,6 +246,26 @@ __device__ __forceinline__ void multiply_from_registers(float (&acc)[C::BLOCK_N 
     pipeline.previous = -1;
 }
 
+// Whether k may be divided, and other tiles than the smallest and the largest are compiled.
+template <typename T, typename Finish>
+constexpr bool DIVISIBLE = sizeof(T) == 2 || std::is_same_v<Finish, StoreSums>;
+
+// The sums of a consumer to its rows of `tile`, which lies by rows, or by columns if TRANSPOSED: as out does.
+template <bool PERMUTED, bool TRANSPOSED, typename C>
+__device__ __forceinline__ void store_part(float* __restrict__ tile, const float (&acc)[C::BLOCK_N / 2], int thread,
+                                           int consumer) {
+    if constexpr (!PERMUTED && !TRANSPOSED) {
+        store_from_registers(tile, acc, thread, consumer * 64, 0, C::BLOCK_M, C::BLOCK_N);
+    } else {
+#pragma unroll
+        for (int i = 0; i < C::BLOCK_N / 2; ++i) {
+            const int r = thread / 32 * 16 + thread % 32 / 4 + i % 4 / 2 * 8, column = i / 4 * 8 + thread % 4 * 2 + i % 2;
+            const int row = consumer * 64 + (PERMUTED ? permuted_row(r) : r);
+            tile[TRANSPOSED ? column * C::BLOCK_M + row : row * C::BLOCK_N + column] = acc[i];
+        }
+    }
+}
+
 template <typename T>
 using Output = std::conditional_t<std::is_same_v<T, Float8>, __nv_bfloat16, T>;
 
@@ -318,12 +340,12 @@ __global__ void __launch_bounds__(C::THREADS)
 #pragma unroll
                 for (int i = 0; i < C::BLOCK_N / 2; ++i) acc[i] *= scale;
             }
-            if constexpr (sizeof(T) == 2) {
+            if constexpr (DIVISIBLE<T, Finish>) {
                 if (parts.count > 1) {
                     constexpr int64_t SIZE = C::BLOCK_M * C::BLOCK_N;
                     const int64_t at = int64_t(share.part) * parts.tiles + share.tile;
-                    store_from_registers(parts.sums + (at * C::CLUSTER + rank) * SIZE, acc, thread, consumer * 64, 0,
-                                         C::BLOCK_M, C::BLOCK_N);
+                    store_part<FROM_REGISTERS, TRANSPOSED, C>(parts.sums + (at * C::CLUSTER + rank) * SIZE, acc, thread,
+                                                              consumer);
                     continue;
                 }
             }
@@ -367,11 +389,11 @@ cudaError_t launch(const MatrixOperand& a, const MatrixOperand& b, void* out, in
         persistent_grid<C>(parts.shares(), multiprocessor_count()), C::THREADS, C::SHARED_BYTES, stream, record, maps,
         tiles, parts, static_cast<Out*>(out), M, N, K, scales.a, scales.b, finish);
     if (error != cudaSuccess || parts.count == 1) return error;
-    if constexpr (sizeof(T) == 2 && !Finish::OTHER_WARPS) {
+    if constexpr (DIVISIBLE<T, Finish> && !Finish::OTHER_WARPS) {
         const dim3 grid(unsigned(parts.tiles * AddConfig<C>::BLOCKS));
         record->set(grid, AddConfig<C>::THREADS);
-        add_parts<T, C><<<grid, AddConfig<C>::THREADS, 0, stream>>>(tiles, parts, static_cast<T*>(out), int(M), int(N),
-                                                                    finish);
+        add_parts<Out, C, TRANSPOSED><<<grid, AddConfig<C>::THREADS, 0, stream>>>(
+            tiles, parts, static_cast<Out*>(out), int(out_rows), int(out_columns), finish);
     }
     return cudaGetLastError();
 }
@@ -384,9 +406,17 @@ cudaError_t launch(const MatrixOperand& a, const MatrixOperand& b, void* out, in
         return launch<T, A_MN, B_MN, TRANSPOSED, PROMOTED, decltype(config)>(a, b, out, K, scales, plan, finish, stream,
                                                                              record);
     };
-    if constexpr (sizeof(T) == 2) {
+    if constexpr (DIVISIBLE<T, Finish>) {
         if (plan.tile == 2) return run(typename Shapes::Square());
-        if (plan.tile == 3) return run(typename Shapes::Narrow());
+        if constexpr (!PROMOTED) {
+            if (plan.tile == 3) return run(typename Shapes::Narrow());
+        }
+        if constexpr (sizeof(T) != 2) {
+            if (plan.tile == 4) return run(typename Shapes::Tall());
+            if constexpr (!PROMOTED) {
+                if (plan.tile == 5) return run(typename Shapes::Slim());
+            }
+        }
     } else if (plan.parts != 1) {
         return cudaErrorNotSupported;
     }

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cuda_ref import _short, build, matmul_mma, matmul_skinny, matmul_stream
+from cuda_ref import _few32, _matmul_plan_other, _short, build, matmul_mma, matmul_skinny, matmul_stream
 from cuda_ref._arguments import (
     FLOAT8,
     check_float8_scales,
@@ -14,12 +14,12 @@ from cuda_ref._arguments import (
     tma_layout,
 )
 from cuda_ref._kept import kept
-from cuda_ref._matmul_plan import Plan, best_plan, elements_of_parts, one_of_two_tiles
+from cuda_ref._matmul_plan import Plan, best_plan, elements_of_parts
 from cuda_ref._pitched import pitched
 
 REQUIRES = "sm_90"
 DTYPES_BEYOND = ("float8_e4m3fn",)
-DTYPES = {**build.DTYPES, FLOAT8: 3}  # Dtype in common.cuh, and FLOAT8 in matmul_wgmma.cu
+DTYPES = (*build.DTYPES, FLOAT8)
 
 
 @kept
@@ -37,9 +37,9 @@ def matmul(
     Strides: any. TMA copies tiles of an operand that has one contiguous dimension (in float8 the one along K), the
     other stride a multiple of 16 bytes, and the first element at a multiple of 16 bytes. Others, and in tf32 b if none
     is contiguous along K, are copied first, which takes their size in memory.
-    Plan: in 16 bits _matmul_plan.py chooses the tile and the number of parts in which k is divided; their sums take 4
-    bytes of memory for each part and element of the tiles. Products for which they are faster go to matmul_mma.cu,
-    matmul_stream.cu, matmul_skinny.cu and _short.cu.
+    Plan: _matmul_plan.py and _matmul_plan_other.py choose the tile and the number of parts in which k is divided; their
+    sums take 4 bytes of memory for each part and element of the tiles. Products for which they are faster go to
+    matmul_mma.cu, matmul_stream.cu, matmul_skinny.cu and _short.cu, in tf32 to _few32.cu.
     Dtypes: float16, bfloat16, with sums in float32, rounded once at the end. float32 with precision "tf32":
     factors are rounded to tf32, sums are float32. float8_e4m3fn, with a float32
     scale of shape () for each operand, gives bfloat16: the tensor cores keep 14 bits of sums over all of K ("fast"), or
@@ -57,40 +57,44 @@ def matmul(
     check_sizes((M, N, K), 30)
     if M == 0 or N == 0 or K == 0:
         return a.new_zeros(M, N, dtype=torch.bfloat16 if a.dtype == FLOAT8 else a.dtype)
-    return run(best_plan(a, b) if a.element_size() == 2 else None, a, b, precision, scale_a, scale_b)
+    plan = best_plan(a, b) if a.element_size() == 2 else _matmul_plan_other.best_plan(a, b, precision)
+    return run(plan, a, b, precision, scale_a, scale_b)
 
 
 def run(
-    plan: Plan | None,
+    plan: Plan,
     a: Tensor,
     b: Tensor,
     precision: str = "ieee",
     scale_a: Tensor | None = None,
     scale_b: Tensor | None = None,
 ) -> Tensor:
-    """The product of two matrices that are not empty, by a plan; None, in tf32 and float8, chooses one of two tiles."""
-    if plan is not None and not plan.kernel.startswith("wgmma"):
+    """The product of two matrices that are not empty, by a plan."""
+    if not plan.kernel.startswith("wgmma"):
         if plan.kernel == "skinny":
             return matmul_skinny.matmul(a, b)
-        return {"mma": matmul_mma, "stream": matmul_stream, "short": _short}[plan.kernel].run(plan, a, b)
+        return {"mma": matmul_mma, "stream": matmul_stream, "short": _short, "few32": _few32}[plan.kernel].run(
+            plan, a, b
+        )
     (M, K), N = a.shape, b.shape[1]
     a, b, a_layout, b_layout = for_tma(a, b)
-    if plan is None:
-        transposed = a.dtype == torch.float32 and b_layout[0]  # then the kernel computes out^T
-        plan = one_of_two_tiles(*((N, M) if transposed else (M, N)), a)
     out = a.new_empty(M, N, dtype=torch.bfloat16 if a.dtype == FLOAT8 else a.dtype)
-    sums = a.new_empty(elements_of_parts(plan, M, N), dtype=torch.float32) if plan.parts > 1 else None
-    if plan.kernel == "wgmma16":
+    product = (N, M) if a.dtype == torch.float32 and b_layout[0] else (M, N)  # the kernel computes out^T then
+    sums = a.new_empty(elements_of_parts(plan, *product), dtype=torch.float32) if plan.parts > 1 else None
+    sizes = (a, b, out, M, N, K)
+    if a.dtype == FLOAT8:
         build.launch(
-            "_wgmma16", "matmul_wgmma16", a.device,
-            a, b, out, M, N, K, *a_layout, *b_layout, plan.tile, plan.parts, sums, DTYPES[a.dtype],
+            "_wgmma8", "matmul_wgmma8", a.device,
+            *sizes, a_layout[1], b_layout[1], scale_a, scale_b, precision == "promoted", plan.tile, plan.parts, sums,
         )  # fmt: skip
-        return out
-    build.launch(
-        "matmul_wgmma", "matmul_wgmma", a.device,
-        a, b, out, M, N, K, *a_layout, *b_layout,
-        scale_a, scale_b, precision == "promoted", plan.tile, plan.parts, sums, DTYPES[a.dtype],
-    )  # fmt: skip
+    elif a.dtype == torch.float32:
+        build.launch("_wgmma32", "matmul_wgmma32", a.device, *sizes, *a_layout, *b_layout, plan.tile, plan.parts, sums)
+    else:
+        file, function = ("_wgmma16", "matmul_wgmma16") if plan.kernel == "wgmma16" else ("matmul_wgmma",) * 2
+        build.launch(
+            file, function, a.device,
+            *sizes, *a_layout, *b_layout, plan.tile, plan.parts, sums, build.DTYPES[a.dtype],
+        )  # fmt: skip
     return out
 
 

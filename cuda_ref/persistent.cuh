@@ -120,8 +120,9 @@ struct AddConfig {
     static constexpr int BLOCKS = QUADS / THREADS;  // of a tile
 };
 
-// out[m, n] = finish(the sum over the parts, in their order, n)
-template <typename T, typename C, typename Finish>
+// out[m, n] = finish(the sum over the parts, in their order, n). If TRANSPOSED, out is the transpose of the product, and
+// each block's part of a tile lies by columns.
+template <typename T, typename C, bool TRANSPOSED, typename Finish>
 __global__ void __launch_bounds__(AddConfig<C>::THREADS)
     add_parts(const GroupedTileScheduler<C::GROUP_M> tiles, const Parts parts, T* __restrict__ out, int M, int N,
               const Finish finish) {
@@ -129,7 +130,12 @@ __global__ void __launch_bounds__(AddConfig<C>::THREADS)
     constexpr int LOADS = 8;  // in flight, the last ones too: each wait takes as long as all additions
     const int index = blockIdx.x / A::BLOCKS, quad = blockIdx.x % A::BLOCKS * A::THREADS + threadIdx.x;
     const TileCoordinate tile = tiles[index];
-    const int m = tile.m * A::ROWS + quad / (C::BLOCK_N / 4), n = tile.n * C::BLOCK_N + quad % (C::BLOCK_N / 4) * 4;
+    constexpr int BLOCK_QUADS = A::QUADS / C::CLUSTER;
+    const int rank = quad / BLOCK_QUADS, inner = quad % BLOCK_QUADS;
+    const int m = TRANSPOSED ? tile.n * C::BLOCK_N + inner / (C::BLOCK_M / 4)
+                             : tile.m * A::ROWS + quad / (C::BLOCK_N / 4);
+    const int n = TRANSPOSED ? tile.m * A::ROWS + rank * C::BLOCK_M + inner % (C::BLOCK_M / 4) * 4
+                             : tile.n * C::BLOCK_N + quad % (C::BLOCK_N / 4) * 4;
     if (m >= M || n >= N) return;
     const Pack<float, 4>* from =
         reinterpret_cast<const Pack<float, 4>*>(parts.sums) + int64_t(index) * A::QUADS + quad;

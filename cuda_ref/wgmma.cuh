@@ -128,14 +128,18 @@ __device__ __forceinline__ void wgmma(float (&acc)[COUNT], uint64_t a, uint64_t 
 // (row + 8, t % 4 + 4), with row and t as above. A need not be K-major in shared memory then.
 template <int COUNT>
 __device__ __forceinline__ void wgmma(float (&acc)[COUNT], const uint32_t* a, uint64_t b) {
-    static_assert(COUNT == 64 || COUNT == 128, "N = 2 COUNT is 128 or 256");
+    static_assert(COUNT == 32 || COUNT == 64 || COUNT == 96 || COUNT == 128, "N = 2 COUNT is 64, 128, 192 or 256");
 #define WGMMA_RS(N_, SUMS, A0, A1, A2, A3, B, ...)                                                        \
     asm volatile("wgmma.mma_async.sync.aligned.m64n" N_ "k8.f32.tf32.tf32 {" SUMS "}, {" A0 ", " A1 ", " A2 \
                  ", " A3 "}, " B ", 1, 1, 1;"                                                             \
                  : __VA_ARGS__                                                                            \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
-    if constexpr (COUNT == 64) {
+    if constexpr (COUNT == 32) {
+        WGMMA_RS("64", SUMS_32, "%32", "%33", "%34", "%35", "%36", ACC_32(0));
+    } else if constexpr (COUNT == 64) {
         WGMMA_RS("128", SUMS_64, "%64", "%65", "%66", "%67", "%68", ACC_64(0));
+    } else if constexpr (COUNT == 96) {
+        WGMMA_RS("192", SUMS_96, "%96", "%97", "%98", "%99", "%100", ACC_64(0), ACC_32(64));
     } else {
         WGMMA_RS("256", SUMS_128, "%128", "%129", "%130", "%131", "%132", ACC_64(0), ACC_64(64));
     }

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import Tensor
 
-from cuda_ref import _matmul_plan, build
+from cuda_ref import _matmul_plan, _matmul_plan_other, build
 from cuda_ref._matmul_plan import Plan, Problem
 from cuda_ref._pitched import pitched
 from cuda_ref._short import run as run_short
@@ -126,13 +125,38 @@ def test_few_rows_that_lie_across_k_take_a_plan_that_reads_them(monkeypatch: pyt
     assert _matmul_plan.best_of(across_k, _matmul_plan.KERNELS).kernel != "skinny"
 
 
-@pytest.mark.parametrize(("size", "tile"), [(512, 0), (1024, 0), (2048, 1), (4096, 1)])
-def test_other_types_take_the_smallest_tile_or_the_largest(
-    monkeypatch: pytest.MonkeyPatch, size: int, tile: int
-) -> None:
-    monkeypatch.setattr(_matmul_plan, "multiprocessors", lambda _: 132)
-    a = SimpleNamespace(is_cuda=True, device=None)
-    assert _matmul_plan.one_of_two_tiles(size, size, a) == Plan("wgmma", tile, 1)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("shape", "kernel", "divided"),
+    [
+        ((1, 6144, 4096), "few32", False),
+        ((128, 576, 7168), "wgmma32", True),
+        ((4096, 4096, 4096), "wgmma32", False),
+    ],
+    ids=str,
+)
+def test_the_choice_of_a_plan_in_tf32(shape: tuple[int, int, int], kernel: str, divided: bool) -> None:
+    few = min(shape[:2]) <= _matmul_plan_other.FEW
+    plan = _matmul_plan_other.best_of(_matmul_plan_other.Problem("wgmma32", *shape, 0, 132, few))
+    assert plan.kernel == kernel
+    if kernel != "few32":
+        assert (plan.parts > 1) == divided
+
+
+def test_promoted_sums_have_only_tiles_that_registers_hold() -> None:
+    x = _matmul_plan_other.Problem("wgmma8", 300, 500, 4096, 0, 132, promoted=True)
+    assert {each.tile for each in _matmul_plan_other.candidates(x)} == set(_matmul_plan_other.PROMOTED_TILES)
+
+
+def test_layouts_of_tf32() -> None:
+    """The product is transposed if b only is contiguous across K; b is copied if neither is along K."""
+
+    def problem(a: str, b: str) -> _matmul_plan_other.Problem:
+        x, y = torch.empty(8, 12) if a == "n" else torch.empty(12, 8).t(), torch.empty(12, 16)
+        return _matmul_plan_other.problem_of(x, y if b == "n" else torch.empty(16, 12).t(), "tf32")
+
+    for layouts, sizes, copied in (("nn", (16, 8), 0), ("nt", (8, 16), 0), ("tt", (8, 16), 0), ("tn", (8, 16), 192)):
+        x = problem(*layouts)
+        assert ((x.M, x.N), x.copied, x.few) == (sizes, copied, True), layouts
 
 
 def test_long_sums_are_divided() -> None:

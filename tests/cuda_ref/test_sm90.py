@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cuda_ref import _cache, _matmul_plan, build, compiler
+from cuda_ref import _cache, _matmul_plan, _matmul_plan_other, build, compiler
 from cuda_ref._matmul_plan import Plan
 from cuda_ref.matmul_skinny import matmul as matmul_skinny
 from cuda_ref.matmul_tma_wgmma import matmul as matmul_tma_wgmma
@@ -91,10 +91,11 @@ def test_wgmma_has_products_for_each_layout_and_type() -> None:
         for shape in ("64x128x", "64x192x", "64x256x"):
             found = re.findall(rf"HGMMA\.{shape}{kind} R\d+, gdesc\[UR\d+\](\S*),", everything)
             assert set(found) == {"", ".tnspA", ".tnspB", ".tnspA.tnspB"}, (shape, kind)
-    for factors in (r"R\d+, R\d+, gdesc", r"R\d+, gdesc"):
-        assert re.search(rf"HGMMA\.64x256x8\.F32\.TF32 {factors}", everything)
-    for shape in ("64x128x32", "64x256x32"):
-        assert f"QGMMA.{shape}.F32.E4M3.E4M3" in everything
+    tf32, float8 = ("\n".join(machine_code(name).values()) for name in ("_wgmma32", "_wgmma8"))
+    for columns in (64, 128, 192, 256):
+        for factors in (r"R\d+, R\d+, gdesc", r"R\d+, gdesc"):
+            assert re.search(rf"HGMMA\.64x{columns}x8\.F32\.TF32 {factors}", tf32)
+        assert f"QGMMA.64x{columns}x32.F32.E4M3.E4M3" in float8
     assert "UTMALDG.2D.MULTICAST" in everything
     assert "UTMASTG.2D" in everything
 
@@ -222,6 +223,22 @@ def test_every_plan_at_any_address(
                         return run_plan(plan, a, b, precision)
 
                     agrees_twice(matmul, a, b)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["tf32", "fast", "promoted"])
+def test_every_plan_of_tf32_and_float8(hopper: torch.device, precision: str) -> None:
+    op = ops.get("matmul")
+    dtype = "float32" if precision == "tf32" else "float8_e4m3fn"
+    for shape in ((5, 700, 532), (333, 16, 1028), (129, 257, 1031), (300, 516, 1100)):
+        for layout in LAYOUTS if precision == "tf32" else ("nn",):
+            case = op.case(shape, dtype, precision, layout=layout)
+            inputs = op.make_inputs(case, 1, hopper)
+            for plan in _matmul_plan_other.candidates(_matmul_plan_other.problem_of(inputs[0], inputs[1], precision)):
+                out, again = (run_plan(plan, inputs[0], inputs[1], precision, *inputs[2:]) for _ in range(2))
+                verdict = judge(out, op.truth(inputs, case), shape=op.output_shape(case), dtype=op.output_dtype(case))
+                assert verdict.agrees, f"{plan} {case.label}: {verdict.reason}"
+                assert torch.equal(out, again), f"{plan} {case.label}: the second call gives another result"
 
 
 @pytest.mark.gpu

@@ -1,0 +1,229 @@
+// out[m, n] = sum over k of a[m, k] * b[k, n] in tf32, for at most 32 rows or columns: as fast as an operand is read
+//
+// requires: sm_90
+//
+// What matmul_stream.cu does for 16 bits. The larger operand is the stream, the other one has few rows (or columns). A
+// warp multiplies STRIP elements of the stream by all of the few, TERMS of k at a time. Each thread loads 16 bytes of the
+// stream at once, along k or across it, and has whole fragments of mma.sync: which elements a fragment has, and in which
+// order k is taken, is free as long as both operands agree. The warps of a block, and the blocks of a cluster, divide k.
+// Their sums meet in shared memory, in a fixed order.
+//
+// Precision: factors are rounded to tf32, products are exact, sums float32.
+//
+// Source: PTX ISA, "Warp Level Matrix Instructions".
+#include "launch.cuh"
+
+constexpr int WARPS = 8, THREADS = WARPS * 32, STRIP = 32, TERMS = 32, PITCH = STRIP + 1;
+
+struct Stream {
+    const float* data;
+    int size, K;     // rows (or columns), and terms
+    int64_t stride;  // from row to row if it is contiguous along k, else from k to k
+};
+
+struct Few {
+    const float* data;
+    int size;
+    int64_t stride, stride_k;
+    bool quads;  // four neighbours along k can be read at once, and K is a multiple of 4
+};
+
+// Zeros unless it exists. The compiler does not move the load.
+__device__ __forceinline__ void load_quad(uint32_t* x, const float* from, bool exists) {
+    asm volatile(
+        "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %5, 0;\n\tmov.b32 %0, 0;\n\tmov.b32 %1, 0;\n\tmov.b32 %2, 0;\n\t"
+        "mov.b32 %3, 0;\n\t@p ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];\n\t}"
+        : "=&r"(x[0]), "=&r"(x[1]), "=&r"(x[2]), "=&r"(x[3])
+        : "l"(from), "r"(int(exists)));
+}
+__device__ __forceinline__ uint32_t load_one(const float* from, bool exists) {
+    uint32_t x;
+    asm volatile(
+        "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %2, 0;\n\tmov.b32 %0, 0;\n\t@p ld.global.nc.b32 %0, [%1];\n\t}"
+        : "=&r"(x)
+        : "l"(from), "r"(int(exists)));
+    return x;
+}
+
+__device__ __forceinline__ uint32_t tf32(uint32_t x) {
+    uint32_t rounded;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(__uint_as_float(x)));
+    return rounded;
+}
+
+__device__ __forceinline__ void mma(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// With g = lane / 4 and q = lane % 4: term j of a thread is k + term(j, q).
+__device__ __forceinline__ int term(int j, int q) { return 4 * q + j % 4 + j / 4 * 16; }
+
+// How a thread takes the stream. Word i of `x` is one of the 32 that it has of a step.
+// Contiguous along k: four elements, 8 terms of each.
+template <bool ALONG_K>
+struct Order {
+    static __device__ __forceinline__ void load(uint32_t (&x)[32], const Stream& from, int s, int k, int g, int q) {
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            const int row = s + element(i / 4, i / 2 % 2, g), at = k + term(i % 2 * 4, q);
+            load_quad(x + 4 * i, from.data + row * from.stride + at, row < from.size && at < from.K);
+        }
+    }
+    static __device__ __forceinline__ int element(int tile, int half, int g) { return 16 * tile + 8 * half + g; }
+    static __device__ __forceinline__ int word(int tile, int half, int j) { return (tile * 2 + half) * 8 + j; }
+};
+
+// Contiguous across k: four neighbours at each of 8 terms.
+template <>
+struct Order<false> {
+    static __device__ __forceinline__ void load(uint32_t (&x)[32], const Stream& from, int s, int k, int g, int q) {
+        const int column = s + 4 * g;
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+            const int at = k + term(j, q);
+            load_quad(x + 4 * j, from.data + at * from.stride + column, column < from.size && at < from.K);
+        }
+    }
+    static __device__ __forceinline__ int element(int tile, int half, int g) { return 4 * g + 2 * tile + half; }
+    static __device__ __forceinline__ int word(int tile, int half, int j) { return 4 * j + 2 * tile + half; }
+};
+
+__device__ __forceinline__ void load_few(uint32_t (&y)[8], const Few& few, int r, int k, int q, int K) {
+    const float* const row = few.data + r * few.stride;
+    if (few.quads) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const int at = k + term(i * 4, q);
+            load_quad(y + 4 * i, row + at, r < few.size && at < K);
+        }
+    } else {
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+            const int at = k + term(j, q);
+            y[j] = load_one(row + at * few.stride_k, r < few.size && at < K);
+        }
+    }
+}
+
+// A block multiplies a strip; its warps and `blocks` blocks of a cluster divide k. Element (r, s) of the product is
+// out[r * out_r + s * out_s]; one of these is 1.
+template <bool ALONG_K, int FEW>
+__global__ void __launch_bounds__(THREADS, FEW <= 8 ? 3 : 2)
+    matmul_few32(const Stream x, const Few few, float* __restrict__ out, int64_t out_r, int64_t out_s, int blocks) {
+    using O = Order<ALONG_K>;
+    constexpr int TILES = FEW / 8, AT_ONCE = TILES < 2 ? TILES : 2;  // groups of 8 of the few that are loaded together
+    extern __shared__ float shared[];
+    const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+    const int index = blockIdx.x / blocks, rank = blockIdx.x - index * blocks, s = index * STRIP;
+    const int steps = ceil_div(x.K, TERMS);
+    const int begin = int(int64_t(steps) * rank / blocks), end = int(int64_t(steps) * (rank + 1) / blocks);
+    float sums[2][TILES][4] = {};
+#pragma unroll 1
+    for (int step = begin + warp; step < end; step += WARPS) {
+        uint32_t words[32];
+        O::load(words, x, s, step * TERMS, g, q);
+#pragma unroll
+        for (int first = 0; first < TILES; first += AT_ONCE) {
+            uint32_t y[AT_ONCE][8];
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; ++i) load_few(y[i], few, (first + i) * 8 + g, step * TERMS, q, x.K);
+            if (first == 0) {
+#pragma unroll
+                for (int i = 0; i < 32; ++i) words[i] = tf32(words[i]);
+            }
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; ++i) {
+#pragma unroll
+                for (int j = 0; j < 8; j += 2) {
+                    const uint32_t b0 = tf32(y[i][j]), b1 = tf32(y[i][j + 1]);
+#pragma unroll
+                    for (int tile = 0; tile < 2; ++tile) {
+                        const uint32_t a[4] = {words[O::word(tile, 0, j)], words[O::word(tile, 1, j)],
+                                               words[O::word(tile, 0, j + 1)], words[O::word(tile, 1, j + 1)]};
+                        mma(sums[tile][first + i], a, b0, b1);
+                    }
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int tile = 0; tile < 2; ++tile) {
+#pragma unroll
+        for (int j = 0; j < TILES; ++j) {
+#pragma unroll
+            for (int c = 0; c < 4; ++c) {
+                shared[(warp * FEW + 8 * j + 2 * q + c % 2) * PITCH + O::element(tile, c / 2, g)] = sums[tile][j][c];
+            }
+        }
+    }
+    __syncthreads();
+
+    // Neighbours in memory are for neighbouring threads.
+    const int width = min(STRIP, x.size - s), count = width * few.size;
+    const auto place = [&](int i, int& r, int& column) {
+        const int by = out_s == 1 ? width : few.size, outer = i / by, inner = i - outer * by;
+        r = out_s == 1 ? outer : inner;
+        column = out_s == 1 ? inner : outer;
+        return shared + r * PITCH + column;
+    };
+    const auto add_warps = [](const float* at) {
+        float sum = 0;
+#pragma unroll
+        for (int i = 0; i < WARPS; ++i) sum += at[i * FEW * PITCH];
+        return sum;
+    };
+    int r, column;
+    if (blocks == 1) {
+        for (int i = threadIdx.x; i < count; i += THREADS) {
+            const float sum = add_warps(place(i, r, column));
+            out[r * out_r + (s + column) * out_s] = sum;
+        }
+        return;
+    }
+    for (int i = threadIdx.x; i < count; i += THREADS) {
+        float* const at = place(i, r, column);
+        *at = add_warps(at);
+    }
+    cluster_sync();
+    for (int i = rank * THREADS + threadIdx.x; i < count; i += blocks * THREADS) {
+        const uint32_t at = shared_address(place(i, r, column));
+        float x[8], sum = 0;
+#pragma unroll
+        for (int block = 0; block < 8; ++block) {
+            if (block < blocks) x[block] = load_shared_cluster_float(map_shared_rank(at, block));
+        }
+#pragma unroll
+        for (int block = 0; block < 8; ++block) {
+            if (block < blocks) sum += x[block];
+        }
+        out[r * out_r + (s + column) * out_s] = sum;
+    }
+    cluster_sync();  // a block must not exit while others read its sums
+}
+
+// The stream's element (s, k) is at x + s * x_stride + k if along_k, else at x + s + k * x_stride, by rows of multiples
+// of 16 bytes; few's element (r, k) at few + r * few_r + k * few_k. `blocks` of a cluster, at most 8, divide k.
+extern "C" int matmul_few32(const void* x, const void* few, void* out, int64_t size, int64_t few_size, int64_t K,
+                            int64_t along_k, int64_t x_stride, int64_t few_r, int64_t few_k, int64_t out_r,
+                            int64_t out_s, int64_t blocks, cudaStream_t stream, LaunchRecord* record) {
+    const Stream streamed{static_cast<const float*>(x), int(size), int(K), x_stride};
+    const bool quads = few_k == 1 && few_r % 4 == 0 && K % 4 == 0 && is_aligned(few, 16);
+    const Few others{static_cast<const float*>(few), int(few_size), few_r, few_k, quads};
+    const dim3 grid(unsigned(ceil_div<int64_t>(size, STRIP) * blocks));
+    const auto run = [&](auto is_along_k, auto most) {
+        constexpr bool ALONG_K = decltype(is_along_k)::value;
+        constexpr int FEW = decltype(most)::value;
+        return launch_clusters(int(blocks), matmul_few32<ALONG_K, FEW>, grid, THREADS, WARPS * FEW * PITCH * 4, stream,
+                               record, streamed, others, static_cast<float*>(out), out_r, out_s, int(blocks));
+    };
+    const auto with = [&](auto is_along_k) {
+        if (few_size <= 8) return run(is_along_k, std::integral_constant<int, 8>());
+        if (few_size <= 16) return run(is_along_k, std::integral_constant<int, 16>());
+        return run(is_along_k, std::integral_constant<int, 32>());
+    };
+    return along_k ? with(std::true_type()) : with(std::false_type());
+}
