@@ -55,9 +55,9 @@ class Build:
 
 
 def builds(jobs: Sequence[Job], pool: Pool, options: Options) -> Iterator[Build]:
-    """What is worth building ahead, what takes longest first: sources, many programs at once, single kernels."""
+    """What is worth building ahead, what takes longest first."""
     device = pool.device
-    for how in ("once", "telling", "each"):
+    for how in ("once", "each", "telling"):
         for job in jobs:
             for implementation in job.implementations:
                 adapter = implementation.adapter

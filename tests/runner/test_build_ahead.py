@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -85,14 +84,6 @@ def test_a_library_is_built_once_and_a_triton_kernel_for_each_case() -> None:
     assert [(build.cases[0].dtype, build.telling) for build in of_jax] == [(dtype, "only") for dtype in DTYPES]
     of_triton = [build.telling for build in told if build.implementation.name == "triton"]
     assert (of_triton.count("too"), len(of_triton)) == (len(DTYPES), len(triton))
-
-
-def test_what_takes_longest_is_built_first() -> None:
-    pool: Any = FakePool(lambda request: None, H200)
-    frameworks = [
-        build.implementation.framework for build in builds(jobs(device=H200), pool, Options(H200, telling=True))
-    ]
-    assert [key for key, _ in groupby(frameworks)] == ["cuda", "jax", "triton"]
 
 
 def test_processes_share_the_builds_and_a_later_run_has_none() -> None:
