@@ -240,7 +240,7 @@ def _mma_us(plan: Plan, tile: Tile, steps: int, blocks: int, memory: float, x: P
     )
     loaded = 2 * blocks * steps * tile.K * (tile.M + tile.N)
     joined = 4 * most * tile.M * tile.N / COSTS.cluster_sums if plan.parts > 1 else 0.0
-    return COSTS.mma_launch + _cluster_us(plan) + joined + _longest(alone, busy, memory, loaded / COSTS.mma_l2)
+    return COSTS.mma_launch + _cluster_us(plan) + joined + longest(alone, busy, memory, loaded / COSTS.mma_l2)
 
 
 def _stream_us(plan: Plan, x: Problem, memory: float) -> float:
@@ -249,7 +249,7 @@ def _stream_us(plan: Plan, x: Problem, memory: float) -> float:
     steps = count(x.K, STREAM_TERMS * plan.parts << plan.tile)
     shifts = 1 + COSTS.stream_shift * (x.a_copied if x.M > x.N else x.b_copied)
     busy = rounds * (COSTS.stream_block + steps * COSTS.stream_step * shifts)
-    return COSTS.stream_launch + _cluster_us(plan) + _longest(busy, memory * shifts)
+    return COSTS.stream_launch + _cluster_us(plan) + longest(busy, memory * shifts)
 
 
 def _short_us(plan: Plan, x: Problem, memory: float) -> float:
@@ -261,7 +261,7 @@ def _short_us(plan: Plan, x: Problem, memory: float) -> float:
     turns = count(x.K, SHORT_TERMS << plan.tile)
     warps = count(count(x.M * x.N << plan.tile, 32), x.multiprocessors)
     loads = 2 * warps * turns * SHORT_TERMS * COSTS.short_load
-    return COSTS.short_launch + _longest(turns * COSTS.short_turn, loads, memory)
+    return COSTS.short_launch + longest(turns * COSTS.short_turn, loads, memory)
 
 
 def _short_grid_us(rows: int, x: Problem, memory: float) -> float:
@@ -270,7 +270,7 @@ def _short_grid_us(rows: int, x: Problem, memory: float) -> float:
     warps = count(count(x.N, rows * beside) * count(x.M, rows * 32 // beside), x.multiprocessors)
     turns = count(x.K, 16 // rows)
     loads = warps * (x.K * 2 * rows * COSTS.short_load + rows * rows * COSTS.short_store)
-    return COSTS.short_launch + _longest(turns * COSTS.short_turn, loads, memory)
+    return COSTS.short_launch + longest(turns * COSTS.short_turn, loads, memory)
 
 
 def _short_tile_us(across: int, x: Problem, memory: float) -> float:
@@ -279,7 +279,7 @@ def _short_tile_us(across: int, x: Problem, memory: float) -> float:
     tiles = count(count(x.M, rows) * count(x.N, columns), x.multiprocessors)
     turns = count((rows + columns) * x.K, 16 * 256)
     work = tiles * (x.K * COSTS.tile_term + COSTS.tile_store)
-    return COSTS.tile_launch + turns * COSTS.short_turn + _longest(work, memory)
+    return COSTS.tile_launch + turns * COSTS.short_turn + longest(work, memory)
 
 
 def _cluster_us(plan: Plan) -> float:
@@ -295,7 +295,7 @@ def _wgmma_us(plan: Plan, tile: Tile, memory: float, x: Problem) -> float:
     stored = tile.M * tile.N / COSTS.store if x.N % 8 != 0 else 0.0
     stored += tile.M * tile.N * COSTS.wgmma_store
     busy = rounds * (COSTS.wgmma_block + steps * tile.step_us + stored)
-    us = COSTS.wgmma_launch + _longest(busy, memory, loaded / COSTS.wgmma_l2)
+    us = COSTS.wgmma_launch + longest(busy, memory, loaded / COSTS.wgmma_l2)
     if x.a_copied or x.b_copied:
         us += COSTS.copy + 4 * (x.a_copied * x.M * x.K + x.b_copied * x.K * x.N) / COSTS.scattered
     if plan.parts > 1:
@@ -310,10 +310,10 @@ def _skinny_us(x: Problem, memory: float) -> float:
         cluster *= 2
     rounds = count(tiles * cluster, 2 * x.multiprocessors)
     joined = COSTS.cluster * (cluster > 1)
-    return COSTS.skinny_launch + joined + _longest(rounds * count(steps, cluster) * COSTS.skinny_step, memory)
+    return COSTS.skinny_launch + joined + longest(rounds * count(steps, cluster) * COSTS.skinny_step, memory)
 
 
-def _longest(*times: float) -> float:
+def longest(*times: float) -> float:
     """The longest of concurrent activities, and some of the others, since they overlap imperfectly."""
     return sum(each**4 for each in times) ** 0.25
 

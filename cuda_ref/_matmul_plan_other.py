@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cuda_ref._arguments import find_tma_layout
-from cuda_ref._matmul_plan import PARTS, TILES, Plan, Tile, _longest, blocks_of, count, multiprocessors
+from cuda_ref._matmul_plan import PARTS, TILES, Plan, Tile, blocks_of, count, longest, multiprocessors
 from cuda_ref._matmul_plan import Problem as Sizes
 
 FEW = 32
@@ -89,7 +89,7 @@ def predicted_us(plan: Plan, x: Problem) -> float:
     alone = min(steps, tile.stages)  # before a block's neighbour in the cluster loads for it
     loaded = read * blocks * tile.K * (steps * tile.M + (alone + (steps - alone) / tile.cluster) * tile.N)
     busy = rounds * (COSTS.block + steps * tile.step_us + tile.M * tile.N * COSTS.store)
-    us = COSTS.launch + _longest(busy, memory, loaded / COSTS.l2)
+    us = COSTS.launch + longest(busy, memory, loaded / COSTS.l2)
     if x.copied:
         us += COSTS.copy + 2 * read * x.copied / COSTS.scattered
     if plan.parts > 1:
@@ -103,7 +103,7 @@ def _few_us(plan: Plan, x: Problem, memory: float) -> float:
     blocks = count(size, FEW_STRIP) * plan.parts
     steps = count(x.K, FEW_TERMS * FEW_WARPS * plan.parts)
     busy = max(1.0, blocks / (2 * x.multiprocessors)) * steps * (COSTS.few_step + COSTS.few_row * few)
-    return COSTS.few_launch + COSTS.few_cluster * (plan.parts > 1) + _longest(busy, memory)
+    return COSTS.few_launch + COSTS.few_cluster * (plan.parts > 1) + longest(busy, memory)
 
 
 @lru_cache(maxsize=4096)
