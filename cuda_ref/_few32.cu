@@ -1,4 +1,4 @@
-// out[m, n] = sum over k of a[m, k] * b[k, n] in tf32, for at most 32 rows or columns: as fast as an operand is read
+// out[m, n] = sum over k of a[m, k] * b[k, n] in tf32, for at most 8 rows or columns: as fast as an operand is read
 //
 // requires: sm_90
 //
@@ -13,7 +13,7 @@
 // Source: PTX ISA, "Warp Level Matrix Instructions".
 #include "launch.cuh"
 
-constexpr int WARPS = 8, THREADS = WARPS * 32, STRIP = 32, TERMS = 32, PITCH = STRIP + 1;
+constexpr int WARPS = 8, THREADS = WARPS * 32, STRIP = 32, TERMS = 32, PITCH = STRIP + 1, FEW = 8;
 
 struct Stream {
     const float* data;
@@ -111,53 +111,39 @@ __device__ __forceinline__ void load_few(uint32_t (&y)[8], const Few& few, int r
 
 // A block multiplies a strip; its warps and `blocks` blocks of a cluster divide k. Element (r, s) of the product is
 // out[r * out_r + s * out_s]; one of these is 1.
-template <bool ALONG_K, int FEW>
-__global__ void __launch_bounds__(THREADS, FEW <= 8 ? 3 : 2)
+template <bool ALONG_K>
+__global__ void __launch_bounds__(THREADS, 3)
     matmul_few32(const Stream x, const Few few, float* __restrict__ out, int64_t out_r, int64_t out_s, int blocks) {
     using O = Order<ALONG_K>;
-    constexpr int TILES = FEW / 8, AT_ONCE = TILES < 2 ? TILES : 2;  // groups of 8 of the few that are loaded together
-    extern __shared__ float shared[];
+    __shared__ float shared[WARPS * FEW * PITCH];
     const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
     const int index = blockIdx.x / blocks, rank = blockIdx.x - index * blocks, s = index * STRIP;
     const int steps = ceil_div(x.K, TERMS);
     const int begin = int(int64_t(steps) * rank / blocks), end = int(int64_t(steps) * (rank + 1) / blocks);
-    float sums[2][TILES][4] = {};
+    float sums[2][4] = {};
 #pragma unroll 1
     for (int step = begin + warp; step < end; step += WARPS) {
-        uint32_t words[32];
+        uint32_t words[32], y[8];
         O::load(words, x, s, step * TERMS, g, q);
+        load_few(y, few, g, step * TERMS, q, x.K);
 #pragma unroll
-        for (int first = 0; first < TILES; first += AT_ONCE) {
-            uint32_t y[AT_ONCE][8];
+        for (int i = 0; i < 32; ++i) words[i] = tf32(words[i]);
 #pragma unroll
-            for (int i = 0; i < AT_ONCE; ++i) load_few(y[i], few, (first + i) * 8 + g, step * TERMS, q, x.K);
-            if (first == 0) {
+        for (int j = 0; j < 8; j += 2) {
+            const uint32_t b0 = tf32(y[j]), b1 = tf32(y[j + 1]);
 #pragma unroll
-                for (int i = 0; i < 32; ++i) words[i] = tf32(words[i]);
-            }
-#pragma unroll
-            for (int i = 0; i < AT_ONCE; ++i) {
-#pragma unroll
-                for (int j = 0; j < 8; j += 2) {
-                    const uint32_t b0 = tf32(y[i][j]), b1 = tf32(y[i][j + 1]);
-#pragma unroll
-                    for (int tile = 0; tile < 2; ++tile) {
-                        const uint32_t a[4] = {words[O::word(tile, 0, j)], words[O::word(tile, 1, j)],
-                                               words[O::word(tile, 0, j + 1)], words[O::word(tile, 1, j + 1)]};
-                        mma(sums[tile][first + i], a, b0, b1);
-                    }
-                }
+            for (int tile = 0; tile < 2; ++tile) {
+                const uint32_t a[4] = {words[O::word(tile, 0, j)], words[O::word(tile, 1, j)],
+                                       words[O::word(tile, 0, j + 1)], words[O::word(tile, 1, j + 1)]};
+                mma(sums[tile], a, b0, b1);
             }
         }
     }
 #pragma unroll
     for (int tile = 0; tile < 2; ++tile) {
 #pragma unroll
-        for (int j = 0; j < TILES; ++j) {
-#pragma unroll
-            for (int c = 0; c < 4; ++c) {
-                shared[(warp * FEW + 8 * j + 2 * q + c % 2) * PITCH + O::element(tile, c / 2, g)] = sums[tile][j][c];
-            }
+        for (int c = 0; c < 4; ++c) {
+            shared[(warp * FEW + 2 * q + c % 2) * PITCH + O::element(tile, c / 2, g)] = sums[tile][c];
         }
     }
     __syncthreads();
@@ -214,16 +200,9 @@ extern "C" int matmul_few32(const void* x, const void* few, void* out, int64_t s
     const bool quads = few_k == 1 && few_r % 4 == 0 && K % 4 == 0 && is_aligned(few, 16);
     const Few others{static_cast<const float*>(few), int(few_size), few_r, few_k, quads};
     const dim3 grid(unsigned(ceil_div<int64_t>(size, STRIP) * blocks));
-    const auto run = [&](auto is_along_k, auto most) {
-        constexpr bool ALONG_K = decltype(is_along_k)::value;
-        constexpr int FEW = decltype(most)::value;
-        return launch_clusters(int(blocks), matmul_few32<ALONG_K, FEW>, grid, THREADS, WARPS * FEW * PITCH * 4, stream,
-                               record, streamed, others, static_cast<float*>(out), out_r, out_s, int(blocks));
+    const auto run = [&](auto is_along_k) {
+        return launch_clusters(int(blocks), matmul_few32<decltype(is_along_k)::value>, grid, THREADS, 0, stream, record,
+                               streamed, others, static_cast<float*>(out), out_r, out_s, int(blocks));
     };
-    const auto with = [&](auto is_along_k) {
-        if (few_size <= 8) return run(is_along_k, std::integral_constant<int, 8>());
-        if (few_size <= 16) return run(is_along_k, std::integral_constant<int, 16>());
-        return run(is_along_k, std::integral_constant<int, 32>());
-    };
-    return along_k ? with(std::true_type()) : with(std::false_type());
+    return along_k ? run(std::true_type()) : run(std::false_type());
 }

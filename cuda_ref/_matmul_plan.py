@@ -207,7 +207,7 @@ def candidates(x: Problem) -> Iterator[Plan]:
             yield Plan("short", index, 1)
         for index in SHORT_TILES if x.K <= SHORT_TILE_TERMS else ():
             yield Plan("short", index, 1)
-    if x.M <= SKINNY_M and not (x.a_copied or x.a_across_k or x.b_copied):
+    if x.M <= SKINNY_M and not x.b_copied:
         yield SKINNY
 
 
@@ -304,13 +304,14 @@ def _wgmma_us(plan: Plan, tile: Tile, memory: float, x: Problem) -> float:
 
 
 def _skinny_us(x: Problem, memory: float) -> float:
-    """As matmul_skinny.cu divides k: blocks of 128 columns, two on a multiprocessor."""
+    """As matmul_skinny.cu divides k: blocks of 128 columns, two on a multiprocessor. It needs a contiguous along k."""
     tiles, steps, cluster = count(x.N, 128), count(x.K, 64), 1
     while cluster < 8 and tiles * cluster < x.multiprocessors and steps >= 8 * cluster:
         cluster *= 2
     rounds = count(tiles * cluster, 2 * x.multiprocessors)
     joined = COSTS.cluster * (cluster > 1)
-    return COSTS.skinny_launch + joined + longest(rounds * count(steps, cluster) * COSTS.skinny_step, memory)
+    copied = COSTS.copy + 4 * x.M * x.K / COSTS.scattered if x.a_copied or x.a_across_k else 0.0
+    return COSTS.skinny_launch + copied + joined + longest(rounds * count(steps, cluster) * COSTS.skinny_step, memory)
 
 
 def longest(*times: float) -> float:

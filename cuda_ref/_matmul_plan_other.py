@@ -11,7 +11,7 @@ from cuda_ref._arguments import find_tma_layout
 from cuda_ref._matmul_plan import PARTS, TILES, Plan, Tile, blocks_of, count, longest, multiprocessors
 from cuda_ref._matmul_plan import Problem as Sizes
 
-FEW = 32
+FEW = 8
 """The most rows or columns of the kernel "few32"."""
 FEW_STRIP, FEW_TERMS, FEW_WARPS, FEW_PARTS = 32, 32, 8, (1, 2, 4, 8)
 """Elements of the larger operand, and terms, that a warp multiplies at a time; warps that divide k, and blocks."""

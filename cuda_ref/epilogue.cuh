@@ -72,9 +72,10 @@ __device__ __forceinline__ void write_boxes_transposed(uint32_t boxes, const flo
 }
 
 // Stores a box of 64 rows to out, from (m, n) on, 8 aligned bytes at a time: a row's first group begins before the box
-// if its first element is not at a multiple of 8 bytes.
+// if its first element is not at a multiple of 8 bytes. Not inlined: a kernel that stores by TMA would fetch its own
+// instructions from between those of four copies of this.
 template <typename T>
-__device__ __forceinline__ void store_box_directly(T* __restrict__ out, const char* box, int thread, int m, int n, int M,
+__device__ __noinline__ void store_box_directly(T* __restrict__ out, const char* box, int thread, int m, int n, int M,
                                                    int N) {
     constexpr int COLUMNS = ROW_BYTES / sizeof(T), WIDTH = 8 / sizeof(T), GROUPS = COLUMNS / WIDTH + 1;
     const int columns = min(COLUMNS, N - n);

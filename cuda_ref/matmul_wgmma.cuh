@@ -61,7 +61,7 @@ constexpr bool shared_by_k = B_MN && C::BLOCK_N / C::CLUSTER * sizeof(T) % ROW_B
 // The producer thread: loads a stage as soon as all consumers of all blocks that it is loaded for have read it.
 template <typename T, bool A_MN, bool B_MN, typename C>
 __device__ __forceinline__ void produce(const TensorMaps& maps, const GroupedTileScheduler<C::GROUP_M>& tiles,
-                                        const Parts& parts, uint32_t shared, int steps) {
+                                        const Parts& parts, uint32_t shared) {
     constexpr int BLOCK_K = ROW_BYTES / sizeof(T), SHARE = C::BLOCK_N / C::CLUSTER;  // columns of b that it loads
     const int rank = cta_rank<C>();
     const uint32_t full = shared + C::FULL_BARRIERS, empty = shared + C::EMPTY_BARRIERS;
@@ -91,7 +91,7 @@ __device__ __forceinline__ void produce(const TensorMaps& maps, const GroupedTil
     };
     // Each block loads its first stages alone, since the barriers of the other one may not be initialized yet.
     const int first = blockIdx.x / C::CLUSTER, clusters = gridDim.x / C::CLUSTER;
-    Share share = parts.share(first, steps);
+    Share share = parts.share(first);
     int k = share.begin;
     const int alone = min(share.end - k, C::STAGES);
     TileCoordinate tile = tiles[share.tile];
@@ -105,7 +105,7 @@ __device__ __forceinline__ void produce(const TensorMaps& maps, const GroupedTil
     uint32_t phase = alone / C::STAGES;
     for (int index = first; index < parts.shares(); index += clusters) {
         if (index != first) {
-            share = parts.share(index, steps);
+            share = parts.share(index);
             tile = tiles[share.tile];
             k = share.begin;
         }
@@ -274,17 +274,15 @@ using Output = std::conditional_t<std::is_same_v<T, Float8>, __nv_bfloat16, T>;
 template <typename T, bool A_MN, bool B_MN, bool TRANSPOSED, bool PROMOTED, typename C, typename Finish>
 __global__ void __launch_bounds__(C::THREADS)
     matmul_wgmma(const __grid_constant__ TensorMaps maps, const GroupedTileScheduler<C::GROUP_M> tiles,
-                 const Parts parts, Output<T>* __restrict__ out, int M, int N, int K,
+                 const Parts parts, Output<T>* __restrict__ out, int M, int N,
                  const float* __restrict__ a_scale, const float* __restrict__ b_scale,
                  const __grid_constant__ Finish finish) {
     constexpr bool FROM_REGISTERS = A_MN && sizeof(T) == 4;
-    constexpr int BLOCK_K = ROW_BYTES / sizeof(T);
     extern __shared__ char raw[];
     char* const stages = raw + (-shared_address(raw) & (BOX_ALIGNMENT - 1));
     const uint32_t shared = shared_address(stages);
     const int consumer = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0), thread = threadIdx.x % WARPGROUP;
     const int out_rows = TRANSPOSED ? N : M, out_columns = TRANSPOSED ? M : N;
-    const int steps = ceil_div(K, BLOCK_K);
 
     if (threadIdx.x == C::PRODUCER) {
         tma_prefetch_descriptor(&maps.a);
@@ -302,7 +300,7 @@ __global__ void __launch_bounds__(C::THREADS)
     if (consumer == C::CONSUMERS) {
         if constexpr (C::CONSUMERS > 1 && !Finish::OTHER_WARPS) setmaxnreg_dec<(C::CONSUMERS == 2 ? 40 : 32)>();
         if (threadIdx.x == C::PRODUCER) {
-            produce<T, A_MN, B_MN, C>(maps, tiles, parts, shared, steps);
+            produce<T, A_MN, B_MN, C>(maps, tiles, parts, shared);
         } else {
             if constexpr (C::CLUSTER > 1) cluster_wait();
             if constexpr (Finish::OTHER_WARPS) {
@@ -322,7 +320,7 @@ __global__ void __launch_bounds__(C::THREADS)
         ConsumerPipeline<C> pipeline{shared + C::FULL_BARRIERS,
                                      empty_barriers_to_signal<C>(shared + C::EMPTY_BARRIERS, thread), {}, -1};
         for (int index = blockIdx.x / C::CLUSTER; index < parts.shares(); index += gridDim.x / C::CLUSTER) {
-            const Share share = parts.share(index, steps);
+            const Share share = parts.share(index);
             const TileCoordinate tile = tiles[share.tile];
             const int count = share.end - share.begin;
             int m = (tile.m * C::CLUSTER + rank) * C::BLOCK_M + consumer * 64, n = tile.n * C::BLOCK_N;
@@ -371,7 +369,7 @@ template <typename T, bool A_MN, bool B_MN, bool TRANSPOSED, bool PROMOTED, type
 cudaError_t launch(const MatrixOperand& a, const MatrixOperand& b, void* out, int64_t K, Scales scales, Plan plan,
                    const Finish& finish, cudaStream_t stream, LaunchRecord* record) {
     using Out = Output<T>;
-    constexpr int BOX_K = ROW_BYTES / sizeof(T) / (shared_by_k<T, B_MN, C> ? C::CLUSTER : 1);
+    constexpr int BLOCK_K = ROW_BYTES / sizeof(T), BOX_K = BLOCK_K / (shared_by_k<T, B_MN, C> ? C::CLUSTER : 1);
     const auto out_type = sizeof(T) == 4 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : TENSOR_MAP_TYPE<Out>;
     const int64_t M = a.rows, N = b.rows, out_rows = TRANSPOSED ? N : M, out_columns = TRANSPOSED ? M : N;
     const bool out_by_tma = out_columns % (16 / sizeof(Out)) == 0;
@@ -383,11 +381,11 @@ cudaError_t launch(const MatrixOperand& a, const MatrixOperand& b, void* out, in
         return cudaErrorInvalidValue;
     }
     const auto tiles = cluster_tiles<C>(M, N);
-    const Parts parts(tiles.count(), int(plan.parts), plan.sums);
+    const Parts parts(tiles.count(), int(plan.parts), int(ceil_div<int64_t>(K, BLOCK_K)), plan.sums);
     const cudaError_t error = launch_clusters(
         C::CLUSTER, matmul_wgmma<T, A_MN, B_MN, TRANSPOSED, PROMOTED, C, Finish>,
         persistent_grid<C>(parts.shares(), multiprocessor_count()), C::THREADS, C::SHARED_BYTES, stream, record, maps,
-        tiles, parts, static_cast<Out*>(out), M, N, K, scales.a, scales.b, finish);
+        tiles, parts, static_cast<Out*>(out), M, N, scales.a, scales.b, finish);
     if (error != cudaSuccess || parts.count == 1) return error;
     if constexpr (DIVISIBLE<T, Finish> && !Finish::OTHER_WARPS) {
         const dim3 grid(unsigned(parts.tiles * AddConfig<C>::BLOCKS));

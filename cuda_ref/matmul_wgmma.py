@@ -72,6 +72,8 @@ def run(
     """The product of two matrices that are not empty, by a plan."""
     if not plan.kernel.startswith("wgmma"):
         if plan.kernel == "skinny":
+            if find_tma_layout(a, 1, k_major_only=True) is None:
+                [a] = pitched((a, 1))
             return matmul_skinny.matmul(a, b)
         return {"mma": matmul_mma, "stream": matmul_stream, "short": _short, "few32": _few32}[plan.kernel].run(
             plan, a, b

@@ -95,21 +95,21 @@ struct Share {
     int tile, part, begin, end;
 };
 
-// Each tile is divided along k in `count` parts. If there are several, their float32 sums go to `sums`: tile after tile
-// for the first part, then for the next one, each tile as rows of BLOCK_N columns.
+// Each tile is divided along k in `count` parts, the first `longer` of which have `least + 1` steps, the others `least`.
+// If there are several, their float32 sums go to `sums`: tile after tile for the first part, then for the next one, each
+// tile as rows of BLOCK_N columns.
 struct Parts {
-    int tiles, count;
+    int tiles, count, least, longer;
     FastDivisor by_tiles;
     float* sums;
 
-    Parts(int tiles, int count, float* sums) : tiles(tiles), count(count), by_tiles(tiles), sums(sums) {}
+    Parts(int tiles, int count, int steps, float* sums)
+        : tiles(tiles), count(count), least(steps / count), longer(steps % count), by_tiles(tiles), sums(sums) {}
 
     __host__ __device__ __forceinline__ int shares() const { return tiles * count; }
-    __device__ __forceinline__ Share share(int index, int steps) const {
-        if (count == 1) return {index, 0, 0, steps};
-        const int part = by_tiles.quotient(index);
-        return {index - part * tiles, part, int(int64_t(steps) * part / count),
-                int(int64_t(steps) * (part + 1) / count)};
+    __device__ __forceinline__ Share share(int index) const {
+        const int part = by_tiles.quotient(index), begin = part * least + min(part, longer);
+        return {index - part * tiles, part, begin, begin + least + (part < longer)};
     }
 };
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cuda_ref import _matmul_plan, _matmul_plan_other, build
+from cuda_ref import _matmul_plan, _matmul_plan_other, build, matmul_wgmma
 from cuda_ref._matmul_plan import Plan, Problem
 from cuda_ref._pitched import pitched
 from cuda_ref._short import run as run_short
@@ -117,12 +117,22 @@ def test_the_choice_of_a_plan(shape: tuple[int, int, int], kernel: str) -> None:
     assert _matmul_plan.best_of(x, _matmul_plan.KERNELS).kernel == kernel
 
 
-def test_few_rows_that_lie_across_k_take_a_plan_that_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_few_rows_that_lie_across_k_are_copied_for_the_kernel_that_reads_them_along_k(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(_matmul_plan, "multiprocessors", lambda device: 132)
     a, b = torch.empty(4096, 16, dtype=torch.bfloat16), torch.empty(4096, 6144, dtype=torch.bfloat16)
     along_k, across_k = _matmul_plan.problem_of(a.t().contiguous(), b), _matmul_plan.problem_of(a.t(), b)
-    assert _matmul_plan.best_of(along_k, _matmul_plan.KERNELS).kernel == "skinny"
-    assert _matmul_plan.best_of(across_k, _matmul_plan.KERNELS).kernel != "skinny"
+    plan = _matmul_plan.best_of(along_k, _matmul_plan.KERNELS)
+    assert plan.kernel == "skinny"
+    assert _matmul_plan.best_of(across_k, _matmul_plan.KERNELS) == plan
+    costs = [_matmul_plan.predicted_us(plan, x) for x in (along_k, across_k)]
+    assert costs[0] < costs[1]
+    called: list[torch.Tensor] = []
+    monkeypatch.setattr(matmul_wgmma, "pitched", lambda operand: [operand[0].contiguous()])
+    monkeypatch.setattr(matmul_wgmma.matmul_skinny, "matmul", lambda a, b: called.append(a))
+    matmul_wgmma.run(plan, a.t(), b)
+    assert called[0].is_contiguous()
 
 
 @pytest.mark.parametrize(
