@@ -10,7 +10,7 @@ constexpr int THREADS = 256, CHUNKS = 4;  // of 16 bytes, for a thread
 struct PitchedCopy {
     const char* from;
     char* to;  // rows of `chunks` times 16 bytes; the end of the last chunk is filled with zeros
-    int64_t stride_row, stride_column;
+    int64_t stride_row, stride_column, last_row;  // in elements; last_row: where it begins
     int columns, chunks, count;  // count: chunks of all rows
     FastDivisor row_chunks;
 };
@@ -26,47 +26,47 @@ __device__ __forceinline__ uint4 gather(const E* from, int64_t stride, int count
     return chunk;
 }
 
-// THREADS * CHUNKS chunks of a matrix; `load(from, columns)` makes what `value` of it returns.
-template <typename E, typename Load>
-__device__ __forceinline__ void copy_chunks(const PitchedCopy& x, int block, Load load) {
+// THREADS * CHUNKS chunks of a matrix. `load(from, columns)` makes what `value(loaded, from, columns)` takes: all loads of
+// a thread come before its first value.
+template <typename E, typename Load, typename Value>
+__device__ __forceinline__ void copy_chunks(const PitchedCopy& x, int block, Load load, Value value) {
     constexpr int ELEMENTS = 16 / sizeof(E);
     const int64_t first = int64_t(block) * (THREADS * CHUNKS) + threadIdx.x;
-    decltype(load(static_cast<const E*>(nullptr), 0)) chunks[CHUNKS];
+    decltype(load(static_cast<const E*>(nullptr), 0)) loaded[CHUNKS];
+    const E* from[CHUNKS];
+    int columns[CHUNKS];
 #pragma unroll
     for (int i = 0; i < CHUNKS; ++i) {
         const int64_t index = first + i * THREADS;
         const int row = index < x.count ? x.row_chunks.quotient(int(index)) : 0;
         const int column = index < x.count ? (int(index) - row * x.chunks) * ELEMENTS : x.columns;
-        const E* const from = reinterpret_cast<const E*>(x.from) + row * x.stride_row + column * x.stride_column;
-        chunks[i] = load(from, x.columns - column);
+        from[i] = reinterpret_cast<const E*>(x.from) + row * x.stride_row + column * x.stride_column;
+        columns[i] = x.columns - column;
+        loaded[i] = load(from[i], columns[i]);
     }
 #pragma unroll
     for (int i = 0; i < CHUNKS; ++i) {
         const int64_t index = first + i * THREADS;
-        if (index < x.count) reinterpret_cast<uint4*>(x.to)[index] = chunks[i].value();
+        if (index < x.count) reinterpret_cast<uint4*>(x.to)[index] = value(loaded[i], from[i], columns[i]);
     }
 }
 
 template <typename E>
-struct Gathered {
-    uint4 chunk;
-    __device__ __forceinline__ uint4 value() const { return chunk; }
-};
-
-template <typename E>
 __device__ __forceinline__ void copy_matrix(const PitchedCopy& x, int block) {
-    const auto gathered = [&](const E* from, int count) {
-        return Gathered<E>{gather(from, x.stride_column, count)};
-    };
     if constexpr (sizeof(E) == 2) {
         if (x.stride_column == 1) {
-            const uint16_t* const somewhere = reinterpret_cast<const uint16_t*>(x.from);
-            return copy_chunks<E>(x, block, [&](const uint16_t* from, int count) {
-                return Neighbours<false>(from, count, somewhere);
-            });
+            const uint16_t* const end = reinterpret_cast<const uint16_t*>(x.from) + x.last_row + x.columns;
+            copy_chunks<E>(
+                x, block, [&](const uint16_t* from, int count) { return Neighbours(from, count, end); },
+                [&](const Neighbours& loaded, const uint16_t* from, int count) {
+                    return ends_before(end, from, count) ? loaded.value() : gather(from, 1, count);
+                });
+            return;
         }
     }
-    copy_chunks<E>(x, block, gathered);
+    copy_chunks<E>(
+        x, block, [&](const E* from, int count) { return gather(from, x.stride_column, count); },
+        [](uint4 loaded, const E*, int) { return loaded; });
 }
 
 template <typename E>
@@ -94,8 +94,8 @@ extern "C" int copy_pitched(const void* x, void* x_to, int64_t x_rows, int64_t x
                             LaunchRecord* record) {
     const auto copy = [&](const void* from, void* to, int64_t rows, int64_t columns, int64_t row, int64_t column) {
         const int chunks = int(ceil_div<int64_t>(columns * element_bytes, 16));
-        return PitchedCopy{static_cast<const char*>(from), static_cast<char*>(to), row, column, int(columns),
-                           chunks, int(rows * chunks), FastDivisor(chunks > 0 ? chunks : 1)};
+        return PitchedCopy{static_cast<const char*>(from), static_cast<char*>(to), row, column, (rows - 1) * row,
+                           int(columns), chunks, int(rows * chunks), FastDivisor(chunks > 0 ? chunks : 1)};
     };
     const PitchedCopy first = copy(x, x_to, x_rows, x_columns, x_row, x_column);
     const PitchedCopy second = copy(y, y_to, y_rows, y_columns, y_row, y_column);

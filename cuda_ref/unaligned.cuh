@@ -39,15 +39,6 @@ __device__ __forceinline__ uint4 first_elements(uint4 x, int count) {
 
 // Loads that stay where they are in the program: nvcc moves plain ones down to their first use, and so waits for one
 // after the other.
-__device__ __forceinline__ uint4 load_now(const uint4* from) {
-#ifdef __CUDA_ARCH__
-    uint4 x;
-    asm volatile("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "l"(from));
-    return x;
-#else
-    return *from;
-#endif
-}
 __device__ __forceinline__ uint32_t load_now(const uint32_t* from) {
 #ifdef __CUDA_ARCH__
     uint32_t x;
@@ -67,29 +58,47 @@ __device__ __forceinline__ uint32_t load_now(const uint16_t* from) {
 #endif
 }
 
+// The same if it `exists`, otherwise zeros.
+__device__ __forceinline__ uint4 load_if(bool exists, const uint4* from) {
+#ifdef __CUDA_ARCH__
+    uint4 x;
+    asm volatile(
+        "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %5, 0;\n\tmov.b32 %0, 0;\n\tmov.b32 %1, 0;\n\tmov.b32 %2, 0;\n\t"
+        "mov.b32 %3, 0;\n\t@p ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];\n\t}"
+        : "=&r"(x.x), "=&r"(x.y), "=&r"(x.z), "=&r"(x.w)
+        : "l"(from), "r"(int(exists)));
+    return x;
+#else
+    return exists ? *from : uint4{0, 0, 0, 0};
+#endif
+}
+
 // Elements between the last multiple of 16 bytes and the address.
 __host__ __device__ __forceinline__ int misalignment(const void* address) {
     return int(reinterpret_cast<uintptr_t>(address) % 16 / 2);
 }
 
+// Whether all aligned 16 bytes that hold one of the first `count` of eight elements end before `end`.
+__device__ __forceinline__ bool ends_before(const uint16_t* end, const uint16_t* from, int count) {
+    const int offset = misalignment(from);
+    return from - offset + (offset + min(count, CHUNK) > CHUNK ? 2 * CHUNK : CHUNK) <= end;
+}
+
 // Eight neighbours, of which the first `count` exist, on their way from memory. Loads are in flight together if all
-// `Neighbours` are made before the first `value`: there is no branch around a load. What does not exist is loaded from
-// `somewhere`, which does. All aligned 16 bytes that are read hold an element that exists.
-template <bool ALIGNED>
+// `Neighbours` are made before the first `value`: there is no branch around a load. Zeros if the aligned 16 bytes that
+// hold them do not all end before `end`.
 struct Neighbours {
     uint4 low, high;
     int offset, count;
 
     Neighbours() = default;
-    __device__ __forceinline__ Neighbours(const uint16_t* from, int count, const uint16_t* somewhere) : count(count) {
-        const uint16_t* const begin = count > 0 ? from : somewhere;
-        offset = ALIGNED ? 0 : misalignment(begin);
-        const uint4* const aligned = reinterpret_cast<const uint4*>(begin - offset);
-        low = load_now(aligned);
-        if constexpr (!ALIGNED) high = load_now(aligned + (offset + min(count, CHUNK) > CHUNK ? 1 : 0));
+    __device__ __forceinline__ Neighbours(const uint16_t* from, int count, const uint16_t* end)
+        : offset(misalignment(from)), count(count) {
+        const uint4* const aligned = reinterpret_cast<const uint4*>(from - offset);
+        const bool exist = count > 0 && ends_before(end, from, count);
+        low = load_if(exist, aligned);
+        high = load_if(exist && offset + min(count, CHUNK) > CHUNK, aligned + 1);
     }
     // The neighbours; zeros for those that do not exist.
-    __device__ __forceinline__ uint4 value() const {
-        return first_elements(ALIGNED ? low : shifted(low, high, offset), count);
-    }
+    __device__ __forceinline__ uint4 value() const { return first_elements(shifted(low, high, offset), count); }
 };

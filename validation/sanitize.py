@@ -53,11 +53,13 @@ TOOLS = {
     "synccheck": "barriers that not all threads reach",
 }
 FURTHER: dict[str, tuple[Shape, ...]] = {
+    "attention_grad": ((1, 8, 1, 130, 300, 64),),
     "linear_sigmoid": ((300, 264, 72), (16, 128, 2048)),
     "linear_sigmoid_grad": ((300, 264, 72),),
     "lstm": ((2, 33, 9, 136), (2, 230, 9, 264), (1, 6, 9, 520)),
 }
-"""Sizes beside the ragged ones, for kernels that are chosen by the size: larger tiles, clusters of 8 and 16 blocks."""
+"""Sizes beside the ragged ones, for kernels that are chosen by the size: larger tiles, clusters of 8 and 16 blocks,
+query heads of a key head that several blocks divide."""
 CALLED = "calls made: "
 """Printed by the child process, followed by the number of calls."""
 KEPT = 20_000

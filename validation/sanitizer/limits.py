@@ -77,6 +77,14 @@ KNOWN = (
         about="without the kernel `finish`, which reads sums that bulk copies have written",
         kernel="finish",
     ),
+    Known(
+        "initcheck",
+        "linear_sigmoid",
+        right=("bulk_store",),
+        controls=("plain", "unwritten"),
+        about="without the kernel `bias_sigmoid`, which reads a product that bulk copies have written",
+        kernel="bias_sigmoid",
+    ),
 )
 
 
