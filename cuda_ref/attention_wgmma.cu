@@ -30,7 +30,7 @@
 
 // How a launch divides the work. CONSUMERS warpgroups of 64 queries; BLOCK_N keys a step; STAGES blocks of keys, and as
 // many of values, in shared memory; TURNS: consumers start their products in turn; PER_MILLE: the time of a step, in
-// thousandths of that of the plan with 2 x 64 queries and 128 keys (or 80, for D = 256), as measured on an H200.
+// thousandths of that of the plan with 2 x 64 queries and 128 keys as measured on an H200.
 //
 // setmaxnreg divides the registers that the block has at launch: 3 x 168 for each thread of a warpgroup into 24 and
 // 2 x 240, or, where the producer has a causal schedule to compute, 40 and 2 x 232; 4 x 128 into 32 and 3 x 160.
@@ -315,7 +315,7 @@ cudaError_t launch_head(const Heads& heads, int64_t B, void* out, cudaStream_t s
         return launch_faster<T, Plan<128, 2, 128, 2, true>, Plan<128, 2, 176, 2, true, 1320>, CAUSAL>(
             heads, B, out, processors, stream, record);
     } else {
-        return launch<T, Plan<256, 2, 80, 2, false>, CAUSAL>(heads, B, out, processors, stream, record);
+        return launch<T, Plan<256, 2, 64, 2, true>, CAUSAL>(heads, B, out, processors, stream, record);
     }
 }
 
