@@ -1,6 +1,7 @@
 """What the launchers of attention on Hopper's tensor cores share."""
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -11,12 +12,14 @@ from cuda_ref._attention_decode import DECODING, decode
 
 HEAD_DIMS = (64, 128, 256)
 
+Launch = Callable[[Tensor, Tensor, Tensor, Tensor, bool, float], None]
+"""Launches a kernel, as `launch` does, for arguments that have been checked: q, k, v, out, causal, scale_log2."""
+
 
 def attend(
-    kernel: str, q: Tensor, k: Tensor, v: Tensor, causal: bool, sm_scale: float | None, *, decodes: bool = False
+    launch: Launch, q: Tensor, k: Tensor, v: Tensor, causal: bool, sm_scale: float | None, *, decodes: bool = False
 ) -> Tensor:  # fmt: skip
-    """Launches the attention `kernel`, which is named like its file; with `decodes`, that of _attention_decode.cu for
-    at most 16 queries.
+    """Attention by `launch`; with `decodes`, by _attention_decode.cu for at most 16 queries.
 
     Shapes: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), D 64, 128 or 256, H a multiple of H_kv: query head h uses key
     head h_kv = h // (H // H_kv). An operand that TMA cannot read (rows contiguous, each at a multiple of 16 bytes) is
@@ -42,21 +45,24 @@ def attend(
             q, k, v = (readable(x) for x in (q, k, v))
             decode(q, k, v, out, [*strides(q), *strides(k), *strides(v)], causal, scale)
         else:
-            launch(kernel, q, k, v, out, causal, scale)
+            launch(q, k, v, out, causal, scale)
     return out
 
 
-def launch(kernel: str, q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, scale_log2: float) -> None:
-    """Launches the attention `kernel` for arguments that have been checked, none of them empty.
+def launch(
+    kernel: str, q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, scale_log2: float, *plan: int
+) -> None:  # fmt: skip
+    """Launches the attention `kernel`, which is named like its file, for arguments that have been checked, none of
+    them empty.
 
-    Rows of `out` are contiguous and begin at multiples of 16 bytes.
+    Rows of `out` are contiguous and begin at multiples of 16 bytes. `plan`: its number, if the kernel has several.
     """
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     q, k, v = (readable(x) for x in (q, k, v))
     build.launch(
         kernel, kernel, q.device,
         q, k, v, out, B, H, H_kv, S_q, S_k, D, *strides(q), *strides(k), *strides(v), *strides(out), causal,
-        scale_log2, build.DTYPES[q.dtype],
+        scale_log2, *plan, build.DTYPES[q.dtype],
     )  # fmt: skip
 
 

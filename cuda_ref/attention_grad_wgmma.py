@@ -7,6 +7,7 @@ from torch import Tensor
 from cuda_ref import build
 from cuda_ref._arguments import check_attention_grad
 from cuda_ref._attention_hopper import check_covered, readable, scales, strides
+from cuda_ref._attention_plan import plan_for
 from cuda_ref._kept import kept
 from cuda_ref._matmul_plan import multiprocessors
 
@@ -74,7 +75,8 @@ def run(
     build.launch(
         "attention_wgmma", "attention_statistics", q.device,
         q, k, v, do, lse, delta, B, H, H_kv, S_q, S_k, D,
-        *strides(q), *strides(k), *strides(v), *strides(do), rows, causal, scale_log2, build.DTYPES[q.dtype],
+        *strides(q), *strides(k), *strides(v), *strides(do), rows, causal, scale_log2, plan_for(q, k, causal),
+        build.DTYPES[q.dtype],
     )  # fmt: skip
     dq_sums = torch.empty((B, H, rows, D), dtype=torch.float32, device=q.device)
     part_sums = torch.empty((2, B, H_kv * parts, S_k, D), dtype=torch.float32, device=q.device) if parts > 1 else None

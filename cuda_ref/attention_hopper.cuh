@@ -49,67 +49,54 @@ __device__ __forceinline__ Tile tile_at(const Heads& heads, int head, int row) {
     return tile;
 }
 
-// Which block computes which tiles. Row r of a head is its tile of the queries from r BLOCK_M on.
+// Which team of warpgroups computes which tiles. A block has one or more teams. Row r of a head is its tile of the
+// queries from r BLOCK_M on. Under a causal mask, rows whose queries see no key are left out: `blind_rows` a head.
 //
 // Without a mask all tiles take as long: head by head, in turns of one tile for each block.
 //
 // With a causal mask row r takes a time proportional to r + 1 and a constant, so rows r and rows - 1 - r together take
 // the same time for all r. Such pairs are computed head by head, so that few heads share the L2 cache at a time, as long
-// as they fill whole waves of blocks. The tiles of the other heads come last, the long ones first, and with them the
-// middle rows of odd numbers of rows. In every second turn the blocks take them in the opposite order.
+// as they fill whole waves of teams. The tiles of the other heads come last, the long ones first, and with them the
+// middle rows of odd numbers of rows. In every second turn the teams take them in the opposite order.
 template <int BLOCK_M_, int BLOCK_N_, bool CAUSAL_>
 struct Schedule {
     static constexpr int BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_;
     static constexpr bool CAUSAL = CAUSAL_;
-    static constexpr int LAST_WAVES = 1;  // of pairs that are computed as single tiles, so that blocks end together
-    static constexpr int TILE_COST = 2;   // what a tile costs beyond its blocks of keys, in blocks
+    static constexpr int LAST_WAVES = 1;  // of pairs that are computed as single tiles, so that teams end together
 
-    int rows, paired_heads, single_heads, blocks;
+    int blind_rows, rows, paired_heads, single_heads, teams;
 
-    Schedule(const Heads& heads, int multiprocessors) {
-        rows = ceil_div(heads.S_q, BLOCK_M);
+    Schedule(const Heads& heads, int most_teams) {
+        blind_rows = CAUSAL ? std::max(heads.S_q - heads.S_k, 0) / BLOCK_M : 0;
+        rows = ceil_div(heads.S_q, BLOCK_M) - blind_rows;
         const int pairs = rows / 2;
-        blocks = int(std::min<int64_t>(int64_t(heads.count) * rows, multiprocessors));
-        const int64_t waves = int64_t(heads.count) * pairs / blocks - LAST_WAVES;
-        paired_heads = CAUSAL && waves > 0 ? int(waves * blocks / pairs) : 0;
+        teams = int(std::min<int64_t>(int64_t(heads.count) * rows, most_teams));
+        const int64_t waves = int64_t(heads.count) * pairs / teams - LAST_WAVES;
+        paired_heads = CAUSAL && waves > 0 ? int(waves * teams / pairs) : 0;
         single_heads = heads.count - paired_heads;
     }
 
-    // A model of the time of the launch, in blocks of keys.
-    double steps(const Heads& heads) const {
-        if (!CAUSAL) {
-            const int64_t tiles = ceil_div<int64_t>(int64_t(heads.count) * rows, blocks);
-            return double(tiles) * (ceil_div(heads.S_k, BLOCK_N) + TILE_COST);
-        }
-        int64_t sum = 0, longest = 0;
-        for (int row = 0; row < rows; ++row) {
-            const int end = std::min((row + 1) * BLOCK_M, heads.S_q) + heads.S_k - heads.S_q;
-            longest = std::max(ceil_div(end, BLOCK_N), 1) + TILE_COST;
-            sum += longest;
-        }
-        return std::max(double(sum) * heads.count / blocks, double(longest));
-    }
-
-    // The tile that this block computes in turn number `turn`, 0 or more; no blocks of keys if there is none, and none
-    // later.
-    __device__ __forceinline__ Tile tile(const Heads& heads, int turn) const {
-        const int block = blockIdx.x;
+    // The tile that team `of_block` of this block computes in turn number `turn`, 0 or more; no blocks of keys if
+    // there is none, and none later. The first teams of all blocks come first.
+    __device__ __forceinline__ Tile tile(const Heads& heads, int turn, int of_block) const {
+        const int team = of_block * gridDim.x + blockIdx.x;
+        if (team >= teams) return {};
         int head, row;
         if constexpr (!CAUSAL) {
-            const int index = turn * blocks + block;
+            const int index = turn * teams + team;
             head = index / rows, row = index - head * rows;
             if (head >= heads.count) return {};
         } else {
             const int per_head = rows / 2, pairs = paired_heads * per_head;
-            const int pair = turn / 2 * blocks + block;
+            const int pair = turn / 2 * teams + team;
             if (pair < pairs) {
                 head = pair / per_head, row = pair - head * per_head;
                 if (turn % 2 == 0) row = rows - 1 - row;
             } else {
-                const int before = block < pairs ? 2 * ceil_div(pairs - block, blocks) : 0;
-                const int late = turn - before, first = pairs % blocks;
-                const int place = block >= first ? block - first : block - first + blocks;
-                const int index = late * blocks + (late % 2 == 0 ? place : blocks - 1 - place);
+                const int before = team < pairs ? 2 * ceil_div(pairs - team, teams) : 0;
+                const int late = turn - before, first = pairs % teams;
+                const int place = team >= first ? team - first : team - first + teams;
+                const int index = late * teams + (late % 2 == 0 ? place : teams - 1 - place);
                 const int middle = rows / 2, longer = (rows - 1 - middle) * single_heads;
                 const int middles = single_heads + (rows % 2 == 0 ? 0 : paired_heads);
                 if (index < longer) {
@@ -123,7 +110,7 @@ struct Schedule {
                 }
             }
         }
-        return tile_at<BLOCK_M, BLOCK_N, CAUSAL>(heads, head, row);
+        return tile_at<BLOCK_M, BLOCK_N, CAUSAL>(heads, head, blind_rows + row);
     }
 };
 
@@ -137,7 +124,14 @@ __device__ __forceinline__ void load_boxes(uint32_t to, const CUtensorMap* map, 
     }
 }
 
-// The same, after an arrival at the barrier that announces `bytes`: these, and more that follow.
+// Brings those rows into the L2 cache.
+template <int D>
+__device__ __forceinline__ void prefetch_rows(const CUtensorMap* map, int row, int head, int batch) {
+#pragma unroll
+    for (int column = 0; column < D; column += 64) tma_prefetch(map, column, row, head, batch);
+}
+
+// load_boxes, after an arrival at the barrier that announces `bytes`: these, and more that follow.
 template <int ROWS, int D>
 __device__ __forceinline__ void load_rows(uint32_t to, const CUtensorMap* map, int row, int head, int batch,
                                           uint32_t barrier, int bytes = ROWS * D * 2) {

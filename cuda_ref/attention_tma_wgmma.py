@@ -1,9 +1,11 @@
 """Attention in CUDA on Hopper's tensor cores: TMA and wgmma, one step after the other."""
 
+from functools import partial
+
 from jaxtyping import Float
 from torch import Tensor
 
-from cuda_ref._attention_hopper import attend
+from cuda_ref._attention_hopper import attend, launch
 from cuda_ref._kept import kept
 
 REQUIRES = "sm_90"
@@ -24,4 +26,4 @@ def attention(
     Shapes, masks, dtypes, devices and errors: those of cuda_ref._attention_hopper.attend.
     Source: see attention_tma_wgmma.cu.
     """
-    return attend("attention_tma_wgmma", q, k, v, causal, sm_scale)
+    return attend(partial(launch, "attention_tma_wgmma"), q, k, v, causal, sm_scale)

@@ -1,9 +1,12 @@
 """Attention in CUDA on Hopper's tensor cores: TMA, specialized warps, softmax under the products."""
 
+from functools import partial
+
 from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref._attention_hopper import attend
+from cuda_ref._attention_plan import launch_planned
 from cuda_ref._kept import kept
 
 REQUIRES = "sm_90"
@@ -26,4 +29,9 @@ def attention(
     key head read it once.
     Source: see attention_wgmma.cu.
     """
-    return attend("attention_wgmma", q, k, v, causal, sm_scale, decodes=True)
+    return attend(launch_planned, q, k, v, causal, sm_scale, decodes=True)
+
+
+def run(plan: int, q: Tensor, k: Tensor, v: Tensor, causal: bool = False, sm_scale: float | None = None) -> Tensor:
+    """`attention` by a plan, by its number in PLANS of cuda_ref._attention_plan, however few queries there are."""
+    return attend(partial(launch_planned, plan=plan), q, k, v, causal, sm_scale)

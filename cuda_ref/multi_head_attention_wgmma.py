@@ -6,7 +6,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref._arguments import check_multi_head_attention
-from cuda_ref._attention_hopper import HEAD_DIMS, launch, scales
+from cuda_ref._attention_hopper import HEAD_DIMS, scales
+from cuda_ref._attention_plan import launch_planned
 from cuda_ref._kept import kept
 from cuda_ref.matmul_wgmma import matmul
 
@@ -46,5 +47,5 @@ def multi_head_attention(
     out = x.new_empty(B, S, E)
     if out.numel() > 0:
         o = out.view(B, S, heads, D).transpose(1, 2)
-        launch("attention_wgmma", q, k, v, o, causal, scales(D, None)[1])
+        launch_planned(q, k, v, o, causal, scales(D, None)[1])
     return matmul(out.view(B * S, E), w_out.t()).view(B, S, E)

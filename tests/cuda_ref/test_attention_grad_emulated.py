@@ -30,7 +30,7 @@ CASES = [
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of the kernels' files, where the headers that they include are the emulated ones."""
     folder = tmp_path_factory.mktemp("emulated")
-    for each in ("attention_hopper.cuh", "attention_grad_hopper.cuh"):
+    for each in ("attention_hopper.cuh", "attention_statistics.cuh", "attention_grad_hopper.cuh"):
         shutil.copy(build.HERE / each, folder)
     for header in EMULATED.glob("*.cuh"):
         shutil.copy(header, folder)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor
 
+from cuda_ref._attention_plan import PLANS
 from cuda_ref.attention_tma_wgmma import attention as in_order
 from cuda_ref.attention_wgmma import attention as overlapped
+from cuda_ref.attention_wgmma import run
 from suite import ops
 from suite.checking.verdict import judge_together
 
@@ -26,8 +29,9 @@ SIZES = [
     (4, 33, 33, 333, 65),
     (1, 200, 40, 1111, 1111),
     (1, 3, 1, 4097, 4099),
+    (2, 6, 3, 1500, 200),
 ]
-HALVES = [(1, 2, 1, 128, 176), (1, 2, 2, 517, 300), (4, 33, 33, 333, 65)]
+HALVES = [(1, 2, 1, 128, 176), (1, 2, 2, 517, 300), (4, 33, 33, 333, 65), (3, 40, 8, 700, 700)]
 """Sizes for float16: only the instructions of products and roundings differ."""
 CASES = [(size, "bfloat16") for size in SIZES] + [(size, "float16") for size in HALVES]
 
@@ -47,17 +51,19 @@ def drawn(size: tuple[int, ...], D: int, dtype: torch.dtype) -> tuple[Tensor, Te
 def test_sizes(
     hopper: torch.device, nan_outputs: None, D: int, causal: bool, size: tuple[int, ...], dtype: str
 ) -> None:
-    """Both kernels in one test: the truth takes longer than they."""
+    """Both kernels, and all plans of the second, in one test: the truth takes longer than they."""
     op = ops.get("attention")
     case = op.case((*size, D), dtype, causal=causal)
     inputs = op.make_inputs(case, 1, hopper)
-    outs = [attention(*inputs, causal=causal) for attention in (in_order, overlapped)]
+    calls = {"tma_wgmma": in_order, "wgmma": overlapped}
+    calls |= {f"plan {number}": partial(run, number) for number in range(len(PLANS[D]))}
+    outs = [attention(*inputs, causal=causal) for attention in calls.values()]
     verdicts = judge_together(outs, op.truth(inputs, case), shape=op.output_shape(case), dtype=dtype)
-    for attention, out, verdict in zip((in_order, overlapped), outs, verdicts, strict=True):
-        assert verdict.agrees, f"{attention.__module__}: {verdict.reason}"
+    for (name, attention), out, verdict in zip(calls.items(), outs, verdicts, strict=True):
+        assert verdict.agrees, f"{name}: {verdict.reason}"
         assert out.is_contiguous()
         for _ in range(3):
-            assert torch.equal(attention(*inputs, causal=causal), out), attention.__module__
+            assert torch.equal(attention(*inputs, causal=causal), out), name
 
 
 @pytest.mark.gpu
@@ -70,6 +76,31 @@ def test_twenty_calls_give_the_same_bits(
     inputs = drawn((2, 2048 // D, 2048 // D, 4096, 4096), D, torch.bfloat16)
     first = attention(*inputs, causal=causal)
     assert all(torch.equal(attention(*inputs, causal=causal), first) for _ in range(20))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("D", [64, 128, 256])
+def test_plans_give_the_same_bits_under_load(hopper: torch.device, D: int) -> None:
+    """Many short tiles: the teams of a block run apart."""
+    for causal in (False, True):
+        inputs = drawn((32, 2048 // D, 2048 // D, 512, 512), D, torch.bfloat16)
+        for number in range(len(PLANS[D])):
+            first = run(number, *inputs, causal=causal)
+            assert all(torch.equal(run(number, *inputs, causal=causal), first) for _ in range(20)), number
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("D", [64, 128, 256])
+def test_every_plan_ignores_hidden_values(hopper: torch.device, D: int) -> None:
+    """Rows with a NaN are computed again: within the registers of each plan."""
+    q, k, v = drawn((3, 6, 3, 500, 700), D, torch.bfloat16)
+    for number in range(len(PLANS[D])):
+        expected = run(number, q, k, v, causal=True)
+        v[:, :, 400:] = torch.nan  # seen by queries from 200 on
+        out = run(number, q, k, v, causal=True)
+        assert torch.isnan(out[:, :, 200:]).all(), number
+        torch.testing.assert_close(out[:, :, :200], expected[:, :, :200], rtol=0.02, atol=0.02)
+        v = drawn((3, 6, 3, 500, 700), D, torch.bfloat16)[2]
 
 
 @pytest.mark.gpu
