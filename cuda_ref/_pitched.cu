@@ -10,9 +10,9 @@ constexpr int THREADS = 256, CHUNKS = 4;  // of 16 bytes, for a thread
 struct PitchedCopy {
     const char* from;
     char* to;  // rows of `chunks` times 16 bytes; the end of the last chunk is filled with zeros
-    int64_t stride_row, stride_column, last_row;  // in elements; last_row: where it begins
-    int columns, chunks, count;  // count: chunks of all rows
-    FastDivisor row_chunks;
+    int64_t stride_row, stride_column;  // in elements
+    int rows, columns, chunks, count;   // count: chunks of all rows
+    FastDivisor inner;  // by rows where they are neighbours, which neighbouring threads then read; otherwise by chunks
 };
 
 template <typename E>
@@ -26,28 +26,36 @@ __device__ __forceinline__ uint4 gather(const E* from, int64_t stride, int count
     return chunk;
 }
 
-// THREADS * CHUNKS chunks of a matrix. `load(from, columns)` makes what `value(loaded, from, columns)` takes: all loads of
-// a thread come before its first value.
-template <typename E, typename Load, typename Value>
-__device__ __forceinline__ void copy_chunks(const PitchedCopy& x, int block, Load load, Value value) {
-    constexpr int ELEMENTS = 16 / sizeof(E);
+// THREADS * CHUNKS chunks of a matrix: store(load(from, columns), to, from, columns), all loads of a thread before its
+// first store.
+template <typename E, typename Load, typename Store>
+__device__ __forceinline__ void copy_chunks(const PitchedCopy& x, int block, Load load, Store store) {
     const int64_t first = int64_t(block) * (THREADS * CHUNKS) + threadIdx.x;
+    struct Place {
+        int row, chunk, columns;
+        const E* from;
+    };
+    const auto place = [&](int i) {
+        const int64_t index = first + i * THREADS;
+        if (index >= x.count) return Place{0, 0, 0, reinterpret_cast<const E*>(x.from)};
+        const int outer = x.inner.quotient(int(index));
+        const bool neighbours = x.stride_row == 1;
+        const int inner = int(index) - outer * (neighbours ? x.rows : x.chunks);
+        const int row = neighbours ? inner : outer, chunk = neighbours ? outer : inner, column = chunk * (16 / sizeof(E));
+        return Place{row, chunk, x.columns - column,
+                     reinterpret_cast<const E*>(x.from) + row * x.stride_row + column * x.stride_column};
+    };
     decltype(load(static_cast<const E*>(nullptr), 0)) loaded[CHUNKS];
-    const E* from[CHUNKS];
-    int columns[CHUNKS];
 #pragma unroll
     for (int i = 0; i < CHUNKS; ++i) {
-        const int64_t index = first + i * THREADS;
-        const int row = index < x.count ? x.row_chunks.quotient(int(index)) : 0;
-        const int column = index < x.count ? (int(index) - row * x.chunks) * ELEMENTS : x.columns;
-        from[i] = reinterpret_cast<const E*>(x.from) + row * x.stride_row + column * x.stride_column;
-        columns[i] = x.columns - column;
-        loaded[i] = load(from[i], columns[i]);
+        const Place at = place(i);
+        loaded[i] = load(at.from, at.columns);
     }
 #pragma unroll
     for (int i = 0; i < CHUNKS; ++i) {
-        const int64_t index = first + i * THREADS;
-        if (index < x.count) reinterpret_cast<uint4*>(x.to)[index] = value(loaded[i], from[i], columns[i]);
+        const Place at = place(i);
+        char* const to = x.to + (int64_t(at.row) * x.chunks + at.chunk) * 16;
+        if (at.columns > 0) store(loaded[i], to, at.from, at.columns);
     }
 }
 
@@ -55,18 +63,26 @@ template <typename E>
 __device__ __forceinline__ void copy_matrix(const PitchedCopy& x, int block) {
     if constexpr (sizeof(E) == 2) {
         if (x.stride_column == 1) {
-            const uint16_t* const end = reinterpret_cast<const uint16_t*>(x.from) + x.last_row + x.columns;
-            copy_chunks<E>(
-                x, block, [&](const uint16_t* from, int count) { return Neighbours(from, count, end); },
-                [&](const Neighbours& loaded, const uint16_t* from, int count) {
-                    return ends_before(end, from, count) ? loaded.value() : gather(from, 1, count);
-                });
+            const uint16_t* const end =
+                reinterpret_cast<const uint16_t*>(x.from) + (x.rows - 1) * x.stride_row + x.columns;
+            const auto store = [&](const Neighbours& loaded, char* to, const uint16_t* from, int count) {
+                if (ends_before(end, from, count)) {
+                    *reinterpret_cast<uint4*>(to) = loaded.value();
+                } else {
+#pragma unroll 1
+                    for (int i = 0; i < CHUNK; ++i) {
+                        reinterpret_cast<uint16_t*>(to)[i] = i < count ? from[i] : uint16_t(0);
+                    }
+                }
+            };
+            const auto load = [&](const uint16_t* from, int count) { return Neighbours(from, count, end); };
+            copy_chunks<E>(x, block, load, store);
             return;
         }
     }
     copy_chunks<E>(
         x, block, [&](const E* from, int count) { return gather(from, x.stride_column, count); },
-        [](uint4 loaded, const E*, int) { return loaded; });
+        [](uint4 loaded, char* to, const E*, int) { *reinterpret_cast<uint4*>(to) = loaded; });
 }
 
 template <typename E>
@@ -94,8 +110,9 @@ extern "C" int copy_pitched(const void* x, void* x_to, int64_t x_rows, int64_t x
                             LaunchRecord* record) {
     const auto copy = [&](const void* from, void* to, int64_t rows, int64_t columns, int64_t row, int64_t column) {
         const int chunks = int(ceil_div<int64_t>(columns * element_bytes, 16));
-        return PitchedCopy{static_cast<const char*>(from), static_cast<char*>(to), row, column, (rows - 1) * row,
-                           int(columns), chunks, int(rows * chunks), FastDivisor(chunks > 0 ? chunks : 1)};
+        const int64_t inner = row == 1 ? rows : chunks;
+        return PitchedCopy{static_cast<const char*>(from), static_cast<char*>(to), row, column, int(rows), int(columns),
+                           chunks, int(rows * chunks), FastDivisor(inner > 0 ? inner : 1)};
     };
     const PitchedCopy first = copy(x, x_to, x_rows, x_columns, x_row, x_column);
     const PitchedCopy second = copy(y, y_to, y_rows, y_columns, y_row, y_column);

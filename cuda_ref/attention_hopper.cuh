@@ -124,13 +124,6 @@ __device__ __forceinline__ void load_boxes(uint32_t to, const CUtensorMap* map, 
     }
 }
 
-// Brings those rows into the L2 cache.
-template <int D>
-__device__ __forceinline__ void prefetch_rows(const CUtensorMap* map, int row, int head, int batch) {
-#pragma unroll
-    for (int column = 0; column < D; column += 64) tma_prefetch(map, column, row, head, batch);
-}
-
 // load_boxes, after an arrival at the barrier that announces `bytes`: these, and more that follow.
 template <int ROWS, int D>
 __device__ __forceinline__ void load_rows(uint32_t to, const CUtensorMap* map, int row, int head, int batch,

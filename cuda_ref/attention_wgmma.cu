@@ -34,23 +34,16 @@
 #include "attention_statistics.cuh"
 #include "launch.cuh"
 
-// When a team's next tile is loaded. IN_ORDER: queries first, released after a tile's last step. KEYS_FIRST: the last
-// block of keys before the queries. RELEASE_EARLY: also, queries are released after the last product that reads them.
-// PREFETCH: also, queries and the last keys and values of the next tile are brought into the L2 cache.
-enum Ahead { IN_ORDER, KEYS_FIRST, RELEASE_EARLY, PREFETCH };
-
 // How a launch divides the work. TEAMS teams a block, of CONSUMERS warpgroups of 64 queries; BLOCK_N keys a step;
 // STAGES blocks of keys, and as many of values, in shared memory; TURNS: consumers start their products in turn.
 //
 // setmaxnreg divides the registers that the block has at launch: 3 x 168 for each thread of a warpgroup into 24 and
-// 2 x 240, or, where the producer has a causal schedule to compute, 40 and 2 x 232; 4 x 128 into 32 and 3 x 160; 5 x 96
-// into 32 and 4 x 112.
-template <int D_, int CONSUMERS_, int BLOCK_N_, int STAGES_, bool TURNS_, int TEAMS_ = 1, Ahead AHEAD_ = IN_ORDER>
+// 2 x 240, or, where the producer has a causal schedule to compute, 40 and 2 x 232; 4 x 128 into 32 and 3 x 160.
+template <int D_, int CONSUMERS_, int BLOCK_N_, int STAGES_, bool TURNS_, int TEAMS_ = 1>
 struct Plan {
     static constexpr int D = D_, CONSUMERS = CONSUMERS_, BLOCK_M = CONSUMERS * 64, BLOCK_N = BLOCK_N_;
     static constexpr int STAGES = STAGES_, TEAMS = TEAMS_, ALL_CONSUMERS = TEAMS * CONSUMERS;
     static constexpr int PRODUCER = ALL_CONSUMERS * WARPGROUP, THREADS = PRODUCER + WARPGROUP;
-    static constexpr Ahead AHEAD = AHEAD_;
     static constexpr bool TURNS = TURNS_;
     using RowSoftmax = Softmax<D == 256>;  // slack pays where the sums are large, beside few scores
     static constexpr int Q_BYTES = 64 * D * 2, BLOCK_BYTES = BLOCK_N * D * 2;
@@ -68,9 +61,9 @@ struct Plan {
 
     // Registers of a thread.
     template <bool CAUSAL>
-    static constexpr int PRODUCER_REGISTERS = ALL_CONSUMERS > 2 ? 32 : CAUSAL ? 40 : 24;
+    static constexpr int PRODUCER_REGISTERS = ALL_CONSUMERS == 3 ? 32 : CAUSAL ? 40 : 24;
     template <bool CAUSAL>
-    static constexpr int CONSUMER_REGISTERS = ALL_CONSUMERS == 4 ? 112 : ALL_CONSUMERS == 3 ? 160 : CAUSAL ? 232 : 240;
+    static constexpr int CONSUMER_REGISTERS = ALL_CONSUMERS == 3 ? 160 : CAUSAL ? 232 : 240;
 };
 
 // A team's producer thread. It loads in the order of use: queries; keys of block n before values of block n + 1. It
@@ -81,17 +74,6 @@ __device__ __forceinline__ void produce(const HeadMaps& maps, const Heads& heads
     PipelineState<P::STAGES> keys, values;
     for (int turn = 0;; ++turn) {
         const Tile tile = schedule.tile(heads, turn, team);
-        if constexpr (P::AHEAD >= PREFETCH) {
-            const Tile next = schedule.tile(heads, turn + 1, team);
-            if (next.blocks > 0) {
-                const int key = (next.blocks - 1) * P::BLOCK_N;
-                for (int i = 0; i < P::CONSUMERS; ++i) {
-                    prefetch_rows<P::D>(&maps.q, next.first_query + i * 64, next.head, next.batch);
-                }
-                prefetch_rows<P::D>(&maps.k, key, next.head / heads.G, next.batch);
-                prefetch_rows<P::D>(&maps.v, key, next.head / heads.G, next.batch);
-            }
-        }
         auto load = [&](PipelineState<P::STAGES>& at, const CUtensorMap* map, int to, int full, int empty, int block) {
             mbarrier_wait_parity(shared + empty + at.stage * MBARRIER_BYTES, at.phase ^ 1);
             load_rows<P::BLOCK_N, P::D>(shared + to + at.stage * P::BLOCK_BYTES, map, block * P::BLOCK_N,
@@ -100,7 +82,6 @@ __device__ __forceinline__ void produce(const HeadMaps& maps, const Heads& heads
         };
         auto load_keys = [&](int block) { load(keys, &maps.k, P::KEYS, P::K_FULL, P::K_EMPTY, block); };
         auto load_values = [&](int block) { load(values, &maps.v, P::VALUES, P::V_FULL, P::V_EMPTY, block); };
-        if (P::AHEAD >= KEYS_FIRST && tile.blocks > 0) load_keys(tile.blocks - 1);
         for (int consumer = 0; consumer < P::CONSUMERS; ++consumer) {
             const uint32_t full = shared + P::Q_FULL + consumer * MBARRIER_BYTES;
             mbarrier_wait_parity(shared + P::Q_EMPTY + consumer * MBARRIER_BYTES, turn % 2 ^ 1);
@@ -111,7 +92,7 @@ __device__ __forceinline__ void produce(const HeadMaps& maps, const Heads& heads
             }
             load_rows<64, P::D>(shared + consumer * P::Q_BYTES, &maps.q, tile.first_query + consumer * 64, tile.head,
                                 tile.batch, full);
-            if (P::AHEAD < KEYS_FIRST && consumer == 0) load_keys(tile.blocks - 1);
+            if (consumer == 0) load_keys(tile.blocks - 1);
         }
         if (tile.blocks == 0) return;
 #pragma unroll 1
@@ -148,9 +129,6 @@ __device__ __forceinline__ void consume(const Heads& heads, T* __restrict__ out,
     auto release = [&](int barriers, const PipelineState<P::STAGES>& at) {
         if (thread == 0) mbarrier_arrive(shared + barriers + at.stage * MBARRIER_BYTES);
     };
-    auto release_queries = [&](bool now) {
-        if (now && thread == 0) mbarrier_arrive(shared + P::Q_EMPTY + consumer * MBARRIER_BYTES);
-    };
     if (P::TURNS && consumer == P::CONSUMERS - 1) turns.pass();  // the first turn is consumer 0's
     for (int turn = 0;; ++turn) {
         mbarrier_wait_parity(shared + P::Q_FULL + consumer * MBARRIER_BYTES, turn % 2);
@@ -180,7 +158,6 @@ __device__ __forceinline__ void consume(const Heads& heads, T* __restrict__ out,
             warpgroup_fence_operand(scores);
             release(P::K_EMPTY, keys);
             keys.advance();
-            release_queries(P::AHEAD >= RELEASE_EARLY && block == 0);
             if (masked) mask(block);
             softmax.weigh(scores, heads.scale_log2);
             wgmma_wait_group<0>();
@@ -204,7 +181,6 @@ __device__ __forceinline__ void consume(const Heads& heads, T* __restrict__ out,
         keys.advance();
         const int unmasked = tile.unmasked;
         int block = tile.blocks - 1;
-        release_queries(P::AHEAD >= RELEASE_EARLY && block == 0);
         if (block >= unmasked) mask(block);
         softmax.weigh(scores, heads.scale_log2);
         round_weights<T>(weights, scores);
@@ -216,7 +192,7 @@ __device__ __forceinline__ void consume(const Heads& heads, T* __restrict__ out,
         }
 #pragma unroll 1
         for (--block; block >= 0; --block, add = 1) step(block, false, add);
-        release_queries(P::AHEAD < RELEASE_EARLY);
+        if (thread == 0) mbarrier_arrive(shared + P::Q_EMPTY + consumer * MBARRIER_BYTES);
         const bool for_gradients = P::D <= 128 && heads.d_out != nullptr;
         if (for_gradients) prefetch_d_out<T, P::D>(heads, tile, query);
         wgmma_fence();
@@ -310,9 +286,8 @@ template <typename T, int D, bool CAUSAL>
 cudaError_t launch_head(int64_t plan, const Heads& heads, int64_t B, void* out, cudaStream_t stream,
                         LaunchRecord* record) {
     if constexpr (D == 64) {
-        return launch_plan<T, CAUSAL, Plan<64, 2, 128, 3, true>, Plan<64, 3, 128, 2, true>,
-                           Plan<64, 2, 64, 4, false, 2, PREFETCH>, Plan<64, 1, 128, 2, false, 3, PREFETCH>>(
-            plan, heads, B, out, stream, record);
+        return launch_plan<T, CAUSAL, Plan<64, 3, 128, 2, true>, Plan<64, 1, 128, 2, false, 3>>(plan, heads, B, out,
+                                                                                              stream, record);
     } else if constexpr (D == 128) {
         return launch_plan<T, CAUSAL, Plan<128, 2, 128, 2, true>, Plan<128, 2, 176, 2, true>>(plan, heads, B, out,
                                                                                               stream, record);

@@ -12,13 +12,6 @@ __device__ __forceinline__ void tma_prefetch_descriptor(const CUtensorMap* map) 
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-// Brings a box of a four-dimensional array into the L2 cache.
-__device__ __forceinline__ void tma_prefetch(const CUtensorMap* map, int x, int y, int z, int w) {
-    asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}];" ::"l"(map), "r"(x), "r"(y),
-                 "r"(z), "r"(w)
-                 : "memory");
-}
-
 // Counts the bytes of the box on `barrier` when they have arrived.
 __device__ __forceinline__ void tma_load(uint32_t to, const CUtensorMap* map, int x, int y, uint32_t barrier) {
     asm volatile(

@@ -85,6 +85,14 @@ KNOWN = (
         about="without the kernel `bias_sigmoid`, which reads a product that bulk copies have written",
         kernel="bias_sigmoid",
     ),
+    Known(
+        "initcheck",
+        "linear_sigmoid_grad",
+        right=("bulk_store",),
+        controls=("plain", "unwritten"),
+        about="without the kernels `matmul_...`, which read dz that bulk copies have written",
+        kernel="matmul_",
+    ),
 )
 
 

@@ -25,7 +25,6 @@ bool encode_tensor_map(CUtensorMap* map, int, int element_bytes, const void* bas
 }
 
 inline void tma_prefetch_descriptor(const CUtensorMap*) {}
-inline void tma_prefetch(const CUtensorMap*, int, int, int, int) {}
 inline void tma_load(uint32_t to, const CUtensorMap* map, int x, int y, int z, int w, uint32_t barrier) {
     for (int row = 0; row < map->rows; ++row) {
         for (int column = 0; column < 64; ++column) {
