@@ -46,7 +46,7 @@ class Problem(NamedTuple):
     multiprocessors: int
 
 
-# Fitted to times on an H200, of sequences that are in no table, less what plans have in common; `alone` was not measured.
+# Fitted to times on an H200, of sequences that are in no table, less what plans have in common; `alone` is an estimate.
 PLANS = {
     64: (
         Plan(192, 128, step_us=1.37, tile_us=0.52, causal_us=0.52),

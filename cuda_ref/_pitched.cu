@@ -12,7 +12,8 @@ struct PitchedCopy {
     char* to;  // rows of `chunks` times 16 bytes; the end of the last chunk is filled with zeros
     int64_t stride_row, stride_column;  // in elements
     int rows, columns, chunks, count;   // count: chunks of all rows
-    FastDivisor inner;  // by rows where they are neighbours, which neighbouring threads then read; otherwise by chunks
+    bool across;                        // neighbouring threads read neighbouring rows
+    FastDivisor inner;                  // by what is neighbouring: rows or chunks
 };
 
 template <typename E>
@@ -31,43 +32,37 @@ __device__ __forceinline__ uint4 gather(const E* from, int64_t stride, int count
 template <typename E, typename Load, typename Store>
 __device__ __forceinline__ void copy_chunks(const PitchedCopy& x, int block, Load load, Store store) {
     const int64_t first = int64_t(block) * (THREADS * CHUNKS) + threadIdx.x;
-    struct Place {
-        int row, chunk, columns;
-        const E* from;
-    };
-    const auto place = [&](int i) {
-        const int64_t index = first + i * THREADS;
-        if (index >= x.count) return Place{0, 0, 0, reinterpret_cast<const E*>(x.from)};
-        const int outer = x.inner.quotient(int(index));
-        const bool neighbours = x.stride_row == 1;
-        const int inner = int(index) - outer * (neighbours ? x.rows : x.chunks);
-        const int row = neighbours ? inner : outer, chunk = neighbours ? outer : inner, column = chunk * (16 / sizeof(E));
-        return Place{row, chunk, x.columns - column,
-                     reinterpret_cast<const E*>(x.from) + row * x.stride_row + column * x.stride_column};
-    };
+    const int neighbours = x.across ? x.rows : x.chunks;
     decltype(load(static_cast<const E*>(nullptr), 0)) loaded[CHUNKS];
+    int place[CHUNKS], columns[CHUNKS];
+    const E* from[CHUNKS];
 #pragma unroll
     for (int i = 0; i < CHUNKS; ++i) {
-        const Place at = place(i);
-        loaded[i] = load(at.from, at.columns);
+        const bool exists = first + i * THREADS < x.count;
+        const int index = exists ? int(first) + i * THREADS : 0;
+        const int outer = x.inner.quotient(index), inner = index - outer * neighbours;
+        const int row = x.across ? inner : outer, chunk = x.across ? outer : inner, column = chunk * (16 / sizeof(E));
+        place[i] = row * x.chunks + chunk;
+        columns[i] = exists ? x.columns - column : 0;
+        from[i] = reinterpret_cast<const E*>(x.from) + row * x.stride_row + column * x.stride_column;
+        loaded[i] = load(from[i], columns[i]);
     }
 #pragma unroll
     for (int i = 0; i < CHUNKS; ++i) {
-        const Place at = place(i);
-        char* const to = x.to + (int64_t(at.row) * x.chunks + at.chunk) * 16;
-        if (at.columns > 0) store(loaded[i], to, at.from, at.columns);
+        if (columns[i] > 0) store(loaded[i], reinterpret_cast<uint4*>(x.to) + place[i], from[i], columns[i]);
     }
 }
 
 template <typename E>
 __device__ __forceinline__ void copy_matrix(const PitchedCopy& x, int block) {
     if constexpr (sizeof(E) == 2) {
-        if (x.stride_column == 1) {
-            const uint16_t* const end =
-                reinterpret_cast<const uint16_t*>(x.from) + (x.rows - 1) * x.stride_row + x.columns;
-            const auto store = [&](const Neighbours& loaded, char* to, const uint16_t* from, int count) {
-                if (ends_before(end, from, count)) {
-                    *reinterpret_cast<uint4*>(to) = loaded.value();
+        const auto begin = reinterpret_cast<const uint16_t*>(x.from);
+        const uint16_t* const end = begin + (x.rows - 1) * x.stride_row + x.columns;
+        const uint16_t* const aligned = begin + (CHUNK - misalignment(begin)) % CHUNK;
+        if (x.stride_column == 1 && aligned + CHUNK <= end) {
+            const auto store = [](const Neighbours& loaded, uint4* to, const uint16_t* from, int count) {
+                if (loaded.loaded) {
+                    *to = loaded.value();
                 } else {
 #pragma unroll 1
                     for (int i = 0; i < CHUNK; ++i) {
@@ -75,14 +70,14 @@ __device__ __forceinline__ void copy_matrix(const PitchedCopy& x, int block) {
                     }
                 }
             };
-            const auto load = [&](const uint16_t* from, int count) { return Neighbours(from, count, end); };
+            const auto load = [&](const uint16_t* from, int count) { return Neighbours(from, count, end, aligned); };
             copy_chunks<E>(x, block, load, store);
             return;
         }
     }
     copy_chunks<E>(
         x, block, [&](const E* from, int count) { return gather(from, x.stride_column, count); },
-        [](uint4 loaded, char* to, const E*, int) { *reinterpret_cast<uint4*>(to) = loaded; });
+        [](uint4 loaded, uint4* to, const E*, int) { *to = loaded; });
 }
 
 template <typename E>
@@ -110,9 +105,10 @@ extern "C" int copy_pitched(const void* x, void* x_to, int64_t x_rows, int64_t x
                             LaunchRecord* record) {
     const auto copy = [&](const void* from, void* to, int64_t rows, int64_t columns, int64_t row, int64_t column) {
         const int chunks = int(ceil_div<int64_t>(columns * element_bytes, 16));
-        const int64_t inner = row == 1 ? rows : chunks;
+        const bool across = row == 1 && column != 1;
+        const int64_t inner = across ? rows : chunks;
         return PitchedCopy{static_cast<const char*>(from), static_cast<char*>(to), row, column, int(rows), int(columns),
-                           chunks, int(rows * chunks), FastDivisor(inner > 0 ? inner : 1)};
+                           chunks, int(rows * chunks), across, FastDivisor(inner > 0 ? inner : 1)};
     };
     const PitchedCopy first = copy(x, x_to, x_rows, x_columns, x_row, x_column);
     const PitchedCopy second = copy(y, y_to, y_rows, y_columns, y_row, y_column);

@@ -72,37 +72,31 @@ __device__ __forceinline__ void write_boxes_transposed(uint32_t boxes, const flo
 }
 
 // Stores a box of 64 rows to out, from (m, n) on, 8 aligned bytes at a time: a row's first group begins before the box
-// if its first element is not at a multiple of 8 bytes, and its last thread stores what is left. Not inlined: a kernel
-// that stores by TMA would fetch its own instructions from between those of four copies of this.
+// if its first element is not at a multiple of 8 bytes. Not inlined: a kernel that stores by TMA would fetch its own
+// instructions from between those of four copies of this.
 template <typename T>
 __device__ __noinline__ void store_box_directly(T* __restrict__ out, const char* box, int thread, int m, int n, int M,
-                                                int N) {
-    constexpr int COLUMNS = ROW_BYTES / sizeof(T), WIDTH = 8 / sizeof(T), GROUPS = COLUMNS / WIDTH;
-    const int columns = min(COLUMNS, N - n), group = thread % GROUPS, rows = min(64, M - m);
-#pragma unroll 4
-    for (int row = thread / GROUPS; row < rows; row += WARPGROUP / GROUPS) {
+                                                   int N) {
+    constexpr int COLUMNS = ROW_BYTES / sizeof(T), WIDTH = 8 / sizeof(T), GROUPS = COLUMNS / WIDTH + 1;
+    const int columns = min(COLUMNS, N - n);
+#pragma unroll 3
+    for (int i = thread; i < 64 * GROUPS; i += WARPGROUP) {
+        const int row = i / GROUPS;
+        if (m + row >= M) continue;
         T* const to = out + int64_t(m + row) * N + n;
-        const int before = int(reinterpret_cast<uintptr_t>(to) / sizeof(T) % WIDTH), column = group * WIDTH - before;
-        const auto element = [&](int c) {
-            const int byte = max(0, min(c, COLUMNS - 1)) * int(sizeof(T));
-            return *reinterpret_cast<const T*>(box + row * ROW_BYTES + (byte / 16 ^ row % 8) * 16 + byte % 16);
-        };
-        Pack<T, WIDTH> x;
+        const int column = i % GROUPS * WIDTH - int(reinterpret_cast<uintptr_t>(to) / sizeof(T) % WIDTH);
+        Pack<T, WIDTH> group;
 #pragma unroll
-        for (int i = 0; i < WIDTH; ++i) x[i] = element(column + i);
+        for (int j = 0; j < WIDTH; ++j) {
+            const int byte = max(0, min(column + j, COLUMNS - 1)) * int(sizeof(T));
+            group[j] = *reinterpret_cast<const T*>(box + row * ROW_BYTES + (byte / 16 ^ row % 8) * 16 + byte % 16);
+        }
         if (column >= 0 && column + WIDTH <= columns) {
-            *reinterpret_cast<Pack<T, WIDTH>*>(to + column) = x;
+            *reinterpret_cast<Pack<T, WIDTH>*>(to + column) = group;
         } else {
 #pragma unroll
-            for (int i = 0; i < WIDTH; ++i) {
-                if (column + i >= 0 && column + i < columns) to[column + i] = x[i];
-            }
-        }
-        if (group == GROUPS - 1) {
-#pragma unroll
-            for (int i = 0; i < WIDTH - 1; ++i) {
-                const int c = column + WIDTH + i;
-                if (c < columns) to[c] = element(c);
+            for (int j = 0; j < WIDTH; ++j) {
+                if (column + j >= 0 && column + j < columns) to[column + j] = group[j];
             }
         }
     }

@@ -39,6 +39,15 @@ __device__ __forceinline__ uint4 first_elements(uint4 x, int count) {
 
 // Loads that stay where they are in the program: nvcc moves plain ones down to their first use, and so waits for one
 // after the other.
+__device__ __forceinline__ uint4 load_now(const uint4* from) {
+#ifdef __CUDA_ARCH__
+    uint4 x;
+    asm volatile("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "l"(from));
+    return x;
+#else
+    return *from;
+#endif
+}
 __device__ __forceinline__ uint32_t load_now(const uint32_t* from) {
 #ifdef __CUDA_ARCH__
     uint32_t x;
@@ -58,46 +67,28 @@ __device__ __forceinline__ uint32_t load_now(const uint16_t* from) {
 #endif
 }
 
-// The same if it `exists`, otherwise zeros.
-__device__ __forceinline__ uint4 load_if(bool exists, const uint4* from) {
-#ifdef __CUDA_ARCH__
-    uint4 x;
-    asm volatile(
-        "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %5, 0;\n\tmov.b32 %0, 0;\n\tmov.b32 %1, 0;\n\tmov.b32 %2, 0;\n\t"
-        "mov.b32 %3, 0;\n\t@p ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];\n\t}"
-        : "=&r"(x.x), "=&r"(x.y), "=&r"(x.z), "=&r"(x.w)
-        : "l"(from), "r"(int(exists)));
-    return x;
-#else
-    return exists ? *from : uint4{0, 0, 0, 0};
-#endif
-}
-
 // Elements between the last multiple of 16 bytes and the address.
 __host__ __device__ __forceinline__ int misalignment(const void* address) {
     return int(reinterpret_cast<uintptr_t>(address) % 16 / 2);
 }
 
-// Whether all aligned 16 bytes that hold one of the first `count` of eight elements end before `end`.
-__device__ __forceinline__ bool ends_before(const uint16_t* end, const uint16_t* from, int count) {
-    const int offset = misalignment(from);
-    return from - offset + (offset + min(count, CHUNK) > CHUNK ? 2 * CHUNK : CHUNK) <= end;
-}
-
-// Eight neighbours, of which the first `count` exist, on their way from memory. Loads are in flight together if all
-// `Neighbours` are made before the first `value`: there is no branch around a load. Zeros if the aligned 16 bytes that
-// hold them do not all end before `end`.
+// Eight neighbours, of which the first `count` exist, on their way from memory, in aligned 16 bytes. Loads are in flight
+// together if all `Neighbours` are made before the first `value`: there is no branch around a load. If those 16 bytes do
+// not all end before `end`, or nothing exists, the aligned 16 bytes at `somewhere` are read, and nothing is `loaded`.
 struct Neighbours {
     uint4 low, high;
     int offset, count;
+    bool loaded;
 
     Neighbours() = default;
-    __device__ __forceinline__ Neighbours(const uint16_t* from, int count, const uint16_t* end)
+    __device__ __forceinline__ Neighbours(const uint16_t* from, int count, const uint16_t* end,
+                                          const uint16_t* somewhere)
         : offset(misalignment(from)), count(count) {
-        const uint4* const aligned = reinterpret_cast<const uint4*>(from - offset);
-        const bool exist = count > 0 && ends_before(end, from, count);
-        low = load_if(exist, aligned);
-        high = load_if(exist && offset + min(count, CHUNK) > CHUNK, aligned + 1);
+        const bool two = offset + min(count, CHUNK) > CHUNK;
+        loaded = count > 0 && from - offset + (two ? 2 * CHUNK : CHUNK) <= end;
+        const uint4* const aligned = reinterpret_cast<const uint4*>(loaded ? from - offset : somewhere);
+        low = load_now(aligned);
+        high = load_now(aligned + (loaded && two ? 1 : 0));
     }
     // The neighbours; zeros for those that do not exist.
     __device__ __forceinline__ uint4 value() const { return first_elements(shifted(low, high, offset), count); }

@@ -85,13 +85,16 @@ KNOWN = (
         about="without the kernel `bias_sigmoid`, which reads a product that bulk copies have written",
         kernel="bias_sigmoid",
     ),
-    Known(
-        "initcheck",
-        "linear_sigmoid_grad",
-        right=("bulk_store",),
-        controls=("plain", "unwritten"),
-        about="without the kernels `matmul_...`, which read dz that bulk copies have written",
-        kernel="matmul_",
+    *(
+        Known(
+            "initcheck",
+            "linear_sigmoid_grad",
+            right=("bulk_store",),
+            controls=("plain", "unwritten"),
+            about=f"without the kernel `{kernel}`, which reads dz that bulk copies have written",
+            kernel=kernel,
+        )
+        for kernel in ("matmul_short", "matmul_mma")
     ),
 )
 
