@@ -21,7 +21,12 @@ from suite.checking.verdict import judge
 EMULATED = Path(__file__).parent / "emulated"
 NUMBERED = [(D, number) for D in PLANS for number in range(len(PLANS[D]))]
 # B, H, H_kv, S_q, S_k: ragged, with groups of heads and several tiles a team; queries that see no key
-SIZES = [pytest.param((2, 4, 2, 150, 290), id="ragged"), pytest.param((1, 3, 1, 400, 70), id="queries without keys")]
+CASES = [
+    pytest.param((2, 4, 2, 150, 290), "bfloat16", id="ragged"),
+    pytest.param((2, 4, 2, 150, 290), "float16", id="float16"),
+    pytest.param((1, 3, 1, 400, 70), "bfloat16", id="queries without keys"),
+    pytest.param((1, 1, 1, 900, 70), "bfloat16", id="fewer tiles than blocks"),
+]
 
 
 def test_the_plans_are_those_of_the_kernel() -> None:
@@ -89,10 +94,9 @@ def emulated(monkeypatch: pytest.MonkeyPatch, source: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
 @pytest.mark.parametrize(("D", "plan"), NUMBERED)
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(("size", "dtype"), CASES)
 def test_every_plan_emulated(
     emulated: None, nan_outputs: None, size: tuple[int, ...], D: int, plan: int, causal: bool, dtype: str
 ) -> None:
