@@ -38,22 +38,27 @@ class Problem(NamedTuple):
 class Costs(NamedTuple):
     """Of an H200: microseconds, and bytes, elements or terms in a microsecond."""
 
-    memory: float = 4.6e6
-    written: float = 3.06e6
-    l2: float = 7.67e6
-    launch: float = 1.9
-    block: float = 1.33
-    store: float = 2.05e-05
+    memory: float
+    written: float
+    l2: float
+    launch: float
+    block: float
+    store: float
+    scattered: float
+    add: float
     copy: float = 2.0
-    scattered: float = 3.05e6
-    add: float = 2.3
-    few_launch: float = 3.0
-    few_step: float = 1.3
-    few_row: float = 0.01
-    few_cluster: float = 0.9
+    few_launch: float = 2.82
+    few_step: float = 0.796
+    few_row: float = 0.0586
+    few_cluster: float = 0.929
 
 
-COSTS = Costs()
+COSTS = {
+    # Fitted to tf32_float8_plans.csv (docs/lab/matmul_shapes.md).
+    "wgmma32": Costs(3.3e6, 7.07e6, 1.43e7, launch=3.39, block=0.451, store=5.82e-05, scattered=4.04e6, add=0.575),
+    # Of large products and of 16 bits; a fit to half of the times was worse on the other half.
+    "wgmma8": Costs(4.6e6, 3.06e6, 7.67e6, launch=1.9, block=1.33, store=2.05e-05, scattered=3.05e6, add=2.3),
+}
 
 
 def tiles_of(x: Problem) -> Iterator[tuple[int, Tile]]:
@@ -79,7 +84,8 @@ def candidates(x: Problem) -> Iterator[Plan]:
 def predicted_us(plan: Plan, x: Problem) -> float:
     """The time of a plan."""
     read, written = (4, 4) if x.kernel == "wgmma32" else (1, 2)  # bytes of an element
-    memory = read * (x.M * x.K + x.K * x.N) / COSTS.memory + written * x.M * x.N / COSTS.written
+    costs = COSTS[x.kernel]
+    memory = read * (x.M * x.K + x.K * x.N) / costs.memory + written * x.M * x.N / costs.written
     if plan.kernel == "few32":
         return _few_us(plan, x, memory)
     tile = TILES[plan.kernel][plan.tile]
@@ -88,22 +94,23 @@ def predicted_us(plan: Plan, x: Problem) -> float:
     rounds = count(blocks // tile.cluster, x.multiprocessors // tile.cluster)
     alone = min(steps, tile.stages)  # before a block's neighbour in the cluster loads for it
     loaded = read * blocks * tile.K * (steps * tile.M + (alone + (steps - alone) / tile.cluster) * tile.N)
-    busy = rounds * (COSTS.block + steps * tile.step_us + tile.M * tile.N * COSTS.store)
-    us = COSTS.launch + longest(busy, memory, loaded / COSTS.l2)
+    busy = rounds * (costs.block + steps * tile.step_us + tile.M * tile.N * costs.store)
+    us = costs.launch + longest(busy, memory, loaded / costs.l2)
     if x.copied:
-        us += COSTS.copy + 2 * read * x.copied / COSTS.scattered
+        us += costs.copy + 2 * read * x.copied / costs.scattered
     if plan.parts > 1:
-        us += COSTS.add + 8 * blocks * tile.M * tile.N / COSTS.scattered
+        us += costs.add + 8 * blocks * tile.M * tile.N / costs.scattered
     return us
 
 
 def _few_us(plan: Plan, x: Problem, memory: float) -> float:
     """Launch, and the longer of reading memory and the steps of a warp, two blocks a multiprocessor."""
+    costs = COSTS[x.kernel]
     few, size = sorted((x.M, x.N))
     blocks = count(size, FEW_STRIP) * plan.parts
     steps = count(x.K, FEW_TERMS * FEW_WARPS * plan.parts)
-    busy = max(1.0, blocks / (2 * x.multiprocessors)) * steps * (COSTS.few_step + COSTS.few_row * few)
-    return COSTS.few_launch + COSTS.few_cluster * (plan.parts > 1) + longest(busy, memory)
+    busy = max(1.0, blocks / (2 * x.multiprocessors)) * steps * (costs.few_step + costs.few_row * few)
+    return costs.few_launch + costs.few_cluster * (plan.parts > 1) + longest(busy, memory)
 
 
 @lru_cache(maxsize=4096)
