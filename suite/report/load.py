@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from suite import ops
 from suite.core.errors import UsageError
 from suite.diff.load import Side, load
 from suite.results.groups import cases
 from suite.results.noise import ratio_is_noise, references
 from suite.results.resume import ENVIRONMENT
 from suite.results.row import Mode, Row, Status
+
+
+@cache
+def _options(operation: str) -> frozenset[str]:
+    """The options of an operation; none of a user's."""
+    return frozenset(each.name for each in ops.options(operation)) if operation in ops.names() else frozenset()
 
 
 @dataclass(frozen=True)
@@ -35,13 +42,20 @@ class Entry:
     @cached_property
     def dims(self) -> dict[str, int]:
         """`{"M": 64, "N": 64}`: the sizes in the row's case."""
-        pairs = (part.partition("=") for part in self.row.case.split(","))
-        return {name: int(value) for name, _, value in pairs if value.isdecimal()}
+        return {name: int(value) for name, value in self._parts if self._is_size(name, value)}
 
     @cached_property
     def options(self) -> str:
-        """What the case has beside its sizes: `layout=nt`, `causal`."""
-        return ",".join(part for part in self.row.case.split(",") if not part.partition("=")[2].isdecimal())
+        """What the case has beside its sizes: `layout=nt`, `causal`, `axis=0`."""
+        return ",".join("=".join(filter(None, part)) for part in self._parts if not self._is_size(*part))
+
+    @cached_property
+    def _parts(self) -> list[tuple[str, str]]:
+        return [(name, value) for name, _, value in (part.partition("=") for part in self.row.case.split(","))]
+
+    def _is_size(self, name: str, value: str) -> bool:
+        """Whether a part of the case is a size: `axis=0` is a number, too."""
+        return value.isdecimal() and name not in _options(self.row.operation)
 
     @property
     def arithmetic(self) -> str:

@@ -127,6 +127,14 @@ def test_cases_that_differ_in_one_size_are_a_series() -> None:
     assert sorted(series.by_size) == [512, 1024]
 
 
+def test_a_number_that_is_an_option_is_no_size() -> None:
+    rows = [row(operation="sum", case=f"M=64,N=64,axis={axis}") for axis in (0, 1)]
+    assert [(entry.dims, entry.options) for entry in entries(rows)] == [
+        ({"M": 64, "N": 64}, f"axis={axis}") for axis in (0, 1)
+    ]
+    assert list(series_of(entries(rows))) == []
+
+
 def test_other_sizes_are_named_in_the_title() -> None:
     rows = [row(case=f"B=4,H=2,S_q={size},S_k={size},D=64,causal") for size in (512, 1024)]
     (series,) = series_of(entries(rows))
