@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
@@ -66,12 +67,24 @@ def _once_a_type(numpy_type: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return of
 
 
+def _widens_by_shifting(convert: Callable[..., Any]) -> Callable[..., Any]:
+    """The interpreter's conversion of numbers, of which it widens subnormal bfloat16 wrongly, and others slowly."""
+
+    def converted(bits: Any, given: Any, wanted: Any, rounding_mode: Any) -> Any:
+        if given == tl.bfloat16 and wanted == tl.float32:
+            return bits.astype(np.uint32) << 16
+        return convert(bits, given, wanted, rounding_mode)
+
+    return converted
+
+
 if INTERPRET:
     from triton.runtime import interpreter
 
     if hasattr(interpreter, "_patch_lang") and hasattr(interpreter, "_LangPatchScope"):  # names of Triton 3.5 and 3.6
         interpreter._patch_lang = _replace_once(interpreter._patch_lang, interpreter._LangPatchScope)
         interpreter._get_np_dtype = _once_a_type(interpreter._get_np_dtype)
+        interpreter._convert_float = _widens_by_shifting(interpreter._convert_float)
 
 
 @triton.jit

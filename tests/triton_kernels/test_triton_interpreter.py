@@ -73,3 +73,17 @@ def test_the_language_is_restored_after_a_launch_and_after_one_that_fails() -> N
     add_one[(1,)](x)
     assert (tl.load, tl.core.load) == (load, core_load)
     assert x.item() == 1
+
+
+@triton.jit
+def widen(x_ptr, out_ptr, SIZE: tl.constexpr):
+    offs = tl.arange(0, SIZE)
+    tl.store(out_ptr + offs, tl.load(x_ptr + offs).to(tl.float32))
+
+
+@pytest.mark.skipif(not INTERPRET, reason="needs Triton's interpreter")
+def test_every_bfloat16_number_is_widened_exactly() -> None:
+    x = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)
+    out = torch.empty(2**16)
+    widen[(1,)](x, out, SIZE=2**16)
+    assert torch.equal(out.view(torch.int32), x.view(torch.int16).int() << 16)
