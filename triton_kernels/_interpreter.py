@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 import triton
 import triton.language as tl
@@ -72,7 +71,7 @@ def _widens_by_shifting(convert: Callable[..., Any]) -> Callable[..., Any]:
 
     def converted(bits: Any, given: Any, wanted: Any, rounding_mode: Any) -> Any:
         if given == tl.bfloat16 and wanted == tl.float32:
-            return bits.astype(np.uint32) << 16
+            return bits.astype("uint32") << 16
         return convert(bits, given, wanted, rounding_mode)
 
     return converted
