@@ -106,4 +106,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU that torch can use"))
         if item.get_closest_marker("two_gpus") and _gpu_count() < 2:
             item.add_marker(pytest.mark.skip(reason="needs two NVIDIA GPUs that torch can use"))
-    items.sort(key=lambda item: bool(item.get_closest_marker("slow")))  # fast ones first
+    items.sort(key=_order)
+
+
+def _order(item: pytest.Item) -> float:
+    """Fast tests first; then slow ones, the longest first, so that none of them begins when all others have ended."""
+    slow = item.get_closest_marker("slow")
+    return 0.0 if slow is None else 1.0 / slow.kwargs.get("seconds", 1.0)

@@ -1,7 +1,7 @@
 """Differences between Triton's interpreter, which runs kernels on CPU tensors, and a compiled kernel."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import triton
@@ -11,35 +11,70 @@ from torch import Tensor
 INTERPRET = tl.constexpr(triton.knobs.runtime.interpret)  # TRITON_INTERPRET=1 when this module was imported
 
 
+class _Language:
+    """Stands for a function that names every module whose functions the interpreter replaces."""
+
+    __globals__: ClassVar[dict[str, Any]] = {"tl": tl, "core": tl.core}
+
+
 def _replace_once(patch: Callable[[Any], Any], nothing: Callable[[], Any]) -> Callable[[Any], Any]:
     """The interpreter's function that replaces those of triton.language, without its repetitions.
 
-    The interpreter calls it for each launch, and again for each call of a function by a kernel, where they are replaced
-    already. That is a third of the time of a small launch.
+    The interpreter calls it for each launch, and again for each call of a function by a kernel. It searches the modules
+    for what to replace each time, which is a third of the time of a small launch. Here it searches once a process.
 
     Args:
-        patch: takes a function, replaces what its module names, and returns what restores that after a launch.
-        nothing: returns what restores nothing.
+        patch: takes a function, replaces what the modules that it names hold, and returns what restores that.
+        nothing: returns what restores nothing yet; its `set_attr` replaces an attribute, to be restored with the rest.
     """
-    replaced: list[frozenset[int]] = []
+    replacements: dict[tuple[int, str], tuple[Any, str, Any]] = {}
+    replaced = False
 
     def patch_once(function: Any) -> Any:
-        named = frozenset(id(value) for value in function.__globals__.values() if value is tl or value is tl.core)
-        if replaced and named <= replaced[0]:
-            return nothing()
-        scope = patch(function)
-        if not replaced:
-            replaced.append(named)
-            restore = scope.restore
+        nonlocal replaced
+        scope = nothing()
+        if replaced:
+            return scope
+        if not replacements:
+            found = patch(_Language)
+            for owner, name, _ in found._changes:
+                replacements[id(owner), name] = owner, name, getattr(owner, name)
+            found.restore()
+        for change in replacements.values():
+            scope.set_attr(*change)
+        replaced, restore = True, scope.restore
 
-            def restore_all() -> None:
-                replaced.clear()
-                restore()
+        def restore_all() -> None:
+            nonlocal replaced
+            replaced = False
+            restore()
 
-            scope.restore = restore_all
+        scope.restore = restore_all
         return scope
 
     return patch_once
+
+
+def _once_a_type(numpy_type: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The interpreter's function that finds the numpy dtype of a type, which makes a table of all types each time."""
+    found: dict[str, Any] = {}
+
+    def of(kind: Any) -> Any:
+        name = kind.name
+        return found[name] if name in found else found.setdefault(name, numpy_type(kind))
+
+    return of
+
+
+def _widens_by_shifting(convert: Callable[..., Any]) -> Callable[..., Any]:
+    """The interpreter's conversion of numbers, of which it widens subnormal bfloat16 wrongly, and others slowly."""
+
+    def converted(bits: Any, given: Any, wanted: Any, rounding_mode: Any) -> Any:
+        if given == tl.bfloat16 and wanted == tl.float32:
+            return bits.astype("uint32") << 16
+        return convert(bits, given, wanted, rounding_mode)
+
+    return converted
 
 
 if INTERPRET:
@@ -47,6 +82,8 @@ if INTERPRET:
 
     if hasattr(interpreter, "_patch_lang") and hasattr(interpreter, "_LangPatchScope"):  # names of Triton 3.5 and 3.6
         interpreter._patch_lang = _replace_once(interpreter._patch_lang, interpreter._LangPatchScope)
+        interpreter._get_np_dtype = _once_a_type(interpreter._get_np_dtype)
+        interpreter._convert_float = _widens_by_shifting(interpreter._convert_float)
 
 
 @triton.jit

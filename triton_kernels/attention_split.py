@@ -24,7 +24,7 @@ TILES = {  # by the largest D they suit: three parts of Q, and two blocks of K a
 SPLIT_ELEMENTS, SPLIT_COLUMNS = 4096, 32  # of a block that a program splits; columns of a program
 if INTERPRET:  # what numpy computes fast
     TILES = {256: {"BLOCK_M": 128, "BLOCK_N": 128}}
-    SPLIT_ELEMENTS, SPLIT_COLUMNS = 2**16, 256
+    SPLIT_ELEMENTS, SPLIT_COLUMNS = 2**13, 256
 
 
 @triton.jit

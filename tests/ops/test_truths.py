@@ -67,7 +67,7 @@ def shape_of_several_blocks(op: Operation) -> tuple[int, ...]:
     )
 
 
-BLOCK = 2**14
+BLOCK = 2**12
 SHAPES = [(name, shape_of_several_blocks(ops.get(name))) for name in ops.names()]
 SHAPES += [("matmul", (256, 256, 16))]
 SHAPES += [("attention", shape) for shape in ((1, 2, 1, 128, 256, 64), (1, 1, 1, 64, 64, 256), (1, 1, 1, 512, 32, 64))]

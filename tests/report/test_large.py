@@ -30,7 +30,7 @@ peak = re.search(r"VmHWM:\\s*([0-9]+)", open("/proc/self/status").read())
 print(time.process_time(), peak[1], file=sys.stderr)
 """
 """Prints its CPU seconds and its peak of memory in KiB; that of `getrusage` includes the process that has forked it."""
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=30)
 
 
 @pytest.fixture(scope="module")

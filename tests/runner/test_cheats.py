@@ -68,7 +68,7 @@ def judge(files: Sequence[Cheat], device: Device) -> None:
     assert {name: (row.status, row.device_us, row.vs_best, row.reason, row.remarks) for name, row in said.items()} == {}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=60)
 @pytest.mark.parametrize("files", groups(cheats.cheats(), gpu=False))
 def test_every_cheat_is_refused_or_gains_nothing(files: list[Cheat]) -> None:
     judge(files, Device("cpu", name="CPU"))

@@ -95,7 +95,7 @@ def count(record: dict[str, Any], pattern: str) -> int:
     return sum(number for name, number in record["instructions"].items() if re.match(pattern, name))
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=80)
 @pytest.mark.parametrize("arch", [80, 90])
 def test_wide_accesses_and_the_right_multiplier(arch: int) -> None:
     for record in compiled(arch, SM_80 if arch == 80 else [launch for group in PLAIN.values() for launch in group]):
@@ -131,7 +131,7 @@ def test_wide_accesses_and_the_right_multiplier(arch: int) -> None:
             assert count(record, r"WARPGROUP\.DEPBAR") <= 2, record
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=20)
 def test_wgmma_fed_by_tma() -> None:
     for record in compiled(90, [launch for group in HOPPER.values() for launch in group]):
         launch = record["launch"].removesuffix(" first")

@@ -6,7 +6,7 @@ from torch import Tensor
 from wrong_kernels import Wrong
 
 SHAPE = (4, 3, 8, 24)
-WIDE = (2, 2, 16, 1024)
+WIDE = (2, 2, 16, 512)
 
 MISTAKES = {
     "gates_in_another_order": Wrong("i, f, o, g instead of i, f, g, o", "value", SHAPE),
