@@ -7,8 +7,8 @@
 // warpgroups compute 64 queries each. Their tile of scores, their weights and their sums stay in registers: the scores
 // of a product, rounded, are the left operand of the next.
 //
-// Teams. In some plans a block has two or three teams of consumers, each with a producer thread and shared memory of
-// its own. They compute different tiles and do not wait for each other: first loads, first softmax and store of one
+// Teams. In one plan a block has three teams of one consumer, each with a producer thread and shared memory of its own.
+// They compute different tiles and do not wait for each other: first loads, first softmax and store of one
 // team's tile take place under the products of another's. The launcher chooses the plan (_attention_plan.py).
 //
 // Overlap. The tensor cores should never wait for the softmax.

@@ -96,6 +96,24 @@ KNOWN = (
         )
         for kernel in ("matmul_short", "matmul_mma")
     ),
+    Known(
+        "memcheck",
+        "matmul",
+        right=("partial",),
+        controls=("whole", "past"),
+        about="the last elements of a row are copied one by one, where cp.async is told how many of 16 bytes to read",
+        source="matmul_mma",
+        replaced=(
+            (
+                "copy_async(to + r * Tile::PITCH + c * 16, from, left <= 0 ? 0 : left >= CHUNK ? 16 : 2 * left);",
+                """uint16_t* const elements = reinterpret_cast<uint16_t*>(to + r * Tile::PITCH + c * 16);
+    if (left >= CHUNK) copy_async(reinterpret_cast<char*>(elements), from, 16);
+    for (int i = 0; left < CHUNK && i < CHUNK; ++i) {
+        elements[i] = i < left ? reinterpret_cast<const uint16_t*>(from)[i] : uint16_t(0);
+    }""",
+            ),
+        ),
+    ),
 )
 
 

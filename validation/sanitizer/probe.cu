@@ -1,4 +1,4 @@
-// What compute-sanitizer knows of bulk copies: each case is one run of known correctness.
+// What compute-sanitizer knows of asynchronous copies: each case is one run of known correctness.
 //
 //     nvcc -arch=sm_90a -std=c++17 -I cuda_ref validation/sanitizer/probe.cu -o probe
 //     compute-sanitizer --tool racecheck ./probe chain
@@ -6,10 +6,12 @@
 // racecheck: a ring of two stages in shared memory, filled by bulk copies, read by four warps. They report that they
 // have read a stage in different ways.
 // initcheck: a kernel reads global memory that another one has written in different ways.
+// memcheck: cp.async copies 32 bytes, or 24 and zeros; it is told how many of each 16 bytes to read.
 #include <stdio.h>
 #include <string.h>
 
 #include "mbarrier.cuh"
+#include "mma.cuh"
 #include "tma.cuh"
 
 constexpr int STAGES = 2, READERS = 4 * 32, BYTES = READERS * 4, COPIES = 16;
@@ -88,6 +90,19 @@ __global__ void write_in_bulk(float* to) {
 
 __global__ void read_all(const float* from, float* to) { to[threadIdx.x] = from[threadIdx.x] + 1.0f; }
 
+// Reads 16 bytes, and `bytes` of the next 16.
+__global__ void copy_two_chunks(const char* from, int bytes, float* to) {
+    __shared__ alignas(16) float numbers[8];
+    if (threadIdx.x < 2) {
+        copy_async(reinterpret_cast<char*>(numbers) + threadIdx.x * 16, from + threadIdx.x * 16,
+                   threadIdx.x == 0 ? 16 : bytes);
+        __pipeline_commit();
+        __pipeline_wait_prior(0);
+    }
+    __syncthreads();
+    to[threadIdx.x] = numbers[threadIdx.x];
+}
+
 int main(int count, char** arguments) {
     const char* const given = count == 2 ? arguments[1] : "";
     auto is = [&](const char* name) { return strcmp(given, name) == 0; };
@@ -105,8 +120,14 @@ int main(int count, char** arguments) {
         if (is("bulk_store") || is("bulk_add")) write_in_bulk<false><<<1, READERS>>>(from);
         if (is("bulk_add")) write_in_bulk<true><<<1, READERS>>>(from);
         read_all<<<1, READERS>>>(from, to);
+    } else if (is("whole") || is("partial") || is("past")) {  // past: wrong, 8 bytes that do not exist are read
+        cudaFree(from);
+        cudaMalloc(&from, is("whole") ? 32 : 24);
+        cudaMemset(from, 0, is("whole") ? 32 : 24);
+        copy_two_chunks<<<1, 8>>>(reinterpret_cast<const char*>(from), is("partial") ? 8 : 16, to);
     } else {
-        fprintf(stderr, "expected one of threads, warps, chain, alone, none, plain, bulk_store, bulk_add, unwritten\n");
+        fprintf(stderr, "expected one of threads, warps, chain, alone, none, plain, bulk_store, bulk_add, unwritten, "
+                        "whole, partial, past\n");
         return 2;
     }
     const cudaError_t error = cudaDeviceSynchronize();
