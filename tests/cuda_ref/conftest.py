@@ -3,15 +3,48 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from cuda_ref import build
 from suite import ops
 from suite.checking.verdict import judge
+from suite.core.files import write_atomically
+
+EMULATED = Path(__file__).parent / "emulated"
+ATTENTION = (
+    *("attention_wgmma.cu", "attention_grad_wgmma.cu"),
+    *("attention_hopper.cuh", "attention_statistics.cuh", "attention_grad_hopper.cuh"),
+)
+
+
+@pytest.fixture(scope="session")
+def attention_sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with attention for Hopper, where the headers that the kernels include are the emulated ones.
+
+    The processes of a run share it, and so what is built from it, which knows the paths of its sources.
+    """
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "emulated"
+    folder.mkdir(exist_ok=True)
+    for name in ATTENTION:
+        write_atomically(folder / name, (build.HERE / name).read_text().replace("// requires: sm_90a", ""))
+    for header in EMULATED.glob("*.cuh"):
+        write_atomically(folder / header.name, header.read_text())
+    return folder
+
+
+@pytest.fixture
+def emulated(monkeypatch: pytest.MonkeyPatch, attention_sources: Path) -> None:
+    """Launches of attention for Hopper run on the CPU, with TMA, mbarriers and wgmma emulated."""
+    launch = build.launch
+    monkeypatch.setattr(build, "launch", lambda name, *args: launch(attention_sources / f"{name}.cu", *args))
 
 
 @pytest.fixture

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 
-from cuda_ref import build
 from cuda_ref.attention_grad_wgmma import run
 from suite import ops
 from suite.checking.verdict import judge
 
-EMULATED = Path(__file__).parent / "emulated"
-NAMES = ("attention_wgmma", "attention_grad_wgmma")
 # B, H, H_kv, S_q, S_k, D, and parts of a group; each more than a tile of queries and of keys, and no multiple
 CASES = [
     pytest.param((2, 4, 2, 150, 290, 128), "bfloat16", True, "normal", 1, id="causal"),
@@ -26,35 +19,11 @@ CASES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of the kernels' files, where the headers that they include are the emulated ones."""
-    folder = tmp_path_factory.mktemp("emulated")
-    for each in ("attention_hopper.cuh", "attention_statistics.cuh", "attention_grad_hopper.cuh"):
-        shutil.copy(build.HERE / each, folder)
-    for header in EMULATED.glob("*.cuh"):
-        shutil.copy(header, folder)
-    for name in NAMES:
-        text = (build.HERE / f"{name}.cu").read_text().replace("// requires: sm_90a", "")
-        (folder / f"{name}.cu").write_text(text)
-    common = folder / "attention_hopper.cuh"
-    both_types = common.read_text()  # one type takes half the time to build
-    common.write_text(both_types.replace("case FLOAT16: return dispatch_head(__half());", ""))
-    return folder
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("size", "dtype", "causal", "family", "parts"), CASES)
 def test_gradients_agree(
-    monkeypatch: pytest.MonkeyPatch, sources: Path, nan_outputs: None,
-    size: tuple[int, ...], dtype: str, causal: bool, family: str, parts: int,
-) -> None:  # fmt: skip
-    launch = build.launch
-
-    def launch_emulated(name: str, *args: Any) -> None:
-        launch(sources / f"{name}.cu", *args)
-
-    monkeypatch.setattr(build, "launch", launch_emulated)
+    emulated: None, nan_outputs: None, size: tuple[int, ...], dtype: str, causal: bool, family: str, parts: int
+) -> None:
     op = ops.get("attention_grad")
     case = op.case(size, dtype, inputs=family, causal=causal)
     inputs = op.make_inputs(case, 1, torch.device("cpu"))
