@@ -8,8 +8,8 @@
 // of a product, rounded, are the left operand of the next.
 //
 // Teams. In one plan a block has three teams of one consumer, each with a producer thread and shared memory of its own.
-// They compute different tiles and do not wait for each other: first loads, first softmax and store of one
-// team's tile take place under the products of another's. The launcher chooses the plan (_attention_plan.py).
+// They compute different tiles and do not wait for each other: first loads, first softmax and store of one team's tile
+// take place under the products of another's. The launcher chooses the plan (_attention_plan.py).
 //
 // Overlap. The tensor cores should never wait for the softmax.
 //   - Within a warpgroup, the products of one block of keys are started before those of the block before have ended:

@@ -10,8 +10,8 @@
 // to its own buffer, and sends them to the other blocks by bulk copies, which count their bytes on a barrier of the
 // receiver.
 //
-// Two buffers are enough: a block writes and sends h of step t when it has read all of step t - 1, and so when every block has
-// sent that, after its last read of step t - 2, in whose place the new one comes.
+// Two buffers are enough: a block writes and sends h of step t when it has read all of step t - 1, and so when every
+// block has sent that, after its last read of step t - 2, in whose place the new one comes.
 //
 // Source: G. Diamos et al., "Persistent RNNs: Stashing Recurrent Weights On-Chip", ICML 2016, with clusters.
 #include "lstm_wgmma.cuh"
