@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from cuda_ref import build
+from cuda_ref import _cache, build
 from suite import ops
 from suite.checking.verdict import judge
-from suite.core.files import write_atomically
 
 EMULATED = Path(__file__).parent / "emulated"
 ATTENTION = (
@@ -25,19 +24,19 @@ ATTENTION = (
 
 
 @pytest.fixture(scope="session")
-def attention_sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def attention_sources() -> Path:
     """A folder with attention for Hopper, where the headers that the kernels include are the emulated ones.
 
-    The processes of a run share it, and so what is built from it, which knows the paths of its sources.
+    It is kept in the cache of builds: a library is known by the paths of its sources too, and takes 10 s to build.
     """
-    own = tmp_path_factory.getbasetemp()
-    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "emulated"
-    folder.mkdir(exist_ok=True)
-    for name in ATTENTION:
-        write_atomically(folder / name, (build.HERE / name).read_text().replace("// requires: sm_90a", ""))
-    for header in EMULATED.glob("*.cuh"):
-        write_atomically(folder / header.name, header.read_text())
-    return folder
+    files = {name: (build.HERE / name).read_text().replace("// requires: sm_90a", "") for name in ATTENTION}
+    files |= {header.name: header.read_text() for header in sorted(EMULATED.glob("*.cuh"))}
+
+    def write(folder: Path) -> None:
+        for name, text in files.items():
+            (folder / name).write_text(text)
+
+    return _cache.entry(f"emulated-{hashlib.sha256(repr(files).encode()).hexdigest()[:32]}", write)
 
 
 @pytest.fixture
