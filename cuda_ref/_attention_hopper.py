@@ -17,9 +17,9 @@ Launch = Callable[[Tensor, Tensor, Tensor, Tensor, bool, float], None]
 
 
 def attend(
-    launch: Launch, q: Tensor, k: Tensor, v: Tensor, causal: bool, sm_scale: float | None, *, decodes: bool = False
+    start: Launch, q: Tensor, k: Tensor, v: Tensor, causal: bool, sm_scale: float | None, *, decodes: bool = False
 ) -> Tensor:  # fmt: skip
-    """Attention by `launch`; with `decodes`, by _attention_decode.cu for at most 16 queries.
+    """Attention by a launcher, `start`; with `decodes`, by _attention_decode.cu for at most 16 queries.
 
     Shapes: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), D 64, 128 or 256, H a multiple of H_kv: query head h uses key
     head h_kv = h // (H // H_kv). An operand that TMA cannot read (rows contiguous, each at a multiple of 16 bytes) is
@@ -45,7 +45,7 @@ def attend(
             q, k, v = (readable(x) for x in (q, k, v))
             decode(q, k, v, out, [*strides(q), *strides(k), *strides(v)], causal, scale)
         else:
-            launch(q, k, v, out, causal, scale)
+            start(q, k, v, out, causal, scale)
     return out
 
 

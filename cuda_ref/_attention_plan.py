@@ -2,7 +2,7 @@
 
 The choice is that of a model of few constants (docs/lab/cuda_attention.md). A tile takes the time of its steps, and one
 for its first loads, first softmax and store. The teams of a multiprocessor hide that second part under each other's
-products, and have fewer queries and keys a step, which takes more steps.
+products, and have fewer queries each, which takes more steps.
 """
 
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class Problem(NamedTuple):
     multiprocessors: int
 
 
-# Fitted to times on an H200, of sequences that are in no table, less what plans have in common; `alone` is an estimate.
+# Of an H200, less what plans have in common. D=64: fitted to sequences that are in no table; `alone` is an estimate.
 PLANS = {
     64: (
         Plan(192, 128, step_us=1.37, tile_us=0.52, causal_us=0.52),

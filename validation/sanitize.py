@@ -176,7 +176,7 @@ def run(tool: str, operation: str, names: Sequence[str], timeout_s: float, out: 
     """One tool over one operation, in a process of its own."""
     executable = sanitizer() or "compute-sanitizer"
     known = left_out(tool, operation, executable)
-    kernels = [each.kernel for each in known if each.kernel]
+    kernels = [kernel for each in known for kernel in each.kernels]
     exclusions = [word for each in kernels for word in ("--kernel-name-exclude", f"kernel_substring={each}")]
     changed = ["--changed-for", tool] if any(each.replaced for each in known) else []
     command = [executable, "--tool", tool, "--print-limit", "5", *exclusions, *program(operation, names), *changed]

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from suite import ops
 from suite.core.errors import UsageError
 from suite.diff.load import Side, load
+from suite.results.dimensions import options_of
 from suite.results.groups import cases
 from suite.results.noise import ratio_is_noise, references
 from suite.results.resume import ENVIRONMENT
 from suite.results.row import Mode, Row, Status
-
-
-@cache
-def _options(operation: str) -> frozenset[str]:
-    """The options of an operation; none of a user's."""
-    return frozenset(each.name for each in ops.options(operation)) if operation in ops.names() else frozenset()
 
 
 @dataclass(frozen=True)
@@ -55,7 +49,7 @@ class Entry:
 
     def _is_size(self, name: str, value: str) -> bool:
         """Whether a part of the case is a size: `axis=0` is a number, too."""
-        return value.isdecimal() and name not in _options(self.row.operation)
+        return value.isdecimal() and all(name != option.name for option in options_of(self.row.operation))
 
     @property
     def arithmetic(self) -> str:

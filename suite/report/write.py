@@ -12,7 +12,7 @@ from suite.core.files import write_atomically
 from suite.diff.load import Side
 from suite.report.load import Run, load_runs
 from suite.report.markdown import MADE_BY, markdown
-from suite.report.plots import Plot, plots_of
+from suite.report.plots import Plot, is_plot, plots_of
 
 FORMATS = ("html", "md", "png", "svg")
 PAGE, README, PLOTS, REPORT = "report.html", "README.md", "plots", "report"
@@ -45,7 +45,8 @@ def _folder_of(given: Sequence[Path | Side]) -> Path:
 def write(runs: Sequence[Run], formats: Sequence[str], out: Path) -> list[Path]:
     """Write the report in each of `formats` to the folder `out`; returns the files, the one to read first in front.
 
-    html: one page. md: README.md, and the plots as SVG. png, svg: the plots.
+    html: one page. md: README.md, and the plots as SVG; SVGs of an earlier report there that this one does not have go.
+    png, svg: the plots.
 
     Raises `UsageError` if `out` has a README.md of someone else, `ResultsError` if a file cannot be written.
     """
@@ -64,6 +65,10 @@ def write(runs: Sequence[Run], formats: Sequence[str], out: Path) -> list[Path]:
     for kind in ("svg", "png"):
         if kind in formats or (kind == "svg" and "md" in formats):
             written += [_write(out / PLOTS / f"{name}.{kind}", plot.file(kind)) for plot, name in named]
+    if "md" in formats:
+        for path in set((out / PLOTS).glob("*.svg")) - set(written):
+            if is_plot(path.read_bytes()):
+                path.unlink()
     return written
 
 

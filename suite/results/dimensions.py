@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 
 from suite import ops
+from suite.problem.option import Option
 from suite.results.legacy import RENAMED
 from suite.results.row import COLUMNS, Row
 
@@ -19,6 +20,11 @@ RESERVED = {"T": "T_"}
 """Names that a DataFrame has for itself."""
 
 
+def options_of(operation: str) -> tuple[Option, ...]:
+    """The options of an operation; none of a user's."""
+    return ops.options(operation) if operation in ops.names() else ()
+
+
 def columns(rows: Iterable[Row]) -> list[dict[str, str]]:
     """For each row the same columns: sizes as digits, switches as `yes` or empty, `layout=nn` where nothing is said."""
     found = [_of(row) for row in rows]
@@ -27,8 +33,7 @@ def columns(rows: Iterable[Row]) -> list[dict[str, str]]:
 
 
 def _of(row: Row) -> dict[str, str]:
-    options = ops.options(row.operation) if row.operation in ops.names() else ()
-    plain = {option.name: "" if option.is_switch else str(option.values[0]) for option in options}
+    plain = {option.name: "" if option.is_switch else str(option.values[0]) for option in options_of(row.operation)}
     given: dict[str, str] = {}
     for part in filter(None, row.case.split(",")):
         name, equals, value = part.partition("=")

@@ -15,7 +15,7 @@ from suite.report.load import load_runs
 from suite.report.markdown import MADE_BY, markdown
 from suite.report.plots import data_of
 from suite.report.tables import rows_table
-from suite.report.write import PLOTS, README, named_plots
+from suite.report.write import PLOTS, README, named_plots, write
 
 COMMITTED = [path.parent for path in sorted((ROOT / "results").glob(f"*/{README}"))]
 HOSTILE = "</script><img src=x onerror=alert(1)>|`x`"
@@ -110,6 +110,21 @@ def test_an_infinite_error_is_a_text_in_the_page(tmp_path: Path) -> None:
     run = folder(tmp_path / "run", [row(error_ratio=float("inf"), status="wrong")], RECORD)
     heads = {each["head"]: each for each in rows_table(load_runs([run]))["columns"]}
     assert heads["error / bound"]["values"] == ["inf"]
+
+
+def test_a_plot_that_is_no_more_in_the_report_goes_and_no_other_file(tmp_path: Path) -> None:
+    run = folder(tmp_path / "run", square(), RECORD)
+    plots = run / PLOTS
+    write(load_runs([run]), ["md"], run)
+    kept = next(plots.iterdir())
+    (plots / "rate-gone.svg").write_bytes(kept.read_bytes())
+    (plots / "mine.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>", encoding="utf-8")
+    (plots / "broken.svg").write_text("<svg", encoding="utf-8")
+    write(load_runs([run]), ["md"], run)
+    assert kept.exists()
+    assert not (plots / "rate-gone.svg").exists()
+    assert (plots / "mine.svg").exists()
+    assert (plots / "broken.svg").exists()
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.name)

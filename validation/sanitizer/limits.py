@@ -27,7 +27,7 @@ class Known:
     """Reports of a tool on an operation, and what tells them from errors.
 
     right: cases of the probe that are right, but are reported as the operation's are. controls: a case that is right,
-    and one that is wrong, which the tool tells apart. kernel: part of the name of a kernel that the tool leaves out.
+    and one that is wrong, which the tool tells apart. kernels: parts of the names of kernels that the tool leaves out.
     source, replaced: a .cu that is built with other texts, in an order that the tool follows.
     """
 
@@ -36,7 +36,7 @@ class Known:
     right: tuple[str, ...]
     controls: tuple[str, str]
     about: str
-    kernel: str = ""
+    kernels: tuple[str, ...] = ()
     source: str = ""
     replaced: tuple[tuple[str, str], ...] = ()
 
@@ -56,6 +56,15 @@ class Known:
         return path
 
 
+def _reads_of_bulk_copies(
+    operation: str, what: str, *kernels: str, right: tuple[str, ...] = ("bulk_store",)
+) -> Known:  # fmt: skip
+    """Of kernels that read what bulk copies, which initcheck does not follow, have written."""
+    names = " and ".join(f"`{each}`" for each in kernels)
+    about = f"without {names}: reads of {what} that bulk copies have written"
+    return Known("initcheck", operation, right, ("plain", "unwritten"), about, kernels)
+
+
 KNOWN = (
     Known(
         "racecheck",
@@ -69,39 +78,15 @@ KNOWN = (
             ("P::EMPTY + i * MBARRIER_BYTES, CONSUMERS)", "P::EMPTY + i * MBARRIER_BYTES, CONSUMERS * WARPGROUP)"),
         ),
     ),
-    Known(
-        "initcheck",
-        "attention_grad",
-        right=("bulk_store", "bulk_add"),
-        controls=("plain", "unwritten"),
-        about="without the kernel `finish`, which reads sums that bulk copies have written",
-        kernel="finish",
-    ),
-    Known(
-        "initcheck",
-        "linear_sigmoid",
-        right=("bulk_store",),
-        controls=("plain", "unwritten"),
-        about="without the kernel `bias_sigmoid`, which reads a product that bulk copies have written",
-        kernel="bias_sigmoid",
-    ),
-    *(
-        Known(
-            "initcheck",
-            "linear_sigmoid_grad",
-            right=("bulk_store",),
-            controls=("plain", "unwritten"),
-            about=f"without the kernel `{kernel}`, which reads dz that bulk copies have written",
-            kernel=kernel,
-        )
-        for kernel in ("matmul_short", "matmul_mma")
-    ),
+    _reads_of_bulk_copies("attention_grad", "sums", "finish", right=("bulk_store", "bulk_add")),
+    _reads_of_bulk_copies("linear_sigmoid", "a product", "bias_sigmoid"),
+    _reads_of_bulk_copies("linear_sigmoid_grad", "dz", "matmul_short", "matmul_mma"),
     Known(
         "memcheck",
         "matmul",
         right=("partial",),
         controls=("whole", "past"),
-        about="the last elements of a row are copied one by one, where cp.async is told how many of 16 bytes to read",
+        about="loads of single elements in the place of cp.async of less than 16 bytes",
         source="matmul_mma",
         replaced=(
             (

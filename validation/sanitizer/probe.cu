@@ -6,7 +6,7 @@
 // racecheck: a ring of two stages in shared memory, filled by bulk copies, read by four warps. They report that they
 // have read a stage in different ways.
 // initcheck: a kernel reads global memory that another one has written in different ways.
-// memcheck: cp.async copies 32 bytes, or 24 and zeros; it is told how many of each 16 bytes to read.
+// memcheck: cp.async copies two chunks of 16 bytes; the source size of the second one is 16 or 8 bytes.
 #include <stdio.h>
 #include <string.h>
 

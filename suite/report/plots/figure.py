@@ -89,6 +89,14 @@ def data_of(file: bytes) -> dict[str, Any]:
     return data
 
 
+def is_plot(file: bytes) -> bool:
+    """Whether an SVG has data as `Plot.file` writes them."""
+    try:
+        return isinstance(data_of(file), dict)
+    except (SyntaxError, ValueError):  # ParseError is a SyntaxError
+        return False
+
+
 def _saved(plot: Plot, kind: str, metadata: dict[str, Any]) -> bytes:
     import matplotlib as mpl
 
