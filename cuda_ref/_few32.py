@@ -4,7 +4,7 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._arguments import find_tma_layout
-from cuda_ref._matmul_plan import Plan
+from cuda_ref._matmul_tiles import Plan
 
 
 def run(plan: Plan, a: Tensor, b: Tensor) -> Tensor:

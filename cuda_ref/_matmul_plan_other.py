@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from cuda_ref._arguments import find_tma_layout
-from cuda_ref._matmul_plan import PARTS, TILES, Plan, Tile, blocks_of, count, longest, multiprocessors
-from cuda_ref._matmul_plan import Problem as Sizes
+from cuda_ref._matmul_plan import multiprocessors
+from cuda_ref._matmul_tiles import PARTS, TILES, Plan, Tile, blocks_of, count
+from cuda_ref._matmul_tiles import Problem as Sizes
+from cuda_ref._matmul_times import longest
 
 FEW = 8
 """The most rows or columns of the kernel "few32"."""

@@ -10,9 +10,9 @@ constexpr int THREADS = 256, CHUNKS = 4;  // of 16 bytes, for a thread
 
 struct PitchedCopy {
     const char* from;
-    char* to;  // rows of `chunks` times 16 bytes; the end of the last chunk is filled with zeros
+    char* to;  // rows of `pitch` times 16 bytes; the end of the last chunk that is written is filled with zeros
     int64_t stride_row, stride_column;  // in elements
-    int rows, columns, chunks, count;   // count: chunks of all rows
+    int rows, columns, chunks, pitch, count;  // chunks: of a row that are written; count: of all rows
     bool across;                        // neighbouring threads read neighbouring rows
     FastDivisor inner;                  // by what is neighbouring: rows or chunks
 };
@@ -43,7 +43,7 @@ __device__ __forceinline__ void copy_chunks(const PitchedCopy& x, int block, Loa
         const int index = exists ? int(first) + i * THREADS : 0;
         const int outer = x.inner.quotient(index), inner = index - outer * neighbours;
         const int row = x.across ? inner : outer, chunk = x.across ? outer : inner, column = chunk * (16 / sizeof(E));
-        place[i] = row * x.chunks + chunk;
+        place[i] = row * x.pitch + chunk;
         columns[i] = exists ? x.columns - column : 0;
         from[i] = reinterpret_cast<const E*>(x.from) + row * x.stride_row + column * x.stride_column;
         loaded[i] = load(from[i], columns[i]);
@@ -98,21 +98,23 @@ cudaError_t launch(const PitchedCopy& a, const PitchedCopy& b, cudaStream_t stre
     return cudaGetLastError();
 }
 
-// Element (row, column) of x is x[row * x_row + column * x_column], in elements; a matrix of 0 rows is left out. Each
-// has at most 2^30 chunks.
+// Element (row, column) of x is x[row * x_row + column * x_column], in elements, and x_to[row * x_pitch + column] in
+// the copy, whose pitch is a multiple of 16 bytes; a matrix of 0 rows is left out. A copy has at most 2^30 times 16
+// bytes.
 extern "C" int copy_pitched(const void* x, void* x_to, int64_t x_rows, int64_t x_columns, int64_t x_row,
-                            int64_t x_column, const void* y, void* y_to, int64_t y_rows, int64_t y_columns,
-                            int64_t y_row, int64_t y_column, int64_t element_bytes, cudaStream_t stream,
-                            LaunchRecord* record) {
-    const auto copy = [&](const void* from, void* to, int64_t rows, int64_t columns, int64_t row, int64_t column) {
+                            int64_t x_column, int64_t x_pitch, const void* y, void* y_to, int64_t y_rows,
+                            int64_t y_columns, int64_t y_row, int64_t y_column, int64_t y_pitch, int64_t element_bytes,
+                            cudaStream_t stream, LaunchRecord* record) {
+    const auto copy = [&](const void* from, void* to, int64_t rows, int64_t columns, int64_t row, int64_t column,
+                          int64_t pitch) {
         const int chunks = int(ceil_div<int64_t>(columns * element_bytes, 16));
         const bool across = row == 1 && column != 1;
         const int64_t inner = across ? rows : chunks;
         return PitchedCopy{static_cast<const char*>(from), static_cast<char*>(to), row, column, int(rows), int(columns),
-                           chunks, int(rows * chunks), across, FastDivisor(inner > 0 ? inner : 1)};
+                           chunks, int(pitch * element_bytes / 16), int(rows * chunks), across, FastDivisor(inner > 0 ? inner : 1)};
     };
-    const PitchedCopy first = copy(x, x_to, x_rows, x_columns, x_row, x_column);
-    const PitchedCopy second = copy(y, y_to, y_rows, y_columns, y_row, y_column);
+    const PitchedCopy first = copy(x, x_to, x_rows, x_columns, x_row, x_column, x_pitch);
+    const PitchedCopy second = copy(y, y_to, y_rows, y_columns, y_row, y_column, y_pitch);
     switch (element_bytes) {
         case 1: return launch<uint8_t>(first, second, stream, record);
         case 2: return launch<uint16_t>(first, second, stream, record);

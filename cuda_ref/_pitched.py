@@ -2,7 +2,16 @@
 
 from torch import Tensor
 
-from . import build
+from cuda_ref import build
+
+LINE, SHORT_ROW = 128, 512
+"""Bytes: of a line of the L2 cache, and of rows that are not lengthened to whole lines."""
+
+
+def pitch(columns: int, element_bytes: int) -> int:
+    """Elements from a row of a copy to the next: a row of whole lines takes half as many requests of the L2 cache."""
+    align = (LINE if columns * element_bytes >= SHORT_ROW else 16) // element_bytes
+    return -(-columns // align) * align
 
 
 def pitched(*operands: tuple[Tensor, int]) -> list[Tensor]:
@@ -12,22 +21,21 @@ def pitched(*operands: tuple[Tensor, int]) -> list[Tensor]:
         operands: a matrix, and the dimension that is contiguous in its copy.
 
     Returns:
-        matrices of the same shapes. The other stride is the least multiple of 16 bytes. They take as many bytes of
-        device memory as the matrices, rounded up to 16 bytes a row.
+        matrices of the same shapes. The other stride is what `pitch` says. They take as many bytes of device memory as
+        the matrices, rounded up to 16 bytes a row, or to 128 bytes.
 
     Raises:
         NotImplementedError: for copies of more than 16 GiB.
     """
     copies, arguments = [], []
     for x, inner in operands:
-        align = 16 // x.element_size()
-        pitch = -(-x.shape[inner] // align) * align
-        if x.shape[1 - inner] * pitch > 2**30 * align:
+        between = pitch(x.shape[inner], x.element_size())
+        if x.shape[1 - inner] * between * x.element_size() > 2**34:
             raise NotImplementedError(f"a copy of at most 16 GiB is made; got a matrix {tuple(x.shape)} of {x.dtype}")
-        copy = x.new_empty(x.shape[1 - inner], pitch)
+        copy = x.new_empty(x.shape[1 - inner], between)
         rows = copy[:, : x.shape[inner]]
         copies.append(rows if inner == 1 else rows.t())
-        arguments += [x, copy, x.shape[1 - inner], x.shape[inner], x.stride(1 - inner), x.stride(inner)]
-    arguments += [None, None, 0, 0, 0, 0] * (2 - len(operands))
+        arguments += [x, copy, x.shape[1 - inner], x.shape[inner], x.stride(1 - inner), x.stride(inner), between]
+    arguments += [None, None, 0, 0, 0, 0, 0] * (2 - len(operands))
     build.launch("_pitched", "copy_pitched", copies[0].device, *arguments, copies[0].element_size())
     return copies

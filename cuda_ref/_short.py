@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._matmul_plan import SHORT_GRIDS, SHORT_TILES, Plan
+from cuda_ref._matmul_tiles import SHORT_GRIDS, SHORT_TILES, Plan
 
 
 def run(plan: Plan, a: Tensor, b: Tensor) -> Tensor:

@@ -31,6 +31,20 @@ cudaError_t launch_clusters(int cluster, void (*kernel)(Parameters...), dim3 gri
                                  arguments...);
 }
 
+// Clusters of blocks with all of a multiprocessor's shared memory that the device runs at a time. Parts of the device have
+// no place for four or more. 0 if the driver does not say.
+template <typename... Parameters>
+int active_clusters(int cluster, void (*kernel)(Parameters...), int threads, size_t shared_bytes) {
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes));
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {unsigned(cluster), 1, 1};
+    const cudaLaunchConfig_t config = {dim3(unsigned(cluster)), dim3(unsigned(threads)), shared_bytes, nullptr,
+                                       &attribute, 1};
+    int clusters = 0;
+    return cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess ? clusters : 0;
+}
+
 // Launches a kernel that may begin before the one before it in the stream has ended: see start_next_kernel.
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch_early(void (*kernel)(Parameters...), dim3 grid, dim3 block, cudaStream_t stream,

@@ -7,7 +7,9 @@ from torch import Tensor
 from cuda_ref import build
 from cuda_ref._arguments import check_linear
 from cuda_ref._kept import kept
-from cuda_ref._matmul_plan import Plan, Problem, best_plan, multiprocessors, predicted_us
+from cuda_ref._matmul_plan import best_plan, multiprocessors
+from cuda_ref._matmul_tiles import Plan, Problem
+from cuda_ref._matmul_times import predicted_us
 from cuda_ref.linear_sigmoid_wgmma import check_products, rows_for_tma
 from cuda_ref.matmul_wgmma import run
 

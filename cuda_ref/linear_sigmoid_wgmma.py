@@ -7,7 +7,8 @@ from torch import Tensor
 from cuda_ref import build, linear_sigmoid_skinny
 from cuda_ref._arguments import check_linear, find_tma_layout, tma_layout
 from cuda_ref._kept import kept
-from cuda_ref._matmul_plan import best_plan, elements_of_parts, one_of_two_tiles
+from cuda_ref._matmul_plan import best_plan, one_of_two_tiles
+from cuda_ref._matmul_tiles import elements_of_parts
 from cuda_ref._pitched import pitched
 
 REQUIRES = "sm_90"

@@ -38,12 +38,12 @@ template <typename T, int COUNT>
 __device__ __forceinline__ void wgmma_of_registers(float (&acc)[COUNT], const uint32_t (&a)[4], uint64_t b) {
     static_assert(COUNT == 16 || COUNT == 20 || COUNT == 24 || COUNT == 32, "");
     if constexpr (COUNT == 16) {
-        RECURRENT("32", TEN() "%10, %11, %12, %13, %14, %15", "%16, %17, %18, %19", "%20", ACC_8(0), ACC_8(8));
+        RECURRENT("32", SUMS_16, "%16, %17, %18, %19", "%20", ACC_8(0), ACC_8(8));
     } else if constexpr (COUNT == 20) {
-        RECURRENT("40", TEN() "%10, %11, %12, %13, %14, %15, %16, %17, %18, %19", "%20, %21, %22, %23", "%24", ACC_8(0),
+        RECURRENT("40", SUMS_16 ", %16, %17, %18, %19", "%20, %21, %22, %23", "%24", ACC_8(0),
                   ACC_8(8), ACC_4(16));
     } else if constexpr (COUNT == 24) {
-        RECURRENT("48", TEN() TEN(1) "%20, %21, %22, %23", "%24, %25, %26, %27", "%28", ACC_8(0), ACC_8(8), ACC_8(16));
+        RECURRENT("48", SUMS_24, "%24, %25, %26, %27", "%28", ACC_8(0), ACC_8(8), ACC_8(16));
     } else {
         RECURRENT("64", SUMS_32, "%32, %33, %34, %35", "%36", ACC_32(0));
     }

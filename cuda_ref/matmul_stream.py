@@ -6,7 +6,8 @@ from torch import Tensor
 from cuda_ref import build
 from cuda_ref._arguments import check_16_bit, check_matmul, check_sizes, find_row_layout
 from cuda_ref._kept import kept
-from cuda_ref._matmul_plan import STREAM_FEW, Plan, best_plan
+from cuda_ref._matmul_plan import best_plan
+from cuda_ref._matmul_tiles import STREAM_FEW, Plan
 from cuda_ref._pitched import pitched
 
 

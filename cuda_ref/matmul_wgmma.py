@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cuda_ref import _few32, _matmul_plan_other, _short, build, matmul_mma, matmul_skinny, matmul_stream
+from cuda_ref import _few32, _matmul_plan_other, _narrow, _short, build, matmul_mma, matmul_skinny, matmul_stream
 from cuda_ref._arguments import (
     FLOAT8,
     check_float8_scales,
@@ -14,7 +14,8 @@ from cuda_ref._arguments import (
     tma_layout,
 )
 from cuda_ref._kept import kept
-from cuda_ref._matmul_plan import Plan, best_plan, elements_of_parts
+from cuda_ref._matmul_plan import best_plan
+from cuda_ref._matmul_tiles import SHARE_A, SHARE_B, Plan, elements_of_parts, fitted_tile
 from cuda_ref._pitched import pitched
 
 REQUIRES = "sm_90"
@@ -39,7 +40,7 @@ def matmul(
     is contiguous along K, are copied first, which takes their size in memory.
     Plan: _matmul_plan.py and _matmul_plan_other.py choose the tile and the number of parts in which k is divided; their
     sums take 4 bytes of memory for each part and element of the tiles. Products for which they are faster go to
-    matmul_mma.cu, matmul_stream.cu, matmul_skinny.cu and _short.cu, in tf32 to _few32.cu.
+    matmul_mma.cu, matmul_stream.cu, matmul_skinny.cu, _short.cu and _narrow.cu, in tf32 to _few32.cu.
     Dtypes: float16, bfloat16, with sums in float32, rounded once at the end. float32 with precision "tf32":
     factors are rounded to tf32, sums are float32. float8_e4m3fn, with a float32
     scale of shape () for each operand, gives bfloat16: the tensor cores keep 14 bits of sums over all of K ("fast"), or
@@ -70,14 +71,13 @@ def run(
     scale_b: Tensor | None = None,
 ) -> Tensor:
     """The product of two matrices that are not empty, by a plan."""
-    if not plan.kernel.startswith("wgmma"):
+    if not plan.kernel.startswith("wgmma") and plan.kernel != "fitted":
         if plan.kernel == "skinny":
             if find_tma_layout(a, 1, k_major_only=True) is None:
                 [a] = pitched((a, 1))
             return matmul_skinny.matmul(a, b)
-        return {"mma": matmul_mma, "stream": matmul_stream, "short": _short, "few32": _few32}[plan.kernel].run(
-            plan, a, b
-        )
+        others = {"mma": matmul_mma, "stream": matmul_stream, "short": _short, "narrow": _narrow, "few32": _few32}
+        return others[plan.kernel].run(plan, a, b)
     (M, K), N = a.shape, b.shape[1]
     a, b, a_layout, b_layout = for_tma(a, b)
     out = a.new_empty(M, N, dtype=torch.bfloat16 if a.dtype == FLOAT8 else a.dtype)
@@ -88,6 +88,13 @@ def run(
         build.launch(
             "_wgmma8", "matmul_wgmma8", a.device,
             *sizes, a_layout[1], b_layout[1], scale_a, scale_b, precision == "promoted", plan.tile, plan.parts, sums,
+        )  # fmt: skip
+    elif plan.kernel == "fitted":
+        tile, name = fitted_tile(plan.tile), f"fitted_{str(a.dtype).removeprefix('torch.')}"
+        sharing = SHARE_A * (tile.beside > 1) + SHARE_B * (tile.cluster > 1)
+        build.launch(
+            f"_{name}", f"matmul_{name}", a.device,
+            *sizes, *a_layout, *b_layout, tile.N, tile.M, sharing, plan.parts, sums,
         )  # fmt: skip
     elif a.dtype == torch.float32:
         build.launch("_wgmma32", "matmul_wgmma32", a.device, *sizes, *a_layout, *b_layout, plan.tile, plan.parts, sums)

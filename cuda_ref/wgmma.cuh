@@ -57,23 +57,31 @@ __device__ __forceinline__ void warpgroup_fence_operand(uint32_t (&a)[COUNT]) {
 // with row = t / 32 * 16 + t % 32 / 4 and column = 8 j + t % 4 * 2.
 
 // Lists of operands of the asm statements: the registers %0 ... %(n - 1), and acc[i] ... acc[i + n - 1].
-#define TEN(d) \
-    "%" #d "0, %" #d "1, %" #d "2, %" #d "3, %" #d "4, %" #d "5, %" #d "6, %" #d "7, %" #d "8, %" #d "9, "
 #define SUMS_8 "%0, %1, %2, %3, %4, %5, %6, %7"
-#define SUMS_32 TEN() TEN(1) TEN(2) "%30, %31"
-#define SUMS_64 TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) "%60, %61, %62, %63"
-#define SUMS_96                                                                       \
-    TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) TEN(6) TEN(7) TEN(8) "%90, %91, %92, %93, " \
-    "%94, %95"
-#define SUMS_112                                                                                    \
-    TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) TEN(6) TEN(7) TEN(8) TEN(9) TEN(10) "%110, %111"
-#define SUMS_128                                                                        \
-    TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) TEN(6) TEN(7) TEN(8) TEN(9) TEN(10) TEN(11) \
-    "%120, %121, %122, %123, %124, %125, %126, %127"
+#define SUMS_16 SUMS_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define SUMS_24 SUMS_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define SUMS_32 SUMS_24 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define SUMS_40 SUMS_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define SUMS_48 SUMS_40 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define SUMS_56 SUMS_48 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define SUMS_64 SUMS_56 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define SUMS_72 SUMS_64 ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define SUMS_80 SUMS_72 ", %72, %73, %74, %75, %76, %77, %78, %79"
+#define SUMS_88 SUMS_80 ", %80, %81, %82, %83, %84, %85, %86, %87"
+#define SUMS_96 SUMS_88 ", %88, %89, %90, %91, %92, %93, %94, %95"
+#define SUMS_104 SUMS_96 ", %96, %97, %98, %99, %100, %101, %102, %103"
+#define SUMS_112 SUMS_104 ", %104, %105, %106, %107, %108, %109, %110, %111"
+#define SUMS_120 SUMS_112 ", %112, %113, %114, %115, %116, %117, %118, %119"
+#define SUMS_128 SUMS_120 ", %120, %121, %122, %123, %124, %125, %126, %127"
 #define ACC_8(i)                                                                                             \
     "+f"(acc[i]), "+f"(acc[i + 1]), "+f"(acc[i + 2]), "+f"(acc[i + 3]), "+f"(acc[i + 4]), "+f"(acc[i + 5]), \
         "+f"(acc[i + 6]), "+f"(acc[i + 7])
-#define ACC_32(i) ACC_8(i), ACC_8(i + 8), ACC_8(i + 16), ACC_8(i + 24)
+#define ACC_16(i) ACC_8(i), ACC_8(i + 8)
+#define ACC_24(i) ACC_16(i), ACC_8(i + 16)
+#define ACC_32(i) ACC_16(i), ACC_16(i + 16)
+#define ACC_40(i) ACC_32(i), ACC_8(i + 32)
+#define ACC_48(i) ACC_32(i), ACC_16(i + 32)
+#define ACC_56(i) ACC_32(i), ACC_24(i + 32)
 #define ACC_64(i) ACC_32(i), ACC_32(i + 32)
 // After the sums, a and b follow flags: whether to add to the sums (float8), factors 1 of a and b, and whether a and b
 // are MN-major (16 bits).
@@ -102,26 +110,51 @@ __device__ __forceinline__ void warpgroup_fence_operand(uint32_t (&a)[COUNT]) {
         WGMMA_32(N_, SUMS, A, B, __VA_ARGS__);                                \
     }
 
-// acc += A B, both operands by descriptors; with ADD = false (float8 only) acc = A B.
-template <typename T, bool A_MN, bool B_MN, bool ADD = true, int COUNT>
-__device__ __forceinline__ void wgmma(float (&acc)[COUNT], uint64_t a, uint64_t b) {
-    static_assert(COUNT == 8 || COUNT == 32 || COUNT == 64 || COUNT == 96 || COUNT == 112 || COUNT == 128,
-                  "N = 2 COUNT is 16, 64, 128, 192, 224 or 256");
+// acc[0 ... COUNT - 1] += A B, both operands by descriptors; with ADD = false (float8 only) they become A B.
+template <typename T, bool A_MN, bool B_MN, bool ADD, int COUNT>
+__device__ __forceinline__ void wgmma_sums(float* acc, uint64_t a, uint64_t b) {
+    static_assert(COUNT % 8 == 0 && COUNT <= 128, "N = 2 COUNT is a multiple of 16");
     static_assert(sizeof(T) == 2 || !(A_MN || B_MN), "only 16-bit operands may be MN-major");
     static_assert(sizeof(T) == 1 || ADD, "");
     if constexpr (COUNT == 8) {
         WGMMA("16", SUMS_8, "%8", "%9", "%10", "%11", ACC_8(0));
+    } else if constexpr (COUNT == 16) {
+        WGMMA("32", SUMS_16, "%16", "%17", "%18", "%19", ACC_16(0));
+    } else if constexpr (COUNT == 24) {
+        WGMMA("48", SUMS_24, "%24", "%25", "%26", "%27", ACC_24(0));
     } else if constexpr (COUNT == 32) {
         WGMMA("64", SUMS_32, "%32", "%33", "%34", "%35", ACC_32(0));
+    } else if constexpr (COUNT == 40) {
+        WGMMA("80", SUMS_40, "%40", "%41", "%42", "%43", ACC_40(0));
+    } else if constexpr (COUNT == 48) {
+        WGMMA("96", SUMS_48, "%48", "%49", "%50", "%51", ACC_48(0));
+    } else if constexpr (COUNT == 56) {
+        WGMMA("112", SUMS_56, "%56", "%57", "%58", "%59", ACC_56(0));
     } else if constexpr (COUNT == 64) {
         WGMMA("128", SUMS_64, "%64", "%65", "%66", "%67", ACC_64(0));
+    } else if constexpr (COUNT == 72) {
+        WGMMA("144", SUMS_72, "%72", "%73", "%74", "%75", ACC_64(0), ACC_8(64));
+    } else if constexpr (COUNT == 80) {
+        WGMMA("160", SUMS_80, "%80", "%81", "%82", "%83", ACC_64(0), ACC_16(64));
+    } else if constexpr (COUNT == 88) {
+        WGMMA("176", SUMS_88, "%88", "%89", "%90", "%91", ACC_64(0), ACC_24(64));
     } else if constexpr (COUNT == 96) {
         WGMMA("192", SUMS_96, "%96", "%97", "%98", "%99", ACC_64(0), ACC_32(64));
+    } else if constexpr (COUNT == 104) {
+        WGMMA("208", SUMS_104, "%104", "%105", "%106", "%107", ACC_64(0), ACC_40(64));
     } else if constexpr (COUNT == 112) {
-        WGMMA("224", SUMS_112, "%112", "%113", "%114", "%115", ACC_64(0), ACC_32(64), ACC_8(96), ACC_8(104));
+        WGMMA("224", SUMS_112, "%112", "%113", "%114", "%115", ACC_64(0), ACC_48(64));
+    } else if constexpr (COUNT == 120) {
+        WGMMA("240", SUMS_120, "%120", "%121", "%122", "%123", ACC_64(0), ACC_56(64));
     } else {
         WGMMA("256", SUMS_128, "%128", "%129", "%130", "%131", ACC_64(0), ACC_64(64));
     }
+}
+
+// acc += A B; with ADD = false acc = A B.
+template <typename T, bool A_MN, bool B_MN, bool ADD = true, int COUNT>
+__device__ __forceinline__ void wgmma(float (&acc)[COUNT], uint64_t a, uint64_t b) {
+    wgmma_sums<T, A_MN, B_MN, ADD, COUNT>(acc, a, b);
 }
 
 // acc += A B in tf32 with A in registers: a[0..3] are the elements (row, t % 4), (row + 8, t % 4), (row, t % 4 + 4),
@@ -145,13 +178,17 @@ __device__ __forceinline__ void wgmma(float (&acc)[COUNT], const uint32_t* a, ui
     }
 }
 
-// acc += A B over one stage: the four products of 128 bytes of k.
+// acc[0 ... COUNT - 1] += A B over one stage: the four products of 128 bytes of k.
 template <typename T, bool A_MN, bool B_MN, int COUNT>
-__device__ __forceinline__ void wgmma_stage(float (&acc)[COUNT], uint64_t a, uint64_t b) {
+__device__ __forceinline__ void wgmma_stage_sums(float* acc, uint64_t a, uint64_t b) {
     static_assert(sizeof(T) == 2 || !(A_MN || B_MN), "only 16-bit operands may be MN-major");
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-        wgmma<T, A_MN, B_MN>(acc, a + k * (A_MN ? MN_MAJOR_STEP : K_MAJOR_STEP),
-                             b + k * (B_MN ? MN_MAJOR_STEP : K_MAJOR_STEP));
+        wgmma_sums<T, A_MN, B_MN, true, COUNT>(acc, a + k * (A_MN ? MN_MAJOR_STEP : K_MAJOR_STEP),
+                                               b + k * (B_MN ? MN_MAJOR_STEP : K_MAJOR_STEP));
     }
+}
+template <typename T, bool A_MN, bool B_MN, int COUNT>
+__device__ __forceinline__ void wgmma_stage(float (&acc)[COUNT], uint64_t a, uint64_t b) {
+    wgmma_stage_sums<T, A_MN, B_MN, COUNT>(acc, a, b);
 }

@@ -5,10 +5,6 @@
 
 #include "wgmma.cuh"
 
-#define SUMS_40 TEN() TEN(1) TEN(2) "%30, %31, %32, %33, %34, %35, %36, %37, %38, %39"
-#define SUMS_88 \
-    TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) TEN(6) TEN(7) "%80, %81, %82, %83, %84, %85, %86, %87"
-#define ACC_40(i) ACC_32(i), ACC_8(i + 32)
 #define ACC_88(i) ACC_64(i), ACC_8(i + 64), ACC_8(i + 72), ACC_8(i + 80)
 
 // The operands after the sums. From shared memory: descriptors of A and B, whether to add, whether B is MN-major. From

@@ -144,7 +144,8 @@ def test_every_cuda_source_has_its_launcher() -> None:
     folder = ROOT / frameworks.get("cuda").folder
     operations = {path.stem: builtin.operation_of(path.stem) for path in folder.glob("*.py")}
     launchers = {stem for stem, name in operations.items() if name not in (None, "multi_head_attention")}
-    launchers |= {"_attention_decode", "_few32", "_images", "_pitched", "_short", "_wgmma16", "_wgmma32", "_wgmma8"}
+    launchers |= {"_attention_decode", "_few32", "_fitted_bfloat16", "_fitted_float16", "_images", "_narrow"}
+    launchers |= {"_pitched", "_short", "_wgmma16", "_wgmma32", "_wgmma8"}
     assert {path.stem for path in folder.glob("*.cu")} == launchers
 
 

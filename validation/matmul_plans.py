@@ -21,8 +21,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from cuda_ref import _matmul_plan, build, matmul_wgmma
-from cuda_ref._matmul_plan import Plan, Problem
+from cuda_ref import _matmul_plan, _matmul_tiles, _matmul_times, build, matmul_wgmma
+from cuda_ref._matmul_tiles import Plan, Problem
 from suite.timing.intervals import RecorderError
 from suite.timing.recorder import Recorder
 from suite.timing.target import target
@@ -34,6 +34,8 @@ MOST_PRODUCTS = 2**40
 ROUNDS = 4
 HOPELESS = 1.5
 """A plan that takes so much longer than the best one is timed once."""
+FACTS = Problem._fields[3:]
+"""What the choice depends on beside the sizes, and which a file has columns of."""
 BEGIN, END = "<!-- table:begin -->", "<!-- table:end -->"
 SETUP = "inputs"
 SOME_WRONG = 3
@@ -90,10 +92,10 @@ def calls(a: Tensor, b: Tensor, kernels: Sequence[str], all_plans: bool) -> dict
     """The vendor and the model's choice, or every plan that is not absurd, by name."""
     x = _matmul_plan.problem_of(a, b)
     found: dict[str, Callable[[], Tensor]] = {"torch": partial(vendor, a, b)}
-    plans = [each for each in _matmul_plan.candidates(x) if each.kernel in kernels]
-    least = min(_matmul_plan.predicted_us(each, x) for each in plans)
+    plans = [each for each in _matmul_tiles.candidates(x) if each.kernel in kernels]
+    least = min(_matmul_times.predicted_us(each, x) for each in plans)
     for each in plans:
-        us = _matmul_plan.predicted_us(each, x)
+        us = _matmul_times.predicted_us(each, x)
         if us == least or (all_plans and us < ABSURD * least + 10):
             found[name(each)] = partial(matmul_wgmma.run, each, a, b)
     return found
@@ -118,7 +120,7 @@ def check(kernel: str) -> int:
                 truth = a.double() @ b.double()
                 spread = (a.double().square() @ b.double().square()).sqrt()
                 bound = truth.abs() * 2.0 ** (-8 if dtype == torch.bfloat16 else -11) * 1.01 + spread * 1e-5 + 1e-7
-                for plan in _matmul_plan.candidates(_matmul_plan.problem_of(a, b)):
+                for plan in _matmul_tiles.candidates(_matmul_plan.problem_of(a, b)):
                     if plan.kernel != kernel:
                         continue
                     try:
@@ -159,7 +161,7 @@ class Timer:
         def prepare() -> None:
             a, b = operands(shape, self.layout, torch.bfloat16, 1)
             x = _matmul_plan.problem_of(a, b)
-            facts.extend((self.layout, int(x.a_copied), int(x.b_copied), x.multiprocessors))
+            facts.extend((self.layout, *(int(getattr(x, each)) for each in FACTS)))
             found.update(calls(a, b, self.kernels, all_plans))
             errors.update(compared(found))
 
@@ -206,7 +208,7 @@ def measure(shapes: Sequence[Shape], path: Path, timer: Timer, seconds: float) -
     begin = time.monotonic()
     with path.open("w", newline="") as file:
         rows = csv.writer(file)
-        rows.writerow((*"MNK", "layout", "a_copied", "b_copied", "multiprocessors", "plan", "us", "samples", "error"))
+        rows.writerow((*"MNK", "layout", *FACTS, "plan", "us", "samples", "error"))
         for all_plans in (False, True):
             for shape in shapes:
                 if time.monotonic() - begin > seconds:
@@ -235,7 +237,7 @@ class Timed:
     @property
     def chosen(self) -> str:
         """The model's choice among them."""
-        return min(self.plans, key=lambda each: _matmul_plan.predicted_us(plan(each), self.x))
+        return min(self.plans, key=lambda each: _matmul_times.predicted_us(plan(each), self.x))
 
     @property
     def best(self) -> str:
@@ -254,8 +256,7 @@ def read(path: Path) -> list[Timed]:
     found: dict[Problem, dict[str, float]] = {}
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
-            copied = row["a_copied"] == "1", row["b_copied"] == "1"
-            x = Problem(int(row["M"]), int(row["N"]), int(row["K"]), *copied, int(row["multiprocessors"]))
+            x = Problem(int(row["M"]), int(row["N"]), int(row["K"]), **{each: int(row[each]) for each in FACTS})
             if float(row["error"]) > WRONG:
                 print(f"WRONG {x.M} x {x.N} x {x.K} {row['plan']}: {row['error']}")
             found.setdefault(x, {})[row["plan"]] = float(row["us"])
@@ -320,7 +321,7 @@ def waves(x: Problem) -> float:
 
 
 def kind_of(x: Problem) -> str:
-    if min(x.M, x.N) <= _matmul_plan.STREAM_FEW:
+    if min(x.M, x.N) <= _matmul_tiles.STREAM_FEW:
         return "at most 16 rows or columns"
     return "others, copied for TMA" if x.a_copied or x.b_copied else "others"
 
@@ -341,7 +342,7 @@ def main() -> int:
     parser.add_argument("--draws", type=int, default=50, help="random shapes, without --shapes (50)")
     parser.add_argument("--seed", type=int, default=1, help="of the shapes (1)")
     parser.add_argument("--layout", default="nn", choices=("nn", "tn", "nt", "tt"))
-    parser.add_argument("--kernels", default=",".join(_matmul_plan.KERNELS), help="whose plans are timed (all)")
+    parser.add_argument("--kernels", default=",".join(_matmul_tiles.KERNELS), help="whose plans are timed (all)")
     parser.add_argument("--seconds", type=float, default=600, help="no new shape is begun after this time (600)")
     parser.add_argument("--out", type=Path, default=Path("plans.csv"), help="CSV file to write (plans.csv)")
     parser.add_argument("--check", action="store_true", help="judge the plans of --kernels against float64 instead")

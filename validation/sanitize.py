@@ -56,10 +56,11 @@ FURTHER: dict[str, tuple[Shape, ...]] = {
     "attention_grad": ((1, 8, 1, 130, 300, 64),),
     "linear_sigmoid": ((300, 264, 72), (16, 128, 2048)),
     "linear_sigmoid_grad": ((300, 264, 72),),
+    "matmul": ((17674, 8, 28), (12159, 8, 512), (10809, 8, 992), (149, 2080, 4621), (864, 744, 4464)),
     "lstm": ((2, 33, 9, 136), (2, 230, 9, 264), (1, 6, 9, 520)),
 }
-"""Sizes beside the ragged ones, for kernels that are chosen by the size: larger tiles, clusters of 8 and 16 blocks,
-query heads of a key head that several blocks divide."""
+"""Sizes beside the ragged ones, for kernels that are chosen by the size: few columns, tiles that fit the output, larger
+tiles, clusters of 8 and 16 blocks, query heads of a key head that several blocks divide."""
 CALLED = "calls made: "
 """Printed by the child process, followed by the number of calls."""
 KEPT = 20_000

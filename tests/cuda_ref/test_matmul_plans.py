@@ -9,9 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from cuda_ref import _matmul_plan, _matmul_plan_other, build, matmul_wgmma
-from cuda_ref._matmul_plan import Plan, Problem
-from cuda_ref._pitched import pitched
+from cuda_ref import _matmul_plan, _matmul_plan_other, _matmul_tiles, _matmul_times, build, matmul_wgmma
+from cuda_ref._matmul_tiles import Plan, Problem
+from cuda_ref._narrow import run as run_narrow
+from cuda_ref._narrow_plan import MOST_WARPS, SHARED_BYTES, TILE_ROWS, divide
+from cuda_ref._pitched import pitch, pitched
 from cuda_ref._short import run as run_short
 from cuda_ref.matmul_mma import matmul
 from cuda_ref.matmul_stream import matmul as matmul_stream
@@ -75,6 +77,82 @@ def test_threads_divide_short_sums(random: Random, agrees: Agrees, lanes: int) -
         agrees(matmul, random(M, K, dtype=dtype, shift=1), random(3 * N, K, dtype=dtype)[::3].t())
 
 
+def dense(random: Random, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
+    """Rows without gaps from a multiple of 16 bytes on, with NaN before the first one and behind the last."""
+    numbers = random(rows * columns, dtype=dtype, shift=64, pad=64)
+    inner = numbers.as_strided((rows, columns), (columns, 1))
+    behind = inner.data_ptr() % 16 // 2
+    return inner if behind == 0 else inner.as_strided(inner.shape, inner.stride(), inner.storage_offset() - behind)
+
+
+NARROW = (
+    (8, 1, 1),
+    (50, 3, 7),
+    (100, 20, 72),
+    (333, 20, 70),
+    (61, 116, 116),
+    (300, 8, 1040),
+    (70, 5, 300),
+    (77, 3, 256),
+    (90, 403, 10),
+    (600, 17, 33),
+    (1200, 16, 9),
+    (40, 100, 251),
+    (130, 512, 16),
+)
+
+
+@needs_compiler
+@pytest.mark.parametrize("tile", range(len(TILE_ROWS)))
+@pytest.mark.parametrize("shape", NARROW, ids=str)
+def test_many_dense_rows_with_few_columns(
+    random: Random, agrees: Agrees, shape: tuple[int, int, int], tile: int
+) -> None:
+    M, N, K = shape
+
+    def matmul(a: Tensor, b: Tensor, precision: str) -> Tensor:
+        return run_narrow(Plan("narrow", tile, 1), a, b)
+
+    for dtype in (torch.float16, torch.bfloat16):
+        for b in layouts(random, K, N, dtype):
+            if divide(M, N, K, tile, 2) is not None:
+                agrees(matmul, dense(random, M, K, dtype), b)
+
+
+def test_narrow_divisions_fit() -> None:
+    for M, N, K, tile in itertools.product(
+        (100, 9000, 10**6), (1, 8, 20, 64, 116, 403, 512), (1, 10, 72, 128, 250, 256, 1031, 1040), range(len(TILE_ROWS))
+    ):
+        found = divide(M, N, K, tile, 132)
+        if found is None:
+            continue
+        terms, groups = -(-K // 16) * 16, -(-N // found.tile_columns)
+        b_bytes = terms * (groups * found.tile_columns // 8 | 1) * 16
+        ring = found.warps * found.stages * found.tile_rows * found.pitch
+        rounded = found.warps // found.sharing * found.tile_rows * (2 * N + 16 * (N % 16 == 0))
+        assert b_bytes + ring + rounded <= SHARED_BYTES
+        assert found.warps <= MOST_WARPS
+        assert found.warps % found.sharing == 0
+        assert found.rows * 132 >= M
+        assert found.rows % 8 == 0
+        assert found.pitch % 32 == 16  # ldmatrix has no bank conflicts
+
+
+def test_narrow_is_for_dense_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_matmul_plan, "multiprocessors", lambda device: 132)
+    b = torch.empty(72, 20, dtype=torch.bfloat16)
+
+    def kernels(a: Tensor) -> set[str]:
+        return {each.kernel for each in _matmul_tiles.candidates(_matmul_plan.problem_of(a, b))}
+
+    whole = torch.empty(5008, 80, dtype=torch.bfloat16)
+    assert "narrow" in kernels(whole.view(-1)[: 5000 * 72].view(5000, 72))
+    assert "narrow" not in kernels(whole[:, :72])
+    assert "narrow" not in kernels(whole.view(-1)[1 : 5000 * 72 + 1].view(5000, 72))
+    x = Problem(401408, 20, 72, a_copied=False, b_copied=True, multiprocessors=132, a_dense=True)
+    assert _matmul_plan.best_of(x, _matmul_tiles.KERNELS).kernel == "narrow"
+
+
 @needs_compiler
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8], ids=str)
 def test_copies_to_a_pitch_of_16_bytes(dtype: torch.dtype) -> None:
@@ -94,12 +172,12 @@ def test_copies_to_a_pitch_of_16_bytes(dtype: torch.dtype) -> None:
 def test_plans_have_work_for_every_part() -> None:
     for M, N, K in itertools.product((1, 100, 5000), (1, 200, 3000), (1, 65, 20000)):
         x = Problem(M, N, K, a_copied=True, b_copied=False, multiprocessors=132)
-        plans = list(_matmul_plan.candidates(x))
+        plans = list(_matmul_tiles.candidates(x))
         assert plans
         for plan in plans:
-            if plan.kernel in _matmul_plan.TILES:
-                assert plan.parts <= -(-K // _matmul_plan.TILES[plan.kernel][plan.tile].K)
-            assert _matmul_plan.predicted_us(plan, x) > 0
+            if plan.kernel in _matmul_tiles.TILES or plan.kernel == "fitted":
+                assert plan.parts <= -(-K // _matmul_tiles.tile_of(plan).K)
+            assert _matmul_times.predicted_us(plan, x) > 0
 
 
 @pytest.mark.parametrize(
@@ -114,7 +192,28 @@ def test_plans_have_work_for_every_part() -> None:
 )
 def test_the_choice_of_a_plan(shape: tuple[int, int, int], kernel: str) -> None:
     x = Problem(*shape, a_copied=False, b_copied=False, multiprocessors=132)
-    assert _matmul_plan.best_of(x, _matmul_plan.KERNELS).kernel == kernel
+    assert _matmul_plan.best_of(x, _matmul_tiles.KERNELS).kernel == kernel
+
+
+def test_rows_of_tiles_fit_the_output() -> None:
+    """Each number of rows is the least that needs so many blocks."""
+    for M, N in ((100, 200), (1656, 1240), (5000, 64)):
+        plans = [each for each in _matmul_tiles.candidates(Problem(M, N, 64, False, False, 132)) if each.parts == 1]
+        tiles = [_matmul_tiles.tile_of(each) for each in plans if each.kernel == "fitted"]
+        assert tiles
+        for tile in tiles:
+            assert tile.M % 16 == 0
+            assert _matmul_tiles.FITTED_ROWS[tile.N] >= tile.M
+            fewer = -(-M // ((tile.M - 16) * tile.cluster)) if tile.M > 16 else 0
+            assert fewer != -(-M // (tile.M * tile.cluster))
+    assert not [
+        each for each in _matmul_tiles.candidates(Problem(99, 99, 99, True, True, 132)) if each.kernel == "fitted"
+    ]
+
+
+def test_rows_of_long_copies_are_whole_lines() -> None:
+    assert [pitch(columns, 2) for columns in (1, 9, 255, 256, 4099)] == [8, 16, 256, 256, 4160]
+    assert pitch(4099, 4) == 4128
 
 
 def test_a_few_rows_that_lie_across_k_are_copied_for_the_kernel_that_reads_them_along_k(
@@ -123,10 +222,10 @@ def test_a_few_rows_that_lie_across_k_are_copied_for_the_kernel_that_reads_them_
     monkeypatch.setattr(_matmul_plan, "multiprocessors", lambda device: 132)
     a, b = torch.empty(4096, 16, dtype=torch.bfloat16), torch.empty(4096, 6144, dtype=torch.bfloat16)
     along_k, across_k = _matmul_plan.problem_of(a.t().contiguous(), b), _matmul_plan.problem_of(a.t(), b)
-    plan = _matmul_plan.best_of(along_k, _matmul_plan.KERNELS)
+    plan = _matmul_plan.best_of(along_k, _matmul_tiles.KERNELS)
     assert plan.kernel == "skinny"
-    assert _matmul_plan.best_of(across_k, _matmul_plan.KERNELS) == plan
-    costs = [_matmul_plan.predicted_us(plan, x) for x in (along_k, across_k)]
+    assert _matmul_plan.best_of(across_k, _matmul_tiles.KERNELS) == plan
+    costs = [_matmul_times.predicted_us(plan, x) for x in (along_k, across_k)]
     assert costs[0] < costs[1]
     called: list[torch.Tensor] = []
     monkeypatch.setattr(matmul_wgmma, "pitched", lambda operand: [operand[0].contiguous()])

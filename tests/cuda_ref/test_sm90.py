@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from functools import lru_cache
@@ -11,8 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from cuda_ref import _cache, _matmul_plan, _matmul_plan_other, build, compiler
-from cuda_ref._matmul_plan import Plan
+from cuda_ref import _cache, _matmul_plan, _matmul_plan_other, _matmul_tiles, build, compiler
+from cuda_ref._matmul_tiles import Plan
 from cuda_ref.matmul_skinny import matmul as matmul_skinny
 from cuda_ref.matmul_tma_wgmma import matmul as matmul_tma_wgmma
 from cuda_ref.matmul_warp_specialized import matmul as matmul_warp_specialized
@@ -98,6 +99,23 @@ def test_wgmma_has_products_for_each_layout_and_type() -> None:
         assert f"QGMMA.64x{columns}x32.F32.E4M3.E4M3" in float8
     assert "UTMALDG.2D.MULTICAST" in everything
     assert "UTMASTG.2D" in everything
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", ["_fitted_bfloat16", "_fitted_float16"])
+def test_fitted_tiles_have_products_of_every_number_of_rows(name: str) -> None:
+    kind = "F32.BF16" if name.endswith("bfloat16") else "F32"
+    kernels = {kernel: code for kernel, code in machine_code(name).items() if "add_parts" not in kernel}
+    assert len(kernels) == 4 * 3  # layouts, numbers of columns
+    layouts = set()
+    for kernel, code in kernels.items():
+        found = re.findall(rf"HGMMA\.64x(\d+)x16\.{kind} (R\d+), gdesc\[UR\d+\](\S*),", code)
+        sizes = [int(rows) for rows, _, _ in found]
+        assert sizes == [rows for rows in range(16, max(sizes) + 1, 16) for _ in range(4)], kernel
+        assert max(sizes) in (192, 256)
+        assert len({(register, layout) for _, register, layout in found}) == 1, "sums move between registers"
+        layouts.add(found[0][2])
+    assert layouts == {"", ".tnspA", ".tnspB", ".tnspA.tnspB"}
 
 
 @needs_nvcc
@@ -207,22 +225,41 @@ def test_layouts_and_edges_16_bit(
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("kernel", ["wgmma", "wgmma16", "mma"])
+@pytest.mark.parametrize("kernel", ["wgmma", "wgmma16", "mma", "fitted"])
 def test_every_plan_at_any_address(
     draw: Callable[..., Tensor], agrees_twice: Callable[..., None], kernel: str, layout: str
 ) -> None:
     """Rows at multiples of 16 bytes, and at odd addresses, which TMA needs copied."""
-    for M, N, K in ((70, 130, 200), (129, 257, 1031), (300, 513, 4100)):
+    for M, columns, K in ((70, 130, 200), (129, 257, 1031), (300, 513, 4100)):
+        N = columns // 8 * 8 if kernel == "fitted" else columns
         for pad in (8, 3):
             a = draw(M, K, HALVES[1], layout[0] == "t", pad=pad)
             b = draw(K, N, HALVES[1], layout[1] == "t", pad=pad)
-            for plan in _matmul_plan.candidates(_matmul_plan.problem_of(a, b)):
+            for plan in _matmul_tiles.candidates(_matmul_plan.problem_of(a, b)):
                 if plan.kernel == kernel:
 
                     def matmul(a: Tensor, b: Tensor, precision: str, plan: Plan = plan) -> Tensor:
                         return run_plan(plan, a, b, precision)
 
                     agrees_twice(matmul, a, b)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("layout", ["nn", "nt"])
+def test_every_plan_of_dense_rows(draw: Callable[..., Tensor], agrees_twice: Callable[..., None], layout: str) -> None:
+    for M, N, K in ((5000, 1, 1), (30001, 20, 72), (9000, 3, 256), (2500, 116, 116), (700, 403, 10), (4003, 8, 1031)):
+        for dtype, pad in itertools.product(HALVES, (0, 3)):
+            a, b = draw(M, K, dtype), draw(K, N, dtype, layout[1] == "t", pad=pad)
+            plans = [
+                each for each in _matmul_tiles.candidates(_matmul_plan.problem_of(a, b)) if each.kernel == "narrow"
+            ]
+            assert plans
+            for plan in plans:
+
+                def matmul(a: Tensor, b: Tensor, precision: str, plan: Plan = plan) -> Tensor:
+                    return run_plan(plan, a, b, precision)
+
+                agrees_twice(matmul, a, b)
 
 
 @pytest.mark.gpu

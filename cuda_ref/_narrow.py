@@ -1,0 +1,25 @@
+"""Products in 16 bits of many rows of few terms with few columns, bound by the device's memory."""
+
+from torch import Tensor
+
+from cuda_ref import build
+from cuda_ref._matmul_plan import multiprocessors
+from cuda_ref._matmul_tiles import Plan
+from cuda_ref._narrow_plan import divide
+
+HOST_PROCESSORS = 2
+"""Blocks of an emulated launch."""
+
+
+def run(plan: Plan, a: Tensor, b: Tensor) -> Tensor:
+    """The product of two matrices that are not empty. Rows of a are dense, and begin at a multiple of 16 bytes."""
+    (M, K), N = a.shape, b.shape[1]
+    division = divide(M, N, K, plan.tile, multiprocessors(a.device) if a.is_cuda else HOST_PROCESSORS)
+    if division is None:
+        raise ValueError(f"matmul: no plan {plan} for (M, N, K)={(M, N, K)}")
+    out = a.new_empty(M, N)
+    build.launch(
+        "_narrow", "matmul_narrow", a.device,
+        a, b, out, M, N, K, *b.stride(), *division, build.DTYPES[a.dtype],
+    )  # fmt: skip
+    return out

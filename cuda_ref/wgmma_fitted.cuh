@@ -1,0 +1,411 @@
+// The matmul kernel in 16 bits whose rows of tiles are fitted to the output, and its launch
+//
+// A product of wgmma has 64 rows, and any multiple of 16 columns up to 256. This kernel computes the transpose of out,
+// so that columns of a product are rows of out: a tile has 64, 128, 192 or 256 columns, and as many rows of out as fill
+// the device best, which _matmul_plan.py chooses. All rows share a kernel, since only the loop over k depends on them;
+// its loops lie one after the other, so that a call fetches the instructions of one.
+//
+// As in matmul_wgmma.cu, a producer loads stages by TMA, consumers multiply, and blocks are persistent. If k is divided,
+// blocks store float32 sums of parts, by rows of out, and a second kernel adds them in their order.
+//
+// Precision: products are exact, sums float32, rounded once.
+#pragma once
+
+#include "launch.cuh"
+#include "mbarrier.cuh"
+#include "wgmma.cuh"
+
+// CONSUMERS warpgroups compute 64 columns of out each, and up to ROWS rows.
+template <int CONSUMERS_, int ROWS_>
+struct Columns {
+    static constexpr int CONSUMERS = CONSUMERS_, ROWS = ROWS_, COUNT = CONSUMERS * 64;
+    static constexpr int PRODUCER = CONSUMERS * WARPGROUP, THREADS = PRODUCER + (CONSUMERS > 1 ? WARPGROUP : 32);
+    static constexpr int BYTES = COUNT * ROW_BYTES;  // of a stage of b
+    static constexpr int BOXES = 2;                  // of a consumer, for sums on their way to out
+    static constexpr int BOX_ROWS = 16;              // that one store takes
+};
+
+constexpr int GROUP = 8, MOST_STAGES = 12, BARRIER_BYTES = 2 * MOST_STAGES * MBARRIER_BYTES, BLOCK_K = 64;
+
+// What the blocks of a cluster share: two beside each other the loads of a, two below each other those of b, four both.
+enum Sharing { NOTHING, SHARE_A, SHARE_B, SHARE_BOTH };
+
+struct Maps {
+    CUtensorMap a, b, out;
+};
+
+// What a cluster computes, one share after the other: a tile of each block over a part of the steps of k.
+struct Work {
+    GroupedTileScheduler<GROUP> tiles;  // m counts tiles of columns of out, n tiles of rows
+    FastDivisor by_tiles;
+    int sharing, cluster;  // cluster: blocks of one
+    int rows, stages, stage_bytes;  // of a tile
+    int parts, least, longer;       // the first `longer` parts have `least + 1` steps, the others `least`
+    float* sums;                    // of parts: for each one M rows of N columns
+
+    __device__ __forceinline__ int shares() const { return tiles.count() * parts; }
+};
+
+// A block of a cluster. Two blocks are beside each other if their ranks differ in the lowest bit, unless they share b only.
+struct Member {
+    int rank, x, y;      // x, y: place in the cluster
+    int beside, below;   // ranks of the blocks that share a and b; its own rank without one
+    int partners;        // blocks with which it shares
+
+    __device__ __forceinline__ Member(const Work& work) {
+        const bool a = work.sharing & SHARE_A, b = work.sharing & SHARE_B;
+        rank = work.cluster > 1 ? int(cta_rank_in_cluster()) : 0;
+        x = a ? rank & 1 : 0, y = a ? rank >> 1 : rank;
+        beside = a ? rank ^ 1 : rank, below = b ? rank ^ (a ? 2 : 1) : rank;
+        partners = int(a) + int(b);
+    }
+};
+
+struct FittedShare {
+    int row, column;  // of the first element of the block's tile, in tiles
+    int part, begin, end;
+
+    __device__ __forceinline__ FittedShare(const Work& work, int index, const Member& member) {
+        part = work.by_tiles.quotient(index), begin = part * work.least + min(part, work.longer);
+        end = begin + work.least + (part < work.longer);
+        const TileCoordinate tile = work.tiles[index - part * work.tiles.count()];
+        row = work.sharing & SHARE_B ? tile.n * 2 + member.y : tile.n;
+        column = work.sharing & SHARE_A ? tile.m * 2 + member.x : tile.m;
+    }
+};
+
+struct Ring {
+    uint32_t full, empty;  // addresses of the first barriers
+    int stages, stage = 0;
+    uint32_t phase = 0;
+
+    __device__ __forceinline__ void advance() {
+        if (++stage == stages) stage = 0, phase ^= 1;
+    }
+};
+
+// One stage of an operand, whose rows (m or n) are at most `rows`: all of it, or half `half` for the block and for another
+// one. A half has half of the rows of a K-major operand, and half of the k of an MN-major one.
+template <bool MN>
+__device__ __forceinline__ void load_stage(const CUtensorMap* map, uint32_t to, int row, int k, int rows, int rank,
+                                           int other, int half, uint32_t full) {
+    const int first = half * (MN ? BLOCK_K : rows) / 2;
+    const auto load = [&](uint32_t box, int x, int y) {
+        if (other != rank) {
+            tma_load_multicast(box + first * ROW_BYTES, map, x, y + first, full, uint16_t(1 << rank | 1 << other));
+        } else {
+            tma_load(box, map, x, y, full);
+        }
+    };
+    if constexpr (MN) {
+#pragma unroll 1
+        for (int i = 0; i < rows; i += 64) load(to + i * ROW_BYTES, row + i, k);
+    } else {
+        load(to, k, row);
+    }
+}
+
+template <bool A_MN, bool B_MN, typename C>
+__device__ __forceinline__ void produce(const Maps& maps, const Work& work, uint32_t shared, const Member& member,
+                                        Ring ring) {
+    for (int index = blockIdx.x / work.cluster; index < work.shares(); index += gridDim.x / work.cluster) {
+        const FittedShare share(work, index, member);
+#pragma unroll 1
+        for (int k = share.begin; k < share.end; ++k) {
+            const uint32_t full = ring.full + ring.stage * MBARRIER_BYTES, b = shared + ring.stage * work.stage_bytes;
+            mbarrier_wait_parity(ring.empty + ring.stage * MBARRIER_BYTES, ring.phase ^ 1);
+            mbarrier_arrive_expect_tx(full, work.stage_bytes);
+            load_stage<B_MN>(&maps.b, b, share.column * C::COUNT, k * BLOCK_K, C::COUNT, member.rank, member.below,
+                             member.y, full);
+            load_stage<A_MN>(&maps.a, b + C::BYTES, share.row * work.rows, k * BLOCK_K, work.rows, member.rank,
+                             member.beside, member.x, full);
+            ring.advance();
+        }
+    }
+    // A block does not exit while another one may still arrive at its barriers.
+    if (work.cluster > 1) {
+        for (int i = 0; i < work.stages; ++i) {
+            mbarrier_wait_parity(ring.empty + ring.stage * MBARRIER_BYTES, ring.phase ^ 1);
+            ring.advance();
+        }
+    }
+}
+
+// The barriers at which a thread of a consumer arrives when stages have been read: one thread for each block that loads
+// a part of them. 0 for the other threads.
+__device__ __forceinline__ uint32_t empty_to_signal(const Member& member, uint32_t empty, int thread) {
+    if (thread > member.partners) return 0;
+    if (member.partners == 0) return empty;
+    const int other = thread == 1 && member.beside != member.rank ? member.beside : member.below;
+    return map_shared_rank(empty, thread == 0 ? member.rank : other);
+}
+
+__device__ __forceinline__ void release(const Work& work, uint32_t to_signal, int stage) {
+    if (to_signal == 0) return;
+    if (work.cluster > 1) {
+        mbarrier_arrive_cluster(to_signal + stage * MBARRIER_BYTES);
+    } else {
+        mbarrier_arrive(to_signal + stage * MBARRIER_BYTES);
+    }
+}
+
+// acc += the product of one stage, for 16 (`size` + 1) rows of out. All sizes are in one statement, so that their sums are
+// in the same registers: the compiler would move sums between loops of C++.
+#define PRODUCT(N, TYPE, SUMS, STEP, A_MN, B_MN)                                                        \
+    "wgmma.mma_async.sync.aligned.m64n" N "k16.f32." TYPE "." TYPE " {" SUMS "}, a" STEP ", b" STEP \
+    ", 1, 1, 1, " A_MN ", " B_MN ";\n\t"
+#define PRODUCTS(N, TYPE, SUMS, A_MN, B_MN)                                                                \
+    "size" N ":\n\twgmma.fence.sync.aligned;\n\t" PRODUCT(N, TYPE, SUMS, "0", A_MN, B_MN)                   \
+        PRODUCT(N, TYPE, SUMS, "1", A_MN, B_MN) PRODUCT(N, TYPE, SUMS, "2", A_MN, B_MN)                    \
+            PRODUCT(N, TYPE, SUMS, "3", A_MN, B_MN) "wgmma.commit_group.sync.aligned;\n\tbra.uni done;\n\t"
+// A, B, SIZE, A_STEP, B_STEP, A_MN and B_MN are operands. LABELS and FURTHER are of the sizes that 192 columns lack.
+#define STAGE(TYPE, LABELS, FURTHER, A, B, SIZE, A_STEP, B_STEP, A_MN, B_MN, ...)                                    \
+    asm volatile(                                                                                                    \
+        "{\n\t.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n\tmov.b64 a0, " A ";\n\tadd.s64 a1, a0, " A_STEP            \
+        ";\n\tadd.s64 a2, a1, " A_STEP ";\n\tadd.s64 a3, a2, " A_STEP ";\n\tmov.b64 b0, " B                          \
+        ";\n\tadd.s64 b1, b0, " B_STEP ";\n\tadd.s64 b2, b1, " B_STEP ";\n\tadd.s64 b3, b2, " B_STEP                 \
+        ";\n\tsizes: .branchtargets size16, size32, size48, size64, size80, size96, size112, size128, size144, "     \
+        "size160, size176, size192" LABELS ";\n\tbrx.idx.uni " SIZE ", sizes;\n\t"                                   \
+        PRODUCTS("16", TYPE, SUMS_8, A_MN, B_MN) PRODUCTS("32", TYPE, SUMS_16, A_MN, B_MN)                           \
+        PRODUCTS("48", TYPE, SUMS_24, A_MN, B_MN) PRODUCTS("64", TYPE, SUMS_32, A_MN, B_MN)                          \
+        PRODUCTS("80", TYPE, SUMS_40, A_MN, B_MN) PRODUCTS("96", TYPE, SUMS_48, A_MN, B_MN)                          \
+        PRODUCTS("112", TYPE, SUMS_56, A_MN, B_MN) PRODUCTS("128", TYPE, SUMS_64, A_MN, B_MN)                        \
+        PRODUCTS("144", TYPE, SUMS_72, A_MN, B_MN) PRODUCTS("160", TYPE, SUMS_80, A_MN, B_MN)                        \
+        PRODUCTS("176", TYPE, SUMS_88, A_MN, B_MN) PRODUCTS("192", TYPE, SUMS_96, A_MN, B_MN) FURTHER "done:\n\t}"   \
+        : __VA_ARGS__                                                                                                \
+        : "l"(a), "l"(b), "r"(size), "n"(a_step), "n"(b_step), "n"(int(A_IS_MN)), "n"(int(B_IS_MN))                  \
+        : "memory")
+#define FURTHER_LABELS ", size208, size224, size240, size256"
+#define FURTHER_SIZES(TYPE, A_MN, B_MN)                                                      \
+    PRODUCTS("208", TYPE, SUMS_104, A_MN, B_MN) PRODUCTS("224", TYPE, SUMS_112, A_MN, B_MN) \
+    PRODUCTS("240", TYPE, SUMS_120, A_MN, B_MN) PRODUCTS("256", TYPE, SUMS_128, A_MN, B_MN)
+#define STAGE_192(TYPE) \
+    STAGE(TYPE, "", "", "%96", "%97", "%98", "%99", "%100", "%101", "%102", ACC_64(0), ACC_32(64))
+#define STAGE_256(TYPE)                                                                                       \
+    STAGE(TYPE, FURTHER_LABELS, FURTHER_SIZES(TYPE, "%133", "%134"), "%128", "%129", "%130", "%131", "%132", \
+          "%133", "%134", ACC_64(0), ACC_64(64))
+
+template <typename T, bool A_IS_MN, bool B_IS_MN, int COUNT>
+__device__ __forceinline__ void multiply_stage(float (&acc)[COUNT], uint64_t a, uint64_t b, int size) {
+    constexpr int a_step = A_IS_MN ? MN_MAJOR_STEP : K_MAJOR_STEP, b_step = B_IS_MN ? MN_MAJOR_STEP : K_MAJOR_STEP;
+    if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+        if constexpr (COUNT == 96) {
+            STAGE_192("bf16");
+        } else {
+            STAGE_256("bf16");
+        }
+    } else {
+        if constexpr (COUNT == 96) {
+            STAGE_192("f16");
+        } else {
+            STAGE_256("f16");
+        }
+    }
+}
+
+// acc += the products of the next `count` stages, for work.rows rows of out.
+template <typename T, bool A_MN, bool B_MN, typename C>
+__device__ __forceinline__ void multiply(float (&acc)[C::ROWS / 2], const Work& work, uint32_t shared, int consumer,
+                                         uint32_t to_signal, int count, Ring& ring) {
+    int previous = -1;
+#pragma unroll 1
+    for (int i = 0; i < count; ++i) {
+        const uint32_t tile = shared + ring.stage * work.stage_bytes;
+        const uint64_t b = wgmma_descriptor(tile + consumer * BOX_BYTES, BOX_BYTES);
+        const uint64_t a = wgmma_descriptor(tile + C::BYTES, BOX_BYTES);
+        mbarrier_wait_parity(ring.full + ring.stage * MBARRIER_BYTES, ring.phase);
+        multiply_stage<T, B_MN, A_MN>(acc, b, a, work.rows / 16 - 1);
+        wgmma_wait_group<1>();
+        if (previous >= 0) release(work, to_signal, previous);
+        previous = ring.stage;
+        ring.advance();
+    }
+    wgmma_wait_group<0>();
+    if (previous >= 0) release(work, to_signal, previous);
+}
+
+// The sums of 64 columns of out, from column n on, and of work.rows rows from m on. 64 rows are written to a box, and
+// stored from there by 16, while the next ones are written to the other box.
+template <typename T, typename C>
+__device__ __forceinline__ void store(const CUtensorMap* map, const float (&acc)[C::ROWS / 2], int rows, uint32_t boxes,
+                                      int consumer, int thread, int m, int n, int& turn) {
+    const int lane = thread % 32, row = lane / 16 * 8 + lane % 8, chunk = thread / 32 * 2 + lane / 8 % 2;
+#pragma unroll
+    for (int first = 0; first < C::ROWS; first += 64) {
+        if (first >= rows) continue;
+        const uint32_t box = boxes + turn * BOX_BYTES;
+        turn ^= 1;
+        if (thread == 0) tma_store_wait_group_read<C::BOXES - 1>();
+        named_barrier_sync(1 + consumer, WARPGROUP);
+#pragma unroll
+        for (int i = 0; i < 64 && first + i < C::ROWS; i += 16) {
+            const float* const sums = &acc[(first + i) / 2];  // of rows 0 to 7, then of rows 8 to 15
+            stmatrix_x4_transposed(box + (i + row) * ROW_BYTES + (chunk ^ row % 8) * 16,
+                                   rounded_pair<T>(sums[0], sums[1]), rounded_pair<T>(sums[2], sums[3]),
+                                   rounded_pair<T>(sums[4], sums[5]), rounded_pair<T>(sums[6], sums[7]));
+        }
+        fence_proxy_async();
+        named_barrier_sync(1 + consumer, WARPGROUP);
+        if (thread == 0) {
+            for (int i = 0; i < min(64, rows - first); i += C::BOX_ROWS) {
+                tma_store(map, box + i * ROW_BYTES, n, m + first + i);
+            }
+            tma_store_commit_group();
+        }
+    }
+}
+
+// The same to the sums of a part, from registers: eight neighbouring threads write 32 neighbouring bytes.
+template <typename C>
+__device__ __forceinline__ void store_part(float* __restrict__ sums, const float (&acc)[C::ROWS / 2], int rows,
+                                           int thread, int m, int n, int M, int N) {
+    const int column = n + thread / 32 * 16 + thread % 32 / 4, row = thread % 4 * 2, end = min(rows, M - m);
+    const bool low = column < N, high = column + 8 < N;
+    float* to = sums + int64_t(m + row) * N + column;
+#pragma unroll
+    for (int i = 0; i < C::ROWS / 2; i += 4, to += 8 * int64_t(N)) {
+        const int r = i / 4 * 8 + row;
+        if (r < end && low) to[0] = acc[i];
+        if (r < end && high) to[8] = acc[i + 2];
+        if (r + 1 < end && low) to[N] = acc[i + 1];
+        if (r + 1 < end && high) to[N + 8] = acc[i + 3];
+    }
+}
+
+template <typename T, bool A_MN, bool B_MN, typename C>
+__global__ void __launch_bounds__(C::THREADS)
+    matmul_fitted(const __grid_constant__ Maps maps, const __grid_constant__ Work work, int M, int N) {
+    extern __shared__ char raw[];
+    const uint32_t shared = (shared_address(raw) + BOX_ALIGNMENT - 1) / BOX_ALIGNMENT * BOX_ALIGNMENT;
+    const uint32_t boxes = shared + work.stages * work.stage_bytes;
+    const uint32_t barriers = boxes + C::CONSUMERS * C::BOXES * BOX_BYTES;
+    const int consumer = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0), thread = threadIdx.x % WARPGROUP;
+    const Member member(work);
+    Ring ring{barriers, barriers + MOST_STAGES * MBARRIER_BYTES, work.stages};
+    if (threadIdx.x == C::PRODUCER) {
+        tma_prefetch_descriptor(&maps.a);
+        tma_prefetch_descriptor(&maps.b);
+    }
+    if (consumer == C::CONSUMERS && thread < work.stages) {
+        mbarrier_init(ring.full + thread * MBARRIER_BYTES, 1);
+        mbarrier_init(ring.empty + thread * MBARRIER_BYTES, C::CONSUMERS * (1 + member.partners));
+        mbarrier_fence_init();
+    }
+    if (threadIdx.x == 0) tma_prefetch_descriptor(&maps.out);
+    if (work.cluster > 1) {
+        cluster_arrive_relaxed();
+        cluster_wait();
+    } else {
+        __syncthreads();
+    }
+
+    if (consumer == C::CONSUMERS) {
+        if constexpr (C::CONSUMERS > 1) setmaxnreg_dec<(C::CONSUMERS == 2 ? 40 : 32)>();
+        if (threadIdx.x == C::PRODUCER) produce<A_MN, B_MN, C>(maps, work, shared, member, ring);
+        return;
+    }
+    if constexpr (C::CONSUMERS > 1) setmaxnreg_inc<(C::CONSUMERS == 2 ? 232 : 160)>();
+    const uint32_t to_signal = empty_to_signal(member, ring.empty, thread);
+    int turn = 0;
+    for (int index = blockIdx.x / work.cluster; index < work.shares(); index += gridDim.x / work.cluster) {
+        const FittedShare share(work, index, member);
+        const int m = share.row * work.rows, n = share.column * C::COUNT + consumer * 64;
+        float acc[C::ROWS / 2] = {};
+        multiply<T, A_MN, B_MN, C>(acc, work, shared, consumer, to_signal, share.end - share.begin, ring);
+        warpgroup_fence_operand(acc);
+        if (work.parts > 1) {
+            store_part<C>(work.sums + share.part * int64_t(M) * N, acc, work.rows, thread, m, n, M, N);
+        } else {
+            store<T, C>(&maps.out, acc, work.rows, boxes + consumer * C::BOXES * BOX_BYTES, consumer, thread, m, n, turn);
+        }
+    }
+    if (thread == 0) tma_store_wait_group_read<0>();
+}
+
+constexpr int ADD_THREADS = 256, ADD_LOADS = 8;
+
+// out = the sum over the parts, in their order; a thread has four neighbours.
+template <typename T>
+__global__ void __launch_bounds__(ADD_THREADS)
+    add_parts_by_rows(const float* __restrict__ sums, T* __restrict__ out, int64_t count, int parts) {
+    const int64_t first = (int64_t(blockIdx.x) * ADD_THREADS + threadIdx.x) * 4;
+    if (first >= count) return;
+    Pack<float, 4> total = {};
+#pragma unroll 1
+    for (int part = 0; part < parts; part += ADD_LOADS) {
+        Pack<float, 4> x[ADD_LOADS];
+#pragma unroll
+        for (int i = 0; i < ADD_LOADS; ++i) {
+            x[i] = *reinterpret_cast<const Pack<float, 4>*>(sums + min(part + i, parts - 1) * count + first);
+        }
+#pragma unroll
+        for (int i = 0; i < ADD_LOADS; ++i) {
+            for (int c = 0; c < 4; ++c) total[c] += part + i < parts ? x[i][c] : 0.0f;
+        }
+    }
+    Pack<T, 4> rounded;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) rounded[i] = from_float<T>(total[i]);
+    *reinterpret_cast<Pack<T, 4>*>(out + first) = rounded;
+}
+
+template <typename T, bool A_MN, bool B_MN, typename C>
+cudaError_t launch(const MatrixOperand& a, const MatrixOperand& b, void* out, int64_t K, int rows, Sharing sharing,
+                   int parts, float* sums, cudaStream_t stream, LaunchRecord* record) {
+    const int64_t M = a.rows, N = b.rows;
+    const int steps = int(ceil_div<int64_t>(K, BLOCK_K)), of_a = sharing & SHARE_A ? 2 : 1;
+    const int of_b = sharing & SHARE_B ? 2 : 1, cluster = of_a * of_b;  // blocks that share an operand, and both
+    const int stage_bytes = C::BYTES + (A_MN ? ceil_div(rows, 64) * 64 : rows) * ROW_BYTES;
+    const int fixed = BOX_ALIGNMENT + C::CONSUMERS * C::BOXES * BOX_BYTES + BARRIER_BYTES;
+    const int stages = min(MOST_STAGES, (MAX_SHARED_BYTES - fixed) / stage_bytes);
+    const GroupedTileScheduler<GROUP> tiles(ceil_div<int64_t>(N, C::COUNT * of_a), ceil_div<int64_t>(M, rows * of_b));
+    const Work work{tiles, FastDivisor(tiles.count()), sharing, cluster, rows, stages, stage_bytes, parts,
+                    steps / parts, steps % parts, sums};
+    Maps maps = {};
+    if (rows % 16 != 0 || rows < 16 || rows > C::ROWS || parts > steps ||
+        !encode_operand_map<T>(&maps.a, a, K, rows / of_a, BLOCK_K / of_a) ||
+        !encode_operand_map<T>(&maps.b, b, K, C::COUNT / of_b, BLOCK_K / of_b) ||
+        !encode_tensor_map(&maps.out, TENSOR_MAP_TYPE<T>, sizeof(T), out, N, M, N, C::BOX_ROWS)) {
+        return cudaErrorInvalidValue;
+    }
+    const int64_t shares = int64_t(tiles.count()) * parts;
+    int clusters = multiprocessor_count() / cluster;
+    if (cluster > 2) {
+        static const int active = active_clusters(4, matmul_fitted<T, A_MN, B_MN, C>, C::THREADS, MAX_SHARED_BYTES);
+        clusters = max(1, min(clusters, active));
+    }
+    const int64_t waves = ceil_div<int64_t>(shares, clusters);
+    const dim3 grid(unsigned(ceil_div<int64_t>(shares, waves) * cluster));
+    const cudaError_t error =
+        launch_clusters_up_to(MAX_SHARED_BYTES, cluster, matmul_fitted<T, A_MN, B_MN, C>, grid, C::THREADS,
+                              size_t(fixed + stages * stage_bytes), stream, record, maps, work, M, N);
+    if (error != cudaSuccess || parts == 1) return error;
+    const dim3 blocks(unsigned(ceil_div<int64_t>(M * N, 4 * ADD_THREADS)));
+    record->set(blocks, ADD_THREADS);
+    add_parts_by_rows<<<blocks, ADD_THREADS, 0, stream>>>(sums, static_cast<T*>(out), M * N, parts);
+    return cudaGetLastError();
+}
+
+// As matmul_wgmma; N is a multiple of 8. A tile has 64, 128 or 192 `columns` and `rows`, a multiple of 16: at most 256,
+// with 192 columns 192. `sharing` is a number of Sharing.
+template <typename T>
+int run(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, int64_t a_mn, int64_t a_stride,
+        int64_t b_mn, int64_t b_stride, int64_t columns, int64_t rows, int64_t sharing, int64_t parts, float* sums,
+        cudaStream_t stream, LaunchRecord* record) {
+    const MatrixOperand left{a, a_mn != 0, M, a_stride}, right{b, b_mn != 0, N, b_stride};
+    const auto with = [&](auto across_a, auto across_b) {
+        const auto run = [&](auto config) {
+            return launch<T, decltype(across_a)::value, decltype(across_b)::value, decltype(config)>(
+                left, right, out, K, int(rows), Sharing(sharing), int(parts), sums, stream, record);
+        };
+        switch (columns) {
+            case 64: return run(Columns<1, 256>());
+            case 128: return run(Columns<2, 256>());
+            case 192: return run(Columns<3, 192>());
+            default: return cudaErrorInvalidValue;
+        }
+    };
+    constexpr std::true_type yes;
+    constexpr std::false_type no;
+    return a_mn ? b_mn ? with(yes, yes) : with(yes, no) : b_mn ? with(no, yes) : with(no, no);
+}
