@@ -1,4 +1,4 @@
-"""Plans of a matmul in tf32 and float8 on Hopper: the model of _matmul_plan.py with constants of their own."""
+"""Plans of a matmul in tf32 and float8 on Hopper: the model of _matmul_times.py with constants of their own."""
 
 from collections.abc import Iterator
 from functools import lru_cache

@@ -111,7 +111,8 @@ extern "C" int copy_pitched(const void* x, void* x_to, int64_t x_rows, int64_t x
         const bool across = row == 1 && column != 1;
         const int64_t inner = across ? rows : chunks;
         return PitchedCopy{static_cast<const char*>(from), static_cast<char*>(to), row, column, int(rows), int(columns),
-                           chunks, int(pitch * element_bytes / 16), int(rows * chunks), across, FastDivisor(inner > 0 ? inner : 1)};
+                           chunks, int(pitch * element_bytes / 16), int(rows * chunks), across,
+                           FastDivisor(inner > 0 ? inner : 1)};
     };
     const PitchedCopy first = copy(x, x_to, x_rows, x_columns, x_row, x_column, x_pitch);
     const PitchedCopy second = copy(y, y_to, y_rows, y_columns, y_row, y_column, y_pitch);

@@ -21,7 +21,7 @@ cudaError_t launch_layout(const MatrixOperand& a, const MatrixOperand& b, void* 
     return a.mn_major ? b.mn_major ? with(yes, yes) : with(yes, no) : b.mn_major ? with(no, yes) : with(no, no);
 }
 
-// As matmul_wgmma. `tile`: its number in _matmul_plan.py.
+// As matmul_wgmma. `tile`: its number in _matmul_tiles.py.
 extern "C" int matmul_wgmma16(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, int64_t a_mn,
                               int64_t a_stride, int64_t b_mn, int64_t b_stride, int64_t tile, int64_t parts,
                               float* sums, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {

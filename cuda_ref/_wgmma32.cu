@@ -8,7 +8,7 @@
 // operand may be MN-major: a as it is; b by computing out^T = b^T a^T, transposed when it is stored.
 #include "matmul_wgmma.cuh"
 
-// As matmul_wgmma. `tile`: its number in _matmul_plan.py, of the product or, if b is MN-major, of its transpose.
+// As matmul_wgmma. `tile`: its number in _matmul_tiles.py, of the product or, if b is MN-major, of its transpose.
 extern "C" int matmul_wgmma32(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, int64_t a_mn,
                               int64_t a_stride, int64_t b_mn, int64_t b_stride, int64_t tile, int64_t parts,
                               float* sums, cudaStream_t stream, LaunchRecord* record) {

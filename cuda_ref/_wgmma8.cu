@@ -8,7 +8,7 @@
 // Layouts. wgmma takes only operands that are contiguous along k.
 #include "matmul_wgmma.cuh"
 
-// a[m, k] is at a + m * a_stride + k, b[k, n] at b + n * b_stride + k. `tile`: its number in _matmul_plan.py; `promoted`
+// a[m, k] is at a + m * a_stride + k, b[k, n] at b + n * b_stride + k. `tile`: its number in _matmul_tiles.py; `promoted`
 // has no tile of 192 columns. The sums of several `parts` of k go to `sums`, as Parts says.
 extern "C" int matmul_wgmma8(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, int64_t a_stride,
                              int64_t b_stride, const float* scale_a, const float* scale_b, int64_t promoted,

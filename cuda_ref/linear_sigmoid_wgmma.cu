@@ -32,7 +32,7 @@ cudaError_t launch_wgmma(const void* x, const void* weight, const void* bias, vo
 }
 
 // x[m, k] is at x + m * x_stride + k, weight[n, k] at weight + n * weight_stride + k. `tile` and `parts` are those of
-// _matmul_plan.py. float32 is multiplied in tf32. Sums of several parts go to `sums`, as Parts says.
+// _matmul_tiles.py. float32 is multiplied in tf32. Sums of several parts go to `sums`, as Parts says.
 extern "C" int linear_sigmoid_wgmma(const void* x, const void* weight, const void* bias, void* out, int64_t M,
                                     int64_t N, int64_t K, int64_t x_stride, int64_t weight_stride, int64_t tile,
                                     int64_t parts, float* sums, int64_t dtype, cudaStream_t stream,

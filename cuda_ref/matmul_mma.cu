@@ -187,7 +187,7 @@ cudaError_t launch_layout(const void* a, const void* b, void* out, int64_t M, in
 }
 
 // a_mn: a[m, k] is at a + m + k * a_stride, otherwise at a + m * a_stride + k; b_mn: the same with n. `tile` is the
-// number of a tile in _matmul_plan.py, `blocks` those of a cluster, which divide k.
+// number of a tile in _matmul_tiles.py, `blocks` those of a cluster, which divide k.
 extern "C" int matmul_mma(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, int64_t a_mn,
                           int64_t a_stride, int64_t b_mn, int64_t b_stride, int64_t tile, int64_t blocks,
                           int64_t dtype, cudaStream_t stream, LaunchRecord* record) {

@@ -32,7 +32,7 @@ cudaError_t launch_layout(const MatrixOperand& a, const MatrixOperand& b, void* 
 }
 
 // a_mn: a[m, k] is at a + m + k * a_stride, otherwise at a + m * a_stride + k; b_mn: the same with n. `tile`: its number
-// in _matmul_plan.py. The sums of several `parts` of k go to `sums`, as Parts says.
+// in _matmul_tiles.py. The sums of several `parts` of k go to `sums`, as Parts says.
 extern "C" int matmul_wgmma(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, int64_t a_mn,
                             int64_t a_stride, int64_t b_mn, int64_t b_stride, int64_t tile, int64_t parts, float* sums,
                             int64_t dtype, cudaStream_t stream, LaunchRecord* record) {

@@ -8,7 +8,7 @@
 #include "persistent.cuh"
 #include "wgmma.cuh"
 
-// The tiles of _matmul_plan.py. If BOXES_FOR_ALL, the boxes of a consumer hold all sums of a tile of 16 bits, otherwise
+// The tiles of _matmul_tiles.py. If BOXES_FOR_ALL, the boxes of a consumer hold all sums of a tile of 16 bits, otherwise
 // two of them take turns.
 template <bool BOXES_FOR_ALL>
 struct Tiles {

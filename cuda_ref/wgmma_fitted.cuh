@@ -1,9 +1,8 @@
 // The matmul kernel in 16 bits whose rows of tiles are fitted to the output, and its launch
 //
 // A product of wgmma has 64 rows, and any multiple of 16 columns up to 256. This kernel computes the transpose of out,
-// so that columns of a product are rows of out: a tile has 64, 128, 192 or 256 columns, and as many rows of out as fill
-// the device best, which _matmul_plan.py chooses. All rows share a kernel, since only the loop over k depends on them;
-// its loops lie one after the other, so that a call fetches the instructions of one.
+// so that columns of a product are rows of out: a tile has 64, 128 or 192 columns, and as many rows of out as fill the
+// device best, which _matmul_plan.py chooses. All numbers of rows share a kernel, since only its products depend on them.
 //
 // As in matmul_wgmma.cu, a producer loads stages by TMA, consumers multiply, and blocks are persistent. If k is divided,
 // blocks store float32 sums of parts, by rows of out, and a second kernel adds them in their order.

@@ -39,8 +39,9 @@ class Adapter(ABC):
     code_kinds: ClassVar[tuple[str, ...]] = ()
     """The kinds of code that `code` gives, where the framework runs natively."""
     builds: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """By type of device, what is worth building ahead of a run: `once` for all cases; `each` case by itself, and the
-    telling cases; or these alone (`telling`), where the compiler chooses by times."""
+    """By type of device, what is worth building ahead of a run: `once` for all cases; for each `arithmetic`, of
+    dtype and precision; `each` case by itself, and the telling cases; or these alone (`telling`), where the compiler
+    chooses by times."""
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
     array: ClassVar[str] = "array"
     """The type that an implementation returns, for messages."""

@@ -17,7 +17,7 @@ class Cuda(TorchAdapter):
     rank = 3
     packages = ("torch", "ninja")
     code_kinds = ("ptx", "sass")
-    builds = MappingProxyType({"cpu": "once", "cuda": "once"})
+    builds = MappingProxyType({"cpu": "once", "cuda": "arithmetic"})
 
     def missing(self, device: Device) -> str | None:
         from cuda_ref.compiler import missing

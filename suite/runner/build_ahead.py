@@ -57,7 +57,7 @@ class Build:
 def builds(jobs: Sequence[Job], pool: Pool, options: Options) -> Iterator[Build]:
     """What is worth building ahead, what takes longest first."""
     device = pool.device
-    for how in ("once", "each", "telling"):
+    for how in ("once", "arithmetic", "each", "telling"):
         for job in jobs:
             for implementation in job.implementations:
                 adapter = implementation.adapter
@@ -70,9 +70,13 @@ def builds(jobs: Sequence[Job], pool: Pool, options: Options) -> Iterator[Build]
 
 
 def _builds_of(implementation: Implementation, cases: Sequence[Case], how: str, telling: bool) -> Iterator[Build]:
-    if how == "once":
-        if cases:  # its telling cases may need other libraries, where it chooses a kernel by the size
-            yield Build(tuple(cases), implementation, "too" if telling else "no")
+    if how in ("once", "arithmetic"):
+        # Each arithmetic may need a library of its own, and telling cases others, where the size chooses the kernel.
+        arithmetics: dict[tuple[str, str], list[Case]] = {}
+        for case in cases:
+            arithmetics.setdefault(("", "") if how == "once" else (case.dtype, case.precision), []).append(case)
+        for those in arithmetics.values():
+            yield Build(tuple(those), implementation, "too" if telling else "no")
         return
     told: set[tuple[str, str]] = set()
     for case in cases:

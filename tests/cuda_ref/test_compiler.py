@@ -17,6 +17,7 @@ SPILLS = {
     "_attention_decode": 32,
     "matmul_stream": 144,
     "matmul_mma": 32,
+    "_narrow": 72,
     "lstm_persistent": 64,
 }
 """Bytes that kernels may keep in local memory: most of them are rows in the registers of 1,024 threads."""

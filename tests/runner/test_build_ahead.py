@@ -68,14 +68,17 @@ def ahead(pool: FakePool, operation: str = "matmul") -> list[str]:
     return said
 
 
-def test_a_library_is_built_once_and_a_triton_kernel_for_each_case() -> None:
+def test_a_library_is_built_for_each_arithmetic_and_a_triton_kernel_for_each_case() -> None:
     pool: Any = FakePool(lambda request: None, H200)
     found = list(builds(jobs(device=H200), pool, Options(H200)))
     each = [(build.implementation.name, [case.dtype for case in build.cases]) for build in found]
     cuda = [dtypes for name, dtypes in each if name.startswith("cuda")]
     triton = [dtypes for name, dtypes in each if name == "triton"]
-    assert cuda
-    assert all(set(dtypes) <= set(DTYPES) for dtypes in cuda)
+    assert {dtype for dtypes in cuda for dtype in dtypes} == set(DTYPES)
+    assert all(len(set(dtypes)) == 1 for dtypes in cuda), "each dtype may need a library of its own"
+    on_cpu: Any = FakePool(lambda request: None)
+    together = [build for build in builds(jobs(), on_cpu, Options(CPU)) if build.implementation.framework == "cuda"]
+    assert len(together) == len({build.implementation.name for build in together})
     assert len(triton) == sum(len(dtypes) for dtypes in triton) >= 2
     assert {build.implementation.framework for build in found} == {"cuda", "triton"}
     told = list(builds(jobs(device=H200), pool, Options(H200, telling=True)))
