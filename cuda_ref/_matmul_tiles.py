@@ -126,7 +126,6 @@ SHORT_TILES, SHORT_TILE_TERMS = {8: 8, 9: 16}, 64
 """By tile: threads of a warp beside each other, of 4 rows and 4 columns each; the most terms."""
 SHORT_PRODUCTS, SHORT_GRID_PRODUCTS = 2**26, 2**29
 """The most of a product for which "short" may be chosen."""
-SHARED_BYTES = 227 * 1024  # of a multiprocessor
 
 
 def count(size: int, by: int) -> int:
