@@ -33,12 +33,12 @@ class Plan(NamedTuple):
     kernel: str
     """"wgmma", and "wgmma16" with more tiles (TMA, persistent blocks; parts in memory), "fitted" (the same with rows of
     tiles that fit the output), "mma" (rows at any address; parts within a cluster), "stream" (few rows or columns; the
-    same), "skinny" (few rows, TMA; divides k itself), "short" (few products, any strides), or "narrow" (many dense rows
-    of few terms, few columns)."""
+    same), "skinny" (few rows, TMA; parts within a cluster), "short" (few products, any strides), or
+    "narrow" (many dense rows of few terms, few columns)."""
     tile: int
     """Index in TILES[kernel], and the number in the .cu; of "fitted" what fitted_number gives; of "stream" the
     logarithm of warps, of "short" of threads that divide k, or a key of SHORT_GRIDS or SHORT_TILES; of "narrow" an
-    index of TILE_ROWS."""
+    index of TILE_ROWS, of "skinny" of SKINNY_COLUMNS."""
     parts: int
 
 
@@ -59,30 +59,32 @@ class Problem(NamedTuple):
     b_split: bool = False
     a_dense: bool = False
     """Whether rows of a follow each other without gaps, and begin at a multiple of 16 bytes."""
+    b_along_k: bool = False
+    """Whether b is contiguous along K."""
 
 
 KERNELS = ("wgmma", "wgmma16", "fitted", "mma", "stream", "skinny", "short", "narrow")
 TILES = {
     "mma": (
-        Tile(32, 32, 128, 0.3515, resident=8),
-        Tile(64, 16, 128, 0.5581, resident=8),
-        Tile(64, 64, 64, 0.6853, resident=7),
-        Tile(128, 128, 64, 0.5084, stages=3, resident=2),
-        Tile(128, 32, 64, 0.7147, resident=8),
-        Tile(64, 128, 32, 0.8504, stages=3, resident=4),
+        Tile(32, 32, 128, 0.3221, resident=8),
+        Tile(64, 16, 128, 0.3765, resident=8),
+        Tile(64, 64, 64, 0.6478, resident=7),
+        Tile(128, 128, 64, 1.06, stages=3, resident=2),
+        Tile(128, 32, 64, 0.6714, resident=8),
+        Tile(64, 128, 32, 1, stages=3, resident=4),
     ),
     "wgmma": (
-        Tile(64, 128, 64, 0.1724),
-        Tile(128, 256, 64, 0.5834, cluster=2),
-        Tile(128, 128, 64, 0.3),
-        Tile(128, 192, 64, 0.4304, cluster=2),
+        Tile(64, 128, 64, 0.16),
+        Tile(128, 256, 64, 0.5537, cluster=2),
+        Tile(128, 128, 64, 0.2972),
+        Tile(128, 192, 64, 0.432, cluster=2),
     ),
     "wgmma16": (
-        Tile(128, 256, 64, 0.5896),
-        Tile(128, 192, 64, 0.506),
-        Tile(192, 128, 64, 0.4531),
-        Tile(64, 64, 64, 0.114),
-        Tile(128, 128, 64, 0.3627, cluster=2),
+        Tile(128, 256, 64, 0.7477),
+        Tile(128, 192, 64, 0.5035),
+        Tile(192, 128, 64, 0.4571),
+        Tile(64, 64, 64, 0.1433),
+        Tile(128, 128, 64, 0.3155, cluster=2),
     ),
     "wgmma32": (
         Tile(64, 128, 32, 0.175),
@@ -108,12 +110,16 @@ PARTS = {
     "stream": (1, 2, 4, 8, 16),
     "wgmma": _WGMMA_PARTS,
     "wgmma16": _WGMMA_PARTS,
+    "skinny": (1, 2, 3, 4, 5, 6, 8),
 }
 FITTED_ROWS = {64: 256, 128: 256, 192: 192}
 """Columns of a tile of "fitted", and the most rows; they are a multiple of 16."""
 SHARE_A, SHARE_B = 1, 2
 """What blocks of "fitted" share."""
-SKINNY, SKINNY_M = Plan("skinny", 0, 1), 16
+SKINNY_COLUMNS, SKINNY_TERMS = (128, 64), 64
+"""Of a tile, and the terms of a step."""
+SKINNY_M = 32
+"""The most rows of a product for which "skinny" may be chosen."""
 STREAM_FEW = 16
 """The most rows or columns."""
 STREAM_WARPS, STREAM_STRIP, STREAM_TERMS = 8, 64, 32
@@ -191,8 +197,12 @@ def candidates(x: Problem) -> Iterator[Plan]:
             yield Plan("short", index, 1)
         for index in SHORT_TILES if x.K <= SHORT_TILE_TERMS else ():
             yield Plan("short", index, 1)
-    if x.M <= SKINNY_M and not x.b_copied:
-        yield SKINNY
+    for index, columns in enumerate(SKINNY_COLUMNS) if x.M <= SKINNY_M and not x.b_copied else ():
+        for parts in PARTS["skinny"]:
+            if parts <= count(x.K, SKINNY_TERMS) and (
+                parts == 1 or count(x.N, columns) * parts < 6 * x.multiprocessors
+            ):
+                yield Plan("skinny", index, parts)
     for index in range(len(TILE_ROWS)) if x.a_dense else ():
         if divide(x.M, x.N, x.K, index, x.multiprocessors) is not None:
             yield Plan("narrow", index, 1)

@@ -11,6 +11,9 @@ from cuda_ref._matmul_tiles import (
     SHORT_GRIDS,
     SHORT_TERMS,
     SHORT_TILES,
+    SKINNY_COLUMNS,
+    SKINNY_TERMS,
+    STREAM_FEW,
     STREAM_TERMS,
     Plan,
     Problem,
@@ -26,57 +29,71 @@ from cuda_ref._narrow_plan import SHARED_BYTES, divide
 class Costs(NamedTuple):
     """Of an H200: microseconds, and bytes, elements or products in a microsecond."""
 
-    memory: float = 6.359e6  # bytes read: fitted to choices, and more than the device delivers
-    split: float = 0.5365  # of the time to read rows by TMA more, if they begin within lines
-    written: float = 2.492e6  # bytes written
-    mma_launch: float = 2.548
+    memory: float = 5.803e6  # bytes read: fitted to choices, and more than the device delivers
+    split: float = 0.2553  # of the time to read rows by TMA more, if they begin within lines
+    written: float = 2.872e6  # bytes written
+    mma_launch: float = 2.657
     mma_block: float = 0.00125  # until the first step, and after the last one
-    mma_rate: float = 2.493e6  # products of a multiprocessor
-    mma_copy: float = 4.854e4  # elements that a multiprocessor copies to shared memory
-    mma_shift: float = 2.29  # of a step's time more, for each operand at odd addresses
-    mma_store: float = 5235  # elements
-    mma_l2: float = 4.518e6
-    cluster: float = 0.1568
-    cluster_part: float = 0.05027
+    mma_rate: float = 1.842e7  # products of a multiprocessor
+    mma_copy: float = 4.977e4  # elements that a multiprocessor copies to shared memory
+    mma_shift: float = 2.392  # of a step's time more, for each operand at odd addresses
+    mma_store: float = 5202  # elements
+    mma_l2: float = 4.114e6
+    cluster: float = 0.3578
+    cluster_part: float = 0.03992
     cluster_sums: float = 1.3e6  # bytes that a multiprocessor reads from others
-    stream_launch: float = 3.385
-    stream_block: float = 0.00331
-    stream_step: float = 2.159
-    stream_shift: float = 0.5469
-    wgmma_launch: float = 1.451
-    wgmma_block: float = 0.8114
-    wgmma_store: float = 3.125e-5  # of an element
-    wgmma_cluster: float = 0.1484
-    wgmma_load: float = 2.176e5  # bytes of whole lines that a multiprocessor loads
-    wgmma_l2: float = 1.545e7  # and all of them
-    fitted_launch: float = 2.148
-    fitted_block: float = 1.312
-    fitted_step: float = 0.1033
-    fitted_product: float = 1.531e-5
-    fitted_rows: float = 72.95  # fewer take as long
-    short_launch: float = 1.088
-    short_turn: float = 0.5051
-    short_load: float = 0.003073  # of a warp
-    short_element: float = 0.0393  # of a thread
-    short_store: float = 0.0008477
-    tile_launch: float = 2.458
-    tile_term: float = 0.03925
-    tile_store: float = 0.5792
-    narrow_launch: float = 3.861
-    narrow_load: float = 1.986e4  # elements of b
-    narrow_turn: float = 0.4774  # of a warp: a stage's latency, of which the ring hides most
-    narrow_step: float = 0.06766  # of a warp, for 16 terms
-    narrow_pairs: float = 2.751  # times that, if terms are read in pairs or one by one
-    narrow_elements: float = 3.347
-    narrow_mma: float = 0.02006  # of a warp, for a tile of 8 columns
-    narrow_shared: float = 1.437e5  # bytes of b that a multiprocessor reads from shared memory
-    skinny_launch: float = 2.338
-    skinny_step: float = 0.2285
-    skinny_copy: float = 1.07
-    copy: float = 2.618
-    add: float = 2.045
-    store: float = 4120  # elements of a multiprocessor that are not stored by TMA
-    scattered: float = 3.972e6  # bytes of copies, and of parts
+    stream_launch: float = 1.873
+    stream_cluster: float = 0.4903
+    stream_part: float = 0.0867
+    stream_block: float = 0.8648
+    stream_step: float = 0.7934
+    stream_work: float = 1.017  # of two blocks of a multiprocessor
+    stream_few: float = 0.3218  # of that time more, for two groups of eight rows or columns
+    stream_shift: float = 0.5643
+    wgmma_launch: float = 1.841
+    wgmma16_launch: float = 1.534
+    wgmma_block: float = 0.5103
+    wgmma_store: float = 2.87e-5  # of an element
+    wgmma_cluster: float = 1.212
+    wgmma_load: float = 2.705e5  # bytes of whole lines that a multiprocessor loads
+    wgmma_l2: float = 1.589e7  # and all of them
+    wgmma_hot: float = 0.001023  # a request of a line
+    fitted_launch: float = 2.41
+    fitted_pair: float = 0.4594
+    fitted_four: float = 0.01415
+    fitted_block: float = 1.032
+    fitted_step: float = 0.08814
+    fitted_product: float = 1.552e-5
+    fitted_rows: float = 85.29  # fewer take as long
+    short_launch: float = 0.9756
+    short_turn: float = 0.5439
+    short_load: float = 0.003014  # of a warp
+    short_sector: float = 0.0003743  # of a warp more, for each 32 bytes of another row of b
+    short_element: float = 0.04387  # of a thread
+    short_store: float = 0.002039
+    tile_launch: float = 2.21
+    tile_term: float = 0.03748
+    tile_store: float = 0.8641
+    narrow_launch: float = 3.584
+    narrow_load: float = 5612  # elements of b
+    narrow_turn: float = 0.6603  # of a warp: a stage's latency, of which the ring hides most
+    narrow_step: float = 0.04301  # of a warp, for 16 terms
+    narrow_pairs: float = 2.914  # times that, if terms are read in pairs or one by one
+    narrow_elements: float = 3.525
+    narrow_mma: float = 0.03979  # of a warp, for a tile of 8 columns
+    narrow_shared: float = 7.271e4  # bytes of b that a multiprocessor reads from shared memory
+    skinny_launch: float = 1.976
+    skinny_block: float = 0.5461
+    skinny_step: float = 0.126
+    skinny_load: float = 3.116e5  # bytes of a multiprocessor, by one of its two blocks
+    skinny_pieces: float = 0.6203  # of the time of memory more, if rows are read in pieces of 64 columns
+    skinny_cluster: float = 0.4589
+    skinny_part: float = 0.1929
+    skinny_copy: float = 2.155
+    copy: float = 2.376
+    add: float = 1.672
+    store: float = 3813  # elements of a multiprocessor that are not stored by TMA
+    scattered: float = 4.202e6  # bytes of copies, and of parts
 
 
 COSTS = Costs()
@@ -86,9 +103,10 @@ def predicted_us(plan: Plan, x: Problem) -> float:
     """The time of a plan."""
     written = 2 * x.M * x.N / COSTS.written
     memory = 2 * (x.M * x.K + x.K * x.N) / COSTS.memory + written
-    by_tma = memory + COSTS.split * 2 * (x.a_split * x.M * x.K + x.b_split * x.K * x.N) / COSTS.memory
+    twice = 2 * (x.a_split * x.M * x.K + x.b_split * x.K * x.N) / COSTS.memory
+    by_tma = memory + COSTS.split * twice
     if plan.kernel == "skinny":
-        return _skinny_us(x, by_tma)
+        return _skinny_us(plan, x, by_tma)
     if plan.kernel == "stream":
         return _stream_us(plan, x, memory)
     if plan.kernel == "short":
@@ -120,11 +138,14 @@ def _mma_us(plan: Plan, tile: Tile, steps: int, blocks: int, memory: float, x: P
 
 def _stream_us(plan: Plan, x: Problem, memory: float) -> float:
     """Launch, and the longer of reading memory and rounds of two blocks a multiprocessor."""
-    rounds = count(stream_blocks(x, plan.tile) * plan.parts, 2 * x.multiprocessors)
-    steps = count(x.K, STREAM_TERMS * plan.parts << plan.tile)
+    blocks, steps = stream_blocks(x, plan.tile) * plan.parts, count(x.K, STREAM_TERMS * plan.parts << plan.tile)
     shifts = 1 + COSTS.stream_shift * (x.a_copied if x.M > x.N else x.b_copied)
-    busy = rounds * (COSTS.stream_block + steps * COSTS.stream_step * shifts)
-    return COSTS.stream_launch + _cluster_us(plan) + longest(busy, memory * shifts)
+    groups = 1 + COSTS.stream_few * (min(x.M, x.N) > STREAM_FEW // 2)
+    beside = min(2, count(blocks, x.multiprocessors))
+    step_us = longest(COSTS.stream_step, beside * COSTS.stream_work * groups) * shifts
+    busy = count(blocks, 2 * x.multiprocessors) * (COSTS.stream_block + steps * step_us)
+    joined = COSTS.stream_cluster + COSTS.stream_part * plan.parts if plan.parts > 1 else 0.0
+    return COSTS.stream_launch + joined + longest(busy, memory * shifts)
 
 
 def _short_us(plan: Plan, x: Problem, memory: float) -> float:
@@ -135,7 +156,8 @@ def _short_us(plan: Plan, x: Problem, memory: float) -> float:
         return _short_tile_us(SHORT_TILES[plan.tile], x, memory)
     turns = count(x.K, SHORT_TERMS << plan.tile)
     warps = count(count(x.M * x.N << plan.tile, 32), x.multiprocessors)
-    loads = 2 * warps * turns * SHORT_TERMS * COSTS.short_load
+    rows = 0.0 if x.b_along_k else 2**plan.tile * min(1, x.N / 16)  # of b that a warp reads 32 bytes of
+    loads = warps * turns * SHORT_TERMS * (2 * COSTS.short_load + COSTS.short_sector * rows)
     return COSTS.short_launch + longest(turns * COSTS.short_turn, loads, memory)
 
 
@@ -191,8 +213,16 @@ def _wgmma_us(plan: Plan, tile: Tile, memory: float, x: Problem) -> float:
     stored += tile.M * tile.N * COSTS.wgmma_store
     products = COSTS.fitted_step + COSTS.fitted_product * tile.N * max(tile.M, COSTS.fitted_rows)
     step_us = longest(products if fitted else tile.step_us, loaded / COSTS.wgmma_load)
+    # Rows of a line are requested one by one, by all blocks at a time, if an operand lies across k.
+    short = min(x.N if not x.b_along_k else 64, x.M if x.a_across_k else 64, 64)
+    hot = min(blocks, x.multiprocessors) // tile.cluster * (64 / short) * COSTS.wgmma_hot
+    step_us = longest(step_us, hot)
     busy = rounds * ((COSTS.fitted_block if fitted else COSTS.wgmma_block) + steps * step_us + stored)
-    us = (COSTS.fitted_launch if fitted else COSTS.wgmma_launch) + COSTS.wgmma_cluster * (together > 1)
+    if fitted:
+        us = COSTS.fitted_launch + (0.0, COSTS.fitted_pair, 0.0, COSTS.fitted_four)[together - 1]
+    else:
+        us = COSTS.wgmma16_launch if plan.kernel == "wgmma16" else COSTS.wgmma_launch
+        us += COSTS.wgmma_cluster * (together > 1)
     us += longest(busy, memory, blocks * steps * loaded / COSTS.wgmma_l2)
     if x.a_copied or x.b_copied:
         us += COSTS.copy + 4 * (x.a_copied * x.M * x.K + x.b_copied * x.K * x.N) / COSTS.scattered
@@ -201,15 +231,20 @@ def _wgmma_us(plan: Plan, tile: Tile, memory: float, x: Problem) -> float:
     return us
 
 
-def _skinny_us(x: Problem, memory: float) -> float:
-    """As matmul_skinny.cu divides k: blocks of 128 columns, two on a multiprocessor. It needs a contiguous along k."""
-    tiles, steps, cluster = count(x.N, 128), count(x.K, 64), 1
-    while cluster < 8 and tiles * cluster < x.multiprocessors and steps >= 8 * cluster:
-        cluster *= 2
-    rounds = count(tiles * cluster, 2 * x.multiprocessors)
-    joined = COSTS.cluster * (cluster > 1)
-    copied = COSTS.skinny_copy + 4 * x.M * x.K / COSTS.scattered if x.a_copied or x.a_across_k else 0.0
-    return COSTS.skinny_launch + copied + joined + longest(rounds * count(steps, cluster) * COSTS.skinny_step, memory)
+def _skinny_us(plan: Plan, x: Problem, memory: float) -> float:
+    """A copy, launch, and the longest of traffic and of rounds of clusters, two blocks on a multiprocessor. It needs a
+    contiguous along k."""
+    columns = SKINNY_COLUMNS[plan.tile]
+    tiles, steps = count(x.N, columns), count(x.K, SKINNY_TERMS)
+    loaded = 2 * SKINNY_TERMS * (columns * (1 + x.b_split) + max(16, x.M) * (1 + x.a_split))
+    slots = 2 * x.multiprocessors - 24 * (plan.parts > 2)  # parts of the device have no place for large clusters
+    rounds = count(tiles, slots // plan.parts)
+    step_us = longest(COSTS.skinny_step, loaded / COSTS.skinny_load)
+    busy = rounds * (COSTS.skinny_block + count(steps, plan.parts) * step_us)
+    us = COSTS.skinny_launch + (COSTS.skinny_cluster + plan.parts * COSTS.skinny_part) * (plan.parts > 1)
+    pieces = 1 + COSTS.skinny_pieces * (columns == 64)
+    us += longest(busy, memory * pieces, tiles * steps * loaded / COSTS.wgmma_l2)
+    return us + (COSTS.skinny_copy + 4 * x.M * x.K / COSTS.scattered) * (x.a_copied or x.a_across_k)
 
 
 def longest(*times: float) -> float:

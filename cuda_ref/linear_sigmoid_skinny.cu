@@ -1,4 +1,4 @@
-// out[m, n] = sigma(sum over k of x[m, k] * weight[n, k] + bias[n]) for M <= 64, in one pass
+// out[m, n] = sigma(sum over k of x[m, k] * weight[n, k] + bias[n]) for M <= 32, in one pass
 //
 // requires: sm_90a
 //
@@ -16,15 +16,16 @@ struct BiasSigmoid {
     }
 };
 
-// x[m, k] is at x + m * x_stride + k, weight[n, k] at weight + n * weight_stride + k.
+// x[m, k] is at x + m * x_stride + k, weight[n, k] at weight + n * weight_stride + k. Tiles of 64 or 128 `columns`, k in
+// `parts`.
 extern "C" int linear_sigmoid_skinny(const void* x, const void* weight, const void* bias, void* out, int64_t M,
-                                     int64_t N, int64_t K, int64_t x_stride, int64_t weight_stride, int64_t dtype,
-                                     cudaStream_t stream, LaunchRecord* record) {
+                                     int64_t N, int64_t K, int64_t x_stride, int64_t weight_stride, int64_t columns,
+                                     int64_t parts, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
     const MatrixOperand left{x, false, M, x_stride}, right{weight, false, N, weight_stride};
     const auto run = [&](auto zero) {
         using T = decltype(zero);
         const BiasSigmoid<T> finish{static_cast<const T*>(bias)};
-        return launch_skinny<T, false>(left, right, out, K, finish, stream, record);
+        return launch_skinny<T, false>(left, right, out, K, columns, parts, finish, stream, record);
     };
     switch (dtype) {
         case FLOAT16: return run(__half());

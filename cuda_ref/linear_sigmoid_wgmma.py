@@ -43,7 +43,7 @@ def linear_sigmoid(
     bias = bias.contiguous()
     plan = best_plan(x, weight.t(), KERNELS) if x.element_size() == 2 else one_of_two_tiles(M, N, x)
     if plan.kernel == "skinny":
-        return linear_sigmoid_skinny.linear_sigmoid(x, weight, bias)
+        return linear_sigmoid_skinny.run(plan, x, weight, bias)
     dtype = build.DTYPES[x.dtype]
     sums = x.new_empty(elements_of_parts(plan, M, N), dtype=torch.float32) if plan.parts > 1 else None
     build.launch(

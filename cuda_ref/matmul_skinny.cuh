@@ -5,53 +5,50 @@
 #include "mbarrier.cuh"
 #include "wgmma.cuh"
 
-constexpr int BLOCK_N = 128, BLOCK_K = 64;
-constexpr int B_BYTES = BLOCK_N * ROW_BYTES;  // of a stage, in both layouts
+constexpr int BLOCK_K = 64;
 constexpr int CONSUMERS = WARPGROUP, THREADS = CONSUMERS + 32;  // a consumer warpgroup and a producer warp
-constexpr int PITCH = BLOCK_N + 4;  // floats between rows of sums; a warp stores 8 n of 4 pairs of m to 32 banks
-constexpr int MAX_CLUSTER = 8;
+constexpr int STAGES_BYTES = 108 * 1024;                        // two blocks share a multiprocessor
 
 // What becomes of a sum of column n before it is rounded.
 struct TheSum {
     __device__ __forceinline__ float operator()(float sum, int) const { return sum; }
 };
 
-// ROWS is M, padded.
-template <int ROWS_>
+// A tile has ROWS rows, which is M, padded, and BOXES times 64 columns.
+template <int ROWS_, int BOXES_>
 struct SkinnyConfig {
-    static constexpr int ROWS = ROWS_, STAGES = ROWS <= 16 ? 6 : 4;
-    static constexpr int STAGE_BYTES = B_BYTES + ROWS * ROW_BYTES;
+    static constexpr int ROWS = ROWS_, BOXES = BOXES_, COLUMNS = 64 * BOXES;
+    static constexpr int B_BYTES = BOXES * BOX_BYTES, STAGE_BYTES = B_BYTES + ROWS * ROW_BYTES;
+    static constexpr int STAGES = STAGES_BYTES / STAGE_BYTES;
     static constexpr int FULL_BARRIERS = STAGES * STAGE_BYTES;
     static constexpr int EMPTY_BARRIERS = FULL_BARRIERS + STAGES * MBARRIER_BYTES;
     static constexpr int SHARED_BYTES = BOX_ALIGNMENT + EMPTY_BARRIERS + STAGES * MBARRIER_BYTES;
+    static constexpr int PITCH = COLUMNS + 4;  // floats between rows of sums: few threads meet in a bank
     static_assert(ROWS * PITCH * 4 <= FULL_BARRIERS, "the sums overwrite the stages");
 };
 
-// The producer thread.
+// Copies step k of the operands to a stage.
 template <bool B_MN, typename C>
-__device__ __forceinline__ void produce(const OperandMaps& maps, uint32_t shared, int n, int k_begin, int k_end) {
-    const uint32_t full = shared + C::FULL_BARRIERS, empty = shared + C::EMPTY_BARRIERS;
-    int stage = 0;
-    uint32_t phase = 0;
-#pragma unroll 1
-    for (int k = k_begin; k < k_end; ++k) {
-        const uint32_t tile = shared + stage * C::STAGE_BYTES, barrier = full + stage * MBARRIER_BYTES;
-        mbarrier_wait_parity(empty + stage * MBARRIER_BYTES, phase ^ 1);
-        mbarrier_arrive_expect_tx(barrier, C::STAGE_BYTES);
-        if constexpr (B_MN) {
-            tma_load(tile, &maps.b, n, k * BLOCK_K, barrier);
-            tma_load(tile + B_BYTES / 2, &maps.b, n + 64, k * BLOCK_K, barrier);
-        } else {
-            tma_load(tile, &maps.b, k * BLOCK_K, n, barrier);
+__device__ __forceinline__ void load_step(const OperandMaps& maps, uint32_t shared, int stage, int n, int k) {
+    const uint32_t tile = shared + stage * C::STAGE_BYTES;
+    const uint32_t barrier = shared + C::FULL_BARRIERS + stage * MBARRIER_BYTES;
+    mbarrier_arrive_expect_tx(barrier, C::STAGE_BYTES);
+    if constexpr (B_MN) {
+#pragma unroll
+        for (int box = 0; box < C::BOXES; ++box) {
+            tma_load(tile + box * BOX_BYTES, &maps.b, n + box * 64, k * BLOCK_K, barrier);
         }
-        tma_load(tile + B_BYTES, &maps.a, k * BLOCK_K, 0, barrier);
-        if (++stage == C::STAGES) stage = 0, phase ^= 1;
+    } else {
+        tma_load(tile, &maps.b, k * BLOCK_K, n, barrier);
     }
+    tma_load(tile + C::B_BYTES, &maps.a, k * BLOCK_K, 0, barrier);
 }
 
-// The consumer warpgroup: acc[h] = columns 64 h ... 64 h + 63 of the tile of b, times a, over steps k_begin ... k_end.
+// The consumer warpgroup: acc[box] = columns 64 box ... 64 box + 63 of the tile of b, times a, over steps k_begin ...
+// k_end.
 template <typename T, bool B_MN, typename C>
-__device__ __forceinline__ void multiply(float (&acc)[2][C::ROWS / 2], uint32_t shared, int k_begin, int k_end) {
+__device__ __forceinline__ void multiply(float (&acc)[C::BOXES][C::ROWS / 2], uint32_t shared, int k_begin,
+                                         int k_end) {
     const uint32_t full = shared + C::FULL_BARRIERS, empty = shared + C::EMPTY_BARRIERS;
     int stage = 0, previous = -1;  // stage that wgmma may still be reading
     uint32_t phase = 0;
@@ -61,9 +58,9 @@ __device__ __forceinline__ void multiply(float (&acc)[2][C::ROWS / 2], uint32_t 
         mbarrier_wait_parity(full + stage * MBARRIER_BYTES, phase);
         wgmma_fence();
 #pragma unroll
-        for (int h = 0; h < 2; ++h) {
-            const uint64_t b = wgmma_descriptor(tile + h * (B_BYTES / 2), 0), a = wgmma_descriptor(tile + B_BYTES, 0);
-            wgmma_stage<T, B_MN, false>(acc[h], b, a);
+        for (int box = 0; box < C::BOXES; ++box) {
+            const uint64_t b = wgmma_descriptor(tile + box * BOX_BYTES, 0);
+            wgmma_stage<T, B_MN, false>(acc[box], b, wgmma_descriptor(tile + C::B_BYTES, 0));
         }
         wgmma_commit_group();
         wgmma_wait_group<1>();
@@ -72,21 +69,21 @@ __device__ __forceinline__ void multiply(float (&acc)[2][C::ROWS / 2], uint32_t 
         if (++stage == C::STAGES) stage = 0, phase ^= 1;
     }
     wgmma_wait_group<0>();
-    warpgroup_fence_operand(acc[0]);
-    warpgroup_fence_operand(acc[1]);
+#pragma unroll
+    for (int box = 0; box < C::BOXES; ++box) warpgroup_fence_operand(acc[box]);
 }
 
 // Writes the sums to shared memory as rows of out.
-template <int ROWS>
-__device__ __forceinline__ void write_sums(float* sums, const float (&acc)[2][ROWS / 2]) {
+template <typename C>
+__device__ __forceinline__ void write_sums(float* sums, const float (&acc)[C::BOXES][C::ROWS / 2]) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
+    for (int box = 0; box < C::BOXES; ++box) {
 #pragma unroll
-        for (int i = 0; i < ROWS / 2; ++i) {
-            const int n = h * 64 + threadIdx.x / 32 * 16 + lane / 4 + i % 4 / 2 * 8;
+        for (int i = 0; i < C::ROWS / 2; ++i) {
+            const int n = box * 64 + threadIdx.x / 32 * 16 + lane / 4 + i % 4 / 2 * 8;
             const int m = i / 4 * 8 + lane % 4 * 2 + i % 2;
-            sums[m * PITCH + n] = acc[h][i];
+            sums[m * C::PITCH + n] = acc[box][i];
         }
     }
 }
@@ -99,35 +96,48 @@ __global__ void __launch_bounds__(THREADS, 2)
     char* const stages = raw + (-shared_address(raw) & (BOX_ALIGNMENT - 1));
     const uint32_t shared = shared_address(stages);
     const int rank = cta_rank_in_cluster(), blocks = ctas_in_cluster();
-    const int n0 = blockIdx.x / blocks * BLOCK_N, steps = ceil_div(K, BLOCK_K);
+    const int n0 = blockIdx.x / blocks * C::COLUMNS, steps = ceil_div(K, BLOCK_K);
     const int k_begin = int(int64_t(steps) * rank / blocks), k_end = int(int64_t(steps) * (rank + 1) / blocks);
+    const bool produces = threadIdx.x == CONSUMERS;
 
-    if (threadIdx.x == 0) {
+    if (produces) {
         for (int stage = 0; stage < C::STAGES; ++stage) {
             mbarrier_init(shared + C::FULL_BARRIERS + stage * MBARRIER_BYTES, 1);
             mbarrier_init(shared + C::EMPTY_BARRIERS + stage * MBARRIER_BYTES, 1);
         }
         mbarrier_fence_init();
+        // The first loads wait for nobody.
+        for (int k = k_begin; k < min(k_end, k_begin + C::STAGES); ++k) {
+            load_step<B_MN, C>(maps, shared, k - k_begin, n0, k);
+        }
     }
     __syncthreads();
     if (threadIdx.x >= CONSUMERS) {
-        if (threadIdx.x == CONSUMERS) produce<B_MN, C>(maps, shared, n0, k_begin, k_end);
+        int stage = 0;
+        uint32_t phase = 0;
+#pragma unroll 1
+        for (int k = k_begin + C::STAGES; produces && k < k_end; ++k) {
+            mbarrier_wait_parity(shared + C::EMPTY_BARRIERS + stage * MBARRIER_BYTES, phase);
+            load_step<B_MN, C>(maps, shared, stage, n0, k);
+            if (++stage == C::STAGES) stage = 0, phase ^= 1;
+        }
         __syncwarp();
     } else {
-        float acc[2][C::ROWS / 2] = {};
+        float acc[C::BOXES][C::ROWS / 2] = {};
         multiply<T, B_MN, C>(acc, shared, k_begin, k_end);
         named_barrier_sync(1, CONSUMERS);  // all products have read the stages
-        write_sums<C::ROWS>(reinterpret_cast<float*>(stages), acc);
+        write_sums<C>(reinterpret_cast<float*>(stages), acc);
     }
     cluster_sync();
 
     // Groups of four neighbours of a row; those of the M rows are divided among all threads of the cluster.
+    constexpr int GROUPS = C::COLUMNS / 4;
     const bool packed = N % 4 == 0;
-    for (int i = rank * THREADS + threadIdx.x; i < M * (BLOCK_N / 4); i += blocks * THREADS) {
-        const int m = i / (BLOCK_N / 4), column = i % (BLOCK_N / 4) * 4, n = n0 + column;
+    for (int i = rank * THREADS + threadIdx.x; i < M * GROUPS; i += blocks * THREADS) {
+        const int m = i / GROUPS, column = i % GROUPS * 4, n = n0 + column;
         float4 sum = {};
         for (int block = 0; block < blocks; ++block) {
-            const float4 x = load_shared_cluster(map_shared_rank(shared + (m * PITCH + column) * 4, block));
+            const float4 x = load_shared_cluster(map_shared_rank(shared + (m * C::PITCH + column) * 4, block));
             sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
         }
         if (n >= N) continue;
@@ -149,26 +159,26 @@ __global__ void __launch_bounds__(THREADS, 2)
 }
 
 template <typename T, bool B_MN, typename C, typename Finish>
-cudaError_t launch(const MatrixOperand& a, const MatrixOperand& b, void* out, int64_t K, const Finish& finish,
-                   cudaStream_t stream, LaunchRecord* record) {
+cudaError_t launch(const MatrixOperand& a, const MatrixOperand& b, void* out, int64_t K, int parts,
+                   const Finish& finish, cudaStream_t stream, LaunchRecord* record) {
     OperandMaps maps;
-    if (!encode_operand_map<T>(&maps.a, a, K, C::ROWS) || !encode_operand_map<T>(&maps.b, b, K, BLOCK_N)) {
+    if (!encode_operand_map<T>(&maps.a, a, K, C::ROWS) || !encode_operand_map<T>(&maps.b, b, K, C::COLUMNS)) {
         return cudaErrorInvalidValue;
     }
-    // At least one block a multiprocessor, but at least four steps for each: on an H200, starting and joining more
-    // blocks costs more than their bytes in flight gain (0.92 of cuBLAS, 0.85 with three a multiprocessor).
-    const int64_t tiles = ceil_div<int64_t>(b.rows, BLOCK_N), steps = ceil_div<int64_t>(K, BLOCK_K);
-    const int multiprocessors = multiprocessor_count();
-    unsigned cluster = 1;
-    while (cluster < MAX_CLUSTER && tiles * cluster < multiprocessors && steps >= 8 * cluster) cluster *= 2;
-    return launch_clusters(int(cluster), matmul_skinny<T, B_MN, C, Finish>, dim3(unsigned(tiles * cluster)), THREADS,
+    const int64_t tiles = ceil_div<int64_t>(b.rows, C::COLUMNS);
+    return launch_clusters(parts, matmul_skinny<T, B_MN, C, Finish>, dim3(unsigned(tiles * parts)), THREADS,
                            C::SHARED_BYTES, stream, record, maps, static_cast<T*>(out), a.rows, b.rows, K, finish);
 }
 
-// By the configuration for M rows.
+// Tiles of 64 or 128 columns; clusters of `parts` blocks, at most 8, divide K.
 template <typename T, bool B_MN, typename Finish>
-cudaError_t launch_skinny(const MatrixOperand& a, const MatrixOperand& b, void* out, int64_t K, const Finish& finish,
-                          cudaStream_t stream, LaunchRecord* record) {
-    return a.rows <= 16 ? launch<T, B_MN, SkinnyConfig<16>>(a, b, out, K, finish, stream, record)
-                        : launch<T, B_MN, SkinnyConfig<64>>(a, b, out, K, finish, stream, record);
+cudaError_t launch_skinny(const MatrixOperand& a, const MatrixOperand& b, void* out, int64_t K, int64_t columns,
+                          int64_t parts, const Finish& finish, cudaStream_t stream, LaunchRecord* record) {
+    const auto run = [&](auto rows) {
+        constexpr int ROWS = decltype(rows)::value;
+        return columns == 64
+                   ? launch<T, B_MN, SkinnyConfig<ROWS, 1>>(a, b, out, K, int(parts), finish, stream, record)
+                   : launch<T, B_MN, SkinnyConfig<ROWS, 2>>(a, b, out, K, int(parts), finish, stream, record);
+    };
+    return a.rows <= 16 ? run(std::integral_constant<int, 16>()) : run(std::integral_constant<int, 32>());
 }

@@ -6,9 +6,10 @@ from torch import Tensor
 from cuda_ref import build
 from cuda_ref._arguments import check_16_bit, check_matmul, check_sizes, tma_layout
 from cuda_ref._kept import kept
+from cuda_ref._matmul_plan import best_plan
+from cuda_ref._matmul_tiles import SKINNY_COLUMNS, SKINNY_M, Plan
 
 REQUIRES = "sm_90"
-MAX_M = 64
 
 
 @kept
@@ -20,6 +21,7 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     multiple of 8 elements, and the first element at a multiple of 16 bytes.
     Dtypes: float16, bfloat16, the same for both; sums in float32, rounded once at the end.
     Precision: "ieee".
+    Plan: _matmul_plan.py chooses the tile, and the number of parts in which a cluster divides k.
     Tail: TMA pads tiles that overhang the inputs with zeros; outputs beyond the edge are not stored.
     Devices: CUDA, compute capability 9.0.
     Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for more rows,
@@ -28,16 +30,24 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     """
     M, N, K = check_matmul(a, b, precision)
     check_16_bit(a)
-    if M > MAX_M:
-        raise NotImplementedError(f"matmul: M must be at most {MAX_M}; got M={M}")
+    if M > SKINNY_M:
+        raise NotImplementedError(f"matmul: M must be at most {SKINNY_M}; got M={M}")
     check_sizes((M, N, K), 30)
     if M == 0 or N == 0 or K == 0:
         return a.new_zeros(M, N)
+    tma_layout("a", a, k_dim=1, k_major_only=True)
+    tma_layout("b", b, k_dim=0)
+    return run(best_plan(a, b, ("skinny",)), a, b)
+
+
+def run(plan: Plan, a: Tensor, b: Tensor) -> Tensor:
+    """The product of two matrices that are not empty and that TMA can read, by a plan."""
+    (M, K), N = a.shape, b.shape[1]
     _, a_stride = tma_layout("a", a, k_dim=1, k_major_only=True)
     b_layout = tma_layout("b", b, k_dim=0)
     out = a.new_empty(M, N)
     build.launch(
         "matmul_skinny", "matmul_skinny", a.device,
-        a, b, out, M, N, K, a_stride, *b_layout, build.DTYPES[a.dtype],
+        a, b, out, M, N, K, a_stride, *b_layout, SKINNY_COLUMNS[plan.tile], plan.parts, build.DTYPES[a.dtype],
     )  # fmt: skip
     return out

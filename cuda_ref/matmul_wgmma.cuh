@@ -60,25 +60,74 @@ constexpr bool shared_by_k = B_MN && C::BLOCK_N / C::CLUSTER * sizeof(T) % ROW_B
 
 // The producer thread: loads a stage as soon as all consumers of all blocks that it is loaded for have read it.
 template <typename T, bool A_MN, bool B_MN, typename C>
-__device__ __forceinline__ void produce(const TensorMaps& maps, const GroupedTileScheduler<C::GROUP_M>& tiles,
-                                        const Parts& parts, uint32_t shared) {
-    constexpr int BLOCK_K = ROW_BYTES / sizeof(T), SHARE = C::BLOCK_N / C::CLUSTER;  // columns of b that it loads
-    const int rank = cta_rank<C>();
-    const uint32_t full = shared + C::FULL_BARRIERS, empty = shared + C::EMPTY_BARRIERS;
-    auto load_a = [&](int stage, TileCoordinate tile, int k) {
-        const int row = (tile.m * C::CLUSTER + rank) * C::BLOCK_M;
-        load_operand<T, A_MN, C::BLOCK_M>(
-            shared + stage * C::STAGE_BYTES, row, k * BLOCK_K,
-            [&](uint32_t to, int x, int y) { tma_load(to, &maps.a, x, y, full + stage * MBARRIER_BYTES); });
-    };
-    auto load_b = [&](int stage, TileCoordinate tile, int k, int piece, bool multicast) {
+struct Producer {
+    static constexpr int BLOCK_K = ROW_BYTES / sizeof(T), SHARE = C::BLOCK_N / C::CLUSTER;  // columns of b that it loads
+
+    const TensorMaps& maps;
+    const GroupedTileScheduler<C::GROUP_M>& tiles;
+    const Parts& parts;
+    uint32_t shared;
+
+    // The first stages, in a block that is no cluster's before anything else whose code is not in the caches yet. Each
+    // block loads them alone, since the barriers of the other one may not be initialized.
+    __device__ __forceinline__ void load_first() const {
+        const Share share = first();
+        const TileCoordinate tile = tiles[share.tile];
+        for (int stage = 0; stage < alone(share); ++stage) {
+            mbarrier_arrive_expect_tx(full(stage), C::STAGE_BYTES);
+            load_a(stage, tile, share.begin + stage);
+            for (int piece = 0; piece < C::CLUSTER; ++piece) load_b(stage, tile, share.begin + stage, piece, false);
+        }
+    }
+
+    // All others. What load_first has computed is computed again: the same in all threads, so in uniform registers.
+    __device__ __forceinline__ void load_others() const {
+        const uint32_t empty = shared + C::EMPTY_BARRIERS;
+        const int rank = cta_rank<C>();
+        Share share = first();
+        int stage = alone(share) % C::STAGES, k = share.begin + alone(share);
+        uint32_t phase = alone(share) / C::STAGES;
+        TileCoordinate tile = tiles[share.tile];
+        const int clusters = gridDim.x / C::CLUSTER;
+        for (int index = blockIdx.x / C::CLUSTER; index < parts.shares(); index += clusters) {
+            if (index >= clusters) {
+                share = parts.share(index);
+                tile = tiles[share.tile];
+                k = share.begin;
+            }
+#pragma unroll 1
+            for (; k < share.end; ++k) {
+                mbarrier_wait_parity(empty + stage * MBARRIER_BYTES, phase ^ 1);
+                mbarrier_arrive_expect_tx(full(stage), C::STAGE_BYTES);
+                load_a(stage, tile, k);
+                load_b(stage, tile, k, rank, C::CLUSTER > 1);
+                if (++stage == C::STAGES) stage = 0, phase ^= 1;
+            }
+        }
+        drain_pipeline<C>(empty, {stage, phase});
+    }
+
+private:
+    __device__ __forceinline__ Share first() const { return parts.share(blockIdx.x / C::CLUSTER); }
+    __device__ __forceinline__ static int alone(const Share& share) { return min(share.end - share.begin, C::STAGES); }
+    __device__ __forceinline__ uint32_t full(int stage) const {
+        return shared + C::FULL_BARRIERS + stage * MBARRIER_BYTES;
+    }
+
+    __device__ __forceinline__ void load_a(int stage, TileCoordinate tile, int k) const {
+        const int row = (tile.m * C::CLUSTER + cta_rank<C>()) * C::BLOCK_M;
+        load_operand<T, A_MN, C::BLOCK_M>(shared + stage * C::STAGE_BYTES, row, k * BLOCK_K,
+                                          [&](uint32_t to, int x, int y) { tma_load(to, &maps.a, x, y, full(stage)); });
+    }
+
+    __device__ __forceinline__ void load_b(int stage, TileCoordinate tile, int k, int piece, bool multicast) const {
         const uint32_t b = shared + stage * C::STAGE_BYTES + C::A_BYTES;
         const int column = tile.n * C::BLOCK_N;
         const auto load = [&](uint32_t box, int x, int y) {
             if (multicast) {
-                tma_load_multicast(box, &maps.b, x, y, full + stage * MBARRIER_BYTES, (1 << C::CLUSTER) - 1);
+                tma_load_multicast(box, &maps.b, x, y, full(stage), (1 << C::CLUSTER) - 1);
             } else {
-                tma_load(box, &maps.b, x, y, full + stage * MBARRIER_BYTES);
+                tma_load(box, &maps.b, x, y, full(stage));
             }
         };
         if constexpr (shared_by_k<T, B_MN, C>) {
@@ -88,38 +137,8 @@ __device__ __forceinline__ void produce(const TensorMaps& maps, const GroupedTil
         } else {
             load_operand<T, B_MN, SHARE>(b + piece * SHARE * ROW_BYTES, column + piece * SHARE, k * BLOCK_K, load);
         }
-    };
-    // Each block loads its first stages alone, since the barriers of the other one may not be initialized yet.
-    const int first = blockIdx.x / C::CLUSTER, clusters = gridDim.x / C::CLUSTER;
-    Share share = parts.share(first);
-    int k = share.begin;
-    const int alone = min(share.end - k, C::STAGES);
-    TileCoordinate tile = tiles[share.tile];
-    for (int stage = 0; stage < alone; ++stage, ++k) {
-        mbarrier_arrive_expect_tx(full + stage * MBARRIER_BYTES, C::STAGE_BYTES);
-        load_a(stage, tile, k);
-        for (int piece = 0; piece < C::CLUSTER; ++piece) load_b(stage, tile, k, piece, false);
     }
-    if constexpr (C::CLUSTER > 1) cluster_wait();
-    int stage = alone % C::STAGES;
-    uint32_t phase = alone / C::STAGES;
-    for (int index = first; index < parts.shares(); index += clusters) {
-        if (index != first) {
-            share = parts.share(index);
-            tile = tiles[share.tile];
-            k = share.begin;
-        }
-#pragma unroll 1
-        for (; k < share.end; ++k) {
-            mbarrier_wait_parity(empty + stage * MBARRIER_BYTES, phase ^ 1);
-            mbarrier_arrive_expect_tx(full + stage * MBARRIER_BYTES, C::STAGE_BYTES);
-            load_a(stage, tile, k);
-            load_b(stage, tile, k, rank, C::CLUSTER > 1);
-            if (++stage == C::STAGES) stage = 0, phase ^= 1;
-        }
-    }
-    drain_pipeline<C>(empty, {stage, phase});
-}
+};
 
 // The consumers' side of the ring of stages.
 template <typename C>
@@ -284,10 +303,12 @@ __global__ void __launch_bounds__(C::THREADS)
     const int consumer = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0), thread = threadIdx.x % WARPGROUP;
     const int out_rows = TRANSPOSED ? N : M, out_columns = TRANSPOSED ? M : N;
 
+    const Producer<T, A_MN, B_MN, C> producer{maps, tiles, parts, shared};
     if (threadIdx.x == C::PRODUCER) {
         tma_prefetch_descriptor(&maps.a);
         tma_prefetch_descriptor(&maps.b);
         init_pipeline<C>(shared);
+        if constexpr (C::CLUSTER == 1) producer.load_first();
     }
     if (threadIdx.x == 0 && out_columns % (16 / sizeof(*out)) == 0) tma_prefetch_descriptor(&maps.out);
     // No thread may arrive at a barrier, or write to another block, before the barriers there are initialized.
@@ -300,7 +321,11 @@ __global__ void __launch_bounds__(C::THREADS)
     if (consumer == C::CONSUMERS) {
         if constexpr (C::CONSUMERS > 1 && !Finish::OTHER_WARPS) setmaxnreg_dec<(C::CONSUMERS == 2 ? 40 : 32)>();
         if (threadIdx.x == C::PRODUCER) {
-            produce<T, A_MN, B_MN, C>(maps, tiles, parts, shared);
+            if constexpr (C::CLUSTER > 1) {
+                producer.load_first();
+                cluster_wait();
+            }
+            producer.load_others();
         } else {
             if constexpr (C::CLUSTER > 1) cluster_wait();
             if constexpr (Finish::OTHER_WARPS) {
@@ -322,9 +347,9 @@ __global__ void __launch_bounds__(C::THREADS)
         for (int index = blockIdx.x / C::CLUSTER; index < parts.shares(); index += gridDim.x / C::CLUSTER) {
             const Share share = parts.share(index);
             const TileCoordinate tile = tiles[share.tile];
-            const int count = share.end - share.begin;
+            int count = share.end - share.begin;
             int m = (tile.m * C::CLUSTER + rank) * C::BLOCK_M + consumer * 64, n = tile.n * C::BLOCK_N;
-            asm volatile("" : "+r"(m), "+r"(n));  // computes them here, while the first stage is waited for
+            asm volatile("" : "+r"(m), "+r"(n), "+r"(count));  // here, while the first stage is waited for, and only here
             finisher.start(place, m, n);
             float acc[C::BLOCK_N / 2] = {};
             if constexpr (FROM_REGISTERS) {

@@ -75,7 +75,7 @@ def run(
         if plan.kernel == "skinny":
             if find_tma_layout(a, 1, k_major_only=True) is None:
                 [a] = pitched((a, 1))
-            return matmul_skinny.matmul(a, b)
+            return matmul_skinny.run(plan, a, b)
         others = {"mma": matmul_mma, "stream": matmul_stream, "short": _short, "narrow": _narrow, "few32": _few32}
         return others[plan.kernel].run(plan, a, b)
     (M, K), N = a.shape, b.shape[1]

@@ -309,8 +309,10 @@ __global__ void __launch_bounds__(C::THREADS)
     for (int index = blockIdx.x / work.cluster; index < work.shares(); index += gridDim.x / work.cluster) {
         const FittedShare share(work, index, member);
         const int m = share.row * work.rows, n = share.column * C::COUNT + consumer * 64;
+        int count = share.end - share.begin;
+        asm volatile("" : "+r"(count));  // computes it here, not in each step
         float acc[C::ROWS / 2] = {};
-        multiply<T, A_MN, B_MN, C>(acc, work, shared, consumer, to_signal, share.end - share.begin, ring);
+        multiply<T, A_MN, B_MN, C>(acc, work, shared, consumer, to_signal, count, ring);
         warpgroup_fence_operand(acc);
         if (work.parts > 1) {
             store_part<C>(work.sums + share.part * int64_t(M) * N, acc, work.rows, thread, m, n, M, N);

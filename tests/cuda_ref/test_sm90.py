@@ -13,8 +13,10 @@ import torch
 from torch import Tensor
 
 from cuda_ref import _cache, _matmul_plan, _matmul_plan_other, _matmul_tiles, build, compiler
-from cuda_ref._matmul_tiles import Plan
+from cuda_ref._matmul_tiles import PARTS, SKINNY_COLUMNS, Plan
+from cuda_ref.linear_sigmoid_skinny import linear_sigmoid as linear_sigmoid_skinny
 from cuda_ref.matmul_skinny import matmul as matmul_skinny
+from cuda_ref.matmul_skinny import run as run_skinny
 from cuda_ref.matmul_tma_wgmma import matmul as matmul_tma_wgmma
 from cuda_ref.matmul_warp_specialized import matmul as matmul_warp_specialized
 from cuda_ref.matmul_wgmma import matmul as matmul_wgmma
@@ -119,6 +121,21 @@ def test_fitted_tiles_have_products_of_every_number_of_rows(name: str) -> None:
 
 
 @needs_nvcc
+@pytest.mark.parametrize("name", ["matmul_wgmma", "_wgmma16", "linear_sigmoid_wgmma", "_fitted_bfloat16"])
+def test_the_loop_of_products_has_no_quotients(name: str) -> None:
+    """The compiler would compute the number of steps again in each one, between a product and the wait for it."""
+    for kernel, code in machine_code(name).items():
+        lines = code.split("\n")
+        branches = [
+            (int(found[1], 16) // 16, i) for i, x in enumerate(lines) if (found := re.search(r"BRA 0x(\w+)", x))
+        ]
+        loops = [lines[to:i] for to, i in branches if to < i and any("GMMA.64x" in each for each in lines[to:i])]
+        assert loops or re.search(WITHOUT_PRODUCTS, kernel), kernel
+        for loop in sorted(loops, key=len)[:1]:
+            assert [each for each in loop if re.search(r"IMAD\.HI|UIMAD\.WIDE|MUFU\.RCP", each)] == [], kernel
+
+
+@needs_nvcc
 @pytest.mark.parametrize("name", ["matmul_tma_wgmma", "matmul_warp_specialized"])
 def test_the_rungs_have_products_for_each_layout(name: str) -> None:
     kernels = machine_code(name)
@@ -166,8 +183,8 @@ def test_cases_that_wgmma_and_skinny_do_not_cover() -> None:
         matmul_wgmma(tensor(8, 8, dtype=F32), tensor(8, 8, dtype=F32))
     with pytest.raises(NotImplementedError, match="which the CPU does not have"):
         matmul_wgmma(tensor(8, 65), tensor(65, 64))
-    with pytest.raises(NotImplementedError, match="M must be at most 64; got M=65"):
-        matmul_skinny(tensor(65, 64), tensor(64, 64))
+    with pytest.raises(NotImplementedError, match="M must be at most 32; got M=33"):
+        matmul_skinny(tensor(33, 64), tensor(64, 64))
 
 
 def test_float8_arguments() -> None:
@@ -341,7 +358,7 @@ def test_wgmma_float8(hopper: torch.device, shape: tuple[int, int, int], precisi
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("M", [1, 7, 16, 17, 64])
+@pytest.mark.parametrize("M", [1, 7, 16, 17, 32])
 def test_skinny(draw: Callable[..., Tensor], agrees_twice: Callable[..., None], M: int) -> None:
     for N, K in ((8, 8), (128, 64), (136, 200), (1000, 4096), (14336, 1032)):
         for dtype in HALVES:
@@ -349,3 +366,29 @@ def test_skinny(draw: Callable[..., Tensor], agrees_twice: Callable[..., None], 
                 a, b = draw(M, K, dtype, pad=8), draw(K, N, dtype, transposed, pad=8)
                 agrees_twice(matmul_skinny, a, b)
     agrees_twice(matmul_skinny, draw(M, 72, HALVES[0]), draw(72, 131, HALVES[0], True))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("parts", PARTS["skinny"])
+@pytest.mark.parametrize("tile", range(len(SKINNY_COLUMNS)), ids=lambda tile: f"{SKINNY_COLUMNS[tile]}-columns")
+def test_tiles_and_clusters_of_skinny(
+    draw: Callable[..., Tensor], agrees_twice: Callable[..., None], tile: int, parts: int
+) -> None:
+    def matmul(a: Tensor, b: Tensor, precision: str) -> Tensor:
+        return run_skinny(Plan("skinny", tile, parts), a, b)
+
+    for M, K, transposed in itertools.product((5, 24), (72, 2056), (False, True)):
+        agrees_twice(matmul, draw(M, K, HALVES[0], pad=8), draw(K, 296, HALVES[0], transposed, pad=8))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("M", [1, 16, 30])
+def test_a_bias_and_a_sigmoid_of_few_rows(draw: Callable[..., Tensor], nan_outputs: None, M: int) -> None:
+    op = ops.get("linear_sigmoid")
+    for (N, K), dtype in itertools.product(((8, 8), (131, 72), (1000, 2104)), HALVES):
+        x, weight, bias = draw(M, K, dtype, pad=8), draw(N, K, dtype, pad=8), draw(1, N, dtype)[0]
+        case = op.case((M, N, K), str(dtype).removeprefix("torch."))
+        out = linear_sigmoid_skinny(x, weight, bias)
+        verdict = judge(out, op.truth((x, weight, bias), case), shape=(M, N), dtype=case.dtype)
+        assert verdict.agrees, f"{case}: {verdict.reason}"
+        assert torch.equal(out, linear_sigmoid_skinny(x, weight, bias))
