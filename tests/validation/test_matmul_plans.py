@@ -12,13 +12,13 @@ from suite.timing.intervals import RecorderError
 from suite.timing.recorder import Sample
 from validation import matmul_plans
 
-ROWS = """M,N,K,layout,a_copied,b_copied,multiprocessors,a_across_k,a_split,b_split,a_dense,plan,us,samples,error
-4096,4096,4096,nn,0,0,132,0,0,0,1,torch,180,4,0
-4096,4096,4096,nn,0,0,132,0,0,0,1,wgmma/1/1,176,4,0
-4096,4096,4096,nn,0,0,132,0,0,0,1,mma/5/1,300,1,0
-20,30,40,nn,0,1,132,0,1,1,1,torch,4,4,0
-20,30,40,nn,0,1,132,0,1,1,1,wgmma/0/1,8,1,0.5
-20,30,40,nn,0,1,132,0,1,1,1,mma/2/1,2,4,0
+ROWS = """M,N,K,layout,a_copied,b_copied,multiprocessors,a_across_k,a_split,b_split,a_dense,b_along_k,plan,us,samples,error
+4096,4096,4096,nn,0,0,132,0,0,0,1,0,torch,180,4,0
+4096,4096,4096,nn,0,0,132,0,0,0,1,0,wgmma/1/1,176,4,0
+4096,4096,4096,nn,0,0,132,0,0,0,1,0,mma/5/1,300,1,0
+20,30,40,nn,0,1,132,0,1,1,1,0,torch,4,4,0
+20,30,40,nn,0,1,132,0,1,1,1,0,wgmma/0/1,8,1,0.5
+20,30,40,nn,0,1,132,0,1,1,1,0,mma/2/1,2,4,0
 """
 
 
