@@ -12,7 +12,7 @@ from suite.timing.intervals import RecorderError
 from suite.timing.recorder import Sample
 from validation import matmul_plans
 
-ROWS = """M,N,K,layout,a_copied,b_copied,multiprocessors,a_across_k,a_split,b_split,a_dense,b_along_k,plan,us,samples,error
+ROWS = f"""M,N,K,layout,{",".join(matmul_plans.FACTS)},plan,us,samples,error
 4096,4096,4096,nn,0,0,132,0,0,0,1,0,torch,180,4,0
 4096,4096,4096,nn,0,0,132,0,0,0,1,0,wgmma/1/1,176,4,0
 4096,4096,4096,nn,0,0,132,0,0,0,1,0,mma/5/1,300,1,0
