@@ -68,10 +68,7 @@ TILES = {
     "mma": (
         Tile(32, 32, 128, 0.3221, resident=8),
         Tile(64, 16, 128, 0.3765, resident=8),
-        Tile(64, 64, 64, 0.6478, resident=7),
         Tile(128, 128, 64, 1.06, stages=3, resident=2),
-        Tile(128, 32, 64, 0.6714, resident=8),
-        Tile(64, 128, 32, 1, stages=3, resident=4),
     ),
     "wgmma": (
         Tile(64, 128, 64, 0.16),

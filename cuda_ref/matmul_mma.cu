@@ -200,10 +200,7 @@ extern "C" int matmul_mma(const void* a, const void* b, void* out, int64_t M, in
             case 0: return run(zero, MmaConfig<32, 32, 128, 2, 2, 4>());
 #ifdef __CUDACC__  // one is enough for the CPU
             case 1: return run(zero, MmaConfig<64, 16, 128, 4, 1, 4>());
-            case 2: return run(zero, MmaConfig<64, 64, 64, 2, 2, 4>());
-            case 3: return run(zero, MmaConfig<128, 128, 64, 2, 4, 3>());
-            case 4: return run(zero, MmaConfig<128, 32, 64, 4, 1, 4>());
-            case 5: return run(zero, MmaConfig<64, 128, 32, 2, 2, 3>());
+            case 2: return run(zero, MmaConfig<128, 128, 64, 2, 4, 3>());
 #endif
             default: return cudaErrorInvalidValue;
         }
