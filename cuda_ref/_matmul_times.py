@@ -238,7 +238,7 @@ def _skinny_us(plan: Plan, x: Problem, memory: float) -> float:
     tiles, steps = count(x.N, columns), count(x.K, SKINNY_TERMS)
     loaded = 2 * SKINNY_TERMS * (columns * (1 + x.b_split) + max(16, x.M) * (1 + x.a_split))
     slots = 2 * x.multiprocessors - 24 * (plan.parts > 2)  # parts of the device have no place for large clusters
-    rounds = count(tiles, slots // plan.parts)
+    rounds = count(tiles, max(1, slots // plan.parts))
     step_us = longest(COSTS.skinny_step, loaded / COSTS.skinny_load)
     busy = rounds * (COSTS.skinny_block + count(steps, plan.parts) * step_us)
     us = COSTS.skinny_launch + (COSTS.skinny_cluster + plan.parts * COSTS.skinny_part) * (plan.parts > 1)

@@ -180,6 +180,14 @@ def test_plans_have_work_for_every_part() -> None:
             assert _matmul_times.predicted_us(plan, x) > 0
 
 
+@pytest.mark.parametrize("multiprocessors", [1, 7, 14, 78, 132])
+def test_a_device_of_any_size_has_a_plan(multiprocessors: int) -> None:
+    for M, N, K in itertools.product((1, 20, 300), (8, 200, 3000), (64, 4096)):
+        x = Problem(M, N, K, a_copied=False, b_copied=False, multiprocessors=multiprocessors, a_dense=True)
+        for plan in _matmul_tiles.candidates(x):
+            assert _matmul_times.predicted_us(plan, x) > 0, plan
+
+
 @pytest.mark.parametrize(
     ("shape", "kernel"),
     [
