@@ -45,7 +45,7 @@ def one_of_two_tiles(M: int, N: int, a: Tensor) -> Plan:
 def problem_of(a: Tensor, b: Tensor) -> Problem:
     (M, K), N = a.shape, b.shape[1]
     a_layout, b_layout = find_tma_layout(a, 1), find_tma_layout(b, 0)
-    across_k, along_k = a_layout is not None and a_layout[0], b_layout is not None and not b_layout[0]
+    across_k, along_k = a_layout is not None and a_layout[0], b_layout is not None and not b_layout[0] and N > 1
     return Problem(
         M, N, K, a_layout is None, b_layout is None, multiprocessors(a.device), across_k,
         _is_split(a, a_layout), _is_split(b, b_layout), a.is_contiguous() and a.data_ptr() % 16 == 0, along_k,

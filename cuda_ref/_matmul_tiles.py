@@ -60,7 +60,7 @@ class Problem(NamedTuple):
     a_dense: bool = False
     """Whether rows of a follow each other without gaps, and begin at a multiple of 16 bytes."""
     b_along_k: bool = False
-    """Whether b is contiguous along K."""
+    """Whether b is contiguous along K, and no vector."""
 
 
 KERNELS = ("wgmma", "wgmma16", "fitted", "mma", "stream", "skinny", "short", "narrow")

@@ -180,6 +180,14 @@ def test_plans_have_work_for_every_part() -> None:
             assert _matmul_times.predicted_us(plan, x) > 0
 
 
+def test_many_rows_times_a_vector_take_no_tiles_by_tma(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_matmul_plan, "multiprocessors", lambda device: 132)
+    for M, K in ((38656, 1152), (9856, 1536), (26248, 872)):
+        x = _matmul_plan.problem_of(torch.empty(M, K, dtype=torch.bfloat16), torch.empty(K, 1, dtype=torch.bfloat16))
+        assert not x.b_along_k
+        assert _matmul_plan.best_of(x, _matmul_tiles.KERNELS).kernel in ("stream", "mma", "narrow")
+
+
 @pytest.mark.parametrize("multiprocessors", [1, 7, 14, 78, 132])
 def test_a_device_of_any_size_has_a_plan(multiprocessors: int) -> None:
     for M, N, K in itertools.product((1, 20, 300), (8, 200, 3000), (64, 4096)):
