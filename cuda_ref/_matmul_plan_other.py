@@ -9,12 +9,16 @@ from torch import Tensor
 
 from cuda_ref._arguments import find_tma_layout
 from cuda_ref._matmul_plan import multiprocessors
-from cuda_ref._matmul_tiles import PARTS, TILES, Plan, Tile, blocks_of, count
+from cuda_ref._matmul_tiles import PARTS, SKINNY_COLUMNS, SKINNY_M, TILES, Plan, Tile, blocks_of, count
 from cuda_ref._matmul_tiles import Problem as Sizes
 from cuda_ref._matmul_times import longest
+from cuda_ref._matmul_times import predicted_us as predicted_us_of_16_bits
+from cuda_ref._pitched import LINE
 
 FEW = 8
 """The most rows or columns of the kernel "few32"."""
+SKINNY_TERMS = 128
+"""Of a step of "skinny8", which has as many rows or columns, and tiles, as that of 16 bits."""
 FEW_STRIP, FEW_TERMS, FEW_WARPS, FEW_PARTS = 32, 32, 8, (1, 2, 4, 8)
 """Elements of the larger operand, and terms, that a warp multiplies at a time; warps that divide k, and blocks."""
 PROMOTED_TILES = (0, 1, 2, 4)
@@ -53,13 +57,15 @@ class Costs(NamedTuple):
     few_step: float = 0.796
     few_row: float = 0.0586
     few_cluster: float = 0.929
+    skinny_launch: float = 0.06694  # more than in 16 bits
+    skinny_slower: float = 1.045  # times the time in 16 bits
+    skinny_rows: float = 1.207  # of 17 to 32 rows
 
 
 COSTS = {
-    # Fitted to tf32_float8_plans.csv (docs/lab/matmul_shapes.md).
+    # Fitted to tf32_float8_plans.csv (docs/lab/matmul_shapes.md). Rates are more than a device delivers, or less.
     "wgmma32": Costs(3.3e6, 7.07e6, 1.43e7, launch=3.39, block=0.451, store=5.82e-05, scattered=4.04e6, add=0.575),
-    # Of large products and of 16 bits; a fit to half of the times was worse on the other half.
-    "wgmma8": Costs(4.6e6, 3.06e6, 7.67e6, launch=1.9, block=1.33, store=2.05e-05, scattered=3.05e6, add=2.3),
+    "wgmma8": Costs(2.74e6, 2.499e7, 3.994e7, launch=1.334, block=0.7299, store=4.766e-5, scattered=6.96e6, add=2.114),
 }
 
 
@@ -77,6 +83,12 @@ def candidates(x: Problem) -> Iterator[Plan]:
         for parts in PARTS["wgmma"]:
             if parts == 1 or (parts <= steps and blocks * parts < 3 * x.multiprocessors):
                 yield Plan(x.kernel, index, parts)
+    if x.kernel == "wgmma8" and min(x.M, x.N) <= SKINNY_M:
+        for index, columns in enumerate(SKINNY_COLUMNS):
+            for parts in PARTS["skinny"]:
+                blocks = count(max(x.M, x.N), columns) * parts
+                if parts == 1 or (parts <= count(x.K, SKINNY_TERMS) and blocks < 6 * x.multiprocessors):
+                    yield Plan("skinny8", index, parts)
     if x.few:
         for parts in FEW_PARTS:
             if parts == 1 or parts * FEW_WARPS < 2 * count(x.K, FEW_TERMS):
@@ -88,8 +100,11 @@ def predicted_us(plan: Plan, x: Problem) -> float:
     read, written = (4, 4) if x.kernel == "wgmma32" else (1, 2)  # bytes of an element
     costs = COSTS[x.kernel]
     memory = read * (x.M * x.K + x.K * x.N) / costs.memory + written * x.M * x.N / costs.written
+    copied = costs.copy + 2 * read * x.copied / costs.scattered if x.copied else 0.0
     if plan.kernel == "few32":
         return _few_us(plan, x, memory)
+    if plan.kernel == "skinny8":
+        return copied + _skinny_us(plan, x)
     tile = TILES[plan.kernel][plan.tile]
     blocks = blocks_of(tile, Sizes(x.M, x.N, x.K, False, False, 0)) * plan.parts
     steps = count(count(x.K, tile.K), plan.parts)
@@ -97,12 +112,20 @@ def predicted_us(plan: Plan, x: Problem) -> float:
     alone = min(steps, tile.stages)  # before a block's neighbour in the cluster loads for it
     loaded = read * blocks * tile.K * (steps * tile.M + (alone + (steps - alone) / tile.cluster) * tile.N)
     busy = rounds * (costs.block + steps * tile.step_us + tile.M * tile.N * costs.store)
-    us = costs.launch + longest(busy, memory, loaded / costs.l2)
-    if x.copied:
-        us += costs.copy + 2 * read * x.copied / costs.scattered
+    us = copied + costs.launch + longest(busy, memory, loaded / costs.l2)
     if plan.parts > 1:
         us += costs.add + 8 * blocks * tile.M * tile.N / costs.scattered
     return us
+
+
+def _skinny_us(plan: Plan, x: Problem) -> float:
+    """From that of 16 bits for half of the terms, which are as many bytes."""
+    costs = COSTS[x.kernel]
+    split = x.K % LINE != 0
+    few, size = sorted((x.M, x.N))
+    halves = Sizes(few, size, count(x.K, 2), False, False, x.multiprocessors, False, split, split)
+    us = predicted_us_of_16_bits(Plan("skinny", plan.tile, plan.parts), halves)
+    return costs.skinny_launch + costs.skinny_slower * us + costs.skinny_rows * (few > SKINNY_M // 2)
 
 
 def _few_us(plan: Plan, x: Problem, memory: float) -> float:

@@ -37,8 +37,8 @@ class Plan(NamedTuple):
     "narrow" (many dense rows of few terms, few columns)."""
     tile: int
     """Index in TILES[kernel], and the number in the .cu; of "fitted" what fitted_number gives; of "stream" the
-    logarithm of warps, of "short" of threads that divide k, or a key of SHORT_GRIDS or SHORT_TILES; of "narrow" an
-    index of TILE_ROWS, of "skinny" of SKINNY_COLUMNS."""
+    logarithm of warps, of "short" of threads that divide k, or a key of SHORT_BLOCKS, SHORT_GRIDS or SHORT_TILES; of
+    "narrow" an index of TILE_ROWS, of "skinny" of SKINNY_COLUMNS."""
     parts: int
 
 
@@ -66,22 +66,22 @@ class Problem(NamedTuple):
 KERNELS = ("wgmma", "wgmma16", "fitted", "mma", "stream", "skinny", "short", "narrow")
 TILES = {
     "mma": (
-        Tile(32, 32, 128, 0.3221, resident=8),
-        Tile(64, 16, 128, 0.3765, resident=8),
-        Tile(128, 128, 64, 1.06, stages=3, resident=2),
+        Tile(32, 32, 128, 0.158, resident=8),
+        Tile(64, 16, 128, 0.4213, resident=8),
+        Tile(128, 128, 64, 0.7564, stages=3, resident=2),
     ),
     "wgmma": (
-        Tile(64, 128, 64, 0.16),
-        Tile(128, 256, 64, 0.5537, cluster=2),
-        Tile(128, 128, 64, 0.2972),
-        Tile(128, 192, 64, 0.432, cluster=2),
+        Tile(64, 128, 64, 0.1377),
+        Tile(128, 256, 64, 0.5383, cluster=2),
+        Tile(128, 128, 64, 0.2706),
+        Tile(128, 192, 64, 0.42, cluster=2),
     ),
     "wgmma16": (
-        Tile(128, 256, 64, 0.7477),
-        Tile(128, 192, 64, 0.5035),
-        Tile(192, 128, 64, 0.4571),
-        Tile(64, 64, 64, 0.1433),
-        Tile(128, 128, 64, 0.3155, cluster=2),
+        Tile(128, 256, 64, 0.5751),
+        Tile(128, 192, 64, 0.4542),
+        Tile(192, 128, 64, 0.4201),
+        Tile(64, 64, 64, 0.1123),
+        Tile(128, 128, 64, 0.3011, cluster=2),
     ),
     "wgmma32": (
         Tile(64, 128, 32, 0.175),
@@ -92,12 +92,12 @@ TILES = {
         Tile(64, 64, 32, 0.11),
     ),
     "wgmma8": (
-        Tile(64, 128, 128, 0.16),
-        Tile(128, 256, 128, 0.83, cluster=2),
-        Tile(128, 128, 128, 0.4),
-        Tile(128, 192, 128, 0.6, cluster=2),
+        Tile(64, 128, 128, 0.216),
+        Tile(128, 256, 128, 0.6399, cluster=2),
+        Tile(128, 128, 128, 0.3817),
+        Tile(128, 192, 128, 0.4974, cluster=2),
         Tile(192, 128, 128, 0.6),
-        Tile(64, 64, 128, 0.11),
+        Tile(64, 64, 128, 0.1527),
     ),
 }
 """Those of 16 bits, of tf32 and of float8."""
@@ -122,7 +122,9 @@ STREAM_FEW = 16
 STREAM_WARPS, STREAM_STRIP, STREAM_TERMS = 8, 64, 32
 """Warps of a block; elements of the larger operand, and of k, that a warp has in flight."""
 SHORT_LANES, SHORT_TERMS = 5, 8
-"""The logarithm of the most threads that share a sum; terms that a thread has in flight."""
+"""The logarithm of the most threads of a warp that share a sum; terms that a thread has in flight."""
+SHORT_BLOCKS = {10: 7, 11: 8, 12: 9, 13: 10}
+"""By tile: the logarithm of the threads of a block that share a sum."""
 SHORT_GRIDS = {6: 4, 7: 8}
 """By tile: the rows and the columns of the grid of elements that a thread computes."""
 SHORT_TILES, SHORT_TILE_TERMS = {8: 8, 9: 16}, 64
@@ -186,8 +188,8 @@ def candidates(x: Problem) -> Iterator[Plan]:
     if x.N % 8 == 0:
         yield from _fitted(x)
     if x.M * x.N * x.K <= SHORT_PRODUCTS:
-        for index in range(SHORT_LANES + 1):
-            if index == 0 or 2**index < 2 * x.K:
+        for index in (*range(SHORT_LANES + 1), *SHORT_BLOCKS):
+            if index == 0 or 2 ** SHORT_BLOCKS.get(index, index) < 2 * x.K:
                 yield Plan("short", index, 1)
     if x.M * x.N * x.K <= SHORT_GRID_PRODUCTS:
         for index in SHORT_GRIDS:

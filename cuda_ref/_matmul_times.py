@@ -5,9 +5,11 @@ bound by latency if a multiprocessor has few blocks, by the tensor cores if it h
 multiprocessor. All rounds together take no less than the traffic of device memory and of the L2 cache.
 """
 
+from math import exp, gcd
 from typing import NamedTuple
 
 from cuda_ref._matmul_tiles import (
+    SHORT_BLOCKS,
     SHORT_GRIDS,
     SHORT_TERMS,
     SHORT_TILES,
@@ -24,76 +26,83 @@ from cuda_ref._matmul_tiles import (
     tile_of,
 )
 from cuda_ref._narrow_plan import SHARED_BYTES, divide
+from cuda_ref._pitched import LINE
+
+THROTTLED_US = 100.0
+"""A product that takes so long lowers the clock."""
 
 
 class Costs(NamedTuple):
     """Of an H200: microseconds, and bytes, elements or products in a microsecond."""
 
-    memory: float = 5.803e6  # bytes read: fitted to choices, and more than the device delivers
-    split: float = 0.2553  # of the time to read rows by TMA more, if they begin within lines
-    written: float = 2.872e6  # bytes written
-    mma_launch: float = 2.657
+    memory: float = 4.318e6  # bytes read
+    split: float = 0.14  # of the time to read rows by TMA more, if they begin within lines
+    written: float = 2.566e6  # bytes written
+    mma_launch: float = 2.864
     mma_block: float = 0.00125  # until the first step, and after the last one
-    mma_rate: float = 1.842e7  # products of a multiprocessor
-    mma_copy: float = 4.977e4  # elements that a multiprocessor copies to shared memory
-    mma_shift: float = 2.392  # of a step's time more, for each operand at odd addresses
-    mma_store: float = 5202  # elements
-    mma_l2: float = 4.114e6
-    cluster: float = 0.3578
-    cluster_part: float = 0.03992
+    mma_rate: float = 6.116e7  # products of a multiprocessor
+    mma_copy: float = 4.489e4  # elements that a multiprocessor copies to shared memory
+    mma_shift: float = 2.403  # of a step's time more, for each operand at odd addresses
+    mma_store: float = 5401  # elements
+    mma_l2: float = 4.038e6
+    cluster: float = 0.5206
+    cluster_part: float = 0.0004435
     cluster_sums: float = 1.3e6  # bytes that a multiprocessor reads from others
-    stream_launch: float = 1.873
-    stream_cluster: float = 0.4903
-    stream_part: float = 0.0867
-    stream_block: float = 0.8648
-    stream_step: float = 0.7934
-    stream_work: float = 1.017  # of two blocks of a multiprocessor
-    stream_few: float = 0.3218  # of that time more, for two groups of eight rows or columns
-    stream_shift: float = 0.5643
-    wgmma_launch: float = 1.841
-    wgmma16_launch: float = 1.534
-    wgmma_block: float = 0.5103
-    wgmma_store: float = 2.87e-5  # of an element
-    wgmma_cluster: float = 1.212
-    wgmma_load: float = 2.705e5  # bytes of whole lines that a multiprocessor loads
-    wgmma_l2: float = 1.589e7  # and all of them
-    wgmma_hot: float = 0.001023  # a request of a line
-    fitted_launch: float = 2.41
-    fitted_pair: float = 0.4594
+    stream_launch: float = 1.804
+    stream_cluster: float = 0.6871
+    stream_part: float = 0.06923
+    stream_block: float = 0.7305
+    stream_step: float = 1.012
+    stream_work: float = 1.008  # of two blocks of a multiprocessor
+    stream_few: float = 0.403  # of that time more, for two groups of eight rows or columns
+    stream_shift: float = 0.5138
+    wgmma_launch: float = 1.74
+    wgmma16_launch: float = 1.638
+    wgmma_block: float = 0.3507
+    wgmma_store: float = 3.802e-5  # of an element
+    wgmma_cluster: float = 0.8648
+    wgmma_load: float = 3.388e5  # bytes of whole lines that a multiprocessor loads
+    wgmma_l2: float = 1.516e7  # and all of them
+    wgmma_hot: float = 0.001575  # a request of a line
+    wgmma_beyond: float = 0.2651  # of a step's time more, if all rows of a tile are beyond the output
+    throttle: float = 0.107  # of the time of products more, if they take long: the clock falls
+    fitted_launch: float = 2.672
+    fitted_pair: float = 0.1608
     fitted_four: float = 0.01415
-    fitted_block: float = 1.032
-    fitted_step: float = 0.08814
-    fitted_product: float = 1.552e-5
-    fitted_rows: float = 85.29  # fewer take as long
-    short_launch: float = 0.9756
-    short_turn: float = 0.5439
-    short_load: float = 0.003014  # of a warp
-    short_sector: float = 0.0003743  # of a warp more, for each 32 bytes of another row of b
-    short_element: float = 0.04387  # of a thread
-    short_store: float = 0.002039
-    tile_launch: float = 2.21
-    tile_term: float = 0.03748
-    tile_store: float = 0.8641
-    narrow_launch: float = 3.584
-    narrow_load: float = 5612  # elements of b
-    narrow_turn: float = 0.6603  # of a warp: a stage's latency, of which the ring hides most
-    narrow_step: float = 0.04301  # of a warp, for 16 terms
-    narrow_pairs: float = 2.914  # times that, if terms are read in pairs or one by one
-    narrow_elements: float = 3.525
-    narrow_mma: float = 0.03979  # of a warp, for a tile of 8 columns
-    narrow_shared: float = 7.271e4  # bytes of b that a multiprocessor reads from shared memory
-    skinny_launch: float = 1.976
-    skinny_block: float = 0.5461
-    skinny_step: float = 0.126
-    skinny_load: float = 3.116e5  # bytes of a multiprocessor, by one of its two blocks
-    skinny_pieces: float = 0.6203  # of the time of memory more, if rows are read in pieces of 64 columns
-    skinny_cluster: float = 0.4589
-    skinny_part: float = 0.1929
+    fitted_block: float = 0.7937
+    fitted_step: float = 0.07038
+    fitted_product: float = 1.523e-5
+    fitted_rows: float = 70.71  # fewer take as long
+    short_launch: float = 0.8967
+    short_turn: float = 0.6561
+    short_load: float = 0.003249  # of a warp
+    short_sector: float = 0.0001262  # of a warp more, for each 32 bytes of another row of b
+    short_block: float = 0.5466
+    short_element: float = 0.03706  # of a thread
+    short_store: float = 0.001206
+    tile_launch: float = 2.294
+    tile_term: float = 0.03678
+    tile_store: float = 0.7368
+    narrow_launch: float = 3.791
+    narrow_load: float = 3320  # elements of b
+    narrow_turn: float = 0.692  # of a warp: a stage's latency, of which the ring hides most
+    narrow_step: float = 0.05286  # of a warp, for 16 terms
+    narrow_pairs: float = 2.703  # times that, if terms are read in pairs or one by one
+    narrow_elements: float = 3.729
+    narrow_mma: float = 0.01845  # of a warp, for a tile of 8 columns
+    narrow_shared: float = 1.539e5  # bytes of b that a multiprocessor reads from shared memory
+    skinny_launch: float = 1.799
+    skinny_block: float = 0.9766
+    skinny_step: float = 0.1464
+    skinny_load: float = 5.678e5  # bytes of a multiprocessor, by one of its two blocks
+    skinny_pieces: float = 0.2254  # of the time of memory more, if rows are read in pieces of 64 columns
+    skinny_cluster: float = 0.7904
+    skinny_part: float = 0.1326
     skinny_copy: float = 2.155
-    copy: float = 2.376
-    add: float = 1.672
-    store: float = 3813  # elements of a multiprocessor that are not stored by TMA
-    scattered: float = 4.202e6  # bytes of copies, and of parts
+    copy: float = 2.289
+    add: float = 1.802
+    store: float = 3885  # elements of a multiprocessor that are not stored by TMA
+    scattered: float = 4.882e6  # bytes of copies, and of parts
 
 
 COSTS = Costs()
@@ -101,8 +110,7 @@ COSTS = Costs()
 
 def predicted_us(plan: Plan, x: Problem) -> float:
     """The time of a plan."""
-    written = 2 * x.M * x.N / COSTS.written
-    memory = 2 * (x.M * x.K + x.K * x.N) / COSTS.memory + written
+    memory = 2 * (x.M * x.K + x.K * x.N) / COSTS.memory + 2 * x.M * x.N / COSTS.written
     twice = 2 * (x.a_split * x.M * x.K + x.b_split * x.K * x.N) / COSTS.memory
     by_tma = memory + COSTS.split * twice
     if plan.kernel == "skinny":
@@ -154,11 +162,13 @@ def _short_us(plan: Plan, x: Problem, memory: float) -> float:
         return _short_grid_us(SHORT_GRIDS[plan.tile], x, memory)
     if plan.tile in SHORT_TILES:
         return _short_tile_us(SHORT_TILES[plan.tile], x, memory)
-    turns = count(x.K, SHORT_TERMS << plan.tile)
-    warps = count(count(x.M * x.N << plan.tile, 32), x.multiprocessors)
-    rows = 0.0 if x.b_along_k else 2**plan.tile * min(1, x.N / 16)  # of b that a warp reads 32 bytes of
+    lanes = SHORT_BLOCKS.get(plan.tile, plan.tile)
+    turns = count(x.K, SHORT_TERMS << lanes)
+    warps = count(count(x.M * x.N << lanes, 32), x.multiprocessors)
+    rows = 0.0 if x.b_along_k else min(32, 2**lanes) * min(1, x.N / 16)  # of b that a warp reads 32 bytes of
     loads = warps * turns * SHORT_TERMS * (2 * COSTS.short_load + COSTS.short_sector * rows)
-    return COSTS.short_launch + longest(turns * COSTS.short_turn, loads, memory)
+    joined = COSTS.short_block if plan.tile in SHORT_BLOCKS else 0.0
+    return COSTS.short_launch + joined + longest(turns * COSTS.short_turn, loads, memory)
 
 
 def _short_grid_us(rows: int, x: Problem, memory: float) -> float:
@@ -212,11 +222,10 @@ def _wgmma_us(plan: Plan, tile: Tile, memory: float, x: Problem) -> float:
     stored = tile.M * tile.N / COSTS.store if x.N % 8 != 0 else 0.0
     stored += tile.M * tile.N * COSTS.wgmma_store
     products = COSTS.fitted_step + COSTS.fitted_product * tile.N * max(tile.M, COSTS.fitted_rows)
-    step_us = longest(products if fitted else tile.step_us, loaded / COSTS.wgmma_load)
-    # Rows of a line are requested one by one, by all blocks at a time, if an operand lies across k.
-    short = min(x.N if not x.b_along_k else 64, x.M if x.a_across_k else 64, 64)
-    hot = min(blocks, x.multiprocessors) // tile.cluster * (64 / short) * COSTS.wgmma_hot
-    step_us = longest(step_us, hot)
+    own = products if fitted else tile.step_us
+    slow = COSTS.throttle * (1 - exp(-rounds * steps * own / THROTTLED_US))
+    beyond = COSTS.wgmma_beyond * (1 - x.M / (count(x.M, tile.M) * tile.M))
+    step_us = longest(own * (1 + slow), loaded / COSTS.wgmma_load, _hot_us(tile, x)) * (1 + beyond)
     busy = rounds * ((COSTS.fitted_block if fitted else COSTS.wgmma_block) + steps * step_us + stored)
     if fitted:
         us = COSTS.fitted_launch + (0.0, COSTS.fitted_pair, 0.0, COSTS.fitted_four)[together - 1]
@@ -229,6 +238,20 @@ def _wgmma_us(plan: Plan, tile: Tile, memory: float, x: Problem) -> float:
     if plan.parts > 1:
         us += COSTS.add + 8 * blocks * tile.M * tile.N / COSTS.scattered
     return us
+
+
+def _hot_us(tile: Tile, x: Problem) -> float:
+    """Of a step: lines that many blocks need are requested by one after the other, and once for each of their rows."""
+    below, beside = count(x.M, tile.M * tile.cluster), count(x.N, tile.N * tile.beside)
+    of_b = min(below, x.multiprocessors // tile.cluster) * _rows_of_a_line(x.K if x.b_along_k else x.N)
+    of_a = min(beside, x.multiprocessors // tile.beside) * _rows_of_a_line(x.M if x.a_across_k else x.K)
+    return max(of_a, of_b) * COSTS.wgmma_hot
+
+
+def _rows_of_a_line(elements: int) -> float:
+    """Rows of so many elements that have a part of a line of the L2 cache, on average."""
+    size = 2 * elements
+    return 1.0 if size >= 2 * LINE else (LINE + size - gcd(LINE, size)) / size
 
 
 def _skinny_us(plan: Plan, x: Problem, memory: float) -> float:

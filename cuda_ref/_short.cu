@@ -2,7 +2,8 @@
 //
 // 2^log_lanes neighbouring threads share an element of out: each adds up every 2^log_lanes-th term, TERMS of which are
 // in flight, and shuffles add their sums in a fixed order. There is no shared memory, no barrier and little code: what
-// counts is how many accesses of memory follow each other, instructions included.
+// counts is how many accesses of memory follow each other, instructions included. Of long sums and few outputs a block
+// shares an element; the sums of its warps meet in shared memory.
 //
 // If sums are short and outputs are many, a thread computes a grid of elements: it loads 2 ROWS factors for ROWS^2
 // products. Neighbouring threads have neighbouring columns.
@@ -11,10 +12,12 @@
 // their way at once, elements at any address, and rows of out are stored 8 aligned bytes at a time.
 //
 // Precision: products of 16 bits are exact, sums float32, rounded once.
+#include <algorithm>
+
 #include "tiles.cuh"
 #include "unaligned.cuh"
 
-constexpr int THREADS = 128, TERMS = 8;
+constexpr int THREADS = 128, TERMS = 8, LONG_LANES = 10;
 
 struct ShortOperand {
     const uint16_t* data;
@@ -29,11 +32,12 @@ __device__ __forceinline__ float as_float(uint32_t bits) {
     return to_float(x);
 }
 
-template <typename T>
-__global__ void __launch_bounds__(THREADS) matmul_short(const ShortOperand a, const ShortOperand b,
-                                                        T* __restrict__ out, int count, const FastDivisor columns,
-                                                        int N, int K, int log_lanes) {
-    const int thread = int(blockIdx.x) * THREADS + threadIdx.x, lane = thread & ((1 << log_lanes) - 1);
+// LANES: the logarithm of the most threads that share an element, in one warp or in a block.
+template <typename T, int LANES>
+__global__ void __launch_bounds__(LANES > 5 ? 1 << LANES : THREADS)
+    matmul_short(const ShortOperand a, const ShortOperand b, T* __restrict__ out, int count, const FastDivisor columns,
+                 int N, int K, int log_lanes) {
+    const int thread = int(blockIdx.x) * int(blockDim.x) + threadIdx.x, lane = thread & ((1 << log_lanes) - 1);
     const int index = thread >> log_lanes, element = min(index, count - 1);
     const int m = columns.quotient(element), n = element - m * N;
     const uint16_t* const row = a.data + m * a.stride;
@@ -53,7 +57,17 @@ __global__ void __launch_bounds__(THREADS) matmul_short(const ShortOperand a, co
             if (first + (i << log_lanes) < K) sum = fmaf(as_float<T>(left[i]), as_float<T>(right[i]), sum);
         }
     }
-    for (int apart = 1 << log_lanes >> 1; apart > 0; apart >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+    for (int apart = LANES > 5 ? 16 : 1 << log_lanes >> 1; apart > 0; apart >>= 1) {
+        sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+    }
+    if constexpr (LANES > 5) {
+        __shared__ float sums[1 << (LANES - 5)];
+        if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+        __syncthreads();
+        if (threadIdx.x >= 32) return;
+        sum = threadIdx.x < blockDim.x / 32 ? sums[threadIdx.x] : 0;
+        for (int apart = 16; apart > 0; apart >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+    }
     if (lane == 0 && index < count) out[index] = from_float<T>(sum);
 }
 
@@ -266,19 +280,21 @@ extern "C" int matmul_short_tile(const void* a, const void* b, void* out, int64_
     }
 }
 
-// The elements of out, times 2^log_lanes (at most 32), are fewer than 2^31.
+// The elements of out, times 2^log_lanes, are fewer than 2^31. log_lanes: at most 5 in a warp, or 7 to LONG_LANES in a
+// block.
 extern "C" int matmul_short(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K,
                             int64_t stride_am, int64_t stride_ak, int64_t stride_bk, int64_t stride_bn,
                             int64_t log_lanes, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
     const ShortOperand left{static_cast<const uint16_t*>(a), stride_am, stride_ak};
     const ShortOperand right{static_cast<const uint16_t*>(b), stride_bn, stride_bk};
-    const int count = int(M * N);
-    const dim3 grid(unsigned(ceil_div<int64_t>(M * N << log_lanes, THREADS)));
-    record->set(grid, THREADS);
+    const int count = int(M * N), threads = std::max(THREADS, 1 << log_lanes);
+    const dim3 grid(unsigned(ceil_div<int64_t>(M * N << log_lanes, threads)));
+    record->set(grid, threads);
     const auto run = [&](auto zero) {
         using T = decltype(zero);
-        matmul_short<T><<<grid, THREADS, 0, stream>>>(left, right, static_cast<T*>(out), count,
-                                                      FastDivisor(uint32_t(N)), int(N), int(K), int(log_lanes));
+        const auto kernel = log_lanes > 5 ? matmul_short<T, LONG_LANES> : matmul_short<T, 5>;
+        kernel<<<grid, threads, 0, stream>>>(left, right, static_cast<T*>(out), count, FastDivisor(uint32_t(N)),
+                                             int(N), int(K), int(log_lanes));
         return cudaGetLastError();
     };
     switch (dtype) {

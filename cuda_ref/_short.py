@@ -1,14 +1,14 @@
-"""Products in 16 bits with few terms: a few threads for each element of the output, any strides."""
+"""Products in 16 bits that are over soon: a few threads, or a block, for each element of the output, any strides."""
 
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._matmul_tiles import SHORT_GRIDS, SHORT_TILES, Plan
+from cuda_ref._matmul_tiles import SHORT_BLOCKS, SHORT_GRIDS, SHORT_TILES, Plan
 
 
 def run(plan: Plan, a: Tensor, b: Tensor) -> Tensor:
-    """The product of two matrices that are not empty; 2^plan.tile threads divide a sum, one has a grid of them, or a
-    block a tile."""
+    """The product of two matrices that are not empty; 2^plan.tile threads or a block divide a sum, a thread has a grid
+    of them, or a block a tile."""
     (M, K), N = a.shape, b.shape[1]
     out = a.new_empty(M, N)
     if plan.tile in SHORT_GRIDS:
@@ -16,7 +16,7 @@ def run(plan: Plan, a: Tensor, b: Tensor) -> Tensor:
     elif plan.tile in SHORT_TILES:
         function, number = "matmul_short_tile", SHORT_TILES[plan.tile]
     else:
-        function, number = "matmul_short", plan.tile
+        function, number = "matmul_short", SHORT_BLOCKS.get(plan.tile, plan.tile)
     build.launch(
         "_short", function, a.device,
         a, b, out, M, N, K, *a.stride(), *b.stride(), number, build.DTYPES[a.dtype],

@@ -16,7 +16,7 @@ REQUIRES = "sm_90"
 def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str = "ieee") -> Float[Tensor, "M N"]:
     """out[m, n] = sum over k of a[m, k] * b[k, n].
 
-    Shapes: a (M, K), b (K, N), M at most 64, K = 0 included; the output is contiguous.
+    Shapes: a (M, K), b (K, N), M at most 32, K = 0 included; the output is contiguous.
     Strides: TMA copies the tiles. a must be contiguous along K, b along either dimension; the other stride must be a
     multiple of 8 elements, and the first element at a multiple of 16 bytes.
     Dtypes: float16, bfloat16, the same for both; sums in float32, rounded once at the end.

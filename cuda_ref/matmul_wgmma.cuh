@@ -285,9 +285,6 @@ __device__ __forceinline__ void store_part(float* __restrict__ tile, const float
     }
 }
 
-template <typename T>
-using Output = std::conditional_t<std::is_same_v<T, Float8>, __nv_bfloat16, T>;
-
 // With two consumers, setmaxnreg divides 3 x 168 registers into 40 for the producer and 2 x 232 for the consumers, with
 // three 4 x 128 into 32 and 3 x 160, unless the other three warps of the producer's warpgroup finish the sums.
 template <typename T, bool A_MN, bool B_MN, bool TRANSPOSED, bool PROMOTED, typename C, typename Finish>
@@ -377,9 +374,6 @@ __global__ void __launch_bounds__(C::THREADS)
         if (thread == 0) tma_store_wait_group_read<0>();
     }
 }
-
-template <>
-constexpr CUtensorMapDataType TENSOR_MAP_TYPE<Float8> = CU_TENSOR_MAP_DATA_TYPE_UINT8;
 
 struct Scales {  // of float8, otherwise null
     const float *a, *b;

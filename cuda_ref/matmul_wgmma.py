@@ -15,7 +15,7 @@ from cuda_ref._arguments import (
 )
 from cuda_ref._kept import kept
 from cuda_ref._matmul_plan import best_plan
-from cuda_ref._matmul_tiles import SHARE_A, SHARE_B, Plan, elements_of_parts, fitted_tile
+from cuda_ref._matmul_tiles import SHARE_A, SHARE_B, SKINNY_COLUMNS, Plan, elements_of_parts, fitted_tile
 from cuda_ref._pitched import pitched
 
 REQUIRES = "sm_90"
@@ -40,7 +40,8 @@ def matmul(
     is contiguous along K, are copied first, which takes their size in memory.
     Plan: _matmul_plan.py and _matmul_plan_other.py choose the tile and the number of parts in which k is divided; their
     sums take 4 bytes of memory for each part and element of the tiles. Products for which they are faster go to
-    matmul_mma.cu, matmul_stream.cu, matmul_skinny.cu, _short.cu and _narrow.cu, in tf32 to _few32.cu.
+    matmul_mma.cu, matmul_stream.cu, matmul_skinny.cu, _short.cu and _narrow.cu, in tf32 to _few32.cu, in
+    float8 to _skinny8.cu.
     Dtypes: float16, bfloat16, with sums in float32, rounded once at the end. float32 with precision "tf32":
     factors are rounded to tf32, sums are float32. float8_e4m3fn, with a float32
     scale of shape () for each operand, gives bfloat16: the tensor cores keep 14 bits of sums over all of K ("fast"), or
@@ -71,7 +72,7 @@ def run(
     scale_b: Tensor | None = None,
 ) -> Tensor:
     """The product of two matrices that are not empty, by a plan."""
-    if not plan.kernel.startswith("wgmma") and plan.kernel != "fitted":
+    if not plan.kernel.startswith("wgmma") and plan.kernel not in ("fitted", "skinny8"):
         if plan.kernel == "skinny":
             if find_tma_layout(a, 1, k_major_only=True) is None:
                 [a] = pitched((a, 1))
@@ -82,9 +83,16 @@ def run(
     a, b, a_layout, b_layout = for_tma(a, b)
     out = a.new_empty(M, N, dtype=torch.bfloat16 if a.dtype == FLOAT8 else a.dtype)
     product = (N, M) if a.dtype == torch.float32 and b_layout[0] else (M, N)  # the kernel computes out^T then
-    sums = a.new_empty(elements_of_parts(plan, *product), dtype=torch.float32) if plan.parts > 1 else None
+    in_memory = plan.parts > 1 and plan.kernel != "skinny8"
+    sums = a.new_empty(elements_of_parts(plan, *product), dtype=torch.float32) if in_memory else None
     sizes = (a, b, out, M, N, K)
-    if a.dtype == FLOAT8:
+    if plan.kernel == "skinny8":
+        build.launch(
+            "_skinny8", "matmul_skinny8", a.device,
+            *sizes, a_layout[1], b_layout[1], scale_a, scale_b, precision == "promoted", SKINNY_COLUMNS[plan.tile],
+            plan.parts,
+        )  # fmt: skip
+    elif a.dtype == FLOAT8:
         build.launch(
             "_wgmma8", "matmul_wgmma8", a.device,
             *sizes, a_layout[1], b_layout[1], scale_a, scale_b, precision == "promoted", plan.tile, plan.parts, sums,

@@ -167,12 +167,18 @@ inline bool encode_tensor_map(CUtensorMap* map, CUtensorMapDataType type, int el
     return encode_tensor_map<2>(map, type, element_bytes, base, {inner, outer}, {stride}, {box_outer});
 }
 
+struct Float8 {  // e4m3: 4 bits of exponent, 3 of mantissa, no infinities
+    uint8_t bits;
+};
+
 template <typename T>
 constexpr CUtensorMapDataType TENSOR_MAP_TYPE = CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;  // rounds to tf32 on the way
 template <>
 constexpr CUtensorMapDataType TENSOR_MAP_TYPE<__half> = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
 template <>
 constexpr CUtensorMapDataType TENSOR_MAP_TYPE<__nv_bfloat16> = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+template <>
+constexpr CUtensorMapDataType TENSOR_MAP_TYPE<Float8> = CU_TENSOR_MAP_DATA_TYPE_UINT8;
 
 // a or b of a matmul as the launcher gets it.
 struct MatrixOperand {

@@ -7,10 +7,11 @@
 #include <type_traits>
 
 #include "hopper.cuh"
+#include "tma.cuh"
 
-struct Float8 {  // e4m3: 4 bits of exponent, 3 of mantissa, no infinities
-    uint8_t bits;
-};
+// The elements of a product.
+template <typename T>
+using Output = std::conditional_t<std::is_same_v<T, Float8>, __nv_bfloat16, T>;
 
 // Matrix descriptor of an operand in boxes of 128 swizzled bytes, which begin at multiples of 1024; so does the operand,
 // unless it is K-major, and so are the strides.

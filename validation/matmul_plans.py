@@ -29,6 +29,8 @@ from suite.timing.target import target
 from torch_impls.matmul import matmul as vendor
 
 Shape = tuple[int, int, int]
+LONG_K, SMALL_OUTPUT = 131072, 2**16
+"""The largest K that is drawn, where M N is at most that."""
 MOST_PRODUCTS = 2**40
 """M N K of a drawn shape, at most: longer ones take most of the time and say little that is new."""
 ROUNDS = 4
@@ -69,11 +71,14 @@ CHECKED_OF: dict[str, tuple[Shape, ...]] = {
 
 
 def drawn(count: int, seed: int) -> list[Shape]:
-    """Shapes with M, N and K log-uniform from 1 to 16384; half of them with multiples of 8."""
+    """Shapes with M, N and K log-uniform from 1 to 16384, K to 131072 of small outputs; half with multiples of 8."""
     source = random.Random(seed)
     shapes: list[Shape] = []
     while len(shapes) < count:
-        sizes = [round(math.exp(source.uniform(0, math.log(16384)))) for _ in range(3)]
+        sizes: list[int] = []
+        for _ in range(3):
+            most = LONG_K if len(sizes) == 2 and math.prod(sizes) <= SMALL_OUTPUT else 16384
+            sizes.append(round(math.exp(source.uniform(0, math.log(most)))))
         if source.random() < 0.5:
             sizes = [-(-size // 8) * 8 for size in sizes]
         if math.prod(sizes) <= MOST_PRODUCTS:

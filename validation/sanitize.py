@@ -40,6 +40,7 @@ from suite import hardware, ops  # noqa: E402
 from suite.core.files import write_atomically  # noqa: E402
 from suite.hardware.device import resolve  # noqa: E402
 from suite.implementations import builtin  # noqa: E402
+from suite.numerics.float8 import FLOAT8  # noqa: E402
 from suite.numerics.formats import DTYPES  # noqa: E402
 from suite.problem.case import Case  # noqa: E402
 from suite.problem.shape import Shape  # noqa: E402
@@ -56,11 +57,22 @@ FURTHER: dict[str, tuple[Shape, ...]] = {
     "attention_grad": ((1, 8, 1, 130, 300, 64),),
     "linear_sigmoid": ((300, 264, 72), (16, 128, 2048)),
     "linear_sigmoid_grad": ((300, 264, 72),),
-    "matmul": ((17674, 8, 28), (12159, 8, 512), (10809, 8, 992), (149, 2080, 4621), (864, 744, 4464)),
+    "matmul": (
+        (17674, 8, 28),
+        (12159, 8, 512),
+        (10809, 8, 992),
+        (149, 2080, 4621),
+        (864, 744, 4464),
+        (3, 5, 3000),
+        (5, 300, 1040),
+        (300, 16, 512),
+    ),
     "lstm": ((2, 33, 9, 136), (2, 230, 9, 264), (1, 6, 9, 520)),
 }
 """Sizes beside the ragged ones, for kernels that are chosen by the size: few columns, tiles that fit the output, larger
 tiles, clusters of 8 and 16 blocks, query heads of a key head that several blocks divide."""
+FURTHER_DTYPES = {"matmul": (FLOAT8,)}
+"""Beside those that every operation has."""
 CALLED = "calls made: "
 """Printed by the child process, followed by the number of calls."""
 KEPT = 20_000
@@ -91,7 +103,7 @@ def cases(operation: str) -> list[Case]:
     return [
         op.case(shape, dtype, precision, **options)
         for shape in (*op.ragged, *FURTHER.get(operation, ()))
-        for dtype in DTYPES
+        for dtype in (*DTYPES, *FURTHER_DTYPES.get(operation, ()))
         for precision in op.precisions(dtype)
         for options in op.option_combinations(dtype, {option.name: option.values for option in op.options})
     ]
@@ -120,6 +132,8 @@ def call_all(operation: str, patterns: Sequence[str]) -> None:
             continue
         function = getattr(implementation.load(), operation)
         for case in cases(operation):
+            if case.dtype not in (*DTYPES, *implementation.dtypes_beyond):
+                continue
             inputs = op.make_inputs(case, 0, torch.device("cuda", 0))
             try:
                 function(*inputs, **op.arguments(case))
