@@ -19,6 +19,8 @@ FEW = 8
 """The most rows or columns of the kernel "few32"."""
 SKINNY_TERMS = 128
 """Of a step of "skinny8", which has as many rows or columns, and tiles, as that of 16 bits."""
+SHORT_FEW, SHORT_TERMS = 8, 64
+"""The most rows or columns, and terms, of the kernel "short8"; these are a multiple of 16."""
 FEW_STRIP, FEW_TERMS, FEW_WARPS, FEW_PARTS = 32, 32, 8, (1, 2, 4, 8)
 """Elements of the larger operand, and terms, that a warp multiplies at a time; warps that divide k, and blocks."""
 PROMOTED_TILES = (0, 1, 2, 4)
@@ -57,6 +59,8 @@ class Costs(NamedTuple):
     few_step: float = 0.796
     few_row: float = 0.0586
     few_cluster: float = 0.929
+    short_launch: float = 1.9
+    short_term: float = 0.015
     skinny_launch: float = 0.06694  # more than in 16 bits
     skinny_slower: float = 1.045  # times the time in 16 bits
     skinny_rows: float = 1.207  # of 17 to 32 rows
@@ -89,6 +93,8 @@ def candidates(x: Problem) -> Iterator[Plan]:
                 blocks = count(max(x.M, x.N), columns) * parts
                 if parts == 1 or (parts <= count(x.K, SKINNY_TERMS) and blocks < 6 * x.multiprocessors):
                     yield Plan("skinny8", index, parts)
+    if x.kernel == "wgmma8" and min(x.M, x.N) <= SHORT_FEW and x.K <= SHORT_TERMS and x.K % 16 == 0 and not x.copied:
+        yield Plan("short8", 0, 1)
     if x.few:
         for parts in FEW_PARTS:
             if parts == 1 or parts * FEW_WARPS < 2 * count(x.K, FEW_TERMS):
@@ -103,6 +109,8 @@ def predicted_us(plan: Plan, x: Problem) -> float:
     copied = costs.copy + 2 * read * x.copied / costs.scattered if x.copied else 0.0
     if plan.kernel == "few32":
         return _few_us(plan, x, memory)
+    if plan.kernel == "short8":
+        return costs.short_launch + longest(x.K * costs.short_term, memory)
     if plan.kernel == "skinny8":
         return copied + _skinny_us(plan, x)
     tile = TILES[plan.kernel][plan.tile]

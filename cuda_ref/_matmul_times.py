@@ -75,9 +75,9 @@ class Costs(NamedTuple):
     fitted_rows: float = 70.71  # fewer take as long
     short_launch: float = 0.8967
     short_turn: float = 0.6561
-    short_load: float = 0.003249  # of a warp
+    short_load: float = 0.003331  # of a warp
     short_sector: float = 0.0001262  # of a warp more, for each 32 bytes of another row of b
-    short_block: float = 0.5466
+    short_block: float = 0.5604
     short_element: float = 0.03706  # of a thread
     short_store: float = 0.001206
     tile_launch: float = 2.294
@@ -100,9 +100,10 @@ class Costs(NamedTuple):
     skinny_part: float = 0.1326
     skinny_copy: float = 2.155
     copy: float = 2.289
-    add: float = 1.802
+    add: float = 1.335
+    add_part: float = 0.05437
     store: float = 3885  # elements of a multiprocessor that are not stored by TMA
-    scattered: float = 4.882e6  # bytes of copies, and of parts
+    scattered: float = 5.006e6  # bytes of copies, and of parts
 
 
 COSTS = Costs()
@@ -236,7 +237,7 @@ def _wgmma_us(plan: Plan, tile: Tile, memory: float, x: Problem) -> float:
     if x.a_copied or x.b_copied:
         us += COSTS.copy + 4 * (x.a_copied * x.M * x.K + x.b_copied * x.K * x.N) / COSTS.scattered
     if plan.parts > 1:
-        us += COSTS.add + 8 * blocks * tile.M * tile.N / COSTS.scattered
+        us += COSTS.add + COSTS.add_part * plan.parts + 8 * blocks * tile.M * tile.N / COSTS.scattered
     return us
 
 

@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(THREADS, 2)
         named_barrier_sync(1, CONSUMERS);  // all products have read the stages
         write_sums<C>(reinterpret_cast<float*>(stages), acc);
     }
-    cluster_sync();
+    blocks > 1 ? cluster_sync() : __syncthreads();
 
     // Groups of four neighbours of a row; those of the M rows are divided among all threads of the cluster. Neighbours in
     // memory are for neighbouring threads.
@@ -210,7 +210,7 @@ __global__ void __launch_bounds__(THREADS, 2)
             }
         }
     }
-    cluster_sync();  // a block must not exit while others read its sums
+    if (blocks > 1) cluster_sync();  // a block must not exit while others read its sums
 }
 
 template <typename T, bool B_MN, typename Form, typename C, typename Finish>

@@ -41,7 +41,7 @@ def matmul(
     Plan: _matmul_plan.py and _matmul_plan_other.py choose the tile and the number of parts in which k is divided; their
     sums take 4 bytes of memory for each part and element of the tiles. Products for which they are faster go to
     matmul_mma.cu, matmul_stream.cu, matmul_skinny.cu, _short.cu and _narrow.cu, in tf32 to _few32.cu, in
-    float8 to _skinny8.cu.
+    float8 to _skinny8.cu and _short8.cu.
     Dtypes: float16, bfloat16, with sums in float32, rounded once at the end. float32 with precision "tf32":
     factors are rounded to tf32, sums are float32. float8_e4m3fn, with a float32
     scale of shape () for each operand, gives bfloat16: the tensor cores keep 14 bits of sums over all of K ("fast"), or
@@ -72,7 +72,7 @@ def run(
     scale_b: Tensor | None = None,
 ) -> Tensor:
     """The product of two matrices that are not empty, by a plan."""
-    if not plan.kernel.startswith("wgmma") and plan.kernel not in ("fitted", "skinny8"):
+    if not plan.kernel.startswith("wgmma") and plan.kernel not in ("fitted", "skinny8", "short8"):
         if plan.kernel == "skinny":
             if find_tma_layout(a, 1, k_major_only=True) is None:
                 [a] = pitched((a, 1))
@@ -86,7 +86,9 @@ def run(
     in_memory = plan.parts > 1 and plan.kernel != "skinny8"
     sums = a.new_empty(elements_of_parts(plan, *product), dtype=torch.float32) if in_memory else None
     sizes = (a, b, out, M, N, K)
-    if plan.kernel == "skinny8":
+    if plan.kernel == "short8":
+        build.launch("_short8", "matmul_short8", a.device, *sizes, a_layout[1], b_layout[1], scale_a, scale_b)
+    elif plan.kernel == "skinny8":
         build.launch(
             "_skinny8", "matmul_skinny8", a.device,
             *sizes, a_layout[1], b_layout[1], scale_a, scale_b, precision == "promoted", SKINNY_COLUMNS[plan.tile],

@@ -284,7 +284,7 @@ def test_every_plan_of_dense_rows(draw: Callable[..., Tensor], agrees_twice: Cal
 def test_every_plan_of_tf32_and_float8(hopper: torch.device, precision: str) -> None:
     op = ops.get("matmul")
     dtype = "float32" if precision == "tf32" else "float8_e4m3fn"
-    for shape in ((5, 700, 532), (333, 16, 1028), (129, 257, 1031), (300, 516, 1100)):
+    for shape in ((5, 700, 532), (333, 16, 1028), (129, 257, 1031), (300, 516, 1100), (6, 520, 64), (1000, 3, 48)):
         for layout in LAYOUTS if precision == "tf32" else ("nn",):
             case = op.case(shape, dtype, precision, layout=layout)
             inputs = op.make_inputs(case, 1, hopper)
