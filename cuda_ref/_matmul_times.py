@@ -100,10 +100,10 @@ class Costs(NamedTuple):
     skinny_part: float = 0.1326
     skinny_copy: float = 2.155
     copy: float = 2.289
-    add: float = 1.335
-    add_part: float = 0.05437
+    add: float = 1.802
+    add_part: float = 0.02
     store: float = 3885  # elements of a multiprocessor that are not stored by TMA
-    scattered: float = 5.006e6  # bytes of copies, and of parts
+    scattered: float = 4.882e6  # bytes of copies, and of parts
 
 
 COSTS = Costs()

@@ -1,7 +1,7 @@
 """Times the implementations of matmul over shapes, a list or drawn ones, beside the vendor; writes tables and a plot.
 
 python -m validation.matmul_lines --shapes shapes.csv --out lines/list.csv
-python -m validation.matmul_lines --draws 60 --seed 103 --impl triton --impl 'triton/gluon' --out lines/draws_c.csv
+python -m validation.matmul_lines --draws 60 --seed 107 --impl triton --impl 'triton/gluon' --out lines/draws_g.csv
 python -m validation.matmul_lines --read lines/*.csv --write docs/lab/matmul_lines.md --plot docs/img/matmul_lines.png
 
 Every result is compared with torch's once. `--build 0/8` to `--build 7/8`, run at once before, compile ahead.
