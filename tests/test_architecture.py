@@ -145,7 +145,7 @@ def test_every_cuda_source_has_its_launcher() -> None:
     operations = {path.stem: builtin.operation_of(path.stem) for path in folder.glob("*.py")}
     launchers = {stem for stem, name in operations.items() if name not in (None, "multi_head_attention")}
     launchers |= {"_attention_decode", "_few32", "_fitted_bfloat16", "_fitted_float16", "_images", "_narrow"}
-    launchers |= {"_pitched", "_short", "_wgmma16", "_wgmma32", "_wgmma8"}
+    launchers |= {"_pitched", "_short", "_short8", "_skinny8", "_wgmma16", "_wgmma32", "_wgmma8"}
     assert {path.stem for path in folder.glob("*.cu")} == launchers
 
 

@@ -67,9 +67,12 @@ def test_warps_divide_long_sums(random: Random, agrees: Agrees, warps: int) -> N
 @needs_compiler
 @pytest.mark.parametrize("tile", range(14))
 def test_threads_divide_short_sums(random: Random, agrees: Agrees, tile: int) -> None:
-    for dtype, (M, N, K) in itertools.product(
-        (torch.float16, torch.bfloat16), ((1, 1, 1), (5, 3, 9), (9, 35, 64 if tile in (8, 9) else 150), (70, 300, 3))
-    ):
+    blocks = tile in _matmul_tiles.SHORT_BLOCKS
+    middle, many = (
+        (5, 7, 1500) if blocks else (9, 35, 64 if tile in (8, 9) else 150),
+        (7, 9, 3) if blocks else (70, 300, 3),
+    )
+    for dtype, (M, N, K) in itertools.product((torch.float16, torch.bfloat16), ((1, 1, 1), (5, 3, 9), middle, many)):
 
         def matmul(a: Tensor, b: Tensor, precision: str) -> Tensor:
             return run_short(Plan("short", tile, 1), a, b)
@@ -265,6 +268,20 @@ def test_the_choice_of_a_plan_in_tf32(shape: tuple[int, int, int], kernel: str, 
     assert plan.kernel == kernel
     if kernel != "few32":
         assert (plan.parts > 1) == divided
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel"),
+    [
+        ((4, 65536, 32), "short8"),
+        ((4, 65536, 24), "skinny8"),
+        ((1, 6144, 4096), "skinny8"),
+        ((6144, 16, 4096), "skinny8"),
+        ((4096, 4096, 4096), "wgmma8"),
+    ],
+)
+def test_plan_of_float8(shape: tuple[int, int, int], kernel: str) -> None:
+    assert _matmul_plan_other.best_of(_matmul_plan_other.Problem("wgmma8", *shape, 0, 132)).kernel == kernel
 
 
 def test_promoted_sums_have_only_tiles_that_registers_hold() -> None:
