@@ -59,7 +59,7 @@ class Costs(NamedTuple):
     few_step: float = 0.796
     few_row: float = 0.0586
     few_cluster: float = 0.929
-    short_launch: float = 1.9
+    short_launch: float = 1.9  # by hand, this one and the next
     short_term: float = 0.015
     skinny_launch: float = 0.06694  # more than in 16 bits
     skinny_slower: float = 1.045  # times the time in 16 bits
@@ -67,7 +67,8 @@ class Costs(NamedTuple):
 
 
 COSTS = {
-    # Fitted to tf32_float8_plans.csv (docs/lab/matmul_shapes.md). Rates are more than a device delivers, or less.
+    # Fitted to choices in tf32_float8_plans.csv and, of float8, float8_few.csv too (docs/lab/matmul_shapes.md): rates may
+    # be more or less than the device delivers.
     "wgmma32": Costs(3.3e6, 7.07e6, 1.43e7, launch=3.39, block=0.451, store=5.82e-05, scattered=4.04e6, add=0.575),
     "wgmma8": Costs(2.74e6, 2.499e7, 3.994e7, launch=1.334, block=0.7299, store=4.766e-5, scattered=6.96e6, add=2.114),
 }

@@ -83,8 +83,7 @@ __device__ __forceinline__ void multiply(float (&acc)[C::BOXES][C::ROWS / 2], ui
     for (int box = 0; box < C::BOXES; ++box) warpgroup_fence_operand(acc[box]);
 }
 
-// The same in float8 with sums of a step's products from zero on. They are few, so that nothing is gained by products of
-// the next step beside their addition.
+// The same in float8: a step's products are summed from zero on, and added when all of them are there.
 template <typename C>
 __device__ __forceinline__ void multiply_promoted(float (&acc)[C::BOXES][C::ROWS / 2], uint32_t shared, int k_begin,
                                                   int k_end) {

@@ -21,6 +21,8 @@ from cuda_ref._pitched import pitched
 REQUIRES = "sm_90"
 DTYPES_BEYOND = ("float8_e4m3fn",)
 DTYPES = (*build.DTYPES, FLOAT8)
+OTHERS = {"mma": matmul_mma, "stream": matmul_stream, "short": _short, "narrow": _narrow, "few32": _few32}
+"""Kernels that read operands as they are, and their launchers."""
 
 
 @kept
@@ -72,13 +74,12 @@ def run(
     scale_b: Tensor | None = None,
 ) -> Tensor:
     """The product of two matrices that are not empty, by a plan."""
-    if not plan.kernel.startswith("wgmma") and plan.kernel not in ("fitted", "skinny8", "short8"):
-        if plan.kernel == "skinny":
-            if find_tma_layout(a, 1, k_major_only=True) is None:
-                [a] = pitched((a, 1))
-            return matmul_skinny.run(plan, a, b)
-        others = {"mma": matmul_mma, "stream": matmul_stream, "short": _short, "narrow": _narrow, "few32": _few32}
-        return others[plan.kernel].run(plan, a, b)
+    if plan.kernel == "skinny":
+        if find_tma_layout(a, 1, k_major_only=True) is None:
+            [a] = pitched((a, 1))
+        return matmul_skinny.run(plan, a, b)
+    if plan.kernel in OTHERS:
+        return OTHERS[plan.kernel].run(plan, a, b)
     (M, K), N = a.shape, b.shape[1]
     a, b, a_layout, b_layout = for_tma(a, b)
     out = a.new_empty(M, N, dtype=torch.bfloat16 if a.dtype == FLOAT8 else a.dtype)
