@@ -67,8 +67,8 @@ class Costs(NamedTuple):
 
 
 COSTS = {
-    # Fitted to choices in tf32_float8_plans.csv and, of float8, float8_few.csv too (docs/lab/matmul_shapes.md): rates may
-    # be more or less than the device delivers.
+    # Fitted to choices in tf32_float8_plans.csv and, of float8, float8_few.csv too (docs/lab/matmul_shapes.md):
+    # rates may be more or less than the device delivers.
     "wgmma32": Costs(3.3e6, 7.07e6, 1.43e7, launch=3.39, block=0.451, store=5.82e-05, scattered=4.04e6, add=0.575),
     "wgmma8": Costs(2.74e6, 2.499e7, 3.994e7, launch=1.334, block=0.7299, store=4.766e-5, scattered=6.96e6, add=2.114),
 }
