@@ -4,7 +4,7 @@ from cuda_ref.autograd import attention_wgmma
 attention_wgmma(q, k, v, causal=True).sum().backward()
 """
 
-from cuda_ref._autograd import differentiable
+from cuda_ref._runtime.autograd import differentiable
 
 attention = differentiable("")
 attention_wgmma = differentiable("wgmma")

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 from jaxtyping import Float
 
-from numpy_impls._arguments import FLOAT8, check_attention
+from numpy_impls._runtime.arguments import FLOAT8, check_attention
 
 DTYPES_BEYOND = ("float8_e4m3fn",)
 

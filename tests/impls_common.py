@@ -32,7 +32,7 @@ ATTENTION = {
     "torch": ["attention", "attention_cudnn", "attention_flash", "attention_math"],
     "jax": ["attention", "attention_cudnn"],
 }
-FUSED = ("torch_impls.attention_cudnn", "torch_impls.attention_flash", "jax_impls.attention_cudnn")
+FUSED = ("torch_impls.attention.cudnn", "torch_impls.attention.flash", "jax_impls.attention.cudnn")
 
 
 class Implementation:
@@ -107,5 +107,5 @@ def uncovered(implementation: Implementation, dtype: torch.dtype, keys: int) -> 
         return implementation.file == "attention_cudnn"
     fused = implementation.module.__name__ in FUSED
     return fused and (
-        dtype == torch.float32 or (implementation.module.__name__ == "torch_impls.attention_cudnn" and keys == 1)
+        dtype == torch.float32 or (implementation.module.__name__ == "torch_impls.attention.cudnn" and keys == 1)
     )

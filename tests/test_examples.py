@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ref import _rewrite, compiler
+from cuda_ref.build import compiler
+from cuda_ref.build import rewrite as _rewrite
 from suite.core.paths import ROOT
 
 EXAMPLES = ROOT / "examples"

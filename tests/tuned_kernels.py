@@ -12,7 +12,7 @@ import torch
 
 from suite.frameworks.triton import tuned
 from suite.hardware.device import Device
-from triton_kernels import _tuned
+from triton_kernels._runtime import tuned as _tuned
 
 H200 = Device("cuda", 0, "NVIDIA H200", (9, 0))
 ENTRY = tuned.Entry(
@@ -55,7 +55,7 @@ def fake_module(faults: dict[int, str] | None = None, hook: Callable[[Any], None
     """A module like those of triton_kernels: `vector_add`, an autotuned `kernel`, a `tuning_space`."""
     import triton
 
-    from triton_kernels._autotuner import autotune
+    from triton_kernels._runtime.autotuner import autotune
 
     module = ModuleType("triton_kernels.fake")
 

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from torch_impls._arguments import check_sigmoid
+from torch_impls._runtime.arguments import check_sigmoid
 
 VENDOR = "PyTorch"
 

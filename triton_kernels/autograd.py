@@ -4,7 +4,7 @@ from triton_kernels.autograd import attention
 attention(q, k, v, causal=True).sum().backward()
 """
 
-from triton_kernels._autograd import differentiable
+from triton_kernels._runtime.autograd import differentiable
 
 attention = differentiable("")
 attention_gluon = differentiable("gluon")

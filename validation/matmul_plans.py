@@ -21,8 +21,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from cuda_ref import _matmul_plan, _matmul_tiles, _matmul_times, build, matmul_wgmma
-from cuda_ref._matmul_tiles import Plan, Problem
+from cuda_ref import build
+from cuda_ref.matmul import _plan as _matmul_plan
+from cuda_ref.matmul import _tiles as _matmul_tiles
+from cuda_ref.matmul import _times as _matmul_times
+from cuda_ref.matmul import wgmma as matmul_wgmma
+from cuda_ref.matmul._tiles import Plan, Problem
 from suite.timing.intervals import RecorderError
 from suite.timing.recorder import Recorder
 from suite.timing.target import target

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 import torch
 from torch import Tensor
 
-from . import build
+from cuda_ref import build
 
 FLOATS = tuple(build.DTYPES)
 FLOAT8 = torch.float8_e4m3fn

@@ -14,23 +14,24 @@ from torch import Tensor
 
 
 def differentiable(variant: str) -> Callable[..., Tensor]:
-    """`attention_<variant>.attention`, or `attention.attention`, whose gradient is that of `attention_grad`.
+    """`attention.<variant>.attention`, or `attention.attention`, whose gradient is that of `attention_grad`.
 
     Both files are imported by the first call. The operators are `<folder>::differentiable_attention_<variant>` and, for
     its gradient, `<folder>::attention_gradients_<variant>`; they are in `operators` of the function.
     """
-    ending = f"_{variant}" if variant else ""
+    folder = __package__.partition(".")[0]
+    module, ending = (f".{variant}", f"_{variant}") if variant else ("", "")
 
     def function(name: str) -> Callable[..., Any]:
-        found: Callable[..., Any] = getattr(import_module(f"{__package__}.{name}{ending}"), name)
+        found: Callable[..., Any] = getattr(import_module(f"{folder}.{name}{module}"), name)
         return found
 
-    @torch.library.custom_op(f"{__package__}::differentiable_attention{ending}", mutates_args=())
+    @torch.library.custom_op(f"{folder}::differentiable_attention{ending}", mutates_args=())
     def forward(q: Tensor, k: Tensor, v: Tensor, causal: bool, sm_scale: float | None) -> Tensor:
         out: Tensor = function("attention")(q, k, v, causal=causal, sm_scale=sm_scale)
         return out
 
-    @torch.library.custom_op(f"{__package__}::attention_gradients{ending}", mutates_args=())
+    @torch.library.custom_op(f"{folder}::attention_gradients{ending}", mutates_args=())
     def backward(
         q: Tensor, k: Tensor, v: Tensor, do: Tensor, causal: bool, sm_scale: float | None
     ) -> tuple[Tensor, Tensor, Tensor]:

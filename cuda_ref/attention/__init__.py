@@ -6,8 +6,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_attention
-from cuda_ref._kept import kept
+from cuda_ref._runtime.arguments import check_attention
+from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
 BLOCK_M = 32  # queries of a block, as in attention.cu
@@ -55,7 +55,7 @@ def attention(
         if v.stride(3) != 1:
             v = v.contiguous()
         build.launch(
-            "attention", "attention", q.device,
+            "attention/attention", "attention", q.device,
             q, k, v, out, B, H, H_kv, S_q, S_k, D, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3],
             causal, 1.0 / math.sqrt(D) if sm_scale is None else sm_scale, build.DTYPES[q.dtype],
         )  # fmt: skip
@@ -66,7 +66,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale:
     """Writes attention's result to `out` (B, H, S_q, D). Rows are contiguous; `out` is not empty."""
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     build.launch(
-        "attention", "attention_into", q.device,
+        "attention/attention", "attention_into", q.device,
         q, k, v, out, B, H, H_kv, S_q, S_k, D,
         *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *out.stride()[:3],
         causal, sm_scale, build.DTYPES[q.dtype],

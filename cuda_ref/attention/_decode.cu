@@ -16,10 +16,10 @@
 // Source: "Flash-Decoding for long-context inference" (Dao, Haziza, Massa, Sizov, 2023).
 #include <cuda_pipeline.h>
 
-#include "mma.cuh"
+#include "common/mma.cuh"
 
 constexpr int WARPS = 4, ROWS = 16, KEYS = 16;  // rows of a block; keys of a step of a warp
-constexpr int MOST_PARTS = 1024;                // of the second kernel, as in _attention_decode.py
+constexpr int MOST_PARTS = 1024;                // of the second kernel, as in _decode.py
 constexpr float LOWEST = -3.4028234663852886e38f;  // first maximum: unlike -inf, it can be subtracted from -inf
 constexpr unsigned ALL = 0xffffffffu;
 

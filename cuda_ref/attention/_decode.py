@@ -9,8 +9,8 @@ DECODING = 16
 """Most queries of a call that reads every key once."""
 STEP = 64
 """Keys that the warps of a block take together; a part has a multiple of it."""
-MOST_PARTS = 1024  # as in _attention_decode.cu
-RESIDENT = {64: 2, 128: 2, 256: 1}  # blocks of a multiprocessor by D, as in _attention_decode.cu
+MOST_PARTS = 1024  # as in _decode.cu
+RESIDENT = {64: 2, 128: 2, 256: 1}  # blocks of a multiprocessor by D, as in _decode.cu
 STEP_US, START_US, ADDING_US, BYTES_PER_US = 0.5, 1.5, 3.0, 4.4e6
 """Least time of a step; of a block beyond its steps; of the second kernel; bytes that memory delivers in a microsecond.
 Of an H200."""
@@ -60,7 +60,7 @@ def decode(q: Tensor, k: Tensor, v: Tensor, out: Tensor, strides: list[int], cau
         sums = q.new_empty(B * H * S_q, parts, D, dtype=torch.float32)
         statistics = q.new_empty(B * H * S_q, parts, 2, dtype=torch.float32)
     build.launch(
-        "_attention_decode", "attention_decode", q.device,
+        "attention/_decode", "attention_decode", q.device,
         q, k, v, out, sums, statistics, B, H, H_kv, S_q, S_k, D, *strides, part, parts, causal and S_q > 1, scale,
         build.DTYPES[q.dtype],
     )  # fmt: skip

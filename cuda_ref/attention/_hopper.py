@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_attention
-from cuda_ref._attention_decode import DECODING, decode
+from cuda_ref._runtime.arguments import check_attention
+from cuda_ref.attention._decode import DECODING, decode
 
 HEAD_DIMS = (64, 128, 256)
 
@@ -19,7 +19,7 @@ Launch = Callable[[Tensor, Tensor, Tensor, Tensor, bool, float], None]
 def attend(
     start: Launch, q: Tensor, k: Tensor, v: Tensor, causal: bool, sm_scale: float | None, *, decodes: bool = False
 ) -> Tensor:  # fmt: skip
-    """Attention by a launcher, `start`; with `decodes`, by _attention_decode.cu for at most 16 queries.
+    """Attention by a launcher, `start`; with `decodes`, by _decode.cu for at most 16 queries.
 
     Shapes: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), D 64, 128 or 256, H a multiple of H_kv: query head h uses key
     head h_kv = h // (H // H_kv). An operand that TMA cannot read (rows contiguous, each at a multiple of 16 bytes) is
@@ -50,17 +50,16 @@ def attend(
 
 
 def launch(
-    kernel: str, q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, scale_log2: float, *plan: int
+    source: str, q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, scale_log2: float, *plan: int
 ) -> None:  # fmt: skip
-    """Launches the attention `kernel`, which is named like its file, for arguments that have been checked, none of
-    them empty.
+    """Launches the kernel of a `source`, as `attention/wgmma`, for checked arguments, none of them empty.
 
     Rows of `out` are contiguous and begin at multiples of 16 bytes. `plan`: its number, if the kernel has several.
     """
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     q, k, v = (readable(x) for x in (q, k, v))
     build.launch(
-        kernel, kernel, q.device,
+        source, source.replace("/", "_"), q.device,
         q, k, v, out, B, H, H_kv, S_q, S_k, D, *strides(q), *strides(k), *strides(v), *strides(out), causal,
         scale_log2, *plan, build.DTYPES[q.dtype],
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Plans of attention_wgmma.cu: queries and keys of a step, and teams of warpgroups that compute different tiles.
+"""Plans of wgmma.cu: queries and keys of a step, and teams of warpgroups that compute different tiles.
 
 The choice is that of a model of few constants (docs/lab/cuda_attention.md). A tile takes the time of its steps, and one
 for its first loads, first softmax and store. The teams of a multiprocessor hide that second part under each other's
@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from cuda_ref._attention_hopper import launch
-from cuda_ref._matmul_plan import multiprocessors
+from cuda_ref.attention._hopper import launch
+from cuda_ref.matmul._plan import multiprocessors
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ PLANS = {
     ),
     256: (Plan(128, 64, step_us=1.0, tile_us=1.0, causal_us=1.0),),  # the only one, so its times do not matter
 }
-"""By D, in the order of launch_head in attention_wgmma.cu."""
+"""By D, in the order of launch_head in wgmma.cu."""
 
 
 def tile_steps(plan: Plan, x: Problem) -> list[int]:
@@ -104,6 +104,6 @@ def plan_for(q: Tensor, k: Tensor, causal: bool) -> int:
 def launch_planned(
     q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, scale_log2: float, plan: int | None = None
 ) -> None:  # fmt: skip
-    """`launch` of _attention_hopper.py for attention_wgmma.cu, by a plan, or by the model's choice."""
+    """`launch` of _hopper.py for wgmma.cu, by a plan, or by the model's choice."""
     chosen = plan_for(q, k, causal) if plan is None else plan
-    launch("attention_wgmma", q, k, v, out, causal, scale_log2, chosen)
+    launch("attention/wgmma", q, k, v, out, causal, scale_log2, chosen)

@@ -27,7 +27,7 @@
 // T. Dao et al., "FlashAttention", 2022 (arXiv 2205.14135).
 #include <algorithm>
 
-#include "common.cuh"
+#include "common/common.cuh"
 
 constexpr int WARPS = 4;
 constexpr int ROWS = 8;                // queries of a warp; a multiple of 4
@@ -236,7 +236,7 @@ void launch(const void* q, const void* k, const void* v, void* out, int64_t B, P
             LaunchRecord* record) {
     problem.packed = problem.D % 4 == 0 && rows_start_aligned<T>(q, problem.q) && rows_start_aligned<T>(k, problem.k) &&
                      rows_start_aligned<T>(v, problem.v);
-    // One dimension for all blocks, since y and z are limited to 65535. attention.py refuses more than 2^30 blocks.
+    // One dimension for all blocks, since y and z are limited to 65535. The launcher refuses more than 2^30 blocks.
     const dim3 grid(unsigned(B * problem.H * ceil_div(problem.S_q, BLOCK_M))), block(WARPS * 32);
     constexpr int bytes = Layout<BLOCK_D>::BYTES;
     record->set(grid, block, bytes);

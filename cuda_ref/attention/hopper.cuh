@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "mbarrier.cuh"
-#include "tma.cuh"
-#include "wgmma_attention.cuh"
+#include "hopper/mbarrier.cuh"
+#include "hopper/tma.cuh"
+#include "attention/wgmma_steps.cuh"
 
 constexpr float INF = INFINITY;
 

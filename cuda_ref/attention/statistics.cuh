@@ -1,7 +1,7 @@
-// What attention_wgmma.cu stores for gradients instead of its output, and the results of queries that see no key.
+// What wgmma.cu stores for gradients instead of its output, and the results of queries that see no key.
 #pragma once
 
-#include "attention_hopper.cuh"
+#include "attention/hopper.cuh"
 
 // The 8 columns of d_out, number i, that a thread loads: of the first of its rows, of the second one, and so on.
 template <typename T>

@@ -10,15 +10,15 @@
 //   - All that a warpgroup does is in order: scores, softmax, sums. While it computes a softmax, the tensor cores work
 //     only for the other warpgroup, if for any.
 //
-// attention_wgmma.cu continues: specialized warps, products under the softmax, persistent blocks.
+// wgmma.cu continues: specialized warps, products under the softmax, persistent blocks.
 //
 // Speed: docs/ladder.md
 //
-// Precision: as in attention_wgmma.cu.
+// Precision: as in wgmma.cu.
 //
 // Source: online softmax as in attention.cu; PTX ISA for TMA and wgmma.
-#include "attention_hopper.cuh"
-#include "launch.cuh"
+#include "attention/hopper.cuh"
+#include "common/launch.cuh"
 
 constexpr int WARPGROUPS = 2, BLOCK_M = WARPGROUPS * 64, THREADS = WARPGROUPS * WARPGROUP, STAGES = 2;
 

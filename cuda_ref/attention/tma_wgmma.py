@@ -5,8 +5,8 @@ from functools import partial
 from jaxtyping import Float
 from torch import Tensor
 
-from cuda_ref._attention_hopper import attend, launch
-from cuda_ref._kept import kept
+from cuda_ref._runtime.kept import kept
+from cuda_ref.attention._hopper import attend, launch
 
 REQUIRES = "sm_90"
 DETERMINISTIC = True
@@ -23,7 +23,7 @@ def attention(
 ) -> Float[Tensor, "B H S_q D"]:
     """out[b, h, i] = sum over visible j of softmax_j(sm_scale * q[b, h, i] . k[b, h_kv, j]) * v[b, h_kv, j].
 
-    Shapes, masks, dtypes, devices and errors: those of cuda_ref._attention_hopper.attend.
-    Source: see attention_tma_wgmma.cu.
+    Shapes, masks, dtypes, devices and errors: those of cuda_ref.attention._hopper.attend.
+    Source: see tma_wgmma.cu.
     """
-    return attend(partial(launch, "attention_tma_wgmma"), q, k, v, causal, sm_scale)
+    return attend(partial(launch, "attention/tma_wgmma"), q, k, v, causal, sm_scale)

@@ -9,7 +9,7 @@
 //
 // Teams. In one plan a block has three teams of one consumer, each with a producer thread and shared memory of its own.
 // They compute different tiles and do not wait for each other: first loads, first softmax and store of one team's tile
-// take place under the products of another's. The launcher chooses the plan (_attention_plan.py).
+// take place under the products of another's. The launcher chooses the plan (_plan.py).
 //
 // Overlap. The tensor cores should never wait for the softmax.
 //   - Within a warpgroup, the products of one block of keys are started before those of the block before have ended:
@@ -22,7 +22,7 @@
 // Tiles whose queries see no key are not computed: warps without other work store their zeros.
 //
 // Every stage of keys, of values, and the queries of every consumer have two mbarriers, `full` and `empty`, as in
-// matmul_warp_specialized.cu.
+// matmul/warp_specialized.cu.
 //
 // Precision. Products of 16 bits are exact; scores, softmax and sums are float32; weights are rounded to 16 bits for the
 // second product. Exponents are those of 2: sm_scale includes log2(e).
@@ -30,9 +30,9 @@
 // Speed: docs/ladder.md. Variants that were tried: docs/lab/cuda_attention.md
 //
 // Source: J. Shah et al., "FlashAttention-3", 2024 (arXiv 2407.08608); online softmax as in attention.cu.
-#include "attention_hopper.cuh"
-#include "attention_statistics.cuh"
-#include "launch.cuh"
+#include "attention/hopper.cuh"
+#include "attention/statistics.cuh"
+#include "common/launch.cuh"
 
 // How a launch divides the work. TEAMS teams a block, of CONSUMERS warpgroups of 64 queries; BLOCK_N keys a step;
 // STAGES blocks of keys, and as many of values, in shared memory; TURNS: consumers start their products in turn.
@@ -281,7 +281,7 @@ cudaError_t launch_plan(int64_t plan, const Heads& heads, int64_t B, void* out, 
     return cudaErrorInvalidValue;
 }
 
-// Plans of each D, in the order of _attention_plan.py.
+// Plans of each D, in the order of _plan.py.
 template <typename T, int D, bool CAUSAL>
 cudaError_t launch_head(int64_t plan, const Heads& heads, int64_t B, void* out, cudaStream_t stream,
                         LaunchRecord* record) {

@@ -5,9 +5,9 @@ from functools import partial
 from jaxtyping import Float
 from torch import Tensor
 
-from cuda_ref._attention_hopper import attend
-from cuda_ref._attention_plan import launch_planned
-from cuda_ref._kept import kept
+from cuda_ref._runtime.kept import kept
+from cuda_ref.attention._hopper import attend
+from cuda_ref.attention._plan import launch_planned
 
 REQUIRES = "sm_90"
 DETERMINISTIC = True
@@ -24,14 +24,14 @@ def attention(
 ) -> Float[Tensor, "B H S_q D"]:
     """out[b, h, i] = sum over visible j of softmax_j(sm_scale * q[b, h, i] . k[b, h_kv, j]) * v[b, h_kv, j].
 
-    Shapes, masks, dtypes, devices and errors: those of cuda_ref._attention_hopper.attend.
-    Few queries, at most 16: the keys of a head are divided among blocks, by _attention_decode.cu; all query heads of a
+    Shapes, masks, dtypes, devices and errors: those of cuda_ref.attention._hopper.attend.
+    Few queries, at most 16: the keys of a head are divided among blocks, by _decode.cu; all query heads of a
     key head read it once.
-    Source: see attention_wgmma.cu.
+    Source: see wgmma.cu.
     """
     return attend(launch_planned, q, k, v, causal, sm_scale, decodes=True)
 
 
 def run(plan: int, q: Tensor, k: Tensor, v: Tensor, causal: bool = False, sm_scale: float | None = None) -> Tensor:
-    """`attention` by a plan, by its number in PLANS of cuda_ref._attention_plan, however few queries there are."""
+    """`attention` by a plan, by its number in PLANS of cuda_ref.attention._plan, however few queries there are."""
     return attend(partial(launch_planned, plan=plan), q, k, v, causal, sm_scale)

@@ -1,9 +1,9 @@
-// wgmma as attention needs it: 16 bits, sums of other widths than in wgmma.cuh, a flag whether to add to the sums, and A
+// wgmma as attention needs it: 16 bits, sums of other widths than in hopper/wgmma.cuh, a flag whether to add to the sums, and A
 // in registers.
 // Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
 #pragma once
 
-#include "wgmma.cuh"
+#include "hopper/wgmma.cuh"
 
 #define ACC_88(i) ACC_64(i), ACC_8(i + 64), ACC_8(i + 72), ACC_8(i + 80)
 
@@ -44,7 +44,7 @@ __device__ __forceinline__ void wgmma(float (&acc)[COUNT], uint64_t a, uint64_t 
 }
 
 // The same with A in registers: a[0..3] are pairs of elements (row, 2 (t % 4)), (row + 8, 2 (t % 4)),
-// (row, 2 (t % 4) + 8), (row + 8, 2 (t % 4) + 8), with row and t as in wgmma.cuh. So sums of 16 columns, rounded, are
+// (row, 2 (t % 4) + 8), (row + 8, 2 (t % 4) + 8), with row and t as in hopper/wgmma.cuh. So sums of 16 columns, rounded, are
 // the A of a next product.
 template <typename T, bool B_MN, int COUNT>
 __device__ __forceinline__ void wgmma(float (&acc)[COUNT], const uint32_t* a, uint64_t b, int add) {

@@ -7,8 +7,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_attention_grad
-from cuda_ref._kept import kept
+from cuda_ref._runtime.arguments import check_attention_grad
+from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
 KEPT = 16  # rows of a block, as in attention_grad.cu
@@ -48,7 +48,7 @@ def attention_grad(
     dq, dk, dv = (x.new_empty(x.shape) for x in (q, k, v))
     lse, delta = (torch.empty((B, H, S_q), dtype=torch.float32, device=q.device) for _ in range(2))
     build.launch(
-        "attention_grad", "attention_grad", q.device,
+        "attention_grad/attention_grad", "attention_grad", q.device,
         q, k, v, do, lse, delta, dq, dk, dv, B, H, H_kv, S_q, S_k, D,
         *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *do.stride()[:3],
         causal, 1.0 / math.sqrt(D) if sm_scale is None else sm_scale, build.DTYPES[q.dtype],

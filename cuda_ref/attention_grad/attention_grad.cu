@@ -12,7 +12,7 @@
 // p or ds, which pass through shared memory.
 //
 // Source: T. Dao et al., "FlashAttention", 2022 (arXiv 2205.14135), without its atomic operations.
-#include "common.cuh"
+#include "common/common.cuh"
 
 constexpr int WARPS = 4;
 constexpr int ROWS = 4;              // rows that a warp keeps: one float4 of weights

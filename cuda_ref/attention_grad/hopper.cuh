@@ -1,8 +1,8 @@
-// What surrounds the kernel of attention_grad_wgmma.cu: the problem, shared memory, the order of the work, and the
+// What surrounds the kernel of wgmma.cu: the problem, shared memory, the order of the work, and the
 // kernels before and after it.
 #pragma once
 
-#include "attention_hopper.cuh"
+#include "attention/hopper.cuh"
 
 constexpr int CONSUMERS = 2, BLOCK_N = CONSUMERS * 64, STAGES = 2;
 

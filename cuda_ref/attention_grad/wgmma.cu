@@ -5,7 +5,7 @@
 //
 // With p = softmax(sm_scale q k^T), dp = do v^T, delta = a row's sum of do * o, and ds = p * (dp - delta):
 //     dq = sm_scale ds k        dk = sm_scale ds^T q        dv = p^T do
-// attention_wgmma.cu has computed delta and lse, the logarithm of a row's sum of exponentials. Then three kernels run:
+// attention/wgmma.cu has computed delta and lse, the logarithm of a row's sum of exponentials. Then three kernels run:
 //   prepare           zeros in the numbers by which blocks order their sums
 //   gradients         all five products. A block keeps 128 keys and values and meets all queries that see them.
 //   finish            rounds the float32 sums of dq, on multiprocessors that have no more work of `gradients`
@@ -28,8 +28,8 @@
 // Speed: docs/lab/attention_grad.md
 //
 // Source: J. Shah et al., "FlashAttention-3", 2024 (arXiv 2407.08608).
-#include "attention_grad_hopper.cuh"
-#include "launch.cuh"
+#include "attention_grad/hopper.cuh"
+#include "common/launch.cuh"
 
 // Copies the keys or values that the block keeps.
 template <typename P>

@@ -5,18 +5,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_attention_grad
-from cuda_ref._attention_hopper import check_covered, readable, scales, strides
-from cuda_ref._attention_plan import plan_for
-from cuda_ref._kept import kept
-from cuda_ref._matmul_plan import multiprocessors
+from cuda_ref._runtime.arguments import check_attention_grad
+from cuda_ref._runtime.kept import kept
+from cuda_ref.attention._hopper import check_covered, readable, scales, strides
+from cuda_ref.attention._plan import plan_for
+from cuda_ref.matmul._plan import multiprocessors
 
 REQUIRES = "sm_90"
 DETERMINISTIC = True
 
 HEAD_DIMS = (64, 128)
 QUERIES = {64: 128, 128: 64}
-"""Queries of a tile, by D: Plan::BLOCK_M of attention_grad_wgmma.cu."""
+"""Queries of a tile, by D: Plan::BLOCK_M of wgmma.cu."""
 HEADS_TOGETHER = 16
 """Key heads whose blocks run at the same time. With fewer, more blocks wait for each other; with more, fewer of them
 read the same queries from the L2 cache."""
@@ -51,7 +51,7 @@ def attention_grad(
     Devices: CUDA, compute capability 9.0.
     Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for float32, other D, a
     negative sm_scale, more than 2^30 queries, keys or tiles, and on other devices; build.CudaError if a launch fails.
-    Source: see attention_grad_wgmma.cu.
+    Source: see wgmma.cu.
     """
     sizes = check_attention_grad(q, k, v, do)
     parts = parts_of_a_group(*sizes, causal=causal, processors=multiprocessors(q.device) if q.is_cuda else 1)
@@ -73,7 +73,7 @@ def run(
     dq, dk, dv = (x.new_empty(x.shape) for x in (q, k, v))
     lse, delta = (torch.empty((B, H, rows), dtype=torch.float32, device=q.device) for _ in range(2))
     build.launch(
-        "attention_wgmma", "attention_statistics", q.device,
+        "attention/wgmma", "attention_statistics", q.device,
         q, k, v, do, lse, delta, B, H, H_kv, S_q, S_k, D,
         *strides(q), *strides(k), *strides(v), *strides(do), rows, causal, scale_log2, plan_for(q, k, causal),
         build.DTYPES[q.dtype],
@@ -82,7 +82,7 @@ def run(
     part_sums = torch.empty((2, B, H_kv * parts, S_k, D), dtype=torch.float32, device=q.device) if parts > 1 else None
     counters = torch.empty(2 + B * H * tiles, dtype=torch.int32, device=q.device)
     build.launch(
-        "attention_grad_wgmma", "attention_grad_wgmma", q.device,
+        "attention_grad/wgmma", "attention_grad_wgmma", q.device,
         q, k, v, do, lse, delta, dq_sums, part_sums, counters, dq, dk, dv, B, H, H_kv, S_q, S_k, D,
         *strides(q), *strides(k), *strides(v), *strides(do), HEADS_TOGETHER, parts, causal, scale,
         scale_log2, build.DTYPES[q.dtype],

@@ -1,10 +1,10 @@
 """Builds a .cu with torch's load_inline, by nvcc for a GPU or by the C++ compiler for the CPU, and calls its functions.
 
-    build.launch("vector_add", "vector_add", a.device, a, b, out, out.numel(), build.dtype_code(out.dtype))
+    build.launch("vector_add/vector_add", "vector_add", a.device, a, b, out, out.numel(), build.dtype_code(out.dtype))
 
 The build includes no headers of torch, which take most of a minute to compile, and no bindings: ctypes passes
 `data_ptr()` and the current stream according to the extern "C" signature in the .cu. A library is built once and kept
-in a private cache (`_cache.py`). Its key is a hash of all that it depends on: the text with its local headers, flags,
+in a private cache (`cache.py`). Its key is a hash of all that it depends on: the text with its local headers, flags,
 compilers, architecture. A process binds a function once; an edit of the .cu takes effect in the next process.
 """
 
@@ -22,8 +22,10 @@ from typing import Any
 
 import torch
 
-from . import _cache, _kept, _rewrite, compiler
-from ._cache import BuildError
+from cuda_ref._runtime import kept
+
+from . import cache, compiler, rewrite
+from .cache import BuildError
 from .compiler import Resources, missing, newest_arch
 
 __all__ = [
@@ -45,9 +47,9 @@ __all__ = [
     "supports",
 ]
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(__file__).resolve().parents[1]
 HOST_HEADERS = HERE / "host"
-DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}  # Dtype in common.cuh
+DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}  # Dtype in common/common.cuh
 
 _C_TYPES: dict[str, Any] = {
     "pointer": ctypes.c_void_p,
@@ -64,13 +66,13 @@ class CudaError(RuntimeError):
 
 
 class LaunchRecord(ctypes.Structure):
-    """The struct of the same name in common.cuh."""
+    """The struct of the same name in common/common.cuh."""
 
     _fields_ = [("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared_bytes", ctypes.c_uint)]
 
 
 def dtype_code(dtype: torch.dtype) -> int:
-    """The code of a dtype in a .cu: Dtype in common.cuh."""
+    """The code of a dtype in a .cu: Dtype in common/common.cuh."""
     return DTYPES[dtype]
 
 
@@ -80,7 +82,7 @@ def launch(source: str | Path, function: str, device: torch.device, *args: Any) 
     On a CPU the kernel has run when this returns; on a GPU it is queued.
 
     Args:
-        source: name of a .cu of this folder without the suffix, or the Path of any .cu.
+        source: path of a .cu below cuda_ref/ without the suffix, as `matmul/wgmma`, or the Path of any .cu.
         function: name of the extern "C" function.
         device: a CUDA device or the CPU.
         args: tensors are passed as pointers, None as a null pointer, ints and floats as the types in the signature.
@@ -93,7 +95,7 @@ def launch(source: str | Path, function: str, device: torch.device, *args: Any) 
     """
     bound = _bound.get((source, function, device)) or _bind(source, function, device)
     bound(args)
-    if (recording := _kept.recording()) is not None:
+    if (recording := kept.recording()) is not None:
         recording.launches.append(partial(bound.repeatable, args))
 
 
@@ -102,7 +104,7 @@ class Bound:
 
     def __init__(self, loaded: ctypes.CDLL, function: str, path: Path, device: torch.device) -> None:
         try:
-            kinds = _rewrite.parameters(path.read_text(), function)
+            kinds = rewrite.parameters(path.read_text(), function)
             self.types = [_C_TYPES[kind] for kind in kinds]
             self.pointers = [kind == "pointer" for kind in kinds]
         except (LookupError, KeyError) as error:
@@ -115,19 +117,19 @@ class Bound:
         self.address.argtypes = [*self.types, ctypes.c_void_p, ctypes.c_void_p]
 
     def __call__(self, args: tuple[Any, ...]) -> None:
-        if self.index is not None and _kept.current_device() != self.index:
+        if self.index is not None and kept.current_device() != self.index:
             with torch.cuda.device(self.index):
                 return self(args)
         if len(args) != len(self.types):
             raise TypeError(f"{self.what} takes {self.wanted}; got {len(args)}")
         record = LaunchRecord()
         values = [a.data_ptr() if p and a is not None else a for a, p in zip(args, self.pointers)]  # noqa: B905
-        stream = 0 if self.index is None else _kept.current_stream(self.index)
+        stream = 0 if self.index is None else kept.current_stream(self.index)
         code = self.address(*values, stream, ctypes.byref(record))
         if code != 0:
             raise _error(self.loaded, code, self.what, record)
 
-    def repeatable(self, args: tuple[Any, ...], place: Callable[[torch.Tensor], int]) -> _kept.Issue:
+    def repeatable(self, args: tuple[Any, ...], place: Callable[[torch.Tensor], int]) -> kept.Issue:
         """The same call at other addresses: the arguments are converted once, and stay. For one thread at a time."""
         function = self.loaded[self.function]  # one without argtypes: it takes values of C types as they are
         values = [kind(None if p else a) for kind, a, p in zip(self.types, args, self.pointers, strict=True)]
@@ -184,7 +186,7 @@ def _load(source: str | Path, target: str) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(path))
     except OSError:  # built for another system, for example
-        _cache.discard(path.parent.name)
+        cache.discard(path.parent.name)
         return ctypes.CDLL(str(library(source, target)))
 
 
@@ -194,7 +196,7 @@ def library(source: str | Path, target: str) -> Path:
     arguments: dict[str, Any]
     if target == "host":
         try:
-            text, flags = _rewrite.to_host(text), compiler.HOST_FLAGS
+            text, flags = rewrite.to_host(text), compiler.HOST_FLAGS
         except ValueError as error:
             raise BuildError(f"{_path(source)}: {error}") from None
         headers = [f"{each.name}\n{each.read_text()}" for each in sorted(HOST_HEADERS.glob("*.h"))]
@@ -204,7 +206,7 @@ def library(source: str | Path, target: str) -> Path:
         arguments = {"cpp_sources": "", "cuda_sources": text, "extra_cuda_cflags": flags}
     key = _key(source, target, [text, *headers, *flags, *compiler.LINK_FLAGS])
     with _building:
-        return _cache.entry(key, lambda folder: _build(folder, source, target, arguments)) / "library.so"
+        return cache.entry(key, lambda folder: _build(folder, source, target, arguments)) / "library.so"
 
 
 def _build(folder: Path, source: str | Path, target: str, arguments: dict[str, Any]) -> None:
@@ -252,7 +254,7 @@ def _one_program(folder: Path, command: list[str]) -> str:
 
 def requires(source: str | Path) -> str | None:
     """The architecture that a .cu requires (`// requires: sm_90a`); None if it runs on all, and on the CPU."""
-    return _rewrite.requirement(_path(source).read_text())
+    return rewrite.requirement(_path(source).read_text())
 
 
 def supports(source: str | Path, target: str) -> bool:
@@ -299,7 +301,7 @@ def _prepared(source: str | Path, target: str) -> str:
         raise NotImplementedError(f"{path.name} uses instructions of {requires(source)}, which {where} does not have")
     if problem := missing("cpu" if target == "host" else "cuda"):
         raise BuildError(f"{path}: {problem}")
-    return _rewrite.expand(path, [HERE])
+    return rewrite.expand(path, [HERE, HERE / "common"])
 
 
 def _key(source: str | Path, target: str, parts: list[str]) -> str:
@@ -308,7 +310,7 @@ def _key(source: str | Path, target: str, parts: list[str]) -> str:
     given = [shlex.join(compiler.cxx_command()), os.environ.get("CC", "")]  # load_inline passes CC to nvcc
     everything = "\0".join([*parts, *compilers, *given, target, platform.machine(), platform.system()])
     everything = everything.replace(str(HERE), HERE.name)  # of the lines' origin: copies of the tree share results
-    name = re.sub(r"\W", "_", _path(source).stem, flags=re.ASCII)[:64]  # part of a path and of a ninja file
+    name = re.sub(r"\W", "_", _path(source).stem if isinstance(source, Path) else source, flags=re.ASCII)[:64]  # part of a path and of a ninja file
     return f"{name}-{target}-{hashlib.sha256(everything.encode()).hexdigest()[:24]}"
 
 

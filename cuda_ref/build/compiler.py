@@ -11,7 +11,7 @@ import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
-from ._cache import BuildError, entry
+from .cache import BuildError, entry
 
 NVCC_FLAGS = [
     "-O3",

@@ -93,7 +93,7 @@ def expand(path: Path, folders: list[Path], _within: tuple[Path, ...] = ()) -> s
 
 
 def to_host(text: str) -> str:
-    """The text as C++ for the headers in host/. It must include cuda_runtime.h, directly or by common.cuh."""
+    """The text as C++ for the headers in host/. It must include cuda_runtime.h, directly or by common/common.cuh."""
     return _launches(_shared(text))
 
 

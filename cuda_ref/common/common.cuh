@@ -3,7 +3,7 @@
 // Conventions of a .cu file
 //   extern "C" int <function>(<arguments>, cudaStream_t stream, LaunchRecord* record)
 // Arguments are pointers, int64_t, int, float and double. The function fills the record, launches with `<<<>>>`, or
-// launch_clusters of launch.cuh, and returns cudaGetLastError(). build.py reads this signature from the text, so it
+// launch_clusters of launch.cuh, and returns cudaGetLastError(). build reads this signature from the text, so it
 // must be in one piece, with plain types and names.
 //
 // The same text is compiled by nvcc for a GPU, and by the C++ compiler, with the headers in host/, for the CPU.
@@ -22,7 +22,7 @@
 
 enum Dtype { FLOAT32 = 0, FLOAT16 = 1, BFLOAT16 = 2 };  // build.DTYPES
 
-// The last launch, for error messages; LaunchRecord in build.py. `set` comes before each launch and clears an earlier
+// The last launch, for error messages; LaunchRecord in build. `set` comes before each launch and clears an earlier
 // error, not of this launch, which cudaGetLastError would return after it.
 struct LaunchRecord {
     unsigned grid[3];

@@ -3,8 +3,8 @@
 
 #include <type_traits>
 
-#include "tiles.cuh"
-#include "tma.cuh"
+#include "common/tiles.cuh"
+#include "hopper/tma.cuh"
 
 // What launch_clusters does, for a kernel that other launches, perhaps of other threads, give up to `most_bytes` of
 // shared memory.

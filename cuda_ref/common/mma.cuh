@@ -7,7 +7,7 @@
 
 #include <cuda_pipeline.h>
 
-#include "common.cuh"
+#include "common/common.cuh"
 
 // Fragments of lane l, with g = l / 4 and q = l % 4; pairs are neighbours in one register:
 //   a[0..3]   (g, 2q), (g + 8, 2q), (g, 2q + 8), (g + 8, 2q + 8) of the left matrix, and the next element along k

@@ -3,11 +3,11 @@
 // the sums to the output.
 #pragma once
 
-#include "mma.cuh"
-#include "unaligned.cuh"
+#include "common/mma.cuh"
+#include "common/unaligned.cuh"
 
 #ifdef __CUDACC__
-#include "launch.cuh"
+#include "common/launch.cuh"
 #endif
 
 template <int BLOCK_M_, int BLOCK_N_, int BLOCK_K_, int WARPS_M_, int WARPS_N_, int STAGES_>

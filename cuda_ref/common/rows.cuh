@@ -6,7 +6,7 @@
 
 #include <type_traits>
 
-#include "common.cuh"
+#include "common/common.cuh"
 
 constexpr int MAX_THREADS = 1024;
 constexpr int WARP = 32;

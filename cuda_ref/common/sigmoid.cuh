@@ -9,7 +9,7 @@
 // Reduction to 2^k exp(f): W. Cody, W. Waite, "Software Manual for the Elementary Functions", 1980.
 #pragma once
 
-#include "common.cuh"
+#include "common/common.cuh"
 
 // 1 / x within 1 ulp, for normal x and 1 / x; one instruction.
 __device__ __forceinline__ float reciprocal(float x) {

@@ -2,7 +2,7 @@
 // It uses no instruction of a particular architecture, so that it runs in the host build too.
 #pragma once
 
-#include "common.cuh"
+#include "common/common.cuh"
 
 // Exact quotients of numbers below 2^31 by a divisor that the host knows. They take about ten cycles on the device,
 // where an integer division takes more than a hundred.

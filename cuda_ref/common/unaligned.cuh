@@ -1,7 +1,7 @@
 // 16-bit elements at addresses that are no multiples of 16 bytes, in 16-byte accesses.
 #pragma once
 
-#include "common.cuh"
+#include "common/common.cuh"
 
 constexpr int CHUNK = 8;  // elements in 16 bytes
 

@@ -4,8 +4,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_conv2d
-from cuda_ref._kept import kept
+from cuda_ref._runtime.arguments import check_conv2d
+from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
 
@@ -35,7 +35,7 @@ def conv2d(
     out = x.new_empty(N, P, Q, K)
     if out.numel() > 0:
         build.launch(
-            "conv2d", "conv2d", x.device,
+            "conv2d/conv2d", "conv2d", x.device,
             x, weight, out, N, H, W, C, *x.stride(), K, R, S, *weight.stride(), P, Q, stride, padding,
             precision == "tf32", build.DTYPES[x.dtype],
         )  # fmt: skip

@@ -78,7 +78,7 @@ def padded(x: Tensor, left: int, channels: int, width: int) -> Tensor:
     row = -(-width * channels // align) * align
     out = x.new_empty(N, H, row)
     build.launch(
-        "_images", "pad_images", x.device,
+        "conv2d/_images", "pad_images", x.device,
         x, out, N, H, W, C, *x.stride(), left, channels, row, x.element_size(),
     )  # fmt: skip
     return out

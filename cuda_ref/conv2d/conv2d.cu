@@ -5,13 +5,13 @@
 //
 // The first rung of the ladder is the definition. Taps that lie in the padding are left out. The lanes of a warp have
 // neighbouring k: all read the same pixel, and each its own weights. Two loads for one multiply-add, and weights that
-// are far apart: the load units are busy, the arithmetic idle. conv2d_mma.cu loads tiles into shared memory.
+// are far apart: the load units are busy, the arithmetic idle. mma.cu loads tiles into shared memory.
 //
 // Precision. 16-bit inputs: products are exact in float32. float32: `ieee` multiplies the inputs as they are; `tf32`
 // first rounds each factor to tf32. Additions round, in float32, in order of r, s and c.
 //
 // Source: the definition.
-#include "matmul_common.cuh"
+#include "matmul/operands.cuh"
 
 constexpr int THREADS = 256;
 

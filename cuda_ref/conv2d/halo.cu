@@ -3,7 +3,7 @@
 //
 // requires: sm_90a
 //
-// conv2d_wgmma.cu reads the pixels of a tile once for each tap, nine times for a window of 3 x 3. With 64 channels and 64
+// wgmma.cu reads the pixels of a tile once for each tap, nine times for a window of 3 x 3. With 64 channels and 64
 // outputs a product needs so many bytes that the L2 cache limits it. Here a tile of 8 x ROWS pixels is loaded once, with
 // the pixels around it that the window reaches (the halo), and all weights stay in shared memory.
 //
@@ -18,9 +18,9 @@
 // Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"; turns as in FlashAttention-3 (Shah et al., 2024).
 #include <algorithm>
 
-#include "launch.cuh"
-#include "mbarrier.cuh"
-#include "wgmma.cuh"
+#include "common/launch.cuh"
+#include "hopper/mbarrier.cuh"
+#include "hopper/wgmma.cuh"
 
 constexpr int CONSUMERS = 2, THREADS = CONSUMERS * WARPGROUP, GROUP = 8, HALO_WIDTH = 16;
 constexpr int HALO_ROW_BYTES = HALO_WIDTH * ROW_BYTES, TURN_BARRIER = 1, STORE_BARRIER = 3;

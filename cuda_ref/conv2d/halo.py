@@ -4,9 +4,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_conv2d
-from cuda_ref._images import check_16_bit, check_sizes, views
-from cuda_ref._kept import kept
+from cuda_ref._runtime.arguments import check_conv2d
+from cuda_ref._runtime.kept import kept
+from cuda_ref.conv2d._images import check_16_bit, check_sizes, views
 
 REQUIRES = "sm_90"
 MOST_CHANNELS = 64
@@ -33,7 +33,7 @@ def conv2d(
     Devices: CUDA, compute capability 9.0.
     Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for float32,
     for other sizes, and on other devices; build.CudaError if the launch fails.
-    Source: see conv2d_halo.cu.
+    Source: see halo.cu.
     """
     P, Q = check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
     (N, H, W, C), (K, R, S, _) = x.shape, weight.shape
@@ -50,7 +50,7 @@ def conv2d(
     of = views(x, weight, Q, stride, padding)
     out = x.new_empty(N, P, Q, K)
     build.launch(
-        "conv2d_halo", "conv2d_halo", x.device,
+        "conv2d/halo", "conv2d_halo", x.device,
         of.x, of.weight, out, N, H, W, of.channels, *of.x_pitch, K, R, S, *of.weight_pitch, P, Q, padding, rows,
         build.DTYPES[x.dtype],
     )  # fmt: skip

@@ -6,17 +6,17 @@
 // threads compute where each row is at a tap, and copy it to shared memory (cp.async), or zeros in the padding. Tensor
 // cores multiply by mma.sync, while the copies of the next two steps are in flight.
 //
-// Each thread computes addresses for as many rows as it copies. conv2d_wgmma.cu leaves that to TMA.
+// Each thread computes addresses for as many rows as it copies. wgmma.cu leaves that to TMA.
 //
 // Precision: products of 16 bits are exact, sums float32, rounded once.
 //
 // Source: implicit GEMM as in cuDNN (Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", 2014).
-#include "mma_tiles.cuh"
-#include "tiles.cuh"
+#include "common/mma_tiles.cuh"
+#include "common/tiles.cuh"
 
 constexpr int GROUP_M = 8;
 
-struct Pixels {  // images, as in tma.cuh: strides in elements
+struct Pixels {  // images, as in hopper/tma.cuh: strides in elements
     const char* data;
     int channels, width, height;
     int64_t pitch_x, pitch_y, pitch_image;
@@ -124,7 +124,7 @@ cudaError_t launch(const Pixels& x, const Taps& weight, const Output& shape, voi
     return cudaGetLastError();
 }
 
-// The arguments of conv2d_wgmma.cu, but for the tile: x (images, height, width, channels), weight (K, R S, channels).
+// The arguments of wgmma.cu, but for the tile: x (images, height, width, channels), weight (K, R S, channels).
 extern "C" int conv2d_mma(const void* x, const void* weight, void* out, int64_t images, int64_t height, int64_t width,
                           int64_t channels, int64_t pitch_image, int64_t pitch_y, int64_t pitch_x, int64_t K,
                           int64_t R, int64_t S, int64_t pitch_k, int64_t pitch_tap, int64_t P, int64_t Q,

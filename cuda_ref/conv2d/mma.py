@@ -4,9 +4,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_conv2d
-from cuda_ref._images import check_16_bit, check_sizes, views
-from cuda_ref._kept import kept
+from cuda_ref._runtime.arguments import check_conv2d
+from cuda_ref._runtime.kept import kept
+from cuda_ref.conv2d._images import check_16_bit, check_sizes, views
 
 DETERMINISTIC = True
 
@@ -30,7 +30,7 @@ def conv2d(
     Devices: CUDA, compute capability 8.0 or newer. On a CPU tiles are of 32 x 32.
     Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for float32 and
     for larger sizes; build.CudaError if the launch fails.
-    Source: see conv2d_mma.cu.
+    Source: see mma.cu.
     """
     P, Q = check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
     check_16_bit(x)
@@ -41,7 +41,7 @@ def conv2d(
     of = views(x, weight, Q, stride, padding)
     out = x.new_empty(N, P, Q, K)
     build.launch(
-        "conv2d_mma", "conv2d_mma", x.device,
+        "conv2d/mma", "conv2d_mma", x.device,
         of.x, of.weight, out, N, H, of.width, of.channels, *of.x_pitch, K, R, of.S, *of.weight_pitch, P, Q,
         stride, of.stride, padding, of.padding, build.DTYPES[x.dtype],
     )  # fmt: skip

@@ -4,7 +4,7 @@
 // requires: sm_90a
 //
 // An implicit matrix product: rows are output pixels (n, p, q), columns are k, and the sum goes over taps (r, s) and
-// channels c, 128 bytes of channels a step. matmul_wgmma.cu explains the kernel: persistent blocks in clusters of two, a
+// channels c, 128 bytes of channels a step. matmul/wgmma.cu explains the kernel: persistent blocks in clusters of two, a
 // producer thread that loads by TMA, consumer warpgroups that multiply by wgmma, rounded sums stored by TMA.
 //
 // What is new is the left operand, which is in no memory. TMA's im2col mode reads successive output pixels at one tap,
@@ -14,14 +14,14 @@
 // Tiles. The more pixels and outputs a tile has, the fewer bytes a product needs from the L2 cache, which limits
 // convolutions with few output channels: 256 x 64, 256 x 128, 128 x 256, and 192 x 128 with three consumers, where that
 // gives fuller waves. Sums of one or two steps, as of 1 x 1, wait for memory: blocks outside of clusters keep their
-// weights in shared memory, and wait for no other block. conv2d_wgmma.py chooses.
+// weights in shared memory, and wait for no other block. wgmma.py chooses.
 //
 // Precision. 16 bits: products are exact, sums float32. float32: `tf32` only; TMA rounds the factors as it copies them.
 //
 // Source: PTX ISA, "Im2col mode"; CUTLASS 3's implicit GEMM for Hopper.
-#include "epilogue.cuh"
-#include "persistent.cuh"
-#include "wgmma.cuh"
+#include "hopper/epilogue.cuh"
+#include "hopper/persistent.cuh"
+#include "hopper/wgmma.cuh"
 
 constexpr int EPILOGUE_BOXES = 2;
 

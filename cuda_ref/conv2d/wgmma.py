@@ -5,13 +5,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_conv2d
-from cuda_ref._images import check_sizes, views
-from cuda_ref._kept import kept
-from cuda_ref._matmul_plan import multiprocessors
+from cuda_ref._runtime.arguments import check_conv2d
+from cuda_ref._runtime.kept import kept
+from cuda_ref.conv2d._images import check_sizes, views
+from cuda_ref.matmul._plan import multiprocessors
 
 REQUIRES = "sm_90"
-THIN, TALL, WIDE, TRIO, ALONE = range(5)  # tiles of conv2d_wgmma.cu
+THIN, TALL, WIDE, TRIO, ALONE = range(5)  # tiles of wgmma.cu
 TILES = {WIDE: (128, 256, 1.0), TALL: (256, 128, 1.02), TRIO: (192, 128, 1.05), THIN: (256, 64, 1.45)}
 """Rows, columns, and the time for as much work as WIDE does in a unit of time (H200, 3 x 3 layers of ResNet-50)."""
 CLUSTER = 2  # blocks, with successive rows of tiles
@@ -40,7 +40,7 @@ def conv2d(
     Devices: CUDA, compute capability 9.0.
     Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for
     precision "ieee" of float32, for larger sizes, and on other devices; build.CudaError if the launch fails.
-    Source: see conv2d_wgmma.cu.
+    Source: see wgmma.cu.
     """
     P, Q = check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
     (N, H, _, _), (K, R, S, _) = x.shape, weight.shape
@@ -61,7 +61,7 @@ def conv2d(
         tile = ALONE
     out = x.new_empty(N, P, Q, K)
     build.launch(
-        "conv2d_wgmma", "conv2d_wgmma", x.device,
+        "conv2d/wgmma", "conv2d_wgmma", x.device,
         of.x, of.weight, out, N, H, of.width, of.channels, *of.x_pitch, K, R, of.S, *of.weight_pitch, P, Q,
         stride, of.stride, padding, of.padding, tile, build.DTYPES[x.dtype],
     )  # fmt: skip

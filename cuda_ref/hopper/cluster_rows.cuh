@@ -1,8 +1,8 @@
 // Rows that the blocks of a cluster share: the exchange of their sums. Needs sm_90a.
 #pragma once
 
-#include "launch.cuh"
-#include "rows.cuh"
+#include "common/launch.cuh"
+#include "common/rows.cuh"
 
 constexpr int MOST_BLOCKS = 8;    // of a cluster that every GPU can launch
 constexpr int CLUSTER_MAX = 512;  // threads of a block, and 8 packs each: two blocks take a multiprocessor's registers

@@ -1,7 +1,7 @@
 // Epilogues: how the sums of a warpgroup, in the fragment layout of wgmma (see wgmma.cuh), are stored to out.
 #pragma once
 
-#include "tma.cuh"
+#include "hopper/tma.cuh"
 
 // Directly from registers, two elements at a time, tested against the bounds. Stores the 64 x 2 COUNT sums of a
 // warpgroup from (m, n) of the row-major out on; `thread` is 0 ... 127.

@@ -5,7 +5,7 @@
 
 #include <type_traits>
 
-#include "common.cuh"
+#include "common/common.cuh"
 
 constexpr int WARPGROUP = 128;                // threads
 constexpr int ROW_BYTES = 128;                // of a row of a TMA box in shared memory, the span of the swizzle

@@ -2,7 +2,7 @@
 // when all expected arrivals and bytes have come. Source: PTX ISA, "mbarrier".
 #pragma once
 
-#include "hopper.cuh"
+#include "hopper/hopper.cuh"
 
 constexpr int MBARRIER_BYTES = 8;
 

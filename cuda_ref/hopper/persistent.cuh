@@ -3,8 +3,8 @@
 // each block computes tile after tile. Source: CUTLASS 3, "warp-specialized cooperative" kernels.
 #pragma once
 
-#include "launch.cuh"
-#include "mbarrier.cuh"
+#include "common/launch.cuh"
+#include "hopper/mbarrier.cuh"
 
 // CONSUMERS warpgroups multiply ROWS rows of a tile each. CLUSTER blocks, with successive rows of tiles, share the loads
 // of b. A stage holds 128 bytes of each row of the tiles of a and b. EPILOGUE_BOXES boxes for each consumer hold sums

@@ -1,10 +1,10 @@
 // Copies one or two matrices to rows that begin at multiples of 16 bytes, as TMA needs them
 //
 // A thread writes 16 bytes at a time. Rows of contiguous 16-bit elements are read by 16 bytes too, at whatever address
-// they begin (unaligned.cuh), but for what ends beyond the matrix; others element by element. Where neighbouring rows
+// they begin (common/unaligned.cuh), but for what ends beyond the matrix; others element by element. Where neighbouring rows
 // are neighbours in memory, so are the threads that read them.
-#include "tiles.cuh"
-#include "unaligned.cuh"
+#include "common/tiles.cuh"
+#include "common/unaligned.cuh"
 
 constexpr int THREADS = 256, CHUNKS = 4;  // of 16 bytes, for a thread
 

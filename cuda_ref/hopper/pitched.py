@@ -37,5 +37,5 @@ def pitched(*operands: tuple[Tensor, int]) -> list[Tensor]:
         copies.append(rows if inner == 1 else rows.t())
         arguments += [x, copy, x.shape[1 - inner], x.shape[inner], x.stride(1 - inner), x.stride(inner), between]
     arguments += [None, None, 0, 0, 0, 0, 0] * (2 - len(operands))
-    build.launch("_pitched", "copy_pitched", copies[0].device, *arguments, copies[0].element_size())
+    build.launch("hopper/pitched", "copy_pitched", copies[0].device, *arguments, copies[0].element_size())
     return copies

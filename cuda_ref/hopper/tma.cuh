@@ -6,7 +6,7 @@
 
 #include <cuda.h>
 
-#include "hopper.cuh"
+#include "hopper/hopper.cuh"
 
 __device__ __forceinline__ void tma_prefetch_descriptor(const CUtensorMap* map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");

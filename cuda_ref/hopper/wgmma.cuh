@@ -6,8 +6,8 @@
 
 #include <type_traits>
 
-#include "hopper.cuh"
-#include "tma.cuh"
+#include "hopper/hopper.cuh"
+#include "hopper/tma.cuh"
 
 // The elements of a product.
 template <typename T>

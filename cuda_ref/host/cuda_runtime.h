@@ -1,4 +1,4 @@
-// CUDA on a CPU: compiles the text of a .cu, rewritten by _rewrite.py, with an ordinary C++ compiler.
+// CUDA on a CPU: compiles the text of a .cu, rewritten by build/rewrite.py, with an ordinary C++ compiler.
 //
 // The threads of a block are fibers. Blocks run one after the other, all on the calling thread, and a launch returns
 // when they have ended. What a GPU would refuse, fault at or never finish becomes an error code: launch limits,
@@ -13,7 +13,7 @@
 //   - Approximate intrinsics are exact.
 //   - Launch bounds and registers have no limits.
 //   - __activemask() has all lanes that have not returned, whether they reach that place or not.
-// common.cuh lists what cannot run here, and how a file declares it.
+// common/common.cuh lists what cannot run here, and how a file declares it.
 #pragma once
 
 #include <math.h>

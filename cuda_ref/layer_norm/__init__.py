@@ -4,8 +4,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_norm
-from cuda_ref._kept import kept
+from cuda_ref._runtime.arguments import check_norm
+from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
 
@@ -30,7 +30,7 @@ def layer_norm(
     if out.numel() > 0:
         weight, bias = weight.contiguous(), bias.contiguous()
         build.launch(
-            "layer_norm", "layer_norm", x.device,
+            "layer_norm/layer_norm", "layer_norm", x.device,
             x, weight, bias, out, M, N, *x.stride(), eps, build.DTYPES[x.dtype],
         )  # fmt: skip
     return out

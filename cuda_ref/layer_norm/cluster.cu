@@ -4,7 +4,7 @@
 // distributed shared memory, with one barrier of the cluster, and combine them without cancellation. Source: T. Chan,
 // G. Golub, R. LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
 // requires: sm_90a
-#include "cluster_rows.cuh"
+#include "hopper/cluster_rows.cuh"
 
 template <typename T>
 __global__ void __launch_bounds__(CLUSTER_MAX, 2)

@@ -4,9 +4,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_norm
-from cuda_ref._kept import kept
-from cuda_ref._rows import are_packed, sharing
+from cuda_ref._runtime.arguments import check_norm
+from cuda_ref._runtime.kept import kept
+from cuda_ref.common.rows import are_packed, sharing
 
 DETERMINISTIC = True
 REQUIRES = "sm_90"
@@ -34,7 +34,7 @@ def layer_norm(
         weight, bias = weight.contiguous(), bias.contiguous()
         shared = sharing("layer_norm", x, are_packed(x, weight, bias))
         build.launch(
-            "layer_norm_cluster", "layer_norm_cluster", x.device,
+            "layer_norm/cluster", "layer_norm_cluster", x.device,
             x, weight, bias, out, M, N, x.stride(0), eps, *shared, build.DTYPES[x.dtype],
         )  # fmt: skip
     return out

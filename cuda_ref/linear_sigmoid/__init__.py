@@ -4,8 +4,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_linear
-from cuda_ref._kept import kept
+from cuda_ref._runtime.arguments import check_linear
+from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
 
@@ -30,7 +30,7 @@ def linear_sigmoid(
     out = x.new_empty(M, N)
     if M > 0 and N > 0:
         build.launch(
-            "linear_sigmoid", "linear_sigmoid", x.device,
+            "linear_sigmoid/linear_sigmoid", "linear_sigmoid", x.device,
             x, weight, bias, out, M, N, K, *x.stride(), *weight.stride(), *bias.stride(), precision == "tf32",
             build.DTYPES[x.dtype],
         )  # fmt: skip

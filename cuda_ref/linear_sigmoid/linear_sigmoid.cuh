@@ -1,8 +1,8 @@
-// How the kernel of matmul_wgmma.cuh finishes the sums of sigma(x W^T + b), and those of the gradient.
+// How the kernel of matmul/wgmma.cuh finishes the sums of sigma(x W^T + b), and those of the gradient.
 #pragma once
 
-#include "matmul_wgmma.cuh"
-#include "sigmoid.cuh"
+#include "matmul/wgmma.cuh"
+#include "common/sigmoid.cuh"
 
 // The bias of the columns of a tile. A lane keeps, for each 64 columns, the two that its fragment of the sums has in
 // one of eight groups of 8 columns, and gets the others from other lanes. Loaded before the sums are computed.

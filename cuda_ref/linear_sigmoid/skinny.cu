@@ -2,10 +2,10 @@
 //
 // requires: sm_90a
 //
-// matmul_skinny.cu, where the threads that add up the sums of a cluster also add the bias and compute the sigmoid. The
+// matmul/skinny.cu, where the threads that add up the sums of a cluster also add the bias and compute the sigmoid. The
 // time is that of reading the weights; a second kernel would take a tenth of it, mostly to start and to end.
-#include "matmul_skinny.cuh"
-#include "sigmoid.cuh"
+#include "matmul/skinny.cuh"
+#include "common/sigmoid.cuh"
 
 template <typename T>
 struct BiasSigmoid {

@@ -4,10 +4,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_linear, tma_layout
-from cuda_ref._kept import kept
-from cuda_ref._matmul_plan import best_plan
-from cuda_ref._matmul_tiles import SKINNY_COLUMNS, SKINNY_M, Plan
+from cuda_ref._runtime.arguments import check_linear, tma_layout
+from cuda_ref._runtime.kept import kept
+from cuda_ref.matmul._plan import best_plan
+from cuda_ref.matmul._tiles import SKINNY_COLUMNS, SKINNY_M, Plan
 
 REQUIRES = "sm_90"
 
@@ -23,12 +23,12 @@ def linear_sigmoid(
     elements, and the first element at a multiple of 16 bytes. A strided bias is copied first.
     Dtypes: float16, bfloat16, the same for all; everything in float32, rounded once at the end.
     Precision: "ieee".
-    Plan: _matmul_plan.py chooses the tile, and the number of parts in which a cluster divides k.
+    Plan: matmul/_plan.py chooses the tile, and the number of parts in which a cluster divides k.
     Tail: TMA pads tiles that overhang the inputs with zeros; outputs beyond the edge are not stored.
     Devices: CUDA, compute capability 9.0.
     Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for more rows,
     for float32, for K = 0, for other strides, and on other devices; build.CudaError if the launch fails.
-    Source: see linear_sigmoid_skinny.cu.
+    Source: see skinny.cu.
     """
     M, N, K = check_linear("linear_sigmoid", x, weight, bias, precision=precision)
     if x.element_size() != 2:
@@ -51,7 +51,7 @@ def run(plan: Plan, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     _, weight_stride = tma_layout("weight", weight, 1, k_major_only=True)
     out = x.new_empty(M, N)
     build.launch(
-        "linear_sigmoid_skinny", "linear_sigmoid_skinny", x.device,
+        "linear_sigmoid/skinny", "linear_sigmoid_skinny", x.device,
         x, weight, bias, out, M, N, K, x_stride, weight_stride, SKINNY_COLUMNS[plan.tile], plan.parts,
         build.DTYPES[x.dtype],
     )  # fmt: skip

@@ -1,8 +1,8 @@
-// The product of matmul_tiled.cu, of operands whose rows are multiplied, and finished before it is stored.
+// The product of matmul/tiled.cu, of operands whose rows are multiplied, and finished before it is stored.
 #pragma once
 
-#include "matmul_common.cuh"
-#include "sigmoid.cuh"
+#include "matmul/operands.cuh"
+#include "common/sigmoid.cuh"
 
 constexpr int TILE = 32;                   // rows and columns of every tile; the lanes of a warp
 constexpr int THREAD_ROWS = 8;             // rows of threads in a block

@@ -1,12 +1,13 @@
-"""A linear layer with a sigmoid in CUDA in two passes: the product of matmul_wgmma.cu, then bias and sigmoid."""
+"""A linear layer with a sigmoid in CUDA in two passes: the product of matmul/wgmma.cu, then bias and sigmoid."""
 
 from jaxtyping import Float
 from torch import Tensor
 
-from cuda_ref import build, matmul_wgmma
-from cuda_ref._arguments import check_linear
-from cuda_ref._kept import kept
-from cuda_ref.linear_sigmoid_wgmma import check_products
+from cuda_ref import build
+from cuda_ref._runtime.arguments import check_linear
+from cuda_ref._runtime.kept import kept
+from cuda_ref.linear_sigmoid.wgmma import check_products
+from cuda_ref.matmul import wgmma as matmul_wgmma
 
 REQUIRES = "sm_90"
 
@@ -15,9 +16,9 @@ REQUIRES = "sm_90"
 def linear_sigmoid(
     x: Float[Tensor, "M K"], weight: Float[Tensor, "N K"], bias: Float[Tensor, "N"], *, precision: str = "ieee"
 ) -> Float[Tensor, "M N"]:
-    """out[m, n] = sigma(sum over k of x[m, k] * weight[n, k] + bias[n]); what linear_sigmoid_wgmma.py does in one pass.
+    """out[m, n] = sigma(sum over k of x[m, k] * weight[n, k] + bias[n]); what wgmma.py does in one pass.
 
-    Shapes, strides, dtypes, precision, devices and errors: those of linear_sigmoid_wgmma.py. The product is rounded to
+    Shapes, strides, dtypes, precision, devices and errors: those of wgmma.py. The product is rounded to
     the type of the inputs between the passes, as it is between two calls of a library.
     """
     M, N, K = check_linear("linear_sigmoid", x, weight, bias, precision=precision)
@@ -27,7 +28,7 @@ def linear_sigmoid(
     product = matmul_wgmma.matmul(x, weight.t(), precision=precision)
     out = x.new_empty(M, N)
     build.launch(
-        "linear_sigmoid_two_passes", "bias_sigmoid", x.device,
+        "linear_sigmoid/two_passes", "bias_sigmoid", x.device,
         product, bias.contiguous(), out, M, N, build.DTYPES[x.dtype],
     )  # fmt: skip
     return out

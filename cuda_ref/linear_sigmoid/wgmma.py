@@ -1,15 +1,16 @@
-"""A linear layer with a sigmoid in CUDA on Hopper's tensor cores: the kernel of matmul_wgmma.cu with another end."""
+"""A linear layer with a sigmoid in CUDA on Hopper's tensor cores: the kernel of matmul/wgmma.cu with another end."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cuda_ref import build, linear_sigmoid_skinny
-from cuda_ref._arguments import check_linear, find_tma_layout, tma_layout
-from cuda_ref._kept import kept
-from cuda_ref._matmul_plan import best_plan, one_of_two_tiles
-from cuda_ref._matmul_tiles import elements_of_parts
-from cuda_ref._pitched import pitched
+from cuda_ref import build
+from cuda_ref._runtime.arguments import check_linear, find_tma_layout, tma_layout
+from cuda_ref._runtime.kept import kept
+from cuda_ref.hopper.pitched import pitched
+from cuda_ref.linear_sigmoid import skinny as linear_sigmoid_skinny
+from cuda_ref.matmul._plan import best_plan, one_of_two_tiles
+from cuda_ref.matmul._tiles import elements_of_parts
 
 REQUIRES = "sm_90"
 KERNELS = ("wgmma", "skinny")
@@ -24,15 +25,15 @@ def linear_sigmoid(
     Shapes: x (M, K), weight (N, K), bias (N,), any sizes up to 2^30; the output is contiguous.
     Strides: any. x and weight are copied first unless they are contiguous along K, the other stride a multiple of 16
     bytes, and the first element at a multiple of 16 bytes; which takes their size in memory. So is a strided bias.
-    Plan: in 16 bits _matmul_plan.py chooses the tile, and the number of parts in which k is divided; few rows are left
-    to linear_sigmoid_skinny.cu where that is faster.
+    Plan: in 16 bits matmul/_plan.py chooses the tile, and the number of parts in which k is divided; few rows are left
+    to skinny.cu where that is faster.
     Dtypes: float16, bfloat16; sums and sigmoids in float32, and for large tiles the product is rounded before the bias
     is added. float32 with precision "tf32": factors are rounded to tf32.
     Tail: TMA pads tiles that overhang the inputs with zeros and leaves out what overhangs the output.
     Devices: CUDA, compute capability 9.0.
     Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for precision
     "ieee" of float32, for K = 0, for larger sizes, and on other devices; build.CudaError if the launch fails.
-    Source: see linear_sigmoid_wgmma.cu.
+    Source: see wgmma.cu.
     """
     M, N, K = check_linear("linear_sigmoid", x, weight, bias, precision=precision)
     check_products("linear_sigmoid", x, precision, (M, N, K))
@@ -47,7 +48,7 @@ def linear_sigmoid(
     dtype = build.DTYPES[x.dtype]
     sums = x.new_empty(elements_of_parts(plan, M, N), dtype=torch.float32) if plan.parts > 1 else None
     build.launch(
-        "linear_sigmoid_wgmma", "linear_sigmoid_wgmma", x.device,
+        "linear_sigmoid/wgmma", "linear_sigmoid_wgmma", x.device,
         x, weight, bias, out, M, N, K, x_stride, weight_stride, plan.tile, plan.parts, sums, dtype,
     )  # fmt: skip
     return out

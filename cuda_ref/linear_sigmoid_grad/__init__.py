@@ -4,8 +4,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_linear
-from cuda_ref._kept import kept
+from cuda_ref._runtime.arguments import check_linear
+from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
 
@@ -34,7 +34,7 @@ def linear_sigmoid_grad(
     M, N, K = check_linear("linear_sigmoid_grad", x, weight, bias, dy, precision=precision)
     dz, dx, dweight, dbias = x.new_empty(M, N), x.new_empty(M, K), x.new_empty(N, K), x.new_empty(N)
     build.launch(
-        "linear_sigmoid_grad", "linear_sigmoid_grad", x.device,
+        "linear_sigmoid_grad/linear_sigmoid_grad", "linear_sigmoid_grad", x.device,
         x, weight, bias, dy, dz, dx, dweight, dbias, M, N, K, *x.stride(), *weight.stride(), *bias.stride(),
         *dy.stride(), precision == "tf32", build.DTYPES[x.dtype],
     )  # fmt: skip

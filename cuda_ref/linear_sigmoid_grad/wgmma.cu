@@ -3,11 +3,11 @@
 //
 // requires: sm_90a
 //
-// The forward product ends with its derivative (linear_sigmoid.cuh): neither the product nor s goes to device memory.
+// The forward product ends with its derivative (linear_sigmoid/linear_sigmoid.cuh): neither the product nor s goes to device memory.
 // Three warps read dy, compute dz in shared memory, and store it, while the others multiply the next tile. They also
 // begin the sums over the rows of dz: about 21 rows each are added in registers and by shuffles, and stored for a
-// second kernel, an eighth of the bytes of dz. The gradients dx = dz W and dW = dz^T x are products of matmul_wgmma.cu.
-#include "linear_sigmoid.cuh"
+// second kernel, an eighth of the bytes of dz. The gradients dx = dz W and dW = dz^T x are products of matmul/wgmma.cu.
+#include "linear_sigmoid/linear_sigmoid.cuh"
 
 template <typename T>
 cudaError_t launch_dz(const void* x, const void* weight, const void* bias, const void* dy, void* dz, float* sums,
@@ -25,7 +25,7 @@ cudaError_t launch_dz(const void* x, const void* weight, const void* bias, const
     return tile == 1 ? run(Shapes::Large()) : tile == 2 ? run(Shapes::Square()) : run(Shapes::Narrow());
 }
 
-// dy[m, n] is at dy + m * dy_stride + n; x and weight as in linear_sigmoid_wgmma.cu. N is a multiple of 8, dz
+// dy[m, n] is at dy + m * dy_stride + n; x and weight as in linear_sigmoid/wgmma.cu. N is a multiple of 8, dz
 // contiguous; bias and the rows of dy begin at multiples of 16 bytes. tile: 1, 2 or 3. sums: float32, 4 rows for each
 // 64 of dz.
 extern "C" int sigmoid_gradient(const void* x, const void* weight, const void* bias, const void* dy, void* dz,

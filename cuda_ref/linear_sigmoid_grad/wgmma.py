@@ -5,19 +5,19 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_linear
-from cuda_ref._kept import kept
-from cuda_ref._matmul_plan import best_plan, multiprocessors
-from cuda_ref._matmul_tiles import Plan, Problem
-from cuda_ref._matmul_times import predicted_us
-from cuda_ref.linear_sigmoid_wgmma import check_products, rows_for_tma
-from cuda_ref.matmul_wgmma import run
+from cuda_ref._runtime.arguments import check_linear
+from cuda_ref._runtime.kept import kept
+from cuda_ref.linear_sigmoid.wgmma import check_products, rows_for_tma
+from cuda_ref.matmul._plan import best_plan, multiprocessors
+from cuda_ref.matmul._tiles import Plan, Problem
+from cuda_ref.matmul._times import predicted_us
+from cuda_ref.matmul.wgmma import run
 
 REQUIRES = "sm_90"
 ROWS, SUMS = 64, 4
 """Rows of dz of which SUMS sums leave the kernel."""
 TILES_OF_TWO = (1, 2, 3)
-"""The tiles of matmul_wgmma.cu with two consumers."""
+"""The tiles of matmul/wgmma.cu with two consumers."""
 
 
 @kept
@@ -32,7 +32,7 @@ def linear_sigmoid_grad(
     """(dx, dweight, dbias): gradients of the sum of dy * y, where y is the `linear_sigmoid` of x, weight and bias.
 
     dz = dy y (1 - y), in the pass that computes x weight^T; dx = dz weight and dweight = dz^T x, by the kernels of
-    matmul_wgmma.cu and their plans; dbias is the sum over the rows of dz before it is rounded.
+    matmul/wgmma.cu and their plans; dbias is the sum over the rows of dz before it is rounded.
 
     Shapes: x (M, K), weight (N, K), bias (N,), dy (M, N), N a multiple of 8, sizes up to 2^30.
     Strides: any. Matrices that TMA cannot read are copied first, which takes their size in memory.
@@ -42,7 +42,7 @@ def linear_sigmoid_grad(
     Devices: CUDA, compute capability 9.0.
     Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for float32,
     for other N, for sizes of 0, for larger sizes, and on other devices; build.CudaError if a launch fails.
-    Source: see linear_sigmoid_grad_wgmma.cu.
+    Source: see wgmma.cu.
     """
     M, N, K = check_linear("linear_sigmoid_grad", x, weight, bias, dy, precision=precision)
     check_products("linear_sigmoid_grad", x, precision, (M, N, K))
@@ -57,11 +57,11 @@ def linear_sigmoid_grad(
     (by_rows, x_stride), (weights, weight_stride), (dy, dy_stride) = rows_for_tma(x, weight, dy)
     dtype = build.DTYPES[x.dtype]
     build.launch(
-        "linear_sigmoid_grad_wgmma", "sigmoid_gradient", x.device,
+        "linear_sigmoid_grad/wgmma", "sigmoid_gradient", x.device,
         by_rows, weights, bias, dy, dz, sums, M, N, K, x_stride, weight_stride, dy_stride,
         _tile(M, N, K, x), dtype,
     )  # fmt: skip
-    build.launch("linear_sigmoid_grad_wgmma", "add_rows", x.device, sums, dbias, sums.shape[0], N, dtype)
+    build.launch("linear_sigmoid_grad/wgmma", "add_rows", x.device, sums, dbias, sums.shape[0], N, dtype)
     dx, dweight = (run(best_plan(a, b), a, b) for a, b in ((dz, weight), (dz.t(), x)))
     return dx, dweight, dbias
 

@@ -5,8 +5,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_lstm
-from cuda_ref._kept import kept
+from cuda_ref._runtime.arguments import check_lstm
+from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
 
@@ -41,7 +41,7 @@ def lstm(
     y, h, c = x.new_empty(T, B, H), x.new_empty(B, H), x.new_empty(B, H)
     cells = x.new_empty(B, H, dtype=torch.float32)
     build.launch(
-        "lstm", "lstm", x.device,
+        "lstm/lstm", "lstm", x.device,
         x, w_ih, w_hh, bias, h0, c0, y, h, c, cells, T, B, I, H, build.DTYPES[x.dtype],
     )  # fmt: skip
     return y, h, c

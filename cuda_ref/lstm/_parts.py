@@ -3,7 +3,10 @@
 import torch
 from torch import Tensor
 
-from cuda_ref import matmul, matmul_register_tiles, matmul_split, matmul_wgmma
+from cuda_ref import matmul
+from cuda_ref.matmul import register_tiles as matmul_register_tiles
+from cuda_ref.matmul import split as matmul_split
+from cuda_ref.matmul import wgmma as matmul_wgmma
 
 
 def input_products(x: Tensor, w_ih: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 // A layer of LSTM cells, the definition: a launch for each time step.
 //
 //   i, f, g, o = x_t w_ih^T + h w_hh^T + bias;  c = sigmoid(f) c + sigmoid(i) tanh(g);  h = sigmoid(o) tanh(c)
-#include "lstm.cuh"
+#include "lstm/lstm.cuh"
 
 constexpr int WARPS = 8, ROWS = 8;
 

@@ -1,7 +1,7 @@
 // What the LSTM kernels share: the gates of a cell. Sums and c are float32.
 #pragma once
 
-#include "sigmoid.cuh"
+#include "common/sigmoid.cuh"
 
 constexpr int GATES = 4;  // i, f, g, o
 

@@ -4,8 +4,8 @@
 // A block has 8 or 16 hidden units, each with four rows of w_hh. All blocks must run at the same time, since each waits
 // for the others in every step: the launch is cooperative, and fails if they do not fit. The blocks of an emulated
 // device run one after the other; there every step is a launch of its own, and nobody waits.
-#include "lstm_steps.cuh"
-#include "mma.cuh"
+#include "lstm/steps.cuh"
+#include "common/mma.cuh"
 
 constexpr int MOST = 1024, MOST_ROWS[] = {1024, 512};  // H; rows of a block, without and with tensor cores
 

@@ -5,12 +5,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_lstm
-from cuda_ref._kept import kept
-from cuda_ref._lstm import input_products
+from cuda_ref._runtime.arguments import check_lstm
+from cuda_ref._runtime.kept import kept
+from cuda_ref.lstm._parts import input_products
 
 DETERMINISTIC = True
-UNITS = 16  # of a block, as in lstm_persistent.cu
+UNITS = 16  # of a block, as in persistent.cu
 LARGEST = 1024
 EMULATED = 4  # multiprocessors of the emulated device
 
@@ -54,7 +54,7 @@ def lstm(
     if (rows or B) > (512 if rows else 1024):
         raise NotImplementedError(f"lstm: c of {rows or B} rows does not fit in shared memory beside the sums")
     build.launch(
-        "lstm_persistent", "lstm_persistent", x.device,
+        "lstm/persistent", "lstm_persistent", x.device,
         inputs, w_hh, bias, h0, c0, y, h, c, cells, exchange, T, B, H, pitch, rows, build.DTYPES[x.dtype],
     )  # fmt: skip
     return y, h, c

@@ -1,7 +1,7 @@
 // What kernels that compute all steps of an LSTM share: their arguments, what blocks tell each other, and the launch.
 #pragma once
 
-#include "lstm.cuh"
+#include "lstm/lstm.cuh"
 
 constexpr int WARPS = 8, THREADS = 32 * WARPS;
 

@@ -14,7 +14,7 @@
 // block has sent that, after its last read of step t - 2, in whose place the new one comes.
 //
 // Source: G. Diamos et al., "Persistent RNNs: Stashing Recurrent Weights On-Chip", ICML 2016, with clusters.
-#include "lstm_wgmma.cuh"
+#include "lstm/wgmma.cuh"
 
 // Of a block: hidden units and threads. A warp has four units.
 constexpr int UNITS = 32, THREADS = 2 * WARPGROUP;

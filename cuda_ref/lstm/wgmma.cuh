@@ -1,10 +1,10 @@
 // What the LSTM kernels on Hopper's tensor cores share: weights in registers, by which wgmma multiplies h^T.
 #pragma once
 
-#include "launch.cuh"
-#include "lstm.cuh"
-#include "mbarrier.cuh"
-#include "wgmma.cuh"
+#include "common/launch.cuh"
+#include "lstm/lstm.cuh"
+#include "hopper/mbarrier.cuh"
+#include "hopper/wgmma.cuh"
 
 constexpr int CHUNK = 16 / 2;  // elements of 16 bytes
 

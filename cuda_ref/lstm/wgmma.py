@@ -4,9 +4,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_lstm
-from cuda_ref._kept import kept
-from cuda_ref._lstm import input_products
+from cuda_ref._runtime.arguments import check_lstm
+from cuda_ref._runtime.kept import kept
+from cuda_ref.lstm._parts import input_products
 
 DETERMINISTIC = True
 REQUIRES = "sm_90"
@@ -35,7 +35,7 @@ def lstm(
     Devices: CUDA, compute capability 9.0, with clusters of 16 blocks for H above 256.
     Raises: ValueError for other shapes and dtypes; NotImplementedError for float32, for other H, and on other devices;
     build.CudaError if the launch fails.
-    Source: see lstm_wgmma.cu.
+    Source: see wgmma.cu.
     """
     T, B, _, H = check_lstm(x, w_ih, w_hh, bias, h0, c0)
     if x.element_size() != 2 or H > LARGEST or H % 8 != 0:
@@ -48,7 +48,7 @@ def lstm(
     inputs = input_products(x, w_ih)
     y, h, c = x.new_empty(T, B, H), x.new_empty(B, H), x.new_empty(B, H)
     operands = (inputs, w_hh, bias, h0, c0, y, h, c)
-    build.launch("lstm_wgmma", "lstm_wgmma", x.device, *operands, T, B, H, build.DTYPES[x.dtype])
+    build.launch("lstm/wgmma", "lstm_wgmma", x.device, *operands, T, B, H, build.DTYPES[x.dtype])
     return y, h, c
 
 

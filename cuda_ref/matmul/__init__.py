@@ -4,8 +4,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_matmul
-from cuda_ref._kept import kept
+from cuda_ref._runtime.arguments import check_matmul
+from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
 
@@ -28,7 +28,7 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     out = a.new_empty(M, N)
     if M > 0 and N > 0:
         build.launch(
-            "matmul", "matmul", a.device,
+            "matmul/matmul", "matmul", a.device,
             a, b, out, M, N, K, *a.stride(), *b.stride(), precision == "tf32", build.DTYPES[a.dtype],
         )  # fmt: skip
     return out

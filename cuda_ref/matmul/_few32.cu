@@ -2,7 +2,7 @@
 //
 // requires: sm_90
 //
-// What matmul_stream.cu does for 16 bits. The larger operand is the stream, the other one has few rows (or columns). A
+// What stream.cu does for 16 bits. The larger operand is the stream, the other one has few rows (or columns). A
 // warp multiplies STRIP elements of the stream by all of the few, TERMS of k at a time. Each thread loads 16 bytes of the
 // stream at once, along k or across it, and has whole fragments of mma.sync: which elements a fragment has, and in which
 // order k is taken, is free as long as both operands agree. The warps of a block, and the blocks of a cluster, divide k.
@@ -11,7 +11,7 @@
 // Precision: factors are rounded to tf32, products are exact, sums float32.
 //
 // Source: PTX ISA, "Warp Level Matrix Instructions".
-#include "launch.cuh"
+#include "common/launch.cuh"
 
 constexpr int WARPS = 8, THREADS = WARPS * 32, STRIP = 32, TERMS = 32, PITCH = STRIP + 1, FEW = 8;
 

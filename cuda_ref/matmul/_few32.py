@@ -3,8 +3,8 @@
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import find_tma_layout
-from cuda_ref._matmul_tiles import Plan
+from cuda_ref._runtime.arguments import find_tma_layout
+from cuda_ref.matmul._tiles import Plan
 
 
 def run(plan: Plan, a: Tensor, b: Tensor) -> Tensor:
@@ -16,7 +16,7 @@ def run(plan: Plan, a: Tensor, b: Tensor) -> Tensor:
     assert layout is not None, "the plan is for rows at multiples of 16 bytes"
     across_k, stride = layout
     build.launch(
-        "_few32", "matmul_few32", a.device,
+        "matmul/_few32", "matmul_few32", a.device,
         stream, few, out, stream.shape[0], few.shape[0], K, not across_k, stride, *few.stride(), *out_strides,
         plan.parts,
     )  # fmt: skip

@@ -1,7 +1,7 @@
 // out[m, n] = sum over k of a[m, k] * b[k, n] in float16, in tiles whose rows are fitted to the output
 //
 // requires: sm_90a
-#include "wgmma_fitted.cuh"
+#include "matmul/fitted.cuh"
 
 // As `run` says.
 extern "C" int matmul_fitted_float16(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K,

@@ -12,9 +12,9 @@
 // time.
 //
 // Precision: products of 16 bits are exact, sums float32 in the order of k, rounded once.
-#include "mma.cuh"
-#include "tiles.cuh"
-#include "unaligned.cuh"
+#include "common/mma.cuh"
+#include "common/tiles.cuh"
+#include "common/unaligned.cuh"
 
 constexpr int STAGES = 4, THREADS = 512;
 constexpr int SHARED_BYTES = 227 * 1024;

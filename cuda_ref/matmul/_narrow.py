@@ -3,9 +3,9 @@
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._matmul_plan import multiprocessors
-from cuda_ref._matmul_tiles import Plan
-from cuda_ref._narrow_plan import divide
+from cuda_ref.matmul._narrow_plan import divide
+from cuda_ref.matmul._plan import multiprocessors
+from cuda_ref.matmul._tiles import Plan
 
 HOST_PROCESSORS = 2
 """Blocks of an emulated launch."""
@@ -19,7 +19,7 @@ def run(plan: Plan, a: Tensor, b: Tensor) -> Tensor:
         raise ValueError(f"matmul: no plan {plan} for (M, N, K)={(M, N, K)}")
     out = a.new_empty(M, N)
     build.launch(
-        "_narrow", "matmul_narrow", a.device,
+        "matmul/_narrow", "matmul_narrow", a.device,
         a, b, out, M, N, K, *b.stride(), *division, build.DTYPES[a.dtype],
     )  # fmt: skip
     return out

@@ -5,10 +5,10 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from cuda_ref._arguments import find_tma_layout
-from cuda_ref._matmul_tiles import KERNELS, TILES, Plan, Problem, Tile, candidates, count
-from cuda_ref._matmul_times import predicted_us
-from cuda_ref._pitched import LINE, pitch
+from cuda_ref._runtime.arguments import find_tma_layout
+from cuda_ref.hopper.pitched import LINE, pitch
+from cuda_ref.matmul._tiles import KERNELS, TILES, Plan, Problem, Tile, candidates, count
+from cuda_ref.matmul._times import predicted_us
 
 
 @lru_cache(maxsize=4096)

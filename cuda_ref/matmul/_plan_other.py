@@ -1,4 +1,4 @@
-"""Plans of a matmul in tf32 and float8 on Hopper: the model of _matmul_times.py with constants of their own."""
+"""Plans of a matmul in tf32 and float8 on Hopper: the model of _times.py with constants of their own."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -7,13 +7,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cuda_ref._arguments import find_tma_layout
-from cuda_ref._matmul_plan import multiprocessors
-from cuda_ref._matmul_tiles import PARTS, SKINNY_COLUMNS, SKINNY_M, TILES, Plan, Tile, blocks_of, count
-from cuda_ref._matmul_tiles import Problem as Sizes
-from cuda_ref._matmul_times import longest
-from cuda_ref._matmul_times import predicted_us as predicted_us_of_16_bits
-from cuda_ref._pitched import LINE
+from cuda_ref._runtime.arguments import find_tma_layout
+from cuda_ref.hopper.pitched import LINE
+from cuda_ref.matmul._plan import multiprocessors
+from cuda_ref.matmul._tiles import PARTS, SKINNY_COLUMNS, SKINNY_M, TILES, Plan, Tile, blocks_of, count
+from cuda_ref.matmul._tiles import Problem as Sizes
+from cuda_ref.matmul._times import longest
+from cuda_ref.matmul._times import predicted_us as predicted_us_of_16_bits
 
 FEW = 8
 """The most rows or columns of the kernel "few32"."""

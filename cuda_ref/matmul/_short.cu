@@ -14,8 +14,8 @@
 // Precision: products of 16 bits are exact, sums float32, rounded once.
 #include <algorithm>
 
-#include "tiles.cuh"
-#include "unaligned.cuh"
+#include "common/tiles.cuh"
+#include "common/unaligned.cuh"
 
 constexpr int THREADS = 128, TERMS = 8, LONG_LANES = 10;
 

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._matmul_tiles import SHORT_BLOCKS, SHORT_GRIDS, SHORT_TILES, Plan
+from cuda_ref.matmul._tiles import SHORT_BLOCKS, SHORT_GRIDS, SHORT_TILES, Plan
 
 
 def run(plan: Plan, a: Tensor, b: Tensor) -> Tensor:
@@ -18,7 +18,7 @@ def run(plan: Plan, a: Tensor, b: Tensor) -> Tensor:
     else:
         function, number = "matmul_short", SHORT_BLOCKS.get(plan.tile, plan.tile)
     build.launch(
-        "_short", function, a.device,
+        "matmul/_short", function, a.device,
         a, b, out, M, N, K, *a.stride(), *b.stride(), number, build.DTYPES[a.dtype],
     )  # fmt: skip
     return out

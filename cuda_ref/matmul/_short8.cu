@@ -11,7 +11,7 @@
 
 #include <type_traits>
 
-#include "common.cuh"
+#include "common/common.cuh"
 
 constexpr int THREADS = 128, CHUNK = 16, CHUNKS = 4;  // 64 terms at most
 

@@ -1,5 +1,5 @@
 // out[m, n] = scale_a * scale_b * (sum over k of a[m, k] * b[k, n]), float8 to bfloat16, for at most 32 rows or columns:
-// the kernel of matmul_skinny.cuh
+// the kernel of skinny.cuh
 //
 // requires: sm_90a
 //
@@ -7,7 +7,7 @@
 //
 // Layouts. wgmma takes only operands that are contiguous along k. So either of them may be the one with few rows: for few
 // columns the kernel computes the transpose of out.
-#include "matmul_skinny.cuh"
+#include "matmul/skinny.cuh"
 
 struct Scaled {
     const float *a, *b;

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from cuda_ref._narrow_plan import TILE_ROWS, divide
+from cuda_ref.matmul._narrow_plan import TILE_ROWS, divide
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Tile:
     N: int
     K: int
     step_us: float = 0
-    """Of a block alone on its multiprocessor, if its operands come in time. `_matmul_times.py` has that of "fitted"."""
+    """Of a block alone on its multiprocessor, if its operands come in time. `_times.py` has that of "fitted"."""
     cluster: int = 1
     """Blocks below each other, which share their loads of b."""
     beside: int = 1

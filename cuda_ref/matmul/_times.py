@@ -8,7 +8,9 @@ multiprocessor. All rounds together take no less than the traffic of device memo
 from math import exp, gcd
 from typing import NamedTuple
 
-from cuda_ref._matmul_tiles import (
+from cuda_ref.hopper.pitched import LINE
+from cuda_ref.matmul._narrow_plan import SHARED_BYTES, divide
+from cuda_ref.matmul._tiles import (
     SHORT_BLOCKS,
     SHORT_GRIDS,
     SHORT_TERMS,
@@ -25,8 +27,6 @@ from cuda_ref._matmul_tiles import (
     stream_blocks,
     tile_of,
 )
-from cuda_ref._narrow_plan import SHARED_BYTES, divide
-from cuda_ref._pitched import LINE
 
 THROTTLED_US = 100.0
 """A product that takes so long lowers the clock."""

@@ -1,12 +1,12 @@
-// out[m, n] = sum over k of a[m, k] * b[k, n], 16 bits: the kernel of matmul_wgmma.cuh in more tiles
+// out[m, n] = sum over k of a[m, k] * b[k, n], 16 bits: the kernel of wgmma.cuh in more tiles
 //
 // requires: sm_90a
 //
-// matmul_wgmma.cu has the tiles that are best at large powers of two. These fill the device at other sizes: large ones
+// wgmma.cu has the tiles that are best at large powers of two. These fill the device at other sizes: large ones
 // without a cluster, so that an odd number of rows of tiles leaves no block idle; a tall one; a small one; and one of
 // 128 x 128 whose blocks share b, for a few columns and many rows, when L2 would deliver b to all blocks.
-// _matmul_plan.py chooses.
-#include "matmul_wgmma.cuh"
+// _plan.py chooses.
+#include "matmul/wgmma.cuh"
 
 template <typename T, typename C>
 cudaError_t launch_layout(const MatrixOperand& a, const MatrixOperand& b, void* out, int64_t K, Plan plan,
@@ -21,7 +21,7 @@ cudaError_t launch_layout(const MatrixOperand& a, const MatrixOperand& b, void* 
     return a.mn_major ? b.mn_major ? with(yes, yes) : with(yes, no) : b.mn_major ? with(no, yes) : with(no, no);
 }
 
-// As matmul_wgmma. `tile`: its number in _matmul_tiles.py.
+// As matmul_wgmma. `tile`: its number in _tiles.py.
 extern "C" int matmul_wgmma16(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, int64_t a_mn,
                               int64_t a_stride, int64_t b_mn, int64_t b_stride, int64_t tile, int64_t parts,
                               float* sums, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {

@@ -1,4 +1,4 @@
-// out[m, n] = sum over k of a[m, k] * b[k, n] in tf32: the kernel of matmul_wgmma.cuh for float32
+// out[m, n] = sum over k of a[m, k] * b[k, n] in tf32: the kernel of wgmma.cuh for float32
 //
 // requires: sm_90a
 //
@@ -6,9 +6,9 @@
 //
 // Layouts. Operands of wgmma in shared memory must be K-major in tf32, but the left one may come from registers. So one
 // operand may be MN-major: a as it is; b by computing out^T = b^T a^T, transposed when it is stored.
-#include "matmul_wgmma.cuh"
+#include "matmul/wgmma.cuh"
 
-// As matmul_wgmma. `tile`: its number in _matmul_tiles.py, of the product or, if b is MN-major, of its transpose.
+// As matmul_wgmma. `tile`: its number in _tiles.py, of the product or, if b is MN-major, of its transpose.
 extern "C" int matmul_wgmma32(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, int64_t a_mn,
                               int64_t a_stride, int64_t b_mn, int64_t b_stride, int64_t tile, int64_t parts,
                               float* sums, cudaStream_t stream, LaunchRecord* record) {

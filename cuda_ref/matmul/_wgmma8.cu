@@ -1,4 +1,4 @@
-// out[m, n] = scale_a * scale_b * (sum over k of a[m, k] * b[k, n]), float8 to bfloat16: the kernel of matmul_wgmma.cuh
+// out[m, n] = scale_a * scale_b * (sum over k of a[m, k] * b[k, n]), float8 to bfloat16: the kernel of wgmma.cuh
 //
 // requires: sm_90a
 //
@@ -6,9 +6,9 @@
 // them sum 128 products at a time and adds these sums in float32, while they work for the other warpgroup.
 //
 // Layouts. wgmma takes only operands that are contiguous along k.
-#include "matmul_wgmma.cuh"
+#include "matmul/wgmma.cuh"
 
-// a[m, k] is at a + m * a_stride + k, b[k, n] at b + n * b_stride + k. `tile`: its number in _matmul_tiles.py; `promoted`
+// a[m, k] is at a + m * a_stride + k, b[k, n] at b + n * b_stride + k. `tile`: its number in _tiles.py; `promoted`
 // has no tile of 192 columns. The sums of several `parts` of k go to `sums`, as Parts says.
 extern "C" int matmul_wgmma8(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, int64_t a_stride,
                              int64_t b_stride, const float* scale_a, const float* scale_b, int64_t promoted,

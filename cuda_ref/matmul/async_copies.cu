@@ -3,7 +3,7 @@
 // A block of 256 threads computes a tile of 128 x 256 elements of out, a thread 8 x 16 of them. Outputs with too few of
 // such tiles for the device take tiles of 64 x 128, with 128 threads and 8 x 8 elements a thread.
 //
-// What this adds to matmul_double_buffered.cu is asynchronous copies, `cp.async`: tiles go from global to shared memory
+// What this adds to double_buffered.cu is asynchronous copies, `cp.async`: tiles go from global to shared memory
 // without passing through registers. Threads spend no instructions on storing them, and no registers on holding them,
 // and three tiles are in flight instead of one.
 // Two more stalls of the multiply-adds are removed:
@@ -23,7 +23,7 @@
 // Precision: as in matmul.cu, and the sum has the same order, so the results are bitwise the same.
 //
 // Source: PTX ISA, "cp.async"; the loop is that of CUTLASS 2 ("multistage").
-#include "matmul_common.cuh"
+#include "matmul/operands.cuh"
 
 constexpr int BLOCK_K = 16, STAGES = 5, AHEAD = STAGES - 2;  // tiles in flight
 constexpr int LANES_M = 8, LANES_N = 4;  // of a warp

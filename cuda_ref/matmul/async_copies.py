@@ -5,8 +5,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_matmul
-from cuda_ref._kept import kept
+from cuda_ref._runtime.arguments import check_matmul
+from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
 
@@ -24,7 +24,7 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
     Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for 16-bit
     types and tf32, which asynchronous copies cannot convert; build.CudaError if the launch fails.
-    Source: see matmul_async_copies.cu.
+    Source: see async_copies.cu.
     """
     M, N, K = check_matmul(a, b, precision)
     if a.dtype != torch.float32 or precision != "ieee":
@@ -35,7 +35,7 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     out = a.new_empty(M, N)
     if M > 0 and N > 0:
         build.launch(
-            "matmul_async_copies", "matmul_async_copies", a.device,
+            "matmul/async_copies", "matmul_async_copies", a.device,
             a, b, out, M, N, K, *a.stride(), *b.stride(),
         )  # fmt: skip
     return out

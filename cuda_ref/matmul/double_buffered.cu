@@ -3,7 +3,7 @@
 // A block of 256 threads computes a tile of 128 x 256 elements of out, a thread 8 x 16 of them. Outputs with too few of
 // such tiles for the device take tiles of 64 x 128, with 128 threads and 8 x 8 elements a thread.
 //
-// What this adds to matmul_register_tiles.cu is double buffering, at two levels. While one pair of tiles is multiplied,
+// What this adds to register_tiles.cu is double buffering, at two levels. While one pair of tiles is multiplied,
 // the next pair is loaded from global memory to registers, and then stored to the other half of shared memory. While
 // row k of the tiles is multiplied, row k + 1 is read from shared memory. Multiply-adds of a thread wait for none of
 // its loads, one barrier a tile is left, and no second block is needed to hide latency: its registers go into a larger
@@ -17,7 +17,7 @@
 // Precision: as in matmul.cu, and the sum has the same order, so the results are bitwise the same.
 //
 // Source: the loop is that of CUTLASS 1 (A. Kerr et al., "CUTLASS: Fast Linear Algebra in CUDA C++", 2017).
-#include "matmul_common.cuh"
+#include "matmul/operands.cuh"
 
 constexpr int BLOCK_K = 16;
 constexpr int UNROLL = 16;               // of the loop over them; even, since two sets of registers alternate

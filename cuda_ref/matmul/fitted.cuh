@@ -2,17 +2,17 @@
 //
 // A product of wgmma has 64 rows, and any multiple of 16 columns up to 256. This kernel computes the transpose of out,
 // so that columns of a product are rows of out: a tile has 64, 128 or 192 columns, and as many rows of out as fill the
-// device best, which _matmul_plan.py chooses. All numbers of rows share a kernel, since only its products depend on them.
+// device best, which _plan.py chooses. All numbers of rows share a kernel, since only its products depend on them.
 //
-// As in matmul_wgmma.cu, a producer loads stages by TMA, consumers multiply, and blocks are persistent. If k is divided,
+// As in wgmma.cu, a producer loads stages by TMA, consumers multiply, and blocks are persistent. If k is divided,
 // blocks store float32 sums of parts, by rows of out, and a second kernel adds them in their order.
 //
 // Precision: products are exact, sums float32, rounded once.
 #pragma once
 
-#include "launch.cuh"
-#include "mbarrier.cuh"
-#include "wgmma.cuh"
+#include "common/launch.cuh"
+#include "hopper/mbarrier.cuh"
+#include "hopper/wgmma.cuh"
 
 // CONSUMERS warpgroups compute 64 columns of out each, and up to ROWS rows.
 template <int CONSUMERS_, int ROWS_>

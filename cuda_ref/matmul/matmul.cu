@@ -4,7 +4,7 @@
 //
 // The first rung of the ladder is the definition. The lanes of a warp have neighbouring n: with a row-major b they read
 // neighbours, and all lanes read the same element of a. Both factors of every product are loaded from the caches. Two
-// loads for one multiply-add keep the load units busy and the arithmetic idle; matmul_tiled.cu removes most of them.
+// loads for one multiply-add keep the load units busy and the arithmetic idle; tiled.cu removes most of them.
 //
 // Precision. 16-bit inputs: products are exact in float32. float32: `ieee` multiplies the inputs as they are; `tf32`
 // first rounds each factor to tf32 (8 bits of exponent, 11 of significand), as for tensor cores, which makes products
@@ -13,7 +13,7 @@
 // Source: the definition. One thread an element: "CUDA C++ Programming Guide", section "Shared Memory", first version.
 #include <algorithm>
 
-#include "matmul_common.cuh"
+#include "matmul/operands.cuh"
 
 constexpr int BLOCK_M = 16;
 constexpr int BLOCK_N = 64;  // 128 bytes of a row of a 16-bit b: one line of the cache

@@ -13,8 +13,8 @@
 // Precision: products of 16 bits are exact, sums float32, rounded once.
 //
 // Source: PTX ISA, "mma", "ldmatrix" and "cp.async"; the loop is that of CUTLASS 2 ("multistage").
-#include "mma_tiles.cuh"
-#include "tiles.cuh"
+#include "common/mma_tiles.cuh"
+#include "common/tiles.cuh"
 
 constexpr int GROUP_M = 8, SEGMENT = 4;  // chunks that a thread shifts at a time
 
@@ -187,7 +187,7 @@ cudaError_t launch_layout(const void* a, const void* b, void* out, int64_t M, in
 }
 
 // a_mn: a[m, k] is at a + m + k * a_stride, otherwise at a + m * a_stride + k; b_mn: the same with n. `tile` is the
-// number of a tile in _matmul_tiles.py, `blocks` those of a cluster, which divide k.
+// number of a tile in _tiles.py, `blocks` those of a cluster, which divide k.
 extern "C" int matmul_mma(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, int64_t a_mn,
                           int64_t a_stride, int64_t b_mn, int64_t b_stride, int64_t tile, int64_t blocks,
                           int64_t dtype, cudaStream_t stream, LaunchRecord* record) {

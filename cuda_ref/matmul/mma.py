@@ -4,11 +4,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_16_bit, check_matmul, check_sizes, find_row_layout
-from cuda_ref._kept import kept
-from cuda_ref._matmul_plan import best_plan
-from cuda_ref._matmul_tiles import Plan
-from cuda_ref._pitched import pitched
+from cuda_ref._runtime.arguments import check_16_bit, check_matmul, check_sizes, find_row_layout
+from cuda_ref._runtime.kept import kept
+from cuda_ref.hopper.pitched import pitched
+from cuda_ref.matmul._plan import best_plan
+from cuda_ref.matmul._tiles import Plan
 
 
 @kept
@@ -23,7 +23,7 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     Devices: CUDA, compute capability 8.0 or newer; only Hopper divides k. On a CPU tiles are of 32 x 32.
     Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for float32 and
     for larger sizes; build.CudaError if the launch fails.
-    Source: see matmul_mma.cu.
+    Source: see mma.cu.
     """
     M, N, K = check_matmul(a, b, precision)
     check_16_bit(a)
@@ -45,7 +45,7 @@ def run(plan: Plan, a: Tensor, b: Tensor) -> Tensor:
         b_layout = (True, b.stride(0))
     out = a.new_empty(M, N)
     build.launch(
-        "matmul_mma", "matmul_mma", a.device,
+        "matmul/mma", "matmul_mma", a.device,
         a, b, out, M, N, K, *a_layout, *b_layout, plan.tile, plan.parts, build.DTYPES[a.dtype],
     )  # fmt: skip
     return out

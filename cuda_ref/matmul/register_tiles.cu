@@ -2,9 +2,9 @@
 //
 // A block of 256 threads computes a tile of 128 x 128 elements of out, a thread 8 x 8 of them.
 //
-// What this adds to matmul_tiled.cu is a tile in the registers of each thread. A thread reads 8 elements of a and 8 of
+// What this adds to tiled.cu is a tile in the registers of each thread. A thread reads 8 elements of a and 8 of
 // b from shared memory and multiplies each with each: four loads of 16 bytes for 64 multiply-adds, where
-// matmul_tiled.cu needs five for four. Arithmetic is the limit now, not loads. Larger tiles also read global memory
+// tiled.cu needs five for four. Arithmetic is the limit now, not loads. Larger tiles also read global memory
 // four times less, and four neighbours by one instruction where alignment allows it.
 // Speed: docs/ladder.md
 //
@@ -16,7 +16,7 @@
 // Precision: as in matmul.cu, and the sum has the same order, so the results are bitwise the same.
 //
 // Source: V. Volkov, J. Demmel, "Benchmarking GPUs to Tune Dense Linear Algebra", SC 2008.
-#include "matmul_common.cuh"
+#include "matmul/operands.cuh"
 
 constexpr int BLOCK = 128;  // rows and columns of out in a block's tile
 constexpr int BLOCK_K = 8;

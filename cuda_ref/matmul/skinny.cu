@@ -12,12 +12,12 @@
 // tile of 64 or 128 x M, where M is padded with zeros to 16 or 32 only. As the columns alone give too few blocks, a
 // cluster of up to eight blocks divides the k of a tile. Each block leaves its sums in shared memory, and then adds up
 // its part of the rows over the whole cluster: no workspace, no second kernel, and a fixed order of additions.
-// _matmul_plan.py says which tile, and how many blocks.
+// _plan.py says which tile, and how many blocks.
 //
 // Precision: products of 16 bits are exact, sums float32, rounded once.
 //
-// Source: PTX ISA, as in matmul_wgmma.cu.
-#include "matmul_skinny.cuh"
+// Source: PTX ISA, as in wgmma.cu.
+#include "matmul/skinny.cuh"
 
 // a[m, k] is at a + m * a_stride + k; b[k, n] at b + n + k * b_stride if b_mn, otherwise at b + n * b_stride + k.
 // Tiles of 64 or 128 `columns`, k in `parts`.

@@ -1,9 +1,9 @@
-// The matmul kernel for few rows, and its launch. What it does: matmul_skinny.cu.
+// The matmul kernel for few rows, and its launch. What it does: skinny.cu.
 #pragma once
 
-#include "launch.cuh"
-#include "mbarrier.cuh"
-#include "wgmma.cuh"
+#include "common/launch.cuh"
+#include "hopper/mbarrier.cuh"
+#include "hopper/wgmma.cuh"
 
 constexpr int CONSUMERS = WARPGROUP, THREADS = CONSUMERS + 32;  // a consumer warpgroup and a producer warp
 constexpr int STAGES_BYTES = 108 * 1024;                        // two blocks share a multiprocessor

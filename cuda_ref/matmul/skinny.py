@@ -4,10 +4,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_16_bit, check_matmul, check_sizes, tma_layout
-from cuda_ref._kept import kept
-from cuda_ref._matmul_plan import best_plan
-from cuda_ref._matmul_tiles import SKINNY_COLUMNS, SKINNY_M, Plan
+from cuda_ref._runtime.arguments import check_16_bit, check_matmul, check_sizes, tma_layout
+from cuda_ref._runtime.kept import kept
+from cuda_ref.matmul._plan import best_plan
+from cuda_ref.matmul._tiles import SKINNY_COLUMNS, SKINNY_M, Plan
 
 REQUIRES = "sm_90"
 
@@ -21,12 +21,12 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     multiple of 8 elements, and the first element at a multiple of 16 bytes.
     Dtypes: float16, bfloat16, the same for both; sums in float32, rounded once at the end.
     Precision: "ieee".
-    Plan: _matmul_plan.py chooses the tile, and the number of parts in which a cluster divides k.
+    Plan: _plan.py chooses the tile, and the number of parts in which a cluster divides k.
     Tail: TMA pads tiles that overhang the inputs with zeros; outputs beyond the edge are not stored.
     Devices: CUDA, compute capability 9.0.
     Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for more rows,
     for float32, for other strides, and on other devices; build.CudaError if the launch fails.
-    Source: see matmul_skinny.cu.
+    Source: see skinny.cu.
     """
     M, N, K = check_matmul(a, b, precision)
     check_16_bit(a)
@@ -47,7 +47,7 @@ def run(plan: Plan, a: Tensor, b: Tensor) -> Tensor:
     b_layout = tma_layout("b", b, k_dim=0)
     out = a.new_empty(M, N)
     build.launch(
-        "matmul_skinny", "matmul_skinny", a.device,
+        "matmul/skinny", "matmul_skinny", a.device,
         a, b, out, M, N, K, a_stride, *b_layout, SKINNY_COLUMNS[plan.tile], plan.parts, build.DTYPES[a.dtype],
     )  # fmt: skip
     return out

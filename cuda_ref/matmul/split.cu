@@ -15,7 +15,7 @@
 // A stage of the ring in shared memory holds 128 bytes of each row, so that three stages hold 64 k. Data arrives in the
 // order of its use, and a stage is free again after a few products.
 //
-// The second kernel is built like matmul_wgmma.cu: a producer thread, a ring of stages guarded by mbarriers, consumer
+// The second kernel is built like wgmma.cu: a producer thread, a ring of stages guarded by mbarriers, consumer
 // warpgroups of 64 rows each, clusters of two that share b, persistent blocks. Each part is used in two products on
 // average, so that tiles of 128 x 128 suffice. They leave registers for three sums of each output.
 //
@@ -28,9 +28,9 @@
 //
 // Source: bf16x3 of Henry, Tang and Heinecke, "Leveraging the bfloat16 artificial intelligence datatype for
 // higher-precision computations", ARITH 2019; additions outside the tensor cores after Ootomo and Yokota, "Recovering
-// single precision accuracy from tensor cores", IJHPCA 36, 2022; instructions: PTX ISA, as in matmul_wgmma.cu.
-#include "persistent.cuh"
-#include "wgmma.cuh"
+// single precision accuracy from tensor cores", IJHPCA 36, 2022; instructions: PTX ISA, as in wgmma.cu.
+#include "hopper/persistent.cuh"
+#include "hopper/wgmma.cuh"
 
 constexpr int PARTS = 3, GROUP_K = 16;            // k of one wgmma
 constexpr int STEP_K = 64, STEP_STAGES = 3;       // k for which the leading products are added from zero; their stages

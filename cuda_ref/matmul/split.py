@@ -5,13 +5,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_matmul, check_sizes
-from cuda_ref._kept import kept
+from cuda_ref._runtime.arguments import check_matmul, check_sizes
+from cuda_ref._runtime.kept import kept
 
 REQUIRES = "sm_90"
 DETERMINISTIC = True
 ARITHMETIC = "6 x bfloat16"
-GROUP_K = 16  # as in matmul_split.cu
+GROUP_K = 16  # as in split.cu
 
 
 @kept
@@ -28,7 +28,7 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     Devices: CUDA, compute capability 9.0.
     Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for 16-bit
     inputs and tf32, which need a single product, and on other devices; build.CudaError if a launch fails.
-    Source: see matmul_split.cu.
+    Source: see split.cu.
     """
     M, N, K = check_matmul(a, b, precision)
     if a.dtype != torch.float32 or precision != "ieee":
@@ -39,5 +39,5 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     out = a.new_empty(M, N)
     parts = a.new_empty(M + N, 3 * (-(-K // GROUP_K) * GROUP_K), dtype=torch.bfloat16)
     scales = a.new_empty(M + N, 2)
-    build.launch("matmul_split", "matmul_split", a.device, a, b, out, parts, scales, M, N, K, *a.stride(), *b.stride())
+    build.launch("matmul/split", "matmul_split", a.device, a, b, out, parts, scales, M, N, K, *a.stride(), *b.stride())
     return out

@@ -7,19 +7,19 @@
 //     is free as long as both operands agree. So a thread takes 16 bytes, along k or across it, and has whole
 //     fragments: along k as they come, across it after exchanges of halves between two registers.
 //   - The warps of a block, and the blocks of a cluster, divide k. Their sums meet in shared memory, in a fixed order.
-// Rows may begin at any address (unaligned.cuh).
+// Rows may begin at any address (common/unaligned.cuh).
 //
 // Precision: products of 16 bits are exact, sums float32, rounded once.
 //
 // Source: PTX ISA, "Warp Level Matrix Instructions".
 #include <algorithm>
 
-#include "mma.cuh"
-#include "tiles.cuh"
-#include "unaligned.cuh"
+#include "common/mma.cuh"
+#include "common/tiles.cuh"
+#include "common/unaligned.cuh"
 
 #ifdef __CUDACC__
-#include "launch.cuh"
+#include "common/launch.cuh"
 #endif
 
 constexpr int LOG_WARPS = 3, WARPS = 1 << LOG_WARPS, THREADS = WARPS * 32, LOG_STRIP = 6;

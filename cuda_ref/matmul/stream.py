@@ -4,11 +4,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_16_bit, check_matmul, check_sizes, find_row_layout
-from cuda_ref._kept import kept
-from cuda_ref._matmul_plan import best_plan
-from cuda_ref._matmul_tiles import STREAM_FEW, Plan
-from cuda_ref._pitched import pitched
+from cuda_ref._runtime.arguments import check_16_bit, check_matmul, check_sizes, find_row_layout
+from cuda_ref._runtime.kept import kept
+from cuda_ref.hopper.pitched import pitched
+from cuda_ref.matmul._plan import best_plan
+from cuda_ref.matmul._tiles import STREAM_FEW, Plan
 
 
 @kept
@@ -23,7 +23,7 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     Devices: CUDA, compute capability 8.0 or newer; only Hopper divides k among blocks. On a CPU one warp takes all k.
     Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for float32
     and for larger sizes; build.CudaError if the launch fails.
-    Source: see matmul_stream.cu.
+    Source: see stream.cu.
     """
     M, N, K = check_matmul(a, b, precision)
     check_16_bit(a)
@@ -46,7 +46,7 @@ def run(plan: Plan, a: Tensor, b: Tensor) -> Tensor:
         layout = (False, stream.stride(0))
     across_k, stride = layout
     build.launch(
-        "matmul_stream", "matmul_stream", a.device,
+        "matmul/stream", "matmul_stream", a.device,
         stream, few, out, stream.shape[0], few.shape[0], K, not across_k, stride, *few.stride(), *out_strides,
         plan.tile, plan.parts, build.DTYPES[a.dtype],
     )  # fmt: skip

@@ -15,7 +15,7 @@
 //
 // Source: "CUDA C++ Programming Guide", section "Shared Memory"; several outputs a thread: V. Volkov, J. Demmel,
 // "Benchmarking GPUs to Tune Dense Linear Algebra", SC 2008.
-#include "matmul_common.cuh"
+#include "matmul/operands.cuh"
 
 constexpr int TILE = 32;         // rows and columns of every tile; the lanes of a warp
 constexpr int THREAD_ROWS = 8;   // rows of threads in a block

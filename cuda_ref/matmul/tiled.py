@@ -4,8 +4,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_matmul
-from cuda_ref._kept import kept
+from cuda_ref._runtime.arguments import check_matmul
+from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
 
@@ -23,13 +23,13 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
     Raises: ValueError for other shapes, dtypes and precisions, and for two devices; build.CudaError if the launch
     fails.
-    Source: see matmul_tiled.cu.
+    Source: see tiled.cu.
     """
     M, N, K = check_matmul(a, b, precision)
     out = a.new_empty(M, N)
     if M > 0 and N > 0:
         build.launch(
-            "matmul_tiled", "matmul_tiled", a.device,
+            "matmul/tiled", "matmul_tiled", a.device,
             a, b, out, M, N, K, *a.stride(), *b.stride(), precision == "tf32", build.DTYPES[a.dtype],
         )  # fmt: skip
     return out

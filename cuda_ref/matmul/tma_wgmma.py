@@ -4,8 +4,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_16_bit, check_matmul, check_sizes, tma_layout
-from cuda_ref._kept import kept
+from cuda_ref._runtime.arguments import check_16_bit, check_matmul, check_sizes, tma_layout
+from cuda_ref._runtime.kept import kept
 
 REQUIRES = "sm_90"
 
@@ -23,7 +23,7 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     Devices: CUDA, compute capability 9.0.
     Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for float32,
     for other strides and sizes, and on other devices; build.CudaError if the launch fails.
-    Source: see matmul_tma_wgmma.cu.
+    Source: see tma_wgmma.cu.
     """
     M, N, K = check_matmul(a, b, precision)
     check_16_bit(a)
@@ -33,7 +33,7 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     a_layout, b_layout = tma_layout("a", a, k_dim=1), tma_layout("b", b, k_dim=0)
     out = a.new_empty(M, N)
     build.launch(
-        "matmul_tma_wgmma", "matmul_tma_wgmma", a.device,
+        "matmul/tma_wgmma", "matmul_tma_wgmma", a.device,
         a, b, out, M, N, K, *a_layout, *b_layout, build.DTYPES[a.dtype],
     )  # fmt: skip
     return out

@@ -2,7 +2,7 @@
 //
 // requires: sm_90a
 //
-// What this adds to matmul_tma_wgmma.cu is a division of labour between warps. One thread of a producer warpgroup only
+// What this adds to tma_wgmma.cu is a division of labour between warps. One thread of a producer warpgroup only
 // starts copies; two consumer warpgroups only multiply, 64 rows of the tile of 128 x 256 each. No barrier of the whole
 // block is left in the loop: each consumer goes on as soon as its own operands are there, and copies are started as
 // soon as a stage is free.
@@ -17,7 +17,7 @@
 // setmaxnreg divides the registers. 65,536 registers are 168 for each of 384 threads. Threads of the producer keep 40,
 // and those of the consumers get 232, of which 128 hold sums.
 //
-// matmul_wgmma.cu continues: persistent blocks, clusters, other tiles and types.
+// wgmma.cu continues: persistent blocks, clusters, other tiles and types.
 //
 // Speed: docs/ladder.md
 //
@@ -25,10 +25,10 @@
 //
 // Source: PTX ISA, "mbarrier" and "setmaxnreg"; the roles of the warps are those of CUTLASS 3 ("warp-specialized
 // cooperative" kernels).
-#include "epilogue.cuh"
-#include "launch.cuh"
-#include "mbarrier.cuh"
-#include "wgmma.cuh"
+#include "hopper/epilogue.cuh"
+#include "common/launch.cuh"
+#include "hopper/mbarrier.cuh"
+#include "hopper/wgmma.cuh"
 
 constexpr int CONSUMERS = 2, PRODUCER = CONSUMERS * WARPGROUP, THREADS = PRODUCER + WARPGROUP;
 constexpr int BLOCK_M = CONSUMERS * 64, BLOCK_N = 256, BLOCK_K = ROW_BYTES / 2, STAGES = 4;

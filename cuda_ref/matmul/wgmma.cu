@@ -2,10 +2,10 @@
 //
 // requires: sm_90a
 //
-// What this adds to matmul_warp_specialized.cu:
+// What this adds to warp_specialized.cu:
 //   - Persistent blocks. While the sums of one tile are rounded and stored, by TMA too, the next one is loaded.
 //   - Clusters. Two blocks, one below the other, load one half each of the tile of b, for both (multicast).
-//   - Other tiles: 128 x 192, 128 x 128, and 64 x 128 with one consumer. _matmul_plan.py chooses by M, N and K.
+//   - Other tiles: 128 x 192, 128 x 128, and 64 x 128 with one consumer. _plan.py chooses by M, N and K.
 //   - Split sums. With too few tiles for the device, blocks compute parts of a sum over k; a second kernel adds them.
 //   - tf32 (_wgmma32.cu) and float8 (_wgmma8.cu).
 // The tile of 128 x 256 takes 85 products for each element that is loaded to shared memory.
@@ -18,7 +18,7 @@
 //
 // Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"; producer and consumer warpgroups, multicast and
 // persistent blocks as in CUTLASS 3 ("warp-specialized cooperative" kernels).
-#include "matmul_wgmma.cuh"
+#include "matmul/wgmma.cuh"
 
 template <typename T>
 cudaError_t launch_layout(const MatrixOperand& a, const MatrixOperand& b, void* out, int64_t K, Plan plan,
@@ -32,7 +32,7 @@ cudaError_t launch_layout(const MatrixOperand& a, const MatrixOperand& b, void* 
 }
 
 // a_mn: a[m, k] is at a + m + k * a_stride, otherwise at a + m * a_stride + k; b_mn: the same with n. `tile`: its number
-// in _matmul_tiles.py. The sums of several `parts` of k go to `sums`, as Parts says.
+// in _tiles.py. The sums of several `parts` of k go to `sums`, as Parts says.
 extern "C" int matmul_wgmma(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, int64_t a_mn,
                             int64_t a_stride, int64_t b_mn, int64_t b_stride, int64_t tile, int64_t parts, float* sums,
                             int64_t dtype, cudaStream_t stream, LaunchRecord* record) {

@@ -1,14 +1,14 @@
-// The persistent matmul kernel on Hopper's tensor cores, and its launch. What it does: matmul_wgmma.cu.
+// The persistent matmul kernel on Hopper's tensor cores, and its launch. What it does: wgmma.cu.
 //
 // A kernel finishes the sums of its tiles by an object of a type like StoreSums: other operations add a bias and apply
-// a function before they are rounded (linear_sigmoid.cuh).
+// a function before they are rounded (linear_sigmoid/linear_sigmoid.cuh).
 #pragma once
 
-#include "epilogue.cuh"
-#include "persistent.cuh"
-#include "wgmma.cuh"
+#include "hopper/epilogue.cuh"
+#include "hopper/persistent.cuh"
+#include "hopper/wgmma.cuh"
 
-// The tiles of _matmul_tiles.py. If BOXES_FOR_ALL, the boxes of a consumer hold all sums of a tile of 16 bits, otherwise
+// The tiles of _tiles.py. If BOXES_FOR_ALL, the boxes of a consumer hold all sums of a tile of 16 bits, otherwise
 // two of them take turns.
 template <bool BOXES_FOR_ALL>
 struct Tiles {

@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cuda_ref import _few32, _matmul_plan_other, _narrow, _short, build, matmul_mma, matmul_skinny, matmul_stream
-from cuda_ref._arguments import (
+from cuda_ref import build
+from cuda_ref._runtime.arguments import (
     FLOAT8,
     check_float8_scales,
     check_matmul,
@@ -13,10 +13,15 @@ from cuda_ref._arguments import (
     find_tma_layout,
     tma_layout,
 )
-from cuda_ref._kept import kept
-from cuda_ref._matmul_plan import best_plan
-from cuda_ref._matmul_tiles import SHARE_A, SHARE_B, SKINNY_COLUMNS, Plan, elements_of_parts, fitted_tile
-from cuda_ref._pitched import pitched
+from cuda_ref._runtime.kept import kept
+from cuda_ref.hopper.pitched import pitched
+from cuda_ref.matmul import _few32, _narrow, _short
+from cuda_ref.matmul import _plan_other as _matmul_plan_other
+from cuda_ref.matmul import mma as matmul_mma
+from cuda_ref.matmul import skinny as matmul_skinny
+from cuda_ref.matmul import stream as matmul_stream
+from cuda_ref.matmul._plan import best_plan
+from cuda_ref.matmul._tiles import SHARE_A, SHARE_B, SKINNY_COLUMNS, Plan, elements_of_parts, fitted_tile
 
 REQUIRES = "sm_90"
 DTYPES_BEYOND = ("float8_e4m3fn",)
@@ -40,9 +45,9 @@ def matmul(
     Strides: any. TMA copies tiles of an operand that has one contiguous dimension (in float8 the one along K), the
     other stride a multiple of 16 bytes, and the first element at a multiple of 16 bytes. Others, and in tf32 b if none
     is contiguous along K, are copied first, which takes their size in memory.
-    Plan: _matmul_plan.py and _matmul_plan_other.py choose the tile and the number of parts in which k is divided; their
+    Plan: _plan.py and _plan_other.py choose the tile and the number of parts in which k is divided; their
     sums take 4 bytes of memory for each part and element of the tiles. Products for which they are faster go to
-    matmul_mma.cu, matmul_stream.cu, matmul_skinny.cu, _short.cu and _narrow.cu, in tf32 to _few32.cu, in
+    mma.cu, stream.cu, skinny.cu, _short.cu and _narrow.cu, in tf32 to _few32.cu, in
     float8 to _skinny8.cu and _short8.cu.
     Dtypes: float16, bfloat16, with sums in float32, rounded once at the end. float32 with precision "tf32":
     factors are rounded to tf32, sums are float32. float8_e4m3fn, with a float32
@@ -52,7 +57,7 @@ def matmul(
     Devices: CUDA, compute capability 9.0.
     Raises: ValueError for other shapes, dtypes, scales and precisions, and for two devices; NotImplementedError for
     precision "ieee" of float32, for larger sizes, and on other devices; build.CudaError if the launch fails.
-    Source: see matmul_wgmma.cu.
+    Source: see wgmma.cu.
     """
     M, N, K = check_matmul(a, b, precision, DTYPES)
     check_float8_scales(a, scale_a, scale_b)
@@ -88,31 +93,33 @@ def run(
     sums = a.new_empty(elements_of_parts(plan, *product), dtype=torch.float32) if in_memory else None
     sizes = (a, b, out, M, N, K)
     if plan.kernel == "short8":
-        build.launch("_short8", "matmul_short8", a.device, *sizes, a_layout[1], b_layout[1], scale_a, scale_b)
+        build.launch("matmul/_short8", "matmul_short8", a.device, *sizes, a_layout[1], b_layout[1], scale_a, scale_b)
     elif plan.kernel == "skinny8":
         build.launch(
-            "_skinny8", "matmul_skinny8", a.device,
+            "matmul/_skinny8", "matmul_skinny8", a.device,
             *sizes, a_layout[1], b_layout[1], scale_a, scale_b, precision == "promoted", SKINNY_COLUMNS[plan.tile],
             plan.parts,
         )  # fmt: skip
     elif a.dtype == FLOAT8:
         build.launch(
-            "_wgmma8", "matmul_wgmma8", a.device,
+            "matmul/_wgmma8", "matmul_wgmma8", a.device,
             *sizes, a_layout[1], b_layout[1], scale_a, scale_b, precision == "promoted", plan.tile, plan.parts, sums,
         )  # fmt: skip
     elif plan.kernel == "fitted":
         tile, name = fitted_tile(plan.tile), f"fitted_{str(a.dtype).removeprefix('torch.')}"
         sharing = SHARE_A * (tile.beside > 1) + SHARE_B * (tile.cluster > 1)
         build.launch(
-            f"_{name}", f"matmul_{name}", a.device,
+            f"matmul/_{name}", f"matmul_{name}", a.device,
             *sizes, *a_layout, *b_layout, tile.N, tile.M, sharing, plan.parts, sums,
         )  # fmt: skip
     elif a.dtype == torch.float32:
-        build.launch("_wgmma32", "matmul_wgmma32", a.device, *sizes, *a_layout, *b_layout, plan.tile, plan.parts, sums)
-    else:
-        file, function = ("_wgmma16", "matmul_wgmma16") if plan.kernel == "wgmma16" else ("matmul_wgmma",) * 2
         build.launch(
-            file, function, a.device,
+            "matmul/_wgmma32", "matmul_wgmma32", a.device, *sizes, *a_layout, *b_layout, plan.tile, plan.parts, sums
+        )
+    else:
+        file, function = ("_wgmma16", "matmul_wgmma16") if plan.kernel == "wgmma16" else ("wgmma", "matmul_wgmma")
+        build.launch(
+            f"matmul/{file}", function, a.device,
             *sizes, *a_layout, *b_layout, plan.tile, plan.parts, sums, build.DTYPES[a.dtype],
         )  # fmt: skip
     return out

@@ -4,8 +4,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_addition
-from cuda_ref._kept import kept
+from cuda_ref._runtime.arguments import check_addition
+from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
 
@@ -27,7 +27,7 @@ def matrix_add(a: Float[Tensor, "M N"], b: Float[Tensor, "M N"]) -> Float[Tensor
     out = a.new_empty(M, N)
     if M > 0 and N > 0:
         build.launch(
-            "matrix_add", "matrix_add", a.device,
+            "matrix_add/matrix_add", "matrix_add", a.device,
             a, b, out, M, N, *a.stride(), *b.stride(), build.DTYPES[a.dtype],
         )  # fmt: skip
     return out

@@ -3,7 +3,7 @@
 // A warp's access is fast when its 32 lanes touch consecutive bytes. Which dimension is contiguous depends on the
 // operand, so there are four kernels:
 //
-//   add_dense         a and b are contiguous like out: a vector addition, see vector_add.cu.
+//   add_dense         a and b are contiguous like out: a vector addition, see vector_add/vector_add.cu.
 //   add_rows          a and b are row-major. A thread adds a 16-byte pack of a row.
 //   add_transposing   b is column-major (x.T of a row-major x), and a may be. A thread reads a square of LANES x LANES
 //                     elements (4 x 4 of float32, 8 x 8 of 16 bits) as packs along the columns of b and transposes it
@@ -22,7 +22,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "common.cuh"
+#include "common/common.cuh"
 
 constexpr int BLOCK = 768, BLOCK_SMALL = 256;  // threads; add_dense takes BLOCK for LARGE matrices
 constexpr int64_t LARGE = 1 << 20;              // packs

@@ -1,14 +1,14 @@
 """A layer of multi-head attention in CUDA with float32 accuracy: both products from Hopper's bfloat16 tensor cores, by
-matmul_split.py, and between them attention.cu."""
+matmul/split.py, and between them attention/attention.cu."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cuda_ref._arguments import check_multi_head_attention
-from cuda_ref._kept import kept
+from cuda_ref._runtime.arguments import check_multi_head_attention
+from cuda_ref._runtime.kept import kept
 from cuda_ref.attention import attend
-from cuda_ref.matmul_split import matmul
+from cuda_ref.matmul.split import matmul
 
 REQUIRES = "sm_90"
 DETERMINISTIC = True
@@ -28,14 +28,14 @@ def multi_head_attention(
 
     Shapes: x (B, S, E), w_qkv (3 E, E), w_out (E, E), as torch.nn.Linear keeps weights; of the columns of x w_qkv^T the
     first E are queries, the next keys, then values, head by head.
-    Nothing is copied between the products and attention: see multi_head_attention.py. The output is contiguous.
+    Nothing is copied between the products and attention: see the plain kernel. The output is contiguous.
     Causal: position i sees positions up to i.
     Dtypes: float32. The products x w_qkv^T and o w_out^T are sums of six products of bfloat16; attention multiplies
     float32.
     Devices: CUDA, compute capability 9.0.
     Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for 16-bit dtypes and for D
     above 256; build.CudaError if a launch fails.
-    Source: see matmul_split.cu and attention.cu.
+    Source: see matmul/split.cu and attention/attention.cu.
     """
     check_multi_head_attention(x, w_qkv, w_out, heads)
     (B, S, E), D = x.shape, x.shape[2] // heads

@@ -1,15 +1,15 @@
-"""A layer of multi-head attention in CUDA on Hopper's tensor cores: matmul_wgmma.py, attention_wgmma.cu and again the
+"""A layer of multi-head attention in CUDA on Hopper's tensor cores: matmul/wgmma.py, attention/wgmma.cu and again the
 product."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cuda_ref._arguments import check_multi_head_attention
-from cuda_ref._attention_hopper import HEAD_DIMS, scales
-from cuda_ref._attention_plan import launch_planned
-from cuda_ref._kept import kept
-from cuda_ref.matmul_wgmma import matmul
+from cuda_ref._runtime.arguments import check_multi_head_attention
+from cuda_ref._runtime.kept import kept
+from cuda_ref.attention._hopper import HEAD_DIMS, scales
+from cuda_ref.attention._plan import launch_planned
+from cuda_ref.matmul.wgmma import matmul
 
 REQUIRES = "sm_90"
 
@@ -34,7 +34,7 @@ def multi_head_attention(
     Devices: CUDA, compute capability 9.0.
     Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for float32 and for D other
     than 64, 128 and 256; build.CudaError if a launch fails.
-    Source: see matmul_wgmma.cu and attention_wgmma.cu.
+    Source: see matmul/wgmma.cu and attention/wgmma.cu.
     """
     check_multi_head_attention(x, w_qkv, w_out, heads)
     (B, S, E), D = x.shape, x.shape[2] // heads

@@ -4,8 +4,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_norm
-from cuda_ref._kept import kept
+from cuda_ref._runtime.arguments import check_norm
+from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
 
@@ -27,7 +27,7 @@ def rms_norm(x: Float[Tensor, "M N"], weight: Float[Tensor, "N"], *, eps: float)
     if out.numel() > 0:
         weight = weight.contiguous()
         build.launch(
-            "rms_norm", "rms_norm", x.device,
+            "rms_norm/rms_norm", "rms_norm", x.device,
             x, weight, out, M, N, *x.stride(), eps, build.DTYPES[x.dtype],
         )  # fmt: skip
     return out

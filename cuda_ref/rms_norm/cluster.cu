@@ -1,7 +1,7 @@
 // rms_norm.cu for long rows: the blocks of a cluster share a row, keep it in their registers, and exchange their sums
 // through distributed shared memory.
 // requires: sm_90a
-#include "cluster_rows.cuh"
+#include "hopper/cluster_rows.cuh"
 
 template <typename T>
 __global__ void __launch_bounds__(CLUSTER_MAX, 2)

@@ -4,9 +4,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_norm
-from cuda_ref._kept import kept
-from cuda_ref._rows import are_packed, sharing
+from cuda_ref._runtime.arguments import check_norm
+from cuda_ref._runtime.kept import kept
+from cuda_ref.common.rows import are_packed, sharing
 
 DETERMINISTIC = True
 REQUIRES = "sm_90"
@@ -31,7 +31,7 @@ def rms_norm(x: Float[Tensor, "M N"], weight: Float[Tensor, "N"], *, eps: float)
         weight = weight.contiguous()
         shared = sharing("rms_norm", x, are_packed(x, weight))
         build.launch(
-            "rms_norm_cluster", "rms_norm_cluster", x.device,
+            "rms_norm/cluster", "rms_norm_cluster", x.device,
             x, weight, out, M, N, x.stride(0), eps, *shared, build.DTYPES[x.dtype],
         )  # fmt: skip
     return out

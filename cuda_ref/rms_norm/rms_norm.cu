@@ -2,7 +2,7 @@
 //
 // A row is read once and stays in registers, in its own type: a warp has up to 128 packs of 16 bytes, a block up to
 // 8192. Longer rows are read twice. A row that is not aligned, or has gaps, is read element by element.
-#include "rows.cuh"
+#include "common/rows.cuh"
 
 template <typename T, int PACKS, bool PACKED>
 __global__ void __launch_bounds__(MAX_THREADS)

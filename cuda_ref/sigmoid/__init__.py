@@ -5,8 +5,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_dtypes_devices
-from cuda_ref._kept import kept
+from cuda_ref._runtime.arguments import check_dtypes_devices
+from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
 
@@ -29,5 +29,5 @@ def sigmoid(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     out = torch.empty_like(x)
     N = out.numel()
     if N > 0:
-        build.launch("sigmoid", "sigmoid", x.device, x, out, N, build.DTYPES[x.dtype])
+        build.launch("sigmoid/sigmoid", "sigmoid", x.device, x, out, N, build.DTYPES[x.dtype])
     return out

@@ -1,14 +1,14 @@
 // out[i] = 1 / (1 + exp(-x[i]))
 //
 // A thread computes one pack of 16 bytes: 4 float32 or 8 16-bit elements. The loads and stores are those of
-// vector_add.cu. Blocks have 128 threads where the data is large: a block frees its place when its last thread ends,
+// vector_add/vector_add.cu. Blocks have 128 threads where the data is large: a block frees its place when its last thread ends,
 // and threads that compute between load and store end at different times. Small data, which all fits on the device at
 // one time, takes 512.
 //
 // An H200 at full bandwidth has issue slots for about 55 instructions for each float32 element, but only 27 for each
 // 16-bit element, and hides about half of them (docs/lab/cuda_elementwise.md). So there are two functions, in
-// sigmoid.cuh.
-#include "sigmoid.cuh"
+// common/sigmoid.cuh.
+#include "common/sigmoid.cuh"
 
 constexpr int BLOCK = 128, BLOCK_SMALL = 512;  // threads
 constexpr int64_t LARGE = 1 << 20;             // packs

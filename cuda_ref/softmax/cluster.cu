@@ -4,8 +4,8 @@
 // numbers through distributed shared memory, with one barrier of the cluster. A row then has up to 8 multiprocessors'
 // registers, and is still read once.
 // requires: sm_90a
-#include "cluster_rows.cuh"
-#include "softmax.cuh"
+#include "hopper/cluster_rows.cuh"
+#include "softmax/softmax.cuh"
 
 template <typename T>
 __global__ void __launch_bounds__(CLUSTER_MAX, 2)

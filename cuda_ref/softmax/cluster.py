@@ -4,9 +4,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_dims, check_dtypes_devices
-from cuda_ref._kept import kept
-from cuda_ref._rows import are_packed, sharing
+from cuda_ref._runtime.arguments import check_dims, check_dtypes_devices
+from cuda_ref._runtime.kept import kept
+from cuda_ref.common.rows import are_packed, sharing
 
 DETERMINISTIC = True
 REQUIRES = "sm_90"
@@ -31,7 +31,7 @@ def softmax(x: Float[Tensor, "M N"]) -> Float[Tensor, "M N"]:
     if out.numel() > 0:
         shared = sharing("softmax", x, are_packed(x))
         build.launch(
-            "softmax_cluster", "softmax_cluster", x.device,
+            "softmax/cluster", "softmax_cluster", x.device,
             x, out, M, N, x.stride(0), *shared, build.DTYPES[x.dtype],
         )  # fmt: skip
     return out

@@ -2,7 +2,7 @@
 //
 // The three passes are for the maximum, the sum and the result. A row of a few KB comes from the L1 or L2 cache the
 // second time, but each lane has only one load of 2 or 4 bytes under way.
-#include "rows.cuh"
+#include "common/rows.cuh"
 
 template <typename T>
 __global__ void __launch_bounds__(WARP* WARP_ROWS)

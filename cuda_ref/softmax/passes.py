@@ -4,8 +4,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_dims, check_dtypes_devices
-from cuda_ref._kept import kept
+from cuda_ref._runtime.arguments import check_dims, check_dtypes_devices
+from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
 
@@ -26,7 +26,7 @@ def softmax(x: Float[Tensor, "M N"]) -> Float[Tensor, "M N"]:
     out = x.new_empty(M, N)
     if out.numel() > 0:
         build.launch(
-            "softmax_passes", "softmax_passes", x.device,
+            "softmax/passes", "softmax_passes", x.device,
             x, out, M, N, *x.stride(), build.DTYPES[x.dtype],
         )  # fmt: skip
     return out

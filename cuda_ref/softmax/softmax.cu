@@ -5,7 +5,7 @@
 // fewer rows would be under way. Longer rows are read twice.
 //
 // A row that is not aligned, or has gaps, is read element by element.
-#include "softmax.cuh"
+#include "softmax/softmax.cuh"
 
 template <typename T, int PACKS, bool PACKED>
 __global__ void __launch_bounds__(MAX_THREADS)

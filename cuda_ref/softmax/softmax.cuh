@@ -1,7 +1,7 @@
 // Exponentials of softmax.
 #pragma once
 
-#include "rows.cuh"
+#include "common/rows.cuh"
 
 constexpr float LOG2_E = 1.44269504f;
 

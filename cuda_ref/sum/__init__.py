@@ -5,9 +5,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_sum
-from cuda_ref._kept import kept
-from cuda_ref._rows import PACK_BYTES, WARP
+from cuda_ref._runtime.arguments import check_sum
+from cuda_ref._runtime.kept import kept
+from cuda_ref.common.rows import PACK_BYTES, WARP
 
 DETERMINISTIC = True
 ROW_THREADS = 512  # of a block
@@ -50,7 +50,7 @@ def sum(
     room = parts * (N if axis == 0 else M)
     partial = torch.empty(room, dtype=torch.float32, device=x.device) if parts > 1 or axis is None else None
     build.launch(
-        "sum", "sum", x.device,
+        "sum/sum", "sum", x.device,
         x, partial, out, M, N, *x.stride(), 2 if axis is None else axis, parts, build.DTYPES[x.dtype],
     )  # fmt: skip
     return out

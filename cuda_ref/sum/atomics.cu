@@ -6,7 +6,7 @@
 // warps for each, wait for each other.
 // Totals are double: atomic additions of float32 to global memory flush subnormal numbers to zero (PTX ISA, "red"),
 // and a subnormal float is a normal double.
-#include "common.cuh"
+#include "common/common.cuh"
 
 constexpr int THREADS = 256, LANES = 32;
 constexpr int64_t MOST_BLOCKS = 32768;  // of the second dimension of a grid

@@ -5,8 +5,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_sum
-from cuda_ref._kept import kept
+from cuda_ref._runtime.arguments import check_sum
+from cuda_ref._runtime.kept import kept
 
 THREADS = 256
 BLOCKS = 1024  # for few outputs, some more than a device runs at once
@@ -37,7 +37,7 @@ def sum(
     parts = max(1, min(BLOCKS // M, N // (4 * THREADS)))
     totals = torch.empty(max(out.numel(), 1), dtype=torch.float64, device=x.device)
     build.launch(
-        "sum_atomics", "sum_atomics", x.device,
+        "sum/atomics", "sum_atomics", x.device,
         x, totals, out, M, N, *x.stride(), parts, axis is None, build.DTYPES[x.dtype],
     )  # fmt: skip
     return out

@@ -7,7 +7,7 @@
 // warp, by shuffles, and the block.
 // Columns: a thread adds a pack of neighbouring columns down the rows; the warps of a block take turns at the rows, and
 // meet in shared memory.
-#include "rows.cuh"
+#include "common/rows.cuh"
 
 constexpr int UNROLL = 4;          // loads under way in each thread; more would leave room for fewer threads
 constexpr int COLUMN_WARPS = 8;    // of a block that sums columns

@@ -3,7 +3,7 @@
 // Each thread adds every 256th element, one load at a time. Then half of the threads add the sums of the other half,
 // with a barrier after each of eight steps. Short rows have fewer threads. Columns are read down, one row apart: 32
 // threads of a warp read from 32 places, of which each brings 32 bytes.
-#include "common.cuh"
+#include "common/common.cuh"
 
 constexpr int MAX_THREADS = 256, MIN_THREADS = 32;
 constexpr int64_t MOST_BLOCKS = 32768;  // of the second dimension of a grid

@@ -5,8 +5,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_sum
-from cuda_ref._kept import kept
+from cuda_ref._runtime.arguments import check_sum
+from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
 THREADS = 256
@@ -37,7 +37,7 @@ def sum(
     parts = max(1, min(BLOCKS // M, N // (4 * THREADS)))
     partial = torch.empty(M * parts, dtype=torch.float32, device=x.device) if parts > 1 or axis is None else None
     build.launch(
-        "sum_tree", "sum_tree", x.device,
+        "sum/tree", "sum_tree", x.device,
         x, partial, out, M, N, *x.stride(), parts, axis is None, build.DTYPES[x.dtype],
     )  # fmt: skip
     return out

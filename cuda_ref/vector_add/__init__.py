@@ -4,8 +4,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._arguments import check_addition
-from cuda_ref._kept import kept
+from cuda_ref._runtime.arguments import check_addition
+from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
 
@@ -27,7 +27,7 @@ def vector_add(a: Float[Tensor, "N"], b: Float[Tensor, "N"]) -> Float[Tensor, "N
     out = a.new_empty(N)
     if N > 0:
         build.launch(
-            "vector_add", "vector_add", a.device,
+            "vector_add/vector_add", "vector_add", a.device,
             a, b, out, N, a.stride(0), b.stride(0), build.DTYPES[a.dtype],
         )  # fmt: skip
     return out

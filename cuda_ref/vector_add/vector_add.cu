@@ -15,7 +15,7 @@
 //
 // Wide accesses: J. Luitjens, "Increase Performance with Vectorized Memory Access", NVIDIA developer blog, 2013.
 // Many loads in flight rather than many threads: V. Volkov, "Better Performance at Lower Occupancy", GTC 2010.
-#include "common.cuh"
+#include "common/common.cuh"
 
 constexpr int BLOCK = 768, BLOCK_SMALL = 256;  // threads
 constexpr int64_t LARGE = 1 << 20;              // packs

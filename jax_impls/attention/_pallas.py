@@ -1,4 +1,4 @@
-"""The kernel of attention_pallas.py: a warpgroup loads by TMA, others overlap products with the softmax."""
+"""The kernel of pallas.py: a warpgroup loads by TMA, others overlap products with the softmax."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 
-from jax_impls._mosaic import plgpu
+from jax_impls._runtime.mosaic import plgpu
 
 WGMMA_M = 64  # queries per consumer
 SWIZZLE = 128  # bytes per shared-memory row

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jax_impls._arguments import check_attention, check_hopper
-from jax_impls._attention_grad_pallas import backward
-from jax_impls._attention_pallas import CONFIGS, forward
+from jax_impls._runtime.arguments import check_attention, check_hopper
+from jax_impls.attention._pallas import CONFIGS, forward
+from jax_impls.attention_grad._pallas import backward
 
 REQUIRES = "sm_90"
 

@@ -1,4 +1,4 @@
-"""The gradients of attention.py as JAX derives and XLA compiles them, with the S_q x S_k scores in memory."""
+"""The gradients of `attention` as JAX derives and XLA compiles them, with the S_q x S_k scores in memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 import jax
 from jaxtyping import Array, Float
 
-from jax_impls._arguments import check_attention_grad
+from jax_impls._runtime.arguments import check_attention_grad
 from jax_impls.attention import attention
 
 VENDOR = "XLA"

@@ -1,4 +1,4 @@
-"""The kernels of attention_grad_pallas.py: one keeps keys and values and goes over the queries, one the reverse.
+"""The kernels of pallas.py: one keeps keys and values and goes over the queries, one the reverse.
 
 In each, one warpgroup loads by TMA into a ring of stages, and two multiply. Scores are recomputed from the kept
 logarithms, so that every sum has a fixed order.
@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 
-from jax_impls._attention_pallas import LOG2E, WGMMA_M, tile_of, tiled, whole_blocks
-from jax_impls._mosaic import plgpu
+from jax_impls._runtime.mosaic import plgpu
+from jax_impls.attention._pallas import LOG2E, WGMMA_M, tile_of, tiled, whole_blocks
 
 CONSUMERS = 2
 ROWS = CONSUMERS * WGMMA_M  # keys, or queries, that a block keeps

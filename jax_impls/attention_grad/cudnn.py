@@ -7,8 +7,8 @@ from functools import partial
 import jax
 from jaxtyping import Array, Float
 
-from jax_impls._arguments import check_attention_grad
-from jax_impls.attention_cudnn import attention
+from jax_impls._runtime.arguments import check_attention_grad
+from jax_impls.attention.cudnn import attention
 
 VENDOR = "cuDNN through JAX"
 REQUIRES = "cuda"

@@ -1,4 +1,4 @@
-"""Tile configurations of matmul_pallas.py, and which one a problem gets."""
+"""Tile configurations of pallas.py, and which one a problem gets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small products of matmul_pallas.py: Pallas for Triton, which loads elements and so takes rows at any address."""
+"""Small products of pallas.py: Pallas for Triton, which loads elements and so takes rows at any address."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as pltriton
 from jaxtyping import Array, Float
 
-from jax_impls._configs_matmul_pallas import ElementsConfig
+from jax_impls.matmul._configs_pallas import ElementsConfig
 
 
 def matmul_by_elements(a: Float[Array, "M K"], b: Float[Array, "K N"], config: ElementsConfig) -> Float[Array, "M N"]:

@@ -13,16 +13,16 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jaxtyping import Array, Float
 
-from jax_impls._arguments import check_hopper, check_matmul
-from jax_impls._configs_matmul_pallas import (
+from jax_impls._runtime.arguments import check_hopper, check_matmul
+from jax_impls._runtime.mosaic import plgpu
+from jax_impls.matmul._configs_pallas import (
     WGMMA_M,
     ElementsConfig,
     TileConfig,
     choose_config,
     cluster_count,
 )
-from jax_impls._matmul_pallas_elements import matmul_by_elements
-from jax_impls._mosaic import plgpu
+from jax_impls.matmul._pallas_elements import matmul_by_elements
 
 REQUIRES = "sm_90"
 

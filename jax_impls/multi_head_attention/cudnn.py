@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jax_impls._arguments import check_multi_head_attention
-from jax_impls.attention_cudnn import check_limits
+from jax_impls._runtime.arguments import check_multi_head_attention
+from jax_impls.attention.cudnn import check_limits
 from jax_impls.matmul import matmul
 
 VENDOR = "cuDNN"

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jax_impls._arguments import check_norm
-from jax_impls._tokamax import tokamax
+from jax_impls._runtime.arguments import check_norm
+from jax_impls._runtime.tokamax import tokamax
 
 PEER = "tokamax"
 REQUIRES = "cuda"

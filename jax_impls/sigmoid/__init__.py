@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from jax_impls._arguments import check_sigmoid
+from jax_impls._runtime.arguments import check_sigmoid
 
 VENDOR = "XLA"
 

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from jax_impls._arguments import check_hopper, check_rows
-from jax_impls._mosaic import plgpu
+from jax_impls._runtime.arguments import check_hopper, check_rows
+from jax_impls._runtime.mosaic import plgpu
 
 REQUIRES = "sm_90"
 

@@ -1,6 +1,6 @@
 """The folders of compiled kernels. Their content is executed, so each must be private to the user.
 
-`cuda_ref/_cache.py` defines private. A framework whose folder is not private does not run, and its rows say why.
+`cuda_ref/build/cache.py` defines private. A framework whose folder is not private does not run, and its rows say why.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from cuda_ref import _cache
+from cuda_ref.build import cache
 
 
 def fault(caches: Mapping[str, str]) -> str | None:
@@ -26,12 +26,12 @@ def fault(caches: Mapping[str, str]) -> str | None:
         own = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kernel-suite").absolute()
         for folder in [Path(given)] if given else [own, own / name]:
             try:
-                _cache.check_private(folder)
+                cache.check_private(folder)
             except FileNotFoundError:
                 continue
             except OSError as error:
                 return f"build cache {folder}: {error.strerror}"
-            except _cache.BuildError as error:
+            except cache.BuildError as error:
                 return f"{error}" + (f" ({variable} names it)" if given else "")
     return None
 
@@ -44,10 +44,10 @@ def use(caches: Mapping[str, str]) -> None:
         try:
             if given := os.environ.get(variable):
                 Path(given).mkdir(mode=0o700, parents=True, exist_ok=True)
-                _cache.check_private(Path(given))
+                cache.check_private(Path(given))
             else:
-                os.environ[variable] = str(_cache.private(name))
-        except (OSError, _cache.BuildError):
+                os.environ[variable] = str(cache.private(name))
+        except (OSError, cache.BuildError):
             os.environ[variable] = tempfile.mkdtemp(prefix=_prefix(os.getpid()))
 
 

@@ -20,7 +20,7 @@ class Cuda(TorchAdapter):
     builds = MappingProxyType({"cpu": "once", "cuda": "arithmetic"})
 
     def missing(self, device: Device) -> str | None:
-        from cuda_ref.compiler import missing
+        from cuda_ref.build.compiler import missing
 
         return super().missing(device) or missing(device.type)
 

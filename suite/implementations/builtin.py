@@ -1,6 +1,7 @@
-"""The implementations of the tree, found by file name: matching names are the registration, and nothing is imported.
+"""Finds the implementations of the tree by file name, without importing them: matching names are the registration.
 
-`triton_kernels/matmul.py` is `triton` of matmul; `triton_kernels/matmul_persistent.py` is `triton/persistent`.
+`<folder>.<operation>` is a module, a file or a package: the framework's plain implementation. In a package,
+`<operation>/<variant>.py` is called `<framework>/<variant>`. Names that begin with an underscore are helpers.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from suite import frameworks, ops
+from suite import frameworks
 from suite.core.paths import ROOT
 from suite.implementations.implementation import Implementation
 
@@ -22,18 +23,14 @@ def implementations(operation: str) -> tuple[Implementation, ...]:
     """Every implementation of `operation`, framework by framework, the plain one before its variants."""
     found = []
     for framework in frameworks.names():
-        folder = frameworks.get(framework).folder
-        for path in sorted((ROOT / folder).glob("*.py")):
-            if operation_of(path.stem) != operation:
-                continue
-            variant = path.stem[len(operation) + 1 :]
+        for variant, path in files(framework, operation).items():
             constants = _constants(path)
             found.append(
                 Implementation(
                     operation=operation,
                     name=f"{framework}/{variant}" if variant else framework,
                     framework=framework,
-                    module=f"{folder}.{path.stem}",
+                    module=".".join(filter(None, (frameworks.get(framework).folder, operation, variant))),
                     vendor=constants.get("VENDOR"),
                     peer=constants.get("PEER"),
                     requires=constants.get("REQUIRES"),
@@ -45,18 +42,20 @@ def implementations(operation: str) -> tuple[Implementation, ...]:
     return tuple(found)
 
 
+def files(framework: str, operation: str) -> dict[str, Path]:
+    """The files of a framework's implementations of `operation` by variant; that of the plain one, "", comes first."""
+    place = ROOT / frameworks.get(framework).folder / operation
+    plain = [path for path in (place.with_suffix(".py"), place / "__init__.py") if path.is_file()]
+    variants = {path.stem: path for path in sorted(place.glob("[!_]*.py"))}
+    return {"": plain[0], **variants} if plain else variants
+
+
 def find(operation: str, name: str) -> Implementation:
     """The implementation of `operation` with that name. Raises `LookupError` if there is none."""
     for each in implementations(operation):
         if each.name == name:
             return each
     raise LookupError(f"{operation} has no implementation {name!r}")
-
-
-def operation_of(stem: str) -> str | None:
-    """The operation a file name belongs to: the longest one that is the name or begins it before an underscore."""
-    matches = [name for name in ops.names() if stem == name or stem.startswith(name + "_")]
-    return max(matches, key=len, default=None)
 
 
 def _constants(path: Path) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class Implementation:
     name: str
     framework: str
     module: str
-    """Dotted name: `triton_kernels.matmul_persistent`."""
+    """Dotted name: `triton_kernels.matmul.persistent`."""
     vendor: str | None = None
     """The vendor library that it calls (`VENDOR`); None for a kernel of the tree."""
     requires: str | None = None

@@ -157,11 +157,11 @@ def _build(worker: WorkerProcess, build: Build, options: Options) -> None:
 
 def _markers() -> Path | None:
     """The folder of the markers, beside the caches; None where there is no private one."""
-    from cuda_ref import _cache
+    from cuda_ref.build import cache
 
     try:
-        return Path(_cache.private("ahead"))
-    except _cache.BuildError:
+        return Path(cache.private("ahead"))
+    except cache.BuildError:
         return None
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from suite import hardware
 from suite.core.errors import UsageError
-from suite.core.paths import ROOT
 from suite.core.text import one_line
 from suite.frameworks.triton import tuned
 from suite.hardware.device import Device
+from suite.implementations import builtin
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
 from suite.runner.plan import Job
@@ -87,7 +87,8 @@ def tune(
 
 def tunable(implementation: Implementation) -> bool:
     """Whether its file defines or imports `tuning_space`. Read without importing it."""
-    source = ROOT / f"{implementation.module.replace('.', '/')}.py"
+    variant = implementation.name.partition("/")[2]
+    source = builtin.files(implementation.framework, implementation.operation)[variant]
     names: set[str] = set()
     for node in ast.parse(source.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef):

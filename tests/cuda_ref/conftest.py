@@ -12,14 +12,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from cuda_ref import _cache, build
+from cuda_ref import build
+from cuda_ref.build import cache as _cache
 from suite import ops
 from suite.checking.verdict import judge
 
 EMULATED = Path(__file__).parent / "emulated"
 ATTENTION = (
-    *("attention_wgmma.cu", "attention_grad_wgmma.cu"),
-    *("attention_hopper.cuh", "attention_statistics.cuh", "attention_grad_hopper.cuh"),
+    *("attention/wgmma.cu", "attention_grad/wgmma.cu"),
+    *("attention/hopper.cuh", "attention/statistics.cuh", "attention_grad/hopper.cuh"),
 )
 
 

@@ -9,22 +9,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from cuda_ref import (
-    build,
-    matmul,
-    matmul_async_copies,
-    matmul_double_buffered,
-    matmul_mma,
-    matmul_register_tiles,
-    matmul_skinny,
-    matmul_split,
-    matmul_stream,
-    matmul_tiled,
-    matmul_tma_wgmma,
-    matmul_warp_specialized,
-    matmul_wgmma,
-)
+from cuda_ref import build, matmul
 from cuda_ref.attention import attention
+from cuda_ref.matmul import async_copies as matmul_async_copies
+from cuda_ref.matmul import double_buffered as matmul_double_buffered
+from cuda_ref.matmul import mma as matmul_mma
+from cuda_ref.matmul import register_tiles as matmul_register_tiles
+from cuda_ref.matmul import skinny as matmul_skinny
+from cuda_ref.matmul import split as matmul_split
+from cuda_ref.matmul import stream as matmul_stream
+from cuda_ref.matmul import tiled as matmul_tiled
+from cuda_ref.matmul import tma_wgmma as matmul_tma_wgmma
+from cuda_ref.matmul import warp_specialized as matmul_warp_specialized
+from cuda_ref.matmul import wgmma as matmul_wgmma
 from cuda_ref.matrix_add import matrix_add
 from cuda_ref.sigmoid import sigmoid
 from cuda_ref.vector_add import vector_add
@@ -179,7 +176,7 @@ def test_the_first_call_inside_a_graph_capture_is_refused(monkeypatch: pytest.Mo
 def test_unknown_dtype_code_is_refused_with_the_launch(device: str) -> None:
     x = torch.zeros(8, device=device)
     with pytest.raises(build.CudaError, match="cudaErrorInvalidValue"):
-        build.launch("sigmoid", "sigmoid", x.device, x, x, 8, 17)
+        build.launch("sigmoid/sigmoid", "sigmoid", x.device, x, x, 8, 17)
 
 
 @pytest.mark.parametrize("dtype", build.DTYPES, ids=str)

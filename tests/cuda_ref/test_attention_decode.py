@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from cuda_ref import _attention_decode
-from cuda_ref._attention_decode import decode, parts_of
+from cuda_ref.attention import _decode as _attention_decode
+from cuda_ref.attention._decode import decode, parts_of
 
 Random = Callable[..., Tensor]
 Agrees = Callable[..., Tensor]

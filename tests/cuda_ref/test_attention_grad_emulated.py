@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cuda_ref.attention_grad_wgmma import run
+from cuda_ref.attention_grad.wgmma import run
 from suite import ops
 from suite.checking.verdict import judge
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cuda_ref.attention_grad_wgmma import attention_grad, parts_of_a_group, run
+from cuda_ref.attention_grad.wgmma import attention_grad, parts_of_a_group, run
 from suite import ops
 from suite.checking.verdict import judge
 

@@ -1,4 +1,4 @@
-"""Plans of attention_wgmma.cu: the model that chooses one, and each of them on a CPU, with TMA and wgmma emulated."""
+"""Plans of attention/wgmma.cu: the model that chooses one, and each of them on a CPU, with TMA and wgmma emulated."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from cuda_ref import build
-from cuda_ref._attention_hopper import scales, strides
-from cuda_ref._attention_plan import PLANS, Plan, Problem, best, predicted_us, tile_steps
-from cuda_ref.attention_wgmma import run
+from cuda_ref.attention._hopper import scales, strides
+from cuda_ref.attention._plan import PLANS, Plan, Problem, best, predicted_us, tile_steps
+from cuda_ref.attention.wgmma import run
 from suite import ops
 from suite.checking.verdict import judge
 
@@ -27,7 +27,7 @@ CASES = [
 
 
 def test_the_plans_are_those_of_the_kernel() -> None:
-    text = (build.HERE / "attention_wgmma.cu").read_text()
+    text = (build.HERE / "attention/wgmma.cu").read_text()
     of_file: dict[int, list[tuple[int, int, int]]] = {}
     for each in re.findall(r"Plan<(\d+, \d+, [^>]*)>", text):
         D, consumers, keys, _, _, *teams = (part.strip() for part in each.split(","))
@@ -92,7 +92,7 @@ def check_statistics(plan: int, D: int, S_q: int, S_k: int, causal: bool, device
     padded = -(-S_q // 128) * 128
     lse, delta = (torch.full((2, 4, padded), torch.nan, device=device) for _ in range(2))
     build.launch(
-        "attention_wgmma", "attention_statistics", device, q, k, v, do, lse, delta, 2, 4, 2, S_q, S_k, D,
+        "attention/wgmma", "attention_statistics", device, q, k, v, do, lse, delta, 2, 4, 2, S_q, S_k, D,
         *(stride for x in (q, k, v, do) for stride in strides(x)), padded, causal, scales(D, None)[1], plan,
         build.DTYPES[q.dtype],
     )  # fmt: skip

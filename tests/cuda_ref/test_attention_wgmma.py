@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from cuda_ref._attention_plan import PLANS
-from cuda_ref.attention_tma_wgmma import attention as in_order
-from cuda_ref.attention_wgmma import attention as overlapped
-from cuda_ref.attention_wgmma import run
+from cuda_ref.attention._plan import PLANS
+from cuda_ref.attention.tma_wgmma import attention as in_order
+from cuda_ref.attention.wgmma import attention as overlapped
+from cuda_ref.attention.wgmma import run
 from suite import ops
 from suite.checking.verdict import judge_together
 

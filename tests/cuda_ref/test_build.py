@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from cuda_ref import _cache, build, compiler
+from cuda_ref import build
+from cuda_ref.build import cache as _cache
+from cuda_ref.build import compiler
 
 ROOT = Path(__file__).resolve().parents[2]
 CPU = torch.device("cpu")

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ref import _cache, build
+from cuda_ref import build
+from cuda_ref.build import cache as _cache
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ref import build, compiler
+from cuda_ref import build
+from cuda_ref.build import compiler
 
 needs_nvcc = pytest.mark.skipif(build.missing("cuda") is not None, reason=str(build.missing("cuda")))
 SPILLS = {

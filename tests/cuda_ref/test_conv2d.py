@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv2d as by_torch
 
-from cuda_ref import conv2d_halo, conv2d_wgmma
-from cuda_ref._images import Views, views
 from cuda_ref.conv2d import conv2d
+from cuda_ref.conv2d import halo as conv2d_halo
+from cuda_ref.conv2d import wgmma as conv2d_wgmma
+from cuda_ref.conv2d._images import Views, views
 
 HALF = torch.float16
 

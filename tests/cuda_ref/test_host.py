@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from cuda_ref import build, compiler
+from cuda_ref import build
+from cuda_ref.build import compiler
 
 pytestmark = pytest.mark.skipif(build.missing("cpu") is not None, reason=str(build.missing("cpu")))
 SOURCES = Path(__file__).parent / "host"

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from cuda_ref import _kept, build
-from cuda_ref._kept import kept
-from cuda_ref._operator import schema
+from cuda_ref import build
+from cuda_ref._runtime import kept as _kept
+from cuda_ref._runtime.kept import kept
+from cuda_ref._runtime.operator import schema
 
 ROOT = Path(__file__).parents[2]
 
@@ -312,7 +313,7 @@ def test_an_emulated_kernel_is_repeated() -> None:
         assert torch.equal(vector_add(a, b), a + b)
     assert any(kind[0] is vector_add.__wrapped__ for kind in _kept._thread.plans)
     a = torch.randn(100)
-    build.launch("vector_add", "vector_add", a.device, a, b, out := torch.empty(100), 100, 1, 1, 0)
+    build.launch("vector_add/vector_add", "vector_add", a.device, a, b, out := torch.empty(100), 100, 1, 1, 0)
     assert torch.equal(out, a + b)
 
 
@@ -358,7 +359,7 @@ def test_the_operators_have_the_signatures_of_the_functions(file: str, expected:
 
 
 def test_results_of_operators_have_shapes_and_dtypes_without_a_call() -> None:
-    import_module("cuda_ref.matmul_wgmma")
+    import_module("cuda_ref.matmul.wgmma")
     a, b = torch.empty(3, 16, device="meta", dtype=torch.float8_e4m3fn), torch.empty(16, 5, device="meta")
     out = torch.ops.cuda_ref.matmul_wgmma(a, b)
     assert (out.shape, out.dtype) == ((3, 5), torch.bfloat16)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cuda_ref import _kept, lstm_wgmma
-from cuda_ref.lstm_persistent import lstm
+from cuda_ref._runtime import kept as _kept
+from cuda_ref.lstm import wgmma as lstm_wgmma
+from cuda_ref.lstm.persistent import lstm
 from suite import ops
 
 OP = ops.get("lstm")

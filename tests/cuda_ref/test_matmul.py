@@ -12,10 +12,10 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref.matmul import matmul as matmul_naive
-from cuda_ref.matmul_async_copies import matmul as matmul_async_copies
-from cuda_ref.matmul_double_buffered import matmul as matmul_double_buffered
-from cuda_ref.matmul_register_tiles import matmul as matmul_register_tiles
-from cuda_ref.matmul_tiled import matmul as matmul_tiled
+from cuda_ref.matmul.async_copies import matmul as matmul_async_copies
+from cuda_ref.matmul.double_buffered import matmul as matmul_double_buffered
+from cuda_ref.matmul.register_tiles import matmul as matmul_register_tiles
+from cuda_ref.matmul.tiled import matmul as matmul_tiled
 
 DTYPES = tuple(build.DTYPES)
 MATMULS = [

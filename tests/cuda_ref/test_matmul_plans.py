@@ -9,15 +9,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from cuda_ref import _matmul_plan, _matmul_plan_other, _matmul_tiles, _matmul_times, build, matmul_wgmma
-from cuda_ref._matmul_tiles import Plan, Problem
-from cuda_ref._narrow import run as run_narrow
-from cuda_ref._narrow_plan import MOST_WARPS, SHARED_BYTES, TILE_ROWS, divide
-from cuda_ref._pitched import pitch, pitched
-from cuda_ref._short import run as run_short
-from cuda_ref.matmul_mma import matmul
-from cuda_ref.matmul_stream import matmul as matmul_stream
-from cuda_ref.matmul_stream import run as run_stream
+from cuda_ref import build
+from cuda_ref.hopper.pitched import pitch, pitched
+from cuda_ref.matmul import _plan as _matmul_plan
+from cuda_ref.matmul import _plan_other as _matmul_plan_other
+from cuda_ref.matmul import _tiles as _matmul_tiles
+from cuda_ref.matmul import _times as _matmul_times
+from cuda_ref.matmul import wgmma as matmul_wgmma
+from cuda_ref.matmul._narrow import run as run_narrow
+from cuda_ref.matmul._narrow_plan import MOST_WARPS, SHARED_BYTES, TILE_ROWS, divide
+from cuda_ref.matmul._short import run as run_short
+from cuda_ref.matmul._tiles import Plan, Problem
+from cuda_ref.matmul.mma import matmul
+from cuda_ref.matmul.stream import matmul as matmul_stream
+from cuda_ref.matmul.stream import run as run_stream
 
 Random = Callable[..., Tensor]
 Agrees = Callable[..., Tensor]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ref import _rewrite, compiler
+from cuda_ref.build import compiler
+from cuda_ref.build import rewrite as _rewrite
 
 HOST_SOURCES = sorted((Path(__file__).parent / "host").glob("*.cu"))
 

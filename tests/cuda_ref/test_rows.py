@@ -8,10 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from cuda_ref import layer_norm_cluster, rms_norm_cluster, softmax_cluster
-from cuda_ref._rows import Sharing, are_packed, sharing
+from cuda_ref.common.rows import Sharing, are_packed, sharing
+from cuda_ref.layer_norm import cluster as layer_norm_cluster
 from cuda_ref.layer_norm import layer_norm
+from cuda_ref.rms_norm import cluster as rms_norm_cluster
 from cuda_ref.rms_norm import rms_norm
+from cuda_ref.softmax import cluster as softmax_cluster
 from cuda_ref.softmax import softmax
 from cuda_ref.sum import sum as sum_of
 from suite import ops

@@ -12,15 +12,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from cuda_ref import _cache, _matmul_plan, _matmul_plan_other, _matmul_tiles, build, compiler
-from cuda_ref._matmul_tiles import PARTS, SKINNY_COLUMNS, Plan
-from cuda_ref.linear_sigmoid_skinny import linear_sigmoid as linear_sigmoid_skinny
-from cuda_ref.matmul_skinny import matmul as matmul_skinny
-from cuda_ref.matmul_skinny import run as run_skinny
-from cuda_ref.matmul_tma_wgmma import matmul as matmul_tma_wgmma
-from cuda_ref.matmul_warp_specialized import matmul as matmul_warp_specialized
-from cuda_ref.matmul_wgmma import matmul as matmul_wgmma
-from cuda_ref.matmul_wgmma import run as run_plan
+from cuda_ref import build
+from cuda_ref.build import cache as _cache
+from cuda_ref.build import compiler
+from cuda_ref.linear_sigmoid.skinny import linear_sigmoid as linear_sigmoid_skinny
+from cuda_ref.matmul import _plan as _matmul_plan
+from cuda_ref.matmul import _plan_other as _matmul_plan_other
+from cuda_ref.matmul import _tiles as _matmul_tiles
+from cuda_ref.matmul._tiles import PARTS, SKINNY_COLUMNS, Plan
+from cuda_ref.matmul.skinny import matmul as matmul_skinny
+from cuda_ref.matmul.skinny import run as run_skinny
+from cuda_ref.matmul.tma_wgmma import matmul as matmul_tma_wgmma
+from cuda_ref.matmul.warp_specialized import matmul as matmul_warp_specialized
+from cuda_ref.matmul.wgmma import matmul as matmul_wgmma
+from cuda_ref.matmul.wgmma import run as run_plan
 from suite import ops
 from suite.checking.verdict import judge
 

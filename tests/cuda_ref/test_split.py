@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cuda_ref.matmul_split import matmul as matmul_split
+from cuda_ref.matmul.split import matmul as matmul_split
 from suite import ops
 from suite.checking.verdict import judge
 

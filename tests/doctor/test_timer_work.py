@@ -17,7 +17,8 @@ from suite.hardware.device import Device
 
 
 def test_the_cuda_work_compiles_without_spills() -> None:
-    from cuda_ref import build, compiler
+    from cuda_ref import build
+    from cuda_ref.build import compiler
 
     if compiler.nvcc() is None:
         pytest.skip("needs nvcc")

@@ -10,7 +10,7 @@ from suite.hardware.device import Device
 
 
 def test_kept_calls_are_forgotten(where: Device) -> None:
-    from cuda_ref import _kept
+    from cuda_ref._runtime import kept as _kept
     from cuda_ref.vector_add import vector_add
 
     for _ in range(3):

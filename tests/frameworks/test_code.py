@@ -23,6 +23,6 @@ def test_files_of_triton_are_named_for_the_kernels() -> None:
 
 @pytest.mark.skipif(build.missing("cuda") is not None, reason=str(build.missing("cuda")))
 def test_a_cuda_source_has_ptx_without_a_gpu() -> None:
-    text = build.ptx("vector_add", "sm_90a")
+    text = build.ptx("vector_add/vector_add", "sm_90a")
     assert ".target sm_90a" in text
     assert "ld.global" in text

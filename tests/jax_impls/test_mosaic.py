@@ -11,8 +11,8 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 jax = pytest.importorskip("jax")
 pytest.importorskip("jax.experimental.pallas.mosaic_gpu", exc_type=ImportError)  # JAX 0.10 needs absl for it
-_mosaic = pytest.importorskip("jax_impls._mosaic")
-sigmoid_pallas = pytest.importorskip("jax_impls.sigmoid_pallas")
+_mosaic = pytest.importorskip("jax_impls._runtime.mosaic")
+sigmoid_pallas = pytest.importorskip("jax_impls.sigmoid.pallas")
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ jax = pytest.importorskip("jax")
 np = pytest.importorskip("numpy")
 pytest.importorskip("jax.experimental.pallas.mosaic_gpu", exc_type=ImportError)  # JAX 0.10 wants absl for it
 jnp = jax.numpy
-attention_pallas = pytest.importorskip("jax_impls.attention_pallas")
-attention_grad_pallas = pytest.importorskip("jax_impls.attention_grad_pallas")
-kernels = pytest.importorskip("jax_impls._attention_pallas")
+attention_pallas = pytest.importorskip("jax_impls.attention.pallas")
+attention_grad_pallas = pytest.importorskip("jax_impls.attention_grad.pallas")
+kernels = pytest.importorskip("jax_impls.attention._pallas")
 xla = pytest.importorskip("jax_impls.attention").attention
 
 hopper = pytest.mark.skipif(

@@ -27,8 +27,8 @@ jax = pytest.importorskip("jax")
 np = pytest.importorskip("numpy")
 plgpu = pytest.importorskip("jax.experimental.pallas.mosaic_gpu", exc_type=ImportError)  # JAX 0.10 wants absl for it
 jnp = jax.numpy
-matmul_pallas = pytest.importorskip("jax_impls.matmul_pallas")
-configs = pytest.importorskip("jax_impls._configs_matmul_pallas")
+matmul_pallas = pytest.importorskip("jax_impls.matmul.pallas")
+configs = pytest.importorskip("jax_impls.matmul._configs_pallas")
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED_BYTES = 227 * 1024  # per block on Hopper

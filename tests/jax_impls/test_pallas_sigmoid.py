@@ -12,7 +12,7 @@ jax = pytest.importorskip("jax")
 np = pytest.importorskip("numpy")
 pytest.importorskip("jax.experimental.pallas.mosaic_gpu", exc_type=ImportError)  # JAX 0.10 needs absl for it
 jnp = jax.numpy
-sigmoid_pallas = pytest.importorskip("jax_impls.sigmoid_pallas")
+sigmoid_pallas = pytest.importorskip("jax_impls.sigmoid.pallas")
 
 UNIT = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 hopper = pytest.mark.skipif(

@@ -11,7 +11,7 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 jax = pytest.importorskip("jax")
 pytest.importorskip("jax.experimental.pallas.mosaic_gpu", exc_type=ImportError)  # JAX 0.10 needs absl for it
 jnp = jax.numpy
-softmax_pallas = pytest.importorskip("jax_impls.softmax_pallas")
+softmax_pallas = pytest.importorskip("jax_impls.softmax.pallas")
 
 
 @pytest.mark.parametrize("columns", [1024, 8192])

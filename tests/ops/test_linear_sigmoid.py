@@ -8,10 +8,10 @@ import pytest
 import torch
 from judging import CPU, RIGHT
 
-from cuda_ref.linear_sigmoid_grad_wgmma import linear_sigmoid_grad as grad_wgmma
-from cuda_ref.linear_sigmoid_skinny import linear_sigmoid as skinny
-from cuda_ref.linear_sigmoid_two_passes import linear_sigmoid as two_passes
-from cuda_ref.linear_sigmoid_wgmma import linear_sigmoid as wgmma
+from cuda_ref.linear_sigmoid.skinny import linear_sigmoid as skinny
+from cuda_ref.linear_sigmoid.two_passes import linear_sigmoid as two_passes
+from cuda_ref.linear_sigmoid.wgmma import linear_sigmoid as wgmma
+from cuda_ref.linear_sigmoid_grad.wgmma import linear_sigmoid_grad as grad_wgmma
 from suite import ops
 from suite.checking.verdict import judge
 from suite.numerics.formats import DTYPES

@@ -12,7 +12,7 @@ from suite import ops
 from suite.checking.checked_call import check
 from suite.checking.problem import Problem
 from suite.implementations import builtin
-from triton_kernels._configs_attention_gluon import HEAD_64_THREE, HEAD_64_TWO, HEAD_128, HEAD_256, Config
+from triton_kernels.attention._configs_gluon import HEAD_64_THREE, HEAD_64_TWO, HEAD_128, HEAD_256, Config
 
 if TYPE_CHECKING:
     from suite.hardware.device import Device
@@ -53,7 +53,7 @@ def test_every_configuration_agrees(
     obstacle = GLUON.obstacle(where)
     if obstacle is not None:
         pytest.skip(f"{obstacle[0]}: {obstacle[1]}")
-    module = import_module("triton_kernels.attention_gluon")
+    module = import_module("triton_kernels.attention.gluon")
     monkeypatch.setattr(module, "configuration", lambda *_: config)
     problem = Problem(OP.case((*size, D), dtype, causal=causal), 1, torch.device(where.type))
     found = check(lambda: module.attention, GLUON.adapter, problem)

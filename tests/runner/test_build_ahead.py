@@ -59,7 +59,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("suite.hardware.memory_bytes", lambda *_: 1 << 40)
     monkeypatch.setattr("suite.frameworks.base.torch_is_cpu_build", lambda: False)
     monkeypatch.setattr("suite.frameworks.jax.Jax.missing", lambda self, device: None)
-    monkeypatch.setattr("cuda_ref.compiler.missing", lambda kind: None)
+    monkeypatch.setattr("cuda_ref.build.compiler.missing", lambda kind: None)
 
 
 def ahead(pool: FakePool, operation: str = "matmul") -> list[str]:

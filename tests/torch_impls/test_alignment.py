@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from torch_impls._sdpa import aligned, check_alignment
+from torch_impls.attention._sdpa import aligned, check_alignment
 
 
 class OnGpu(torch.Tensor):

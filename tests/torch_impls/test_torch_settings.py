@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from torch_impls import attention_cudnn, attention_flash
+from torch_impls.attention import cudnn as attention_cudnn
+from torch_impls.attention import flash as attention_flash
 from torch_impls.matmul import matmul
 
 

@@ -135,14 +135,14 @@ def test_gluon_attention(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (8, 0))
     names = names_for("attention_gluon", "attention", device)
-    names["_check_limits"] = import_module("triton_kernels.attention_gluon")._check_limits
+    names["_check_limits"] = import_module("triton_kernels.attention.gluon")._check_limits
     with pytest.raises(error, match=re.escape(message)):
         eval(call, names)
 
 
 def test_gluon_does_not_run_on_a_cpu() -> None:
-    from triton_kernels.attention_gluon import attention
-    from triton_kernels.matmul_gluon import matmul
+    from triton_kernels.attention.gluon import attention
+    from triton_kernels.matmul.gluon import matmul
 
     with pytest.raises(ValueError, match="matmul: a is on cpu; pass CUDA tensors"):
         matmul(torch.empty(8, 8), torch.empty(8, 8), precision="tf32")

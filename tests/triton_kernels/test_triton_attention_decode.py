@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from triton_kernels._attention_decode import DECODING, parts_of
 from triton_kernels.attention import attention
+from triton_kernels.attention._decode import DECODING, parts_of
 
 CASES = {  # programs, keys -> parts, on 132 multiprocessors, D=128, 16 bits
     (512, 8192): 1,

@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from triton_kernels import _attention_gluon_tiles as tiles
-from triton_kernels._configs_attention_gluon import (
+from triton_kernels._common.tma import tma_rows
+from triton_kernels.attention import _gluon_tiles as tiles
+from triton_kernels.attention._configs_gluon import (
     CONFIGS,
     HEAD_64_THREE,
     HEAD_64_TWO,
@@ -23,8 +24,7 @@ from triton_kernels._configs_attention_gluon import (
     configuration,
     heads_together,
 )
-from triton_kernels._tma import tma_rows
-from triton_kernels.attention_gluon import attention
+from triton_kernels.attention.gluon import attention
 
 PROCESSORS = 132  # of an H200
 hopper = pytest.mark.skipif(

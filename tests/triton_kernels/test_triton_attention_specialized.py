@@ -9,7 +9,7 @@ from suite import ops
 from suite.checking.checked_call import check
 from suite.checking.problem import Problem
 from suite.implementations import builtin
-from triton_kernels._attention_specialized import TILES, covers, q_matrix
+from triton_kernels.attention._specialized import TILES, covers, q_matrix
 
 B, H, S, D = 2, 3, 5, 8
 LAYOUTS = {  # queries (B, H, S, D) -> rows, rows to the next batch entry and head, columns to the next head

@@ -10,7 +10,7 @@ import pytest
 import torch
 from tuned_kernels import ENTRY, THREE, call, fake_module, tuned_folder, write_tuned  # noqa: F401 (a fixture)
 
-from triton_kernels import _autotuner
+from triton_kernels._runtime import autotuner as _autotuner
 
 pytestmark = pytest.mark.usefixtures("tuned_folder")
 HERE = replace(ENTRY, dtypes=THREE)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cuda_ref import _cache
+from cuda_ref.build import cache as _cache
 
 PROGRAM = Path(__file__).with_name("triton_compile.py")
 DTYPES = ["float32", "float16", "bfloat16"]

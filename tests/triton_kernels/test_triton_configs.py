@@ -113,6 +113,6 @@ def test_tuned_entries_fit_the_kernels(path: Path) -> None:
 
 @pytest.mark.parametrize(("D", "G", "timed"), [(64, 1, 1), (64, 4, 1), (128, 1, 1), (128, 4, 2), (256, 1, 4)])
 def test_attention_by_tma_times_only_what_may_be_fastest(D: int, G: int, timed: int) -> None:
-    module = import_module("triton_kernels._configs_attention")
+    module = import_module("triton_kernels.attention._configs")
     arguments = {"q_ptr": torch.empty(1, dtype=torch.bfloat16), "k_desc": object(), "S_q": 4096}
     assert len(module.short_list(module.CONFIGS, arguments, D=D, G=G)) == timed

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn.functional import conv2d as by_torch
 
-from triton_kernels import _conv2d_boxes
-from triton_kernels._interpreter import INTERPRET
+from triton_kernels._runtime.interpreter import INTERPRET
+from triton_kernels.conv2d import _boxes as _conv2d_boxes
 from triton_kernels.conv2d import conv2d
 
 

@@ -10,7 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
-from triton_kernels._interpreter import INTERPRET, _replace_once
+from triton_kernels._runtime.interpreter import INTERPRET, _replace_once
 
 
 class Scope:

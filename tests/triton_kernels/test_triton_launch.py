@@ -15,7 +15,7 @@ import torch
 import triton
 from triton.runtime.autotuner import Autotuner
 
-from triton_kernels._launch import device_of, launch
+from triton_kernels._runtime.launch import device_of, launch
 
 HERE = Path(__file__).parent
 
@@ -139,7 +139,7 @@ print("done")
 @pytest.mark.slow
 def test_gluon_attention_inside_a_capture() -> None:
     program = """
-from triton_kernels.attention_gluon import attention
+from triton_kernels.attention.gluon import attention
 x = empty(1, 2, 256, 64, dtype=torch.float16)
 capturing = True
 torch.cuda.is_current_stream_capturing = lambda: capturing

@@ -11,9 +11,9 @@ from suite.checking.checked_call import check
 from suite.checking.problem import Problem
 from suite.implementations import builtin
 from suite.problem.case import Case
-from triton_kernels._few import Few, multiply_few
-from triton_kernels._pad import both_zero_padded
-from triton_kernels._parts import add_strided_parts
+from triton_kernels.matmul._few import Few, multiply_few
+from triton_kernels.matmul._pad import both_zero_padded
+from triton_kernels.matmul._parts import add_strided_parts
 
 OP = ops.get("matmul")
 

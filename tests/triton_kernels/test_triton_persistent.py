@@ -13,7 +13,7 @@ import torch
 @pytest.mark.parametrize("K", [1, 4, 64])
 def test_tf32_operands_have_k_contiguous(layout: str, K: int, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The launcher makes A row-major and B column-major; a vector is both."""
-    module = import_module("triton_kernels.matmul_persistent")
+    module = import_module("triton_kernels.matmul.persistent")
     a, b = torch.randn(64, K, device=device), torch.randn(K, 64, device=device)
     if layout[0] == "t":
         a = a.t().contiguous().t()
@@ -46,7 +46,7 @@ def test_tf32_operands_have_k_contiguous(layout: str, K: int, device: str, monke
 def test_operands_that_tma_cannot_read_are_copied(
     layout: str, a: tuple[int, int], b: tuple[int, int], device: str
 ) -> None:
-    module = import_module("triton_kernels.matmul_persistent")
+    module = import_module("triton_kernels.matmul.persistent")
 
     def matrix(rows: int, columns: int) -> torch.Tensor:
         if layout == "columns":

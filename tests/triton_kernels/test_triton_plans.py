@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from triton_kernels import _plan_matmul as pointers
-from triton_kernels import _plan_matmul_gluon as gluon
-from triton_kernels._few import Few
+from triton_kernels.matmul import _plan as pointers
+from triton_kernels.matmul import _plan_gluon as gluon
+from triton_kernels.matmul._few import Few
 
 SHAPES = ((1, 1, 1), (1, 4096, 4096), (16, 14336, 4096), (128, 128, 32768), (4095, 4097, 4099), (4096, 4096, 4096))
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from triton_kernels import _repeat
-from triton_kernels._kept import NotRepeatable
+from triton_kernels._runtime import repeat as _repeat
+from triton_kernels._runtime.kept import NotRepeatable
 
 GRID = (7,)
 

@@ -7,7 +7,7 @@ import torch
 from tensor_cores import tensor_core
 
 from suite.ops.matmul import matmul_limit
-from triton_kernels.matmul_split import split_rows
+from triton_kernels.matmul.split import split_rows
 
 
 def planes(x: torch.Tensor, device: str) -> tuple[torch.Tensor, torch.Tensor]:

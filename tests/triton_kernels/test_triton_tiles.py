@@ -1,4 +1,4 @@
-"""The tile schedulers of _tiles.py: every tile once, in grouped order, by exact division."""
+"""The tile schedulers of _common/tiles.py: every tile once, in grouped order, by exact division."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import triton.language as tl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from triton_kernels._tiles import exact_quotient, grouped_tile_any, tile_offsets
+from triton_kernels._common.tiles import exact_quotient, grouped_tile_any, tile_offsets
 
 SIZE = 256  # numbers divided by one program
 QUICK = settings(derandomize=True, database=None, deadline=None, max_examples=60)

@@ -189,7 +189,7 @@ def spills_in_loops(sass: str) -> int:
 
 def contents(cubin: bytes) -> dict[str, Any]:
     """Opcodes of the machine code with their counts, and spills; kept in the cache of builds."""
-    from cuda_ref import _cache
+    from cuda_ref.build import cache as _cache
 
     def make(folder: Path) -> None:
         (folder / "contents.json").write_text(json.dumps(disassembled(cubin)))
@@ -261,7 +261,7 @@ def pretend_gpu(arch: int) -> CompilingDriver:
     """Makes torch and Triton take GpuTensor for a tensor of a GPU of compute capability `arch`."""
     import triton
 
-    from triton_kernels import _launch
+    from triton_kernels._runtime import launch as _launch
 
     driver = CompilingDriver(arch)
     triton.runtime.driver.set_active(driver)  # type: ignore[arg-type]

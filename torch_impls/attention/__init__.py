@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
 
-from torch_impls._arguments import check_attention
-from torch_impls._sdpa import aligned
+from torch_impls._runtime.arguments import check_attention
+from torch_impls.attention._sdpa import aligned
 
 VENDOR = "PyTorch"
 DTYPES_BEYOND = ("float8_e4m3fn",)

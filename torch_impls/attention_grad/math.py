@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from torch_impls._arguments import check_attention_grad
-from torch_impls._sdpa import gradients, lower_right, unfused_in_float32
+from torch_impls._runtime.arguments import check_attention_grad
+from torch_impls.attention._sdpa import gradients, lower_right, unfused_in_float32
 
 VENDOR = "PyTorch math"
 

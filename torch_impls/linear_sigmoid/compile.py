@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from torch_impls._arguments import check_linear
-from torch_impls._compiled import compiled
-from torch_impls._precision import with_precision
+from torch_impls._runtime.arguments import check_linear
+from torch_impls._runtime.compiled import compiled
+from torch_impls._runtime.precision import with_precision
 
 VENDOR = "PyTorch (Inductor)"
 REQUIRES = "cuda"

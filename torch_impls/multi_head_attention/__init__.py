@@ -8,8 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.backends.cuda import SDPAParams, can_use_cudnn_attention
 
-from torch_impls._arguments import check_multi_head_attention
-from torch_impls._sdpa import sums_in_float32
+from torch_impls._runtime.arguments import check_multi_head_attention
+from torch_impls.attention._sdpa import sums_in_float32
 
 VENDOR = "PyTorch (cuBLAS and cuDNN on a GPU)"
 

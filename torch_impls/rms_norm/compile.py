@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from torch_impls._arguments import check_norm
-from torch_impls._compiled import compiled
+from torch_impls._runtime.arguments import check_norm
+from torch_impls._runtime.compiled import compiled
 
 VENDOR = "PyTorch (Inductor)"
 REQUIRES = "cuda"

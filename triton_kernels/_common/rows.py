@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import triton
 
-from triton_kernels._interpreter import INTERPRET
+from triton_kernels._runtime.interpreter import INTERPRET
 
 PER_THREAD = 32  # elements of a long row, as float32 in registers
 # Elements of a program with several rows: small programs end, and give their place, at different times. The interpreter

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from triton_kernels._interpreter import INTERPRET
+from triton_kernels._runtime.interpreter import INTERPRET
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 FLOAT8 = torch.float8_e4m3fn

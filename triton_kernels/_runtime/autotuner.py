@@ -3,7 +3,7 @@
 A question is the key under which an autotuner caches its choice: a tuple of the values of the arguments that its `keys`
 name, then the dtypes of all arguments that have one. It is answered by the first of these that can:
 
-1. the file of tuned configurations of this device and version of Triton (`_tuned.py`);
+1. the file of tuned configurations of this device and version of Triton (`tuned.py`);
 2. the choice that an earlier process has kept in Triton's cache folder;
 3. timing the short list, together with what was tuned for this question with other versions of Triton.
 
@@ -24,8 +24,8 @@ import triton
 from triton.runtime.autotuner import Autotuner as TritonAutotuner
 from triton.runtime.cache import get_cache_manager
 
-from triton_kernels import _tuned
-from triton_kernels._tuned import Entry, Scalar
+from triton_kernels._runtime import tuned as _tuned
+from triton_kernels._runtime.tuned import Entry, Scalar
 
 Key = tuple[Any, ...]
 OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg")
@@ -56,7 +56,7 @@ class Autotuner(TritonAutotuner):
     ) -> None:
         prune = {"early_config_prune": short_list} if short_list is not None else None
         super().__init__(kernel, kernel.arg_names, configs, key, None, None, prune_configs_by=prune, cache_results=True)
-        self.name = f"{self.base_fn.__module__.rpartition('.')[2]}.{self.base_fn.__name__}"
+        self.name = f"{self.base_fn.__module__.partition('.')[2]}.{self.base_fn.__name__}"
         self.remembers = True
         """Whether tuned configurations and kept choices are used, and choices kept."""
         self.fault = ""

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ._operator import operator
+from .operator import operator
 
 LIMIT = 512
 """Most plans of a thread. The oldest one goes first."""

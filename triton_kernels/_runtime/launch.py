@@ -15,9 +15,9 @@ import triton.language as tl
 from torch import Tensor
 from triton.runtime.autotuner import Autotuner
 
-from triton_kernels import _kept
-from triton_kernels._interpreter import INTERPRET
-from triton_kernels._repeat import repeatable
+from triton_kernels._runtime import kept as _kept
+from triton_kernels._runtime.interpreter import INTERPRET
+from triton_kernels._runtime.repeat import repeatable
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 LAUNCHING = threading.RLock()

@@ -17,13 +17,14 @@ TYPES = {str: "str", bool: "bool", int: "int", float: "float", int | None: "int?
 
 
 def operator(function: Callable[..., Any]) -> Callable[..., Any] | None:
-    """The operator `torch.ops.<folder>.<file>` of a function; None for one that is not of this folder."""
-    folder, _, file = function.__module__.rpartition(".")
-    if folder != __package__:
+    """The operator `torch.ops.<folder>.<operation>_<variant>` of a function; None for one of another folder."""
+    folder, _, file = function.__module__.partition(".")
+    if folder != __package__.partition(".")[0]:
         return None
-    custom = torch.library.custom_op(f"{folder}::{file}", function, mutates_args=(), schema=schema(function))
+    name = file.replace(".", "_")
+    custom = torch.library.custom_op(f"{folder}::{name}", function, mutates_args=(), schema=schema(function))
     custom.register_fake(_results(function))
-    found: Callable[..., Any] = getattr(getattr(torch.ops, folder), file)
+    found: Callable[..., Any] = getattr(getattr(torch.ops, folder), name)
     return found
 
 

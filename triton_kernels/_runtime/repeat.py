@@ -18,7 +18,7 @@ from typing import Any
 
 from torch import Tensor
 
-from triton_kernels._kept import Issue, NotRepeatable, Repeatable
+from triton_kernels._runtime.kept import Issue, NotRepeatable, Repeatable
 
 FORMATS = {"i1": "b", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "u1": "B", "u8": "B", "u16": "H", "u32": "I",
            "u64": "Q", "fp32": "f", "f32": "f", "fp64": "d"}  # fmt: skip

@@ -17,7 +17,7 @@ from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parent / "tuned"
+FOLDER = Path(__file__).parents[1] / "tuned"
 HEAD = ("device", "triton", "driver")
 """The first fields of a file. The driver is that of the last search, also where older entries remain."""
 
@@ -29,7 +29,7 @@ class Entry:
     """The fastest configuration that a search found for one question."""
 
     kernel: str
-    """File and function: `matmul_persistent.matmul_kernel`."""
+    """Module below this folder and function: `matmul.persistent.matmul_kernel`."""
     key: Mapping[str, Scalar]
     dtypes: tuple[str, ...]
     config: Mapping[str, Scalar]

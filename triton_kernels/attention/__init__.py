@@ -6,11 +6,16 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels import _attention_specialized
-from triton_kernels._arguments import FLOAT8, check_attention, check_head
-from triton_kernels._attention_decode import DECODING, decode
-from triton_kernels._attention_float8 import attend_float8
-from triton_kernels._attention_softmax import (
+from triton_kernels._common.tma import describe, readable
+from triton_kernels._runtime.arguments import FLOAT8, check_attention, check_head
+from triton_kernels._runtime.autotuner import autotune
+from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
+from triton_kernels._runtime.launch import device_of, kept, launch
+from triton_kernels.attention import _specialized as _attention_specialized
+from triton_kernels.attention._configs import CONFIGS, set_blocks, short_list, tuning_space  # noqa: F401
+from triton_kernels.attention._decode import DECODING, decode
+from triton_kernels.attention._float8 import attend_float8
+from triton_kernels.attention._softmax import (
     COLUMNS,
     LOWEST,
     in_registers,
@@ -22,11 +27,6 @@ from triton_kernels._attention_softmax import (
     tile_of,
     visible_keys,
 )
-from triton_kernels._autotuner import autotune
-from triton_kernels._configs_attention import CONFIGS, set_blocks, short_list, tuning_space  # noqa: F401
-from triton_kernels._interpreter import INTERPRET, dot_operand, empty_output, finished_output
-from triton_kernels._launch import device_of, kept, launch
-from triton_kernels._tma import describe, readable
 
 DETERMINISTIC = True
 DTYPES_BEYOND = ("float8_e4m3fn",)
@@ -128,9 +128,9 @@ def attention(
     Loads: TMA reads keys and values of 16 bits where it can (rows contiguous, each at a multiple of 16 bytes). Queries
     are then in registers if D is 64.
     Tail: only the blocks on the diagonal and the last one mask; blocks without visible keys are skipped.
-    At most 16 queries (decoding): the keys of a head are divided among programs, see _attention_decode.py. Nothing is
+    At most 16 queries (decoding): the keys of a head are divided among programs, see _decode.py. Nothing is
     tuned, and all query heads of a key head read it once.
-    Without a mask, on Hopper, in 16 bits: warps with different tasks, see _attention_specialized.py. Nothing is tuned.
+    Without a mask, on Hopper, in 16 bits: warps with different tasks, see _specialized.py. Nothing is tuned.
     Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for other D, a negative sm_scale, or
     strides of k and v along S_k or D of 2**22 or more.
     Source: FlashAttention-2 (Dao, 2023), with the query heads of a key head packed as in FlashAttention-3.

@@ -1,4 +1,4 @@
-"""Configurations of attention.py: the autotuner's short list, and the space of a longer search."""
+"""Configurations of the plain kernel: the autotuner's short list, and the space of a longer search."""
 
 import itertools
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import torch
 import triton
 
-from triton_kernels._configs import shared_memory
+from triton_kernels._runtime.configs import shared_memory
 
 
 def set_blocks(args: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Configurations of attention_gluon.py, chosen by a model of the waves of tiles: nothing is timed."""
+"""Configurations of gluon.py, chosen by a model of the waves of tiles: nothing is timed."""
 
 from typing import NamedTuple
 

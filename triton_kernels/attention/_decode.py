@@ -5,10 +5,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from triton_kernels._attention_softmax import LOWEST, add_key, online_softmax
-from triton_kernels._configs import multiprocessors
-from triton_kernels._interpreter import INTERPRET, dot_operand
-from triton_kernels._launch import launch
+from triton_kernels._runtime.configs import multiprocessors
+from triton_kernels._runtime.interpreter import INTERPRET, dot_operand
+from triton_kernels._runtime.launch import launch
+from triton_kernels.attention._softmax import LOWEST, add_key, online_softmax
 
 DECODING = 16
 """Most queries of a call that reads every key once: memory limits it, and there is nothing to tune."""
@@ -141,7 +141,7 @@ def parts_of(programs: int, S_k: int, BLOCK_N: int, block_bytes: int, processors
 
 
 def decode(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, qk_scale: float) -> None:
-    """Launches attention of at most DECODING queries. Arguments: as of attention.py; out is contiguous.
+    """Launches attention of at most DECODING queries. Arguments: as of the plain kernel; out is contiguous.
 
     What is launched depends on shapes, dtype and device alone. All query heads of a key head share its keys.
     """

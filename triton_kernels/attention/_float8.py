@@ -5,7 +5,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from triton_kernels._attention_softmax import (
+from triton_kernels._common.tma import describe, tma_rows
+from triton_kernels._runtime.interpreter import INTERPRET, dot_operand
+from triton_kernels._runtime.launch import launch
+from triton_kernels.attention._softmax import (
     LOWEST,
     recompute_by_key,
     row_pointers,
@@ -13,9 +16,6 @@ from triton_kernels._attention_softmax import (
     tile_of,
     visible_keys,
 )
-from triton_kernels._interpreter import INTERPRET, dot_operand
-from triton_kernels._launch import launch
-from triton_kernels._tma import describe, tma_rows
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LARGEST_WEIGHT = tl.constexpr(8.0)  # in base 2: float8 weights are from 2^8 down to 2^-9, their smallest number

@@ -1,11 +1,11 @@
-"""Rows of attention_gluon.py: masks and sums in registers, stores by TMA, and rows that are computed again."""
+"""Rows of gluon.py: masks and sums in registers, stores by TMA, and rows that are computed again."""
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import tma
 
-from triton_kernels import _configs_attention_gluon
+from triton_kernels.attention import _configs_gluon as _configs_attention_gluon
 
 ROWS = gl.constexpr(_configs_attention_gluon.ROWS)
 OUT_COLUMNS = gl.constexpr(_configs_attention_gluon.OUT_COLUMNS)

@@ -1,4 +1,4 @@
-"""Tiles of attention_gluon.py: which program computes which, and where a tile lies."""
+"""Tiles of gluon.py: which program computes which, and where a tile lies."""
 
 import heapq
 from functools import lru_cache
@@ -9,7 +9,7 @@ from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from triton_kernels._configs_attention_gluon import TILE_COST
+from triton_kernels.attention._configs_gluon import TILE_COST
 
 Sizes = tuple[int, int, int, int, int, int, int]
 captured: dict[tuple[Sizes, torch.device], Tensor] = {}

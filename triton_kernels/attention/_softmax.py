@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from triton_kernels._interpreter import INTERPRET, dot_operand
+from triton_kernels._runtime.interpreter import INTERPRET, dot_operand
 
 LOWEST = tl.constexpr(-3.4028234663852886e38)  # first maximum: unlike -inf, it can be subtracted from -inf
 

@@ -7,9 +7,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from triton_kernels._attention_softmax import LOWEST, head_and_rank, weigh
-from triton_kernels._launch import launch, persistent_grid
-from triton_kernels._tma import describe, readable
+from triton_kernels._common.tma import describe, readable
+from triton_kernels._runtime.launch import launch, persistent_grid
+from triton_kernels.attention._softmax import LOWEST, head_and_rank, weigh
 
 
 class Tile(NamedTuple):

@@ -12,8 +12,12 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 
-from triton_kernels._arguments import check_attention, check_head
-from triton_kernels._attention_gluon_rows import (
+from triton_kernels._common.tma import descriptor, tma_rows
+from triton_kernels._runtime.arguments import check_attention, check_head
+from triton_kernels._runtime.configs import multiprocessors
+from triton_kernels._runtime.launch import device_of, kept, launch
+from triton_kernels.attention._configs_gluon import configuration, heads_together
+from triton_kernels.attention._gluon_rows import (
     OUT_COLUMNS,
     ROWS,
     attend_by_key,
@@ -22,11 +26,7 @@ from triton_kernels._attention_gluon_rows import (
     store,
     store_statistics,
 )
-from triton_kernels._attention_gluon_tiles import tile_count, tile_number, tile_of, tile_table
-from triton_kernels._configs import multiprocessors
-from triton_kernels._configs_attention_gluon import configuration, heads_together
-from triton_kernels._launch import device_of, kept, launch
-from triton_kernels._tma import descriptor, tma_rows
+from triton_kernels.attention._gluon_tiles import tile_count, tile_number, tile_of, tile_table
 
 DETERMINISTIC = True
 REQUIRES = "sm_90"

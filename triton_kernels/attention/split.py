@@ -7,11 +7,11 @@ from jaxtyping import Float
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from triton_kernels._arguments import check_attention, check_head
-from triton_kernels._attention_softmax import LOWEST, recompute_by_key, row_pointers, tile_of, visible_keys
-from triton_kernels._interpreter import INTERPRET, dot_operand
-from triton_kernels._launch import device_of, kept, launch
-from triton_kernels.matmul_split import INFINITY, power_of_two, round_to_bfloat16
+from triton_kernels._runtime.arguments import check_attention, check_head
+from triton_kernels._runtime.interpreter import INTERPRET, dot_operand
+from triton_kernels._runtime.launch import device_of, kept, launch
+from triton_kernels.attention._softmax import LOWEST, recompute_by_key, row_pointers, tile_of, visible_keys
+from triton_kernels.matmul.split import INFINITY, power_of_two, round_to_bfloat16
 
 DETERMINISTIC = True
 ARITHMETIC = "6 x bfloat16"
@@ -170,7 +170,7 @@ def attention_kernel(
     stride_vb, stride_vh, stride_vn, stride_vd, stride_ob, stride_oh, stride_om,
     CAUSAL: tl.constexpr, G: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """One program computes BLOCK_M rows of the output for one batch entry and key head, rows packed as in attention.py.
+    """One program computes BLOCK_M rows of the output for one batch entry and key head, rows packed as in the plain kernel.
 
     The descriptors read the parts of q, k and v; the pointers and strides are those of q, k and v themselves.
     """
@@ -235,7 +235,7 @@ def attention(
     Memory: 6 bytes for each element of q, k and v.
     Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for 16-bit inputs, which need only one
     product, other D, a negative sm_scale, more than 2^29 rows of a head, and a GPU whose tensor cores have no bfloat16.
-    Source: FlashAttention-2 (Dao, 2023) with the parts of matmul_split.py.
+    Source: FlashAttention-2 (Dao, 2023) with the parts of matmul/split.py.
     """
     check_attention(q, k, v)
     if q.dtype != torch.float32:

@@ -6,13 +6,13 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._arguments import check_attention_grad, check_head
-from triton_kernels._attention_softmax import head_and_rank
-from triton_kernels._autotuner import autotune
-from triton_kernels._configs_attention_grad import CONFIGS, short_list, tuning_space  # noqa: F401
-from triton_kernels._interpreter import INTERPRET, dot_operand, empty_output, finished_output
-from triton_kernels._launch import device_of, kept, launch
+from triton_kernels._runtime.arguments import check_attention_grad, check_head
+from triton_kernels._runtime.autotuner import autotune
+from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
+from triton_kernels._runtime.launch import device_of, kept, launch
 from triton_kernels.attention import GROUP_BYTES, LOG2_E, LOWEST, online_softmax
+from triton_kernels.attention._softmax import head_and_rank
+from triton_kernels.attention_grad._configs import CONFIGS, short_list, tuning_space  # noqa: F401
 
 DETERMINISTIC = True
 HEAD_DIMS = (16, 32, 64, 128)
@@ -268,7 +268,7 @@ def attention_grad(
     With p = softmax(sm_scale q k^T) and ds = p * (do v^T - delta), where delta = the row's sum of do * o:
     dq = sm_scale ds k, dk = sm_scale ds^T q, dv = p^T do; dk and dv are sums over the query heads of a key head.
     Shapes: q and do (B, H, S_q, D), k and v (B, H_kv, S_k, D), any strides (a tensor with a stride along D other than 1
-    is copied); D is a power of two from 16 to 128. `causal` and `sm_scale` are those of attention.py.
+    is copied); D is a power of two from 16 to 128. `causal` and `sm_scale` are those of `attention`.
     Three kernels: the forward pass keeps lse and delta of each row; dk and dv over tiles of keys; dq over tiles of
     queries. Scores are computed three times instead of adding dq by atomic operations: the result is deterministic.
     Dtypes: float32 (ieee products and sums), float16, bfloat16 (scores, softmax and sums in float32; p and ds are

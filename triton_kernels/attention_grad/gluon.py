@@ -10,13 +10,13 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 
-from triton_kernels._arguments import check_attention_grad, check_head
-from triton_kernels._attention_gluon_rows import OUT_COLUMNS, ROWS, hide, store
-from triton_kernels._attention_softmax import head_and_rank
-from triton_kernels._launch import device_of, kept, launch
-from triton_kernels._tma import descriptor, tma_rows
+from triton_kernels._common.tma import descriptor, tma_rows
+from triton_kernels._runtime.arguments import check_attention_grad, check_head
+from triton_kernels._runtime.launch import device_of, kept, launch
 from triton_kernels.attention import GROUP_BYTES, LOG2_E
-from triton_kernels.attention_gluon import DTYPES, statistics, tma_load
+from triton_kernels.attention._gluon_rows import OUT_COLUMNS, ROWS, hide, store
+from triton_kernels.attention._softmax import head_and_rank
+from triton_kernels.attention.gluon import DTYPES, statistics, tma_load
 
 DETERMINISTIC = True
 REQUIRES = "sm_90"
@@ -340,8 +340,8 @@ def attention_grad(
     """(dq, dk, dv): gradients of the sum of do * o, where o = softmax(sm_scale q k^T) v; forward and backward.
 
     Shapes: q and do (B, H, S_q, D), k and v (B, H_kv, S_k, D); D is 64 or 128. An operand that TMA cannot read (rows
-    contiguous, each at a multiple of 16 bytes) is copied first. `causal` and `sm_scale` are those of attention.py.
-    The forward pass is that of attention_gluon.py. Then scores are computed twice more, for dk and dv and for dq,
+    contiguous, each at a multiple of 16 bytes) is copied first. `causal` and `sm_scale` are those of `attention`.
+    The forward pass is that of attention/gluon.py. Then scores are computed twice more, for dk and dv and for dq,
     instead of adding dq by atomic operations: the result is deterministic.
     Dtypes: float16, bfloat16 (scores, softmax and sums in float32; p and ds are rounded once for the products that
     follow). Tail: TMA reads zeros beyond the last row, whose scores are hidden, and does not write there.

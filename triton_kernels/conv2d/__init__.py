@@ -6,13 +6,13 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels import _conv2d_boxes
-from triton_kernels._arguments import check_conv2d
-from triton_kernels._autotuner import autotune
-from triton_kernels._configs_conv2d import CONFIGS, short_list, tuning_space  # noqa: F401
-from triton_kernels._interpreter import INTERPRET, dot_operand, empty_output, finished_output
-from triton_kernels._launch import device_of, kept, launch
-from triton_kernels._tiles import grouped_tile_any
+from triton_kernels._common.tiles import grouped_tile_any
+from triton_kernels._runtime.arguments import check_conv2d
+from triton_kernels._runtime.autotuner import autotune
+from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
+from triton_kernels._runtime.launch import device_of, kept, launch
+from triton_kernels.conv2d import _boxes as _conv2d_boxes
+from triton_kernels.conv2d._configs import CONFIGS, short_list, tuning_space  # noqa: F401
 
 DETERMINISTIC = True
 GROUP_M = 8  # tile rows per group of the tile scheduler
@@ -135,7 +135,7 @@ def conv2d(
     Precision: "ieee" multiplies the inputs exactly (float32 without tensor cores); "tf32", for float32 only: the tensor
     cores truncate each factor to 11 significant bits.
     Tail: loads are masked where a tap lies in the padding and where a tile overhangs; offsets are int64. With stride 1,
-    TMA reads and writes instead where it can (_conv2d_boxes.py).
+    TMA reads and writes instead where it can (_boxes.py).
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for 2^31 pixels and more.
     Source: implicit GEMM as in cuDNN (Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", 2014).
     """

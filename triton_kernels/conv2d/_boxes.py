@@ -8,11 +8,11 @@ import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from triton_kernels._autotuner import autotune
-from triton_kernels._configs_conv2d_boxes import CONFIGS, set_boxes, short_list
-from triton_kernels._interpreter import INTERPRET, dot_operand
-from triton_kernels._launch import launch, persistent_grid
-from triton_kernels._tma import readable, strides_of
+from triton_kernels._common.tma import readable, strides_of
+from triton_kernels._runtime.autotuner import autotune
+from triton_kernels._runtime.interpreter import INTERPRET, dot_operand
+from triton_kernels._runtime.launch import launch, persistent_grid
+from triton_kernels.conv2d._configs_boxes import CONFIGS, set_boxes, short_list
 
 BOX_PIXELS = 128  # for which the sides of a box are chosen
 

@@ -1,4 +1,4 @@
-"""Configurations of conv2d.py: the autotuner's short lists, and the space of a longer search."""
+"""Configurations of the plain kernel: the autotuner's short lists, and the space of a longer search."""
 
 import itertools
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import torch
 import triton
 
-from triton_kernels import _configs_conv2d_boxes
-from triton_kernels._configs import columns_that_suit, shared_memory
+from triton_kernels._runtime.configs import columns_that_suit, shared_memory
+from triton_kernels.conv2d import _configs_boxes as _configs_conv2d_boxes
 
 
 def _config(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, num_warps: int, num_stages: int) -> triton.Config:
@@ -53,7 +53,7 @@ def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
     Up to 128 accumulators per thread, half of it without tensor cores; as many stages as fit one or two programs per
     multiprocessor.
     """
-    if "x_desc" in args:  # of _conv2d_boxes.py
+    if "x_desc" in args:  # of _boxes.py
         return _configs_conv2d_boxes.tuning_space(args, **constants)
     x = args["x_ptr"]
     ieee = x.dtype == torch.float32 and constants["PRECISION"] == "ieee"

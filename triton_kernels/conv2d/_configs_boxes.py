@@ -1,11 +1,11 @@
-"""Configurations of _conv2d_boxes.py: the autotuner's short lists, and the space of a longer search."""
+"""Configurations of _boxes.py: the autotuner's short lists, and the space of a longer search."""
 
 import itertools
 from typing import Any
 
 import triton
 
-from triton_kernels._configs import columns_that_suit, shared_memory
+from triton_kernels._runtime.configs import columns_that_suit, shared_memory
 
 
 def set_boxes(args: dict[str, Any]) -> None:

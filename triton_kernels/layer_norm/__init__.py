@@ -5,10 +5,10 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._arguments import check_norm
-from triton_kernels._interpreter import empty_output, finished_output
-from triton_kernels._launch import device_of, kept, launch
-from triton_kernels._rows import blocks
+from triton_kernels._common.rows import blocks
+from triton_kernels._runtime.arguments import check_norm
+from triton_kernels._runtime.interpreter import empty_output, finished_output
+from triton_kernels._runtime.launch import device_of, kept, launch
 
 DETERMINISTIC = True
 

@@ -5,12 +5,12 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._arguments import check_linear
-from triton_kernels._autotuner import autotune
-from triton_kernels._configs_linear_sigmoid import CONFIGS, short_list, tuning_space  # noqa: F401
-from triton_kernels._interpreter import INTERPRET, empty_output, finished_output
-from triton_kernels._launch import device_of, kept, launch
-from triton_kernels._tiles import grouped_tile
+from triton_kernels._common.tiles import grouped_tile
+from triton_kernels._runtime.arguments import check_linear
+from triton_kernels._runtime.autotuner import autotune
+from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
+from triton_kernels._runtime.launch import device_of, kept, launch
+from triton_kernels.linear_sigmoid._configs import CONFIGS, short_list, tuning_space  # noqa: F401
 from triton_kernels.matmul import alignment, known_multiple, multiply_add, opaque_offsets
 from triton_kernels.sigmoid import sigmoid_16_bit, sigmoid_float32
 
@@ -27,7 +27,7 @@ def linear_sigmoid_kernel(
 ):  # fmt: skip
     """One program computes one tile of sigma(x weight^T + bias), [BLOCK_M, BLOCK_N], in float32 registers.
 
-    Each step over K multiplies [BLOCK_M, BLOCK_K] of x by [BLOCK_K, BLOCK_N] of weight^T, as in matmul.py; what is done
+    Each step over K multiplies [BLOCK_M, BLOCK_K] of x by [BLOCK_K, BLOCK_N] of weight^T, as in `matmul`; what is done
     with the sums costs no traffic but that of the result.
     ALIGN: elements in 16 bytes if all rows start and end at multiples of 16 bytes; otherwise 1.
     With dy the tile is that of dz = dy s (1 - s), s being the sigmoid.
@@ -95,7 +95,7 @@ def linear_sigmoid(
     Tail: unless every tile of every configuration fits, loads and stores are masked; offsets are int64.
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for M above 2^28,
     N above 2^26 or K above 2^30.
-    Source: matmul.py.
+    Source: `matmul`.
     """
     check_linear("linear_sigmoid", x, weight, bias, precision=precision)
     out = empty_output((x.shape[0], weight.shape[0]), x.dtype, x.device)

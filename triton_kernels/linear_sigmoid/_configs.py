@@ -1,12 +1,12 @@
-"""Configurations of linear_sigmoid.py and of its gradient: those of matmul.py, fewer of them in the short list."""
+"""Configurations of the plain kernel and of its gradient: those of `matmul`, fewer of them in the short list."""
 
 from typing import Any
 
 import torch
 import triton
 
-from triton_kernels import _configs_matmul
-from triton_kernels._configs_matmul import config, suitable
+from triton_kernels.matmul import _configs as _configs_matmul
+from triton_kernels.matmul._configs import config, suitable
 
 HALF_CONFIGS = [
     config(128, 256, 64, 8, 3),
@@ -40,7 +40,7 @@ def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: 
 
 
 def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
-    """The configurations that a search of minutes times beyond the short list: those of matmul.py."""
+    """The configurations that a search of minutes times beyond the short list: those of `matmul`."""
     return _configs_matmul.tuning_space(_as_matmul(args), **constants, PARTS=1)
 
 

@@ -1,13 +1,13 @@
-"""A linear layer with a sigmoid in Gluon for Hopper: the kernel of matmul_gluon.py, finished in registers."""
+"""A linear layer with a sigmoid in Gluon for Hopper: the kernel of matmul/gluon.py, finished in registers."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._arguments import check_linear
-from triton_kernels._configs_matmul_gluon import tuning_space  # noqa: F401
-from triton_kernels._launch import device_of, kept
-from triton_kernels.matmul_gluon import launch_product, matmul_kernel  # noqa: F401
+from triton_kernels._runtime.arguments import check_linear
+from triton_kernels._runtime.launch import device_of, kept
+from triton_kernels.matmul._configs_gluon import tuning_space  # noqa: F401
+from triton_kernels.matmul.gluon import launch_product, matmul_kernel  # noqa: F401
 
 REQUIRES = "sm_90"
 
@@ -19,12 +19,12 @@ def linear_sigmoid(
     """out = sigma(x weight^T + bias).
 
     Shapes: x (M, K), weight (N, K), bias (N,), K at least 1. The output is contiguous.
-    Strides: any; what TMA cannot copy is copied first, as in matmul_gluon.py.
+    Strides: any; what TMA cannot copy is copied first, as in matmul/gluon.py.
     Dtypes: float16, bfloat16; everything in float32, rounded once at the end.
     Tail: TMA reads zeros beyond the edges and does not write there.
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for float32, for K = 0, for
     M or N above 2^26, for K above 2^30, and for a GPU other than Hopper.
-    Source: matmul_gluon.py.
+    Source: matmul/gluon.py.
     """
     check_linear("linear_sigmoid", x, weight, bias, precision=precision, interpreter=False)
     (M, K), N = x.shape, weight.shape[0]

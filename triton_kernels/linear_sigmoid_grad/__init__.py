@@ -3,9 +3,9 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._arguments import check_linear
-from triton_kernels._interpreter import empty_output, finished_output
-from triton_kernels._launch import device_of, kept
+from triton_kernels._runtime.arguments import check_linear
+from triton_kernels._runtime.interpreter import empty_output, finished_output
+from triton_kernels._runtime.launch import device_of, kept
 from triton_kernels.linear_sigmoid import launch_forward
 from triton_kernels.matmul import matmul
 from triton_kernels.sum import sum as sum_of
@@ -24,8 +24,8 @@ def linear_sigmoid_grad(
 ) -> tuple[Float[Tensor, "M K"], Float[Tensor, "N K"], Float[Tensor, "N"]]:
     """(dx, dweight, dbias): gradients of the sum of dy * y, where y is the `linear_sigmoid` of x, weight and bias.
 
-    dz = dy y (1 - y), in the pass that computes x weight^T; dx = dz weight and dweight = dz^T x by matmul.py, dbias as
-    the sum of the rows of dz by sum.py.
+    dz = dy y (1 - y), in the pass that computes x weight^T; dx = dz weight and dweight = dz^T x by `matmul`, dbias as
+    the sum of the rows of dz by `sum`.
 
     Shapes: x (M, K), weight (N, K), bias (N,), dy (M, N), any strides; the results are contiguous.
     Dtypes: float32, float16, bfloat16, the same for all; sums in float32; dz and the results are rounded.

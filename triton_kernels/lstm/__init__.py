@@ -6,9 +6,9 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._arguments import check_lstm
-from triton_kernels._interpreter import INTERPRET, dot_operand, empty_output, finished_output
-from triton_kernels._launch import device_of, kept, launch
+from triton_kernels._runtime.arguments import check_lstm
+from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
+from triton_kernels._runtime.launch import device_of, kept, launch
 from triton_kernels.matmul import matmul
 
 DETERMINISTIC = True
@@ -148,7 +148,7 @@ def lstm(
 
     Shapes: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H); any strides: torch copies what is not
     contiguous; the results are.
-    Dtypes: float32 (ieee), float16, bfloat16, the same for all. x w_ih^T, by matmul.py, and h are rounded to it; sums
+    Dtypes: float32 (ieee), float16, bfloat16, the same for all. x w_ih^T, by `matmul`, and h are rounded to it; sums
     and c are float32. Memory: 4 T B H numbers for x w_ih^T, and 4 B H bytes.
     Tail: masked. Errors: ValueError for other shapes, dtypes or devices.
     """

@@ -6,17 +6,17 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._arguments import check_length, check_matmul
-from triton_kernels._autotuner import autotune
-from triton_kernels._configs import multiprocessors
-from triton_kernels._configs_matmul import CONFIGS, short_list, tuning_space  # noqa: F401
-from triton_kernels._few import Few, multiply_few
-from triton_kernels._interpreter import INTERPRET, dot_operand, empty_output, finished_output
-from triton_kernels._launch import column_major, device_of, kept, launch
-from triton_kernels._pad import VECTOR, both_zero_padded, zero_padded
-from triton_kernels._parts import STEP, add_parts
-from triton_kernels._plan_matmul import Problem, best_of, count
-from triton_kernels._tiles import grouped_tile
+from triton_kernels._common.tiles import grouped_tile
+from triton_kernels._runtime.arguments import check_length, check_matmul
+from triton_kernels._runtime.autotuner import autotune
+from triton_kernels._runtime.configs import multiprocessors
+from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
+from triton_kernels._runtime.launch import column_major, device_of, kept, launch
+from triton_kernels.matmul._configs import CONFIGS, short_list, tuning_space  # noqa: F401
+from triton_kernels.matmul._few import Few, multiply_few
+from triton_kernels.matmul._pad import VECTOR, both_zero_padded, zero_padded
+from triton_kernels.matmul._parts import STEP, add_parts
+from triton_kernels.matmul._plan import Problem, best_of, count
 
 DETERMINISTIC = True
 DTYPES_BEYOND = ("float8_e4m3fn",)
@@ -215,7 +215,7 @@ def matmul(
     Precision: "ieee" multiplies the inputs exactly (float32 without tensor cores); "tf32", for float32 only: the tensor
     cores truncate each factor to 11 significant bits. For float8, whose products Hopper's tensor cores sum with 14
     bits: "promoted" adds sums of 128 products in float32, "fast" leaves all sums to the tensor cores.
-    In 16 bits a model chooses among these plans (`_plan_matmul.py`):
+    In 16 bits a model chooses among these plans (`_plan.py`):
     Parts: if the output has too few tiles for the device, programs divide K; their float32 sums take 4 M N bytes for
     each part and are added in a fixed order by a second kernel.
     Rows: operands whose rows are no multiples of 16 bytes may be copied first, with zeros at the ends.

@@ -1,4 +1,4 @@
-"""Configurations of matmul.py: the autotuner's short list, and the space of a longer search."""
+"""Configurations of the plain kernel: the autotuner's short list, and the space of a longer search."""
 
 import itertools
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import torch
 import triton
 
-from triton_kernels._configs import multiprocessors, shared_memory, tile_counts, with_enough_tiles
-from triton_kernels._plan_matmul import TILES, Problem, best_tiles
+from triton_kernels._runtime.configs import multiprocessors, shared_memory, tile_counts, with_enough_tiles
+from triton_kernels.matmul._plan import TILES, Problem, best_tiles
 
 
 def config(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, num_warps: int, num_stages: int) -> triton.Config:
@@ -89,7 +89,7 @@ def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: 
 
 
 def planned(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
-    """What the model of _plan_matmul.py chooses for this padding and these parts."""
+    """What the model of _plan.py chooses for this padding and these parts."""
     a_padded, b_padded = constants.get("PADDED_A", False), constants.get("PADDED_B", False)
     a_whole, b_whole, c_whole = (constants.get(f"ALIGN_{matrix}", 1) > 1 for matrix in "ABC")
     x = Problem(

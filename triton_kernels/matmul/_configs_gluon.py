@@ -1,4 +1,4 @@
-"""Configurations of matmul_gluon.py: the autotuner's short list, and the space of a longer search."""
+"""Configurations of gluon.py: the autotuner's short list, and the space of a longer search."""
 
 import itertools
 from typing import Any
@@ -7,8 +7,8 @@ import triton
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from triton_kernels._configs import multiprocessors, shared_memory, with_enough_tiles, without_small_tiles
-from triton_kernels._plan_matmul_gluon import ROWS, TILES, Problem, Tile, best_tiles
+from triton_kernels._runtime.configs import multiprocessors, shared_memory, with_enough_tiles, without_small_tiles
+from triton_kernels.matmul._plan_gluon import ROWS, TILES, Problem, Tile, best_tiles
 
 SWIZZLE = 128
 """Bytes per shared-memory row: rows of 128 bytes, swizzled, serve wgmma and TMA without bank conflicts."""

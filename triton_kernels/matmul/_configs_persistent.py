@@ -1,11 +1,11 @@
-"""Configurations of matmul_persistent.py: the autotuner's short list, and the space of a longer search."""
+"""Configurations of persistent.py: the autotuner's short list, and the space of a longer search."""
 
 import itertools
 from typing import Any
 
 import triton
 
-from triton_kernels._configs import (
+from triton_kernels._runtime.configs import (
     multiprocessors,
     shared_memory,
     tile_counts,

@@ -1,11 +1,11 @@
-"""Configurations of matmul_split.py: the autotuner's short list, and the space of a longer search."""
+"""Configurations of split.py: the autotuner's short list, and the space of a longer search."""
 
 import itertools
 from typing import Any
 
 import triton
 
-from triton_kernels._configs import multiprocessors, shared_memory, tile_counts, with_enough_tiles
+from triton_kernels._runtime.configs import multiprocessors, shared_memory, tile_counts, with_enough_tiles
 
 
 def set_blocks(args: dict[str, Any]) -> None:

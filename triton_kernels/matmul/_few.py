@@ -7,8 +7,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from triton_kernels._launch import launch
-from triton_kernels._parts import add_parts
+from triton_kernels._runtime.launch import launch
+from triton_kernels.matmul._parts import add_parts
 
 VECTOR = 8
 """Elements of 16 bits in 16 bytes, which a thread loads at a time."""

@@ -1,12 +1,12 @@
-"""Parts of matmul_gluon.py: what a program computes, the loads of a stage, the epilogue, and float8 in float32 sums."""
+"""Parts of gluon.py: what a program computes, the loads of a stage, the epilogue, and float8 in float32 sums."""
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 
-from triton_kernels._plan_matmul_gluon import ROWS
-from triton_kernels._tiles import left_columns, tile_offsets
+from triton_kernels._common.tiles import left_columns, tile_offsets
+from triton_kernels.matmul._plan_gluon import ROWS
 
 WGMMA_M = gl.constexpr(ROWS)  # rows of a tile per consumer warpgroup
 tma_load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared  # renamed after Triton 3.7
@@ -100,7 +100,7 @@ def epilogue(parts, c_desc, c_smem, row, off_n, consumer: gl.constexpr, CONSUMER
 
 @gluon.jit
 def bias_and_sigmoid(acc, bias_ptr, off_m, off_n, M, N, BIAS_ROWS: gl.constexpr):
-    """sigma(acc + bias) for the 16-bit results of rows from off_m and columns from off_n on: as in sigmoid.py.
+    """sigma(acc + bias) for the 16-bit results of rows from off_m and columns from off_n on: as in `sigmoid`.
 
     BIAS_ROWS: the bias has an element for each row, otherwise for each column.
     """

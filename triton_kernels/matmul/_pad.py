@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from triton_kernels._launch import launch
+from triton_kernels._runtime.launch import launch
 
 VECTOR = 8
 """Elements of 16 bits in 16 bytes, which a thread copies at a time."""

@@ -4,7 +4,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from triton_kernels._launch import launch
+from triton_kernels._runtime.launch import launch
 
 STEP = 256
 """A part has a multiple of this many terms, which all steps over K divide."""

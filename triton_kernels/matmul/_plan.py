@@ -1,4 +1,4 @@
-"""Plans of matmul.py for 16 bits: tile, parts of K, and copies of operands that begin at odd addresses.
+"""Plans of the plain kernel for 16 bits: tile, parts of K, and copies of operands that begin at odd addresses.
 
 The choice is that of a model of few constants, fitted to the times of all plans over drawn shapes on an H200
 (docs/lab/matmul_lines.md). Programs go in rounds over the multiprocessors. A round takes its steps of K, which latency
@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from triton_kernels._few import LOADS, MOST_ROWS, VECTOR, Few
-from triton_kernels._pad import worth_padding
-from triton_kernels._parts import STEP
+from triton_kernels.matmul._few import LOADS, MOST_ROWS, VECTOR, Few
+from triton_kernels.matmul._pad import worth_padding
+from triton_kernels.matmul._parts import STEP
 
 
 class Problem(NamedTuple):
@@ -31,7 +31,7 @@ class Problem(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """A configuration of matmul.py."""
+    """A configuration of the plain kernel."""
 
     M: int
     N: int

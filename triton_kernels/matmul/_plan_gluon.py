@@ -1,6 +1,6 @@
-"""Plans of matmul_gluon.py for 16 bits: tile, parts of K, and whether C or its transpose is computed.
+"""Plans of gluon.py for 16 bits: tile, parts of K, and whether C or its transpose is computed.
 
-A model of the kind of _plan_matmul.py: persistent programs, one on a multiprocessor, compute tile after tile. Matrices
+A model of the kind of _plan.py: persistent programs, one on a multiprocessor, compute tile after tile. Matrices
 that TMA cannot read or write are copied.
 """
 
@@ -9,14 +9,14 @@ from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
-from triton_kernels._plan_matmul import PARTS, count, longest
+from triton_kernels.matmul._plan import PARTS, count, longest
 
 ROWS = 64
 """Rows of a tile per consumer warpgroup: the M of one wgmma."""
 STEP = 64
 """Terms of a step."""
 NARROW = 32
-"""Columns of a tall C whose product is left to matmul.py."""
+"""Columns of a tall C whose product is left to the plain kernel."""
 
 
 class Problem(NamedTuple):
@@ -36,7 +36,7 @@ class Problem(NamedTuple):
 
     @property
     def share_of_pointers(self) -> float:
-        """Of this kernel's predicted time: what matmul.py must be predicted to need less of, to be preferred.
+        """Of this kernel's predicted time: what the plain kernel must be predicted to need less of, to be preferred.
 
         It always is for a tall C of few columns: TMA reads short rows of A no faster, and a tile is mostly latency.
         """
@@ -44,7 +44,7 @@ class Problem(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """A configuration of matmul_gluon.py."""
+    """A configuration of gluon.py."""
 
     consumers: int
     N: int

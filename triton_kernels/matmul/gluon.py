@@ -10,12 +10,15 @@ from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from triton_kernels._arguments import check_matmul, check_tensor_cores
-from triton_kernels._autotuner import autotune
-from triton_kernels._configs import multiprocessors
-from triton_kernels._configs_matmul_gluon import CONFIGS, ROWS, SWIZZLE, short_list, tile_count, tuning_space  # noqa: F401
-from triton_kernels._launch import device_of, kept, launch, persistent_grid
-from triton_kernels._matmul_gluon_tiles import (
+from triton_kernels._common.tiles import left_columns
+from triton_kernels._common.tma import TmaMatrix, both_tma_matrices, find_tma, tma_output
+from triton_kernels._runtime.arguments import check_matmul, check_tensor_cores
+from triton_kernels._runtime.autotuner import autotune
+from triton_kernels._runtime.configs import multiprocessors
+from triton_kernels._runtime.launch import device_of, kept, launch, persistent_grid
+from triton_kernels.matmul import by_pointers_us, launch_by_pointers
+from triton_kernels.matmul._configs_gluon import CONFIGS, ROWS, SWIZZLE, short_list, tile_count, tuning_space  # noqa: F401
+from triton_kernels.matmul._gluon_tiles import (
     WGMMA_M,
     bias_and_sigmoid,
     consume_promoted,
@@ -25,12 +28,9 @@ from triton_kernels._matmul_gluon_tiles import (
     tile_and_terms,
     work_items,
 )
-from triton_kernels._pad import copy_matrix
-from triton_kernels._parts import add_strided_parts
-from triton_kernels._plan_matmul_gluon import STEP, Problem, best_of
-from triton_kernels._tiles import left_columns
-from triton_kernels._tma import TmaMatrix, both_tma_matrices, find_tma, tma_output
-from triton_kernels.matmul import by_pointers_us, launch_by_pointers
+from triton_kernels.matmul._pad import copy_matrix
+from triton_kernels.matmul._parts import add_strided_parts
+from triton_kernels.matmul._plan_gluon import STEP, Problem, best_of
 
 REQUIRES = "sm_90"
 DTYPES_BEYOND = ("float8_e4m3fn",)
@@ -261,8 +261,8 @@ def matmul(
     tensor cores truncate float32 to 11 significant bits. float8_e4m3fn, with a float32
     scale of shape () for each, gives bfloat16: "promoted" adds sums of 128 products in float32, "fast" leaves all sums
     to the tensor cores, which keep 14 bits.
-    Plans: in 16 bits a model (`_plan_matmul_gluon.py`) chooses the tile, parts of K and, for few rows, the transpose of
-    C. What `matmul.py` is predicted to finish earlier is left to it: short products, mostly with copies for TMA; so are
+    Plans: in 16 bits a model (`_plan_gluon.py`) chooses the tile, parts of K and, for few rows, the transpose of
+    C. What plain Triton is predicted to finish earlier is left to it: short products, mostly with copies for TMA; so are
     tall products of few columns.
     Tail: TMA reads zeros beyond the edges and does not write there.
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for float32 with

@@ -9,13 +9,13 @@ from jaxtyping import Float
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from triton_kernels._arguments import check_matmul, check_tensor_cores
-from triton_kernels._autotuner import autotune
-from triton_kernels._configs_matmul_persistent import CONFIGS, set_blocks, short_list, tuning_space  # noqa: F401
-from triton_kernels._interpreter import INTERPRET, dot_operand, empty_output, finished_output
-from triton_kernels._launch import column_major, device_of, kept, launch, persistent_grid
-from triton_kernels._tiles import tile_offsets
-from triton_kernels._tma import TmaMatrix, both_tma_matrices, tma_matrix, tma_output
+from triton_kernels._common.tiles import tile_offsets
+from triton_kernels._common.tma import TmaMatrix, both_tma_matrices, tma_matrix, tma_output
+from triton_kernels._runtime.arguments import check_matmul, check_tensor_cores
+from triton_kernels._runtime.autotuner import autotune
+from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
+from triton_kernels._runtime.launch import column_major, device_of, kept, launch, persistent_grid
+from triton_kernels.matmul._configs_persistent import CONFIGS, set_blocks, short_list, tuning_space  # noqa: F401
 
 
 @triton.jit

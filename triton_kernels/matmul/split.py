@@ -7,12 +7,12 @@ from jaxtyping import Float
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from triton_kernels._arguments import check_matmul
-from triton_kernels._autotuner import autotune
-from triton_kernels._configs_matmul_split import CONFIGS, set_blocks, short_list, tuning_space  # noqa: F401
-from triton_kernels._interpreter import INTERPRET, dot_operand
-from triton_kernels._launch import device_of, kept, launch
-from triton_kernels._tiles import grouped_tile_any
+from triton_kernels._common.tiles import grouped_tile_any
+from triton_kernels._runtime.arguments import check_matmul
+from triton_kernels._runtime.autotuner import autotune
+from triton_kernels._runtime.interpreter import INTERPRET, dot_operand
+from triton_kernels._runtime.launch import device_of, kept, launch
+from triton_kernels.matmul._configs_split import CONFIGS, set_blocks, short_list, tuning_space  # noqa: F401
 
 ARITHMETIC = "6 x bfloat16"
 GROUP_M = 8  # tile rows per group of the tile scheduler

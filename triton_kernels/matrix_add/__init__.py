@@ -5,10 +5,10 @@ import triton.language as tl
 from jaxtyping import Shaped
 from torch import Tensor
 
-from triton_kernels._arguments import check_add
-from triton_kernels._interpreter import INTERPRET, empty_output, finished_output
-from triton_kernels._launch import device_of, kept, launch
-from triton_kernels._tiles import grouped_tile_any
+from triton_kernels._common.tiles import grouped_tile_any
+from triton_kernels._runtime.arguments import check_add
+from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
+from triton_kernels._runtime.launch import device_of, kept, launch
 
 DETERMINISTIC = True
 LARGE_BYTES = 2**26  # per dense operand: from here on there are enough programs for large blocks

@@ -3,9 +3,9 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._arguments import check_head, check_multi_head_attention
-from triton_kernels._interpreter import empty_output, finished_output
-from triton_kernels._launch import kept
+from triton_kernels._runtime.arguments import check_head, check_multi_head_attention
+from triton_kernels._runtime.interpreter import empty_output, finished_output
+from triton_kernels._runtime.launch import kept
 from triton_kernels.attention import HEAD_DIMS, attend
 from triton_kernels.matmul import matmul
 
@@ -30,7 +30,7 @@ def multi_head_attention(
     them. An x whose first two dimensions are no common stride apart is copied first. The output is contiguous.
     Causal: position i sees positions up to i.
     Dtypes: float32 (ieee), float16, bfloat16; sums in float32. The first product and attention's result are rounded.
-    Tail, NaN and errors: those of matmul.py and attention.py; ValueError for an E that is no multiple of heads.
+    Tail, NaN and errors: those of `matmul` and `attention`; ValueError for an E that is no multiple of heads.
     Source: Vaswani et al., "Attention Is All You Need", 2017.
     """
     check_multi_head_attention(x, w_qkv, w_out, heads)

@@ -4,10 +4,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._arguments import check_head, check_multi_head_attention
-from triton_kernels._launch import kept
-from triton_kernels.attention_gluon import DTYPES, HEAD_DIMS, attend
-from triton_kernels.matmul_gluon import matmul
+from triton_kernels._runtime.arguments import check_head, check_multi_head_attention
+from triton_kernels._runtime.launch import kept
+from triton_kernels.attention.gluon import DTYPES, HEAD_DIMS, attend
+from triton_kernels.matmul.gluon import matmul
 
 REQUIRES = "sm_90"
 
@@ -29,7 +29,7 @@ def multi_head_attention(
     heads side by side, as the second product reads them. An x whose first two dimensions are no common stride apart is
     copied first. The output is contiguous. Causal: position i sees positions up to i.
     Dtypes: float16, bfloat16; sums in float32. The first product and attention's result are rounded.
-    Tail and NaN: as in matmul_gluon.py and attention_gluon.py. Errors: theirs, where rows of x or of a weight that TMA
+    Tail and NaN: as in matmul/gluon.py and attention/gluon.py. Errors: theirs, where rows of x or of a weight that TMA
     cannot read raise NotImplementedError; ValueError for an E that is no multiple of heads.
     Source: Vaswani et al., "Attention Is All You Need", 2017.
     """

@@ -7,9 +7,9 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._arguments import check_sigmoid
-from triton_kernels._interpreter import INTERPRET, empty_output, finished_output
-from triton_kernels._launch import device_of, kept, launch
+from triton_kernels._runtime.arguments import check_sigmoid
+from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
+from triton_kernels._runtime.launch import device_of, kept, launch
 
 DETERMINISTIC = True
 LARGE_BYTES = 2**26  # of a dense input: from here on there are far more programs than the device runs at once

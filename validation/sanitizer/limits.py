@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cuda_ref import compiler
+from cuda_ref.build import compiler
 
 PROBE = Path(__file__).parent / "probe.cu"
 CUDA = PROBE.parents[2] / "cuda_ref"

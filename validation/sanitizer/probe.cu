@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mbarrier.cuh"
-#include "mma.cuh"
-#include "tma.cuh"
+#include "hopper/mbarrier.cuh"
+#include "common/mma.cuh"
+#include "hopper/tma.cuh"
 
 constexpr int STAGES = 2, READERS = 4 * 32, BYTES = READERS * 4, COPIES = 16;
 

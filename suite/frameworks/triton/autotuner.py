@@ -1,6 +1,6 @@
 """Autotuners from outside: the launches that ask them, and how to replace an answer.
 
-`triton_kernels/_autotuner.py` says how they answer. Import this only where `Adapter.prepare` has run for Triton.
+`triton_kernels/_runtime/autotuner.py` says how they answer. Import this where `Adapter.prepare` has run for Triton.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 from triton import AsyncCompileMode, Config
 from triton.runtime.autotuner import Autotuner
 
-from triton_kernels._autotuner import Key, named, plain
-from triton_kernels._kept import forget
+from triton_kernels._runtime.autotuner import Key, named, plain
+from triton_kernels._runtime.kept import forget
 
 __all__ = ["Launch", "autotuners", "compile_all", "emptied_caches", "launches", "named", "plain", "text"]
 
 
 def autotuners(module: ModuleType) -> dict[str, Autotuner]:
-    """The autotuned kernels of a module, by file and name: `matmul.matmul_kernel`."""
-    stem = module.__name__.rpartition(".")[2]
-    return {f"{stem}.{name}": each for name, each in vars(module).items() if isinstance(each, Autotuner)}
+    """The autotuned kernels of a module, by module below the folder and name: `matmul.matmul_kernel`."""
+    place = module.__name__.partition(".")[2]
+    return {f"{place}.{name}": each for name, each in vars(module).items() if isinstance(each, Autotuner)}
 
 
 def text(config: Config) -> str:

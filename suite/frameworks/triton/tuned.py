@@ -1,5 +1,7 @@
-"""The files of tuned configurations, as `python -m suite tune` keeps them. `triton_kernels/_tuned.py` has their form;
-the kernels read them there by themselves."""
+"""Writes the files of tuned configurations for `python -m suite tune`.
+
+`triton_kernels/_runtime/tuned.py` defines their form, and reads them for the kernels.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from typing import Any
 
 from suite.core.errors import ResultsError
 from suite.core.files import write_atomically
-from triton_kernels import _tuned
-from triton_kernels._tuned import HEAD, Entry, Scalar
+from triton_kernels._runtime import tuned as _tuned
+from triton_kernels._runtime.tuned import HEAD, Entry, Scalar
 
 __all__ = ["SPACE", "Entry", "Scalar", "add", "find", "path_for", "read", "write"]
 

@@ -14,9 +14,8 @@ from typing import Any
 
 from suite import ops
 from suite.core.errors import UsageError
-from suite.core.paths import ROOT
 from suite.hardware.device import Device
-from suite.implementations import failure
+from suite.implementations import builtin, failure
 from suite.implementations.arguments import missing_parameters
 from suite.implementations.external import module, source
 from suite.implementations.external.reference import ExternalReference
@@ -170,7 +169,7 @@ def signature(op: Operation) -> str:
     if op.signature:
         return op.signature
     operation = op.name
-    tree = ast.parse((ROOT / "torch_impls" / f"{operation}.py").read_text(encoding="utf-8"))
+    tree = ast.parse(builtin.files("torch", operation)[""].read_text(encoding="utf-8"))
     (function,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == operation)
     for each in ast.walk(function.args):
         if isinstance(each, ast.arg):

@@ -150,13 +150,13 @@ def _lies_in(module: ModuleType, folder: Path) -> bool:
 
 
 def _launcher(path: Path, operation: str) -> ModuleType:
-    """A copy of `cuda_ref/<operation>.py` whose launches go to the source `path`."""
+    """A copy of `cuda_ref/<operation>/__init__.py` whose launches go to the source `path`."""
     from cuda_ref import build
 
     def launch(source: str, function: str, device: Any, *arguments: Any) -> None:
         build.launch(path, function, device, *arguments)
 
-    spec = importlib.util.spec_from_file_location(f"with__{path.stem}", ROOT / "cuda_ref" / f"{operation}.py")
+    spec = importlib.util.spec_from_file_location(f"with__{path.stem}", ROOT / "cuda_ref" / operation / "__init__.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

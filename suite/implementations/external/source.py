@@ -172,24 +172,24 @@ def _bound(tree: ast.Module) -> tuple[dict[str, int], tuple[str, ...]]:
 
 
 def _read_cuda(path: Path, source: bytes, digest: str) -> SourceFile:
-    from cuda_ref import _rewrite
+    from cuda_ref.build import rewrite
 
     text = source.decode()
-    lines = _rewrite.launchers(text)
-    _rewrite.requirement(text)  # ValueError for an unknown architecture
+    lines = rewrite.launchers(text)
+    rewrite.requirement(text)  # ValueError for an unknown architecture
     return SourceFile(path, framework="cuda", digest=digest, lines=lines, shown=tuple(lines))
 
 
 def _signature_fault(path: Path, operation: str, line: int) -> str:
     """How a launcher's parameters differ from those of the tree's launcher; empty if they do not."""
-    from cuda_ref import _rewrite
+    from cuda_ref.build import rewrite
 
-    ours = ROOT / "cuda_ref" / f"{operation}.cu"
+    ours = ROOT / "cuda_ref" / operation / f"{operation}.cu"
     if not ours.is_file():
         return f"{operation} has no .cu in cuda_ref, so that no launcher's signature is known; write a .py"
-    wanted = _rewrite.parameters(ours.read_text(encoding="utf-8"), operation)
+    wanted = rewrite.parameters(ours.read_text(encoding="utf-8"), operation)
     try:
-        given = _rewrite.parameters(path.read_text(encoding="utf-8"), operation)
+        given = rewrite.parameters(path.read_text(encoding="utf-8"), operation)
     except (LookupError, OSError, ValueError) as error:
         return f"{error} ({path.name}:{line})"
     if given == wanted:

@@ -1,7 +1,7 @@
-// The functions of cuda_ref/mbarrier.cuh on a CPU.
+// The functions of cuda_ref/hopper/mbarrier.cuh on a CPU.
 #pragma once
 
-#include "hopper.cuh"
+#include "hopper/hopper.cuh"
 
 constexpr int MBARRIER_BYTES = 8;
 

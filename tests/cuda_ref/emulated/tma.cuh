@@ -1,8 +1,8 @@
-// The functions of cuda_ref/tma.cuh that attention uses, on a CPU. Loads are done at once, stores when they are waited
+// The functions of cuda_ref/hopper/tma.cuh that attention uses, on a CPU. Loads are done at once, stores when they are waited
 // for.
 #pragma once
 
-#include "mbarrier.cuh"
+#include "hopper/mbarrier.cuh"
 
 struct CUtensorMap {
     const char* base;

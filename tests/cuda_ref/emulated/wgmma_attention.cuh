@@ -1,10 +1,10 @@
-// The functions of cuda_ref/wgmma_attention.cuh on a CPU. Products are computed when they are waited for, by each
+// The functions of cuda_ref/attention/wgmma_steps.cuh on a CPU. Products are computed when they are waited for, by each
 // thread its own sums.
 #pragma once
 
 #include <type_traits>
 
-#include "mbarrier.cuh"
+#include "hopper/mbarrier.cuh"
 
 constexpr int K_MAJOR_STEP = 32 >> 4, MN_MAJOR_STEP = 16 * ROW_BYTES >> 4;
 

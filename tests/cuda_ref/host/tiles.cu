@@ -1,5 +1,5 @@
 // The grouped tile scheduler and its exact quotients.
-#include "tiles.cuh"
+#include "common/tiles.cuh"
 
 __global__ void quotients(const int* x, int* out, int n, FastDivisor divisor) {
     for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = divisor.quotient(x[i]);

@@ -9,7 +9,7 @@ import pytest
 from tuned_kernels import ENTRY, H200, THREE, call, fake_module, tuned_folder, write_tuned  # noqa: F401 (a fixture)
 
 from suite.frameworks.triton import ADAPTER
-from triton_kernels import _tuned
+from triton_kernels._runtime import tuned as _tuned
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.usefixtures("tuned_folder")

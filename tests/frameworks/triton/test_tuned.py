@@ -13,7 +13,7 @@ from tuned_kernels import ENTRY, H200, tuned_folder  # noqa: F401 (a fixture)
 from suite.core.errors import ResultsError
 from suite.frameworks.triton import tuned
 from suite.hardware import device_slug
-from triton_kernels import _tuned
+from triton_kernels._runtime import tuned as _tuned
 
 pytestmark = pytest.mark.usefixtures("tuned_folder")
 HEAD = {"device": H200.name, "version": "3.6.0", "driver": "580.1"}

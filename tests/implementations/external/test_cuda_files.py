@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from external_files import CPU, CUDA_FILE, check, external, status, write
 
-from cuda_ref.compiler import missing
+from cuda_ref.build.compiler import missing
 from suite.worker.pool import Pool
 
 pytestmark = pytest.mark.skipif(missing("cpu") is not None, reason="needs a C++ compiler")

@@ -12,8 +12,8 @@ import torch
 from external_files import CPU, check, external, status, write
 
 import suite
-from cuda_ref import _rewrite
-from cuda_ref.compiler import missing
+from cuda_ref.build import rewrite as _rewrite
+from cuda_ref.build.compiler import missing
 from suite import ops
 from suite.core.paths import ROOT
 from suite.implementations.external.implementation import signature

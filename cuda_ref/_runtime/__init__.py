@@ -1,0 +1,1 @@
+"""Kept calls, operators of torch and argument checks, for all launchers of this folder."""

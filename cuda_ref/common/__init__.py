@@ -1,0 +1,1 @@
+"""Headers that kernels for all GPUs share, and the launcher of kernels on rows."""

@@ -1,0 +1,1 @@
+"""Argument checks and Mosaic helpers that implementations of this folder share."""

@@ -1,0 +1,1 @@
+"""Argument checks that implementations of this folder share."""

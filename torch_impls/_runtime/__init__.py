@@ -1,0 +1,1 @@
+"""Argument checks, precision and compilation that implementations of this folder share."""

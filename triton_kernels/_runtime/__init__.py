@@ -1,0 +1,1 @@
+"""Launches, kept calls, autotuning, the interpreter and argument checks, for all kernels of this folder."""
