@@ -262,8 +262,8 @@ def matmul(
     scale of shape () for each, gives bfloat16: "promoted" adds sums of 128 products in float32, "fast" leaves all sums
     to the tensor cores, which keep 14 bits.
     Plans: in 16 bits a model (`_plan_gluon.py`) chooses the tile, parts of K and, for few rows, the transpose of
-    C. What plain Triton is predicted to finish earlier is left to it: short products, mostly with copies for TMA; so are
-    tall products of few columns.
+    C. Products that plain Triton is predicted to finish earlier are left to it: short ones, mostly with copies for TMA;
+    tall ones of few columns.
     Tail: TMA reads zeros beyond the edges and does not write there.
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for float32 with
     precision="ieee", for M or N above 2^27 or K above 2^30, and for a GPU other than Hopper.
