@@ -19,7 +19,7 @@ from cuda_ref._runtime import kept as _kept
 from cuda_ref._runtime.kept import kept
 from cuda_ref._runtime.operator import schema
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 class Launcher:

@@ -18,7 +18,7 @@ from cuda_ref import build
 from cuda_ref.build import cache as _cache
 from cuda_ref.build import compiler
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CPU = torch.device("cpu")
 needs_cxx = pytest.mark.skipif(build.missing("cpu") is not None, reason=str(build.missing("cpu")))
 needs_nvcc = pytest.mark.skipif(build.missing("cuda") is not None, reason=str(build.missing("cuda")))

@@ -11,19 +11,19 @@ from cuda_ref.build import compiler
 
 needs_nvcc = pytest.mark.skipif(build.missing("cuda") is not None, reason=str(build.missing("cuda")))
 SPILLS = {
-    "softmax": 320,
-    "rms_norm": 320,
-    "layer_norm": 1000,
-    "attention_grad": 64,
-    "_attention_decode": 32,
-    "matmul_stream": 144,
-    "matmul_mma": 32,
-    "_narrow": 72,
-    "lstm_persistent": 64,
+    "softmax/softmax": 320,
+    "rms_norm/rms_norm": 320,
+    "layer_norm/layer_norm": 1000,
+    "attention_grad/attention_grad": 64,
+    "attention/_decode": 32,
+    "matmul/stream": 144,
+    "matmul/mma": 32,
+    "matmul/_narrow": 72,
+    "lstm/persistent": 64,
 }
 """Bytes that kernels may keep in local memory: most of them are rows in the registers of 1,024 threads."""
-LARGE = ("lstm_persistent", "matmul_async_copies", "matmul_double_buffered", "matmul_mma")
-KERNELS = sorted(each.stem for each in build.HERE.glob("*.cu"))
+LARGE = ("lstm/persistent", "matmul/async_copies", "matmul/double_buffered", "matmul/mma")
+KERNELS = sorted(str(each.relative_to(build.HERE).with_suffix("")) for each in build.HERE.glob("*/*.cu"))
 
 REPORT = """
 ptxas info    : 0 bytes gmem

@@ -10,7 +10,7 @@ import pytest
 from cuda_ref.build import compiler
 from cuda_ref.build import rewrite as _rewrite
 
-HOST_SOURCES = sorted((Path(__file__).parent / "host").glob("*.cu"))
+HOST_SOURCES = sorted((Path(__file__).parents[1] / "host").glob("*.cu"))
 
 
 def test_parameters_are_read_from_the_source() -> None:

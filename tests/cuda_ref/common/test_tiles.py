@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cuda_ref import build
 
-SOURCE = Path(__file__).parent / "host" / "tiles.cu"
+SOURCE = Path(__file__).parents[1] / "host" / "tiles.cu"
 pytestmark = pytest.mark.skipif(build.missing("cpu") is not None, reason=str(build.missing("cpu")))
 quick = settings(derandomize=True, database=None, deadline=None, max_examples=60)
 

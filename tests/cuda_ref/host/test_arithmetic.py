@@ -11,7 +11,7 @@ import torch
 from cuda_ref import build
 
 pytestmark = pytest.mark.skipif(build.missing("cpu") is not None, reason=str(build.missing("cpu")))
-SOURCES = Path(__file__).parent / "host"
+SOURCES = Path(__file__).parent
 on_both = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 each_narrow_dtype = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 

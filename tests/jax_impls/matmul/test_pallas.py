@@ -30,7 +30,7 @@ jnp = jax.numpy
 matmul_pallas = pytest.importorskip("jax_impls.matmul.pallas")
 configs = pytest.importorskip("jax_impls.matmul._configs_pallas")
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SHARED_BYTES = 227 * 1024  # per block on Hopper
 SCRATCH_BYTES = 2048  # Mosaic's own, and the barriers
 UNIT = {"float32": 2.0**-23, "float16": 2.0**-11, "bfloat16": 2.0**-8}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 INVALID = [
     ("vector_add(e(2, 3), e(2, 3))", "vector_add: a must be (N,); got (2, 3)"),

@@ -17,7 +17,7 @@ from triton.experimental.gluon import language as gl
 from suite.implementations import builtin
 from suite.runner import tune
 
-FOLDER = Path(__file__).resolve().parents[2] / "triton_kernels"
+FOLDER = Path(__file__).resolve().parents[3] / "triton_kernels"
 OPTIONS = {"num_warps", "num_stages", "maxnreg"}
 
 

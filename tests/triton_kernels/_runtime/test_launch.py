@@ -17,7 +17,7 @@ from triton.runtime.autotuner import Autotuner
 
 from triton_kernels._runtime.launch import device_of, launch
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 
 
 class Recorder:
