@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -91,26 +91,22 @@ def test_imports_go_downwards() -> None:
     assert not across, "\n".join(across)
 
 
-def test_there_is_no_circle_among_modules_at_import() -> None:
-    """Imports at module level alone, without those for type checking: a circle there fails or depends on the order."""
+def test_there_is_no_circle_among_modules() -> None:
+    """Every import counts: at the top, inside functions and for type checking. The message lists each circle."""
     modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in sources("suite")}
     modules = {name.removesuffix(".__init__"): path for name, path in modules.items()}
-    graph = {name: _imported_at_once(path, modules) - {name} for name, path in modules.items()}
-    while leaves := {name for name, needed in graph.items() if not needed}:
-        graph = {name: needed - leaves for name, needed in graph.items() if name not in leaves}
-    assert graph == {}
+    graph = {name: _imported_modules(path, modules.keys()) - {name} for name, path in modules.items()}
+    while ends := {name for name, needed in graph.items() if not needed}:
+        graph = {name: needed - ends for name, needed in graph.items() if name not in ends}
+    used = set[str]().union(*graph.values())
+    circles = {name: sorted(needed) for name, needed in graph.items() if name in used}
+    assert not circles, "\n".join(f"{name} imports {', '.join(needed)}" for name, needed in circles.items())
 
 
-def _imported_at_once(path: Path, modules: dict[str, Path]) -> set[str]:
-    top = ast.Module([node for node in tree(path).body if isinstance(node, ast.Import | ast.ImportFrom)], [])
-    found = set()
-    for node in top.body:
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= {name if name in modules else node.module for name in names}
-    return found & modules.keys()
+def _imported_modules(path: Path, modules: Collection[str]) -> set[str]:
+    """Modules of suite that a file imports: `from a.b import c` imports `a.b.c` if that is a module, else `a.b`."""
+    names = {name for name, _ in imports(path)}
+    return {name if name in modules else name.rpartition(".")[0] for name in names}.intersection(modules)
 
 
 def test_kernel_folders_import_nothing_from_suite() -> None:
