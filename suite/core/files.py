@@ -15,6 +15,8 @@ from suite.core.signals import at_end, uninterruptible
 
 PART = ".part"
 """Suffix of files that are still being written."""
+MOST_SOURCE_BYTES = 4 << 20
+"""Size of the largest source file of a user that is read."""
 
 
 def write_atomically(path: Path, text: str | bytes) -> None:
@@ -59,6 +61,11 @@ def read_regular(path: Path, most_bytes: int) -> bytes:
     if len(contents) > most_bytes:
         raise NotReadableError(f"has more than {most_bytes >> 20} MiB, the most that is read")
     return contents
+
+
+def read_source(path: Path) -> bytes:
+    """The contents of a user's source file. Raises as `read_regular` does."""
+    return read_regular(path, MOST_SOURCE_BYTES)
 
 
 def _sync_folder(folder: Path) -> None:

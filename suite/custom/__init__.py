@@ -1,7 +1,7 @@
 """Operations that a user's file defines: a reference in PyTorch or NumPy, or a problem of KernelBench.
 
 The parent process knows such an operation from a description, which a worker makes (`About`); it never runs the file.
-Workers and guests load the file by its path.
+Workers and external processes load the file by its path.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Loading a file that defines an operation. It is the user's own and runs with all rights, in a worker or a guest."""
+"""A file that defines an operation: its version, its text, and its run as a module.
+
+It is the user's own code and runs with all rights, in a worker or in an external process.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 from suite.core.errors import UsageError
 from suite.core.file_version import digest_of
-from suite.core.files import read_regular
+from suite.core.files import read_source
 from suite.problem.source import Kind, Source
-
-if TYPE_CHECKING:
-    from suite.custom.program import Program
-
-MOST_BYTES = 4 << 20
-"""Size of the largest file that is read."""
 
 
 def source_of(path: Path, kind: Kind) -> Source:
@@ -29,7 +25,7 @@ def source_of(path: Path, kind: Kind) -> Source:
     if path.suffix != ".py":
         raise UsageError(f"{flag}: must be a .py file")
     try:
-        contents = read_regular(path, MOST_BYTES)
+        contents = read_source(path)
         ast.parse(contents)
     except FileNotFoundError:
         raise UsageError(f"{flag}: there is no such file ({path})") from None
@@ -42,21 +38,10 @@ def source_of(path: Path, kind: Kind) -> Source:
     return Source(str(path), kind, digest_of(path, contents))
 
 
-def load(source: Source) -> Program:
-    """The file's program. Raises `UsageError` for a file that has changed, or that lacks what it must define."""
-    if source.kind == "kernelbench":
-        from suite.custom.kernelbench import Problem
-
-        return Problem(source)
-    from suite.custom.reference import ReferenceFile
-
-    return ReferenceFile(source)
-
-
 def parsed(source: Source) -> ast.Module:
     """The file's text, which must be of the version that was asked for."""
     path = Path(source.path)
-    contents = read_regular(path, MOST_BYTES)
+    contents = read_source(path)
     if digest_of(path, contents) != source.digest:
         raise UsageError(f"{path.name}, or a file that it uses, changed while the run was going on")
     return ast.parse(contents, filename=str(path))

@@ -16,7 +16,7 @@ import torch
 
 from suite.core.errors import UsageError
 from suite.custom.about import About
-from suite.custom.load import assigned, parsed, run
+from suite.custom.file import assigned, parsed, run
 from suite.custom.program import Function, Program, seeded, signature_of
 from suite.numerics.formats import DTYPES
 from suite.problem.case import Case

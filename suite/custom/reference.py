@@ -24,7 +24,7 @@ import torch
 
 from suite.core.errors import UsageError
 from suite.custom.about import About
-from suite.custom.load import parsed, run
+from suite.custom.file import parsed, run
 from suite.custom.program import Function, Program, signature_of
 from suite.numerics.formats import DTYPES, full_name
 from suite.problem import shape as shapes_by_name

@@ -1,4 +1,4 @@
-"""The timing of a brought file beside a vendor's implementation, which must be as fast there as without the file."""
+"""The timing of a user's file beside a vendor's implementation, which must be as fast there as without the file."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from suite.worker.guest_process import RaisedError
-from suite.worker.guests import SLOWER, Guests, GuiltyError
-from suite.worker.protocol import TimeGuestRequest, TimingFailed
+from suite.external.pool import ExternalPool, WrongResultsError
+from suite.external.process import RaisedError
+from suite.external.requests import NotTimed, TimeExternalRequest
 
 if TYPE_CHECKING:
     from suite.checking.problem import Problem
     from suite.timing import Timing
     from suite.timing.target import Target
+
+SLOWER = {"cpu": 1.25, "cuda": 1.05}
+"""By device type: a file disturbs a vendor's implementation that takes this many times as long beside it as the upper
+end of its interval without users' files, if the two intervals do not overlap."""
 
 
 @dataclass(frozen=True)
@@ -25,54 +29,58 @@ class Beside:
     disturbance: str
 
 
-Found = tuple["dict[str, Timing]", int | None] | TimingFailed | str
-"""Times by name and memory; or what is wrong with the file; or, as a text, with the vendor's call beside it."""
+Found = tuple["dict[str, Timing]", int | None] | NotTimed | str
+"""Times by name, and memory; or the failure of the file; or, as a text, the failure of the vendor's call beside it."""
 
 
 def time_beside(
-    guests: Guests, request: TimeGuestRequest, problem: Problem, local: Target, vendor_us_here: Callable[[], float]
-) -> Beside | TimingFailed:
+    pool: ExternalPool,
+    request: TimeExternalRequest,
+    problem: Problem,
+    local: Target,
+    vendor_us_here: Callable[[], float],
+) -> Beside | NotTimed:
     """Time the file of `request` beside the vendor's implementation that it names.
 
-    Where that takes longer there, a fresh process for the file is tried, between two measurements of the vendor's
-    implementation in this process, by `vendor_us_here`. Where it still does, or fails, the file disturbs it.
+    If that takes longer there, both are timed again in a fresh process for the file, between two measurements of the
+    vendor's implementation in this process by `vendor_us_here`. If it takes longer again, or fails, the file disturbs
+    it.
     """
     name, vendor, vendor_us = request.implementation.name, request.vendor, request.vendor_us
-    found = _time(guests, request, vendor, problem, local)
-    if disturbance(found, vendor, vendor_us, guests.device.type):
+    found = _time(pool, request, vendor, problem, local)
+    if disturbance(found, vendor, vendor_us, pool.device.type):
         vendor_us = max(vendor_us, vendor_us_here())
-        guests.drop(request.implementation)
-        found = _time(guests, request, vendor, problem, local)
+        pool.drop(request.implementation)
+        found = _time(pool, request, vendor, problem, local)
         vendor_us = max(vendor_us, vendor_us_here())
-    disturbed = disturbance(found, vendor, vendor_us, guests.device.type)
+    disturbed = disturbance(found, vendor, vendor_us, pool.device.type)
     if disturbed and isinstance(found, str):
-        guests.drop(request.implementation)
-        found = _time(guests, request, "", problem, local)
+        pool.drop(request.implementation)
+        found = _time(pool, request, "", problem, local)
     if isinstance(found, str):
-        return TimingFailed("error", found, name)
-    return found if isinstance(found, TimingFailed) else Beside(found[0][name], found[1], disturbed)
+        return NotTimed("error", found)
+    return found if isinstance(found, NotTimed) else Beside(found[0][name], found[1], disturbed)
 
 
-def _time(guests: Guests, request: TimeGuestRequest, vendor: str, problem: Problem, local: Target) -> Found:
+def _time(pool: ExternalPool, request: TimeExternalRequest, vendor: str, problem: Problem, local: Target) -> Found:
     name = request.implementation.name
     try:
-        return guests.time(request, vendor, problem, local)
-    except GuiltyError as error:
-        if name in error.guilty:
-            reason = error.guilty[name]
-            return TimingFailed("wrong", reason, name, {name: reason})
+        return pool.time(request, vendor, problem, local)
+    except WrongResultsError as error:
+        if name in error.reasons:
+            return NotTimed("wrong", error.reasons[name])
         return f"{vendor} is wrong beside it: {error}"
     except RaisedError as error:
-        if vendor and guests.running == vendor:
+        if vendor and pool.running == vendor:
             return f"{vendor} fails beside it: {error}"
         raise
 
 
 def disturbance(found: Found, vendor: str, vendor_us: float, device_type: str) -> str:
-    """What a file does to the vendor's implementation beside it; empty if nothing."""
+    """How a file disturbs the vendor's implementation beside it; empty if it does not."""
     if isinstance(found, str):
         return found
-    if isinstance(found, TimingFailed) or not vendor:
+    if isinstance(found, NotTimed) or not vendor:
         return ""
     beside = found[0][vendor]
     if beside.device_us is None:

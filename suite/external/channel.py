@@ -1,8 +1,8 @@
-"""One socket between the worker and a guest: typed messages, numbered and signed, so that nobody else can speak there.
+"""The socket between the worker and an external process: typed messages, numbered and signed against forgery.
 
 A frame is the length of the message, its signature and its JSON. The signature is a keyed hash of the direction, the
-number of the frame and the JSON. The key is passed on before the guest loads a foreign file; afterwards only the keyed
-hash object is left of it.
+number of the frame and the JSON. The external process gets the key before it loads a user's file; afterwards it holds
+only the keyed hash object.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from time import perf_counter_ns  # bound before any user's file can replace it
 from typing import Any
 
 from suite.core.errors import WorkerError
-from suite.worker.codec import ProtocolError, from_json, to_json
+from suite.processes.codec import ProtocolError, from_json, to_json
 
 KEY_BYTES, MAC_BYTES = 32, 16
 MAX_MESSAGE = 1 << 28
 MAX_DESCRIPTORS = 64
-JUDGE, GUEST = b"judge", b"guest"
+WORKER, EXTERNAL = b"worker", b"external"
 """The two sides."""
 HEADER = struct.Struct("!I")
 
-getpid, leave = os.getpid, os._exit  # before a kernel can replace them
+getpid, leave = os.getpid, os._exit  # bound before a user's file can replace them
 
 
 class ForgedError(WorkerError):
-    """A frame that the other side has not sent."""
+    """A frame that the other side did not send."""
 
     def __init__(self) -> None:
         super().__init__("something other than the suite answered in its place; its process was stopped")
@@ -43,15 +43,15 @@ class ClosedError(WorkerError):
 
 
 class Channel:
-    """One side of a connected socket. `key` is known to both; `side` is JUDGE or GUEST.
+    """One side of a connected socket. Both sides know `key`; `side` is WORKER or EXTERNAL.
 
-    A process forked from this one has no channel: it ends when it uses it.
+    A process forked from this one has no channel: using it ends that process.
     """
 
     def __init__(self, connection: socket.socket, key: bytes, side: bytes) -> None:
         self._socket = connection
         self._sign = _signer(key, side)
-        self._verify = _signer(key, GUEST if side == JUDGE else JUDGE)
+        self._verify = _signer(key, EXTERNAL if side == WORKER else WORKER)
         self._sent = self._received = 0
         self._own = getpid()
         self._poll = select.poll()
@@ -81,7 +81,7 @@ class Channel:
             raise ClosedError(str(error)) from error
 
     def spin(self, spin_ns: int) -> bool:
-        """Look for something to receive for so long, without sleeping. Returns whether there is something."""
+        """Poll for a message for `spin_ns` nanoseconds without sleeping. Returns True as soon as there is one."""
         end = perf_counter_ns() + spin_ns
         while perf_counter_ns() < end:
             if self._poll.poll(0):
@@ -89,9 +89,9 @@ class Channel:
         return False
 
     def receive(self, expected: Any) -> tuple[Any, list[int]]:
-        """The next message, whose annotation is `expected`, and the descriptors that came with it.
+        """The next message, which has the annotation `expected`, and the descriptors that came with it.
 
-        Raises `ForgedError` for a frame that is not signed, `ClosedError` at the end of the socket.
+        Raises `ForgedError` for a frame without a valid signature, `ClosedError` at the end of the socket.
         """
         if getpid() != self._own:
             leave(0)

@@ -1,67 +1,61 @@
-"""The process from which guests are forked, and the beginning of a guest: `nursery.py` starts it as
-`python -m suite.worker.guest`.
+"""Inside the process from which external processes are forked: `python -m suite.external.fork_server_main`, or a fork
+of the worker.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import fcntl
-import gc
 import json
 import os
-import random
 import socket
+import struct
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NoReturn
 
-from suite import frameworks
+from suite.external.channel import leave
+from suite.external.process_main import run
 from suite.hardware.device import Device
-from suite.implementations import failure
-from suite.worker import guest_protocol as p
-from suite.worker.channel import GUEST, KEY_BYTES, Channel, ClosedError, leave
-from suite.worker.codec import from_json
-from suite.worker.forking import begin, import_suite
-from suite.worker.guest_session import GuestSession
-from suite.worker.nursery import OPTIONS, PID
-from suite.worker.settle import settle
+from suite.processes.codec import from_json
+from suite.processes.preload import preload
+from suite.processes.settle import detach, settle
 
-DESCRIPTORS = range(300, 900)
-"""Where the socket's descriptor is moved, at random."""
-NEVER = 2**31 - 1
-"""Objects allocated before Python's garbage collector runs."""
+PID = struct.Struct("!i")
+"""An answer: the id of the new process."""
+OPTIONS = ("--channel", "--stacks", "--lifeline")
+"""Order of the descriptors in a request; the descriptor of the output follows."""
 
 
-def _move(descriptor: int) -> int:
-    """The descriptor under a random high number, not inherited by other programs."""
-    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, random.SystemRandom().choice(DESCRIPTORS))
-    os.close(descriptor)
-    return moved
+def begin(device: Device, ends: Mapping[str, int], output: int, ready: int) -> NoReturn:
+    """Serve in a fork of a worker that has run no kernel yet.
 
-
-def run(device: Device, descriptors: Sequence[int]) -> None:
-    """The life of a guest, from its fork on, with the descriptors of `nursery.OPTIONS` and that of its output."""
-    os.setsid()
-    channel_end, stacks, lifeline_end, output = descriptors
-    os.dup2(output, 2)
-    os.close(output)
-    connection = socket.socket(fileno=_move(channel_end))
-    lifeline = settle(stacks, lifeline_end)
-    channel = Channel(connection, connection.recv(KEY_BYTES, socket.MSG_WAITALL), GUEST)
-    gc.set_threshold(NEVER)  # as while calls are timed: the file shall not see a difference
+    Closes `ready` once the worker's descriptors are closed.
+    """
     try:
-        guest = GuestSession(device, channel)
-    except Exception as error:
-        channel.send(p.Raised("error", failure.describe(error, device.type)))
-        return
-    channel.send(p.Settled(lifeline))
-    with contextlib.suppress(ClosedError):
-        guest.serve()
+        detach([*ends.values(), ready], output)
+        os.close(ready)
+        _serve(device, ends["--control"], ends["--stacks"], ends["--lifeline"])
+    except BaseException:
+        traceback.print_exc()
+    leave(0)
 
 
-def fork_on_request(device: Device, control: socket.socket, stacks: int) -> None:
-    """Fork a guest for each message on `control`, and answer with its process id."""
+def _serve(device: Device, control: int, stacks: int, lifeline: int) -> None:
+    connection = socket.socket(fileno=control)
+    settle(stacks, lifeline)
+    preload(device, _import_others)
+    _fork_on_request(device, connection, stacks)
+
+
+def _import_others() -> None:
+    import suite.external.shared_memory  # noqa: F401
+
+
+def _fork_on_request(device: Device, control: socket.socket, stacks: int) -> None:
+    """Fork an external process for each message on `control`, and answer with its process id.
+
+    Its parent, a second fork, ends at once: the worker adopts the orphan.
+    """
     while True:
         message, descriptors, _, _ = socket.recv_fds(control, 1, len(OPTIONS) + 1)
         if not message:
@@ -69,9 +63,9 @@ def fork_on_request(device: Device, control: socket.socket, stacks: int) -> None
         answer, pid_end = os.pipe()
         parent = os.fork()
         if parent == 0:
-            guest = os.fork()
-            if guest:
-                os.write(pid_end, PID.pack(guest))
+            child = os.fork()
+            if child:
+                os.write(pid_end, PID.pack(child))
             else:
                 try:
                     for each in (control.detach(), stacks, answer, pid_end):
@@ -87,35 +81,14 @@ def fork_on_request(device: Device, control: socket.socket, stacks: int) -> None
         os.close(answer)
 
 
-def begin_nursery(device: Device, ends: Mapping[str, int], output: int, ready: int) -> NoReturn:
-    """The life of a nursery that was forked from a worker, which has run no kernel yet. Closes `ready` when it has
-    closed what belongs to the worker."""
-    try:
-        begin([*ends.values(), ready], output)
-        os.close(ready)
-        _nurse(device, ends["--control"], ends["--stacks"], ends["--lifeline"])
-    except BaseException:
-        traceback.print_exc()
-    leave(0)
-
-
-def _nurse(device: Device, control: int, stacks: int, lifeline: int) -> None:
-    connection = socket.socket(fileno=control)
-    settle(stacks, lifeline)
-    for name in frameworks.names():
-        frameworks.get(name).prepare(device)
-    import_suite(device)
-    fork_on_request(device, connection, stacks)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Internal: started by suite/worker/nursery.py.")
+    parser = argparse.ArgumentParser(description="Internal: started by suite/external/fork_server.py.")
     parser.add_argument("--device", required=True)
     for name in ("--control", "--stacks", "--lifeline"):
         parser.add_argument(name, type=int, required=True)
     arguments = parser.parse_args()
     device = from_json(Device, json.loads(arguments.device), "--device")
-    _nurse(device, arguments.control, arguments.stacks, arguments.lifeline)
+    _serve(device, arguments.control, arguments.stacks, arguments.lifeline)
 
 
 if __name__ == "__main__":

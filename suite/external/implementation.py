@@ -15,11 +15,11 @@ from typing import Any
 from suite import ops
 from suite.core.errors import UsageError
 from suite.core.paths import ROOT
+from suite.external import module, source
 from suite.hardware.device import Device
 from suite.implementations import failure
 from suite.implementations.arguments import missing_parameters
-from suite.implementations.external import module, source
-from suite.implementations.external.reference import ExternalReference
+from suite.implementations.identity import ExternalReference
 from suite.implementations.implementation import Implementation, Obstacle
 from suite.problem.case import Case
 from suite.problem.operation import Operation

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
-from suite.implementations.external.settings import Setting
+from suite.external.settings import Setting
 
 TRACED_LINES = 20_000
 """Lines of the file after which tracing, some 50 us a line, compares only once more at the end."""

@@ -18,10 +18,10 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from suite.core.file_version import digest_of
+from suite.core.files import read_source
 from suite.core.paths import ROOT
-from suite.implementations.external.remarks import Remarks
-from suite.implementations.external.side_effects import SideEffects
-from suite.implementations.external.source import contents
+from suite.external.remarks import Remarks
+from suite.external.side_effects import SideEffects
 
 
 class ExternalError(Exception):
@@ -103,7 +103,7 @@ def load(path: Path, digest: str, operation: str, packages: Sequence[str]) -> Lo
     if key not in _loaded:
         for package in packages:
             importlib.import_module(package)
-        source, remarks = contents(path), Remarks(path)
+        source, remarks = read_source(path), Remarks(path)
         if digest_of(path, source) != digest:
             raise ExternalError(f"{path.name}, or a file that it uses, changed while the run was going on")
         module = _launcher(path, operation) if path.suffix == ".cu" else _import(path, source, remarks)

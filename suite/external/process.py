@@ -1,5 +1,6 @@
-"""The process of one brought file, as the worker sees it: commands and answers over a signed channel, and stopped by
-signals while it has nothing to do, so that what the file has started takes no time from others.
+"""The process of one user's file, as the worker sees it: commands and answers over a signed channel.
+
+Signals stop the process while it has nothing to do, so that what the file has started takes no time from others.
 """
 
 from __future__ import annotations
@@ -14,37 +15,36 @@ from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import Any, TypeVar
 
-from suite.core import processes
 from suite.core.errors import SuiteError
+from suite.external import protocol as p
+from suite.external.channel import KEY_BYTES, WORKER, Channel, ClosedError, ForgedError
 from suite.hardware.device import Device
-from suite.worker import guest_protocol as p
-from suite.worker import limits
-from suite.worker.channel import JUDGE, KEY_BYTES, Channel, ClosedError, ForgedError
-from suite.worker.child import KILL_S, Child, Start, WorkerDiedError
-from suite.worker.nursery import ForkedProcess
+from suite.processes import limits, tree
+from suite.processes.child import KILL_S, Child, Start, WorkerDiedError
+from suite.processes.forked import ForkedProcess
 
 FRAME_S = 10.0
-"""How long the rest of a frame may take."""
+"""Time allowed for the rest of a frame."""
 ORPHAN_S = 1.0
-"""How long to wait for the end of a killed orphan."""
+"""Time allowed for a killed orphan to end."""
 WARM_UP_PINGS, PINGS, PING_QUANTILE = 5, 21, 0.75
-"""Commands without effect by which the time of a command itself is measured, and the share that takes less."""
+"""Commands without effect that measure the cost of a command, and the quantile of their times that is its cost."""
 MAX_HANDOFF_NS = 1_000_000
-"""The most that counts as the time of a command: on a busy machine some wait for a processor."""
+"""Largest cost of a command that is believed: on a busy machine some commands wait for a processor."""
 
 A = TypeVar("A")
 
 
 class RaisedError(SuiteError):
-    """A command raised an exception in the guest. The text is the whole reason of a row."""
+    """A command raised an exception in the external process. The text is the whole reason of a row."""
 
     def __init__(self, raised: p.Raised) -> None:
         super().__init__(raised.reason)
         self.kind = raised.kind
 
 
-class GuestProcess(Child):
-    """Starts a guest by `start`. `on_wait` is called every tenth of a second while an answer is awaited."""
+class ExternalProcess(Child):
+    """An external process that `start` starts. `on_wait` runs every tenth of a second while an answer is awaited."""
 
     def __init__(self, start: Start, device: Device, on_wait: Callable[[], None]) -> None:
         ours, theirs = socket.socketpair()
@@ -54,14 +54,14 @@ class GuestProcess(Child):
             ours.close()
             raise
         key = os.urandom(KEY_BYTES)
-        with contextlib.suppress(BrokenPipeError):  # it is dead, which `settle` finds
+        with contextlib.suppress(BrokenPipeError):  # the process is dead, which `settle` reports
             ours.sendall(key)
         ours.settimeout(FRAME_S)
-        self._channel = Channel(ours, key, JUDGE)
+        self._channel = Channel(ours, key, WORKER)
         self._on_wait = on_wait
         self.timeout_s = limits.FIRST_CALL_S
         self.handoff_ns = 0
-        """What a command itself takes, in all but a few cases."""
+        """Cost of a command, which most commands do not exceed."""
         self._lifeline_process = 0
         self._known: set[int] = set()
         self._orphans: set[int] = set()
@@ -73,13 +73,15 @@ class GuestProcess(Child):
             self._synchronize = torch.cuda.synchronize
 
     def settle(self, handoff_ns: int = 0) -> None:
-        """Wait until the guest has started, before it has seen any file. `handoff_ns` is what a command takes, where
-        that is known of an earlier guest."""
+        """Wait until the process has started; it has loaded no file yet.
+
+        `handoff_ns` is the cost of a command, if an earlier process has shown it; 0 to measure it.
+        """
         self._lifeline_process = self._expect(p.Settled).lifeline
         self.handoff_ns = handoff_ns or self._handoff()
 
     def _handoff(self) -> int:
-        """The time of a command, as after the eviction of a cache."""
+        """Measure the cost of a command that follows an eviction of the cache."""
         spans = []
         for _ in range(WARM_UP_PINGS + PINGS):
             self.ask(p.Evict(), p.Finished)
@@ -89,12 +91,12 @@ class GuestProcess(Child):
         return min(MAX_HANDOFF_NS, sorted(spans[WARM_UP_PINGS:])[int(PING_QUANTILE * PINGS)])
 
     def ask(self, command: p.Command, expected: type[A], descriptors: Sequence[int] = ()) -> A:
-        """The answer to a command, which must be of the type `expected`.
+        """Send a command and return its answer, which must be of the type `expected`.
 
-        Raises `RaisedError` for an exception in the guest; `WorkerDiedError` if it ends, is silent for too long, or if
-        something else answers.
+        Raises `RaisedError` for an exception in the process; `WorkerDiedError` if it ends, is silent for too long, or
+        if something else answers.
         """
-        self._synchronize()  # what was written for the guest is there
+        self._synchronize()  # writes to the shared memory are complete
         try:
             self._channel.send(command, descriptors)
         except ClosedError:
@@ -102,7 +104,7 @@ class GuestProcess(Child):
         return self._expect(expected)
 
     def answer(self, expected: type[A]) -> A:
-        """A further answer to the latest command."""
+        """The next answer to the latest command, which has several."""
         return self._expect(expected)
 
     def _expect(self, expected: type[A]) -> A:
@@ -125,29 +127,25 @@ class GuestProcess(Child):
         super().tick()
         self._on_wait()
 
-    @property
-    def alive(self) -> bool:
-        return self.process.poll() is None
-
     def resume(self) -> None:
-        """Let the guest run, with all that it has started."""
-        self._known, self._runs = set(processes.children(os.getpid())), True
+        """Let the process run, with all that it has started."""
+        self._known, self._runs = set(tree.children(os.getpid())), True
         self._signal(signal.SIGCONT)
 
     def pause(self) -> None:
-        """Stop the guest and all that it has started, in whatever sessions and groups."""
+        """Stop the process and all that it has started, in whatever sessions and groups."""
         self._find_orphans()
         self._signal(signal.SIGSTOP)
 
     def _find_orphans(self) -> None:
-        """Processes whose parent in the guest has ended have this process as their parent."""
+        """Note processes of the file whose parent has ended: this process has adopted them."""
         if self._runs:
-            self._orphans |= set(processes.children(os.getpid())) - self._known
+            self._orphans |= set(tree.children(os.getpid())) - self._known
         self._runs = False
 
     def _signal(self, number: signal.Signals) -> None:
-        for pid in (self.process.pid, *self._orphans):
-            for each in (pid, *processes.descendants(pid)):
+        for pid in (self.pid, *self._orphans):
+            for each in (pid, *tree.descendants(pid)):
                 if each != self._lifeline_process:
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.kill(each, number)

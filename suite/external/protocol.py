@@ -1,10 +1,10 @@
-"""The messages between a worker, which judges, and a guest, which runs a brought file: a command and its answer.
+"""The messages between a worker, which judges, and an external process, which runs a user's file.
 
 command                 answer
 Hold, Release           Finished
-Check                   Called, Raised      one call as the check makes it; the result lies in the result's block
-Deliver                 Delivered           what a result of an earlier call holds now lies in the result's block
-Bind, Rebind            Bound, Raised       implementations are loaded, to be timed
+Check                   Called, Raised      one call as the check makes it; the result goes to the result's block
+Deliver                 Delivered           the present value of an earlier result goes to the result's block
+Bind, Rebind            Bound, Raised       loads implementations for timing
 Run                     Ran, Raised         calls outside samples
 StartRecorder           Finished, NoRecorder
 Sample                  Finished; other commands may follow, then Go
@@ -19,17 +19,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from suite.implementations.external.reference import Reference
+from suite.implementations.identity import Reference
 from suite.problem.case import Case
 
 
 @dataclass(frozen=True)
 class Block:
-    """Memory that both processes map: a file descriptor that comes with the message, or a handle of the driver."""
+    """Memory that both processes map, by a file descriptor that comes with the message or by a driver handle."""
 
     nbytes: int
     handle: str = ""
-    """Of CUDA, in hexadecimal digits; empty on a CPU."""
+    """CUDA IPC handle in hexadecimal digits; empty on a CPU."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class Operand:
 
 @dataclass(frozen=True)
 class Hold:
-    """The case whose inputs are `operands`, over `blocks`, and the memory for results of the form that they must have.
+    """A case: `operands` are its inputs in `blocks`, `result` is the memory for results in the form required of them.
 
-    `staged` has inputs that a late call copies to the others on its own stream.
+    `staged` has the inputs that a late call copies to the operands on its own stream.
     """
 
     case: Case
@@ -59,15 +59,15 @@ class Hold:
 
 @dataclass(frozen=True)
 class Release:
-    """Forget the case, its memory and what was bound."""
+    """Drop the case, its memory and the bound implementations."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """Load the implementation unless it is loaded, and call it while new allocations hold NaN.
+    """Load the implementation if needed, and call it while new allocations hold NaN.
 
-    `again`: it is one of many calls, whose result need not be held. `telling`: a case that it has no parameters for is
-    not covered.
+    `again`: one of many repetitions, whose result is not kept. `telling`: a case for whose arguments the function has
+    no parameters counts as not covered.
     """
 
     implementation: Reference
@@ -78,7 +78,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Deliver:
-    """Copy to the result's block what a result of `Check` (its number, from 0) or the first sample of a name holds."""
+    """Copy to the result's block the present value of a `Check` (number, from 0) or of the first sample of a name."""
 
     which: int | str
 
@@ -90,13 +90,15 @@ class Bind:
 
 @dataclass(frozen=True)
 class Rebind:
-    """The operands have other values: arrays that are copies of them are made again."""
+    """The operands have new values: make the arrays anew that are copies of them."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """`count` calls of what was bound under `name`; none for an empty name. `keep` has the last result copied to the
-    result's memory, as after a sample."""
+    """`count` calls of the implementation bound under `name`; none for an empty name.
+
+    `keep`: copy the last result to the result's memory, as after a sample.
+    """
 
     name: str
     count: int
@@ -140,7 +142,7 @@ class PeakBytes:
 
 @dataclass(frozen=True)
 class About:
-    """What is to be said of an implementation after its calls."""
+    """Ask for the `Facts` of an implementation after its calls."""
 
     implementation: Reference
 
@@ -167,7 +169,7 @@ Command = (
 
 @dataclass(frozen=True)
 class Settled:
-    """The guest has started. `lifeline` is the process that ends it with the worker."""
+    """The process has started. `lifeline` is the id of the shell that ends it with the worker."""
 
     lifeline: int
 
@@ -178,8 +180,8 @@ class Finished: ...
 
 @dataclass(frozen=True)
 class Called:
-    """`refusal` is why the result is not of the right form. `alias` is the position of the input in whose memory the
-    result lies, or None. `ranges` are the addresses of each result."""
+    """`refusal` says why the result has not the required form; empty if it has. `alias` is the position of the input
+    whose memory holds the result, or None. `ranges` are the addresses of each result."""
 
     refusal: str = ""
     alias: int | None = None
@@ -202,7 +204,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Ran:
-    """By the guest's clock: until the call returned, and until its result was ready."""
+    """Nanoseconds by the external process's clock until the call returned, and until its result was ready."""
 
     issued_ns: int
     ready_ns: int
@@ -210,7 +212,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Recorded:
-    """A sample of a recorder that observes the device, with the number of its activities."""
+    """A sample of a recorder that observes the device; `activities` is their number."""
 
     name: str
     us: float
@@ -219,7 +221,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class ObservedLaunch:
-    """How a kernel was launched."""
+    """Launch parameters of a kernel."""
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
@@ -267,8 +269,11 @@ class Facts:
 
 @dataclass(frozen=True)
 class Raised:
-    """The command raised: the implementation, or the recorder, whose records contradict each other or which is not
-    available."""
+    """The command raised an exception.
+
+    `kind` is `recorder` for records that contradict each other, `no recorder` for a recorder that is not available, and
+    else the status of the implementation.
+    """
 
     kind: Literal["unsupported", "error", "recorder", "no recorder"]
     reason: str

@@ -1,7 +1,7 @@
-"""Calls in a guest, for the check and the timing of this process: stand-ins for what they call here.
+"""Calls in an external process, in the form that the check and the timing of this process expect of local calls.
 
-Inputs and results are in memory that both processes map. Nothing that the guest writes there is trusted: inputs are
-compared with copies that it cannot reach, and a result is copied before it is looked at.
+Inputs and results are in memory that both processes map. Nothing that the external process writes there is trusted:
+inputs are compared with copies that it cannot reach, and a result is copied before it is read.
 """
 
 from __future__ import annotations
@@ -16,25 +16,26 @@ import torch
 from suite import hardware
 from suite.checking.memory import whole_storage
 from suite.checking.result_form import RefusedError
+from suite.external import protocol as p
+from suite.external.process import ExternalProcess, RaisedError
+from suite.external.shared_memory import Shared, allocate, describe
 from suite.hardware.occupancy import Limits
-from suite.implementations.external.reference import Reference
+from suite.implementations.identity import Reference
+from suite.timing.call import Call
 from suite.timing.intervals import Activity, Launch, NoRecorderError, RecorderError
 from suite.timing.recorder import Recorder, Sample
-from suite.timing.sampling import Call, Sampled
+from suite.timing.sampling import Sampled
 from suite.timing.target import Target
-from suite.worker import guest_protocol as p
-from suite.worker.guest_process import GuestProcess, RaisedError
-from suite.worker.shared_memory import Shared, allocate, describe
 
 if TYPE_CHECKING:
     from suite.checking.problem import Problem
 
 
-class GuestCase:
-    """One case in memory that a guest maps too. `problem` has its inputs there, `result` is where results come."""
+class SharedCase:
+    """One case in memory that an external process maps too: `problem` has its inputs, `result` receives results."""
 
-    def __init__(self, guest: GuestProcess, problem: Problem) -> None:
-        self.guest, self._device = guest, problem.device
+    def __init__(self, process: ExternalProcess, problem: Problem) -> None:
+        self.process, self._device = process, problem.device
         self._memory: list[Shared] = []
         self._addresses: dict[int, int] = {}
         self.problem = problem.beside(self._allocate)
@@ -51,7 +52,7 @@ class GuestCase:
             self._described(self.staged),
             *self._described([self.result]),
         )
-        guest.ask(hold, p.Finished, [each.descriptor for each in self._memory if each.descriptor is not None])
+        process.ask(hold, p.Finished, [each.descriptor for each in self._memory if each.descriptor is not None])
 
     def _allocate(self, nbytes: int) -> torch.Tensor:
         shared = allocate(nbytes, self._device)
@@ -63,14 +64,14 @@ class GuestCase:
         return tuple(describe(each, self._addresses[each.untyped_storage().data_ptr()]) for each in tensors)
 
     def release(self) -> None:
-        self.guest.ask(p.Release(), p.Finished)
+        self.process.ask(p.Release(), p.Finished)
 
 
 @dataclass
 class RemoteResult:
-    """The result of a call of the check: the number of the call, and what the guest says of its memory."""
+    """The result of a call of the check: the number of the call, and the facts that the process gives of its memory."""
 
-    case: GuestCase
+    case: SharedCase
     number: int
     early: torch.Tensor
     ranges: tuple[tuple[int, int], ...]
@@ -79,14 +80,14 @@ class RemoteResult:
     spilled: bool
 
     def now(self) -> torch.Tensor:
-        self.case.guest.ask(p.Deliver(self.number), p.Delivered)
+        self.case.process.ask(p.Deliver(self.number), p.Delivered)
         return self.case.result.clone()
 
 
 class RemoteCaller:
-    """The calls of the check."""
+    """Makes the calls of the check."""
 
-    def __init__(self, case: GuestCase, implementation: Reference, *, telling: bool = False) -> None:
+    def __init__(self, case: SharedCase, implementation: Reference, *, telling: bool = False) -> None:
         self._case, self._implementation, self._telling, self._count = case, implementation, telling, 0
 
     def call(self, draw: int, *, late: bool = False, again: bool = False) -> RemoteResult:
@@ -96,7 +97,7 @@ class RemoteCaller:
                 whole_storage(staged).copy_(whole_storage(given))
         else:
             case.problem.present(draw)
-        called = case.guest.ask(p.Check(self._implementation, late, again, self._telling), p.Called)
+        called = case.process.ask(p.Check(self._implementation, late, again, self._telling), p.Called)
         if called.refusal:
             raise RefusedError(called.refusal)
         number = self._count
@@ -114,12 +115,12 @@ class RemoteCaller:
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteCall(Call):
-    """A call that is bound in the guest. Each runs to its end before this process goes on."""
+    """A call that is bound in an external process. Each runs to its end before this process goes on."""
 
-    guest: GuestProcess
+    process: ExternalProcess
 
     def spans(self, clock: Callable[[], int]) -> tuple[float, float]:
-        """By the guest's clock, unless this process's shows that more time has passed."""
+        """Times by the external process's clock, or by this process's clock if that shows more."""
         return self._run(1, clock)
 
     def loop(self, count: int, clock: Callable[[], int]) -> float:
@@ -127,36 +128,36 @@ class RemoteCall(Call):
 
     def _run(self, count: int, clock: Callable[[], int]) -> tuple[float, float]:
         begin = clock()
-        ran = self.guest.ask(p.Run(self.name, count), p.Ran)
-        ready = longer(ran.ready_ns, clock() - begin, self.guest)
+        ran = self.process.ask(p.Run(self.name, count), p.Ran)
+        ready = longer(ran.ready_ns, clock() - begin, self.process)
         return max(0.0, min(ran.issued_ns, ready)), ready
 
     def repeat(self, count: int) -> object:
-        return self.guest.ask(p.Run(self.name, count), p.Ran)
+        return self.process.ask(p.Run(self.name, count), p.Ran)
 
 
-def remote_call(guest: GuestProcess, name: str, *, vendor: bool) -> RemoteCall:
-    """The call of what is bound in the guest under `name`."""
-    return RemoteCall(name, lambda: guest.ask(p.Run(name, 1), p.Ran), lambda ran: None, vendor, guest=guest)
+def remote_call(process: ExternalProcess, name: str, *, vendor: bool) -> RemoteCall:
+    """The call of the implementation that is bound in `process` under `name`."""
+    return RemoteCall(name, lambda: process.ask(p.Run(name, 1), p.Ran), lambda ran: None, vendor, process=process)
 
 
-def longer(claimed_ns: float, span_ns: float, guest: GuestProcess) -> float:
-    """The time of a call: what the guest claims, at least what this process saw less the time of a command.
+def longer(claimed_ns: float, span_ns: float, process: ExternalProcess) -> float:
+    """The time of a call: the claim of the external process, but at least `span_ns` less the cost of a command.
 
-    Raises `RaisedError` for a claim of more than this process saw.
+    `span_ns` is the time by this process's clock. Raises `RaisedError` for a larger claim.
     """
     if claimed_ns > span_ns:
         reason = f"its process claims {claimed_ns:g} ns of a call that took {span_ns:g} ns: a clock was replaced"
         raise RaisedError(p.Raised("error", reason))
-    return max(claimed_ns, span_ns - guest.handoff_ns)
+    return max(claimed_ns, span_ns - process.handoff_ns)
 
 
 class RemoteTarget:
-    """The device as the guest sees it; the clock and the readings of the device are those of this process."""
+    """The device of an external process. The clock and the readings of the device are those of this process."""
 
-    def __init__(self, guest: GuestProcess, local: Target, results: RemoteResults) -> None:
+    def __init__(self, process: ExternalProcess, local: Target, results: RemoteResults) -> None:
         self.on_host = local.on_host
-        self._guest, self._local, self._results = guest, local, results
+        self._process, self._local, self._results = process, local, results
 
     def clock(self) -> int:
         return perf_counter_ns()
@@ -165,10 +166,10 @@ class RemoteTarget:
         """Every command ends when the device is idle."""
 
     def evict(self) -> None:
-        self._guest.ask(p.Evict(), p.Finished)
+        self._process.ask(p.Evict(), p.Finished)
 
     def recorder(self) -> Recorder:
-        return RemoteRecorder(self._guest, self._results, on_host=self.on_host)
+        return RemoteRecorder(self._process, self._results, on_host=self.on_host)
 
     def state(self) -> hardware.State | None:
         return self._local.state()
@@ -181,41 +182,41 @@ class RemoteTarget:
 
 
 class RemoteRecorder:
-    """Samples taken in the guest.
+    """Takes samples in an external process.
 
-    On a CPU the time of a sample is that of `longer`. On a GPU it is the recorder's of the guest, which was bound there
-    before the file was loaded.
+    On a CPU the time of a sample is that of `longer`. On a GPU it comes from the recorder of the external process,
+    which was bound before the file was loaded.
     """
 
-    def __init__(self, guest: GuestProcess, results: RemoteResults, *, on_host: bool) -> None:
+    def __init__(self, process: ExternalProcess, results: RemoteResults, *, on_host: bool) -> None:
         self.name = "wall" if on_host else "cupti"
-        self._guest, self._results, self._on_host = guest, results, on_host
+        self._process, self._results, self._on_host = process, results, on_host
         self._samples: list[Sample] = []
 
     def start(self) -> None:
         try:
-            self._guest.ask(p.StartRecorder(), p.Finished)
+            self._process.ask(p.StartRecorder(), p.Finished)
         except RaisedError as error:
             raise NoRecorderError(str(error)) if error.kind == "no recorder" else error from None
 
     def stop(self) -> None:
-        self._guest.ask(p.StopRecorder(), p.Finished)
+        self._process.ask(p.StopRecorder(), p.Finished)
 
     def serialize_kernels(self) -> None:
         self._ask(p.Serialize(), p.Finished)
 
     def sample(self, name: str, prepare: Callable[[], None], run: Callable[[], None]) -> None:
-        """`run` is left to the guest, which has the call of that name; it learns how long the call took to return."""
-        self._guest.ask(p.Sample(name), p.Finished)
+        """The external process makes the call of that name in place of `run`, which gets the time of its return."""
+        self._process.ask(p.Sample(name), p.Finished)
         prepare()
         begin = perf_counter_ns()
-        ran = self._guest.ask(p.Go(), p.Ran)
+        ran = self._process.ask(p.Go(), p.Ran)
         span = perf_counter_ns() - begin
-        self._results.refusals[name] = self._guest.answer(p.Delivered).refusal
+        self._results.refusals[name] = self._process.answer(p.Delivered).refusal
         if isinstance(run, Sampled):
             run.issue_us = min(ran.issued_ns, span) / 1000
         if self._on_host:
-            self._samples.append(Sample(name, longer(ran.ready_ns, span, self._guest) / 1000, None))
+            self._samples.append(Sample(name, longer(ran.ready_ns, span, self._process) / 1000, None))
 
     def collect(self) -> list[Sample]:
         if self._on_host:
@@ -227,13 +228,13 @@ class RemoteRecorder:
 
     def _ask(self, command: Any, expected: Any) -> Any:
         try:
-            return self._guest.ask(command, expected)
+            return self._process.ask(command, expected)
         except RaisedError as error:
             raise RecorderError(str(error)) if error.kind == "recorder" else error from None
 
 
 class Counted(Sequence[Activity]):
-    """The activities of a sample: their number, and those of the latest sample of its name."""
+    """The activities of a sample: its own number of them, and the records of the latest sample of its name."""
 
     def __init__(self, count: int, latest: Sequence[p.Observed]) -> None:
         self._count, self._latest = count, latest
@@ -251,9 +252,9 @@ class Counted(Sequence[Activity]):
 
 
 class RemoteResults:
-    """The results of samples. The guest copies each to the result's memory as soon as its span has ended."""
+    """The results of samples. The process copies each to the result's memory as soon as its span has ended."""
 
-    def __init__(self, case: GuestCase, names: Sequence[str]) -> None:
+    def __init__(self, case: SharedCase, names: Sequence[str]) -> None:
         self.names = tuple(names)
         self.refusals: dict[str, str] = {}
         self._case = case
@@ -264,13 +265,13 @@ class RemoteResults:
         return self._case.result
 
     def run(self, name: str) -> None:
-        """One more call, where no recorder takes samples."""
-        self._case.guest.ask(p.Run(name, 1, keep=True), p.Ran)
-        self.refusals[name] = self._case.guest.answer(p.Delivered).refusal
+        """One more call, if no recorder takes samples."""
+        self._case.process.ask(p.Run(name, 1, keep=True), p.Ran)
+        self.refusals[name] = self._case.process.answer(p.Delivered).refusal
 
     def first(self, name: str, output: torch.Tensor) -> Callable[[], torch.Tensor]:
         def read() -> torch.Tensor:
-            delivered = self._case.guest.ask(p.Deliver(name), p.Delivered)
+            delivered = self._case.process.ask(p.Deliver(name), p.Delivered)
             return self._case.result.clone() if not delivered.refusal else torch.zeros_like(self._case.result)
 
         return read

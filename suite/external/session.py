@@ -1,8 +1,8 @@
-"""What the process of one brought file does with a command.
+"""Inside an external process: it answers the worker's commands about one user's file.
 
-It loads the file and calls it on the inputs that the worker puts into shared memory, and puts the results into shared
-memory. It holds no truth, no bound and no other brought file. It decides nothing: what is called when, which inputs
-are there, and what a result is worth is known to the worker alone.
+It loads the file, calls it on inputs that the worker puts into shared memory, and puts the results into shared memory.
+It holds no truth, no bound and no other user's file. The worker alone decides what is called when and on which inputs,
+and judges the results.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from time import perf_counter_ns  # bound before the file can replace it
 from typing import TYPE_CHECKING, Any
 
 from suite import ops
+from suite.external import protocol as p
+from suite.external.channel import Channel
+from suite.external.implementation import ExternalImplementation
 from suite.hardware.device import Device
 from suite.implementations import failure, lookup
 from suite.implementations.arguments import missing_parameters
-from suite.implementations.external.implementation import ExternalImplementation
-from suite.implementations.external.reference import ExternalReference, Reference
+from suite.implementations.bound_call import BoundCall, bind
+from suite.implementations.identity import ExternalReference, Reference
 from suite.problem.outputs import joined
-from suite.worker import guest_protocol as p
-from suite.worker.bound_call import BoundCall, bind
-from suite.worker.channel import Channel
 
 if TYPE_CHECKING:
     import torch
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from suite.timing.recorder import Recorder
 
 SPIN_NS = 300_000
-"""How long the guest looks for the next command without sleeping: after a sleep the processor is slow."""
+"""Time of polling for the next command without sleeping: after a sleep the processor is slow."""
 
 
 @dataclass
 class Held:
-    """The case at hand: its operands and the memory of the result, and what has come of calls."""
+    """The present case: its operands, the memory of the result, and the results of calls."""
 
     case: Case
     operands: tuple[torch.Tensor, ...]
@@ -57,8 +57,8 @@ class Held:
     bound: dict[str, BoundCall]
 
 
-class GuestSession:
-    """Answers commands on one device."""
+class ExternalSession:
+    """Answers commands about implementations on one device."""
 
     def __init__(self, device: Device, channel: Channel) -> None:
         import torch
@@ -69,25 +69,25 @@ class GuestSession:
         self.torch_device = torch.device(device.type, 0) if device.type == "cuda" else torch.device("cpu")
         self.target = target.target(self.torch_device)
         if device.type == "cuda":
-            with contextlib.suppress(Exception):  # the start of the recorder says why
+            with contextlib.suppress(Exception):  # StartRecorder raises it again
                 recorder_cupti.load()
         self.recorder: Recorder | None = None
         self.held: Held | None = None
         self.current: Implementation | None = None
         self._functions: dict[Reference, Any] = {}
         self._watching: list[Callable[[], str]] = []
-        """End the watch over compilations."""
+        """Each ends a watch over compilations and returns its outcome."""
         self._latest: dict[str, tuple[p.Observed, ...]] = {}
 
     def serve(self) -> None:
-        """Answer commands until the socket ends."""
+        """Answer commands until the worker closes the socket."""
         while True:
             self.channel.spin(SPIN_NS)
             command, descriptors = self.channel.receive(p.Command)
             self.channel.send(self.answer(command, descriptors))
 
     def answer(self, command: Any, descriptors: list[int]) -> Any:
-        """The answer to a command. What the implementation raises becomes one."""
+        """The answer to a command; an exception of the implementation becomes a `Raised`."""
         from suite.timing import NoRecorderError, RecorderError
 
         self.current = None
@@ -144,7 +144,7 @@ class GuestSession:
         return self.held
 
     def _hold(self, command: p.Hold, descriptors: list[int]) -> p.Finished:
-        from suite.worker.shared_memory import attach, tensor_of
+        from suite.external.shared_memory import attach, tensor_of
 
         blocks = attach(command.blocks, descriptors, self.torch_device)
         op = ops.of(command.case)
@@ -223,7 +223,7 @@ class GuestSession:
         return p.Called("", called.alias, called.ranges, called.unfinished, called.spilled)
 
     def _function(self, implementation: Implementation, command: p.Check) -> Callable[..., Any]:
-        """The implementation's function; loaded by the first call of a case."""
+        """The implementation's function; the first call of a case loads it."""
         held, reference = self._case, command.implementation
         if reference not in self._functions:
             function = implementation.function_for(held.case, len(held.operands))
@@ -277,7 +277,7 @@ class GuestSession:
         return self._export(command.name, result)
 
     def _sample(self, name: str) -> Any:
-        """One sample, with what the worker commands before it as its preparation."""
+        """One sample; the commands before `Go` are its preparation."""
         bound = self._use(name)
         result: Any = None
         spans = [0, 0, 0]
@@ -307,7 +307,7 @@ class GuestSession:
         return self._export(name, result)
 
     def _record(self, command: Any) -> Any:
-        """Commands to the recorder."""
+        """Answer a command to the recorder."""
         if isinstance(command, p.StartRecorder):
             recorder = self.target.recorder()
             recorder.start()

@@ -1,4 +1,4 @@
-"""Memory that a worker and its guest both map: a file in memory on a CPU, an allocation of the driver on a GPU."""
+"""Memory that a worker and an external process both map: an in-memory file on a CPU, a driver allocation on a GPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from suite.core.errors import SuiteError
-from suite.worker.guest_protocol import Block, Operand
+from suite.external.protocol import Block, Operand
 
 IPC_HANDLE_BYTES = 64
 LAZY_PEER_ACCESS = 1
@@ -21,7 +21,7 @@ LAZY_PEER_ACCESS = 1
 
 @dataclass(frozen=True)
 class Shared:
-    """Bytes that can be passed to another process as `block`, on a CPU with the open file `descriptor`."""
+    """Bytes that `block` names to another process; on a CPU the open file `descriptor` goes with it."""
 
     bytes: torch.Tensor
     block: Block
@@ -29,7 +29,7 @@ class Shared:
 
 
 def allocate(nbytes: int, device: torch.device) -> Shared:
-    """New memory, zeroed on a CPU. It is freed when no tensor lies in it."""
+    """New memory, zeroed on a CPU. It is freed with the last tensor that uses it."""
     if nbytes == 0:
         return Shared(torch.empty(0, dtype=torch.uint8, device=device), Block(0))
     if device.type == "cuda":
@@ -42,7 +42,7 @@ def allocate(nbytes: int, device: torch.device) -> Shared:
 
 
 def attach(blocks: Sequence[Block], descriptors: Sequence[int], device: torch.device) -> list[torch.Tensor]:
-    """The bytes of `blocks`, from another process, in this one. The descriptors are closed."""
+    """Map the `blocks` of another process and return their bytes. Closes the descriptors."""
     left = list(descriptors)
     found = []
     for block in blocks:
@@ -58,7 +58,7 @@ def attach(blocks: Sequence[Block], descriptors: Sequence[int], device: torch.de
 
 
 def describe(tensor: torch.Tensor, block: int) -> Operand:
-    """A tensor whose storage is the whole of a block."""
+    """Description of a tensor whose storage is the whole of the block with this index."""
     return Operand(
         block,
         str(tensor.dtype).removeprefix("torch."),
@@ -80,7 +80,7 @@ def _map(descriptor: int, nbytes: int) -> torch.Tensor:
 
 
 class _DeviceMemory:
-    """Device memory at an address, as torch takes it."""
+    """Device memory at an address, in the form that torch accepts."""
 
     def __init__(self, address: int, nbytes: int) -> None:
         self.__cuda_array_interface__ = {

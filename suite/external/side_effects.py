@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from types import FrameType, TracebackType
 from typing import Any
 
-from suite.implementations.external import hooks
-from suite.implementations.external.line_tracer import LineTracer
-from suite.implementations.external.remarks import Remarks
-from suite.implementations.external.settings import settings
-from suite.implementations.external.stdout import Stdout
+from suite.external import hooks
+from suite.external.line_tracer import LineTracer
+from suite.external.remarks import Remarks
+from suite.external.settings import settings
+from suite.external.stdout import Stdout
 
 FRAMEWORKS = ("torch", "triton", "jax", "numpy")
 """Packages, by the beginning of their modules' names, that may set environment variables: no remark, not undone."""
@@ -101,7 +101,7 @@ class SideEffects:
         self._variables[variable] = self.line(frame)
 
     def _printed_past_python(self, line: int | None) -> None:
-        """Blame `line` for what C code or a child process has printed since the last call."""
+        """Attribute to `line` the prints of C code or child processes since the last call."""
         if self._stdout.has_grown():
             self.unplaced |= line is None
             self.remarks.add("printed to stdout", line)

@@ -16,13 +16,11 @@ from typing import Any
 
 from suite import frameworks
 from suite.core.file_version import digest_of
-from suite.core.files import NotReadableError, read_regular
+from suite.core.files import NotReadableError, read_source
 from suite.core.paths import ROOT
 
 PREFIX = "with/"
 CONSTANTS = ("framework", "REQUIRES", "DETERMINISTIC", "VENDOR")
-MOST_BYTES = 4 << 20
-"""Size of the largest file that is read."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,7 @@ def read(path: Path) -> SourceFile:
             return SourceFile(path, fault=f"{path.name} is neither a .py nor a .cu file")
         if path.exists() and not path.is_file():
             return SourceFile(path, fault=f"{path.name} is not a regular file")
-        source = contents(path)
+        source = read_source(path)
     except NotReadableError as error:
         return SourceFile(path, fault=f"{path.name} {error}")
     except (OSError, ValueError) as error:
@@ -91,11 +89,6 @@ def read(path: Path) -> SourceFile:
             message, line = "not UTF-8", source[: error.start].count(b"\n") + 1
         where = f" ({path.name}:{line})" if line else f" ({path.name})"
         return SourceFile(path, digest=digest, fault=f"{type(error).__name__}: {message}{where}")
-
-
-def contents(path: Path) -> bytes:
-    """The bytes of a user's file. Raises `NotReadableError` unless it is a regular file of at most `MOST_BYTES`."""
-    return read_regular(path, MOST_BYTES)
 
 
 def _read_python(path: Path, source: bytes, digest: str) -> SourceFile:

@@ -7,7 +7,7 @@ import os
 import sys
 from functools import cache
 
-from suite.implementations.external import hooks
+from suite.external import hooks
 
 
 class Stdout:

@@ -13,7 +13,7 @@ from suite import frameworks
 from suite.frameworks.base import Adapter
 from suite.hardware.device import Device
 from suite.implementations import failure
-from suite.implementations.external.reference import Reference
+from suite.implementations.identity import Reference
 from suite.numerics.formats import DTYPES
 from suite.problem.case import Case
 from suite.problem.source import Source

@@ -1,11 +1,10 @@
-"""A process that runs kernels, as its parent sees it: start it, wait for what it writes, watch it, end it with all that
-it has started.
+"""A process that runs kernels, as its parent sees it: start, watch, wait for messages, end with all that it started.
 
 - The process has its own session, so Ctrl-C in the terminal does not reach it.
 - It ends with its parent, even a killed one: a shell in its process group waits for the end of a pipe, the lifeline,
   whose other end only the parent holds, and then kills the group.
 - It is the first process that the kernel kills when the system runs out of memory (`oom_score_adj`).
-- Its stdout and stderr go to a pipe of which the last bytes are kept, so no kernel can fill a disk with output.
+- Its stdout and stderr go to a pipe. The parent keeps only the last bytes, so that no kernel can fill a disk.
 """
 
 from __future__ import annotations
@@ -22,35 +21,33 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from suite.core import processes
 from suite.core.errors import WorkerError
 from suite.core.paths import ROOT
-from suite.core.phases import Phase
+from suite.core.phases import Phase, Started
 from suite.core.text import one_line
 from suite.frameworks import _caches
 from suite.hardware.device import Device
 from suite.implementations.failure import place_in_stack
-from suite.worker import limits
-from suite.worker.codec import to_json
-from suite.worker.protocol import Started
+from suite.processes import limits, tree
+from suite.processes.codec import to_json
 
 TICK_S = 0.1
 """Period of the memory checks."""
 DUMP_S = 0.3
-"""How long to wait for the Python stack of a process that hangs."""
+"""Time allowed for a process that hangs to dump its Python stack."""
 KILL_S, HASTY_KILL_S = 10.0, 0.5
-"""How long to wait for the end of a killed process: one that hangs in a driver may never end."""
+"""Time allowed for a killed process to end; one that hangs in a driver may never end."""
 PAUSE_S = 0.05
 """A stack dump is complete when nothing has followed for this long."""
 KEPT_OUTPUT, PIPE_READS = 8000, 32
-"""Bytes of output that are kept, and reads before a request: a background thread may print without end."""
+"""Bytes of output that are kept, and most reads before a request: a background thread may print without end."""
 
 
 class WorkerDiedError(WorkerError):
     """The process ended without a reply.
 
-    `last_started` names the implementation that was running; None if it was the suite's own work. `from_outside` is
-    true for a SIGKILL or a SIGSTOP, which another process sends, or the kernel when memory is exhausted.
+    `last_started` names the implementation that was running; None during the suite's own work. `from_outside` is true
+    for SIGKILL and SIGSTOP: another process sends them, or the operating system when memory is exhausted.
     """
 
     def __init__(self, message: str, last_started: str | None, *, from_outside: bool = False) -> None:
@@ -64,7 +61,7 @@ class WorkerTimeoutError(WorkerDiedError):
 
 
 class Process(Protocol):
-    """The part of `subprocess.Popen` that is needed."""
+    """The part of `subprocess.Popen` that `Child` uses."""
 
     pid: int
 
@@ -73,11 +70,11 @@ class Process(Protocol):
 
 
 Start = Callable[[Mapping[str, int], int], Process]
-"""Starts a process that has the descriptors of a mapping, by their options, and prints to a further one."""
+"""Starts a process from its descriptors by option name, and the descriptor that it prints to."""
 
 
 def with_suite(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which Python finds the suite, and prints at once."""
+    """`environment` plus settings with which Python finds the suite and prints without a buffer."""
     inherited = environment.get("PYTHONPATH")
     path = f"{ROOT}{os.pathsep}{inherited}" if inherited else str(ROOT)
     return {**environment, "PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
@@ -104,10 +101,10 @@ def spawn(module: str, device: Device, environment: Mapping[str, str]) -> Start:
 
 
 class Child:
-    """Starts a process by `start`, which has the descriptors of `passed` and those for its stacks and its lifeline.
+    """A process that `start` starts with the descriptors of `passed`, one for its stacks and one for its lifeline.
 
-    `memory_bytes` limits its host memory; None sets no limit. Raises `WorkerDiedError` where the system cannot start a
-    process. The ends of `passed` are closed here, whatever happens.
+    `memory_bytes` limits its host memory; None sets no limit. The constructor closes the descriptors of `passed` in
+    this process, also when it fails. Raises `WorkerDiedError` if the system cannot start a process.
     """
 
     def __init__(self, start: Start, passed: Mapping[str, int], memory_bytes: int | None = None) -> None:
@@ -116,7 +113,7 @@ class Child:
         self.output = b""
         self.left_behind = False
         self.patience_s = limits.FIRST_CALL_S
-        """How long the process may be stopped by a signal."""
+        """Time for which a signal may stop the process before it is killed."""
         pipes: list[int] = []
         try:
             for _ in range(3):
@@ -132,10 +129,19 @@ class Child:
             os.close(each)
         os.set_blocking(self._output, False)
 
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
     def wait_for(self, descriptor: int, limit_s: float, deadline: float) -> None:
         """Return when `descriptor`, which the process writes to, can be read.
 
-        Raises `WorkerDiedError` if the process ends, and at `deadline`, `limit_s` seconds after it was last heard of.
+        Raises `WorkerDiedError` if the process ends, and at `deadline`, which is `limit_s` seconds after its last
+        message.
         """
         stopped_at: float | None = None
         while True:
@@ -154,18 +160,18 @@ class Child:
                 raise self.died()
             if not ready:
                 self.tick()
-                stopped_at = (stopped_at or time.monotonic()) if _is_stopped(self.process.pid) else None
+                stopped_at = (stopped_at or time.monotonic()) if _is_stopped(self.pid) else None
                 if stopped_at is not None and time.monotonic() - stopped_at > self.patience_s:
                     self.kill()
                     reason = f"it was stopped by a signal from outside for {self.patience_s:g} s, and was killed"
                     raise WorkerTimeoutError(self._ended(reason), self.current.implementation, from_outside=True)
 
     def tick(self) -> None:
-        """Called every TICK_S while nothing is heard of the process."""
+        """Runs every TICK_S while the process sends nothing."""
         self._watch_memory()
 
     def forget_output(self) -> None:
-        """Read what has been printed so far, and drop it: it belongs to what was done before."""
+        """Read and drop the output so far: it belongs to earlier requests."""
         self._drain_output()
         self.output = b""
 
@@ -183,22 +189,22 @@ class Child:
                 time.sleep(0.01)  # closed by all writers: select() always finds it ready
 
     def _watch_memory(self) -> None:
-        if self.memory_bytes is None or processes.resident_bytes(self.process.pid) <= self.memory_bytes:
+        if self.memory_bytes is None or tree.resident_bytes(self.pid) <= self.memory_bytes:
             return
-        if processes.unshared_bytes(self.process.pid) > self.memory_bytes:
+        if tree.unshared_bytes(self.pid) > self.memory_bytes:
             self.kill()
             allowed = f"{self.memory_bytes / 2**30:,.1f} GiB"
             message = f"out of host memory: it took more than the {allowed} that it may have, and was stopped"
             raise WorkerDiedError(self._ended(message), self.current.implementation)
 
     def _where_it_hangs(self) -> str:
-        """` at kernel.py:12`, from the Python stack, which SIGUSR1 dumps even while C code does not return."""
+        """` at kernel.py:12`, from the Python stack. SIGUSR1 dumps it even while C code does not return."""
         with contextlib.suppress(OSError):
-            os.kill(self.process.pid, signal.SIGUSR1)
+            os.kill(self.pid, signal.SIGUSR1)
         return place_in_stack(self._stack(DUMP_S))
 
     def _stack(self, patience_s: float) -> str:
-        """The stack that the process has dumped, if it comes within `patience_s`."""
+        """The stack that the process dumps within `patience_s`; empty if it dumps none."""
         found = b""
         while select.select([self._stacks], [], [], min(patience_s, PAUSE_S) if found else patience_s)[0]:
             if not (data := os.read(self._stacks, 65536)):
@@ -207,7 +213,7 @@ class Child:
         return found.decode(errors="replace")
 
     def died(self) -> WorkerDiedError:
-        """How the process ended, at which line, and the last line that it printed."""
+        """An error that says how the process ended, at which line, and what it printed last."""
         try:
             code = self.process.wait(KILL_S)
         except subprocess.TimeoutExpired:
@@ -225,21 +231,21 @@ class Child:
         return f"{message}; its process cannot be killed and was left behind" if self.left_behind else message
 
     def kill(self, patience_s: float = KILL_S) -> None:
-        """End the process and all that it has started; wait up to `patience_s` for it."""
-        processes.signal_all(self.process.pid, signal.SIGKILL)
+        """End the process and all that it has started, and wait up to `patience_s` for its end."""
+        tree.signal_all(self.pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+            os.killpg(self.pid, signal.SIGKILL)
         try:
             self.process.wait(patience_s)
         except subprocess.TimeoutExpired:
             self.left_behind = True
 
     def close(self, patience_s: float = KILL_S) -> None:
-        """`kill`, then close the pipes and remove the folders that the process has left."""
+        """`kill`, then close the pipes and remove the temporary folders that the process leaves."""
         self.kill(0.0 if self.left_behind else patience_s)
         for each in (self._output, self._stacks, self._lifeline):
             os.close(each)
-        _caches.remove_temporary(self.process.pid)
+        _caches.remove_temporary(self.pid)
 
 
 def _signal_name(number: int) -> str:
@@ -247,7 +253,7 @@ def _signal_name(number: int) -> str:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Whether a signal such as SIGSTOP has stopped the process."""
+    """True while a signal such as SIGSTOP stops the process."""
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"T"
     except (OSError, IndexError):

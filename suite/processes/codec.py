@@ -1,4 +1,4 @@
-"""Dataclasses as JSON and back. Every field is checked against its annotation; a dataclass carries its class's name.
+"""Dataclasses as JSON and back. Each field is checked against its annotation; a dataclass carries its class's name.
 
 Annotations may be bool, int, float, str, None, an Enum, a Literal, a dataclass, `tuple[...]`, `Mapping[str, ...]`, and
 unions of these.
@@ -20,15 +20,15 @@ TAG = "class"
 """The key of a JSON object that names its dataclass: a keyword, which no field can be called."""
 
 Reader = Callable[[Any, str], Any]
-"""Turns JSON data into a value. The text is where the data stands in the message, for errors."""
+"""Turns JSON data into a value. The text names the place of the data in the message, for errors."""
 
 
 class ProtocolError(WorkerError):
-    """JSON that does not have the form its dataclass declares: the text says where, and what was expected."""
+    """JSON without the form that its dataclass declares: the text says where, and what was expected."""
 
 
 def to_json(value: Any) -> Any:
-    """`value` in what `json.dumps` takes: dataclasses become tagged dicts, tuples become lists."""
+    """`value` as `json.dumps` takes it: dataclasses become tagged dicts, tuples become lists."""
     if isinstance(value, str | int | float | None):
         return value
     if isinstance(value, tuple):
@@ -50,7 +50,7 @@ def from_json(expected: Any, data: Any, where: str = "message") -> Any:
 
 @cache
 def _reader(expected: Any) -> Reader:
-    """The reader for an annotation."""
+    """The reader of values whose annotation is `expected`."""
     origin, arguments = get_origin(expected), get_args(expected)
     if origin is Union or origin is UnionType:
         return _union(arguments)
@@ -77,7 +77,7 @@ def _scalar(expected: type) -> Reader:
 
 
 def _member(expected: Any, members: Mapping[Any, Any]) -> Reader:
-    """A text that stands for a member of an Enum, or is one of a Literal."""
+    """Reads a text that stands for a member of an Enum or of a Literal."""
     name = expected.__name__ if isinstance(expected, type) else str(expected)
 
     def read(data: Any, where: str) -> Any:
@@ -87,7 +87,7 @@ def _member(expected: Any, members: Mapping[Any, Any]) -> Reader:
 
 
 def _union(arguments: tuple[Any, ...]) -> Reader:
-    """A dataclass is chosen by its tag; of other members the first that fits."""
+    """Reads a dataclass by its tag, and any other value by the first member that fits."""
     dataclasses: list[Any] = [each for each in arguments if is_dataclass(each)]
     classes = {each.__name__: _reader(each) for each in dataclasses}
     others = [_reader(each) for each in arguments if each not in dataclasses]
@@ -110,7 +110,7 @@ def _union(arguments: tuple[Any, ...]) -> Reader:
 
 
 def _tuple(arguments: tuple[Any, ...]) -> Reader:
-    """A list: of any length for `tuple[X, ...]`, else of one item for each argument."""
+    """Reads a list: any length for `tuple[X, ...]`, else one item for each argument."""
     variadic = arguments[-1] is ...
     readers = [_reader(each) for each in arguments if each is not ...]
 
@@ -135,7 +135,7 @@ def _mapping(member: Reader) -> Reader:
 
 
 def _dataclass(expected: Any) -> Reader:
-    """An object with the class's name and exactly its fields."""
+    """Reads an object that has the class's name and exactly its fields."""
     name = expected.__name__
     readers = {field: (_reader(hint), f"{name}.{field}") for field, hint in _hints(expected).items()}
     keys = readers.keys() | {TAG}

@@ -1,4 +1,4 @@
-"""Processes that a process has started, directly or not, as /proc knows them."""
+"""The processes that a process has started, directly or indirectly, and their memory, read from /proc."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of what its descendants leave behind, so that `descendants` finds it."""
+    """Make this process the parent of orphans among its descendants, so that `descendants` finds them."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def children(pid: int) -> list[int]:
-    """The processes whose parent is `pid`; none where the system does not say."""
+    """The processes whose parent is `pid`; none where the system has no /proc."""
     return _by_parent().get(pid, [])
 
 
 def descendants(pid: int) -> list[int]:
     """The children of `pid`, their children, and so on."""
     by_parent, found = _by_parent(), [pid]
-    for each in found:  # grows
+    for each in found:  # the list grows meanwhile
         found += by_parent.get(each, [])
     return found[1:]
 
@@ -43,21 +43,20 @@ def _by_parent() -> dict[int, list[int]]:
 
 
 def signal_all(pid: int, number: int) -> None:
-    """Send a signal to all descendants of `pid`, whatever sessions and groups they have made for themselves."""
+    """Send a signal to all descendants of `pid`, in whatever sessions and process groups."""
     for each in descendants(pid):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(each, number)
 
 
 def resident_bytes(pid: int) -> int:
-    """Resident memory of `pid`, and what its descendants have beside files and shared memory; 0 where the system does
-    not say."""
+    """Resident memory of `pid` plus the unshared memory of its descendants; 0 where the system has no /proc."""
     own, _ = _memory(pid)
     return own + sum(resident - shared for resident, shared in map(_memory, descendants(pid)))
 
 
 def unshared_bytes(pid: int) -> int:
-    """`resident_bytes` without what descendants share with others since a fork. Takes milliseconds for each of them."""
+    """`resident_bytes` without pages that descendants share since a fork. It takes milliseconds for each descendant."""
     own, _ = _memory(pid)
     return own + sum(map(_private_bytes, descendants(pid)))
 

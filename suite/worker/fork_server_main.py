@@ -1,14 +1,13 @@
-"""The process from which workers are forked: `fork_server.py` starts it as `python -m suite.worker.forking`.
+"""Inside the process from which workers are forked: `python -m suite.worker.fork_server_main`.
 
-It has imported torch and the suite, has one thread, and has seen no device and no kernel: every worker begins alike,
-in milliseconds.
+It has imported torch and the suite, has one thread, and has used no device and no kernel: all workers begin alike,
+within milliseconds.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import gc
 import json
 import os
 import select
@@ -19,74 +18,49 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
-from suite import frameworks
 from suite.hardware.device import Device
-from suite.worker.codec import from_json
-from suite.worker.settle import settle
+from suite.processes.codec import from_json
+from suite.processes.preload import preload
+from suite.processes.settle import detach, settle
 
 LENGTH = struct.Struct("!I")
-"""Of a request, which is JSON: the environment and the working directory of the worker. The descriptors come with it,
-in the order of OPTIONS; that of its output follows."""
+"""Length of a request in JSON, which holds the environment and the working directory of the worker.
+
+Its descriptors come with it, in the order of OPTIONS; the descriptor of the output follows.
+"""
 OPTIONS = ("--requests", "--events", "--stacks", "--lifeline")
 EVENT = struct.Struct("!cii")
 """STARTED with the process id, REFUSED with an error number, or ENDED with the process id and the exit status."""
 STARTED, REFUSED, ENDED = b"s", b"r", b"e"
 
 
-def import_suite(device: Device) -> None:
-    """What a process needs that checks and times: torch takes a second."""
-    gc.disable()  # torch's million objects stay: collections would find nothing
-    with contextlib.suppress(Exception):  # the first request raises it again, and its reply has the reason
-        import suite.checking.checked_call
-        import suite.timing
-        import suite.worker.remote
-        import suite.worker.server
-        import suite.worker.shared_memory
-
-        if device.type == "cpu":
-            suite.timing.target.unrelated_memory()
-    gc.enable()
-    gc.freeze()
-
-
-def keep_only(descriptors: Sequence[int]) -> None:
-    """Close all other descriptors but those of the standard streams."""
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2 and int(name) not in descriptors:
-            with contextlib.suppress(OSError):  # that of the folder itself
-                os.close(int(name))
-
-
-def begin(descriptors: Sequence[int], output: int) -> None:
-    """In a forked process: a session of its own, these descriptors, and no output but to `output`."""
-    os.setsid()
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    keep_only(descriptors)
+def _import_others() -> None:
+    import suite.external.remote
+    import suite.worker.process_main  # noqa: F401
 
 
 def _work(device: Device, request: dict[str, Any], descriptors: Sequence[int]) -> None:
-    """The life of a worker, from its session on."""
-    from suite.worker import server
+    """Do the work of a worker, in a process that is detached already."""
+    from suite.worker import process_main
 
-    with contextlib.suppress(OSError):  # a folder that was removed meanwhile
+    with contextlib.suppress(OSError):  # the folder was removed meanwhile
         os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
     requests, events, stacks, lifeline = descriptors
     settle(stacks, lifeline)
-    server.run(device, requests, events)
+    process_main.run(device, requests, events)
 
 
 class Forks:
-    """Forks a worker for each request on `control`, and tells how workers end."""
+    """Forks a worker for each request on `control`, and reports on it how workers end."""
 
     def __init__(self, device: Device, control: socket.socket) -> None:
         self.device, self.control = device, control
         self.workers: set[int] = set()
 
     def serve(self) -> None:
-        """Until `control` ends."""
+        """Serve until `control` is closed."""
         awake, wake = os.pipe()
         os.set_blocking(awake, False)
         os.set_blocking(wake, False)
@@ -123,7 +97,7 @@ class Forks:
             if worker == 0:
                 self._be_worker(request, descriptors, ready)
             os.close(ready)
-            os.read(answer, 1)  # it has its session
+            os.read(answer, 1)  # the worker has its session
             ready = -1
             self.workers.add(worker)
             self.control.sendall(EVENT.pack(STARTED, worker, 0))
@@ -133,12 +107,12 @@ class Forks:
         return True
 
     def _be_worker(self, request: dict[str, Any], descriptors: list[int], ready: int) -> None:
-        """Does not return."""
+        """The new worker; does not return."""
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             *ends, output = descriptors
-            begin([*ends, ready], output)
+            detach([*ends, ready], output)
             os.write(ready, b"r")
             os.close(ready)
             _work(self.device, request, ends)
@@ -159,9 +133,7 @@ def main() -> None:
     control = socket.socket(fileno=arguments.control)
     settle(arguments.stacks, arguments.lifeline)
     device = from_json(Device, json.loads(arguments.device), "--device")
-    for name in frameworks.names():
-        frameworks.get(name).prepare(device)
-    import_suite(device)
+    preload(device, _import_others)
     Forks(device, control).serve()
 
 

@@ -1,6 +1,6 @@
-"""The worker process, forked by `forking.py`. It alone runs kernels and judges them.
+"""Inside a worker, a fork of the fork server: it runs the kernels of the tree and judges all results.
 
-Requests and events (`protocol.py`) have two pipes of their own, so that a kernel that prints disturbs nothing.
+Requests and events (`protocol.py`) have two pipes of their own, so that prints of a kernel disturb nothing.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import traceback
 from typing import BinaryIO
 
 from suite import frameworks
+from suite.external.fork_server import ExternalForkServer
 from suite.hardware.device import Device
 from suite.implementations import failure
-from suite.worker.codec import ProtocolError
-from suite.worker.nursery import Nursery
+from suite.processes.codec import ProtocolError
 from suite.worker.protocol import (
     Done,
     Event,
@@ -21,7 +21,7 @@ from suite.worker.protocol import (
     Ready,
     Reply,
     Request,
-    TimeGuestRequest,
+    TimeExternalRequest,
     TimeRequest,
     TimingFailed,
     decode_numbered,
@@ -29,10 +29,10 @@ from suite.worker.protocol import (
 )
 from suite.worker.session import Session
 
-getpid, leave = os.getpid, os._exit  # before a kernel can replace them
+getpid, leave = os.getpid, os._exit  # bound before a kernel can replace them
 
 
-def serve(device: Device, requests: BinaryIO, events: BinaryIO, nursery: Nursery) -> None:
+def serve(device: Device, requests: BinaryIO, events: BinaryIO, fork_server: ExternalForkServer) -> None:
     """Answer one request a line until `requests` ends. A process that a kernel forks neither reads nor answers."""
     own, number = getpid(), 0
 
@@ -54,31 +54,33 @@ def serve(device: Device, requests: BinaryIO, events: BinaryIO, nursery: Nursery
         if not isinstance(request, Request):
             raise ProtocolError(f"{type(request).__name__} is no request")
         try:
-            session = session or Session(device, send, nursery)
+            session = session or Session(device, send, fork_server)
             reply = session.handle(request)
-        except Exception as error:  # one implementation's failure is one row
+        except Exception as error:  # a failure of one implementation costs one row
             traceback.print_exc()
             reply = session.failed(request, error) if session else _not_started(request, error, device)
         send(Done(reply))
 
 
 def _not_started(request: Request, error: Exception, device: Device) -> Reply:
-    """The reply where torch cannot be imported, or does not find the device."""
+    """The reply of a worker that cannot import torch, or whose torch does not find the device."""
     reason = failure.describe(error, device.type)
     return (
         TimingFailed("error", reason, None)
-        if isinstance(request, TimeRequest | TimeGuestRequest)
+        if isinstance(request, TimeRequest | TimeExternalRequest)
         else Failed(reason, None)
     )
 
 
 def run(device: Device, requests_end: int, events_end: int) -> None:
-    """The life of a worker, from the start of its process on. The nursery of its guests is forked before it sees a
-    kernel."""
+    """Answer requests until the parent closes their pipe.
+
+    The fork server of external processes is forked before this process runs a kernel.
+    """
     for descriptor in (requests_end, events_end):
         os.set_inheritable(descriptor, False)
     for name in frameworks.names():
         frameworks.get(name).prepare(device)
-    nursery = Nursery(device, fork_here=True)
+    fork_server = ExternalForkServer(device, fork_here=True)
     with os.fdopen(requests_end, "rb") as requests, os.fdopen(events_end, "wb") as events:
-        serve(device, requests, events, nursery)
+        serve(device, requests, events, fork_server)

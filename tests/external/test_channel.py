@@ -1,4 +1,4 @@
-"""The socket between the worker and a guest: what is signed arrives, and nothing else is accepted."""
+"""The socket between the worker and an external process: what is signed arrives, and nothing else is accepted."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from suite.worker import guest_protocol as p
-from suite.worker.channel import GUEST, HEADER, JUDGE, KEY_BYTES, MAC_BYTES, Channel, ClosedError, ForgedError
+from suite.external import protocol as p
+from suite.external.channel import EXTERNAL, HEADER, KEY_BYTES, MAC_BYTES, WORKER, Channel, ClosedError, ForgedError
 
 KEY = bytes(range(KEY_BYTES))
 
@@ -23,23 +23,23 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 def channels(ends: tuple[socket.socket, socket.socket]) -> tuple[Channel, Channel]:
-    return Channel(ends[0], KEY, JUDGE), Channel(ends[1], KEY, GUEST)
+    return Channel(ends[0], KEY, WORKER), Channel(ends[1], KEY, EXTERNAL)
 
 
 def test_messages_arrive_with_the_descriptors_that_were_sent(ends: tuple[socket.socket, socket.socket]) -> None:
-    judge, guest = channels(ends)
+    worker, external = channels(ends)
     descriptor = os.memfd_create("test")
     os.write(descriptor, b"bytes")
-    judge.send(p.Bind("torch"), [descriptor])
-    judge.send(p.Evict())
-    message, (received,) = guest.receive(p.Command)
+    worker.send(p.Bind("torch"), [descriptor])
+    worker.send(p.Evict())
+    message, (received,) = external.receive(p.Command)
     assert message == p.Bind("torch")
     assert os.pread(received, 10, 0) == b"bytes"
-    assert guest.spin(1_000_000)
-    assert guest.receive(p.Command) == (p.Evict(), [])
-    assert not guest.spin(1_000)
-    guest.send(p.Ran(1, 2))
-    assert judge.receive(p.Answer) == (p.Ran(1, 2), [])
+    assert external.spin(1_000_000)
+    assert external.receive(p.Command) == (p.Evict(), [])
+    assert not external.spin(1_000)
+    external.send(p.Ran(1, 2))
+    assert worker.receive(p.Answer) == (p.Ran(1, 2), [])
     for each in (descriptor, received):
         os.close(each)
 
@@ -58,53 +58,53 @@ FORGED = {
 
 @pytest.mark.parametrize("data", FORGED.values(), ids=FORGED)
 def test_what_is_not_signed_is_refused(data: bytes, ends: tuple[socket.socket, socket.socket]) -> None:
-    judge, _ = channels(ends)
+    worker, _ = channels(ends)
     ends[0].settimeout(0.05)
     ends[1].sendall(data)
     with pytest.raises(ForgedError, match="something other than the suite answered in its place"):
-        judge.receive(p.Answer)
+        worker.receive(p.Answer)
 
 
 def test_a_frame_is_good_once(ends: tuple[socket.socket, socket.socket]) -> None:
-    judge, guest = channels(ends)
-    guest.send(p.Finished())
+    worker, external = channels(ends)
+    external.send(p.Finished())
     sent = ends[0].recv(4096)
     ends[1].sendall(sent + sent)
-    assert judge.receive(p.Answer) == (p.Finished(), [])
+    assert worker.receive(p.Answer) == (p.Finished(), [])
     with pytest.raises(ForgedError):
-        judge.receive(p.Answer)
+        worker.receive(p.Answer)
 
 
 def test_a_frame_is_good_in_one_direction(ends: tuple[socket.socket, socket.socket]) -> None:
-    _, guest = channels(ends)
-    guest.send(p.Finished())
+    _, external = channels(ends)
+    external.send(p.Finished())
     ends[0].sendall(ends[0].recv(4096))
     with pytest.raises(ForgedError):
-        guest.receive(p.Answer)
+        external.receive(p.Answer)
 
 
 def test_a_signed_message_of_another_kind_is_refused(ends: tuple[socket.socket, socket.socket]) -> None:
-    judge, guest = channels(ends)
-    guest.send(p.Bind("torch"))
+    worker, external = channels(ends)
+    external.send(p.Bind("torch"))
     with pytest.raises(ForgedError):
-        judge.receive(p.Answer)
+        worker.receive(p.Answer)
 
 
 def test_the_end_of_the_other_side_is_told(ends: tuple[socket.socket, socket.socket]) -> None:
-    judge, guest = channels(ends)
-    guest.close()
+    worker, external = channels(ends)
+    external.close()
     with pytest.raises(ClosedError):
-        judge.receive(p.Answer)
+        worker.receive(p.Answer)
 
 
 def test_a_forked_process_has_no_channel(ends: tuple[socket.socket, socket.socket]) -> None:
-    judge, guest = channels(ends)
+    worker, external = channels(ends)
     child = os.fork()
     if child == 0:
         try:
-            guest.send(p.Finished())  # ends the process
+            external.send(p.Finished())  # ends the process
         finally:
             os._exit(9)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    guest.send(p.Ran(3, 4))
-    assert judge.receive(p.Answer) == (p.Ran(3, 4), []), "of this process"
+    external.send(p.Ran(3, 4))
+    assert worker.receive(p.Answer) == (p.Ran(3, 4), []), "of this process"

@@ -16,7 +16,7 @@ from cuda_ref import _rewrite
 from cuda_ref.compiler import missing
 from suite import ops
 from suite.core.paths import ROOT
-from suite.implementations.external.implementation import signature
+from suite.external.implementation import signature
 from suite.worker.pool import Pool
 
 FIRST, DOCUMENT = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("first_kernel.md", "own_kernels.md"))

@@ -14,21 +14,21 @@ from typing import Any
 import pytest
 from external_files import CASE, CPU, RIGHT, external, write
 
-from suite.core import processes
 from suite.core.phases import Phase
-from suite.implementations.external.reference import ExternalReference
+from suite.external.beside import disturbance
+from suite.external.pool import SLOWER
+from suite.external.process import MAX_HANDOFF_NS, ExternalProcess
+from suite.implementations.identity import ExternalReference
+from suite.processes import tree
+from suite.processes.child import WorkerDiedError, WorkerTimeoutError
 from suite.timing import Timing
-from suite.worker.beside import disturbance
-from suite.worker.child import WorkerDiedError, WorkerTimeoutError
-from suite.worker.guest_process import MAX_HANDOFF_NS, GuestProcess
-from suite.worker.guests import SLOWER
 from suite.worker.protocol import (
     CheckReply,
     CheckRequest,
     Failed,
-    TellReply,
-    TellRequest,
-    TimeGuestRequest,
+    ProbeReply,
+    ProbeRequest,
+    TimeExternalRequest,
     TimeReply,
     TimingFailed,
 )
@@ -41,14 +41,14 @@ LONG = "import os, time\nfrom pathlib import Path\n"
 def session() -> Iterator[Session]:
     session = Session(CPU, lambda started: None)
     yield session
-    session.guests.close()
+    session.external.close()
 
 
 def file(folder: Path, name: str, text: str) -> ExternalReference:
     return external(write(folder / f"{name}.py", text)).reference
 
 
-def answer(session: Session, request: CheckRequest | TellRequest | TimeGuestRequest) -> object:
+def answer(session: Session, request: CheckRequest | ProbeRequest | TimeExternalRequest) -> object:
     """The reply to a request, as the worker's loop makes it."""
     try:
         return session.handle(request)
@@ -61,18 +61,18 @@ def checked(session: Session, reference: ExternalReference, timeout_s: float = 6
 
 
 def timed(session: Session, reference: ExternalReference, vendor: str = "", vendor_us: float = 0.0) -> object:
-    return answer(session, TimeGuestRequest(CASE, reference, 0, "cold", False, vendor, vendor_us))
+    return answer(session, TimeExternalRequest(CASE, reference, 0, "cold", False, vendor, vendor_us))
 
 
 def test_the_time_of_a_command_is_measured_once(session: Session, tmp_path: Path, monkeypatch: Any) -> None:
     """So that a file which was loaded before cannot lengthen it."""
     measured = iter((MAX_HANDOFF_NS, 300_000))
-    monkeypatch.setattr(GuestProcess, "_handoff", lambda self: next(measured))
-    monkeypatch.setattr(session.guests, "_handoff_ns", 0)
+    monkeypatch.setattr(ExternalProcess, "_handoff", lambda self: next(measured))
+    monkeypatch.setattr(session.external, "_handoff_ns", 0)
     known = []
     for name in ("first", "second", "third"):
         checked(session, file(tmp_path, name, RIGHT))
-        known.append(session.guests._handoff_ns)
+        known.append(session.external._handoff_ns)
     assert known == [0, 300_000, 300_000]
 
 
@@ -81,10 +81,10 @@ def test_a_file_is_checked_and_timed_without_running_here(session: Session, tmp_
     reply = checked(session, reference)
     assert isinstance(reply, CheckReply)
     assert (reply.status, reply.reason, reply.deterministic) == ("ok", "", "yes")
-    told = answer(session, TellRequest(CASE, reference, 0))
-    assert isinstance(told, TellReply)
-    assert (told.status, told.reason) == ("ok", "")
-    assert told.checked
+    probed = answer(session, ProbeRequest(CASE, reference, 0))
+    assert isinstance(probed, ProbeReply)
+    assert (probed.status, probed.reason) == ("ok", "")
+    assert probed.checked
     timing = timed(session, reference, "torch", 1e6)
     assert isinstance(timing, TimeReply)
     columns = timing.timings["with/right"]
@@ -159,17 +159,17 @@ def test_the_process_and_what_it_started_are_stopped_between_requests(session: S
         LONG + "if os.fork() == 0:\n    if os.fork() == 0:\n        os.setsid()\n        while True: pass\n"
         "    os._exit(0)\nos.wait()\n" + RIGHT
     )
-    adopted = set(processes.children(os.getpid()))
-    processes.adopt_orphans()
+    adopted = set(tree.children(os.getpid()))
+    tree.adopt_orphans()
     reference = file(tmp_path, "starts", text)
     assert isinstance(checked(session, reference), CheckReply)
-    new = set(processes.children(os.getpid())) - adopted
-    assert len(new) == 2, "the guest and the orphan"
+    new = set(tree.children(os.getpid())) - adopted
+    assert len(new) == 2, "the external process and the orphan"
     time.sleep(0.05)
     states = {Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] for pid in new}
     assert states == {b"T"}
-    session.guests.drop(reference)
-    assert not new & set(processes.children(os.getpid()))
+    session.external.drop(reference)
+    assert not new & set(tree.children(os.getpid()))
 
 
 def test_a_result_that_is_wrong_when_timed_is_found_from_here(session: Session, tmp_path: Path) -> None:
@@ -177,14 +177,14 @@ def test_a_result_that_is_wrong_when_timed_is_found_from_here(session: Session, 
     reply = timed(session, file(tmp_path, "later", text))
     assert isinstance(reply, TimingFailed)
     assert reply.status == "wrong"
-    assert set(reply.guilty) == {"with/later"}
+    assert set(reply.wrong) == {"with/later"}
 
 
 def test_a_replaced_clock_gains_nothing(session: Session, tmp_path: Path) -> None:
     text = (
-        "import time\nreal = time.perf_counter_ns\nimport suite.worker.guest_session as guest\n"
+        "import time\nreal = time.perf_counter_ns\nimport suite.external.session as external\n"
         "def vector_add(a, b):\n    end = real() + 20_000_000\n    while real() < end: pass\n    return a + b\n"
-        "guest.perf_counter_ns = time.perf_counter_ns = lambda: 0\n"
+        "external.perf_counter_ns = time.perf_counter_ns = lambda: 0\n"
     )
     reply = timed(session, file(tmp_path, "clock", text))
     assert isinstance(reply, TimeReply)
@@ -227,7 +227,7 @@ def test_a_vendor_is_disturbed_beyond_a_limit_alone() -> None:
     assert disturbance(found, "", 0.0, "cpu") == ""
 
 
-def test_the_end_of_a_guest_is_blamed_on_its_file(session: Session, tmp_path: Path) -> None:
+def test_the_end_of_an_external_process_is_attributed_to_its_file(session: Session, tmp_path: Path) -> None:
     request = CheckRequest(CASE, file(tmp_path, "any", RIGHT), 0)
     session._report("torch", Phase.TIMED_CALL)
     killed = WorkerDiedError("killed", "torch", from_outside=True)

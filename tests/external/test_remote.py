@@ -1,4 +1,4 @@
-"""The stand-ins for calls in a guest, on a guest that answers by a script."""
+"""The stand-ins for calls in a process, on a process that answers by a script."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import torch
 
 from suite.checking.memory import copies_with_layout
 from suite.checking.result_form import RefusedError
+from suite.external import protocol as p
+from suite.external.process import RaisedError
+from suite.external.remote import RemoteRecorder, RemoteResults, longer, remote_call
+from suite.external.shared_memory import allocate, attach, describe, tensor_of
 from suite.timing.intervals import Activity, Launch, NoRecorderError, RecorderError
-from suite.worker import guest_protocol as p
-from suite.worker.guest_process import RaisedError
-from suite.worker.remote import RemoteRecorder, RemoteResults, longer, remote_call
-from suite.worker.shared_memory import allocate, attach, describe, tensor_of
 
 CPU = torch.device("cpu")
 ACTIVITY = Activity("add_kernel", 5, 9, "kernel", False, Launch((1, 2, 3), (32, 1, 1), 16, 64))
 
 
-class ScriptedGuest:
+class ScriptedProcess:
     """Notes the commands; answers `answers` by the command's class, or `Finished`."""
 
     handoff_ns = 1_000_000_000
@@ -47,16 +47,16 @@ class ScriptedGuest:
         return found
 
 
-def recorder(guest: ScriptedGuest, *, on_host: bool) -> tuple[RemoteRecorder, RemoteResults]:
+def recorder(process: ScriptedProcess, *, on_host: bool) -> tuple[RemoteRecorder, RemoteResults]:
     results = RemoteResults(None, ["it"])  # type: ignore[arg-type]
-    return RemoteRecorder(guest, results, on_host=on_host), results  # type: ignore[arg-type]
+    return RemoteRecorder(process, results, on_host=on_host), results  # type: ignore[arg-type]
 
 
-def test_a_sample_on_a_cpu_has_the_guests_time_within_that_of_this_process() -> None:
-    guest = ScriptedGuest(p.Ran(10, 2000), p.Delivered("shape: no"))
-    taken, results = recorder(guest, on_host=True)
-    taken.sample("it", lambda: guest.commands.append("prepare"), lambda: None)
-    assert guest.commands == [p.Sample("it"), "prepare", p.Go()]
+def test_a_sample_on_a_cpu_has_the_external_process_time_within_that_of_this_process() -> None:
+    process = ScriptedProcess(p.Ran(10, 2000), p.Delivered("shape: no"))
+    taken, results = recorder(process, on_host=True)
+    taken.sample("it", lambda: process.commands.append("prepare"), lambda: None)
+    assert process.commands == [p.Sample("it"), "prepare", p.Go()]
     assert taken.collect() == [("it", 2.0, None)]
     assert taken.collect() == []
     with pytest.raises(RefusedError, match="shape: no"):
@@ -65,20 +65,20 @@ def test_a_sample_on_a_cpu_has_the_guests_time_within_that_of_this_process() -> 
 
 @pytest.mark.parametrize(("claimed", "span", "found"), [(900, 1000, 900), (100, 1000, 700), (1000, 1000, 1000)])
 def test_a_claim_is_bounded_by_what_this_process_saw(claimed: int, span: int, found: int) -> None:
-    guest = ScriptedGuest()
-    guest.handoff_ns = 300
-    assert longer(claimed, span, guest) == found  # type: ignore[arg-type]
+    process = ScriptedProcess()
+    process.handoff_ns = 300
+    assert longer(claimed, span, process) == found  # type: ignore[arg-type]
 
 
 def test_a_claim_of_more_than_this_process_saw_is_an_error() -> None:
     with pytest.raises(RaisedError, match="claims 1001 ns of a call that took 1000 ns: a clock was replaced"):
-        longer(1001, 1000, ScriptedGuest())  # type: ignore[arg-type]
+        longer(1001, 1000, ScriptedProcess())  # type: ignore[arg-type]
 
 
-def test_the_samples_of_a_gpu_are_those_of_the_guests_recorder() -> None:
+def test_the_samples_of_a_gpu_are_those_of_the_external_process_recorder() -> None:
     observed = p.Observed("add_kernel", 5, 9, "kernel", False, p.ObservedLaunch((1, 2, 3), (32, 1, 1), 16, 64))
     collected = p.Collected((p.Recorded("it", 1.5, 2), p.Recorded("it", 1.6, 1)), (p.Latest("it", (observed,)),))
-    taken, _ = recorder(ScriptedGuest(p.Ran(1, 2), p.Delivered(), collected), on_host=False)
+    taken, _ = recorder(ScriptedProcess(p.Ran(1, 2), p.Delivered(), collected), on_host=False)
     taken.sample("it", lambda: None, lambda: None)
     first, last = taken.collect()
     assert [(first.us, len(first.activities or ())), (last.us, len(last.activities or ()))] == [(1.5, 2), (1.6, 1)]
@@ -95,21 +95,21 @@ def test_the_samples_of_a_gpu_are_those_of_the_guests_recorder() -> None:
         ("error", "collect", RaisedError),
     ],
 )
-def test_what_the_guests_recorder_raises_is_raised_here(kind: Any, do: str, error: type[Exception]) -> None:
-    taken, _ = recorder(ScriptedGuest(p.Raised(kind, "why")), on_host=False)
+def test_what_the_external_process_recorder_raises_is_raised_here(kind: Any, do: str, error: type[Exception]) -> None:
+    taken, _ = recorder(ScriptedProcess(p.Raised(kind, "why")), on_host=False)
     with pytest.raises(error, match="why"):
         getattr(taken, do)()
 
 
-def test_a_call_is_timed_by_the_guest_and_repeated_by_one_command() -> None:
-    guest = ScriptedGuest(p.Ran(5, 20), p.Ran(50, 60), p.Ran(5, 20), p.Ran(0, 0))
-    call = remote_call(guest, "it", vendor=True)  # type: ignore[arg-type]
+def test_a_call_is_timed_by_the_process_and_repeated_by_one_command() -> None:
+    process = ScriptedProcess(p.Ran(5, 20), p.Ran(50, 60), p.Ran(5, 20), p.Ran(0, 0))
+    call = remote_call(process, "it", vendor=True)  # type: ignore[arg-type]
     now = iter([0, 1000, 2000, 3000])
     assert call.spans(lambda: next(now)) == (5, 20)
     assert call.loop(10, lambda: next(now)) == 5
     call.run()
     call.repeat(7)
-    assert guest.commands == [p.Run("it", each) for each in (1, 10, 1, 7)]
+    assert process.commands == [p.Run("it", each) for each in (1, 10, 1, 7)]
     assert call.vendor
 
 

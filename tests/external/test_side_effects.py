@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from external_files import CASE, CPU, RIGHT, TRITON_FILE, SharedGuest, check, external, status, write
+from external_files import CASE, CPU, RIGHT, TRITON_FILE, SharedProcess, check, external, status, write
 
 from suite.worker.pool import Pool
-from suite.worker.protocol import Failed, TimeGuestRequest, TimeReply
+from suite.worker.protocol import Failed, TimeExternalRequest, TimeReply
 
 WITNESS = """import os, random, jax, numpy, torch, triton
 def vector_add(a, b):
@@ -180,14 +180,14 @@ def worker() -> Iterator[Pool]:
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[SharedGuest]:
-    guest = SharedGuest()
-    yield guest
-    guest.close()
+def shared() -> Iterator[SharedProcess]:
+    process = SharedProcess()
+    yield process
+    process.close()
 
 
 @pytest.fixture(scope="module")
-def witness(shared: SharedGuest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], None]:
+def witness(shared: SharedProcess, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], None]:
     """Asserts that the process is as it was at first. Its random numbers are drawn and put back each time."""
     line = external(write(tmp_path_factory.mktemp("witness") / "witness.py", WITNESS))
     before = shared.check(line).reason
@@ -201,7 +201,7 @@ def witness(shared: SharedGuest, tmp_path_factory: pytest.TempPathFactory) -> Ca
 
 @pytest.mark.parametrize("name", RUN)
 def test_errors_and_side_effects_are_reported_with_their_line_and_undone(
-    name: str, shared: SharedGuest, witness: Callable[[], None], tmp_path: Path
+    name: str, shared: SharedProcess, witness: Callable[[], None], tmp_path: Path
 ) -> None:
     text, expected, reason = RUN[name]
     line = external(write(tmp_path / f"{name}.py", text))
@@ -261,7 +261,7 @@ def test_a_call_with_side_effects_is_timed_with_their_removal_and_others_are_not
     )
     times = {}
     for line in external(write(tmp_path / "moves.py", changes)), external(write(tmp_path / "stays.py", RIGHT)):
-        request = TimeGuestRequest(CASE, line.reference, 0, "cold", transfers=False, vendor="torch", vendor_us=1e6)
+        request = TimeExternalRequest(CASE, line.reference, 0, "cold", transfers=False, vendor="torch", vendor_us=1e6)
         reply = worker.ask(request, timeout_s=60.0)
         assert isinstance(reply, TimeReply)
         times[line.name] = reply.timings[line.name].device_us or 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from suite.core.phases import Phase
-from suite.worker.limits import limit_s, overdue
+from suite.processes.limits import limit_s, overdue
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from suite.core import processes
+from suite.processes import tree
 
 PAGES = 64 << 20
 FORKS = f"""import os, time
@@ -21,17 +21,17 @@ time.sleep(60)
 """
 
 
-@pytest.mark.skipif(processes.resident_bytes(1) == 0, reason="/proc does not tell the memory of processes")
+@pytest.mark.skipif(tree.resident_bytes(1) == 0, reason="/proc does not tell the memory of processes")
 def test_memory_that_a_fork_shares_counts_once() -> None:
     with subprocess.Popen([sys.executable, "-c", FORKS], stdout=subprocess.PIPE, text=True) as parent:
         try:
             assert parent.stdout is not None
             assert parent.stdout.readline() == "ready\n"
-            (child,) = processes.descendants(parent.pid)
-            assert processes.children(parent.pid) == [child]
-            counted, unshared = processes.resident_bytes(parent.pid), processes.unshared_bytes(parent.pid)
+            (child,) = tree.descendants(parent.pid)
+            assert tree.children(parent.pid) == [child]
+            counted, unshared = tree.resident_bytes(parent.pid), tree.unshared_bytes(parent.pid)
             assert counted > 2.4 * PAGES
             assert 1.4 * PAGES < unshared < counted - 0.9 * PAGES
         finally:
-            processes.signal_all(parent.pid, 9)
+            tree.signal_all(parent.pid, 9)
             parent.kill()

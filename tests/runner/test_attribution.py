@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suite.runner.blame import Failure, time_together
+from suite.runner.attribution import Failure, time_together
 
 NAMES = ("triton", "jax", "cuda", "torch")
 
@@ -45,7 +45,7 @@ def test_a_certain_suspect_is_not_timed_alone() -> None:
     assert attempts == [NAMES, ("triton", "cuda", "torch")]
 
 
-def test_a_failure_of_the_suite_itself_blames_nobody() -> None:
+def test_a_failure_of_the_suite_itself_is_attributed_to_no_implementation() -> None:
     """The worker goes on and names no suspect: after the second time all are given up."""
     outcome = time_together(NAMES, lambda names: crash(None, worker_alive=True))
     assert (outcome.timings, outcome.failed) == ({}, {})
@@ -53,42 +53,42 @@ def test_a_failure_of_the_suite_itself_blames_nobody() -> None:
 
 
 @given(
-    culprits=st.sets(st.sampled_from(NAMES)),
+    failing=st.sets(st.sampled_from(NAMES)),
     suspect=st.sampled_from([None, *NAMES]),
     worker_alive=st.just(False),
 )
-def test_culprits_that_fail_alone_are_found_whoever_is_suspected(
-    culprits: set[str], suspect: str | None, worker_alive: bool
+def test_implementations_that_fail_alone_are_found_whichever_is_suspected(
+    failing: set[str], suspect: str | None, worker_alive: bool
 ) -> None:
-    """Each culprit breaks every run that it takes part in. The others are timed, unless all are culprits."""
+    """Each failing implementation breaks every run with it. The others are timed, unless all are failing."""
 
     def attempt(names: Sequence[str]) -> Mapping[str, float] | Failure:
-        if not culprits & set(names):
+        if not failing & set(names):
             return dict.fromkeys(names, 1.0)
         return crash(suspect if suspect in names else None, worker_alive=worker_alive)
 
     outcome = time_together(NAMES, attempt)
-    right = set(NAMES) - culprits
+    right = set(NAMES) - failing
     if right:
         assert set(outcome.timings) == right
-        assert set(outcome.failed) == culprits
+        assert set(outcome.failed) == failing
     else:
         assert not outcome.timings
-        assert outcome.given_up is not None or set(outcome.failed) == culprits
+        assert outcome.given_up is not None or set(outcome.failed) == failing
 
 
 def test_those_whose_results_were_wrong_are_out_at_once() -> None:
     attempts: list[Sequence[str]] = []
-    guilty = {"jax": "returned the result of earlier inputs", "torch": "wrote to its inputs"}
+    wrong = {"jax": "returned the result of earlier inputs", "torch": "wrote to its inputs"}
 
     def attempt(names: Sequence[str]) -> Mapping[str, float] | Failure:
         attempts.append(tuple(names))
-        if guilty.keys() & set(names):
-            return Failure("wrong", guilty["jax"], "jax", worker_alive=True, guilty=guilty)
+        if wrong.keys() & set(names):
+            return Failure("wrong", wrong["jax"], "jax", worker_alive=True, wrong=wrong)
         return dict.fromkeys(names, 1.0)
 
     outcome = time_together(NAMES, attempt)
     assert attempts == [NAMES, ("triton", "cuda")]
-    assert {name: failure.reason for name, failure in outcome.failed.items()} == guilty
+    assert {name: failure.reason for name, failure in outcome.failed.items()} == wrong
     assert outcome.timings.keys() == {"triton", "cuda"}
     assert time_together(("jax",), attempt).failed.keys() == {"jax"}

@@ -18,8 +18,8 @@ from suite.worker.protocol import (
     CheckReply,
     CheckRequest,
     Failed,
+    ProbeReply,
     Started,
-    TellReply,
     TimeReply,
     TimeRequest,
     TimingColumns,
@@ -88,17 +88,17 @@ def test_nothing_to_tune_is_an_empty_reply(session: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "blamed"), [(ValueError("no"), "torch"), (SuiteError("no"), None)], ids=["any exception", "SuiteError"]
+    ("error", "failing"), [(ValueError("no"), "torch"), (SuiteError("no"), None)], ids=["any exception", "SuiteError"]
 )
-def test_a_failure_is_blamed_on_the_implementation_that_ran(
-    session: Session, error: Exception, blamed: str | None
+def test_a_failure_is_attributed_to_the_implementation_that_ran(
+    session: Session, error: Exception, failing: str | None
 ) -> None:
     check = CheckRequest(CASE, "torch", 0)
     session.handle(check)
     reason = f"{type(error).__name__}: no"
-    assert session.failed(check, error) == Failed(reason, blamed)
+    assert session.failed(check, error) == Failed(reason, failing)
     time = TimeRequest(CASE, ("torch",), 0, "cold", transfers=False)
-    assert session.failed(time, error) == TimingFailed("error", reason, blamed)
+    assert session.failed(time, error) == TimingFailed("error", reason, failing)
 
 
 def names(kind: type) -> set[str]:
@@ -122,7 +122,7 @@ NOT_FROM_A_WORKER = {
 
 
 def test_every_other_column_of_a_row_comes_from_the_runner() -> None:
-    assert {*COLUMNS, "sample_us"} == names(CheckReply) | names(TellReply) | names(TimingColumns) | NOT_FROM_A_WORKER
+    assert {*COLUMNS, "sample_us"} == names(CheckReply) | names(ProbeReply) | names(TimingColumns) | NOT_FROM_A_WORKER
 
 
 def test_no_field_of_a_timing_is_lost_on_the_way_to_a_row(session: Session) -> None:

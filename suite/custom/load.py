@@ -1,0 +1,13 @@
+"""Loads the program of a file that defines an operation, by the kind of the file."""
+
+from __future__ import annotations
+
+from suite.custom.kernelbench import Problem
+from suite.custom.program import Program
+from suite.custom.reference import ReferenceFile
+from suite.problem.source import Source
+
+
+def load(source: Source) -> Program:
+    """The file's program. Raises `UsageError` for a file that has changed, or that lacks a required definition."""
+    return Problem(source) if source.kind == "kernelbench" else ReferenceFile(source)
