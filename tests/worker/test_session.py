@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import pytest
 
@@ -27,6 +27,7 @@ from suite.worker.protocol import (
     TuneReply,
     TuneRequest,
 )
+from suite.worker.replies import timing_columns
 from suite.worker.session import Session
 
 CPU = Device("cpu", name="CPU")
@@ -130,9 +131,7 @@ def test_no_field_of_a_timing_is_lost_on_the_way_to_a_row(session: Session) -> N
     merged = {"error", "recorder_reason", "activities", "flags"}
     assert names(Timing) - merged == names(TimingColumns) - {"reason", "remarks", "peak_bytes"} - TRANSFERS
     timing = Timing("cupti", "overlap", "cold", device_us=1.0, flags=("one", "two"), error="no kernel")
-    on_gpu = Session.__new__(Session)
-    on_gpu.device = replace(CPU, type="cuda")
-    columns = on_gpu._columns(timing, 512)
+    columns = timing_columns(timing, 512, "cuda")
     assert (columns.device_us, columns.peak_bytes, columns.remarks) == (1.0, 512, "one; two")
     assert columns.reason == "no kernel; overlap"
-    assert session._columns(timing, None).reason == "no kernel", "on a CPU the wall clock needs no reason"
+    assert timing_columns(timing, None, "cpu").reason == "no kernel", "on a CPU the wall clock needs no reason"
