@@ -19,7 +19,7 @@ from suite.problem.source import Kind, Source
 
 
 def source_of(path: Path, kind: Kind) -> Source:
-    """The present version of a file. Raises `UsageError` for one that cannot be read, or is no Python."""
+    """The present version of a file. Raises `UsageError` if it cannot be read, or is not Python."""
     path = Path(path).absolute()
     flag = f"--{kind} {path.name}"
     if path.suffix != ".py":
@@ -39,7 +39,7 @@ def source_of(path: Path, kind: Kind) -> Source:
 
 
 def parsed(source: Source) -> ast.Module:
-    """The file's text, which must be of the version that was asked for."""
+    """The syntax tree of the file. Raises `UsageError` if it has changed since `source` was made."""
     path = Path(source.path)
     contents = read_source(path)
     if digest_of(path, contents) != source.digest:
@@ -48,14 +48,14 @@ def parsed(source: Source) -> ast.Module:
 
 
 def run(source: Source, sizes: Mapping[str, int]) -> ModuleType:
-    """Run the file as a module, with other values of the integers that it assigns at its top."""
+    """Run the file as a module. `sizes` replaces the values of integers that it assigns at module level."""
     path = Path(source.path)
     tree = _Sizes(sizes).visit(parsed(source))
     spec = importlib.util.spec_from_file_location(f"operation__{path.stem}", path)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))  # last, so that nothing there shadows an installed package
+        sys.path.append(str(path.parent))  # last: a file there must not shadow an installed package
     sys.modules[spec.name] = module
     writes_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
@@ -66,7 +66,7 @@ def run(source: Source, sizes: Mapping[str, int]) -> ModuleType:
 
 
 class _Sizes(ast.NodeTransformer):
-    """Adds `N = 64` after each assignment at the top that names N; what follows from N in later lines follows."""
+    """Adds `N = 64` after each module-level assignment to N, so that later lines compute with it."""
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
         self._sizes = sizes

@@ -1,6 +1,6 @@
-"""Functions of `os`, and `sys.stdout`, that report their use to the active listener and otherwise work as before.
+"""Replacements of functions of `os`, and of `sys.stdout`, that report their use to the active listener.
 
-They are installed once and stay installed, since a file may keep a reference to what it finds there.
+They stay installed, since a file may keep a reference to them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ real_chdir = os.chdir
 
 
 class Listener(Protocol):
-    """Gets a call, with the caller's frame, for each use while it is active."""
+    """Is called with the caller's frame for each use while it is active."""
 
     path: Path
 
@@ -38,7 +38,7 @@ _active: Listener | None = None
 
 
 def activate(listener: Listener | None) -> Listener | None:
-    """Make `listener` the active one; returns the one before."""
+    """Make `listener` the active one, and return the previous one."""
     global _active
     before, _active = _active, listener
     return before
@@ -51,7 +51,7 @@ def to_log(data: bytes) -> None:
 
 
 class _Stdout(io.RawIOBase):
-    """`sys.stdout` of external code: reports each write and passes the text on to the log."""
+    """`sys.stdout` for a user's file: reports each write, and passes the text on to the log."""
 
     def writable(self) -> bool:
         return True

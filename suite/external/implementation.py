@@ -33,15 +33,15 @@ class ExternalImplementation(Implementation):
     digest: str = ""
     """The version of the file: the beginning of its SHA-256."""
     line: int | None = None
-    """Where the file defines the operation."""
+    """Line of the file that defines the operation."""
     fault: str = ""
     """Why the file cannot be used at all; empty if it can."""
     case: Case | None = None
-    """The case that is called, where calls are made."""
+    """The case of the calls, in a process that makes calls."""
 
     @classmethod
     def from_file(cls, file: source.SourceFile, op: Operation) -> ExternalImplementation:
-        """The implementation of `op` in a file that was read; with a fault if it cannot be used."""
+        """The implementation of `op` in a file that was read. It has a `fault` if it cannot be used."""
         return cls(
             operation=op.name,
             name=file.name,
@@ -58,7 +58,7 @@ class ExternalImplementation(Implementation):
 
     @classmethod
     def from_reference(cls, reference: ExternalReference, case: Case) -> ExternalImplementation:
-        """The implementation that another process has read and named, for calls on `case`."""
+        """The implementation with the identity that another process sends, for calls on `case`."""
         return cls(
             operation=case.operation,
             name=reference.name,
@@ -87,7 +87,7 @@ class ExternalImplementation(Implementation):
         return ("error", self.fault) if self.fault else super().obstacle(device, case)
 
     def _dtype_obstacle(self, case: Case) -> Obstacle | None:
-        """None: the function itself refuses a dtype, by raising NotImplementedError."""
+        """None: the function itself refuses a dtype by raising NotImplementedError."""
         return None
 
     def load(self) -> ModuleType:
@@ -103,7 +103,7 @@ class ExternalImplementation(Implementation):
         )
 
     def function_for(self, case: Case, inputs: int) -> module.ExternalFunction:
-        """Refuses a case with scales, such as those of float8, of which the file's function has no parameters."""
+        """`function()`. Raises `NotImplementedError` if it has no parameters for a case's scales, as of float8."""
         function = self.function()
         op = ops.of(case)
         plain, arguments = len(op.operands(case)), op.arguments(case)
@@ -112,9 +112,9 @@ class ExternalImplementation(Implementation):
         return function
 
     def function_to_time(self, function: Callable[..., Any], call: Callable[[], object]) -> Callable[..., Any]:
-        """The file's own function; `function`, which undoes side effects at some cost, if calls have any."""
+        """The file's own function; or, if its calls have side effects, the slower `function`, which undoes them."""
         assert isinstance(function, module.ExternalFunction)
-        call()  # the first call may build something; what this one changes, every call changes
+        call()  # the first call may build something; side effects of this second one are those of every call
         return function if function.changes else function.function
 
     def versions(self) -> str:
@@ -143,10 +143,10 @@ class ExternalImplementation(Implementation):
 
 
 def from_files(paths: Sequence[Path], operations: Sequence[Operation]) -> dict[str, list[ExternalImplementation]]:
-    """What the files add to each operation.
+    """The implementations in the files, by operation.
 
-    A file joins the operations that it defines; one that defines none of them, or cannot be read, joins all, so that
-    rows of each say so. Raises `UsageError` for files whose rows would have the same name, or an unprintable one.
+    A file joins the operations that it defines. One that defines none of them, or cannot be read, joins all, so that
+    the rows of each report it. Raises `UsageError` for files whose rows would have the same name or an unprintable one.
     """
     files = [source.read(path) for path in paths]
     taken: dict[str, Path] = {}

@@ -1,4 +1,4 @@
-"""Which line of a file changes a setting: found by comparing the settings after each line."""
+"""Finds the line of a file that changes a setting, by comparing the settings after each line."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from suite.external.settings import Setting
 
 TRACED_LINES = 20_000
-"""Lines of the file after which tracing, some 50 us a line, compares only once more at the end."""
+"""Traced lines, at about 50 us each, after which settings are compared only once more at the end."""
 
 
 class LineTracer:
     """A trace function for `sys.settrace`: compares the settings before each line of one file.
 
-    A change was made by the line before. `on_line` is called with that line before the comparison.
+    The previous line made a change that is found. `on_line` is called with that line before each comparison.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class LineTracer:
         return self
 
     def compare(self) -> None:
-        """Note which settings the last line has changed."""
+        """Record the settings that the last line has changed."""
         if self.line is None:
             return
         self.on_line(self.line)

@@ -1,8 +1,8 @@
-"""Loading a user's file in a worker, and calling its function.
+"""Loads a user's file in an external process, and calls its function.
 
 A `.py` is loaded by its path, under a name that no other module has. Its folder comes last on `sys.path`: the file can
-import what lies beside it, and nothing there shadows an installed package. Nothing is written into the folder. A `.cu`
-is launched by the launcher of the tree, a copy of which is bound to that source.
+import modules beside it, and these shadow no installed package. Nothing is written into the folder. A `.cu` is launched
+by a copy of the tree's launcher that is bound to that source.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ class Loaded:
 
 _loaded: dict[tuple[Path, str, str], Loaded] = {}
 _neighbours: dict[Path, set[str]] = {}
-"""By folder, the names of the modules that were imported from it."""
+"""Names of the modules imported from each folder."""
 _functions: dict[Path, ExternalFunction] = {}
 
 
 class ExternalFunction:
-    """The function of a user's file for an operation. A call has no lasting side effects; they are added to `remarks`.
+    """The function of a user's file for an operation. Each call undoes its side effects and adds them to `remarks`.
 
-    `line` is where the file defines the function. `adapt` makes what is called of what the file defines. Raises
-    `ExternalError` if that is no function.
+    `line` is the line of its definition. `adapt` turns the file's object into the function to call. Raises
+    `ExternalError` if the object is not callable.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class ExternalFunction:
         if not callable(function):
             raise ExternalError(f"{name} is not a function but {type(function).__name__}")
         function = self.function = adapt(function)
-        self.__wrapped__ = function  # so that its signature is this object's
+        self.__wrapped__ = function  # gives this object the signature of the function
         self.changes = False
-        """Whether the last call changed something that had to be undone."""
+        """True if the last call changed something that had to be undone."""
         self._of_import = loaded.remarks
         self._of_calls = Remarks(path, line)
         self._traced = False
@@ -81,7 +81,7 @@ class ExternalFunction:
 
     @property
     def repeatable(self) -> Callable[..., Any]:
-        """The file's own function if the last call changed nothing; else this object. A call of it is far shorter."""
+        """The file's own function, whose call is far shorter, if the last call changed nothing; else this object."""
         return self if self.changes else self.function
 
     @property
@@ -91,13 +91,15 @@ class ExternalFunction:
 
 
 def latest_function(path: Path) -> ExternalFunction | None:
-    """The `ExternalFunction` made last for a file in this process."""
+    """The latest `ExternalFunction` of a file in this process; None if there is none."""
     return _functions.get(path)
 
 
 def load(path: Path, digest: str, operation: str, packages: Sequence[str]) -> Loaded:
-    """Import a file once for each of its versions. `packages` are those of its framework, imported first, so that their
-    side effects are not taken for the file's. Raises `ExternalError` if the file no longer has that digest.
+    """Import a file once for each of its versions. Raises `ExternalError` if the file no longer has that digest.
+
+    `packages` are those of its framework. They are imported first, so that the file gets no remarks for their side
+    effects.
     """
     key = path, digest, operation if path.suffix == ".cu" else ""
     if key not in _loaded:
@@ -167,7 +169,7 @@ def _launcher(path: Path, operation: str) -> ModuleType:
 
 @contextlib.contextmanager
 def _contained() -> Iterator[None]:
-    """What would end the process (`SystemExit`, `KeyboardInterrupt`) becomes an `ExternalError`."""
+    """Turn exceptions that would end the process (`SystemExit`, `KeyboardInterrupt`) into `ExternalError`."""
     try:
         yield
     except Exception:

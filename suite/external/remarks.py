@@ -1,4 +1,4 @@
-"""What a row reports of an external file's side effects: `printed to stdout (mine.py:7)`."""
+"""The remarks of a row about side effects of a user's file: `printed to stdout (mine.py:7)`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class Remarks:
-    """Sentences about the file `path`, each with the lines that caused it; with `line` where they are unknown."""
+    """Sentences about the file `path`, each with the lines that caused it, or with `line` if these are unknown."""
 
     def __init__(self, path: Path, line: int | None = None) -> None:
         self.path = path
@@ -14,7 +14,7 @@ class Remarks:
         self._lines: dict[str, dict[int, None]] = {}
 
     def add(self, what: str, line: int | None) -> None:
-        """Add a sentence, or one more line of a sentence that is there."""
+        """Add a sentence, or one more line to an existing sentence."""
         lines = self._lines.setdefault(what, {})
         if line is not None:
             lines[line] = None

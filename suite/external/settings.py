@@ -1,4 +1,4 @@
-"""Process-wide state that a file can change: random generators and the settings of frameworks."""
+"""Process-wide state that a file can change: random generators and settings of frameworks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Setting:
 
 
 def settings() -> list[Setting]:
-    """The state of Python's random module and of the frameworks that are imported; imports none."""
+    """The state of Python's random module and of the imported frameworks. Imports no framework."""
     found = [Setting("the random state of random", random.getstate, random.setstate, random=True)]
     for module, of_framework in (("numpy", _of_numpy), ("torch", _of_torch), ("jax", _of_jax)):
         if module in sys.modules:
@@ -95,7 +95,7 @@ def _of_torch() -> list[Setting]:
 
 
 def _torch_switches() -> list[Setting]:
-    """Whether subnormal numbers are kept, and which of the vendors' kernels torch may use."""
+    """Torch's treatment of subnormal numbers, and the vendor kernels that it may use."""
     import torch
 
     from suite.numerics import subnormals

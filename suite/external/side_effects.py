@@ -1,13 +1,13 @@
-"""Side effects of a user's file on the process that runs it: found with their source line, and undone.
+"""Finds the side effects of a user's file on its process, with their source lines, and undoes them.
 
     remarks = Remarks(path)
     with SideEffects(remarks):
         ...                 # the file's code runs
     remarks.texts()         # ["printed to stdout (mine.py:7)", "changed the working directory, undone (mine.py:9)"]
 
-Hooks in `os` and in `sys.stdout` see prints, `os._exit` and changes of folder or environment as they happen; the stack
-gives the line. Random states and framework settings are compared before and after; with `traced=True` also after
-each line of the file, which gives the line.
+Hooks in `os` and `sys.stdout` report prints, `os._exit` and changes of folder or environment as they happen; the stack
+gives the line. Random states and framework settings are compared before and after. With `traced=True` they are compared
+after each line of the file too, which gives the line.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from suite.external.settings import settings
 from suite.external.stdout import Stdout
 
 FRAMEWORKS = ("torch", "triton", "jax", "numpy")
-"""Packages, by the beginning of their modules' names, that may set environment variables: no remark, not undone."""
+"""Prefixes of modules that may set environment variables: these get no remark, and are not undone."""
 ENVIRONMENT_MODULES = ("os", "_collections_abc", "contextlib")
-"""Modules between the code that changes a variable and `os.putenv`."""
+"""Modules on the stack between the code that changes a variable and `os.putenv`."""
 
 
 class SideEffects:
     """Context manager. While entered, prints and changes are added to `remarks`; on exit the changes are undone.
 
     `random_states` keeps the file's own random states from one use to the next, so that a file that draws random
-    numbers draws different ones in each call. After the exit, `changed` says whether something had to be undone, and
-    `unplaced` whether the line of a side effect is unknown.
+    numbers draws different ones in each call. After the exit, `changed` is true if something had to be undone, and
+    `unplaced` if the line of a side effect is unknown.
     """
 
     def __init__(self, remarks: Remarks, *, traced: bool = False, random_states: dict[str, Any] | None = None) -> None:

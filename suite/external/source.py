@@ -1,6 +1,6 @@
-"""Reading a user's file without running it: a `.py` with `ast`, a `.cu` for its `extern "C"` launchers.
+"""Reads a user's file without running it: a `.py` with `ast`, a `.cu` for its `extern "C"` launchers.
 
-What keeps a file from being used is found as far as reading shows it, and becomes the reason of its rows.
+A fault that reading shows becomes the reason of the file's rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CONSTANTS = ("framework", "REQUIRES", "DETERMINISTIC", "VENDOR")
 
 @dataclass(frozen=True)
 class SourceFile:
-    """What a file says of itself."""
+    """The facts that the text of a file states."""
 
     path: Path
     framework: str = "torch"
@@ -33,11 +33,11 @@ class SourceFile:
     deterministic: bool = False
     digest: str = ""
     lines: Mapping[str, int] = field(default_factory=dict)
-    """The names that may be operations, each with the line that binds it."""
+    """Names that may be operations, each with the line that binds it."""
     shown: tuple[str, ...] = ()
-    """The public names that the file defines itself, for the message that an operation is not among them."""
+    """Public names that the file defines itself, for the message about a missing operation."""
     fault: str = ""
-    """Why the file cannot be used for any operation; empty if it can."""
+    """Reason why the file cannot be used at all; empty if it can."""
 
     @property
     def name(self) -> str:
@@ -45,9 +45,9 @@ class SourceFile:
         return PREFIX + self.path.stem
 
     def fault_for(self, operation: str, *, own: bool = False) -> str:
-        """Why the file cannot be used for `operation`, the name that it must define; empty if it can.
+        """Reason why the file cannot be used for `operation`, the name that it must define; empty if it can.
 
-        own: whether the operation is a user's, of which no launcher in CUDA is known.
+        own: true for a user's operation, which has no known CUDA launcher.
         """
         if self.fault:
             return self.fault
@@ -63,7 +63,7 @@ class SourceFile:
 
 
 def read(path: Path) -> SourceFile:
-    """Read a file. Raises nothing: whatever is wrong with it is its `fault`."""
+    """Read a file. Raises nothing: any error becomes its `fault`."""
     given, path = path, Path(os.path.abspath(path))
     try:
         if path.is_dir():
@@ -174,7 +174,7 @@ def _read_cuda(path: Path, source: bytes, digest: str) -> SourceFile:
 
 
 def _signature_fault(path: Path, operation: str, line: int) -> str:
-    """How a launcher's parameters differ from those of the tree's launcher; empty if they do not."""
+    """Difference of a launcher's parameters from those of the tree's launcher; empty if there is none."""
     from cuda_ref import _rewrite
 
     ours = ROOT / "cuda_ref" / f"{operation}.cu"

@@ -1,4 +1,4 @@
-"""File descriptor 1 while external code runs: what C code or a child process prints past Python is found here."""
+"""File descriptor 1 while a user's file runs: finds prints of C code and of child processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Stdout:
         sys.stdout = hooks.STDOUT
 
     def has_grown(self) -> bool:
-        """Whether something was printed past Python since the last call."""
+        """True if C code or a child process has printed since the last call."""
         if sys.__stdout__ is not None and not sys.__stdout__.closed:
             sys.__stdout__.flush()
         _libc().fflush(None)
@@ -29,11 +29,11 @@ class Stdout:
         return self._seen > before
 
     def restore_streams(self) -> None:
-        """Put Python's streams back, whatever the code has made of them."""
+        """Restore Python's streams, which the code may have replaced."""
         sys.stdin, sys.stdout, sys.stderr = self._streams
 
     def restore(self) -> None:
-        """Put the file descriptor back, and pass on to the log what has been printed past Python."""
+        """Restore the file descriptor, and write to the log what C code and child processes have printed."""
         os.dup2(self._fd, 1)
         os.close(self._fd)
         if self._seen:

@@ -1,4 +1,4 @@
-"""A function of an implementation with a case's inputs bound to it, ready to be timed."""
+"""The function of an implementation with the inputs of a case, ready to be timed."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class BoundCall:
         self.implementation.adapter.wait(self.issue())
 
     def copied(self, buffers: Sequence[torch.Tensor]) -> bool:
-        """Whether the framework's arrays are copies of `buffers`, which do not see their later values."""
+        """True if some arrays are copies of `buffers`, and so do not follow their later values."""
         return not all(map(self.implementation.adapter.shares_memory, self.inputs, buffers))
 
     def rebind(self, buffers: Sequence[torch.Tensor]) -> None:
-        """Bind the present values of `buffers`, if the framework's arrays are copies of them."""
+        """Bind the present values of `buffers`, if some arrays are copies of them."""
         if self.copied(buffers):
             self.inputs = tuple(map(self.implementation.adapter.to_native, buffers))
 
@@ -45,7 +45,7 @@ def bind(
     arguments: dict[str, Any],
     on_built: Callable[[], None] = lambda: None,
 ) -> BoundCall:
-    """Load an implementation and call it until what is built is built: this process may not have checked it.
+    """Load an implementation, and call it so that later calls build nothing: this process may not have checked it.
 
     `on_built` is called after the first call.
     """

@@ -1,4 +1,4 @@
-"""The implementations of the tree, found by file name: matching names are the registration, and nothing is imported.
+"""The implementations of the tree, found by file name without importing them: matching names are the registration.
 
 `triton_kernels/matmul.py` is `triton` of matmul; `triton_kernels/matmul_persistent.py` is `triton/persistent`.
 """
@@ -19,7 +19,7 @@ CONSTANTS = ("VENDOR", "PEER", "REQUIRES", "DETERMINISTIC", "ARITHMETIC", "DTYPE
 
 @cache
 def implementations(operation: str) -> tuple[Implementation, ...]:
-    """Every implementation of `operation`, framework by framework, the plain one before its variants."""
+    """Every implementation of `operation`, by framework, the plain one before its variants."""
     found = []
     for framework in frameworks.names():
         folder = frameworks.get(framework).folder
@@ -54,7 +54,7 @@ def find(operation: str, name: str) -> Implementation:
 
 
 def operation_of(stem: str) -> str | None:
-    """The operation a file name belongs to: the longest one that is the name or begins it before an underscore."""
+    """The operation of a file name: the longest operation that equals it or precedes an underscore in it."""
     matches = [name for name in ops.names() if stem == name or stem.startswith(name + "_")]
     return max(matches, key=len, default=None)
 

@@ -1,4 +1,4 @@
-"""How an implementation is named to another process."""
+"""The identity of an implementation in messages between processes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ExternalReference:
-    """All that a worker needs to load one version of a user's file; see `ExternalImplementation`."""
+    """All that another process needs to load one version of a user's file; see `ExternalImplementation`."""
 
     name: str
     path: str
@@ -18,7 +18,7 @@ class ExternalReference:
 
 
 Reference = str | ExternalReference
-"""A built-in implementation is known by its name alone."""
+"""A built-in implementation is identified by its name alone."""
 
 
 def name_of(reference: Reference) -> str:

@@ -38,10 +38,9 @@ MEMORY_SHARE = 0.9
 
 
 class WorkerProcess(Child):
-    """Starts a worker. `environment` is its environment; `memory_bytes` limits its host memory and that of all that it
-    has started, None allows most of what is free.
+    """A worker with this `environment`. Raises `WorkerDiedError` if the system cannot start a process.
 
-    Raises `WorkerDiedError` where the system cannot start a process.
+    `memory_bytes` limits the host memory of the worker and of all that it starts; None allows most of the free memory.
     """
 
     def __init__(self, server: ForkServer, environment: Mapping[str, str], memory_bytes: int | None = None) -> None:

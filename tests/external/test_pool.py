@@ -15,8 +15,7 @@ import pytest
 from external_files import CASE, CPU, RIGHT, external, write
 
 from suite.core.phases import Phase
-from suite.external.beside import disturbance
-from suite.external.pool import SLOWER
+from suite.external.beside import SLOWER, disturbance
 from suite.external.process import MAX_HANDOFF_NS, ExternalProcess
 from suite.implementations.identity import ExternalReference
 from suite.processes import tree
