@@ -1,4 +1,4 @@
-"""Brought files in processes of their own, judged from this one, which never runs their code."""
+"""Users' files in external processes, judged by this process, which never runs their code."""
 
 from __future__ import annotations
 

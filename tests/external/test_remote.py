@@ -1,4 +1,4 @@
-"""The stand-ins for calls in a process, on a process that answers by a script."""
+"""The stand-ins for calls in an external process, on a process that answers by a script."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def recorder(process: ScriptedProcess, *, on_host: bool) -> tuple[RemoteRecorder
     return RemoteRecorder(process, results, on_host=on_host), results  # type: ignore[arg-type]
 
 
-def test_a_sample_on_a_cpu_has_the_external_process_time_within_that_of_this_process() -> None:
+def test_a_sample_on_a_cpu_has_the_external_time_within_that_of_this_process() -> None:
     process = ScriptedProcess(p.Ran(10, 2000), p.Delivered("shape: no"))
     taken, results = recorder(process, on_host=True)
     taken.sample("it", lambda: process.commands.append("prepare"), lambda: None)
@@ -75,7 +75,7 @@ def test_a_claim_of_more_than_this_process_saw_is_an_error() -> None:
         longer(1001, 1000, ScriptedProcess())  # type: ignore[arg-type]
 
 
-def test_the_samples_of_a_gpu_are_those_of_the_external_process_recorder() -> None:
+def test_the_samples_of_a_gpu_are_those_of_the_external_recorder() -> None:
     observed = p.Observed("add_kernel", 5, 9, "kernel", False, p.ObservedLaunch((1, 2, 3), (32, 1, 1), 16, 64))
     collected = p.Collected((p.Recorded("it", 1.5, 2), p.Recorded("it", 1.6, 1)), (p.Latest("it", (observed,)),))
     taken, _ = recorder(ScriptedProcess(p.Ran(1, 2), p.Delivered(), collected), on_host=False)
@@ -95,7 +95,7 @@ def test_the_samples_of_a_gpu_are_those_of_the_external_process_recorder() -> No
         ("error", "collect", RaisedError),
     ],
 )
-def test_what_the_external_process_recorder_raises_is_raised_here(kind: Any, do: str, error: type[Exception]) -> None:
+def test_what_the_external_recorder_raises_is_raised_here(kind: Any, do: str, error: type[Exception]) -> None:
     taken, _ = recorder(ScriptedProcess(p.Raised(kind, "why")), on_host=False)
     with pytest.raises(error, match="why"):
         getattr(taken, do)()
