@@ -27,6 +27,7 @@ from suite.hardware.device import resolve
 from suite.problem.case import Case
 from suite.problem.operation import Operation
 from suite.problem.option import Value
+from suite.processes.limits import FIRST_CALL_S
 from suite.results.row import Row
 from suite.results.store import Results
 from suite.runner import in_process
@@ -35,7 +36,6 @@ from suite.runner.observer import Observer, Step
 from suite.runner.options import Options
 from suite.runner.plan import Job, plan, refuse_too_large
 from suite.timing.result import Timing
-from suite.worker.limits import FIRST_CALL_S
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -45,9 +45,9 @@ from suite.core.files import write_atomically  # noqa: E402
 from suite.hardware.device import resolve  # noqa: E402
 from suite.problem.case import Case  # noqa: E402
 from suite.problem.operation import Operation  # noqa: E402
+from suite.processes.codec import to_json  # noqa: E402
 from suite.profiling import nsight  # noqa: E402
 from suite.profiling.nsight import NsightError  # noqa: E402
-from suite.worker.codec import to_json  # noqa: E402
 from validation.nsight import profiler, sides  # noqa: E402
 from validation.nsight.rows import HEADS, NsightRow, cells, markdown, merge, summary, to_csv  # noqa: E402
 

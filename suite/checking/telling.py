@@ -15,21 +15,21 @@ from suite.implementations.arguments import missing_parameters
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the cases showed: those that passed, by name, and what is wrong in the first that did not."""
+class ProbeResult:
+    """The outcome of the telling cases: those that passed, by name, and what is wrong in the first that did not."""
 
     passed: tuple[str, ...]
     reason: str = ""
     diagnosis: Diagnosis = field(default_factory=Diagnosis)
 
 
-def tell(
+def probe(
     function: Callable[..., Any],
     adapter: Adapter,
     problems: Mapping[str, Problem],
     repeat_s: float = 0.0,
     on_case: Callable[[str], None] = lambda name: None,
-) -> Told:
+) -> ProbeResult:
     """Call `function` on the telling cases, by name, up to the first that is wrong; on each again for `repeat_s`.
 
     A case that the implementation does not cover (`NotImplementedError`, or no parameter for an argument), or that its
@@ -41,7 +41,7 @@ def tell(
         refuse_missing_parameters(function, problem)
         return check_briefly(LocalCaller(lambda: function, adapter, problem), problem, repeat_s)
 
-    return tell_by(brief, adapter, problems, on_case)
+    return probe_by(brief, adapter, problems, on_case)
 
 
 def refuse_missing_parameters(function: Callable[..., Any], problem: Problem) -> None:
@@ -50,13 +50,13 @@ def refuse_missing_parameters(function: Callable[..., Any], problem: Problem) ->
         raise NotImplementedError
 
 
-def tell_by(
+def probe_by(
     brief: Callable[[Problem], tuple[str, Diagnosis]],
     adapter: Adapter,
     problems: Mapping[str, Problem],
     on_case: Callable[[str], None] = lambda name: None,
-) -> Told:
-    """`tell` by a function that says what is wrong in a case, and why; empty if nothing is."""
+) -> ProbeResult:
+    """`probe` by a function that says what is wrong in a case, and why; empty if nothing is."""
     passed: list[str] = []
     for name, problem in problems.items():
         if problem.case.dtype in adapter.limits(problem.device).get(problem.case.inputs, ()):
@@ -69,6 +69,6 @@ def tell_by(
         except RefusedError as refused:
             reason, diagnosis = str(refused), Diagnosis()
         if reason:
-            return Told(tuple(passed), f"{reason} (in the telling case {name}: {problem.case.label})", diagnosis)
+            return ProbeResult(tuple(passed), f"{reason} (in the telling case {name}: {problem.case.label})", diagnosis)
         passed.append(name)
-    return Told(tuple(passed))
+    return ProbeResult(tuple(passed))

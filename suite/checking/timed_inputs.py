@@ -2,7 +2,7 @@
 
     inputs = TimedInputs(problem, LocalResults(problem, {"torch": adapter, ...}), rebind)
     measure(calls, ..., inputs=inputs)          each round has other inputs; a few keep what the calls return
-    guilty = inputs.judge()                     {name: reason} of the implementations that are wrong while timed
+    wrong = inputs.judge()                      {name: reason} of the implementations that are wrong while timed
 
 - Values come from the operating system's randomness. The seed of the run decides the first inputs only.
 - Values change in place: addresses, objects and version counters of the arrays stay the same.
@@ -124,7 +124,7 @@ class TimedInputs:
         self._intact = copies_with_layout(problem.draws[0])
         self._begun = 0
         self._round: Round | None = None
-        self._guilty: dict[str, str] = {}
+        self._wrong: dict[str, str] = {}
         self._held: dict[str, tuple[Callable[[], torch.Tensor], torch.Tensor]] = {}
         size, self._place, self._holds = self._room()
         self._complete = Reservoir(size, self._random)
@@ -218,7 +218,7 @@ class TimedInputs:
         try:
             output = self._results.latest(name, result)
         except RefusedError as refused:
-            self._guilty.setdefault(name, str(refused))
+            self._wrong.setdefault(name, str(refused))
             return
         if self._round is None:
             self._held[name] = self._results.first(name, output), output.clone()
@@ -230,22 +230,22 @@ class TimedInputs:
         self._round.results[name] = output.to(self._place, copy=True)
         written = self._restore()
         if written:
-            self._guilty.setdefault(name, f"wrote to its inputs (argument {written[0] + 1})")
+            self._wrong.setdefault(name, f"wrote to its inputs (argument {written[0] + 1})")
 
     def judge(self) -> dict[str, str]:
         """What is wrong with the kept results, by name. Empties the rounds."""
-        rounds, guilty = self.rounds, dict(self._guilty)
+        rounds, wrong = self.rounds, dict(self._wrong)
         for name, (read, copy) in self._held.items():
             if not same_bits(read(), copy):
-                guilty.setdefault(name, "a result changed after its call")
+                wrong.setdefault(name, "a result changed after its call")
         for each in rounds:
-            left = {name: output for name, output in each.results.items() if name not in guilty}
+            left = {name: output for name, output in each.results.items() if name not in wrong}
             for name, reason in zip(left, self._reasons(list(left.values()), each.inputs), strict=True):
                 if reason:
                     stale = self._is_earlier(name, each, rounds)
-                    guilty[name] = EARLIER if stale else reason
+                    wrong[name] = EARLIER if stale else reason
         self._complete.rounds, self._partial, self._round, self._held = [], [], None, {}
-        return guilty
+        return wrong
 
     def _reasons(self, outputs: list[torch.Tensor], inputs: Tensors) -> list[str]:
         """What is wrong with each of `outputs` as a result of `inputs`; empty for those that are right."""

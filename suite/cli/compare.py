@@ -58,9 +58,9 @@ from suite.core.errors import ResultsError, UsageError
 from suite.core.text import one_line
 from suite.numerics.formats import full_name
 from suite.problem.option import Value
+from suite.processes.limits import FIRST_CALL_S
 from suite.runner.options import Options
 from suite.runner.selection import Selection
-from suite.worker.limits import FIRST_CALL_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from suite.core import processes
 from suite.core.errors import WorkerError
 from suite.core.paths import ROOT
 from suite.core.text import one_line
+from suite.processes import tree
+from suite.processes.codec import to_json
 from suite.profiling import nsight
 from suite.profiling.once import Once
-from suite.worker.codec import to_json
 from suite.worker.process import environment
 
 LONGEST_REASON = 400
@@ -70,7 +70,7 @@ def run(once: Once, before: Sequence[str], timeout_s: float) -> None:
         try:
             status = process.wait(timeout_s)
         except BaseException as error:  # also an interruption
-            processes.signal_all(process.pid, signal.SIGKILL)
+            tree.signal_all(process.pid, signal.SIGKILL)
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             if isinstance(error, subprocess.TimeoutExpired):

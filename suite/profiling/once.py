@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 
 from suite import frameworks
 from suite.core.files import write_atomically
+from suite.external.implementation import ExternalImplementation
 from suite.frameworks import _caches
 from suite.hardware.device import Device
 from suite.implementations import lookup
-from suite.implementations.external.implementation import ExternalImplementation
-from suite.implementations.external.reference import ExternalReference, Reference
+from suite.implementations.bound_call import BoundCall, bind
+from suite.implementations.identity import ExternalReference, Reference
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
-from suite.worker.bound_call import BoundCall, bind
-from suite.worker.codec import from_json
+from suite.processes.codec import from_json
 
 if TYPE_CHECKING:
     import torch

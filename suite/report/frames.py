@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from suite.core.errors import UsageError
 from suite.diff.load import Side, row_key
-from suite.results.frame import rows_of
+from suite.results.frame_rows import rows_of
 
 if TYPE_CHECKING:
     import pandas as pd

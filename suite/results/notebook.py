@@ -9,6 +9,7 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
+from suite.results.frame_rows import rows_of
 from suite.results.groups import cases
 from suite.results.render import case_lines, chart_lines, overview_lines
 from suite.results.row import COLUMNS
@@ -33,8 +34,6 @@ class ComparisonFrame(pd.DataFrame):
 
 def html(table: pd.DataFrame) -> str:
     """A table for each case, a chart, and a table over all cases, as preformatted text with colours."""
-    from suite.results.frame import rows_of
-
     rows = rows_of(table)
     groups = list(cases(rows))
     lines: list[Text] = []

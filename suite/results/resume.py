@@ -20,10 +20,10 @@ from typing import Any
 from suite import frameworks
 from suite.core import file_version
 from suite.core.errors import ResultsError, UsageError
+from suite.core.files import read_source
 from suite.core.paths import ROOT
 from suite.core.text import one_line
 from suite.hardware.device import Device
-from suite.implementations.external import source
 from suite.results.csv_file import read_rows
 from suite.results.row import Key, Row
 
@@ -90,7 +90,7 @@ def _plain(value: Any) -> Any:
 def _file_digest(path: Path) -> str:
     """The version of a user's file, with what it takes from beside it."""
     try:
-        return file_version.digest_of(path, source.contents(path))
+        return file_version.digest_of(path, read_source(path))
     except (OSError, ValueError):
         return "unreadable"
 

@@ -23,10 +23,10 @@ from suite.core.paths import ROOT
 from suite.hardware import host
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
+from suite.processes.child import HASTY_KILL_S
 from suite.results.row import Mode
 from suite.runner.options import Options
 from suite.runner.plan import Job
-from suite.worker.child import HASTY_KILL_S
 from suite.worker.pool import Pool, WorkerDiedError
 from suite.worker.process import WorkerProcess
 from suite.worker.protocol import BuildReply, BuildRequest
@@ -78,10 +78,10 @@ def _builds_of(implementation: Implementation, cases: Sequence[Case], how: str, 
         for those in arithmetics.values():
             yield Build(tuple(those), implementation, "too" if telling else "no")
         return
-    told: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str]] = set()
     for case in cases:
-        first = telling and (case.dtype, case.precision) not in told
-        told.add((case.dtype, case.precision))
+        first = telling and (case.dtype, case.precision) not in seen
+        seen.add((case.dtype, case.precision))
         if how == "each":
             yield Build((case,), implementation, "too" if first else "no")
         elif first:

@@ -19,8 +19,8 @@ from suite.results.peers import against_peers
 from suite.results.rates import rates
 from suite.results.repeats import merged, without_times
 from suite.results.row import Attempt, Key, Mode, Row, Status
-from suite.runner import blame
-from suite.runner.blame import Failure
+from suite.runner import attribution
+from suite.runner.attribution import Failure
 from suite.runner.options import Options
 from suite.runner.plan import Job
 from suite.worker.pool import Pool, WorkerDiedError, WorkerTimeoutError
@@ -29,9 +29,9 @@ from suite.worker.protocol import (
     CheckRequest,
     ExternalReference,
     Failed,
+    ProbeRequest,
     Reference,
-    TellRequest,
-    TimeGuestRequest,
+    TimeExternalRequest,
     TimeRequest,
     TimingColumns,
     TimingFailed,
@@ -70,7 +70,7 @@ class DeviceRun:
         self.options = options
         self.finished = finished
         self.interpreted_too = interpreted_too
-        self._told: dict[tuple[str, ...], Mapping[str, object]] = {}
+        self._probed: dict[tuple[str, ...], Mapping[str, object]] = {}
         """By operation, dtype, precision and implementation, what the telling cases show, as columns."""
         self.measured_peaks = measured_peaks.find(self.device.results_folder, self.device.name)
         self._runs: dict[Key, list[Row]] = {}
@@ -162,7 +162,7 @@ class DeviceRun:
         if row.status is Status.ERROR and not implementation.is_external:
             self.pool.discard()  # an error on the device can outlive the call that caused it
         if row.status is Status.OK and self.options.telling:
-            self._tell(case, implementation, row)
+            self._probe(case, implementation, row)
         return row
 
     def _check_once(self, case: Case, implementation: Implementation) -> tuple[Row, bool]:
@@ -182,26 +182,26 @@ class DeviceRun:
         _record_check(row, reply)
         return row, row.status not in (Status.ERROR, Status.WRONG)
 
-    def _tell(self, case: Case, implementation: Implementation, row: Row) -> None:
-        """What the telling cases show, in a row that is ok without them. They run once in a dtype and precision."""
+    def _probe(self, case: Case, implementation: Implementation, row: Row) -> None:
+        """Add the probe result to a row that is ok without it. A probe runs once in a dtype and precision."""
         key = (case.operation, case.dtype, case.precision, implementation.name)
-        told = self._told.get(key)
-        if told is None:
-            told = self._tell_once(case, implementation)
+        result = self._probed.get(key)
+        if result is None:
+            result = self._probe_once(case, implementation)
             shared = not implementation.is_external and self.pool.served_others(implementation.name)
-            if shared and told["status"] != Status.OK and not told.get("killed_from_outside"):
+            if shared and result["status"] != Status.OK and not result.get("killed_from_outside"):
                 self.pool.discard()
-                told = self._tell_once(case, implementation)
-            if told["status"] == Status.ERROR and not implementation.is_external:
+                result = self._probe_once(case, implementation)
+            if result["status"] == Status.ERROR and not implementation.is_external:
                 self.pool.discard()
-            if not told.get("killed_from_outside"):
-                self._told[key] = told
+            if not result.get("killed_from_outside"):
+                self._probed[key] = result
         reason = row.reason
-        row.fill(told)
+        row.fill(result)
         row.reason = _joined(row.reason, reason)
 
-    def _tell_once(self, case: Case, implementation: Implementation) -> Mapping[str, object]:
-        request = TellRequest(case, implementation.reference, self.options.seed, self.options.timeout_s)
+    def _probe_once(self, case: Case, implementation: Implementation) -> Mapping[str, object]:
+        request = ProbeRequest(case, implementation.reference, self.options.seed, self.options.timeout_s)
         try:
             reply = self.pool.ask(request, timeout_s=self.options.timeout_s)
         except WorkerDiedError as error:
@@ -264,14 +264,17 @@ class DeviceRun:
         vendor = min(vendors, key=lambda row: row.device_us or 0.0, default=None)
         for name in [name for name in by_name if name in brought]:
             progress.step(position, f"timing {name} in its own process")
-            request = self._guest_request(case, brought[name], vendor)
+            request = self._external_request(case, brought[name], vendor)
             self._time_by({name: by_name[name]}, partial(self._attempt_alone, request), on_retry)
 
     def _time_by(
-        self, by_name: Mapping[str, Row], attempt: blame.Attempt[TimingColumns], on_retry: Callable[[Failure], None]
+        self,
+        by_name: Mapping[str, Row],
+        attempt: attribution.Attempt[TimingColumns],
+        on_retry: Callable[[Failure], None],
     ) -> None:
         """Record what comes of timing rows together by `attempt`."""
-        outcome = blame.time_together(list(by_name), attempt, on_retry)
+        outcome = attribution.time_together(list(by_name), attempt, on_retry)
         for name, row in by_name.items():
             if name in outcome.timings:
                 _record_timing(row, outcome.timings[name])
@@ -290,11 +293,11 @@ class DeviceRun:
         options = self.options
         return TimeRequest(case, tuple(names), options.seed, options.cache, options.transfers, options.max_noise)
 
-    def _guest_request(self, case: Case, reference: Reference, vendor: Row | None) -> TimeGuestRequest:
+    def _external_request(self, case: Case, reference: Reference, vendor: Row | None) -> TimeExternalRequest:
         """`vendor` is the row of the fastest vendor's implementation."""
         assert isinstance(reference, ExternalReference)
         options = self.options
-        return TimeGuestRequest(
+        return TimeExternalRequest(
             case,
             reference,
             options.seed,
@@ -306,10 +309,12 @@ class DeviceRun:
             timeout_s=options.timeout_s,
         )
 
-    def _attempt_alone(self, request: TimeGuestRequest, names: Sequence[str]) -> Mapping[str, TimingColumns] | Failure:
+    def _attempt_alone(
+        self, request: TimeExternalRequest, names: Sequence[str]
+    ) -> Mapping[str, TimingColumns] | Failure:
         return self._attempt(request)
 
-    def _attempt(self, request: TimeRequest | TimeGuestRequest) -> Mapping[str, TimingColumns] | Failure:
+    def _attempt(self, request: TimeRequest | TimeExternalRequest) -> Mapping[str, TimingColumns] | Failure:
         """One attempt at timing implementations together, or a brought file."""
         try:
             reply = self.pool.ask(request, timeout_s=self.options.timeout_s)
@@ -323,14 +328,14 @@ class DeviceRun:
         if isinstance(reply, TimingFailed):
             if isinstance(request, TimeRequest):
                 self.pool.discard()
-            guilty = {name: one_line(reason) for name, reason in reply.guilty.items()}
+            wrong = {name: one_line(reason) for name, reason in reply.wrong.items()}
             return Failure(
                 reply.status,
                 one_line(reply.reason),
                 reply.implementation,
                 from_outside=reply.from_outside,
                 worker_alive=True,
-                guilty=guilty,
+                wrong=wrong,
             )
         return reply.timings
 

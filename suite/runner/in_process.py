@@ -105,7 +105,7 @@ def _agreeing(implementation: Implementation, problem: Problem) -> CheckResult:
 def _times(timed: Sequence[Implementation], problem: Problem, cache: str, max_noise: float) -> Mapping[str, Timing]:
     """The times by name. Raises `DisagreementError` if a timed result is wrong."""
     from suite import timing
-    from suite.worker.guests import BUDGETS_S
+    from suite.timing.budgets import BUDGETS_S
 
     calls, inputs = _calls(timed, problem)
     times = timing.measure(
@@ -125,7 +125,7 @@ def _calls(timed: Sequence[Implementation], problem: Problem) -> tuple[list[Call
     """What is timed, and the inputs that change between the calls."""
     from suite import timing
     from suite.checking.timed_inputs import LocalResults, TimedInputs
-    from suite.worker.bound_call import bind
+    from suite.implementations.bound_call import bind
 
     problem.present(0)
     bound = {each.name: bind(each, problem.buffers, problem.op.arguments(problem.case)) for each in timed}

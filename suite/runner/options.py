@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suite.hardware.device import Device
+from suite.processes.limits import FIRST_CALL_S
 from suite.results.noise import MAX_NOISE
-from suite.worker.limits import FIRST_CALL_S
 
 
 @dataclass(frozen=True)

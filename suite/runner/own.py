@@ -6,11 +6,11 @@ from pathlib import Path
 
 from suite import custom
 from suite.core.errors import UsageError
-from suite.custom.load import source_of
+from suite.custom.file import source_of
 from suite.hardware.device import Device
 from suite.problem.operation import Operation
 from suite.problem.source import Kind
-from suite.worker.limits import FIRST_CALL_S
+from suite.processes.limits import FIRST_CALL_S
 from suite.worker.pool import Pool, WorkerDiedError
 from suite.worker.protocol import DescribeRequest, Failed
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from suite import ops
 from suite.core.errors import UsageError
+from suite.external.implementation import from_files
 from suite.hardware.device import Device
 from suite.implementations import lookup
-from suite.implementations.external.implementation import from_files
 from suite.implementations.implementation import Implementation
 from suite.models.workload import Workload
 from suite.numerics.formats import DTYPES, DTYPES_BEYOND, PRECISIONS

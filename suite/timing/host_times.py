@@ -6,12 +6,9 @@ A loop is steady while no call waits for the device: its calls are so few that t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from suite.timing.call import Call
 from suite.timing.stats import median
-
-if TYPE_CHECKING:
-    from suite.timing.sampling import Call
 
 LATENCY_CALLS, LATENCY_NS = 10, 10_000_000
 """Latency is the median of as many calls as fit into LATENCY_NS, at most LATENCY_CALLS."""

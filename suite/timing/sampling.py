@@ -7,11 +7,11 @@ import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from suite import hardware
+from suite.timing.call import Call
 from suite.timing.energy import joules_per_call
 from suite.timing.host_times import dispatch_us, graph_us, idle_us, loop_calls
 from suite.timing.inputs import FixedInputs, Inputs
@@ -37,47 +37,6 @@ NEVER = 2**31 - 1
 """Objects allocated before Python's garbage collector runs, while calls are timed."""
 COLLECT_PERIOD_NS = 50_000_000
 """Time between two deliveries of records. Each takes one to two milliseconds, however few records there are."""
-
-
-@dataclass(frozen=True)
-class Call:
-    """One implementation with its inputs bound."""
-
-    name: str
-    issue: Callable[[], object]
-    """Starts the call and returns its result, which may not be ready."""
-    wait: Callable[[Any], None]
-    """Returns when that result is ready."""
-    vendor: bool = False
-    """Whether a vendor's library computes it: vs_best is relative to the fastest of these."""
-    capture: Callable[[Callable[[], object], int], Callable[[], None] | None] | None = None
-    """Captures so many calls into a CUDA graph and returns what replays it; None where that is not possible."""
-
-    def run(self) -> None:
-        self.wait(self.issue())
-
-    def spans(self, clock: Callable[[], int]) -> tuple[float, float]:
-        """Nanoseconds until one call returns, and until its result is ready."""
-        start = clock()
-        result = self.issue()
-        issued = clock()
-        self.wait(result)
-        return issued - start, clock() - start
-
-    def loop(self, count: int, clock: Callable[[], int]) -> float:
-        """Nanoseconds until each of several calls returns, which are issued one after the other."""
-        start = clock()
-        result = self.repeat(count)
-        issued = clock()
-        self.wait(result)
-        return (issued - start) / count
-
-    def repeat(self, count: int) -> object:
-        """Issue several calls; the result of the last."""
-        result: object = None
-        for _ in range(count):
-            result = self.issue()
-        return result
 
 
 class Sampled:

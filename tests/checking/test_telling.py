@@ -15,10 +15,10 @@ from external_files import external, write
 
 from suite import ops
 from suite.checking.problem import Problem
-from suite.checking.telling import Told, tell
+from suite.checking.telling import ProbeResult, probe
+from suite.external.process import RaisedError
 from suite.hardware.device import Device
-from suite.worker.guest_process import RaisedError
-from suite.worker.protocol import CheckReply, CheckRequest, TellReply, TellRequest
+from suite.worker.protocol import CheckReply, CheckRequest, ProbeReply, ProbeRequest
 from suite.worker.session import Session
 
 PROBLEMS: dict[tuple[str, str], Mapping[str, Problem]] = {}
@@ -36,7 +36,7 @@ def problems(operation: str, dtype: str = "float32") -> Mapping[str, Problem]:
 def session() -> Iterator[Session]:
     session = Session(Device("cpu", name="CPU"), lambda started: None)
     yield session
-    session.guests.close()
+    session.external.close()
 
 
 @pytest.mark.parametrize("name", ops.names())
@@ -60,14 +60,14 @@ def test_float8_has_the_cases_that_it_can_represent() -> None:
 
 
 def test_a_right_function_passes_all() -> None:
-    assert tell(torch.add, TORCH, problems("vector_add")) == Told(tuple(problems("vector_add")))
+    assert probe(torch.add, TORCH, problems("vector_add")) == ProbeResult(tuple(problems("vector_add")))
 
 
 def test_the_reason_names_the_first_case_that_is_wrong() -> None:
     called: list[str] = []
-    told = tell(lambda a, b: a.nan_to_num() + b.nan_to_num(), TORCH, problems("vector_add"), on_case=called.append)
-    assert "largest" in told.passed
-    assert told.reason.endswith("(in the telling case infinity: N=1025,inputs=infinity)")
+    result = probe(lambda a, b: a.nan_to_num() + b.nan_to_num(), TORCH, problems("vector_add"), on_case=called.append)
+    assert "largest" in result.passed
+    assert result.reason.endswith("(in the telling case infinity: N=1025,inputs=infinity)")
     assert called[-1] == "infinity"
 
 
@@ -77,9 +77,9 @@ def test_a_case_that_is_not_covered_is_left_out() -> None:
             raise NotImplementedError("odd K")
         return a @ b
 
-    told = tell(multiply, TORCH, problems("matmul"))
-    assert told.reason == ""
-    assert set(problems("matmul")) - set(told.passed) == {"odd_k"}
+    result = probe(multiply, TORCH, problems("matmul"))
+    assert result.reason == ""
+    assert set(problems("matmul")) - set(result.passed) == {"odd_k"}
 
 
 def test_an_argument_that_the_usual_case_does_not_pass_may_be_missing() -> None:
@@ -88,7 +88,7 @@ def test_an_argument_that_the_usual_case_does_not_pass_may_be_missing() -> None:
         raise NotImplementedError
 
     seen: list[bool] = []
-    tell(attention, TORCH, problems("attention"))
+    probe(attention, TORCH, problems("attention"))
     assert len(seen) == len(problems("attention")) - 1, "all but sm_scale"
 
 
@@ -100,7 +100,7 @@ def test_a_framework_answers_for_its_own_limits() -> None:
     def flushes(a: Any, b: Any) -> Any:
         return torch.where(a.abs() < 1e-37, 0, a) + torch.where(b.abs() < 1e-37, 0, b)
 
-    assert "telling case subnormal" in tell(flushes, TORCH, problems("vector_add")).reason
+    assert "telling case subnormal" in probe(flushes, TORCH, problems("vector_add")).reason
 
 
 def refusal(session: Session, cheat: Cheat) -> str:
@@ -111,11 +111,11 @@ def refusal(session: Session, cheat: Cheat) -> str:
     assert isinstance(reply, CheckReply)
     if reply.status == "wrong":
         return reply.reason
-    told = session.handle(TellRequest(case, implementation.reference, 0))
-    assert isinstance(told, TellReply)
-    assert (told.status == "wrong") is bool(told.reason)
-    assert told.checked or told.reason
-    return told.reason
+    result = session.handle(ProbeRequest(case, implementation.reference, 0))
+    assert isinstance(result, ProbeReply)
+    assert (result.status == "wrong") is bool(result.reason)
+    assert result.checked or result.reason
+    return result.reason
 
 
 def entries(gallery: list[Cheat], kinds: tuple[str, ...]) -> list[object]:
@@ -159,7 +159,7 @@ def test_a_function_of_another_signature_is_an_error_as_before(session: Session,
 def test_an_error_names_the_telling_case(session: Session, tmp_path: Any) -> None:
     text = "def vector_add(a, b):\n    assert a.is_contiguous(), 'no strides'\n    return a + b\n"
     path = write(tmp_path / "asserts.py", text)
-    request = TellRequest(ops.get("vector_add").case((64,)), external(path).reference, 0)
+    request = ProbeRequest(ops.get("vector_add").case((64,)), external(path).reference, 0)
     with pytest.raises(RaisedError, match="AssertionError") as raised:
         session.handle(request)
     failed = session.failed(request, raised.value)

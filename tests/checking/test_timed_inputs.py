@@ -146,18 +146,18 @@ def judged(*names: str) -> dict[str, str]:
         timed.begin_round(complete=True)
         for name in names:
             timed.keep(name, getattr(kernels, name.removesuffix("_too"))())
-    guilty = timed.judge()
+    wrong = timed.judge()
     assert timed.rounds == []
-    return guilty
+    return wrong
 
 
 def test_results_of_timed_rounds_are_judged() -> None:
     names = ("right", "remembers", "one_call_late", "imprecise", "other_form", "right_too")
-    guilty = judged(*names)
-    assert guilty.keys() == set(names) - {"right", "right_too"}
-    assert guilty["remembers"] == guilty["one_call_late"] == EARLIER
-    assert guilty["imprecise"].startswith("value: at [")
-    assert guilty["other_form"] == "shape: the result has shape (999,), expected (1000,)"
+    wrong = judged(*names)
+    assert wrong.keys() == set(names) - {"right", "right_too"}
+    assert wrong["remembers"] == wrong["one_call_late"] == EARLIER
+    assert wrong["imprecise"].startswith("value: at [")
+    assert wrong["other_form"] == "shape: the result has shape (999,), expected (1000,)"
 
 
 def test_a_call_that_writes_to_its_inputs_is_found_and_those_beside_it_are_not() -> None:

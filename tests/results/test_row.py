@@ -9,7 +9,8 @@ import pytest
 
 from suite.core.errors import ResultsError
 from suite.results.csv_file import to_csv
-from suite.results.frame import frame, read_frame, rows_of
+from suite.results.frame import frame, read_frame
+from suite.results.frame_rows import rows_of
 from suite.results.row import COLUMNS, Attempt, Mode, Row, Status, StoppedBy
 from tests.results.rows import row
 

@@ -81,11 +81,11 @@ def test_a_library_is_built_for_each_arithmetic_and_a_triton_kernel_for_each_cas
     assert len(together) == len({build.implementation.name for build in together})
     assert len(triton) == sum(len(dtypes) for dtypes in triton) >= 2
     assert {build.implementation.framework for build in found} == {"cuda", "triton"}
-    told = list(builds(jobs(device=H200), pool, Options(H200, telling=True)))
-    assert {build.telling for build in told if build.implementation.framework == "cuda"} == {"too"}
-    of_jax = [build for build in told if build.implementation.name == "jax"]
+    found = list(builds(jobs(device=H200), pool, Options(H200, telling=True)))
+    assert {build.telling for build in found if build.implementation.framework == "cuda"} == {"too"}
+    of_jax = [build for build in found if build.implementation.name == "jax"]
     assert [(build.cases[0].dtype, build.telling) for build in of_jax] == [(dtype, "only") for dtype in DTYPES]
-    of_triton = [build.telling for build in told if build.implementation.name == "triton"]
+    of_triton = [build.telling for build in found if build.implementation.name == "triton"]
     assert (of_triton.count("too"), len(of_triton)) == (len(DTYPES), len(triton))
 
 

@@ -12,10 +12,9 @@ from typing import Any
 
 from suite import frameworks
 from suite.hardware.device import resolve
-from suite.implementations import builtin
+from suite.implementations import bound_call, builtin
 from suite.problem.case import Case
 from suite.timing import median
-from suite.worker import bound_call
 from validation.nsight.profiler import EMPTY, MARKER_CYCLES
 from validation.nsight.rows import Key
 
@@ -37,7 +36,7 @@ class Pace:
 
 def child(settings: dict[str, Any]) -> None:
     """Run one side over all cases and write its entries; a failing implementation has a reason instead of numbers."""
-    from suite.worker.codec import from_json
+    from suite.processes.codec import from_json
     from suite.worker.session import Session
 
     device = resolve("cuda:0")
