@@ -1,8 +1,9 @@
-"""Before a run, what it needs is built by as many processes as there are cores: CUDA sources, Triton's kernels, and
-XLA's programs of the telling cases, which are never timed.
+"""Builds, before a run, the code that the run needs: CUDA sources, Triton kernels, and XLA programs of telling cases.
 
-The rows find it in the caches. Nothing is timed meanwhile, and no configuration chosen. A marker in the cache folder
-says what is there, so that a later run begins at once. What fails here fails again in its row, which says so.
+As many processes build as there are cores. The run then finds the results in the compilers' caches. While they build,
+nothing is timed and no configuration is chosen. A marker in the cache folder records each finished build, so that a
+later run skips it. A build that fails here fails again when its row is checked, and that row reports the error.
+XLA programs are built for the telling cases alone, because these are never timed.
 """
 
 from __future__ import annotations
@@ -33,29 +34,29 @@ from suite.worker.protocol import BuildReply, BuildRequest
 
 Telling = Literal["no", "too", "only"]
 LEAST = 4
-"""Builds that are worth the start of several processes."""
+"""The smallest number of builds for which several processes are started."""
 PROCESS_BYTES = 2**30
-"""Memory of the device that a process takes beside the operands: the context, and what a call allocates."""
+"""Device memory that a process needs beside the operands: for its context and for the allocations of a call."""
 WAIT_S = 0.2
 
 
 @dataclass(frozen=True)
 class Build:
-    """The first call of one implementation, on the first of these cases that it covers."""
+    """The first call of one implementation, made on the first of `cases` that it covers."""
 
     cases: tuple[Case, ...]
     implementation: Implementation
     telling: Telling = "no"
 
     def digest(self, device_name: str, sources: str) -> str:
-        """Names the marker: all that the result depends on, but for compilers."""
+        """The name of the build's marker: a hash of everything that the result depends on, except the compilers."""
         caches = [os.environ.get(name, "") for name in ("TRITON_CACHE_DIR", "JAX_COMPILATION_CACHE_DIR", "CXX")]
         names = [self.implementation.name, self.implementation.versions(), device_name, sources]
         return hashlib.sha256(json.dumps([repr(self.cases), self.telling, *names, *caches]).encode()).hexdigest()[:32]
 
 
 def builds(jobs: Sequence[Job], pool: Pool, options: Options) -> Iterator[Build]:
-    """What is worth building ahead, what takes longest first."""
+    """The builds that save time in the run, the slowest kind first."""
     device = pool.device
     for how in ("once", "arithmetic", "each", "telling"):
         for job in jobs:
@@ -71,7 +72,7 @@ def builds(jobs: Sequence[Job], pool: Pool, options: Options) -> Iterator[Build]
 
 def _builds_of(implementation: Implementation, cases: Sequence[Case], how: str, telling: bool) -> Iterator[Build]:
     if how in ("once", "arithmetic"):
-        # Each arithmetic may need a library of its own, and telling cases others, where the size chooses the kernel.
+        # Each arithmetic may need its own library; telling cases may need others, where the size selects the kernel.
         arithmetics: dict[tuple[str, str], list[Case]] = {}
         for case in cases:
             arithmetics.setdefault(("", "") if how == "once" else (case.dtype, case.precision), []).append(case)
@@ -89,7 +90,10 @@ def _builds_of(implementation: Implementation, cases: Sequence[Case], how: str, 
 
 
 def build_ahead(jobs: Sequence[Job], pool: Pool, options: Options, on_begin: Callable[[str], None]) -> None:
-    """Build what `jobs` need on the device of `pool`, unless an earlier run has. Raises nothing for what fails."""
+    """Build the code that `jobs` need on the device of `pool`, except what an earlier run built.
+
+    A failed build raises nothing: the row of that implementation reports it. `on_begin` is called with a message.
+    """
     folder = _markers()
     if folder is None:
         return
@@ -110,7 +114,7 @@ def build_ahead(jobs: Sequence[Job], pool: Pool, options: Options, on_begin: Cal
 
 
 def _processes(pool: Pool, largest_bytes: int) -> int:
-    """One for each core, as far as memory goes."""
+    """The number of processes: one for each core, fewer if the device's memory holds fewer."""
     free = hardware.memory_bytes(pool.device.type, pool.device.index)
     fit = host.cores() if free is None else free // (largest_bytes + PROCESS_BYTES)
     return int(min(host.cores(), fit))
@@ -137,7 +141,7 @@ def _build_all(left: queue.SimpleQueue[tuple[Build, Path]], pool: Pool, processe
 
 
 def _work(worker: WorkerProcess, left: queue.SimpleQueue[tuple[Build, Path]], options: Options) -> None:
-    """Let one worker build, until nothing is left or it dies."""
+    """Let one worker take builds from the queue until the queue is empty or the worker dies."""
     with suppress(WorkerDiedError, OSError, ValueError, queue.Empty):
         while True:
             build, marker = left.get_nowait()
@@ -156,7 +160,7 @@ def _build(worker: WorkerProcess, build: Build, options: Options) -> None:
 
 
 def _markers() -> Path | None:
-    """The folder of the markers, beside the caches; None where there is no private one."""
+    """The folder of the markers, beside the compilers' caches; None if no private cache folder can be had."""
     from cuda_ref import _cache
 
     try:
@@ -166,7 +170,7 @@ def _markers() -> Path | None:
 
 
 def _sources(folder: Path) -> str:
-    """A hash of a folder of kernels."""
+    """A hash of the names and contents of all files in a folder of kernels."""
     everything = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:

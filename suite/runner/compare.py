@@ -1,4 +1,4 @@
-"""compare(): every chosen case on every chosen device, one case after the other."""
+"""compare() runs every chosen case on every chosen device, one case after the other."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ def compare(
     observer: Observer | None = None,
     finished: Mapping[Key, Row] = MappingProxyType({}),
 ) -> list[Row]:
-    """Check, and time, every implementation of `jobs` on every case; returns all rows, in the order of the plan.
+    """Check and time every implementation of `jobs` on every case. Returns all rows, in the order of the plan.
 
-    `finished` has the rows of an interrupted run. They are not run again, and the observer hears nothing of a case that
-    has no other rows. With `options.repeat` all cases are timed again in a fresh worker, and again, once all are known.
+    `finished` holds the rows of an interrupted run. They are not run again. The observer is not called for a case whose
+    rows are all finished. If `options.repeat` is above 1, all cases are timed once, then all are timed again in fresh
+    workers, until each has been timed that many times.
     """
     observer = observer or Observer()
     rows: list[Row] = []
@@ -68,22 +69,22 @@ def compare(
 
 
 class _Progress:
-    """What a `DeviceRun` reports on one case, passed on to the observer of the whole run."""
+    """Passes on the progress of a `DeviceRun` on one case to the observer of the whole run."""
 
     def __init__(self, observer: Observer, job: Job, case: Case, done: int, total: int) -> None:
         self.observer, self.job, self.case, self.done, self.total = observer, job, case, done, total
         self.anything_new = False
 
     def follow(self, run: DeviceRun) -> list[Row]:
-        """The rows of one device."""
+        """Run the case on one device, and return its rows."""
         rows = run.run(self.job, self.case, self)
         self.done += len(rows)
         return rows
 
     def step(self, position: int, doing: str) -> None:
-        """`position`: rows of this device and case that are finished."""
+        """Report the next step. `position` is the number of finished rows of this device and case."""
         name = f"{self.case.label} {self.case.dtype} {self.case.precision}"
-        done = min(self.done + position, self.total)  # a repeated row is done already
+        done = min(self.done + position, self.total)  # repeated rows are already counted as finished
         self.observer.step(Step(self.case.operation, name, doing, done, self.total))
 
     def store(self, rows: Sequence[Row]) -> None:

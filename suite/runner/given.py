@@ -1,4 +1,4 @@
-"""What a Python caller gives, as the runner's types: a selection, or one case."""
+"""Converts the arguments of a Python caller to the runner's types: a `Selection`, or one `Case`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Size = str | Sequence[int] | Mapping[str, int]
 
 
 def title(case: Case) -> str:
-    """`matmul M=64,N=64,K=64 float32 ieee`: a case as tables and messages show it."""
+    """A case as tables and messages show it: `matmul M=64,N=64,K=64 float32 ieee`."""
     return f"{case.operation} {case.label} {case.dtype} {case.precision}"
 
 
@@ -57,7 +57,7 @@ def texts(given: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def size_text(op: Operation, size: Size) -> str:
-    """A size as the command line has it."""
+    """A size in the syntax of the command line: `M=512,N=512,K=512`."""
     if isinstance(size, str):
         return size
     if not isinstance(size, Mapping):

@@ -1,4 +1,4 @@
-"""plan(): from a selection to cases and implementations. What cannot be run is refused here, before any work."""
+"""plan() turns a selection into cases and implementations, and refuses what cannot be run before any work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from suite.problem.shape import Shape
 from suite.runner.selection import Selection
 
 CPU_SWEEP_FLOPS, CPU_SWEEP_BYTES = 2e10, 2e8
-"""The largest case of a sweep on a CPU: about a second."""
+"""Flops and bytes of the largest case of a sweep on a CPU, which takes about a second."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class Job:
 
 
 def plan(selection: Selection, device: Device, available_bytes: int | None = None) -> list[Job]:
-    """The jobs that `selection` asks for on `device`, one an operation.
+    """The jobs that `selection` asks for on `device`, one for each operation.
 
-    `inputs="all"` leaves out what the device cannot hold: families for GPUs on a CPU, and cases that need more than
-    `available_bytes`. Files of `--with` stay whatever implementations are selected.
+    `inputs="all"` leaves out the families that need a GPU if `device` is a CPU, and the cases that need more than
+    `available_bytes`. Files of `--with` are kept, whichever implementations are selected.
 
-    Raises `UsageError` that says what was given and what is valid.
+    Raises `UsageError`, which says what was given and what is valid.
     """
     names = dict.fromkeys(name for op in selection.operations for name in ops.matching(op))
     chosen = [selection.own] if selection.own is not None else [ops.get(name) for name in names]
@@ -60,7 +60,7 @@ def plan(selection: Selection, device: Device, available_bytes: int | None = Non
 
 
 def refuse_too_large(jobs: Sequence[Job], available_bytes: int | None, where: str) -> None:
-    """Raise `UsageError` for a case that does not fit into `available_bytes`, the memory of `where`."""
+    """Raise `UsageError` for a case that needs more than `available_bytes`, the memory of `where`."""
     for job in jobs:
         for case in job.cases:
             needed = job.op.memory_bytes(case)
@@ -72,13 +72,13 @@ def refuse_too_large(jobs: Sequence[Job], available_bytes: int | None, where: st
 
 
 def refuse_unknown_baseline(jobs: Sequence[Job], baseline: str) -> None:
-    """Raise `UsageError` for a `--baseline` that is none of the implementations of `jobs`."""
+    """Raise `UsageError` if no implementation of `jobs` is called `baseline`."""
     names = dict.fromkeys(each.name for job in jobs for each in job.implementations)
     if baseline and baseline not in names:
         raise UsageError(f"--baseline {baseline!r} is none of the implementations of this run: {', '.join(names)}")
 
 
-# What is refused
+# Refusals
 
 
 def _check(selection: Selection, chosen: Sequence[Operation], device: Device) -> None:
@@ -133,7 +133,7 @@ def _check_known(flag: str, given: Iterable[object], valid: Collection[object]) 
 
 
 def _no_case_left(selection: Selection, chosen: Sequence[Operation]) -> str:
-    """What was asked for, and which operations have arithmetics of their own."""
+    """The message for a selection without cases: its filters, and the operations that have special arithmetics."""
     names = " ".join(op.name for op in chosen)
     texts = [value for values in selection.options.values() for value in values if isinstance(value, str)]
     asked = " ".join([*selection.dtypes, *selection.precisions, *texts, *selection.inputs])
@@ -150,7 +150,7 @@ def _no_case_left(selection: Selection, chosen: Sequence[Operation]) -> str:
 
 
 def _cases(op: Operation, selection: Selection, device: Device, available_bytes: int | None) -> list[Case]:
-    """The cases of one operation, each once."""
+    """The cases of one operation, without duplicates."""
     if selection.sweep:
         return _sweep(op, selection, device)
     if selection.families:
@@ -177,7 +177,7 @@ def _cases(op: Operation, selection: Selection, device: Device, available_bytes:
 
 
 def _of_shapes(op: Operation, selection: Selection) -> list[Case]:
-    """The given shapes in every dtype and arithmetic."""
+    """The cases of `--shape`: the given shapes in every dtype and arithmetic."""
     return [
         op.case(shape, dtype, precision, **options)
         for shape in _shapes(op, selection)
@@ -188,7 +188,7 @@ def _of_shapes(op: Operation, selection: Selection) -> list[Case]:
 
 
 def _of_workload(op: Operation, selection: Selection, workload: Workload) -> list[Case]:
-    """The shapes of this operation in every dtype and arithmetic, with the options that the workload says."""
+    """The workload's shapes of this operation in every dtype and arithmetic, with the options of the workload."""
     cases: list[Case] = []
     for each in workload.shapes:
         if each.operation == op.name:
@@ -204,12 +204,15 @@ def _of_workload(op: Operation, selection: Selection, workload: Workload) -> lis
 
 
 def _shapes(op: Operation, selection: Selection) -> tuple[Shape, ...]:
-    """The shapes asked for, each once."""
+    """The shapes of `--shape`, without duplicates."""
     return tuple(dict.fromkeys(shape for text in selection.shapes for shape in op.parse_shapes(text)))
 
 
 def _of_defaults(op: Operation, selection: Selection, device: Device) -> list[Case]:
-    """The operation's default cases. A dtype or arithmetic that they lack (tf32 on a CPU) is added if it is named."""
+    """The operation's default cases, and those of a dtype or arithmetic that was named but is no default.
+
+    An example of the latter is tf32 on a CPU.
+    """
     return [
         replace(case, precision=precision)
         for case in op.plain_cases(device.type, _beyond(op, selection))
@@ -218,9 +221,10 @@ def _of_defaults(op: Operation, selection: Selection, device: Device) -> list[Ca
 
 
 def _of_families(op: Operation, selection: Selection, device: Device, available_bytes: int | None) -> list[Case]:
-    """The cases of the families asked for, at their own sizes or at the given ones.
+    """The cases of the families of inputs asked for, at the given sizes or else at the families' own.
 
-    Without a dtype asked for, dtypes beyond the three are left out, except of a family that has no others.
+    If no dtype was asked for, these are the cases in float32, float16 and bfloat16. A family that has none of these
+    dtypes keeps all of its cases.
     """
     shapes = _shapes(op, selection)
     found: list[Case] = []
@@ -238,7 +242,7 @@ def _of_families(op: Operation, selection: Selection, device: Device, available_
 
 
 def _telling(op: Operation, selection: Selection) -> list[Case]:
-    """The telling cases as rows of their own."""
+    """The telling cases, as cases with rows of their own."""
     return [
         case
         for dtype in (*op.dtypes, *_beyond(op, selection))
@@ -248,7 +252,10 @@ def _telling(op: Operation, selection: Selection) -> list[Case]:
 
 
 def _sweep(op: Operation, selection: Selection, device: Device) -> list[Case]:
-    """The operation's sweep, one dtype and arithmetic after the other; float32 and the plain one if none is named."""
+    """The operation's sweep over sizes, one dtype and arithmetic after the other.
+
+    The defaults are float32 and the first arithmetic of a dtype. A CPU runs only the sizes that take about a second.
+    """
     asked = {
         option.name: values
         for option in op.options
@@ -269,7 +276,7 @@ def _sweep(op: Operation, selection: Selection, device: Device) -> list[Case]:
 
 
 def _beyond(op: Operation, selection: Selection) -> list[str]:
-    """The dtypes asked for that only some operations have, and this one does."""
+    """The dtypes asked for that `op` supports beyond those of every operation."""
     return [dtype for dtype in selection.dtypes if dtype in op.dtypes_beyond]
 
 
@@ -277,7 +284,7 @@ def _beyond(op: Operation, selection: Selection) -> list[str]:
 
 
 def _matching(jobs: list[Job], patterns: Sequence[str]) -> list[Job]:
-    """Keep the implementations that match a pattern, and those of `--with`; every pattern must match one."""
+    """Keep the implementations that match a pattern, and those of `--with`. Every pattern must match one."""
     if not patterns:
         return jobs
     names = list(dict.fromkeys(i.name for job in jobs for i in job.implementations))
@@ -297,7 +304,7 @@ def _matching(jobs: list[Job], patterns: Sequence[str]) -> list[Job]:
 
 
 def _without(jobs: list[Job], patterns: Sequence[str]) -> list[Job]:
-    """Leave out the implementations that match a pattern; every pattern must match one, and some must be left."""
+    """Leave out the implementations that match a pattern. Every pattern must match one, and some must remain."""
     names = list(dict.fromkeys(i.name for job in jobs for i in job.implementations))
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
