@@ -146,7 +146,7 @@ def _selection(
     sweep: bool,
     files: list[Path] | None,
 ) -> Selection:
-    """What the command line asks to be run."""
+    """The selection that the command line asks for."""
     return Selection(
         operations=tuple(op or ()),
         implementations=tuple(impl or ()),
@@ -162,7 +162,10 @@ def _selection(
 
 
 def _own(op: Sequence[str] | None, reference: Path | None, kernelbench: Path | None) -> tuple[Path, Kind] | None:
-    """The file that defines the operation, and its kind. Raises `UsageError` unless one thing is asked for."""
+    """The file that defines the operation, and its kind; None if `--op` is given.
+
+    Raises `UsageError` unless exactly one of `--op`, `--reference` and `--kernelbench` is given.
+    """
     given = [
         name for name, value in (("--op", op), ("--reference", reference), ("--kernelbench", kernelbench)) if value
     ]
@@ -176,7 +179,7 @@ def _own(op: Sequence[str] | None, reference: Path | None, kernelbench: Path | N
 
 @dataclass(frozen=True)
 class _Shown:
-    """What of a run is shown, how, and in which formats it is kept."""
+    """The options of a run's tables, and the formats of its files."""
 
     view: View
     quiet: bool
@@ -184,7 +187,7 @@ class _Shown:
     file_format: str
 
     def check(self) -> None:
-        """Raise `UsageError` for what does not exist or is not installed."""
+        """Raise `UsageError` for a name that does not exist or a package that is not installed."""
         from suite.results import parquet
 
         self.view.check()
@@ -201,7 +204,7 @@ def _shown(columns: list[str] | None, sort: str, wide: bool, baseline: str, **mo
 
 
 def _host(where: Device, sweep: bool) -> Device | None:
-    """The CPU, whose implementations stand beside a GPU's in a sweep."""
+    """The CPU whose implementations also run in a sweep on a GPU; None for any other run."""
     return resolve("cpu") if sweep and where.type == "cuda" else None
 
 
@@ -213,7 +216,7 @@ def _chosen(where: Device, out: Path | None, publish: bool) -> Path | None:
 
 
 def _names(given: list[str] | None) -> tuple[str, ...]:
-    """`["a,b", "c"]` as ("a", "b", "c")."""
+    """Splits names at commas: `["a,b", "c"]` becomes ("a", "b", "c")."""
     return tuple(name.strip() for text in given or () for name in text.split(",") if name.strip())
 
 
@@ -237,10 +240,10 @@ def _compare(
     *,
     resumed: bool,
 ) -> None:
-    """Plan, run and report. `parameters` are the command's, which a resumed run must share.
+    """Plan, run and report.
 
-    `own` is a file that defines the operation, and its kind. `out` is the folder of the results; None for one of the
-    run's own.
+    `parameters` are the command's, which a resumed run must share. `own` is a file that defines the operation, and its
+    kind. `out` is the folder of the results; None makes a new folder for the run.
     """
     from suite import hardware
     from suite.results import run_folder
@@ -285,7 +288,7 @@ def _compare(
 
 
 def _with_own(selection: Selection, own: tuple[Path, Kind] | None, options: Options) -> Selection:
-    """With the operation that a user's file defines, if there is one: a worker loads it."""
+    """`selection` with the operation of the user's file, if there is one. A worker loads the file."""
     if own is None:
         return selection
     if selection.workload is not None:
@@ -298,7 +301,10 @@ def _with_own(selection: Selection, own: tuple[Path, Kind] | None, options: Opti
 
 
 def _run(jobs: Sequence[Job], options: Options, results: Results, shown: _Shown) -> list[Row]:
-    """All rows, stored in `results` as they come. An interruption ends the command with exit status 130."""
+    """Run `jobs` and return all rows, stored in `results` as they come.
+
+    An interruption ends the command with exit status 130.
+    """
     from suite.cli.console import RunConsole
     from suite.results import parquet, run_folder
     from suite.runner.compare import compare
@@ -327,7 +333,7 @@ def _run(jobs: Sequence[Job], options: Options, results: Results, shown: _Shown)
 
 
 def _write_maps(folder: Path, rows: Sequence[Row]) -> None:
-    """Images of where wrong rows are wrong."""
+    """Write an image for each wrong row that shows the places of its errors."""
     from suite.report.maps import write_maps
 
     try:
@@ -342,7 +348,7 @@ def _write_maps(folder: Path, rows: Sequence[Row]) -> None:
 def _report(
     rows: Sequence[Row], results: Results, environment: Mapping[str, Any], options: Options, as_json: bool
 ) -> None:
-    """What is said at the end of a run, and its exit status."""
+    """Print the messages at the end of a run, and end with its exit status."""
     from suite.results.render.summary import crossovers, exit_status, noise_remark, summary
     from suite.runner import inspection
 
@@ -362,7 +368,7 @@ def _report(
 
 
 def _warn_of_tuned_file(where: Device) -> None:
-    """Say that tuned configurations cannot be used. The column `config` of the rows says it too."""
+    """Warn that tuned configurations cannot be used. The column `config` of the rows says it too."""
     from suite.frameworks.triton import tuned
 
     try:
@@ -372,7 +378,7 @@ def _warn_of_tuned_file(where: Device) -> None:
 
 
 def _json_row(row: Row) -> dict[str, Any]:
-    """JSON has no infinities: an infinite error ratio is the text "inf"."""
+    """A row as JSON values. JSON has no infinities, so an infinite error ratio becomes the text "inf"."""
     from suite.results.row import COLUMNS
 
     values = {name: getattr(row, name) for name in COLUMNS}

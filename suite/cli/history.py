@@ -1,4 +1,4 @@
-"""`python -m suite history`: how the rows of a device have moved from run to run."""
+"""`python -m suite history` shows how the times of a device's rows changed from run to run."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def history(
 
 
 def _written(chosen: list[str], every: Sequence[CaseHistory], shown: Sequence[CaseHistory], out: Path) -> list[Path]:
-    """The files in the formats chosen: the CSV has every time, plots those of lines that have moved."""
+    """Write the files in the chosen formats. The CSV has every time; plots have the lines that several runs timed."""
     from suite.core.files import write_atomically
     from suite.history import plot, render
 

@@ -1,4 +1,4 @@
-"""`python -m suite shapes config.json`: the shapes of a transformer's layer, for `compare --shapes-from`."""
+"""`python -m suite shapes config.json` writes the shapes of a transformer's layer, for `compare --shapes-from`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A comparison as something to read (rich, plain lines, Markdown for a pull request), and as JSON for programs."""
+"""Renders a comparison for people (rich, plain lines, Markdown for a pull request), and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ CONDITIONS = (
     ("host", "name"),
     ("host", "threads"),
 )
-"""Places in the environment record of what may change the speed of the same code."""
+"""Entries of the environment record that may change the speed of the same code."""
 
 
 def summary(found: Diff) -> str:
-    """`40 rows in both: 1 SLOWER, 39 SAME; 2 only in BASE; threshold 3%`."""
+    """The number of rows by verdict: `40 rows in both: 1 SLOWER, 39 SAME; 2 only in BASE; threshold 3%`."""
     counts = ", ".join(f"{count} {verdict}" for verdict, count in found.counts.items() if count)
     alone = [f"{len(found.only_in_base)} only in BASE"] if found.only_in_base else []
     alone += [f"{len(found.only_in_new)} only in NEW"] if found.only_in_new else []
@@ -48,7 +48,7 @@ def summary(found: Diff) -> str:
 
 
 def remarks(found: Diff) -> list[str]:
-    """What holds for the whole comparison: a device that is not known; what else changed between the runs."""
+    """Remarks on the whole comparison: an unknown device, and other changes between the runs."""
     sides = (("BASE", found.base), ("NEW", found.new))
     unknown = [name for name, side in sides if side.environment is None]
     if unknown:
@@ -76,7 +76,7 @@ def _conditions(environment: dict[str, Any]) -> dict[str, str]:
 
 
 def plain_lines(found: Diff) -> list[str]:
-    """A line of text for each row, for a log; the worst last, next to the summary."""
+    """A line of text for each row, for a log. The worst rows come last, next to the summary."""
     lines = ["  ".join(cells) for cells in _alone(found)]
     for change in reversed(_shown(found)):
         verdict, ratio, interval, then, now, case, implementation, evidence, notes = _cells(found, change)
@@ -92,7 +92,7 @@ def plain_lines(found: Diff) -> list[str]:
 
 
 def show(found: Diff, console: Console) -> None:
-    """Print a table on a terminal; the worst last, next to the summary."""
+    """Print a table on a terminal. The worst rows come last, next to the summary."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table
@@ -112,7 +112,7 @@ def show(found: Diff, console: Console) -> None:
 
 
 def markdown(found: Diff) -> str:
-    """For a pull request: what is not SAME in a table, the worst first; the rest in a folded section."""
+    """Markdown for a pull request: rows that are not SAME in a table, the worst first; the rest in a folded section."""
     device = plain(found.new.device or found.base.device or "an unknown device")
     same = [change for change in _shown(found) if change.verdict is Verdict.SAME]
     others = [change for change in _shown(found) if change.verdict is not Verdict.SAME]
@@ -133,7 +133,7 @@ def _folded(title: str, text: str) -> str:
 
 
 def _shown(found: Diff) -> list[Change]:
-    """The worst first. A row without a time in either run is counted, but not shown."""
+    """The changes to show, the worst first. A row without a time in both runs is counted, but not shown."""
     rank = list(Verdict)
     shown = [change for change in found.changes if change.verdict is not Verdict.UNTIMED or change.notes]
     return sorted(shown, key=lambda change: rank.index(change.verdict))
@@ -164,7 +164,7 @@ def _alone(found: Diff) -> Iterator[tuple[str, str, str]]:
 
 
 def document(found: Diff) -> dict[str, Any]:
-    """Everything as one JSON document. A number that is not known, or not finite, is null."""
+    """The comparison as one JSON document. A number that is unknown or not finite is null."""
     return {
         "base": {"path": str(found.base.path), "device": found.base.device},
         "new": {"path": str(found.new.path), "device": found.new.device},

@@ -1,4 +1,4 @@
-"""The device: its properties, its peaks and its present state. Imports no framework and creates no CUDA context."""
+"""Reads the device's properties, peaks and present state. Imports no framework and creates no CUDA context."""
 
 from suite.hardware.datasheet import Peaks, peaks
 from suite.hardware.device import device_slug, memory_bytes

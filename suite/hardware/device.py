@@ -1,4 +1,4 @@
-"""The device of a run: the value of `--device`, resolved."""
+"""Resolves the value of `--device` to the device of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Device:
     type: str
     """`cpu` or `cuda`."""
     index: int = 0
-    """Position among the visible GPUs."""
+    """Index among the visible GPUs."""
     name: str = ""
     """The processor's model, or the name that NVML gives the GPU."""
     capability: tuple[int, int] = (0, 0)
@@ -31,13 +31,13 @@ class Device:
 
     @property
     def results_folder(self) -> Path:
-        """The default folder of this device's results, whatever the working directory."""
+        """The default folder of this device's results. It does not depend on the working directory."""
         prefix = "cpu-" if self.type == "cpu" else ""
         return paths.results() / f"{prefix}{device_slug(self.name)}"
 
 
 def resolve(text: str | None) -> Device:
-    """The device that `--device text` names: `cpu`, `cuda` or `cuda:INDEX`; None is the first GPU, else the CPU.
+    """The device that `--device text` names: `cpu`, `cuda` or `cuda:INDEX`. None is the first GPU, else the CPU.
 
     Raises `UsageError` for another word, for a GPU that does not exist, and for a slice of a GPU (MIG).
     """
@@ -62,7 +62,7 @@ def resolve(text: str | None) -> Device:
 
 
 def _refuse_slice() -> None:
-    """Raise `UsageError` if CUDA_VISIBLE_DEVICES names a slice: neither peaks nor clocks of it are known."""
+    """Raise `UsageError` if CUDA_VISIBLE_DEVICES names a slice of a GPU, whose peaks and clocks are unknown."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if any(entry.strip().startswith("MIG-") for entry in visible.split(",")):
         raise UsageError(

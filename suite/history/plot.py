@@ -1,4 +1,4 @@
-"""History as plots: a figure for each operation, a panel for each case, a line for each implementation."""
+"""Plots the history: a figure for each operation, a panel for each case, a line for each implementation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RATIO, TIME = "times as fast as the best vendor library", "device us"
 
 
 def plots_of(cases: Sequence[CaseHistory]) -> Iterator[Plot]:
-    """Of each operation the cases that most runs have timed."""
+    """A figure for each operation, with the cases that the largest number of runs timed."""
     groups: dict[str, list[CaseHistory]] = {}
     for each in cases:
         groups.setdefault(each.operation, []).append(each)

@@ -1,4 +1,4 @@
-"""What a report says first: sentences that are computed from the rows, the most important first."""
+"""Computes the findings of a report from its rows: sentences, the most important first."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ RAN = (Status.OK, Status.WRONG, Status.ERROR, Status.TIMEOUT)
 
 @dataclass(frozen=True)
 class Finding:
-    """A sentence, and the figure in it that a reader should see first."""
+    """A sentence, and its most important figure."""
 
     figure: str
     sentence: str
 
 
 def findings(runs: Sequence[Run]) -> list[Finding]:
-    """What the rows of `runs` say. The first three are what a reader should know; the others follow."""
+    """The findings on the rows of `runs`. The first three are the most important."""
     failures, agreements = zip(*(_agreement(run.entries) for run in runs), strict=True)
     results = [ranked_cases(run.on_its_device) for run in runs]
     parts = [
@@ -44,14 +44,14 @@ def findings(runs: Sequence[Run]) -> list[Finding]:
 
 
 def _named(runs: Sequence[Run], found: Iterable[Iterable[Finding]]) -> Iterator[Finding]:
-    """The findings on each run, with its name in front if there are several runs."""
+    """The findings on each run. If there are several runs, the run's name stands in front."""
     for run, each in zip(runs, found, strict=True):
         for finding in each:
             yield finding if len(runs) == 1 else replace(finding, sentence=f"{run.label}: {finding.sentence}")
 
 
 def _agreement(entries: Sequence[Entry]) -> tuple[list[Finding], list[Finding]]:
-    """What failed; that nothing failed. One of the two is empty."""
+    """The findings on failed rows, and the finding that no row failed. One of the two lists is empty."""
     ran = [entry for entry in entries if entry.row.status in RAN]
     failed = [entry for entry in ran if entry.row.failed]
     if failed:
@@ -114,7 +114,7 @@ def _largest_gap(results: Sequence[CaseResult]) -> Iterator[Finding]:
 
 
 def _with_outcome(results: Sequence[CaseResult], outcome: Outcome) -> list[tuple[Entry, Entry]]:
-    """(best other implementation, best vendor library) of the cases that ended so."""
+    """The pairs (best other implementation, best vendor library) of the cases with this outcome."""
     found = [(result.other, result.vendor) for result in results if result.outcome is outcome]
     return [(other, vendor) for other, vendor in found if other is not None and vendor is not None]
 
@@ -128,7 +128,7 @@ def _speed_of(what: str, other: Entry, vendor: Entry) -> Finding:
 
 
 def _nearest_to_limit(entries: Sequence[Entry]) -> Iterator[Finding]:
-    """For memory and for arithmetic, the row nearest to the limit."""
+    """The row nearest to the limit of memory, and the row nearest to that of arithmetic."""
     found = []
     for kind in ("memory", "arithmetic"):
         known = [each for each in entries if each.ranked and each.row.of_limit and each.row.limit.startswith(kind)]
@@ -141,14 +141,14 @@ def _nearest_to_limit(entries: Sequence[Entry]) -> Iterator[Finding]:
 
 
 def _cpu_against_gpu(run: Run) -> Iterator[Finding]:
-    """Noisy rows take part: without the fastest row of a device the other one would win."""
+    """Compares the CPU with the GPU. Noisy rows count, because a device without its fastest row would lose."""
     for part in run.parts:
         for text in crossovers(entry.row for entry in part.entries if entry.timed):
             yield Finding("CPU and GPU", f"{text}.")
 
 
 def _fastest_without_vendor(results: Sequence[CaseResult]) -> Iterator[Finding]:
-    """Where no implementation stands against a vendor library: how often one is the fastest."""
+    """The number of cases that each implementation wins, if no case has a vendor library to compare with."""
     if any(result.outcome for result in results):
         return
     fastest = Counter(result.fastest.row.implementation for result in results if result.fastest is not None)

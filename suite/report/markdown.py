@@ -1,4 +1,4 @@
-"""The report as Markdown, for a code host: findings, winners, plots, provenance."""
+"""Renders the report as Markdown for a code host: findings, winners, plots, provenance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from suite.report.wording import duration, interval, percent_of_limit, rate, rat
 from suite.results.render import pipe_table, plain
 
 MADE_BY = "<!-- made by python -m suite report -->"
-"""The first line. A README.md without it is not replaced."""
+"""The first line of README.md. A file without it is not replaced."""
 
 
 def markdown(runs: Sequence[Run], plots: Sequence[tuple[Plot, str]], out: Path) -> str:
@@ -96,7 +96,7 @@ def _cases(group: Group) -> str:
 
 
 def _layer(layer: Layer, *, several: bool) -> list[str]:
-    """What the parts of a model's layer take, and which implementations to choose."""
+    """A section on a model's layer: the times of its parts, and the implementations to choose."""
     title = f"{layer.workload.title}, {layer.arithmetic}" + (f", {layer.run}" if several else "")
     frameworks = [look(name).name for name in layer.frameworks]
     heads = ["part", "case", "count", "fastest", "in a layer", *frameworks]

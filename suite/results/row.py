@@ -1,4 +1,4 @@
-"""`Row`: one implementation on one case. Its fields are the columns of the CSV, the JSON and the DataFrame."""
+"""Defines `Row`: one implementation on one case. Its fields are the columns of the CSV, the JSON and the DataFrame."""
 
 # ruff: noqa: RUF009 (`_column` makes a dataclass field)
 
@@ -15,11 +15,11 @@ from suite.core.text import one_line
 
 Key = tuple[str, ...]
 BESIDE = "beside"
-"""Marks a field of `Row` that is no column."""
+"""Key in the metadata of a field of `Row` that is no column."""
 
 
 class Status(StrEnum):
-    """What came of one implementation on one case."""
+    """The result of one implementation on one case."""
 
     OK = "ok"
     WRONG = "wrong"
@@ -33,7 +33,7 @@ FAILURES = frozenset((Status.WRONG, Status.ERROR, Status.TIMEOUT))
 
 
 class Mode(StrEnum):
-    """How an implementation runs. Only native rows are timed."""
+    """The way in which an implementation runs. Only native rows are timed."""
 
     NATIVE = "native"
     INTERPRETED = "interpreted"
@@ -41,7 +41,7 @@ class Mode(StrEnum):
 
 
 class Attempt(StrEnum):
-    """Whether something was tried and whether it succeeded."""
+    """The state of a measurement: not tried, done or failed."""
 
     NOT_TRIED = ""
     DONE = "done"
@@ -49,7 +49,7 @@ class Attempt(StrEnum):
 
 
 class StoppedBy(StrEnum):
-    """What ended the sampling: a narrow enough interval, or the budget of time. Empty if nothing was sampled."""
+    """The reason why sampling ended: a narrow enough interval, or the time budget. Empty if nothing was sampled."""
 
     NOTHING = ""
     INTERVAL = "interval"
@@ -57,7 +57,7 @@ class StoppedBy(StrEnum):
 
 
 class Bound(StrEnum):
-    """What limits the kernels of a call, by Nsight Compute's counters (`--profile ncu`)."""
+    """The resource that limits the kernels of a call, by Nsight Compute's counters (`--profile ncu`)."""
 
     UNKNOWN = ""
     TENSOR = "tensor cores"
@@ -72,7 +72,7 @@ def _column(about: str, default: Any = None) -> Any:
 
 
 def _beside(default: Any) -> Any:
-    """A field that is no column: it is kept in a file beside the table."""
+    """A field that is no column. It is kept in a file beside the table."""
     return field(default=default, repr=False, compare=False, metadata={BESIDE: True})
 
 
@@ -80,10 +80,10 @@ def _beside(default: Any) -> Any:
 class Row:
     """One implementation on one case. A number that was not measured is None, and empty in the CSV.
 
-    Every field is a column but `sample_us`.
+    Every field except `sample_us` is a column.
 
-    Text given for an enumeration is converted; a text that is none of its values raises `ValueError`.
-    What decides anything is a typed field; `reason` and `remarks` are for readers only.
+    A text given for an enumeration is converted; a text that is none of its values raises `ValueError`.
+    Programs decide by the typed fields alone; `reason` and `remarks` are for people.
     """
 
     operation: str
@@ -132,7 +132,7 @@ class Row:
     cache: str = _column("state of the L2 cache before a sample: cold or warm", "")
     samples: int | None = _column("samples taken; of the run with the fewest")
     sample_us: tuple[float, ...] = _beside(())
-    """The raw samples of device_us, in the order in which they were taken; of several runs, one after the other."""
+    """The raw samples of device_us in the order in which they were taken, one run after the other."""
     stopped_by: StoppedBy = _column(
         "what ended the sampling: interval (narrow enough) or budget (of time)", StoppedBy.NOTHING
     )
@@ -196,17 +196,17 @@ class Row:
 
     @property
     def case_key(self) -> tuple[str, str, str, str]:
-        """What the rows of one case share."""
+        """The values that all rows of one case share."""
         return (self.operation, self.case, self.dtype, self.precision)
 
     @property
     def key(self) -> Key:
-        """What identifies a row within one run."""
+        """The values that identify a row within one run."""
         return (*self.case_key, self.device, self.implementation)
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is neither a vendor's nor another public library's."""
+        """True unless the implementation is a vendor's or another public library's."""
         return not self.vendor and not self.peer
 
     @property
@@ -216,13 +216,13 @@ class Row:
 
     @property
     def failed(self) -> bool:
-        """Wrong, an error, a timeout, or faster than the device can be."""
+        """True if the row is wrong, an error, a timeout, or faster than the device can be."""
         return self.status in FAILURES or self.suspect
 
     def fill(self, values: Mapping[str, object]) -> None:
-        """Set the columns named in `values`, in place. None and NaN leave a column as it is; a text becomes one line.
+        """Set the columns named in `values`, in place. None and NaN leave a column as it is. A text becomes one line.
 
-        Raises `ResultsError` for a name that is no column and for a text that its enumeration does not have.
+        Raises `ResultsError` for a name that is no column, and for a text that is no value of the enumeration.
         """
         for name, value in values.items():
             if name not in TYPES:

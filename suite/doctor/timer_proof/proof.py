@@ -27,7 +27,7 @@ CLOCK_MHZ = 1500.0
 """Assumed highest SM clock if NVML does not report it. Spins then differ from the length in their name."""
 
 OnPhase = Callable[[str], None]
-"""Called with what is about to run."""
+"""Called with a description of the next step."""
 
 
 def prove(
@@ -79,7 +79,7 @@ def _overhead_row(target: Target, work: Callable[[], None], what: str) -> ProofR
     with no_garbage_collection():
         try:
             return overhead.overhead_row(target, work, what)
-        except Exception as error:  # of the recorder or the device
+        except Exception as error:  # from the recorder or the device
             name = f"the wall time of a sample of {what}, recorded"
             return checks.without_times("torch", name, OFF, describe(error))
 
@@ -95,7 +95,7 @@ def _rows_of_group(title: str, make: Callable[[], Group], device: Any, timings: 
         if group.calls:
             share = group.budget_s / len(group.calls)
             timings |= timing.measure(group.calls, device=device, cache=group.cache, budget_s=share)
-    except Exception as error:  # of the recorder, a framework or the device
+    except Exception as error:  # from the recorder, a framework or the device
         reason = describe(error)
         failed = [(check.framework, check.work) for check in judged] or [("", title)]
         return [checks.without_times(framework, work, OFF, reason) for framework, work in failed]

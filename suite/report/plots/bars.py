@@ -1,4 +1,4 @@
-"""The steps of a ladder: all implementations of one case from slow to fast."""
+"""Plots all implementations of one case from slow to fast: the steps of a ladder of kernels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEAST_STEPS, MOST_PANELS = 3, 6
 
 
 def steps(results: Sequence[CaseResult]) -> Iterator[Plot]:
-    """For each operation of which a framework has at least three implementations: its largest case of each dtype."""
+    """A plot of the largest case of each dtype, for operations with at least three implementations in a framework."""
     found: dict[str, dict[str, CaseResult]] = {}
     for result in results:
         if _longest_ladder(result) >= LEAST_STEPS:

@@ -1,4 +1,4 @@
-"""Rate against size, with the limit."""
+"""Plots the rate over the size, with the limit."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def _panel(series: Series) -> dict[str, Any]:
 
 
 def _some(rows: Sequence[Entry]) -> Sequence[Entry]:
-    """At most about `MOST_SIZES` of the rows, evenly, with the last."""
+    """About `MOST_SIZES` of the rows at most, evenly spaced, including the last."""
     step = math.ceil(len(rows) / MOST_SIZES)
     return rows[::-1][::step][::-1]
 
 
 def _limit(entries: Sequence[Entry], in_flops: bool) -> float | None:
-    """The rate that most rows of a case are measured against: some compute in another arithmetic."""
+    """The limit of most rows of a case. Rows that compute in another arithmetic may have a different one."""
     rate, _ = rate_in(in_flops)
     known = [rounded(rate(entry) / entry.row.of_limit) for entry in entries if entry.row.of_limit]
     return Counter(known).most_common(1)[0][0] if known else None

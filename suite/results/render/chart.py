@@ -1,4 +1,4 @@
-"""A small bar chart of speeds, under the tables of a terminal."""
+"""Draws a small bar chart of speeds under the tables of a terminal."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 EIGHTHS, PLAIN = " ▏▎▍▌▋▊▉█", " ####"
-"""Parts of a character from none to all; of the second only the first and the last stand for a part."""
+"""Characters for a bar's last place, from empty to full: with block characters and without."""
 MARK, PLAIN_MARK = "│", "|"
-"""Stands at 1 in bars that end before it."""
+"""Marks the ratio 1 in bars that end before it."""
 LONGEST, MOST = 60, 24
-"""Characters of a bar, and bars."""
+"""The largest number of characters in a bar, and of bars."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class _Bar:
 
 
 def chart_lines(rows: Iterable[Row], width: int, baseline: str = "", *, plain: bool = False) -> list[Text]:
-    """Speeds as bars: of one case every implementation, of several our best one for each operation and dtype.
+    """Speeds as bars: for one case all implementations; for several our best one for each operation and dtype.
 
-    Only what was timed and is not noisy has a bar; empty if there are fewer than two such rows in every case.
-    `plain`: without block characters.
+    Only rows that were timed and are not noisy have a bar. The chart is empty if no case has two such rows.
+    `plain` draws without block characters.
     """
     groups = [group for group in cases(rows) if fastest(group) is not None]
     if not groups:
@@ -56,7 +56,7 @@ def _timed(rows: Sequence[Row]) -> list[Row]:
 
 
 def _of_case(rows: Sequence[Row], baseline: str) -> tuple[str, list[_Bar]]:
-    """Every row against the best vendor's, or against the fastest row where there is nothing else to compare with."""
+    """Compares every row with the best vendor row, or with the fastest row if there is no vendor row."""
     against, best = Comparison(rows, baseline), fastest(rows)
     timed = _timed(rows)
     if all(against.ratio(row) for row in timed):
@@ -83,7 +83,7 @@ def _of_case(rows: Sequence[Row], baseline: str) -> tuple[str, list[_Bar]]:
 
 
 def _of_kinds(groups: Sequence[Sequence[Row]], baseline: str) -> tuple[str, list[_Bar]]:
-    """For each operation and dtype our best implementation on the case that takes longest."""
+    """Compares, for each operation and dtype, our best implementation with its reference on the longest case."""
     kinds: dict[tuple[str, str], tuple[float, _Bar]] = {}
     for group in groups:
         against = Comparison(group, baseline)
@@ -123,7 +123,7 @@ def _drawn(title: str, bars: Sequence[_Bar], width: int, plain: bool) -> list[Te
 
 
 def _bar(length: float, one: int, plain: bool) -> str:
-    """A bar of so many characters, with a mark at 1 if it ends before that."""
+    """A bar of `length` characters, with a mark at the ratio 1, position `one`, if the bar ends before it."""
     steps = PLAIN if plain else EIGHTHS
     whole, part = divmod(max(1, round(length * (len(steps) - 1))), len(steps) - 1)
     text = steps[-1] * whole + (steps[part] if part else "")

@@ -1,4 +1,4 @@
-"""All cases of a run: the winner of each, the best of each framework, and what follows from them in a sentence."""
+"""Summarizes all cases of a run: the winner of each, the best row of each framework, and findings in sentences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def overview_lines(rows: Iterable[Row], width: int, baseline: str = "") -> list[Text]:
-    """A table of the cases in which something was ranked, and the findings. Of a single case the findings alone."""
+    """A table of the cases with ranked rows, and the findings. For a single case, the findings alone."""
     from rich.text import Text
 
     rows = list(rows)
@@ -76,7 +76,7 @@ def _ranked(rows: Sequence[Row]) -> list[Row]:
 
 
 def _best(rows: Sequence[Row], against: Comparison, framework: str) -> str:
-    """`gluon 1.01`: variant and ratio of the framework's fastest row; its time where nothing is compared."""
+    """The framework's fastest row: its variant and ratio, `gluon 1.01`, or its time if there is no reference."""
     own = [row for row in _ranked(rows) if _framework(row) == framework]
     if not own:
         return ""
@@ -87,9 +87,10 @@ def _best(rows: Sequence[Row], against: Comparison, framework: str) -> str:
 
 
 def findings(rows: Iterable[Row], baseline: str = "") -> list[str]:
-    """`matmul bf16: cuda/wgmma is 1.01x torch at M=N=K=4096; plain triton 0.960`, for each operation and dtype.
+    """A sentence for each operation and dtype, on the case that takes the reference longest.
 
-    The case is the one that takes the reference longest. Rows of vendors, of peers and noisy ones are left out.
+    `matmul bf16: cuda/wgmma is 1.01x torch at M=N=K=4096; plain triton 0.960`. Rows of vendors and of peers, and noisy
+    rows, are left out.
     """
     kinds: dict[tuple[str, ...], list[Comparison]] = {}
     for group in cases(rows):
@@ -100,7 +101,7 @@ def findings(rows: Iterable[Row], baseline: str = "") -> list[str]:
 
 
 def _candidates(against: Comparison) -> list[Row]:
-    """Our own rows of a case that are compared with something, the best first."""
+    """Our own rows of a case that have a reference, the best first."""
     own = [
         row
         for row in _ranked(against.rows)
@@ -137,5 +138,5 @@ def _reference_name(against: Comparison) -> str:
 
 
 def _factor(ratio: float | None) -> str:
-    """Two decimals, and three digits below 0.1."""
+    """A ratio with two decimals, or with three digits below 0.1."""
     return "" if ratio is None else f"{ratio:.2f}" if ratio >= 0.1 else number(ratio, 2)

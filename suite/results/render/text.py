@@ -1,4 +1,4 @@
-"""One case as lines of text: at most eight columns, reasons once under the table, unsupported rows in one line."""
+"""Renders one case as lines of text: a table of at most eight columns, with notes and unsupported rows under it."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ STYLES = {
     Status.UNSUPPORTED: "dim",
 }
 BELOW = (Status.UNSUPPORTED, Status.UNAVAILABLE)
-"""Rows that never ran: one line for all of a status, under the table."""
+"""Statuses of rows that never ran. All rows of such a status share one line under the table."""
 HEADS = {column.field: column.head for column in SHOWN} | {"error_ratio": "error / bound"}
 DIGITS = {column.field: column.digits for column in SHOWN}
 BALANCED = 10.0
-"""Flops a byte from which the rate shown is that of arithmetic, where no limit is known."""
+"""Flops per byte from which a row without a known limit shows its rate of arithmetic instead of memory."""
 LONGEST_CELL = 32
 LEAST_TENTH = 0.00095
-"""Intervals from here on have one decimal in percent, narrower ones two."""
+"""The narrowest interval that is shown in percent with one decimal. Narrower ones have two."""
 
 
 def case_lines(rows: Sequence[Row], width: int, view: View | None = None) -> list[Text]:
-    """The rows of one case as lines at most `width` wide; the fastest that agrees has an asterisk.
+    """The rows of one case as lines at most `width` wide. The fastest row that agrees has an asterisk.
 
-    Under the table stand the numbered notes, the meanings of marks, and the kernels that vendors' libraries chose.
+    Under the table stand the numbered notes, the meanings of marks, and the kernels that vendors' libraries ran.
     """
     from rich.text import Text
 
@@ -75,7 +75,7 @@ def case_lines(rows: Sequence[Row], width: int, view: View | None = None) -> lis
 
 
 class _Notes:
-    """Texts under a table, each once, with its number."""
+    """The numbered texts under a table, without repetition."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -85,13 +85,13 @@ class _Notes:
         return self._numbers.setdefault(text, len(self._numbers) + 1)
 
     def brief(self, text: str) -> int:
-        """The number of a text of which one line is enough."""
+        """The number of a text that may be cut off after one line."""
         if text not in self._numbers:
             self._brief.add(self.number(text))
         return self.number(text)
 
     def of(self, row: Row) -> str:
-        """`1,3`: the notes of a row."""
+        """The numbers of a row's notes: `1,3`."""
         return ",".join(str(self.number(text)) for text in _notes(row))
 
     def lines(self, width: int) -> list[str]:
@@ -124,12 +124,12 @@ def _title(rows: Sequence[Row], against: Comparison, width: int) -> list[str]:
 
 
 def _name(row: Row, devices: bool) -> str:
-    """The implementation, and its device where a case has several."""
+    """The implementation's name, and its device if `devices`."""
     return one_line(f"{row.implementation} ({row.device})" if devices else row.implementation)
 
 
 def _never_ran(rows: Sequence[Row], status: Status, notes: _Notes, width: int) -> list[str]:
-    """`unsupported: numpy [1], cuda/skinny [2]`; empty if no row has that status."""
+    """The rows of a status that never ran: `unsupported: numpy [1], cuda/skinny [2]`. Empty if there are none."""
     number = notes.brief if status is Status.UNSUPPORTED else notes.number
     found = [
         f"{one_line(row.implementation)}\u00a0[{number(one_line(row.reason))}]" if row.reason else row.implementation
@@ -137,11 +137,11 @@ def _never_ran(rows: Sequence[Row], status: Status, notes: _Notes, width: int) -
         if row.status is status
     ]
     lines = wrapped(f"{status}: {', '.join(found)}", width, indent="  ") if found else []
-    return [line.replace("\u00a0", " ") for line in lines]  # no line ends between a name and its number
+    return [line.replace("\u00a0", " ") for line in lines]  # a name kept with its number
 
 
 def _fields(rows: Sequence[Row], view: View, against: Comparison, notes: _Notes) -> list[Field]:
-    """The columns that have something in some row."""
+    """The columns in which at least one row has a value."""
     names = view.columns or DEFAULT
     if view.wide:
         others = [column.field for column in SHOWN if column.field not in (*DEFAULT, "interval", NOISY)]
@@ -180,7 +180,7 @@ def _cell(row: Row, name: str) -> str:
 
 
 def _times(rows: Sequence[Row]) -> list[str]:
-    """`2,691.5 ^ +-0.5%`: the time, its mark, half the width of its interval."""
+    """The time, its mark, and half the width of its interval: `2,691.5 ^ +-0.5%`."""
     widths = [noise(row) if row.device_us is not None else math.inf for row in rows]
     intervals = [
         f"+-{100 * width:.{1 if width >= LEAST_TENTH else 2}f}%" if math.isfinite(width) else "" for width in widths
@@ -195,7 +195,7 @@ def _times(rows: Sequence[Row]) -> list[str]:
 
 
 def _rates(rows: Sequence[Row]) -> Field:
-    """The rate that the limit is of: bytes or flops a second, in the unit of the fastest row."""
+    """The rate of the resource that limits the row: bytes or flops per second, in the unit of the fastest row."""
     timed = [row for row in rows if row.gb_per_s]
     if not timed:
         return Field(RATE, [""] * len(rows))

@@ -1,4 +1,4 @@
-"""Kernels that overlap on two streams, and kernels that a CUDA graph launches."""
+"""Checks kernels that overlap on two streams, and kernels that a CUDA graph launches."""
 
 from __future__ import annotations
 

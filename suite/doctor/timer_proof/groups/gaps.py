@@ -1,4 +1,4 @@
-"""Two kernels with an idle gap between them, of the same framework and of two."""
+"""Checks two kernels with an idle gap between them, of the same framework and of two frameworks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from suite.doctor.timer_proof.work import Arena, Kit
 from suite.timing import Call
 
 IDLE_S, MIN_IDLE_US = 0.01, 1000.0
-"""How long the host sleeps between the two launches, and the least gap that the record must have."""
+"""Time that the host sleeps between the two launches, and the shortest gap that the record must have."""
 
 
 def idle_gaps(kits: Sequence[Kit], arena: Arena, spins: Spins) -> Group:
-    """The gap is not counted: the call takes the sum of its two kernels."""
+    """The gap is not counted: the time of the call is the sum of its two kernels."""
     calls, checks = [], []
     halves: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {}
     for kit in kits:

@@ -1,4 +1,4 @@
-"""Work that is bound by memory: kernels, fills and copies."""
+"""Checks work that is bound by memory: kernels, fills and copies."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _has(name: str, timings: Timings) -> bool:
 
 
 def fills_and_copies(kit: Kit, arena: Arena, spins: Spins) -> Group:
-    """Activities that are no kernels: memset and memcpy count as kernels do."""
+    """The activities memset and memcpy count like kernels."""
     assert kit.fill is not None
     assert kit.copy is not None
     calls, checks = [], []
