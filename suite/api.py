@@ -198,8 +198,8 @@ def time(
     """
     known("cache", cache, ("cold", "warm"))
     chosen, where = one_case(operation, case, dtype, precision, inputs, options), resolve(device)
-    others = [in_process.beside(operation, name, where, chosen) for name in texts(beside)]
-    timed = [in_process.given(function, operation, framework), *others]
+    others = [in_process.tree_implementation(operation, name, where, chosen) for name in texts(beside)]
+    timed = [in_process.caller_implementation(function, operation, framework), *others]
     measured = in_process.time(timed, chosen, where, cache=cache, max_noise=max_noise / 100, seed=seed)
     return Timed(**vars(measured[0][0]), rows=tuple(row for _, row in measured))
 

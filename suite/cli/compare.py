@@ -120,18 +120,18 @@ def compare(
     from suite.runner import inspection
 
     _check(cache, timeout, max_noise, repeat, timed=not no_time)
-    shown = _shown(columns, sort, wide, baseline, quiet=quiet, as_json=as_json, file_format=file_format)
+    shown = _output(columns, sort, wide, baseline, quiet=quiet, as_json=as_json, file_format=file_format)
     where = resolve(device)
-    own, shapes = _own(op, reference, kernelbench), sizes(shape, shapes_file)
+    own, shapes = _operation_file(op, reference, kernelbench), sizes(shape, shapes_file)
     selection = _selection(op, impl, exclude, dtype, precision, shapes, operation_options, inputs, sweep, files)
-    options = Options(where, cache, not no_time, seed, timeout, sweep, _host(where, sweep), transfers, compiles)
+    options = Options(where, cache, not no_time, seed, timeout, sweep, _sweep_host(where, sweep), transfers, compiles)
     options = replace(options, max_noise=max_noise / 100, repeat=repeat, telling=selection.telling)
     options = replace(options, profiled=bool(profile), dumped=_names(dump))
     if once:
-        return call_once(_with_own(selection, own, options), where, once, seed, alone=not (profile or dump))
+        return call_once(_with_operation_file(selection, own, options), where, once, seed, alone=not (profile or dump))
     inspection.check(profile, options, publish=publish)
     parameters = {**context.params, "dtype": selection.dtypes, "shape": selection.shapes, "shapes_file": None}
-    _compare(selection, own, options, parameters, _chosen(where, out, publish), shown, resumed=resume)
+    _compare(selection, own, options, parameters, _chosen_folder(where, out, publish), shown, resumed=resume)
 
 
 def _selection(
@@ -161,7 +161,9 @@ def _selection(
     )
 
 
-def _own(op: Sequence[str] | None, reference: Path | None, kernelbench: Path | None) -> tuple[Path, Kind] | None:
+def _operation_file(
+    op: Sequence[str] | None, reference: Path | None, kernelbench: Path | None
+) -> tuple[Path, Kind] | None:
     """The file that defines the operation, and its kind; None if `--op` is given.
 
     Raises `UsageError` unless exactly one of `--op`, `--reference` and `--kernelbench` is given.
@@ -178,7 +180,7 @@ def _own(op: Sequence[str] | None, reference: Path | None, kernelbench: Path | N
 
 
 @dataclass(frozen=True)
-class _Shown:
+class _Output:
     """The options of a run's tables, and the formats of its files."""
 
     view: View
@@ -197,18 +199,18 @@ class _Shown:
             parquet.check()
 
 
-def _shown(columns: list[str] | None, sort: str, wide: bool, baseline: str, **more: Any) -> _Shown:
+def _output(columns: list[str] | None, sort: str, wide: bool, baseline: str, **more: Any) -> _Output:
     from suite.results.render import View
 
-    return _Shown(View(_names(columns), sort, wide, baseline), **more)
+    return _Output(View(_names(columns), sort, wide, baseline), **more)
 
 
-def _host(where: Device, sweep: bool) -> Device | None:
+def _sweep_host(where: Device, sweep: bool) -> Device | None:
     """The CPU whose implementations also run in a sweep on a GPU; None for any other run."""
     return resolve("cpu") if sweep and where.type == "cuda" else None
 
 
-def _chosen(where: Device, out: Path | None, publish: bool) -> Path | None:
+def _chosen_folder(where: Device, out: Path | None, publish: bool) -> Path | None:
     """The folder that `--out` or `--publish` names; None for neither. Raises `UsageError` for both."""
     if publish and out is not None:
         raise UsageError(f"--publish writes {where.results_folder} and --out {out} another folder; give one of the two")
@@ -236,7 +238,7 @@ def _compare(
     options: Options,
     parameters: Mapping[str, Any],
     out: Path | None,
-    shown: _Shown,
+    shown: _Output,
     *,
     resumed: bool,
 ) -> None:
@@ -254,7 +256,7 @@ def _compare(
 
     shown.check()
     where = options.device
-    selection = _with_own(selection, own, options)
+    selection = _with_operation_file(selection, own, options)
     memory = hardware.memory_bytes(where.type, where.index)
     jobs = plan(selection, where, memory)
     refuse_too_large(jobs, memory, where.name)
@@ -287,7 +289,7 @@ def _compare(
     _report(rows, results, environment, options, shown.as_json)
 
 
-def _with_own(selection: Selection, own: tuple[Path, Kind] | None, options: Options) -> Selection:
+def _with_operation_file(selection: Selection, own: tuple[Path, Kind] | None, options: Options) -> Selection:
     """`selection` with the operation of the user's file, if there is one. A worker loads the file."""
     if own is None:
         return selection
@@ -300,7 +302,7 @@ def _with_own(selection: Selection, own: tuple[Path, Kind] | None, options: Opti
     )
 
 
-def _run(jobs: Sequence[Job], options: Options, results: Results, shown: _Shown) -> list[Row]:
+def _run(jobs: Sequence[Job], options: Options, results: Results, shown: _Output) -> list[Row]:
     """Run `jobs` and return all rows, stored in `results` as they come.
 
     An interruption ends the command with exit status 130.
@@ -322,7 +324,7 @@ def _run(jobs: Sequence[Job], options: Options, results: Results, shown: _Shown)
         raise typer.Exit(130) from None
     finally:
         if results.begun:
-            run_folder.point_to(results.folder)
+            run_folder.set_latest(results.folder)
     if results.begun and results.problem is None:
         _write_maps(results.folder, rows)
     if shown.file_format == "parquet" and rows:

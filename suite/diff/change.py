@@ -36,11 +36,11 @@ class Evidence(StrEnum):
 
 @dataclass(frozen=True)
 class Pair:
-    """A row that is in both runs. `apart` is the reason why its two times cannot be compared, or empty."""
+    """A row that is in both runs. `incomparable` is the reason why its two times cannot be compared, or empty."""
 
     base: Row
     new: Row
-    apart: str = ""
+    incomparable: str = ""
 
     @property
     def sides(self) -> tuple[tuple[str, Row], tuple[str, Row]]:
@@ -49,7 +49,7 @@ class Pair:
     @property
     def timed(self) -> bool:
         """True if both have a time and the two can be compared."""
-        return not self.apart and all(has_time(row) for _, row in self.sides)
+        return not self.incomparable and all(has_time(row) for _, row in self.sides)
 
     @property
     def ranked(self) -> bool:

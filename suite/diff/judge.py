@@ -45,8 +45,8 @@ def judge(base: Side, new: Side, threshold: float = THRESHOLD) -> Diff:
     for key, row in base.rows.items():
         if key in new.rows:
             then, now = base.device_of(row), new.device_of(new.rows[key])
-            apart = f"on {then} in BASE, on {now} in NEW" if then and now and then != now else ""
-            cases.setdefault((*row.case_key, key[-1]), []).append(Pair(row, new.rows[key], apart))
+            incomparable = f"on {then} in BASE, on {now} in NEW" if then and now and then != now else ""
+            cases.setdefault((*row.case_key, key[-1]), []).append(Pair(row, new.rows[key], incomparable))
     if not cases:
         raise UsageError(f"cannot be compared: {base.path} and {new.path} have no row in common")
     every = [pair for pairs in cases.values() for pair in pairs]
@@ -105,8 +105,8 @@ def _case(pairs: Sequence[Pair], rule: Rule) -> Iterator[Change]:
         wide = rule.wide(ratio, [(pair.base, pair.new)], ranked=False)
         if control is not None and control is not pair and pair.ranked:
             relative, name = _ratio_to_control(pair, control), control.base.implementation
-            of_both = [(pair.base, pair.new), (control.base, control.new)]
-            relative_wide = rule.wide(relative, of_both, ranked=True)
+            pair_and_control = [(pair.base, pair.new), (control.base, control.new)]
+            relative_wide = rule.wide(relative, pair_and_control, ranked=True)
             if doubt:
                 ratio, wide, evidence = ratio.spanning(relative), wide.spanning(relative_wide), Evidence.BOTH
                 notes = [doubt, *notes]
@@ -208,8 +208,8 @@ def _untimed(pair: Pair) -> Change:
         return Change(base, new, Verdict.FIXED, notes=(statuses,))
     if base.status != new.status:
         return Change(base, new, Verdict.UNTIMED, notes=(f"{statuses}: {new.reason}" if new.reason else statuses,))
-    if pair.apart:
-        return Change(base, new, Verdict.UNTIMED, notes=(pair.apart,))
+    if pair.incomparable:
+        return Change(base, new, Verdict.UNTIMED, notes=(pair.incomparable,))
     missing = [f"no time in {side}: {row.reason or row.remarks}" for side, row in pair.sides if not has_time(row)]
     return Change(base, new, Verdict.UNTIMED, notes=tuple(missing) if len(missing) == 1 else ())
 

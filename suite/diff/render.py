@@ -77,7 +77,7 @@ def _conditions(environment: dict[str, Any]) -> dict[str, str]:
 
 def plain_lines(found: Diff) -> list[str]:
     """A line of text for each row, for a log. The worst rows come last, next to the summary."""
-    lines = ["  ".join(cells) for cells in _alone(found)]
+    lines = ["  ".join(cells) for cells in _unmatched(found)]
     for change in reversed(_shown(found)):
         verdict, ratio, interval, then, now, case, implementation, evidence, notes = _cells(found, change)
         parts = [f"{verdict:9}", case, implementation]
@@ -98,7 +98,7 @@ def show(found: Diff, console: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    for cells in _alone(found):
+    for cells in _unmatched(found):
         console.print(Text("  ".join(cells), "dim"))
     rows = [_cells(found, change) for change in reversed(_shown(found))]
     used = [place for place, head in enumerate(HEADS) if head == "verdict" or any(row[place] for row in rows)]
@@ -116,7 +116,7 @@ def markdown(found: Diff) -> str:
     device = plain(found.new.device or found.base.device or "an unknown device")
     same = [change for change in _shown(found) if change.verdict is Verdict.SAME]
     others = [change for change in _shown(found) if change.verdict is not Verdict.SAME]
-    alone = "\n".join(f"- {where}: {plain(f'{case}: {names}')}" for where, case, names in _alone(found))
+    alone = "\n".join(f"- {where}: {plain(f'{case}: {names}')}" for where, case, names in _unmatched(found))
     parts = [f"Speed of NEW over BASE on {device}. {summary(found)}.", *map(plain, remarks(found))]
     parts += [_markdown_table(found, others), _folded(f"{len(same)} SAME", _markdown_table(found, same))]
     parts += [_folded("Rows in only one of the two", alone)]
@@ -153,7 +153,7 @@ def _cells(found: Diff, change: Change) -> list[str]:
     return [change.verdict, ratio, interval, *times, *map(one_line, texts)]
 
 
-def _alone(found: Diff) -> Iterator[tuple[str, str, str]]:
+def _unmatched(found: Diff) -> Iterator[tuple[str, str, str]]:
     """For each case with rows that the other run lacks: the side, the case, the implementations."""
     for side, rows in (("BASE", found.only_in_base), ("NEW", found.only_in_new)):
         cases: dict[str, list[str]] = {}

@@ -51,10 +51,10 @@ def resident_blocks(limits: Limits, threads: int, registers: int, shared_bytes: 
     shared = _round_up(shared_bytes + limits.reserved_bytes, limits.shared_unit)
     found = [limits.blocks, limits.warps // warps]
     if registers:
-        of_warp = _round_up(registers * WARP, REGISTER_UNIT)
-        if of_warp * _round_up(warps, PARTITIONS) > limits.registers:
+        registers_per_warp = _round_up(registers * WARP, REGISTER_UNIT)
+        if registers_per_warp * _round_up(warps, PARTITIONS) > limits.registers:
             return 0
-        found.append(limits.registers // PARTITIONS // of_warp * PARTITIONS // warps)
+        found.append(limits.registers // PARTITIONS // registers_per_warp * PARTITIONS // warps)
     if shared:
         found.append(limits.shared_bytes // shared)
     return min(found)

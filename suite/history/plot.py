@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from suite.history.load import CaseHistory, Line
 from suite.report.plots.figure import Margins, Plot, grid, room, rounded
-from suite.report.plots.labels import Label, at_line_ends
+from suite.report.plots.labels import Label, label_line_ends
 from suite.report.style import INK, look
 from suite.results.render.labels import short_case, short_dtype
 
@@ -84,4 +84,4 @@ def _draw_panel(ax: Axes, panel: dict[str, Any]) -> None:
     ax.set_xlim(-0.3, count - 0.7)
     ax.set_title(panel["title"])
     ax.set_ylabel(panel["unit"], fontsize=7.5)
-    at_line_ends(ax, labels)
+    label_line_ends(ax, labels)

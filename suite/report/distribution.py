@@ -10,7 +10,7 @@ from typing import Any
 from suite.report.load import Part, Run
 from suite.results.samples import SUFFIX, read_samples
 
-MOST, LEAST, ALTOGETHER = 400, 6, 120_000
+MAX_ROW_MARKS, MIN_ROW_MARKS, MAX_MARKS = 400, 6, 120_000
 """The largest and smallest number of quantiles of a row, and the approximate number of a page, to bound its size."""
 DIGITS = ascii_uppercase + ascii_lowercase + digits + "-_"
 LEVELS = len(DIGITS) ** 2 - 1
@@ -27,7 +27,7 @@ def distributions(runs: Sequence[Run]) -> dict[str, Any] | None:
     count = sum(map(bool, found))
     if not count:
         return None
-    marks = min(max(map(len, found)), max(LEAST, min(MOST, ALTOGETHER // count)))
+    marks = min(max(map(len, found)), max(MIN_ROW_MARKS, min(MAX_ROW_MARKS, MAX_MARKS // count)))
     return {
         "marks": marks,
         "least": [_short(samples[0]) if samples else None for samples in found],

@@ -30,7 +30,7 @@ def findings(runs: Sequence[Run]) -> list[Finding]:
     results = [ranked_cases(run.on_its_device) for run in runs]
     parts = [
         *_named(runs, failures),
-        *map(_beside, comparisons(runs)),
+        *map(_between_runs, comparisons(runs)),
         *_named(runs, map(_against_vendors, results)),
         *_named(runs, map(_largest_lead, results)),
         *_named(runs, (_nearest_to_limit(run.on_its_device) for run in runs)),
@@ -75,7 +75,7 @@ def _name(entry: Entry) -> str:
     return f"{entry.row.implementation} in {entry.case_name}"
 
 
-def _beside(found: Comparison) -> Finding:
+def _between_runs(found: Comparison) -> Finding:
     low, high = found.range
     return Finding(
         f"{ratio(found.middle)} times",
@@ -100,26 +100,26 @@ def _against_vendors(results: Sequence[CaseResult]) -> Iterator[Finding]:
 
 
 def _largest_lead(results: Sequence[CaseResult]) -> Iterator[Finding]:
-    pairs = _with_outcome(results, Outcome.FASTER)
+    pairs = _pairs_with_outcome(results, Outcome.FASTER)
     if pairs:
         other, vendor = max(pairs, key=lambda pair: pair[0].row.vs_best_low or 0.0)
-        yield _speed_of("lead over", other, vendor)
+        yield _relative_speed("lead over", other, vendor)
 
 
 def _largest_gap(results: Sequence[CaseResult]) -> Iterator[Finding]:
-    pairs = _with_outcome(results, Outcome.SLOWER)
+    pairs = _pairs_with_outcome(results, Outcome.SLOWER)
     if pairs:
         other, vendor = min(pairs, key=lambda pair: pair[0].row.vs_best_high or 0.0)
-        yield _speed_of("gap to", other, vendor)
+        yield _relative_speed("gap to", other, vendor)
 
 
-def _with_outcome(results: Sequence[CaseResult], outcome: Outcome) -> list[tuple[Entry, Entry]]:
+def _pairs_with_outcome(results: Sequence[CaseResult], outcome: Outcome) -> list[tuple[Entry, Entry]]:
     """The pairs (best other implementation, best vendor library) of the cases with this outcome."""
     found = [(result.other, result.vendor) for result in results if result.outcome is outcome]
     return [(other, vendor) for other, vendor in found if other is not None and vendor is not None]
 
 
-def _speed_of(what: str, other: Entry, vendor: Entry) -> Finding:
+def _relative_speed(what: str, other: Entry, vendor: Entry) -> Finding:
     text = (
         f"The largest {what} a vendor library: {other.row.implementation} is {ratio(other.ratio)} times "
         f"({interval(other.row)}) as fast as {vendor.row.implementation} in {other.case_name}."

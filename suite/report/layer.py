@@ -66,7 +66,7 @@ class Layer:
         return sum(part.pick is not None and part.pick.row.noisy for part in self.parts)
 
     @property
-    def ways(self) -> list[Choice]:
+    def whole_layer(self) -> list[Choice]:
         """The whole layer with the fastest implementation of each shape: of all, of vendors, and of each framework.
 
         The fastest choice comes first. A choice that lacks a shape is left out.
@@ -99,8 +99,8 @@ class Layer:
         """Sentences on the implementations to choose, and on the time that they save."""
         if self.missing:
             return [f"There is no time of {'; '.join(self.missing)}: no sum of the layer."]
-        ways = {each.name: each for each in self.ways}
-        best, vendor = self.ways[0], ways.get(VENDOR)
+        by_name = {each.name: each for each in self.whole_layer}
+        best, vendor = self.whole_layer[0], by_name.get(VENDOR)
         text = f"A layer takes {duration(best.us)} with {best.name}"
         if vendor is not None and vendor is not best:
             text += f" and {duration(vendor.us)} with {VENDOR} alone, {vendor.us / best.us:.3f} times as long"

@@ -111,9 +111,9 @@ def _layer(layer: Layer, *, several: bool) -> list[str]:
         ]
         for part in layer.parts
     ]
-    ways = [[plain(each.name), "the layer", duration(each.us)] for each in layer.ways]
+    choices = [[plain(each.name), "the layer", duration(each.us)] for each in layer.whole_layer]
     for name in layer.operations:
-        ways += [[plain(each.name), plain(name), duration(each.us)] for each in layer.choices(name)]
+        choices += [[plain(each.name), plain(name), duration(each.us)] for each in layer.choices(name)]
     return [
         f"## Time of a layer: {plain(title)}",
         "",
@@ -124,7 +124,7 @@ def _layer(layer: Layer, *, several: bool) -> list[str]:
         "",
         pipe_table(heads, body, right={"count", "in a layer", *frameworks}),
         "",
-        pipe_table(["choice", "for", "in a layer"], ways, right={"in a layer"}),
+        pipe_table(["choice", "for", "in a layer"], choices, right={"in a layer"}),
         "",
     ]
 

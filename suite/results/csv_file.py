@@ -16,7 +16,7 @@ from suite.core.text import one_line
 from suite.results import dimensions, legacy
 from suite.results.row import COLUMNS, TYPES, Row
 
-BESIDE_CASE = COLUMNS.index("case") + 1
+DIMENSION_COLUMNS = COLUMNS.index("case") + 1
 """Position of the first column of dimensions and options. These columns are not read again."""
 TRUE = "yes"
 """True in a CSV. False is an empty cell."""
@@ -30,10 +30,10 @@ def to_csv(rows: Iterable[Row]) -> str:
     rows = list(rows)
     more = dimensions.columns(rows)
     added = list(more[0]) if more else []
-    records: list[Iterable[Any]] = [(*COLUMNS[:BESIDE_CASE], *added, *COLUMNS[BESIDE_CASE:])]
+    records: list[Iterable[Any]] = [(*COLUMNS[:DIMENSION_COLUMNS], *added, *COLUMNS[DIMENSION_COLUMNS:])]
     for row, values in zip(rows, more, strict=True):
         cells = [cell(getattr(row, name)) for name in COLUMNS]
-        records.append([*cells[:BESIDE_CASE], *map(cell, values.values()), *cells[BESIDE_CASE:]])
+        records.append([*cells[:DIMENSION_COLUMNS], *map(cell, values.values()), *cells[DIMENSION_COLUMNS:]])
     return "".join(map(_record, records))
 
 

@@ -30,12 +30,12 @@ def columns(rows: Iterable[Row]) -> list[dict[str, str]]:
 
     An option that the case does not name has its default, such as `layout=nn`.
     """
-    found = [_of(row) for row in rows]
+    found = [_case_columns(row) for row in rows]
     names = dict.fromkeys(name for each in found for name in each)
     return [{name: each.get(name, "") for name in names} for each in found]
 
 
-def _of(row: Row) -> dict[str, str]:
+def _case_columns(row: Row) -> dict[str, str]:
     plain = {option.name: "" if option.is_switch else str(option.values[0]) for option in options_of(row.operation)}
     given: dict[str, str] = {}
     for part in filter(None, row.case.split(",")):

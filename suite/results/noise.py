@@ -42,8 +42,8 @@ def contradictory(row: Row, reference: Row | None, limit: float) -> bool:
     """
     if reference is None or not reference.device_us or not row.device_us or not row.vs_best:
         return False
-    of_medians, of_pairs = math.log(reference.device_us / row.device_us), math.log(row.vs_best)
-    return of_medians * of_pairs < 0 and abs(of_medians - of_pairs) > math.log1p(limit)
+    ratio_of_medians, median_of_ratios = math.log(reference.device_us / row.device_us), math.log(row.vs_best)
+    return ratio_of_medians * median_of_ratios < 0 and abs(ratio_of_medians - median_of_ratios) > math.log1p(limit)
 
 
 def ratio_is_noise(row: Row, reference: Row | None) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from suite.results.row import Row, Status
 
 
-def against_peers(rows: Sequence[Row]) -> None:
+def set_vs_peer(rows: Sequence[Row]) -> None:
     """Set `vs_peer` of the rows of one case on one device, in place. It is None if no peer was timed.
 
     For rows that were timed in turns it is the quotient of two `vs_best`, which drifting clocks do not change.

@@ -14,7 +14,7 @@ from suite.core.errors import ResultsError
 from suite.core.text import one_line
 
 Key = tuple[str, ...]
-BESIDE = "beside"
+OUTSIDE_TABLE = "beside"
 """Key in the metadata of a field of `Row` that is no column."""
 
 
@@ -71,9 +71,9 @@ def _column(about: str, default: Any = None) -> Any:
     return field(default=default, metadata={"about": about})
 
 
-def _beside(default: Any) -> Any:
+def _outside_table(default: Any) -> Any:
     """A field that is no column. It is kept in a file beside the table."""
-    return field(default=default, repr=False, compare=False, metadata={BESIDE: True})
+    return field(default=default, repr=False, compare=False, metadata={OUTSIDE_TABLE: True})
 
 
 @dataclass
@@ -131,7 +131,7 @@ class Row:
     recorder: str = _column("cupti (device activity records) or wall (host clock)", "")
     cache: str = _column("state of the L2 cache before a sample: cold or warm", "")
     samples: int | None = _column("samples taken; of the run with the fewest")
-    sample_us: tuple[float, ...] = _beside(())
+    sample_us: tuple[float, ...] = _outside_table(())
     """The raw samples of device_us in the order in which they were taken, one run after the other."""
     stopped_by: StoppedBy = _column(
         "what ended the sampling: interval (narrow enough) or budget (of time)", StoppedBy.NOTHING
@@ -234,7 +234,7 @@ class Row:
 
 TYPES: dict[str, Any] = get_type_hints(Row)
 """The type of each column."""
-COLUMNS = tuple(each.name for each in fields(Row) if BESIDE not in each.metadata)
+COLUMNS = tuple(each.name for each in fields(Row) if OUTSIDE_TABLE not in each.metadata)
 _ENUMERATIONS = tuple(name for name, kind in TYPES.items() if isinstance(kind, type) and issubclass(kind, StrEnum))
 
 

@@ -34,7 +34,7 @@ def to_resume(device_folder: Path, operations: Sequence[str]) -> Path:
     return new(device_folder, operations)
 
 
-def point_to(run: Path) -> None:
+def set_latest(run: Path) -> None:
     """Make the link `latest` point to `run`. Without effect on a file system that has no links."""
     if run.parent.name != RUNS:
         return

@@ -33,7 +33,7 @@ from suite.worker.process import WorkerProcess
 from suite.worker.protocol import BuildReply, BuildRequest
 
 Telling = Literal["no", "too", "only"]
-LEAST = 4
+MIN_BUILDS = 4
 """The smallest number of builds for which several processes are started."""
 PROCESS_BYTES = 2**30
 """Device memory that a process needs beside the operands: for its context and for the allocations of a call."""
@@ -58,32 +58,34 @@ class Build:
 def builds(jobs: Sequence[Job], pool: Pool, options: Options) -> Iterator[Build]:
     """The builds that save time in the run, the slowest kind first."""
     device = pool.device
-    for how in ("once", "arithmetic", "each", "telling"):
+    for unit in ("once", "arithmetic", "each", "telling"):
         for job in jobs:
             for implementation in job.implementations:
                 adapter = implementation.adapter
-                if implementation.is_external or adapter.builds.get(device.type) != how:
+                if implementation.is_external or adapter.builds.get(device.type) != unit:
                     continue
                 if options.native_only and adapter.mode(device) != Mode.NATIVE:
                     continue
                 cases = [case for case in job.cases if implementation.obstacle(device, case) is None]
-                yield from _builds_of(implementation, cases, how, options.telling)
+                yield from _implementation_builds(implementation, cases, unit, options.telling)
 
 
-def _builds_of(implementation: Implementation, cases: Sequence[Case], how: str, telling: bool) -> Iterator[Build]:
-    if how in ("once", "arithmetic"):
+def _implementation_builds(
+    implementation: Implementation, cases: Sequence[Case], unit: str, telling: bool
+) -> Iterator[Build]:
+    if unit in ("once", "arithmetic"):
         # Each arithmetic may need its own library; telling cases may need others, where the size selects the kernel.
         arithmetics: dict[tuple[str, str], list[Case]] = {}
         for case in cases:
-            arithmetics.setdefault(("", "") if how == "once" else (case.dtype, case.precision), []).append(case)
-        for those in arithmetics.values():
-            yield Build(tuple(those), implementation, "too" if telling else "no")
+            arithmetics.setdefault(("", "") if unit == "once" else (case.dtype, case.precision), []).append(case)
+        for group in arithmetics.values():
+            yield Build(tuple(group), implementation, "too" if telling else "no")
         return
     told: set[tuple[str, str]] = set()
     for case in cases:
         first = telling and (case.dtype, case.precision) not in told
         told.add((case.dtype, case.precision))
-        if how == "each":
+        if unit == "each":
             yield Build((case,), implementation, "too" if first else "no")
         elif first:
             yield Build((case,), implementation, "only")
@@ -99,18 +101,18 @@ def build_ahead(jobs: Sequence[Job], pool: Pool, options: Options, on_begin: Cal
         return
     folders = {each.adapter.folder for job in jobs for each in job.implementations}
     sources = {name: _sources(ROOT / name) for name in folders}
-    left: queue.SimpleQueue[tuple[Build, Path]] = queue.SimpleQueue()
+    pending: queue.SimpleQueue[tuple[Build, Path]] = queue.SimpleQueue()
     largest, count = 0, 0
     for build in builds(jobs, pool, options):
         marker = folder / build.digest(pool.device.name, sources[build.implementation.adapter.folder])
         if not marker.exists():
-            left.put((build, marker))
+            pending.put((build, marker))
             largest, count = max(largest, *(2 * ops.of(case).bytes(case) for case in build.cases)), count + 1
     processes = min(count, _processes(pool, largest))
-    if count < LEAST or processes < 2:
+    if count < MIN_BUILDS or processes < 2:
         return
     on_begin(f"building {count} kernels ahead, {processes} at a time")
-    _build_all(left, pool, processes, options)
+    _build_all(pending, pool, processes, options)
 
 
 def _processes(pool: Pool, largest_bytes: int) -> int:
@@ -120,7 +122,7 @@ def _processes(pool: Pool, largest_bytes: int) -> int:
     return int(min(host.cores(), fit))
 
 
-def _build_all(left: queue.SimpleQueue[tuple[Build, Path]], pool: Pool, processes: int, options: Options) -> None:
+def _build_all(pending: queue.SimpleQueue[tuple[Build, Path]], pool: Pool, processes: int, options: Options) -> None:
     workers: list[WorkerProcess] = []
     threads: list[threading.Thread] = []
     try:
@@ -128,7 +130,7 @@ def _build_all(left: queue.SimpleQueue[tuple[Build, Path]], pool: Pool, processe
             for _ in range(processes):
                 workers.append(pool.start())
         for worker in workers:
-            threads.append(threading.Thread(target=_work, args=(worker, left, options), daemon=True))
+            threads.append(threading.Thread(target=_build_from_queue, args=(worker, pending, options), daemon=True))
             threads[-1].start()
         for thread in threads:
             while thread.is_alive():
@@ -140,11 +142,11 @@ def _build_all(left: queue.SimpleQueue[tuple[Build, Path]], pool: Pool, processe
             thread.join()
 
 
-def _work(worker: WorkerProcess, left: queue.SimpleQueue[tuple[Build, Path]], options: Options) -> None:
+def _build_from_queue(worker: WorkerProcess, pending: queue.SimpleQueue[tuple[Build, Path]], options: Options) -> None:
     """Let one worker take builds from the queue until the queue is empty or the worker dies."""
     with suppress(WorkerDiedError, OSError, ValueError, queue.Empty):
         while True:
-            build, marker = left.get_nowait()
+            build, marker = pending.get_nowait()
             try:
                 _build(worker, build, options)
             finally:

@@ -51,8 +51,8 @@ def compare(
         for job in jobs:
             for case in job.cases:
                 progress = _Progress(observer, job, case, len(rows), total)
-                cases.append((job, case, progress, [progress.follow(run) for run in runs]))
-                case_rows = [row for of_run in cases[-1][-1] for row in of_run]
+                cases.append((job, case, progress, [progress.run(run) for run in runs]))
+                case_rows = [row for run_rows in cases[-1][-1] for row in run_rows]
                 inspection.inspect(job, case, case_rows, progress)
                 rows += case_rows
                 if progress.anything_new and options.repeat == 1:
@@ -60,11 +60,11 @@ def compare(
         for number in range(2, options.repeat + 1):
             for run in runs:
                 run.pool.renew()
-            for job, case, progress, by_run in cases:
-                for run, of_run in zip(runs, by_run, strict=True):
-                    run.repeat(job, case, of_run, progress)
+            for job, case, progress, rows_by_run in cases:
+                for run, run_rows in zip(runs, rows_by_run, strict=True):
+                    run.repeat(job, case, run_rows, progress)
                 if progress.anything_new and number == options.repeat:
-                    observer.case_finished(job.op, [row for of_run in by_run for row in of_run])
+                    observer.case_finished(job.op, [row for run_rows in rows_by_run for row in run_rows])
     return rows
 
 
@@ -75,7 +75,7 @@ class _Progress:
         self.observer, self.job, self.case, self.done, self.total = observer, job, case, done, total
         self.anything_new = False
 
-    def follow(self, run: DeviceRun) -> list[Row]:
+    def run(self, run: DeviceRun) -> list[Row]:
         """Run the case on one device, and return its rows."""
         rows = run.run(self.job, self.case, self)
         self.done += len(rows)

@@ -15,7 +15,7 @@ from suite.hardware import measured_peaks
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
 from suite.results.noise import mark_noisy
-from suite.results.peers import against_peers
+from suite.results.peers import set_vs_peer
 from suite.results.rates import rates
 from suite.results.repeats import merged, without_times
 from suite.results.row import Attempt, Key, Mode, Row, Status
@@ -247,7 +247,7 @@ class DeviceRun:
                 )
             )
         mark_noisy(rows, self.options.max_noise)
-        against_peers(rows)
+        set_vs_peer(rows)
         progress.store(rows)
 
     def _time(self, job: Job, case: Case, rows: Sequence[Row], position: int, progress: CaseProgress) -> None:

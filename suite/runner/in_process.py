@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Given(Implementation):
+class CallerFunction(Implementation):
     """A function of the calling process, as an implementation."""
 
     given: Callable[..., Any] = print
@@ -39,10 +39,10 @@ class Given(Implementation):
         return self.given
 
 
-def given(function: Callable[..., Any], operation: str, framework: str) -> Given:
+def caller_implementation(function: Callable[..., Any], operation: str, framework: str) -> CallerFunction:
     """`function` as an implementation called `with/NAME`. Raises `UsageError` for an unknown framework."""
     name = getattr(function, "__name__", "function")
-    return Given(operation, f"with/{name}", adapter(framework).name, "", given=function)
+    return CallerFunction(operation, f"with/{name}", adapter(framework).name, "", given=function)
 
 
 def adapter(framework: str) -> Adapter:
@@ -56,12 +56,12 @@ def check(function: Callable[..., Any], adapter: Adapter, case: Case, where: Dev
     from suite.checking.problem import Problem
     from suite.worker.session import REPEAT_S
 
-    with _on(where) as device:
+    with _current_device(where) as device:
         adapter.prepare(where)
         return run(lambda: function, adapter, Problem(case, seed, device), repeat_s=REPEAT_S)
 
 
-def beside(operation: str, name: str, where: Device, case: Case) -> Implementation:
+def tree_implementation(operation: str, name: str, where: Device, case: Case) -> Implementation:
     """The implementation `name` of the tree. Raises `UsageError` if there is none or it cannot run `case`."""
     known("beside", name, [each.name for each in builtin.implementations(operation)])
     found = builtin.find(operation, name)
@@ -82,7 +82,7 @@ def time(
     for each in timed:
         if (mode := each.adapter.mode(where)) != "native":
             raise UsageError(f"{each.framework} is {mode} on {where}, and not timed: use a GPU")
-    with _on(where) as device:
+    with _current_device(where) as device:
         for each in timed:
             each.adapter.prepare(where)
         problem = Problem(case, seed, device)
@@ -165,7 +165,7 @@ def _row(
 
 
 @contextlib.contextmanager
-def _on(where: Device) -> Iterator[torch.device]:
+def _current_device(where: Device) -> Iterator[torch.device]:
     """The torch device of `where`. It is torch's current device inside the context."""
     import torch
 

@@ -56,7 +56,7 @@ def plan(selection: Selection, device: Device, available_bytes: int | None = Non
     jobs = [job for job in jobs if job.cases]
     if not jobs:
         raise UsageError(_no_case_left(selection, chosen))
-    return _without(_matching(jobs, selection.implementations), selection.excluded)
+    return _drop_matching(_keep_matching(jobs, selection.implementations), selection.excluded)
 
 
 def refuse_too_large(jobs: Sequence[Job], available_bytes: int | None, where: str) -> None:
@@ -152,15 +152,15 @@ def _no_case_left(selection: Selection, chosen: Sequence[Operation]) -> str:
 def _cases(op: Operation, selection: Selection, device: Device, available_bytes: int | None) -> list[Case]:
     """The cases of one operation, without duplicates."""
     if selection.sweep:
-        return _sweep(op, selection, device)
+        return _sweep_cases(op, selection, device)
     if selection.families:
-        cases = _of_families(op, selection, device, available_bytes)
+        cases = _family_cases(op, selection, device, available_bytes)
     elif selection.workload:
-        cases = _of_workload(op, selection, selection.workload)
+        cases = _workload_cases(op, selection, selection.workload)
     elif selection.shapes:
-        cases = _of_shapes(op, selection)
+        cases = _shape_cases(op, selection)
     else:
-        cases = _of_defaults(op, selection, device)
+        cases = _default_cases(op, selection, device)
     asked = selection.options
     for option in op.options:
         values = [value for value in asked.get(option.name, ()) if value in option.values]
@@ -176,18 +176,18 @@ def _cases(op: Operation, selection: Selection, device: Device, available_bytes:
     ]
 
 
-def _of_shapes(op: Operation, selection: Selection) -> list[Case]:
+def _shape_cases(op: Operation, selection: Selection) -> list[Case]:
     """The cases of `--shape`: the given shapes in every dtype and arithmetic."""
     return [
         op.case(shape, dtype, precision, **options)
         for shape in _shapes(op, selection)
-        for dtype in (*op.dtypes, *_beyond(op, selection))
+        for dtype in (*op.dtypes, *_extra_dtypes(op, selection))
         for precision in [p for p in selection.precisions if p in op.precisions(dtype)] or op.plain_precisions(dtype)
         for options in op.option_combinations(dtype, {})
     ]
 
 
-def _of_workload(op: Operation, selection: Selection, workload: Workload) -> list[Case]:
+def _workload_cases(op: Operation, selection: Selection, workload: Workload) -> list[Case]:
     """The workload's shapes of this operation in every dtype and arithmetic, with the options of the workload."""
     cases: list[Case] = []
     for each in workload.shapes:
@@ -197,7 +197,7 @@ def _of_workload(op: Operation, selection: Selection, workload: Workload) -> lis
             (shape,) = op.parse_shapes(",".join(f"{name}={size}" for name, size in each.dims.items()))
             cases += [
                 op.case(shape, dtype, precision, **options)
-                for dtype in (*DTYPES, *_beyond(op, selection))
+                for dtype in (*DTYPES, *_extra_dtypes(op, selection))
                 for precision in op.precisions(dtype)
             ]
     return cases
@@ -208,19 +208,19 @@ def _shapes(op: Operation, selection: Selection) -> tuple[Shape, ...]:
     return tuple(dict.fromkeys(shape for text in selection.shapes for shape in op.parse_shapes(text)))
 
 
-def _of_defaults(op: Operation, selection: Selection, device: Device) -> list[Case]:
+def _default_cases(op: Operation, selection: Selection, device: Device) -> list[Case]:
     """The operation's default cases, and those of a dtype or arithmetic that was named but is no default.
 
     An example of the latter is tf32 on a CPU.
     """
     return [
         replace(case, precision=precision)
-        for case in op.plain_cases(device.type, _beyond(op, selection))
+        for case in op.plain_cases(device.type, _extra_dtypes(op, selection))
         for precision in [p for p in selection.precisions if p in op.precisions(case.dtype)] or [case.precision]
     ]
 
 
-def _of_families(op: Operation, selection: Selection, device: Device, available_bytes: int | None) -> list[Case]:
+def _family_cases(op: Operation, selection: Selection, device: Device, available_bytes: int | None) -> list[Case]:
     """The cases of the families of inputs asked for, at the given sizes or else at the families' own.
 
     If no dtype was asked for, these are the cases in float32, float16 and bfloat16. A family that has none of these
@@ -237,21 +237,21 @@ def _of_families(op: Operation, selection: Selection, device: Device, available_
         elif "all" in selection.inputs and (device.type == "cuda" or not family.needs_gpu):
             found += [case for case in cases if available_bytes is None or op.memory_bytes(case) <= available_bytes]
     if "telling" in selection.inputs or ("all" in selection.inputs and not shapes):
-        found += _telling(op, selection)
+        found += _telling_cases(op, selection)
     return found
 
 
-def _telling(op: Operation, selection: Selection) -> list[Case]:
+def _telling_cases(op: Operation, selection: Selection) -> list[Case]:
     """The telling cases, as cases with rows of their own."""
     return [
         case
-        for dtype in (*op.dtypes, *_beyond(op, selection))
+        for dtype in (*op.dtypes, *_extra_dtypes(op, selection))
         for precision in op.precisions(dtype)
         for case in op.telling_cases(dtype, precision).values()
     ]
 
 
-def _sweep(op: Operation, selection: Selection, device: Device) -> list[Case]:
+def _sweep_cases(op: Operation, selection: Selection, device: Device) -> list[Case]:
     """The operation's sweep over sizes, one dtype and arithmetic after the other.
 
     The defaults are float32 and the first arithmetic of a dtype. A CPU runs only the sizes that take about a second.
@@ -275,7 +275,7 @@ def _sweep(op: Operation, selection: Selection, device: Device) -> list[Case]:
     return [case for case in cases if op.flops(case) <= CPU_SWEEP_FLOPS and op.bytes(case) <= CPU_SWEEP_BYTES]
 
 
-def _beyond(op: Operation, selection: Selection) -> list[str]:
+def _extra_dtypes(op: Operation, selection: Selection) -> list[str]:
     """The dtypes asked for that `op` supports beyond those of every operation."""
     return [dtype for dtype in selection.dtypes if dtype in op.dtypes_beyond]
 
@@ -283,7 +283,7 @@ def _beyond(op: Operation, selection: Selection) -> list[str]:
 # Implementations
 
 
-def _matching(jobs: list[Job], patterns: Sequence[str]) -> list[Job]:
+def _keep_matching(jobs: list[Job], patterns: Sequence[str]) -> list[Job]:
     """Keep the implementations that match a pattern, and those of `--with`. Every pattern must match one."""
     if not patterns:
         return jobs
@@ -303,7 +303,7 @@ def _matching(jobs: list[Job], patterns: Sequence[str]) -> list[Job]:
     return [job for job in kept if job.implementations]
 
 
-def _without(jobs: list[Job], patterns: Sequence[str]) -> list[Job]:
+def _drop_matching(jobs: list[Job], patterns: Sequence[str]) -> list[Job]:
     """Leave out the implementations that match a pattern. Every pattern must match one, and some must remain."""
     names = list(dict.fromkeys(i.name for job in jobs for i in job.implementations))
     for pattern in patterns:

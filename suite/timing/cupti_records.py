@@ -27,11 +27,11 @@ LAYOUTS = {
     "MEMSET": "activity_memset",
 }
 """Kinds of activity, and the names of their record types without the version number that cupti-python appends."""
-NEEDED = {"kind": "<u4", "start": "<u8", "end": "<u8"}
+REQUIRED_FIELDS = {"kind": "<u4", "start": "<u8", "end": "<u8"}
 """The fields of every record, with their types."""
-OF_ALL = {"device_id": "<u4", "graph_node_id": "<u8"}
+OPTIONAL_FIELDS = {"device_id": "<u4", "graph_node_id": "<u8"}
 """Further fields, which are read if the version of the record declares them."""
-OF_KERNELS = {
+KERNEL_FIELDS = {
     "name": "<u8",
     **dict.fromkeys((f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"), "<i4"),
     "registers_per_thread": "<u2",
@@ -72,7 +72,7 @@ class Layout:
     def __init__(self, offsets: Mapping[str, int], size: int) -> None:
         self.size = size
         self._has = set(offsets)
-        formats = [(NEEDED | OF_ALL | OF_KERNELS)[name] for name in offsets]
+        formats = [(REQUIRED_FIELDS | OPTIONAL_FIELDS | KERNEL_FIELDS)[name] for name in offsets]
         self._type = np.dtype(
             {"names": list(offsets), "formats": formats, "offsets": list(offsets.values()), "itemsize": size}
         )
@@ -83,7 +83,7 @@ class Layout:
         found = anywhere[np.asarray(begins)]
         table = np.zeros(len(found), RECORD)
         table["name"], table["device"] = "", UNKNOWN_DEVICE
-        for name in NEEDED:
+        for name in REQUIRED_FIELDS:
             table[name] = found[name]
         if "device_id" in self._has:
             table["device"] = found["device_id"]
@@ -92,7 +92,7 @@ class Layout:
             table["name"] = np.array([_text(int(address)) for address in addresses], object)[which]
         if "graph_node_id" in self._has:
             table["of_graph"] = found["graph_node_id"] != 0
-        if self._has >= OF_KERNELS.keys():
+        if self._has >= KERNEL_FIELDS.keys():
             for what in ("grid", "block"):
                 for axis, name in enumerate("xyz"):
                     table[what][:, axis] = found[f"{what}_{name}"]
@@ -114,7 +114,7 @@ def layouts(cupti: Any) -> dict[int, Layout]:
         if newest is None:
             raise NoRecorderError(f"this cupti-python declares no {stem}<version>_dtype")
         fields = getattr(cupti, newest[0]).fields
-        wanted = NEEDED | OF_ALL | (OF_KERNELS if stem == "activity_kernel" else {})
+        wanted = REQUIRED_FIELDS | OPTIONAL_FIELDS | (KERNEL_FIELDS if stem == "activity_kernel" else {})
         has = [name for name in wanted if name in fields]
         found[int(getattr(cupti.ActivityKind, kind))] = Layout(
             {name: fields[name][1] for name in has}, getattr(cupti, newest[0]).itemsize

@@ -198,7 +198,7 @@ class CuptiRecorder:
                 self._cupti.activity_flush_all(1)
         finally:
             self._undo()
-            self._forget()
+            self._begin_batch()
             self._take_arrived()
             self._failure = None
 
@@ -230,18 +230,18 @@ class CuptiRecorder:
             records, span = self._delivered(0, edges)
         if _some_missing(span, count):
             records, span = self._delivered(1, edges)  # forced: also records behind an incomplete one
-        of_calls = span % 2 == 1
-        records, sample = records[of_calls], span[of_calls] // 2
+        call_records = span % 2 == 1
+        records, sample = records[call_records], span[call_records] // 2
         busy_ns = np.bincount(sample, weights=covered_ns(records["start"], records["end"]), minlength=count)
         bounds = np.searchsorted(sample, np.arange(count + 1)).tolist()
         samples = [
             Sample(name, us, Activities(records[first:last], self._labels))
             for name, us, first, last in zip(self._taken, (busy_ns / 1000).tolist(), bounds, bounds[1:], strict=False)
         ]
-        self._forget()
+        self._begin_batch()
         return samples
 
-    def _forget(self) -> None:
+    def _begin_batch(self) -> None:
         """Begin a new batch. Records that arrive from now on belong to it."""
         self._taken, self._stamps, self._records = [], [], np.empty(0, RECORD)
 

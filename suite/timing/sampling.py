@@ -25,15 +25,15 @@ CACHES = ("cold", "warm")
 MIN_BUDGET_SHARE = 0.2
 """The smallest share of its budget that a call spends, however narrow its interval. A few fast rounds would miss the
 slow drift of power and clocks."""
-NOISE, PATIENCE = 0.05, 4.0
-"""A call whose interval is still wider than NOISE when its budget is spent takes up to PATIENCE times the budget."""
+NOISE, MAX_BUDGETS = 0.05, 4.0
+"""A call whose interval is still wider than NOISE when its budget is spent takes up to MAX_BUDGETS times the budget."""
 WARM_UP_NS = 20_000_000
 """The shortest warm-up time of a call."""
-WORTH_JOULES = 1.5
+MAX_ENERGY_RATIO = 1.5
 """Energy is measured for calls that take at most this multiple of the fastest call's time, because each costs 0.1 s."""
 STATE_PERIOD_NS = 250_000_000
 """Time between two readings of clocks, power and temperature."""
-NEVER = 2**31 - 1
+GC_THRESHOLD = 2**31 - 1
 """The garbage collector's thresholds while calls are timed: so many allocations that it does not run."""
 COLLECT_PERIOD_NS = 50_000_000
 """Time between two deliveries of records. Each takes one to two milliseconds, however few records there are."""
@@ -118,7 +118,7 @@ def measure(
         budget_s: time for the samples of each call, in seconds. A call gets its minimum of samples even if that takes
             longer.
         interval: relative half width of the median's 95% interval at which a call takes no more samples.
-        max_noise: a call whose interval is wider may take up to PATIENCE times its budget.
+        max_noise: a call whose interval is wider may take up to MAX_BUDGETS times its budget.
         seed: seed of the order of calls within rounds; None takes one from the operating system.
         energy: also measure joules.
         inputs: changes the inputs between rounds and keeps results; None for inputs that never change.
@@ -181,7 +181,7 @@ class Measurement:
                     recorder.stop()
             self.read_state()
         if self.target.on_host:
-            self.latency_of_samples()
+            self.set_latency_from_samples()
         best = self.best(max_noise)
         shared = {
             "recorder": recorder.name if recorder is not None else "wall",
@@ -234,7 +234,7 @@ class Measurement:
             record.dispatch_us = dispatch_us(call, count, clock, synchronize)
             record.graph_us = graph_us(call, count, clock, synchronize)
 
-    def latency_of_samples(self) -> None:
+    def set_latency_from_samples(self) -> None:
         """Set the latency of calls for which the calling thread is the device: it is the time of a sample."""
         for record in self.records.values():
             if record.usable:
@@ -248,7 +248,7 @@ class Measurement:
         """
         records = self.records
         busy = [call for call in self.calls if self.keeps_busy(records[call.name])]
-        most_ns = WORTH_JOULES * min((records[call.name].cost_ns for call in busy), default=0.0)
+        most_ns = MAX_ENERGY_RATIO * min((records[call.name].cost_ns for call in busy), default=0.0)
         busy = [call for call in busy if records[call.name].cost_ns <= most_ns]
         for call in self.calls:
             if call not in busy:
@@ -308,7 +308,9 @@ class Measurement:
         collected_at, count = self.target.clock(), 0
         while active:
             count += 1
-            begin_round: Callable[[], None] | None = partial(self.inputs.begin_round, complete=self.all_in(active))
+            begin_round: Callable[[], None] | None = partial(
+                self.inputs.begin_round, complete=self.has_all_calls(active)
+            )
             for call in self.random.sample(active, len(active)):
                 self.sample(recorder, call, begin_round)
                 begin_round = None
@@ -332,7 +334,7 @@ class Measurement:
         """The vendor call that ratios refer to."""
         return best_vendor(self.records, [call.name for call in self.calls if call.vendor], max_noise)
 
-    def all_in(self, active: Sequence[Call]) -> bool:
+    def has_all_calls(self, active: Sequence[Call]) -> bool:
         """True if `active` has every call that can be timed."""
         return len(active) == sum(not record.error for record in self.records.values())
 
@@ -374,7 +376,7 @@ class Measurement:
 
 
 def decide(record: CallRecord, budget_s: float, interval: float, limit: float) -> None:
-    """Set `stopped_by` of a call that needs no more samples. One noisier than `limit` gets up to PATIENCE budgets."""
+    """Set `stopped_by` of a call that needs no more samples. One noisier than `limit` gets up to MAX_BUDGETS budgets."""
     count, share = len(record.device_us), record.spent_ns / 1e9 / budget_s if budget_s else math.inf
     if record.finished or count < record.minimum:
         return
@@ -383,7 +385,7 @@ def decide(record: CallRecord, budget_s: float, interval: float, limit: float) -
         if half_width(record.device_us) <= interval:
             record.stopped_by = "interval"
             return
-    if share >= PATIENCE or (share >= 1 and noise(record.device_us) <= limit):
+    if share >= MAX_BUDGETS or (share >= 1 and noise(record.device_us) <= limit):
         record.stopped_by = "budget"
 
 
@@ -396,7 +398,7 @@ def no_garbage_collection() -> Iterator[None]:
     thresholds = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(NEVER, *thresholds[1:])
+    gc.set_threshold(GC_THRESHOLD, *thresholds[1:])
     try:
         yield
     finally:

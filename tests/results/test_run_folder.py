@@ -37,9 +37,9 @@ def test_the_last_run_of_the_same_operations_is_resumed(tmp_path: Path) -> None:
 def test_latest_names_the_last_run_and_nothing_else_is_linked(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / "runs" / name).mkdir(parents=True)
-        run_folder.point_to(tmp_path / "runs" / name)
+        run_folder.set_latest(tmp_path / "runs" / name)
         assert (tmp_path / "latest").resolve() == tmp_path / "runs" / name
-    run_folder.point_to(tmp_path)
+    run_folder.set_latest(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["latest", "runs"]
 
 

@@ -42,7 +42,7 @@ def host_clock(name: str) -> Callable[[Timings], float | None]:
     return lambda timings: timings[name].latency_us
 
 
-def idle_of(us: float) -> Callable[[Timing], str]:
+def requires_idle(us: float) -> Callable[[Timing], str]:
     """Requires gaps between the activities, of at least `us` in total."""
 
     def complaint(timing: Timing) -> str:
@@ -52,7 +52,7 @@ def idle_of(us: float) -> Callable[[Timing], str]:
     return complaint
 
 
-def overlap_of(us: float) -> Callable[[Timing], str]:
+def requires_overlap(us: float) -> Callable[[Timing], str]:
     """Requires that activities overlap for at least `us`."""
 
     def complaint(timing: Timing) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from suite.report.load import Entry
 from suite.report.plots.figure import Margins, Plot, canvas, grid, room, rounded
-from suite.report.plots.labels import Label, at_line_ends, plain_numbers, sizes
+from suite.report.plots.labels import Label, label_line_ends, plain_numbers, sizes
 from suite.report.plots.lanes import ticks
 from suite.report.plots.series import Series, series_of
 from suite.report.ranking import CaseResult
@@ -86,7 +86,7 @@ def draw_sizes(data: dict[str, Any]) -> Figure:
         plain_numbers(ax.yaxis)
         ax.set_title(panel["title"])
         sizes(ax, sorted({int(point[0]) for points in panel["lines"].values() for point in points}))
-        at_line_ends(ax, labels)
+        label_line_ends(ax, labels)
     return figure
 
 

@@ -26,7 +26,7 @@ class Label:
     bold: bool = False
 
 
-def at_line_ends(ax: Axes, labels: Sequence[Label]) -> None:
+def label_line_ends(ax: Axes, labels: Sequence[Label]) -> None:
     """Write each label beside the panel at the height of its line, moved apart where they would overlap."""
     wanted = sorted((_part(ax.get_ylim(), ax.get_yscale(), label.y), place) for place, label in enumerate(labels))
     heights = apart([height for height, _ in wanted])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from suite.report.load import Entry
 from suite.report.plots.figure import Margins, Plot, grid, room, rounded
-from suite.report.plots.labels import Label, at_line_ends, sizes
+from suite.report.plots.labels import Label, label_line_ends, sizes
 from suite.report.plots.series import Series, series_of
 from suite.report.plots.units import counts_flops, rate_in
 from suite.report.style import INK, look
@@ -94,4 +94,4 @@ def _draw_panel(ax: Axes, panel: dict[str, Any]) -> None:
     ax.set_ylabel(panel["unit"])
     ax.set_ylim(bottom=0)
     sizes(ax, sorted({point[0] for points in panel["lines"].values() for point in points}))
-    at_line_ends(ax, labels)
+    label_line_ends(ax, labels)

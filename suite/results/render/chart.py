@@ -42,9 +42,9 @@ def chart_lines(rows: Iterable[Row], width: int, baseline: str = "", *, plain: b
     groups = [group for group in cases(rows) if fastest(group) is not None]
     if not groups:
         return []
-    title, bars = _of_case(groups[0], baseline) if len(groups) == 1 else _of_kinds(groups, baseline)
+    title, bars = _case_bars(groups[0], baseline) if len(groups) == 1 else _kind_bars(groups, baseline)
     left_out = f"; the best {MOST} of {len(bars)}" if len(bars) > MOST else ""
-    return _drawn(f"{title}{left_out}", bars[:MOST], max(width, NARROWEST), plain) if bars else []
+    return _draw(f"{title}{left_out}", bars[:MOST], max(width, NARROWEST), plain) if bars else []
 
 
 def _timed(rows: Sequence[Row]) -> list[Row]:
@@ -55,14 +55,14 @@ def _timed(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _of_case(rows: Sequence[Row], baseline: str) -> tuple[str, list[_Bar]]:
+def _case_bars(rows: Sequence[Row], baseline: str) -> tuple[str, list[_Bar]]:
     """Compares every row with the best vendor row, or with the fastest row if there is no vendor row."""
-    against, best = Comparison(rows, baseline), fastest(rows)
+    comparison, best = Comparison(rows, baseline), fastest(rows)
     timed = _timed(rows)
-    if all(against.ratio(row) for row in timed):
-        reference = against.reference(rows[0])
-        title = f"speed against {one_line(reference.implementation) if reference is not None else against.head}"
-        values = {row.key: against.ratio(row) or 0.0 for row in timed}
+    if all(comparison.ratio(row) for row in timed):
+        reference = comparison.reference(rows[0])
+        title = f"speed against {one_line(reference.implementation) if reference is not None else comparison.head}"
+        values = {row.key: comparison.ratio(row) or 0.0 for row in timed}
     else:
         assert best is not None
         assert best.device_us is not None
@@ -82,15 +82,15 @@ def _of_case(rows: Sequence[Row], baseline: str) -> tuple[str, list[_Bar]]:
     ]
 
 
-def _of_kinds(groups: Sequence[Sequence[Row]], baseline: str) -> tuple[str, list[_Bar]]:
+def _kind_bars(groups: Sequence[Sequence[Row]], baseline: str) -> tuple[str, list[_Bar]]:
     """Compares, for each operation and dtype, our best implementation with its reference on the longest case."""
     kinds: dict[tuple[str, str], tuple[float, _Bar]] = {}
     for group in groups:
-        against = Comparison(group, baseline)
-        own = [row for row in _timed(group) if row.is_ours and row is not against.reference(row)]
-        best = max(own, key=lambda row: against.ratio(row) or 0.0, default=None)
-        ratio = against.ratio(best) if best is not None else None
-        reference = against.reference(group[0])
+        comparison = Comparison(group, baseline)
+        own = [row for row in _timed(group) if row.is_ours and row is not comparison.reference(row)]
+        best = max(own, key=lambda row: comparison.ratio(row) or 0.0, default=None)
+        ratio = comparison.ratio(best) if best is not None else None
+        reference = comparison.reference(group[0])
         if best is None or ratio is None or reference is None:
             continue
         kind = group[0].operation, short_dtype(group[0])
@@ -103,22 +103,22 @@ def _of_kinds(groups: Sequence[Sequence[Row]], baseline: str) -> tuple[str, list
     return title, [bar for _, bar in kinds.values()]
 
 
-def _drawn(title: str, bars: Sequence[_Bar], width: int, plain: bool) -> list[Text]:
+def _draw(title: str, bars: Sequence[_Bar], width: int, plain: bool) -> list[Text]:
     from rich.text import Text
 
     names = [clipped(bar.name, max(20, width // 3)) for bar in bars]
     numbers = [number(bar.value, 3) for bar in bars]
-    wide, digits = max(map(len, names)), max(map(len, numbers))
+    name_width, digits = max(map(len, names)), max(map(len, numbers))
     notes = max(len(bar.note) for bar in bars)
-    room = min(LONGEST, width - wide - digits - notes - (5 if notes else 3))
-    shown = room >= 8 or not notes
-    room = room if shown else min(LONGEST, width - wide - digits - 3)
-    scale = room / max(1.0, *(bar.value for bar in bars))
+    bar_width = min(LONGEST, width - name_width - digits - notes - (5 if notes else 3))
+    shown = bar_width >= 8 or not notes
+    bar_width = bar_width if shown else min(LONGEST, width - name_width - digits - 3)
+    scale = bar_width / max(1.0, *(bar.value for bar in bars))
     lines = [Text(clipped(title, width), style="bold")]
     for bar, name, text in zip(bars, names, numbers, strict=True):
-        drawn = _bar(bar.value * scale, round(scale), plain).ljust(room)
+        drawn = _bar(bar.value * scale, round(scale), plain).ljust(bar_width)
         note = f"  {bar.note}" if bar.note and shown else ""
-        lines.append(Text(f"{name.ljust(wide)}  {drawn} {text.rjust(digits)}{note}", style=bar.style))
+        lines.append(Text(f"{name.ljust(name_width)}  {drawn} {text.rjust(digits)}{note}", style=bar.style))
     return lines
 
 

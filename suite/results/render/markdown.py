@@ -48,10 +48,10 @@ def _case_table(rows: Sequence[Row]) -> str:
     texts = {head: each for head, each in (("kernels run", view.kernels), ("reason", view.notes)) if any(each)}
     numeric = [column.head for column in view.columns]
     body = []
-    for row, cells, *of_row in zip(rows, view.cells, *texts.values(), strict=True):
+    for row, cells, *row_text in zip(rows, view.cells, *texts.values(), strict=True):
         name = plain(row.implementation)
         entries = [f"**{name}**" if row is view.fastest else name, str(row.execution), str(row.status)]
-        body.append([*entries, *(plain(cells[column.field]) for column in view.columns), *map(plain, of_row)])
+        body.append([*entries, *(plain(cells[column.field]) for column in view.columns), *map(plain, row_text)])
     table = pipe_table(["implementation", "mode", "status", *numeric, *texts], body, right=set(numeric))
     return "\n".join([table, *(f"\n{plain(remark)}." for remark in view.remarks)])
 

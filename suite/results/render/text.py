@@ -33,14 +33,14 @@ STYLES = {
     Status.UNAVAILABLE: "yellow",
     Status.UNSUPPORTED: "dim",
 }
-BELOW = (Status.UNSUPPORTED, Status.UNAVAILABLE)
+NEVER_RAN = (Status.UNSUPPORTED, Status.UNAVAILABLE)
 """Statuses of rows that never ran. All rows of such a status share one line under the table."""
 HEADS = {column.field: column.head for column in SHOWN} | {"error_ratio": "error / bound"}
 DIGITS = {column.field: column.digits for column in SHOWN}
-BALANCED = 10.0
+BALANCED_FLOPS_PER_BYTE = 10.0
 """Flops per byte from which a row without a known limit shows its rate of arithmetic instead of memory."""
 LONGEST_CELL = 32
-LEAST_TENTH = 0.00095
+MIN_TENTH = 0.00095
 """The narrowest interval that is shown in percent with one decimal. Narrower ones have two."""
 
 
@@ -53,17 +53,17 @@ def case_lines(rows: Sequence[Row], width: int, view: View | None = None) -> lis
 
     view = view or View()
     whole = CaseTable.of(rows)
-    against = Comparison(rows, view.baseline)
+    comparison = Comparison(rows, view.baseline)
     notes = _Notes()
-    shown = view.ordered([row for row in rows if row.status not in BELOW])
-    lines = [Text(each, style="bold") for each in _title(rows, against, width)]
+    shown = view.ordered([row for row in rows if row.status not in NEVER_RAN])
+    lines = [Text(each, style="bold") for each in _title(rows, comparison, width)]
     if shown:
         devices = len({row.device for row in rows}) > 1
         names = [_name(row, devices) + (" *" if row is whole.fastest else "") for row in shown]
-        fields = _fields(shown, view, against, notes)
+        fields = _fields(shown, view, comparison, notes)
         styles = ["bold" if row is whole.fastest else "" for row in shown]
         lines += table([Field("implementation", names, False), *fields], width, styles)
-    under = [text for status in BELOW for text in _never_ran(rows, status, notes, width)]
+    under = [text for status in NEVER_RAN for text in _never_ran(rows, status, notes, width)]
     under += notes.lines(width)
     under += map_lines(shown, every=view.wide)
     under += [line for text in whole.remarks for line in wrapped(text, width, indent="  ")]
@@ -114,11 +114,11 @@ def _notes(row: Row) -> list[str]:
     ]
 
 
-def _title(rows: Sequence[Row], against: Comparison, width: int) -> list[str]:
+def _title(rows: Sequence[Row], comparison: Comparison, width: int) -> list[str]:
     first = rows[0]
     title = f"{first.operation} {short_case(first.case)} {short_dtype(first)}"
-    reference = against.reference(first)
-    if reference is not None and not against.baseline:
+    reference = comparison.reference(first)
+    if reference is not None and not comparison.baseline:
         title += f"; best vendor {reference.implementation}: {reference.vendor}"
     return wrapped(one_line(title), width, indent="  ")
 
@@ -140,23 +140,23 @@ def _never_ran(rows: Sequence[Row], status: Status, notes: _Notes, width: int) -
     return [line.replace("\u00a0", " ") for line in lines]  # a name kept with its number
 
 
-def _fields(rows: Sequence[Row], view: View, against: Comparison, notes: _Notes) -> list[Field]:
+def _fields(rows: Sequence[Row], view: View, comparison: Comparison, notes: _Notes) -> list[Field]:
     """The columns in which at least one row has a value."""
     names = view.columns or DEFAULT
     if view.wide:
         others = [column.field for column in SHOWN if column.field not in (*DEFAULT, "interval", NOISY)]
         names = (*(name for name in DEFAULT if name not in (RATE, NOTE)), "execution", *others, NOTE)
-    fields = [_field(name, rows, against, notes) for name in names if name != "implementation"]
+    fields = [_field(name, rows, comparison, notes) for name in names if name != "implementation"]
     return [each for each in fields if any(each.cells) or view.columns]
 
 
-def _field(name: str, rows: Sequence[Row], against: Comparison, notes: _Notes) -> Field:
+def _field(name: str, rows: Sequence[Row], comparison: Comparison, notes: _Notes) -> Field:
     if name == "status":
         return Field(name, [str(row.status) for row in rows], False, [STYLES[row.status] for row in rows])
     if name == "device_us":
         return Field(HEADS[name], _times(rows))
     if name == "vs_best":
-        return Field(against.head, [number(against.ratio(row), 3) for row in rows])
+        return Field(comparison.head, [number(comparison.ratio(row), 3) for row in rows])
     if name in ("of_limit", "vs_peer"):
         return Field(HEADS[name], ["" if row.noisy else number(getattr(row, name), 3) for row in rows])
     if name == RATE:
@@ -183,7 +183,7 @@ def _times(rows: Sequence[Row]) -> list[str]:
     """The time, its mark, and half the width of its interval: `2,691.5 ^ +-0.5%`."""
     widths = [noise(row) if row.device_us is not None else math.inf for row in rows]
     intervals = [
-        f"+-{100 * width:.{1 if width >= LEAST_TENTH else 2}f}%" if math.isfinite(width) else "" for width in widths
+        f"+-{100 * width:.{1 if width >= MIN_TENTH else 2}f}%" if math.isfinite(width) else "" for width in widths
     ]
     marks = [clock_mark(row) for row in rows]
     marks = [f" {mark or ' '}" for mark in marks] if any(marks) else marks
@@ -199,17 +199,17 @@ def _rates(rows: Sequence[Row]) -> Field:
     timed = [row for row in rows if row.gb_per_s]
     if not timed:
         return Field(RATE, [""] * len(rows))
-    of_memory = _is_of_memory(timed)
-    values = [(row.gb_per_s if of_memory else None if row.tflops is None else row.tflops * 1e3) for row in rows]
+    shows_bandwidth = _shows_bandwidth(timed)
+    values = [(row.gb_per_s if shows_bandwidth else None if row.tflops is None else row.tflops * 1e3) for row in rows]
     is_large = max(value for value in values if value is not None) >= 1e3
     unit = {(True, True): "TB/s", (True, False): "GB/s", (False, True): "TFLOP/s", (False, False): "GFLOP/s"}
     scale = 1e3 if is_large else 1.0
     cells = [number(None if value is None else value / scale, 3) for value in values]
-    return Field(unit[of_memory, is_large], cells)
+    return Field(unit[shows_bandwidth, is_large], cells)
 
 
-def _is_of_memory(timed: Sequence[Row]) -> bool:
+def _shows_bandwidth(timed: Sequence[Row]) -> bool:
     limited = next((row for row in timed if row.limit), None)
     if limited is not None:
         return limited.limit.startswith("memory")
-    return 1e3 * (timed[0].tflops or 0.0) / (timed[0].gb_per_s or 1.0) < BALANCED
+    return 1e3 * (timed[0].tflops or 0.0) / (timed[0].gb_per_s or 1.0) < BALANCED_FLOPS_PER_BYTE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from suite.doctor.timer_proof.checks import Check
-from suite.doctor.timer_proof.expectations import overlap_of, times
+from suite.doctor.timer_proof.expectations import requires_overlap, times
 from suite.doctor.timer_proof.groups.group import Group, Spins
 from suite.doctor.timer_proof.work import Arena
 from suite.timing import Call
@@ -34,7 +34,7 @@ def two_streams(arena: Arena, spins: Spins) -> Group:
                 times(1, alone),
                 "the longer alone",
                 activities={"kernel": 2},
-                also=overlap_of(250),
+                also=requires_overlap(250),
             ),
         ),
     )

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from suite.doctor.timer_proof.checks import Check, Timings
-from suite.doctor.timer_proof.expectations import idle_of, total
+from suite.doctor.timer_proof.expectations import requires_idle, total
 from suite.doctor.timer_proof.groups.group import Group, Spins, spin
 from suite.doctor.timer_proof.work import Arena, Kit
 from suite.timing import Call
@@ -50,7 +50,7 @@ def idle_gaps(kits: Sequence[Kit], arena: Arena, spins: Spins) -> Group:
                 total(f"{first.name}: first", f"{second.name}: second"),
                 "the two alone, added",
                 activities={"kernel": 2},
-                also=idle_of(MIN_IDLE_US),
+                also=requires_idle(MIN_IDLE_US),
                 note=partial(_span_note, name),
             )
         )
