@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from suite.report.beside import Comparison, comparisons
+from suite.report.comparisons import Comparison, comparisons
 from suite.report.load import Entry, Run
 from suite.report.ranking import LEVEL, CaseResult, Outcome, ranked_cases
 from suite.report.wording import interval, percent_of_limit, ratio

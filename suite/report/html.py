@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from suite.report.beside import comparisons
+from suite.report.comparisons import comparisons
 from suite.report.distribution import distributions
 from suite.report.findings import findings
 from suite.report.layer import layers

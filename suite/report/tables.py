@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from suite.report.beside import Comparison, Pair
+from suite.report.comparisons import Comparison, Pair
 from suite.report.load import Entry, Run
 from suite.results.noise import noise
 from suite.results.row import Row
