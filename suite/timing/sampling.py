@@ -376,7 +376,8 @@ class Measurement:
 
 
 def decide(record: CallRecord, budget_s: float, interval: float, limit: float) -> None:
-    """Set `stopped_by` of a call that needs no more samples. One noisier than `limit` gets up to MAX_BUDGETS budgets."""
+    """Set `stopped_by` of a call that needs no more samples. One noisier than `limit` gets up to MAX_BUDGETS times its
+    budget."""
     count, share = len(record.device_us), record.spent_ns / 1e9 / budget_s if budget_s else math.inf
     if record.finished or count < record.minimum:
         return

@@ -1,4 +1,4 @@
-"""What `doctor` says about devices, tools and packages."""
+"""The facts of `doctor` about devices, tools and packages."""
 
 from __future__ import annotations
 

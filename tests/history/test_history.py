@@ -1,4 +1,4 @@
-"""`history`: lines over runs, damaged ones left out and named; sparklines that make no mountain of noise."""
+"""`history`: lines over runs; damaged runs are left out and named; sparklines do not exaggerate noise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time of a model's layer: counts times times; what is not timed gives no sum."""
+"""The time of a model's layer: the sum of counts times times. A shape without a time leaves no sum."""
 
 from __future__ import annotations
 

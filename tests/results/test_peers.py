@@ -1,4 +1,4 @@
-"""Peers: public kernel libraries, which are compared with where they are installed."""
+"""Peers: public kernel libraries that rows are compared with, if they are installed."""
 
 from __future__ import annotations
 

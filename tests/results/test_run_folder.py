@@ -1,4 +1,4 @@
-"""Where a run is kept: a folder of its own, and a link to the last one."""
+"""The folder of a run, and the link to the last one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_latest_names_the_last_run_and_nothing_else_is_linked(tmp_path: Path) ->
 
 @pytest.fixture
 def one_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run is replaced by a function that stores one row, with samples, where the command says."""
+    """Replaces the run by a function that stores one row with samples in the folder of the command."""
 
     def run(jobs: Any, options: Any, observer: Any, finished: Any) -> list[Row]:
         observer.store(jobs[0].op, [Row("vector_add", "N=64", "float32", "ieee", "torch", sample_us=(1.0,))])
