@@ -31,7 +31,7 @@ from suite.problem.option import Value
 from suite.results.row import Row
 from suite.results.store import Results
 from suite.runner import in_process
-from suite.runner.given import Size, known, one_case, selection, texts
+from suite.runner.given import Size, as_texts, check_known, one_case, selection
 from suite.runner.observer import Observer, Step
 from suite.runner.options import Options
 from suite.runner.plan import Job, plan, refuse_too_large
@@ -99,7 +99,7 @@ def compare(
     """
     from suite.results.frame import frame
 
-    known("cache", cache, ("cold", "warm"))
+    check_known("cache", cache, ("cold", "warm"))
     where = resolve(device)
     chosen = selection(operation, shapes, implementations, dtypes, precisions, inputs, options, sweep, files, exclude)
     memory = hardware.memory_bytes(where.type, where.index)
@@ -196,9 +196,9 @@ def time(
         DisagreementError: a result of the check or of a timed call is wrong. A wrong result has no time.
         Exception: any exception of `function`.
     """
-    known("cache", cache, ("cold", "warm"))
+    check_known("cache", cache, ("cold", "warm"))
     chosen, where = one_case(operation, case, dtype, precision, inputs, options), resolve(device)
-    others = [in_process.tree_implementation(operation, name, where, chosen) for name in texts(beside)]
+    others = [in_process.tree_implementation(operation, name, where, chosen) for name in as_texts(beside)]
     timed = [in_process.caller_implementation(function, operation, framework), *others]
     measured = in_process.time(timed, chosen, where, cache=cache, max_noise=max_noise / 100, seed=seed)
     return Timed(**vars(measured[0][0]), rows=tuple(row for _, row in measured))
@@ -231,7 +231,7 @@ def report(
 
     given = [runs] if not isinstance(runs, Sequence) or isinstance(runs, str) else runs
     sides = [Path(each) if isinstance(each, str | Path) else side(each, n) for n, each in enumerate(given, 1)]
-    names = [name.strip() for text in texts(formats) for name in text.split(",")]
+    names = [name.strip() for text in as_texts(formats) for name in text.split(",")]
     return run(sides, names, None if out is None else Path(out), open_it=open)
 
 

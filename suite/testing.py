@@ -55,7 +55,7 @@ def _asserting(check: Callable[P, CheckResult]) -> Callable[P, None]:
         __tracebackhide__ = True  # makes pytest show the line of the test
         found = check(*args, **kwargs)
         if not found.agrees:
-            function, operation, case = _named(*args, **kwargs)
+            function, operation, case = _arguments_of_check(*args, **kwargs)
             where = title(case) if isinstance(case, Case) else f"{operation} {case}"
             name = getattr(function, "__name__", "the function")
             raise AssertionError(
@@ -65,7 +65,9 @@ def _asserting(check: Callable[P, CheckResult]) -> Callable[P, None]:
     return assert_agrees
 
 
-def _named(function: object = None, operation: object = None, case: object = None, **_: object) -> tuple[Any, ...]:
+def _arguments_of_check(
+    function: object = None, operation: object = None, case: object = None, **_: object
+) -> tuple[Any, ...]:
     return function, operation, case
 
 

@@ -269,7 +269,7 @@ def _compare(
     shared = settings(parameters, where, environment)
     environment["code"] = shared["code"]
     names = [job.op.name for job in jobs]
-    folder = run_folder.to_resume if resumed else run_folder.new
+    folder = run_folder.last_or_new if resumed else run_folder.new
     results = Results(
         out if out is not None else folder(where.results_folder, names),
         environment,
@@ -295,10 +295,10 @@ def _with_operation_file(selection: Selection, own: tuple[Path, Kind] | None, op
         return selection
     if selection.workload is not None:
         raise UsageError(f"--shapes-from: a model's shapes are of the suite's operations, and --{own[1]} has its own")
-    from suite.runner.own import described
+    from suite.runner.own import load_operation
 
     return replace(
-        selection, own=described(*own, options.device, selection.shapes, selection.dtypes, options.timeout_s)
+        selection, own=load_operation(*own, options.device, selection.shapes, selection.dtypes, options.timeout_s)
     )
 
 

@@ -54,12 +54,12 @@ def history(
     where = results if results is not None else resolve(device).results_folder
     wanted = load.Filter(tuple(op or ()), tuple(impl or ()), tuple(map(full_name, dtype or ())), tuple(case or ()))
     every = load.load_history(where, wanted, say)
-    shown = load.moved(every)
+    shown = load.timed_repeatedly(every)
     console = stdout()
     print_lines(console, render.lines_of(shown, console.width, plain=console.options.ascii_only))
-    total, moved = (sum(len(each.lines) for each in cases) for cases in (every, shown))
-    if total > moved:
-        say(f"{total - moved} of {total} lines are in one run alone and are not shown")
+    total, shown_lines = (sum(len(each.lines) for each in cases) for cases in (every, shown))
+    if total > shown_lines:
+        say(f"{total - shown_lines} of {total} lines are in one run alone and are not shown")
     for path in _written(chosen, every, shown, out if out is not None else where / "history"):
         print(path)
 

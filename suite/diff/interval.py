@@ -18,7 +18,7 @@ class Estimate:
     up: float = math.inf
 
     @classmethod
-    def of(cls, value: float, low: float | None, high: float | None) -> Estimate:
+    def from_interval(cls, value: float, low: float | None, high: float | None) -> Estimate:
         """The estimate of a positive number with the ends of its interval. Has no interval if an end is None or 0."""
         if not low or not high:
             return cls(math.log(value))

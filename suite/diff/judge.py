@@ -54,7 +54,7 @@ def judge(base: Side, new: Side, threshold: float = THRESHOLD) -> Diff:
     rule = Rule(
         threshold,
         family_factor(sum(pair.timed for pair in every)),
-        (Typical.of(base.rows.values()), Typical.of(new.rows.values())),
+        (Typical.from_rows(base.rows.values()), Typical.from_rows(new.rows.values())),
     )
     return Diff(base, new, threshold, tuple(change for pairs in cases.values() for change in _case(pairs, rule)))
 
@@ -167,7 +167,7 @@ def _ratio_of_times(pair: Pair) -> Estimate:
     """The ratio of `device_us`. Its interval spans two cases: a clock change explains all of the ratio, or nothing."""
 
     def speed(row: Row) -> Estimate:
-        return (-Estimate.of(_us(row), row.device_us_low, row.device_us_high)).blurred(_half_tick(row))
+        return (-Estimate.from_interval(_us(row), row.device_us_low, row.device_us_high)).blurred(_half_tick(row))
 
     ratio, clock_loss = speed(pair.new) - speed(pair.base), _clock_loss(pair)
     return Estimate(ratio.value, ratio.down + max(0.0, -clock_loss), ratio.up + max(0.0, clock_loss))
@@ -177,7 +177,9 @@ def _ratio_to_control(pair: Pair, control: Pair) -> Estimate:
     """The ratio of the row's speed to that of the control, each from samples of the same run."""
 
     def speed(row: Row, vendor: Row) -> Estimate:
-        ours, theirs = (Estimate.of(r.vs_best or math.nan, r.vs_best_low, r.vs_best_high) for r in (row, vendor))
+        ours, theirs = (
+            Estimate.from_interval(r.vs_best or math.nan, r.vs_best_low, r.vs_best_high) for r in (row, vendor)
+        )
         return (ours - theirs).blurred(math.hypot(_half_tick(row), _half_tick(vendor)))
 
     return speed(pair.new, control.new) - speed(pair.base, control.base)

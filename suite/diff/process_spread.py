@@ -37,7 +37,7 @@ class Typical:
     vs_best: float = 0.0
 
     @classmethod
-    def of(cls, rows: Iterable[Row]) -> Typical:
+    def from_rows(cls, rows: Iterable[Row]) -> Typical:
         repeated = [row for row in rows if row.runs >= MIN_RUNS]
         times = [row.spread for row in repeated if row.spread is not None]
         ratios = [row.vs_best_spread for row in repeated if row.vs_best_spread is not None]

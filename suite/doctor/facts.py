@@ -197,9 +197,9 @@ def _abilities(gpu: bool) -> Iterator[Fact]:
             "" if plugins else "pip install 'jax[cuda13]'",
         )
     if gpu:
-        from suite.timing.recorder_cupti import why_not
+        from suite.timing.recorder_cupti import unavailable_reason
 
-        why = why_not()
+        why = unavailable_reason()
         yield Fact("device_us", why or "recorded by CUPTI", not why)
     else:
         yield Fact("device_us", "on the CPU only: wall time of native implementations")

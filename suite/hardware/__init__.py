@@ -14,8 +14,8 @@ from suite.hardware.monitor import (
     energy_mj,
     nvml,
     nvml_handle,
+    nvml_problem,
     state,
-    why_no_nvml,
 )
 
 __all__ = [
@@ -36,8 +36,8 @@ __all__ = [
     "native_threads",
     "nvml",
     "nvml_handle",
+    "nvml_problem",
     "peaks",
     "state",
     "thread_settings",
-    "why_no_nvml",
 ]

@@ -10,7 +10,7 @@ from pathlib import Path
 from suite.core import paths
 from suite.core.errors import UsageError
 from suite.hardware.host import cpu_facts
-from suite.hardware.monitor import devices, gpus_here, why_no_nvml
+from suite.hardware.monitor import devices, gpus_here, nvml_problem
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def resolve(text: str | None) -> Device:
     if match is None:
         raise UsageError(f"--device: unknown {text!r}; valid are cpu, cuda and cuda:INDEX")
     if not found:
-        raise UsageError(f"--device {text}: no NVIDIA GPU here ({why_no_nvml() or 'none is visible'}); valid is cpu")
+        raise UsageError(f"--device {text}: no NVIDIA GPU here ({nvml_problem() or 'none is visible'}); valid is cpu")
     index = int(match.group(1) or 0)
     if index >= len(found):
         raise UsageError(f"--device {text}: there are {len(found)} GPUs, cuda:0 to cuda:{len(found) - 1}")

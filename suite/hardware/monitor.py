@@ -58,7 +58,7 @@ def nvml() -> Any:
     return _load()[0]
 
 
-def why_no_nvml() -> str:
+def nvml_problem() -> str:
     """The reason why NVML is not available; empty if it is."""
     return _load()[1]
 

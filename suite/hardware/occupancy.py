@@ -30,7 +30,7 @@ class Limits:
     """A block gets shared memory in multiples of this many bytes."""
 
     @classmethod
-    def of(cls, attributes: Mapping[str, int]) -> Limits:
+    def from_attributes(cls, attributes: Mapping[str, int]) -> Limits:
         """The limits of a device, from its attributes by name, as `cuda_driver.devices` returns them."""
         return cls(
             warps=attributes["threads_per_sm"] // WARP,

@@ -164,7 +164,7 @@ def _case(key: CaseKey, found: _Found) -> CaseHistory:
     return CaseHistory(operation, case, dtype, precision, device, measured, list(found.visits.values()), lines)
 
 
-def moved(cases: Iterable[CaseHistory]) -> list[CaseHistory]:
+def timed_repeatedly(cases: Iterable[CaseHistory]) -> list[CaseHistory]:
     """The cases and lines that at least two runs timed."""
     kept = [replace(each, lines=[line for line in each.lines if len(line.points) > 1]) for each in cases]
     return [each for each in kept if each.lines]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from suite.history.load import CaseHistory, Line
-from suite.report.plots.figure import Margins, Plot, grid, room, rounded
+from suite.report.plots.figure import Margins, Plot, grid, rounded, text_inches
 from suite.report.plots.labels import Label, label_line_ends
 from suite.report.style import INK, look
 from suite.results.render.labels import short_case, short_dtype
@@ -58,7 +58,7 @@ def _values(line: Line, visits: Sequence[Any], has_ratios: bool) -> list[float |
 def draw(data: dict[str, Any]) -> Figure:
     panels = data["panels"]
     names = [name for panel in panels for name in panel["lines"]]
-    figure, axes = grid(len(panels), (3.2, 2.2), Margins(0.75, 0.25 + room(names, 7.5), 0.4, 0.5))
+    figure, axes = grid(len(panels), (3.2, 2.2), Margins(0.75, 0.25 + text_inches(names, 7.5), 0.4, 0.5))
     for panel, ax in zip(panels, axes, strict=True):
         _draw_panel(ax, panel)
     return figure

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 STEPS, PLAIN_STEPS, GAP = "▁▂▃▄▅▆▇", "_.-=+*#", " "
 """Characters of a sparkline from low to high, with block characters and without; character of a run without a value."""
-LONGEST = 16
+SPARKLINE_RUNS = 16
 """The number of runs in a sparkline, which shows the last ones."""
-NARROWEST_RANGE = 0.05
+MIN_RANGE = 0.05
 """The smallest relative range of a sparkline's scale to either side of the median, so that noise looks flat."""
 COLUMNS = (
     *("run", "date_utc", "commit", "operation", "case", "dtype", "precision", "implementation", "device"),
@@ -83,13 +83,13 @@ def _value(point: Point | None, what: str) -> float | None:
 
 
 def sparkline(values: Sequence[float | None], steps: str = STEPS) -> str:
-    """A character for each of the last `LONGEST` values, on a scale from the smallest to the largest of them."""
-    shown = values[-LONGEST:]
+    """A character for each of the last `SPARKLINE_RUNS` values, on a scale from the smallest to the largest of them."""
+    shown = values[-SPARKLINE_RUNS:]
     known = [value for value in shown if value is not None]
     if not known:
         return ""
     middle = statistics.median(known)
-    low, high = min(*known, middle * (1 - NARROWEST_RANGE)), max(*known, middle * (1 + NARROWEST_RANGE))
+    low, high = min(*known, middle * (1 - MIN_RANGE)), max(*known, middle * (1 + MIN_RANGE))
     scale = (len(steps) - 1) / (high - low) if high > low else 0.0
     return "".join(GAP if value is None else steps[round((value - low) * scale)] for value in shown).rstrip()
 

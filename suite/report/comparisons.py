@@ -60,7 +60,7 @@ def _key(entry: Entry) -> tuple[str, ...]:
 
 def _pair(base: Entry, new: Entry) -> Pair:
     then, now = (
-        Estimate.of(entry.row.device_us or math.nan, entry.row.device_us_low, entry.row.device_us_high)
+        Estimate.from_interval(entry.row.device_us or math.nan, entry.row.device_us_low, entry.row.device_us_high)
         for entry in (base, new)
     )
     ratio = then - now

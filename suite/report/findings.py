@@ -29,21 +29,21 @@ def findings(runs: Sequence[Run]) -> list[Finding]:
     failures, agreements = zip(*(_agreement(run.entries) for run in runs), strict=True)
     results = [ranked_cases(run.on_its_device) for run in runs]
     parts = [
-        *_named(runs, failures),
+        *_with_run_names(runs, failures),
         *map(_between_runs, comparisons(runs)),
-        *_named(runs, map(_against_vendors, results)),
-        *_named(runs, map(_largest_lead, results)),
-        *_named(runs, (_nearest_to_limit(run.on_its_device) for run in runs)),
-        *_named(runs, map(_largest_gap, results)),
-        *_named(runs, agreements),
-        *_named(runs, map(_cpu_against_gpu, runs)),
-        *_named(runs, map(_fastest_without_vendor, results)),
-        *_named(runs, (_not_ranked(run.entries) for run in runs)),
+        *_with_run_names(runs, map(_against_vendors, results)),
+        *_with_run_names(runs, map(_largest_lead, results)),
+        *_with_run_names(runs, (_nearest_to_limit(run.on_its_device) for run in runs)),
+        *_with_run_names(runs, map(_largest_gap, results)),
+        *_with_run_names(runs, agreements),
+        *_with_run_names(runs, map(_cpu_against_gpu, runs)),
+        *_with_run_names(runs, map(_fastest_without_vendor, results)),
+        *_with_run_names(runs, (_not_ranked(run.entries) for run in runs)),
     ]
     return parts or [Finding("0 rows", "No row was checked or timed.")]
 
 
-def _named(runs: Sequence[Run], found: Iterable[Iterable[Finding]]) -> Iterator[Finding]:
+def _with_run_names(runs: Sequence[Run], found: Iterable[Iterable[Finding]]) -> Iterator[Finding]:
     """The findings on each run. If there are several runs, the run's name stands in front."""
     for run, each in zip(runs, found, strict=True):
         for finding in each:

@@ -26,7 +26,7 @@ class Part:
     def pick(self) -> Entry | None:
         return _fastest(self.entries)
 
-    def of(self, framework: str) -> Entry | None:
+    def fastest_of(self, framework: str) -> Entry | None:
         return _fastest([each for each in self.entries if each.framework == framework])
 
     def us(self, entry: Entry | None) -> float | None:
@@ -74,7 +74,7 @@ class Layer:
         found = [("the fastest for each shape", [part.pick for part in self.parts])]
         vendors = [[each for each in part.entries if each.row.vendor] for part in self.parts]
         found.append((VENDOR, [_fastest(each) for each in vendors]))
-        found += [(name, [part.of(name) for part in self.parts]) for name in self.frameworks]
+        found += [(name, [part.fastest_of(name) for part in self.parts]) for name in self.frameworks]
         choices = [Choice(name, us) for name, picks in found if (us := _sum(self.parts, picks)) is not None]
         return sorted(choices, key=lambda each: each.us)
 

@@ -107,7 +107,7 @@ def _layer(layer: Layer, *, several: bool) -> list[str]:
             str(part.shape.count),
             plain(part.pick.row.implementation) if part.pick else "",
             duration(part.us(part.pick)),
-            *(duration(part.us(part.of(name))) for name in layer.frameworks),
+            *(duration(part.us(part.fastest_of(name))) for name in layer.frameworks),
         ]
         for part in layer.parts
     ]

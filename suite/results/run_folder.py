@@ -19,14 +19,14 @@ MOST_NAMED = 3
 
 def new(device_folder: Path, operations: Sequence[str]) -> Path:
     """The folder for a run that begins now. It does not exist yet."""
-    stem = f"{datetime.now(UTC):%Y-%m-%dT%H%M%S}-{_named(operations)}"
+    stem = f"{datetime.now(UTC):%Y-%m-%dT%H%M%S}-{_operations_text(operations)}"
     names = (stem if number == 1 else f"{stem}.{number}" for number in count(1))
     return next(path for name in names if not (path := device_folder / RUNS / name).exists())
 
 
-def to_resume(device_folder: Path, operations: Sequence[str]) -> Path:
+def last_or_new(device_folder: Path, operations: Sequence[str]) -> Path:
     """The folder of the last run of these operations, or a new one if there is none."""
-    ending = f"-{_named(operations)}"
+    ending = f"-{_operations_text(operations)}"
     with suppress(OSError):
         found = [path for path in (device_folder / RUNS).iterdir() if _without_number(path.name).endswith(ending)]
         if found:
@@ -46,7 +46,7 @@ def set_latest(run: Path) -> None:
         os.replace(beside, link)
 
 
-def _named(operations: Sequence[str]) -> str:
+def _operations_text(operations: Sequence[str]) -> str:
     return "+".join(operations) if len(operations) <= MOST_NAMED else f"{len(operations)}-operations"
 
 

@@ -17,7 +17,7 @@ from suite.problem.case import Case
 from suite.results.noise import mark_noisy
 from suite.results.rates import rates
 from suite.results.row import COLUMNS, Attempt, Row
-from suite.runner.given import known, title
+from suite.runner.given import check_known, title
 
 if TYPE_CHECKING:
     import torch
@@ -46,7 +46,7 @@ def caller_implementation(function: Callable[..., Any], operation: str, framewor
 
 
 def adapter(framework: str) -> Adapter:
-    known("framework", framework, frameworks.names())
+    check_known("framework", framework, frameworks.names())
     return frameworks.get(framework)
 
 
@@ -63,7 +63,7 @@ def check(function: Callable[..., Any], adapter: Adapter, case: Case, where: Dev
 
 def tree_implementation(operation: str, name: str, where: Device, case: Case) -> Implementation:
     """The implementation `name` of the tree. Raises `UsageError` if there is none or it cannot run `case`."""
-    known("beside", name, [each.name for each in builtin.implementations(operation)])
+    check_known("beside", name, [each.name for each in builtin.implementations(operation)])
     found = builtin.find(operation, name)
     if (obstacle := found.obstacle(where, case)) is not None:
         raise UsageError(f"beside: {name} cannot run: {obstacle[1]}")

@@ -15,7 +15,7 @@ from suite.worker.pool import Pool, WorkerDiedError
 from suite.worker.protocol import DescribeRequest, Failed
 
 
-def described(
+def load_operation(
     path: Path,
     kind: Kind,
     device: Device,

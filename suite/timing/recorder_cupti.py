@@ -107,7 +107,7 @@ def load() -> Any:
     return Cupti(cupti, loaded_library())
 
 
-def why_not() -> str:
+def unavailable_reason() -> str:
     """The reason why CUPTI cannot record in this process; empty if it can."""
     recorder = CuptiRecorder(synchronize=lambda: None, probe=lambda: None)
     try:

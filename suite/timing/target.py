@@ -89,7 +89,10 @@ class CudaTarget:
         return hardware.energy_mj(self._handle)
 
     def limits(self) -> Limits | None:
-        return next((Limits.of(each["attributes"]) for each in devices() if each["index"] == self._device.index), None)
+        return next(
+            (Limits.from_attributes(each["attributes"]) for each in devices() if each["index"] == self._device.index),
+            None,
+        )
 
 
 @cache

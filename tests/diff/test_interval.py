@@ -35,7 +35,7 @@ def test_the_interval_of_a_ratio_holds_the_truth(tails: str, few: int, many: int
     def estimate(count: int) -> Estimate:
         times = [100 * math.exp(0.01 * noise()) for _ in range(count)]
         low, high = median_interval(times) or (None, None)
-        return -Estimate.of(median(times), low, high)
+        return -Estimate.from_interval(median(times), low, high)
 
     ratios = [estimate(few) - estimate(many) for _ in range(600)]
     assert sum(ratio.low <= 0 <= ratio.high for ratio in ratios) >= 0.95 * len(ratios)

@@ -95,7 +95,7 @@ def test_a_gap_or_overlap_is_required_where_it_is_tested() -> None:
     assert expectations.requires_overlap(20)(timing(100.0, "kernel", "kernel", gap_us=-25)) == ""
     assert expectations.requires_idle(1)(timing(5.0, activities=())) != ""
     row = checks.judge(
-        check(expectations.times(1, "call"), activities={"kernel": 2}, also=expectations.requires_idle(1000)),
+        check(expectations.times(1, "call"), activities={"kernel": 2}, requirement=expectations.requires_idle(1000)),
         {"call": close},
     )
     assert row.verdict == "off"

@@ -10,7 +10,7 @@ from report.rows import RECORD, entries, row, run_of, square
 
 from suite.report.load import Run
 from suite.report.plots import data_of, plots_of
-from suite.report.plots.labels import GAP, apart
+from suite.report.plots.labels import GAP, spread_apart
 from suite.report.plots.series import series_of
 from suite.report.style import DARK, LOOKS, PAPER
 
@@ -144,7 +144,7 @@ def test_other_sizes_are_named_in_the_title() -> None:
 
 @pytest.mark.parametrize("heights", [[0.5, 0.5, 0.5], [0.0, 0.01, 0.02, 0.9], [0.2, 0.21, 0.23, 0.24, 0.5]])
 def test_labels_do_not_overlap(heights: list[float]) -> None:
-    moved = apart(heights)
+    moved = spread_apart(heights)
     assert moved == sorted(moved)
     assert all(after - before >= GAP - 1e-9 for before, after in itertools.pairwise(moved))
 

@@ -29,9 +29,9 @@ def test_the_last_run_of_the_same_operations_is_resumed(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     for name in ("2026-01-01T000000-matmul", "2026-01-02T000000-matmul.2", "2026-01-03T000000-sigmoid"):
         (runs / name).mkdir(parents=True)
-    assert run_folder.to_resume(tmp_path, ["matmul"]) == runs / "2026-01-02T000000-matmul.2"
-    assert run_folder.to_resume(tmp_path, ["attention"]).name.endswith("-attention")
-    assert not run_folder.to_resume(tmp_path, ["attention"]).exists()
+    assert run_folder.last_or_new(tmp_path, ["matmul"]) == runs / "2026-01-02T000000-matmul.2"
+    assert run_folder.last_or_new(tmp_path, ["attention"]).name.endswith("-attention")
+    assert not run_folder.last_or_new(tmp_path, ["attention"]).exists()
 
 
 def test_latest_names_the_last_run_and_nothing_else_is_linked(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ class Check:
     up: Tolerance = standard
     activities: Mapping[str, int] | None = field(default_factory=lambda: {"kernel": 1})
     """The required number of activities of each kind; None for any number."""
-    also: Callable[[Timing], str] = lambda timing: ""
+    requirement: Callable[[Timing], str] = lambda timing: ""
     """A further requirement. Returns a complaint about the timing, or an empty text."""
     note: Callable[[Timings], str] = lambda timings: ""
 
@@ -92,7 +92,7 @@ def judge(check: Check, timings: Timings) -> ProofRow:
         return _row(check, NOT_RUN, **facts, note="this machine does not tell what to expect")
     low, high = expected - check.down(expected), expected + check.up(expected)
     wanted = seen if check.activities is None else _spell(check.activities)
-    complaints = [f"the record should hold {wanted}" if seen != wanted else "", check.also(timing)]
+    complaints = [f"the record should hold {wanted}" if seen != wanted else "", check.requirement(timing)]
     off = not low <= recorded <= high or any(complaints)
     facts |= {"expected_us": expected, "ratio": recorded / expected if expected else None}
     note = "; ".join(filter(None, [*complaints, *timing.flags, check.note(timings)]))

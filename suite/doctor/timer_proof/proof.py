@@ -50,10 +50,10 @@ def prove(
 
     from suite.doctor.timer_proof.groups import Spins, group_makers
     from suite.doctor.timer_proof.work import Arena, kits
-    from suite.timing.recorder_cupti import why_not
+    from suite.timing.recorder_cupti import unavailable_reason
 
     torch.cuda.synchronize(device)
-    if reason := why_not():
+    if reason := unavailable_reason():
         raise SuiteError(f"there is no recorder to prove: {reason}")
     on_phase("building the work")
     arena = Arena(device, array_bytes(ARRAY_BYTES, hardware.memory_bytes("cuda", where.index)) // 4)
@@ -69,7 +69,7 @@ def prove(
             rows.append(row)
             on_row(row)
     on_phase("what recording costs")
-    spin = partial(torch.cuda._sleep, Spins(clock_mhz).of(100))
+    spin = partial(torch.cuda._sleep, Spins(clock_mhz).cycles(100))
     rows.append(_overhead_row(CudaTarget(device), spin, "a spin of 100 us"))
     on_row(rows[-1])
     return rows

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from suite.report.plots.figure import Margins, Plot, grid, room, rounded
-from suite.report.plots.units import counts_flops, rate_in
+from suite.report.plots.figure import Margins, Plot, grid, rounded, text_inches
+from suite.report.plots.units import counts_flops, rate_function
 from suite.report.ranking import CaseResult
 from suite.report.style import INK, look
 from suite.results.render import number
@@ -46,7 +46,7 @@ def _rank(result: CaseResult) -> tuple[int, float]:
 
 def _panel(result: CaseResult) -> dict[str, Any]:
     ranked = sorted((entry for entry in result.entries if entry.ranked), key=lambda each: -(each.row.device_us or 0.0))
-    rate, unit = rate_in(counts_flops(ranked))
+    rate, unit = rate_function(counts_flops(ranked))
     bars = [
         [entry.row.implementation, rounded(rate(entry)), rounded(entry.ratio), bool(entry.row.vendor)]
         for entry in ranked
@@ -58,7 +58,7 @@ def draw(data: dict[str, Any]) -> Figure:
     panels = data["panels"]
     names = [name for panel in panels for name, *_ in panel["bars"]]
     most = max(len(panel["bars"]) for panel in panels)
-    figure, axes = grid(len(panels), (2.9, 0.2 + 0.18 * most), Margins(0.25 + room(names, 7.5), 0.2, 0.35, 0.5))
+    figure, axes = grid(len(panels), (2.9, 0.2 + 0.18 * most), Margins(0.25 + text_inches(names, 7.5), 0.2, 0.35, 0.5))
     for panel, ax in zip(panels, axes, strict=True):
         _draw_panel(ax, panel)
     return figure

@@ -164,7 +164,7 @@ def grid(count: int, panel: tuple[float, float], around: Margins) -> tuple[Figur
     return figure, list(panels.flat[:count])
 
 
-def room(texts: Iterable[str], font_size: float) -> float:
+def text_inches(texts: Iterable[str], font_size: float) -> float:
     """The approximate width in inches of the longest of `texts`."""
     return 0.0088 * font_size * max(len(text) for text in texts)
 

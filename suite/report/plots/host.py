@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from suite.report.load import Entry
-from suite.report.plots.figure import Margins, Plot, canvas, grid, room, rounded
+from suite.report.plots.figure import Margins, Plot, canvas, grid, rounded, text_inches
 from suite.report.plots.labels import Label, label_line_ends, plain_numbers, sizes
 from suite.report.plots.lanes import ticks
 from suite.report.plots.series import Series, series_of
@@ -74,7 +74,7 @@ def draw_sizes(data: dict[str, Any]) -> Figure:
     panels = data["panels"]
     names = [name for panel in panels for name in panel["lines"]]
     wide = 5.8 if len(panels) == 1 else 2.9
-    figure, axes = grid(len(panels), (wide, 2.6), Margins(0.7, 0.3 + room(names, 7.5), 0.35, 0.55))
+    figure, axes = grid(len(panels), (wide, 2.6), Margins(0.7, 0.3 + text_inches(names, 7.5), 0.35, 0.55))
     for panel, ax in zip(panels, axes, strict=True):
         labels, dashes = [], iter(("-", "--", ":"))
         for name, points in panel["lines"].items():

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LEAST, MOST_PANELS = 8, 6
+MIN_INTENSITIES, MOST_PANELS = 8, 6
 """Number of different intensities that a panel needs; largest number of panels."""
 MOST_VECTORS = 500
 """The largest number of marks that are drawn one by one. More are drawn as one image."""
@@ -37,7 +37,7 @@ def against_intensity(results: Sequence[CaseResult]) -> Iterator[Plot]:
     panels = [
         {"title": title, "points": {name: points[name] for name in sorted(points, key=place)}}
         for title, points in groups.items()
-        if len({x for found in points.values() for x, _ in found}) >= LEAST
+        if len({x for found in points.values() for x, _ in found}) >= MIN_INTENSITIES
     ]
     if panels:
         about = (

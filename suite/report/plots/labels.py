@@ -29,7 +29,7 @@ class Label:
 def label_line_ends(ax: Axes, labels: Sequence[Label]) -> None:
     """Write each label beside the panel at the height of its line, moved apart where they would overlap."""
     wanted = sorted((_part(ax.get_ylim(), ax.get_yscale(), label.y), place) for place, label in enumerate(labels))
-    heights = apart([height for height, _ in wanted])
+    heights = spread_apart([height for height, _ in wanted])
     for height, (own, place) in zip(heights, wanted, strict=True):
         label = labels[place]
         weight = "bold" if label.bold else "normal"
@@ -51,7 +51,7 @@ def _part(limits: tuple[float, float], scale: str, value: float) -> float:
     return (value - low) / (high - low)
 
 
-def apart(heights: Sequence[float]) -> list[float]:
+def spread_apart(heights: Sequence[float]) -> list[float]:
     """`heights`, which are in ascending order, moved apart to a distance of at least `GAP`.
 
     Labels that overlap are centred on the mean of their heights.

@@ -19,7 +19,7 @@ def counts_flops(entries: Sequence[Entry]) -> bool:
     return all(entry.flops > ARITHMETIC_INTENSITY * entry.bytes for entry in entries)
 
 
-def rate_in(in_flops: bool) -> tuple[Callable[[Entry], float], str]:
+def rate_function(in_flops: bool) -> tuple[Callable[[Entry], float], str]:
     """A function that returns a row's rate, and the unit."""
     if in_flops:
         return lambda entry: entry.row.tflops or 0.0, "TFLOP/s"

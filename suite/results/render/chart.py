@@ -21,7 +21,7 @@ EIGHTHS, PLAIN = " ▏▎▍▌▋▊▉█", " ####"
 """Characters for a bar's last place, from empty to full: with block characters and without."""
 MARK, PLAIN_MARK = "│", "|"
 """Marks the ratio 1 in bars that end before it."""
-LONGEST, MOST = 60, 24
+MAX_BAR_WIDTH, MAX_BARS = 60, 24
 """The largest number of characters in a bar, and of bars."""
 
 
@@ -43,8 +43,8 @@ def chart_lines(rows: Iterable[Row], width: int, baseline: str = "", *, plain: b
     if not groups:
         return []
     title, bars = _case_bars(groups[0], baseline) if len(groups) == 1 else _kind_bars(groups, baseline)
-    left_out = f"; the best {MOST} of {len(bars)}" if len(bars) > MOST else ""
-    return _draw(f"{title}{left_out}", bars[:MOST], max(width, NARROWEST), plain) if bars else []
+    left_out = f"; the best {MAX_BARS} of {len(bars)}" if len(bars) > MAX_BARS else ""
+    return _draw(f"{title}{left_out}", bars[:MAX_BARS], max(width, NARROWEST), plain) if bars else []
 
 
 def _timed(rows: Sequence[Row]) -> list[Row]:
@@ -110,9 +110,9 @@ def _draw(title: str, bars: Sequence[_Bar], width: int, plain: bool) -> list[Tex
     numbers = [number(bar.value, 3) for bar in bars]
     name_width, digits = max(map(len, names)), max(map(len, numbers))
     notes = max(len(bar.note) for bar in bars)
-    bar_width = min(LONGEST, width - name_width - digits - notes - (5 if notes else 3))
+    bar_width = min(MAX_BAR_WIDTH, width - name_width - digits - notes - (5 if notes else 3))
     shown = bar_width >= 8 or not notes
-    bar_width = bar_width if shown else min(LONGEST, width - name_width - digits - 3)
+    bar_width = bar_width if shown else min(MAX_BAR_WIDTH, width - name_width - digits - 3)
     scale = bar_width / max(1.0, *(bar.value for bar in bars))
     lines = [Text(clipped(title, width), style="bold")]
     for bar, name, text in zip(bars, names, numbers, strict=True):

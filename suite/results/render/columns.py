@@ -107,7 +107,7 @@ class CaseTable:
     fastest: Row | None
 
     @classmethod
-    def of(cls, rows: Sequence[Row]) -> CaseTable:
+    def from_rows(cls, rows: Sequence[Row]) -> CaseTable:
         """The table of `rows`, which are all of one case."""
         found = references(rows)
         cells = [_cells(row, found.get(row.device)) for row in rows]
@@ -167,10 +167,10 @@ def _cell(row: Row, column: Column) -> str:
 
 
 def _note(row: Row) -> str:
-    return one_line("; ".join(filter(None, (row.explanation, row.remarks, why_not_faster(row)))))
+    return one_line("; ".join(filter(None, (row.explanation, row.remarks, profile_text(row)))))
 
 
-def why_not_faster(row: Row) -> str:
+def profile_text(row: Row) -> str:
     """The findings of Nsight Compute on a row: `bound by tensor cores; busy: tensor cores 87%, DRAM 11%, ...`."""
     if row.bound_by is Bound.UNKNOWN:
         return ""

@@ -44,7 +44,7 @@ def markdown(rows: Sequence[Row], environment: Mapping[str, Any]) -> str:
 
 
 def _case_table(rows: Sequence[Row]) -> str:
-    view = CaseTable.of(rows)
+    view = CaseTable.from_rows(rows)
     texts = {head: each for head, each in (("kernels run", view.kernels), ("reason", view.notes)) if any(each)}
     numeric = [column.head for column in view.columns]
     body = []

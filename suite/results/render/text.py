@@ -14,7 +14,7 @@ from suite.results.render.columns import (
     CaseTable,
     clock_mark,
     number,
-    why_not_faster,
+    profile_text,
 )
 from suite.results.render.error_map import map_lines
 from suite.results.render.labels import short_case, short_dtype
@@ -52,7 +52,7 @@ def case_lines(rows: Sequence[Row], width: int, view: View | None = None) -> lis
     from rich.text import Text
 
     view = view or View()
-    whole = CaseTable.of(rows)
+    whole = CaseTable.from_rows(rows)
     comparison = Comparison(rows, view.baseline)
     notes = _Notes()
     shown = view.ordered([row for row in rows if row.status not in NEVER_RAN])
@@ -90,7 +90,7 @@ class _Notes:
             self._brief.add(self.number(text))
         return self.number(text)
 
-    def of(self, row: Row) -> str:
+    def numbers(self, row: Row) -> str:
         """The numbers of a row's notes: `1,3`."""
         return ",".join(str(self.number(text)) for text in _notes(row))
 
@@ -110,7 +110,7 @@ def _notes(row: Row) -> list[str]:
     )
     found += ["noisy: not ranked"] if row.noisy else []
     return found + [
-        text for text in (one_line(row.explanation), one_line(row.remarks), one_line(why_not_faster(row))) if text
+        text for text in (one_line(row.explanation), one_line(row.remarks), one_line(profile_text(row))) if text
     ]
 
 
@@ -162,7 +162,7 @@ def _field(name: str, rows: Sequence[Row], comparison: Comparison, notes: _Notes
     if name == RATE:
         return _rates(rows)
     if name == NOTE:
-        return Field(NOTE, [notes.of(row) for row in rows], False)
+        return Field(NOTE, [notes.numbers(row) for row in rows], False)
     return Field(HEADS.get(name, name), [_cell(row, name) for row in rows], _is_number(rows, name))
 
 

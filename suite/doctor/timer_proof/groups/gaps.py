@@ -23,7 +23,7 @@ def idle_gaps(kits: Sequence[Kit], arena: Arena, spins: Spins) -> Group:
     halves: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {}
     for kit in kits:
         if kit.spin is not None:
-            halves[kit.name] = spin(kit, spins.of(300)), spin(kit, spins.of(500))
+            halves[kit.name] = spin(kit, spins.cycles(300)), spin(kit, spins.cycles(500))
         else:
             halves[kit.name] = partial(kit.add_one, arena.elements // 4), partial(kit.add_one, arena.elements // 2)
     pairs = [(kit, kit) for kit in kits]
@@ -38,7 +38,7 @@ def idle_gaps(kits: Sequence[Kit], arena: Arena, spins: Spins) -> Group:
         calls.append(
             Call(
                 name,
-                partial(_issue_apart, halves[first.name][0], halves[second.name][1]),
+                partial(_issue_with_gap, halves[first.name][0], halves[second.name][1]),
                 _both(first.wait, second.wait),
             )
         )
@@ -50,14 +50,14 @@ def idle_gaps(kits: Sequence[Kit], arena: Arena, spins: Spins) -> Group:
                 total(f"{first.name}: first", f"{second.name}: second"),
                 "the two alone, added",
                 activities={"kernel": 2},
-                also=requires_idle(MIN_IDLE_US),
+                requirement=requires_idle(MIN_IDLE_US),
                 note=partial(_span_note, name),
             )
         )
     return Group(tuple(calls), tuple(checks), budget_s=2.0)
 
 
-def _issue_apart(first: Callable[[], object], second: Callable[[], object]) -> tuple[object, object]:
+def _issue_with_gap(first: Callable[[], object], second: Callable[[], object]) -> tuple[object, object]:
     one = first()
     time.sleep(IDLE_S)
     return one, second()

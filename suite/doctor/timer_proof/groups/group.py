@@ -32,7 +32,7 @@ class Spins:
 
     clock_mhz: float
 
-    def of(self, us: float) -> int:
+    def cycles(self, us: float) -> int:
         """The number of cycles in `us` microseconds."""
         return round(us * self.clock_mhz)
 

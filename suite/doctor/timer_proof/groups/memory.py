@@ -68,7 +68,7 @@ def fills_and_copies(kit: Kit, arena: Arena, spins: Spins) -> Group:
             )
         )
     alone, mixed = f"{kit.name}: spin beside a fill", f"{kit.name}: fill, then spin"
-    spinning = spin(kit, spins.of(300))
+    spinning = spin(kit, spins.cycles(300))
     calls.append(Call(alone, spinning, kit.wait))
     calls.append(Call(mixed, partial(_issue_both, partial(kit.fill, half), spinning), kit.wait))
     checks.append(

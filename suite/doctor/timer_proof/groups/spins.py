@@ -18,7 +18,7 @@ MANY_BLOCKS, UNTRACED_CALLS = 1 << 18, 9
 def long_spins(kits: Sequence[Kit], arena: Arena, spins: Spins) -> Group:
     """Spins of 1 ms by the SM clock, and of twice that."""
     calls, checks = [], []
-    count = spins.of(1000)
+    count = spins.cycles(1000)
     for kit in kits:
         one, two = f"{kit.name}: spin", f"{kit.name}: spin, twice as long"
         calls += [Call(one, spin(kit, count), kit.wait), Call(two, spin(kit, 2 * count), kit.wait)]
@@ -49,7 +49,7 @@ def _clocks_note(name: str, arena: Arena, timings: Timings) -> str:
 def short_spins(kits: Sequence[Kit], spins: Spins) -> Group:
     """Spins about as short as a launch: 5 us and twice that, and twenty launches of 20 us in one call."""
     calls, checks = [], []
-    count, longer, many = spins.of(5), spins.of(20), 20
+    count, longer, many = spins.cycles(5), spins.cycles(20), 20
     for kit in kits:
         one, two, single, twenty = (f"{kit.name}: {what}" for what in ("5 us", "10 us", "20 us", "20 times 20 us"))
         calls += [
@@ -93,7 +93,7 @@ def against_host_clock(kits: Sequence[Kit], spins: Spins) -> Group:
     calls, checks = [], []
     for kit in kits:
         name = f"{kit.name}: 20 ms"
-        calls.append(Call(name, spin(kit, spins.of(20_000)), kit.wait))
+        calls.append(Call(name, spin(kit, spins.cycles(20_000)), kit.wait))
         checks.append(
             Check(
                 kit.name,
