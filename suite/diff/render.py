@@ -154,7 +154,7 @@ def _cells(found: Diff, change: Change) -> list[str]:
 
 
 def _unmatched(found: Diff) -> Iterator[tuple[str, str, str]]:
-    """For each case with rows that the other run lacks: the side, the case, the implementations."""
+    """The rows that one run lacks, for each case: the side that has them, the case, the implementations."""
     for side, rows in (("BASE", found.only_in_base), ("NEW", found.only_in_new)):
         cases: dict[str, list[str]] = {}
         for row in rows:

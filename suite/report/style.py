@@ -15,7 +15,7 @@ class Look:
     marker: str
 
 
-# After Okabe and Ito (2008), who chose hues that people with any colour vision tell apart; at least 3:1 on the page.
+# Hues of Okabe and Ito (2008), distinct for people with any colour vision. Contrast on the page is at least 3:1.
 LOOKS = {
     "triton": Look("Triton", "#0072b2", "#56b4e9", "o"),
     "jax": Look("JAX", "#a4508b", "#e59bd0", "s"),

@@ -117,7 +117,7 @@ def assign_spans(
     activity: Callable[[int], str] = lambda i: f"activity {i}",
     span: Callable[[int], str] = lambda i: f"span {i}",
 ) -> NDArray[Any]:
-    """For each activity the index i of the span in which it starts: edges[i] <= start < edges[i + 1], in ns.
+    """The index i of the span in which each activity starts: edges[i] <= start < edges[i + 1], in ns.
 
     Only the time decides, not the host thread that launched an activity. `activity` and `span` name them in error
     messages. A span may remain empty; the caller judges that.

@@ -115,8 +115,7 @@ def measure(
         calls: implementations with distinct names, whose results are already checked.
         device: the `torch.device` that they run on.
         cache: `cold` evicts the last-level cache before every sample; `warm` runs the call itself instead.
-        budget_s: time for the samples of each call, in seconds. A call gets its minimum of samples even if that takes
-            longer.
+        budget_s: seconds for the samples of each call, which gets its minimum of samples even if that takes longer.
         interval: relative half width of the median's 95% interval at which a call takes no more samples.
         max_noise: a call whose interval is wider may take up to MAX_BUDGETS times its budget.
         seed: seed of the order of calls within rounds; None takes one from the operating system.
@@ -217,10 +216,7 @@ class Measurement:
                 return best
 
     def measure_host_times(self, call: Call) -> None:
-        """Measure latency, dispatch time and time in a CUDA graph, without a recorder.
-
-        Latency is that of a call to an idle device with the same state of the cache as samples have.
-        """
+        """Measure latency (idle device, cache as for samples), dispatch and graph time, without a recorder."""
         record, clock, synchronize = self.records[call.name], self.target.clock, self.target.synchronize
 
         def prepare() -> None:
@@ -308,9 +304,7 @@ class Measurement:
         collected_at, count = self.target.clock(), 0
         while active:
             count += 1
-            begin_round: Callable[[], None] | None = partial(
-                self.inputs.begin_round, complete=self.has_all_calls(active)
-            )
+            begin_round: Callable[[], None] | None = partial(self.inputs.begin_round, complete=self.is_complete(active))
             for call in self.random.sample(active, len(active)):
                 self.sample(recorder, call, begin_round)
                 begin_round = None
@@ -334,7 +328,7 @@ class Measurement:
         """The vendor call that ratios refer to."""
         return best_vendor(self.records, [call.name for call in self.calls if call.vendor], max_noise)
 
-    def has_all_calls(self, active: Sequence[Call]) -> bool:
+    def is_complete(self, active: Sequence[Call]) -> bool:
         """True if `active` has every call that can be timed."""
         return len(active) == sum(not record.error for record in self.records.values())
 
@@ -376,8 +370,7 @@ class Measurement:
 
 
 def decide(record: CallRecord, budget_s: float, interval: float, limit: float) -> None:
-    """Set `stopped_by` of a call that needs no more samples. One noisier than `limit` gets up to MAX_BUDGETS times its
-    budget."""
+    """Set `stopped_by` of a call that needs no more samples. Above the noise `limit` it gets MAX_BUDGETS budgets."""
     count, share = len(record.device_us), record.spent_ns / 1e9 / budget_s if budget_s else math.inf
     if record.finished or count < record.minimum:
         return

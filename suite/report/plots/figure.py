@@ -114,7 +114,7 @@ def _as_variable(color: str) -> str:
 def _inherited(found: re.Match[str]) -> str:
     """The weight and size of a `font` property. The family is left to the page."""
     if found[1]:
-        return ""  # the page's
+        return ""  # left to the page
     return f"font: {found[2]}var(--sans)"
 
 

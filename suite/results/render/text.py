@@ -137,7 +137,8 @@ def _never_ran(rows: Sequence[Row], status: Status, notes: _Notes, width: int) -
         if row.status is status
     ]
     lines = wrapped(f"{status}: {', '.join(found)}", width, indent="  ") if found else []
-    return [line.replace("\u00a0", " ") for line in lines]  # a name kept with its number
+    # No-break spaces kept each name and its number on one line.
+    return [line.replace("\u00a0", " ") for line in lines]
 
 
 def _fields(rows: Sequence[Row], view: View, comparison: Comparison, notes: _Notes) -> list[Field]:
