@@ -1,4 +1,4 @@
-"""`python -m suite tune`: the fastest configurations of autotuned kernels on this GPU."""
+"""`python -m suite tune` finds the fastest configurations of autotuned kernels on this GPU."""
 
 from __future__ import annotations
 

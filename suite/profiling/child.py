@@ -1,4 +1,4 @@
-"""A process that makes one call (`once.py`), alone or under Nsight Compute."""
+"""Starts a process that makes one call (`once.py`), alone or under Nsight Compute."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONGEST_REASON = 400
 
 
 class OnceError(WorkerError):
-    """The call failed, or its process did. The text is the reason."""
+    """The call or its process failed. The text is the reason."""
 
 
 def profile(once: Once, executable: str, *, cold: bool, timeout_s: float) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def profile(once: Once, executable: str, *, cold: bool, timeout_s: float) -> dic
 
 
 def code(once: Once, timeout_s: float) -> list[str]:
-    """Write the code that `once` asks for; the names of the files. Those of an earlier run are removed.
+    """Write the code that `once` asks for, and return the names of the files. Files of an earlier run are removed.
 
     Raises `OnceError`.
     """
@@ -52,7 +52,10 @@ def code(once: Once, timeout_s: float) -> list[str]:
 
 
 def run(once: Once, before: Sequence[str], timeout_s: float) -> None:
-    """Make the call in a process of its own. `before` are the words of a program that runs it. Raises `OnceError`."""
+    """Make the call in a process of its own. `before` is the command line of a program that runs it, or empty.
+
+    Raises `OnceError`.
+    """
     command = [*before, sys.executable, "-P", "-m", "suite.profiling.once", json.dumps(to_json(once))]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     with tempfile.TemporaryFile() as output:
@@ -69,7 +72,7 @@ def run(once: Once, before: Sequence[str], timeout_s: float) -> None:
             raise OnceError(f"no process could be started: {error.strerror}") from error
         try:
             status = process.wait(timeout_s)
-        except BaseException as error:  # also an interruption
+        except BaseException as error:  # including an interruption
             tree.signal_all(process.pid, signal.SIGKILL)
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -82,7 +85,7 @@ def run(once: Once, before: Sequence[str], timeout_s: float) -> None:
 
 
 def _reason(output: str, status: int) -> str:
-    """The last line of the call's own; those of ncu begin with ==."""
+    """The last line that the call printed. Lines of ncu begin with == and are skipped."""
     lines = [line for line in map(one_line, output.splitlines()) if line]
     own = [line for line in lines if not line.startswith("==")] or lines
     how = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"

@@ -1,4 +1,4 @@
-"""Rows as a pandas DataFrame, for notebooks and analyses. The suite itself works on rows."""
+"""Converts rows to a pandas DataFrame and back, for notebooks and analyses. The suite itself works on rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows that a DataFrame of `frame` holds."""
+"""Conversion of a DataFrame of `frame` back to rows."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 IDENTITY = ("operation", "case", "dtype", "precision", "implementation")
-"""Columns that make a row."""
+"""Columns that a DataFrame must have to be converted to rows."""
 
 
 def rows_of(table: pd.DataFrame) -> list[Row]:
-    """The rows of a DataFrame that `frame` made, or of a part of one. Raises `UsageError` for another DataFrame."""
+    """The rows of a DataFrame that `frame` made, or of some of its rows. Raises `UsageError` for another DataFrame."""
     missing = [name for name in IDENTITY if name not in table.columns]
     if missing:
         raise UsageError(f"the frame has no column {', '.join(missing)}: give one of suite.compare, with its columns")
@@ -27,7 +27,7 @@ def rows_of(table: pd.DataFrame) -> list[Row]:
 
 
 def _typed(name: str, value: Any) -> Any:
-    """A cell of a frame as the field of `Row` has it: of pandas' types back to Python's."""
+    """A cell of a DataFrame converted from the type of pandas to that of the field of `Row`."""
     kinds = get_args(TYPES[name])
     if not kinds:
         return bool(value) if TYPES[name] is bool else int(value) if TYPES[name] is int else str(value)

@@ -1,4 +1,4 @@
-"""A call that is timed."""
+"""A call of an implementation that is timed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Call:
     issue: Callable[[], object]
     """Starts the call and returns its result, which may not be ready."""
     wait: Callable[[Any], None]
-    """Returns when that result is ready."""
+    """Waits until that result is ready."""
     vendor: bool = False
-    """Whether a vendor's library computes it: vs_best is relative to the fastest of these."""
+    """True if a vendor's library computes it. vs_best is relative to the fastest of these."""
     capture: Callable[[Callable[[], object], int], Callable[[], None] | None] | None = None
-    """Captures so many calls into a CUDA graph and returns what replays it; None where that is not possible."""
+    """Captures a number of calls into a CUDA graph and returns a function that replays it; None if it cannot."""
 
     def run(self) -> None:
         self.wait(self.issue())
@@ -33,7 +33,7 @@ class Call:
         return issued - start, clock() - start
 
     def loop(self, count: int, clock: Callable[[], int]) -> float:
-        """Nanoseconds until each of several calls returns, which are issued one after the other."""
+        """Nanoseconds per call until `count` calls, issued one after the other, have returned."""
         start = clock()
         result = self.repeat(count)
         issued = clock()
@@ -41,7 +41,7 @@ class Call:
         return (issued - start) / count
 
     def repeat(self, count: int) -> object:
-        """Issue several calls; the result of the last."""
+        """Issue `count` calls and return the result of the last."""
         result: object = None
         for _ in range(count):
             result = self.issue()

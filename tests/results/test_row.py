@@ -26,7 +26,7 @@ def test_texts_become_enumerations() -> None:
 
 
 def test_a_row_is_filled_with_typed_values() -> None:
-    """What comes from a kernel is made harmless: one printable line, no NaN."""
+    """Values from a kernel are made harmless: one printable line, no NaN."""
     found = row(device_us=1.0)
     found.fill(
         {

@@ -1,4 +1,4 @@
-"""compare(): what becomes a row, what is timed, timed again, flagged. A script of answers stands for the worker."""
+"""compare(): rows, times, repeated times and remarks. A script of answers replaces the worker."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_implementations_that_cannot_be_timed_together_stay_untimed_and_say_why(
 
 
 def test_rows_are_stored_as_they_come_and_not_run_again(compare: Any) -> None:
-    """Each row when it is checked, all again with their times; rows of an interrupted run are only completed."""
+    """A row is stored when it is checked, and again with its times. Rows of an interrupted run are only completed."""
     asked: list[str] = []
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
@@ -298,7 +298,7 @@ def test_a_sweep_has_rows_of_the_host_beside_the_gpus_and_says_where_the_gpu_win
 
 
 def test_what_was_tried_is_a_field_of_the_row(compare: Any) -> None:
-    """Done, failed, or not tried; the texts beside it decide nothing."""
+    """The field says done, failed or not tried. No decision reads the texts of the row."""
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
         if request["do"] == "check":

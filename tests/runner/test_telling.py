@@ -1,4 +1,4 @@
-"""Telling cases in a run: once for each implementation and arithmetic, whatever the sizes; and what rows say."""
+"""Telling cases in a run: they run once for each implementation and arithmetic, at any sizes, and rows report them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WRONG = {"status": "wrong", "checked": "tail", "reason": "value: no (in the tell
 
 
 def run(compare: Any, answers: Any, **options: Any) -> tuple[list[Row], list[str]]:
-    """The rows, and what the workers were asked for. `answers`: those to successive requests to probe."""
+    """The rows, and the requests to the workers. `answers` are those to successive requests for telling cases."""
     asked: list[str] = []
     replies = iter(answers)
 

@@ -19,7 +19,7 @@ from suite.timing.target import CpuTarget
 
 
 class Noted:
-    """Notes what is asked of the inputs of timed calls."""
+    """Records the calls of the methods of `Inputs`."""
 
     def __init__(self, events: list[tuple[str, object]]) -> None:
         self.events = events
@@ -109,7 +109,7 @@ def test_the_garbage_collector_stays_enabled_and_does_not_run() -> None:
 
 
 def test_a_result_is_released_after_its_sample() -> None:
-    """A release takes time, of large results on a CPU as much as a copy: it is not part of the sample."""
+    """Freeing a large result on a CPU takes as long as a copy, so it must not be part of the sample."""
     held: list[bool] = []
 
     class Result:

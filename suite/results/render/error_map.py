@@ -1,4 +1,4 @@
-"""Where wrong rows are wrong, as lines of text."""
+"""Draws error maps as lines of text: the places where the result of a wrong row is wrong."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from suite.core.text import one_line
 from suite.results.row import Row
 
 MOST_LINES, MOST_COLUMNS = 8, 32
-"""Tiles shown downwards and across; finer maps are made coarser."""
+"""The largest number of tiles shown downwards and across. Finer maps are made coarser."""
 
 
 def map_of(row: Row) -> ErrorMap | None:
-    """The row's map; None if it has none, or one that cannot be read."""
+    """The row's map; None if it has none or it cannot be read."""
     try:
         return ErrorMap.of(row.error_map) if row.error_map else None
     except ResultsError:
@@ -22,7 +22,7 @@ def map_of(row: Row) -> ErrorMap | None:
 
 
 def map_lines(rows: Sequence[Row], *, every: bool) -> list[str]:
-    """The map of the first row whose errors are not everywhere; of all rows that have one if `every`."""
+    """The map of the first row whose errors are not everywhere. With `every`, the maps of all rows that have one."""
     found = [(row, each) for row in rows if (each := map_of(row)) is not None and (every or not each.is_uniform)]
     lines = []
     for row, each in found if every else found[:1]:
@@ -40,7 +40,7 @@ def map_lines(rows: Sequence[Row], *, every: bool) -> list[str]:
 
 
 def coarse(found: ErrorMap) -> tuple[tuple[int, int], list[list[float]]]:
-    """The size of a tile and the shares, with so few tiles that they can be shown."""
+    """A map with few enough tiles to be shown: the size of a tile, and the share of wrong elements in each."""
     shares = found.shares()
     factors = [-(-len(of) // most) for of, most in ((shares, MOST_LINES), (shares[0], MOST_COLUMNS))]
     down, across = factors

@@ -1,4 +1,4 @@
-"""Two or more runs side by side: rows that are in the first run and in another."""
+"""Compares runs side by side: pairs of rows that are in the first run and in a later one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from suite.report.load import Entry, Run
 
 @dataclass(frozen=True)
 class Pair:
-    """One implementation on one case in two runs. `ratio` is how many times as fast the second run's is."""
+    """One implementation on one case in two runs. `ratio` is the speed in the second run relative to the first."""
 
     base: Entry
     new: Entry
@@ -25,7 +25,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The rows that both runs have ranked times of."""
+    """The rows of two runs that have ranked times in both."""
 
     base: str
     new: str
@@ -43,7 +43,7 @@ class Comparison:
 
 
 def comparisons(runs: Sequence[Run]) -> list[Comparison]:
-    """Each later run against the first; one without rows in common is left out."""
+    """The comparison of each later run with the first. A run without common rows is left out."""
     found = []
     for other in runs[1:]:
         base = {_key(entry): entry for entry in runs[0].entries if entry.ranked}
@@ -60,7 +60,7 @@ def _key(entry: Entry) -> tuple[str, ...]:
 
 def _pair(base: Entry, new: Entry) -> Pair:
     then, now = (
-        Estimate.of(entry.row.device_us or math.nan, entry.row.device_us_low, entry.row.device_us_high)
+        Estimate.from_interval(entry.row.device_us or math.nan, entry.row.device_us_low, entry.row.device_us_high)
         for entry in (base, new)
     )
     ratio = then - now
