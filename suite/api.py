@@ -40,7 +40,7 @@ from suite.worker.limits import FIRST_CALL_S
 if TYPE_CHECKING:
     import pandas as pd
 
-    from suite.checking.checked_call import CheckResult
+    from suite.checking.check import CheckResult
 
 
 @dataclass(frozen=True)

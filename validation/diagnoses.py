@@ -57,7 +57,7 @@ def gallery(where: Device, operations: Sequence[str]) -> Iterator[Found]:
     import wrong_kernels
     from wrong_kernels import diagnoses
 
-    from suite.checking.checked_call import check
+    from suite.checking.check import check
     from suite.checking.problem import Problem
 
     expected = diagnoses.SAID | diagnoses.GPU

@@ -138,7 +138,7 @@ def gallery(where: Device, operations: Sequence[str]) -> Iterator[Refusal]:
     import torch
     import wrong_kernels
 
-    from suite.checking.checked_call import check
+    from suite.checking.check import check
     from suite.checking.problem import Problem
 
     for name in frameworks.names():

@@ -3,7 +3,7 @@
     as if factors were tf32 (fits 99.8%)
 
 A variant is what the result is after a certain mistake, with an error bound of its own (`suite/variants`, and
-`suite/checking/anywhere.py` for mistakes in any operation). It explains a result if
+`suite/checking/general_variants.py` for mistakes in any operation). It explains a result if
 
 - nearly all wrong elements are within the variant's bound, and nearly all that are right still are (FITS);
 - the errors explained are so many, or so much larger than the bound, that it is no coincidence (EVIDENCE_BITS).
@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from suite import variants
-from suite.checking import anywhere
+from suite.checking import general_variants
+from suite.checking.judge import error_ratios
 from suite.checking.survey import Piece, Survey, survey
-from suite.checking.verdict import error_ratios
 from suite.numerics.bounds import MARGIN
 from suite.numerics.formats import MAX_FINITE, MIN_EXPONENT
 from suite.problem.truth import Truth
@@ -228,11 +228,14 @@ def _candidates(piece: Piece, found: Survey, draw: int, problem: Problem) -> Ite
     given = variants.of(problem.case.operation) if problem.op.source is None else None  # a user's has any name
     own = given(inputs, problem.case, piece.part) if given is not None else iter(())
     is_whole = piece.output.numel() == found.total
-    ways: list[Callable[[], Iterator[Variant]]] = [lambda: own, lambda: anywhere.scaled(piece, problem.output_dtype)]
+    ways: list[Callable[[], Iterator[Variant]]] = [
+        lambda: own,
+        lambda: general_variants.scaled(piece, problem.output_dtype),
+    ]
     if is_whole:
         ways.insert(0, lambda: _unusual(problem, draw))
     if is_whole and piece.output.ndim:
-        ways += [lambda: anywhere.moved(piece), lambda: anywhere.accumulated(piece)]
+        ways += [lambda: general_variants.moved(piece), lambda: general_variants.accumulated(piece)]
     if is_whole and draw:
         ways.append(lambda: _earlier(problem, draw))
     return chain.from_iterable(way() for way in ways)
@@ -258,7 +261,7 @@ def _earlier(problem: Problem, draw: int) -> Iterator[Variant]:
     """Results of arguments of which some are those of the first call, or all."""
     now, before = problem.draws[draw], problem.draws[draw - 1]
     count = len(now)
-    for chosen in (*anywhere.subsets(count), tuple(range(count))):
+    for chosen in (*general_variants.subsets(count), tuple(range(count))):
         inputs = tuple(before[i] if i in chosen else now[i] for i in range(count))
         whole = _whole(problem.op.truth(inputs, problem.case), problem)
         names = " and ".join(str(i + 1) for i in chosen)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 
 from suite.checking.error_map import ErrorMap, Tiles
+from suite.checking.judge import error_ratios
 from suite.checking.memory import INTEGERS
-from suite.checking.verdict import error_ratios
 from suite.numerics.formats import MAX_FINITE
 from suite.problem.truth import Truth
 from suite.problem.variant import Part

@@ -24,10 +24,10 @@ from typing import Protocol
 
 import torch
 
+from suite.checking.calls import RefusedError, as_torch
+from suite.checking.judge import judge_together
 from suite.checking.memory import INTEGERS, between_bands, copies_with_layout, same_bits, whole_storage
 from suite.checking.problem import Problem
-from suite.checking.result_form import RefusedError, as_torch
-from suite.checking.verdict import judge_together
 from suite.frameworks.base import Adapter
 from suite.problem import numbers, placement
 from suite.problem.family import NORMALS

@@ -1,7 +1,7 @@
 """Variants of the truth by operation: the usual mistakes in it, which name what is wrong with a result.
 
 A file here has the name of its operation and a function `variants`. An operation without a file has the variants of
-`suite/checking/anywhere.py` alone, which hold for every operation.
+`suite/checking/general_variants.py` alone, which hold for every operation.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def import_suite(device: Device) -> None:
     """What a process needs that checks and times: torch takes a second."""
     gc.disable()  # torch's million objects stay: collections would find nothing
     with contextlib.suppress(Exception):  # the first request raises it again, and its reply has the reason
-        import suite.checking.checked_call
+        import suite.checking.check
         import suite.timing
         import suite.worker.remote
         import suite.worker.server

@@ -21,10 +21,10 @@ from suite.worker.nursery import Nursery
 from suite.worker.protocol import Started, TimeGuestRequest
 
 if TYPE_CHECKING:
-    from suite.checking.checked_call import CheckResult
+    from suite.checking.check import CheckResult
     from suite.checking.diagnosis import Diagnosis
     from suite.checking.problem import Problem
-    from suite.checking.telling import Told
+    from suite.checking.telling_cases import Told
     from suite.timing import Timing
     from suite.timing.target import Target
     from suite.worker.remote import GuestCase
@@ -89,7 +89,7 @@ class Guests:
 
         Raises `RaisedError` for what the file raises, `WorkerDiedError` for the end of its process.
         """
-        from suite.checking.checked_call import check_calls
+        from suite.checking.check import check_calls
         from suite.worker.remote import RemoteCaller
 
         with self._case(reference, problem, timeout_s) as case:
@@ -108,8 +108,8 @@ class Guests:
     ) -> Told:
         """What the telling cases show. Raises as `check` does."""
         from suite import frameworks
-        from suite.checking.checked_call import check_briefly
-        from suite.checking.telling import tell_by
+        from suite.checking.check import check_briefly
+        from suite.checking.telling_cases import tell_by
         from suite.worker.remote import RemoteCaller
 
         config = ""

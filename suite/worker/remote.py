@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from suite import hardware
+from suite.checking.calls import RefusedError
 from suite.checking.memory import whole_storage
-from suite.checking.result_form import RefusedError
 from suite.hardware.occupancy import Limits
 from suite.implementations.external.reference import Reference
 from suite.timing.intervals import Activity, Launch, NoRecorderError, RecorderError

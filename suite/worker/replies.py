@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 from suite.worker.protocol import CheckReply, TellReply
 
 if TYPE_CHECKING:
-    from suite.checking.checked_call import CheckResult
-    from suite.checking.telling import Told
+    from suite.checking.check import CheckResult
+    from suite.checking.telling_cases import Told
 
 
 def told_reply(told: Told) -> TellReply:

@@ -126,7 +126,7 @@ class Session:
 
     def check(self, request: CheckRequest) -> CheckReply:
         """Load, call and judge one implementation of the tree."""
-        from suite.checking.checked_call import check
+        from suite.checking.check import check
 
         name = name_of(request.implementation)
         self._report(name, Phase.PREPARING)
@@ -157,7 +157,7 @@ class Session:
     def tell(self, request: TellRequest) -> TellReply:
         """Call one implementation of the tree on telling cases. Its autotuned kernels run as in their last launch: the
         rows' configurations are what is checked, and no time goes into tuning for sizes that nobody uses."""
-        from suite.checking.telling import tell
+        from suite.checking.telling_cases import tell
 
         name = name_of(request.implementation)
         self._report(name, Phase.PREPARING)

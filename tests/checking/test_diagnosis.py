@@ -14,7 +14,7 @@ from suite import variants
 from suite.checking import diagnosis
 from suite.checking.diagnosis import diagnose
 from suite.checking.survey import survey
-from suite.checking.telling import tell
+from suite.checking.telling_cases import tell
 from suite.problem.variant import Variant
 
 MATMUL = {"operation": "matmul", "shape": (48, 48, 64)}

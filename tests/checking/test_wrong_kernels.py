@@ -12,7 +12,7 @@ from judging import RIGHT
 from wrong_kernels import Entry, diagnoses
 
 from suite import frameworks, ops, variants
-from suite.checking.checked_call import CheckResult, check
+from suite.checking.check import CheckResult, check
 from suite.checking.problem import Problem
 from suite.frameworks.base import Adapter
 from suite.hardware.device import Device

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cuda_ref import _cache, build
 from suite import ops
-from suite.checking.verdict import judge
+from suite.checking.judge import judge
 
 EMULATED = Path(__file__).parent / "emulated"
 ATTENTION = (

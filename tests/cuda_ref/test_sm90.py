@@ -22,7 +22,7 @@ from cuda_ref.matmul_warp_specialized import matmul as matmul_warp_specialized
 from cuda_ref.matmul_wgmma import matmul as matmul_wgmma
 from cuda_ref.matmul_wgmma import run as run_plan
 from suite import ops
-from suite.checking.verdict import judge
+from suite.checking.judge import judge
 
 needs_nvcc = pytest.mark.skipif(build.missing("cuda") is not None, reason=str(build.missing("cuda")))
 SOURCES = sorted(each.stem for each in build.HERE.glob("*.cu") if build.requires(each) == "sm_90a")

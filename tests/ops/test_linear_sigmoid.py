@@ -13,7 +13,7 @@ from cuda_ref.linear_sigmoid_skinny import linear_sigmoid as skinny
 from cuda_ref.linear_sigmoid_two_passes import linear_sigmoid as two_passes
 from cuda_ref.linear_sigmoid_wgmma import linear_sigmoid as wgmma
 from suite import ops
-from suite.checking.verdict import judge
+from suite.checking.judge import judge
 from suite.numerics.formats import DTYPES
 from suite.problem.case import Case
 from suite.problem.operation import Operation

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+from suite.checking.calls import RefusedError
 from suite.checking.memory import copies_with_layout
-from suite.checking.result_form import RefusedError
 from suite.timing.intervals import Activity, Launch, NoRecorderError, RecorderError
 from suite.worker import guest_protocol as p
 from suite.worker.guest_process import RaisedError

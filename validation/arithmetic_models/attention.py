@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from suite import ops
-from suite.checking.verdict import judge
+from suite.checking.judge import judge
 from suite.numerics.float8 import FLOAT8
 from suite.problem.case import Case
 from validation.arithmetic_models.float8 import aligned

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from suite import ops
-from suite.checking.verdict import judge
+from suite.checking.judge import judge
 from validation.arithmetic_models.float8 import right_float8, wrong_float8
 from validation.arithmetic_models.rounding import CPU, Product, rounded, truncated
 from validation.arithmetic_models.sums import CORES, SUMS, accumulated, fused, of_inputs, parts_of

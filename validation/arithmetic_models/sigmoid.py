@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from suite import ops
-from suite.checking.verdict import judge
+from suite.checking.judge import judge
 from validation.arithmetic_models.rounding import CPU, Array, Map, rounded
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from suite.checking.checked_call import LocalCaller, check_briefly
+from suite.checking.calls import RefusedError
+from suite.checking.check import LocalCaller, check_briefly
 from suite.checking.diagnosis import Diagnosis
 from suite.checking.problem import Problem
-from suite.checking.result_form import RefusedError
 from suite.frameworks.base import Adapter
 from suite.implementations.arguments import missing_parameters
 

@@ -15,7 +15,7 @@ from external_files import external, write
 
 from suite import ops
 from suite.checking.problem import Problem
-from suite.checking.telling import Told, tell
+from suite.checking.telling_cases import Told, tell
 from suite.hardware.device import Device
 from suite.worker.guest_process import RaisedError
 from suite.worker.protocol import CheckReply, CheckRequest, TellReply, TellRequest

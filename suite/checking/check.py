@@ -34,10 +34,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
+from suite.checking.calls import Form, RefusedError, as_torch
 from suite.checking.diagnosis import Diagnosis, diagnose
+from suite.checking.judge import Verdict, judge
 from suite.checking.memory import address_range, first_difference, same_bits
-from suite.checking.result_form import Form, RefusedError, as_torch
-from suite.checking.verdict import Verdict, judge
 from suite.core.phases import Phase
 from suite.numerics import subnormals
 from suite.problem.guard_bands import has_bands, intact
