@@ -21,7 +21,7 @@ from suite.problem.family import Family
 from suite.problem.operation import Operation
 from suite.problem.option import Option
 from suite.problem.shape import Shape
-from suite.problem.telling import Telling
+from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 ODD = (3, 2, 1, 50, 70, 64)
@@ -141,12 +141,12 @@ class Attention(Operation):
     options = (Option("causal", (False, True), "queries do not see later keys", every=True),)
     sweep = tuple((1, 16, 16, s, s, 64) for s in (16, 64, 256, 1024, 4096))
     telling = (
-        Telling("many_keys", (1, 2, 1, 33, 200, 64)),
-        Telling("causal", (1, 2, 1, 33, 200, 64), options={"causal": True}),
-        Telling("unseen", (1, 2, 1, 70, 50, 64), options={"causal": True}),
-        Telling("sm_scale", (1, 2, 1, 33, 200, 64), "sm_scale"),
-        Telling("transposed", (1, 2, 1, 33, 200, 64), "transposed"),
-        Telling("large_logits", (1, 2, 1, 33, 200, 64), "large_logits"),
+        TellingCase("many_keys", (1, 2, 1, 33, 200, 64)),
+        TellingCase("causal", (1, 2, 1, 33, 200, 64), options={"causal": True}),
+        TellingCase("unseen", (1, 2, 1, 70, 50, 64), options={"causal": True}),
+        TellingCase("sm_scale", (1, 2, 1, 33, 200, 64), "sm_scale"),
+        TellingCase("transposed", (1, 2, 1, 33, 200, 64), "transposed"),
+        TellingCase("large_logits", (1, 2, 1, 33, 200, 64), "large_logits"),
     )
     ragged: ClassVar[tuple[Shape, ...]] = (
         (1, 1, 1, 1, 1, 64),

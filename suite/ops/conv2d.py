@@ -17,7 +17,7 @@ from suite.problem.case import Case
 from suite.problem.family import Family
 from suite.problem.operation import Operation
 from suite.problem.shape import Shape
-from suite.problem.telling import Telling
+from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 ODD = (2, 9, 7, 16, 24, 3, 3, 1, 1)
@@ -78,14 +78,14 @@ class Conv2d(Operation):
         (n, 14, 14, c, c, 3, 3, 1, 1) for n, c in ((1, 16), (1, 64), (4, 128), (16, 256), (64, 256), (256, 256))
     )
     telling = (
-        Telling("odd_sizes", ODD),
-        Telling("stride_2", (1, 13, 11, 16, 24, 3, 3, 2, 1)),
-        Telling("pointwise", (2, 6, 5, 72, 40, 1, 1, 1, 0)),
-        Telling("three_channels", STEM),
-        Telling("flat_window", (1, 5, 8, 24, 33, 1, 3, 1, 0)),
-        Telling("channels_first", ODD, "channels_first"),
-        Telling("strided", ODD, "strided"),
-        Telling("nan", ODD, "nan"),
+        TellingCase("odd_sizes", ODD),
+        TellingCase("stride_2", (1, 13, 11, 16, 24, 3, 3, 2, 1)),
+        TellingCase("pointwise", (2, 6, 5, 72, 40, 1, 1, 1, 0)),
+        TellingCase("three_channels", STEM),
+        TellingCase("flat_window", (1, 5, 8, 24, 33, 1, 3, 1, 0)),
+        TellingCase("channels_first", ODD, "channels_first"),
+        TellingCase("strided", ODD, "strided"),
+        TellingCase("nan", ODD, "nan"),
     )
     ragged = (
         (1, 1, 1, 1, 1, 1, 1, 1, 0),

@@ -16,7 +16,7 @@ from suite.problem.case import Case
 from suite.problem.family import Family
 from suite.problem.operation import Operation
 from suite.problem.shape import Shape
-from suite.problem.telling import Telling
+from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 
@@ -135,13 +135,13 @@ class LinearSigmoid(Operation):
     dims = ("M", "N", "K")
     is_square = True
     sweep = tuple((n, n, n) for n in (64, 256, 1024, 2048, 4096, 8192))
-    telling: ClassVar[tuple[Telling, ...]] = (
-        Telling("odd_k", (1040, 16, 67)),
-        Telling("long_k", (48, 40, 2056)),
-        Telling("strided", (80, 72, 64), "strided"),
-        Telling("bias_cancels", (80, 72, 64), "bias_cancels"),
-        Telling("saturated", (80, 72, 64), "saturated"),
-        Telling("nan", (80, 72, 64), "nan"),
+    telling: ClassVar[tuple[TellingCase, ...]] = (
+        TellingCase("odd_k", (1040, 16, 67)),
+        TellingCase("long_k", (48, 40, 2056)),
+        TellingCase("strided", (80, 72, 64), "strided"),
+        TellingCase("bias_cancels", (80, 72, 64), "bias_cancels"),
+        TellingCase("saturated", (80, 72, 64), "saturated"),
+        TellingCase("nan", (80, 72, 64), "nan"),
     )
     ragged: ClassVar[tuple[Shape, ...]] = ((1, 1, 1), (5, 4, 0), (70, 41, 33))
     families: ClassVar[dict[str, Family]] = {

@@ -16,7 +16,7 @@ from suite.problem.blocks import rows_together
 from suite.problem.case import Case
 from suite.problem.family import Family
 from suite.problem.shape import Shape
-from suite.problem.telling import Telling
+from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 
@@ -96,11 +96,11 @@ class LinearSigmoidGrad(LinearSigmoid):
     is_square = True
     outputs = ("dx", "dweight", "dbias")
     sweep = tuple((n, n, n) for n in (64, 256, 1024, 2048, 4096, 8192))
-    telling: ClassVar[tuple[Telling, ...]] = (
-        Telling("odd_k", (1040, 16, 67)),
-        Telling("one_row", (1, 40, 33)),
-        Telling("strided", (80, 72, 64), "strided"),
-        Telling("saturated", (80, 72, 64), "saturated"),
+    telling: ClassVar[tuple[TellingCase, ...]] = (
+        TellingCase("odd_k", (1040, 16, 67)),
+        TellingCase("one_row", (1, 40, 33)),
+        TellingCase("strided", (80, 72, 64), "strided"),
+        TellingCase("saturated", (80, 72, 64), "saturated"),
     )
     ragged: ClassVar[tuple[Shape, ...]] = ((1, 8, 1), (70, 40, 33))
     families: ClassVar = {

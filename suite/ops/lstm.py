@@ -17,7 +17,7 @@ from suite.problem.case import Case
 from suite.problem.family import Family
 from suite.problem.operation import Operation
 from suite.problem.shape import Shape
-from suite.problem.telling import Telling
+from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 ODD = (3, 5, 8, 24)
@@ -125,11 +125,11 @@ class Lstm(Operation):
     outputs = ("y", "h", "c")
     sweep = tuple((128, b, 1024, 1024) for b in (1, 4, 16, 64, 256))
     telling = (
-        Telling("odd_sizes", (3, 3, 7, 13)),
-        Telling("tensor_cores", (2, 18, 24, 40)),
-        Telling("large_state", ODD, "large_state"),
-        Telling("strong", ODD, "strong"),
-        Telling("nan", ODD, "nan"),
+        TellingCase("odd_sizes", (3, 3, 7, 13)),
+        TellingCase("tensor_cores", (2, 18, 24, 40)),
+        TellingCase("large_state", ODD, "large_state"),
+        TellingCase("strong", ODD, "strong"),
+        TellingCase("nan", ODD, "nan"),
     )
     ragged: ClassVar[tuple[Shape, ...]] = ((3, 1, 1, 1), (0, 2, 3, 4), (2, 17, 9, 40), (1, 3, 5, 130))
     families: ClassVar = {

@@ -18,7 +18,7 @@ from suite.problem.family import Family
 from suite.problem.operation import Operation
 from suite.problem.option import Option, Value
 from suite.problem.shape import Shape
-from suite.problem.telling import Telling
+from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 
@@ -124,14 +124,14 @@ class Matmul(Operation):
     options = (Option("layout", ("nn", "tn", "nt", "tt"), "which operands are stored transposed (t)"),)
     sweep = tuple((n, n, n) for n in (32, 64, 128, 256, 512, 1024, 2048, 4096))
     telling = (
-        Telling("odd_k", (80, 48, 67)),
-        Telling("tall", (144, 80, 64)),
-        Telling("many_rows", (1040, 16, 48)),
-        Telling("transposed", (144, 80, 64), options={"layout": "tt"}),
-        Telling("strided", (144, 80, 64), "strided"),
-        Telling("subnormal", (144, 80, 64), "subnormal"),
-        Telling("infinity", (144, 80, 64), "infinity"),
-        Telling("nan", (144, 80, 64), "nan"),
+        TellingCase("odd_k", (80, 48, 67)),
+        TellingCase("tall", (144, 80, 64)),
+        TellingCase("many_rows", (1040, 16, 48)),
+        TellingCase("transposed", (144, 80, 64), options={"layout": "tt"}),
+        TellingCase("strided", (144, 80, 64), "strided"),
+        TellingCase("subnormal", (144, 80, 64), "subnormal"),
+        TellingCase("infinity", (144, 80, 64), "infinity"),
+        TellingCase("nan", (144, 80, 64), "nan"),
     )
     ragged = ((1, 1, 1), (1, 129, 65), (65, 1, 127), (37, 41, 1), (64, 64, 64), (127, 65, 33), (129, 257, 100))
     dtypes_beyond = (FLOAT8,)

@@ -20,7 +20,7 @@ from suite.problem.family import Family
 from suite.problem.operation import Operation
 from suite.problem.option import Option
 from suite.problem.shape import Shape
-from suite.problem.telling import Telling
+from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 ODD = (2, 19, 128, 2)
@@ -70,10 +70,10 @@ class MultiHeadAttention(Operation):
     options = (Option("causal", (False, True), "positions do not see later ones", every=True),)
     sweep = tuple((1, s, 1024, 16) for s in (16, 64, 256, 1024, 4096, 16384))
     telling = (
-        Telling("causal", (2, 37, 128, 2), options={"causal": True}),
-        Telling("wide", (1, 9, 512, 8)),
-        Telling("transposed", (1, 33, 128, 2), "transposed"),
-        Telling("large_logits", (1, 33, 128, 2), "large_logits"),
+        TellingCase("causal", (2, 37, 128, 2), options={"causal": True}),
+        TellingCase("wide", (1, 9, 512, 8)),
+        TellingCase("transposed", (1, 33, 128, 2), "transposed"),
+        TellingCase("large_logits", (1, 33, 128, 2), "large_logits"),
     )
     ragged: ClassVar[tuple[Shape, ...]] = ((1, 1, 64, 1), (1, 66, 128, 2))
     families: ClassVar = {

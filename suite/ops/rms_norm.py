@@ -15,7 +15,7 @@ from suite.problem.case import Case
 from suite.problem.family import Family
 from suite.problem.operation import Operation
 from suite.problem.shape import Shape
-from suite.problem.telling import Telling
+from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 EPS = 1e-6
@@ -64,11 +64,11 @@ class RmsNorm(Operation):
     is_square = True
     sweep = tuple((1024, 2**k) for k in range(6, 19, 2))
     telling = (
-        Telling("odd_rows", (5, 257)),
-        Telling("long_row", (2, 4104)),
-        Telling("strided", (9, 136), "strided"),
-        Telling("small", (9, 136), "small"),
-        Telling("nan", (9, 136), "nan"),
+        TellingCase("odd_rows", (5, 257)),
+        TellingCase("long_row", (2, 4104)),
+        TellingCase("strided", (9, 136), "strided"),
+        TellingCase("small", (9, 136), "small"),
+        TellingCase("nan", (9, 136), "nan"),
     )
     ragged = ((1, 1), (5, 257), (2, 4104))
     families: ClassVar = {

@@ -16,7 +16,7 @@ from suite.problem.family import Family
 from suite.problem.operation import Operation
 from suite.problem.option import Option
 from suite.problem.shape import Shape
-from suite.problem.telling import Telling
+from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 
@@ -56,13 +56,13 @@ class Sum(Operation):
     options = (Option("axis", ("all", "0", "1"), "what is summed: all elements, columns (0), rows (1)", every=True),)
     sweep = tuple((2**k, 2**k) for k in range(6, 15, 2))
     telling = (
-        Telling("odd", (5, 257)),
-        Telling("tall", (1031, 3)),
-        Telling("columns", (64, 520), options={"axis": "0"}),
-        Telling("strided", (9, 136), "strided"),
-        Telling("positive", (64, 520), "positive"),
-        Telling("subnormal", (9, 136), "subnormal"),
-        Telling("nan", (9, 136), "nan"),
+        TellingCase("odd", (5, 257)),
+        TellingCase("tall", (1031, 3)),
+        TellingCase("columns", (64, 520), options={"axis": "0"}),
+        TellingCase("strided", (9, 136), "strided"),
+        TellingCase("positive", (64, 520), "positive"),
+        TellingCase("subnormal", (9, 136), "subnormal"),
+        TellingCase("nan", (9, 136), "nan"),
     )
     ragged = ((1, 1), (5, 257))
     families: ClassVar = {

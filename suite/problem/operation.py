@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
 
     from suite.problem.family import Family
-    from suite.problem.telling import Telling
+    from suite.problem.telling_case import TellingCase
     from suite.problem.truth import Truth
 
 
@@ -51,7 +51,7 @@ class Operation(ABC):
     """Sizes of one, primes, one off a tile: those of the family `sizes`."""
     families: ClassVar[Mapping[str, Family]]
     """Kinds of inputs by name: `normal`, and those that break kernels."""
-    telling: ClassVar[tuple[Telling, ...]] = ()
+    telling: ClassVar[tuple[TellingCase, ...]] = ()
     """Small cases that show what the usual sizes hide; every implementation has to pass them in a plain run."""
     sweep: ClassVar[tuple[Shape, ...]]
     """Sizes from tiny to large, in ascending order."""

@@ -29,7 +29,7 @@ from suite.worker.channel import Channel
 if TYPE_CHECKING:
     import torch
 
-    from suite.checking.check import LocalResult
+    from suite.checking.calls import LocalResult
     from suite.implementations.implementation import Implementation
     from suite.problem.case import Case
     from suite.timing.intervals import Launch
@@ -193,8 +193,7 @@ class GuestSession:
     # The check
 
     def _check(self, command: p.Check) -> p.Called:
-        from suite.checking.calls import RefusedError
-        from suite.checking.check import call_once, repeatable
+        from suite.checking.calls import RefusedError, call_once, repeatable
 
         held, implementation = self._case, self._find(command.implementation)
         function = self._function(implementation, command)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from suite.checking.check import CheckResult
     from suite.checking.diagnosis import Diagnosis
     from suite.checking.problem import Problem
-    from suite.checking.telling_cases import Told
+    from suite.checking.telling_cases import TellingResult
     from suite.timing import Timing
     from suite.timing.target import Target
     from suite.worker.remote import GuestCase
@@ -105,11 +105,11 @@ class Guests:
 
     def tell(
         self, reference: ExternalReference, problems: Mapping[str, Problem], repeat_s: float, timeout_s: float
-    ) -> Told:
+    ) -> TellingResult:
         """What the telling cases show. Raises as `check` does."""
         from suite import frameworks
         from suite.checking.check import check_briefly
-        from suite.checking.telling_cases import tell_by
+        from suite.checking.telling_cases import check_each
         from suite.worker.remote import RemoteCaller
 
         config = ""
@@ -126,7 +126,7 @@ class Guests:
             nonlocal config
             config = name
 
-        return tell_by(brief, frameworks.get(reference.framework), problems, on_case)
+        return check_each(brief, frameworks.get(reference.framework), problems, on_case)
 
     def time(
         self, request: TimeGuestRequest, vendor: str, problem: Problem, local: Target

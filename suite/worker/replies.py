@@ -9,10 +9,10 @@ from suite.worker.protocol import CheckReply, TellReply
 
 if TYPE_CHECKING:
     from suite.checking.check import CheckResult
-    from suite.checking.telling_cases import Told
+    from suite.checking.telling_cases import TellingResult
 
 
-def told_reply(told: Told) -> TellReply:
+def told_reply(told: TellingResult) -> TellReply:
     """What the telling cases showed as the columns of a row."""
     found = told.diagnosis
     status: Literal["ok", "wrong"] = "wrong" if told.reason else "ok"

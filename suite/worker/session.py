@@ -157,7 +157,7 @@ class Session:
     def tell(self, request: TellRequest) -> TellReply:
         """Call one implementation of the tree on telling cases. Its autotuned kernels run as in their last launch: the
         rows' configurations are what is checked, and no time goes into tuning for sizes that nobody uses."""
-        from suite.checking.telling_cases import tell
+        from suite.checking.telling_cases import check_telling_cases
 
         name = name_of(request.implementation)
         self._report(name, Phase.PREPARING)
@@ -166,7 +166,7 @@ class Session:
         self._report(name, Phase.FIRST_CALL)
         function, adapter = implementation.function(), implementation.adapter
         with adapter.without_tuning(implementation.load()):
-            told = tell(
+            told = check_telling_cases(
                 function,
                 adapter,
                 problems,

@@ -14,7 +14,7 @@ from suite import variants
 from suite.checking import diagnosis
 from suite.checking.diagnosis import diagnose
 from suite.checking.survey import survey
-from suite.checking.telling_cases import tell
+from suite.checking.telling_cases import check_telling_cases
 from suite.problem.variant import Variant
 
 MATMUL = {"operation": "matmul", "shape": (48, 48, 64)}
@@ -135,9 +135,9 @@ def test_a_mistake_in_a_telling_case_is_named() -> None:
         even = a.shape[1] // 2 * 2
         return a[:, :even] @ b[:even]
 
-    told = tell(matmul, TORCH, odd)
-    assert told.diagnosis.text == "as if the last of K was left out (fits 100%)"
-    assert set(told.diagnosis.error_map.partition(" ")[2]) <= {"#", "9", "/"}
+    found = check_telling_cases(matmul, TORCH, odd)
+    assert found.diagnosis.text == "as if the last of K was left out (fits 100%)"
+    assert set(found.diagnosis.error_map.partition(" ")[2]) <= {"#", "9", "/"}
 
 
 def test_variants_that_are_as_close_are_both_named(monkeypatch: pytest.MonkeyPatch) -> None:

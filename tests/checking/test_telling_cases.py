@@ -15,7 +15,7 @@ from external_files import external, write
 
 from suite import ops
 from suite.checking.problem import Problem
-from suite.checking.telling_cases import Told, tell
+from suite.checking.telling_cases import TellingResult, check_telling_cases
 from suite.hardware.device import Device
 from suite.worker.guest_process import RaisedError
 from suite.worker.protocol import CheckReply, CheckRequest, TellReply, TellRequest
@@ -60,14 +60,16 @@ def test_float8_has_the_cases_that_it_can_represent() -> None:
 
 
 def test_a_right_function_passes_all() -> None:
-    assert tell(torch.add, TORCH, problems("vector_add")) == Told(tuple(problems("vector_add")))
+    assert check_telling_cases(torch.add, TORCH, problems("vector_add")) == TellingResult(tuple(problems("vector_add")))
 
 
 def test_the_reason_names_the_first_case_that_is_wrong() -> None:
     called: list[str] = []
-    told = tell(lambda a, b: a.nan_to_num() + b.nan_to_num(), TORCH, problems("vector_add"), on_case=called.append)
-    assert "largest" in told.passed
-    assert told.reason.endswith("(in the telling case infinity: N=1025,inputs=infinity)")
+    found = check_telling_cases(
+        lambda a, b: a.nan_to_num() + b.nan_to_num(), TORCH, problems("vector_add"), on_case=called.append
+    )
+    assert "largest" in found.passed
+    assert found.reason.endswith("(in the telling case infinity: N=1025,inputs=infinity)")
     assert called[-1] == "infinity"
 
 
@@ -77,9 +79,9 @@ def test_a_case_that_is_not_covered_is_left_out() -> None:
             raise NotImplementedError("odd K")
         return a @ b
 
-    told = tell(multiply, TORCH, problems("matmul"))
-    assert told.reason == ""
-    assert set(problems("matmul")) - set(told.passed) == {"odd_k"}
+    found = check_telling_cases(multiply, TORCH, problems("matmul"))
+    assert found.reason == ""
+    assert set(problems("matmul")) - set(found.passed) == {"odd_k"}
 
 
 def test_an_argument_that_the_usual_case_does_not_pass_may_be_missing() -> None:
@@ -88,7 +90,7 @@ def test_an_argument_that_the_usual_case_does_not_pass_may_be_missing() -> None:
         raise NotImplementedError
 
     seen: list[bool] = []
-    tell(attention, TORCH, problems("attention"))
+    check_telling_cases(attention, TORCH, problems("attention"))
     assert len(seen) == len(problems("attention")) - 1, "all but sm_scale"
 
 
@@ -100,7 +102,7 @@ def test_a_framework_answers_for_its_own_limits() -> None:
     def flushes(a: Any, b: Any) -> Any:
         return torch.where(a.abs() < 1e-37, 0, a) + torch.where(b.abs() < 1e-37, 0, b)
 
-    assert "telling case subnormal" in tell(flushes, TORCH, problems("vector_add")).reason
+    assert "telling case subnormal" in check_telling_cases(flushes, TORCH, problems("vector_add")).reason
 
 
 def refusal(session: Session, cheat: Cheat) -> str:
@@ -111,11 +113,11 @@ def refusal(session: Session, cheat: Cheat) -> str:
     assert isinstance(reply, CheckReply)
     if reply.status == "wrong":
         return reply.reason
-    told = session.handle(TellRequest(case, implementation.reference, 0))
-    assert isinstance(told, TellReply)
-    assert (told.status == "wrong") is bool(told.reason)
-    assert told.checked or told.reason
-    return told.reason
+    found = session.handle(TellRequest(case, implementation.reference, 0))
+    assert isinstance(found, TellReply)
+    assert (found.status == "wrong") is bool(found.reason)
+    assert found.checked or found.reason
+    return found.reason
 
 
 def entries(gallery: list[Cheat], kinds: tuple[str, ...]) -> list[object]:

@@ -17,8 +17,8 @@ from known_limits import KNOWN
 
 from suite import ops
 from suite.checking import diagnosis
-from suite.checking.calls import RefusedError
-from suite.checking.check import LocalCaller, check, check_briefly
+from suite.checking.calls import LocalCaller, RefusedError
+from suite.checking.check import check, check_briefly
 from suite.checking.problem import Problem
 from suite.implementations import builtin
 from suite.implementations.implementation import Implementation
