@@ -26,6 +26,7 @@ from typing import Any
 import torch
 
 from suite import frameworks, ops
+from suite.core.integers import cdiv
 from suite.doctor.local_device import torch_device
 from suite.hardware.device import resolve
 from suite.implementations import builtin
@@ -271,7 +272,7 @@ class Timed:
 
     @property
     def waves(self) -> float:
-        return -(-self.M // 128) * -(-self.N // 256) / 132
+        return cdiv(self.M, 128) * cdiv(self.N, 256) / 132
 
 
 def is_vendor(line: str) -> bool:

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from cuda_ref import _matmul_plan, _matmul_tiles, _matmul_times, build, matmul_wgmma
 from cuda_ref._matmul_tiles import Plan, Problem
+from suite.core.integers import cdiv
 from suite.timing.intervals import RecorderError
 from suite.timing.recorder import Recorder
 from suite.timing.target import target
@@ -80,7 +81,7 @@ def drawn(count: int, seed: int) -> list[Shape]:
             most = LONG_K if len(sizes) == 2 and math.prod(sizes) <= SMALL_OUTPUT else 16384
             sizes.append(round(math.exp(source.uniform(0, math.log(most)))))
         if source.random() < 0.5:
-            sizes = [-(-size // 8) * 8 for size in sizes]
+            sizes = [cdiv(size, 8) * 8 for size in sizes]
         if math.prod(sizes) <= MOST_PRODUCTS:
             shapes.append((sizes[0], sizes[1], sizes[2]))
     return shapes
@@ -334,7 +335,7 @@ def intensity(x: Problem) -> float:
 
 
 def waves(x: Problem) -> float:
-    return -(-x.M // 128) * -(-x.N // 256) / x.multiprocessors
+    return cdiv(x.M, 128) * cdiv(x.N, 256) / x.multiprocessors
 
 
 def kind_of(x: Problem) -> str:

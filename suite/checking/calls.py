@@ -1,7 +1,7 @@
 """One call of an implementation: inputs are written to the buffers, the function runs, its result is copied.
 
-A result of the wrong type, shape, dtype or layout is refused here (`RefusedError`). `suite/checking/memory.py` describes
-the memory that the call used; `suite/checking/judge.py` compares the values with the truth.
+A result of the wrong type, shape, dtype or layout is refused here (`RefusedError`). `suite/checking/memory.py`
+describes the memory that the call used; `suite/checking/judge.py` compares the values with the truth.
 """
 
 from __future__ import annotations

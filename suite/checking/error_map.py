@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from suite.core.errors import ResultsError
+from suite.core.integers import cdiv
 
 if TYPE_CHECKING:
     import torch
@@ -69,7 +70,7 @@ class Tiles:
         whole = (leading, *shape[-2:]) if self._pooled else (1, *shape) if len(shape) < 2 else shape[-2:]
         self._size = (int(whole[0]), int(whole[1])) if len(whole) > 1 else (1, 1)
         self._tile = tuple(_tile(size) for size in self._size)
-        counts = [-(-size // tile) for size, tile in zip(self._size, self._tile, strict=True)]
+        counts = [cdiv(size, tile) for size, tile in zip(self._size, self._tile, strict=True)]
         self._counts = torch.zeros(counts, dtype=torch.float64, device=device)
 
     def add(self, wrong: torch.Tensor, part: Part) -> None:

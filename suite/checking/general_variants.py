@@ -9,6 +9,7 @@ from itertools import combinations
 import torch
 
 from suite.checking.survey import Piece
+from suite.core.integers import cdiv
 from suite.numerics.formats import MAX_FINITE, MIN_EXPONENT
 from suite.problem.variant import Variant
 
@@ -89,7 +90,7 @@ def _placed(mistake: str, whole: Piece, value: torch.Tensor, limit: torch.Tensor
 def _rows_apart(whole: Piece) -> Iterator[Variant]:
     """Rows that are farther apart in memory than they are long."""
     m, n = whole.value.shape
-    for apart in sorted({-(-n // multiple) * multiple for multiple in ROW_MULTIPLES} - {n}):
+    for apart in sorted({cdiv(n, multiple) * multiple for multiple in ROW_MULTIPLES} - {n}):
         value, limit = (torch.full((m * apart,), fill, dtype=torch.float64, device=whole.value.device)
                         for fill in (math.nan, 0.0))  # fmt: skip
         value.view(m, apart)[:, :n] = whole.value
@@ -105,11 +106,11 @@ def accumulated(whole: Piece) -> Iterator[Variant]:
         return
     m, n = whole.value.shape
     for tile in TILES:
-        across = -(-n // tile)
-        count = across * -(-m // tile)
+        across = cdiv(n, tile)
+        count = across * cdiv(m, tile)
         if count < 2:
             continue
-        value = torch.zeros(-(-m // tile) * tile, across * tile, dtype=torch.float64, device=whole.value.device)
+        value = torch.zeros(cdiv(m, tile) * tile, across * tile, dtype=torch.float64, device=whole.value.device)
         value[:m, :n] = whole.output.double()
         tiles = value.view(-1, tile, across, tile).transpose(1, 2).reshape(count, tile, tile)
         limit = whole.limit * 2.0

@@ -10,6 +10,7 @@ from functools import partial
 import torch
 
 from suite import ops
+from suite.core.integers import cdiv
 from suite.ops.attention_grad import Pairs, Sum, pairs, rounding_variance, sum_over_keys, sums_over_queries
 from suite.problem import outputs
 from suite.problem.case import Case
@@ -86,7 +87,7 @@ def _touched(case: Case, part: slice) -> list[tuple[int, int]]:
     heads = (h, h_kv, h_kv)
     for begin, count, size in zip(_starts(case), heads, (s_q * d, s_k * d, s_k * d), strict=True):
         first = max(part.start - begin, 0) // size if size else 0
-        last = min(-(-(part.stop - begin) // size), b * count) if size else 0
+        last = min(cdiv(part.stop - begin, size), b * count) if size else 0
         found |= {(i // count, i % count * h_kv // count) for i in range(first, last)}
     return sorted(found)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from suite.core.integers import cdiv
 from suite.numerics.bounds import MMA_DEPTH, deviations, limit, sum_shift, sum_variance
 from suite.numerics.float8 import FLOAT8, FLOAT8_SUM_BITS, MMA_WIDTH, float8_limit
 from suite.numerics.formats import SIGNIFICANT_BITS
@@ -174,7 +175,7 @@ def _sums(of: Product) -> Iterator[Variant]:
         for count in PARTS:
             if count < k:
                 acc = torch.zeros(a.shape[0], b.shape[1], dtype=torch.float64, device=a.device)
-                for span in spans(k, -(-k // count)):
+                for span in spans(k, cdiv(k, count)):
                     acc = rounded(acc + rounded(a[:, span] @ b[span], kind), kind)
                 yield of.as_bounded(f"the sums of {count} parts of K were rounded to {kind}", acc, a, b)
         for size in reversed(SIZES):

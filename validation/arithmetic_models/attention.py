@@ -10,6 +10,7 @@ import torch
 
 from suite import ops
 from suite.checking.judge import judge
+from suite.core.integers import cdiv
 from suite.numerics.float8 import FLOAT8
 from suite.problem.case import Case
 from validation.arithmetic_models.float8 import aligned
@@ -59,8 +60,8 @@ def attend(
         total = p.sum(1, keepdims=True, dtype=np.float32)
         return product(_to(p / np.where(total == 0, 1, total), weights).astype(np.float64), v)
     found: list[tuple[Array, Array, Array]] = []
-    for first in range(0, len(k), -(-len(k) // splits)):
-        last = min(first + -(-len(k) // splits), len(k))
+    for first in range(0, len(k), cdiv(len(k), splits)):
+        last = min(first + cdiv(len(k), splits), len(k))
         m = np.full((len(q), 1), -np.inf, np.float32)
         total, o = np.zeros_like(m), np.zeros((len(q), v.shape[1]), np.float32)
         for at in range(first, last, tile):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from suite.core.integers import cdiv
 from validation.arithmetic_models.rounding import Array, Sum, rounded, truncated
 
 
@@ -43,7 +44,7 @@ def pairwise(a: Array, b: Array) -> Array:
 
 def split(a: Array, b: Array) -> Array:
     """Split K: four parts, then added."""
-    return in_parts(a, b, max(1, -(-a.shape[1] // 4)), fused)
+    return in_parts(a, b, max(1, cdiv(a.shape[1], 4)), fused)
 
 
 def in_parts(a: Array, b: Array, step: int, part: Sum) -> Array:
@@ -97,7 +98,7 @@ def parts_of(kind: str, parts: int) -> Sum:
     """Split K whose partial sums are stored as `kind`."""
 
     def add(a: Array, b: Array) -> Array:
-        step = -(-a.shape[1] // parts)
+        step = cdiv(a.shape[1], parts)
         return sum(rounded(a[:, k : k + step] @ b[k : k + step], kind) for k in range(0, a.shape[1], step))
 
     return add

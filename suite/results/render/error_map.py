@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from suite.checking.error_map import ErrorMap, character
 from suite.core.errors import ResultsError
+from suite.core.integers import cdiv
 from suite.core.text import one_line
 from suite.results.row import Row
 
@@ -42,7 +43,7 @@ def map_lines(rows: Sequence[Row], *, every: bool) -> list[str]:
 def coarse(found: ErrorMap) -> tuple[tuple[int, int], list[list[float]]]:
     """The size of a tile and the shares, with so few tiles that they can be shown."""
     shares = found.shares()
-    factors = [-(-len(of) // most) for of, most in ((shares, MOST_LINES), (shares[0], MOST_COLUMNS))]
+    factors = [cdiv(len(of), most) for of, most in ((shares, MOST_LINES), (shares[0], MOST_COLUMNS))]
     down, across = factors
     merged = [
         [_mean([share for line in shares[i : i + down] for share in line[j : j + across]])
