@@ -68,7 +68,7 @@ def gallery(where: Device, operations: Sequence[str]) -> Iterator[Found]:
         device = where if where.type in adapter.devices else Device(adapter.devices[0])
         if entry.operation not in operations or adapter.missing(device) or (entry.wrong.gpu and where.type != "cuda"):
             continue
-        if entry.wrong.verdict not in VALUES or variants.of(entry.operation) is None:
+        if entry.wrong.verdict not in VALUES or variants.find(entry.operation) is None:
             continue
         problem = Problem(entry.case, 3, torch.device(device.type, 0) if device.type == "cuda" else torch.device("cpu"))
         texts = [

@@ -1,7 +1,7 @@
 """The memory of operands and results: its layout, its guard bands, and whether a call wrote where it must not.
 
 - Bits of results are compared (`same_bits`, `first_difference`).
-- Operands are copied with their strides and gaps, between guard bands (`copies_with_layout`, `with_bands`).
+- Operands are copied with their strides and gaps, between guard bands (`copies_with_layout`, `copies_with_bands`).
 - A call's use of memory is described (`MemoryUse`) and what is wrong with it is listed (`misuses`).
 """
 
@@ -13,7 +13,7 @@ from typing import Protocol
 
 import torch
 
-from suite.problem.guard_bands import BAND_BYTES, banded, has_bands, intact, view_between_bands
+from suite.problem.guard_bands import BAND_BYTES, bands_intact, copy_between_bands, has_bands, view_between_bands
 from suite.problem.outputs import located
 
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -49,7 +49,7 @@ def misuses(
         wrong["aliases input"] = f"the result lies in the memory of argument {used.alias + 1}"
     if used.spilled:
         wrong["wrote outside"] = "the call wrote to memory beside its result"
-    beside = [position for position in changed if not intact(buffers[position])]
+    beside = [position for position in changed if not bands_intact(buffers[position])]
     if beside:
         wrong["wrote outside"] = f"the call wrote to memory beside argument {beside[0] + 1}"
     elif changed:
@@ -73,7 +73,7 @@ def alias(outputs: Sequence[torch.Tensor], buffers: Sequence[torch.Tensor]) -> i
 
 def spilled(outputs: Sequence[torch.Tensor]) -> bool:
     """True if a guard band of an output was written to. Outputs without bands are skipped."""
-    return any(has_bands(output) and not intact(output) for output in outputs)
+    return any(has_bands(output) and not bands_intact(output) for output in outputs)
 
 
 def address_range(tensor: torch.Tensor) -> tuple[int, int]:
@@ -135,19 +135,19 @@ def whole_storage(tensor: torch.Tensor) -> torch.Tensor:
     return everything.view(INTEGERS[math.gcd(8, storage.nbytes())])
 
 
-def with_bands(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+def copies_with_bands(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """Copy tensors as `copies_with_layout` does, with a guard band before and after each storage."""
     storages: dict[int, torch.UntypedStorage] = {}
     copies = []
     for tensor in tensors:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in storages:
-            storages[storage.data_ptr()] = banded(tensor).untyped_storage()
+            storages[storage.data_ptr()] = copy_between_bands(tensor).untyped_storage()
         copies.append(view_between_bands(storages[storage.data_ptr()], tensor))
     return tuple(copies)
 
 
-def between_bands(tensor: torch.Tensor) -> torch.Tensor:
+def elements_between_bands(tensor: torch.Tensor) -> torch.Tensor:
     """Return the elements between the guard bands of a storage as a vector."""
     flat = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     flat.set_(tensor.untyped_storage())  # type: ignore[call-overload]

@@ -127,7 +127,7 @@ def implementations(op: Operation) -> tuple[ReferenceImplementation, ...]:
 
 def find(case: Case, name: str) -> Implementation:
     """Raises `LookupError` if there is none of that name."""
-    for each in implementations(ops.of(case)):
+    for each in implementations(ops.operation(case)):
         if each.name == name:
             return each.for_case(case)
     raise LookupError(f"{case.operation} has no implementation {name!r}")

@@ -61,7 +61,7 @@ class Named(Protocol):
     def source(self) -> Source | None: ...
 
 
-def of(named: Named) -> Operation:
+def operation(named: Named) -> Operation:
     """The operation of a case or an implementation: one of these, or that of a user's file."""
     if named.source is None:
         return get(named.operation)

@@ -13,7 +13,7 @@ BAND_BYTES = 4096
 PATTERN = 0xFF
 
 
-def banded(tensor: torch.Tensor) -> torch.Tensor:
+def copy_between_bands(tensor: torch.Tensor) -> torch.Tensor:
     """The bytes of the tensor's storage, copied between two bands."""
     storage = tensor.untyped_storage()
     given = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)  # type: ignore[call-overload]
@@ -38,7 +38,7 @@ def has_bands(tensor: torch.Tensor) -> bool:
     return bool(begin == BAND_BYTES and tensor.untyped_storage().nbytes() == content + 2 * BAND_BYTES)
 
 
-def intact(tensor: torch.Tensor) -> bool:
+def bands_intact(tensor: torch.Tensor) -> bool:
     """Whether nothing was written to the bands of the tensor's storage, which must have some."""
     storage = tensor.untyped_storage()
     block = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)  # type: ignore[call-overload]

@@ -13,7 +13,7 @@ from types import ModuleType
 from suite.problem.variant import Variants
 
 
-def of(operation: str) -> Variants | None:
+def find(operation: str) -> Variants | None:
     """The function `variants` of the operation's file; None if there is none."""
     found: Variants | None = getattr(_file(operation), "variants", None)
     return found

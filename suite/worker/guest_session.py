@@ -147,7 +147,7 @@ class GuestSession:
         from suite.worker.shared_memory import attach, tensor_of
 
         blocks = attach(command.blocks, descriptors, self.torch_device)
-        op = ops.of(command.case)
+        op = ops.operation(command.case)
         self.held = Held(
             case=command.case,
             operands=tuple(tensor_of(each, blocks) for each in command.operands),

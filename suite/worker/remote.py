@@ -37,9 +37,9 @@ class GuestCase:
         self.guest, self._device = guest, problem.device
         self._memory: list[Shared] = []
         self._addresses: dict[int, int] = {}
-        self.problem = problem.beside(self._allocate)
+        self.problem = problem.with_buffers(self._allocate)
         late = self._device.type == "cuda"
-        self.staged = problem.beside(self._allocate).buffers if late else ()
+        self.staged = problem.with_buffers(self._allocate).buffers if late else ()
         dtype = getattr(torch, problem.output_dtype)
         elements = torch.Size(problem.output_shape).numel()
         memory = self._allocate(elements * dtype.itemsize)

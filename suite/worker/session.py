@@ -182,7 +182,7 @@ class Session:
 
         key = case.operation, case.dtype, case.precision, seed
         if key not in self._telling:
-            cases = ops.of(case).telling_cases(case.dtype, case.precision)
+            cases = ops.operation(case).telling_cases(case.dtype, case.precision)
             self._telling[key] = {name: Problem(each, seed, self.torch_device) for name, each in cases.items()}
         return self._telling[key]
 

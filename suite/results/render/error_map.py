@@ -17,7 +17,7 @@ MOST_LINES, MOST_COLUMNS = 8, 32
 def map_of(row: Row) -> ErrorMap | None:
     """The row's map; None if it has none, or one that cannot be read."""
     try:
-        return ErrorMap.of(row.error_map) if row.error_map else None
+        return ErrorMap.parse(row.error_map) if row.error_map else None
     except ResultsError:
         return None
 
