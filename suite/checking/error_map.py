@@ -93,15 +93,15 @@ class Tiles:
 
     def map(self) -> ErrorMap:
         share = self._shape[-1] if self._pooled else 1
-        of_axis = [
+        tile_sizes = [
             [min(tile, size - start) for start in range(0, size, tile)]
             for size, tile in zip(self._size, self._tile, strict=True)
         ]
         rows = [
             "".join(
-                character(count / (down * across * share)) for count, across in zip(counts, of_axis[1], strict=True)
+                character(count / (down * across * share)) for count, across in zip(counts, tile_sizes[1], strict=True)
             )
-            for counts, down in zip(self._counts.tolist(), of_axis[0], strict=True)
+            for counts, down in zip(self._counts.tolist(), tile_sizes[0], strict=True)
         ]
         return ErrorMap((self._tile[0], self._tile[1]), tuple(rows))
 

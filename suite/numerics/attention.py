@@ -45,14 +45,14 @@ def attention_limit(
     (`float8_losses`).
     """
     if dtype == FLOAT8:
-        lost, of_losses = float8_losses(value, p, scores, sizes_squared, v, head_dim=head_dim, terms=terms)
+        lost, loss_variance = float8_losses(value, p, scores, sizes_squared, v, head_dim=head_dim, terms=terms)
     depth = None if dtype == FLOAT8 else MMA_DEPTH.get(dtype)
     moved, variance = attention_error(value, p, scores, sizes_squared, v, head_dim=head_dim, terms=terms, dtype=dtype)
     systematic = score_shift(head_dim, depth) * moved.abs()
     systematic += sum_shift(value, terms, depth) + value.abs() * (2.0 * unit_roundoff("float32"))
     if dtype == FLOAT8:
         systematic += lost
-        variance += of_losses
+        variance += loss_variance
     return limit(systematic + variance.sqrt() * deviations(count), value, OUTPUT_DTYPES.get(dtype, dtype))
 
 
@@ -75,11 +75,11 @@ def float8_losses(
     shift, variance = sum_losses(scores.masked_fill(hidden, 0.0), sizes_squared, head_dim, head_dim)
     weights = variance.mul_(p.square()).masked_fill_(hidden, 0.0)
     v_squared = v.square()
-    of_scores = weights @ v_squared + value * (value * weights.sum(dim=-1, keepdim=True) - 2.0 * (weights @ v))
+    score_variance = weights @ v_squared + value * (value * weights.sum(dim=-1, keepdim=True) - 2.0 * (weights @ v))
     spread = (p @ v_squared - value.square()).clamp_(min=0.0)
     systematic = (spread * shift.square_().mul_(p).masked_fill_(hidden, 0.0).sum(dim=-1, keepdim=True)).sqrt_()
-    lost, of_sums = sum_losses(value, p.square() @ v_squared, terms, terms)
-    return systematic + lost, of_scores.clamp(min=0.0) + of_sums
+    lost, sum_variance_lost = sum_losses(value, p.square() @ v_squared, terms, terms)
+    return systematic + lost, score_variance.clamp(min=0.0) + sum_variance_lost
 
 
 def score_shift(head_dim: int, depth: int | None) -> float:
@@ -140,6 +140,6 @@ def attention_error(
     variance = variance.clamp(min=0.0) + alone.clamp(min=0.0)
 
     variance += sum_variance(value, p_squared @ v_squared, terms, depth)
-    of_denominator = sum_variance(torch.ones_like(value[:, :1]), p_squared.sum(dim=-1, keepdim=True), terms, None)
-    variance += value.square() * of_denominator
+    denominator_variance = sum_variance(torch.ones_like(value[:, :1]), p_squared.sum(dim=-1, keepdim=True), terms, None)
+    variance += value.square() * denominator_variance
     return moved, variance

@@ -78,8 +78,10 @@ def sum_variance(total: torch.Tensor, spread_squared: torch.Tensor, terms: int, 
     variance of a rounding, and a mean, whose sum (`sum_shift`) varies as the walk does.
     """
     u = unit_roundoff("float32")
-    of_shift = (u * math.ceil(terms / depth)) ** 2 / 12.0 if depth is not None else 0.0
-    variance = torch.addcmul(spread_squared * (terms * u**2 / 3.0 + of_shift), total, total, value=terms * u**2 / 9.0)
+    shift_variance = (u * math.ceil(terms / depth)) ** 2 / 12.0 if depth is not None else 0.0
+    variance = torch.addcmul(
+        spread_squared * (terms * u**2 / 3.0 + shift_variance), total, total, value=terms * u**2 / 9.0
+    )
     return variance.add_(spread_squared > 0, alpha=terms * half_smallest("float32") ** 2 / 3.0)
 
 

@@ -314,21 +314,21 @@ class AttentionGrad(Attention):
         for batch, first in product(range(b), range(0, h_kv, at_once)):
             key_heads = slice(first, min(first + at_once, h_kv))
             several = key_heads.stop - first
-            of_keys = [empty_sum((several, s_k, d), inputs[0].device) for _ in range(2)]
-            parts = [torch.zeros_like(total.value) for total in of_keys]
+            key_sums = [empty_sum((several, s_k, d), inputs[0].device) for _ in range(2)]
+            parts = [torch.zeros_like(total.value) for total in key_sums]
             for member in range(group):
-                of_members = [empty_sum((several, s_k, d), inputs[0].device) for _ in range(2)]
-                of_queries = empty_sum((several, s_q, d), inputs[0].device)
-                self._add_heads(inputs, case, skips, batch, key_heads, member, of_queries, of_members)
-                together = [of_queries] if group == 1 else [of_queries[place] for place in range(several)]
+                member_sums = [empty_sum((several, s_k, d), inputs[0].device) for _ in range(2)]
+                query_sums = empty_sum((several, s_q, d), inputs[0].device)
+                self._add_heads(inputs, case, skips, batch, key_heads, member, query_sums, member_sums)
+                together = [query_sums] if group == 1 else [query_sums[place] for place in range(several)]
                 for place, own in enumerate(together):
                     head = (first + place) * group + member
                     yield piece(0, (batch * h + head) * s_q * d, own, own.limit(s_k, count, case.dtype))
-                for total, part, mine in zip(of_keys, parts, of_members, strict=True):
+                for total, part, mine in zip(key_sums, parts, member_sums, strict=True):
                     total += mine
                     part.addcmul_(mine.value, mine.value)
-                del of_queries, together, own, of_members, mine
-            for output, total, part in zip((1, 2), of_keys, parts, strict=True):
+                del query_sums, together, own, member_sums, mine
+            for output, total, part in zip((1, 2), key_sums, parts, strict=True):
                 bound = total.limit(group * s_q, count, case.dtype, part if group > 1 else None)
                 yield piece(output, (batch * h_kv + first) * s_k * d, total, bound)
 
@@ -344,8 +344,8 @@ class AttentionGrad(Attention):
         batch: int,
         key_heads: slice,
         member: int,
-        of_queries: Sum,
-        of_keys: list[Sum],
+        query_sums: Sum,
+        key_sums: list[Sum],
     ) -> None:
         """Add the contributions of one query head of each group (`member`) to dq, dk and dv."""
         h, h_kv, s_q, s_k, d = case.shape[1:]
@@ -366,8 +366,8 @@ class AttentionGrad(Attention):
             p_ds = pairs(q, k[:, :seen], v[:, :seen], do, hidden, scale, case.dtype, s_k)
             mine = sum_over_keys(p_ds, k[:, :seen], scale)
             for name in ("value", "variance", "shift", "squares"):
-                getattr(of_queries, name)[:, start : start + rows] = getattr(mine, name)
-            for total, part in zip(of_keys, sums_over_queries(p_ds, q, do, scale), strict=True):
+                getattr(query_sums, name)[:, start : start + rows] = getattr(mine, name)
+            for total, part in zip(key_sums, sums_over_queries(p_ds, q, do, scale), strict=True):
                 total.add_to(slice(seen), part)
 
     def flops(self, case: Case) -> int:

@@ -45,17 +45,17 @@ def layer_norm_limit(
     n = x.shape[1]
     sigmas = deviations(count)
     mean = x.mean(dim=1, keepdim=True)
-    of_sum = sum_variance(mean * n, x.square().sum(dim=1, keepdim=True), n, None)
-    of_mean = of_sum.sqrt() * (sigmas / n) + mean.abs() * u
+    sum_error = sum_variance(mean * n, x.square().sum(dim=1, keepdim=True), n, None)
+    mean_error = sum_error.sqrt() * (sigmas / n) + mean.abs() * u
 
     squares = apart.square()
     total = squares.sum(dim=1, keepdim=True)
     spread = squares.square().sum(dim=1, keepdim=True) / total.square().clamp(min=2.0**-1000)
-    of_squares = sum_variance(torch.ones_like(spread), spread, n, None).sqrt() * sigmas + 3.0 * u
-    relative = (of_squares + (of_mean * scale).square() + 2.0 * u) / 2.0 + (RSQRT_ULPS * 2.0 + 3.0) * u
+    squares_error = sum_variance(torch.ones_like(spread), spread, n, None).sqrt() * sigmas + 3.0 * u
+    relative = (squares_error + (mean_error * scale).square() + 2.0 * u) / 2.0 + (RSQRT_ULPS * 2.0 + 3.0) * u
 
     factor = scale * weight.abs()
-    error = apart.abs() * factor * relative + factor * of_mean + value.abs() * u
+    error = apart.abs() * factor * relative + factor * mean_error + value.abs() * u
     return limit(error + half_smallest("float32") * (factor + weight.abs() + 1.0), value, dtype)
 
 

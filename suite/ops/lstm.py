@@ -178,17 +178,17 @@ class Lstm(Operation):
         t, _, inner, _ = case.shape
         x, w_ih, w_hh, bias, h0, c0 = inputs
         count = self.output_shape(case)[0]
-        of_y, of_h, of_c = outputs.starts(self.output_shapes(case))
+        y_start, h_start, c_start = outputs.starts(self.output_shapes(case))
         many = deviations(count)
-        cell, of_inputs = Cell(w_hh, inner, case.dtype), w_ih.double().T
-        squares, bias = of_inputs.square(), bias.double()
+        cell, input_weights = Cell(w_hh, inner, case.dtype), w_ih.double().T
+        squares, bias = input_weights.square(), bias.double()
         zero = torch.zeros_like(h0, dtype=torch.float64)
         state = State(h0.double(), c0.double(), zero, zero)
         size = zero.numel()
         together = rows_per_block(4 * size, 4) if size else 1
         for start in range(0, t if size else 0, together):
             rows = x[start : start + together].double()
-            products, spread = rows @ of_inputs, rows.square() @ squares + bias.square()
+            products, spread = rows @ input_weights, rows.square() @ squares + bias.square()
             values, errors = [], []
             for step in range(len(rows)):
                 state = cell.step(state, products[step], bias, spread[step])
@@ -196,8 +196,8 @@ class Lstm(Operation):
                 errors.append(state.h_error)
             value = torch.stack(values).reshape(-1)
             bound = limit(torch.stack(errors).reshape(-1) * many, value, case.dtype)
-            yield Truth((slice(of_y + start * size, of_y + start * size + len(value)),), value, bound)
-        for begin, final, error in ((of_h, state.h, state.h_error), (of_c, state.c, state.c_error)):
+            yield Truth((slice(y_start + start * size, y_start + start * size + len(value)),), value, bound)
+        for begin, final, error in ((h_start, state.h, state.h_error), (c_start, state.c, state.c_error)):
             value = final.reshape(-1)
             bound = limit(error.reshape(-1) * many, value, case.dtype)
             yield Truth((slice(begin, begin + size),), value, bound)

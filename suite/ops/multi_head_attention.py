@@ -140,17 +140,17 @@ class MultiHeadAttention(Operation):
             variance = sum_variance(qkv, x.square() @ squared.T, e, depth)
             if case.dtype != "float32":
                 variance += rounding_variance(qkv, case.dtype)
-            o, of_o, moved = self._heads(qkv, variance, case)
+            o, o_variance, moved = self._heads(qkv, variance, case)
             if case.dtype != "float32":
-                of_o += rounding_variance(o, case.dtype)
+                o_variance += rounding_variance(o, case.dtype)
             value, lost = o @ w_out.T, truncation(e, depth) + truncation(s, depth)
             systematic = (moved @ w_out.T).abs_().mul_(score_shift(e // h, depth) + 2.0 * truncation(e, depth))
             systematic += value.abs() * lost + sum_shift(value, e, depth)
             systematic += (o.abs() @ w_out.abs().T).mul_(2.0 * unit_roundoff("float32"))  # from the quotient
-            variance = of_o @ w_out.square().T
+            variance = o_variance @ w_out.square().T
             variance += sum_variance(value, o.square() @ w_out.square().T, e, depth)
             bound = limit(systematic + variance.sqrt_() * deviations(count), value, case.dtype)
-            del qkv, o, of_o, moved, systematic, variance
+            del qkv, o, o_variance, moved, systematic, variance
             for at in blocks.blocks((s, e)):
                 yield Truth((slice(batch, batch + 1), *at), value[at][None], bound[at][None])
 
@@ -159,7 +159,7 @@ class MultiHeadAttention(Operation):
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return attention's result, its variance and its derivative by the scores' growth, of one batch entry."""
         (_, s, e, h), d = case.shape, case["E"] // case["H"]
-        o, of_o, moved = (torch.empty(s, e, dtype=torch.float64, device=qkv.device) for _ in range(3))
+        o, o_variance, moved = (torch.empty(s, e, dtype=torch.float64, device=qkv.device) for _ in range(3))
         for head in range(h):
             at = [slice(part * e + head * d, part * e + head * d + d) for part in range(3)]
             q, k, v = (qkv[:, each] for each in at)
@@ -168,8 +168,8 @@ class MultiHeadAttention(Operation):
             for start in range(0, s, self._rows(case)):
                 rows = slice(start, min(start + self._rows(case), s))
                 found = _attended(q[rows], k, v, errors[0][rows], errors[1], errors[2], products, start, case)
-                o[rows, at[0]], of_o[rows, at[0]], moved[rows, at[0]] = found
-        return o, of_o, moved
+                o[rows, at[0]], o_variance[rows, at[0]], moved[rows, at[0]] = found
+        return o, o_variance, moved
 
     def _rows(self, case: Case) -> int:
         """Return the queries per step: their scores, and products of keys and values, are an eighth of a block."""
@@ -186,18 +186,18 @@ def _attended(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
-    of_q: torch.Tensor,
-    of_k: torch.Tensor,
-    of_v: torch.Tensor,
+    q_variance: torch.Tensor,
+    k_variance: torch.Tensor,
+    v_variance: torch.Tensor,
     products: torch.Tensor,
     start: int,
     case: Case,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return attention's result for rows of q from `start` on, its variance, and its derivative by the scores' growth.
 
-    of_q, of_k, of_v: variances of the operands. products (keys, D D): of each key's features with its value's. An error
-    of v_j adds p_j times itself to o. One of k_j moves the score of one pair for each query. One of a feature c of q
-    moves all scores of a row, and o by the covariance of k_jc and v_j under p.
+    q_variance, k_variance, v_variance: variances of the operands. products (keys, D D): products of each key's
+    features with those of its value. An error of v_j adds p_j times itself to o. An error of k_j moves one score of
+    each query. An error of feature c of q moves all scores of a row, and o by the covariance of k_jc and v_j under p.
     """
     (s, d), scale = k.shape, 1.0 / math.sqrt(k.shape[1])
     q = q * scale
@@ -211,12 +211,12 @@ def _attended(
     value = p @ finite
     covariances = (p @ products).view(len(q), d, d)
     covariances -= (p @ k.nan_to_num(0.0))[:, :, None] * value[:, None, :]
-    sizes_squared, of_scores = q.square() @ k.square().T, q.square() @ of_k.T
+    sizes_squared, score_variance = q.square() @ k.square().T, q.square() @ k_variance.T
     moved, variance = attention_error(
-        value, p, scores, sizes_squared, finite, head_dim=d, terms=s, dtype=case.dtype, more=of_scores
+        value, p, scores, sizes_squared, finite, head_dim=d, terms=s, dtype=case.dtype, more=score_variance
     )
-    variance += p.square() @ of_v.nan_to_num(0.0)
-    variance += torch.einsum("rc,rcd->rd", of_q * scale**2, covariances.square_())
+    variance += p.square() @ v_variance.nan_to_num(0.0)
+    variance += torch.einsum("rc,rcd->rd", q_variance * scale**2, covariances.square_())
     for key in odd.any(dim=1).nonzero().flatten().tolist():
         product = p[:, key, None] * torch.where(odd[key], v[key], 0.0)
         value += product if hidden is None else product.masked_fill_(hidden[:, key, None], 0.0)
