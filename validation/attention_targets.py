@@ -2,7 +2,7 @@
 
     python validation/attention_targets.py            # prints the tables
     python validation/attention_targets.py --write    # replaces them in docs/lab/attention_targets.md
-    python validation/attention_targets.py --shapes   # writes examples/attention*_shapes.csv anew
+    python validation/attention_targets.py --shapes   # writes examples/attention*_shapes.csv again
 
 The page has the commands that make the tables. Five shapes of each list were drawn at random with SEED, and are not
 used for tuning.

@@ -153,7 +153,7 @@ def check_calls(
 
 
 def _judge(output: torch.Tensor, problem: Problem, draw: int) -> Verdict:
-    with subnormals.kept(problem.device):
+    with subnormals.preserved(problem.device):
         truth, shape, dtype = problem.truth(draw), problem.output_shape, problem.output_dtype
         return judge(output, truth, shape=shape, dtype=dtype, position=problem.position)
 
@@ -166,7 +166,7 @@ def _diagnosis(outputs: Sequence[torch.Tensor], verdicts: Sequence[Verdict], pro
     if not wrong:
         return Diagnosis()
     (draw, output), *more = wrong
-    with subnormals.kept(problem.device):
+    with subnormals.preserved(problem.device):
         return diagnose(output, draw, problem, beside=more[0][1] if more else None)
 
 

@@ -35,14 +35,14 @@ class Problem:
     def __init__(self, case: Case, seed: int, device: torch.device) -> None:
         self.case = case
         self.op = ops.operation(case)
-        cases = case, self.op.second(case)
+        cases = case, self.op.second_case(case)
         self.draws = tuple(self._draw(each, seed + i, device) for i, each in enumerate(cases))
         self.device = self.draws[0][0].device  # includes the device index, as results have it
         self.buffers = copies_with_layout(self.draws[0])
         self._truths: dict[int, list[Truth]] = {}
 
     def _draw(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
-        with subnormals.kept(device):
+        with subnormals.preserved(device):
             return copies_with_bands(self.op.make_inputs(case, seed, device))
 
     def draw(self, seed: int) -> tuple[torch.Tensor, ...]:

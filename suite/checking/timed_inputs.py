@@ -65,8 +65,7 @@ class Reservoir:
         self._size, self._random, self._offered = size, random, 0
 
     def offer(self, make: Callable[[], Round]) -> Round | None:
-        """Choose or reject the next round. Returns what `make` returns, which replaces an earlier round; None if
-        rejected."""
+        """Return a new round of `make` if it is chosen, perhaps in place of an earlier one; None if it is rejected."""
         self._offered += 1
         if len(self.rounds) < self._size:
             self.rounds.append(make())
@@ -130,7 +129,7 @@ class TimedInputs:
         self._round: Round | None = None
         self._wrong: dict[str, str] = {}
         self._held: dict[str, tuple[Callable[[], torch.Tensor], torch.Tensor]] = {}
-        size, self._place, self._holds = self._room()
+        size, self._place, self._holds = self._capacity()
         self._complete = Reservoir(size, self._random)
         self._partial: list[Round] = []
         self._partial_offered = 0
@@ -300,7 +299,7 @@ class TimedInputs:
         for buffer, given in (pair for tensors in places for pair in zip(tensors, drawn, strict=True)):
             whole_storage(buffer).copy_(whole_storage(given))
 
-    def _room(self) -> tuple[int, torch.device, bool]:
+    def _capacity(self) -> tuple[int, torch.device, bool]:
         """Return how many rounds fit into memory, where their results are kept, and whether first results can be held
         too."""
         problem, device = self._problem, self._problem.device

@@ -25,7 +25,7 @@ def pool_flushes() -> bool:
 
 
 @contextmanager
-def kept(device: torch.device) -> Iterator[None]:
+def preserved(device: torch.device) -> Iterator[None]:
     """Keep subnormal numbers on `device` in a section of code, whatever other code has set.
 
     If a thread of torch's pool flushes them, which cannot be changed from outside, this thread computes alone.

@@ -52,7 +52,7 @@ def get(name: str) -> Operation:
     return op
 
 
-class Named(Protocol):
+class HasOperation(Protocol):
     """Anything that belongs to an operation: a case or an implementation."""
 
     @property
@@ -61,13 +61,13 @@ class Named(Protocol):
     def source(self) -> Source | None: ...
 
 
-def operation(named: Named) -> Operation:
+def operation(owner: HasOperation) -> Operation:
     """Return the operation of a case or an implementation, from this package or from a user's file."""
-    if named.source is None:
-        return get(named.operation)
+    if owner.source is None:
+        return get(owner.operation)
     from suite import custom
 
-    return custom.of(named.source)
+    return custom.of(owner.source)
 
 
 def matching(pattern: str) -> tuple[str, ...]:

@@ -259,7 +259,7 @@ class Attention(Operation):
         power = -2 if case.inputs == "large_logits" else -6
         return *operands, *scales(2, power, seed, device), *scales(1, -6, seed + 1, device)
 
-    def second(self, case: Case) -> Case:
+    def second_case(self, case: Case) -> Case:
         by_shape = case.inputs in ("normal", "sizes", "long_thin") and case.dtype != FLOAT8
         return replace(case, inputs="shifted") if by_shape else case
 
@@ -296,7 +296,7 @@ class Attention(Operation):
         return max(1, min(case["H"], blocks.rows_per_block(case["S_q"] * case["D"])))
 
     def _rows(self, case: Case) -> int:
-        """Return the number of queries per step: their scores, eight arrays of which the bound needs, are half a block.
+        """Return the number of queries per step. The bound needs eight arrays of their scores, each half a block.
 
         With a mask they are a quarter, since keys that none of the queries sees are left out.
         """

@@ -165,7 +165,7 @@ class Conv2d(Operation):
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
         """Yield some whole images at a time, or some rows of one."""
         n, p, q, k = self.output_shape(case)
-        images, rows = self._together(case)
+        images, rows = self._judged_at_once(case)
         weight = inputs[1].double()
         for first in range(0, n, images):
             some = slice(first, min(first + images, n))
@@ -180,7 +180,7 @@ class Conv2d(Operation):
                 yield Truth((some, span, slice(0, q), slice(0, k)), value, bound)
                 del value, bound
 
-    def _together(self, case: Case) -> tuple[int, int]:
+    def _judged_at_once(self, case: Case) -> tuple[int, int]:
         """Return the numbers of images, and of rows of the output, that are judged at a time."""
         _, p, q, k = self.output_shape(case)
         images = min(rows_per_block(p * q * k), rows_per_block(self._padded(case)))
@@ -196,7 +196,7 @@ class Conv2d(Operation):
 
     def workspace_bytes(self, case: Case) -> int:
         """Count ten float64 arrays of a block of the output, three of its images, and three of the weights."""
-        images, rows = self._together(case)
+        images, rows = self._judged_at_once(case)
         _, _, q, k = self.output_shape(case)
         images = min(images, max(1, case["N"]))
         block = min(images * rows * q * k, BLOCK_ELEMENTS)

@@ -191,7 +191,7 @@ class Matmul(Operation):
         power = -7 if case.inputs == "normal" else 12
         return *operands, *scales(2, power, seed, device)
 
-    def second(self, case: Case) -> Case:
+    def second_case(self, case: Case) -> Case:
         """Return the family of exact sums for float8: the bound for normal numbers hides smaller mistakes."""
         return replace(case, inputs="exact_sums") if case.dtype == FLOAT8 and case.inputs == "normal" else case
 

@@ -123,7 +123,7 @@ class Operation(ABC):
         """Return for each operand whether its last two axes are swapped in memory."""
         return (False,) * len(self.operands(case))
 
-    def second(self, case: Case) -> Case:
+    def second_case(self, case: Case) -> Case:
         """Return the case for the second call of a check: the same shapes, perhaps inputs of another family."""
         return case
 

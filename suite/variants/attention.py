@@ -18,7 +18,7 @@ from suite.variants._rounding import coarser_formats, rounded, sixteen_bit_forma
 MOST_STEPS = 64
 """Most blocks of keys in a simulated loop."""
 MOST_SCORES = 2**22
-"""Most scores of a part with variants, over its heads and rows: each variant computes the scores anew."""
+"""Most scores of a part with variants, over its heads and rows: each variant computes its own scores."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from suite.variants._blocks import SIZES, count_were, shortened_lengths
 from suite.variants._rounding import coarser_formats, rounded
 
 MOST_SCORES = 2**20
-"""Most scores of a part with variants, over its heads: each variant computes the scores anew."""
+"""Most scores of a part with variants, over its heads: each variant computes its own scores."""
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
         for mistake, formula in formulas:
             yield variant(mistake, formula)
     if inputs[0].numel() <= MOST_ELEMENTS:
-        for mistake, formula in _others(inputs[0].double(), right, part):
+        for mistake, formula in _other_statistics(inputs[0].double(), right, part):
             yield variant(mistake, formula)
     for kind in sixteen_bit_formats(case.dtype):
         y = right.apart * right.scale
@@ -126,7 +126,7 @@ def _means(x: torch.Tensor, right: Formula) -> Formulas:
         yield mistake, replace(right, apart=apart, scale=torch.rsqrt(variance + EPS))
 
 
-def _others(x: torch.Tensor, right: Formula, part: Part) -> Formulas:
+def _other_statistics(x: torch.Tensor, right: Formula, part: Part) -> Formulas:
     """Statistics of other elements than the row's."""
     down = x - x.mean(dim=0, keepdim=True)
     scale = torch.rsqrt(down.square().mean(dim=0, keepdim=True) + EPS)

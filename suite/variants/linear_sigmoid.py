@@ -34,7 +34,7 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     for mistake, added in _biases(inputs, bias, part):
         yield variant(mistake, product + added)
     limit = linear_sigmoid_limit(plain, torch.sigmoid(plain.z), count, case.dtype)
-    for mistake, value in _ends(product, plain.z, bias):
+    for mistake, value in _results(product, plain.z, bias):
         yield Variant(mistake, value, limit * (1.0 + value.abs()))
     for mistake, other in _products(inputs, x, weight, case, part):
         yield variant(mistake, other + bias)
@@ -54,7 +54,7 @@ def _biases(inputs: Inputs, bias: torch.Tensor, part: Part) -> Iterator[tuple[st
         yield f"the bias was rounded to {kind}", rounded(bias, kind)
 
 
-def _ends(product: torch.Tensor, z: torch.Tensor, bias: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+def _results(product: torch.Tensor, z: torch.Tensor, bias: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield for each mistake the result."""
     yield "the bias was added after the sigmoid", torch.sigmoid(product) + bias
     yield "the sigmoid was left out", z

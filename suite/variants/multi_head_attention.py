@@ -83,7 +83,7 @@ def _layers(
     qkv = x @ w_qkv.T
 
     def result(qkv: torch.Tensor, shift: int = 0, overflow: float = math.inf) -> torch.Tensor:
-        """Return attention's result, (B, H, S, D). shift: a causal mask shows so many later positions."""
+        """Return attention's result, (B, H, S, D). shift: later positions that a causal mask leaves visible."""
         q, k, v = qkv.view(*qkv.shape[:2], 3, h, e // h).permute(2, 0, 3, 1, 4)
         scores = q @ k.mT / math.sqrt(e // h)
         if case.option("causal"):

@@ -66,7 +66,7 @@ def matmul_ratio(product: Product, k: int, dtype: str, precision: str, seed: int
     shape = (96, 64) if k <= 256 else (48, 32)
     case = op.case((*shape, k), dtype, precision)
     ratios = []
-    for draw in dict.fromkeys((case, op.second(case))):
+    for draw in dict.fromkeys((case, op.second_case(case))):
         inputs = op.make_inputs(draw, seed, CPU)
         (a, b), scales = (x.double().numpy() for x in inputs[:2]), (x.numpy() for x in inputs[2:])
         dtype = op.output_dtype(case)
