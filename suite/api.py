@@ -41,7 +41,7 @@ from suite.timing.result import Timing
 if TYPE_CHECKING:
     import pandas as pd
 
-    from suite.checking.checked_call import CheckResult
+    from suite.checking.check import CheckResult
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from suite.runner.given import title
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
-    from suite.checking.checked_call import CheckResult
+    from suite.checking.check import CheckResult
 
 __all__ = ["NoSlower", "assert_agrees", "assert_no_slower", "cases", "title"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from suite import custom
-from suite.checking.verdict import Verdict, judge
+from suite.checking.judge import Verdict, judge
 from suite.custom.file import source_of
 from suite.custom.operation import CustomOperation
 from suite.problem.case import Case

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from suite import ops
-from suite.checking.checked_call import check_calls
+from suite.checking.check import check_calls
 from suite.checking.problem import Problem
 from suite.external.fork_server import ExternalForkServer
 from suite.external.implementation import ExternalImplementation, from_files

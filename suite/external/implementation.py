@@ -96,7 +96,7 @@ class ExternalImplementation(Implementation):
     def function(self) -> module.ExternalFunction:
         """The file's function; each call undoes its side effects and records them for `remarks`."""
         assert self.case is not None
-        op = ops.of(self)
+        op = ops.operation(self)
         return module.ExternalFunction(
             self._load(), op.entry, self.path, self.line, partial(op.callable_of, case=self.case)
         )
@@ -104,7 +104,7 @@ class ExternalImplementation(Implementation):
     def function_for(self, case: Case, inputs: int) -> module.ExternalFunction:
         """`function()`. Raises `NotImplementedError` if it has no parameters for a case's scales, as of float8."""
         function = self.function()
-        op = ops.of(case)
+        op = ops.operation(case)
         plain, arguments = len(op.operands(case)), op.arguments(case)
         if missing_parameters(function, inputs, arguments) and not missing_parameters(function, plain, arguments):
             raise NotImplementedError(f"takes {plain} arrays, and a case of {case.dtype} has {inputs}: {signature(op)}")
@@ -132,7 +132,7 @@ class ExternalImplementation(Implementation):
         if isinstance(error, SyntaxError):
             text = text.replace(f" ({self.path.name}, line {line})", "")
         if line is None and isinstance(error, TypeError) and self.path.suffix == ".py":
-            text += f"; it is called as {signature(ops.of(self))}"
+            text += f"; it is called as {signature(ops.operation(self))}"
         if line is None and not re.search(rf"{re.escape(self.path.name)}:\d", text):
             line = self.line
         return text + (f" ({self.path.name}:{line})" if line is not None else "")

@@ -21,10 +21,10 @@ from suite.implementations.identity import ExternalReference, Reference, name_of
 from suite.processes.child import HASTY_KILL_S
 
 if TYPE_CHECKING:
-    from suite.checking.checked_call import CheckResult
+    from suite.checking.check import CheckResult
     from suite.checking.diagnosis import Diagnosis
     from suite.checking.problem import Problem
-    from suite.checking.telling import ProbeResult
+    from suite.checking.telling_cases import ProbeResult
     from suite.external.remote import SharedCase
     from suite.timing import Timing
     from suite.timing.target import Target
@@ -87,7 +87,7 @@ class ExternalPool:
 
         Raises `RaisedError` for an exception of the file, `WorkerDiedError` if its process ends.
         """
-        from suite.checking.checked_call import check_calls
+        from suite.checking.check import check_calls
         from suite.external.remote import RemoteCaller
 
         with self._case(reference, problem, timeout_s) as case:
@@ -106,8 +106,8 @@ class ExternalPool:
     ) -> ProbeResult:
         """Call a file on the telling cases. Raises as `check` does."""
         from suite import frameworks
-        from suite.checking.checked_call import check_briefly
-        from suite.checking.telling import probe_by
+        from suite.checking.check import check_briefly
+        from suite.checking.telling_cases import probe_by
         from suite.external.remote import RemoteCaller
 
         config = ""

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from suite import hardware
+from suite.checking.calls import RefusedError
 from suite.checking.memory import whole_storage
-from suite.checking.result_form import RefusedError
 from suite.external import protocol as p
 from suite.external.process import ExternalProcess, RaisedError
 from suite.external.shared_memory import Shared, allocate, describe
@@ -38,9 +38,9 @@ class SharedCase:
         self.process, self._device = process, problem.device
         self._memory: list[Shared] = []
         self._addresses: dict[int, int] = {}
-        self.problem = problem.beside(self._allocate)
+        self.problem = problem.with_buffers(self._allocate)
         late = self._device.type == "cuda"
-        self.staged = problem.beside(self._allocate).buffers if late else ()
+        self.staged = problem.with_buffers(self._allocate).buffers if late else ()
         dtype = getattr(torch, problem.output_dtype)
         elements = torch.Size(problem.output_shape).numel()
         memory = self._allocate(elements * dtype.itemsize)

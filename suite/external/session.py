@@ -29,7 +29,7 @@ from suite.problem.outputs import joined
 if TYPE_CHECKING:
     import torch
 
-    from suite.checking.checked_call import LocalResult
+    from suite.checking.calls import LocalResult
     from suite.implementations.implementation import Implementation
     from suite.problem.case import Case
     from suite.timing.intervals import Launch
@@ -147,7 +147,7 @@ class ExternalSession:
         from suite.external.shared_memory import attach, tensor_of
 
         blocks = attach(command.blocks, descriptors, self.torch_device)
-        op = ops.of(command.case)
+        op = ops.operation(command.case)
         self.held = Held(
             case=command.case,
             operands=tuple(tensor_of(each, blocks) for each in command.operands),
@@ -193,8 +193,7 @@ class ExternalSession:
     # The check
 
     def _check(self, command: p.Check) -> p.Called:
-        from suite.checking.checked_call import call_once, repeatable
-        from suite.checking.result_form import RefusedError
+        from suite.checking.calls import RefusedError, call_once, repeatable
 
         held, implementation = self._case, self._find(command.implementation)
         function = self._function(implementation, command)
@@ -243,7 +242,7 @@ class ExternalSession:
         return self._export(which, held.firsts[which])
 
     def _export(self, name: str, result: Any) -> p.Delivered:
-        from suite.checking.result_form import RefusedError, as_torch
+        from suite.checking.calls import RefusedError, as_torch
 
         held = self._case
         try:

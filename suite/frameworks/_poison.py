@@ -14,7 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from suite.problem.guard_bands import banded, view_between_bands
+from suite.problem.guard_bands import copy_between_bands, view_between_bands
 
 aten = torch.ops.aten
 ALLOCATORS = frozenset(
@@ -43,7 +43,7 @@ class Poison(TorchDispatchMode):  # type: ignore[misc]
             with contextlib.suppress(RuntimeError, TypeError):  # the dtype has no such value, or cannot be filled
                 result.fill_(poison(result.dtype))
         if self.result_bytes and self._may_be_the_result(result, (args, kwargs)):
-            return view_between_bands(banded(result).untyped_storage(), result)
+            return view_between_bands(copy_between_bands(result).untyped_storage(), result)
         return result
 
     def _may_be_the_result(self, tensor: Any, arguments: Any) -> bool:

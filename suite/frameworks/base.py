@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from suite.hardware.device import Device
 
+from suite.core.integers import cdiv
 from suite.hardware.environment import package_version
 
 GPU_EXTRA = "pip install -c constraints-gpu.txt '.[gpu]'"
@@ -263,7 +264,7 @@ class TorchAdapter(Adapter):
 
 def _allocated(size: int) -> int:
     """Bytes that torch's allocator returns for a request of `size`: a multiple of 512."""
-    return -(-size // 512) * 512
+    return cdiv(size, 512) * 512
 
 
 def torch_is_cpu_build() -> bool:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from suite.core.integers import cdiv
+
 WARP = 32
 PARTITIONS = 4
 """Number of partitions of a multiprocessor. Each has its own quarter of the registers."""
@@ -47,7 +49,7 @@ def resident_blocks(limits: Limits, threads: int, registers: int, shared_bytes: 
 
     A block has `threads` threads, `registers` per thread, and `shared_bytes` of shared memory, static and dynamic.
     """
-    warps = -(-threads // WARP)
+    warps = cdiv(threads, WARP)
     shared = _round_up(shared_bytes + limits.reserved_bytes, limits.shared_unit)
     found = [limits.blocks, limits.warps // warps]
     if registers:
@@ -61,9 +63,9 @@ def resident_blocks(limits: Limits, threads: int, registers: int, shared_bytes: 
 
 
 def occupancy(limits: Limits, threads: int, registers: int, shared_bytes: int) -> float:
-    """Resident warps divided by the warps that a multiprocessor can hold. Arguments as for `resident_blocks`."""
-    return resident_blocks(limits, threads, registers, shared_bytes) * -(-threads // WARP) / limits.warps
+    """Resident warps over the warps that a multiprocessor can hold: 0 to 1. Arguments as for `resident_blocks`."""
+    return resident_blocks(limits, threads, registers, shared_bytes) * cdiv(threads, WARP) / limits.warps
 
 
 def _round_up(number: int, unit: int) -> int:
-    return -(-number // unit) * unit
+    return cdiv(number, unit) * unit

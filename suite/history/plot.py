@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from suite.core.integers import cdiv
 from suite.history.load import CaseHistory, Line
 from suite.report.plots.figure import Margins, Plot, grid, rounded, text_inches
 from suite.report.plots.labels import Label, label_line_ends
@@ -79,7 +80,7 @@ def _draw_panel(ax: Axes, panel: dict[str, Any]) -> None:
         ax.axhline(1.0, color=INK, linewidth=0.8, zorder=0)
     ax.set_ylim(bottom=0)
     count = len(panel["runs"])
-    step = -(-count // MOST_TICKS)
+    step = cdiv(count, MOST_TICKS)
     ax.set_xticks(range(0, count, step), panel["runs"][::step], fontsize=7)
     ax.set_xlim(-0.3, count - 0.7)
     ax.set_title(panel["title"])

@@ -127,7 +127,7 @@ def implementations(op: Operation) -> tuple[ReferenceImplementation, ...]:
 
 def find(case: Case, name: str) -> Implementation:
     """The implementation of that name for `case`. Raises `LookupError` if there is none."""
-    for each in implementations(ops.of(case)):
+    for each in implementations(ops.operation(case)):
         if each.name == name:
             return each.for_case(case)
     raise LookupError(f"{case.operation} has no implementation {name!r}")

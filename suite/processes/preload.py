@@ -20,7 +20,7 @@ def preload(device: Device, import_others: Callable[[], object]) -> None:
         frameworks.get(name).prepare(device)
     gc.disable()  # torch's million objects stay alive: a collection would find nothing
     with contextlib.suppress(Exception):
-        import suite.checking.checked_call
+        import suite.checking.check
         import suite.timing
 
         import_others()

@@ -107,7 +107,7 @@ def build_ahead(jobs: Sequence[Job], pool: Pool, options: Options, on_begin: Cal
         marker = folder / build.digest(pool.device.name, sources[build.implementation.adapter.folder])
         if not marker.exists():
             pending.put((build, marker))
-            largest, count = max(largest, *(2 * ops.of(case).bytes(case) for case in build.cases)), count + 1
+            largest, count = max(largest, *(2 * ops.operation(case).bytes(case) for case in build.cases)), count + 1
     processes = min(count, _processes(pool, largest))
     if count < MIN_BUILDS or processes < 2:
         return

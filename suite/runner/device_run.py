@@ -137,7 +137,7 @@ class DeviceRun:
         row = Row(case.operation, case.label, case.dtype, case.precision, implementation.name)
         row.execution = Mode(implementation.adapter.mode(self.device))
         row.device, row.vendor, row.peer = str(self.device), implementation.vendor or "", implementation.peer or ""
-        op = ops.of(case)
+        op = ops.operation(case)
         row.seed, row.bytes, row.flops = self.options.seed, op.bytes(case), op.flops(case)
         return row
 

@@ -22,7 +22,7 @@ from suite.runner.given import check_known, title
 if TYPE_CHECKING:
     import torch
 
-    from suite.checking.checked_call import CheckResult
+    from suite.checking.check import CheckResult
     from suite.checking.problem import Problem
     from suite.checking.timed_inputs import TimedInputs
     from suite.frameworks.base import Adapter
@@ -52,7 +52,7 @@ def adapter(framework: str) -> Adapter:
 
 def check(function: Callable[..., Any], adapter: Adapter, case: Case, where: Device, seed: int) -> CheckResult:
     """Call `function` on `case`, and judge its results."""
-    from suite.checking.checked_call import check as run
+    from suite.checking.check import check as run
     from suite.checking.problem import Problem
     from suite.worker.session import REPEAT_S
 
@@ -94,7 +94,7 @@ def time(
 
 
 def _agreeing(implementation: Implementation, problem: Problem) -> CheckResult:
-    from suite.checking.checked_call import check as run
+    from suite.checking.check import check as run
 
     found = run(implementation.function, implementation.adapter, problem)
     if not found.agrees:

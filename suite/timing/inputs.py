@@ -18,7 +18,7 @@ class Inputs(Protocol):
     def begin_round(self, complete: bool) -> None:
         """Give the inputs the values of a new round. `complete`: the round has every call that can be timed."""
 
-    def around(self, run: Callable[[], None]) -> None:
+    def run_on_other_values(self, run: Callable[[], None]) -> None:
         """Call `run` while the inputs have other values, then restore the values of the round."""
 
     def keep(self, name: str, result: object) -> None:
@@ -32,7 +32,7 @@ class FixedInputs:
 
     def begin_round(self, complete: bool) -> None: ...
 
-    def around(self, run: Callable[[], None]) -> None:
+    def run_on_other_values(self, run: Callable[[], None]) -> None:
         run()
 
     def keep(self, name: str, result: object) -> None: ...

@@ -307,7 +307,7 @@ class Measurement:
         if self.cache == "cold":
             self.target.evict()
         else:
-            self.inputs.around(call.run)
+            self.inputs.run_on_other_values(call.run)
 
     def collect(self, recorder: Recorder) -> None:
         for sample in recorder.collect():

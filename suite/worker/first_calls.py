@@ -25,7 +25,7 @@ def build(
     function = implementation.function()
 
     def call(case: Case) -> None:
-        op = ops.of(case)
+        op = ops.operation(case)
         on_phase(Phase.PREPARING)
         inputs = op.make_inputs(case, request.seed, device)
         on_phase(Phase.FIRST_CALL)
@@ -40,7 +40,7 @@ def build(
             return BuildReply(covered=False)
     if request.telling != "no":
         with adapter.without_tuning(module):
-            for each in ops.of(case).telling_cases(case.dtype, case.precision).values():
+            for each in ops.operation(case).telling_cases(case.dtype, case.precision).values():
                 with suppress(Exception):
                     call(each)
     if device.type == "cuda":

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 from suite.worker.protocol import CheckReply, ProbeReply, TimingColumns
 
 if TYPE_CHECKING:
-    from suite.checking.checked_call import CheckResult
-    from suite.checking.telling import ProbeResult
+    from suite.checking.check import CheckResult
+    from suite.checking.telling_cases import ProbeResult
     from suite.timing import Timing
 
 

@@ -130,7 +130,7 @@ class Session:
 
     def check(self, request: CheckRequest) -> CheckReply:
         """Load, call and judge one implementation of the tree."""
-        from suite.checking.checked_call import check
+        from suite.checking.check import check
 
         name = name_of(request.implementation)
         self._report(name, Phase.PREPARING)
@@ -164,7 +164,7 @@ class Session:
         Its autotuned kernels keep the configuration of their last launch: the probe checks the configurations of the
         rows, and spends no time on tuning for sizes that nobody uses.
         """
-        from suite.checking.telling import probe
+        from suite.checking.telling_cases import probe
 
         name = name_of(request.implementation)
         self._report(name, Phase.PREPARING)
@@ -189,7 +189,7 @@ class Session:
 
         key = case.operation, case.dtype, case.precision, seed
         if key not in self._telling:
-            cases = ops.of(case).telling_cases(case.dtype, case.precision)
+            cases = ops.operation(case).telling_cases(case.dtype, case.precision)
             self._telling[key] = {name: Problem(each, seed, self.torch_device) for name, each in cases.items()}
         return self._telling[key]
 

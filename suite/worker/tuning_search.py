@@ -3,7 +3,7 @@
 1. Every candidate is compiled, in parallel.
 2. Each is called twice, and the host's clock times the second call. Slow ones drop out.
 3. The rest is timed like the rows of a table (cold L2 cache, interleaved), with a few samples each. Slow ones drop out.
-4. The rest is timed with many samples. The fastest that passes the checked call of `checking/checked_call.py` wins.
+4. The rest is timed with many samples. The fastest that passes the checked call of `checking/check.py` wins.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import torch
 
 from suite import timing
-from suite.checking.checked_call import check
+from suite.checking.check import check
 from suite.core.errors import SuiteError
 from suite.core.phases import Phase
 from suite.core.text import one_line

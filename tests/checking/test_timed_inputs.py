@@ -76,11 +76,11 @@ def test_every_family_keeps_its_character(operation: str) -> None:
 def test_a_warming_call_sees_other_values_which_are_put_back(family: str) -> None:
     at = problem("vector_add", inputs=family)
     timed, before, seen = inputs_of(at), bits(at), []
-    timed.around(lambda: seen.append(bits(at)))
+    timed.run_on_other_values(lambda: seen.append(bits(at)))
     assert not all(same(before, seen[0]))
     assert all(same(before, bits(at)))
     timed.begin_round(complete=True)
-    timed.around(lambda: None)
+    timed.run_on_other_values(lambda: None)
     timed.keep("it", at.buffers[0] + at.buffers[1])
     assert timed.judge() == {}, "what the suite itself has put there is no write of the call"
 
@@ -93,7 +93,7 @@ def test_arrays_that_are_copies_are_bound_again() -> None:
     timed = inputs_of(at, rebind=lambda: bound.append(bits(at)))
     timed.change()
     timed.begin_round(complete=True)
-    timed.around(lambda: None)
+    timed.run_on_other_values(lambda: None)
     assert len(bound) >= 3
     assert all(same(bound[-1], bits(at)))
 

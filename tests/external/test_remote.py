@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+from suite.checking.calls import RefusedError
 from suite.checking.memory import copies_with_layout
-from suite.checking.result_form import RefusedError
 from suite.external import protocol as p
 from suite.external.process import RaisedError
 from suite.external.remote import RemoteRecorder, RemoteResults, longer, remote_call

@@ -59,12 +59,12 @@ def child(settings: dict[str, Any]) -> None:
 
 
 def key_of(case: Case, implementation: str) -> Key:
-    """The key of a row."""
+    """Return the key of a row."""
     return case.operation, case.label, case.dtype, case.precision, implementation
 
 
 def bind(case: Case, names: Sequence[str], session: Any) -> tuple[list[Any], list[dict[str, Any]]]:
-    """The implementations that run this case, each called once; and an entry for each requested one."""
+    """Call each implementation that runs this case once. Returns them, and an entry for each requested one."""
     problem = session.hold(case, 0)
     bound, entries = [], []
     for implementation in builtin.implementations(case.operation):
@@ -101,7 +101,7 @@ class Empty:
 
 
 def record(case: Case, bound: Sequence[Any], entries: Mapping[str, Any], settings: Mapping[str, Any]) -> int:
-    """The suite's side: its own measurement, at the period. Returns the number of late calls."""
+    """Run the suite's side: its own measurement, at the period. Returns the number of late calls."""
     import torch
 
     from suite.timing import Call
@@ -146,7 +146,7 @@ def record(case: Case, bound: Sequence[Any], entries: Mapping[str, Any], setting
 
 
 def profile(case: Case, bound: Sequence[Any], entries: Mapping[str, Any], settings: Mapping[str, Any]) -> int:
-    """Nsight Compute's side: the same calls, each after a marker. Only these are profiled. Returns the late calls."""
+    """Run Nsight Compute's side: the same calls, each after a marker. Returns the number of late calls."""
     import torch
 
     from suite.timing.target import CudaTarget

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suite import frameworks
+from suite.core.integers import cdiv
 from suite.doctor.local_device import describe
 from suite.doctor.timer_proof.checks import NOT_RUN, OFF, ProofRow, without_times
 from suite.hardware.device import Device
@@ -117,7 +118,7 @@ def _triton(arena: Arena) -> Kit:
     return Kit(
         "triton",
         arena.wait,
-        add_one=lambda n: work_triton.add_one_kernel[(-(-n // block),)](arena.x, arena.out, n, BLOCK=block),
+        add_one=lambda n: work_triton.add_one_kernel[(cdiv(n, block),)](arena.x, arena.out, n, BLOCK=block),
         spin=lambda cycles: work_triton.spin_kernel[(1,)](cycles, elapsed, num_warps=1),
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from suite.checking.error_map import ErrorMap, character
 from suite.core.errors import ResultsError
+from suite.core.integers import cdiv
 from suite.core.text import one_line
 from suite.results.row import Row
 
@@ -16,7 +17,7 @@ MOST_LINES, MOST_COLUMNS = 8, 32
 def map_of(row: Row) -> ErrorMap | None:
     """The row's map; None if it has none or it cannot be read."""
     try:
-        return ErrorMap.of(row.error_map) if row.error_map else None
+        return ErrorMap.parse(row.error_map) if row.error_map else None
     except ResultsError:
         return None
 
@@ -42,7 +43,7 @@ def map_lines(rows: Sequence[Row], *, every: bool) -> list[str]:
 def coarse(found: ErrorMap) -> tuple[tuple[int, int], list[list[float]]]:
     """A map with few enough tiles to be shown: the size of a tile, and the share of wrong elements in each."""
     shares = found.shares()
-    factors = [-(-len(of) // most) for of, most in ((shares, MOST_LINES), (shares[0], MOST_COLUMNS))]
+    factors = [cdiv(len(of), most) for of, most in ((shares, MOST_LINES), (shares[0], MOST_COLUMNS))]
     down, across = factors
     merged = [
         [_mean([share for line in shares[i : i + down] for share in line[j : j + across]])

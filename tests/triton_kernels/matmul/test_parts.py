@@ -7,7 +7,7 @@ import torch
 
 import triton_kernels.matmul as module
 from suite import ops
-from suite.checking.checked_call import check
+from suite.checking.check import check
 from suite.checking.problem import Problem
 from suite.implementations import builtin
 from suite.problem.case import Case

@@ -10,7 +10,7 @@ import torch
 from checked_calls import JAX, NUMPY, TORCH, kind, problem, run
 
 from suite import ops
-from suite.checking.memory import between_bands
+from suite.checking.memory import elements_between_bands
 from suite.checking.problem import Problem
 from suite.core.phases import Phase
 from suite.frameworks.base import Adapter
@@ -116,7 +116,7 @@ def test_a_write_to_an_input_is_refused_also_beside_its_elements(inputs: str) ->
 
     def scribble(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         out = a + b
-        between_bands(b)[-1] = 7.0
+        elements_between_bands(b)[-1] = 7.0
         return out
 
     found = run(scribble, at=at)

@@ -1,4 +1,4 @@
-"""The verdict on an output: is it the truth, within the bound of what its arithmetic may lose?
+"""The verdict on an output: it agrees if every element is within its error bound of the truth.
 
 NaN and infinities must be where the truth has them. A finite truth within its bound of the largest finite number may
 become an infinity of its sign. Zeros of either sign are equal.
@@ -18,17 +18,17 @@ from suite.problem.outputs import located
 from suite.problem.truth import Truth
 
 Position = Callable[[tuple[int, ...]], str]
-"""Says where an index of the output is."""
+"""Turns an index of the output into words."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether an output agrees with the truth, and how far it is off.
+    """The verdict on an output, and its largest errors.
 
-    error_ratio: the largest error over its bound; above 1 is wrong, infinite where NaN, infinities or the form differ.
-    max_ulp: the largest error in units in the last place of the output's type at the truth.
-    max_rel: the largest error over the largest magnitude of the truth.
-    reason: what is wrong. Begins with its kind: type, shape, dtype, device, strides, not finite, value.
+    agrees: no element is wrong. error_ratio: the largest error over its bound; above 1 is wrong, infinite where NaN,
+    infinities or the form differ. max_ulp: the largest error in units in the last place of the output's type at the
+    truth. max_rel: the largest error over the largest magnitude of the truth. reason: the first error in words, after
+    its kind: type, shape, dtype, device, strides, not finite, value.
     """
 
     agrees: bool
@@ -50,8 +50,8 @@ def judge(
     """Compare an output with the truth.
 
     truths: the pieces of the truth, which must cover the output. shape, dtype: those that the output must have. device:
-    where it must be, if that matters. An output of another form is wrong; its elements are not looked at. position:
-    says where an index is.
+    where the output must be; None for anywhere. position: turns an index into words. An output of another form is
+    wrong, and its elements are not compared.
 
     Raises `SuiteError` for truths that do not cover the output, and for a bound that is not a number.
     """
@@ -67,9 +67,9 @@ def judge_together(
     device: torch.device | None = None,
     position: Position = located,
 ) -> list[Verdict]:
-    """The verdicts on several outputs of the same inputs, as `judge` gives them; each piece of the truth is used once.
+    """Judge several outputs of the same inputs as `judge` does, using each piece of the truth once.
 
-    An output that lies on another device is copied to that of the truth, a piece at a time.
+    An output on another device is copied to the device of the truth, a piece at a time.
     """
     refusals = [_misfit(output, shape, dtype, device) for output in outputs]
     totals = [Tally() for _ in outputs]
@@ -77,7 +77,7 @@ def judge_together(
         for output, refusal, total in zip(outputs, refusals, totals, strict=True):
             if refusal is None:
                 total.add(_judge_piece(output, truth, dtype, position))
-        del truth  # before the next piece takes its memory
+        del truth  # frees its memory for the next piece
     return [
         Verdict(False, math.inf, math.inf, math.inf, refusal) if refusal is not None else _verdict(output, total)
         for output, refusal, total in zip(outputs, refusals, totals, strict=True)
@@ -85,7 +85,7 @@ def judge_together(
 
 
 def _verdict(output: torch.Tensor, total: Tally) -> Verdict:
-    """The verdict on an output whose every element has been counted."""
+    """Return the verdict on an output whose elements have all been counted."""
     if total.judged != output.numel():
         raise SuiteError(f"truth: its pieces have {total.judged} elements, the output {output.numel()}")
     max_rel = total.error / total.magnitude if total.magnitude > 0 else total.error
@@ -104,7 +104,7 @@ class Tally:
     error: float = 0.0
     magnitude: float = 0.0
     reason: str = ""
-    """What is wrong with the element of the largest ratio."""
+    """Description of the element with the largest ratio."""
 
     def add(self, other: Tally) -> None:
         if other.ratio > self.ratio:
@@ -116,7 +116,7 @@ class Tally:
 
 
 def _judge_piece(output: torch.Tensor, truth: Truth, dtype: str, position: Position = located) -> Tally:
-    """One piece of the output against its truth."""
+    """Compare one piece of the output with its truth."""
     piece = output[truth.index].to(truth.value.device)
     if piece.shape != truth.value.shape or piece.shape != truth.limit.shape:
         shapes = f"{tuple(truth.value.shape)} and {tuple(truth.limit.shape)}"
@@ -140,8 +140,8 @@ def _judge_piece(output: torch.Tensor, truth: Truth, dtype: str, position: Posit
 
 
 def _ordinary(piece: torch.Tensor, truth: Truth, dtype: str) -> bool:
-    """Whether all values are finite, none may overflow, and every bound is above 0. This is the usual case; it needs no
-    decision for each element, which takes three times as long as the rest."""
+    """True if all values are finite, none may overflow, and every bound is above 0. This usual case skips the tests of
+    each element, which take three times as long as the rest."""
     extremes = [extreme.double() for x in (piece, truth.value, truth.limit) for extreme in torch.aminmax(x)]
     *_, low, high, strictest, loosest = numbers = torch.stack(extremes).tolist()
     largest = max(-low, high) + loosest
@@ -149,14 +149,16 @@ def _ordinary(piece: torch.Tensor, truth: Truth, dtype: str) -> bool:
 
 
 def error_ratios(piece: torch.Tensor, truth: Truth, dtype: str) -> torch.Tensor:
-    """For each element of a piece of an output the error over the bound, infinite where a NaN, an infinity or a number
-    is misplaced. Above 1 is wrong."""
+    """Return the error of each element over its bound; infinite for a misplaced NaN, infinity or number. Above 1 is
+    wrong."""
     return _errors(piece, truth, dtype)[1]
 
 
 def _errors(piece: torch.Tensor, truth: Truth, dtype: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """For each element: the error, 0 where it or the truth is not finite; the error over the bound, infinite where a
-    NaN, an infinity or a number is misplaced; and whether both are finite."""
+    """Return three tensors: errors, error ratios, and whether both values are finite.
+
+    The error is 0 where either value is not finite. The ratio is infinite where a NaN, infinity or number is misplaced.
+    """
     known = torch.isfinite(truth.value)
     if bool((known & ~((truth.limit >= 0.0) & (truth.limit < math.inf))).any()):
         raise SuiteError(f"truth: a bound is not a number where the truth is, in {truth.index}")
@@ -169,7 +171,7 @@ def _errors(piece: torch.Tensor, truth: Truth, dtype: str) -> tuple[torch.Tensor
 
 
 def _misfit(output: object, shape: tuple[int, ...], dtype: str, device: torch.device | None) -> str | None:
-    """Why `output` cannot be compared with the truth; None if it can."""
+    """Return why `output` cannot be compared with the truth; None if it can."""
     if not isinstance(output, torch.Tensor):
         return f"type: the result is a {type(output).__name__}, not an array"
     if tuple(output.shape) != shape:
@@ -184,7 +186,8 @@ def _misfit(output: object, shape: tuple[int, ...], dtype: str, device: torch.de
 
 
 def _well_placed(piece: torch.Tensor, truth: Truth, known: torch.Tensor, dtype: str) -> torch.Tensor:
-    """Which elements are a number, an infinity or NaN as they should be. known: where the truth is finite."""
+    """Return for each element whether it is a number, an infinity or NaN as required. known: where the truth is
+    finite."""
     value = truth.value
     may_overflow = known & (value.abs() + truth.limit > MAX_FINITE[dtype])
     must_overflow = torch.isinf(value) | (known & (value.abs() - truth.limit > MAX_FINITE[dtype]))
@@ -194,7 +197,7 @@ def _well_placed(piece: torch.Tensor, truth: Truth, known: torch.Tensor, dtype: 
 
 
 def _describe(ratios: torch.Tensor, output: torch.Tensor, truth: Truth, position: Position) -> str:
-    """The first of the worst elements: its index, its value and the truth."""
+    """Describe the first of the worst elements: its index, its value and the truth."""
     flat = int(ratios.argmax())
     local = [int(i) for i in torch.unravel_index(torch.tensor(flat), ratios.shape)]
     at = tuple(i + (s.start or 0) for i, s in zip(local, truth.index, strict=True))

@@ -1,4 +1,4 @@
-"""Variants of the truth that hold for every operation: made of the truth itself, or of the truth of other inputs."""
+"""Variants of the truth for any operation: computed from the truth itself, or from the truth of other inputs."""
 
 from __future__ import annotations
 
@@ -9,28 +9,29 @@ from itertools import combinations
 import torch
 
 from suite.checking.survey import Piece
+from suite.core.integers import cdiv
 from suite.numerics.formats import MAX_FINITE, MIN_EXPONENT
 from suite.problem.variant import Variant
 
 SHIFTS = (1, 2, 4, 8, 16, 32)
 TILES = (8, 16, 32, 64, 128)
-"""Widths of tiles, of which a program may compute several."""
+"""Tile widths to try for programs that compute several tiles."""
 MOST_PROGRAMS = 8
 ROW_MULTIPLES = (4, 8, 16, 32, 64, 128, 256)
-"""Of which rows are taken to be multiples."""
+"""Row pitches, in elements, that a kernel may wrongly round up to."""
 UNKNOWN = 1e300
-"""The limit where a variant says nothing."""
+"""Bound where a variant predicts nothing."""
 
 
 def scaled(piece: Piece, dtype: str) -> Iterator[Variant]:
-    """The truth times a factor, plus a constant, and with the range of numbers cut."""
+    """Yield the truth times a factor, plus a constant, without subnormals, and clamped to finite numbers."""
     value, limit, output = piece.value, piece.limit, piece.output.double()
     known = value.isfinite() & output.isfinite()
     if bool(known.any()):
         v, o = value[known], output[known]
         if (power := float(v.square().sum())) > 0:
             rough = float((o / torch.where(v == 0.0, math.nan, v)).nanmedian())
-            for factor in dict.fromkeys((_plain(rough), _plain(float((v * o).sum()) / power))):
+            for factor in dict.fromkeys((_snapped(rough), _snapped(float((v * o).sum()) / power))):
                 if factor == -1.0:
                     yield Variant("the sign was the other one", -value, limit)
                 elif math.isfinite(factor) and factor not in (0.0, 1.0):
@@ -47,8 +48,8 @@ def scaled(piece: Piece, dtype: str) -> Iterator[Variant]:
     yield Variant("results were clamped to the largest number", value.clamp(-largest, largest), limit)
 
 
-def _plain(factor: float) -> float:
-    """A power of two or a small whole number, or one over it, where the factor is nearly that."""
+def _snapped(factor: float) -> float:
+    """Round a factor, or its inverse, to a power of two or a small integer if it nearly is one."""
     if not math.isfinite(factor) or factor == 0.0:
         return factor
     whole = abs(factor) if abs(factor) >= 1 else 1 / abs(factor)
@@ -60,7 +61,7 @@ def _plain(factor: float) -> float:
 
 
 def moved(whole: Piece) -> Iterator[Variant]:
-    """The whole truth with its elements in other places."""
+    """Yield the whole truth with its elements moved: shifted, transposed, or with another row pitch."""
     value, limit = whole.value, whole.limit
     for axis in range(max(0, value.ndim - 2), value.ndim):
         name = {0: "rows", 1: "columns"}.get(axis - value.ndim + 2, "rows") if value.ndim > 1 else "elements"
@@ -73,23 +74,25 @@ def moved(whole: Piece) -> Iterator[Variant]:
             noun = name if abs(shift) > 1 else name[:-1]
             yield Variant(f"the result was shifted by {shift} {noun}", value.roll(shift, axis), bound)
     if value.ndim > 1:
-        yield _placed("the result was written transposed", whole, value.mT, limit.mT)
+        yield _reordered("the result was written transposed", whole, value.mT, limit.mT)
     if value.ndim > 3:
-        yield _placed("axes 1 and 2 of the result were exchanged", whole, value.transpose(1, 2), limit.transpose(1, 2))
+        yield _reordered(
+            "axes 1 and 2 of the result were exchanged", whole, value.transpose(1, 2), limit.transpose(1, 2)
+        )
     if value.ndim == 2:
         yield from _rows_apart(whole)
 
 
-def _placed(mistake: str, whole: Piece, value: torch.Tensor, limit: torch.Tensor) -> Variant:
-    """Elements in another order, in memory that is taken for the result."""
+def _reordered(mistake: str, whole: Piece, value: torch.Tensor, limit: torch.Tensor) -> Variant:
+    """Return the elements in another order, reshaped to the result."""
     shape = whole.value.shape
     return Variant(mistake, value.reshape(shape), limit.reshape(shape))
 
 
 def _rows_apart(whole: Piece) -> Iterator[Variant]:
-    """Rows that are farther apart in memory than they are long."""
+    """Yield results whose rows were written with a larger pitch than their length."""
     m, n = whole.value.shape
-    for apart in sorted({-(-n // multiple) * multiple for multiple in ROW_MULTIPLES} - {n}):
+    for apart in sorted({cdiv(n, multiple) * multiple for multiple in ROW_MULTIPLES} - {n}):
         value, limit = (torch.full((m * apart,), fill, dtype=torch.float64, device=whole.value.device)
                         for fill in (math.nan, 0.0))  # fmt: skip
         value.view(m, apart)[:, :n] = whole.value
@@ -100,16 +103,16 @@ def _rows_apart(whole: Piece) -> Iterator[Variant]:
 
 
 def accumulated(whole: Piece) -> Iterator[Variant]:
-    """A program's tile begins with the sums of its tile before: the result there is added."""
+    """Yield results whose tiles start from the accumulator of the program's previous tile."""
     if whole.value.ndim != 2 or not bool(whole.output.isfinite().all()):
         return
     m, n = whole.value.shape
     for tile in TILES:
-        across = -(-n // tile)
-        count = across * -(-m // tile)
+        across = cdiv(n, tile)
+        count = across * cdiv(m, tile)
         if count < 2:
             continue
-        value = torch.zeros(-(-m // tile) * tile, across * tile, dtype=torch.float64, device=whole.value.device)
+        value = torch.zeros(cdiv(m, tile) * tile, across * tile, dtype=torch.float64, device=whole.value.device)
         value[:m, :n] = whole.output.double()
         tiles = value.view(-1, tile, across, tile).transpose(1, 2).reshape(count, tile, tile)
         limit = whole.limit * 2.0
@@ -120,6 +123,6 @@ def accumulated(whole: Piece) -> Iterator[Variant]:
 
 
 def subsets(count: int) -> Iterator[Sequence[int]]:
-    """Arguments that may be those of an earlier call: one, then several, but not all."""
+    """Yield the sets of arguments that may be those of an earlier call: single ones, then several, but not all."""
     for size in range(1, count):
         yield from combinations(range(count), size)

@@ -1,4 +1,4 @@
-"""The telling cases of an operation: one implementation, called on each, and the first in which it is wrong."""
+"""The telling cases of an operation: one implementation is called on each, up to the first that is wrong."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from suite.checking.checked_call import LocalCaller, check_briefly
+from suite.checking.calls import LocalCaller, RefusedError
+from suite.checking.check import check_briefly
 from suite.checking.diagnosis import Diagnosis
 from suite.checking.problem import Problem
-from suite.checking.result_form import RefusedError
 from suite.frameworks.base import Adapter
 from suite.implementations.arguments import missing_parameters
 
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """The outcome of the telling cases: those that passed, by name, and what is wrong in the first that did not."""
+    """The names of the cases that passed, and what is wrong in the first that did not."""
 
     passed: tuple[str, ...]
     reason: str = ""
@@ -30,40 +30,38 @@ def probe(
     repeat_s: float = 0.0,
     on_case: Callable[[str], None] = lambda name: None,
 ) -> ProbeResult:
-    """Call `function` on the telling cases, by name, up to the first that is wrong; on each again for `repeat_s`.
+    """Call `function` in this process on telling cases, by name, up to the first that is wrong.
 
-    A case that the implementation does not cover (`NotImplementedError`, or no parameter for an argument), or that its
-    framework gets wrong by itself, is left out. `on_case` is called before each case. What else is raised passes
-    through.
+    A case is left out if the implementation does not cover it (`NotImplementedError`, or no parameter for an argument),
+    and if the framework itself gets it wrong. repeat_s: the time for which each call is repeated. on_case: is called
+    before each case. Other exceptions pass through.
     """
 
-    def brief(problem: Problem) -> tuple[str, Diagnosis]:
-        refuse_missing_parameters(function, problem)
+    def check_case(problem: Problem) -> tuple[str, Diagnosis]:
+        if missing_parameters(function, len(problem.buffers), problem.op.arguments(problem.case)):
+            raise NotImplementedError
         return check_briefly(LocalCaller(lambda: function, adapter, problem), problem, repeat_s)
 
-    return probe_by(brief, adapter, problems, on_case)
-
-
-def refuse_missing_parameters(function: Callable[..., Any], problem: Problem) -> None:
-    """Raises `NotImplementedError` for a function that has no parameter for an argument of the case."""
-    if missing_parameters(function, len(problem.buffers), problem.op.arguments(problem.case)):
-        raise NotImplementedError
+    return probe_by(check_case, adapter, problems, on_case)
 
 
 def probe_by(
-    brief: Callable[[Problem], tuple[str, Diagnosis]],
+    check_case: Callable[[Problem], tuple[str, Diagnosis]],
     adapter: Adapter,
     problems: Mapping[str, Problem],
     on_case: Callable[[str], None] = lambda name: None,
 ) -> ProbeResult:
-    """`probe` by a function that says what is wrong in a case, and why; empty if nothing is."""
+    """Check telling cases as `probe` does, each by `check_case`.
+
+    check_case: returns what is wrong, empty if nothing is, and why.
+    """
     passed: list[str] = []
     for name, problem in problems.items():
         if problem.case.dtype in adapter.limits(problem.device).get(problem.case.inputs, ()):
             continue
         on_case(name)
         try:
-            reason, diagnosis = brief(problem)
+            reason, diagnosis = check_case(problem)
         except NotImplementedError:
             continue
         except RefusedError as refused:

@@ -15,7 +15,7 @@ from external_files import external, write
 
 from suite import ops
 from suite.checking.problem import Problem
-from suite.checking.telling import ProbeResult, probe
+from suite.checking.telling_cases import ProbeResult, probe
 from suite.external.process import RaisedError
 from suite.hardware.device import Device
 from suite.worker.protocol import CheckReply, CheckRequest, ProbeReply, ProbeRequest

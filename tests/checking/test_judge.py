@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judging import CPU
 
-from suite.checking import verdict
-from suite.checking.verdict import Verdict, judge
+from suite.checking.judge import Verdict, _judge_piece, _ordinary, judge
 from suite.core.errors import SuiteError
 from suite.problem.truth import Truth
 
@@ -105,11 +104,11 @@ def test_an_ordinary_piece_is_judged_like_any_other(elements: list[tuple[float, 
     value, off, limit = torch.tensor(elements, dtype=torch.float64).T
     output = (value + off * limit).to(getattr(torch, dtype))
     truth = Truth((slice(0, len(elements)),), value, limit)
-    assert verdict._ordinary(output, truth, dtype)
-    found = verdict._judge_piece(output, truth, dtype)
+    assert _ordinary(output, truth, dtype)
+    found = _judge_piece(output, truth, dtype)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(verdict, "_ordinary", lambda *_: False)
-        assert verdict._judge_piece(output, truth, dtype) == found
+        patch.setattr("suite.checking.judge._ordinary", lambda *_: False)
+        assert _judge_piece(output, truth, dtype) == found
 
 
 @pytest.mark.parametrize(
@@ -128,10 +127,8 @@ def test_an_ordinary_piece_is_judged_like_any_other(elements: list[tuple[float, 
 )
 def test_what_is_not_ordinary(got: float, expected: float, limit: float) -> None:
     truth = Truth((slice(0, 2),), *(torch.tensor([x, y]).double() for x, y in ((0.5, expected), (1e-3, limit))))
-    assert not verdict._ordinary(torch.tensor([0.5, got]), truth, "float32")
-    assert verdict._ordinary(
-        torch.tensor([0.5]), replace(truth, value=truth.value[:1], limit=truth.limit[:1]), "float32"
-    )
+    assert not _ordinary(torch.tensor([0.5, got]), truth, "float32")
+    assert _ordinary(torch.tensor([0.5]), replace(truth, value=truth.value[:1], limit=truth.limit[:1]), "float32")
 
 
 def test_the_reason_shows_the_worst_element_and_counts_the_others() -> None:

@@ -1,4 +1,4 @@
-"""What a kernel reads that takes an operand to lie in memory otherwise."""
+"""Operands as a kernel reads them with wrong strides."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 from suite.problem.variant import Part
 
 
-def as_read(x: torch.Tensor, strides: Sequence[int], part: Part) -> torch.Tensor:
-    """A part of an operand, float64, read with other strides. NaN outside its memory, as in the bands around it."""
+def read_with_strides(x: torch.Tensor, strides: Sequence[int], part: Part) -> torch.Tensor:
+    """Return a part of an operand read with other strides, float64; NaN outside its memory, as in its guard bands."""
     flat = torch.empty(0, dtype=x.dtype, device=x.device)
     flat.set_(x.untyped_storage())  # type: ignore[call-overload]
     at = torch.tensor(x.storage_offset(), device=x.device)
@@ -23,5 +23,5 @@ def as_read(x: torch.Tensor, strides: Sequence[int], part: Part) -> torch.Tensor
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides of a C array."""
+    """Return the strides of a C array."""
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))

@@ -10,11 +10,11 @@ from suite.problem.shape import Shape
 
 
 @dataclass(frozen=True)
-class Telling:
-    """One of them, in every dtype and arithmetic of its family.
+class TellingCase:
+    """A telling case, which stands for one case in every dtype and precision that its family of inputs supports.
 
-    name: what it shows, in a word; the column `checked` and reasons have it. inputs: the family. options: those that
-    differ from the default.
+    name: a word for the mistake that the case shows; it appears in the column `checked` and in reasons. inputs: the
+    name of the family. options: the values that differ from the operation's defaults.
     """
 
     name: str
