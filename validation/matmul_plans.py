@@ -24,7 +24,7 @@ from torch import Tensor
 from cuda_ref import build
 from cuda_ref.matmul import _plan as _matmul_plan
 from cuda_ref.matmul import _tiles as _matmul_tiles
-from cuda_ref.matmul import _times as _matmul_times
+from cuda_ref.matmul import _model as _matmul_model
 from cuda_ref.matmul import wgmma as matmul_wgmma
 from cuda_ref.matmul._tiles import Plan, Problem
 from suite.timing.intervals import RecorderError
@@ -114,9 +114,9 @@ def calls(a: Tensor, b: Tensor, kernels: Sequence[str], all_plans: bool) -> dict
     x = _matmul_plan.problem_of(a, b)
     found: dict[str, Callable[[], Tensor]] = {"torch": partial(vendor, a, b)}
     plans = [each for each in _matmul_tiles.candidates(x) if each.kernel in kernels]
-    least = min(_matmul_times.predicted_us(each, x) for each in plans)
+    least = min(_matmul_model.predicted_us(each, x) for each in plans)
     for each in plans:
-        us = _matmul_times.predicted_us(each, x)
+        us = _matmul_model.predicted_us(each, x)
         if us == least or (all_plans and us < ABSURD * least + 10):
             found[name(each)] = partial(matmul_wgmma.run, each, a, b)
     return found
@@ -258,7 +258,7 @@ class Timed:
     @property
     def chosen(self) -> str:
         """The model's choice among them."""
-        return min(self.plans, key=lambda each: _matmul_times.predicted_us(plan(each), self.x))
+        return min(self.plans, key=lambda each: _matmul_model.predicted_us(plan(each), self.x))
 
     @property
     def best(self) -> str:

@@ -14,7 +14,7 @@ from cuda_ref.hopper.pitched import pitch, pitched
 from cuda_ref.matmul import _plan as _matmul_plan
 from cuda_ref.matmul import _plan_other as _matmul_plan_other
 from cuda_ref.matmul import _tiles as _matmul_tiles
-from cuda_ref.matmul import _times as _matmul_times
+from cuda_ref.matmul import _model as _matmul_model
 from cuda_ref.matmul import wgmma as matmul_wgmma
 from cuda_ref.matmul._narrow import run as run_narrow
 from cuda_ref.matmul._narrow_plan import MOST_WARPS, SHARED_BYTES, TILE_ROWS, divide
@@ -185,7 +185,7 @@ def test_plans_have_work_for_every_part() -> None:
         for plan in plans:
             if plan.kernel in _matmul_tiles.TILES or plan.kernel == "fitted":
                 assert plan.parts <= -(-K // _matmul_tiles.tile_of(plan).K)
-            assert _matmul_times.predicted_us(plan, x) > 0
+            assert _matmul_model.predicted_us(plan, x) > 0
 
 
 def test_many_rows_times_a_vector_take_no_tiles_by_tma(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +201,7 @@ def test_a_device_of_any_size_has_a_plan(multiprocessors: int) -> None:
     for M, N, K in itertools.product((1, 20, 300), (8, 200, 3000), (64, 4096)):
         x = Problem(M, N, K, a_copied=False, b_copied=False, multiprocessors=multiprocessors, a_dense=True)
         for plan in _matmul_tiles.candidates(x):
-            assert _matmul_times.predicted_us(plan, x) > 0, plan
+            assert _matmul_model.predicted_us(plan, x) > 0, plan
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_a_few_rows_that_lie_across_k_are_copied_for_the_kernel_that_reads_them_
     plan = _matmul_plan.best_of(along_k, _matmul_tiles.KERNELS)
     assert plan.kernel == "skinny"
     assert _matmul_plan.best_of(across_k, _matmul_tiles.KERNELS) == plan
-    costs = [_matmul_times.predicted_us(plan, x) for x in (along_k, across_k)]
+    costs = [_matmul_model.predicted_us(plan, x) for x in (along_k, across_k)]
     assert costs[0] < costs[1]
     called: list[torch.Tensor] = []
     monkeypatch.setattr(matmul_wgmma, "pitched", lambda operand: [operand[0].contiguous()])
