@@ -1,9 +1,9 @@
-"""Fits the constants of cuda_ref/matmul/_model.py to measured times of plans, for the device that has measured them.
+"""Fits the constants of cuda_ref/matmul/_model.py or _model_tf32_float8.py to measured times of plans on a device.
 
-python -m validation.matmul_model --fit plans.csv          # files that validation.matmul_plans has written
+python -m validation.matmul_model --fit plans.csv          # files of one precision by validation.matmul_plans
 python -m validation.matmul_model --fit plans.csv --share 0.67 --seed 1      # fits part of the shapes, tests the others
 
-The constants are printed as Python, to be written to FITTED of _model.py under the name of the device. The fit lowers
+The constants are printed as Python, to be written to FITTED of the model under the name of the device. The fit lowers
 the loss of the choice (the mean logarithm of the chosen plan's time over that of the best one), and slightly the error
 of predicted times of plans near the best one. It changes one constant at a time as long as that lowers the objective.
 """
@@ -19,9 +19,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from cuda_ref.matmul._model import FITTED, Costs, predicted_us
-from validation.matmul_plans import Timed, plan, read
+from cuda_ref.matmul import _model as model
+from cuda_ref.matmul import _model_tf32_float8 as model_tf32_float8
+from cuda_ref.matmul._tiles import Plan, Problem
+from validation.matmul_plan_tables import Timed, mean, plan, read
 
+Costs = model.Costs | model_tf32_float8.Costs
 NEAR = 1.5
 """The error of plans whose time is below this multiple of the best one counts."""
 ERROR_WEIGHT = 0.1
@@ -32,39 +35,40 @@ SQUARES = 4
 """Weight of a shape M = N = K."""
 STEPS = (1.2, 1.05)
 """Factors by which a constant is changed."""
-ONLY = {
+ENOUGH = 1e-5
+"""Least improvement of the objective for which a constant is changed."""
+TILED = ("sm_wgmma", "sm_odd", "wgmma_store", "wgmma_block", "beyond", "add", "request")
+DEPENDS = {
     "mma": ("mma", "sm_mma"),
     "stream": ("stream",),
     "skinny": ("skinny",),
     "short": ("short",),
     "narrow": ("narrow",),
-    "wgmma": ("wgmma", "sm_wgmma", "sm_odd", "beyond", "add", "request", "sm_load"),
-    "fitted": ("fitted", "wgmma_store", "sm_wgmma", "sm_odd", "beyond", "add", "request", "sm_load"),
+    "wgmma": ("wgmma", *TILED),
+    "wgmma16": ("wgmma", *TILED),
+    "fitted": ("fitted", *TILED),
 }
-"""Kernels, and how the names of constants begin that only these kernels depend on."""
+"""Kernels of 16 bits, and how the names of constants begin that only some of these kernels depend on."""
 
 
 class Fit:
     """Measured shapes, and the logarithms of their plans' times that the present constants predict."""
 
-    def __init__(self, shapes: Sequence[Timed], costs: Costs) -> None:
+    def __init__(self, shapes: Sequence[Timed]) -> None:
         self.shapes = shapes
         self.plans = [[plan(name) for name in each.plans] for each in shapes]
         self.measured = [[math.log(us) for us in each.plans.values()] for each in shapes]
-        self.predicted: list[list[float]] = [[0.0] * len(plans) for plans in self.plans]
+        self.predicted = [[0.0] * len(plans) for plans in self.plans]
         self.losses = [0.0] * len(shapes)
-        self.weights = [SQUARES if each.x.M == each.x.N == each.x.K else 1 for each in shapes]
-        self.update(costs, None)
+        self.weights = [SQUARES if len(set(each.sizes)) == 1 else 1 for each in shapes]
 
-    def update(self, costs: Costs, constant: str | None) -> float:
-        """Predicts again what depends on a constant, or all; returns the objective."""
-        kernels = {kernel for kernel, names in ONLY.items() if constant and constant.startswith(names)}
-        if "wgmma" in kernels:
-            kernels.add("wgmma16")
+    def update(self, costs: Costs, constant: str | None = None) -> float:
+        """Predicts what depends on a constant, or all; returns the objective."""
+        kernels = {kernel for kernel, names in DEPENDS.items() if constant and constant.startswith(names)}
         for i, shape in enumerate(self.shapes):
             changed = [j for j, each in enumerate(self.plans[i]) if not kernels or each.kernel in kernels]
             for j in changed:
-                self.predicted[i][j] = math.log(predicted_us(self.plans[i][j], shape.x, costs))
+                self.predicted[i][j] = math.log(predicted_us(self.plans[i][j], shape, costs))
             if changed:
                 self.losses[i] = self._loss(i)
         return sum(map(operator.mul, self.losses, self.weights)) / sum(self.weights)
@@ -74,25 +78,30 @@ class Fit:
         least, best = min(predicted), min(measured)
         weights = [math.exp((least - each) / SOFTNESS) for each in predicted]
         choice = sum(w * (m - best) for w, m in zip(weights, measured, strict=True)) / sum(weights)
-        errors = [
-            (p - m) ** 2 for p, m in zip(predicted, measured, strict=True) if m < best + math.log(NEAR)
-        ]  # fmt: skip
-        return choice + ERROR_WEIGHT * statistics.fmean(errors)
+        both = zip(predicted, measured, strict=True)
+        return choice + ERROR_WEIGHT * statistics.fmean((p - m) ** 2 for p, m in both if m < best + math.log(NEAR))
+
+
+def predicted_us(plan: Plan, shape: Timed, costs: Costs) -> float:
+    """The time of a plan by these constants."""
+    if isinstance(shape.x, Problem):
+        return model.predicted_us(plan, shape.x, costs)
+    return model_tf32_float8.predicted_us(plan, shape.x, costs, model.costs_of(shape.rates))
 
 
 def fit(shapes: Sequence[Timed], costs: Costs, seconds: float) -> Costs:
     """Constants with a lower objective, by a search along one constant at a time."""
-    begin, state = time.monotonic(), Fit(shapes, costs)
-    least = state.update(costs, None)
+    begin, state = time.monotonic(), Fit(shapes)
+    least = state.update(costs)
     for step in STEPS:
         improved = True
         while improved and time.monotonic() - begin < seconds:
             improved = False
-            for name in Costs._fields:
+            for name in costs._fields:
                 for factor in (step, 1 / step):
                     changed = costs._replace(**{name: getattr(costs, name) * factor})
                     found = state.update(changed, name)
-                    if found < least - 1e-5:
+                    if found < least - ENOUGH:
                         costs, least, improved = changed, found, True
                         break
                     state.update(costs, name)
@@ -104,10 +113,9 @@ def quality(shapes: Sequence[Timed], costs: Costs) -> str:
     """The best plan's time over the chosen plan's: geometric mean and worst."""
     ratios = []
     for each in shapes:
-        chosen = min(each.plans, key=lambda name: predicted_us(plan(name), each.x, costs))  # noqa: B023
-        ratios.append(min(each.plans.values()) / each.plans[chosen])
-    mean = math.exp(statistics.fmean(math.log(each) for each in ratios))
-    return f"{len(ratios)} shapes: chosen plan, of the best: geometric mean {mean:.4f}, worst {min(ratios):.3f}"
+        times = {name: predicted_us(plan(name), each, costs) for name in each.plans}
+        ratios.append(each.of_best(min(times, key=times.__getitem__)))
+    return f"{len(ratios)} shapes: chosen plan, of the best: geometric mean {mean(ratios):.4f}, worst {min(ratios):.3f}"
 
 
 def main() -> int:
@@ -116,17 +124,19 @@ def main() -> int:
     parser.add_argument("--share", type=float, default=1.0, help="share of the shapes that is fitted (1)")
     parser.add_argument("--seed", type=int, default=1, help="of the shapes that are fitted (1)")
     parser.add_argument("--seconds", type=float, default=600, help="no new round begins after this time (600)")
-    parser.add_argument("--device", default="NVIDIA H200", help="whose constants the fit starts from")
     given = parser.parse_args()
     shapes = [each for path in given.fit for each in read(path) if len(each.plans) > 1]
+    if len({getattr(each.x, "kernel", None) for each in shapes}) != 1:
+        parser.error("the files must have shapes of one of 16 bits, tf32 and float8")
     random.Random(given.seed).shuffle(shapes)
     fitted, tested = shapes[: round(given.share * len(shapes))], shapes[round(given.share * len(shapes)) :]
-    before = FITTED[given.device]
+    x, rates = shapes[0].x, shapes[0].rates
+    before = model.costs_of(rates) if isinstance(x, Problem) else model_tf32_float8.costs_of(rates)[x.kernel]
     costs = fit(fitted, before, given.seconds)
     for title, some in (("fitted", fitted), ("tested", tested)):
         if some:
             print(f"# {title}, before: {quality(some, before)}\n# {title}, after:  {quality(some, costs)}")
-    print("Costs(")
+    print(f"# {rates.name}\nCosts(")
     for name, value in costs._asdict().items():
         print(f"    {name}={value:.4g},")
     print(")")

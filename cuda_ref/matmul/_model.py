@@ -1,4 +1,4 @@
-"""Predicted times of the plans of a matmul in 16 bits on Hopper: docs/lab/matmul_shapes.md compares them with measured ones.
+"""Predicted times of the plans of a matmul in 16 bits on Hopper (docs/lab/matmul_shapes.md).
 
 The blocks of a plan run in rounds over the multiprocessors. A step of a round takes the longest of its products, its
 loads and a latency; all rounds together take no less than the traffic of device memory and of the L2 cache.
@@ -7,100 +7,80 @@ loads and a latency; all rounds together take no less than the traffic of device
 
 from functools import lru_cache
 from math import gcd
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 
 from cuda_ref.hopper.pitched import LINE
 from cuda_ref.matmul import _tiles as tiles
 from cuda_ref.matmul._narrow_plan import SHARED_BYTES, divide
+from cuda_ref.matmul._rates import Rates, rates_of, scaled
 from cuda_ref.matmul._tiles import Plan, Problem, Tile, blocks_of, cdiv, stream_blocks, tile_of
 
 
 class Costs(NamedTuple):
-    """Constants of the model, fitted to an H200. `us` is microseconds, `sm` a multiprocessor.
+    """Constants of the model. `us` is microseconds, `sm` a multiprocessor; `scaled` gives those of other devices."""
 
-    On other devices rates `dram_*` are in proportion to the bandwidth of device memory, `sm_*` to the clock.
-    """
-
-    dram_bytes_per_us: float = 5.441e+06
-    dram_copy_bytes_per_us: float = 4.068e+06  # copies for TMA and sums of parts
-    sm_l2_bytes_per_us: float = 1.042e+05  # TMA loads, if all multiprocessors load
-    sm_load_bytes_per_us: float = 3.388e+05  # TMA loads of one multiprocessor
-    sm_wgmma_products_per_us: float = 3.81e+06
-    request_us: float = 0.0018  # a request of a line that many blocks read
-    copy_us: float = 3.461  # launch of the copy for TMA
-    add_us: float = 1.892  # launch of the addition of parts
+    dram_bytes_per_us: float = 5.182e+06
+    dram_copy_bytes_per_us: float = 3.874e+06  # copies for TMA and sums of parts
+    sm_l2_bytes_per_us: float = 9.924e+04  # TMA loads, if all multiprocessors load
+    sm_wgmma_products_per_us: float = 3.456e+06
+    request_us: float = 0.001632  # a request of a line that many blocks read
+    copy_us: float = 3.028  # launch of the copy for TMA
+    add_us: float = 1.634  # launch of the addition of parts
     add_part_us: float = 0.04977
-    wgmma_launch_us: float = 1.165
-    wgmma_cluster_us: float = 2.152
-    wgmma_block_us: float = 0.3069  # until a block's first step, and after its last
-    wgmma_step_us: float = 0.1103  # least time of a step
-    wgmma_store_us: float = 6.036e-05  # an element
-    sm_odd_stores_per_us: float = 4662  # elements whose rows TMA cannot store
-    beyond_share: float = 0.3817  # Extra step time if all rows of a tile lay beyond the output.
+    wgmma_launch_us: float = 1.223
+    wgmma_cluster_us: float = 2.582
+    wgmma_block_us: float = 0.2558  # until a block's first step, and after its last
+    wgmma_step_us: float = 0.1216  # least time of a step
+    wgmma_store_us: float = 5.749e-05  # an element
+    sm_odd_stores_per_us: float = 5140  # elements whose rows TMA cannot store
+    beyond_share: float = 0.3635  # Extra step time if all rows of a tile lay beyond the output.
     fitted_launch_us: float = 2.806
     fitted_step_us: float = 0.07038  # added to the products of a step
     mma_launch_us: float = 2.864
-    mma_cluster_us: float = 0.7871
-    mma_step_us: float = 0.2275  # a step of a block alone on its multiprocessor
-    mma_shift_share: float = 2.403  # Extra step time for each operand at odd addresses.
-    sm_mma_copies_per_us: float = 3.741e+04  # elements to shared memory
-    sm_mma_stores_per_us: float = 7777  # elements
+    mma_cluster_us: float = 1.19
+    mma_step_us: float = 0.273  # a step of a block alone on its multiprocessor
+    mma_shift_share: float = 1.907  # Extra step time for each operand at odd addresses.
+    sm_mma_copies_per_us: float = 3.393e+04  # elements to shared memory
+    sm_mma_stores_per_us: float = 6805  # elements
     sm_mma_l2_bytes_per_us: float = 3.212e+04
-    stream_launch_us: float = 1.804
-    stream_cluster_us: float = 0.8245
-    stream_part_us: float = 0.1196
+    stream_launch_us: float = 2.165
+    stream_cluster_us: float = 0.6871
+    stream_part_us: float = 0.08306
     stream_block_us: float = 0.7305
     stream_step_us: float = 1.012
-    stream_groups_share: float = 0.4836  # Extra step time for two groups of eight rows or columns.
+    stream_groups_share: float = 0.6964  # Extra step time for two groups of eight rows or columns.
     stream_shift_share: float = 0.4282  # Extra step time if the larger operand is at odd addresses.
     skinny_launch_us: float = 1.799
-    skinny_cluster_us: float = 1.138
-    skinny_part_us: float = 0.1392
+    skinny_cluster_us: float = 0.9483
+    skinny_part_us: float = 0.167
     skinny_block_us: float = 0.9766
-    skinny_step_us: float = 0.1394
+    skinny_step_us: float = 0.1328
     short_launch_us: float = 0.8967
-    short_turn_us: float = 0.6561  # a wait for memory
-    short_load_us: float = 0.003172  # a warp's load
-    short_sector_us: float = 0.0002885  # more for each 32 bytes of another row of b
-    short_element_us: float = 0.03706  # an element of a thread's grid
-    short_tile_launch_us: float = 2.294
-    short_tile_term_us: float = 0.03503
-    short_tile_store_us: float = 0.7017
+    short_turn_us: float = 0.7233  # a wait for memory
+    short_load_us: float = 0.002517  # a warp's load
+    short_sector_us: float = 0.0004362  # more for each 32 bytes of another row of b
+    short_element_us: float = 0.02145  # an element of a thread's grid
+    short_tile_launch_us: float = 2.213
+    short_tile_term_us: float = 0.02101
+    short_tile_store_us: float = 0.6365
     narrow_launch_us: float = 4.549
     narrow_step_us: float = 0.07612  # a warp's 16 terms
-    narrow_odd_share: float = 3.0  # times that, if rows do not begin at multiples of 16 bytes
-    narrow_mma_us: float = 0.02214  # a warp's tile of 8 columns
+    narrow_odd_share: float = 3  # times that, if rows do not begin at multiples of 16 bytes
+    narrow_mma_us: float = 0.0279  # a warp's tile of 8 columns
 
 
 H200 = Costs()
-H200_CLOCK_KHZ, H200_DRAM_BYTES_PER_US = 1_980_000, 2 * 3201 * 6144 / 8
 FITTED = {"NVIDIA H200": H200}
 """Constants by the name of the device; validation/matmul_model.py prints those of another one."""
-AnyCosts = TypeVar("AnyCosts", bound=NamedTuple)
-
-
-def rates_of(device: torch.device | None) -> tuple[str, float, float]:
-    """The name of a device, and its clock and memory bandwidth as multiples of an H200's."""
-    if device is None:
-        return "NVIDIA H200", 1.0, 1.0
-    has = torch.cuda.get_device_properties(device)
-    dram = 2 * has.memory_clock_rate / 1000 * has.memory_bus_width / 8
-    return has.name, has.clock_rate / H200_CLOCK_KHZ, dram / H200_DRAM_BYTES_PER_US
-
-
-def scaled(costs: AnyCosts, clock: float, dram: float) -> AnyCosts:
-    """The constants for a device whose clock and memory bandwidth are these multiples."""
-    factors = {"sm": clock, "dram": dram}
-    return costs._replace(**{x: getattr(costs, x) * factors.get(x.split("_")[0], 1.0) for x in costs._fields})
 
 
 @lru_cache
-def costs_of(device: torch.device | None) -> Costs:
-    """The constants fitted to this device, or else those of the H200 with its rates in proportion."""
-    name, clock, dram = rates_of(device)
-    return FITTED.get(name) or scaled(H200, clock, dram)
+def costs_of(device: torch.device | Rates | None) -> Costs:
+    """The constants fitted to this device, or else those of the H200 with rates in proportion."""
+    rates = device if isinstance(device, Rates) else rates_of(device)
+    return FITTED.get(rates.name) or scaled(H200, rates)
 
 
 def predicted_us(plan: Plan, x: Problem, costs: Costs = H200) -> float:
@@ -126,7 +106,7 @@ def _wgmma_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
     products = max(tile.M, 64) * tile.N * tile.K / c.sm_wgmma_products_per_us
     own = c.fitted_step_us + products if fitted else longest(c.wgmma_step_us, products)
     beyond = c.beyond_share * (1 - x.M / (cdiv(x.M, tile.M) * tile.M))
-    step = longest(own, loaded / c.sm_load_bytes_per_us, _requests_us(tile, x, c)) * (1 + beyond)
+    step = longest(own, _requests_us(tile, x, c)) * (1 + beyond)
     stored = tile.M * tile.N * (c.wgmma_store_us + (x.N % 8 != 0) / c.sm_odd_stores_per_us)
     busy = rounds * (c.wgmma_block_us + steps * step + stored)
     us = c.fitted_launch_us if fitted else c.wgmma_launch_us + c.wgmma_cluster_us * (together > 1)
@@ -157,8 +137,7 @@ def _mma_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
     tile = tile_of(plan)
     blocks, steps = blocks_of(tile, x) * plan.parts, cdiv(cdiv(x.K, tile.K), plan.parts)
     shared = min(steps, tile.stages) * 9 * tile.K * (tile.M + tile.N) // 4 + 1024
-    most = cdiv(blocks, x.multiprocessors)
-    shifts = 1 + c.mma_shift_share * (x.a_copied + x.b_copied)
+    most, shifts = cdiv(blocks, x.multiprocessors), 1 + c.mma_shift_share * (x.a_copied + x.b_copied)
     alone = cdiv(most, min(tile.resident, SHARED_BYTES // shared)) * steps * c.mma_step_us * shifts
     copies = (tile.M + tile.N) * tile.K / c.sm_mma_copies_per_us
     busy = most * (steps * copies * shifts + tile.M * tile.N / c.sm_mma_stores_per_us)
@@ -205,8 +184,7 @@ def _short_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
         waits = cdiv(x.K, 16 // rows) * c.short_turn_us + rows * rows * c.short_element_us
         return c.short_launch_us + longest(waits, warps * x.K * 2 * rows * c.short_load_us, memory)
     lanes = tiles.SHORT_BLOCKS.get(plan.tile, plan.tile)
-    turns = cdiv(x.K, tiles.SHORT_TERMS << lanes)
-    warps = cdiv(cdiv(x.M * x.N << lanes, 32), x.multiprocessors)
+    turns, warps = cdiv(x.K, tiles.SHORT_TERMS << lanes), cdiv(x.M * x.N << lanes, 32 * x.multiprocessors)
     rows_of_b = 0.0 if x.b_along_k else min(32, 2**lanes) * min(1, x.N / 16)
     loads = warps * turns * tiles.SHORT_TERMS * (2 * c.short_load_us + c.short_sector_us * rows_of_b)
     return c.short_launch_us + longest(turns * c.short_turn_us, loads, memory)
@@ -215,11 +193,9 @@ def _short_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
 def _narrow_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
     """Launch, the load of b, and the longer of a warp's work and traffic."""
     division = divide(x.M, x.N, x.K, plan.tile, x.multiprocessors)
-    if division is None:
-        return float("inf")
+    assert division is not None, "`candidates` has a division for each plan"
     groups = cdiv(cdiv(x.N, division.tile_columns), division.sharing)
     rounds = cdiv(cdiv(division.rows, division.tile_rows) * division.sharing, division.warps)
-    reads = 1.0 if x.K % 8 == 0 else c.narrow_odd_share
-    mmas = cdiv(division.tile_rows, 16) * division.tile_columns // 8
+    reads, mmas = 1.0 if x.K % 8 == 0 else c.narrow_odd_share, cdiv(division.tile_rows, 16) * division.tile_columns // 8
     busy = rounds * cdiv(x.K, 16) * groups * (c.narrow_step_us * reads + mmas * c.narrow_mma_us)
     return c.narrow_launch_us + longest(busy, memory)

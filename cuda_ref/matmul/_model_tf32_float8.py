@@ -10,16 +10,16 @@ from torch import Tensor
 from cuda_ref._runtime.arguments import find_tma_layout
 from cuda_ref.hopper.pitched import LINE
 from cuda_ref.matmul import _model
-from cuda_ref.matmul._model import longest, rates_of, scaled
+from cuda_ref.matmul._model import longest
 from cuda_ref.matmul._plan import multiprocessors
+from cuda_ref.matmul._rates import Rates, rates_of, scaled
 from cuda_ref.matmul._tiles import PARTS, SKINNY_COLUMNS, SKINNY_M, TILES, Plan, Tile, blocks_of, cdiv
 from cuda_ref.matmul._tiles import Problem as Problem16Bits
 
 FEW = 8
 """Most rows or columns of "few32"."""
 FEW_STRIP, FEW_TERMS, FEW_WARPS, FEW_PARTS = 32, 32, 8, (1, 2, 4, 8)
-"""Elements of the larger operand, and terms, that a warp multiplies at a time; warps of a block, and blocks, that divide
-k."""
+"""Elements of the larger operand, and terms, of a warp's step; warps of a block, and blocks, that divide k."""
 SKINNY_TERMS = 128
 """Terms of a step of "skinny8", as many bytes as a step of "skinny"."""
 SHORT_FEW, SHORT_TERMS = 8, 64
@@ -46,7 +46,7 @@ class Problem(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """Constants fitted to an H200; `us` is microseconds, `sm` a multiprocessor. `scaled` gives those of other devices."""
+    """Constants of the model. `us` is microseconds, `sm` a multiprocessor; `scaled` gives those of other devices."""
 
     dram_read_bytes_per_us: float
     dram_write_bytes_per_us: float
@@ -105,16 +105,16 @@ def _blocks(tile: Tile, x: Problem) -> int:
 
 
 @lru_cache
-def costs_of(device: torch.device | None) -> dict[str, Costs]:
-    """The constants fitted to this device, or else those of the H200 with its rates in proportion."""
-    name, clock, dram = rates_of(device)
-    return FITTED.get(name) or {kernel: scaled(costs, clock, dram) for kernel, costs in H200.items()}
+def costs_of(device: torch.device | Rates | None) -> dict[str, Costs]:
+    """By kernel, the constants fitted to this device, or else those of the H200 with rates in proportion."""
+    rates = device if isinstance(device, Rates) else rates_of(device)
+    return FITTED.get(rates.name) or {kernel: scaled(costs, rates) for kernel, costs in H200.items()}
 
 
-def predicted_us(plan: Plan, x: Problem, device: torch.device | None = None) -> float:
-    """The predicted time of a plan on a device, without one on an H200."""
+def predicted_us(plan: Plan, x: Problem, c: Costs | None = None, skinny: _model.Costs = _model.H200) -> float:
+    """The predicted time of a plan, by the constants of its kernel and those of 16 bits, without any on an H200."""
     read, written = (4, 4) if x.kernel == "wgmma32" else (1, 2)  # bytes of an element
-    c = costs_of(device)[x.kernel]
+    c = c or H200[x.kernel]
     memory = read * (x.M * x.K + x.K * x.N) / c.dram_read_bytes_per_us + written * x.M * x.N / c.dram_write_bytes_per_us
     copied = c.copy_us + 2 * read * x.copied / c.dram_copy_bytes_per_us if x.copied else 0.0
     if plan.kernel == "few32":
@@ -122,7 +122,7 @@ def predicted_us(plan: Plan, x: Problem, device: torch.device | None = None) -> 
     if plan.kernel == "short8":
         return c.short_launch_us + longest(x.K * c.short_term_us, memory)
     if plan.kernel == "skinny8":
-        return copied + _skinny_us(plan, x, c, device)
+        return copied + _skinny_us(plan, x, c, skinny)
     tile = TILES[plan.kernel][plan.tile]
     blocks, steps = _blocks(tile, x) * plan.parts, cdiv(cdiv(x.K, tile.K), plan.parts)
     rounds = cdiv(blocks // tile.cluster, max(1, x.multiprocessors // tile.cluster))
@@ -136,14 +136,14 @@ def predicted_us(plan: Plan, x: Problem, device: torch.device | None = None) -> 
     return us
 
 
-def _skinny_us(plan: Plan, x: Problem, c: Costs, device: torch.device | None) -> float:
+def _skinny_us(plan: Plan, x: Problem, c: Costs, skinny: _model.Costs) -> float:
     """The time in 16 bits of half of the terms, which are as many bytes, with corrections."""
     few, size = sorted((x.M, x.N))
     straddles = x.K % LINE != 0
     halves = Problem16Bits(
         few, size, cdiv(x.K, 2), False, False, x.multiprocessors, a_split=straddles, b_split=straddles
     )
-    us = _model.predicted_us(Plan("skinny", plan.tile, plan.parts), halves, _model.costs_of(device))
+    us = _model.predicted_us(Plan("skinny", plan.tile, plan.parts), halves, skinny)
     return c.skinny_launch_us + c.skinny_share * us + c.skinny_rows_us * (few > SKINNY_M // 2)
 
 
@@ -160,7 +160,8 @@ def _few_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
 def best_of(x: Problem, kernels: tuple[str, ...] | None = None, device: torch.device | None = None) -> Plan:
     """The plan, of these kernels, with the least predicted time on a device."""
     plans = (each for each in candidates(x) if kernels is None or each.kernel in kernels)
-    return min(plans, key=lambda each: predicted_us(each, x, device))
+    costs, skinny = costs_of(device)[x.kernel], _model.costs_of(device)
+    return min(plans, key=lambda each: predicted_us(each, x, costs, skinny))
 
 
 def best_plan(a: Tensor, b: Tensor, precision: str, kernels: tuple[str, ...] | None = None) -> Plan:

@@ -12,7 +12,7 @@ HOST_PROCESSORS = 2
 
 
 def run(plan: Plan, a: Tensor, b: Tensor) -> Tensor:
-    """The product of two matrices that are not empty. Rows of a have no gaps, the first begins at a multiple of 16 bytes."""
+    """The product of two matrices that are not empty; a has no gaps and begins at a multiple of 16 bytes."""
     (M, K), N = a.shape, b.shape[1]
     division = divide(M, N, K, plan.tile, multiprocessors(a.device) if a.is_cuda else HOST_PROCESSORS)
     if division is None:

@@ -1,4 +1,4 @@
-"""The plans of a matmul on Hopper: kernels, tiles, and parts in which k is divided; and those worth comparing in 16 bits."""
+"""The plans of a matmul on Hopper, kernels, tiles and parts of k, and those worth comparing in 16 bits."""
 
 import itertools
 from collections.abc import Iterator
@@ -60,10 +60,13 @@ class Problem(NamedTuple):
 
 
 KERNELS = ("wgmma", "wgmma16", "fitted", "mma", "stream", "skinny", "short", "narrow")
-"""In 16 bits. wgmma: TMA, persistent blocks, sums of parts in memory; wgmma16: the same with more tiles; fitted: the same
-with rows of tiles that fit the output. mma: rows at any address, parts within a cluster; stream: the same for few rows or
-columns; skinny: few rows by TMA, parts within a cluster. short: few products, any strides. narrow: many dense rows of few
-terms with few columns."""
+"""Kernels of 16 bits.
+
+wgmma: TMA, persistent blocks, sums of parts in memory; wgmma16: the same with more tiles; fitted: the same with rows of
+tiles that fit the output. mma: rows at any address, parts within a cluster; stream: the same for few rows or columns;
+skinny: few rows by TMA, parts within a cluster. short: few products, any strides. narrow: many dense rows of few terms
+with few columns.
+"""
 WGMMA = ("wgmma", "wgmma16", "fitted", "wgmma32", "wgmma8")
 """The kernels of wgmma.py."""
 TILES = {
@@ -135,7 +138,7 @@ def cdiv(size: int, by: int) -> int:
 
 
 def described(plan: Plan, **copied: bool) -> str:
-    """The plan in words, which begin with a word of the kernel's name in CUDA, and the operands that are copied first."""
+    """The plan in words, which begin with a word of the kernel's name in CUDA; then the operands that are copied."""
     kernel, tile, parts = plan
     if kernel in (*WGMMA, "mma"):
         sizes = tile_of(plan)
@@ -195,9 +198,7 @@ def candidates(x: Problem) -> Iterator[Plan]:
         for index in range(4):
             blocks = stream_blocks(x, index)
             for parts in PARTS["stream"]:
-                if 2**index * parts <= max(1, cdiv(x.K, 16)) and (
-                    parts == 1 or blocks * parts < 6 * x.multiprocessors
-                ):
+                if 2**index * parts <= max(1, cdiv(x.K, 16)) and (parts == 1 or blocks * parts < 6 * x.multiprocessors):
                     yield Plan("stream", index, parts)
     for kernel in ("mma", "wgmma", "wgmma16"):
         for index, tile in enumerate(TILES[kernel]):
@@ -218,9 +219,7 @@ def candidates(x: Problem) -> Iterator[Plan]:
             yield Plan("short", index, 1)
     for index, columns in enumerate(SKINNY_COLUMNS) if x.M <= SKINNY_M and not x.b_copied else ():
         for parts in PARTS["skinny"]:
-            if parts <= cdiv(x.K, SKINNY_TERMS) and (
-                parts == 1 or cdiv(x.N, columns) * parts < 6 * x.multiprocessors
-            ):
+            if parts <= cdiv(x.K, SKINNY_TERMS) and (parts == 1 or cdiv(x.N, columns) * parts < 6 * x.multiprocessors):
                 yield Plan("skinny", index, parts)
     for index in range(len(TILE_ROWS)) if x.a_dense else ():
         if divide(x.M, x.N, x.K, index, x.multiprocessors) is not None:

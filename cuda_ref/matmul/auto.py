@@ -15,7 +15,7 @@ from cuda_ref.matmul._plan import best_plan
 from cuda_ref.matmul._tiles import Plan, described
 
 REQUIRES = "sm_90"
-DTYPES_BEYOND = wgmma.DTYPES_BEYOND
+DTYPES_BEYOND = ("float8_e4m3fn",)
 OTHERS = {"mma": mma, "stream": stream, "short": _short, "narrow": _narrow, "few32": _few32}
 """Kernels that read operands at any address, and their launchers."""
 

@@ -70,9 +70,7 @@ def choose(a: Tensor, b: Tensor, precision: str) -> Plan:
     return best_plan(a, b, WGMMA) if a.element_size() == 2 else _model_tf32_float8.best_plan(a, b, precision, WGMMA)
 
 
-def checked(
-    a: Tensor, b: Tensor, scale_a: Tensor | None, scale_b: Tensor | None, precision: str
-) -> Tensor | None:
+def checked(a: Tensor, b: Tensor, scale_a: Tensor | None, scale_b: Tensor | None, precision: str) -> Tensor | None:
     """Raises the errors that `matmul` documents. Returns the result if it is empty or zero, or else None."""
     M, N, K = check_matmul(a, b, precision, DTYPES)
     check_float8_scales(a, scale_a, scale_b)
