@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import operator
 import random
 import statistics
 import time
@@ -71,7 +70,7 @@ class Fit:
                 self.predicted[i][j] = math.log(predicted_us(self.plans[i][j], shape, costs))
             if changed:
                 self.losses[i] = self._loss(i)
-        return sum(map(operator.mul, self.losses, self.weights)) / sum(self.weights)
+        return statistics.fmean(self.losses, self.weights)
 
     def _loss(self, i: int) -> float:
         measured, predicted = self.measured[i], self.predicted[i]
@@ -85,7 +84,9 @@ class Fit:
 def predicted_us(plan: Plan, shape: Timed, costs: Costs) -> float:
     """The time of a plan by these constants."""
     if isinstance(shape.x, Problem):
+        assert isinstance(costs, model.Costs)
         return model.predicted_us(plan, shape.x, costs)
+    assert isinstance(costs, model_tf32_float8.Costs)
     return model_tf32_float8.predicted_us(plan, shape.x, costs, model.costs_of(shape.rates))
 
 

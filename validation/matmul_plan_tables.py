@@ -114,7 +114,9 @@ def read(path: Path) -> list[Timed]:
 
 def _problem(row: dict[str, str], sizes: tuple[int, int, int], precision: str) -> AnyProblem:
     if precision == "ieee":
-        return Problem(*sizes, **{each: int(row[each]) for each in FACTS})
+        multiprocessors = int(row["multiprocessors"])
+        facts = {each: row[each] == "1" for each in FACTS if each != "multiprocessors"}
+        return Problem(*sizes, multiprocessors=multiprocessors, **facts)
     a, b = matrices(sizes, row.get("layout") or ("nn" if precision == "tf32" else "nt"), DTYPES[precision])
     multiprocessors = int(row.get("multiprocessors") or 132)
     return model_tf32_float8.problem_of(a, b, precision)._replace(multiprocessors=multiprocessors)
@@ -203,6 +205,6 @@ def mean(ratios: Sequence[float]) -> float:
 
 
 def _distribution(ratios: Sequence[float]) -> str:
-    quartiles = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+    quartiles = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else [*ratios] * 3
     shown = ", ".join(f"{each:.3f}" for each in quartiles)
     return f"{len(ratios)} | {mean(ratios):.3f} | {min(ratios):.3f} | {shown}"

@@ -127,14 +127,14 @@ def calls(
     """The vendor and the model's choice, or every plan that is not absurd, by name."""
     scales = [torch.ones((), device=a.device) for _ in "ab"] if a.element_size() == 1 else [None, None]
     found: dict[str, Callable[[], Tensor]] = {"torch": partial(vendor, a, b, *scales, precision=precision)}
+    rates = rates_of(a.device if a.is_cuda else None)
     if precision == "ieee":
         x = _matmul_plan.problem_of(a, b)
-        plans = [each for each in _matmul_tiles.candidates(x) if each.kernel in kernels]
+        plans = (each for each in _matmul_tiles.candidates(x) if each.kernel in kernels)
+        times = {each: predicted_us(each, x, rates) for each in plans}
     else:
-        x = model_tf32_float8.problem_of(a, b, precision)
-        plans = list(model_tf32_float8.candidates(x))
-    rates = rates_of(a.device if a.is_cuda else None)
-    times = {each: predicted_us(each, x, rates) for each in plans}
+        other = model_tf32_float8.problem_of(a, b, precision)
+        times = {each: predicted_us(each, other, rates) for each in model_tf32_float8.candidates(other)}
     least = min(times.values())
     for each, us in times.items():
         if us == least or (all_plans and us < ABSURD * least + ABSURD_US):

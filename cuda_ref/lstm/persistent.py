@@ -78,7 +78,7 @@ def _rows_on_tensor_cores(x: Tensor, w_hh: Tensor, h0: Tensor) -> int:
     B, H = h0.shape
     if x.element_size() != 2 or B <= 4 or H % 8 != 0 or not _aligned(w_hh, h0):
         return 0
-    multiprocessors = torch.cuda.get_device_properties(x.device).multi_processor_count if x.is_cuda else EMULATED
+    multiprocessors: int = torch.cuda.get_device_properties(x.device).multi_processor_count if x.is_cuda else EMULATED
     groups = max(1, multiprocessors // -(-H // UNITS))
     return -(-B // groups // 16) * 16
 

@@ -1,8 +1,8 @@
 """Predicted times of the plans of a matmul in 16 bits on Hopper (docs/lab/matmul_shapes.md).
 
-The blocks of a plan run in rounds over the multiprocessors. A step of a round takes the longest of its products, its
-loads and a latency; all rounds together take no less than the traffic of device memory and of the L2 cache.
-`python -m validation.matmul_model --fit TIMES.csv` prints constants fitted to the measured times of a device.
+The blocks of a plan run in rounds over the multiprocessors. A step of a round takes the longest of its products and
+latencies; all rounds together take no less than the traffic of device memory and of the L2 cache.
+`python -m validation.matmul_model --fit TIMES.csv` fits the constants to the times of a device.
 """
 
 from functools import lru_cache
@@ -21,13 +21,13 @@ from cuda_ref.matmul._tiles import Plan, Problem, Tile, blocks_of, cdiv, stream_
 class Costs(NamedTuple):
     """Constants of the model. `us` is microseconds, `sm` a multiprocessor; `scaled` gives those of other devices."""
 
-    dram_bytes_per_us: float = 5.182e+06
-    dram_copy_bytes_per_us: float = 3.874e+06  # copies for TMA and sums of parts
-    sm_l2_bytes_per_us: float = 9.924e+04  # TMA loads, if all multiprocessors load
-    sm_wgmma_products_per_us: float = 3.456e+06
-    request_us: float = 0.001632  # a request of a line that many blocks read
+    dram_bytes_per_us: float = 5.182e06
+    dram_copy_bytes_per_us: float = 3.874e06  # copies for TMA and sums of parts
+    sm_l2_bytes_per_us: float = 9.924e04  # TMA loads, if all multiprocessors load
+    sm_wgmma_products_per_us: float = 3.456e06
+    request_us: float = 0.001518  # a request of a line that many blocks read
     copy_us: float = 3.028  # launch of the copy for TMA
-    add_us: float = 1.634  # launch of the addition of parts
+    add_us: float = 1.879  # launch of the addition of parts
     add_part_us: float = 0.04977
     wgmma_launch_us: float = 1.223
     wgmma_cluster_us: float = 2.582
@@ -42,16 +42,17 @@ class Costs(NamedTuple):
     mma_cluster_us: float = 1.19
     mma_step_us: float = 0.273  # a step of a block alone on its multiprocessor
     mma_shift_share: float = 1.907  # Extra step time for each operand at odd addresses.
-    sm_mma_copies_per_us: float = 3.393e+04  # elements to shared memory
+    sm_mma_copies_per_us: float = 3.393e04  # elements to shared memory
     sm_mma_stores_per_us: float = 6805  # elements
-    sm_mma_l2_bytes_per_us: float = 3.212e+04
+    sm_mma_l2_bytes_per_us: float = 3.212e04
     stream_launch_us: float = 2.165
     stream_cluster_us: float = 0.6871
     stream_part_us: float = 0.08306
     stream_block_us: float = 0.7305
-    stream_step_us: float = 1.012
+    stream_step_us: float = 0.9412
     stream_groups_share: float = 0.6964  # Extra step time for two groups of eight rows or columns.
     stream_shift_share: float = 0.4282  # Extra step time if the larger operand is at odd addresses.
+    skinny_copy_us: float = 2.155  # launch of the copy of a
     skinny_launch_us: float = 1.799
     skinny_cluster_us: float = 0.9483
     skinny_part_us: float = 0.167
@@ -72,8 +73,7 @@ class Costs(NamedTuple):
 
 
 H200 = Costs()
-FITTED = {"NVIDIA H200": H200}
-"""Constants by the name of the device; validation/matmul_model.py prints those of another one."""
+FITTED = {"NVIDIA H200": H200}  # by the name of the device
 
 
 @lru_cache
@@ -102,7 +102,8 @@ def _wgmma_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
     blocks, steps = blocks_of(tile, x) * plan.parts, cdiv(cdiv(x.K, tile.K), plan.parts)
     # Some parts of the device have no place for clusters of four.
     rounds = cdiv(blocks // together, max(1, x.multiprocessors // together - 3 * (together == 4)))
-    loaded = 2 * tile.K * (tile.M * (1 + x.a_split) / tile.beside + tile.N * (1 + x.b_split) / tile.cluster)
+    rows = cdiv(tile.M, 64) * 64 if fitted and x.a_across_k else tile.M  # that TMA loads
+    loaded = 2 * tile.K * (rows * (1 + x.a_split) / tile.beside + tile.N * (1 + x.b_split) / tile.cluster)
     products = max(tile.M, 64) * tile.N * tile.K / c.sm_wgmma_products_per_us
     own = c.fitted_step_us + products if fitted else longest(c.wgmma_step_us, products)
     beyond = c.beyond_share * (1 - x.M / (cdiv(x.M, tile.M) * tile.M))
@@ -128,8 +129,7 @@ def _requests_us(tile: Tile, x: Problem, c: Costs) -> float:
 
 def _rows_of_a_line(elements: int) -> float:
     """Rows of this length that lie in a line of the L2 cache, on average."""
-    size = 2 * elements
-    return 1.0 if size >= 2 * LINE else (LINE + size - gcd(LINE, size)) / size
+    return 1.0 if elements >= LINE else (LINE + 2 * elements - gcd(LINE, 2 * elements)) / (2 * elements)
 
 
 def _mma_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
@@ -149,10 +149,10 @@ def _stream_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
     """Launch, and the longer of reading memory and rounds of two blocks a multiprocessor."""
     blocks, steps = stream_blocks(x, plan.tile) * plan.parts, cdiv(x.K, tiles.STREAM_TERMS * plan.parts << plan.tile)
     shifts = 1 + c.stream_shift_share * (x.a_copied if x.M > x.N else x.b_copied)
-    groups = 1 + c.stream_groups_share * (min(x.M, x.N) > tiles.STREAM_FEW // 2)
-    step = longest(1, min(2, cdiv(blocks, x.multiprocessors)) * groups) * c.stream_step_us * shifts
+    work = min(2, cdiv(blocks, x.multiprocessors)) * (1 + c.stream_groups_share * (min(x.M, x.N) > 8))
+    step = longest(1, work) * c.stream_step_us * shifts
     busy = cdiv(blocks, 2 * x.multiprocessors) * (c.stream_block_us + steps * step)
-    joined = c.stream_cluster_us + c.stream_part_us * plan.parts if plan.parts > 1 else 0.0
+    joined = (c.stream_cluster_us + c.stream_part_us * plan.parts) * (plan.parts > 1)
     return c.stream_launch_us + joined + longest(busy, memory * shifts)
 
 
@@ -165,7 +165,7 @@ def _skinny_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
     busy = cdiv(blocks, max(1, slots // plan.parts)) * (c.skinny_block_us + cdiv(steps, plan.parts) * c.skinny_step_us)
     us = c.skinny_launch_us + (c.skinny_cluster_us + plan.parts * c.skinny_part_us) * (plan.parts > 1)
     us += longest(busy, memory, blocks * steps * loaded / (c.sm_l2_bytes_per_us * x.multiprocessors))
-    return us + (c.copy_us + 4 * x.M * x.K / c.dram_copy_bytes_per_us) * (x.a_copied or x.a_across_k)
+    return us + (c.skinny_copy_us + 4 * x.M * x.K / c.dram_copy_bytes_per_us) * (x.a_copied or x.a_across_k)
 
 
 def _short_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
@@ -174,9 +174,8 @@ def _short_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
         across = tiles.SHORT_TILES[plan.tile]
         rows, columns = 1024 // across, 4 * across
         most = cdiv(cdiv(x.M, rows) * cdiv(x.N, columns), x.multiprocessors)
-        turns = cdiv((rows + columns) * x.K, 16 * 256)
         busy = most * (x.K * c.short_tile_term_us + c.short_tile_store_us)
-        return c.short_tile_launch_us + turns * c.short_turn_us + longest(busy, memory)
+        return c.short_tile_launch_us + cdiv((rows + columns) * x.K, 4096) * c.short_turn_us + longest(busy, memory)
     if plan.tile in tiles.SHORT_GRIDS:
         rows = tiles.SHORT_GRIDS[plan.tile]
         beside = min(32, 2 ** (cdiv(x.N, rows) - 1).bit_length())

@@ -71,9 +71,19 @@ class Costs(NamedTuple):
 
 
 H200 = {
-    "wgmma32": Costs(3.3e6, 7.07e6, 4.04e6, 1.43e7 / 132, 32 / 1.83e-5, 3.39, 0.451, 0.03, 5.82e-5, 0.575),
-    "wgmma8": Costs(2.74e6, 2.499e7, 6.96e6, 3.994e7 / 132, 128 / 1.8e-5, 1.334, 0.7299, 0.06, 4.766e-5, 2.114),
-}
+    "wgmma32": Costs(
+        dram_read_bytes_per_us=1.703e+07, dram_write_bytes_per_us=8.484e+06, dram_copy_bytes_per_us=4.617e+06,
+        sm_l2_bytes_per_us=9.028e+04, sm_products_per_us=2.098e+06, launch_us=3.075, block_us=0.151, step_us=0.1075,
+        store_us=9.24e-05, add_us=0.575, copy_us=2, few_launch_us=2.686, few_cluster_us=0.18, few_step_us=0.9552,
+        few_row_us=0.08037,
+    ),
+    "wgmma8": Costs(
+        dram_read_bytes_per_us=3.288e+06, dram_write_bytes_per_us=2.499e+07, dram_copy_bytes_per_us=2.22e+06,
+        sm_l2_bytes_per_us=7.037e+04, sm_products_per_us=7.84e+06, launch_us=1.112, block_us=0.6083, step_us=0.1143,
+        store_us=4.766e-05, add_us=2.114, copy_us=2, short_launch_us=1.9, short_term_us=0.015,
+        skinny_launch_us=0.06694, skinny_share=1.045, skinny_rows_us=1.207,
+    ),
+}  # fmt: skip
 FITTED = {"NVIDIA H200": H200}
 
 
@@ -138,8 +148,7 @@ def predicted_us(plan: Plan, x: Problem, c: Costs | None = None, skinny: _model.
 
 def _skinny_us(plan: Plan, x: Problem, c: Costs, skinny: _model.Costs) -> float:
     """The time in 16 bits of half of the terms, which are as many bytes, with corrections."""
-    few, size = sorted((x.M, x.N))
-    straddles = x.K % LINE != 0
+    (few, size), straddles = sorted((x.M, x.N)), x.K % LINE != 0
     halves = Problem16Bits(
         few, size, cdiv(x.K, 2), False, False, x.multiprocessors, a_split=straddles, b_split=straddles
     )

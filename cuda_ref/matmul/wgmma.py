@@ -132,13 +132,15 @@ def copies(a: Tensor, b: Tensor) -> dict[str, bool]:
 
 def for_tma(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, tuple[bool, int], tuple[bool, int]]:
     """The operands and their layouts; those that TMA cannot read are copied."""
-    operands, found = [a, b], _layouts(a, b)
-    missing = [i for i in (0, 1) if found[i] is None]
+    operands = [a, b]
+    missing = [i for i, layout in enumerate(_layouts(a, b)) if layout is None]
     if missing:
         made = pitched(*[(operands[i], _inner(operands[i], 1 - i)) for i in missing])
         for i, copy in zip(missing, made, strict=True):
-            operands[i], found[i] = copy, tma_layout("ab"[i], copy, 1 - i)
-    return operands[0], operands[1], found[0], found[1]
+            operands[i] = copy
+    k_major_only = a.dtype == FLOAT8
+    a_layout, b_layout = (tma_layout("ab"[i], operands[i], 1 - i, k_major_only=k_major_only) for i in (0, 1))
+    return operands[0], operands[1], a_layout, b_layout
 
 
 def _layouts(a: Tensor, b: Tensor) -> list[tuple[bool, int] | None]:

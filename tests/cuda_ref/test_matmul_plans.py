@@ -207,7 +207,7 @@ def test_a_device_of_any_size_has_a_plan(multiprocessors: int) -> None:
     ("shape", "kernel"),
     [
         ((4096, 4096, 4096), "wgmma"),
-        ((8192, 1024, 2048), "wgmma"),
+        ((8192, 1024, 2048), "wgmma16"),
         ((1024, 1024, 1024), "wgmma"),
         ((20, 30, 40), "short"),
     ],
