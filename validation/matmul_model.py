@@ -14,6 +14,7 @@ import argparse
 import math
 import random
 import statistics
+import textwrap
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -137,10 +138,8 @@ def main() -> int:
     for title, some in (("fitted", fitted), ("tested", tested)):
         if some:
             print(f"# {title}, before: {quality(some, before)}\n# {title}, after:  {quality(some, costs)}")
-    print(f"# {rates.name}\nCosts(")
-    for name, value in costs._asdict().items():
-        print(f"    {name}={value:.4g},")
-    print(")")
+    constants = ", ".join(f"{name}={value:.4g}" for name, value in costs._asdict().items())
+    print(f'"{rates.name}": Costs(\n{textwrap.indent(textwrap.fill(constants, 112), " " * 8)},\n    ),')
     return 0
 
 
