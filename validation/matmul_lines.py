@@ -40,14 +40,14 @@ from validation.matmul_plans import BEGIN, END, drawn, listed
 
 OP = ops.get("matmul")
 VENDOR = "torch"
-LINES = ("triton", "triton/gluon", "triton/persistent", "cuda/wgmma", "jax/pallas", "jax")
+LINES = ("triton", "triton/gluon", "triton/persistent", "cuda/auto", "cuda/wgmma", "jax/pallas", "jax")
 HEAD = ("M", "N", "K", "layout", "dtype", "precision", "line", "us", "samples", "error", "kernels")
 SETUP = "inputs"
 ROUNDS = 8
 SLOW_US, FEWER = 2000.0, 3
-"""Of a line whose call takes longer, so many samples are enough."""
+"""Calls that take longer than SLOW_US get FEWER samples."""
 WRONG = 0.01
-"""Norm of the difference to torch's result, relative to it, that no rounding makes; of float8, ten times as much."""
+"""Relative norm of the difference to torch's result that rounding does not explain; in float8 ten times as much."""
 WORST = 10
 COMPILING = 4
 """Threads of a building process."""
@@ -90,7 +90,7 @@ def bound(each: Implementation, case: Case, tensors: Sequence[torch.Tensor]) -> 
 
 
 class Timer:
-    """Times the lines of cases with a cold cache, in turns. All work on the device belongs to a sample."""
+    """Times the lines of cases with a cold cache, in turns, with all work on the device in samples."""
 
     def __init__(self, lines: Sequence[Implementation], device: torch.device, rounds: int) -> None:
         self.lines, self.device, self.rounds = list(lines), device, rounds
@@ -146,7 +146,7 @@ def median(samples: Sequence[Sample]) -> Sample:
 
 
 def kernels(samples: Sequence[Sample]) -> str:
-    """What the device did in the median sample: name and time of each kernel, those of one name together."""
+    """The names and times of the kernels of the median sample, those of one name together."""
     spent: Counter[str] = Counter()
     for each in median(samples).activities or ():
         spent[each.name.partition("<")[0].partition("(")[0].removeprefix("void ")[:40]] += each.end - each.start
@@ -154,8 +154,10 @@ def kernels(samples: Sequence[Sample]) -> str:
 
 
 def compared(found: dict[str, Line], case: Case) -> dict[str, float]:
-    """The norm of the difference to torch's result, relative to it, of the second call. Lines that refuse, fail or are
-    wrong are printed and go."""
+    """The relative norm of the difference of each line's second call to torch's result.
+
+    Lines that refuse, fail or are wrong are printed and removed.
+    """
     expected, errors = None, {}
     for name, line in list(found.items()):
         try:
@@ -245,17 +247,17 @@ class Timed:
 
     @property
     def best(self) -> str:
-        """The fastest of ours."""
+        """Our fastest line."""
         return min((each for each in self.us if not is_vendor(each)), key=self.us.__getitem__)
 
     @property
     def best_vendor(self) -> str:
-        """The fastest of the vendors'."""
+        """The fastest line of a vendor."""
         return min(filter(is_vendor, self.us), key=self.us.__getitem__)
 
     @property
     def best_ratio(self) -> float:
-        """Of the best of ours, to the fastest of the vendors'."""
+        """The time of the fastest vendor over that of our fastest line."""
         return self.us[self.best_vendor] / self.us[self.best]
 
     @property

@@ -124,7 +124,7 @@ def operands(shape: Shape, layout: str, dtype: torch.dtype, seed: int) -> tuple[
 def calls(
     a: Tensor, b: Tensor, kernels: Sequence[str], all_plans: bool, precision: str = "ieee"
 ) -> dict[str, Callable[[], Tensor]]:
-    """The vendor and the model's choice, or every plan that is not absurd, by name."""
+    """The vendor and the model's choice, or every plan that ABSURD allows, by name."""
     scales = [torch.ones((), device=a.device) for _ in "ab"] if a.element_size() == 1 else [None, None]
     found: dict[str, Callable[[], Tensor]] = {"torch": partial(vendor, a, b, *scales, precision=precision)}
     rates = rates_of(a.device if a.is_cuda else None)
@@ -169,8 +169,11 @@ def check(kernel: str) -> int:
 
 
 class Timer:
-    """Times the calls of shapes with a cold cache, in turns. All work on the device belongs to a sample: inputs are
-    drawn, and results compared with the vendor's, in the preparation of one that is not used."""
+    """Times the calls of shapes with a cold cache, in turns.
+
+    The recorder needs all work on the device to belong to a sample: inputs are drawn, and results compared with the
+    vendor's, in the preparation of a sample that is not used.
+    """
 
     def __init__(self, kernels: Sequence[str], layout: str, precision: str = "ieee") -> None:
         self.kernels, self.layout, self.precision = kernels, layout, precision
@@ -224,7 +227,7 @@ class Timer:
 
 
 def compared(found: dict[str, Callable[[], Tensor]]) -> dict[str, float]:
-    """The norm of the difference to the vendor's result, relative to it. Calls that cannot be built or launched go."""
+    """The relative norm of the difference to the vendor's result. Removes calls that cannot be built or launched."""
     expected = found["torch"]().float()
     errors = {}
     for each, call in list(found.items()):
@@ -295,7 +298,10 @@ def main() -> int:
     if given.check:
         return SOME_WRONG if sum(check(kernel) for kernel in kernels) > 0 else 0
     shapes = listed(given.shapes) if given.shapes else drawn(given.draws, given.seed)
-    layout = given.layout or ("nt" if DTYPES[given.precision].itemsize == 1 else "nn")
+    float8 = DTYPES[given.precision].itemsize == 1
+    if float8:  # cuBLAS takes multiples of 16 alone
+        shapes = [(-(-M // 16) * 16, -(-N // 16) * 16, -(-K // 16) * 16) for M, N, K in shapes]
+    layout = given.layout or ("nt" if float8 else "nn")
     build_all(given.precision)
     measure(shapes, given.out, Timer(kernels, layout, given.precision), given.seconds)
     print(table({given.out.stem: read(given.out)}))
