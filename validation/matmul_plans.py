@@ -36,7 +36,8 @@ from suite.timing.intervals import RecorderError
 from suite.timing.recorder import Recorder
 from suite.timing.target import target
 from torch_impls.matmul import matmul as vendor
-from validation.matmul_plan_tables import DTYPES, FACTS, name, plot, predicted_us, read, table
+from validation.matmul_plan_tables import DTYPES, FACTS, AnyProblem, name, plot, predicted_us, read, table
+from validation.matmul_short_list import estimated_us, is_listed
 
 Shape = tuple[int, int, int]
 LONG_K, SMALL_OUTPUT = 131072, 2**16
@@ -50,8 +51,9 @@ BEGIN, END = "<!-- table:begin -->", "<!-- table:end -->"
 SETUP = "inputs"
 SOME_WRONG = 3
 """Exit status of --check: 1 is that of Python's own errors."""
-ABSURD, ABSURD_US = 2, 5.0
-"""A plan is not timed whose predicted time is above this multiple of the least one plus these microseconds."""
+ABSURD, ABSURD_US, MOST_PLANS = 2, 5.0, 60
+"""The plans of a shape that are timed have predicted times below this multiple of the least one plus these
+microseconds, and are the first ones of so many."""
 DEVICE = ("device", "clock", "dram")
 """Columns for the device's rates."""
 SOURCES = {
@@ -124,21 +126,25 @@ def operands(shape: Shape, layout: str, dtype: torch.dtype, seed: int) -> tuple[
 def calls(
     a: Tensor, b: Tensor, kernels: Sequence[str], all_plans: bool, precision: str = "ieee"
 ) -> dict[str, Callable[[], Tensor]]:
-    """The vendor and the model's choice, or every plan that ABSURD allows, by name."""
+    """The vendor and the model's choice, or all plans that are worth timing and that of the short list, by name."""
     scales = [torch.ones((), device=a.device) for _ in "ab"] if a.element_size() == 1 else [None, None]
     found: dict[str, Callable[[], Tensor]] = {"torch": partial(vendor, a, b, *scales, precision=precision)}
     rates = rates_of(a.device if a.is_cuda else None)
+    x: AnyProblem
     if precision == "ieee":
         x = _matmul_plan.problem_of(a, b)
-        plans = (each for each in _matmul_tiles.candidates(x) if each.kernel in kernels)
-        times = {each: predicted_us(each, x, rates) for each in plans}
+        plans = [each for each in _matmul_tiles.candidates(x) if each.kernel in kernels]
     else:
-        other = model_tf32_float8.problem_of(a, b, precision)
-        times = {each: predicted_us(each, other, rates) for each in model_tf32_float8.candidates(other)}
-    least = min(times.values())
-    for each, us in times.items():
-        if us == least or (all_plans and us < ABSURD * least + ABSURD_US):
-            found[name(each)] = partial(auto.run, each, a, b, precision, *scales)
+        x = model_tf32_float8.problem_of(a, b, precision)
+        plans = list(model_tf32_float8.candidates(x))
+    times = {each: predicted_us(each, x, rates) for each in plans}
+    chosen = sorted(times, key=times.__getitem__)
+    if all_plans:
+        most_us = ABSURD * times[chosen[0]] + ABSURD_US
+        simple = min(filter(is_listed, plans), key=lambda each: estimated_us(each, x, rates), default=chosen[0])
+        chosen = [*(each for each in chosen[:MOST_PLANS] if times[each] < most_us), simple]
+    for each in chosen if all_plans else chosen[:1]:
+        found[name(each)] = partial(auto.run, each, a, b, precision, *scales)
     return found
 
 
