@@ -6,10 +6,9 @@
 
 #include <type_traits>
 
-#include "common/common.cuh"
+#include "common/warp.cuh"
 
 constexpr int MAX_THREADS = 1024;
-constexpr int WARP = 32;
 
 // Element `lane` of a pack, as float.
 template <typename T>
@@ -120,24 +119,6 @@ struct Registers {
         }
     }
 };
-
-struct Maximum {
-    static constexpr float NEUTRAL = -INFINITY;
-    __device__ __forceinline__ float operator()(float a, float b) const { return fmaxf(a, b); }
-};
-struct Addition {
-    static constexpr float NEUTRAL = 0.0f;
-    __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
-};
-
-template <typename F>
-__device__ __forceinline__ float over_warp(float value, F combine) {
-#pragma unroll
-    for (int distance = WARP / 2; distance > 0; distance /= 2) {
-        value = combine(value, __shfl_xor_sync(0xffffffffu, value, distance));
-    }
-    return value;
-}
 
 // The values of all threads of the row in this block, combined in a fixed order; every thread gets the result.
 // `scratch`: shared memory, a place for each warp. Calls one after the other use different ones, which saves a barrier.

@@ -1,4 +1,4 @@
-// layer_norm.cu for long rows: the blocks of a cluster share a row and keep it in their registers.
+// Layer normalization of long rows: to registers.cu it adds clusters, whose blocks share a row and keep it in their registers.
 //
 // A block computes the mean of its part and the sum of squared differences to that. The blocks exchange both through
 // distributed shared memory, with one barrier of the cluster, and combine them without cancellation. Source: T. Chan,

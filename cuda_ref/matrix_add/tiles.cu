@@ -3,7 +3,7 @@
 // A warp's access is fast when its 32 lanes touch consecutive bytes. Which dimension is contiguous depends on the
 // operand, so there are four kernels:
 //
-//   add_dense         a and b are contiguous like out: a vector addition, see vector_add/vector_add.cu.
+//   add_dense         a and b are contiguous like out: a vector addition, see vector_add/vectorized.cu.
 //   add_rows          a and b are row-major. A thread adds a 16-byte pack of a row.
 //   add_transposing   b is column-major (x.T of a row-major x), and a may be. A thread reads a square of LANES x LANES
 //                     elements (4 x 4 of float32, 8 x 8 of 16 bits) as packs along the columns of b and transposes it
@@ -232,9 +232,9 @@ void launch(Operand<T> a, Operand<T> b, T* out, int64_t M, int64_t N, cudaStream
     kernel<<<grid, block, 0, stream>>>(a.at, b.at, out, M, N, a.stride_m, a.stride_n, b.stride_m, b.stride_n);
 }
 
-extern "C" int matrix_add(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t stride_am,
-                          int64_t stride_an, int64_t stride_bm, int64_t stride_bn, int64_t dtype, cudaStream_t stream,
-                          LaunchRecord* record) {
+extern "C" int matrix_add_tiles(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t stride_am,
+                                int64_t stride_an, int64_t stride_bm, int64_t stride_bn, int64_t dtype,
+                                cudaStream_t stream, LaunchRecord* record) {
     return by_dtype(dtype, [&](auto zero) {
         using T = decltype(zero);
         const Operand<T> x{static_cast<const T*>(a), stride_am, stride_an};

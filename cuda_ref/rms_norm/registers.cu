@@ -47,8 +47,9 @@ __global__ void __launch_bounds__(MAX_THREADS)
     }
 }
 
-extern "C" int rms_norm(const void* x, const void* weight, void* out, int64_t m, int64_t n, int64_t stride_m,
-                        int64_t stride_n, float eps, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
+extern "C" int rms_norm_registers(const void* x, const void* weight, void* out, int64_t m, int64_t n, int64_t stride_m,
+                                  int64_t stride_n, float eps, int64_t dtype, cudaStream_t stream,
+                                  LaunchRecord* record) {
     return by_dtype(dtype, [&](auto zero) {
         using T = decltype(zero);
         const T* from = static_cast<const T*>(x);

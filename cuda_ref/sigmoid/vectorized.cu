@@ -1,7 +1,7 @@
 // out[i] = 1 / (1 + exp(-x[i]))
 //
-// A thread computes one pack of 16 bytes: 4 float32 or 8 16-bit elements. The loads and stores are those of
-// vector_add/vector_add.cu. Blocks have 128 threads where the data is large: a block frees its place when its last thread ends,
+// One thread computes one pack of 16 bytes: 4 float32 or 8 16-bit elements. The loads and stores are those of
+// vector_add/vectorized.cu. Large data takes blocks of 128 threads: a block frees its place when its last thread ends,
 // and threads that compute between load and store end at different times. Small data, which all fits on the device at
 // one time, takes 512.
 //
@@ -65,7 +65,8 @@ void launch(const T* x, T* out, int64_t n, cudaStream_t stream, LaunchRecord* re
     }
 }
 
-extern "C" int sigmoid(const void* x, void* out, int64_t n, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
+extern "C" int sigmoid_vectorized(const void* x, void* out, int64_t n, int64_t dtype, cudaStream_t stream,
+                                  LaunchRecord* record) {
     return by_dtype(dtype, [&](auto zero) {
         using T = decltype(zero);
         launch(static_cast<const T*>(x), static_cast<T*>(out), n, stream, record);

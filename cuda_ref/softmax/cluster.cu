@@ -1,11 +1,11 @@
-// softmax.cu for long rows: the blocks of a cluster share a row and keep it in their registers.
+// Softmax of long rows: to registers.cu it adds clusters, whose blocks share a row and keep it in their registers.
 //
 // A block computes the maximum of its part, and the sum of exponentials relative to it. The blocks exchange these two
 // numbers through distributed shared memory, with one barrier of the cluster. A row then has up to 8 multiprocessors'
 // registers, and is still read once.
 // requires: sm_90a
 #include "hopper/cluster_rows.cuh"
-#include "softmax/softmax.cuh"
+#include "softmax/exponential.cuh"
 
 template <typename T>
 __global__ void __launch_bounds__(CLUSTER_MAX, 2)

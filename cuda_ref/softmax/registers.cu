@@ -5,7 +5,7 @@
 // fewer rows would be under way. Longer rows are read twice.
 //
 // A row that is not aligned, or has gaps, is read element by element.
-#include "softmax/softmax.cuh"
+#include "softmax/exponential.cuh"
 
 template <typename T, int PACKS, bool PACKED>
 __global__ void __launch_bounds__(MAX_THREADS)
@@ -59,8 +59,8 @@ __global__ void __launch_bounds__(MAX_THREADS)
     }
 }
 
-extern "C" int softmax(const void* x, void* out, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n,
-                       int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
+extern "C" int softmax_registers(const void* x, void* out, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n,
+                                 int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
     return by_dtype(dtype, [&](auto zero) {
         using T = decltype(zero);
         const T* from = static_cast<const T*>(x);

@@ -144,8 +144,9 @@ void launch_columns(const T* x, Out* out, int64_t m, int64_t n, int64_t stride_m
 
 // axis: 0, 1, or 2 for the sum of all. parts: blocks of a column (axis 0), or at most of a row. partial: float, room
 // for `parts` numbers of each column or row.
-extern "C" int sum(const void* x, void* partial, void* out, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n,
-                   int64_t axis, int64_t parts, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
+extern "C" int sum_vectorized(const void* x, void* partial, void* out, int64_t m, int64_t n, int64_t stride_m,
+                              int64_t stride_n, int64_t axis, int64_t parts, int64_t dtype, cudaStream_t stream,
+                              LaunchRecord* record) {
     return by_dtype(dtype, [&](auto zero) {
         using T = decltype(zero);
         const T* from = static_cast<const T*>(x);

@@ -83,8 +83,8 @@ void launch(const T* a, const T* b, T* out, int64_t n, int64_t stride_a, int64_t
     }
 }
 
-extern "C" int vector_add(const void* a, const void* b, void* out, int64_t n, int64_t stride_a, int64_t stride_b,
-                          int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
+extern "C" int vector_add_vectorized(const void* a, const void* b, void* out, int64_t n, int64_t stride_a,
+                                     int64_t stride_b, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
     return by_dtype(dtype, [&](auto zero) {
         using T = decltype(zero);
         launch(static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(out), n, stride_a, stride_b, stream,

@@ -1,0 +1,49 @@
+// out[i, j] = (x[i, j] - mean_i) / sqrt(variance_i + eps) * weight[j] + bias[j], with the mean and the variance of row i
+//
+// One warp computes one row, in float32, and reads it three times: for the mean, for the variance and for the result. A
+// lane takes every 32nd column, so that the lanes read neighbours. The variance is the mean of (x - mean)^2: the mean of
+// x^2 less the square of the mean would save a pass, and cancel where the mean is large. registers.cu reads 16 bytes a
+// lane and keeps the row.
+//
+// Source: J. Ba, J. Kiros, G. Hinton, "Layer Normalization", 2016 (arXiv 1607.06450).
+#include "common/warp.cuh"
+
+constexpr int ROWS = 4;  // rows of a block, a warp each
+
+template <typename T>
+__global__ void __launch_bounds__(WARP* ROWS)
+    layer_norm_naive(const T* x, const T* weight, const T* bias, T* out, int64_t m, int64_t n, int64_t stride_m,
+                     int64_t stride_n, float eps) {
+    const int64_t row = int64_t(blockIdx.x) * ROWS + threadIdx.y;
+    if (row >= m) return;  // all lanes of the warp
+    x += row * stride_m;
+    out += row * n;
+
+    float sum = 0.0f;
+    for (int64_t j = threadIdx.x; j < n; j += WARP) sum += to_float(x[j * stride_n]);
+    const float mean = over_warp(sum, Addition()) / n;
+
+    float squares = 0.0f;
+    for (int64_t j = threadIdx.x; j < n; j += WARP) {
+        const float v = to_float(x[j * stride_n]);
+        squares += (v - mean) * (v - mean);
+    }
+    const float scale = rsqrtf(over_warp(squares, Addition()) / n + eps);
+
+    for (int64_t j = threadIdx.x; j < n; j += WARP) {
+        out[j] = from_float<T>((to_float(x[j * stride_n]) - mean) * scale * to_float(weight[j]) + to_float(bias[j]));
+    }
+}
+
+extern "C" int layer_norm(const void* x, const void* weight, const void* bias, void* out, int64_t m, int64_t n,
+                          int64_t stride_m, int64_t stride_n, float eps, int64_t dtype, cudaStream_t stream,
+                          LaunchRecord* record) {
+    const dim3 grid(unsigned(ceil_div<int64_t>(m, ROWS))), block(WARP, ROWS);
+    record->set(grid, block);
+    return by_dtype(dtype, [&](auto zero) {
+        using T = decltype(zero);
+        layer_norm_naive<T><<<grid, block, 0, stream>>>(
+            static_cast<const T*>(x), static_cast<const T*>(weight), static_cast<const T*>(bias), static_cast<T*>(out), m,
+            n, stride_m, stride_n, eps);
+    });
+}

@@ -1,0 +1,30 @@
+// out[i] = 1 / (1 + exp(-x[i]))
+//
+// One thread computes one element, in float32. With e = exp(-|x|) <= 1 the result is 1 / (1 + e) for x >= 0 and
+// e / (1 + e) for x < 0. Nothing overflows, and results near 0 keep their digits: exp(-x) alone is infinite for
+// x < -88, where the sigmoid is not yet 0. vectorized.cu reads 16 bytes a thread and needs fewer instructions.
+//
+// Source: the definition.
+#include "common/common.cuh"
+
+constexpr int THREADS = 256;
+
+__device__ __forceinline__ float stable_sigmoid(float x) {
+    const float e = expf(-fabsf(x));
+    return (x < 0.0f ? e : 1.0f) / (1.0f + e);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(THREADS) sigmoid_naive(const T* x, T* out, int64_t n) {
+    const int64_t i = int64_t(blockIdx.x) * THREADS + threadIdx.x;
+    if (i < n) out[i] = from_float<T>(stable_sigmoid(to_float(x[i])));
+}
+
+extern "C" int sigmoid(const void* x, void* out, int64_t n, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
+    const dim3 grid(unsigned(ceil_div<int64_t>(n, THREADS))), block(THREADS);
+    record->set(grid, block);
+    return by_dtype(dtype, [&](auto zero) {
+        using T = decltype(zero);
+        sigmoid_naive<T><<<grid, block, 0, stream>>>(static_cast<const T*>(x), static_cast<T*>(out), n);
+    });
+}
