@@ -96,7 +96,7 @@ __device__ __forceinline__ float warp_sum(float x) {
 // One block a multiprocessor: a thread may use all the registers that it needs, and nothing is spilled.
 template <typename T, int BLOCK_D>
 __global__ void __launch_bounds__(WARPS * 32, 1)
-    attention_forward(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v, T* __restrict__ out,
+    attention_tiles(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v, T* __restrict__ out,
                       const Problem problem) {
     using In = Layout<BLOCK_D>;
     constexpr int WIDTH = BLOCK_D / 32 < 4 ? BLOCK_D / 32 : 4;  // contiguous columns of a lane
@@ -241,19 +241,19 @@ void launch(const void* q, const void* k, const void* v, void* out, int64_t B, P
     constexpr int bytes = Layout<BLOCK_D>::BYTES;
     record->set(grid, block, bytes);
     if (bytes > 48 * 1024) {  // above the default limit
-        cudaFuncSetAttribute(attention_forward<T, BLOCK_D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+        cudaFuncSetAttribute(attention_tiles<T, BLOCK_D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     }
-    attention_forward<T, BLOCK_D><<<grid, block, bytes, stream>>>(
+    attention_tiles<T, BLOCK_D><<<grid, block, bytes, stream>>>(
         static_cast<const T*>(q), static_cast<const T*>(k), static_cast<const T*>(v), static_cast<T*>(out), problem);
 }
 
 // With strides of the output too, whose rows are contiguous.
-extern "C" int attention_into(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H,
-                              int64_t H_kv, int64_t S_q, int64_t S_k, int64_t D, int64_t stride_qb, int64_t stride_qh,
-                              int64_t stride_qs, int64_t stride_kb, int64_t stride_kh, int64_t stride_ks,
-                              int64_t stride_vb, int64_t stride_vh, int64_t stride_vs, int64_t stride_ob,
-                              int64_t stride_oh, int64_t stride_os, int64_t causal, double sm_scale, int64_t dtype,
-                              cudaStream_t stream, LaunchRecord* record) {
+extern "C" int attention_tiles_into(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H,
+                                    int64_t H_kv, int64_t S_q, int64_t S_k, int64_t D, int64_t stride_qb,
+                                    int64_t stride_qh, int64_t stride_qs, int64_t stride_kb, int64_t stride_kh,
+                                    int64_t stride_ks, int64_t stride_vb, int64_t stride_vh, int64_t stride_vs,
+                                    int64_t stride_ob, int64_t stride_oh, int64_t stride_os, int64_t causal,
+                                    double sm_scale, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
     Problem problem{int(H), int(H_kv), int(S_q), int(S_k), int(D)};
     problem.q = {stride_qb, stride_qh, stride_qs};
     problem.k = {stride_kb, stride_kh, stride_ks};
@@ -273,12 +273,12 @@ extern "C" int attention_into(const void* q, const void* k, const void* v, void*
     });
 }
 
-extern "C" int attention(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H, int64_t H_kv,
-                         int64_t S_q, int64_t S_k, int64_t D, int64_t stride_qb, int64_t stride_qh, int64_t stride_qs,
-                         int64_t stride_kb, int64_t stride_kh, int64_t stride_ks, int64_t stride_vb, int64_t stride_vh,
-                         int64_t stride_vs, int64_t causal, double sm_scale, int64_t dtype, cudaStream_t stream,
-                         LaunchRecord* record) {
-    return attention_into(q, k, v, out, B, H, H_kv, S_q, S_k, D, stride_qb, stride_qh, stride_qs, stride_kb, stride_kh,
-                          stride_ks, stride_vb, stride_vh, stride_vs, H * S_q * D, S_q * D, D, causal, sm_scale, dtype,
-                          stream, record);
+extern "C" int attention_tiles(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H,
+                               int64_t H_kv, int64_t S_q, int64_t S_k, int64_t D, int64_t stride_qb, int64_t stride_qh,
+                               int64_t stride_qs, int64_t stride_kb, int64_t stride_kh, int64_t stride_ks,
+                               int64_t stride_vb, int64_t stride_vh, int64_t stride_vs, int64_t causal, double sm_scale,
+                               int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
+    return attention_tiles_into(q, k, v, out, B, H, H_kv, S_q, S_k, D, stride_qb, stride_qh, stride_qs, stride_kb,
+                                stride_kh, stride_ks, stride_vb, stride_vh, stride_vs, H * S_q * D, S_q * D, D, causal,
+                                sm_scale, dtype, stream, record);
 }

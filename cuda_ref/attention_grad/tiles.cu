@@ -278,13 +278,13 @@ void launch(const void* q, const void* k, const void* v, const void* d_out, floa
         q_at, k_at, v_at, o_at, lse, delta, static_cast<T*>(dk), static_cast<T*>(dv), problem);
 }
 
-extern "C" int attention_grad(const void* q, const void* k, const void* v, const void* d_out, void* lse, void* delta,
-                              void* dq, void* dk, void* dv, int64_t B, int64_t H, int64_t H_kv, int64_t S_q,
-                              int64_t S_k, int64_t D, int64_t stride_qb, int64_t stride_qh, int64_t stride_qs,
-                              int64_t stride_kb, int64_t stride_kh, int64_t stride_ks, int64_t stride_vb,
-                              int64_t stride_vh, int64_t stride_vs, int64_t stride_ob, int64_t stride_oh,
-                              int64_t stride_os, int64_t causal, double sm_scale, int64_t dtype, cudaStream_t stream,
-                              LaunchRecord* record) {
+extern "C" int attention_grad_tiles(const void* q, const void* k, const void* v, const void* d_out, void* lse,
+                                    void* delta, void* dq, void* dk, void* dv, int64_t B, int64_t H, int64_t H_kv,
+                                    int64_t S_q, int64_t S_k, int64_t D, int64_t stride_qb, int64_t stride_qh,
+                                    int64_t stride_qs, int64_t stride_kb, int64_t stride_kh, int64_t stride_ks,
+                                    int64_t stride_vb, int64_t stride_vh, int64_t stride_vs, int64_t stride_ob,
+                                    int64_t stride_oh, int64_t stride_os, int64_t causal, double sm_scale,
+                                    int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
     Problem problem{int(H), int(H_kv), int(S_q), int(S_k), int(D)};
     problem.q = {stride_qb, stride_qh, stride_qs};
     problem.k = {stride_kb, stride_kh, stride_ks};
