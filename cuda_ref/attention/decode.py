@@ -1,66 +1,114 @@
-"""Attention of a few queries in CUDA: how the keys are divided among blocks, and the launch."""
+"""Attention of a few queries in CUDA: to tensor cores it adds a division of the keys among blocks, whose parts a second
+kernel adds."""
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
+from cuda_ref._runtime.device import multiprocessors
+from cuda_ref._runtime.kept import kept
+from cuda_ref.attention._hopper import attend, copied, readable, strides
 
-DECODING = 16
-"""Most queries of a call that reads every key once."""
+DETERMINISTIC = True
+
+MOST_QUERIES = 16
+"""Queries that a block computes together, and the most of a call."""
 STEP = 64
 """Keys that the warps of a block take together; a part has a multiple of it."""
-MOST_PARTS = 1024  # as in _decode.cu
-RESIDENT = {64: 2, 128: 2, 256: 1}  # blocks of a multiprocessor by D, as in _decode.cu
-STEP_US, START_US, ADDING_US, BYTES_PER_US = 0.5, 1.5, 3.0, 4.4e6
-"""Least time of a step; of a block beyond its steps; of the second kernel; bytes that memory delivers in a microsecond.
-Of an H200."""
+MOST_PARTS = 1024  # as in decode.cu
+RESIDENT = {64: 2, 128: 2, 256: 1}
+"""Blocks that a multiprocessor runs at a time, by D, as in decode.cu."""
+STEP_US = 0.5
+"""Least time of a step (H200)."""
+START_US = 1.5
+"""Time of a block beyond its steps (H200)."""
+ADDING_US = 3.0
+"""Time of the second kernel (H200)."""
+BYTES_PER_US = 4.4e6
+"""Bytes that memory delivers in a microsecond (H200)."""
 
 
-def count(size: int, by: int) -> int:
-    return -(-size // by)
+@kept
+def attention(
+    q: Float[Tensor, "B H S_q D"],
+    k: Float[Tensor, "B H_kv S_k D"],
+    v: Float[Tensor, "B H_kv S_k D"],
+    *,
+    causal: bool = False,
+    sm_scale: float | None = None,
+) -> Float[Tensor, "B H S_q D"]:
+    """out[b, h, i] = sum over visible j of softmax_j(sm_scale * q[b, h, i] . k[b, h_kv, j]) * v[b, h_kv, j].
 
-
-def parts_of(blocks: int, S_k: int, step_bytes: int, processors: int, resident: int) -> tuple[int, int]:
-    """How many parts the keys are divided into, and the keys of a part, a multiple of STEP; by sizes alone.
-
-    The least predicted time of the multiprocessor with the most blocks. It has its share of the memory's rate, or less
-    if its blocks, `resident` at a time, wait for their keys. `blocks`: without a division. step_bytes: of STEP keys and
-    values.
+    Shapes: S_q up to 16; otherwise shapes, masks, dtypes and errors of cuda_ref.attention._hopper.attend.
+    The keys of a head are divided among blocks; all query heads of a key head read it once.
+    Devices: CUDA, compute capability 8.0 or newer; on the CPU the same kernels are emulated, for agreement only.
+    Source: see decode.cu.
     """
-    steps = count(S_k, STEP)
-
-    def predicted_us(parts: int) -> float:
-        most, each = count(blocks * parts, processors), count(steps, parts)
-        rounds = count(most, resident)
-        loading = max(most * each * step_bytes * processors / BYTES_PER_US, rounds * each * STEP_US)
-        return loading + rounds * START_US + (ADDING_US if parts > 1 else 0.0)
-
-    parts = min(range(1, max(1, min(steps, resident * processors, MOST_PARTS)) + 1), key=predicted_us)
-    each = count(steps, parts)
-    return count(steps, each), each * STEP
+    if q.dim() == 4 and q.shape[2] > MOST_QUERIES:
+        raise NotImplementedError(f"attention: S_q must be at most {MOST_QUERIES}; got {q.shape[2]}")
+    return attend(decode, q, k, v, causal, sm_scale)
 
 
-def decode(q: Tensor, k: Tensor, v: Tensor, out: Tensor, strides: list[int], causal: bool, scale: float) -> None:
-    """Launches attention of at most DECODING queries: float16 or bfloat16, D 64, 128 or 256; out is contiguous.
+def config(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, sm_scale: float | None = None) -> str:
+    """The number of parts of the keys, as `decode parts=3`; empty without queries or keys."""
+    if q.numel() == 0 or k.numel() == 0:
+        return ""
+    return f"decode parts={division(q, k)[0]}{copied(q, k, v)}"
 
-    strides: of q, k and v, three each, for rows at multiples of 16 bytes. scale: of the scores, with log2(e). What is
-    launched depends on shapes, dtype and device alone. On a CPU, where it is emulated, there are up to three parts.
-    """
-    B, H, S_q, D = q.shape
-    H_kv, S_k = k.shape[1:3]
-    blocks = B * H_kv * count(S_q * (H // H_kv), 16)
-    if q.is_cuda:
-        processors = torch.cuda.get_device_properties(q.device).multi_processor_count
-        parts, part = parts_of(blocks, S_k, 4 * STEP * D, processors, RESIDENT[D])
-    else:
-        part = count(S_k, 3 * STEP) * STEP
-        parts = count(S_k, part)
+
+def decode(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, scale_log2: float) -> None:
+    """Launches the kernels for checked arguments, none of them empty; out is contiguous."""
+    q, k, v = (readable(x) for x in (q, k, v))
+    (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
+    parts, part = division(q, k)
     sums = statistics = out
     if parts > 1:
         sums = q.new_empty(B * H * S_q, parts, D, dtype=torch.float32)
         statistics = q.new_empty(B * H * S_q, parts, 2, dtype=torch.float32)
     build.launch(
-        "attention/_decode", "attention_decode", q.device,
-        q, k, v, out, sums, statistics, B, H, H_kv, S_q, S_k, D, *strides, part, parts, causal and S_q > 1, scale,
-        build.DTYPES[q.dtype],
+        "attention/decode", "attention_decode", q.device,
+        q, k, v, out, sums, statistics, B, H, H_kv, S_q, S_k, D, *strides(q), *strides(k), *strides(v), part, parts,
+        causal and S_q > 1, scale_log2, build.DTYPES[q.dtype],
     )  # fmt: skip
+
+
+def division(q: Tensor, k: Tensor) -> tuple[int, int]:
+    """The number of parts, and the keys of a part; by shapes, dtype and device alone. On a CPU up to three parts."""
+    (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
+    if not q.is_cuda:
+        part = cdiv(S_k, 3 * STEP) * STEP
+        return cdiv(S_k, part), part
+    blocks = B * H_kv * cdiv(S_q * (H // H_kv), MOST_QUERIES)
+    return parts_of(blocks, S_k, 4 * STEP * D, multiprocessors(q.device), RESIDENT[D])
+
+
+def parts_of(blocks: int, S_k: int, step_bytes: int, processors: int, resident: int) -> tuple[int, int]:
+    """The number of parts that the keys are divided into, and the keys of a part, a multiple of STEP; by sizes alone.
+
+    Minimizes the predicted time of the multiprocessor with the most blocks. It has its share of the memory's rate, or
+    less if its blocks, `resident` at a time, wait for their keys.
+
+    Args:
+        blocks: blocks without a division.
+        S_k: keys.
+        step_bytes: bytes of STEP keys and values.
+        processors: multiprocessors of the device.
+        resident: blocks that a multiprocessor runs at a time.
+    """
+    steps = cdiv(S_k, STEP)
+
+    def predicted_us(parts: int) -> float:
+        most, each = cdiv(blocks * parts, processors), cdiv(steps, parts)
+        rounds = cdiv(most, resident)
+        loading = max(most * each * step_bytes * processors / BYTES_PER_US, rounds * each * STEP_US)
+        return loading + rounds * START_US + (ADDING_US if parts > 1 else 0.0)
+
+    parts = min(range(1, max(1, min(steps, resident * processors, MOST_PARTS)) + 1), key=predicted_us)
+    each = cdiv(steps, parts)
+    return cdiv(steps, each), each * STEP
+
+
+def cdiv(size: int, by: int) -> int:
+    """size / by, rounded up."""
+    return -(-size // by)

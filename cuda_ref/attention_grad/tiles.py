@@ -1,5 +1,5 @@
-"""The gradients of attention in CUDA by tiles: to the plain kernels it adds tiles in shared memory, which the warps of a
-block use for four rows each."""
+"""The gradients of attention in CUDA by tiles: to the plain kernels it adds tiles in shared memory, which the warps of
+a block use for four rows each."""
 
 import math
 

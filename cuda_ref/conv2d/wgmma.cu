@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(C::THREADS)
 // The same with the weights kept. A block computes every gridDim.x / columns-th tile of a column of tiles.
 template <typename T>
 __global__ void __launch_bounds__(Alone::THREADS)
-    conv2d_alone(const __grid_constant__ ConvMaps maps, const Window window, int rows, int columns,
+    conv2d_wgmma_alone(const __grid_constant__ ConvMaps maps, const Window window, int rows, int columns,
                  T* __restrict__ out) {
     using C = Alone;
     constexpr int CHANNELS = ROW_BYTES / sizeof(T);
@@ -279,7 +279,7 @@ cudaError_t launch_alone(const Images& x, const Weights& weight, const Window& w
     }
     const int rows = ceil_div<int>(window.pixels, Alone::BLOCK_M), columns = ceil_div<int>(window.K, Alone::BLOCK_N);
     const int most = max(1, min(rows, multiprocessor_count() / columns)), waves = ceil_div<int>(rows, most);
-    return launch_clusters(1, conv2d_alone<T>, dim3(unsigned(ceil_div<int>(rows, waves) * columns)), Alone::THREADS,
+    return launch_clusters(1, conv2d_wgmma_alone<T>, dim3(unsigned(ceil_div<int>(rows, waves) * columns)), Alone::THREADS,
                            Alone::SHARED_BYTES, stream, record, maps, window, rows, columns, static_cast<T*>(out));
 }
 

@@ -1,4 +1,5 @@
-"""Softmax of each row of a matrix in CUDA: to the plain kernel it adds registers that keep a row, which is read once."""
+"""Softmax of each row of a matrix in CUDA: to the plain kernel it adds registers that keep a row, so that it is read
+once."""
 
 from jaxtyping import Float
 from torch import Tensor

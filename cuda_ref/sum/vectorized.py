@@ -7,6 +7,7 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._runtime.arguments import check_sum
+from cuda_ref._runtime.device import multiprocessors
 from cuda_ref._runtime.kept import kept
 from cuda_ref.common.rows import PACK_BYTES, WARP
 
@@ -59,5 +60,4 @@ def sum(
 
 def _parts(x: Tensor, threads: int, groups: int, most: int) -> int:
     """Blocks that share a row, or a group of columns, at most `most`: as many as run at the same time in all."""
-    processors = torch.cuda.get_device_properties(x.device).multi_processor_count if x.is_cuda else 1
-    return max(1, min(SM_THREADS // threads * processors // groups, most))
+    return max(1, min(SM_THREADS // threads * multiprocessors(x.device) // groups, most))
