@@ -46,7 +46,7 @@ def launch(
 ) -> None:  # fmt: skip
     """Launches the kernel of a `source`, as `attention/wgmma`, for checked arguments, none of them empty.
 
-    Rows of `out` are contiguous and begin at multiples of 16 bytes. `plan`: its number, if the kernel has several plans.
+    Rows of `out` are contiguous and begin at multiples of 16 bytes. `plan`: its number, if there are several.
     """
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     q, k, v = (readable(x) for x in (q, k, v))
