@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(LANES* ROWS, 1)
         weighted = fmaf(weighted, alpha, p * product(do_row, v + j * x.v.row, x.D));
         m = m_new;
     }
-    const float lse = (m == -INFINITY ? 0.0f : m) + log2f(l), delta = weighted / l;  // of a row that sees no key: unused
+    const float lse = (m == -INFINITY ? 0.0f : m) + log2f(l), delta = weighted / l;  // unused without a key
     for (int64_t j = 0; j < visible; ++j) {
         const float p = exp2f(fmaf(product(q_row, k + j * x.k.row, x.D), x.scale_log2, -lse));
         add_row(sum, p * (product(do_row, v + j * x.v.row, x.D) - delta), k + j * x.k.row, x.D);

@@ -132,23 +132,23 @@ __device__ __forceinline__ float over_block(float value, F combine, float* scrat
     return over_warp(lane < blockDim.x / WARP ? scratch[lane] : F::NEUTRAL, combine);
 }
 
-// How the threads of a block divide rows. packs: of a thread. held: they hold a row.
+// The division of rows among threads. rows: of a block; packs: of a thread; held: whether the threads hold a row.
 struct Division {
     dim3 block;
-    int64_t rows;  // of a block
+    int64_t rows;
     int packs;
     bool packed, held;
 
     dim3 grid(int64_t m) const { return dim3(unsigned(ceil_div(m, rows))); }
 };
 
-constexpr int WARP_PACKS = 4;   // the longest row of a warp, of each thread
-constexpr int WARP_ROWS = 4;    // of a block, if each has a warp
-constexpr int BLOCK_PACKS = 4;  // of each thread of a block with one row: enough loads under way
-constexpr int MOST_PACKS = 8;   // in longer rows; of packed ones, since addresses take registers too
+constexpr int WARP_PACKS = 4;   // packs of a thread in the longest row of a warp
+constexpr int WARP_ROWS = 4;    // rows of a block, if each has a warp
+constexpr int BLOCK_PACKS = 4;  // packs of a thread of a block with one row: enough loads under way
+constexpr int MOST_PACKS = 8;   // packs of a thread in longer packed rows; of others, addresses take registers too
 constexpr int PAIR = 512;       // threads: with 8 packs each, two blocks take a multiprocessor's registers
 
-// A warp for a short row, a block for a longer one. vectors: of n elements, which are read with each row.
+// Divides rows: a warp for a short row, a block for a longer one. vectors: n elements each, read with each row.
 template <typename T, typename... Vectors>
 Division divide_rows(const T* x, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n, const Vectors*... vectors) {
     constexpr int64_t LANES = 16 / sizeof(T);

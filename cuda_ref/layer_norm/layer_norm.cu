@@ -1,9 +1,9 @@
-// out[i, j] = (x[i, j] - mean_i) / sqrt(variance_i + eps) * weight[j] + bias[j], with the mean and the variance of row i
+// out[i, j] = (x[i, j] - mean_i) / sqrt(variance_i + eps) * weight[j] + bias[j], mean_i and variance_i of row i
 //
 // One warp computes one row, in float32, and reads it three times: for the mean, for the variance and for the result. A
-// lane takes every 32nd column, so that the lanes read neighbours. The variance is the mean of (x - mean)^2: the mean of
-// x^2 less the square of the mean would save a pass, and cancel where the mean is large. registers.cu reads 16 bytes a
-// lane and keeps the row.
+// lane takes every 32nd column, so that the lanes read neighbours. The variance is the mean of (x - mean)^2: the mean
+// of x^2 less the square of the mean would save a pass, and cancel where the mean is large. registers.cu reads 16 bytes
+// a lane and keeps the row.
 //
 // Source: J. Ba, J. Kiros, G. Hinton, "Layer Normalization", 2016 (arXiv 1607.06450).
 #include "common/warp.cuh"
@@ -42,8 +42,8 @@ extern "C" int layer_norm(const void* x, const void* weight, const void* bias, v
     record->set(grid, block);
     return by_dtype(dtype, [&](auto zero) {
         using T = decltype(zero);
-        layer_norm_naive<T><<<grid, block, 0, stream>>>(
-            static_cast<const T*>(x), static_cast<const T*>(weight), static_cast<const T*>(bias), static_cast<T*>(out), m,
-            n, stride_m, stride_n, eps);
+        layer_norm_naive<T><<<grid, block, 0, stream>>>(static_cast<const T*>(x), static_cast<const T*>(weight),
+                                                        static_cast<const T*>(bias), static_cast<T*>(out), m, n,
+                                                        stride_m, stride_n, eps);
     });
 }

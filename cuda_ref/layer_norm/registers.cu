@@ -1,4 +1,4 @@
-// out[i, j] = (x[i, j] - mean_i) / sqrt(variance_i + eps) * weight[j] + bias[j], with the mean and the variance of row i
+// out[i, j] = (x[i, j] - mean_i) / sqrt(variance_i + eps) * weight[j] + bias[j], mean_i and variance_i of row i
 //
 // A row is read once and stays in registers, in its own type: a warp has up to 128 packs of 16 bytes, a block up to
 // 8192. The variance comes from the differences to the mean: E[x^2] - E[x]^2 would cancel. Longer rows are read three
@@ -58,9 +58,9 @@ __global__ void __launch_bounds__(MAX_THREADS)
     }
 }
 
-extern "C" int layer_norm_registers(const void* x, const void* weight, const void* bias, void* out, int64_t m, int64_t n,
-                                    int64_t stride_m, int64_t stride_n, float eps, int64_t dtype, cudaStream_t stream,
-                                    LaunchRecord* record) {
+extern "C" int layer_norm_registers(const void* x, const void* weight, const void* bias, void* out, int64_t m,
+                                    int64_t n, int64_t stride_m, int64_t stride_n, float eps, int64_t dtype,
+                                    cudaStream_t stream, LaunchRecord* record) {
     return by_dtype(dtype, [&](auto zero) {
         using T = decltype(zero);
         const T* from = static_cast<const T*>(x);

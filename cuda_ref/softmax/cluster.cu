@@ -41,8 +41,9 @@ extern "C" int softmax_cluster(const void* x, void* out, int64_t m, int64_t n, i
     const cudaError_t known = by_dtype(dtype, [&](auto zero) {
         using T = decltype(zero);
         const auto kernel = softmax_cluster_rows<T>;
+        const int64_t part = threads * MOST_PACKS * 16 / int64_t(sizeof(T));
         launched = launch_shared_rows(kernel, m, cluster, threads, stream, record, static_cast<const T*>(x),
-                                      static_cast<T*>(out), n, stride_m, threads * MOST_PACKS * 16 / int64_t(sizeof(T)));
+                                      static_cast<T*>(out), n, stride_m, part);
     });
     return known == cudaSuccess ? launched : known;
 }

@@ -4,8 +4,8 @@
 // lane takes every 32nd column, so that the lanes read neighbours. Subtracting the maximum keeps exponentials from
 // overflowing.
 //
-// A row of a few KB comes from the L1 or L2 cache the second time, but each lane has only one load of 2 or 4 bytes under
-// way. registers.cu reads 16 bytes a lane and keeps the row.
+// A row of a few KB comes from the L1 or L2 cache the second time, but each lane has only one load of 2 or 4 bytes
+// under way. registers.cu reads 16 bytes a lane and keeps the row.
 //
 // Source: the definition. Lanes that combine their results by shuffles: J. Luitjens, "Faster Parallel Reductions on
 // Kepler", NVIDIA developer blog, 2014.

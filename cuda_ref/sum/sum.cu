@@ -21,7 +21,7 @@ struct Terms {
     int64_t outputs, count, width, stride_o, stride_m, stride_n;
 };
 
-// Thread (output, part). out: (parts, outputs), so that neighbouring threads, of neighbouring outputs, write neighbours.
+// Thread (output, part). out: (parts, outputs): neighbouring threads have neighbouring outputs and write neighbours.
 template <typename T, typename Out>
 __global__ void __launch_bounds__(THREADS) sum_naive(const T* x, Out* out, const Terms terms, int64_t parts) {
     const int64_t index = int64_t(blockIdx.x) * THREADS + threadIdx.x;

@@ -10,11 +10,11 @@
 #include "common/rows.cuh"
 
 constexpr int UNROLL = 4;          // loads under way in each thread; more would leave room for fewer threads
-constexpr int COLUMN_WARPS = 8;    // of a block that sums columns
+constexpr int COLUMN_WARPS = 8;    // warps of a block that sums columns
 constexpr int MAX_ROW_THREADS = 512;
-constexpr int SM_THREADS = 2048;   // of a multiprocessor: all are used
+constexpr int SM_THREADS = 2048;   // threads of a multiprocessor: all are used
 
-// What one load brings: a pack, or one element where rows are not aligned.
+// The elements of one load: a pack, or one element where rows are not aligned.
 template <typename T, bool PACKED>
 struct Load {
     static constexpr int LANES = PACKED ? 16 / sizeof(T) : 1;
