@@ -7,7 +7,7 @@ import importlib.util
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -147,8 +147,11 @@ class Adapter(ABC):
         """
         return {}
 
-    def configuration(self, module: ModuleType) -> str:
-        """The configuration that tuning chose for the last call of `module`'s function; empty if nothing was tuned."""
+    def configuration(self, module: ModuleType, kernels: Collection[str] = ()) -> str:
+        """The configurations that tuning chose for the last call of `module`'s function; empty if nothing was tuned.
+
+        kernels: only of kernels whose names contain one of these; empty for all.
+        """
         return ""
 
 

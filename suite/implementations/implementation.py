@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from suite import frameworks
 from suite.frameworks.base import Adapter
@@ -17,6 +17,9 @@ from suite.implementations.identity import Reference
 from suite.numerics.formats import DTYPES
 from suite.problem.case import Case
 from suite.problem.source import Source
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Obstacle = tuple[str, str]
 """Status and reason of a row whose implementation cannot run."""
@@ -104,6 +107,18 @@ class Implementation:
     def function_to_time(self, function: Callable[..., Any], call: Callable[[], object]) -> Callable[..., Any]:
         """The function to time in place of `function`, a result of `function()`. `call` makes one more call of it."""
         return function
+
+    def configuration(self, tensors: Sequence[Tensor], arguments: Mapping[str, Any]) -> str:
+        """The kernels that a call with these operands runs, as the `config` of its module says, and what tuning chose.
+
+        For example `parts count=4; BLOCK_M=64, ..., num_stages=4 (tuned)`. Empty if there is no choice.
+        """
+        module = self.load()
+        if not hasattr(module, "config"):
+            return self.adapter.configuration(module)
+        kernels: str = module.config(*map(self.adapter.to_native, tensors), **arguments)
+        words = [step.split()[0] for step in kernels.split(";") if step.strip()]
+        return "; ".join(filter(None, (kernels, self.adapter.configuration(module, words))))
 
     def versions(self) -> str:
         """Versions of the packages that it uses: `torch 2.13.0, triton 3.7.1`."""

@@ -137,7 +137,7 @@ class Row:
         "why sampling ended: interval (narrow enough) or budget (time budget spent)", StoppedBy.NOTHING
     )
     remarks: str = _column("warnings about the numbers", "")
-    config: str = _column("the configuration that tuning chose", "")
+    config: str = _column("the kernels that it chose for the case, and the configuration that tuning chose", "")
     vendor: str = _column("the vendor library behind this implementation; empty for our own kernels", "")
     clock_sm_mhz: float | None = _column("SM clock, median of the readings during the case")
     temperature_c: float | None = _column("highest temperature of the device during the case")

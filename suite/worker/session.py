@@ -156,7 +156,8 @@ class Session:
             return CheckReply("unsupported", failure.unsupported_reason(error))
         finally:
             compile_cache = "".join(outcome() for outcome in watching)
-        return checked_reply(result, (), implementation.adapter.configuration(implementation.load()), compile_cache)
+        config = implementation.configuration(problem.buffers, problem.op.arguments(request.case))
+        return checked_reply(result, (), config, compile_cache)
 
     def probe(self, request: ProbeRequest) -> ProbeReply:
         """Call one implementation of the tree on telling cases.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -67,7 +67,7 @@ class Triton(TorchAdapter):
 
         return code.texts(code.loaded(), [kind for kind in kinds if kind in self.code_kinds])
 
-    def configuration(self, module: ModuleType) -> str:
+    def configuration(self, module: ModuleType, kernels: Collection[str] = ()) -> str:
         """Each configuration with its source: `BLOCK_M=128, ..., num_stages=3 (tuned)`.
 
         If tuned configurations exist but cannot be used, the reason follows.
@@ -75,11 +75,13 @@ class Triton(TorchAdapter):
         from suite.frameworks.triton import autotuner
 
         found = []
-        for kernel in autotuner.autotuners(module).values():
-            if (config := getattr(kernel, "best_config", None)) is not None:
-                origin, fault = getattr(kernel, "origin", "autotuned"), getattr(kernel, "fault", "")
-                why = f"; tuned configurations not used: {fault}" if fault and origin != "tuned" else ""
-                found.append(f"{autotuner.text(config)} ({origin}{why})")
+        for name, kernel in autotuner.autotuners(module).items():
+            config = getattr(kernel, "best_config", None)
+            if config is None or (kernels and not any(each in name for each in kernels)):
+                continue
+            origin, fault = getattr(kernel, "origin", "autotuned"), getattr(kernel, "fault", "")
+            why = f"; tuned configurations not used: {fault}" if fault and origin != "tuned" else ""
+            found.append(f"{autotuner.text(config)} ({origin}{why})")
         return "; ".join(found)
 
 

@@ -22,9 +22,12 @@ __all__ = ["Launch", "autotuners", "compile_all", "emptied_caches", "launches", 
 
 
 def autotuners(module: ModuleType) -> dict[str, Autotuner]:
-    """The autotuned kernels of a module, by module below the folder and name: `matmul.matmul_kernel`."""
-    place = module.__name__.partition(".")[2]
-    return {f"{place}.{name}": each for name, each in vars(module).items() if isinstance(each, Autotuner)}
+    """The autotuned kernels that a module defines or imports, by their module below the folder and their name.
+
+    For example `matmul.persistent.persistent_matmul_kernel`.
+    """
+    found = [each for each in vars(module).values() if isinstance(each, Autotuner)]
+    return {f"{each.base_fn.__module__.partition('.')[2]}.{each.base_fn.__name__}": each for each in found}
 
 
 def text(config: Config) -> str:
