@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref.build import cache as _cache
-from cuda_ref.build import compiler
+from cuda_ref.build import compiler, libraries
 from cuda_ref.linear_sigmoid.skinny import linear_sigmoid as linear_sigmoid_skinny
 from cuda_ref.matmul import _model_tf32_float8
 from cuda_ref.matmul import _plan as _matmul_plan
@@ -45,8 +45,8 @@ def machine_code(name: str) -> dict[str, str]:
     The listing is kept in the cache of builds.
     """
     build.compile_only(name, "sm_90a")
-    text = build._prepared(name, "sm_90a")
-    key = build._key(name, "sm_90a", ["cubin", text, *compiler.NVCC_FLAGS])
+    text = libraries.prepared(name, "sm_90a")
+    key = libraries.key_of(name, "sm_90a", ["cubin", text, *compiler.NVCC_FLAGS])
     cubin = compiler.device_code(key, text, "sm_90a") / "kernel.cubin"
     if compiler.cuobjdump() is None:
         pytest.skip("no cuobjdump, in the CUDA toolkit or in Triton's package")
