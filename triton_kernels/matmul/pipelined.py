@@ -98,7 +98,6 @@ def tile_sums(
             stride_bk, N = known_multiple(stride_bk, ALIGN_B), rounded_up(N, ALIGN_B)
         else:
             stride_bn, K_b = known_multiple(stride_bn, ALIGN_B), rounded_up(K, ALIGN_B)
-    K = K_a if A_ROWS else K_b
     if not B_ROWS:  # otherwise acc reaches the loop on two paths, and ptxas serializes the wgmmas
         tl.assume(K > 0)
     offs_k = tl.arange(0, BLOCK_K)
