@@ -115,7 +115,7 @@ def matmul(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: li
 
 def attention(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
     D = int(rest[0])
-    if function.__module__.endswith("_gluon"):
+    if function.__module__.endswith(".gluon"):
         # More tiles than programs, the last block of keys not full. `long`: 3 consumers. `few`: a tile per program.
         import_module(function.__module__).tile_table = lambda *_, device: empty(2, 132, dtype=torch.int32)  # type: ignore[attr-defined]
         heads, S = (140, 570) if "long" in rest else (2, 256) if "few" in rest else (140, 200)
