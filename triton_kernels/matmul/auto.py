@@ -20,6 +20,9 @@ from triton_kernels._runtime.interpreter import empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept
 from triton_kernels.matmul import _plan, _plan_gluon, gluon, parts, pipelined
 from triton_kernels.matmul._few import Few, few_parts, multiply_few
+from triton_kernels.matmul.gluon import gluon_matmul_kernel  # noqa: F401 (a module names its autotuned kernels)
+from triton_kernels.matmul.parts import parts_matmul_kernel  # noqa: F401
+from triton_kernels.matmul.pipelined import pipelined_matmul_kernel  # noqa: F401
 
 DETERMINISTIC = True
 DTYPES_BEYOND = ("float8_e4m3fn",)
