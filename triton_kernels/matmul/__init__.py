@@ -41,11 +41,11 @@ def matmul_kernel(
 ):  # fmt: skip
     """One program computes one tile of C, [BLOCK_M, BLOCK_N], in float32 registers, BLOCK_K columns of A at a time."""
     pid_m, pid_n = grouped_tile_any(tl.program_id(0), tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), GROUP_M)
-    offs_m = (pid_m * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)[:, None]  # [BLOCK_M, 1]
-    offs_n = (pid_n * BLOCK_N + tl.arange(0, BLOCK_N)).to(tl.int64)[None, :]  # [1, BLOCK_N]
-    offs_k = tl.arange(0, BLOCK_K).to(tl.int64)
-    a_ptrs = a_ptr + offs_m * stride_am + offs_k[None, :] * stride_ak  # [BLOCK_M, BLOCK_K]
-    b_ptrs = b_ptr + offs_k[:, None] * stride_bk + offs_n * stride_bn  # [BLOCK_K, BLOCK_N]
+    offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]  # [BLOCK_M, 1]
+    offs_n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]  # [1, BLOCK_N]
+    offs_k = tl.arange(0, BLOCK_K)
+    a_ptrs = a_ptr + offs_m.to(tl.int64) * stride_am + offs_k[None, :].to(tl.int64) * stride_ak  # [BLOCK_M, BLOCK_K]
+    b_ptrs = b_ptr + offs_k[:, None].to(tl.int64) * stride_bk + offs_n.to(tl.int64) * stride_bn  # [BLOCK_K, BLOCK_N]
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k in range(0, K, BLOCK_K):
         a = tl.load(a_ptrs, mask=(offs_m < M) & (offs_k[None, :] < K - k), other=0.0)
@@ -55,7 +55,7 @@ def matmul_kernel(
         b_ptrs += tl.full((), BLOCK_K, tl.int64) * stride_bk
     if scale_a_ptr is not None:
         acc *= tl.load(scale_a_ptr) * tl.load(scale_b_ptr)
-    tl.store(c_ptr + offs_m * N + offs_n, acc, mask=(offs_m < M) & (offs_n < N))
+    tl.store(c_ptr + offs_m.to(tl.int64) * N + offs_n, acc, mask=(offs_m < M) & (offs_n < N))
 
 
 def _config(BLOCK_M: int, BLOCK_N: int, num_warps: int, num_stages: int) -> triton.Config:
