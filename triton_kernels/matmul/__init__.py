@@ -17,6 +17,7 @@ from triton_kernels._runtime.launch import device_of, kept, launch
 DETERMINISTIC = True
 DTYPES_BEYOND = ("float8_e4m3fn",)
 GROUP_M = 8  # tile rows per group of the tile scheduler
+STEP_BYTES = 128  # of a row of A that one step loads: a line of the caches
 
 
 @triton.jit
@@ -80,11 +81,9 @@ def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: 
 
 
 if INTERPRET:  # without autotuning: one tile that numpy multiplies fast
-    TILE: dict[str, int] = {"BLOCK_M": 256, "BLOCK_N": 256}
-    STEP_BYTES = 1024
+    TILE: dict[str, int] = {"BLOCK_M": 256, "BLOCK_N": 256, "BLOCK_K": 256}
 else:
     TILE = {}
-    STEP_BYTES = 128  # of a row of A in one step: whole lines of the caches
     KEY = ["M", "N", "K", "stride_am", "stride_ak", "stride_bk", "stride_bn", "PRECISION"]
     matmul_kernel = autotune(CONFIGS, KEY, short_list)(matmul_kernel)
 
@@ -116,11 +115,12 @@ def matmul(
     check_sizes(M, N, K)
     dtype = torch.bfloat16 if a.dtype == torch.float8_e4m3fn else a.dtype
     out = empty_output((M, N), dtype, a.device)
+    tile = TILE or {"BLOCK_K": STEP_BYTES // a.element_size()}
     if M > 0 and N > 0:
         with device_of(a):
             launch(
-                matmul_kernel, lambda tile: (triton.cdiv(M, tile["BLOCK_M"]) * triton.cdiv(N, tile["BLOCK_N"]),),
+                matmul_kernel, lambda meta: (triton.cdiv(M, meta["BLOCK_M"]) * triton.cdiv(N, meta["BLOCK_N"]),),
                 a, b, out, scale_a, scale_b, M, N, K, *a.stride(), *b.stride(),
-                PRECISION=precision, GROUP_M=GROUP_M, BLOCK_K=STEP_BYTES // a.element_size(), **TILE,
+                PRECISION=precision, GROUP_M=GROUP_M, **tile,
             )  # fmt: skip
     return finished_output(out, dtype)
