@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -14,9 +14,9 @@ from suite.core.paths import ROOT
 from suite.implementations import builtin
 
 ORDER = (
-    "cli", "testing", "api", "new_op", "doctor", "runner", "profiling", "worker", "history", "report", "diff",
-    "results", "timing", "checking", "implementations", "frameworks", "variants", "models", "ops", "custom",
-    "problem", "hardware", "numerics", "core",
+    "cli", "testing", "api", "new_op", "doctor", "runner", "profiling", "worker", "external", "processes",
+    "history", "report", "diff", "results", "timing", "checking", "implementations", "frameworks", "variants",
+    "models", "ops", "custom", "problem", "hardware", "numerics", "core",
 )  # fmt: skip
 """Packages and modules of suite/ from top to bottom. Each imports only from itself and from those after it."""
 MODULES = {"testing", "api"}
@@ -93,26 +93,33 @@ def test_imports_go_downwards() -> None:
     assert not across, "\n".join(across)
 
 
-def test_there_is_no_circle_among_modules_at_import() -> None:
-    """Imports at module level alone, without those for type checking: a circle there fails or depends on the order."""
+def test_there_is_no_circle_among_modules() -> None:
+    """Every import counts: at the top, inside functions and for type checking."""
     modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in sources("suite")}
     modules = {name.removesuffix(".__init__"): path for name, path in modules.items()}
-    graph = {name: _imported_at_once(path, modules) - {name} for name, path in modules.items()}
-    while leaves := {name for name, needed in graph.items() if not needed}:
-        graph = {name: needed - leaves for name, needed in graph.items() if name not in leaves}
-    assert graph == {}
+    graph = {name: _imported_modules(path, modules.keys()) - {name} for name, path in modules.items()}
+    reached = {name: _reachable(name, graph) for name in graph}
+    closing = [
+        f"{name} imports {', '.join(back)}"
+        for name, needed in graph.items()
+        if (back := sorted(each for each in needed if name in reached[each]))
+    ]
+    assert not closing, "\n".join(closing)
 
 
-def _imported_at_once(path: Path, modules: dict[str, Path]) -> set[str]:
-    top = ast.Module([node for node in tree(path).body if isinstance(node, ast.Import | ast.ImportFrom)], [])
-    found = set()
-    for node in top.body:
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= {name if name in modules else node.module for name in names}
-    return found & modules.keys()
+def _reachable(start: str, graph: Mapping[str, set[str]]) -> set[str]:
+    found, left = set[str](), [start]
+    while left:
+        new = graph[left.pop()] - found
+        found |= new
+        left += new
+    return found
+
+
+def _imported_modules(path: Path, modules: Collection[str]) -> set[str]:
+    """Modules of suite that a file imports: `from a.b import c` imports `a.b.c` if that is a module, else `a.b`."""
+    names = {name for name, _ in imports(path)}
+    return {name if name in modules else name.rpartition(".")[0] for name in names}.intersection(modules)
 
 
 def test_kernel_folders_import_nothing_from_suite() -> None:
@@ -144,7 +151,7 @@ def test_every_file_of_an_operation_is_an_implementation_or_a_helper(framework: 
 
 
 def test_every_cuda_source_has_its_launcher() -> None:
-    """`matmul/tiled.cu` has `matmul/tiled.py` beside it, `matmul/matmul.cu` the package; helpers may be named freely."""
+    """`matmul/tiled.cu` has `matmul/tiled.py` beside it, `matmul/matmul.cu` the package. Helpers have any name."""
     folder = ROOT / frameworks.get("cuda").folder
     for source in folder.glob("*/*.cu"):
         launcher = source.with_name("__init__.py") if source.stem == source.parent.name else source.with_suffix(".py")

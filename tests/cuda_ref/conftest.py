@@ -16,7 +16,7 @@ from torch import Tensor
 from cuda_ref import build
 from cuda_ref.build import cache
 from suite import ops
-from suite.checking.verdict import judge
+from suite.checking.judge import judge
 
 EMULATED = Path(__file__).parent / "emulated"
 ATTENTION = (

@@ -27,7 +27,7 @@ from cuda_ref.matmul.warp_specialized import matmul as matmul_warp_specialized
 from cuda_ref.matmul.wgmma import matmul as matmul_wgmma
 from cuda_ref.matmul.wgmma import run as run_plan
 from suite import ops
-from suite.checking.verdict import judge
+from suite.checking.judge import judge
 
 needs_nvcc = pytest.mark.skipif(build.missing("cuda") is not None, reason=str(build.missing("cuda")))
 FILES = [each for each in sorted(build.HERE.glob("*/*.cu")) if build.requires(each) == "sm_90a"]

@@ -14,7 +14,7 @@ from cuda_ref.attention._hopper import scales, strides
 from cuda_ref.attention._plan import PLANS, Plan, Problem, best, predicted_us, tile_steps
 from cuda_ref.attention.wgmma import run
 from suite import ops
-from suite.checking.verdict import judge
+from suite.checking.judge import judge
 
 NUMBERED = [(D, number) for D in PLANS for number in range(len(PLANS[D]))]
 # B, H, H_kv, S_q, S_k: ragged, with groups of heads and several tiles a team; queries that see no key

@@ -14,7 +14,7 @@ from cuda_ref.attention.tma_wgmma import attention as in_order
 from cuda_ref.attention.wgmma import attention as overlapped
 from cuda_ref.attention.wgmma import run
 from suite import ops
-from suite.checking.verdict import judge_together
+from suite.checking.judge import judge_together
 
 KERNELS = [pytest.param(in_order, id="tma_wgmma"), pytest.param(overlapped, id="wgmma")]
 # B, H, H_kv, S_q, S_k: less than a tile; edges; fewer queries and fewer keys; many tiles; odd rows of tiles

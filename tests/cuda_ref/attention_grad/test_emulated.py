@@ -7,7 +7,7 @@ import torch
 
 from cuda_ref.attention_grad.wgmma import run
 from suite import ops
-from suite.checking.verdict import judge
+from suite.checking.judge import judge
 
 # B, H, H_kv, S_q, S_k, D, and parts of a group; each more than a tile of queries and of keys, and no multiple
 CASES = [

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from cuda_ref.attention_grad.wgmma import attention_grad, parts_of_a_group, run
 from suite import ops
-from suite.checking.verdict import judge
+from suite.checking.judge import judge
 
 # B, H, H_kv, S_q, S_k: less than a tile; edges; fewer queries and fewer keys; many tiles; a group of 8 heads
 SIZES = [

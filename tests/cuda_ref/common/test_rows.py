@@ -17,7 +17,7 @@ from cuda_ref.softmax import cluster as softmax_cluster
 from cuda_ref.softmax import softmax
 from cuda_ref.sum import sum as sum_of
 from suite import ops
-from suite.checking.verdict import judge
+from suite.checking.judge import judge
 
 BF16 = torch.bfloat16
 CLUSTERS = {"softmax": softmax_cluster, "rms_norm": rms_norm_cluster, "layer_norm": layer_norm_cluster}

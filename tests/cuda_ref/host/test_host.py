@@ -60,7 +60,7 @@ def test_global_and_constant_variables(device: str) -> None:
 
 
 @on_both
-def test_an_earlier_error_of_somebody_else_is_not_blamed_on_a_launch(device: str) -> None:
+def test_an_earlier_error_of_somebody_else_is_not_attributed_to_a_launch(device: str) -> None:
     run("failures", "good_after_bad", device, torch.empty(128, device=device))
 
 

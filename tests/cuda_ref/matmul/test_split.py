@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cuda_ref.matmul.split import matmul as matmul_split
 from suite import ops
-from suite.checking.verdict import judge
+from suite.checking.judge import judge
 
 F32 = torch.float32
 LAYOUTS = ("nn", "nt", "tn", "tt")

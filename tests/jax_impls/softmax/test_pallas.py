@@ -42,7 +42,7 @@ def test_softmax_agrees_on_a_gpu(columns: int, dtype: str) -> None:
     from judging import RIGHT
 
     from suite import ops
-    from suite.checking.verdict import judge
+    from suite.checking.judge import judge
 
     op = ops.get("softmax")
     for inputs in ("normal", "subnormal", "shifted"):

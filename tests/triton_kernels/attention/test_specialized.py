@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from suite import ops
-from suite.checking.checked_call import check
+from suite.checking.check import check
 from suite.checking.problem import Problem
 from suite.implementations import builtin
 from triton_kernels.attention._specialized import TILES, covers, q_matrix
