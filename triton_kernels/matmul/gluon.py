@@ -14,15 +14,15 @@ from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from triton_kernels._common.padding import copy_matrix
 from triton_kernels._common.tiles import left_columns
-from triton_kernels._common.tma import TmaMatrix, both_tma_matrices, find_tma, tma_output
+from triton_kernels._common.tma import TmaMatrix, tma_output
 from triton_kernels._runtime.arguments import check_matmul, check_tensor_cores
 from triton_kernels._runtime.autotuner import autotune
 from triton_kernels._runtime.configs import device, multiprocessors
 from triton_kernels._runtime.launch import device_of, kept, launch, persistent_grid
 from triton_kernels.matmul._add_parts import add_strided_parts
 from triton_kernels.matmul._configs_gluon import CONFIGS, ROWS, SWIZZLE, short_list, tile_count, tuning_space  # noqa: F401
+from triton_kernels.matmul._gluon_operands import as_transpose, copies, operands
 from triton_kernels.matmul._gluon_tiles import (
     WGMMA_M,
     bias_and_sigmoid,
@@ -296,10 +296,10 @@ def config(
     K_part, transposed = _parts_and_order(a, b, False)
     product = "gluon" + f" parts={triton.cdiv(K, K_part)}" * (K_part < K) + " transposed" * transposed
     if K_part < K:
-        return "; ".join([*_copies(a, b), product, "add_parts"])
+        return "; ".join([*copies(a, b), product, "add_parts"])
     unit = 8 if a.element_size() < 4 else 4  # elements of C in 16 bytes
     written = N % unit == 0 or (N == 1 and M % unit == 0)  # see `tma_output`
-    return "; ".join([*_copies(a, b), product, *([] if written else ["pad"])])
+    return "; ".join([*copies(a, b), product, *([] if written else ["pad"])])
 
 
 def launch_product(
@@ -313,11 +313,11 @@ def launch_product(
 ) -> None:
     """Stores a b in out, which is not empty; with a contiguous bias of its columns, in 16 bits, sigma(a b + bias)."""
     (M, K), N = a.shape, b.shape[1]
-    left, right, turned = _operands(a, b)
+    left, right, turned = operands(a, b)
     K_part, transposed = _parts_and_order(a, b, bias is not None)
     turned = turned != transposed
     if transposed:
-        left, right = _transposed(right), _transposed(left)
+        left, right = as_transpose(right), as_transpose(left)
     if turned:
         M, N = N, M
     given = (scale_a, scale_b, bias), turned, precision == "promoted"
@@ -359,52 +359,6 @@ def _launch_tiles(
         A_IN_REGISTERS=left.matrix.dtype == torch.float32 and not left.row_major, BIAS_ROWS=turned,
         DTYPE=DTYPES[left.matrix.dtype], PROMOTED=promoted, SPLIT=parts > 1,
     )  # fmt: skip
-
-
-def _operands(a: Tensor, b: Tensor) -> tuple[TmaMatrix, TmaMatrix, bool]:
-    """a and b in an order that wgmma can read, or b^T and a^T, whose product is the transpose."""
-    left, right = both_tma_matrices(a, b)
-    if a.dtype == torch.float8_e4m3fn:
-        left = left if left.row_major else _with_rows(a)
-        right = right if not right.row_major else _with_columns(b)
-    elif a.dtype == torch.float32:
-        # wgmma reads 32-bit operands from shared memory only with K contiguous. The left one may also come from
-        # registers, transposed on the way there: two row-major operands give C^T = B^T A^T.
-        if right.row_major and not left.row_major:
-            right = _with_columns(b)
-        if right.row_major:
-            return _transposed(right), _transposed(left), True
-    return left, right, False
-
-
-def _copies(a: Tensor, b: Tensor) -> list[str]:
-    """The kernels by which `_operands` copies a and b."""
-    found = [find_tma(x, x.element_size()) for x in (a, b)]
-    steps = [[], ["pad"], ["pad_both"]][found.count(None)]
-    a_rows, b_rows = (
-        x.stride(0) >= x.stride(1) if each is None else each.row_major for x, each in zip((a, b), found, strict=True)
-    )
-    if a.dtype == torch.float8_e4m3fn:
-        return steps + ["pad"] * ((not a_rows) + b_rows)
-    return steps + ["pad"] * (a.dtype == torch.float32 and b_rows and not a_rows)
-
-
-def _with_rows(x: Tensor) -> TmaMatrix:
-    """x, copied so that its rows are contiguous."""
-    aligned = 16 // x.element_size()
-    pitch = triton.cdiv(x.shape[1], aligned) * aligned
-    copy = torch.empty((x.shape[0], pitch), dtype=x.dtype, device=x.device)
-    copy_matrix(x, copy)
-    return TmaMatrix(copy[:, : x.shape[1]], pitch, True)
-
-
-def _with_columns(x: Tensor) -> TmaMatrix:
-    return _transposed(_with_rows(x.t()))
-
-
-def _transposed(x: TmaMatrix) -> TmaMatrix:
-    """The transpose of x, in the same memory."""
-    return x._replace(row_major=not x.row_major)
 
 
 def _descriptor(x: TmaMatrix) -> TensorDescriptor:
