@@ -24,7 +24,8 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
     ],
     "rows": ["softmax bfloat16 16384x4096", "layer_norm bfloat16 1024x131072", "sum bfloat16 16384x4096"],
     "matmul": [
-        *["matmul bfloat16 nn 4096", "matmul bfloat16 nt 4096 first", "matmul tf32 nt 4096 first"],
+        *["matmul bfloat16 nn 4096 first", "matmul bfloat16 nt 4096 first", "matmul tf32 nt 4096 first"],
+        "matmul bfloat16 nn 16x14336x4096",
         *["matmul float8_e4m3fn nt 4096 first", "matmul float32 nn 4096 first", "matmul_naive bfloat16 nn 4096"],
         *["matmul_pipelined bfloat16 nn 4096", "matmul_pipelined float16 nn 1024 first"],
         *["matmul_pipelined bfloat16 nn 99x101x103 first", "matmul_pipelined bfloat16 nt 4096 first"],
