@@ -41,7 +41,7 @@ from validation.matmul_plans import BEGIN, END, drawn, listed
 
 OP = ops.get("matmul")
 VENDOR = "torch"
-LINES = ("triton", "triton/gluon", "triton/persistent", "cuda/auto", "cuda/wgmma", "jax/pallas", "jax")
+LINES = ("triton", "triton/auto", "triton/gluon", "cuda/auto", "cuda/wgmma", "jax/pallas", "jax")
 HEAD = ("M", "N", "K", "layout", "dtype", "precision", "line", "us", "samples", "error", "kernels")
 SETUP = "inputs"
 ROUNDS = 8
