@@ -1,4 +1,8 @@
-"""Attention in Triton, forward: softmax(q k^T) v in one pass over the keys; scores stay in registers."""
+"""Attention in Triton with the query heads of a key head packed into one tile, which read its keys and values once.
+
+Adds to the plain kernel what uses memory better: packed heads, TMA loads, heads that share the L2 cache, and blocks of
+keys without a mask apart from those with one.
+"""
 
 import torch
 import triton
@@ -7,17 +11,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from triton_kernels._common.tma import describe, readable
-from triton_kernels._runtime.arguments import FLOAT8, check_attention, check_head
+from triton_kernels._runtime.arguments import check_attention
 from triton_kernels._runtime.autotuner import autotune
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
-from triton_kernels.attention import _specialized as _attention_specialized
-from triton_kernels.attention._configs import CONFIGS, set_blocks, short_list, tuning_space  # noqa: F401
-from triton_kernels.attention._decode import DECODING, decode
-from triton_kernels.attention._float8 import attend_float8
+from triton_kernels.attention import LOG2_E, LOWEST
+from triton_kernels.attention._configs_packed import CONFIGS, set_blocks, short_list, tuning_space  # noqa: F401
 from triton_kernels.attention._softmax import (
     COLUMNS,
-    LOWEST,
+    check_limits,
+    head_group,
     in_registers,
     online_softmax,
     online_softmax_tma,
@@ -29,14 +32,10 @@ from triton_kernels.attention._softmax import (
 )
 
 DETERMINISTIC = True
-DTYPES_BEYOND = ("float8_e4m3fn",)
-HEAD_DIMS = (16, 32, 64, 128, 256)
-GROUP_BYTES = 2**24  # keys and values of the heads that run together: a third of an H200's L2 cache
-LOG2_E = 1.4426950408889634
 
 
 @triton.jit(do_not_specialize=["S_k"])
-def attention_kernel(
+def packed_kernel(
     q_ptr, k_ptr, v_ptr, out_ptr, k_desc, v_desc, HEADS, H_kv, S_q, S_k, HEAD_GROUP, qk_scale,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd, stride_ob, stride_oh, stride_om,
@@ -99,7 +98,7 @@ if INTERPRET:  # without autotuning: one tile that numpy multiplies fast
     TILE: dict[str, int] = {"BLOCK_M": 128, "BLOCK_N": 128}
 else:  # tuned, or timed once per key and kept in Triton's cache folder
     TILE = {}
-    attention_kernel = autotune(CONFIGS, ["HEADS", "G", "S_q", "S_k", "D", "CAUSAL"], short_list)(attention_kernel)
+    packed_kernel = autotune(CONFIGS, ["HEADS", "G", "S_q", "S_k", "D", "CAUSAL"], short_list)(packed_kernel)
 
 
 @kept
@@ -107,9 +106,6 @@ def attention(
     q: Float[Tensor, "B H S_q D"],
     k: Float[Tensor, "B H_kv S_k D"],
     v: Float[Tensor, "B H_kv S_k D"],
-    scale_q: Float[Tensor, ""] | None = None,
-    scale_k: Float[Tensor, ""] | None = None,
-    scale_v: Float[Tensor, ""] | None = None,
     *,
     causal: bool = False,
     sm_scale: float | None = None,
@@ -122,77 +118,47 @@ def attention(
     infinity gives NaN. NaN and infinities of hidden keys and values do not reach the result: a tile with a NaN is
     computed again, far more slowly.
     Dtypes: float32 (ieee products and sums), float16, bfloat16 (scores, softmax and accumulation in float32, the
-    probabilities rounded once for the second product). float8_e4m3fn, with a float32 scale of shape () that each of q,
-    k and v is multiplied by: both products by float8 tensor cores, the probabilities rounded to float8, the output
-    bfloat16; V is transposed in memory first.
+    probabilities rounded once for the second product).
     Loads: TMA reads keys and values of 16 bits where it can (rows contiguous, each at a multiple of 16 bytes). Queries
     are then in registers if D is 64.
     Tail: only the blocks on the diagonal and the last one mask; blocks without visible keys are skipped.
-    At most 16 queries (decoding): the keys of a head are divided among programs, see _decode.py. Nothing is
-    tuned, and all query heads of a key head read it once.
-    Without a mask, on Hopper, in 16 bits: warps with different tasks, see _specialized.py. Nothing is tuned.
     Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for other D, a negative sm_scale, or
     strides of k and v along S_k or D of 2**22 or more.
     Source: FlashAttention-2 (Dao, 2023), with the query heads of a key head packed as in FlashAttention-3.
     """
-    check_attention(q, k, v, (scale_q, scale_k, scale_v))
-    (_, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
-    _check_limits(S_q * (H // H_kv) if H_kv else 0, k, v, D, sm_scale)
-    dtype = torch.bfloat16 if q.dtype == FLOAT8 else q.dtype
-    if q.numel() > 0 and S_k == 0:
-        return torch.zeros(q.shape, dtype=dtype, device=q.device)
-    out = empty_output(q.shape, dtype, q.device)
-    if q.numel() > 0:
-        if sm_scale is None:
-            sm_scale = D**-0.5
-        with device_of(q):
-            if scale_q is not None and scale_k is not None and scale_v is not None:
-                attend_float8(q, k, v, (scale_q, scale_k, scale_v), out, causal, sm_scale, GROUP_BYTES)
-            else:
-                (decode if S_q <= DECODING else _attend)(q, k, v, out, causal, sm_scale * LOG2_E)
-    return finished_output(out, dtype)
+    check_attention(q, k, v)
+    check_limits(q, k, v, sm_scale)
+    out = empty_output(q.shape, q.dtype, q.device)
+    attend(q, k, v, out, causal, sm_scale)
+    return finished_output(out, q.dtype)
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float) -> None:
-    """Writes attention's result to `out` (B, H, S_q, D), of any strides with contiguous rows; nothing is empty."""
-    with device_of(q):
-        _attend(q, k, v, out, causal, sm_scale * LOG2_E)
+def config(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, sm_scale: float | None = None) -> str:
+    """The kernel that `attention` runs, whose tile is tuned; empty if there is nothing to compute."""
+    return "packed" if q.numel() > 0 and k.shape[2] > 0 else ""
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, qk_scale: float) -> None:
-    if not INTERPRET and _attention_specialized.covers(q, k, v, causal):
-        attention_kernel.best_config = None  # nothing is tuned, and an earlier call's choice says nothing of this one
-        _attention_specialized.attend(q, k, v, out, qk_scale)
-        return
+def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float | None) -> None:
+    """Writes attention's result to `out` (B, H, S_q, D), of any strides with contiguous rows."""
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
-    G = H // H_kv
-    HEADS = B * H_kv
-    HEAD_GROUP = min(HEADS, max(1, GROUP_BYTES // (2 * S_k * D * q.element_size())))
-    descs = [describe(x) for x in (k, v)] if _by_tma(k) and _by_tma(v) else [None, None]
-    if INTERPRET:
-        set_blocks({"k_desc": descs[0], "v_desc": descs[1], "D": D, **TILE})
-    launch(
-        attention_kernel, lambda tile: (HEADS * triton.cdiv(S_q * G, tile["BLOCK_M"]),),
-        q, k, v, out, *descs, HEADS, H_kv, S_q, S_k, HEAD_GROUP, qk_scale,
-        *q.stride(), *k.stride(), *v.stride(), *out.stride()[:3],
-        CAUSAL=causal, V_LIKE_K=k.stride()[2:] == v.stride()[2:], G=G, D=D, **TILE,
-    )  # fmt: skip
+    if q.numel() == 0 or S_k == 0:
+        out.zero_()
+        return
+    G, HEADS = H // H_kv, B * H_kv
+    qk_scale = (D**-0.5 if sm_scale is None else sm_scale) * LOG2_E
+    with device_of(q):
+        descs = [describe(x) for x in (k, v)] if _by_tma(k) and _by_tma(v) else [None, None]
+        if INTERPRET:
+            set_blocks({"k_desc": descs[0], "v_desc": descs[1], "D": D, **TILE})
+        launch(
+            packed_kernel, lambda tile: (HEADS * triton.cdiv(S_q * G, tile["BLOCK_M"]),),
+            q, k, v, out, *descs, HEADS, H_kv, S_q, S_k, head_group(HEADS, 2 * S_k * D * q.element_size()), qk_scale,
+            *q.stride(), *k.stride(), *v.stride(), *out.stride()[:3],
+            CAUSAL=causal, V_LIKE_K=k.stride()[2:] == v.stride()[2:], G=G, D=D, **TILE,
+        )  # fmt: skip
 
 
 def _by_tma(x: Tensor) -> bool:
-    """Whether TMA loads blocks of x, of keys or values: 16 bits, and rows that it can read."""
+    """Whether TMA can load blocks of keys or values: 16 bits, and rows that it can read."""
     has_tma = INTERPRET or torch.cuda.get_device_capability(x.device)[0] >= 9
     return has_tma and x.element_size() == 2 and readable(x)
-
-
-def _check_limits(rows: int, k: Tensor, v: Tensor, D: int, sm_scale: float | None) -> None:
-    """Raises NotImplementedError for what the kernel does not cover."""
-    check_head(D, HEAD_DIMS, sm_scale)
-    if max(rows, k.shape[2]) > 2**30:
-        raise NotImplementedError(
-            f"attention: S_q * H / H_kv and S_k must be at most 2^30; got {rows} and {k.shape[2]}"
-        )
-    if max(*k.stride()[2:], *v.stride()[2:]) >= 2**22:
-        raise NotImplementedError(
-            f"attention: strides of k and v along S_k and D must be below 2**22; got {k.stride()} and {v.stride()}"
-        )

@@ -1,36 +1,49 @@
-"""Attention of a few queries: the keys of a head are divided among programs, and a second kernel adds their parts."""
+"""Attention in Triton of a few queries, with the keys of a head divided among programs.
+
+Adds to `triton/packed`: a call with few tiles of queries still occupies every multiprocessor; a second kernel adds the
+parts.
+"""
+
+from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
+from jaxtyping import Float
 from torch import Tensor
 
+from triton_kernels._runtime.arguments import check_attention
 from triton_kernels._runtime.configs import multiprocessors
-from triton_kernels._runtime.interpreter import INTERPRET, dot_operand
-from triton_kernels._runtime.launch import launch
-from triton_kernels.attention._softmax import LOWEST, add_key, online_softmax
+from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
+from triton_kernels._runtime.launch import device_of, kept, launch
+from triton_kernels.attention import LOG2_E, LOWEST
+from triton_kernels.attention._softmax import add_key, check_limits, online_softmax
 
-DECODING = 16
-"""Most queries of a call that reads every key once: memory limits it, and there is nothing to tune."""
+DETERMINISTIC = True
+MOST_QUERIES = 16
+"""With so few queries memory limits the time, and every key is read once: no tile is better than another."""
 OPTIONS = {"num_warps": 4, "num_stages": 4}
-BLOCK_BYTES = 2**14  # of a block of keys
-RESIDENT = 2  # programs that a multiprocessor runs together, by their shared memory
-STEP_US, START_US, ADDING_US, BYTES_PER_US = 0.5, 1.5, 3.0, 4.4e6
-"""Least time of a block of keys and values; of a program beyond its blocks; of the second kernel; memory's rate."""
+BLOCK_BYTES = 2**14  # size of a block of keys
+RESIDENT = 2  # programs that fit into the shared memory of a multiprocessor
+STEP_US = 0.5  # least time of a block of keys and values
+START_US = 1.5  # time of a program beyond its blocks
+ADDING_US = 3.0  # time of the second kernel
+BYTES_PER_US = 4.4e6  # bandwidth of device memory
 PARTS_TOGETHER = 32  # parts that the second kernel loads at a time
 
 
 @triton.jit(do_not_specialize=["S_k", "PART", "PARTS"])
-def decode_kernel(
+def parts_kernel(
     q_ptr, k_ptr, v_ptr, out_ptr, sums_ptr, statistics_ptr, H, H_kv, S_q, S_k, PART, PARTS, qk_scale,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd,
     CAUSAL: tl.constexpr, WHOLE: tl.constexpr, V_LIKE_K: tl.constexpr, G: tl.constexpr, D: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """One program goes over PART of the keys of one key head, for BLOCK_M rows: row r is query r // G of head r % G.
+    """One program reads PART keys of one key head, for BLOCK_M rows: row r is query r // G of head r % G.
 
-    It stores acc, and m_i and l_i, of its part; with one part only (WHOLE), rows of the output, which is contiguous.
+    It stores acc, m_i and l_i of its part or, if there is one part only (WHOLE), rows of the output, which is
+    contiguous.
     """
     tiles = tl.cdiv(S_q * G, BLOCK_M)
     start_m = tl.program_id(0) % tiles * BLOCK_M
@@ -95,7 +108,7 @@ def add_parts_kernel(
 ):
     """One program adds the parts of one row, BLOCK at a time, in a fixed order, and divides by the sum of weights.
 
-    The sums of a part are relative to its own maximum, so that each is scaled by exp2(its maximum - the largest).
+    The sums of a part are relative to its own maximum: each is scaled by exp2(its maximum - the largest).
     """
     row = tl.program_id(0).to(tl.int64)
     offs_d = tl.arange(0, D)
@@ -121,11 +134,11 @@ def add_parts_kernel(
 
 
 def parts_of(programs: int, S_k: int, BLOCK_N: int, block_bytes: int, processors: int) -> tuple[int, int]:
-    """How many parts the keys are divided into, and the keys of a part, a multiple of BLOCK_N; by sizes alone.
+    """The number of parts of the keys, and the keys of a part, a multiple of BLOCK_N; by sizes alone.
 
-    The least predicted time of the multiprocessor with the most programs. It has its share of the memory's rate, or
-    less if its programs, RESIDENT at a time, wait for their blocks. `programs`: without a division. block_bytes: of a
-    block of keys and of values.
+    Minimizes the predicted time of the multiprocessor with the most programs: it has its share of the memory bandwidth,
+    or less if its programs, RESIDENT at a time, wait for their blocks.
+    Args: programs: their number without a division. block_bytes: bytes of a block of keys and one of values.
     """
     steps = triton.cdiv(S_k, BLOCK_N)
 
@@ -140,38 +153,100 @@ def parts_of(programs: int, S_k: int, BLOCK_N: int, block_bytes: int, processors
     return triton.cdiv(steps, each), each * BLOCK_N
 
 
-def decode(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, qk_scale: float) -> None:
-    """Launches attention of at most DECODING queries. Arguments: as of the plain kernel; out is contiguous.
+class Division(NamedTuple):
+    """How a call divides its work."""
 
-    What is launched depends on shapes, dtype and device alone. All query heads of a key head share its keys.
-    """
-    B, H, S_q, D = q.shape
-    H_kv, S_k = k.shape[1:3]
+    BLOCK_M: int
+    """Rows of a tile: queries of all query heads of a key head."""
+    BLOCK_N: int
+    """Keys of a block."""
+    parts: int
+    part: int
+    """Keys of a part, a multiple of BLOCK_N."""
+    programs: int
+    """Programs of one part."""
+
+
+def division(q: Tensor, k: Tensor) -> Division:
+    """The division for q (B, H, S_q, D) and k (B, H_kv, S_k, D), which are not empty: by shapes, dtype and device."""
+    (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     rows = S_q * (H // H_kv)
     BLOCK_M = max(16, min(64, triton.next_power_of_2(rows)))
-    BLOCK_N = max(16, min(128, BLOCK_BYTES // (D * k.element_size())))
     programs = B * H_kv * triton.cdiv(rows, BLOCK_M)
     if INTERPRET:  # up to three, so that small cases have parts
         BLOCK_N = 32
         part = triton.cdiv(S_k, 3 * BLOCK_N) * BLOCK_N
-        parts = triton.cdiv(S_k, part)
-    else:
-        block_bytes = 2 * BLOCK_N * D * k.element_size()
-        parts, part = parts_of(programs, S_k, BLOCK_N, block_bytes, multiprocessors(q))
+        return Division(BLOCK_M, BLOCK_N, triton.cdiv(S_k, part), part, programs)
+    BLOCK_N = max(16, min(128, BLOCK_BYTES // (D * k.element_size())))
+    block_bytes = 2 * BLOCK_N * D * k.element_size()
+    parts, part = parts_of(programs, S_k, BLOCK_N, block_bytes, multiprocessors(q))
+    return Division(BLOCK_M, BLOCK_N, parts, part, programs)
+
+
+@kept
+def attention(
+    q: Float[Tensor, "B H S_q D"],
+    k: Float[Tensor, "B H_kv S_k D"],
+    v: Float[Tensor, "B H_kv S_k D"],
+    *,
+    causal: bool = False,
+    sm_scale: float | None = None,
+) -> Float[Tensor, "B H S_q D"]:
+    """out = softmax(sm_scale q k^T) v, for each batch entry and head.
+
+    Shapes: q (B, H, S_q, D) with S_q up to 16, k and v (B, H_kv, S_k, D), any strides; query head h reads key head
+    h // (H // H_kv). D is a power of two from 16 to 256. The output is contiguous. `sm_scale` defaults to 1 / sqrt(D).
+    All query heads of a key head read its keys once. Nothing is tuned.
+    Causal: query i sees keys up to i + S_k - S_q; a query that sees no key gives zeros, one whose keys all score minus
+    infinity gives NaN. The keys that some queries do not see are added one at a time, so that their NaN and infinities
+    do not reach the result.
+    Dtypes: float32 (ieee products and sums), float16, bfloat16 (scores, softmax and accumulation in float32, the
+    probabilities rounded once for the second product).
+    Memory: D + 2 float32 numbers for each row and part.
+    Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for more queries, other D, a negative
+    sm_scale, or strides of k and v along S_k or D of 2**22 or more.
+    Source: Flash-Decoding (Dao, Haziza, Massa, Sizov, 2023), with packed query heads.
+    """
+    check_attention(q, k, v)
+    check_limits(q, k, v, sm_scale)
+    if q.shape[2] > MOST_QUERIES:
+        raise NotImplementedError(f"attention: S_q must be at most {MOST_QUERIES}; got {q.shape[2]}")
+    out = empty_output(q.shape, q.dtype, q.device)
+    attend(q, k, v, out, causal, sm_scale)
+    return finished_output(out, q.dtype)
+
+
+def config(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, sm_scale: float | None = None) -> str:
+    """The tile and the number of parts that `attention` runs; empty if there is nothing to compute."""
+    if q.numel() == 0 or k.shape[2] == 0:
+        return ""
+    each = division(q, k)
+    return f"parts {each.BLOCK_M}x{each.BLOCK_N} parts={each.parts}"
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float | None) -> None:
+    """Writes attention's result to `out` (B, H, S_q, D), contiguous."""
+    (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
+    if q.numel() == 0 or S_k == 0:
+        out.zero_()
+        return
+    BLOCK_M, BLOCK_N, parts, part, programs = division(q, k)
+    qk_scale = (D**-0.5 if sm_scale is None else sm_scale) * LOG2_E
     causal = causal and S_q > 1  # one query sees every key
     sums = statistics = out
-    if parts > 1:
-        sums = torch.empty((B * H * S_q, parts, D), dtype=torch.float32, device=q.device)
-        statistics = torch.empty((B * H * S_q, parts, 2), dtype=torch.float32, device=q.device)
-    launch(
-        decode_kernel, (programs * parts,),
-        q, k, v, out, sums, statistics, H, H_kv, S_q, S_k, part, parts, qk_scale,
-        *q.stride(), *k.stride(), *v.stride(),
-        CAUSAL=causal, WHOLE=parts == 1, V_LIKE_K=k.stride()[2:] == v.stride()[2:], G=H // H_kv, D=D,
-        BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, **OPTIONS,
-    )  # fmt: skip
-    if parts > 1:
+    with device_of(q):
+        if parts > 1:
+            sums = torch.empty((B * H * S_q, parts, D), dtype=torch.float32, device=q.device)
+            statistics = torch.empty((B * H * S_q, parts, 2), dtype=torch.float32, device=q.device)
         launch(
-            add_parts_kernel, (B * H * S_q,), sums, statistics, out, S_q, S_k, parts,
-            CAUSAL=causal, D=D, BLOCK=PARTS_TOGETHER, num_warps=4,
+            parts_kernel, (programs * parts,),
+            q, k, v, out, sums, statistics, H, H_kv, S_q, S_k, part, parts, qk_scale,
+            *q.stride(), *k.stride(), *v.stride(),
+            CAUSAL=causal, WHOLE=parts == 1, V_LIKE_K=k.stride()[2:] == v.stride()[2:], G=H // H_kv, D=D,
+            BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, **OPTIONS,
         )  # fmt: skip
+        if parts > 1:
+            launch(
+                add_parts_kernel, (B * H * S_q,), sums, statistics, out, S_q, S_k, parts,
+                CAUSAL=causal, D=D, BLOCK=PARTS_TOGETHER, num_warps=4,
+            )  # fmt: skip

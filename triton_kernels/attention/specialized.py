@@ -1,29 +1,42 @@
-"""Attention without a mask on Hopper: one warpgroup loads, two others multiply and weigh, each half of the rows."""
+"""Attention in Triton on Hopper, without a mask, by specialized warps, which the compiler assigns.
+
+Adds to `triton/packed`: one warpgroup loads, two others compute half of the rows each, so that the softmax of one half
+overlaps with the products of the other. Query heads are not packed.
+"""
 
 from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
+from jaxtyping import Float
 from torch import Tensor
 
 from triton_kernels._common.tma import describe, readable
-from triton_kernels._runtime.launch import launch, persistent_grid
-from triton_kernels.attention._softmax import LOWEST, head_and_rank, weigh
+from triton_kernels._runtime.arguments import check_attention, check_head
+from triton_kernels._runtime.configs import multiprocessors
+from triton_kernels._runtime.launch import device_of, kept, launch, persistent_grid
+from triton_kernels.attention import LOG2_E, LOWEST
+from triton_kernels.attention._softmax import check_limits, head_and_rank, head_group, weigh
+
+DETERMINISTIC = True
+REQUIRES = "sm_90"
 
 
 class Tile(NamedTuple):
-    """Queries of a tile, keys of a block, and whether a program computes several tiles, one after the other."""
+    """The sizes of a tile."""
 
     BLOCK_M: int
+    """Queries."""
     BLOCK_N: int
+    """Keys of a block."""
     PERSISTENT: bool
+    """A program computes several tiles, one after the other."""
 
 
 TILES = {128: Tile(128, 128, True), 256: Tile(128, 64, False)}
-"""By D. A persistent program has two tiles of queries in shared memory, for which that of D = 256 is too small."""
+"""By D. A persistent program needs shared memory for two tiles of queries, which D = 256 does not leave."""
 STAGES = 2  # blocks of keys and of values in shared memory; with more, Triton 3.6.0 makes a kernel that gives NaN
-GROUP_BYTES = 2**24  # keys and values of the heads that run together: a third of an H200's L2 cache
 SIZES = ["HEADS", "H", "G", "S_q", "S_k", "HEAD_GROUP", "Q_ROWS", "ROWS_B", "ROWS_H", "COLUMNS_H"]
 
 
@@ -38,8 +51,7 @@ def attend_tile(
     b, h = head // H, head % H
     h_kv = h // G
     start_m = tile * BLOCK_M
-    # For the second warpgroup the compiler adds half a tile to the first row of the load, and to whatever else uses
-    # that value: so nothing else does.
+    # Nothing else may use this sum: for the second warpgroup the compiler adds half a tile to all its uses.
     q = q_desc.load([b * ROWS_B + h * ROWS_H + start_m, h * COLUMNS_H])
     m_i = tl.full((BLOCK_M,), LOWEST, tl.float32)
     l_i = tl.zeros((BLOCK_M,), tl.float32)
@@ -64,11 +76,12 @@ def specialized_kernel(
     stride_qm, stride_ob, stride_oh, stride_om,
     TAIL: tl.constexpr, PERSISTENT: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """The compiler gives the loads to one warpgroup and half of the rows of a tile to each of two others: the softmax
-    of one half runs while the other half multiplies.
+    """One program computes tiles of BLOCK_M queries of one head, by three warpgroups.
 
+    The compiler gives the loads to one warpgroup and half of the rows of a tile to each of the two others: the softmax
+    of one half runs while the other half multiplies.
     q is read as a matrix of rows stride_qm apart: see `q_matrix`. TAIL: the last block has keys beyond the last one,
-    which weigh nothing.
+    whose weight is 0.
     """
     q_desc = tl.make_tensor_descriptor(q_ptr, [Q_ROWS, stride_qm], [stride_qm, 1], [BLOCK_M, D])
     if PERSISTENT:
@@ -85,8 +98,10 @@ def specialized_kernel(
 
 
 def q_matrix(q: Tensor) -> tuple[int, int, int, int] | None:
-    """q (B, H, S_q, D) as a matrix of rows q.stride(2) apart: its rows; how many rows the next batch entry is away, and
-    how many rows and columns the next head. None where that is no matrix."""
+    """q (B, H, S_q, D) as a matrix of rows q.stride(2) apart; None if it is not one.
+
+    Returns: the rows of the matrix, the rows to the next batch entry, the rows and the columns to the next head.
+    """
     B, H, S_q, D = q.shape
     batch, head, row, _ = q.stride()
     if row < D:
@@ -98,31 +113,73 @@ def q_matrix(q: Tensor) -> tuple[int, int, int, int] | None:
     return (B - 1) * rows_b + (H - 1) * rows_h + S_q, rows_b, rows_h, columns_h
 
 
-def covers(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
-    """Whether `attend` is the better choice: no mask, 16 bits, what TMA reads, a tile for each multiprocessor, and
-    tiles that are mostly full."""
-    B, H, S_q, D = q.shape
-    if causal or D not in TILES or q.element_size() != 2 or torch.cuda.get_device_capability(q.device)[0] != 9:
-        return False
-    tiles = triton.cdiv(S_q, TILES[D].BLOCK_M)
-    enough = B * H * tiles >= torch.cuda.get_device_properties(q.device).multi_processor_count
-    full = 8 * tiles * TILES[D].BLOCK_M <= 9 * S_q
-    return enough and full and all(map(readable, (q, k, v))) and q_matrix(q) is not None
+def obstacle(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> str:
+    """The reason why the kernel does not cover the case; empty if it does."""
+    if torch.cuda.get_device_capability(q.device)[0] != 9:
+        return "needs a Hopper GPU (compute capability 9.0)"
+    if causal:
+        return "the kernel has no mask"
+    if q.element_size() != 2:
+        return f"the tensor cores need float16 or bfloat16; got {q.dtype}"
+    if q.numel() > 0 and not (all(map(readable, (q, k, v))) and q_matrix(q) is not None):
+        return "TMA reads contiguous rows at multiples of 16 bytes, and q as a matrix of rows equally far apart"
+    return ""
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, qk_scale: float) -> None:
-    """Writes attention's result without a mask to `out`. `covers` holds, nothing is empty."""
+@kept
+def attention(
+    q: Float[Tensor, "B H S_q D"],
+    k: Float[Tensor, "B H_kv S_k D"],
+    v: Float[Tensor, "B H_kv S_k D"],
+    *,
+    causal: bool = False,
+    sm_scale: float | None = None,
+) -> Float[Tensor, "B H S_q D"]:
+    """out = softmax(sm_scale q k^T) v, for each batch entry and head.
+
+    Shapes: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), where D is 128 or 256; rows contiguous, each at a multiple of
+    16 bytes, and q a matrix of rows equally far apart. Query head h reads key head h // (H // H_kv). The output is
+    contiguous. `sm_scale` defaults to 1 / sqrt(D). Nothing is tuned.
+    Dtypes: float16, bfloat16 (scores, softmax and accumulation in float32, the probabilities rounded once for the
+    second product).
+    Tail: TMA reads zeros beyond the last key, whose scores are minus infinity.
+    Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for causal=True, float32, other D or
+    strides, a negative sm_scale, and a GPU other than Hopper.
+    Source: FlashAttention-3 (Shah et al., 2024), as far as Triton's `warp_specialize` goes.
+    """
+    check_attention(q, k, v, interpreter=False)
+    check_head(q.shape[3], tuple(TILES), sm_scale)
+    check_limits(q, k, v, sm_scale)
+    if reason := obstacle(q, k, v, causal):
+        raise NotImplementedError(f"attention: {reason}")
+    out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+    attend(q, k, v, out, causal, sm_scale)
+    return out
+
+
+def config(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, sm_scale: float | None = None) -> str:
+    """The tile that `attention` runs; empty if there is nothing to compute."""
+    if q.numel() == 0 or k.shape[2] == 0:
+        return ""
+    return f"specialized {TILES[q.shape[3]].BLOCK_M}x{TILES[q.shape[3]].BLOCK_N}"
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float | None) -> None:
+    """Writes attention's result to `out`, of any strides with contiguous rows; there is no `obstacle`."""
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
-    G = H // H_kv
-    tile = TILES[D]
-    matrix = q_matrix(q)
+    if q.numel() == 0 or S_k == 0:
+        out.zero_()
+        return
+    G, tile, matrix = H // H_kv, TILES[D], q_matrix(q)
     assert matrix is not None
-    descs = [describe(x, tile.BLOCK_N) for x in (k, v)]
-    HEAD_GROUP = min(B * H, G * max(1, GROUP_BYTES // (2 * S_k * D * k.element_size())))
+    qk_scale = (D**-0.5 if sm_scale is None else sm_scale) * LOG2_E
+    together = G * head_group(B * H_kv, 2 * S_k * D * k.element_size())
     programs = B * H * triton.cdiv(S_q, tile.BLOCK_M)
-    grid = persistent_grid(programs, torch.cuda.get_device_properties(q.device).multi_processor_count)
-    launch(
-        specialized_kernel, grid if tile.PERSISTENT else (programs,),
-        q, *descs, out, B * H, H, G, S_q, S_k, HEAD_GROUP, *matrix, qk_scale, q.stride(2), *out.stride()[:3],
-        TAIL=S_k % tile.BLOCK_N != 0, D=D, **tile._asdict(), num_warps=4, num_stages=STAGES, scratch_like=q,
-    )  # fmt: skip
+    grid = persistent_grid(programs, multiprocessors(q)) if tile.PERSISTENT else (programs,)
+    with device_of(q):
+        descs = [describe(x, tile.BLOCK_N) for x in (k, v)]
+        launch(
+            specialized_kernel, grid,
+            q, *descs, out, B * H, H, G, S_q, S_k, together, *matrix, qk_scale, q.stride(2), *out.stride()[:3],
+            TAIL=S_k % tile.BLOCK_N != 0, D=D, **tile._asdict(), num_warps=4, num_stages=STAGES, scratch_like=q,
+        )  # fmt: skip
