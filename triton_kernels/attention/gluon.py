@@ -410,7 +410,7 @@ def statistics(q: Tensor, k: Tensor, v: Tensor, do: Tensor, *, causal: bool, qk_
 
 
 def _check_limits(q: Tensor, sm_scale: float | None) -> None:
-    """Raises NotImplementedError for what the kernel does not cover."""
+    """Raises NotImplementedError for cases that the kernel does not cover."""
     if q.dtype not in DTYPES:
         raise NotImplementedError(f"attention: the tensor cores need float16 or bfloat16; got {q.dtype}")
     check_head(q.shape[3], HEAD_DIMS, sm_scale)

@@ -1,4 +1,8 @@
-"""The gradients of attention in Triton: three kernels, without atomic operations; scores stay in registers."""
+"""The gradients of attention in Triton with the masked blocks peeled off into loops of their own.
+
+Adds to the plain kernels: blocks that every row of a tile sees need no mask, offsets within a block have 32 bits, and
+the heads that run together share the L2 cache.
+"""
 
 import torch
 import triton
@@ -10,19 +14,16 @@ from triton_kernels._runtime.arguments import check_attention_grad, check_head
 from triton_kernels._runtime.autotuner import autotune
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
-from triton_kernels.attention import GROUP_BYTES, LOG2_E, LOWEST, online_softmax
-from triton_kernels.attention._softmax import head_and_rank
-from triton_kernels.attention_grad._configs import CONFIGS, short_list, tuning_space  # noqa: F401
+from triton_kernels.attention import LOG2_E, LOWEST
+from triton_kernels.attention._softmax import GROUP_BYTES, head_and_rank, online_softmax
+from triton_kernels.attention_grad import HEAD_DIMS, Keys, Queries
+from triton_kernels.attention_grad._configs_peeled import CONFIGS, short_list, tuning_space  # noqa: F401
 
 DETERMINISTIC = True
-HEAD_DIMS = (16, 32, 64, 128)
-
-Queries = Float[Tensor, "B H S_q D"]
-Keys = Float[Tensor, "B H_kv S_k D"]
 
 
 @triton.jit
-def statistics_kernel(
+def peeled_statistics_kernel(
     q_ptr, k_ptr, v_ptr, do_ptr, lse_ptr, delta_ptr, HEADS, H, G, S_q, S_k, HEAD_GROUP, qk_scale,
     stride_qb, stride_qh, stride_qm, stride_kb, stride_kh, stride_kn,
     stride_vb, stride_vh, stride_vn, stride_ob, stride_oh, stride_om,
@@ -81,7 +82,7 @@ def add_queries(
     dk, dv, k, v, q_ptr, do_ptr, lse_ptr, delta_ptr, start, end, keys, shift, S_q, qk_scale, stride_qm, stride_om,
     MASKED: tl.constexpr, O_LIKE_Q: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr,
 ):  # fmt: skip
-    """Adds to dk (without the scale) and dv what queries start to end of one head contribute.
+    """Adds the contributions of queries start to end of one head to dk (without the scale) and dv.
 
     MASKED: query i does not see the keys beyond i + shift, or some of the queries lie beyond the last.
     """
@@ -116,7 +117,7 @@ def add_queries(
 
 
 @triton.jit
-def dk_dv_kernel(
+def peeled_dk_dv_kernel(
     q_ptr, k_ptr, v_ptr, do_ptr, lse_ptr, delta_ptr, dk_ptr, dv_ptr, HEADS, H_kv, G, S_q, S_k, HEAD_GROUP,
     qk_scale, sm_scale, stride_qb, stride_qh, stride_qm, stride_kb, stride_kh, stride_kn,
     stride_vb, stride_vh, stride_vn, stride_ob, stride_oh, stride_om,
@@ -140,8 +141,8 @@ def dk_dv_kernel(
     k, v = dot_operand(k), dot_operand(v)  # [BLOCK_N, D]
 
     shift = S_k  # every query sees every key
-    first = 0  # query that sees a key of the tile
-    full = 0  # and the one from which on all see all keys
+    first = 0  # first query that sees a key of the tile
+    full = 0  # first query from which on all see all keys
     if CAUSAL:
         shift = S_k - S_q
         first = tl.maximum(start_n - shift, 0) // BLOCK_M * BLOCK_M
@@ -178,7 +179,10 @@ def add_keys(
     dq, q, do, lse, delta, k_ptr, v_ptr, start, end, last_key, S_k, qk_scale, stride_kn, stride_vn,
     MASKED: tl.constexpr, V_LIKE_K: tl.constexpr, D: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Adds to dq (without the scale) what keys start to end contribute. MASKED: some are hidden, or beyond the last."""
+    """Adds the contributions of keys start to end to dq (without the scale).
+
+    MASKED: some keys are hidden from some rows, or lie beyond the last key.
+    """
     offs_n = tl.arange(0, BLOCK_N)
     offs_d = tl.arange(0, D)
     k_offs = offs_n[:, None] * stride_kn + offs_d[None, :]
@@ -205,7 +209,7 @@ def add_keys(
 
 
 @triton.jit
-def dq_kernel(
+def peeled_dq_kernel(
     q_ptr, k_ptr, v_ptr, do_ptr, lse_ptr, delta_ptr, dq_ptr, HEADS, H, G, S_q, S_k, HEAD_GROUP,
     qk_scale, sm_scale, stride_qb, stride_qh, stride_qm, stride_kb, stride_kh, stride_kn,
     stride_vb, stride_vh, stride_vn, stride_ob, stride_oh, stride_om,
@@ -253,9 +257,9 @@ if INTERPRET:  # without autotuning: one tile that numpy multiplies fast
     TILE: dict[str, int] = {"BLOCK_M": 128, "BLOCK_N": 128}
 else:  # tuned, or timed once per key and kept in Triton's cache folder
     TILE = {}
-    statistics_kernel, dk_dv_kernel, dq_kernel = (
+    peeled_statistics_kernel, peeled_dk_dv_kernel, peeled_dq_kernel = (
         autotune(CONFIGS, ["HEADS", "G", "S_q", "S_k", "D", "CAUSAL"], short_list)(kernel)
-        for kernel in (statistics_kernel, dk_dv_kernel, dq_kernel)
+        for kernel in (peeled_statistics_kernel, peeled_dk_dv_kernel, peeled_dq_kernel)
     )
 
 
@@ -296,12 +300,12 @@ def attention_grad(
     with device_of(q):
         lse, delta = statistics(q, k, v, do, causal=causal, qk_scale=qk_scale)
         launch(
-            dk_dv_kernel, lambda tile: (B * H_kv * triton.cdiv(S_k, tile["BLOCK_N"]),),
+            peeled_dk_dv_kernel, lambda tile: (B * H_kv * triton.cdiv(S_k, tile["BLOCK_N"]),),
             q, k, v, do, lse, delta, dk, dv, B * H_kv, H_kv, G, S_q, S_k, queries_together, qk_scale, sm_scale,
             *strides, O_LIKE_Q=q.stride(2) == do.stride(2), **options,
         )  # fmt: skip
         launch(
-            dq_kernel, lambda tile: (B * H * triton.cdiv(S_q, tile["BLOCK_M"]),),
+            peeled_dq_kernel, lambda tile: (B * H * triton.cdiv(S_q, tile["BLOCK_M"]),),
             q, k, v, do, lse, delta, dq, B * H, H, G, S_q, S_k, keys_together, qk_scale, sm_scale, *strides,
             V_LIKE_K=k.stride(2) == v.stride(2), **options,
         )  # fmt: skip
@@ -311,12 +315,12 @@ def attention_grad(
 def statistics(
     q: Queries, k: Keys, v: Keys, do: Queries, *, causal: bool, qk_scale: float
 ) -> tuple[Float[Tensor, "B H S_q"], Float[Tensor, "B H S_q"]]:
-    """lse and delta of `statistics_kernel`, of operands with contiguous rows; within `device_of(q)`."""
+    """lse and delta of `peeled_statistics_kernel`; the operands have contiguous rows. Called within `device_of(q)`."""
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     lse, delta = (torch.empty((B, H, S_q), dtype=torch.float32, device=q.device) for _ in range(2))
     together = max(1, GROUP_BYTES // (2 * S_k * D * q.element_size()))
     launch(
-        statistics_kernel, lambda tile: (B * H * triton.cdiv(S_q, tile["BLOCK_M"]),),
+        peeled_statistics_kernel, lambda tile: (B * H * triton.cdiv(S_q, tile["BLOCK_M"]),),
         q, k, v, do, lse, delta, B * H, H, H // H_kv, S_q, S_k, together, qk_scale,
         *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *do.stride()[:3],
         CAUSAL=causal, V_LIKE_K=k.stride(2) == v.stride(2), D=D, **TILE,
@@ -324,8 +328,14 @@ def statistics(
     return lse, delta
 
 
+def config(q: Tensor, k: Tensor, v: Tensor, do: Tensor, *, causal: bool = False, sm_scale: float | None = None) -> str:
+    """The kernels that `attention_grad` runs, whose tiles are tuned; empty if there is nothing to compute."""
+    names = ("peeled_statistics", "peeled_dk_dv", "peeled_dq")
+    return "; ".join(names) if q.numel() > 0 and k.numel() > 0 else ""
+
+
 def _check_limits(q: Tensor, k: Tensor, v: Tensor, do: Tensor, sm_scale: float | None) -> None:
-    """Raises NotImplementedError for what the kernels do not cover."""
+    """Raises NotImplementedError for cases that the kernels do not cover."""
     check_head(q.shape[3], HEAD_DIMS, sm_scale)
     if max(q.shape[2], k.shape[2]) > 2**30:
         raise NotImplementedError(f"attention_grad: S_q and S_k must be at most 2^30; got {q.shape[2]}, {k.shape[2]}")
