@@ -200,9 +200,10 @@ def overview(folder: Path) -> str:
     lines = [
         "# Largest error over its bound, by operation",
         "",
-        f"{plain(verdict(ratios, refusals)[1])}. The folders have every result, the versions and the commands. "
-        "`known`: results beyond the limits of their library. `least`: the least ratio of a wrong kernel that is "
-        "refused for its values. Where the bounds come from: docs/agreement.md.",
+        f"{plain(verdict(ratios, refusals)[1])}. The folders have a table for each operation, with "
+        "versions and command; the program also writes every result as CSV there. `known`: results beyond the limits "
+        "of their library. `least`: the least ratio of a wrong kernel that is refused for its values. "
+        "Where the bounds come from: docs/agreement.md.",
         "",
         pipe_table(list(OVERVIEW), body, right={"results", "largest", *OVERVIEW[4:]}),
         "",

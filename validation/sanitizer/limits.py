@@ -46,8 +46,8 @@ class Known:
 
     def changed(self, folder: Path) -> Path:
         """A copy of the source with the replacements."""
-        path = folder / f"{self.source}.cu"
-        text = (CUDA / path.name).read_text(encoding="utf-8")
+        path = folder / f"{self.source.replace('/', '_')}.cu"
+        text = (CUDA / f"{self.source}.cu").read_text(encoding="utf-8")
         for old, new in self.replaced:
             if text.count(old) != 1:
                 raise ValueError(f"{path.name} must have this text once, to be replaced: {old!r}")
@@ -72,7 +72,7 @@ KNOWN = (
         right=("warps", "chain"),
         controls=("threads", "alone"),
         about="every reader of a stage says so, where one thread that has waited for all is enough",
-        source="attention_grad_wgmma",
+        source="attention_grad/wgmma",
         replaced=(
             ("if (thread == 0) mbarrier_arrive(shared + P::EMPTY", "mbarrier_arrive(shared + P::EMPTY"),
             ("P::EMPTY + i * MBARRIER_BYTES, CONSUMERS)", "P::EMPTY + i * MBARRIER_BYTES, CONSUMERS * WARPGROUP)"),
@@ -87,7 +87,7 @@ KNOWN = (
         right=("partial",),
         controls=("whole", "past"),
         about="loads of single elements in the place of cp.async of less than 16 bytes",
-        source="matmul_mma",
+        source="matmul/mma",
         replaced=(
             (
                 "copy_async(to + r * Tile::PITCH + c * 16, from, left <= 0 ? 0 : left >= CHUNK ? 16 : 2 * left);",
