@@ -217,11 +217,11 @@ def attention(
 
 
 def config(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, sm_scale: float | None = None) -> str:
-    """The tile and the number of parts that `attention` runs; empty if there is nothing to compute."""
+    """The kernels that `attention` runs, with tile and number of parts; empty if there is nothing to compute."""
     if q.numel() == 0 or k.shape[2] == 0:
         return ""
     each = division(q, k)
-    return f"parts {each.BLOCK_M}x{each.BLOCK_N} parts={each.parts}"
+    return f"parts {each.BLOCK_M}x{each.BLOCK_N} count={each.parts}" + ("; add_parts" if each.parts > 1 else "")
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float | None) -> None:

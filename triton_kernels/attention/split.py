@@ -259,10 +259,22 @@ def attention(
     return out
 
 
+def config(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, sm_scale: float | None = None) -> str:
+    """The kernels that `attention` runs; empty if there is nothing to compute."""
+    if q.numel() == 0 or k.shape[2] == 0:
+        return ""
+    tile = _tile(q.shape[3])
+    return f"split_rows; split_rows; split_columns; attention_split {tile['BLOCK_M']}x{tile['BLOCK_N']}"
+
+
+def _tile(D: int) -> dict[str, int]:
+    return next(tile for largest, tile in TILES.items() if largest >= D)
+
+
 def _attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, qk_scale: float) -> None:
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     HEADS, G = B * H_kv, H // H_kv
-    tile = next(tile for largest, tile in TILES.items() if largest >= D)
+    tile = _tile(D)
     BLOCK_M, BLOCK_N = tile["BLOCK_M"], tile["BLOCK_N"]
     q_planes, k_planes = _split_rows(q, HEADS, G), _split_rows(k, HEADS, 1)
     v_planes = torch.empty((3 * HEADS, S_k, D), dtype=torch.bfloat16, device=v.device)

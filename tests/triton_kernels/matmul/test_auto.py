@@ -15,7 +15,16 @@ from triton_kernels._runtime.configs import Device
 from triton_kernels.matmul import _add_parts, _few, auto, parts, pipelined
 
 H200 = Device(132, 1980.0, 4.917e6)
-SHAPES = ((1, 1, 1), (1, 300, 700), (3, 67, 1300), (40, 2, 90), (33, 65, 2100), (64, 64, 4096), (160, 170, 161), (0, 5, 3))
+SHAPES = (
+    (1, 1, 1),
+    (1, 300, 700),
+    (3, 67, 1300),
+    (40, 2, 90),
+    (33, 65, 2100),
+    (64, 64, 4096),
+    (160, 170, 161),
+    (0, 5, 3),
+)
 LAYOUTS = ("nn", "nt", "tn", "tt")
 pytestmark = pytest.mark.skipif(not interpreter.INTERPRET, reason="needs Triton's interpreter")
 
@@ -89,7 +98,9 @@ def test_configs_of_gluon_on_a_pretended_hopper(monkeypatch: pytest.MonkeyPatch)
     class OnGpu(torch.Tensor):
         is_cuda = True
 
-    def said(shape: tuple[int, int, int], layout: str = "nn", dtype: torch.dtype = torch.bfloat16, **options: Any) -> str:
+    def said(
+        shape: tuple[int, int, int], layout: str = "nn", dtype: torch.dtype = torch.bfloat16, **options: Any
+    ) -> str:
         M, N, K = shape
         a, b = (
             (torch.empty(size[::-1], dtype=dtype).t() if letter == "t" else torch.empty(size, dtype=dtype))
