@@ -47,7 +47,7 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         "conv2d float32 14 128 256 3 1 first",
     ],
     "attention": [
-        *["attention bfloat16 64", "attention bfloat16 128 causal first", "attention float16 256 causal first"],
+        *["attention bfloat16 64", "attention bfloat16 128 causal first", "attention float16 256 first"],
         *["attention float32 128 causal first", "attention_two_passes bfloat16 128 causal first"],
         *["attention_packed float16 64 first", "attention_packed bfloat16 128 causal"],
         *["attention_packed bfloat16 256 first", "attention_packed float32 128 causal first"],
@@ -55,7 +55,7 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         *["attention_specialized bfloat16 128", "attention_specialized bfloat16 256"],
         *[
             "attention_grad bfloat16 64 first",
-            "attention_grad bfloat16 128 causal first",
+            "attention_grad float32 128 causal first",
             "attention_grad_peeled bfloat16 64",
         ],
     ],

@@ -36,8 +36,8 @@ def attention_kernel(
     offs_d = tl.arange(0, D).to(tl.int64)
     rows = offs_m[:, None].to(tl.int64)
     q_ptrs = q_ptr + b * stride_qb + h * stride_qh + rows * stride_qm + offs_d[None, :] * stride_qd
-    q = tl.load(q_ptrs, mask=rows < S_q, other=0.0)  # [BLOCK_M, D]
-    k_row = k_ptr + b * stride_kb + h // G * stride_kh + offs_d * stride_kd  # of key 0
+    q = dot_operand(tl.load(q_ptrs, mask=rows < S_q, other=0.0))  # [BLOCK_M, D]
+    k_row = k_ptr + b * stride_kb + h // G * stride_kh + offs_d * stride_kd  # key 0
     v_row = v_ptr + b * stride_vb + h // G * stride_vh + offs_d * stride_vd
 
     last_key = tl.full((BLOCK_M,), S_k - 1, tl.int32)  # that each query sees
@@ -51,15 +51,15 @@ def attention_kernel(
     for start_n in range(0, end, BLOCK_N):
         keys = start_n + tl.arange(0, BLOCK_N)
         inside, at = keys[:, None] < S_k, keys[:, None].to(tl.int64)
-        k = tl.load(k_row[None, :] + at * stride_kn, mask=inside, other=0.0)  # [BLOCK_N, D]
-        v = tl.load(v_row[None, :] + at * stride_vn, mask=inside, other=0.0)  # [BLOCK_N, D]
-        scores = tl.dot(dot_operand(q), dot_operand(k).T, input_precision="ieee") * qk_scale  # [BLOCK_M, BLOCK_N]
+        k = dot_operand(tl.load(k_row[None, :] + at * stride_kn, mask=inside, other=0.0))  # [BLOCK_N, D]
+        v = dot_operand(tl.load(v_row[None, :] + at * stride_vn, mask=inside, other=0.0))  # [BLOCK_N, D]
+        scores = tl.dot(q, k.T, input_precision="ieee") * qk_scale  # [BLOCK_M, BLOCK_N]
         scores = tl.where(keys[None, :] <= last_key[:, None], scores, float("-inf"))
         m_new = tl.maximum(m_i, tl.max(scores, 1))
         p = tl.exp2(scores - m_new[:, None])
         alpha = tl.exp2(m_i - m_new)  # brings the sums so far to the new maximum
         l_i = l_i * alpha + tl.sum(p, 1)
-        acc = tl.dot(dot_operand(p.to(v.dtype)), dot_operand(v), acc * alpha[:, None], input_precision="ieee")
+        acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None], input_precision="ieee")
         m_i = m_new
     if CAUSAL and has_nan(acc):
         acc, l_i = attend_key_by_key(q, k_row, v_row, end, last_key, qk_scale, stride_kn, stride_vn)
@@ -70,6 +70,7 @@ def attention_kernel(
 
 @triton.jit
 def has_nan(x):
+    """Whether any element of a tile is NaN."""
     return tl.max(tl.max((x != x).to(tl.int32), 1), 0) > 0
 
 

@@ -173,7 +173,7 @@ def attention_split_kernel(
     stride_vb, stride_vh, stride_vn, stride_vd, stride_ob, stride_oh, stride_om,
     CAUSAL: tl.constexpr, G: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """One program computes BLOCK_M rows of the output for one batch entry and key head, packed as in the plain kernel.
+    """One program computes BLOCK_M rows of the output for one batch entry and key head, packed as in packed.py.
 
     The descriptors read the parts of q, k and v; the pointers and strides are those of q, k and v themselves.
     """

@@ -32,7 +32,7 @@ def visible_scores(q, k_row, start_n, last_key, S_k, qk_scale, stride_kn, BLOCK_
     """Scores [BLOCK_M, BLOCK_N] of the keys from start_n on, in base 2; minus infinity where a key is hidden."""
     keys = start_n + tl.arange(0, BLOCK_N)
     k = tl.load(k_row[None, :] + keys[:, None].to(tl.int64) * stride_kn, mask=keys[:, None] < S_k, other=0.0)
-    scores = tl.dot(dot_operand(q), dot_operand(k).T, input_precision="ieee") * qk_scale
+    scores = tl.dot(q, dot_operand(k).T, input_precision="ieee") * qk_scale
     return tl.where(keys[None, :] <= last_key[:, None], scores, float("-inf"))
 
 
@@ -52,8 +52,8 @@ def two_passes_kernel(
     offs_d = tl.arange(0, D).to(tl.int64)
     rows = offs_m[:, None].to(tl.int64)
     q_ptrs = q_ptr + b * stride_qb + h * stride_qh + rows * stride_qm + offs_d[None, :] * stride_qd
-    q = tl.load(q_ptrs, mask=rows < S_q, other=0.0)  # [BLOCK_M, D]
-    k_row = k_ptr + b * stride_kb + h // G * stride_kh + offs_d * stride_kd  # of key 0
+    q = dot_operand(tl.load(q_ptrs, mask=rows < S_q, other=0.0))  # [BLOCK_M, D]
+    k_row = k_ptr + b * stride_kb + h // G * stride_kh + offs_d * stride_kd  # key 0
     v_row = v_ptr + b * stride_vb + h // G * stride_vh + offs_d * stride_vd
 
     last_key = tl.full((BLOCK_M,), S_k - 1, tl.int32)  # that each query sees
@@ -72,8 +72,9 @@ def two_passes_kernel(
         p = tl.exp2(scores - largest[:, None])
         total += tl.sum(p, 1)
         keys = start_n + tl.arange(0, BLOCK_N)[:, None]
-        v = tl.load(v_row[None, :] + keys.to(tl.int64) * stride_vn, mask=keys < S_k, other=0.0)  # [BLOCK_N, D]
-        acc = tl.dot(dot_operand(p.to(v.dtype)), dot_operand(v), acc, input_precision="ieee")
+        v = tl.load(v_row[None, :] + keys.to(tl.int64) * stride_vn, mask=keys < S_k, other=0.0)
+        v = dot_operand(v)  # [BLOCK_N, D]
+        acc = tl.dot(p.to(v.dtype), v, acc, input_precision="ieee")
     if CAUSAL and has_nan(acc):
         acc, total = attend_key_by_key(q, k_row, v_row, end, last_key, qk_scale, stride_kn, stride_vn)
     out = acc / tl.where(last_key < 0, 1.0, total)[:, None]  # a query that sees no key gives 0
@@ -97,7 +98,7 @@ def attention(
     """out = softmax(sm_scale q k^T) v, for each batch entry and head.
 
     Shapes, dtypes, masks, tail and errors: those of the plain kernel.
-    Source: softmax as of old, without the online form of Milakov and Gimelshein (2018).
+    Source: the safe softmax, before its online form (Milakov and Gimelshein, 2018).
     """
     check_attention(q, k, v)
     check_limits(q, k, sm_scale)

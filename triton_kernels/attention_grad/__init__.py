@@ -164,8 +164,8 @@ def _config(BLOCK_M: int, BLOCK_N: int, num_warps: int, num_stages: int) -> trit
     return triton.Config({"BLOCK_M": BLOCK_M, "BLOCK_N": BLOCK_N}, num_warps=num_warps, num_stages=num_stages)
 
 
-LARGE = [_config(64, 64, 4, 2), _config(64, 128, 8, 2), _config(128, 64, 8, 2)]
-SMALL = [_config(32, 32, 8, 1), _config(16, 32, 8, 1), _config(32, 16, 8, 1)]
+LARGE = [_config(64, 128, 8, 2), _config(128, 64, 8, 2), _config(64, 64, 4, 2), _config(32, 128, 8, 2)]
+SMALL = [_config(32, 32, 8, 2), _config(16, 32, 8, 2)]
 CONFIGS = LARGE + SMALL
 
 
