@@ -1,6 +1,6 @@
-"""Attention in Triton by the kernel that suits the case: parts, float8, specialized or packed.
+"""Attention in Triton by the kernel that suits the case: parts, float8, gluon, specialized or packed.
 
-Adds to the variants: the choice, by shapes, strides, dtype and device alone.
+The choice depends on shapes, strides, dtype and device alone. Times: results/nvidia-h200/attention_sizes.
 """
 
 from types import ModuleType
@@ -10,15 +10,18 @@ import triton
 from jaxtyping import Float
 from torch import Tensor
 
+from triton_kernels._common.tma import readable
 from triton_kernels._runtime.arguments import FLOAT8, check_attention
 from triton_kernels._runtime.configs import multiprocessors
 from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._runtime.launch import kept
-from triton_kernels.attention import float8, packed, parts, specialized
+from triton_kernels.attention import float8, gluon, packed, parts, specialized
 from triton_kernels.attention._softmax import check_limits
 
 DETERMINISTIC = True
 DTYPES_BEYOND = ("float8_e4m3fn",)
+GLUON_FROM = 512
+"""Fewest queries and keys for `gluon`: the shortest that were measured."""
 
 
 def choose(q: Tensor, k: Tensor, v: Tensor, *, causal: bool, contiguous: bool = True) -> ModuleType:
@@ -27,14 +30,28 @@ def choose(q: Tensor, k: Tensor, v: Tensor, *, causal: bool, contiguous: bool = 
         return float8
     if q.shape[2] <= parts.MOST_QUERIES and contiguous:
         return parts
-    if not INTERPRET and q.shape[3] in specialized.TILES and not specialized.obstacle(q, k, v, causal):
-        BLOCK_M = specialized.TILES[q.shape[3]].BLOCK_M
-        tiles = triton.cdiv(q.shape[2], BLOCK_M)
-        enough = q.shape[0] * q.shape[1] * tiles >= multiprocessors(q)
-        full = 8 * tiles * BLOCK_M <= 9 * q.shape[2]  # at most an eighth of the rows beyond the last query
-        if enough and full:
-            return specialized
-    return packed
+    if INTERPRET or q.element_size() != 2 or torch.cuda.get_device_capability(q.device)[0] != 9:
+        return packed
+    if _gluon_pays(q, k, v, causal):
+        return gluon
+    return specialized if _specialized_pays(q, k, v, causal) else packed
+
+
+def _gluon_pays(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
+    """Whether `gluon` is the fastest on Hopper in 16 bits; with D = 64 and a mask `packed` is faster by 5%."""
+    S_q, D = q.shape[2:]
+    covered = D in gluon.HEAD_DIMS and all(map(readable, (q, k, v)))
+    return covered and min(S_q, k.shape[2]) >= GLUON_FROM and not (causal and D == 64)
+
+
+def _specialized_pays(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
+    """Whether `specialized` covers the case, with a tile for each multiprocessor and tiles that are mostly full."""
+    B, H, S_q, D = q.shape
+    if D not in specialized.TILES or specialized.obstacle(q, k, v, causal):
+        return False
+    BLOCK_M = specialized.TILES[D].BLOCK_M
+    tiles = triton.cdiv(S_q, BLOCK_M)
+    return B * H * tiles >= multiprocessors(q) and 8 * tiles * BLOCK_M <= 9 * S_q
 
 
 @kept
@@ -53,11 +70,13 @@ def attention(
 
     Shapes: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), any strides; query head h reads key head h // (H // H_kv). D is
     a power of two from 16 to 256. The output is contiguous. `sm_scale` defaults to 1 / sqrt(D).
-    Choice: `float8` for float8_e4m3fn; `parts` for up to 16 queries; on Hopper, without a mask, in 16 bits, with
-    D = 128 or 256, rows that TMA reads and enough full tiles `specialized`; `packed` for all others.
+    Choice: `float8` for float8_e4m3fn; `parts` for up to 16 queries; on Hopper, in 16 bits, with rows that TMA reads,
+    `gluon` for D = 64 without a mask, 128 and 256 from 512 queries and keys on, and for fewer, without a mask, with
+    D = 128 or 256 and enough full tiles, `specialized`; `packed` for all others.
     Causal, dtypes, scales: those of the kernel that is chosen. float8 needs three scales and gives bfloat16.
     Errors: ValueError for other shapes, dtypes, scales or devices; NotImplementedError for other D, a negative
-    sm_scale, or strides of k and v along S_k or D of 2**22 or more.
+    sm_scale, or strides of k and v along S_k or D of 2**22 or more; RuntimeError for a call in a CUDA graph capture
+    that must compile, or, with `gluon`, is causal with new sizes.
     """
     scales = scale_q, scale_k, scale_v
     check_attention(q, k, v, scales)
@@ -80,5 +99,5 @@ def config(
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float | None) -> None:
-    """Writes attention's result to `out` (B, H, S_q, D), of any strides with contiguous rows; not for float8."""
+    """Writes attention's result to `out` (B, H, S_q, D), of strides that TMA can write; not for float8."""
     choose(q, k, v, causal=causal, contiguous=out.is_contiguous()).attend(q, k, v, out, causal, sm_scale)

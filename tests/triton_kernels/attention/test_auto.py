@@ -10,7 +10,7 @@ import torch
 
 from triton_kernels import attention, attention_grad, matmul, multi_head_attention
 from triton_kernels._runtime import interpreter
-from triton_kernels.attention import auto, float8, packed, parts, specialized, split, two_passes
+from triton_kernels.attention import auto, float8, gluon, packed, parts, specialized, split, two_passes
 from triton_kernels.attention_grad import auto as grad_auto
 from triton_kernels.attention_grad import gluon as grad_gluon
 from triton_kernels.attention_grad import peeled
@@ -92,10 +92,13 @@ def test_config_names_what_a_layer_launches(launched: list[str], S: int, attende
 
 
 CHOICES = [  # B, H, H_kv, S_q, S_k, D, dtype, causal, the kernel on Hopper
-    ((4, 16, 16, 4096, 4096, 128), torch.bfloat16, False, specialized),
-    ((4, 8, 8, 4096, 4096, 256), torch.bfloat16, False, specialized),
-    ((4, 16, 16, 4096, 4096, 128), torch.bfloat16, True, packed),
-    ((4, 32, 32, 4096, 4096, 64), torch.bfloat16, False, packed),
+    ((4, 16, 16, 4096, 4096, 128), torch.bfloat16, False, gluon),
+    ((4, 16, 16, 4096, 4096, 128), torch.bfloat16, True, gluon),
+    ((4, 32, 32, 4096, 4096, 64), torch.bfloat16, False, gluon),
+    ((4, 32, 32, 4096, 4096, 64), torch.bfloat16, True, packed),
+    ((4, 16, 16, 500, 4096, 128), torch.bfloat16, False, specialized),
+    ((4, 32, 32, 500, 4096, 256), torch.bfloat16, False, specialized),
+    ((4, 16, 16, 500, 4096, 128), torch.bfloat16, True, packed),
     ((4, 16, 16, 4096, 4096, 128), torch.float32, False, packed),
     ((1, 16, 16, 256, 4096, 128), torch.bfloat16, False, packed),  # fewer tiles than multiprocessors
     ((64, 16, 16, 150, 4096, 128), torch.bfloat16, False, packed),  # tiles mostly empty
