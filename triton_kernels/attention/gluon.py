@@ -1,7 +1,7 @@
 """Attention in Gluon for Hopper: a producer warp loads by TMA, consumer warpgroups multiply by wgmma.
 
 Adds to `triton/specialized`: roles, layouts and barriers are written out, so that the softmax of one block of keys runs
-during the products of another, also with a mask.
+during the products of another.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ from triton_kernels._runtime.arguments import check_attention, check_head
 from triton_kernels._runtime.configs import multiprocessors
 from triton_kernels._runtime.launch import device_of, kept, launch
 from triton_kernels.attention import LOG2_E
-from triton_kernels.attention._configs_gluon import Config, configuration, heads_together
+from triton_kernels.attention._configs_gluon import configuration, heads_together
 from triton_kernels.attention._gluon_rows import (
     OUT_COLUMNS,
     ROWS,
@@ -29,6 +29,7 @@ from triton_kernels.attention._gluon_rows import (
     row_sums,
     store,
     store_statistics,
+    weigh,
 )
 from triton_kernels.attention._gluon_tiles import tile_count, tile_number, tile_of, tile_table
 
@@ -82,21 +83,6 @@ def load(q_desc, k_desc, v_desc, smem, barriers, table_ptr, sizes, CAUSAL: gl.co
             row -= BLOCK_N
         fill(v_desc, v_smem, v_full, v_empty, count, b, h // G, row)
         count += 1
-
-
-@gluon.jit
-def weigh(s, m_i, l_i, qk_scale, LATE_SUM: gl.constexpr):
-    """One block of the online softmax: weights, the factor of all earlier sums, and the new maximum and sum."""
-    m_new = gl.maximum(m_i, gl.max(s, 1))
-    m_scaled = gl.where(m_new == float("-inf"), 0.0, m_new * qk_scale)  # exp2(-inf - 0) is 0, not NaN
-    p = gl.exp2(s * qk_scale - m_scaled[:, None])
-    alpha = gl.exp2(m_i * qk_scale - m_scaled)
-    if LATE_SUM:
-        part = row_sums(p, 8)
-        l_new = l_i * gl.convert_layout(alpha, gl.SliceLayout(1, part.type.layout))[:, None] + part
-    else:
-        l_new = l_i * alpha + gl.sum(p, 1)
-    return p, alpha, m_new, l_new
 
 
 @gluon.jit
@@ -323,7 +309,7 @@ def _launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, grad: tuple[Any, ...],
     """Launches the kernel: q, k and v as TMA reads them, with at least one key."""
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     HEADS, G = B * H, H // H_kv
-    tile = _tile(q, causal)
+    tile = configuration(D, causal, HEADS, S_q, multiprocessors(q))
     BLOCK_M, BLOCK_N = int(ROWS) * tile.CONSUMERS, tile.BLOCK_N
     tiles = HEADS * triton.cdiv(S_q, BLOCK_M)
     programs = min(tiles, multiprocessors(q))
@@ -376,13 +362,8 @@ def config(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, sm_scale: f
     """The tile that `attention` runs; empty if there is nothing to compute."""
     if q.numel() == 0 or k.shape[2] == 0:
         return ""
-    tile = _tile(q, causal)
+    tile = configuration(q.shape[3], causal, q.shape[0] * q.shape[1], q.shape[2], multiprocessors(q))
     return f"gluon {int(ROWS) * tile.CONSUMERS}x{tile.BLOCK_N}"
-
-
-def _tile(q: Tensor, causal: bool) -> Config:
-    B, H, S_q, D = q.shape
-    return configuration(D, causal, B * H, S_q, multiprocessors(q))
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float | None) -> None:

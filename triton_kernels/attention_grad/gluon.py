@@ -1,7 +1,6 @@
 """The gradients of attention in Gluon for Hopper: a producer warp loads by TMA, two warpgroups multiply by wgmma.
 
-Adds to `triton/peeled`: roles of warps; p and its gradient stay in registers. One kernel for dk and dv, another for dq,
-without atomic operations.
+Adds to `triton/peeled`: roles of warps; p and its gradient stay in registers.
 """
 
 import torch
