@@ -8,4 +8,6 @@ from triton_kernels._runtime.autograd import differentiable
 
 attention = differentiable("")
 attention_gluon = differentiable("gluon")
-"""For Hopper: D of 64 or 128, float16 and bfloat16."""
+"""For Hopper: D = 64 or 128, float16 and bfloat16."""
+attention_auto = differentiable("auto")
+"""The kernels that suit the case."""

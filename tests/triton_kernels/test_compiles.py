@@ -48,16 +48,28 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         "conv2d float32 14 128 256 3 1 first",
     ],
     "attention": [
-        *["attention float16 64 first", "attention bfloat16 128 causal", "attention bfloat16 128 decode"],
-        *["attention bfloat16 256 first", "attention float32 128 causal first", "attention float8_e4m3fn 128 causal"],
-        "attention_grad bfloat16 64",
+        *["attention bfloat16 64", "attention bfloat16 128 causal first", "attention float16 256 first"],
+        *["attention float32 128 causal first", "attention_two_passes bfloat16 128 causal first"],
+        *["attention_packed float16 64 first", "attention_packed bfloat16 128 causal"],
+        *["attention_packed bfloat16 256 first", "attention_packed float32 128 causal first"],
+        *["attention_parts bfloat16 128 decode", "attention_float8 float8_e4m3fn 128 causal"],
+        *["attention_specialized bfloat16 128", "attention_specialized bfloat16 256"],
+        *[
+            "attention_grad bfloat16 64 first",
+            "attention_grad float32 128 causal first",
+            "attention_grad_peeled bfloat16 64",
+        ],
     ],
 }
 SM_80 = [
     *["vector_add float32", "sigmoid float32", "matmul bfloat16 nn 1024 first"],
     *["matmul_pipelined bfloat16 nn 1024 first", "matmul_auto bfloat16 nn 16x1024x1024 first"],
     *["matmul_auto bfloat16 nn 1001x1003x1005 first", "matmul_auto bfloat16 nn 128x128x32768 first"],
-    *["attention bfloat16 256 decode first", "lstm_persistent bfloat16 64x512 first"],
+    *[
+        "attention_parts bfloat16 256 decode first",
+        "attention bfloat16 64 first",
+        "lstm_persistent bfloat16 64x512 first",
+    ],
 ]
 HOPPER = {
     "gluon": [
@@ -130,7 +142,7 @@ def test_wide_accesses_and_the_right_multiplier(arch: int) -> None:
         assert count(record, multiplier) >= (100 if multiplier == "FFMA" else 1), record
         assert multiplier != "FFMA" or count(record, "HG?MMA") == 0, record
         assert record["kernel"] != "specialized_kernel" or count(record, "USETMAXREG") > 0, record  # warps have tasks
-        if arch == 90 and launch == "attention float16 64":  # four programs fit on a multiprocessor
+        if arch == 90 and launch == "attention_packed float16 64":  # four programs fit on a multiprocessor
             assert record["shared"] <= 56 * 1024, record
         if launch.startswith("matmul") and launch.split()[2] in ("nt", "tt") and "float8" not in launch:
             # One wait in the loop and one after it: wgmmas overlap.
@@ -153,7 +165,7 @@ def test_wgmma_fed_by_tma() -> None:
         # The forward pass of a gradient stores two numbers for each row.
         by_tma = not kernel.endswith("_split") and (kernel, record["kernel"]) != (
             "attention_grad_gluon",
-            "attention_kernel",
+            "gluon_kernel",
         )
         assert not by_tma or count(record, "UTMASTG") > 0, record
         assert not by_tma or kind == "tf32" or count(record, "STSM") > 0, record

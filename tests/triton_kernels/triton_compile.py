@@ -48,8 +48,8 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
 
     "vector_add float32", "vector_add huge"; "matrix_add float32", "matrix_add tall"; "sigmoid float32", "sigmoid
     permuted"; "softmax|rms_norm|layer_norm|sum DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32 LAYOUT SIZE|MxNxK [PRECISION
-    of float8]"; "attention DTYPE D [causal] [decode]"; "attention_gluon DTYPE D [causal] [long|few]";
-    "attention_grad[_gluon] DTYPE D [causal]"; "linear_sigmoid[_gluon|_grad] DTYPE|tf32 SIZE|MxNxK";
+    of float8]"; "attention[_VARIANT] DTYPE D [causal] [decode]"; "attention_gluon DTYPE D [causal] [long|few]";
+    "attention_grad[_VARIANT] DTYPE D [causal]"; "linear_sigmoid[_gluon|_grad] DTYPE|tf32 SIZE|MxNxK";
     "conv2d DTYPE|tf32 SIZE C K TAPS STRIDE";
     "lstm[_persistent] DTYPE BxH".
     """

@@ -1,4 +1,6 @@
-"""Attention in Triton, forward: softmax(q k^T) v in one pass over the keys; scores stay in registers."""
+"""Attention in Triton: softmax(q k^T) v in one pass over the keys; scores never leave the chip."""
+
+from typing import Any
 
 import torch
 import triton
@@ -6,100 +8,115 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._common.tma import describe, readable
-from triton_kernels._runtime.arguments import FLOAT8, check_attention, check_head
+from triton_kernels._runtime.arguments import check_attention, check_head
 from triton_kernels._runtime.autotuner import autotune
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
-from triton_kernels.attention import _specialized as _attention_specialized
-from triton_kernels.attention._configs import CONFIGS, set_blocks, short_list, tuning_space  # noqa: F401
-from triton_kernels.attention._decode import DECODING, decode
-from triton_kernels.attention._float8 import attend_float8
-from triton_kernels.attention._softmax import (
-    COLUMNS,
-    LOWEST,
-    in_registers,
-    online_softmax,
-    online_softmax_tma,
-    recompute_by_key,
-    row_pointers,
-    store_tile,
-    tile_of,
-    visible_keys,
-)
 
 DETERMINISTIC = True
-DTYPES_BEYOND = ("float8_e4m3fn",)
 HEAD_DIMS = (16, 32, 64, 128, 256)
-GROUP_BYTES = 2**24  # keys and values of the heads that run together: a third of an H200's L2 cache
+LONGEST = 2**30  # queries or keys: positions are 32-bit integers
 LOG2_E = 1.4426950408889634
+LOWEST = tl.constexpr(-3.4028234663852886e38)  # first maximum: unlike -inf, it can be subtracted from -inf
 
 
-@triton.jit(do_not_specialize=["S_k"])
+@triton.jit
 def attention_kernel(
-    q_ptr, k_ptr, v_ptr, out_ptr, k_desc, v_desc, HEADS, H_kv, S_q, S_k, HEAD_GROUP, qk_scale,
+    q_ptr, k_ptr, v_ptr, out_ptr, H, G, S_q, S_k, qk_scale,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd, stride_ob, stride_oh, stride_om,
-    CAUSAL: tl.constexpr, V_LIKE_K: tl.constexpr, G: tl.constexpr, D: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """One program computes BLOCK_M rows of the output for one batch entry and key head.
+    """One program computes BLOCK_M queries of one head. G query heads read the same key head."""
+    tiles = tl.cdiv(S_q, BLOCK_M)
+    start_m = tl.program_id(0) % tiles * BLOCK_M
+    head = (tl.program_id(0) // tiles).to(tl.int64)
+    b, h = head // H, head % H
+    offs_m = start_m + tl.arange(0, BLOCK_M)
+    offs_d = tl.arange(0, D).to(tl.int64)
+    rows = offs_m[:, None].to(tl.int64)
+    q_ptrs = q_ptr + b * stride_qb + h * stride_qh + rows * stride_qm + offs_d[None, :] * stride_qd
+    q = dot_operand(tl.load(q_ptrs, mask=rows < S_q, other=0.0))  # [BLOCK_M, D]
+    k_row = k_ptr + b * stride_kb + h // G * stride_kh + offs_d * stride_kd  # key 0
+    v_row = v_ptr + b * stride_vb + h // G * stride_vh + offs_d * stride_vd
 
-    The G query heads of a key head are packed: row r is query r // G of head r % G. They share the keys and values
-    that a program reads. k_desc, v_desc: descriptors by which TMA loads blocks of keys and values, or None.
+    last_key = tl.full((BLOCK_M,), S_k - 1, tl.int32)  # that each query sees
+    end = S_k
+    if CAUSAL:
+        last_key = tl.minimum(offs_m + (S_k - S_q), S_k - 1)
+        end = tl.minimum(start_m + BLOCK_M + (S_k - S_q), S_k)
+    m_i = tl.full((BLOCK_M,), LOWEST, tl.float32)  # maximum of the scores so far, in base 2
+    l_i = tl.zeros((BLOCK_M,), tl.float32)  # sum of exp2(score - m_i)
+    acc = tl.zeros((BLOCK_M, D), tl.float32)  # sum of exp2(score - m_i) v
+    for start_n in range(0, end, BLOCK_N):
+        keys = start_n + tl.arange(0, BLOCK_N)
+        inside, at = keys[:, None] < S_k, keys[:, None].to(tl.int64)
+        k = dot_operand(tl.load(k_row[None, :] + at * stride_kn, mask=inside, other=0.0))  # [BLOCK_N, D]
+        v = dot_operand(tl.load(v_row[None, :] + at * stride_vn, mask=inside, other=0.0))  # [BLOCK_N, D]
+        scores = tl.dot(q, k.T, input_precision="ieee") * qk_scale  # [BLOCK_M, BLOCK_N]
+        scores = tl.where(keys[None, :] <= last_key[:, None], scores, float("-inf"))
+        m_new = tl.maximum(m_i, tl.max(scores, 1))
+        p = tl.exp2(scores - m_new[:, None])
+        alpha = tl.exp2(m_i - m_new)  # brings the sums so far to the new maximum
+        l_i = l_i * alpha + tl.sum(p, 1)
+        acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None], input_precision="ieee")
+        m_i = m_new
+    if CAUSAL and has_nan(acc):
+        acc, l_i = attend_key_by_key(q, k_row, v_row, end, last_key, qk_scale, stride_kn, stride_vn)
+    out = acc / tl.where(last_key < 0, 1.0, l_i)[:, None]  # a query that sees no key gives 0
+    out_ptrs = out_ptr + b * stride_ob + h * stride_oh + rows * stride_om + offs_d[None, :]
+    tl.store(out_ptrs, out, mask=rows < S_q)
+
+
+@triton.jit
+def has_nan(x):
+    """Whether any element of a tile is NaN."""
+    return tl.max(tl.max((x != x).to(tl.int32), 1), 0) > 0
+
+
+@triton.jit
+def attend_key_by_key(q, k_row, v_row, end, last_key, qk_scale, stride_kn, stride_vn):
+    """acc and l_i of a tile, one key at a time, so that a key hidden from a query is left out instead of weighted by 0.
+
+    In a product of tiles, 0 times the NaN or infinity of a hidden value is NaN.
     """
-    head, start_m = tile_of(S_q * G, HEADS, HEAD_GROUP, BLOCK_M)
-    b = (head // H_kv).to(tl.int64)
-    h_kv = (head % H_kv).to(tl.int64)
-    rows = start_m + tl.arange(0, BLOCK_M)
-    offs_d = tl.arange(0, D)
-    q_ptrs = row_pointers(q_ptr + b * stride_qb, rows, h_kv, stride_qh, stride_qm, G)
-    q_ptrs += offs_d[None, :].to(tl.int64) * stride_qd
-    q = dot_operand(tl.load(q_ptrs, mask=rows[:, None] < S_q * G, other=0.0))  # [BLOCK_M, D]
-    k_ptr += b * stride_kb + h_kv * stride_kh
-    v_ptr += b * stride_vb + h_kv * stride_vh
-    out_ptr += b * stride_ob
-
-    last_key, full, end = visible_keys(start_m, S_q, S_k, CAUSAL, G, BLOCK_M, BLOCK_N)
-    m_i = tl.full((BLOCK_M,), LOWEST, tl.float32)
-    l_i = tl.zeros((BLOCK_M,), tl.float32)
-    acc = tl.zeros((BLOCK_M, D), tl.float32)
-    if k_desc is None:
-        acc, l_i, m_i = online_softmax(
-            acc, l_i, m_i, q, k_ptr, v_ptr, 0, full, last_key, S_k, qk_scale,
-            stride_kn, stride_kd, stride_vn, stride_vd, False, V_LIKE_K, "ieee", D, BLOCK_N,
-        )  # fmt: skip
-        k_full = k_ptr + full.to(tl.int64) * stride_kn
-        v_full = v_ptr + full.to(tl.int64) * stride_vn
-        acc, l_i, m_i = online_softmax(
-            acc, l_i, m_i, q, k_full, v_full, full, end, last_key, S_k, qk_scale,
-            stride_kn, stride_kd, stride_vn, stride_vd, True, V_LIKE_K, "ieee", D, BLOCK_N,
-        )  # fmt: skip
-    else:
-        at = b.to(tl.int32), h_kv.to(tl.int32)
-        if D == 64:  # softmax takes as long as the products, and four programs fit on a multiprocessor
-            q = in_registers(q, D)
-            l_i = tl.zeros((BLOCK_M, COLUMNS), tl.float32)
-        acc, l_i, m_i = online_softmax_tma(
-            acc, l_i, m_i, q, k_desc, v_desc, at, 0, full, last_key, qk_scale, False, D, BLOCK_N
-        )
-        acc, l_i, m_i = online_softmax_tma(
-            acc, l_i, m_i, q, k_desc, v_desc, at, full, end, last_key, qk_scale, True, D, BLOCK_N
-        )
-    out_ptrs = row_pointers(out_ptr, rows, h_kv, stride_oh, stride_om, G) + offs_d[None, :]
-    if store_tile(out_ptrs, acc, l_i, last_key, rows, S_q * G, 1.0, CAUSAL):
-        recompute_by_key(
-            q_ptr + b * stride_qb, k_ptr, v_ptr, out_ptr, start_m, h_kv, S_q, S_k, S_k - S_q, qk_scale, 1.0,
-            stride_qh, stride_qm, stride_qd, stride_kn, stride_kd, stride_vn, stride_vd, stride_oh, stride_om,
-            G, D, BLOCK_M,
-        )  # fmt: skip
+    m_i = tl.full((q.shape[0],), LOWEST, tl.float32)
+    l_i = tl.zeros((q.shape[0],), tl.float32)
+    acc = tl.zeros(q.shape, tl.float32)
+    for key in tl.range(0, end, num_stages=1):
+        at = tl.cast(key, tl.int64)
+        k = tl.load(k_row + at * stride_kn).to(tl.float32)  # [D]
+        v = tl.load(v_row + at * stride_vn).to(tl.float32)  # [D]
+        seen = key <= last_key
+        scores = tl.where(seen, tl.sum(q.to(tl.float32) * k[None, :], 1) * qk_scale, float("-inf"))  # [BLOCK_M]
+        m_new = tl.maximum(m_i, scores)
+        p = tl.exp2(scores - m_new)
+        alpha = tl.exp2(m_i - m_new)
+        l_i = l_i * alpha + p
+        acc = acc * alpha[:, None] + tl.where(seen[:, None], p[:, None] * v[None, :], 0.0)
+        m_i = m_new
+    return acc, l_i
 
 
-if INTERPRET:  # without autotuning: one tile that numpy multiplies fast
+def _config(BLOCK_M: int, BLOCK_N: int, num_warps: int, num_stages: int) -> triton.Config:
+    return triton.Config({"BLOCK_M": BLOCK_M, "BLOCK_N": BLOCK_N}, num_warps=num_warps, num_stages=num_stages)
+
+
+LARGE = [_config(128, 64, 8, 2), _config(64, 64, 4, 3), _config(128, 128, 8, 2)]
+SMALL = [_config(64, 32, 8, 2), _config(32, 32, 8, 2), _config(16, 32, 4, 2)]
+CONFIGS = LARGE + SMALL
+
+
+def short_list(configs: list[triton.Config], args: dict[str, Any], **_: Any) -> list[triton.Config]:
+    """Small tiles for float32, which has no tensor cores: its operands pass through registers."""
+    return SMALL if args["q_ptr"].dtype == torch.float32 else LARGE
+
+
+if INTERPRET:  # one tile that numpy multiplies fast
     TILE: dict[str, int] = {"BLOCK_M": 128, "BLOCK_N": 128}
-else:  # tuned, or timed once per key and kept in Triton's cache folder
+else:
     TILE = {}
-    attention_kernel = autotune(CONFIGS, ["HEADS", "G", "S_q", "S_k", "D", "CAUSAL"], short_list)(attention_kernel)
+    attention_kernel = autotune(CONFIGS, ["H", "G", "S_q", "S_k", "D", "CAUSAL"], short_list)(attention_kernel)
 
 
 @kept
@@ -107,9 +124,6 @@ def attention(
     q: Float[Tensor, "B H S_q D"],
     k: Float[Tensor, "B H_kv S_k D"],
     v: Float[Tensor, "B H_kv S_k D"],
-    scale_q: Float[Tensor, ""] | None = None,
-    scale_k: Float[Tensor, ""] | None = None,
-    scale_v: Float[Tensor, ""] | None = None,
     *,
     causal: bool = False,
     sm_scale: float | None = None,
@@ -122,77 +136,35 @@ def attention(
     infinity gives NaN. NaN and infinities of hidden keys and values do not reach the result: a tile with a NaN is
     computed again, far more slowly.
     Dtypes: float32 (ieee products and sums), float16, bfloat16 (scores, softmax and accumulation in float32, the
-    probabilities rounded once for the second product). float8_e4m3fn, with a float32 scale of shape () that each of q,
-    k and v is multiplied by: both products by float8 tensor cores, the probabilities rounded to float8, the output
-    bfloat16; V is transposed in memory first.
-    Loads: TMA reads keys and values of 16 bits where it can (rows contiguous, each at a multiple of 16 bytes). Queries
-    are then in registers if D is 64.
-    Tail: only the blocks on the diagonal and the last one mask; blocks without visible keys are skipped.
-    At most 16 queries (decoding): the keys of a head are divided among programs, see _decode.py. Nothing is
-    tuned, and all query heads of a key head read it once.
-    Without a mask, on Hopper, in 16 bits: warps with different tasks, see _specialized.py. Nothing is tuned.
+    probabilities rounded once for the second product).
+    Tail: loads beyond the last row give 0, and scores beyond the last key are minus infinity.
     Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for other D, a negative sm_scale, or
-    strides of k and v along S_k or D of 2**22 or more.
-    Source: FlashAttention-2 (Dao, 2023), with the query heads of a key head packed as in FlashAttention-3.
+    S_q or S_k above 2^30.
+    Source: FlashAttention-2 (Dao, 2023).
     """
-    check_attention(q, k, v, (scale_q, scale_k, scale_v))
-    (_, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
-    _check_limits(S_q * (H // H_kv) if H_kv else 0, k, v, D, sm_scale)
-    dtype = torch.bfloat16 if q.dtype == FLOAT8 else q.dtype
-    if q.numel() > 0 and S_k == 0:
-        return torch.zeros(q.shape, dtype=dtype, device=q.device)
-    out = empty_output(q.shape, dtype, q.device)
-    if q.numel() > 0:
-        if sm_scale is None:
-            sm_scale = D**-0.5
-        with device_of(q):
-            if scale_q is not None and scale_k is not None and scale_v is not None:
-                attend_float8(q, k, v, (scale_q, scale_k, scale_v), out, causal, sm_scale, GROUP_BYTES)
-            else:
-                (decode if S_q <= DECODING else _attend)(q, k, v, out, causal, sm_scale * LOG2_E)
-    return finished_output(out, dtype)
+    check_attention(q, k, v)
+    check_limits(q, k, sm_scale)
+    out = empty_output(q.shape, q.dtype, q.device)
+    attend(q, k, v, out, causal, sm_scale)
+    return finished_output(out, q.dtype)
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float) -> None:
-    """Writes attention's result to `out` (B, H, S_q, D), of any strides with contiguous rows; nothing is empty."""
-    with device_of(q):
-        _attend(q, k, v, out, causal, sm_scale * LOG2_E)
-
-
-def _attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, qk_scale: float) -> None:
-    if not INTERPRET and _attention_specialized.covers(q, k, v, causal):
-        attention_kernel.best_config = None  # nothing is tuned, and an earlier call's choice says nothing of this one
-        _attention_specialized.attend(q, k, v, out, qk_scale)
-        return
+def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float | None) -> None:
+    """Writes attention's result to `out` (B, H, S_q, D), of any strides with contiguous rows."""
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
-    G = H // H_kv
-    HEADS = B * H_kv
-    HEAD_GROUP = min(HEADS, max(1, GROUP_BYTES // (2 * S_k * D * q.element_size())))
-    descs = [describe(x) for x in (k, v)] if _by_tma(k) and _by_tma(v) else [None, None]
-    if INTERPRET:
-        set_blocks({"k_desc": descs[0], "v_desc": descs[1], "D": D, **TILE})
-    launch(
-        attention_kernel, lambda tile: (HEADS * triton.cdiv(S_q * G, tile["BLOCK_M"]),),
-        q, k, v, out, *descs, HEADS, H_kv, S_q, S_k, HEAD_GROUP, qk_scale,
-        *q.stride(), *k.stride(), *v.stride(), *out.stride()[:3],
-        CAUSAL=causal, V_LIKE_K=k.stride()[2:] == v.stride()[2:], G=G, D=D, **TILE,
-    )  # fmt: skip
+    if q.numel() == 0:
+        return
+    qk_scale = (D**-0.5 if sm_scale is None else sm_scale) * LOG2_E  # the kernel's exponentials are powers of 2
+    with device_of(q):
+        launch(
+            attention_kernel, lambda tile: (B * H * triton.cdiv(S_q, tile["BLOCK_M"]),),
+            q, k, v, out, H, H // H_kv, S_q, S_k, qk_scale,
+            *q.stride(), *k.stride(), *v.stride(), *out.stride()[:3], CAUSAL=causal, D=D, **TILE,
+        )  # fmt: skip
 
 
-def _by_tma(x: Tensor) -> bool:
-    """Whether TMA loads blocks of x, of keys or values: 16 bits, and rows that it can read."""
-    has_tma = INTERPRET or torch.cuda.get_device_capability(x.device)[0] >= 9
-    return has_tma and x.element_size() == 2 and readable(x)
-
-
-def _check_limits(rows: int, k: Tensor, v: Tensor, D: int, sm_scale: float | None) -> None:
-    """Raises NotImplementedError for what the kernel does not cover."""
-    check_head(D, HEAD_DIMS, sm_scale)
-    if max(rows, k.shape[2]) > 2**30:
-        raise NotImplementedError(
-            f"attention: S_q * H / H_kv and S_k must be at most 2^30; got {rows} and {k.shape[2]}"
-        )
-    if max(*k.stride()[2:], *v.stride()[2:]) >= 2**22:
-        raise NotImplementedError(
-            f"attention: strides of k and v along S_k and D must be below 2**22; got {k.stride()} and {v.stride()}"
-        )
+def check_limits(q: Tensor, k: Tensor, sm_scale: float | None) -> None:
+    """Raises NotImplementedError for cases that the kernel does not cover."""
+    check_head(q.shape[3], HEAD_DIMS, sm_scale)
+    if max(q.shape[2], k.shape[2]) > LONGEST:
+        raise NotImplementedError(f"attention: S_q and S_k must be at most 2^30; got {q.shape[2]} and {k.shape[2]}")

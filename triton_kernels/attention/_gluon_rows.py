@@ -1,4 +1,4 @@
-"""Rows of gluon.py: masks and sums in registers, stores by TMA, and rows that are computed again."""
+"""Rows of gluon.py: softmax, masks and sums in registers, stores by TMA, and rows that are computed again."""
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -26,6 +26,21 @@ def row_sums(p, COLUMNS: gl.constexpr):
         return p
     else:
         return row_sums(halved(p), COLUMNS)
+
+
+@gluon.jit
+def weigh(s, m_i, l_i, qk_scale, LATE_SUM: gl.constexpr):
+    """One block of the online softmax: weights, the factor of all earlier sums, and the new maximum and sum."""
+    m_new = gl.maximum(m_i, gl.max(s, 1))
+    m_scaled = gl.where(m_new == float("-inf"), 0.0, m_new * qk_scale)  # exp2(-inf - 0) is 0, not NaN
+    p = gl.exp2(s * qk_scale - m_scaled[:, None])
+    alpha = gl.exp2(m_i * qk_scale - m_scaled)
+    if LATE_SUM:
+        part = row_sums(p, 8)
+        l_new = l_i * gl.convert_layout(alpha, gl.SliceLayout(1, part.type.layout))[:, None] + part
+    else:
+        l_new = l_i * alpha + gl.sum(p, 1)
+    return p, alpha, m_new, l_new
 
 
 @gluon.jit

@@ -1,13 +1,34 @@
-"""What the attention kernels share: rows and keys of a tile, online softmax block by block, and key by key."""
+"""Device functions of the attention variants: rows and keys of a tile, online softmax block by block and key by key."""
 
 import triton
 import triton.language as tl
+from torch import Tensor
 
+from triton_kernels._runtime.arguments import check_head
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand
+from triton_kernels.attention import HEAD_DIMS, LOWEST
 
-LOWEST = tl.constexpr(-3.4028234663852886e38)  # first maximum: unlike -inf, it can be subtracted from -inf
+GROUP_BYTES = 2**24  # keys and values of the heads that run together: a third of an H200's L2 cache
+COLUMNS = tl.constexpr(8)  # partial sums of a row: thread t of 4 holds columns 2t and 2t + 1 of every 8
 
-COLUMNS = tl.constexpr(8)  # of each 8 columns, tensor cores leave 2t and 2t + 1 in thread t of 4: it adds its own alone
+
+def check_limits(q: Tensor, k: Tensor, v: Tensor, sm_scale: float | None) -> None:
+    """Raises NotImplementedError for cases that the kernels with packed query heads do not cover."""
+    check_head(q.shape[3], HEAD_DIMS, sm_scale)
+    rows = q.shape[2] * (q.shape[1] // k.shape[1]) if k.shape[1] else 0
+    if max(rows, k.shape[2]) > 2**30:
+        raise NotImplementedError(
+            f"attention: S_q * H / H_kv and S_k must be at most 2^30; got {rows} and {k.shape[2]}"
+        )
+    if max(*k.stride()[2:], *v.stride()[2:]) >= 2**22:
+        raise NotImplementedError(
+            f"attention: strides of k and v along S_k and D must be below 2**22; got {k.stride()} and {v.stride()}"
+        )
+
+
+def head_group(HEADS: int, head_bytes: int) -> int:
+    """The number of key heads that run together; head_bytes: keys and values of one."""
+    return min(HEADS, max(1, GROUP_BYTES // head_bytes))
 
 
 @triton.jit

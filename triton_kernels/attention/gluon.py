@@ -1,5 +1,8 @@
-"""Attention in Gluon for Hopper, forward: a producer warp loads by TMA, consumer warpgroups multiply by wgmma, and
-compute the softmax of one block of keys while the products of another run."""
+"""Attention in Gluon for Hopper: a producer warp loads by TMA, consumer warpgroups multiply by wgmma.
+
+Adds to `triton/specialized`: roles, layouts and barriers are written out, so that the softmax of one block of keys runs
+during the products of another.
+"""
 
 from typing import Any
 
@@ -16,6 +19,7 @@ from triton_kernels._common.tma import descriptor, tma_rows
 from triton_kernels._runtime.arguments import check_attention, check_head
 from triton_kernels._runtime.configs import multiprocessors
 from triton_kernels._runtime.launch import device_of, kept, launch
+from triton_kernels.attention import LOG2_E
 from triton_kernels.attention._configs_gluon import configuration, heads_together
 from triton_kernels.attention._gluon_rows import (
     OUT_COLUMNS,
@@ -25,6 +29,7 @@ from triton_kernels.attention._gluon_rows import (
     row_sums,
     store,
     store_statistics,
+    weigh,
 )
 from triton_kernels.attention._gluon_tiles import tile_count, tile_number, tile_of, tile_table
 
@@ -34,7 +39,6 @@ DTYPES = (torch.float16, torch.bfloat16)
 HEAD_DIMS = (64, 128, 256)
 STRIDES = [f"stride_{x}" for x in ("qb", "qh", "qm", "kb", "kh", "kn", "vb", "vh", "vn", "ob", "oh", "om")]
 INTEGERS = ["H", "HEADS", "HEAD_GROUP", "S_q", "S_k", "G", *STRIDES]
-LOG2_E = 1.4426950408889634
 tma_load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared  # renamed after Triton 3.7
 
 
@@ -50,8 +54,9 @@ def fill(desc, smem, full, empty, count, b, h, row):
 
 @gluon.jit
 def load(q_desc, k_desc, v_desc, smem, barriers, table_ptr, sizes, CAUSAL: gl.constexpr):
-    """The producer warp loads in the order of use: queries, then keys of block i + 1 before values of block i. The last
-    block comes first, since it alone is masked.
+    """The producer warp loads in the order of use: queries, then keys of block i + 1 before values of block i.
+
+    The last block comes first, since it alone is masked.
     """
     q_smem, k_smem, v_smem, _ = smem
     q_full, q_empty, k_full, k_empty, v_full, v_empty, _ = barriers
@@ -81,27 +86,13 @@ def load(q_desc, k_desc, v_desc, smem, barriers, table_ptr, sizes, CAUSAL: gl.co
 
 
 @gluon.jit
-def weigh(s, m_i, l_i, qk_scale, LATE_SUM: gl.constexpr):
-    """One block of the online softmax: weights, the factor of all earlier sums, and the new maximum and sum."""
-    m_new = gl.maximum(m_i, gl.max(s, 1))
-    m_scaled = gl.where(m_new == float("-inf"), 0.0, m_new * qk_scale)  # exp2(-inf - 0) is 0, not NaN
-    p = gl.exp2(s * qk_scale - m_scaled[:, None])
-    alpha = gl.exp2(m_i * qk_scale - m_scaled)
-    if LATE_SUM:
-        part = row_sums(p, 8)
-        l_new = l_i * gl.convert_layout(alpha, gl.SliceLayout(1, part.type.layout))[:, None] + part
-    else:
-        l_new = l_i * alpha + gl.sum(p, 1)
-    return p, alpha, m_new, l_new
-
-
-@gluon.jit
 def step(
     consumer: gl.constexpr, acc, p, alpha, m_i, l_i, q, smem, barriers, count, turn, last_key, start_n, qk_scale,
     masked, CAUSAL: gl.constexpr, PINGPONG: gl.constexpr, RESCALE_EARLY: gl.constexpr, LATE_SUM: gl.constexpr,
 ):  # fmt: skip
-    """Scores of one block of keys (number `count`), and the output of the block before, whose weights are p: the
-    tensor cores compute the latter while this warpgroup computes the former's softmax.
+    """Computes the scores of block number `count`, and adds the block before, whose weights are p, to the output.
+
+    The tensor cores compute the output while this warpgroup computes the softmax of the scores.
     """
     _, k_smem, v_smem, _ = smem
     _, _, k_full, k_empty, v_full, v_empty, turns = barriers
@@ -154,8 +145,8 @@ def consume(
     """A warpgroup computes 64 queries of each tile, block of keys by block of keys, from the last to the first.
 
     m_i is the running maximum of the scores q k^T, l_i the sum of exp2(qk_scale (score - m_i)), and acc the sum of
-    exp2(qk_scale (score - m_i)) v, which is one block behind. If `grad` has pointers, what the backward pass needs is
-    stored instead of the output.
+    exp2(qk_scale (score - m_i)) v, which is one block behind. If `grad` has pointers, the statistics of the backward
+    pass are stored instead of the output.
     """
     q_smem, k_smem, v_smem, o_smem = smem
     _, lse_ptr, _, _, _, _ = grad
@@ -240,7 +231,7 @@ def consume(
 
 
 @gluon.jit(do_not_specialize=INTEGERS)
-def attention_kernel(
+def gluon_kernel(
     q_desc, k_desc, v_desc, o_desc, q_ptr, k_ptr, v_ptr, out_ptr, table_ptr, H, HEADS, HEAD_GROUP, S_q, S_k, G,
     qk_scale, stride_qb, stride_qh, stride_qm, stride_kb, stride_kh, stride_kn, stride_vb, stride_vh, stride_vn,
     do_ptr, lse_ptr, delta_ptr, stride_ob, stride_oh, stride_om,
@@ -248,11 +239,11 @@ def attention_kernel(
     CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr, STAGES: gl.constexpr, PINGPONG: gl.constexpr,
     RESCALE_EARLY: gl.constexpr, LATE_SUM: gl.constexpr,
 ):  # fmt: skip
-    """A program computes tiles of the output, [64 * CONSUMERS, D] of one head: those of tile_number.
+    """A program computes tiles of the output, [64 * CONSUMERS, D] of one head, in the order of tile_number.
 
     Every stage of keys, of values and the queries of every consumer have two barriers: `full` completes when TMA has
-    written them, `empty` when every consumer has read them. lse_ptr: of the gradients' statistics, which are stored
-    instead of the output; None for the output.
+    written them, `empty` when every consumer has read them. lse_ptr: if not None, the statistics of the backward pass
+    are stored instead of the output.
     """
     DTYPE: gl.constexpr = q_desc.dtype
     OUT_BUFFERS: gl.constexpr = 2 if D > OUT_COLUMNS else 1
@@ -284,7 +275,7 @@ def attention_kernel(
     memory = (q_ptr, k_ptr, v_ptr, out_ptr)
     strides = (stride_qb, stride_qh, stride_qm, stride_kb, stride_kh, stride_kn, stride_vb, stride_vh, stride_vn)
     grad = (do_ptr, lse_ptr, delta_ptr, stride_ob, stride_oh, stride_om)
-    # The registers that the producer does not need go to the consumers.
+    # The consumers get the registers that the producer does not need.
     if CONSUMERS == 2:
         gl.warp_specialize(
             [
@@ -318,8 +309,8 @@ def _launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, grad: tuple[Any, ...],
     """Launches the kernel: q, k and v as TMA reads them, with at least one key."""
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     HEADS, G = B * H, H // H_kv
-    config = configuration(D, causal, HEADS, S_q, multiprocessors(q))
-    BLOCK_M, BLOCK_N = int(ROWS) * config.CONSUMERS, config.BLOCK_N
+    tile = configuration(D, causal, HEADS, S_q, multiprocessors(q))
+    BLOCK_M, BLOCK_N = int(ROWS) * tile.CONSUMERS, tile.BLOCK_N
     tiles = HEADS * triton.cdiv(S_q, BLOCK_M)
     programs = min(tiles, multiprocessors(q))
     head_group, table = 1, None
@@ -328,11 +319,11 @@ def _launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, grad: tuple[Any, ...],
         if tiles > programs:
             table = tile_table(programs, HEADS, head_group, S_q, S_k, BLOCK_M, BLOCK_N, device=q.device)
     launch(
-        attention_kernel, (programs,),
+        gluon_kernel, (programs,),
         descriptor(q, int(ROWS), D), descriptor(k, BLOCK_N, D), descriptor(v, BLOCK_N, D),
         descriptor(out, int(ROWS), int(OUT_COLUMNS)), q, k, v, out, table, H, HEADS, head_group, S_q, S_k, G, qk_scale,
         *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *grad,
-        CAUSAL=causal, RAGGED=not causal and S_k % BLOCK_N != 0, D=D, **config._asdict(), num_warps=4,
+        CAUSAL=causal, RAGGED=not causal and S_k % BLOCK_N != 0, D=D, **tile._asdict(), num_warps=4,
     )  # fmt: skip
 
 
@@ -362,18 +353,26 @@ def attention(
     """
     check_attention(q, k, v, interpreter=False)
     _check_limits(q, sm_scale)
-    D, S_k = q.shape[3], k.shape[2]
-    if q.numel() > 0 and S_k == 0:
-        return torch.zeros(q.shape, dtype=q.dtype, device=q.device)
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
-    if q.numel() > 0:
-        attend(q, k, v, out, causal, D**-0.5 if sm_scale is None else sm_scale)
+    attend(q, k, v, out, causal, sm_scale)
     return out
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float) -> None:
-    """Writes attention's result to `out` (B, H, S_q, D), of strides that TMA can write; nothing is empty."""
-    qk_scale = max(sm_scale * LOG2_E, 2.0**-126)  # not 0, which times the minus infinity of a masked score is NaN
+def config(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, sm_scale: float | None = None) -> str:
+    """The tile that `attention` runs; empty if there is nothing to compute."""
+    if q.numel() == 0 or k.shape[2] == 0:
+        return ""
+    tile = configuration(q.shape[3], causal, q.shape[0] * q.shape[1], q.shape[2], multiprocessors(q))
+    return f"gluon {int(ROWS) * tile.CONSUMERS}x{tile.BLOCK_N}"
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float | None) -> None:
+    """Writes attention's result to `out` (B, H, S_q, D), of strides that TMA can write."""
+    if q.numel() == 0 or k.shape[2] == 0:
+        out.zero_()
+        return
+    sm_scale = q.shape[3] ** -0.5 if sm_scale is None else sm_scale
+    qk_scale = max(sm_scale * LOG2_E, 2.0**-126)  # not 0: times the minus infinity of a masked score it is NaN
     with device_of(q):
         _launch(tma_rows(q), tma_rows(k), tma_rows(v), out, (None, None, None, *out.stride()[:3]), causal, qk_scale)
 
@@ -392,7 +391,7 @@ def statistics(q: Tensor, k: Tensor, v: Tensor, do: Tensor, *, causal: bool, qk_
 
 
 def _check_limits(q: Tensor, sm_scale: float | None) -> None:
-    """Raises NotImplementedError for what the kernel does not cover."""
+    """Raises NotImplementedError for cases that the kernel does not cover."""
     if q.dtype not in DTYPES:
         raise NotImplementedError(f"attention: the tensor cores need float16 or bfloat16; got {q.dtype}")
     check_head(q.shape[3], HEAD_DIMS, sm_scale)

@@ -1,4 +1,7 @@
-"""Attention in Triton: float32 accuracy from bfloat16 tensor cores, each number split in three."""
+"""Attention in Triton with float32 accuracy from bfloat16 tensor cores.
+
+Adds to `triton/packed`: each float32 number is split into three of bfloat16, and a product into six.
+"""
 
 import torch
 import triton
@@ -10,26 +13,26 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from triton_kernels._runtime.arguments import check_attention, check_head
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand
 from triton_kernels._runtime.launch import device_of, kept, launch
-from triton_kernels.attention._softmax import LOWEST, recompute_by_key, row_pointers, tile_of, visible_keys
+from triton_kernels.attention import HEAD_DIMS, LOG2_E, LOWEST
+from triton_kernels.attention._softmax import recompute_by_key, row_pointers, tile_of, visible_keys
 from triton_kernels.matmul.split import INFINITY, power_of_two, round_to_bfloat16
 
 DETERMINISTIC = True
 ARITHMETIC = "6 x bfloat16"
 GROUP_BYTES = 2**27  # parts of keys and values of the heads that run together; few groups keep programs equally busy
-LOG2_E = 1.4426950408889634
 TILES = {  # by the largest D they suit: three parts of Q, and two blocks of K and V, fit into shared memory
     128: {"BLOCK_M": 128, "BLOCK_N": 32, "num_warps": 8, "num_stages": 2},
     256: {"BLOCK_M": 64, "BLOCK_N": 16, "num_warps": 4, "num_stages": 2},
 }
-SPLIT_ELEMENTS, SPLIT_COLUMNS = 4096, 32  # of a block that a program splits; columns of a program
-if INTERPRET:  # what numpy computes fast
+SPLIT_ELEMENTS, SPLIT_COLUMNS = 4096, 32  # elements of a block that a program splits; columns of a program
+if INTERPRET:  # tiles that numpy computes fast
     TILES = {256: {"BLOCK_M": 128, "BLOCK_N": 128}}
     SPLIT_ELEMENTS, SPLIT_COLUMNS = 2**13, 256
 
 
 @triton.jit
 def three_parts(x):
-    """Three bfloat16 numbers, as float32, whose sum is x, leading bits first; infinity or NaN and two zeros."""
+    """Three bfloat16 numbers, as float32, whose sum is x, leading bits first; of infinity or NaN itself and zeros."""
     finite = tl.abs(x) < INFINITY
     first = round_to_bfloat16(x)
     truncated = (x.to(tl.int32, bitcast=True) & -0x10000).to(tl.float32, bitcast=True)
@@ -163,14 +166,14 @@ def add_blocks(
 
 
 @triton.jit(do_not_specialize=["S_k"])
-def attention_kernel(
+def attention_split_kernel(
     q_desc, k_desc, v_desc, exponents_ptr, q_ptr, k_ptr, v_ptr, out_ptr,
     HEADS, H_kv, S_q, S_k, HEAD_GROUP, qk_scale,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd, stride_ob, stride_oh, stride_om,
     CAUSAL: tl.constexpr, G: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """One program computes BLOCK_M rows of the output for one batch entry and key head, packed as in the plain kernel.
+    """One program computes BLOCK_M rows of the output for one batch entry and key head, packed as in packed.py.
 
     The descriptors read the parts of q, k and v; the pointers and strides are those of q, k and v themselves.
     """
@@ -243,7 +246,7 @@ def attention(
     if q.is_cuda and torch.cuda.get_device_capability(q.device)[0] < 8:
         raise NotImplementedError("attention: bfloat16 tensor cores need compute capability 8.0")
     (_, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
-    check_head(D, (16, 32, 64, 128, 256), sm_scale)
+    check_head(D, HEAD_DIMS, sm_scale)
     rows = S_q * (H // H_kv) if H_kv else 0
     if max(rows, S_k) > 2**29:
         raise NotImplementedError(f"attention: S_q * H / H_kv and S_k must be at most 2^29; got {rows} and {S_k}")
@@ -256,10 +259,22 @@ def attention(
     return out
 
 
+def config(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, sm_scale: float | None = None) -> str:
+    """The kernels that `attention` runs; empty if there is nothing to compute."""
+    if q.numel() == 0 or k.shape[2] == 0:
+        return ""
+    tile = _tile(q.shape[3])
+    return f"split_rows; split_rows; split_columns; attention_split {tile['BLOCK_M']}x{tile['BLOCK_N']}"
+
+
+def _tile(D: int) -> dict[str, int]:
+    return next(tile for largest, tile in TILES.items() if largest >= D)
+
+
 def _attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, qk_scale: float) -> None:
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     HEADS, G = B * H_kv, H // H_kv
-    tile = next(tile for largest, tile in TILES.items() if largest >= D)
+    tile = _tile(D)
     BLOCK_M, BLOCK_N = tile["BLOCK_M"], tile["BLOCK_N"]
     q_planes, k_planes = _split_rows(q, HEADS, G), _split_rows(k, HEADS, 1)
     v_planes = torch.empty((3 * HEADS, S_k, D), dtype=torch.bfloat16, device=v.device)
@@ -275,7 +290,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, qk_scale
     ]
     head_group = min(HEADS, max(1, GROUP_BYTES // (12 * S_k * D)))
     launch(
-        attention_kernel, (HEADS * triton.cdiv(S_q * G, BLOCK_M),),
+        attention_split_kernel, (HEADS * triton.cdiv(S_q * G, BLOCK_M),),
         *descs, exponents, q, k, v, out, HEADS, H_kv, S_q, S_k, head_group, qk_scale,
         *q.stride(), *k.stride(), *v.stride(), *out.stride()[:3],
         CAUSAL=causal, G=G, D=D, **tile,
@@ -283,7 +298,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, qk_scale
 
 
 def _split_rows(x: Tensor, HEADS: int, G: int) -> Tensor:
-    """The parts of q or k: (3 HEADS, rows, D), the rows of G heads packed."""
+    """The three parts of q or k, (3 HEADS, rows, D), with the rows of G heads packed."""
     rows, D = x.shape[2] * G, x.shape[3]
     planes = torch.empty((3 * HEADS, rows, D), dtype=torch.bfloat16, device=x.device)
     block = SPLIT_ELEMENTS // D

@@ -1,5 +1,7 @@
-"""The gradients of attention in Gluon for Hopper: a producer warp loads by TMA, two warpgroups multiply by wgmma; p and
-its gradient stay in registers. One kernel for dk and dv, another for dq, without atomic operations."""
+"""The gradients of attention in Gluon for Hopper: a producer warp loads by TMA, two warpgroups multiply by wgmma.
+
+Adds to `triton/peeled`: roles of warps; p and its gradient stay in registers.
+"""
 
 import torch
 import triton
@@ -13,9 +15,9 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 from triton_kernels._common.tma import descriptor, tma_rows
 from triton_kernels._runtime.arguments import check_attention_grad, check_head
 from triton_kernels._runtime.launch import device_of, kept, launch
-from triton_kernels.attention import GROUP_BYTES, LOG2_E
+from triton_kernels.attention import LOG2_E
 from triton_kernels.attention._gluon_rows import OUT_COLUMNS, ROWS, hide, store
-from triton_kernels.attention._softmax import head_and_rank
+from triton_kernels.attention._softmax import GROUP_BYTES, head_and_rank
 from triton_kernels.attention.gluon import DTYPES, statistics, tma_load
 
 DETERMINISTIC = True
@@ -60,7 +62,7 @@ def load_kept(a_desc, b_desc, a_smem, b_smem, full, b, h, row):
 
 @gluon.jit
 def load_moving(a_desc, b_desc, smem, barriers, count, b, h, row):
-    """Loads the next rows of the two others, once the stage is used up."""
+    """Loads the next rows of the two moving operands, once their stage is free."""
     _, _, a_smem, b_smem, _ = smem
     _, a_full, b_full, empty = barriers
     STAGES: gl.constexpr = a_smem.shape[0]
@@ -74,7 +76,7 @@ def load_moving(a_desc, b_desc, smem, barriers, count, b, h, row):
 
 @gluon.jit
 def products(consumer: gl.constexpr, smem, barriers, count, dp):
-    """Starts the products of the kept and the moving rows: scores, and do v^T added to dp; or the transposes."""
+    """Starts the products of the kept and the moving rows: the scores and do v^T, added to dp, or their transposes."""
     kept_a, kept_b, moving_a, moving_b, _ = smem
     _, a_full, b_full, _ = barriers
     STAGES: gl.constexpr = moving_a.shape[0]
@@ -97,8 +99,9 @@ def add_queries(
     consumer: gl.constexpr, dk, dv, smem, barriers, lse_ptr, delta_ptr, start, end, count, row, shift, S_q, qk_scale,
     MASKED: gl.constexpr, PREFETCH: gl.constexpr,
 ):  # fmt: skip
-    """Adds to 64 rows of dk (without the scale) and dv, from `row` on, what queries start to end of one head
-    contribute. Returns dk, dv and the number of steps so far.
+    """Adds the contributions of queries start to end of one head to 64 rows of dk (without the scale) and dv.
+
+    Returns dk, dv and the number of steps so far. row: the first key.
 
     Scores have a key a row, so that p and ds are left operands of the products with do and q, in registers. MASKED:
     query i does not see the keys beyond i + shift, or some of the queries lie beyond the last. PREFETCH: lse and delta
@@ -278,7 +281,7 @@ def allocate(kept_desc, moving_desc, out_desc, D: gl.constexpr, STAGES: gl.const
 
 
 @gluon.jit(do_not_specialize=INTEGERS)
-def dk_dv_kernel(
+def gluon_dk_dv_kernel(
     q_desc, k_desc, v_desc, do_desc, dk_desc, dv_desc, lse_ptr, delta_ptr, H, HEADS, HEAD_GROUP, S_q, S_k, G,
     qk_scale, sm_scale, CAUSAL: gl.constexpr, RAGGED: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
@@ -306,7 +309,7 @@ def dk_dv_kernel(
 
 
 @gluon.jit(do_not_specialize=INTEGERS)
-def dq_kernel(
+def gluon_dq_kernel(
     q_desc, k_desc, v_desc, do_desc, dq_desc, lse_ptr, delta_ptr, H, HEADS, HEAD_GROUP, S_q, S_k, G,
     qk_scale, sm_scale, CAUSAL: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
@@ -370,21 +373,26 @@ def attention_grad(
         k_step, v_step = (descriptor(x, KEYS, D) for x in (k, v))
         dq_out, dk_out, dv_out = (descriptor(x, rows, int(OUT_COLUMNS)) for x in (dq, dk, dv))
         launch(
-            dk_dv_kernel, (B * H_kv * triton.cdiv(S_k, block),),
+            gluon_dk_dv_kernel, (B * H_kv * triton.cdiv(S_k, block),),
             q_step, k_kept, v_kept, do_step, dk_out, dv_out, lse, delta, H, B * H_kv, queries_together, S_q, S_k, G,
             qk_scale, sm_scale, CAUSAL=causal, RAGGED=S_q % QUERIES != 0, D=D, STAGES=STAGES,
             num_warps=4,
         )  # fmt: skip
         launch(
-            dq_kernel, (B * H * triton.cdiv(S_q, block),),
+            gluon_dq_kernel, (B * H * triton.cdiv(S_q, block),),
             q_kept, k_step, v_step, do_kept, dq_out, lse, delta, H, B * H, keys_together, S_q, S_k, G,
             qk_scale, sm_scale, CAUSAL=causal, D=D, STAGES=STAGES, num_warps=4,
         )  # fmt: skip
     return dq, dk, dv
 
 
+def config(q: Tensor, k: Tensor, v: Tensor, do: Tensor, *, causal: bool = False, sm_scale: float | None = None) -> str:
+    """The kernels that `attention_grad` runs; empty if there is nothing to compute."""
+    return "gluon; gluon_dk_dv; gluon_dq" if q.numel() > 0 and k.numel() > 0 else ""
+
+
 def _check_limits(q: Tensor, sm_scale: float | None) -> None:
-    """Raises NotImplementedError for what the kernels do not cover."""
+    """Raises NotImplementedError for cases that the kernels do not cover."""
     if q.dtype not in DTYPES:
         raise NotImplementedError(f"attention_grad: the tensor cores need float16 or bfloat16; got {q.dtype}")
     check_head(q.shape[3], HEAD_DIMS, sm_scale)

@@ -1,4 +1,4 @@
-"""A layer of multi-head attention in Triton: the folder's product, its attention, and its product again."""
+"""A layer of multi-head attention in Triton: the plain product, the plain attention, and the plain product again."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -39,6 +39,5 @@ def multi_head_attention(
     qkv = matmul(x.reshape(B * S, E), w_qkv.t())
     q, k, v = qkv.view(B, S, 3, heads, D).permute(2, 0, 3, 1, 4)  # (B, heads, S, D) each
     out = empty_output((B, S, E), x.dtype, x.device)
-    if out.numel() > 0:
-        attend(q, k, v, out.view(B, S, heads, D).transpose(1, 2), causal, D**-0.5)
+    attend(q, k, v, out.view(B, S, heads, D).transpose(1, 2), causal, None)
     return matmul(finished_output(out, x.dtype).view(B * S, E), w_out.t()).view(B, S, E)

@@ -38,26 +38,26 @@ def autotuned() -> list[Implementation]:
 AUTOTUNED = autotuned()
 each_autotuned = pytest.mark.parametrize("each", AUTOTUNED, ids=lambda each: each.module.partition(".")[2])
 PLAIN = 6
-"""Most configurations of a plain kernel, which has them in its file and no longer search."""
+"""Most configurations of a kernel that has them in its file and no longer search."""
 
 
 def test_autotuned_kernels_have_the_autotuner_that_remembers() -> None:
     modules = {each.module.partition(".")[2] for each in AUTOTUNED}
     of_matmul = ("gluon", "parts", "persistent", "pipelined", "split")
-    assert {"matmul", *(f"matmul.{variant}" for variant in of_matmul), "attention"} <= modules
+    assert {"matmul", *(f"matmul.{variant}" for variant in of_matmul), "attention", "attention.packed"} <= modules
     assert not [path.name for path in FOLDER.rglob("*.py") if "triton.autotune(" in path.read_text()]
 
 
 @each_autotuned
 def test_every_autotuned_kernel_has_a_tuning_space_or_a_short_list_of_its_own(each: Implementation) -> None:
-    if "/" in each.name or len(import_module(each.module).CONFIGS) > PLAIN:
+    if len(import_module(each.module).CONFIGS) > PLAIN:
         assert tune.tunable(each)
 
 
 def launches(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Arguments and constants with which a kernel may be launched."""
     kinds = {"bfloat16": ("ieee", gl.bfloat16), "float32": ("tf32", gl.float32), "ieee": ("ieee", gl.float32)}
-    if name == "attention":
+    if name in ("attention", "attention.two_passes", "attention.packed"):
         for dtype in (torch.bfloat16, torch.float32):
             for D in (16, 64, 128, 256):
                 for S_q, G in ((17, 1), (17, 8), (77, 1), (4096, 1)):
@@ -129,6 +129,6 @@ def test_tuned_entries_fit_the_kernels(path: Path) -> None:
 
 @pytest.mark.parametrize(("D", "G", "timed"), [(64, 1, 1), (64, 4, 1), (128, 1, 1), (128, 4, 2), (256, 1, 4)])
 def test_attention_by_tma_times_only_what_may_be_fastest(D: int, G: int, timed: int) -> None:
-    module = import_module("triton_kernels.attention._configs")
+    module = import_module("triton_kernels.attention.packed")
     arguments = {"q_ptr": torch.empty(1, dtype=torch.bfloat16), "k_desc": object(), "S_q": 4096}
     assert len(module.short_list(module.CONFIGS, arguments, D=D, G=G)) == timed

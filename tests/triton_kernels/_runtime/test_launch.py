@@ -77,34 +77,34 @@ def test_a_direct_import_finds_what_the_suite_has_tuned(tmp_path: Path) -> None:
     program = f"""
 import sys
 from pathlib import Path
-from triton_kernels import attention
 from triton_kernels._runtime import tuned as _tuned
+from triton_kernels.attention import packed
 _tuned.FOLDER = Path({str(tmp_path)!r})
 path = _tuned.path_for(torch.cuda.get_device_name(), _tuned.version())
 path.parent.mkdir()
 entry = dict(
-    kernel="attention.attention_kernel", key=dict(HEADS=2, G=2, S_q=17, S_k=4000, D=16, CAUSAL=False),
+    kernel="attention.packed.packed_kernel", key=dict(HEADS=2, G=2, S_q=17, S_k=4000, D=16, CAUSAL=False),
     dtypes=["torch.float16"] * 4, config=dict(BLOCK_M=64, BLOCK_N=32, num_warps=4, num_stages=2),
     us=1.0, short_list_us=1.0, candidates=1,
 )
 document = dict(device=torch.cuda.get_device_name(), triton=_tuned.version(), driver="1", entries=[entry])
 path.write_text(__import__("json").dumps(document))
 q, k = empty(1, 4, 17, 16, dtype=torch.float16), empty(1, 2, 4000, 16, dtype=torch.float16)
-attention.attention(q, k, k)
-kernel = attention.attention_kernel
+packed.attention(q, k, k)
+kernel = packed.packed_kernel
 print(kernel.origin, kernel.best_config.kwargs["BLOCK_N"], len(driver.grids), "suite" in sys.modules)
 """
     assert on_a_pretended_gpu(program) == ["tuned 32 1 False"]
 
 
-def test_decoding_is_not_tuned() -> None:
+def test_attention_of_few_queries_is_not_tuned() -> None:
     program = """
-from triton_kernels import attention
+from triton_kernels.attention import auto, packed
 q = empty(1, 4, 1, 16, dtype=torch.float16)
 for count in (2049, 2050, 4096):
     k = empty(1, 2, count, 16, dtype=torch.float16)
-    attention.attention(q, k, k)
-print(len(attention.attention_kernel.cache), len({record["kernel"] for record in driver.records}), len(driver.records))
+    auto.attention(q, k, k)
+print(len(packed.packed_kernel.cache), len({record["kernel"] for record in driver.records}), len(driver.records))
 """
     assert on_a_pretended_gpu(program) == ["0 2 2"]
 
@@ -156,5 +156,5 @@ attention(x, x, x)
 print(len(driver.grids))
 """
     refusal, launches = on_a_pretended_gpu(program)
-    assert refusal.startswith("attention_kernel: first call with these arguments inside a CUDA graph capture")
+    assert refusal.startswith("gluon_kernel: first call with these arguments inside a CUDA graph capture")
     assert launches == "2"

@@ -1,4 +1,4 @@
-"""Attention by warps with different tasks: queries as a matrix, and results at sizes at which it is chosen."""
+"""Attention by specialized warps: queries as a matrix, and results at sizes at which it is chosen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from suite import ops
 from suite.checking.check import check
 from suite.checking.problem import Problem
 from suite.implementations import builtin
-from triton_kernels.attention._specialized import TILES, covers, q_matrix
+from triton_kernels.attention import auto, specialized
+from triton_kernels.attention.specialized import TILES, q_matrix
 
 B, H, S, D = 2, 3, 5, 8
 LAYOUTS = {  # queries (B, H, S, D) -> rows, rows to the next batch entry and head, columns to the next head
@@ -38,11 +39,11 @@ def test_queries_are_rows_of_a_matrix(name: str) -> None:
 @pytest.mark.parametrize("D", TILES)
 def test_results_agree_where_it_is_chosen(D: int, inputs: str) -> None:
     op = ops.get("attention")
-    triton = next(each for each in builtin.implementations("attention") if each.name == "triton")
+    implementation = builtin.find("attention", "triton/specialized")
     case = op.case((4, 20, 5, 500, 333, D), "bfloat16", causal=False, inputs=inputs)
     problem = Problem(case, 0, torch.device("cuda"))
     if torch.cuda.get_device_capability()[0] != 9:
         pytest.skip("needs Hopper")
-    assert covers(*problem.draws[0], causal=False)
-    result = check(triton.function, triton.adapter, problem, claims_determinism=True)
+    assert auto.choose(*problem.draws[0], causal=False) is specialized
+    result = check(implementation.function, implementation.adapter, problem, claims_determinism=True)
     assert result.agrees, result.reason

@@ -1,15 +1,23 @@
-"""Attention of float8 tensors: both products by float8 tensor cores, with a scale of each operand."""
+"""Attention in Triton of float8 tensors, with a scale for each operand; both products by float8 tensor cores.
+
+Adds to `triton/packed`: weights that use the range of float8, and V transposed in memory, since float8 tensor cores
+read both operands along the sum.
+"""
 
 import torch
 import triton
 import triton.language as tl
+from jaxtyping import Float
 from torch import Tensor
 
 from triton_kernels._common.tma import describe, tma_rows
-from triton_kernels._runtime.interpreter import INTERPRET, dot_operand
-from triton_kernels._runtime.launch import launch
+from triton_kernels._runtime.arguments import FLOAT8, check_attention
+from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
+from triton_kernels._runtime.launch import device_of, kept, launch
+from triton_kernels.attention import LOWEST
 from triton_kernels.attention._softmax import (
-    LOWEST,
+    check_limits,
+    head_group,
     recompute_by_key,
     row_pointers,
     store_tile,
@@ -17,8 +25,10 @@ from triton_kernels.attention._softmax import (
     visible_keys,
 )
 
+DETERMINISTIC = True
+DTYPES_BEYOND = ("float8_e4m3fn",)
 LOG2_E = tl.constexpr(1.4426950408889634)
-LARGEST_WEIGHT = tl.constexpr(8.0)  # in base 2: float8 weights are from 2^8 down to 2^-9, their smallest number
+LARGEST_WEIGHT = tl.constexpr(8.0)  # base-2 logarithm; float8 weights range from 2^8 down to 2^-9
 TILES = {  # by D: rows, keys, warps, stages
     **dict.fromkeys((16, 32, 64, 128), (64, 128, 4, 3)),
     256: (128, 64, 8, 3),
@@ -64,16 +74,16 @@ def add_keys(
 
 
 @triton.jit(do_not_specialize=["S_k"])
-def attention_float8_kernel(
+def float8_kernel(
     q_ptr, k_ptr, v_ptr, out_ptr, scale_q_ptr, scale_k_ptr, scale_v_ptr, k_desc, v_desc,
     HEADS, H_kv, S_q, S_k, HEAD_GROUP, sm_scale,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd, stride_ob, stride_oh, stride_om,
     CAUSAL: tl.constexpr, G: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """One program computes BLOCK_M rows of the output for one batch entry and key head, as `attention_kernel` does.
+    """One program computes BLOCK_M rows of the output for one batch entry and key head, as `packed_kernel` does.
 
-    v_desc: of V transposed, since float8 tensor cores read both operands along the sum.
+    v_desc: descriptor of V transposed.
     """
     head, start_m = tile_of(S_q * G, HEADS, HEAD_GROUP, BLOCK_M)
     b = (head // H_kv).to(tl.int64)
@@ -106,26 +116,81 @@ def attention_float8_kernel(
         )  # fmt: skip
 
 
-def attend_float8(
-    q: Tensor, k: Tensor, v: Tensor, scales: tuple[Tensor, ...], out: Tensor, causal: bool, sm_scale: float, group: int
+@kept
+def attention(
+    q: Float[Tensor, "B H S_q D"],
+    k: Float[Tensor, "B H_kv S_k D"],
+    v: Float[Tensor, "B H_kv S_k D"],
+    scale_q: Float[Tensor, ""] | None = None,
+    scale_k: Float[Tensor, ""] | None = None,
+    scale_v: Float[Tensor, ""] | None = None,
+    *,
+    causal: bool = False,
+    sm_scale: float | None = None,
+) -> Float[Tensor, "B H S_q D"]:
+    """out = softmax(sm_scale scale_q q (scale_k k)^T) scale_v v, for each batch entry and head.
+
+    Shapes: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), any strides; query head h reads key head h // (H // H_kv). D is
+    a power of two from 16 to 256. scale_q, scale_k and scale_v: float32, of shape (). The output is contiguous.
+    `sm_scale` defaults to 1 / sqrt(D).
+    Causal: query i sees keys up to i + S_k - S_q; a query that sees no key gives zeros. NaN of hidden keys and values
+    does not reach the result: a tile with a NaN is computed again, far more slowly.
+    Dtypes: q, k and v float8_e4m3fn, the output bfloat16. Scores, softmax and accumulation in float32; the
+    probabilities are rounded to float8 for the second product.
+    Memory: V is transposed first; keys that TMA cannot read are copied.
+    Errors: ValueError for other shapes, dtypes, scales or devices; NotImplementedError for float32, float16 and
+    bfloat16, other D, a negative sm_scale, or strides of k and v along S_k or D of 2**22 or more.
+    Source: FlashAttention-2 (Dao, 2023) with the float8 products of FlashAttention-3 (Shah et al., 2024).
+    """
+    scales = scale_q, scale_k, scale_v
+    check_attention(q, k, v, scales)
+    check_limits(q, k, v, sm_scale)
+    if q.dtype != FLOAT8:
+        raise NotImplementedError(f"attention: needs float8_e4m3fn; got {q.dtype}")
+    out = empty_output(q.shape, torch.bfloat16, q.device)
+    attend(q, k, v, scales, out, causal, sm_scale)
+    return finished_output(out, torch.bfloat16)
+
+
+def config(
+    q: Tensor, k: Tensor, v: Tensor, *scales: Tensor, causal: bool = False, sm_scale: float | None = None
+) -> str:
+    """The kernels that `attention` runs; empty if there is nothing to compute."""
+    if q.numel() == 0 or k.shape[2] == 0:
+        return ""
+    BLOCK_M, BLOCK_N, *_ = TILES[q.shape[3]]
+    return f"transpose; float8 {BLOCK_M}x{BLOCK_N}"
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scales: tuple[Tensor | None, ...],
+    out: Tensor,
+    causal: bool,
+    sm_scale: float | None,
 ) -> None:
-    """Writes attention's result to `out` (B, H, S_q, D), contiguous; nothing is empty. group: bytes of keys and values
-    of the heads that run together."""
+    """Writes attention's result to `out` (B, H, S_q, D), contiguous."""
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
+    if q.numel() == 0 or S_k == 0:
+        out.zero_()
+        return
     G, HEADS = H // H_kv, B * H_kv
-    keys = tma_rows(k)
     pitch = triton.cdiv(S_k, 16) * 16
-    columns = torch.empty((B, H_kv, D, pitch), dtype=v.dtype, device=v.device)[..., :S_k]
-    launch(
-        transpose_kernel, (HEADS * triton.cdiv(S_k, 128),), v, columns, H_kv, S_k, pitch, *v.stride(),
-        D=D, BLOCK_N=128, num_warps=4,
-    )  # fmt: skip
     BLOCK_M, BLOCK_N, num_warps, num_stages = TILES[D]
-    descs = [describe(keys, BLOCK_N), describe(columns, D, BLOCK_N)]
     options = {} if INTERPRET else {"num_warps": num_warps, "num_stages": num_stages}
-    launch(
-        attention_float8_kernel, (HEADS * triton.cdiv(S_q * G, BLOCK_M),),
-        q, k, v, out, *scales, *descs, HEADS, H_kv, S_q, S_k, min(HEADS, max(1, group // (2 * S_k * D))), sm_scale,
-        *q.stride(), *k.stride(), *v.stride(), *out.stride()[:3],
-        CAUSAL=causal, G=G, D=D, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, **options,
-    )  # fmt: skip
+    with device_of(q):
+        keys = tma_rows(k)
+        columns = torch.empty((B, H_kv, D, pitch), dtype=v.dtype, device=v.device)[..., :S_k]
+        launch(
+            transpose_kernel, (HEADS * triton.cdiv(S_k, 128),), v, columns, H_kv, S_k, pitch, *v.stride(),
+            D=D, BLOCK_N=128, num_warps=4,
+        )  # fmt: skip
+        launch(
+            float8_kernel, (HEADS * triton.cdiv(S_q * G, BLOCK_M),),
+            q, k, v, out, *scales, describe(keys, BLOCK_N), describe(columns, D, BLOCK_N),
+            HEADS, H_kv, S_q, S_k, head_group(HEADS, 2 * S_k * D), D**-0.5 if sm_scale is None else sm_scale,
+            *q.stride(), *k.stride(), *v.stride(), *out.stride()[:3],
+            CAUSAL=causal, G=G, D=D, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, **options,
+        )  # fmt: skip

@@ -7,8 +7,7 @@ import math
 import pytest
 import torch
 
-from triton_kernels.attention import attention
-from triton_kernels.attention._decode import DECODING, parts_of
+from triton_kernels.attention.parts import MOST_QUERIES, attention, parts_of
 
 CASES = {  # programs, keys -> parts, on 132 multiprocessors, D=128, 16 bits
     (512, 8192): 1,
@@ -33,7 +32,7 @@ def test_parts_cover_the_keys_once() -> None:
 @pytest.mark.parametrize("hidden", [slice(0, 64), slice(64, 130), slice(0, 130)], ids=["first", "last", "all"])
 def test_parts_whose_keys_all_score_minus_infinity(hidden: slice, device: str) -> None:
     source = torch.Generator().manual_seed(0)
-    q, k, v = (torch.randn(1, 2, S, 16, generator=source).to(device) for S in (DECODING, 130, 130))
+    q, k, v = (torch.randn(1, 2, S, 16, generator=source).to(device) for S in (MOST_QUERIES, 130, 130))
     q[..., 0] = q[..., 0].abs() + 1.0
     k[:, :, hidden, 0] = -math.inf
     weights = torch.softmax(q.double() @ k.double().mT / 4.0, dim=-1)
