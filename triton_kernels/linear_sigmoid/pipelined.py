@@ -1,25 +1,28 @@
-"""A linear layer with a sigmoid in Triton: a product whose tiles are finished in registers."""
+"""A linear layer with a sigmoid in Triton: adds to the plain kernel a loop that the compiler pipelines without stalls.
+
+Alignment is known to the compiler, addresses are not computed again in the loop, and tiles that fit are not masked.
+"""
 
 import triton
 import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
+from triton_kernels._common.pipelining import alignment, known_multiple, multiply_add, opaque_offsets
+from triton_kernels._common.sigmoid import sigmoid_16_bit, sigmoid_float32
 from triton_kernels._common.tiles import grouped_tile
 from triton_kernels._runtime.arguments import check_linear
 from triton_kernels._runtime.autotuner import autotune
 from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
-from triton_kernels.linear_sigmoid._configs import CONFIGS, short_list, tuning_space  # noqa: F401
-from triton_kernels.matmul import alignment, known_multiple, multiply_add, opaque_offsets
-from triton_kernels.sigmoid import sigmoid_16_bit, sigmoid_float32
+from triton_kernels.linear_sigmoid._configs_pipelined import CONFIGS, short_list, tuning_space  # noqa: F401
 
 DETERMINISTIC = True
 GROUP_M = 8  # tile rows per group of the tile scheduler
 
 
 @triton.jit
-def linear_sigmoid_kernel(
+def linear_sigmoid_pipelined_kernel(
     x_ptr, weight_ptr, bias_ptr, dy_ptr, out_ptr, M, N, K,
     stride_xm, stride_xk, stride_wn, stride_wk, stride_b, stride_dym, stride_dyn,
     PRECISION: tl.constexpr, MASKED: tl.constexpr, GROUP_M: tl.constexpr, ALIGN: tl.constexpr,
@@ -27,10 +30,9 @@ def linear_sigmoid_kernel(
 ):  # fmt: skip
     """One program computes one tile of sigma(x weight^T + bias), [BLOCK_M, BLOCK_N], in float32 registers.
 
-    Each step over K multiplies [BLOCK_M, BLOCK_K] of x by [BLOCK_K, BLOCK_N] of weight^T, as in `matmul`; what is done
-    with the sums costs no traffic but that of the result.
+    Each step over K multiplies [BLOCK_M, BLOCK_K] of x by [BLOCK_K, BLOCK_N] of weight^T.
     ALIGN: elements in 16 bytes if all rows start and end at multiples of 16 bytes; otherwise 1.
-    With dy the tile is that of dz = dy s (1 - s), s being the sigmoid.
+    With dy the result is dz = dy s (1 - s), where s is the sigmoid.
     """
     if ALIGN > 1:
         stride_xm, stride_wn = known_multiple(stride_xm, ALIGN), known_multiple(stride_wn, ALIGN)
@@ -79,7 +81,7 @@ if INTERPRET:  # without autotuning: one tile that numpy multiplies fast
 else:  # tuned, or timed once per key and kept in Triton's cache folder
     TILE = {}
     KEY = ["M", "N", "K", "stride_xm", "stride_xk", "stride_wn", "stride_wk", "PRECISION"]
-    linear_sigmoid_kernel = autotune(CONFIGS, KEY, short_list)(linear_sigmoid_kernel)
+    linear_sigmoid_pipelined_kernel = autotune(CONFIGS, KEY, short_list)(linear_sigmoid_pipelined_kernel)
 
 
 @kept
@@ -88,14 +90,14 @@ def linear_sigmoid(
 ) -> Float[Tensor, "M N"]:
     """out = sigma(x weight^T + bias).
 
-    Shapes: x (M, K), weight (N, K), bias (N,), any strides, K = 0 included; the output is contiguous.
-    Dtypes: float32, float16, bfloat16, the same for all; everything in float32, rounded once at the end.
+    Shapes: x (M, K), weight (N, K), bias (N,), any strides, K = 0 included. The output is contiguous.
+    Dtypes: float32, float16, bfloat16, the same for all; float32 inside, rounded once at the end.
     Precision: "ieee" multiplies the inputs exactly (float32 without tensor cores); "tf32", for float32 only: the tensor
     cores truncate each factor to 11 significant bits.
-    Tail: unless every tile of every configuration fits, loads and stores are masked; offsets are int64.
+    Tail: loads and stores are masked unless every tile of every configuration fits. Offsets are int64.
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for M above 2^28,
     N above 2^26 or K above 2^30.
-    Source: `matmul`.
+    Source: `triton/pipelined` of matmul.
     """
     check_linear("linear_sigmoid", x, weight, bias, precision=precision)
     out = empty_output((x.shape[0], weight.shape[0]), x.dtype, x.device)
@@ -106,13 +108,14 @@ def linear_sigmoid(
 
 
 def launch_forward(x: Tensor, weight: Tensor, bias: Tensor, dy: Tensor | None, out: Tensor, precision: str) -> None:
-    """Stores s, or with dy dz = dy s (1 - s), in out, which is not empty."""
+    """Stores s = sigma(x weight^T + bias) in out, or dz = dy s (1 - s) if there is a dy. out is not empty."""
     if x.shape[1] == 0:  # the kernel needs a step
         x, weight = x.new_zeros(x.shape[0], 1), weight.new_zeros(weight.shape[0], 1)
     (M, K), N = x.shape, weight.shape[0]
     by_rows = x.stride(1) == 1 == weight.stride(1)
     launch(
-        linear_sigmoid_kernel, lambda tile: (triton.cdiv(M, tile["BLOCK_M"]) * triton.cdiv(N, tile["BLOCK_N"]),),
+        linear_sigmoid_pipelined_kernel,
+        lambda tile: (triton.cdiv(M, tile["BLOCK_M"]) * triton.cdiv(N, tile["BLOCK_N"]),),
         x, weight, bias, dy, out, M, N, K, *x.stride(), *weight.stride(), *bias.stride(),
         *((0, 0) if dy is None else dy.stride()), PRECISION=precision,
         MASKED=M % 256 != 0 or N % 256 != 0 or K % 256 != 0, GROUP_M=GROUP_M,

@@ -1,4 +1,4 @@
-"""The gradients of a linear layer with a sigmoid in Triton: the kernel of the layer, two products and a sum."""
+"""The gradients of a linear layer with a sigmoid in Triton: dz by `triton/pipelined`, then two products."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -6,9 +6,9 @@ from torch import Tensor
 from triton_kernels._runtime.arguments import check_linear
 from triton_kernels._runtime.interpreter import empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept
-from triton_kernels.linear_sigmoid import launch_forward
+from triton_kernels.linear_sigmoid.pipelined import launch_forward
 from triton_kernels.matmul import matmul
-from triton_kernels.sum import sum as sum_of
+from triton_kernels.sum.parts import sum as sum_of
 
 DETERMINISTIC = True
 
@@ -24,10 +24,10 @@ def linear_sigmoid_grad(
 ) -> tuple[Float[Tensor, "M K"], Float[Tensor, "N K"], Float[Tensor, "N"]]:
     """(dx, dweight, dbias): gradients of the sum of dy * y, where y is the `linear_sigmoid` of x, weight and bias.
 
-    dz = dy y (1 - y), in the pass that computes x weight^T; dx = dz weight and dweight = dz^T x by `matmul`, dbias as
-    the sum of the rows of dz by `sum`.
+    dz = dy y (1 - y) is computed with x weight^T; then dx = dz weight, dweight = dz^T x, and dbias, the sum of the rows
+    of dz.
 
-    Shapes: x (M, K), weight (N, K), bias (N,), dy (M, N), any strides; the results are contiguous.
+    Shapes: x (M, K), weight (N, K), bias (N,), dy (M, N), any strides. The results are contiguous.
     Dtypes: float32, float16, bfloat16, the same for all; sums in float32; dz and the results are rounded.
     Precision: as in `linear_sigmoid`, for all three products.
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for M above 2^28,

@@ -1,4 +1,7 @@
-"""A layer of LSTM cells in Triton: one product for all inputs, then a launch for each time step."""
+"""A layer of LSTM cells in Triton: adds to the plain kernel that one launch takes all time steps.
+
+After each step the programs wait for each other at a counter in memory.
+"""
 
 import torch
 import triton
@@ -7,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from triton_kernels._runtime.arguments import check_lstm
+from triton_kernels._runtime.configs import multiprocessors
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 from triton_kernels.matmul import matmul
@@ -21,33 +25,33 @@ State = Float[Tensor, "B H"]
 
 @triton.jit
 def squash(x):
-    """tanh"""
+    """tanh(x)"""
     return 2.0 * tl.sigmoid(2.0 * x) - 1.0
 
 
 @triton.jit
 def gate_terms(inputs_ptr, bias_ptr, row, u, inside, H, GATE: tl.constexpr):
-    """The inputs' products and the bias of one gate, [BLOCK_B, BLOCK_U]."""
+    """x w_ih^T + bias of one gate, [BLOCK_B, BLOCK_U]."""
     terms = tl.load(inputs_ptr + (row * 4 + GATE) * H + u, mask=inside, other=0.0).to(tl.float32)
     return terms + tl.load(bias_ptr + GATE * H + u, mask=u < H, other=0.0).to(tl.float32)
 
 
 @triton.jit
 def add_product(acc, h, w_ptr, k, u, H, GATE: tl.constexpr):
-    """acc + h w^T over columns k of the rows of one gate."""
+    """acc + h w^T over the columns k of the weights of one gate."""
     w = tl.load(w_ptr + (GATE * H + u).to(tl.int64) * H + k[:, None], mask=(k[:, None] < H) & (u < H), other=0.0)
     return tl.dot(h, dot_operand(w), acc, input_precision="ieee")
 
 
 @triton.jit(do_not_specialize=["begin", "end"])
-def lstm_kernel(
+def lstm_persistent_kernel(
     inputs_ptr, w_hh_ptr, bias_ptr, h0_ptr, c0_ptr, y_ptr, h_ptr, c_ptr, cells_ptr, arrived_ptr, begin, end, T, B, H,
     WAIT: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_U: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """Steps begin to end - 1. One program computes BLOCK_U units of BLOCK_B rows of the batch; c stays in registers.
 
-    WAIT: after each step all programs wait for each other, so they must run at the same time. h is read past the L1
-    cache, which may have old values.
+    WAIT: all programs wait for each other after each step, so they must run at the same time. Loads of h bypass the L1
+    cache, which may hold old values.
     """
     across = tl.cdiv(H, BLOCK_U)
     b = tl.program_id(0) // across * BLOCK_B + tl.arange(0, BLOCK_B)[:, None]
@@ -86,7 +90,7 @@ def lstm_kernel(
         c = tl.sigmoid(f) * c + tl.sigmoid(i) * squash(g)
         h = tl.sigmoid(o) * squash(c)
         tl.store(y_ptr + row * H + u, h, mask=inside)
-        if WAIT:  # noqa: SIM102 - of a constant and a value
+        if WAIT:  # noqa: SIM102 - a constant and a value
             if t + 1 < end:
                 tl.debug_barrier()  # all threads have stored
                 tl.atomic_add(arrived_ptr, 1, sem="release")
@@ -98,40 +102,45 @@ def lstm_kernel(
         tl.store(c_ptr + b * H + u, c, mask=inside)
 
 
-def run(tensors: tuple[Tensor, ...], *, together: bool) -> tuple[Sequence, State, State]:
-    """What `lstm` returns, of arguments that it has checked. together: all steps in one launch, with WAIT."""
-    x, w_ih, w_hh, bias, h0, c0 = tensors
-    (T, B, I), H = x.shape, h0.shape[1]  # noqa: E741
+def run_together(
+    inputs: Float[Tensor, "T B 4*H"], w_hh: Tensor, bias: Tensor, h0: Tensor, c0: Tensor
+) -> tuple[Sequence, State, State]:
+    """The results of `lstm` from inputs = x w_ih^T, by one launch. The interpreter runs one program after the other, so
+    there each step is a launch."""
+    (T, B, _), H = inputs.shape, h0.shape[1]
     if T == 0 or B == 0 or H == 0:
-        return torch.empty((T, B, H), dtype=x.dtype, device=x.device), h0.clone(), c0.clone()
+        return inputs.new_empty((T, B, H)), h0.clone(), c0.clone()
     w_hh, bias, h0, c0 = (each.contiguous() for each in (w_hh, bias, h0, c0))
-    inputs = matmul(x.reshape(T * B, I), w_ih.t())
-    y, h, c = (empty_output(shape, x.dtype, x.device) for shape in ((T, B, H), (B, H), (B, H)))
-    cells = torch.empty((B, H), dtype=torch.float32, device=x.device)
+    y, h, c = (empty_output(shape, inputs.dtype, inputs.device) for shape in ((T, B, H), (B, H), (B, H)))
+    cells = torch.empty((B, H), dtype=torch.float32, device=inputs.device)
     arguments = (inputs, w_hh, bias, h0.to(y.dtype), c0, y, h, c, cells)
-    block_b = min(128 if together else 64, max(16, triton.next_power_of_2(B)))
-    grid = (triton.cdiv(H, BLOCK_U) * triton.cdiv(B, block_b),)
-    tile = {"BLOCK_B": block_b, "BLOCK_U": BLOCK_U, "BLOCK_K": BLOCK_K, "num_warps": 4, "num_stages": 3}
-    with device_of(x):
-        if together and not INTERPRET:
-            _check_fits(x, grid[0])
-            arrived = torch.zeros(1, dtype=torch.int32, device=x.device)
-            launch(
-                lstm_kernel, grid, *arguments, arrived, 0, T, T, B, H, WAIT=True, launch_cooperative_grid=True, **tile
-            )
-        else:
+    tile = {"BLOCK_B": block_b(B), "BLOCK_U": BLOCK_U, "BLOCK_K": BLOCK_K, "num_warps": 4, "num_stages": 3}
+    grid = (programs(B, H),)
+    with device_of(inputs):
+        if INTERPRET:
             for t in range(T):
-                launch(lstm_kernel, grid, *arguments, None, t, t + 1, T, B, H, WAIT=False, **tile)
-    return finished_output(y, x.dtype), finished_output(h, x.dtype), finished_output(c, x.dtype)
+                launch(lstm_persistent_kernel, grid, *arguments, None, t, t + 1, T, B, H, WAIT=False, **tile)
+        else:
+            arrived = torch.zeros(1, dtype=torch.int32, device=inputs.device)
+            launch(
+                lstm_persistent_kernel, grid, *arguments, arrived, 0, T, T, B, H,
+                WAIT=True, launch_cooperative_grid=True, **tile,
+            )  # fmt: skip
+    return tuple(finished_output(each, inputs.dtype) for each in (y, h, c))  # type: ignore[return-value]
 
 
-def _check_fits(x: Tensor, programs: int) -> None:
-    """Raises: NotImplementedError for more programs than multiprocessors, which may not run at the same time."""
-    multiprocessors = torch.cuda.get_device_properties(x.device).multi_processor_count
-    if programs > multiprocessors:
-        raise NotImplementedError(
-            f"lstm: {programs} programs wait for each other, and the device runs {multiprocessors} at a time"
-        )
+def block_b(B: int) -> int:
+    """Rows of the batch of a program."""
+    return min(128, max(16, triton.next_power_of_2(B)))
+
+
+def programs(B: int, H: int) -> int:
+    return triton.cdiv(H, BLOCK_U) * triton.cdiv(B, block_b(B))
+
+
+def fits(h0: State) -> bool:
+    """Whether the device runs all programs at the same time. The interpreter needs no such limit."""
+    return INTERPRET or programs(*h0.shape) <= multiprocessors(h0)
 
 
 @kept
@@ -146,11 +155,22 @@ def lstm(
     """(y, h, c): i, f, g, o = x_t w_ih^T + h w_hh^T + bias; c = sigmoid(f) c + sigmoid(i) tanh(g);
     h = y_t = sigmoid(o) tanh(c).
 
-    Shapes: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H); any strides: torch copies what is not
-    contiguous; the results are.
+    The launch is cooperative: it fails unless all programs run at the same time. Each step reads the weights from the
+    caches.
+
+    Shapes: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H), any strides: torch copies what is not
+    contiguous. The results are contiguous.
     Dtypes: float32 (ieee), float16, bfloat16, the same for all. x w_ih^T, by `matmul`, and h are rounded to it; sums
     and c are float32. Memory: 4 T B H numbers for x w_ih^T, and 4 B H bytes.
-    Tail: masked. Errors: ValueError for other shapes, dtypes or devices.
+    Tail: masked. Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for more programs, of 8
+    units and up to 128 rows each, than multiprocessors.
     """
     check_lstm(x, w_ih, w_hh, bias, h0, c0)
-    return run((x, w_ih, w_hh, bias, h0, c0), together=False)
+    if not fits(h0):
+        raise NotImplementedError(
+            f"lstm: {programs(*h0.shape)} programs wait for each other, "
+            f"and the device runs {multiprocessors(h0)} at a time"
+        )
+    T, B, I = x.shape  # noqa: E741
+    inputs = matmul(x.reshape(T * B, I), w_ih.t())
+    return run_together(inputs.view(T, B, w_ih.shape[0]), w_hh, bias, h0, c0)

@@ -1,4 +1,5 @@
-"""Sigmoid in Triton: float32 accurate to two units in the last place, and still memory-bound."""
+"""Sigmoid in Triton: adds to the plain kernel an exponential and a reciprocal of so few instructions that memory is the
+limit."""
 
 from math import prod
 
@@ -7,74 +8,20 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
+from triton_kernels._common.sigmoid import sigmoid_of
 from triton_kernels._runtime.arguments import check_sigmoid
 from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 
 DETERMINISTIC = True
-LARGE_BYTES = 2**26  # of a dense input: from here on there are far more programs than the device runs at once
-BLOCK_BYTES = (2**18, 2**18) if INTERPRET else (8192, 2048)  # per program: small, large dense inputs
+LARGE_BYTES = 2**26  # Size of a contiguous input from which on programs far outnumber what the device runs at once.
+BLOCK_BYTES = (2**18, 2**18) if INTERPRET else (8192, 2048)  # per program: small, large contiguous inputs
 TILE = (256, 256) if INTERPRET else (64, 64)  # (BLOCK_M, BLOCK_N) of strided inputs
 NUM_WARPS = 4
 
 
-@triton.jit
-def reciprocal(x):
-    """1 / x within one ulp, for normal x and 1 / x: one instruction, where 1.0 / x compiles to six."""
-    if INTERPRET:
-        return 1.0 / x
-    else:
-        return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1)
-
-
-@triton.jit
-def sigmoid_float32(x):
-    """1 / (1 + exp(-x)) within 1.96 ulp (measured over every float32), in twenty instructions.
-
-    exp(-x) = 2**k * exp(f), |f| <= ln(2) / 2 (Cody and Waite); ln(2) is split so that k * (its high part) is exact.
-    Both terms of the denominator carry a factor of 2**-32: exp(-x) alone overflows where the result is not yet 0.
-    """
-    # Products with -1.0 become sign bits of operands; Triton 3.6 compiles -x as 0 - x, an instruction of its own.
-    x = tl.clamp(x, -104.0, 30.0, propagate_nan=tl.PropagateNan.ALL)  # beyond: 0 or 1
-    shifted = tl.fma(x, -1.4426950216293335, 12582912.0)  # 1.5 * 2**23: rounds to k, which is left in the low bits
-    k = shifted - 12582912.0
-    f = tl.fma(k, -0.693145751953125, x * -1.0)
-    f = tl.fma(k, -1.428606765330187e-06, f)
-    p = tl.fma(f, 0.0013814540579915047, 0.00836874544620514)  # exp(f) - 1 = f + f**2 p(f), minimax of degree 4
-    p = tl.fma(p, f, 0.04166838899254799)
-    p = tl.fma(p, f, 0.1666652113199234)
-    p = tl.fma(p, f, 0.4999999403953552)
-    p = tl.fma(f * f, p, f)
-    scale = ((shifted.to(tl.int32, bitcast=True) << 23) + ((127 - 32) << 23)).to(tl.float32, bitcast=True)
-    e = tl.fma(scale, p, scale)  # 2**-32 * exp(-x)
-
-    # One Newton step with the residual of the unrounded denominator. Only the last product can be subnormal.
-    r = reciprocal(e + 2.0**-32)
-    residual = tl.fma(e * -1.0, r, tl.fma(r, -(2.0**-32), 1.0))
-    return tl.fma(r, residual, r) * 2.0**-32
-
-
-@triton.jit
-def sigmoid_16_bit(x):
-    """1 / (1 + exp(-x)) with relative error 2**-17, below the rounding of 16-bit types, in five instructions.
-
-    The factor of 2**-16 in the denominator keeps it from overflowing, and its reciprocal from being flushed to zero,
-    until the result is below bfloat16's smallest subnormal.
-    """
-    return reciprocal(tl.exp2(tl.fma(x, -1.4426950216293335, -16.0)) + 2.0**-16) * 2.0**-16
-
-
-@triton.jit
-def sigmoid_of(x):
-    """Sigmoid of a block, by the formula for its dtype."""
-    if x.dtype == tl.float32:
-        return sigmoid_float32(x)
-    else:
-        return sigmoid_16_bit(x.to(tl.float32))
-
-
 @triton.jit(do_not_specialize=["N"])
-def dense_sigmoid_kernel(x_ptr, out_ptr, N, BLOCK: tl.constexpr):
+def fast_exponential_kernel(x_ptr, out_ptr, N, BLOCK: tl.constexpr):
     """One program computes BLOCK consecutive elements; only the last one masks."""
     start = tl.program_id(0).to(tl.int64) * BLOCK
     offs = tl.arange(0, BLOCK)
@@ -88,13 +35,14 @@ def dense_sigmoid_kernel(x_ptr, out_ptr, N, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def strided_sigmoid_kernel(
+def strided_fast_exponential_kernel(
     x_ptr, out_ptr, M, N, stride_xm, stride_xn, stride_om,
     batch_shape, batch_stride_x, batch_stride_out, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """One program computes one tile, [BLOCK_M, BLOCK_N], of one matrix of a batch with any number of dimensions.
 
-    The input is read along its contiguous axis and converted to the output's layout through shared memory.
+    It reads the input along the contiguous axis of x and converts the tile to the layout of the output through shared
+    memory.
     """
     pid = tl.program_id(0)
     tiles_n = tl.cdiv(N, BLOCK_N)
@@ -115,13 +63,18 @@ def strided_sigmoid_kernel(
     tl.store(out_ptr + offs_m * stride_om + offs_n, sigmoid_of(x), mask=mask)
 
 
+def config(x: Tensor) -> str:
+    """The kernel that `sigmoid` runs: `fast_exponential`, or `strided_fast_exponential` if x is not contiguous."""
+    return "fast_exponential" if x.is_contiguous() else "strided_fast_exponential"
+
+
 @kept
 def sigmoid(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """out = 1 / (1 + exp(-x)), elementwise.
+    """out = 1 / (1 + exp(-x)), elementwise, by the functions of `_common/sigmoid.py`.
 
-    Shapes: any shape and strides; the output is contiguous.
+    Shapes: any shape and strides. The output is contiguous.
     Dtypes: float32 (within 1.96 ulp, subnormal results included), float16, bfloat16 (float32 inside, rounded once).
-    Tail: programs at the edge mask; offsets are int64, so x may have more than 2**31 elements.
+    Tail: programs at the edge are masked. Offsets are int64, so x may have more than 2**31 elements.
     Errors: ValueError for other dtypes or devices.
     Source: Cody and Waite's argument reduction; Markstein's correction of a reciprocal by its residual.
     """
@@ -129,18 +82,18 @@ def sigmoid(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     out = empty_output(x.shape, x.dtype, x.device)
     if x.numel() > 0:
         with device_of(x):
-            (_launch_dense if x.is_contiguous() else _launch_strided)(x, out)
+            (_launch_contiguous if x.is_contiguous() else _launch_strided)(x, out)
     return finished_output(out, x.dtype)
 
 
-def _launch_dense(x: Tensor, out: Tensor) -> None:
+def _launch_contiguous(x: Tensor, out: Tensor) -> None:
     N = x.numel()
     BLOCK = BLOCK_BYTES[N * x.element_size() >= LARGE_BYTES] // x.element_size()
-    launch(dense_sigmoid_kernel, (triton.cdiv(N, BLOCK),), x, out, N, BLOCK, num_warps=NUM_WARPS)
+    launch(fast_exponential_kernel, (triton.cdiv(N, BLOCK),), x, out, N, BLOCK, num_warps=NUM_WARPS)
 
 
 def _launch_strided(x: Tensor, out: Tensor) -> None:
-    """Tiles span the output's contiguous dimension and x's dimension of smallest stride; the others are batch."""
+    """Tiles span the contiguous dimension of out and x's dimension of smallest stride; the others are the batch."""
     dims: list[tuple[int, int, int]] = []  # (size, stride in x, stride in out), adjacent dimensions merged
     for size, stride_x, stride_out in zip(x.shape, x.stride(), out.stride(), strict=True):
         if dims and dims[-1][1] == size * stride_x:
@@ -153,7 +106,7 @@ def _launch_strided(x: Tensor, out: Tensor) -> None:
     BLOCK_M, BLOCK_N = TILE
     grid = (triton.cdiv(M, BLOCK_M) * triton.cdiv(N, BLOCK_N) * prod(batch_shape),)
     launch(
-        strided_sigmoid_kernel, grid,
+        strided_fast_exponential_kernel, grid,
         x, out, M, N, stride_xm, stride_xn, stride_om,
         batch_shape, batch_stride_x, batch_stride_out, BLOCK_M, BLOCK_N, num_warps=NUM_WARPS,
     )  # fmt: skip

@@ -1,4 +1,7 @@
-"""Softmax of each row of a matrix in Triton: a row stays in the registers of one program, if it fits."""
+"""Softmax of each row in Triton: adds to the plain kernel exponentials to base 2 for 16-bit results.
+
+Rows in blocks also tell the L2 cache what is read again, and in 16 bits load blocks ahead of their use.
+"""
 
 import triton
 import triton.language as tl
@@ -15,9 +18,9 @@ DETERMINISTIC = True
 
 @triton.jit
 def exponential(x, WIDE: tl.constexpr):
-    """exp(x) for x <= 0, times 2**16 for 16-bit results: the hardware's 2**y gives 0 where it would be subnormal.
+    """exp(x) for x <= 0; for 16-bit results times 2**16, because the hardware's 2**y gives 0 for subnormal results.
 
-    WIDE: float32 results, which need the exact argument. In 16 bits the sum with 16 costs 2**-20, relatively.
+    WIDE: float32 results, which need the exact argument. Adding 16 to it costs a relative error of 2**-20.
     """
     if WIDE:
         return tl.exp(x)
@@ -26,7 +29,7 @@ def exponential(x, WIDE: tl.constexpr):
 
 
 @triton.jit
-def softmax_kernel(
+def softmax_exp2_kernel(
     x_ptr, out_ptr, M, N, stride_xm, stride_xn, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """One program computes BLOCK_M whole rows, [BLOCK_M, BLOCK_N], which it reads once."""
@@ -41,18 +44,18 @@ def softmax_kernel(
 
 
 @triton.jit
-def long_softmax_kernel(x_ptr, out_ptr, N, stride_xm, stride_xn, BLOCK_N: tl.constexpr):
+def long_softmax_exp2_kernel(x_ptr, out_ptr, N, stride_xm, stride_xn, BLOCK_N: tl.constexpr):
     """One program computes one row in blocks of BLOCK_N. It reads the row twice, the second time from the L2 cache.
 
-    m: largest element so far. l: sum of exp(x - m), rescaled where m grows. While all are minus infinity, 0 stands for
-    m, so that exp gives 0 and not NaN.
+    m: largest element so far. l: sum of exp(x - m), rescaled where m grows. base: m, or 0 while all elements are minus
+    infinity, so that exp gives 0 and not NaN.
     """
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * stride_xm
     out_ptr += row * N
     offs_n = tl.arange(0, BLOCK_N).to(tl.int64)
     WIDE: tl.constexpr = x_ptr.dtype.element_ty == tl.float32
-    STAGES: tl.constexpr = 1 if WIDE else 3  # two blocks of 16-bit elements fit in shared memory, ahead of their use
+    STAGES: tl.constexpr = 1 if WIDE else 3  # shared memory holds two blocks of 16-bit elements ahead
     one = exponential(tl.zeros((1,), tl.float32), WIDE)
 
     m = tl.full((1,), float("-inf"), tl.float32)
@@ -77,9 +80,9 @@ def long_softmax_kernel(x_ptr, out_ptr, N, stride_xm, stride_xn, BLOCK_N: tl.con
 def softmax(x: Float[Tensor, "M N"]) -> Float[Tensor, "M N"]:
     """out[i, j] = exp(x[i, j]) / sum over k of exp(x[i, k]).
 
-    Shapes: x (M, N), any strides; the output is contiguous.
+    Shapes: x (M, N), any strides. The output is contiguous.
     Dtypes: float32, float16, bfloat16; float32 inside, rounded once.
-    Tail: columns beyond N are minus infinity; offsets are int64.
+    Tail: columns beyond N are minus infinity. Offsets are int64.
     Errors: ValueError for other shapes, dtypes or devices.
     Source: M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018, for rows in blocks.
     """
@@ -91,9 +94,9 @@ def softmax(x: Float[Tensor, "M N"]) -> Float[Tensor, "M N"]:
         with device_of(x):
             if block.holds_row:
                 launch(
-                    softmax_kernel, block.grid(M),
+                    softmax_exp2_kernel, block.grid(M),
                     x, out, M, N, *x.stride(), block.rows, block.columns, num_warps=block.warps,
                 )  # fmt: skip
             else:
-                launch(long_softmax_kernel, (M,), x, out, N, *x.stride(), block.columns, num_warps=block.warps)
+                launch(long_softmax_exp2_kernel, (M,), x, out, N, *x.stride(), block.columns, num_warps=block.warps)
     return finished_output(out, x.dtype)

@@ -1,4 +1,7 @@
-"""Sums in Triton: a program adds a part of the matrix; a second launch adds the parts of one output."""
+"""Sums in Triton: adds to the plain kernel that long rows are divided, so that every multiprocessor has work.
+
+A second launch adds the parts of one output.
+"""
 
 import torch
 import triton
@@ -12,16 +15,16 @@ from triton_kernels._runtime.launch import device_of, kept, launch
 
 DETERMINISTIC = True
 BLOCK = 2**18 if INTERPRET else 8192  # elements that a program loads at a time
-COLUMNS = 512  # of a block of a sum over rows
-PROGRAMS = 8  # on a multiprocessor
+MOST_ROWS = 512  # rows of a block whose rows lie side by side in memory
+PROGRAMS = 8  # per multiprocessor
 
 
 @triton.jit
-def sum_kernel(
+def sum_parts_kernel(
     x_ptr, out_ptr, M, N, stride_xm, stride_xn, stride_om, stride_op, parts,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """One program sums, for each of BLOCK_M rows, every parts-th block of BLOCK_N columns, in float32."""
+    """One program adds every parts-th block of BLOCK_N columns of BLOCK_M rows, in float32."""
     part = tl.program_id(0) % parts
     offs_m = (tl.program_id(0) // parts).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
     x_ptr += offs_m * stride_xm
@@ -40,9 +43,10 @@ def sum(
 ) -> Float[Tensor, ""] | Float[Tensor, "M"] | Float[Tensor, "N"]:
     """The sum of all elements (axis None), of each column (0) or of each row (1).
 
-    Shapes: x (M, N), any strides; the output is contiguous.
-    Dtypes: float32, float16, bfloat16; added in float32, in an order that depends on the shape alone, rounded once.
-    Tail: elements beyond the end are masked; offsets are int64.
+    Shapes: x (M, N), any strides. The output is contiguous.
+    Dtypes: float32, float16, bfloat16; added in float32 and rounded once. The order depends on the shape and on the
+    number of multiprocessors.
+    Tail: elements beyond the end are masked. Offsets are int64.
     Errors: ValueError for other shapes, dtypes, axes or devices.
     """
     check_sum("sum", x, axis)
@@ -60,10 +64,10 @@ def sum(
 
 
 def _sum_rows(x: Tensor, out: Tensor) -> None:
-    """out[i] = sum over j of x[i, j]. Along a block lies the dimension that is contiguous in memory."""
+    """out[i] = sum over j of x[i, j]. A block is long in the dimension of x that is contiguous in memory."""
     M, N = x.shape
     if abs(x.stride(0)) < abs(x.stride(1)):  # rows lie side by side
-        rows = min(triton.next_power_of_2(M), COLUMNS)
+        rows = min(triton.next_power_of_2(M), MOST_ROWS)
         columns = min(triton.next_power_of_2(N), max(1, BLOCK // rows))
     else:
         columns = min(triton.next_power_of_2(N), BLOCK)
@@ -72,13 +76,24 @@ def _sum_rows(x: Tensor, out: Tensor) -> None:
     parts = max(1, min(triton.cdiv(_programs(x), groups), N // (4 * columns)))
     arguments = (M, N, *x.stride())
     if parts == 1:
-        launch(sum_kernel, (groups,), x, out, *arguments, 1, 0, 1, rows, columns, num_warps=8)
+        launch(sum_parts_kernel, (groups,), x, out, *arguments, 1, 0, 1, rows, columns, num_warps=8)
         return
     partial = torch.empty((parts, M), dtype=torch.float32, device=x.device).t()
-    launch(sum_kernel, (groups * parts,), x, partial, *arguments, *partial.stride(), parts, rows, columns, num_warps=8)
+    launch(
+        sum_parts_kernel,
+        (groups * parts,),
+        x,
+        partial,
+        *arguments,
+        *partial.stride(),
+        parts,
+        rows,
+        columns,
+        num_warps=8,
+    )
     _sum_rows(partial if M > 1 else partial.contiguous(), out)
 
 
 def _programs(x: Tensor) -> int:
-    """Programs that the device runs at once."""
+    """Programs that the device runs at the same time."""
     return PROGRAMS * (torch.cuda.get_device_properties(x.device).multi_processor_count if x.is_cuda else 1)
