@@ -14,6 +14,7 @@ import pytest
 import torch
 from triton.experimental.gluon import language as gl
 
+from suite import ops
 from suite.implementations import builtin
 from suite.runner import tune
 
@@ -21,27 +22,37 @@ FOLDER = Path(__file__).resolve().parents[2] / "triton_kernels"
 OPTIONS = {"num_warps", "num_stages", "maxnreg"}
 
 
+IMPLEMENTATIONS = {
+    each.module.removeprefix("triton_kernels."): each
+    for operation in ops.names()
+    for each in builtin.implementations(operation)
+    if each.framework == "triton"
+}
+
+
 def autotuned() -> list[str]:
-    """The implementations of triton_kernels that call autotune."""
+    """The modules of the implementations of triton_kernels that call autotune: `matmul`, `matmul.gluon`."""
     found = []
-    for path in sorted(FOLDER.glob("[!_]*.py")):
+    for module, each in IMPLEMENTATIONS.items():
+        path = builtin.files(each.framework, each.operation)[each.name.partition("/")[2]]
         calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
-        if any(ast.unparse(each.func).endswith("autotune") for each in calls):
-            found.append(path.stem)
+        if any(ast.unparse(node.func).endswith("autotune") for node in calls):
+            found.append(module)
     return found
 
 
+SEARCHED = [name for name in autotuned() if tune.tunable(IMPLEMENTATIONS[name])]
+
+
 def test_autotuned_kernels_have_the_autotuner_that_remembers() -> None:
-    assert {"matmul", "matmul_gluon", "matmul_persistent", "matmul_split", "attention"} <= set(autotuned())
-    assert not [path.name for path in FOLDER.glob("*.py") if "triton.autotune(" in path.read_text()]
+    assert {"matmul", "matmul.gluon", "matmul.persistent", "matmul.split", "conv2d.taps"} <= set(autotuned())
+    assert not [path.name for path in FOLDER.rglob("*.py") if "triton.autotune(" in path.read_text()]
 
 
-@pytest.mark.parametrize("name", autotuned())
-def test_every_autotuned_kernel_has_a_tuning_space(name: str) -> None:
-    operation = builtin.operation_of(name)
-    assert operation is not None
-    implementations = {each.module: each for each in builtin.implementations(operation)}
-    assert tune.tunable(implementations[f"triton_kernels.{name}"])
+@pytest.mark.parametrize("name", [name for name in autotuned() if name not in SEARCHED])
+def test_only_plain_kernels_have_no_tuning_space_and_at_most_six_configurations(name: str) -> None:
+    assert IMPLEMENTATIONS[name].name == "triton"
+    assert 1 <= len(import_module(f"triton_kernels.{name}").CONFIGS) <= 6
 
 
 def launches(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
@@ -59,16 +70,16 @@ def launches(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
                 yield {"q_ptr": torch.empty(1, dtype=dtype)}, {"D": D}
                 yield {"q_ptr": torch.empty(1, dtype=dtype), "dk_ptr": torch.empty(1, dtype=dtype)}, {"D": D}
         return
-    if name == "conv2d_boxes":
+    if name == "conv2d.boxes":
         for dtype, precision in ((torch.bfloat16, "ieee"), (torch.float32, "tf32")):
             for K in (56, 64, 128, 136, 512):
                 yield {"x_desc": SimpleNamespace(base=torch.empty(1, dtype=dtype))}, {"PRECISION": precision, "K": K}
         return
-    if name == "conv2d":
+    if name == "conv2d.taps":
         for kind, (precision, _) in kinds.items():
-            for K, gather in ((1, False), (64, True), (64, False), (136, False), (512, False)):
+            for K in (1, 64, 136, 512):
                 x = torch.empty(1, dtype=getattr(torch, kind, torch.float32))
-                yield {"x_ptr": x}, {"PRECISION": precision, "GATHER": gather, "K": K}
+                yield {"x_ptr": x}, {"PRECISION": precision, "K": K}
         return
     for kind, (precision, DTYPE) in kinds.items():
         x = torch.empty(1, dtype=getattr(torch, kind, torch.float32))
@@ -76,18 +87,18 @@ def launches(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
             sizes = dict(zip("MNK", shape, strict=True))
             if name == "matmul":
                 yield {"a_ptr": x, **sizes}, {"PRECISION": precision, "PARTS": 1}
-            elif name == "linear_sigmoid":
+            elif name == "linear_sigmoid.pipelined":
                 yield {"x_ptr": x, **sizes}, {"PRECISION": precision}
-            elif (kind == "ieee") == (name == "matmul_split"):
+            elif (kind == "ieee") == (name == "matmul.split"):
                 desc = SimpleNamespace(base=x)
                 yield {"a_desc": desc, "c_desc": desc, **sizes}, {"PRECISION": precision, "DTYPE": DTYPE}
 
 
-@pytest.mark.parametrize("name", [*autotuned(), "conv2d_boxes"])
+@pytest.mark.parametrize("name", SEARCHED)
 def test_at_most_8_in_a_short_list_and_70_in_a_search(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     properties = SimpleNamespace(multi_processor_count=132, shared_memory_per_multiprocessor=228 * 1024)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device=None: properties)
-    module = import_module(f"triton_kernels._configs_{name}")
+    module = import_module(f"triton_kernels.{name}")
     parameters = {frozenset(config.kwargs) for config in module.CONFIGS}
     hooks = {config.pre_hook for config in module.CONFIGS}
     for arguments, constants in launches(name):
@@ -105,7 +116,7 @@ def test_at_most_8_in_a_short_list_and_70_in_a_search(monkeypatch: pytest.Monkey
 )
 def test_tuned_entries_fit_the_kernels(path: Path) -> None:
     for entry in json.loads(path.read_text())["entries"]:
-        file, function = entry["kernel"].split(".")
+        file, _, function = entry["kernel"].rpartition(".")
         module = import_module(f"triton_kernels.{file}")
         assert hasattr(module, function), entry["kernel"]
         assert entry["config"].keys() - OPTIONS in [config.kwargs.keys() for config in module.CONFIGS], entry

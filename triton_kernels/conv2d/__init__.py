@@ -55,11 +55,12 @@ def _tile(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, num_warps: int) -> triton.Co
     return triton.Config(tile, num_warps=num_warps, num_stages=2)
 
 
+CONFIGS = [_tile(128, 128, 32, 8), _tile(128, 64, 32, 8), _tile(64, 64, 32, 4), _tile(64, 16, 32, 4)]
+
 if INTERPRET:  # one tile that numpy multiplies fast
     TILE: dict[str, int] = {"BLOCK_M": 256, "BLOCK_N": 64, "BLOCK_K": 64}
 else:  # timed once per key
     TILE = {}
-    CONFIGS = [_tile(128, 128, 32, 8), _tile(128, 64, 32, 8), _tile(64, 64, 32, 4), _tile(64, 16, 32, 4)]
     KEY = ["pixels", "P", "Q", "K", "STRIDE", "C", "R", "S", "PRECISION"]
     conv2d_gather_kernel = autotune(CONFIGS, KEY)(conv2d_gather_kernel)
 

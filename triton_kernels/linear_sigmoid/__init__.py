@@ -45,11 +45,12 @@ def _tile(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, num_warps: int, num_stages: 
     return triton.Config(tile, num_warps=num_warps, num_stages=num_stages)
 
 
+CONFIGS = [_tile(128, 128, 32, 8, 3), _tile(64, 128, 32, 4, 3), _tile(64, 64, 32, 4, 4), _tile(16, 64, 64, 4, 4)]
+
 if INTERPRET:  # one tile that numpy multiplies fast
     TILE: dict[str, int] = {"BLOCK_M": 256, "BLOCK_N": 256, "BLOCK_K": 256}
 else:  # timed once per key
     TILE = {}
-    CONFIGS = [_tile(128, 128, 32, 8, 3), _tile(64, 128, 32, 4, 3), _tile(64, 64, 32, 4, 4), _tile(16, 64, 64, 4, 4)]
     KEY = ["M", "N", "K", "stride_xm", "stride_xk", "stride_wn", "stride_wk", "PRECISION"]
     linear_sigmoid_kernel = autotune(CONFIGS, KEY)(linear_sigmoid_kernel)
 
@@ -65,7 +66,8 @@ def linear_sigmoid(
     Precision: "ieee" multiplies the inputs exactly (float32 without tensor cores); "tf32", for float32 only: the tensor
     cores truncate each factor to 11 significant bits.
     Tail: elements beyond M, N and K are masked. Offsets are int64.
-    Errors: ValueError for other shapes, dtypes, devices or precisions.
+    Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for M above 2^28, N above
+    2^26 or K above 2^30.
     Source: the matrix multiplication of Triton's tutorials.
     """
     check_linear("linear_sigmoid", x, weight, bias, precision=precision)
