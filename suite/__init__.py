@@ -1,4 +1,4 @@
-"""One operation, many implementations: which is right, how fast is it, how close to the limit of the device.
+"""Compares the implementations of an operation: which is right, how fast is it, how close to the device's limit?
 
     import suite
     frame = suite.compare("matmul", shapes=["M=512,N=512,K=512"], implementations=["triton*", "torch"])
@@ -30,7 +30,7 @@ def __dir__() -> list[str]:
 
 
 class _Suite(ModuleType):
-    """`suite.report` is the function, also once the package `suite/report` has been imported."""
+    """Keeps `suite.report` the function after the package `suite/report` is imported."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not (name in __all__ and isinstance(value, ModuleType)):

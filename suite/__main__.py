@@ -1,4 +1,4 @@
-"""`python -m suite`."""
+"""Runs the command line: `python -m suite`."""
 
 import os
 import sys
@@ -18,6 +18,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if not sys.flags.safe_path:  # not the current folder, where a torch.py may lie that is not PyTorch
+    if not sys.flags.safe_path:  # leaves out the current folder: a torch.py there is not PyTorch
         sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     main()

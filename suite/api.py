@@ -1,5 +1,6 @@
-"""The suite from Python: `compare` for implementations of the tree and files, `check` and `time` for a function, and
-`report` for what `compare` gave.
+"""The suite for Python: `compare` runs implementations of the tree and files, `check` and `time` a function.
+
+`report` renders the results of `compare`.
 
     import suite
 
@@ -12,7 +13,7 @@ Sizes are given as on the command line (`"M=512,N=512,K=512"`), as a tuple in th
 (`{"M": 512, ...}`). Options of an operation are keywords: `causal=True`, `layout="nt"`.
 
 `compare` runs everything in processes of its own, like `python -m suite compare`. `check` and `time` call a function in
-this process: one that crashes or hangs does so here.
+the caller's process, so that a crash or hang of the function affects the caller.
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ from suite.hardware.device import resolve
 from suite.problem.case import Case
 from suite.problem.operation import Operation
 from suite.problem.option import Value
+from suite.processes.limits import FIRST_CALL_S
 from suite.results.row import Row
 from suite.results.store import Results
 from suite.runner import in_process
-from suite.runner.given import Size, known, one_case, selection, texts
+from suite.runner.given import Size, as_texts, check_known, one_case, selection
 from suite.runner.observer import Observer, Step
 from suite.runner.options import Options
 from suite.runner.plan import Job, plan, refuse_too_large
 from suite.timing.result import Timing
-from suite.worker.limits import FIRST_CALL_S
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from suite.checking.checked_call import CheckResult
+    from suite.checking.check import CheckResult
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Timed(Timing):
     """The times of a function."""
 
     rows: tuple[Row, ...] = ()
-    """Of the function and of what was timed beside it, as `compare` has them."""
+    """The rows of the function and of the implementations that were timed with it, as `compare` would give them."""
 
 
 def compare(
@@ -79,18 +80,18 @@ def compare(
 
     Args:
         operation: names, or `all`.
-        shapes: sizes of the one operation; none are its default cases.
-        implementations, exclude: patterns of names, such as `cuda*`, to run and to leave out; none is all.
+        shapes: sizes of a single operation. Without sizes, its default cases run.
+        implementations, exclude: patterns of names to run and to leave out, such as `cuda*`. Without patterns, all run.
         files: `.py` and `.cu` files of yours, as for `--with`. They run with your rights.
         out: a folder for CSV, Markdown and environment record; None writes nothing.
-        on_step: called with a line on what runs next.
+        on_step: called with a line that describes the next step.
         options: options of the operations, one value or several: `causal=True`, `layout=["nn", "nt"]`.
 
-    The others are the command line's; names and patterns that are not given are all, or the default ones.
+    The other arguments are those of the command line. A name or pattern that is not given means all, or the default.
 
     Returns:
         One row for each implementation and case, with the columns of the CSV (docs/results.md). A notebook shows it as
-        the tables of the command; `attrs["environment"]` says what was run on what.
+        the tables of the command. `attrs["environment"]` is the environment record.
 
     Raises:
         UsageError: arguments that cannot be used, before any work.
@@ -98,7 +99,7 @@ def compare(
     """
     from suite.results.frame import frame
 
-    known("cache", cache, ("cold", "warm"))
+    check_known("cache", cache, ("cold", "warm"))
     where = resolve(device)
     chosen = selection(operation, shapes, implementations, dtypes, precisions, inputs, options, sweep, files, exclude)
     memory = hardware.memory_bytes(where.type, where.index)
@@ -121,7 +122,7 @@ def cases(
     device: str | None = None,
     **options: Value | Sequence[Value],
 ) -> list[Case]:
-    """The cases that `compare` with these arguments runs: `inputs="telling"` gives those that show the usual mistakes.
+    """The cases that `compare` runs with these arguments. `inputs="telling"` gives cases that show the usual mistakes.
 
     Raises `UsageError` for arguments that cannot be used.
     """
@@ -146,19 +147,20 @@ def check(
 
     Args:
         function: takes and returns arrays of `framework`, with the signature of the operation (docs/own_kernels.md).
-        operation: its name.
-        case: one of `cases`, or sizes; with sizes `dtype` (float32), `precision`, `inputs` and options may be given.
+        operation: name of the operation.
+        case: one of `cases`, or sizes. With sizes, `dtype` (default float32), `precision`, `inputs` and options may be
+            given.
         framework: `torch`, `triton`, `cuda` (these three take torch tensors), `jax` or `numpy`.
         device: `cpu`, `cuda` or `cuda:INDEX`; None is the first GPU, or the CPU.
-        seed: of the inputs.
+        seed: seed of the random inputs.
         options: options of the operation, such as `causal=True`.
 
     Returns:
-        Whether it agrees, the reason if it does not, and its errors.
+        The verdict, the reason if the function disagrees, and its errors.
 
     Raises:
         UsageError: arguments that cannot be used, before any work.
-        Exception: whatever `function` raises; `NotImplementedError` is how it refuses a case.
+        Exception: any exception of `function`. It refuses a case by `NotImplementedError`.
     """
     chosen = one_case(operation, case, dtype, precision, inputs, options)
     return in_process.check(function, in_process.adapter(framework), chosen, resolve(device), seed)
@@ -180,24 +182,24 @@ def time(
     seed: int = 0,
     **options: Value,
 ) -> Timed:
-    """Check `function`, then time it by the recorder of `compare`, in this process.
+    """Check `function`, then time it with the recorder of `compare`, in this process.
 
     Arguments are those of `check`, and
 
-        beside: names of implementations of the tree that are timed in turns with it. If one is a vendor's,
-            `vs_best` is its time over that of `function`: above 1 is faster than the vendor.
+        beside: names of implementations of the tree to time in turns with it. If one is a vendor's, `vs_best` is its
+            time divided by that of `function`. Above 1, the function is faster than the vendor.
         cache: `cold` or `warm`, the L2 cache before each sample.
-        max_noise: width of the 95% interval, in percent, above which more samples are taken.
+        max_noise: half width of the 95% interval, in percent, above which more samples are taken.
 
     Raises:
         UsageError: arguments that cannot be used, before any work.
-        DisagreementError: a result is wrong, of the check or of a timed call. A wrong result is not timed.
-        Exception: whatever `function` raises.
+        DisagreementError: a result of the check or of a timed call is wrong. A wrong result has no time.
+        Exception: any exception of `function`.
     """
-    known("cache", cache, ("cold", "warm"))
+    check_known("cache", cache, ("cold", "warm"))
     chosen, where = one_case(operation, case, dtype, precision, inputs, options), resolve(device)
-    others = [in_process.beside(operation, name, where, chosen) for name in texts(beside)]
-    timed = [in_process.given(function, operation, framework), *others]
+    others = [in_process.tree_implementation(operation, name, where, chosen) for name in as_texts(beside)]
+    timed = [in_process.caller_implementation(function, operation, framework), *others]
     measured = in_process.time(timed, chosen, where, cache=cache, max_noise=max_noise / 100, seed=seed)
     return Timed(**vars(measured[0][0]), rows=tuple(row for _, row in measured))
 
@@ -212,13 +214,13 @@ def report(
     """Write findings, winners, tables and plots of one run, or of several side by side: `python -m suite report`.
 
     Args:
-        runs: what `compare` gave, or a part of its rows; folders that it wrote, or tables (.csv).
+        runs: the results of `compare` or some of their rows; folders that it wrote; or tables (.csv).
         formats: `html` (one page), `md` (README.md with plots), `png`, `svg`; several as `"html,md"` or a list.
-        out: the folder of the report. None is that of the one run given as a path, else `report`.
-        open: whether a browser shows the page.
+        out: the folder of the report. None is the folder of the run if a single path is given, else `report`.
+        open: show the page in a browser.
 
     Returns:
-        The files, the one to read first in front.
+        The files. The one to read first comes first.
 
     Raises:
         UsageError: no results, a frame that lacks columns, an unknown format.
@@ -229,7 +231,7 @@ def report(
 
     given = [runs] if not isinstance(runs, Sequence) or isinstance(runs, str) else runs
     sides = [Path(each) if isinstance(each, str | Path) else side(each, n) for n, each in enumerate(given, 1)]
-    names = [name.strip() for text in texts(formats) for name in text.split(",")]
+    names = [name.strip() for text in as_texts(formats) for name in text.split(",")]
     return run(sides, names, None if out is None else Path(out), open_it=open)
 
 
@@ -254,7 +256,7 @@ def _rows(
 
 
 class _Follower(Observer):
-    """Stores rows and says what runs next."""
+    """Stores rows, and reports the next step."""
 
     def __init__(self, results: Results | None, on_step: Callable[[str], None] | None) -> None:
         self._results, self._on_step = results, on_step

@@ -1,4 +1,4 @@
-"""For test suites, and a pytest plugin: `pytest_plugins = ["suite.testing"]` in `conftest.py` has its fixture.
+"""Helpers for test suites. `pytest_plugins = ["suite.testing"]` in `conftest.py` provides the fixture.
 
 import pytest
 from suite.testing import assert_agrees, cases, title
@@ -36,26 +36,26 @@ from suite.runner.given import title
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
-    from suite.checking.checked_call import CheckResult
+    from suite.checking.check import CheckResult
 
 __all__ = ["NoSlower", "assert_agrees", "assert_no_slower", "cases", "title"]
 
 BASELINES = "baselines"
-"""The folder beside a test file that holds the times of `assert_no_slower`, in a folder for each device."""
+"""Name of the folder beside a test file with the times of `assert_no_slower`. It has a folder for each device."""
 SPEED = "speed"
-"""The name under which a test's report has what `assert_no_slower` found."""
+"""The name of the property of a test's report with the result of `assert_no_slower`."""
 P = ParamSpec("P")
 
 
 def _asserting(check: Callable[P, CheckResult]) -> Callable[P, None]:
-    """`check` as an assertion, with the same parameters."""
+    """Makes an assertion of `check`, with the same parameters."""
 
     @functools.wraps(check, assigned=())
     def assert_agrees(*args: P.args, **kwargs: P.kwargs) -> None:
-        __tracebackhide__ = True  # pytest then shows the line of the test
+        __tracebackhide__ = True  # makes pytest show the line of the test
         found = check(*args, **kwargs)
         if not found.agrees:
-            function, operation, case = _named(*args, **kwargs)
+            function, operation, case = _arguments_of_check(*args, **kwargs)
             where = title(case) if isinstance(case, Case) else f"{operation} {case}"
             name = getattr(function, "__name__", "the function")
             raise AssertionError(
@@ -65,7 +65,9 @@ def _asserting(check: Callable[P, CheckResult]) -> Callable[P, None]:
     return assert_agrees
 
 
-def _named(function: object = None, operation: object = None, case: object = None, **_: object) -> tuple[Any, ...]:
+def _arguments_of_check(
+    function: object = None, operation: object = None, case: object = None, **_: object
+) -> tuple[Any, ...]:
     return function, operation, case
 
 
@@ -78,17 +80,17 @@ case that it refuses.
 
 
 class NoSlower:
-    """Compares the device time of functions with baselines in a folder; the fixture `assert_no_slower`."""
+    """Compares the device time of functions with baselines in a folder. The fixture `assert_no_slower` returns one."""
 
     def __init__(self, folder: Path, test: str, tell: Callable[[str], None]) -> None:
         self._folder, self._test, self._tell = folder, test, tell
         self._count = 0
 
     def __call__(self, *args: Any, threshold: float = THRESHOLD, beside: str | list[str] = "torch", **how: Any) -> None:
-        """Raise `AssertionError` if a function is slower than its baseline, by more than `threshold`.
+        """Raise `AssertionError` if a function is slower than its baseline by more than `threshold`.
 
-        The other arguments are those of `suite.time`. What is compared is the ratio to the vendor's implementation
-        `beside`, by the rules of `python -m suite diff`. Without a baseline this run's times become it.
+        The other arguments are those of `suite.time`. The compared value is the ratio to the vendor's implementation
+        `beside`, by the rules of `python -m suite diff`. If there is no baseline, the times of this run become it.
         """
         __tracebackhide__ = True
         rows = list(time(*args, beside=beside, **how).rows)
@@ -104,7 +106,7 @@ class NoSlower:
             raise AssertionError(f"{line}\n{_shown(path)} is the baseline; delete it to accept the new time")
 
     def _path(self, device: str | None) -> Path:
-        """Where the baseline of this call is kept: one file for each call of a test."""
+        """The file of the baseline of this call. Each call of a test has its own file."""
         from suite.hardware.device import resolve
 
         self._count += 1
@@ -118,7 +120,7 @@ def _shown(path: Path) -> Path:
 
 
 def compared(baseline: Path, rows: list[Row], threshold: float) -> Diff:
-    """The verdict on the first of `rows`, that of the function; the others are the vendor's.
+    """The verdict on the first of `rows`, which is the function's. The others are the vendor's.
 
     Raises `UsageError` for a baseline of another function, case, cache state or recorder.
     """
@@ -138,7 +140,7 @@ def assert_no_slower(request: pytest.FixtureRequest) -> NoSlower:
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    """A line for each time that was compared, or became a baseline."""
+    """Print a line for each time that was compared or became a baseline."""
     lines = list(_speeds(terminalreporter))
     if lines:
         terminalreporter.section("speed against baselines")

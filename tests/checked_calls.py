@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from suite import frameworks, ops
-from suite.checking.checked_call import CheckResult, check
+from suite.checking.check import CheckResult, check
 from suite.checking.problem import Problem
 from suite.frameworks.base import Adapter
 

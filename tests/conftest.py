@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
 DRIVERS = ("/dev/nvidiactl", "/dev/dxg")
-"""Of NVIDIA GPUs, on Linux and in Windows' subsystem for it."""
+"""Device files of NVIDIA GPUs, on Linux and in Windows' subsystem for Linux."""
 SLOW_S = 10.0
 """Tests that take longer are to be marked `slow`."""
 
@@ -95,7 +95,7 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What tests import stays: no collection looks at its two million objects again."""
+    """Keep the two million objects that tests import out of every garbage collection."""
     gc.collect()
     gc.freeze()
 

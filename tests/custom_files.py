@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 
 from suite import custom
-from suite.checking.verdict import Verdict, judge
-from suite.custom.load import source_of
+from suite.checking.judge import Verdict, judge
+from suite.custom.file import source_of
 from suite.custom.operation import CustomOperation
 from suite.problem.case import Case
 from suite.problem.source import Kind

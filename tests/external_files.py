@@ -7,17 +7,17 @@ from pathlib import Path
 import torch
 
 from suite import ops
-from suite.checking.checked_call import check_calls
+from suite.checking.check import check_calls
 from suite.checking.problem import Problem
+from suite.external.fork_server import ExternalForkServer
+from suite.external.implementation import ExternalImplementation, from_files
+from suite.external.process import ExternalProcess, RaisedError
+from suite.external.protocol import About, Facts
+from suite.external.remote import RemoteCaller, SharedCase
 from suite.hardware.device import Device
-from suite.implementations.external.implementation import ExternalImplementation, from_files
 from suite.problem.case import Case
-from suite.worker.guest_process import GuestProcess, RaisedError
-from suite.worker.guest_protocol import About, Facts
-from suite.worker.nursery import Nursery
 from suite.worker.pool import Pool
 from suite.worker.protocol import CheckReply, CheckRequest, Failed
-from suite.worker.remote import GuestCase, RemoteCaller
 
 CPU = Device("cpu", name="CPU")
 CASE = ops.get("vector_add").case((100,))
@@ -74,28 +74,28 @@ def check(pool: Pool, implementation: ExternalImplementation, case: Case = CASE)
     return pool.ask(CheckRequest(case, implementation.reference, 0), timeout_s=60.0)
 
 
-class SharedGuest:
+class SharedProcess:
     """One process for several files, which share one only here: what one leaves behind, the next would see."""
 
     def __init__(self) -> None:
-        self.nursery = Nursery(CPU)
-        self.guest = GuestProcess(self.nursery.fork, CPU, on_wait=lambda: None)
-        self.guest.settle()
+        self.fork_server = ExternalForkServer(CPU)
+        self.process = ExternalProcess(self.fork_server.fork, CPU, on_wait=lambda: None)
+        self.process.settle()
 
     def close(self) -> None:
-        self.guest.close()
-        self.nursery.close()
+        self.process.close()
+        self.fork_server.close()
 
     def check(self, implementation: ExternalImplementation) -> CheckReply | Failed:
         reference = implementation.reference
-        case = GuestCase(self.guest, Problem(CASE, 0, torch.device("cpu")))
+        case = SharedCase(self.process, Problem(CASE, 0, torch.device("cpu")))
         try:
             result = check_calls(
                 RemoteCaller(case, reference), case.problem, claims_determinism=implementation.deterministic
             )
         except RaisedError as error:
             return CheckReply("unsupported", str(error)) if error.kind == "unsupported" else Failed(str(error), None)
-        remarks = self.guest.ask(About(reference), Facts).remarks
+        remarks = self.process.ask(About(reference), Facts).remarks
         return CheckReply("ok" if result.agrees else "wrong", "; ".join(filter(None, (result.reason, *remarks))))
 
 

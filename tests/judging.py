@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from suite.checking.verdict import Verdict, judge
+from suite.checking.judge import Verdict, judge
 from suite.problem.case import Case
 from suite.problem.operation import Operation
 

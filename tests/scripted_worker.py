@@ -11,6 +11,7 @@ import pytest
 
 from suite.hardware.device import Device
 from suite.problem.operation import Operation
+from suite.processes.child import WorkerDiedError
 from suite.results.row import Key, Row
 from suite.runner import compare as comparison
 from suite.runner import device_run
@@ -18,14 +19,13 @@ from suite.runner.observer import Observer, Step
 from suite.runner.options import Options
 from suite.runner.plan import plan
 from suite.runner.selection import Selection
-from suite.worker.child import WorkerDiedError
 from suite.worker.protocol import (
     CheckReply,
     Failed,
+    ProbeReply,
+    ProbeRequest,
     Reply,
     Request,
-    TellReply,
-    TellRequest,
     TimeReply,
     TimeRequest,
     TimingColumns,
@@ -56,7 +56,7 @@ def time_of(us: float, **more: Any) -> dict[str, Any]:
 
 def as_dict(request: Request) -> dict[str, Any]:
     """What answers read of a request."""
-    done = {TimeRequest: "time", TellRequest: "tell"}
+    done = {TimeRequest: "time", ProbeRequest: "probe"}
     return {**asdict(request), "do": done.get(type(request), "check")}
 
 
@@ -68,8 +68,8 @@ def as_reply(request: Request, answer: dict[str, Any]) -> Reply:
     if answer["status"] == "error":
         reason, failed = answer["reason"], answer.get("failed")
         return TimingFailed("error", reason, failed) if isinstance(request, TimeRequest) else Failed(reason, failed)
-    if isinstance(request, TellRequest):
-        return TellReply(**{"reason": "", "checked": "", **answer})
+    if isinstance(request, ProbeRequest):
+        return ProbeReply(**{"reason": "", "checked": "", **answer})
     return CheckReply(**{"reason": "", **answer})
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from suite import frameworks
+from suite import frameworks, ops
 from suite.core.paths import ROOT
 from suite.implementations import builtin
 
 ORDER = (
-    "cli", "testing", "api", "new_op", "doctor", "runner", "profiling", "worker", "history", "report", "diff",
-    "results", "timing", "checking", "implementations", "frameworks", "variants", "models", "ops", "custom",
-    "problem", "hardware", "numerics", "core",
+    "cli", "testing", "api", "new_op", "doctor", "runner", "profiling", "worker", "external", "processes",
+    "history", "report", "diff", "results", "timing", "checking", "implementations", "frameworks", "variants",
+    "models", "ops", "custom", "problem", "hardware", "numerics", "core",
 )  # fmt: skip
 """Packages and modules of suite/ from top to bottom. Each imports only from itself and from those after it."""
 MODULES = {"testing", "api"}
@@ -24,6 +24,8 @@ MODULES = {"testing", "api"}
 APART = {("doctor", "runner")}
 """Packages that do not import each other, whatever their order."""
 AT_THE_TOP = {"__init__", "__main__"}
+SHARED = {"autograd", "build", "common", "hopper", "host", "tuned"}
+"""Names in kernel folders, without those that begin with an underscore, that are no operations."""
 FOLDERS = tuple(frameworks.get(name).folder for name in frameworks.names())
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 
@@ -91,26 +93,33 @@ def test_imports_go_downwards() -> None:
     assert not across, "\n".join(across)
 
 
-def test_there_is_no_circle_among_modules_at_import() -> None:
-    """Imports at module level alone, without those for type checking: a circle there fails or depends on the order."""
+def test_there_is_no_circle_among_modules() -> None:
+    """Every import counts: at the top, inside functions and for type checking."""
     modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in sources("suite")}
     modules = {name.removesuffix(".__init__"): path for name, path in modules.items()}
-    graph = {name: _imported_at_once(path, modules) - {name} for name, path in modules.items()}
-    while leaves := {name for name, needed in graph.items() if not needed}:
-        graph = {name: needed - leaves for name, needed in graph.items() if name not in leaves}
-    assert graph == {}
+    graph = {name: _imported_modules(path, modules.keys()) - {name} for name, path in modules.items()}
+    reached = {name: _reachable(name, graph) for name in graph}
+    closing = [
+        f"{name} imports {', '.join(back)}"
+        for name, needed in graph.items()
+        if (back := sorted(each for each in needed if name in reached[each]))
+    ]
+    assert not closing, "\n".join(closing)
 
 
-def _imported_at_once(path: Path, modules: dict[str, Path]) -> set[str]:
-    top = ast.Module([node for node in tree(path).body if isinstance(node, ast.Import | ast.ImportFrom)], [])
-    found = set()
-    for node in top.body:
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= {name if name in modules else node.module for name in names}
-    return found & modules.keys()
+def _reachable(start: str, graph: Mapping[str, set[str]]) -> set[str]:
+    found, left = set[str](), [start]
+    while left:
+        new = graph[left.pop()] - found
+        found |= new
+        left += new
+    return found
+
+
+def _imported_modules(path: Path, modules: Collection[str]) -> set[str]:
+    """Modules of suite that a file imports: `from a.b import c` imports `a.b.c` if that is a module, else `a.b`."""
+    names = {name for name, _ in imports(path)}
+    return {name if name in modules else name.rpartition(".")[0] for name in names}.intersection(modules)
 
 
 def test_kernel_folders_import_nothing_from_suite() -> None:
@@ -123,30 +132,33 @@ def test_kernel_folders_import_nothing_from_suite() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_every_file_in_a_kernel_folder_is_an_implementation_or_a_helper(folder: str) -> None:
-    """A helper's name begins with an underscore, or another file of the folder imports it. `autograd` is for users."""
-    modules = {path.stem for path in (ROOT / folder).glob("*.py")}
-    imported = {module.split(".")[1] for path in sources(folder) for module, _ in imports(path) if module.count(".")}
-    stray = [
-        name
-        for name in modules - imported - {"autograd"}
-        if not name.startswith("_") and builtin.operation_of(name) is None
-    ]
-    assert stray == []
+@pytest.mark.parametrize("framework", frameworks.names())
+def test_a_kernel_folder_has_operations_and_what_they_share(framework: str) -> None:
+    folder = ROOT / frameworks.get(framework).folder
+    names = {path.stem for path in folder.iterdir() if path.name != "__pycache__" and not path.name.startswith("_")}
+    assert names - SHARED <= set(ops.names())
+    assert all(builtin.files(framework, name) for name in names - SHARED)
+
+
+@pytest.mark.parametrize("framework", frameworks.names())
+def test_every_file_of_an_operation_is_an_implementation_or_a_helper(framework: str) -> None:
+    """An implementation defines or imports the operation's function. A helper's name begins with an underscore."""
+    for name in ops.names():
+        for path in builtin.files(framework, name).values():
+            defined = {node.name for node in tree(path).body if isinstance(node, ast.FunctionDef)}
+            imported = {module.rpartition(".")[2] for module, _ in imports(path)}
+            assert name in defined | imported, where(path)
 
 
 def test_every_cuda_source_has_its_launcher() -> None:
-    """A source of several launchers begins with an underscore, and so does the module that calls it.
-
-    A layer has no source of its own: it is composed of others.
-    """
+    """`matmul/tiled.cu` has `matmul/tiled.py` beside it, `matmul/matmul.cu` the package. Helpers have any name."""
     folder = ROOT / frameworks.get("cuda").folder
-    operations = {path.stem: builtin.operation_of(path.stem) for path in folder.glob("*.py")}
-    launchers = {stem for stem, name in operations.items() if name not in (None, "multi_head_attention")}
-    launchers |= {"_attention_decode", "_few32", "_fitted_bfloat16", "_fitted_float16", "_images", "_narrow"}
-    launchers |= {"_pitched", "_short", "_short8", "_skinny8", "_wgmma16", "_wgmma32", "_wgmma8"}
-    assert {path.stem for path in folder.glob("*.cu")} == launchers
+    for source in folder.glob("*/*.cu"):
+        launcher = source.with_name("__init__.py") if source.stem == source.parent.name else source.with_suffix(".py")
+        assert launcher.is_file() or source.name.startswith("_"), where(source)
+        beside = "".join(path.read_text(encoding="utf-8") for path in source.parent.glob("*.py"))
+        named = str(source.relative_to(folder).with_suffix(""))
+        assert f'"{named}"' in beside or f'"{source.stem}"' in beside or "fitted" in source.stem, where(source)
 
 
 def test_no_file_is_long() -> None:

@@ -14,7 +14,7 @@ import pytest
 from cheats import Cheat
 
 from suite import ops
-from suite.implementations.external import source
+from suite.external import source
 
 CHEATS, TWINS = cheats.cheats(), cheats.twins()
 EVERY = [*CHEATS, *TWINS]

@@ -14,7 +14,7 @@ BROWSER = "Chromium could not be installed: the tests of the report's page are s
 
 
 def ran(path: Path, **programs: str) -> tuple[list[str], str]:
-    """What `.ci/run` calls where only these programs exist, each with what it does; and its messages."""
+    """The calls and messages of `.ci/run` on a machine that has only these programs, each with its behaviour."""
     programs = {"make": "", **programs}
     for name, body in programs.items():
         (path / name).write_text(f'#!/bin/bash\necho "{name} $*" >> {path / "calls"}\n{body}\n')

@@ -64,7 +64,7 @@ def commands(path: Path) -> list[tuple[str, list[str]]]:
 
 @cache
 def help_of(command: str) -> str:
-    """What `python -m suite COMMAND --help` prints."""
+    """The output of `python -m suite COMMAND --help`."""
     environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
     done = subprocess.run(
         [sys.executable, "-m", "suite", command, "--help"],

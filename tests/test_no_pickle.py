@@ -1,4 +1,4 @@
-"""What crosses a process or a file is JSON, CSV or an array of a framework."""
+"""Data that crosses a process or a file is JSON, CSV or an array of a framework."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import quick
 
 @dataclass(eq=False)
 class Item:
-    """What the quick tier reads of a test."""
+    """The attributes of a test that the quick tier reads."""
 
     nodeid: str
     slow: bool = False

@@ -38,39 +38,41 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def told() -> list[str]:
+def messages() -> list[str]:
     return []
 
 
 @pytest.fixture
-def no_slower(tmp_path: Path, told: list[str]) -> Any:
+def no_slower(tmp_path: Path, messages: list[str]) -> Any:
     """Each call is the first one of its test."""
-    return lambda *given, **how: NoSlower(tmp_path, "test_mine.test[a/b]", told.append)(*given, device="cpu", **how)
+    return lambda *given, **how: NoSlower(tmp_path, "test_mine.test[a/b]", messages.append)(*given, device="cpu", **how)
 
 
-def test_without_a_baseline_this_run_becomes_it(clock: Clock, no_slower: Any, told: list[str], tmp_path: Path) -> None:
+def test_without_a_baseline_this_run_becomes_it(
+    clock: Clock, no_slower: Any, messages: list[str], tmp_path: Path
+) -> None:
     no_slower(len, "matmul", (64, 64, 64))
     (path,) = tmp_path.glob("cpu-*/*.csv")
     assert path.name == "test_mine.test_a_b_.csv"
     assert [row.implementation for row in read_rows(path)] == ["with/mine", "torch"]
-    assert told == [f"test_mine.test[a/b]: no baseline: this run's times are written to {path}"]
+    assert messages == [f"test_mine.test[a/b]: no baseline: this run's times are written to {path}"]
     assert clock.given == {"beside": "torch", "device": "cpu"}
 
 
 @pytest.mark.parametrize(("us", "verdict"), [(101.0, "SAME"), (60.0, "FASTER")], ids=["same", "faster"])
-def test_what_is_no_slower_passes(clock: Clock, no_slower: Any, told: list[str], us: float, verdict: str) -> None:
+def test_what_is_no_slower_passes(clock: Clock, no_slower: Any, messages: list[str], us: float, verdict: str) -> None:
     no_slower(len, "matmul", (64, 64, 64))
     clock.us = us
     no_slower(len, "matmul", (64, 64, 64))
-    assert told[-1].startswith(f"test_mine.test[a/b]: {verdict}")
+    assert messages[-1].startswith(f"test_mine.test[a/b]: {verdict}")
 
 
-def test_what_is_slower_fails_and_says_by_how_much(clock: Clock, no_slower: Any, told: list[str]) -> None:
+def test_what_is_slower_fails_and_says_by_how_much(clock: Clock, no_slower: Any, messages: list[str]) -> None:
     no_slower(len, "matmul", (64, 64, 64))
     clock.us = 120.0
     with pytest.raises(AssertionError, match=r"SLOWER +matmul .* ratio 0\.8333 .* us 100\.0 -> 120\.0  by vs torch"):
         no_slower(len, "matmul", (64, 64, 64))
-    assert "SLOWER" in told[-1]
+    assert "SLOWER" in messages[-1]
     no_slower(len, "matmul", (64, 64, 64), threshold=0.5)
 
 
@@ -82,8 +84,8 @@ def test_a_baseline_of_another_cache_state_is_refused(clock: Clock, no_slower: A
         no_slower(len, "matmul", (64, 64, 64))
 
 
-def test_several_calls_of_a_test_have_a_baseline_each(clock: Clock, told: list[str], tmp_path: Path) -> None:
-    assert_no_slower = NoSlower(tmp_path, "test_two", told.append)
+def test_several_calls_of_a_test_have_a_baseline_each(clock: Clock, messages: list[str], tmp_path: Path) -> None:
+    assert_no_slower = NoSlower(tmp_path, "test_two", messages.append)
     for _ in range(2):
         assert_no_slower(len, "matmul", (64, 64, 64), device="cpu")
     assert {path.name for path in tmp_path.glob("*/*")} == {"test_two.csv", "test_two.2.csv"}

@@ -1,4 +1,4 @@
-"""How often `diff` sees a change where there is none: repeated runs of the same code, compared in all pairs.
+"""The rate at which `diff` sees a change where there is none: repeated runs of the same code, compared in all pairs.
 
     python validation/a_a_rates.py --runs 5 --op sigmoid --op vector_add       # makes 5 runs in a temporary folder
     python validation/a_a_rates.py results/a results/b results/c               # a folder without tables is made
@@ -68,7 +68,7 @@ class Rates:
 
     @property
     def judged(self) -> int:
-        """Rows of all pairs that have a verdict on times, or are broken or fixed."""
+        """Number of rows of all pairs that have a verdict on times, or are broken or fixed."""
         return sum(count for verdict, count in self.counts.items() if verdict is not Verdict.UNTIMED)
 
     @property
@@ -89,7 +89,7 @@ class Rates:
 
 
 def compare_all(sides: Sequence[Side], threshold: float) -> tuple[Rates, list[Line]]:
-    """All pairs of `sides`, which are runs of the same code. Raises `UsageError` for runs that cannot be compared."""
+    """Compare all pairs of `sides`, runs of the same code. Raises `UsageError` for runs that cannot be compared."""
     counts: Counter[Verdict] = Counter()
     lines: list[Line] = []
     pairs = list(combinations(sides, 2))
@@ -135,7 +135,7 @@ HEADS = ("base", "new", "verdict", "ratio", "base us", "new us", "case", "implem
 
 
 def cells(line: Line) -> list[str]:
-    """The cells of a line, in the order of HEADS."""
+    """Return the cells of a line, in the order of HEADS."""
     numbers = [number(value, 4) for value in (line.ratio, line.base_us, line.new_us)]
     return [line.base, line.new, line.verdict, *numbers, line.case, line.implementation, line.notes]
 
@@ -169,7 +169,7 @@ def run(folder: Path, arguments: Sequence[str]) -> None:
 
 
 def options_of(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
-    """The options, and the arguments of `compare`."""
+    """Parse the options, and separate the arguments of `compare`."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", type=Path, nargs="*", help="the runs, at least two")
     parser.add_argument("--runs", type=int, help="number of runs to make, in a temporary folder")

@@ -1,12 +1,12 @@
-"""The suite's recorder against Nsight Compute, an independent one: the same calls on the same device.
+"""Compares the suite's recorder with Nsight Compute, an independent one: the same calls on the same device.
 
     python validation/against_nsight.py          # the largest default case of every operation in bfloat16
     python validation/against_nsight.py --op matmul --impl torch --impl triton --out results/nvidia-h200/proof
 
 Each side runs in its own process, since CUPTI has one subscriber a process. Both draw the inputs, warm up, and then
 call the implementations in shuffled rounds, each call after the suite's eviction of the cache and at the same period of
-one call every --period-ms. The period matters: a matmul that runs every other millisecond is slowed by the power cap;
-at ten calls a second, which is what Nsight Compute's overhead allows, it is not. The sides take turns, --blocks times
+one call every --period-ms. The period matters: the power cap slows a matmul that runs every other millisecond, but not
+one that runs ten times a second, which is what Nsight Compute's overhead allows. The sides take turns, --blocks times
 each; the table shows the median of every block, and so any drift.
 
 Nsight Compute collects one metric, `gpu__time_duration`, in one pass, without its clock control and without its own
@@ -17,8 +17,8 @@ spins for a known number of cycles, so its time gives the SM clock on either sid
 Nsight Compute adds a constant to the time of any kernel. The difference for a fill of one element, timed in the same
 run on both sides, is that constant: `offset us`. The tolerance applies to the difference beyond it.
 
-XLA's programs and Triton's configurations are shared through caches on disk. If the sides ran different kernels all the
-same, and their times disagree, the row is `unlike`, which is no verdict on the timer.
+The sides share XLA's programs and Triton's configurations through caches on disk. If the sides still ran different
+kernels, and their times disagree, the row is `unlike`, which is no verdict on the timer.
 
 Exit status: 0; 1 if a row is off or there is none; 2 without ncu; 3 if this machine does not permit profiling.
 """
@@ -45,9 +45,9 @@ from suite.core.files import write_atomically  # noqa: E402
 from suite.hardware.device import resolve  # noqa: E402
 from suite.problem.case import Case  # noqa: E402
 from suite.problem.operation import Operation  # noqa: E402
+from suite.processes.codec import to_json  # noqa: E402
 from suite.profiling import nsight  # noqa: E402
 from suite.profiling.nsight import NsightError  # noqa: E402
-from suite.worker.codec import to_json  # noqa: E402
 from validation.nsight import profiler, sides  # noqa: E402
 from validation.nsight.rows import HEADS, NsightRow, cells, markdown, merge, summary, to_csv  # noqa: E402
 
@@ -55,12 +55,12 @@ IMPLEMENTATIONS = ("triton", "jax", "cuda", "torch")
 
 
 def largest(op: Operation, dtype: str) -> Case:
-    """The default case with the most flops; the first of several."""
+    """Return the default case with the most flops; the first of several."""
     return max((case for case in op.default_cases("cuda") if case.dtype == dtype), key=op.flops)
 
 
 def chosen(options: argparse.Namespace) -> list[Case]:
-    """The largest default cases, or the cases of the requested shapes."""
+    """Return the largest default cases, or the cases of the requested shapes."""
     operations = [ops.get(name) for name in options.op or ops.names()]
     dtypes = options.dtype or ["bfloat16"]
     if not options.shape:
@@ -114,7 +114,7 @@ def run_side(settings: dict[str, Any], folder: Path, executable: str, timeout_s:
 
 
 def compare(options: argparse.Namespace, executable: str, folder: Path) -> Iterator[list[NsightRow]]:
-    """The rows known so far, after each turn. Ends when the time is up, once both sides have had a turn."""
+    """Yield the rows known so far after each turn. Ends when the time is up, once both sides have had a turn."""
     cases = [to_json(case) for case in chosen(options)]
     turns: dict[str, list[list[dict[str, Any]]]] = {"record": [], "profile": []}
     took: dict[str, float] = {}

@@ -37,11 +37,11 @@ from validation.arithmetic_models import (  # noqa: E402
 )
 
 TableRow = tuple[str, str, dict[str, float], dict[str, float]]
-"""Arithmetic, size, ratios of right models, ratios of wrong ones."""
+"""The arithmetic, the size, ratios of right models, and ratios of wrong ones."""
 
 
 def table(rows: Iterator[TableRow]) -> str:
-    """The rows as Markdown: the largest ratio of right models, the smallest of wrong ones."""
+    """Format the rows as Markdown: the largest ratio of right models, the smallest of wrong ones."""
     cells = [
         [what, size, f"{max(right.values()):.2f}", f"{min(wrong.values()):.3g}" if wrong else "", _least(wrong)]
         for what, size, right, wrong in rows

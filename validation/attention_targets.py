@@ -1,11 +1,11 @@
-"""Attention's ratios to the best vendor line beside their targets, from the committed tables.
+"""Compares attention's ratios to the best vendor line with their targets, from the committed tables.
 
     python validation/attention_targets.py            # prints the tables
     python validation/attention_targets.py --write    # replaces them in docs/lab/attention_targets.md
-    python validation/attention_targets.py --shapes   # writes examples/attention*_shapes.csv anew
+    python validation/attention_targets.py --shapes   # writes examples/attention*_shapes.csv again
 
-The page has the commands that make the tables. Five shapes of each list are drawn at random, once, with SEED; they are
-not used to choose anything.
+The page has the commands that make the tables. Five shapes of each list were drawn at random with SEED, and are not
+used for tuning.
 """
 
 from __future__ import annotations
@@ -36,16 +36,18 @@ FIRST = {"triton": 0.85, "triton/gluon": 1.08, "cuda/wgmma": 1.08, "jax/pallas":
 CAUSAL = {"triton": 0.85, "triton/gluon": 1.05, "cuda/wgmma": 1.05, "jax/pallas": 0.92}
 NARROW = {"triton": 0.95, "triton/gluon": 1.05, "cuda/wgmma": 1.08, "jax/pallas": 0.95}
 WIDE = {"triton": 0.75, "triton/gluon": 1.06, "cuda/wgmma": 1.05, "jax/pallas": 0.90}
-"""Targets of the forward pass, S of 2048 and more: D = 128, the same causal, D = 64, D = 256."""
+"""Targets of the forward pass for S of 2048 and more: D = 128, the same causal, D = 64, D = 256."""
 
 Shape = tuple[int, ...]
 Ratios = dict[str, Row]
-"""The rows of a case that were timed, by implementation."""
+"""Timed rows of a case, by implementation."""
 
 
 def shapes(operation: str) -> list[Shape]:
-    """The list of an operation: 16384 tokens and 2048 features; grouped heads; for the forward pass also a ragged
-    size, other numbers of keys than of queries, and decoding; at the end the drawn ones."""
+    """Return the shapes of an operation, with 16384 tokens and 2048 features, and the drawn ones at the end.
+
+    They include grouped heads; for the forward pass also a ragged size, more keys than queries, and decoding.
+    """
     forward = operation == "attention"
     sizes = [2**e for e in range(9 if forward else 10, 15)]
     found = [
@@ -59,7 +61,7 @@ def shapes(operation: str) -> list[Shape]:
 
 
 def drawn(forward: bool) -> list[Shape]:
-    """Five shapes at random: S from 512 to 16384, at most 32768 tokens, 1 to 8 key heads of 1, 2, 4 or 8 queries."""
+    """Draw five shapes: S from 512 to 16384, at most 32768 tokens, 1 to 8 key heads of 1, 2, 4 or 8 queries."""
     source = random.Random(SEED)
     found: list[Shape] = []
     for _ in range(DRAWN):
@@ -81,7 +83,7 @@ def label(shape: Shape, causal: bool) -> str:
 
 
 def measured(operation: str) -> dict[str, Ratios]:
-    """The bfloat16 rows by case and implementation."""
+    """Return the bfloat16 rows by case and implementation."""
     found: dict[str, Ratios] = {}
     path = RESULTS / f"{operation}_sizes" / f"{operation}.csv"
     for row in read_rows(path) if path.exists() else ():
@@ -95,7 +97,7 @@ def best(rows: Ratios) -> float:
 
 
 def forward_targets(shape: Shape, causal: bool) -> dict[str, float]:
-    """The least ratio of each line, and of the best one of ours ("best"). Without a target: not in it."""
+    """Return the target of each line that has one, and of the best line of ours ("best")."""
     _, h, h_kv, s_q, s_k, d = shape
     if shape in drawn(True) or s_q != s_k or h != h_kv:
         return {}
@@ -115,7 +117,7 @@ def backward_targets(shape: Shape, causal: bool) -> dict[str, float]:
 
 
 def cell(value: float | None, target: float | None) -> str:
-    """`1.035`, `**1.035** (1.08)`: in bold what is below its target, to the third digit."""
+    """Format a ratio: `1.035`, or `**1.035** (1.08)` below its target. Three digits count."""
     if value is None:
         return ""
     text = f"{value:.3f}"
@@ -123,13 +125,13 @@ def cell(value: float | None, target: float | None) -> str:
 
 
 def lines(operation: str, targets: Callable[[Shape, bool], dict[str, float]]) -> Iterator[tuple[list[str], int, int]]:
-    """The cells of each case that was measured, and how many targets it has and meets."""
+    """Return the cells of each measured case, and how many targets it has and meets."""
     found = measured(operation)
     for shape in shapes(operation):
         for causal in (False, True):
             rows = found.get(name(shape, causal), {})
             vendor = next((row for row in rows.values() if row.vendor and row.vs_best == 1.0), None)
-            if not rows or (causal and shape[3] == 1):  # one query sees every key
+            if not rows or (causal and shape[3] == 1):  # a single query sees every key
                 continue
             least = targets(shape, causal)
             values = {each: rows[each].vs_best for each in (*OURS, *VENDORS) if each in rows}
@@ -145,7 +147,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def summary(operation: str) -> Iterator[str]:
-    """Lines about several cases together: drawn shapes, decoding, the gradient beside FlashAttention-2."""
+    """Yield lines about several cases: drawn shapes, decoding, the gradient beside FlashAttention-2."""
     found = measured(operation)
     ratios = [
         best(rows)
@@ -170,7 +172,7 @@ def summary(operation: str) -> Iterator[str]:
 
 
 def tables() -> str:
-    """The page's generated part."""
+    """Return the generated part of the page."""
     parts = []
     both = (("Forward", "attention", forward_targets), ("Forward and backward", "attention_grad", backward_targets))
     for title, operation, targets in both:

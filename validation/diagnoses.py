@@ -1,12 +1,12 @@
-"""How often the diagnosis of a wrong result is right: the gallery of wrong kernels, and the right twin of each.
+"""Measures how often the diagnosis of a wrong result is right: on the gallery of wrong kernels and their right twins.
 
     python validation/diagnoses.py                           # every wrong kernel that this machine can run
     python validation/diagnoses.py --op matmul --markdown    # the tables of docs/diagnosis.md
 
-A diagnosis is right if it names the mistake that tests/wrong_kernels/diagnoses.py says, false if it names another one.
+A diagnosis is right if it names the mistake in tests/wrong_kernels/diagnoses.py, and false if it names another one.
 Kernels that are refused for their form (shape, dtype, memory and others) have no values to compare, and operations
-without a file in suite/variants no variants: both are left out. Exit status: 0 if at least 80% are right, none is false
-and no right kernel has a diagnosis, else 1; 2 for an unknown device.
+without a file in suite/variants have no variants: both are left out. Exit status: 0 if at least 80% are right, none is
+false and no right kernel has a diagnosis, else 1; 2 for an unknown device.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ RIGHT, NONE, FALSE = "right", "none", "false"
 
 @dataclass(frozen=True)
 class Found:
-    """One wrong kernel: what is wrong, what was said of it, and whether that is right. twin: what was said of the right
-    kernel beside it."""
+    """One wrong kernel: its mistake, its diagnosis, and whether that is right. twin: diagnosis of the right kernel."""
 
     operation: str
     name: str
@@ -52,12 +51,12 @@ class Found:
 
 
 def gallery(where: Device, operations: Sequence[str]) -> Iterator[Found]:
-    """The wrong kernels whose values are wrong and that run on this device."""
+    """Yield the wrong kernels whose values are wrong and that run on this device."""
     import torch
     import wrong_kernels
     from wrong_kernels import diagnoses
 
-    from suite.checking.checked_call import check
+    from suite.checking.check import check
     from suite.checking.problem import Problem
 
     expected = diagnoses.SAID | diagnoses.GPU
@@ -68,7 +67,7 @@ def gallery(where: Device, operations: Sequence[str]) -> Iterator[Found]:
         device = where if where.type in adapter.devices else Device(adapter.devices[0])
         if entry.operation not in operations or adapter.missing(device) or (entry.wrong.gpu and where.type != "cuda"):
             continue
-        if entry.wrong.verdict not in VALUES or variants.of(entry.operation) is None:
+        if entry.wrong.verdict not in VALUES or variants.find(entry.operation) is None:
             continue
         problem = Problem(entry.case, 3, torch.device(device.type, 0) if device.type == "cuda" else torch.device("cpu"))
         texts = [
@@ -79,7 +78,7 @@ def gallery(where: Device, operations: Sequence[str]) -> Iterator[Found]:
 
 
 def tables(found: Sequence[Found]) -> str:
-    """The counts by operation, and every wrong kernel with what was said of it, as Markdown."""
+    """Format the counts by operation, and every wrong kernel with its diagnosis, as Markdown."""
     groups = [(name, [each for each in found if each.operation == name]) for name in ops.names()]
     counts = [
         [name, str(len(group)), *(str(Counter(each.outcome for each in group)[kind]) for kind in (RIGHT, NONE, FALSE)),

@@ -1,4 +1,4 @@
-"""What error_ratios.py has measured: ratios of right kernels and refusals of wrong ones, their verdict and files."""
+"""The results of error_ratios.py: ratios of right kernels, refusals of wrong ones, their verdict and files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from suite import ops
 from suite.results.render import pipe_table, plain
 
 RIGHT_AT_MOST = 0.7
-"""The largest error ratio that a right kernel may have."""
+"""Largest error ratio that a right kernel may have."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Refusal:
-    """One wrong kernel of the gallery: its largest ratio, and the reason it was refused for."""
+    """One wrong kernel of the gallery: its largest ratio, and the reason of its refusal."""
 
     operation: str
     name: str
@@ -61,7 +61,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Group:
-    """The distribution of the ratios of one implementation in one arithmetic, over all sizes and families."""
+    """The distribution of the ratios of one implementation in one dtype and precision, over all sizes and families."""
 
     operation: str
     dtype: str
@@ -73,11 +73,11 @@ class Group:
     """95% of the ratios are at most this."""
     largest: float
     where: str
-    """The case of the largest."""
+    """The case of the largest ratio."""
 
 
 def groups(ratios: Iterable[Ratio]) -> list[Group]:
-    """The ratios of results that agree, grouped, in order of first appearance."""
+    """Group the ratios of results that agree, in order of first appearance."""
     found: dict[tuple[str, ...], list[Ratio]] = {}
     for each in ratios:
         if each.status == "ok" and each.error_ratio is not None:
@@ -97,7 +97,7 @@ def groups(ratios: Iterable[Ratio]) -> list[Group]:
 
 
 def verdict(ratios: Sequence[Ratio], refusals: Sequence[Refusal]) -> tuple[bool, str]:
-    """Whether everything passed, and a sentence with the numbers."""
+    """Return whether everything passed, and a sentence with the numbers."""
     right = [each for each in ratios if each.status == "ok" and each.error_ratio is not None]
     largest = max((float(each.error_ratio or 0) for each in right), default=0.0)
     failed = [each for each in ratios if not each.passed]
@@ -116,7 +116,7 @@ def verdict(ratios: Sequence[Ratio], refusals: Sequence[Refusal]) -> tuple[bool,
 
 
 def to_csv(found: Sequence[Ratio] | Sequence[Refusal], kind: type[Ratio] | type[Refusal]) -> str:
-    """The contents of `error_ratios.csv` and `wrong_kernels.csv`."""
+    """Format `error_ratios.csv` or `wrong_kernels.csv`."""
     text = io.StringIO()
     writer = csv.DictWriter(text, [each.name for each in fields(kind)], lineterminator="\n")
     writer.writeheader()
@@ -125,13 +125,13 @@ def to_csv(found: Sequence[Ratio] | Sequence[Refusal], kind: type[Ratio] | type[
 
 
 def ratios_of(text: str) -> list[Ratio]:
-    """What `to_csv` has written of right kernels."""
+    """Read the ratios that `to_csv` has written."""
     rows = csv.DictReader(io.StringIO(text))
     return [Ratio(**{**row, "error_ratio": float(row["error_ratio"]) if row["error_ratio"] else None}) for row in rows]
 
 
 def refusals_of(text: str) -> list[Refusal]:
-    """What `to_csv` has written of wrong kernels."""
+    """Read the refusals that `to_csv` has written."""
     rows = csv.DictReader(io.StringIO(text))
     return [
         Refusal(**{**row, "agrees": row["agrees"] == "True", "error_ratio": float(row["error_ratio"])}) for row in rows
@@ -142,7 +142,7 @@ HEADS = ("operation", "dtype", "precision", "implementation", "results", "median
 
 
 def markdown(ratios: Sequence[Ratio], refusals: Sequence[Refusal], environment: Mapping[str, Any]) -> str:
-    """The contents of `error_ratios.md`."""
+    """Format `error_ratios.md`."""
     device = plain(environment.get("device", {}).get("name", "an unknown device"))
     versions = ", ".join(f"{name} {version}" for name, version in environment.get("packages", {}).items())
     command = str(environment.get("command", "")).replace("`", "'")
@@ -188,7 +188,7 @@ OVERVIEW = ("operation", "results", "largest", "of", "known", "beyond or failed"
 
 
 def overview(folder: Path) -> str:
-    """The contents of `README.md`: a line for each operation of which the folder has results, and the verdict."""
+    """Format `README.md`: a line for each operation with results in the folder, and the verdict."""
     ratios, refusals, body = [], [], []
     for name in ops.names():
         mine, wrong = (_read(folder / name / file) for file in ("error_ratios.csv", "wrong_kernels.csv"))
@@ -200,9 +200,10 @@ def overview(folder: Path) -> str:
     lines = [
         "# Largest error over its bound, by operation",
         "",
-        f"{plain(verdict(ratios, refusals)[1])}. The folders have every result, the versions and the commands. "
-        "`known`: results beyond the limits of their library. `least`: the least ratio of a wrong kernel that is "
-        "refused for its values. Where the bounds come from: docs/agreement.md.",
+        f"{plain(verdict(ratios, refusals)[1])}. The folders have a table for each operation, with "
+        "versions and command; the program also writes every result as CSV there. `known`: results beyond the limits "
+        "of their library. `least`: the least ratio of a wrong kernel that is refused for its values. "
+        "Where the bounds come from: docs/agreement.md.",
         "",
         pipe_table(list(OVERVIEW), body, right={"results", "largest", *OVERVIEW[4:]}),
         "",

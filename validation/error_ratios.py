@@ -1,4 +1,4 @@
-"""Error ratios (largest error over its bound): how far right kernels stay below 1, and wrong ones exceed it.
+"""Measures error ratios (largest error over its bound): right kernels should stay below 1, wrong ones exceed it.
 
     python validation/error_ratios.py                                       # everything this device runs
     python validation/error_ratios.py --out results/nvidia-h200/proof/error_ratios      # and writes files
@@ -10,7 +10,7 @@ the gallery tests/wrong_kernels has a ratio above 1 or is refused for another re
 lists as known limits of a library are excluded and counted. Kernels of other libraries (PEER) run if --impl names them.
 
 An operation's files are written when it is finished: OUT/OPERATION/error_ratios.csv, error_ratios.md and
-wrong_kernels.csv. OUT/README.md has a line for each operation whose files are there, of this run or an earlier one.
+wrong_kernels.csv. OUT/README.md has a line for each operation with files, from this run or an earlier one.
 
 Exit status: 0 if it passes, 1 if not, 2 for an unknown device.
 """
@@ -51,11 +51,11 @@ from validation.error_ratio_files import (  # noqa: E402
 )
 
 CPU_FLOPS = 2**24
-"""Cases of the sweep with more flops are left out on a CPU: interpreted and emulated kernels take too long."""
+"""Most flops of a case of the sweep on a CPU, where interpreted and emulated kernels are slow."""
 
 
 def cases(operation: str, device_type: str, families: Sequence[str]) -> Iterator[Case]:
-    """Every case once: those of the families (`normal` has the default sizes) and of the sweep."""
+    """Return every case once: those of the families (`normal` has the default sizes) and of the sweep."""
     op = ops.get(operation)
     found: dict[Case, None] = {}
     for name, family in op.families.items():
@@ -71,7 +71,7 @@ def cases(operation: str, device_type: str, families: Sequence[str]) -> Iterator
 
 
 def known(operation: str, implementation: str, case: Case, device_type: str) -> str:
-    """The known limit of the implementation's library that the case exceeds, from the parity tests' table; or empty."""
+    """Return the known limit of the library that the case exceeds, from the parity tests' table; or empty."""
     from known_limits import KNOWN
 
     dtypes, why = KNOWN.get((device_type, operation, implementation, case.inputs), ((), ""))
@@ -82,8 +82,10 @@ def measure(
     where: Device, operations: Sequence[str], patterns: Sequence[str], families: Sequence[str], timeout_s: float,
     jobs: int,
 ) -> Iterator[Ratio]:  # fmt: skip
-    """The ratios in the order of the cases; `jobs` cases at a time, each in its own worker process. No pattern means
-    all implementations but those of PEER libraries."""
+    """Yield the ratios in the order of the cases; `jobs` cases at a time, each in its own worker process.
+
+    patterns: names of implementations; none selects all but those of PEER libraries.
+    """
     workers = threading.local()
     pools: list[Pool] = []
 
@@ -115,7 +117,7 @@ def measure(
 
 
 def ask(pool: Pool, case: Case, implementation: Implementation, timeout_s: float) -> dict[str, Any]:
-    """The answer of a worker that checks one implementation on one case."""
+    """Ask a worker to check one implementation on one case, and return its answer."""
     try:
         reply = pool.ask(CheckRequest(case, implementation.reference, 0), timeout_s=timeout_s)
     except SuiteError as error:
@@ -124,7 +126,7 @@ def ask(pool: Pool, case: Case, implementation: Implementation, timeout_s: float
 
 
 def to_ratio(where: Device, case: Case, implementation: Implementation, answer: Mapping[str, Any]) -> Ratio:
-    """The `Ratio` of a worker's answer."""
+    """Convert a worker's answer to a `Ratio`."""
     status = answer["status"]
     why = known(case.operation, implementation.name, case, where.type) if status in ("wrong", "error") else ""
     return Ratio(
@@ -134,11 +136,11 @@ def to_ratio(where: Device, case: Case, implementation: Implementation, answer: 
 
 
 def gallery(where: Device, operations: Sequence[str]) -> Iterator[Refusal]:
-    """The wrong kernels that run on this device, checked in this process as the tests of the gallery do."""
+    """Check the wrong kernels that run on this device in this process, as the tests of the gallery do."""
     import torch
     import wrong_kernels
 
-    from suite.checking.checked_call import check
+    from suite.checking.check import check
     from suite.checking.problem import Problem
 
     for name in frameworks.names():
@@ -159,7 +161,7 @@ def gallery(where: Device, operations: Sequence[str]) -> Iterator[Refusal]:
 
 
 def shown(ratios: Iterable[Ratio]) -> Iterator[Ratio]:
-    """The same; those that do not pass are printed."""
+    """Print the ratios that do not pass, and yield all."""
     for each in ratios:
         if not each.passed:
             identity = each.operation, each.case, each.dtype, each.precision, each.implementation
@@ -170,7 +172,7 @@ def shown(ratios: Iterable[Ratio]) -> Iterator[Ratio]:
 def write(
     folder: Path, operation: str, ratios: Sequence[Ratio], refusals: Sequence[Refusal], environment: Mapping[str, Any]
 ) -> None:
-    """The files of an operation, and the folder's overview anew."""
+    """Write the files of an operation, and the folder's overview again."""
     own = folder / operation
     write_atomically(own / "error_ratios.csv", to_csv(ratios, Ratio))
     write_atomically(own / "error_ratios.md", markdown(ratios, refusals, environment))

@@ -1,10 +1,10 @@
-"""Host cost: what one warm call costs its caller, by a loop of its own beside the columns of `compare`.
+"""Measures what one warm call costs its caller, by a loop of its own beside the columns of `compare`.
 
     python validation/host_cost.py                                     # all operations, small sizes
     python validation/host_cost.py --op matmul --impl triton --impl torch --out results/nvidia-h200/proof
 
-For each implementation: the time of one call in a steady loop, its ratio to torch's, and the same of the function as it
-is written, without the plans of `_kept.py`; of a kept call the parts of its time: looking up, allocating, launching.
+For each implementation it measures the time of one call in a steady loop, its ratio to torch's, and both again for the
+function without the plans of `_kept.py`; for a kept call also the parts of its time: looking up, allocating, launching.
 `dispatch_us` and `latency_us` of `suite.timing` stand beside loops of this program, on warm caches.
 
 Exit status: 0 if every ratio is within its limit (CUDA 1.2, Triton 1.5, both 1.5 for elementwise operations) and every
@@ -46,20 +46,20 @@ SHAPES = {
     "linear_sigmoid": (1024, 1024, 1024),
     "attention": (1, 4, 4, 256, 256, 64),
 }
-"""Sizes whose calls the device ends before the host makes the next one."""
+"""Sizes so small that the device ends a call before the host makes the next one."""
 ELEMENTWISE = ("vector_add", "matrix_add", "sigmoid")
 LIMITS = {"cuda": 1.2, "triton": 1.5}
 BATCH, BATCH_US, BATCHES = 100, 3000, 15
-"""Calls between two looks at the clock: at most BATCH, fewer than a stream can queue, and what takes BATCH_US. And how
-often: the median counts."""
+"""Calls between two readings of the clock: as many as take BATCH_US, at most BATCH, fewer than a stream can queue; and
+the number of such batches, whose median counts."""
 TOLERANCE = 0.1
 ROUNDS = 5
-"""How often a column is measured between loops of this program: the host's speed moves, and the median ratio counts."""
+"""Measurements of a column between loops of this program. The median ratio counts, since the host's speed varies."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Times in us of one call. None: not measured, or no torch to compare with."""
+    """Times of one call in us. None: not measured, or no torch to compare with."""
 
     operation: str
     implementation: str
@@ -69,7 +69,7 @@ class Cost:
     as_written_us: float | None
     dispatch_us: float | None
     dispatch_to_loop: float | None
-    """`dispatch_us` over the time of the loops just before and after it: the median of some rounds."""
+    """`dispatch_us` over the time of the loops just before and after it; the median of some rounds."""
     ready_us: float
     latency_us: float | None
     latency_to_loop: float | None
@@ -77,7 +77,7 @@ class Cost:
     parts: dict[str, float]
 
     def faults(self) -> list[str]:
-        """What is beyond its limit."""
+        """The numbers beyond their limits."""
         found = []
         if self.limit is not None and self.vs_torch > self.limit:
             found.append(f"{self.vs_torch:.2f} times torch's time, more than {self.limit}")
@@ -88,8 +88,10 @@ class Cost:
 
 
 def steady(calls: Sequence[Callable[[], object]], wait: Callable[[], None]) -> list[list[float]]:
-    """Times of each call in us, one a round. A round has a batch of each, issued without waiting, so that all see the
-    same speed of the host."""
+    """Time each call in us, once a round.
+
+    A round has a batch of each, issued without waiting, so that all see the same speed of the host.
+    """
     counts = []
     for call in calls:
         wait()
@@ -110,7 +112,7 @@ def steady(calls: Sequence[Callable[[], object]], wait: Callable[[], None]) -> l
 
 
 def to_idle(call: Callable[[], object], wait: Callable[[], None]) -> float:
-    """Median time in us of single calls to an idle device, until it is idle again; a call before each warms caches."""
+    """Return the median time in us of single calls from idle to idle device. A call before each warms caches."""
     found = []
     for _ in range(4 * BATCHES):
         call()
@@ -124,7 +126,7 @@ def to_idle(call: Callable[[], object], wait: Callable[[], None]) -> float:
 
 
 def parts(function: Any, tensors: Sequence[Any], options: dict[str, Any], wait: Callable[[], None]) -> dict[str, float]:
-    """Where the time of a kept call goes, in us; empty for a call that is not kept."""
+    """Return the parts of a kept call's time in us; empty for a call that is not kept."""
     module = sys.modules.get(f"{function.__module__.partition('.')[0]}._kept")
     if module is None or not hasattr(function, "__wrapped__"):
         return {}
@@ -171,7 +173,7 @@ class Line:
 
 
 def lines(operation: str, patterns: Sequence[str], where: Any, device: Any, dtype: str) -> list[Line]:
-    """The implementations of an operation that run on the device and match, called until they are warm; torch first."""
+    """Yield the implementations of an operation that run on the device and match, after warm-up calls; torch first."""
     op = ops.get(operation)
     case = op.case(SHAPES[operation], dtype)
     tensors, options = op.make_inputs(case, 0, device), op.arguments(case)
@@ -186,7 +188,7 @@ def lines(operation: str, patterns: Sequence[str], where: Any, device: Any, dtyp
                 each.adapter.wait(line.call())
         except NotImplementedError:
             continue
-        except Exception as error:  # one line that fails does not end the table
+        except Exception as error:  # one failing implementation does not end the table
             print(f"{operation} {each.name}: {type(error).__name__}: {error}", file=sys.stderr)
             continue
         found.append(line)
@@ -194,14 +196,14 @@ def lines(operation: str, patterns: Sequence[str], where: Any, device: Any, dtyp
 
 
 def columns_beside_loops(line: Line, device: Any, wait: Callable[[], None]) -> dict[str, float]:
-    """What `suite.timing` says of a call, and its ratio to loops of this program just before and after it."""
+    """Return the columns of `suite.timing` for a call, and their ratios to adjacent loops of this program."""
     adapter = line.implementation.adapter
     timed = timing.Call(line.implementation.name, line.call, adapter.wait, capture=adapter.capture)
 
     def loops() -> tuple[float, float]:
         return statistics.median(steady([line.call], wait)[0]), to_idle(line.call, wait)
 
-    if device.type != "cuda":  # both columns are of samples there, with what comes between them
+    if device.type != "cuda":  # on a CPU both columns come from samples, with the work between them
         return {"ready_us": loops()[1]}
     found: dict[str, list[float]] = {}
 
@@ -224,7 +226,7 @@ def columns_beside_loops(line: Line, device: Any, wait: Callable[[], None]) -> d
 
 
 def measured(found: Sequence[Line], device: Any) -> Iterator[Cost]:
-    """The costs of the implementations of one operation, of which torch's is the first."""
+    """Yield the costs of the implementations of one operation; the first is torch's."""
     import torch
 
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
@@ -257,7 +259,7 @@ HEAD = ("operation", "implementation", "loop us", "vs torch", "as written us", "
 
 
 def cells(cost: Cost) -> list[str]:
-    """A row of the table."""
+    """Return a row of the table."""
     split = [cost.parts.get(name) for name in ("look up", "allocate", "launch")]
     columns = [
         cost.dispatch_us,
@@ -272,7 +274,7 @@ def cells(cost: Cost) -> list[str]:
 
 
 def table(costs: Sequence[Cost]) -> str:
-    """The costs as Markdown."""
+    """Format the costs as Markdown."""
     return pipe_table(list(HEAD), [cells(each) for each in costs], set(HEAD[2:]))
 
 

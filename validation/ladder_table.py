@@ -1,10 +1,10 @@
-"""The numbers of docs/ladder.md that come from the committed results.
+"""Fills docs/ladder.md with numbers of the committed results.
 
     python validation/ladder_table.py            # prints what is stale, exits with 1 if anything is
     python validation/ladder_table.py --write    # puts the numbers of the results into the page
 
 Texts, links and the lines of a table are written by hand. tests/validation/test_ladder_numbers.py checks that the page
-has what the results say.
+has the numbers of the results.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ ATTENTION = "B=4,H=16,H_kv=16,S_q=4096,S_k=4096,D=128"
 ARITHMETIC = {"float32": ("float32", "ieee"), "bfloat16": ("bfloat16", "ieee"), "tf32": ("float32", "tf32")}
 TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 Line = dict[str, str]
-"""The cells of a line by their head; a head that comes again has a 2."""
+"""Cells of a line by their column head; a repeated head has a 2 appended."""
 
 
 @cache
 def rows(operation: str) -> dict[tuple[str, str, str, str], Row]:
-    """The timed rows of an operation; none if there are no results yet."""
+    """Return the timed rows of an operation; none if there are no results yet."""
     path = RESULTS / f"{operation}.csv"
     found = read_rows(path) if path.exists() else []
     return {(r.case, r.dtype, r.precision, r.implementation): r for r in found if r.status is Status.OK}
@@ -70,7 +70,7 @@ def ratio(row: Row | None) -> str:
 
 
 def gain(row: Row | None, above: Row | None) -> str:
-    """The speed over that of the rung above."""
+    """Format the speed relative to the rung above."""
     if row is None or above is None or not row.device_us or not above.device_us:
         return ""
     value = above.device_us / row.device_us
@@ -86,7 +86,7 @@ def matmul_rungs(lines: Sequence[Line]) -> None:
     above: dict[str, Row | None] = {}
     name = ""
     for line in lines:
-        name = name_of(line) or name  # "the same file"
+        name = name_of(line) or name  # the cell may be "the same file"
         arithmetic = line["arithmetic"]
         row = matmul(name, arithmetic)
         line |= {"us": us(row), "TFLOP/s": rate(row), "gain": gain(row, above.get(arithmetic)), "vs best": ratio(row)}
@@ -106,7 +106,7 @@ def matmul_frameworks(lines: Sequence[Line]) -> None:
 
 
 def attention_rungs(lines: Sequence[Line]) -> None:
-    """Forward or backward, as the files of the lines say. The second `causal` is the ratio; `gain` may be missing."""
+    """Fill the forward or backward ladder. The second `causal` is the ratio; `gain` is optional."""
     above: tuple[Row | None, Row | None] = (None, None)
     for line in lines:
         operation = "attention_grad" if "attention_grad" in next(iter(line.values())) else "attention"
@@ -125,7 +125,7 @@ FILLS = (
     ({"bfloat16", "tf32"}, matmul_frameworks),
     ({"causal, us"}, attention_rungs),
 )
-"""What fills a table that has these heads."""
+"""Functions that fill a table, by its heads."""
 
 
 def filled_table(block: str) -> str:
@@ -141,7 +141,7 @@ def filled_table(block: str) -> str:
 
 
 def sentences() -> Iterator[tuple[str, list[str]]]:
-    """Patterns of sentences, a group for each number, and the numbers."""
+    """Yield patterns of sentences, a group for each number, and the numbers."""
     vendors = [fastest_vendor(arithmetic) for arithmetic in ARITHMETIC]
     yield (
         r"vendor implementation takes\s([\d,.]+) us in float32\s\(([\d.]+) TFLOP/s\),\s([\d,.]+) us in bfloat16\s"
@@ -154,7 +154,7 @@ def sentences() -> Iterator[tuple[str, list[str]]]:
 
 
 def filled(text: str) -> str:
-    """The page with the numbers of the results; a sentence without results stays as it is."""
+    """Return the page with the numbers of the results. A sentence without results stays as it is."""
     text = TABLE.sub(lambda found: filled_table(found[0]), text)
     for pattern, numbers in sentences():
         found = re.search(pattern, text)

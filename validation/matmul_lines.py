@@ -26,6 +26,7 @@ from typing import Any
 import torch
 
 from suite import frameworks, ops
+from suite.core.integers import cdiv
 from suite.doctor.local_device import torch_device
 from suite.hardware.device import resolve
 from suite.implementations import builtin
@@ -45,17 +46,17 @@ HEAD = ("M", "N", "K", "layout", "dtype", "precision", "line", "us", "samples", 
 SETUP = "inputs"
 ROUNDS = 8
 SLOW_US, FEWER = 2000.0, 3
-"""Of a line whose call takes longer, so many samples are enough."""
+"""Time of a call in us above which a line takes this smaller number of samples."""
 WRONG = 0.01
-"""Norm of the difference to torch's result, relative to it, that no rounding makes; of float8, ten times as much."""
+"""Relative norm of the difference to torch's result that no rounding causes; with float8 ten times as much."""
 WORST = 10
 COMPILING = 4
-"""Threads of a building process."""
+"""Threads of a process that builds."""
 
 
 @dataclass
 class Line:
-    """An implementation with the inputs of one case."""
+    """An implementation bound to the inputs of one case."""
 
     implementation: Implementation
     function: Callable[..., Any]
@@ -72,7 +73,7 @@ class Line:
 
 
 def implementations(patterns: Sequence[str]) -> list[Implementation]:
-    """The vendor first, then those that any of the patterns matches."""
+    """Return the vendor's implementation, then those that match a pattern."""
     found = [
         each
         for each in builtin.implementations("matmul")
@@ -90,7 +91,7 @@ def bound(each: Implementation, case: Case, tensors: Sequence[torch.Tensor]) -> 
 
 
 class Timer:
-    """Times the lines of cases with a cold cache, in turns. All work on the device belongs to a sample."""
+    """Times the lines of cases in turns, with a cold cache. All work on the device belongs to a sample."""
 
     def __init__(self, lines: Sequence[Implementation], device: torch.device, rounds: int) -> None:
         self.lines, self.device, self.rounds = list(lines), device, rounds
@@ -105,7 +106,7 @@ class Timer:
         return recorder
 
     def rows(self, case: Case) -> list[tuple[object, ...]]:
-        """A row for each line that takes this case and agrees with torch; none if the recorder fails."""
+        """Return a row for each line that takes this case and agrees with torch; none if the recorder fails."""
         found: dict[str, Line] = {}
         errors: dict[str, float] = {}
 
@@ -146,7 +147,7 @@ def median(samples: Sequence[Sample]) -> Sample:
 
 
 def kernels(samples: Sequence[Sample]) -> str:
-    """What the device did in the median sample: name and time of each kernel, those of one name together."""
+    """Describe the median sample: name and time of each kernel, those of one name together."""
     spent: Counter[str] = Counter()
     for each in median(samples).activities or ():
         spent[each.name.partition("<")[0].partition("(")[0].removeprefix("void ")[:40]] += each.end - each.start
@@ -154,14 +155,13 @@ def kernels(samples: Sequence[Sample]) -> str:
 
 
 def compared(found: dict[str, Line], case: Case) -> dict[str, float]:
-    """The norm of the difference to torch's result, relative to it, of the second call. Lines that refuse, fail or are
-    wrong are printed and go."""
+    """Return the difference to torch's result by line; lines that refuse, fail or are wrong are printed and removed."""
     expected, errors = None, {}
     for name, line in list(found.items()):
         try:
             line.call()
             result = line.implementation.adapter.to_torch(line.call()).float()
-        except Exception as error:  # one line that fails does not end the table
+        except Exception as error:  # one failing line does not end the table
             print(
                 f"{case.label} {name} is left out: {(str(error) or type(error).__name__).splitlines()[0]}", flush=True
             )
@@ -176,9 +176,9 @@ def compared(found: dict[str, Line], case: Case) -> dict[str, float]:
 
 
 def build(cases: Sequence[Case], patterns: Sequence[str]) -> None:
-    """Calls the lines once for each case, so that a later process finds what they compile in the frameworks' caches.
+    """Call the lines once for each case, so that a later process finds the compiled programs in the frameworks' caches.
 
-    Choices of Triton's autotuners are not kept: other such processes keep the device busy. Threads compile for JAX.
+    Choices of Triton's autotuners are not kept, since other processes disturb their times. Threads compile for JAX.
     """
     device, lines = prepared(patterns)
     for each in lines:
@@ -203,7 +203,7 @@ def build(cases: Sequence[Case], patterns: Sequence[str]) -> None:
 
 
 def prepared(patterns: Sequence[str]) -> tuple[torch.device, list[Implementation]]:
-    """The device and the lines, with their frameworks ready."""
+    """Return the device and the lines, after the frameworks have started."""
     where = resolve(None)
     for name in frameworks.names():
         frameworks.get(name).prepare(where)
@@ -211,7 +211,7 @@ def prepared(patterns: Sequence[str]) -> tuple[torch.device, list[Implementation
 
 
 def measure(cases: Sequence[Case], patterns: Sequence[str], path: Path, rounds: int, seconds: float) -> None:
-    """Writes the rows as they come."""
+    """Measure all cases, and write rows as they come."""
     begin = time.monotonic()
     device, lines = prepared(patterns)
     timer = Timer(lines, device, rounds)
@@ -245,17 +245,17 @@ class Timed:
 
     @property
     def best(self) -> str:
-        """The fastest of ours."""
+        """Name of our fastest line."""
         return min((each for each in self.us if not is_vendor(each)), key=self.us.__getitem__)
 
     @property
     def best_vendor(self) -> str:
-        """The fastest of the vendors'."""
+        """Name of the vendors' fastest line."""
         return min(filter(is_vendor, self.us), key=self.us.__getitem__)
 
     @property
     def best_ratio(self) -> float:
-        """Of the best of ours, to the fastest of the vendors'."""
+        """Speed of our fastest line relative to the vendors' fastest."""
         return self.us[self.best_vendor] / self.us[self.best]
 
     @property
@@ -271,7 +271,7 @@ class Timed:
 
     @property
     def waves(self) -> float:
-        return -(-self.M // 128) * -(-self.N // 256) / 132
+        return cdiv(self.M, 128) * cdiv(self.N, 256) / 132
 
 
 def is_vendor(line: str) -> bool:
@@ -279,7 +279,7 @@ def is_vendor(line: str) -> bool:
 
 
 def read(path: Path) -> list[Timed]:
-    """The cases of a file that `measure` has written, those in which the vendor and a line of ours were timed."""
+    """Read a file that `measure` has written; keep cases in which the vendor and a line of ours were timed."""
     found: dict[tuple[Any, ...], Timed] = {}
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
@@ -290,7 +290,7 @@ def read(path: Path) -> list[Timed]:
 
 
 def tables(sets: dict[str, list[Timed]]) -> str:
-    """Markdown: the distribution of ratios of each set and line, and the worst cases of each line."""
+    """Format as Markdown the distribution of ratios of each set and line, and the worst cases of each line."""
     names = [line for line in LINES if any(line in each.us for timed in sets.values() for each in timed)]
     rows = []
     for title, timed in sets.items():
@@ -308,7 +308,7 @@ def tables(sets: dict[str, list[Timed]]) -> str:
 
 
 def worst(line: str, timed: Iterable[Timed]) -> str:
-    """The worst cases of a line, with what the device did in them."""
+    """Format the worst cases of a line, with the kernels that the device ran."""
     found = sorted(timed, key=lambda each: each.ratio(line))[:WORST]
     head = [f"the worst of `{line}`", "of cuBLAS", "us: kernels", "cuBLAS, us: kernels"]
     rows = [
@@ -325,7 +325,7 @@ def distribution(ratios: Sequence[float]) -> list[str]:
 
 
 def plot(sets: dict[str, list[Timed]], path: Path) -> None:
-    """Draws the ratios of our lines over arithmetic intensity, and over waves of large tiles."""
+    """Plot the ratios of our lines over arithmetic intensity, and over waves of large tiles."""
     from matplotlib.figure import Figure
 
     names = [x for x in LINES if not is_vendor(x) and any(x in each.us for timed in sets.values() for each in timed)]

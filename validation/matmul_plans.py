@@ -27,6 +27,7 @@ from cuda_ref.matmul import _tiles as _matmul_tiles
 from cuda_ref.matmul import _times as _matmul_times
 from cuda_ref.matmul import wgmma as matmul_wgmma
 from cuda_ref.matmul._tiles import Plan, Problem
+from suite.core.integers import cdiv
 from suite.timing.intervals import RecorderError
 from suite.timing.recorder import Recorder
 from suite.timing.target import target
@@ -34,22 +35,22 @@ from torch_impls.matmul import matmul as vendor
 
 Shape = tuple[int, int, int]
 LONG_K, SMALL_OUTPUT = 131072, 2**16
-"""The largest K that is drawn, where M N is at most that."""
+"""Largest K that is drawn, for outputs of at most SMALL_OUTPUT elements."""
 MOST_PRODUCTS = 2**40
-"""M N K of a drawn shape, at most: longer ones take most of the time and say little that is new."""
+"""Largest M N K of a drawn shape. Larger ones take most of the time and add little information."""
 ROUNDS = 4
 HOPELESS = 1.5
-"""A plan that takes so much longer than the best one is timed once."""
+"""Ratio to the best plan's time above which a plan is timed once."""
 FACTS = Problem._fields[3:]
-"""What the choice depends on beside the sizes, and which a file has columns of."""
+"""Facts that the choice depends on besides the sizes; columns of a file."""
 BEGIN, END = "<!-- table:begin -->", "<!-- table:end -->"
 SETUP = "inputs"
 SOME_WRONG = 3
-"""Exit status of --check: 1 is that of Python's own errors."""
+"""Exit status of --check if results are wrong. 1 is that of Python's own errors."""
 WRONG = 0.01
-"""Norm of the difference to the vendor's result, relative to it, that no rounding makes."""
+"""Relative norm of the difference to the vendor's result that no rounding causes."""
 ABSURD = 4
-"""A plan that is predicted to take so much longer than the best one, and 10 us more, is not timed."""
+"""A plan is not timed if its predicted time exceeds the best one's by this factor and 10 us."""
 CHECKED: tuple[Shape, ...] = (
     (1, 1, 1),
     (5, 700, 530),
@@ -60,7 +61,7 @@ CHECKED: tuple[Shape, ...] = (
     (300, 513, 4100),
     (2055, 1800, 520),
 )
-CHECKED_OF: dict[str, tuple[Shape, ...]] = {
+CHECKED_BY_KERNEL: dict[str, tuple[Shape, ...]] = {
     "fitted": (
         (264, 392, 520), (2055, 1800, 520), (48, 1000, 4744), (304, 712, 1031), (16, 64, 64), (1, 8, 1),
         (700, 1144, 2096), (5, 64, 700), (130, 8, 8192),
@@ -71,11 +72,11 @@ CHECKED_OF: dict[str, tuple[Shape, ...]] = {
         (8371, 40, 26), (12544, 116, 116), (60800, 3, 256), (100, 5, 7), (8, 1, 1), (20000, 128, 128), (8344, 8, 1040),
     ),
 }  # fmt: skip
-"""In the place of these, for kernels that compute other shapes."""
+"""Shapes to check instead, for kernels that do not compute the shapes of CHECKED."""
 
 
 def drawn(count: int, seed: int) -> list[Shape]:
-    """Shapes with M, N and K log-uniform from 1 to 16384, K to 131072 of small outputs; half with multiples of 8."""
+    """Draw M, N and K log-uniform from 1 to 16384, K to 131072 for small outputs; half with multiples of 8."""
     source = random.Random(seed)
     shapes: list[Shape] = []
     while len(shapes) < count:
@@ -84,20 +85,20 @@ def drawn(count: int, seed: int) -> list[Shape]:
             most = LONG_K if len(sizes) == 2 and math.prod(sizes) <= SMALL_OUTPUT else 16384
             sizes.append(round(math.exp(source.uniform(0, math.log(most)))))
         if source.random() < 0.5:
-            sizes = [-(-size // 8) * 8 for size in sizes]
+            sizes = [cdiv(size, 8) * 8 for size in sizes]
         if math.prod(sizes) <= MOST_PRODUCTS:
             shapes.append((sizes[0], sizes[1], sizes[2]))
     return shapes
 
 
 def listed(path: Path) -> list[Shape]:
-    """The columns M, N and K of a CSV file."""
+    """Read the columns M, N and K of a CSV file."""
     with path.open(newline="") as file:
         return [(int(row["M"]), int(row["N"]), int(row["K"])) for row in csv.DictReader(file)]
 
 
 def operands(shape: Shape, layout: str, dtype: torch.dtype, seed: int) -> tuple[Tensor, Tensor]:
-    """Normal random a and b; a letter t of the layout: stored transposed."""
+    """Draw normal random a and b. A letter t in the layout stores that operand transposed."""
     M, N, K = shape
     source = torch.Generator("cuda").manual_seed(seed)
 
@@ -110,7 +111,7 @@ def operands(shape: Shape, layout: str, dtype: torch.dtype, seed: int) -> tuple[
 
 
 def calls(a: Tensor, b: Tensor, kernels: Sequence[str], all_plans: bool) -> dict[str, Callable[[], Tensor]]:
-    """The vendor and the model's choice, or every plan that is not absurd, by name."""
+    """Return the vendor's call and the model's choice, or every plan that is not absurd, by name."""
     x = _matmul_plan.problem_of(a, b)
     found: dict[str, Callable[[], Tensor]] = {"torch": partial(vendor, a, b)}
     plans = [each for each in _matmul_tiles.candidates(x) if each.kernel in kernels]
@@ -132,10 +133,10 @@ def name(plan: Plan) -> str:
 
 
 def check(kernel: str) -> int:
-    """Judges all plans of a kernel in all layouts, called twice; prints and counts those that are wrong."""
+    """Judge all plans of a kernel in all layouts, called twice; print and count the wrong ones."""
     wrong = 0
     for dtype in (torch.bfloat16, torch.float16):
-        for shape in CHECKED_OF.get(kernel, CHECKED):
+        for shape in CHECKED_BY_KERNEL.get(kernel, CHECKED):
             for layout in ("nn", "tn", "nt", "tt") if dtype == torch.bfloat16 else ("nn",):
                 a, b = operands(shape, layout, dtype, 1)
                 truth = a.double() @ b.double()
@@ -158,8 +159,11 @@ def check(kernel: str) -> int:
 
 
 class Timer:
-    """Times the calls of shapes with a cold cache, in turns. All work on the device belongs to a sample: inputs are
-    drawn, and results compared with the vendor's, in the preparation of one that is not used."""
+    """Times the calls of shapes in turns, with a cold cache.
+
+    All work on the device belongs to a sample: a sample whose time is not used draws the inputs in its preparation, and
+    compares the results with the vendor's.
+    """
 
     def __init__(self, kernels: Sequence[str], layout: str) -> None:
         self.kernels, self.layout = kernels, layout
@@ -174,7 +178,7 @@ class Timer:
         return recorder
 
     def times(self, shape: Shape, all_plans: bool) -> list[tuple[object, ...]]:
-        """A row for the vendor and for the model's choice, or for all plans; none if the recorder fails."""
+        """Return a row for the vendor and for the model's choice, or for all plans; none if the recorder fails."""
         found: dict[str, Callable[[], Tensor]] = {}
         errors: dict[str, float] = {}
         facts: list[object] = []
@@ -212,7 +216,7 @@ class Timer:
 
 
 def compared(found: dict[str, Callable[[], Tensor]]) -> dict[str, float]:
-    """The norm of the difference to the vendor's result, relative to it. Calls that cannot be built or launched go."""
+    """Return the relative norms of the differences to the vendor's result. Calls that fail to build are removed."""
     expected = found["torch"]().float()
     errors = {}
     for each, call in list(found.items()):
@@ -225,7 +229,7 @@ def compared(found: dict[str, Callable[[], Tensor]]) -> dict[str, float]:
 
 
 def measure(shapes: Sequence[Shape], path: Path, timer: Timer, seconds: float) -> None:
-    """First the vendor and the model's choice for all shapes, then all plans; writes the rows as they come."""
+    """Time first the vendor and the model's choice for all shapes, then all plans; write rows as they come."""
     begin = time.monotonic()
     with path.open("w", newline="") as file:
         rows = csv.writer(file)
@@ -257,7 +261,7 @@ class Timed:
 
     @property
     def chosen(self) -> str:
-        """The model's choice among them."""
+        """The plan that the model chooses."""
         return min(self.plans, key=lambda each: _matmul_times.predicted_us(plan(each), self.x))
 
     @property
@@ -273,7 +277,7 @@ class Timed:
 
 
 def read(path: Path) -> list[Timed]:
-    """The shapes of a file that `measure` has written. Prints results that are wrong."""
+    """Read the shapes of a file that `measure` has written. Prints results that are wrong."""
     found: dict[Problem, dict[str, float]] = {}
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
@@ -285,7 +289,7 @@ def read(path: Path) -> list[Timed]:
 
 
 def table(sets: dict[str, list[Timed]]) -> str:
-    """Markdown: the distribution of ratios of each set, the same by kind of shape, and the worst shapes."""
+    """Format as Markdown the distribution of ratios of each set, the same by kind of shape, and the worst shapes."""
     lines = [
         "| shapes | ratio | number | geometric mean | worst | quartiles |",
         "|---|---|---:|---:|---:|---|",
@@ -312,7 +316,7 @@ def table(sets: dict[str, list[Timed]]) -> str:
 
 
 def plot(sets: dict[str, list[Timed]], path: Path) -> None:
-    """Draws the ratio of the chosen plan to the vendor over arithmetic intensity and over waves of large tiles."""
+    """Plot the ratio of the chosen plan to the vendor over arithmetic intensity and over waves of large tiles."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 4), layout="constrained")
@@ -338,7 +342,7 @@ def intensity(x: Problem) -> float:
 
 
 def waves(x: Problem) -> float:
-    return -(-x.M // 128) * -(-x.N // 256) / x.multiprocessors
+    return cdiv(x.M, 128) * cdiv(x.N, 256) / x.multiprocessors
 
 
 def kind_of(x: Problem) -> str:

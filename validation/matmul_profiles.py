@@ -1,8 +1,8 @@
-"""Profiles the worst products of tables of validation.matmul_lines by Nsight Compute: our best line, the best vendor's.
+"""Profiles the worst products of validation.matmul_lines by Nsight Compute: our best line and the best vendor's.
 
-python -m validation.matmul_profiles --read lines/*.csv --out profiles.csv --write docs/lab/matmul_lines.md
+    python -m validation.matmul_profiles --read lines/*.csv --out profiles.csv --write docs/lab/matmul_lines.md
 
-The cache is cold, the clocks are left as they are. Needs ncu, and a GPU whose counters it may read.
+The cache is cold, and the clocks are left as they are. Needs ncu, and a GPU whose counters it may read.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ HEAD = (*HEAD, "ncu_stall", "bound_by")
 
 
 def worst(timed: Sequence[Timed], count: int = WORST) -> list[Timed]:
-    """Those in which the best of our lines is the slowest, to the fastest vendor's."""
+    """Return the cases in which our best line is slowest relative to the vendors' fastest."""
     return sorted(timed, key=lambda each: each.best_ratio)[:count]
 
 
 def run(calls: Sequence[tuple[tuple[int, ...], tuple[str, str, str], str]]) -> None:
-    """Makes the calls of lines, those that a profiler sees after others."""
+    """Make the calls of lines, each after a separating kernel for the profiler."""
     device, lines = matmul_lines.prepared(sorted({line for *_, line in calls}))
     by_name = {each.name: each for each in lines}
     for shape, (layout, dtype, precision), line in calls:
@@ -55,12 +55,12 @@ def run(calls: Sequence[tuple[tuple[int, ...], tuple[str, str, str], str]]) -> N
 
 
 def split(kernels: Sequence[nsight.Kernel]) -> list[list[nsight.Kernel]]:
-    """The kernels of each call."""
+    """Split the kernels into calls."""
     return [list(each) for between, each in groupby(kernels, lambda k: BETWEEN in k.name) if not between]
 
 
 def profile(calls: Sequence[tuple[Any, ...]], executable: str) -> list[list[nsight.Kernel]]:
-    """The kernels of each call, in a process under ncu. Raises `nsight.NsightError`."""
+    """Profile the calls in a process under ncu, and return the kernels of each. Raises `nsight.NsightError`."""
     with tempfile.TemporaryDirectory(prefix="suite-ncu-") as folder:
         log = Path(folder, "ncu.csv")
         command = [*nsight.command(executable, log, cold=True), sys.executable, "-m", __spec__.name]
@@ -78,7 +78,7 @@ def profile(calls: Sequence[tuple[Any, ...]], executable: str) -> list[list[nsig
 
 
 def rows(timed: Sequence[Timed], found: Sequence[Sequence[nsight.Kernel]]) -> list[dict[str, Any]]:
-    """For each product a row of our line and one of the vendors' fastest; `found` has their kernels in this order."""
+    """Return two rows for each product: our line and the vendors' fastest. `found` has their kernels in this order."""
     made = []
     lines = [(each, line) for each in timed for line in (each.best, each.best_vendor)]
     for (each, line), kernels in zip(lines, found, strict=True):

@@ -1,9 +1,9 @@
-"""Run the code cells of a notebook in this process, without Jupyter, and keep what they print in it.
+"""Runs the code cells of a notebook in this process, without Jupyter, and keeps their output in it.
 
     python validation/notebook.py examples/compare.ipynb            # prints the outputs
     python validation/notebook.py examples/compare.ipynb --write    # puts them into the notebook
 
-tests/validation/test_notebook.py runs the cells too. It compares the outputs of those without the tag `measured`.
+tests/validation/test_notebook.py runs the cells too. It compares the outputs of cells without the tag `measured`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def code_cells(notebook: Cell) -> list[Cell]:
 
 
 def outputs(cells: list[Cell]) -> Iterator[list[Cell]]:
-    """The outputs of each cell, as a notebook keeps them. The cells share their names, and run in a new folder."""
+    """Yield the outputs of each cell as a notebook keeps them. The cells share their names, and run in a new folder."""
     names: dict[str, Any] = {"__name__": "__main__"}
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         for count, cell in enumerate(cells, 1):
@@ -54,7 +54,7 @@ def _outputs(source: str, names: dict[str, Any], count: int) -> list[Cell]:
 
 
 def _shown(value: Any) -> Cell:
-    """The forms in which a notebook can show a value."""
+    """Return the forms in which a notebook can show a value."""
     data = {"text/plain": repr(value).splitlines(keepends=True)}
     if hasattr(value, "_repr_html_") and (html := value._repr_html_()):
         data["text/html"] = html.splitlines(keepends=True)

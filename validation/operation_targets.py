@@ -1,4 +1,4 @@
-"""The best of our lines beside its target, for the cases of each operation, from the committed tables.
+"""Compares our best line with its target in the cases of each operation, from the committed tables.
 
     python validation/operation_targets.py            # prints the table
     python validation/operation_targets.py --write    # replaces it in docs/lab/operation_targets.md
@@ -30,12 +30,12 @@ BEGIN, END = "<!-- table:begin -->\n", "<!-- table:end -->\n"
 
 @dataclass(frozen=True)
 class Target:
-    """The least `vs_best` of a line, or of the best of ours, in the cases that have these sizes."""
+    """The smallest `vs_best` that a line, or our best line, should reach in the cases of these sizes."""
 
     operation: str
     least: float
     sizes: str = ""
-    """Sizes by name as in a case's name, `M=16,N=14336`; all of them must be there."""
+    """Sizes as in a case's name, `M=16,N=14336`; a case must have all of them."""
     line: str = ""
 
     def covers(self, row: Row) -> bool:
@@ -63,11 +63,11 @@ TARGETS = (
     Target("lstm", 1.2),
     Target("multi_head_attention", 1.0),
 )
-"""The first one that covers a case counts, of those with a line and of those without one."""
+"""Targets. The first that covers a case counts, separately for those with and without a line."""
 
 
 def timed_cases(operation: str) -> Iterator[list[Row]]:
-    """The timed rows of each case of a committed table, in its order."""
+    """Yield the timed rows of each case of a committed table, in its order."""
     path = RESULTS / f"{operation}.csv"
     rows = [row for row in read_rows(path) if row.status is Status.OK and row.vs_best] if path.exists() else []
     for _, case in groupby(rows, lambda row: (row.case, row.dtype, row.precision)):
@@ -75,7 +75,7 @@ def timed_cases(operation: str) -> Iterator[list[Row]]:
 
 
 def judged(rows: Sequence[Row]) -> Iterator[tuple[Row, float]]:
-    """The row that each target of a case is for, and the target."""
+    """Yield for each target of a case the row that it applies to, and the target."""
     first: dict[str, Target] = {}
     for target in TARGETS:
         if target.operation == rows[0].operation and target.covers(rows[0]):
@@ -87,7 +87,7 @@ def judged(rows: Sequence[Row]) -> Iterator[tuple[Row, float]]:
 
 
 def table() -> str:
-    """Markdown: how many targets are met, and a row for each."""
+    """Format as Markdown how many targets are met, and a row for each."""
     body, met = [], 0
     for operation in dict.fromkeys(target.operation for target in TARGETS):
         for rows in timed_cases(operation):

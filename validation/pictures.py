@@ -1,9 +1,9 @@
-"""The pictures of the documents, made from the committed results.
+"""Makes the pictures of the documents from the committed results.
 
-    python validation/pictures.py              # docs/img/terminal.svg: what `compare` shows of one case
+    python validation/pictures.py              # docs/img/terminal.svg: the output of `compare` for one case
     python validation/pictures.py --browser    # also report.png and report_phone.png, by headless Chromium
 
-tests/validation/test_pictures.py checks that the terminal's picture has what the results say.
+tests/validation/test_pictures.py checks that the terminal's picture has the numbers of the results.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ PAGES = {"report.png": (1280, 860), "report_phone.png": (360, 780)}
 
 
 def rows() -> list[Row]:
-    """The rows of the case."""
+    """Return the rows of the case."""
     every = [row for row in read_rows(RESULTS / "matmul.csv") if (row.case, row.dtype) == CASE]
     return [row for row in every if row.implementation in SHOWN]
 
 
 def lines() -> list[Text]:
-    """The command, and what it shows on a terminal."""
+    """Return the command and its output on a terminal."""
     case = rows()
     table, chart = case_lines(case, WIDTH, View(sort="device_us")), chart_lines(case, WIDTH)
     return [*map(Text, COMMAND), *table, Text(), *chart, Text(), *overview_lines(case, WIDTH)]
 
 
 def terminal() -> str:
-    """The same as SVG, without the fonts that rich would load from a network."""
+    """Return the terminal's picture as SVG, without the fonts that rich would load from a network."""
     console = Console(record=True, file=io.StringIO(), width=WIDTH, no_color=False, force_terminal=True)
     console.print(Text("\n").join(lines()), soft_wrap=True)
     picture = console.export_svg(title=TITLE, unique_id="terminal")
@@ -62,7 +62,7 @@ def terminal() -> str:
 
 
 def screenshots() -> None:
-    """The report's page, wide and narrow."""
+    """Take pictures of the report's page, wide and narrow."""
     with tempfile.TemporaryDirectory() as folder, browser() as tab:
         (page,) = report([RESULTS], ["html"], Path(folder), open_it=False)
         for name, (width, height) in PAGES.items():

@@ -1,9 +1,9 @@
-"""The README's table of speeds, made from the committed results.
+"""Makes the README's table of speeds from the committed results.
 
     python validation/readme_table.py            # prints the table
     python validation/readme_table.py --write    # replaces it in README.md
 
-tests/validation/test_readme_table.py checks that the README has what the results say.
+tests/validation/test_readme_table.py checks that the README has the numbers of the results.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ CASES = (
     ("multi_head_attention", "B=4,S=4096,E=2048,H=16", "bfloat16", "ieee"),
     ("lstm", "T=512,B=1,I=1024,H=1024", "bfloat16", "ieee"),
 )
-"""The cases shown: one of each operation whose results are there."""
+"""Cases of the table: one for each operation with results."""
 FRAMEWORKS = ("triton", "jax", "cuda")
 HEADS = ["case", "best vendor", "its rate", "of limit", "Triton", "JAX", "CUDA"]
 NUMERIC = {"its rate", "of limit", "Triton", "JAX", "CUDA"}
 
 
 def best(rows: Sequence[Row], framework: str) -> str:
-    """`1.012 (persistent)`: `vs_best` of the framework's fastest implementation, and its variant."""
+    """Format `1.012 (persistent)`: `vs_best` of the framework's fastest implementation, and its variant."""
     own = [
         row
         for row in rows
@@ -62,7 +62,7 @@ def best(rows: Sequence[Row], framework: str) -> str:
 
 
 def line(operation: str, case: str, dtype: str, precision: str) -> list[str]:
-    """The cells of one case."""
+    """Return the cells of one case."""
     every = read_rows(RESULTS / f"{operation}.csv")
     rows = [
         row
@@ -84,7 +84,7 @@ def line(operation: str, case: str, dtype: str, precision: str) -> list[str]:
 
 
 def table() -> str:
-    """The table and the sentences under it, in Markdown."""
+    """Format the table and the sentences under it as Markdown."""
     record = json.loads((RESULTS / "environment.json").read_text(encoding="utf-8"))
     packages = ", ".join(f"{name} {record['packages'][name].partition('+')[0]}" for name in ("torch", "triton", "jax"))
     lines = [line(*case) for case in CASES if (RESULTS / f"{case[0]}.csv").exists()]

@@ -37,7 +37,7 @@ from suite.results.row import Row  # noqa: E402
 MIN_US = 10.0
 """Shorter calls are left out."""
 CLOSE, CLOSE_SHARE, FAR = 0.01, 0.95, 0.03
-"""CLOSE_SHARE of the rows must differ by less than CLOSE, and none by FAR."""
+"""At least CLOSE_SHARE of the rows must differ by less than CLOSE, and none by FAR."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ class Pair:
     first_vs_best: float
     second_vs_best: float
     difference: float
-    """Relative difference of vs_best: second over first, less 1."""
+    """Relative difference of vs_best: second over first, minus 1."""
 
 
 def pairs(base: Side, new: Side) -> list[Pair]:
-    """The rows that can be compared, the largest difference first."""
+    """Return the rows that can be compared, the largest difference first."""
     found = []
     for key, first in base.rows.items():
         second = new.rows.get(key)
@@ -113,7 +113,7 @@ HEADS = ("operation", "case", "dtype", "precision", "implementation", "us", "aga
 
 
 def cells(pair: Pair) -> list[str]:
-    """The cells of a pair, in the order of HEADS."""
+    """Return the cells of a pair, in the order of HEADS."""
     numbers = (pair.first_us, pair.second_us, pair.first_vs_best, pair.second_vs_best)
     return [
         *(pair.operation, pair.case, pair.dtype, pair.precision, pair.implementation),

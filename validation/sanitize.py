@@ -1,4 +1,4 @@
-"""The CUDA kernels under compute-sanitizer: accesses out of bounds, races, uninitialized reads, misused barriers.
+"""Runs the CUDA kernels under compute-sanitizer: accesses out of bounds, races, uninitialized reads, misused barriers.
 
     python validation/sanitize.py                                     # all four tools over every CUDA implementation
     python validation/sanitize.py --tool racecheck --op matmul --impl cuda/tiled --out results/nvidia-h200/proof
@@ -9,8 +9,9 @@ without a tool first, which builds the libraries. Memory comes from cudaMalloc w
 (PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past an array is one past an allocation. A row passes if
 compute-sanitizer counts no error. A process that dies, does not finish in time or makes no call does not pass. The
 output of a row that does not pass is kept as TOOL-OPERATION.txt.
-Where a probe shows that a tool reports the like of a right program (sanitizer/limits.py), a kernel is left out, or
-built in an order that the tool follows; the note of the row then says so.
+
+A tool may report errors in right programs, as a probe shows (sanitizer/limits.py). The kernel is then left out, or
+built in an order that the tool follows, and the note of the row says so.
 
 Exit status: 0 if all rows pass, 1 if not, 2 without compute-sanitizer.
 """
@@ -69,14 +70,14 @@ FURTHER: dict[str, tuple[Shape, ...]] = {
     ),
     "lstm": ((2, 33, 9, 136), (2, 230, 9, 264), (1, 6, 9, 520)),
 }
-"""Sizes beside the ragged ones, for kernels that are chosen by the size: few columns, tiles that fit the output, larger
+"""Sizes besides the ragged ones, for kernels that are chosen by size: few columns, tiles that fit the output, larger
 tiles, clusters of 8 and 16 blocks, query heads of a key head that several blocks divide."""
 FURTHER_DTYPES = {"matmul": (FLOAT8,)}
-"""Beside those that every operation has."""
+"""Dtypes besides those that every operation has."""
 CALLED = "calls made: "
-"""Printed by the child process, followed by the number of calls."""
+"""The child process prints this, followed by the number of calls."""
 KEPT = 20_000
-"""Characters of the output of a row that does not pass."""
+"""Kept characters of the output of a row that does not pass."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class SanitizerRow:
 
 
 def cases(operation: str) -> list[Case]:
-    """Every size in every dtype and precision, with every layout and mask of the operation."""
+    """Return every size in every dtype and precision, with every layout and mask of the operation."""
     op = ops.get(operation)
     return [
         op.case(shape, dtype, precision, **options)
@@ -110,7 +111,7 @@ def cases(operation: str) -> list[Case]:
 
 
 def build_changed(tool: str, operation: str, folder: Path) -> None:
-    """Build changed copies of sources, which are written to `folder`, in the place of the sources in this process."""
+    """Build changed sources, written to `folder`, in place of the originals in this process."""
     from cuda_ref import build
 
     paths = {known.source: known.changed(folder) for known in known_of(tool, operation) if known.source}
@@ -145,13 +146,13 @@ def call_all(operation: str, patterns: Sequence[str]) -> None:
 
 
 def chosen(operation: str, patterns: Sequence[str]) -> list[builtin.Implementation]:
-    """The implementations of an operation whose names match one of the patterns."""
+    """Return the implementations of an operation whose names match one of the patterns."""
     found = builtin.implementations(operation)
     return [each for each in found if any(fnmatchcase(each.name, pattern) for pattern in patterns)]
 
 
 def judge(tool: str, operation: str, names: Sequence[str], output: str, ended: int | None) -> SanitizerRow:
-    """The row of a tool's output. `ended` is the exit status, None after a time-out."""
+    """Return the row for a tool's output. ended: the exit status; None after a time-out."""
     counts = [int(count) for count in SUMMARY.findall(output)]
     called = re.search(rf"{CALLED}(\d+)", output)
     complaints = [
@@ -168,7 +169,7 @@ def judge(tool: str, operation: str, names: Sequence[str], output: str, ended: i
 
 
 def build_first(operation: str, names: Sequence[str], timeout_s: float) -> None:
-    """The calls without a tool. What fails here fails again under the tools, whose rows say so."""
+    """Make the calls without a tool. A failure here repeats under the tools, whose rows report it."""
     with suppress(subprocess.TimeoutExpired):
         subprocess.run(
             program(operation, names), capture_output=True, timeout=timeout_s, env=environment(), check=False
@@ -176,19 +177,19 @@ def build_first(operation: str, names: Sequence[str], timeout_s: float) -> None:
 
 
 def program(operation: str, names: Sequence[str]) -> list[str]:
-    """The command that makes the calls."""
+    """Return the command that makes the calls."""
     patterns = [word for name in names for word in ("--impl", name)]
     return [sys.executable, str(Path(__file__).resolve()), "--child", operation, *patterns]
 
 
 def environment() -> dict[str, str]:
-    """Of the processes that make the calls."""
+    """Return the environment of the processes that make the calls."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "PYTHONPATH": path}
 
 
 def run(tool: str, operation: str, names: Sequence[str], timeout_s: float, out: Path) -> SanitizerRow:
-    """One tool over one operation, in a process of its own."""
+    """Run one tool over one operation in a process of its own."""
     executable = sanitizer() or "compute-sanitizer"
     known = left_out(tool, operation, executable)
     kernels = [kernel for each in known for kernel in each.kernels]
@@ -209,23 +210,23 @@ def run(tool: str, operation: str, names: Sequence[str], timeout_s: float, out: 
 
 
 def _text(output: bytes | str | None) -> str:
-    """Of a process that was stopped, whose output is bytes in any case."""
+    """Decode the output of a stopped process, which is bytes in any case."""
     return output.decode(errors="replace") if isinstance(output, bytes) else output or ""
 
 
 def sanitizer() -> str | None:
-    """The compute-sanitizer on PATH or in /usr/local/cuda, or None."""
+    """Find compute-sanitizer on PATH or in /usr/local/cuda; None if there is none."""
     toolkit = "/usr/local/cuda/bin/compute-sanitizer"
     return shutil.which("compute-sanitizer") or (toolkit if os.access(toolkit, os.X_OK) else None)
 
 
 def summary(rows: Sequence[SanitizerRow]) -> str:
-    """Numbers of rows, clean rows and calls."""
+    """Count rows, clean rows and calls in a sentence."""
     return f"{len(rows)} rows: {sum(row.passed for row in rows)} clean, {sum(row.calls for row in rows)} calls"
 
 
 def markdown(rows: Sequence[SanitizerRow], environment: dict[str, Any], version: str) -> str:
-    """The contents of `sanitizer.md`."""
+    """Format `sanitizer.md`."""
     heads = ["tool", "operation", "implementations", "calls", "errors", "note"]
     body = [
         [plain(str("?" if value is None else value)) for value in (getattr(row, head) for head in heads)]

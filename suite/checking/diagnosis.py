@@ -1,16 +1,15 @@
-"""Why a result is wrong: it is compared with variants of the truth, and the closest is named if it explains the errors.
+"""Explains a wrong result: it is compared with variants of the truth, and the closest that explains it is named.
 
     as if factors were tf32 (fits 99.8%)
 
-A variant is what the result is after a certain mistake, with an error bound of its own (`suite/variants`, and
-`suite/checking/anywhere.py` for mistakes in any operation). It explains a result if
+A variant is the result after a known mistake, with an error bound of its own (`suite/variants`, and
+`suite/checking/general_variants.py` for mistakes in any operation). It explains a result if
 
-- nearly all wrong elements are within the variant's bound, and nearly all that are right still are (FITS);
-- the errors explained are so many, or so much larger than the bound, that it is no coincidence (EVIDENCE_BITS).
+- nearly all wrong elements, and nearly all right ones, are within the variant's bound (FITS);
+- the explained errors are too many, or too far above the bound of a right result, for a coincidence (EVIDENCE_BITS).
 
-Where both calls of a check are wrong, it has to explain both. If no variant explains the result, one may explain its
-wrong elements alone: a mistake in some tiles. Of several the closest is named, and another only if it is as close.
-Where none does, nothing is named.
+If the results of both draws are wrong, a variant must explain both. If none explains the whole result, one may explain
+the wrong elements alone: a mistake in some tiles. The closest variant is named, with a second one if it is as close.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from suite import variants
-from suite.checking import anywhere
+from suite.checking import general_variants
+from suite.checking.judge import error_ratios
 from suite.checking.survey import Piece, Survey, survey
-from suite.checking.verdict import error_ratios
 from suite.numerics.bounds import MARGIN
 from suite.numerics.formats import MAX_FINITE, MIN_EXPONENT
 from suite.problem.truth import Truth
@@ -37,33 +36,34 @@ if TYPE_CHECKING:
     from suite.checking.problem import Problem
 
 FITS = 0.9
-"""Least share of the wrong elements, and of the right ones, that a variant has to explain. Roundings on the way make
-the others: a sum that is nearly between two numbers is rounded to either."""
+"""Smallest share of the wrong elements, and of the right ones, that a variant must explain. Intermediate roundings
+explain the others: a sum nearly halfway between two numbers is rounded to either."""
 EVIDENCE_BITS = 14.0
-"""Least evidence for a variant: the bits by which the errors are larger than its bound, over all elements. One of some
-hundred variants explains a single number by coincidence with a probability of about a hundred over 2^bits."""
+"""Least evidence for a variant: the bits by which the errors exceed its bound, summed over all elements. The
+probability that one of a hundred variants explains a single number by coincidence is about a hundred over 2^bits."""
 PARTIAL_BITS = 28.0
-"""The same for a variant that explains the wrong elements alone: more than one element has."""
+"""Least evidence for a variant that explains the wrong elements alone. No single element has as much."""
 BITS_OF_ONE, BITS_OF_NAN = 20.0, 4.0
-"""The most evidence of one element, and that of a NaN or an infinity, which counts if the variant explains the right
-elements too, and if the result or else the inputs have numbers that tell it from others."""
+"""Most evidence of one element, and the evidence of a NaN or an infinity. The latter counts only if the variant
+explains the right elements too, and if the result or the inputs also have finite numbers."""
 AS_CLOSE = 1.02
-"""Distances that differ by no more are equal."""
+"""Largest ratio of two distances that are taken as equal."""
 WORK = 2**23
-"""Flops of a part of the result by the operation's own count: each variant is computed for that part alone."""
+"""Flops of the examined part of the result, by the operation's own count. Variants are computed for it alone."""
 MOST_ELEMENTS = 2**17
-"""Elements of a part, and of a result of which the order of elements is looked at."""
+"""Most elements of the examined part. Variants that move elements are tried only for results up to this size."""
 BUDGET_S = 1.0
-"""No further variant is computed after so much of this thread's time, which other processes do not take from."""
+"""Time of this thread after which no further variant is computed. Thread time excludes the load of other processes."""
 LEAST_DIGITS, NEAR = 8, 0.1
-"""Elements that show which digits a result has, and how far off it may be in all, relative to the truth."""
+"""Fewest elements that show how many digits a result has, and their largest relative distance from the truth."""
 FAILED = "the diagnosis failed:"
 UNWRITTEN = "never written, or computed from memory that was never written"
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """text: what is wrong, `as if ...`; empty if nothing explains the result. error_map: where; empty for a scalar."""
+    """text: the mistake, `as if ...`; empty if nothing explains the result. error_map: the wrong elements by tile;
+    empty for a scalar."""
 
     text: str = ""
     error_map: str = ""
@@ -71,11 +71,11 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class Fit:
-    """How well a variant explains a result.
+    """Measures of how well a variant explains a result.
 
-    share, share_of_wrong: of all elements and of the wrong ones, those within the variant's bound. distance,
-    distance_of_wrong: root of the mean square of the errors over the bound. whole: it explains the elements that are
-    right too.
+    share, share_of_wrong: the share of all elements, and of the wrong ones, within the variant's bound. bits: the
+    evidence. distance, distance_of_wrong: root mean square of the error over the bound. whole: the right elements are
+    explained too. fitted: a number of the variant was chosen from the result.
     """
 
     mistake: str
@@ -89,10 +89,10 @@ class Fit:
 
 
 def diagnose(output: torch.Tensor, draw: int, problem: Problem, *, beside: torch.Tensor | None = None) -> Diagnosis:
-    """Why `output` is wrong as the result of `draw`. beside: the result of the other draw, wrong too.
+    """Diagnose a wrong result of a draw. beside: the result of the other draw, if that is wrong too.
 
-    A result that leaves too little memory has no diagnosis. A fault of the diagnosis is its text: the result is wrong
-    all the same.
+    Returns an empty diagnosis if the device lacks memory for it. An error in the diagnosis becomes its text, since the
+    result is wrong all the same.
     """
     try:
         return _diagnose(output, draw, problem, beside)
@@ -108,16 +108,18 @@ def _diagnose(output: torch.Tensor, draw: int, problem: Problem, beside: torch.T
         return Diagnosis()
     error_map = str(found.map) if output.ndim else ""
     has_nan = any(bool(x.float().isnan().any()) for x in problem.draws[draw])
-    text = "" if has_nan else _of_all_wrong(found)  # a NaN of the inputs has the bits of unwritten memory
+    text = "" if has_nan else _unwritten(found)  # NaN in the inputs has the bits of unwritten memory
     if not text:
         fits = list(_fits(found, draw, problem))
         second = None if beside is None or not fits else _survey(beside, 1 - draw, problem)
         if second is not None:
-            fits = _of_both(fits, _fits(second, 1 - draw, problem, {fit.mistake for fit in fits}))
-        text = _named([fit for fit in fits if fit.whole and fit.bits >= EVIDENCE_BITS])
-        text = text or _of_digits(found.part)
-        text = text or _named([fit for fit in fits if fit.bits >= PARTIAL_BITS and not fit.fitted], _share(found))
-    return Diagnosis(text or _of_kind(found), error_map)
+            fits = _explaining_both(fits, _fits(second, 1 - draw, problem, {fit.mistake for fit in fits}))
+        text = _name_closest([fit for fit in fits if fit.whole and fit.bits >= EVIDENCE_BITS])
+        text = text or _coarse_digits(found.part)
+        text = text or _name_closest(
+            [fit for fit in fits if fit.bits >= PARTIAL_BITS and not fit.fitted], _share(found)
+        )
+    return Diagnosis(text or _common_kind(found), error_map)
 
 
 def _survey(output: torch.Tensor, draw: int, problem: Problem) -> Survey | None:
@@ -128,15 +130,15 @@ def _survey(output: torch.Tensor, draw: int, problem: Problem) -> Survey | None:
     return survey(output, problem.truth(draw), problem.output_dtype, room, columns)
 
 
-def _of_all_wrong(found: Survey) -> str:
-    """What every wrong element shows by itself."""
+def _unwritten(found: Survey) -> str:
+    """Return the diagnosis if every wrong element holds the bits of unwritten memory; else an empty text."""
     if found.unwritten < found.wrong:
         return ""
     return f"as if {_share(found)} was {UNWRITTEN}"
 
 
-def _of_kind(found: Survey) -> str:
-    """What the wrong elements have in common, where no variant explains them."""
+def _common_kind(found: Survey) -> str:
+    """Return the property that all wrong elements share, where no variant explains them; empty if there is none."""
     if found.lost_nan == found.wrong:
         return f"as if NaN was lost: {_share(found)} is a number"
     if found.zero == found.wrong:
@@ -146,8 +148,8 @@ def _of_kind(found: Survey) -> str:
     return ""
 
 
-def _of_digits(piece: Piece) -> str:
-    """Whether a float32 result is near the truth, and has the digits of a smaller format alone."""
+def _coarse_digits(piece: Piece) -> str:
+    """Return the diagnosis if a float32 result is near the truth but has only the digits of a 16-bit format."""
     near = piece.output.isfinite() & piece.value.isfinite() & (piece.value != 0.0)
     output, value = piece.output[near], piece.value[near]
     if output.dtype != torch.float32 or len(output) < LEAST_DIGITS:
@@ -161,7 +163,7 @@ def _of_digits(piece: Piece) -> str:
 
 
 def _share(found: Survey) -> str:
-    """Which elements are wrong: `[64:65, 0:64]`, `12.5% of the result`."""
+    """Describe the wrong elements in words: `[64:65, 0:64]`, `12.5% of the result`."""
     if found.wrong == found.total:
         return "the whole result"
     if found.is_box:
@@ -169,10 +171,11 @@ def _share(found: Survey) -> str:
     return f"{100 * found.wrong / found.total:.3g}% of the result"
 
 
-def _named(fits: Sequence[Fit], where: str = "") -> str:
-    """The closest variant, and one that is as close. Fitted ones are named if no other explains the result.
+def _name_closest(fits: Sequence[Fit], where: str = "") -> str:
+    """Name the closest variant, and a second one that is as close. Fitted variants are named only if no other explains
+    the result.
 
-    where: which elements are explained; empty for all.
+    where: the elements that are explained; empty for all.
     """
     plain = [fit for fit in fits if not fit.fitted]
     distances = [(fit.distance_of_wrong if where else fit.distance, fit) for fit in plain or fits]
@@ -186,8 +189,8 @@ def _named(fits: Sequence[Fit], where: str = "") -> str:
     return f"as if{place} {' or '.join(mistakes[:2])} (fits {share:g}%)"
 
 
-def _of_both(fits: Sequence[Fit], others: Iterator[Fit]) -> list[Fit]:
-    """Those that explain both results."""
+def _explaining_both(fits: Sequence[Fit], others: Iterator[Fit]) -> list[Fit]:
+    """Return the fits of the variants that explain both results, with the numbers of both combined."""
     by_name = {fit.mistake: fit for fit in others}
     return [
         replace(
@@ -205,11 +208,11 @@ def _of_both(fits: Sequence[Fit], others: Iterator[Fit]) -> list[Fit]:
 
 
 def _fits(found: Survey, draw: int, problem: Problem, wanted: Collection[str] = ()) -> Iterator[Fit]:
-    """The variants that explain the part of a result that was looked at. wanted: their mistakes, if only some are."""
+    """Yield the variants that explain the examined part of a result. wanted: mistakes to consider, or all."""
     deadline, left = thread_time() + BUDGET_S, set(wanted)
     piece, dtype = found.part, problem.output_dtype
     wrong = _ratios(piece, piece.value, piece.limit, dtype) > 1.0
-    only_wrong = bool(wrong.all()) and found.wrong < FITS * found.total  # right elements lie elsewhere
+    only_wrong = bool(wrong.all()) and found.wrong < FITS * found.total  # the right elements lie outside of the part
     finite = bool(piece.output.isfinite().any()) or all(bool(x.float().isfinite().all()) for x in problem.draws[draw])
     nan_counts = finite and not only_wrong
     for variant in _candidates(piece, found, draw, problem):
@@ -225,45 +228,49 @@ def _fits(found: Survey, draw: int, problem: Problem, wanted: Collection[str] = 
 
 def _candidates(piece: Piece, found: Survey, draw: int, problem: Problem) -> Iterator[Variant]:
     inputs = problem.draws[draw]
-    given = variants.of(problem.case.operation) if problem.op.source is None else None  # a user's has any name
+    is_ours = problem.op.source is None  # a user's operation may have any name
+    given = variants.find(problem.case.operation) if is_ours else None
     own = given(inputs, problem.case, piece.part) if given is not None else iter(())
     is_whole = piece.output.numel() == found.total
-    ways: list[Callable[[], Iterator[Variant]]] = [lambda: own, lambda: anywhere.scaled(piece, problem.output_dtype)]
+    sources: list[Callable[[], Iterator[Variant]]] = [
+        lambda: own,
+        lambda: general_variants.scaled(piece, problem.output_dtype),
+    ]
     if is_whole:
-        ways.insert(0, lambda: _unusual(problem, draw))
+        sources.insert(0, lambda: _unusual_inputs(problem, draw))
     if is_whole and piece.output.ndim:
-        ways += [lambda: anywhere.moved(piece), lambda: anywhere.accumulated(piece)]
+        sources += [lambda: general_variants.moved(piece), lambda: general_variants.accumulated(piece)]
     if is_whole and draw:
-        ways.append(lambda: _earlier(problem, draw))
-    return chain.from_iterable(way() for way in ways)
+        sources.append(lambda: _earlier_inputs(problem, draw))
+    return chain.from_iterable(source() for source in sources)
 
 
-def _unusual(problem: Problem, draw: int) -> Iterator[Variant]:
-    """Results of inputs whose unusual numbers were taken for others."""
+def _unusual_inputs(problem: Problem, draw: int) -> Iterator[Variant]:
+    """Yield results for inputs whose subnormals, NaN or infinities were taken for other numbers."""
     dtype = problem.case.dtype
     smallest, largest = 2.0 ** MIN_EXPONENT[dtype], MAX_FINITE[dtype]
     given = [x.double() for x in problem.draws[draw]]
-    ways = {
+    replacements = {
         "subnormal inputs were taken for 0": [torch.where(x.abs() < smallest, 0.0, x) for x in given],
         "NaN was taken for 0, infinity for the largest number": [x.nan_to_num(0.0, largest, -largest) for x in given],
     }
-    for mistake, changed in ways.items():
+    for mistake, changed in replacements.items():
         if not all(map(torch.equal, changed, given)):
             inputs = tuple(other.to(x.dtype) for other, x in zip(changed, problem.draws[draw], strict=True))
             whole = _whole(problem.op.truth(inputs, problem.case), problem)
             yield Variant(mistake, whole.value, whole.limit)
 
 
-def _earlier(problem: Problem, draw: int) -> Iterator[Variant]:
-    """Results of arguments of which some are those of the first call, or all."""
+def _earlier_inputs(problem: Problem, draw: int) -> Iterator[Variant]:
+    """Yield results for arguments of which some, or all, are those of the first call."""
     now, before = problem.draws[draw], problem.draws[draw - 1]
     count = len(now)
-    for chosen in (*anywhere.subsets(count), tuple(range(count))):
+    for chosen in (*general_variants.subsets(count), tuple(range(count))):
         inputs = tuple(before[i] if i in chosen else now[i] for i in range(count))
         whole = _whole(problem.op.truth(inputs, problem.case), problem)
         names = " and ".join(str(i + 1) for i in chosen)
-        of = f"arguments {names} were" if len(chosen) > 1 else f"argument {names} was"
-        mistake = "it was the result of an earlier call" if len(chosen) == count else f"{of} of an earlier call"
+        which = f"arguments {names} were" if len(chosen) > 1 else f"argument {names} was"
+        mistake = "it was the result of an earlier call" if len(chosen) == count else f"{which} of an earlier call"
         yield Variant(mistake, whole.value, whole.limit)
 
 
@@ -279,7 +286,7 @@ def _ratios(piece: Piece, value: torch.Tensor, limit: torch.Tensor, dtype: str) 
 
 
 def _fit(piece: Piece, variant: Variant, wrong: torch.Tensor, dtype: str, nan_counts: bool) -> Fit | None:
-    """None if the variant does not explain the part. nan_counts: whether NaN and infinities are evidence."""
+    """Return None if the variant does not explain the part. nan_counts: NaN and infinities are evidence."""
     limit = torch.where(torch.isfinite(variant.limit), variant.limit, 0.0).clamp(min=0.0)
     ratios = _ratios(piece, variant.value, limit, dtype)
     explained = ratios <= 1.0
@@ -304,7 +311,7 @@ def _distance(ratios: torch.Tensor) -> float:
 
 
 def _bits(piece: Piece, variant: Variant, limit: torch.Tensor, explained: torch.Tensor) -> float:
-    """By how many bits the errors that a variant explains are larger than what a right result may have."""
+    """Return by how many bits the explained errors exceed the bound of a right result."""
     error = (piece.output.double() - piece.value).abs()
     error = torch.where(piece.value.isfinite(), error, variant.value.abs())
     ratios = torch.log2(MARGIN * error / limit).nan_to_num(BITS_OF_NAN, BITS_OF_NAN, 0.0)

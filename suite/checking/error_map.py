@@ -1,9 +1,9 @@
-"""Where a result is wrong: the share of wrong elements in each tile of it, as text that fits a cell of a table.
+"""Maps the errors of a result: the share of wrong elements in each tile, as text that fits a cell of a table.
 
     32x16 ..../.12./.##.        tiles of 32 x 16 elements, in 3 rows of 4
 
-A result of one axis has one row of tiles. Of more than two axes, the last is added up and those before the last two are
-one axis: attention has heads downwards and queries across; with one head queries downwards and features across.
+A result of one axis has one row of tiles. With more than two axes, the last one is summed and the leading ones are
+flattened: attention has heads downwards and queries across. A single head has queries downwards and features across.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from suite.core.errors import ResultsError
+from suite.core.integers import cdiv
 
 if TYPE_CHECKING:
     import torch
@@ -21,14 +22,15 @@ if TYPE_CHECKING:
     from suite.problem.variant import Part
 
 MOST_TILES = 32
-"""Tiles along an axis."""
+"""Most tiles along an axis."""
 NONE, ALL = ".", "#"
-"""Tiles in which no element is wrong, and every one. Between them a digit counts tenths, rounded up, 9 at most."""
+"""Characters of a tile without wrong elements, and of one in which all are wrong. Digits between them count tenths,
+rounded up, 9 at most."""
 
 
 @dataclass(frozen=True)
 class ErrorMap:
-    """Rows of tiles, a character for each; `tile` has the elements of a tile downwards and across."""
+    """Rows of tiles, one character for each tile. `tile` is the size of a tile in elements, downwards and across."""
 
     tile: tuple[int, int]
     rows: tuple[str, ...]
@@ -38,13 +40,13 @@ class ErrorMap:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether it says nothing of where the result is wrong: nearly everywhere, or in all tiles alike."""
+        """True if the map does not locate the errors: all tiles are alike, or nearly everything is wrong."""
         kinds = set("".join(self.rows))
         return len(kinds) < 2 or kinds == {"9", ALL}
 
     @classmethod
-    def of(cls, text: str) -> ErrorMap:
-        """The inverse of `str`. Raises `ResultsError` for another text."""
+    def parse(cls, text: str) -> ErrorMap:
+        """Parse the text that `str` gives. Raises `ResultsError` for any other text."""
         size, _, tiles = text.partition(" ")
         down, cross, across = size.partition("x")
         rows = tuple(tiles.split("/"))
@@ -53,7 +55,7 @@ class ErrorMap:
         return cls((int(down), int(across)), rows)
 
     def shares(self) -> list[list[float]]:
-        """The shares from 0 to 1, as far as the text has them."""
+        """Return the shares of wrong elements, from 0 to 1, in steps of a tenth."""
         return [[0.0 if c == NONE else 1.0 if c == ALL else int(c) / 10 for c in row] for row in self.rows]
 
 
@@ -69,11 +71,11 @@ class Tiles:
         whole = (leading, *shape[-2:]) if self._pooled else (1, *shape) if len(shape) < 2 else shape[-2:]
         self._size = (int(whole[0]), int(whole[1])) if len(whole) > 1 else (1, 1)
         self._tile = tuple(_tile(size) for size in self._size)
-        counts = [-(-size // tile) for size, tile in zip(self._size, self._tile, strict=True)]
+        counts = [cdiv(size, tile) for size, tile in zip(self._size, self._tile, strict=True)]
         self._counts = torch.zeros(counts, dtype=torch.float64, device=device)
 
     def add(self, wrong: torch.Tensor, part: Part) -> None:
-        """Count a piece of the result, which lies at `part`."""
+        """Count the wrong elements of a piece of the result, which lies at `part`."""
         import torch
 
         if self._pooled:
@@ -91,24 +93,24 @@ class Tiles:
 
     def map(self) -> ErrorMap:
         share = self._shape[-1] if self._pooled else 1
-        of_axis = [
+        tile_sizes = [
             [min(tile, size - start) for start in range(0, size, tile)]
             for size, tile in zip(self._size, self._tile, strict=True)
         ]
         rows = [
             "".join(
-                character(count / (down * across * share)) for count, across in zip(counts, of_axis[1], strict=True)
+                character(count / (down * across * share)) for count, across in zip(counts, tile_sizes[1], strict=True)
             )
-            for counts, down in zip(self._counts.tolist(), of_axis[0], strict=True)
+            for counts, down in zip(self._counts.tolist(), tile_sizes[0], strict=True)
         ]
         return ErrorMap((self._tile[0], self._tile[1]), tuple(rows))
 
 
 def _tile(size: int) -> int:
-    """The smallest power of two of which MOST_TILES cover an axis."""
+    """Return the smallest power of two of which at most MOST_TILES cover an axis."""
     return 1 << max(0, math.ceil(size / MOST_TILES) - 1).bit_length()
 
 
 def character(share: float) -> str:
-    """The character of a share of wrong elements."""
+    """Return the character for a share of wrong elements."""
     return NONE if share == 0 else ALL if share == 1 else str(min(9, math.ceil(round(10 * share, 6))))

@@ -1,21 +1,94 @@
-"""The memory of tensors: comparing bits, copying with strides, gaps and guard bands, and address ranges."""
+"""The memory of operands and results: its layout, its guard bands, and whether a call wrote where it must not.
+
+- Bits of results are compared (`same_bits`, `first_difference`).
+- Operands are copied with their strides and gaps, between guard bands (`copies_with_layout`, `copies_with_bands`).
+- A call's use of memory is described (`MemoryUse`) and what is wrong with it is listed (`misuses`).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import torch
 
-from suite.problem.guard_bands import BAND_BYTES, banded, view_between_bands
+from suite.problem.guard_bands import BAND_BYTES, bands_intact, copy_between_bands, has_bands, view_between_bands
 from suite.problem.outputs import located
 
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""The integer type of so many bytes, for comparing bits."""
+"""Integer types by size in bytes, for comparing bits."""
+UNFINISHED = "the result changed after the current stream had passed it: work on another stream"
+
+
+class MemoryUse(Protocol):
+    """The memory that a call used for its results."""
+
+    ranges: tuple[tuple[int, int], ...]
+    """Addresses of each result: of its first byte, and of the byte after its last."""
+    alias: int | None
+    """Position of the input whose memory holds a result; None if there is none."""
+    unfinished: bool
+    """True if the result still changed after the stream of the call had passed it."""
+    spilled: bool
+    """True if the call wrote to the guard bands around its results."""
+
+
+def misuses(
+    used: MemoryUse, buffers: Sequence[torch.Tensor], changed: Sequence[int], earlier: Sequence[MemoryUse]
+) -> dict[str, str]:
+    """Return what is wrong with a call's use of memory: a sentence by kind of refusal; empty if nothing is.
+
+    buffers: the inputs, between guard bands. changed: positions of the buffers that differ from what was put there.
+    earlier: the memory of earlier calls, whose results are still in use.
+    """
+    wrong = {}
+    if used.unfinished:
+        wrong["unfinished"] = UNFINISHED
+    if used.alias is not None:
+        wrong["aliases input"] = f"the result lies in the memory of argument {used.alias + 1}"
+    if used.spilled:
+        wrong["wrote outside"] = "the call wrote to memory beside its result"
+    beside = [position for position in changed if not bands_intact(buffers[position])]
+    if beside:
+        wrong["wrote outside"] = f"the call wrote to memory beside argument {beside[0] + 1}"
+    elif changed:
+        wrong["inputs changed"] = f"the call wrote to argument {changed[0] + 1}"
+    ranges = [each for other in earlier for each in other.ranges]
+    if any(_overlap(mine, other) for mine in used.ranges for other in ranges):
+        wrong["same buffer"] = "two calls returned the same memory, while the first result was still in use"
+    return wrong
+
+
+def alias(outputs: Sequence[torch.Tensor], buffers: Sequence[torch.Tensor]) -> int | None:
+    """Return the position of the last buffer whose memory holds an output; None if there is none."""
+    found = None
+    for position, buffer in enumerate(buffers):
+        storage = buffer.untyped_storage()
+        memory = storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+        if any(_overlap(address_range(output), memory) for output in outputs):
+            found = position
+    return found
+
+
+def spilled(outputs: Sequence[torch.Tensor]) -> bool:
+    """True if a guard band of an output was written to. Outputs without bands are skipped."""
+    return any(has_bands(output) and not bands_intact(output) for output in outputs)
+
+
+def address_range(tensor: torch.Tensor) -> tuple[int, int]:
+    """Addresses of a contiguous tensor's first byte and of the byte after its last; (0, 0) if it has none."""
+    if tensor.numel() == 0:
+        return 0, 0
+    return tensor.data_ptr(), tensor.data_ptr() + tensor.numel() * tensor.element_size()
+
+
+def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    return one[0] < other[1] and other[0] < one[1]
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two contiguous tensors of one dtype are equal to the bit; any NaN equals any other NaN."""
+    """True if two contiguous tensors of one dtype are equal to the bit. Any NaN equals any other NaN."""
     integer = INTEGERS[a.element_size()]
     if torch.equal(a.view(integer), b.view(integer)):
         return True
@@ -23,9 +96,9 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def first_difference(a: torch.Tensor, b: torch.Tensor, position: Callable[[tuple[int, ...]], str] = located) -> str:
-    """The first position where two results of the same inputs differ to the bit, with both values.
+    """Return a sentence with the first position where two results of the same inputs differ, and both values.
 
-    position: says where an index is.
+    a, b: contiguous, of one dtype and shape; bits are compared. position: turns an index into words.
     """
     integer = INTEGERS[a.element_size()]
     differs = (a.view(integer) != b.view(integer)) & ~(a.isnan() & b.isnan())
@@ -38,9 +111,9 @@ def first_difference(a: torch.Tensor, b: torch.Tensor, position: Callable[[tuple
 def copies_with_layout(
     tensors: Sequence[torch.Tensor], allocate: Callable[[int], torch.Tensor] | None = None
 ) -> tuple[torch.Tensor, ...]:
-    """Copies in new memory, with the same offsets and strides; tensors that share memory share it in the copies too.
+    """Copy tensors to new memory with the same offsets and strides. Copies share memory where the tensors do.
 
-    `allocate` gives memory of so many bytes, as a tensor that is all of its storage.
+    allocate: returns memory of a size in bytes, as a tensor that fills its storage.
     """
     storages: dict[int, torch.UntypedStorage] = {}
     copies = []
@@ -56,40 +129,33 @@ def copies_with_layout(
 
 
 def whole_storage(tensor: torch.Tensor) -> torch.Tensor:
-    """All of the storage that `tensor` is a view of, as integers of the widest type that it is a multiple of."""
+    """Return all of the storage behind `tensor` as a vector of the widest integers that divide its size."""
     storage = tensor.untyped_storage()
     everything = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)  # type: ignore[call-overload]
     return everything.view(INTEGERS[math.gcd(8, storage.nbytes())])
 
 
-def with_bands(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """`copies_with_layout`, with a guard band before and after each storage."""
+def copies_with_bands(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """Copy tensors as `copies_with_layout` does, with a guard band before and after each storage."""
     storages: dict[int, torch.UntypedStorage] = {}
     copies = []
     for tensor in tensors:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in storages:
-            storages[storage.data_ptr()] = banded(tensor).untyped_storage()
+            storages[storage.data_ptr()] = copy_between_bands(tensor).untyped_storage()
         copies.append(view_between_bands(storages[storage.data_ptr()], tensor))
     return tuple(copies)
 
 
-def between_bands(tensor: torch.Tensor) -> torch.Tensor:
-    """All elements of a storage with guard bands that lie between them, in a vector."""
+def elements_between_bands(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the elements between the guard bands of a storage as a vector."""
     flat = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     flat.set_(tensor.untyped_storage())  # type: ignore[call-overload]
     return flat[BAND_BYTES // flat.element_size() : -BAND_BYTES // flat.element_size()]
 
 
-def address_range(tensor: torch.Tensor) -> tuple[int, int]:
-    """Addresses of a contiguous tensor's first byte and of the one after its last; (0, 0) if it has none."""
-    if tensor.numel() == 0:
-        return 0, 0
-    return tensor.data_ptr(), tensor.data_ptr() + tensor.numel() * tensor.element_size()
-
-
 def is_row_major(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether `strides` are those of a C array, in elements. In a dimension of 1 or an empty array any will do."""
+    """True if `strides`, in elements, are those of a C array. Dimensions of 1 and empty arrays may have any strides."""
     step = 1
     for size, stride in zip(reversed(shape), reversed(strides), strict=True):
         if size != 1 and stride != step and 0 not in shape:

@@ -1,4 +1,4 @@
-"""A case made concrete: inputs on a device, their exact results, and the buffers that the checked calls read."""
+"""The inputs of a case on a device, their exact results, and the buffers that the checked calls read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from suite import ops
-from suite.checking.memory import copies_with_layout, whole_storage, with_bands
+from suite.checking.memory import copies_with_bands, copies_with_layout, whole_storage
 from suite.numerics import subnormals
 from suite.problem import outputs
 
@@ -19,38 +19,38 @@ if TYPE_CHECKING:
     from suite.problem.truth import Truth
 
 TRUTH_BYTES = 2 * 8
-"""Of an element's truth and bound."""
+"""Bytes of the truth and the bound of one element."""
 KEPT_BYTES = 1 << 31
-"""Truths of both draws are kept from one implementation to the next if they take at most this much. On a GPU an eighth
-of the memory that is free, if that is more."""
+"""Truths of both draws are kept for the next implementation if they take at most this much, or an eighth of the free
+memory of a GPU if that is more."""
 
 
 class Problem:
-    """Two draws of a case's inputs, from `seed` and `seed + 1`, on `device`; all implementations get the same.
+    """Two draws of a case's inputs on `device`, from `seed` and `seed + 1`. All implementations get the same.
 
-    `draws` has the inputs, a tuple of tensors for each draw. `buffers` has tensors of the same layout in memory of
-    their own, which every call reads. All have guard bands.
+    `draws` holds a tuple of tensors for each draw. `buffers` holds tensors of the same layout in memory of their own,
+    which every call reads. All of them lie between guard bands.
     """
 
     def __init__(self, case: Case, seed: int, device: torch.device) -> None:
         self.case = case
-        self.op = ops.of(case)
-        cases = case, self.op.second(case)
+        self.op = ops.operation(case)
+        cases = case, self.op.second_case(case)
         self.draws = tuple(self._draw(each, seed + i, device) for i, each in enumerate(cases))
-        self.device = self.draws[0][0].device  # with its index, as results have it
+        self.device = self.draws[0][0].device  # includes the device index, as results have it
         self.buffers = copies_with_layout(self.draws[0])
         self._truths: dict[int, list[Truth]] = {}
 
     def _draw(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
-        with subnormals.kept(device):
-            return with_bands(self.op.make_inputs(case, seed, device))
+        with subnormals.preserved(device):
+            return copies_with_bands(self.op.make_inputs(case, seed, device))
 
     def draw(self, seed: int) -> tuple[torch.Tensor, ...]:
-        """Other inputs of the case, with the layout of the first draw."""
+        """Draw other inputs of the case, with the layout of the first draw."""
         return self._draw(self.case, seed, self.device)
 
-    def beside(self, allocate: Callable[[int], torch.Tensor]) -> Problem:
-        """The same problem with buffers of its own, in memory that `allocate` gives."""
+    def with_buffers(self, allocate: Callable[[int], torch.Tensor]) -> Problem:
+        """Return the same problem with buffers of its own, in memory that `allocate` returns."""
         other = copy.copy(self)
         other.buffers = copies_with_layout(self.draws[0], allocate)
         return other
@@ -64,7 +64,7 @@ class Problem:
         return self.op.output_shapes(self.case)
 
     def position(self, at: tuple[int, ...]) -> str:
-        """Where an index of the result is, in words."""
+        """Turn an index of the result into words."""
         return outputs.located(at, self.op.outputs, self.output_shapes)
 
     @property
@@ -72,19 +72,20 @@ class Problem:
         return self.op.output_dtype(self.case)
 
     def present(self, draw: int) -> None:
-        """Copy the inputs of `draw` to the buffers, with the memory between and beside strided elements."""
+        """Copy the inputs of a draw to the buffers, including the memory between and around strided elements."""
         for buffer, given in zip(self.buffers, self.draws[draw], strict=True):
             whole_storage(buffer).copy_(whole_storage(given))
 
     def changed(self, draw: int) -> list[int]:
-        """Positions of the buffers that no longer are what `present(draw)` put there."""
+        """Return the positions of the buffers that differ from what `present(draw)` copied to them."""
         pairs = zip(self.buffers, self.draws[draw], strict=True)
         return [
             i for i, (buffer, given) in enumerate(pairs) if not torch.equal(whole_storage(buffer), whole_storage(given))
         ]
 
     def truth(self, draw: int) -> Iterable[Truth]:
-        """The exact result of `draw` with its error bounds, in pieces; computed once if it is small enough to keep."""
+        """Return the exact result of a draw with its error bounds, in pieces. It is computed once if it is small enough
+        to keep."""
         if draw not in self._truths:
             free = torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else 0
             if len(self.draws) * math.prod(self.output_shape) * TRUTH_BYTES > max(KEPT_BYTES, free // 8):

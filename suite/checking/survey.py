@@ -1,4 +1,4 @@
-"""One pass over a wrong result: where it is wrong, what the wrong elements are, and the part to look at closely."""
+"""One pass over a wrong result: counts and locates the wrong elements, and selects the part to examine closely."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from dataclasses import dataclass
 import torch
 
 from suite.checking.error_map import ErrorMap, Tiles
+from suite.checking.judge import error_ratios
 from suite.checking.memory import INTEGERS
-from suite.checking.verdict import error_ratios
 from suite.numerics.formats import MAX_FINITE
 from suite.problem.truth import Truth
 from suite.problem.variant import Part
 
 POISON = {torch.float32: 0x7FC00000, torch.float16: 0x7E00, torch.bfloat16: 0x7FC0}
-"""The bits of NaN in memory that was allocated and not written. Arithmetic on CPUs and GPUs makes other NaN."""
+"""Bits of the NaN that fills allocated but unwritten memory. Arithmetic on CPUs and GPUs makes other NaN."""
 
 FULL = 0.9
-"""The share of wrong elements from which on a box of the result is said to be wrong."""
+"""Smallest share of wrong elements in a box for the whole box to be called wrong."""
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What a pass over a result shows.
+    """The findings of a pass over a wrong result.
 
-    total, wrong: elements. unwritten, zero, lost_nan, saturated: of the wrong ones those that hold what was in memory
-    before, 0, a number where the truth is NaN, the largest number where it is infinite.
-    begins, ends: the box of the wrong elements. part: the closer look.
+    total, wrong: numbers of elements. unwritten, zero, lost_nan, saturated: wrong elements that hold the bits of
+    unwritten memory, 0, a number where the truth is NaN, the largest number where the truth is infinite. begins, ends:
+    the box of the wrong elements. part: the part to examine.
     """
 
     total: int
@@ -44,14 +44,14 @@ class Survey:
 
     @property
     def is_box(self) -> bool:
-        """Whether nearly every element in the box of the wrong ones is wrong."""
+        """True if nearly every element in the box of the wrong ones is wrong."""
         elements = math.prod(end - begin for begin, end in zip(self.begins, self.ends, strict=True))
         return self.wrong >= FULL * elements
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of the result, with its truth."""
+    """A part of the result with its truth and bound."""
 
     part: Part
     output: torch.Tensor
@@ -60,8 +60,11 @@ class Piece:
 
 
 def survey(output: torch.Tensor, truths: Iterable[Truth], dtype: str, room: int, columns: int | None) -> Survey | None:
-    """None if nothing is wrong. A result of up to `room` elements is its part. Of a larger one the part has about so
-    many, and `columns` along the last axis if that is given; it lies where the result is farthest off."""
+    """Survey a result; return None if nothing is wrong.
+
+    room: most elements of the examined part, which lies around the worst element; smaller results are examined whole.
+    columns: most elements of the part along the last axis; None for no limit.
+    """
     tiles: Tiles | None = None
     counts = dict.fromkeys(("wrong", "unwritten", "zero", "lost_nan", "saturated"), 0)
     begins, ends = list(output.shape), [0] * output.ndim
@@ -89,15 +92,15 @@ def survey(output: torch.Tensor, truths: Iterable[Truth], dtype: str, room: int,
                 ends[axis] = max(ends[axis], each.start + int(places[-1]) + 1)
             if part is None or float(ratios.max()) > worst:
                 worst = float(ratios.max())
-                part = _around(int(ratios.argmax()), piece, truth, index, room, columns)
+                part = _part_at(int(ratios.argmax()), piece, truth, index, room, columns)
     if part is None or tiles is None:
         return None
-    part = part if pieces is None else _joined(output, pieces)
+    part = part if pieces is None else _whole_part(output, pieces)
     return Survey(output.numel(), **counts, begins=tuple(begins), ends=tuple(ends), map=tiles.map(), part=part)
 
 
-def _joined(output: torch.Tensor, pieces: Sequence[tuple[Part, Truth]]) -> Piece:
-    """The whole result as its part."""
+def _whole_part(output: torch.Tensor, pieces: Sequence[tuple[Part, Truth]]) -> Piece:
+    """Return the whole result as the part."""
     value, limit = (torch.empty(output.shape, dtype=torch.float64, device=pieces[0][1].value.device) for _ in range(2))
     for index, truth in pieces:
         value[index], limit[index] = truth.value, truth.limit
@@ -105,7 +108,7 @@ def _joined(output: torch.Tensor, pieces: Sequence[tuple[Part, Truth]]) -> Piece
 
 
 def _kinds(piece: torch.Tensor, truth: Truth, wrong: torch.Tensor, dtype: str) -> dict[str, int]:
-    """How many of the wrong elements are of each kind."""
+    """Count the wrong elements of each kind."""
     bits = piece.contiguous().view(INTEGERS[piece.element_size()])
     infinite = truth.value.abs() > MAX_FINITE[dtype]
     largest = piece.double().abs() == MAX_FINITE[dtype]
@@ -119,8 +122,8 @@ def _kinds(piece: torch.Tensor, truth: Truth, wrong: torch.Tensor, dtype: str) -
     return {name: int(mask.sum()) for name, mask in kinds.items()}
 
 
-def _around(place: int, piece: torch.Tensor, truth: Truth, index: Part, room: int, columns: int | None) -> Piece:
-    """The part of a piece around the element at `place`."""
+def _part_at(place: int, piece: torch.Tensor, truth: Truth, index: Part, room: int, columns: int | None) -> Piece:
+    """Return the part of a piece around the element with flat index `place`."""
     at = [int(i) for i in torch.unravel_index(torch.tensor(place), piece.shape)]
     local = []
     for axis in reversed(range(piece.ndim)):

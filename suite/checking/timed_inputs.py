@@ -1,17 +1,17 @@
 """The inputs of timed calls: they change between rounds, and the results of some rounds are kept and judged.
 
     inputs = TimedInputs(problem, LocalResults(problem, {"torch": adapter, ...}), rebind)
-    measure(calls, ..., inputs=inputs)          each round has other inputs; a few keep what the calls return
-    guilty = inputs.judge()                     {name: reason} of the implementations that are wrong while timed
+    measure(calls, ..., inputs=inputs)          each round has other inputs; results of a few are kept
+    wrong = inputs.judge()                      {name: reason} of the implementations that are wrong while timed
 
-- Values come from the operating system's randomness. The seed of the run decides the first inputs only.
+- Values come from the operating system's random source. The run's seed determines only the first inputs.
 - Values change in place: addresses, objects and version counters of the arrays stay the same.
-- Random normal numbers are replaced in one of 64 or of 1,024 elements, at random places; of other families all
-  operands are drawn anew. Sampled elements therefore tell little of the others, and equal inputs do not return.
-- Every round is as likely as every other to be one of those that are judged, and is known only when it has begun.
-- The result is copied outside the measured span, right after it ends: what is written to it later comes too late.
+- Random normal numbers are replaced in one of 64 or of 1,024 elements, at random places; other families draw all
+  operands anew. A few sampled elements therefore do not identify the inputs, and equal inputs do not return.
+- Every round is equally likely to be judged, and whether it is becomes known only when it begins.
+- The result is copied outside the measured span, right after it ends: later writes to it do not count.
 - A second copy of the inputs takes the same changes. The first call after which the two differ wrote to its inputs.
-- All implementations of a round have the same inputs, so that one truth serves all.
+- All implementations of a round have the same inputs, so one truth serves all.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from typing import Protocol
 
 import torch
 
-from suite.checking.memory import INTEGERS, between_bands, copies_with_layout, same_bits, whole_storage
+from suite.checking.calls import RefusedError, as_torch
+from suite.checking.judge import judge_together
+from suite.checking.memory import INTEGERS, copies_with_layout, elements_between_bands, same_bits, whole_storage
 from suite.checking.problem import Problem
-from suite.checking.result_form import RefusedError, as_torch
-from suite.checking.verdict import judge_together
 from suite.frameworks.base import Adapter
 from suite.problem import numbers, placement
 from suite.problem.family import NORMALS
 from suite.problem.outputs import joined
 
 JUDGED_ROUNDS = 3
-"""Rounds of a case that are judged, of those in which every implementation is timed."""
+"""Rounds of a case that are judged, among those in which every implementation is timed."""
 SPARSE = (64, 1024)
-"""One of so many elements changes in a round. Few changes catch results cached by a few elements of the inputs."""
+"""One of this many elements changes in a round. Few changes catch results cached by a few elements of the inputs."""
 HOST_BYTES = 1 << 30
-"""Memory for kept results on a CPU. On a GPU half of what is free."""
+"""Memory for kept results on a CPU. A GPU uses half of its free memory."""
 BEFORE_BYTES = 1 << 26
-"""The inputs of the round before a judged one are kept too if they are no larger."""
+"""Largest inputs whose values in the round before a judged one are kept too."""
 EARLIER = "returned the result of earlier inputs"
 
 Tensors = tuple[torch.Tensor, ...]
@@ -48,7 +48,8 @@ Tensors = tuple[torch.Tensor, ...]
 
 @dataclass
 class Round:
-    """A round that may be judged: its inputs, those before it if they are small, and copies of its results by name."""
+    """A round that may be judged: its inputs, the round's before if they are small, and copies of its results by
+    name."""
 
     number: int
     inputs: Tensors
@@ -57,14 +58,14 @@ class Round:
 
 
 class Reservoir:
-    """A random choice of `size` of the rounds offered so far, each as likely as any other."""
+    """A random choice of `size` of the rounds offered so far, all equally likely."""
 
     def __init__(self, size: int, random: SystemRandom) -> None:
         self.rounds: list[Round] = []
         self._size, self._random, self._offered = size, random, 0
 
     def offer(self, make: Callable[[], Round]) -> Round | None:
-        """The round that `make` returns if it is chosen, in the place of an earlier one; else None."""
+        """Return a new round of `make` if it is chosen, perhaps in place of an earlier one; None if it is rejected."""
         self._offered += 1
         if len(self.rounds) < self._size:
             self.rounds.append(make())
@@ -72,28 +73,30 @@ class Reservoir:
         place = self._random.randrange(self._offered)
         if place >= self._size:
             return None
-        del self.rounds[place]  # before the new one takes its memory
+        del self.rounds[place]  # frees its memory for the new one
         self.rounds.append(make())
         return self.rounds[-1]
 
 
 class Results(Protocol):
-    """Where the results of timed calls are."""
+    """Access to the results of timed calls."""
 
     @property
     def names(self) -> Collection[str]:
-        """Of the implementations."""
+        """Names of the implementations."""
 
     def latest(self, name: str, result: object) -> torch.Tensor:
-        """What the sample just taken of `name` returned. Raises `RefusedError` if it is not of the right form."""
+        """Return the result of the latest sample of `name`. Raises `RefusedError` if it is not of the right form."""
 
     def first(self, name: str, output: torch.Tensor) -> Callable[[], torch.Tensor]:
-        """Hold the result of the first sample of `name`, which `latest` gave as `output`. The function returned reads
-        what it holds by then."""
+        """Keep the result of the first sample of `name`, which `latest` returned as `output`.
+
+        Returns a function that reads the present values of that result.
+        """
 
 
 class LocalResults:
-    """The results of implementations that are called in this process."""
+    """Results of implementations that are called in this process."""
 
     def __init__(self, problem: Problem, adapters: Mapping[str, Adapter]) -> None:
         self.names = tuple(adapters)
@@ -111,7 +114,7 @@ class LocalResults:
 class TimedInputs:
     """The buffers of `problem` as the inputs of timed calls, whose results are found in `results`.
 
-    `rebind` is called after each change: arrays that are copies of the buffers must be made again.
+    rebind: is called after each change, to renew arrays that are copies of the buffers.
     """
 
     def __init__(self, problem: Problem, results: Results, rebind: Callable[[], None] = lambda: None) -> None:
@@ -120,13 +123,13 @@ class TimedInputs:
         self._source = torch.Generator(problem.device).manual_seed(self._random.getrandbits(63))
         family = problem.op.families[problem.case.inputs]
         self._normal = family.values is NORMALS and family.place is placement.as_drawn
-        problem.present(0)  # calls may have written to the buffers before
+        problem.present(0)  # earlier calls may have written to the buffers
         self._intact = copies_with_layout(problem.draws[0])
         self._begun = 0
         self._round: Round | None = None
-        self._guilty: dict[str, str] = {}
+        self._wrong: dict[str, str] = {}
         self._held: dict[str, tuple[Callable[[], torch.Tensor], torch.Tensor]] = {}
-        size, self._place, self._holds = self._room()
+        size, self._place, self._holds = self._capacity()
         self._complete = Reservoir(size, self._random)
         self._partial: list[Round] = []
         self._partial_offered = 0
@@ -137,7 +140,7 @@ class TimedInputs:
         return sorted(self._complete.rounds + self._partial, key=lambda each: each.number)
 
     def change(self) -> None:
-        """New values in place, as of the case's family."""
+        """Write new values of the case's family in place."""
         if self._normal:
             for flat, intact in zip(*map(self._operands, (self._problem.buffers, self._intact)), strict=True):
                 places = self._places(flat)
@@ -159,9 +162,10 @@ class TimedInputs:
             self.change()
 
     def _offer_partial(self, small: bool) -> Round | None:
-        """Each call is judged in one of its rounds without the others, any as likely as any other.
+        """Choose or reject a round in which some implementations are no longer timed.
 
-        Calls leave one after the other: a round that is chosen replaces earlier ones for those still in it (`keep`).
+        Each call is judged in one of these rounds, all equally likely. Calls leave one after the other, so a chosen
+        round replaces earlier ones for the calls that still take part (`keep`).
         """
         self._partial_offered += 1
         if self._random.randrange(self._partial_offered):
@@ -170,15 +174,15 @@ class TimedInputs:
         return self._partial[-1]
 
     def _next(self, small: bool) -> Round:
-        """A round to judge. What calls have written to the inputs is undone first, so that a call that does so again
-        is found."""
+        """Return a round to judge. Changes that calls made to the inputs are undone first, so that a repeated one is
+        found."""
         self._restore()
         before = copies_with_layout(self._intact) if small else None
         self.change()
         return Round(self._begun, tuple(copy.to(self._place) for copy in copies_with_layout(self._intact)), before)
 
     def _restore(self) -> list[int]:
-        """Undo what calls have written to the inputs; the positions of the inputs written to."""
+        """Undo changes that calls made to the inputs. Returns the positions of the changed inputs."""
         pairs = list(zip(self._problem.buffers, self._intact, strict=True))
         written = [i for i, (b, intact) in enumerate(pairs) if not torch.equal(whole_storage(b), whole_storage(intact))]
         for i in written:
@@ -187,8 +191,8 @@ class TimedInputs:
             self._rebind()
         return written
 
-    def around(self, run: Callable[[], None]) -> None:
-        """Run with other values, so that a call whose inputs the cache shall hold does not see those of the sample."""
+    def run_on_other_values(self, run: Callable[[], None]) -> None:
+        """Run a call on other values, so that it warms the cache without seeing the inputs of the sample."""
         if not self._normal:
             saved = [whole_storage(buffer).clone() for buffer in self._problem.buffers]
             self._redraw(self._problem.buffers)
@@ -209,16 +213,16 @@ class TimedInputs:
         self._rebind()
 
     def keep(self, name: str, result: object) -> None:
-        """Copy a result of a round that is judged, and restore the inputs if the call wrote to them.
+        """Copy a result of a judged round, and restore the inputs if the call wrote to them.
 
-        Of samples before the first round, which count nowhere, the result itself is kept too: it must not change later.
+        Before the first round, where samples are not counted, the result itself is kept too: it must not change later.
         """
         if self._round is None and (self._begun or not self._holds):
             return
         try:
             output = self._results.latest(name, result)
         except RefusedError as refused:
-            self._guilty.setdefault(name, str(refused))
+            self._wrong.setdefault(name, str(refused))
             return
         if self._round is None:
             self._held[name] = self._results.first(name, output), output.clone()
@@ -230,25 +234,25 @@ class TimedInputs:
         self._round.results[name] = output.to(self._place, copy=True)
         written = self._restore()
         if written:
-            self._guilty.setdefault(name, f"wrote to its inputs (argument {written[0] + 1})")
+            self._wrong.setdefault(name, f"wrote to its inputs (argument {written[0] + 1})")
 
     def judge(self) -> dict[str, str]:
-        """What is wrong with the kept results, by name. Empties the rounds."""
-        rounds, guilty = self.rounds, dict(self._guilty)
+        """Return what is wrong with the kept results, by name. Empties the rounds."""
+        rounds, wrong = self.rounds, dict(self._wrong)
         for name, (read, copy) in self._held.items():
             if not same_bits(read(), copy):
-                guilty.setdefault(name, "a result changed after its call")
+                wrong.setdefault(name, "a result changed after its call")
         for each in rounds:
-            left = {name: output for name, output in each.results.items() if name not in guilty}
+            left = {name: output for name, output in each.results.items() if name not in wrong}
             for name, reason in zip(left, self._reasons(list(left.values()), each.inputs), strict=True):
                 if reason:
                     stale = self._is_earlier(name, each, rounds)
-                    guilty[name] = EARLIER if stale else reason
+                    wrong[name] = EARLIER if stale else reason
         self._complete.rounds, self._partial, self._round, self._held = [], [], None, {}
-        return guilty
+        return wrong
 
     def _reasons(self, outputs: list[torch.Tensor], inputs: Tensors) -> list[str]:
-        """What is wrong with each of `outputs` as a result of `inputs`; empty for those that are right."""
+        """Return what is wrong with each output as a result of `inputs`; empty for those that are right."""
         if not outputs:
             return []
         problem = self._problem
@@ -258,8 +262,8 @@ class TimedInputs:
         return [verdict.reason for verdict in verdicts]
 
     def _is_earlier(self, name: str, at: Round, rounds: list[Round]) -> bool:
-        """Whether a wrong result of round `at` is that of other inputs: of another judged round, of the round before a
-        judged one, or of the check."""
+        """True if a wrong result of round `at` is the result of other inputs: of another judged round, of the round
+        before a judged one, or of the check."""
         output = at.results[name]
         others = [each for each in rounds if each is not at]
         if any(name in each.results and same_bits(each.results[name], output) for each in others):
@@ -268,17 +272,17 @@ class TimedInputs:
         inputs += [each.before for each in rounds if each.before is not None and each.number <= at.number]
         return any(not self._reasons([output], given)[0] for given in inputs)
 
-    # The values
+    # Values
 
     def _operands(self, tensors: Tensors) -> Iterator[torch.Tensor]:
-        """Of each operand all elements, as integers in a vector. A scale that belongs to no operand is left out."""
+        """Yield the elements of each operand as a vector of integers. Scales that belong to no operand are left out."""
         for buffer in tensors[: len(self._problem.op.operands(self._problem.case))]:
-            flat = between_bands(buffer)
+            flat = elements_between_bands(buffer)
             if flat.numel():
                 yield flat.view(INTEGERS[flat.element_size()])
 
     def _places(self, flat: torch.Tensor) -> torch.Tensor:
-        """Random places, each once: one in every stretch of so many elements, from a random beginning on."""
+        """Return random distinct places: one in every stretch of a fixed length, from a random start."""
         count = flat.numel()
         length = min(self._random.choice(SPARSE), count)
         begins = torch.arange(0, count - count % length, length, device=flat.device)
@@ -295,12 +299,13 @@ class TimedInputs:
         for buffer, given in (pair for tensors in places for pair in zip(tensors, drawn, strict=True)):
             whole_storage(buffer).copy_(whole_storage(given))
 
-    def _room(self) -> tuple[int, torch.device, bool]:
-        """How many rounds fit into memory, where their results are kept, and whether others can be held beside them."""
+    def _capacity(self) -> tuple[int, torch.device, bool]:
+        """Return how many rounds fit into memory, where their results are kept, and whether first results can be held
+        too."""
         problem, device = self._problem, self._problem.device
         inputs = sum(whole_storage(buffer).nbytes for buffer in problem.buffers)
         results = len(self._results.names) * problem.op.output_bytes(problem.case)
         room = HOST_BYTES if device.type == "cpu" else torch.cuda.mem_get_info(device)[0] // 2
-        fits = room // max(1, inputs + results) - 2  # two are for rounds that are not complete
+        fits = room // max(1, inputs + results) - 2  # two are kept for incomplete rounds
         place = device if fits >= 1 else torch.device("cpu")
         return max(1, min(JUDGED_ROUNDS, fits)), place, fits >= JUDGED_ROUNDS + 2

@@ -58,9 +58,9 @@ from suite.core.errors import ResultsError, UsageError
 from suite.core.text import one_line
 from suite.numerics.formats import full_name
 from suite.problem.option import Value
+from suite.processes.limits import FIRST_CALL_S
 from suite.runner.options import Options
 from suite.runner.selection import Selection
-from suite.worker.limits import FIRST_CALL_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,18 +120,18 @@ def compare(
     from suite.runner import inspection
 
     _check(cache, timeout, max_noise, repeat, timed=not no_time)
-    shown = _shown(columns, sort, wide, baseline, quiet=quiet, as_json=as_json, file_format=file_format)
+    shown = _output(columns, sort, wide, baseline, quiet=quiet, as_json=as_json, file_format=file_format)
     where = resolve(device)
-    own, shapes = _own(op, reference, kernelbench), sizes(shape, shapes_file)
+    own, shapes = _operation_file(op, reference, kernelbench), sizes(shape, shapes_file)
     selection = _selection(op, impl, exclude, dtype, precision, shapes, operation_options, inputs, sweep, files)
-    options = Options(where, cache, not no_time, seed, timeout, sweep, _host(where, sweep), transfers, compiles)
+    options = Options(where, cache, not no_time, seed, timeout, sweep, _sweep_host(where, sweep), transfers, compiles)
     options = replace(options, max_noise=max_noise / 100, repeat=repeat, telling=selection.telling)
     options = replace(options, profiled=bool(profile), dumped=_names(dump))
     if once:
-        return call_once(_with_own(selection, own, options), where, once, seed, alone=not (profile or dump))
+        return call_once(_with_operation_file(selection, own, options), where, once, seed, alone=not (profile or dump))
     inspection.check(profile, options, publish=publish)
     parameters = {**context.params, "dtype": selection.dtypes, "shape": selection.shapes, "shapes_file": None}
-    _compare(selection, own, options, parameters, _chosen(where, out, publish), shown, resumed=resume)
+    _compare(selection, own, options, parameters, _chosen_folder(where, out, publish), shown, resumed=resume)
 
 
 def _selection(
@@ -146,7 +146,7 @@ def _selection(
     sweep: bool,
     files: list[Path] | None,
 ) -> Selection:
-    """What the command line asks to be run."""
+    """The selection that the command line asks for."""
     return Selection(
         operations=tuple(op or ()),
         implementations=tuple(impl or ()),
@@ -161,8 +161,13 @@ def _selection(
     )
 
 
-def _own(op: Sequence[str] | None, reference: Path | None, kernelbench: Path | None) -> tuple[Path, Kind] | None:
-    """The file that defines the operation, and its kind. Raises `UsageError` unless one thing is asked for."""
+def _operation_file(
+    op: Sequence[str] | None, reference: Path | None, kernelbench: Path | None
+) -> tuple[Path, Kind] | None:
+    """The file that defines the operation, and its kind; None if `--op` is given.
+
+    Raises `UsageError` unless exactly one of `--op`, `--reference` and `--kernelbench` is given.
+    """
     given = [
         name for name, value in (("--op", op), ("--reference", reference), ("--kernelbench", kernelbench)) if value
     ]
@@ -175,8 +180,8 @@ def _own(op: Sequence[str] | None, reference: Path | None, kernelbench: Path | N
 
 
 @dataclass(frozen=True)
-class _Shown:
-    """What of a run is shown, how, and in which formats it is kept."""
+class _Output:
+    """The options of a run's tables, and the formats of its files."""
 
     view: View
     quiet: bool
@@ -184,7 +189,7 @@ class _Shown:
     file_format: str
 
     def check(self) -> None:
-        """Raise `UsageError` for what does not exist or is not installed."""
+        """Raise `UsageError` for a name that does not exist or a package that is not installed."""
         from suite.results import parquet
 
         self.view.check()
@@ -194,18 +199,18 @@ class _Shown:
             parquet.check()
 
 
-def _shown(columns: list[str] | None, sort: str, wide: bool, baseline: str, **more: Any) -> _Shown:
+def _output(columns: list[str] | None, sort: str, wide: bool, baseline: str, **more: Any) -> _Output:
     from suite.results.render import View
 
-    return _Shown(View(_names(columns), sort, wide, baseline), **more)
+    return _Output(View(_names(columns), sort, wide, baseline), **more)
 
 
-def _host(where: Device, sweep: bool) -> Device | None:
-    """The CPU, whose implementations stand beside a GPU's in a sweep."""
+def _sweep_host(where: Device, sweep: bool) -> Device | None:
+    """The CPU whose implementations also run in a sweep on a GPU; None for any other run."""
     return resolve("cpu") if sweep and where.type == "cuda" else None
 
 
-def _chosen(where: Device, out: Path | None, publish: bool) -> Path | None:
+def _chosen_folder(where: Device, out: Path | None, publish: bool) -> Path | None:
     """The folder that `--out` or `--publish` names; None for neither. Raises `UsageError` for both."""
     if publish and out is not None:
         raise UsageError(f"--publish writes {where.results_folder} and --out {out} another folder; give one of the two")
@@ -213,7 +218,7 @@ def _chosen(where: Device, out: Path | None, publish: bool) -> Path | None:
 
 
 def _names(given: list[str] | None) -> tuple[str, ...]:
-    """`["a,b", "c"]` as ("a", "b", "c")."""
+    """Splits names at commas: `["a,b", "c"]` becomes ("a", "b", "c")."""
     return tuple(name.strip() for text in given or () for name in text.split(",") if name.strip())
 
 
@@ -233,14 +238,14 @@ def _compare(
     options: Options,
     parameters: Mapping[str, Any],
     out: Path | None,
-    shown: _Shown,
+    shown: _Output,
     *,
     resumed: bool,
 ) -> None:
-    """Plan, run and report. `parameters` are the command's, which a resumed run must share.
+    """Plan, run and report.
 
-    `own` is a file that defines the operation, and its kind. `out` is the folder of the results; None for one of the
-    run's own.
+    `parameters` are the command's, which a resumed run must share. `own` is a file that defines the operation, and its
+    kind. `out` is the folder of the results; None makes a new folder for the run.
     """
     from suite import hardware
     from suite.results import run_folder
@@ -251,7 +256,7 @@ def _compare(
 
     shown.check()
     where = options.device
-    selection = _with_own(selection, own, options)
+    selection = _with_operation_file(selection, own, options)
     memory = hardware.memory_bytes(where.type, where.index)
     jobs = plan(selection, where, memory)
     refuse_too_large(jobs, memory, where.name)
@@ -264,7 +269,7 @@ def _compare(
     shared = settings(parameters, where, environment)
     environment["code"] = shared["code"]
     names = [job.op.name for job in jobs]
-    folder = run_folder.to_resume if resumed else run_folder.new
+    folder = run_folder.last_or_new if resumed else run_folder.new
     results = Results(
         out if out is not None else folder(where.results_folder, names),
         environment,
@@ -284,21 +289,24 @@ def _compare(
     _report(rows, results, environment, options, shown.as_json)
 
 
-def _with_own(selection: Selection, own: tuple[Path, Kind] | None, options: Options) -> Selection:
-    """With the operation that a user's file defines, if there is one: a worker loads it."""
+def _with_operation_file(selection: Selection, own: tuple[Path, Kind] | None, options: Options) -> Selection:
+    """`selection` with the operation of the user's file, if there is one. A worker loads the file."""
     if own is None:
         return selection
     if selection.workload is not None:
         raise UsageError(f"--shapes-from: a model's shapes are of the suite's operations, and --{own[1]} has its own")
-    from suite.runner.own import described
+    from suite.runner.own import load_operation
 
     return replace(
-        selection, own=described(*own, options.device, selection.shapes, selection.dtypes, options.timeout_s)
+        selection, own=load_operation(*own, options.device, selection.shapes, selection.dtypes, options.timeout_s)
     )
 
 
-def _run(jobs: Sequence[Job], options: Options, results: Results, shown: _Shown) -> list[Row]:
-    """All rows, stored in `results` as they come. An interruption ends the command with exit status 130."""
+def _run(jobs: Sequence[Job], options: Options, results: Results, shown: _Output) -> list[Row]:
+    """Run `jobs` and return all rows, stored in `results` as they come.
+
+    An interruption ends the command with exit status 130.
+    """
     from suite.cli.console import RunConsole
     from suite.results import parquet, run_folder
     from suite.runner.compare import compare
@@ -316,7 +324,7 @@ def _run(jobs: Sequence[Job], options: Options, results: Results, shown: _Shown)
         raise typer.Exit(130) from None
     finally:
         if results.begun:
-            run_folder.point_to(results.folder)
+            run_folder.set_latest(results.folder)
     if results.begun and results.problem is None:
         _write_maps(results.folder, rows)
     if shown.file_format == "parquet" and rows:
@@ -327,7 +335,7 @@ def _run(jobs: Sequence[Job], options: Options, results: Results, shown: _Shown)
 
 
 def _write_maps(folder: Path, rows: Sequence[Row]) -> None:
-    """Images of where wrong rows are wrong."""
+    """Write an image for each wrong row that shows the places of its errors."""
     from suite.report.maps import write_maps
 
     try:
@@ -342,7 +350,7 @@ def _write_maps(folder: Path, rows: Sequence[Row]) -> None:
 def _report(
     rows: Sequence[Row], results: Results, environment: Mapping[str, Any], options: Options, as_json: bool
 ) -> None:
-    """What is said at the end of a run, and its exit status."""
+    """Print the messages at the end of a run, and end with its exit status."""
     from suite.results.render.summary import crossovers, exit_status, noise_remark, summary
     from suite.runner import inspection
 
@@ -362,7 +370,7 @@ def _report(
 
 
 def _warn_of_tuned_file(where: Device) -> None:
-    """Say that tuned configurations cannot be used. The column `config` of the rows says it too."""
+    """Warn that tuned configurations cannot be used. The column `config` of the rows says it too."""
     from suite.frameworks.triton import tuned
 
     try:
@@ -372,7 +380,7 @@ def _warn_of_tuned_file(where: Device) -> None:
 
 
 def _json_row(row: Row) -> dict[str, Any]:
-    """JSON has no infinities: an infinite error ratio is the text "inf"."""
+    """A row as JSON values. JSON has no infinities, so an infinite error ratio becomes the text "inf"."""
     from suite.results.row import COLUMNS
 
     values = {name: getattr(row, name) for name in COLUMNS}

@@ -1,4 +1,4 @@
-"""How a run is shown: tables on stdout as cases end; on a terminal the rows of the case in progress and a bar."""
+"""Shows a run: tables on stdout as cases end; on a terminal also the rows of the case in progress and a bar."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from suite.results.store import Results
 from suite.runner.observer import Observer, Step
 
 WIDTH_OF_FILES = 120
-"""Columns of output that goes to a file or a pipe, unless COLUMNS says otherwise."""
+"""Width in characters of output to a file or a pipe, unless the variable COLUMNS is set."""
 
 
 def stdout() -> Console:
-    """The console of results: as wide as the terminal."""
+    """The console for results, as wide as the terminal."""
     console = Console(highlight=False)
     return console if console.is_terminal or "COLUMNS" in os.environ else Console(highlight=False, width=WIDTH_OF_FILES)
 
 
 def print_lines(console: Console, lines: Sequence[Text | str]) -> None:
-    """Lines that are as wide as they should be: none is folded or cut."""
+    """Print lines as they are, without folding or cutting them."""
     if lines:
         console.print(Text("\n").join(Text(line) if isinstance(line, str) else line for line in lines), soft_wrap=True)
         console.file.flush()
 
 
 class RunConsole(Observer):
-    """Follows a run: stores its rows in `results` and shows them.
+    """Stores the rows of a run in `results` and shows them.
 
-    tables: whether stdout gets a table for each case. progress: whether stderr says what is being done.
+    tables: print a table for each case on stdout. progress: report each step on stderr.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class RunConsole(Observer):
 
     @contextmanager
     def open(self) -> Iterator[RunConsole]:
-        """While it is open, a terminal shows the rows of the case in progress and a bar. Both go at the end."""
+        """Show the rows of the case in progress and a bar on a terminal. Both disappear at the end of the context."""
         errors = Console(stderr=True)
         if not (self._progress and errors.is_terminal):
             yield self
@@ -98,12 +98,12 @@ class RunConsole(Observer):
     def case_finished(self, operation: Operation, rows: Sequence[Row]) -> None:
         self._results.render(operation.name)
         self._case, self._lines = {}, ()
-        self._refresh()  # else the rows in progress would stand below the table
+        self._refresh()  # otherwise the rows in progress would stay below the table
         if self._tables:
             print_lines(self._stdout, [*case_lines(rows, self._stdout.width, self._view), Text()])
 
     def finished(self, rows: Sequence[Row]) -> None:
-        """Print what all cases together say; on a terminal, unless the run is quiet, also a chart."""
+        """Print the overview of all cases. A terminal also gets a chart, unless the run is quiet."""
         console = self._stdout
         if console.is_terminal and self._tables:
             chart = chart_lines(rows, console.width, self._view.baseline, plain=console.options.ascii_only)

@@ -1,4 +1,4 @@
-"""`python -m suite diff BASE NEW`: two results of one device, row by row."""
+"""`python -m suite diff BASE NEW` compares two results of one device, row by row."""
 
 from __future__ import annotations
 

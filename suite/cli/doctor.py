@@ -1,4 +1,4 @@
-"""`python -m suite doctor`: what this machine has; what its device reaches; whether its timer is right."""
+"""`python -m suite doctor` lists what is installed, measures the peaks of the device, and proves the timer."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _prove_timer(where: Device, out: Path | None, as_json: bool) -> None:
 
     def on_row(row: ProofRow) -> None:
         rows.append(row)
-        proof.write(folder, rows, environment)  # a later group may end the process
+        proof.write(folder, rows, environment)  # written at once, because a later group may crash the process
         if not as_json and not terminal.is_terminal:
             print(render.plain_line(row), flush=True)
 

@@ -1,4 +1,4 @@
-"""`python -m suite history`: how the rows of a device have moved from run to run."""
+"""`python -m suite history` shows how the times of a device's rows changed from run to run."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ def history(
     where = results if results is not None else resolve(device).results_folder
     wanted = load.Filter(tuple(op or ()), tuple(impl or ()), tuple(map(full_name, dtype or ())), tuple(case or ()))
     every = load.load_history(where, wanted, say)
-    shown = load.moved(every)
+    shown = load.timed_repeatedly(every)
     console = stdout()
     print_lines(console, render.lines_of(shown, console.width, plain=console.options.ascii_only))
-    total, moved = (sum(len(each.lines) for each in cases) for cases in (every, shown))
-    if total > moved:
-        say(f"{total - moved} of {total} lines are in one run alone and are not shown")
+    total, shown_lines = (sum(len(each.lines) for each in cases) for cases in (every, shown))
+    if total > shown_lines:
+        say(f"{total - shown_lines} of {total} lines are in one run alone and are not shown")
     for path in _written(chosen, every, shown, out if out is not None else where / "history"):
         print(path)
 
 
 def _written(chosen: list[str], every: Sequence[CaseHistory], shown: Sequence[CaseHistory], out: Path) -> list[Path]:
-    """The files in the formats chosen: the CSV has every time, plots those of lines that have moved."""
+    """Write the files in the chosen formats. The CSV has every time; plots have the lines that several runs timed."""
     from suite.core.files import write_atomically
     from suite.history import plot, render
 

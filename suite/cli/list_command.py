@@ -1,4 +1,4 @@
-"""`python -m suite list`: operations, implementations, and the kinds of inputs."""
+"""`python -m suite list` prints operations, implementations, and the kinds of inputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from suite.hardware.device import Device
 
 LONGEST_VENDOR = 36
-"""Characters of a library's name in the table."""
+"""The largest number of characters of a library's name in the table."""
 
 
 def list_operations(device_text: DeviceOption = None, as_json: JsonOption = False) -> None:
@@ -45,7 +45,7 @@ def list_operations(device_text: DeviceOption = None, as_json: JsonOption = Fals
 
 
 def _implementations(where: Device) -> list[dict[str, Any]]:
-    """One entry an implementation, as it is written to JSON."""
+    """One entry for each implementation, with the values of the JSON output."""
     from suite import ops
     from suite.implementations import builtin
 
@@ -71,14 +71,14 @@ def _implementations(where: Device) -> list[dict[str, Any]]:
 
 
 def _needs(requires: str | None) -> str:
-    """`cuda`, or a least compute capability, in words."""
+    """A requirement in words: `cuda`, or a smallest compute capability."""
     if requires is None:
         return ""
     return "a GPU" if requires == "cuda" else f"a GPU, {requires}"
 
 
 def _operation_lines(name: str, where: Device, entries: list[dict[str, Any]], width: int) -> list[Text]:
-    """What one operation computes, its dimensions, options and default cases, and its implementations."""
+    """Lines on one operation: its purpose, dimensions, options, default cases and implementations."""
     from rich.text import Text
 
     from suite import ops
@@ -120,7 +120,7 @@ def _operation_lines(name: str, where: Device, entries: list[dict[str, Any]], wi
 
 
 def _input_lines(width: int) -> list[Text]:
-    """The kinds of inputs, each with the operations that have it."""
+    """Lines on the kinds of inputs, each with the operations that have it."""
     from rich.text import Text
 
     from suite import ops

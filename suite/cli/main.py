@@ -1,6 +1,6 @@
-"""The command line: its commands, and how errors become one line and an exit status.
+"""Defines the command line: its commands, and the conversion of errors to one line and an exit status.
 
-Nothing heavy is imported before a command runs: `--help` imports no framework.
+A command imports its packages when it runs, so that `--help` imports no framework.
 """
 
 from __future__ import annotations

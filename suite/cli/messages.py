@@ -1,4 +1,4 @@
-"""Messages for a person: one line each, on stderr."""
+"""Prints messages for people on stderr, one line each."""
 
 from __future__ import annotations
 

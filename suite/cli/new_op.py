@@ -1,4 +1,4 @@
-"""`new-op`: skeletons of a new operation."""
+"""`python -m suite new-op` writes skeletons of a new operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`compare --once IMPL`: one call in this process, for a profiler."""
+"""`compare --once IMPL` makes one call in this process, for a profiler."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def call_once(selection: Selection, where: Device, name: str, seed: int, *, alone: bool = True) -> None:
-    """Call the implementation `name` once on each case of `selection`: nothing is checked, timed or written.
+    """Call the implementation `name` once on each case of `selection`. Nothing is checked, timed or written.
 
-    Ends with exit status 1 if a call fails, or none can be made. Raises `UsageError` if no operation has `name`, and
-    unless `alone`: options were given that are for a whole run.
+    Ends with exit status 1 if a call fails or none can be made. Raises `UsageError` if no operation has `name`, and
+    unless `alone`: `--profile` or `--dump` was given too.
     """
     from suite import hardware
     from suite.frameworks import _caches
@@ -47,7 +47,7 @@ def call_once(selection: Selection, where: Device, name: str, seed: int, *, alon
 
 
 def _call(case: Case, implementation: Implementation, where: Device, seed: int) -> str:
-    """What came of one case, which is also said: `called`, `error`, or why there is no call."""
+    """Make the call of one case. Prints and returns the outcome: `called`, `error`, or the reason of a missing call."""
     from suite.implementations import failure
     from suite.profiling import once
     from suite.runner.given import title

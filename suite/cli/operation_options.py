@@ -1,4 +1,4 @@
-"""Command-line options made from those that operations declare: `--causal/--no-causal`, `--layout VALUE`."""
+"""Makes command-line options from the options that operations declare: `--causal/--no-causal`, `--layout VALUE`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from suite import ops
 from suite.problem.option import Option, Value
 
 PARAMETER = "operation_options"
-"""The parameter of a command that gets the mapping of values by option."""
+"""The parameter of a command that receives the values by name of option."""
 NONE_GIVEN: Mapping[str, tuple[Value, ...]] = {}
 
 
 def declared() -> dict[str, list[tuple[str, Option]]]:
-    """Name of an option -> the operations that have it, each with its declaration. Imports no operation.
+    """The operations that have each option, with their declarations, by name of the option. Imports no operation.
 
-    Raises `TypeError` if one operation declares a switch and another one values under the same name.
+    Raises `TypeError` if one operation declares a switch and another one declares values under the same name.
     """
     found: dict[str, list[tuple[str, Option]]] = {}
     for operation in ops.names():
@@ -35,7 +35,7 @@ def declared() -> dict[str, list[tuple[str, Option]]]:
 def with_operation_options(command: Callable[..., None]) -> Callable[..., None]:
     """Replace the command's parameter PARAMETER by one option of the command line for each declared option.
 
-    The command gets them as one mapping, {"causal": (True,), "layout": ("nt",)}, without those that were not given.
+    The command receives them as one mapping, {"causal": (True,), "layout": ("nt",)}, without options not given.
     """
     options = declared()
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the checks of their values."""
+"""Defines the options that several commands share, and checks their values."""
 
 from __future__ import annotations
 

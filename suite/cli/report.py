@@ -1,4 +1,4 @@
-"""`python -m suite report RUN...`: results as a page, as Markdown and as plots."""
+"""`python -m suite report RUN...` renders results as a page, as Markdown and as plots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--shapes-from FILE`: shapes from a table or a document, as texts for `--shape`; or a workload of `shapes`."""
+"""Reads the file of `--shapes-from`: shapes as texts for `--shape`, or a workload that the command `shapes` wrote."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def sizes(given: Sequence[str] | None, path: Path | None) -> dict[str, Any]:
 
 
 def shapes_from(path: Path | None) -> tuple[list[str], Workload | None]:
-    """The shapes of a `.csv`, `.json`, `.yaml` or `.yml` file, as `M=512,N=512,K=512`; none without a file.
+    """The shapes of a `.csv`, `.json`, `.yaml` or `.yml` file, as `M=512,N=512,K=512`; empty if there is no file.
 
-    A document with a list of `shapes` is a workload instead, whose shapes are of several operations.
+    A document with a list of `shapes` is a workload instead, which has shapes of several operations.
     Raises `UsageError` for a file that cannot be read or has another form.
     """
     if path is None:

@@ -1,4 +1,4 @@
-"""`python -m suite shapes config.json`: the shapes of a transformer's layer, for `compare --shapes-from`."""
+"""`python -m suite shapes config.json` writes the shapes of a transformer's layer, for `compare --shapes-from`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from suite.cli.messages import say
 from suite.core.errors import UsageError
 from suite.numerics.formats import DTYPES, SHORT
 
-MOST = 1 << 24
+MAX_SIZE = 1 << 24
 
 
 def shapes(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A Hugging Face config.json.")],
-    batch: Annotated[int, typer.Option(help="Sequences.", min=1, max=MOST)] = 1,
-    seq: Annotated[int, typer.Option(help="Tokens of a sequence.", min=1, max=MOST)] = 4096,
+    batch: Annotated[int, typer.Option(help="Sequences.", min=1, max=MAX_SIZE)] = 1,
+    seq: Annotated[int, typer.Option(help="Tokens of a sequence.", min=1, max=MAX_SIZE)] = 4096,
     queries: Annotated[
         int | None,
-        typer.Option(help="Tokens that are new, 1 for decoding. Default: all.", min=1, max=MOST),
+        typer.Option(help="Tokens that are new, 1 for decoding. Default: all.", min=1, max=MAX_SIZE),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Default: <model>-b<batch>-s<seq>.json.")

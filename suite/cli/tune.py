@@ -1,4 +1,4 @@
-"""`python -m suite tune`: the fastest configurations of autotuned kernels on this GPU."""
+"""`python -m suite tune` finds the fastest configurations of autotuned kernels on this GPU."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from suite.cli.options import device as resolve
 from suite.cli.shape_files import sizes
 from suite.numerics.formats import full_name
 from suite.problem.option import Value
-from suite.worker.limits import FIRST_CALL_S
+from suite.processes.limits import FIRST_CALL_S
 
 
 def tune(

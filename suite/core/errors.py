@@ -10,7 +10,7 @@ class UsageError(SuiteError):
 
 
 class DisagreementError(SuiteError):
-    """A function that was to be timed gives wrong results. Names the case and what is wrong."""
+    """A function that was to be timed gives wrong results. Names the case and the error."""
 
 
 class ResultsError(SuiteError):

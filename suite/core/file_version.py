@@ -13,15 +13,15 @@ from suite.core.files import read_regular
 from suite.core.paths import ROOT
 
 MOST_BYTES, MOST_FILES = 16 << 20, 1000
-"""Size of the largest helper that is read, and how many are followed."""
+"""Size of the largest helper that is read, and most helpers that are followed."""
 INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
 
 def digest_of(path: Path, source: bytes) -> str:
     """The version that rows show: the first digits of the SHA-256 of `source`, the contents of `path`.
 
-    Where the file uses others, the digest is of all of them: modules beside a `.py` that it imports, files beside a
-    `.cu` that it includes, and what these use in turn. The headers of `cuda_ref/` are not among them.
+    The digest covers the files beside it that it uses, directly or indirectly: modules that a `.py` imports, files that
+    a `.cu` includes. It leaves out the headers of `cuda_ref/`.
     """
     everything = hashlib.sha256(source)
     uses: Callable[[Path, bytes, Path], Iterator[Path]] = _includes if path.suffix == ".cu" else _imports
@@ -68,7 +68,7 @@ def _imports(path: Path, source: bytes, folder: Path) -> Iterator[Path]:
 
 
 def _files(folder: Path, name: list[str]) -> Iterator[Path]:
-    """The files that the import of a dotted name reads: those of its packages, and of the module."""
+    """The files that the import of a dotted name reads: its packages and the module."""
     for part in name:
         for found in (folder / f"{part}.py", folder / part / "__init__.py"):
             if found.is_file():

@@ -15,6 +15,8 @@ from suite.core.signals import at_end, uninterruptible
 
 PART = ".part"
 """Suffix of files that are still being written."""
+MOST_SOURCE_BYTES = 4 << 20
+"""Size of the largest source file of a user that is read."""
 
 
 def write_atomically(path: Path, text: str | bytes) -> None:
@@ -49,7 +51,7 @@ class NotReadableError(OSError):
 def read_regular(path: Path, most_bytes: int) -> bytes:
     """The contents of a regular file of at most `most_bytes` bytes.
 
-    Neither waits for a pipe nor reads a device without end. Raises `NotReadableError`, else `OSError`.
+    It does not block on a pipe or read a device endlessly. Raises `NotReadableError` for such a file, else `OSError`.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a pipe would wait for its writer
     with os.fdopen(descriptor, "rb") as file:
@@ -59,6 +61,11 @@ def read_regular(path: Path, most_bytes: int) -> bytes:
     if len(contents) > most_bytes:
         raise NotReadableError(f"has more than {most_bytes >> 20} MiB, the most that is read")
     return contents
+
+
+def read_source(path: Path) -> bytes:
+    """The contents of a user's source file. Raises as `read_regular` does."""
+    return read_regular(path, MOST_SOURCE_BYTES)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -132,7 +139,7 @@ class FolderLock:
             self._descriptor = None
 
     def release(self) -> None:
-        """Release the lock and remove its file, and every folder that the lock created and that is still empty."""
+        """Release the lock; remove its file and each folder that it created and that is still empty."""
         self._withdraw()
         with contextlib.suppress(OSError):
             self.path.unlink()
@@ -150,7 +157,7 @@ def _create(folder: Path) -> list[Path]:
 
 
 def remove_parts(folder: Path, names: list[str]) -> None:
-    """Remove the partial files of `names` that killed processes left. The caller must hold the folder's lock."""
+    """Remove partial files of `names` from killed processes. The caller must hold the folder's lock."""
     for name in names:
         for path in folder.glob(f".{name}.*{PART}"):
             with contextlib.suppress(OSError):

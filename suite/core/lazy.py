@@ -1,4 +1,4 @@
-"""Imports that wait. A command plans and tabulates: of a framework it only names the types."""
+"""Deferred imports: a command that plans and tabulates needs only the names of a framework's types."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 
 
 class _Later(ModuleType):
-    """A module that is run when one of its attributes is first asked for. Its `__path__` is such an attribute, so that
-    no part of it is imported before."""
+    """A module that runs at the first access to an attribute.
+
+    That includes `__path__`, so that an import of a submodule runs the module first.
+    """
 
     def __getattr__(self, name: str) -> Any:
         object.__setattr__(self, "__class__", ModuleType)

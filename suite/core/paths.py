@@ -1,4 +1,4 @@
-"""Where the package's files are, and where results go by default."""
+"""Paths of the package's files, and of results by default."""
 
 import os
 from pathlib import Path
@@ -8,9 +8,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def results() -> Path:
-    """The folder of all results: that of the checkout; of an installed package, one of the user's data.
+    """The folder of all results: in the checkout, or in the user's data folder for an installed package.
 
-    It does not depend on the working directory; below that it is a relative path, which messages show.
+    The working directory does not change it; a folder below the working directory is returned as a relative path.
     """
     if (ROOT / "pyproject.toml").is_file():
         folder = ROOT / "results"

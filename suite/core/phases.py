@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """What a worker does at the moment. The value is what messages show."""
+    """The present work of a worker. Messages show the value."""
 
     STARTING = "starting the worker"
     PREPARING = "making the inputs"
@@ -19,5 +20,15 @@ class Phase(StrEnum):
 
     @property
     def runs_implementation(self) -> bool:
-        """Whether code of an implementation runs; in the other phases only the suite's own code does."""
+        """True for phases that run code of an implementation; the others run the suite's own code."""
         return self not in (Phase.STARTING, Phase.PREPARING, Phase.JUDGING)
+
+
+@dataclass(frozen=True)
+class Started:
+    """A phase that begins or goes on. `implementation` is the one that runs; None for the suite's own work."""
+
+    implementation: str | None
+    phase: Phase
+    config: str = ""
+    """During a search the configuration under trial; in a telling call the name of the telling case."""

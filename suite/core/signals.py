@@ -3,9 +3,8 @@
 The first signal raises KeyboardInterrupt in the main thread, so that `finally` and `with` clean up. Inside an
 `uninterruptible` section, and during an import, the exception waits until the section or the import is over. If the
 main thread does not end in time (C code that never returns), a second thread ends the process; the worker processes end
-with it. An exception that is lost, since it was raised in a destructor, is raised again. What `at_end` has registered
-is called in each case. Later signals have no effect. The exit status is 128 + signal:
-130 for Ctrl-C, 143 for SIGTERM.
+with it. An exception that is lost in a destructor is raised again. The functions registered by `at_end` run in each
+case. Later signals have no effect. The exit status is 128 + signal: 130 for Ctrl-C, 143 for SIGTERM.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def interruptible_command() -> Iterator[None]:
 
 @contextmanager
 def uninterruptible() -> Iterator[None]:
-    """A section that a signal does not break off: KeyboardInterrupt is raised after it. Must be short."""
+    """A section that a signal does not interrupt: KeyboardInterrupt is raised after it. Keep it short."""
     _State.sections += 1
     try:
         yield
@@ -65,9 +64,9 @@ def uninterruptible() -> Iterator[None]:
 
 
 def at_end(act: Callable[[], object]) -> Callable[[], None]:
-    """Have `act` called if a signal ends the command before anything else could clean up. Must be short.
+    """Register `act` to run if a signal ends the command before other clean-up can. It must be short.
 
-    Returns what withdraws it.
+    Returns a function that withdraws it.
     """
     _State.at_end.append(act)
 
@@ -85,7 +84,7 @@ def _clean_up() -> None:
 
 
 def _on_unraisable(unraisable: Any) -> None:
-    """A KeyboardInterrupt raised in a destructor or a callback ends nothing: `_end_after` raises it again."""
+    """Let `_end_after` raise a KeyboardInterrupt again that was lost in a destructor or a callback."""
     if _State.received is not None and issubclass(unraisable.exc_type, KeyboardInterrupt):
         _State.raised = False
     else:
@@ -107,7 +106,7 @@ def _interrupt() -> None:
 
 
 def _is_importing(frame: FrameType | None) -> bool:
-    """Whether `frame` runs inside an import. An exception there can abort C++ code that a module runs when loaded."""
+    """True if `frame` runs inside an import, where an exception can abort a module's C++ initialization."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             return True

@@ -1,4 +1,4 @@
-"""Standard streams that are there: a process may be started with some of them closed."""
+"""Opens standard streams that are closed: a process may be started without some of them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import sys
 def open_standard_streams() -> None:
     """Open /dev/null in place of each closed standard stream.
 
-    Otherwise the next file or pipe that is opened gets number 0, 1 or 2, and is written to by mistake. Must be called
-    before anything else is opened.
+    Otherwise the next file or pipe gets descriptor 0, 1 or 2, and prints go to it by mistake. Call this before any file
+    is opened.
     """
     for descriptor in (0, 1, 2):
         try:

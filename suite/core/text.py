@@ -6,5 +6,5 @@ from typing import Any
 
 
 def one_line(text: Any) -> str:
-    """`str(text)` on one line, printable characters only: no escape sequence reaches a terminal, no row is split."""
+    """`str(text)` on one line with printable characters only, so that no escape sequence reaches a terminal."""
     return " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())

@@ -1,7 +1,7 @@
 """Operations that a user's file defines: a reference in PyTorch or NumPy, or a problem of KernelBench.
 
-The parent process knows such an operation from a description, which a worker makes (`About`); it never runs the file.
-Workers and guests load the file by its path.
+The parent process knows such an operation from the description that a worker makes (`About`); it never runs the file.
+Workers and external processes load the file by its path.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from suite.problem.source import Source
 
-if TYPE_CHECKING:  # operations import torch, which must not happen before a framework is prepared for the device
+if TYPE_CHECKING:  # these import torch, which must happen after the frameworks are prepared for the device
     from suite.custom.about import About
     from suite.custom.operation import CustomOperation
 
@@ -18,7 +18,7 @@ _known: dict[Source, CustomOperation] = {}
 
 
 def of(source: Source) -> CustomOperation:
-    """The operation of a file; loads the file if nothing has described it."""
+    """The operation of a file. Loads the file unless `described` has been called for it."""
     if source not in _known:
         from suite.custom.load import load
         from suite.custom.operation import CustomOperation
@@ -29,7 +29,7 @@ def of(source: Source) -> CustomOperation:
 
 
 def described(source: Source, about: About) -> CustomOperation:
-    """The operation that another process has described. From now on `of` returns it."""
+    """The operation that another process has described. Later calls of `of` return it."""
     from suite.custom.operation import CustomOperation
 
     _known[source] = CustomOperation(source, about)

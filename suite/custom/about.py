@@ -1,4 +1,4 @@
-"""What a worker tells the parent of an operation that a user's file defines."""
+"""The description of a user's operation that a worker sends to the parent process."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from suite.problem.shape import Shape
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of one case without running it.
+    """Properties of one case that need no run.
 
-    shape: the sizes, in the order of the operation's dimensions. operands: shapes of the inputs. operand_bytes: of all
-    inputs. flops, bytes: those that the file states, or that were found; flops of 0 are unknown. multiplies: whether
+    shape: the sizes, in the order of the operation's dimensions. operands: shapes of the inputs. operand_bytes: bytes
+    of all inputs. flops, bytes: as the file states them, else as counted; 0 flops means unknown. multiplies: true if
     there are matrix products or convolutions, which may be computed in tf32.
     """
 
@@ -29,11 +29,11 @@ class Facts:
 
 @dataclass(frozen=True)
 class About:
-    """The operation as a whole, and the cases that were asked for.
+    """The operation as a whole, and the requested cases.
 
-    entry: what a kernel's file defines. signature: how that is called. dims: names of the sizes. defaults: sizes to run
-    if none are given; the first has those that `--shape` leaves out. dtypes: element types; beyond: those that run only
-    if they are named. framework: what the reference is written in.
+    entry: name that a kernel's file must define. signature: how it is called. dims: names of the sizes. defaults: sizes
+    to run if none are given; the first completes a `--shape` that leaves some out. dtypes: element types. beyond:
+    element types that run only if they are named. framework: the framework of the reference.
     """
 
     name: str

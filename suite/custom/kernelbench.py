@@ -1,8 +1,8 @@
 """A problem of KernelBench: `Model`, `get_inputs` and `get_init_inputs`; solutions define `ModelNew`.
 
-The integers that the file assigns at its top, such as `batch_size = 4096`, are the dimensions: `--shape` gives others,
-and the file runs with them. Model and ModelNew are constructed after the same seed; then ModelNew takes the parameters
-of Model that have the same names and shapes. Both stay in training mode, as KernelBench leaves them.
+The integers that the file assigns at module level, such as `batch_size = 4096`, are the dimensions. `--shape` replaces
+their values, and the file runs with these. Model and ModelNew are constructed after the same seed; then ModelNew takes
+the parameters of Model that have the same names and shapes. Both stay in training mode, as in KernelBench.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 
 from suite.core.errors import UsageError
 from suite.custom.about import About
-from suite.custom.load import assigned, parsed, run
+from suite.custom.file import assigned, parsed, run
 from suite.custom.program import Function, Program, seeded, signature_of
 from suite.numerics.formats import DTYPES
 from suite.problem.case import Case
@@ -66,7 +66,7 @@ class Problem(Program):
         return self.with_constants(rounded, case)
 
     def callable_of(self, entry: Any, case: Case) -> Function:
-        """ModelNew with the parameters of Model, constructed at the first call, on the device of its inputs."""
+        """ModelNew with the parameters of Model. The first call constructs it, on the device of its inputs."""
         found: list[Function] = []
 
         def call(*tensors: torch.Tensor) -> Any:
@@ -96,7 +96,7 @@ class Problem(Program):
         return self._modules[case.dims]
 
     def _model(self, case: Case) -> torch.nn.Module:
-        """Model on the CPU, in float32, with the weights of the seed."""
+        """Model on the CPU, in float32, with weights drawn from WEIGHTS_SEED."""
         if case not in self._models:
             self._models.clear()
             self._models[case] = self._constructed(case, "Model", torch.device("cpu"))

@@ -1,104 +1,13 @@
-"""Loading a file that defines an operation. It is the user's own and runs with all rights, in a worker or a guest."""
+"""Loads the program of a file that defines an operation, by the kind of the file."""
 
 from __future__ import annotations
 
-import ast
-import importlib.util
-import sys
-from collections.abc import Mapping
-from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
-
-from suite.core.errors import UsageError
-from suite.core.file_version import digest_of
-from suite.core.files import read_regular
-from suite.problem.source import Kind, Source
-
-if TYPE_CHECKING:
-    from suite.custom.program import Program
-
-MOST_BYTES = 4 << 20
-"""Size of the largest file that is read."""
-
-
-def source_of(path: Path, kind: Kind) -> Source:
-    """The present version of a file. Raises `UsageError` for one that cannot be read, or is no Python."""
-    path = Path(path).absolute()
-    flag = f"--{kind} {path.name}"
-    if path.suffix != ".py":
-        raise UsageError(f"{flag}: must be a .py file")
-    try:
-        contents = read_regular(path, MOST_BYTES)
-        ast.parse(contents)
-    except FileNotFoundError:
-        raise UsageError(f"{flag}: there is no such file ({path})") from None
-    except SyntaxError as error:
-        raise UsageError(f"{flag}: SyntaxError: {error.msg} ({path.name}:{error.lineno})") from None
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{flag}: cannot be read ({error})") from None
-    if not path.stem.isidentifier() and kind == "reference":
-        raise UsageError(f"{flag}: kernels define a function of the file's name, and {path.stem!r} is no name; rename")
-    return Source(str(path), kind, digest_of(path, contents))
+from suite.custom.kernelbench import Problem
+from suite.custom.program import Program
+from suite.custom.reference import ReferenceFile
+from suite.problem.source import Source
 
 
 def load(source: Source) -> Program:
-    """The file's program. Raises `UsageError` for a file that has changed, or that lacks what it must define."""
-    if source.kind == "kernelbench":
-        from suite.custom.kernelbench import Problem
-
-        return Problem(source)
-    from suite.custom.reference import ReferenceFile
-
-    return ReferenceFile(source)
-
-
-def parsed(source: Source) -> ast.Module:
-    """The file's text, which must be of the version that was asked for."""
-    path = Path(source.path)
-    contents = read_regular(path, MOST_BYTES)
-    if digest_of(path, contents) != source.digest:
-        raise UsageError(f"{path.name}, or a file that it uses, changed while the run was going on")
-    return ast.parse(contents, filename=str(path))
-
-
-def run(source: Source, sizes: Mapping[str, int]) -> ModuleType:
-    """Run the file as a module, with other values of the integers that it assigns at its top."""
-    path = Path(source.path)
-    tree = _Sizes(sizes).visit(parsed(source))
-    spec = importlib.util.spec_from_file_location(f"operation__{path.stem}", path)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))  # last, so that nothing there shadows an installed package
-    sys.modules[spec.name] = module
-    writes_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        exec(compile(ast.fix_missing_locations(tree), str(path), "exec", dont_inherit=True), module.__dict__)
-    finally:
-        sys.dont_write_bytecode = writes_bytecode
-    return module
-
-
-class _Sizes(ast.NodeTransformer):
-    """Adds `N = 64` after each assignment at the top that names N; what follows from N in later lines follows."""
-
-    def __init__(self, sizes: Mapping[str, int]) -> None:
-        self._sizes = sizes
-
-    def visit_Module(self, node: ast.Module) -> ast.Module:
-        body: list[ast.stmt] = []
-        for each in node.body:
-            body.append(each)
-            body += [
-                ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], ast.Constant(self._sizes[name])), each)
-                for name in assigned(each)
-                if name in self._sizes
-            ]
-        return ast.Module(body, node.type_ignores)
-
-
-def assigned(node: ast.stmt) -> list[str]:
-    """The names that `N = M = ...` or `N: int = ...` assigns."""
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    return [target.id for target in targets if isinstance(target, ast.Name)]
+    """The file's program. Raises `UsageError` for a file that has changed, or that lacks a required definition."""
+    return Problem(source) if source.kind == "kernelbench" else ReferenceFile(source)

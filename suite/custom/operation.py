@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from suite.problem.truth import Truth
 
 WORKSPACE_ARRAYS = 8
-"""Float64 arrays of the output's size, and of the inputs', that the truth and its bound take at a time, or more."""
+"""Float64 arrays of the size of the inputs and the output that the truth and its bound need at a time, at most."""
 
 
 def _drawn_by_the_file(shapes: tuple[Shape, ...], case: Case, source: object) -> tuple[torch.Tensor, ...]:
@@ -31,8 +31,10 @@ def _drawn_by_the_file(shapes: tuple[Shape, ...], case: Case, source: object) ->
 
 
 class CustomOperation(Operation):
-    """`program` is the file's code in a process that has loaded it; None in one that knows the description alone, and
-    neither draws inputs nor calls anything."""
+    """A user's operation. `program` is the code of its file, or None in a process that has only its description.
+
+    Without `program` nothing is drawn or called.
+    """
 
     source: Source
 
@@ -66,7 +68,7 @@ class CustomOperation(Operation):
         return self.program.callable_of(entry, case)
 
     def facts(self, case: Case) -> Facts:
-        """Raises `SuiteError` for a case that was not described to this process."""
+        """The facts of a case. Raises `SuiteError` if the description does not have them."""
         key = case.shape, case.dtype
         if key not in self._facts:
             if self._program is None:
@@ -83,7 +85,7 @@ class CustomOperation(Operation):
         return [self.case(shape, dtype) for shape in self.about.defaults for dtype in self.about.dtypes]
 
     def precisions(self, dtype: str) -> tuple[str, ...]:
-        """tf32 too where there are products that may be computed in it."""
+        """ieee; for float32 also tf32 if there are products that may be computed in it."""
         return (
             ("ieee", "tf32")
             if dtype == "float32" and any(each.multiplies for each in self._facts.values())
@@ -94,7 +96,7 @@ class CustomOperation(Operation):
         return ("ieee",)
 
     def parse_shapes(self, text: str) -> list[Shape]:
-        """What the text leaves out has the size of the file's first shape."""
+        """Sizes from a text. Dimensions that it leaves out get the size of the file's first shape."""
         defaults = dict(zip(self.dims, self.about.defaults[0], strict=True)) if self.about.defaults else {}
         found = shapes_by_name.parse(text, self.name, self.dims, is_square=False, defaults=defaults)
         return [tuple(dims.values()) for dims in found]
@@ -135,7 +137,7 @@ class CustomOperation(Operation):
         return inputs
 
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
-        """Computed as a whole, and judged in pieces."""
+        """The truth, computed as a whole and yielded in blocks."""
         from suite.custom import truth
         from suite.problem.truth import Truth
 

@@ -1,20 +1,20 @@
-"""Stochastic arithmetic: every operation of PyTorch returns what it would return with other roundings.
+"""Stochastic arithmetic: each operation of PyTorch returns its result with random roundings.
 
     with Perturbed(generator, amplification=1.0, precision="ieee"):
-        y = reference(x)            # x float32: all that is computed is float32, with random roundings
-    unrounded(y)                    # y before its last rounding, float64
+        y = reference(x)            # x is float32: all results are float32 with random roundings
+    unrounded(y)                    # y before its last rounding, in float64
 
-An operation is computed in float64 from its operands as they are stored. If any element of the result is no number of
-its type, a random error is added to each before it is rounded and stored:
+An operation is computed in float64 from its stored operands. If the result's type cannot represent some element
+exactly, each element gets a random error before it is rounded and stored:
 
     rounding     uniform within u |y|, with the unit roundoff u of the result's type
     sums         of n terms, in float32: the terms vary by u sqrt(n/3), the sum by u sqrt(n)/3, as in numerics/bounds.py
-    functions    all but sums, products, quotients and roots: 4u of float32 more, two units in the last place
+    functions    except sums, products, quotients and roots: another 4u of float32, which is two units in the last place
     tf32         the factors of products vary by the unit roundoff of tf32, the product by twice that
 
-Results that are exact, such as a maximum, a copy or a sum of small integers, stay exact. If one of these is the last,
-the rounding that is left out is that of the operation before. `amplification` multiplies all errors: errors so
-obtained, divided by it, also show what lies near a jump of slope, such as that of relu at 0.
+Exact results, such as a maximum, a copy or a sum of small integers, stay exact. If the last operation is exact,
+`unrounded` omits the rounding of the operation before it. `amplification` multiplies all errors. Errors of an amplified
+run, divided by it, also reveal a nearby change of slope, such as that of relu at 0.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ aten = torch.ops.aten
 LOW = frozenset((torch.float32, torch.float16, torch.bfloat16))
 U = unit_roundoff("float32")
 ROUNDED_ONCE = frozenset(("add", "sub", "rsub", "mul", "div", "sqrt", "sum", "mean", "_to_copy", "copy"))
-"""Functions without an error beyond that of their sums and of one rounding; others err by EXP_ULPS more."""
+"""Functions whose only errors are those of their sums and one rounding; others have EXP_ULPS more."""
 THROUGH_ONE = frozenset(
     ("expm1", "log1p", "tanh", "gelu", "elu", "celu", "selu", "softplus", "mish", "log_sigmoid_forward")
 )
-"""Functions of which usual formulas add or subtract 1, and lose digits where the result is small."""
+"""Functions whose usual formulas add or subtract 1, and so lose digits of small results."""
 FARTHEST = 8.0
-"""Beyond this argument, such formulas lose no more."""
+"""Size of the argument beyond which such formulas lose no more digits."""
 PRODUCTS: dict[Any, tuple[int, ...]] = {
     aten.mm: (0, 1),
     aten.bmm: (0, 1),
@@ -53,7 +53,7 @@ PRODUCTS: dict[Any, tuple[int, ...]] = {
     aten.addbmm: (1, 2),
     aten.convolution: (0, 1),
 }
-"""Sums of products, with the positions of the factors."""
+"""Operations that sum products, with the positions of the factors among their arguments."""
 SCANS = frozenset((aten.cumsum, aten.cumprod, aten.logcumsumexp))
 
 
@@ -88,7 +88,7 @@ class Perturbed(TorchDispatchMode):  # type: ignore[misc]
             if bool((exact.to(stored.dtype).to(torch.float64) != exact).any()):
                 noisy = noisy or self._with_other_terms(func, args, kwargs, terms)
                 exact = unrounded = self._with_other_rounding(noisy[position], func, given[0], stored, terms)
-            elif any(_known(each) is not None for each in given):  # relu's result was rounded by what came before
+            elif any(_known(each) is not None for each in given):  # as of relu: its operand was rounded
                 before, more = tree_map(_before_rounding, (args, kwargs))
                 unrounded = tree_leaves(func(*before, **more))[position]
             stored.copy_(exact)
@@ -96,7 +96,7 @@ class Perturbed(TorchDispatchMode):  # type: ignore[misc]
         return result
 
     def _with_other_terms(self, func: Any, args: Any, kwargs: Any, terms: int) -> list[Any]:
-        """The results if the terms of sums, and the factors of products, differ as other orders of adding would."""
+        """The results with random errors in terms and factors, as large as those of another order of addition."""
         factors = PRODUCTS.get(func.overloadpacket, ())
         scale = U * math.sqrt(terms / 3.0) / math.sqrt(max(len(factors), 1)) if terms > 1 else 0.0
         if self._tf32 and factors and args[factors[0]].dtype is torch.float32:
@@ -130,13 +130,13 @@ class Perturbed(TorchDispatchMode):  # type: ignore[misc]
         return value + size * self._noise(value) * self._amplification
 
     def _noise(self, like: torch.Tensor) -> torch.Tensor:
-        """Uniform within -1 and 1."""
+        """Random numbers, uniform within -1 and 1, in the shape of `like`."""
         drawn = torch.rand(like.shape, generator=self._source, device=like.device, dtype=torch.float64)
         return drawn.mul_(2.0).sub_(1.0)
 
 
 class InFloat64(TorchDispatchMode):  # type: ignore[misc]
-    """While entered, in this thread, everything is computed and kept in float64, whatever type is asked for."""
+    """While entered, in this thread, all is computed and stored in float64, whatever type the code requests."""
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -153,7 +153,7 @@ def unrounded(result: torch.Tensor) -> torch.Tensor:
 
 
 def _with_unrounded_view(result: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """A view, with the same view of what its base was before the last rounding."""
+    """A view, with the same view of the unrounded value of its base."""
     known = _known(args[0])
     if known is not None and isinstance(result, torch.Tensor):
         result._unrounded = (result._version, func(known, *args[1:], **kwargs))  # type: ignore[attr-defined]
@@ -161,19 +161,19 @@ def _with_unrounded_view(result: Any, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _known(tensor: Any) -> torch.Tensor | None:
-    """What a tensor was before it was rounded, unless it was written to since."""
+    """The value of a tensor before its rounding; None if unknown, or if the tensor was written to since."""
     version, value = getattr(tensor, "_unrounded", (None, None))
     found: torch.Tensor | None = value if value is not None and version == tensor._version else None
     return found
 
 
 def _before_rounding(value: Any) -> Any:
-    """`_widened`, before the last rounding if that is known."""
+    """`_widened` of the unrounded value if that is known, else of the value."""
     return _widened(value if (known := _known(value)) is None else known)
 
 
 def _terms(packet: Any, args: Sequence[Any], result: torch.Tensor | None) -> int:
-    """How many terms a result is the sum of; 1 for what is no sum."""
+    """Number of terms that each element of a result sums; 1 for an operation without a sum."""
     if packet in PRODUCTS:
         if packet is aten.convolution:
             weight, transposed, groups = args[1], args[6], args[8]
@@ -194,7 +194,7 @@ def _terms(packet: Any, args: Sequence[Any], result: torch.Tensor | None) -> int
 
 @cache
 def _decompositions() -> dict[Any, Callable[..., Any]]:
-    """Operations that are computed from simpler ones, each of which rounds."""
+    """Operations that are replaced by simpler ones, each of which rounds."""
     from torch._decomp import get_decompositions
 
     found: dict[Any, Callable[..., Any]] = get_decompositions(
@@ -214,7 +214,7 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
 
 @cache
 def _is_view(func: Any) -> bool:
-    """Whether the result lies in the memory of an argument, and nothing is written."""
+    """True if the result shares the memory of an argument and the operation writes nothing."""
     aliases = [each.alias_info for each in func._schema.returns if each.alias_info is not None]
     return bool(aliases) and not any(each.is_write for each in aliases)
 
@@ -237,7 +237,7 @@ def _wide_type(value: Any) -> Any:
 
 
 def _widened(value: Any) -> Any:
-    """A copy of a tensor in float64; float64 for a type of fewer bits; anything else as it is."""
+    """A float64 copy of a tensor, float64 for a narrower dtype; any other value unchanged."""
     if isinstance(value, torch.Tensor) and value.is_floating_point():
         return value.to(torch.float64, copy=True)
     return _wide_type(value)

@@ -1,8 +1,7 @@
 """Stochastic arithmetic for references in NumPy: `perturbed.py` for arrays.
 
-`Rounded` arrays hold float64 numbers that a type of fewer bits has, and carry that type: universal functions, matrix
-products and NumPy's functions built from these compute in float64, add a random error where the result is inexact, and
-round.
+`Rounded` arrays store numbers of a narrower type as float64, and carry that type. Universal functions, matrix products
+and NumPy functions built from these compute in float64, add a random error to inexact results, and round.
 """
 
 from __future__ import annotations
@@ -18,24 +17,24 @@ from suite.numerics.formats import MIN_EXPONENT, SIGNIFICANT_BITS, unit_roundoff
 U = unit_roundoff("float32")
 ROUNDED_ONCE = frozenset((np.add, np.subtract, np.multiply, np.divide, np.sqrt, np.matmul))
 PRODUCTS = frozenset(("dot", "inner", "vdot", "tensordot", "einsum"))
-"""Functions of NumPy that sum products without universal functions."""
+"""Functions of NumPy that sum products without calling universal functions."""
 
 
 class Rounded(np.ndarray[Any, np.dtype[np.float64]]):
-    """`kind` is the type in which results are stored; `amplification` multiplies all errors."""
+    """An array of numbers of the type `kind`; `amplification` multiplies all errors."""
 
     kind: str
     amplification: float
     source: np.random.Generator
     unrounded: Any = None
-    """The result of an operation before it was rounded, while nothing has been written to it."""
+    """The result of an operation before its rounding; None once the array has been written to."""
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self.unrounded = None
         super().__setitem__(index, value)
 
     def astype(self, dtype: Any, *args: Any, **kwargs: Any) -> Any:
-        """Rounded to another type of floating-point numbers; an array of any other type."""
+        """A `Rounded` array for another floating-point type; a plain array for any other type."""
         if np.dtype(dtype).kind != "f" or str(dtype) == "float64":
             return self.copy() if np.dtype(dtype).kind == "f" else _plain(self).astype(dtype, *args, **kwargs)
         exact = _plain(self)
@@ -82,7 +81,7 @@ class Rounded(np.ndarray[Any, np.dtype[np.float64]]):
         return value * (1.0 + self._noise(value) * (scale * self.amplification)) if _is_wide(value) else value
 
     def _stored(self, exact: Any, noisy: Any, relative: float, kind: str = "") -> Rounded:
-        """`noisy` with a random error of so much, rounded; `exact` if its elements are numbers of the type."""
+        """`noisy` with a random error of size `relative`, rounded; or `exact`, if the type represents all of it."""
         kind = kind or self.kind
         with np.errstate(all="ignore"):
             other = noisy + np.abs(noisy) * relative * self._noise(noisy) * self.amplification
@@ -101,7 +100,7 @@ class Rounded(np.ndarray[Any, np.dtype[np.float64]]):
 
 
 def rounded(array: np.ndarray[Any, Any], kind: str, amplification: float, source: np.random.Generator) -> Any:
-    """An array of numbers of the type `kind`, in float64, as `Rounded`; one of other numbers as it is."""
+    """A float64 array of numbers of the type `kind` as `Rounded`; any other array unchanged."""
     if not _is_wide(array):
         return array
     found = array.copy().view(Rounded)
@@ -110,7 +109,7 @@ def rounded(array: np.ndarray[Any, Any], kind: str, amplification: float, source
 
 
 def _round(value: Any, kind: str) -> Any:
-    """Numbers of the type, in float64; beyond its range nothing overflows."""
+    """`value` rounded to the precision of `kind`, in float64; numbers beyond its range do not overflow."""
     bits = SIGNIFICANT_BITS[kind]
     _, exponent = np.frexp(value)
     step = np.ldexp(1.0, np.maximum(exponent - bits, MIN_EXPONENT[kind] + 1 - bits))
@@ -118,7 +117,7 @@ def _round(value: Any, kind: str) -> Any:
 
 
 def _terms(ufunc: Any, method: str, inputs: list[Any], result: Any) -> int:
-    """How many terms a result is the sum of; 1 for what is no sum."""
+    """Number of terms that each element of a result sums; 1 for an operation without a sum."""
     if ufunc is np.matmul:
         return int(inputs[0].shape[-1])
     if method == "__call__":

@@ -1,4 +1,4 @@
-"""What a file that defines an operation can do: draw inputs, and compute the result in any type."""
+"""The code of a file that defines an operation: it draws inputs, and computes the result in any type."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Program(ABC):
     """The code of one file."""
 
     framework = "torch"
-    """What the reference computes with: torch's tensors or NumPy's arrays."""
+    """Framework whose arrays the reference takes: torch or numpy."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -45,22 +45,22 @@ class Program(ABC):
         """The reference for arrays of `dtype`. Parameters are rounded to the case's dtype first."""
 
     def native(self, case: Case) -> Function:
-        """The reference as it is, for arrays of its framework."""
+        """The unchanged reference, for arrays of its framework."""
         raise NotImplementedError
 
     def callable_of(self, entry: Any, case: Case) -> Function:
-        """What is called with the arrays of `case`, of what a kernel's file defines."""
+        """The function to call with the arrays of `case`, made from the `entry` that a kernel's file defines."""
         return self.with_constants(entry, case)
 
     def stated(self, what: str, case: Case) -> Any:
-        """What the file says of `flops`, `bytes` or `tolerance` of a case; None if it says nothing."""
+        """The `flops`, `bytes` or `tolerance` that the file states for a case; None if it states none."""
         return None
 
     def parameter_bytes(self, case: Case) -> int:
-        """Bytes of what the reference reads besides its inputs."""
+        """Bytes that the reference reads besides its inputs."""
         return 0
 
-    # What follows
+    # Derived from the methods above
 
     def draw(self, case: Case, seed: int, device: torch.device) -> list[Any]:
         """The arguments of the call: tensors on `device`, floating-point ones in the case's dtype, and constants."""
@@ -79,12 +79,12 @@ class Program(ABC):
         return drawn
 
     def arguments(self, case: Case, inputs: tuple[torch.Tensor, ...]) -> list[Any]:
-        """The arguments of the call with `inputs` in the places of tensors."""
+        """The arguments of the call, with `inputs` as its tensors."""
         tensors = iter(inputs)
         return [next(tensors) if each is TENSOR else each for each in self.pattern(case)]
 
     def pattern(self, case: Case) -> list[Any]:
-        """The arguments of the call, TENSOR standing for each tensor."""
+        """The arguments of the call, with TENSOR in place of each tensor."""
         key = case.dims, case.dtype
         if key not in self._patterns:
             values = on_meta_or(torch.device("cpu"), lambda device: self.draw(case, 0, device))
@@ -92,7 +92,7 @@ class Program(ABC):
         return self._patterns[key]
 
     def with_constants(self, function: Function, case: Case) -> Function:
-        """`function` of the tensors alone."""
+        """`function` with the constant arguments filled in: it takes the tensors alone."""
         if all(each is TENSOR for each in self.pattern(case)):
             return function
         return lambda *tensors: function(*self.arguments(case, tensors))
@@ -102,20 +102,20 @@ TENSOR = object()
 
 
 def on_meta_or(device: torch.device, make: Callable[[torch.device], T]) -> T:
-    """`make` with tensors that have a form and no memory; on `device` where that does not work."""
+    """The result of `make` on tensors without memory, or on `device` if that fails."""
     try:
         return make(META)
     except UsageError:
         raise
-    except Exception:  # what needs values, such as `.item()`
+    except Exception:  # the code needs values, as `.item()` does
         return make(device)
 
 
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """While open, random numbers of torch, NumPy and Python are those of `seed`; then those of before."""
+    """While open, the generators of torch, NumPy and Python are seeded with `seed`; then their states are restored."""
     python, numpy = random.getstate(), np.random.get_state()
-    gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()  # manual_seed seeds all of them
+    gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()  # manual_seed seeds every GPU
     with torch.random.fork_rng(devices=gpus):
         torch.manual_seed(seed)
         random.seed(seed)
@@ -136,7 +136,7 @@ def signature_of(name: str, function: Function) -> str:
 
 
 def the_tensor(result: Any, name: str) -> torch.Tensor:
-    """A result as a tensor. Raises `UsageError` for another one."""
+    """A result as a tensor. Raises `UsageError` unless it is one floating-point tensor or array."""
     if isinstance(result, np.ndarray | np.generic):
         result = torch.from_numpy(np.ascontiguousarray(result))
     if not isinstance(result, torch.Tensor) or result.layout is not torch.strided:

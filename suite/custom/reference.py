@@ -1,4 +1,4 @@
-"""A file of `--reference`: a function `reference`, and the inputs that it is called with.
+"""A file of `--reference`: a function `reference`, and the inputs of its calls.
 
 shapes = ["M=4096,N=4096"]                         sizes to run; --shape gives others
 def reference(x: Float[Tensor, "M N"]): ...        the result, in PyTorch or NumPy
@@ -24,7 +24,7 @@ import torch
 
 from suite.core.errors import UsageError
 from suite.custom.about import About
-from suite.custom.load import parsed, run
+from suite.custom.file import parsed, run
 from suite.custom.program import Function, Program, signature_of
 from suite.numerics.formats import DTYPES, full_name
 from suite.problem import shape as shapes_by_name
@@ -97,7 +97,7 @@ class ReferenceFile(Program):
     # Reading the file
 
     def _annotated(self) -> dict[str, str]:
-        """By parameter, the text of its annotated shape, such as `M N`."""
+        """The annotated shape of each parameter as a text, such as `M N`."""
         hints = typing.get_type_hints(self._reference)
         found: dict[str, str] = {}
         for name, parameter in inspect.signature(self._reference).parameters.items():
@@ -115,7 +115,7 @@ class ReferenceFile(Program):
         return found
 
     def _sizes(self, given: Sequence[object]) -> tuple[tuple[str, ...], tuple[Shape, ...]]:
-        """Names of the dimensions, and the sizes of `shapes`."""
+        """Names of the dimensions, and the sizes that the file gives as `shapes`."""
         texts = [",".join(f"{k}={v}" for k, v in each.items()) if isinstance(each, dict) else each for each in given]
         if not all(isinstance(each, str) for each in texts):
             raise UsageError(f"{self._name}: shapes must be texts such as 'M=512,N=512'; got {given!r}")
@@ -140,13 +140,13 @@ class ReferenceFile(Program):
 
 
 def in_float64(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    """An array of NumPy with the tensor's numbers."""
+    """The tensor's numbers as a NumPy array; floating-point ones in float64."""
     found: np.ndarray[Any, Any] = (tensor.double() if tensor.is_floating_point() else tensor).cpu().numpy()
     return found
 
 
 def _names(token: str) -> list[str]:
-    """The names in a size such as `N`, `3*E` or `64`; what is none of these comes back as it is."""
+    """The names in a size such as `N`, `3*E` or `64`; any other text is returned unchanged, as the only name."""
     try:
         tree = ast.parse(token, mode="eval")
     except SyntaxError:

@@ -1,7 +1,7 @@
-"""The exact result of a user's reference, and the error that is allowed of each element.
+"""The exact result of a user's reference, and the allowed error of each element.
 
-The reference in float64 is the truth. The bound comes from running it many times in the case's type with random
-roundings (`perturbed.py`), unless the file states a tolerance. docs/agreement.md says what such a bound can tell.
+The reference in float64 is the truth. The bound comes from many runs in the case's type with random roundings
+(`perturbed.py`), unless the file states a tolerance. docs/agreement.md describes the limits of such a bound.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from suite.numerics.formats import MAX_FINITE
 from suite.problem.case import Case
 
 RUNS, FEW_RUNS, MANY_ELEMENTS = 32, 16, 2**25
-"""Runs with random roundings; of results with more elements fewer."""
+"""Runs with random roundings; FEW_RUNS for results with more than MANY_ELEMENTS elements."""
 AMPLIFICATIONS = (1.0, 2.0, 4.0, 8.0)
 JUMP = 2.0
-"""An error that is so many times the bound from all runs is a jump of the function, such as that of round at 1/2: a
-rounding may take a right result to its other side."""
+"""An error of more than JUMP times the bound from all runs is a discontinuity, such as that of round at 1/2: a rounding
+may move a right result across it."""
 MOST = MAX_FINITE["float32"]
 SAME = 1e-9
-"""Two runs in float64 differ by less, relative to the largest element, unless the reference draws random numbers."""
+"""Largest difference of two float64 runs, relative to the largest element, of a reference that is not random."""
 
 Tensors = tuple[torch.Tensor, ...]
 
 
 def exact(program: Program, case: Case, inputs: Tensors) -> torch.Tensor:
-    """The reference of `inputs` in float64."""
+    """The result of the reference for `inputs`, in float64."""
     function = program.function(case, torch.float64, inputs[0].device)
     wide = [each.to(torch.float64 if each.is_floating_point() else each.dtype, copy=True) for each in inputs]
     with _plain_operations(torch.float64), InFloat64():
@@ -57,7 +57,7 @@ def refuse_random(program: Program, case: Case, inputs: Tensors, value: torch.Te
 
 
 def allowed(program: Program, case: Case, inputs: Tensors, value: torch.Tensor, dtype: str) -> torch.Tensor:
-    """The largest error of each element of a result of type `dtype`."""
+    """The largest allowed error of each element of a result of type `dtype`."""
     tolerance = program.stated("tolerance", case)
     if tolerance is not None:
         relative, absolute = _tolerances(tolerance, case, program.source.name)
@@ -75,7 +75,7 @@ def allowed(program: Program, case: Case, inputs: Tensors, value: torch.Tensor, 
 def _errors(
     program: Program, case: Case, inputs: Tensors, value: torch.Tensor, runs: int
 ) -> Iterator[tuple[torch.Tensor, float]]:
-    """Of each run the errors, before the last rounding, and how much its roundings were amplified."""
+    """The errors of each run before its last rounding, and the amplification of its roundings."""
     run = _numpy_run(program, case, inputs) if program.framework == "numpy" else _torch_run(program, case, inputs)
     for number in range(runs):
         amplification = AMPLIFICATIONS[number % len(AMPLIFICATIONS)]
@@ -83,12 +83,12 @@ def _errors(
 
 
 def _error(result: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """The errors of a result in float64, finite where it is not."""
+    """The absolute errors of a float64 result; infinities and NaN become the largest float32."""
     return (result - value).abs_().nan_to_num_(MOST, MOST, MOST)
 
 
 def _own_error(program: Program, case: Case, inputs: Tensors, value: torch.Tensor) -> torch.Tensor:
-    """The errors of the reference as it is, in the case's type: a library may round more than the formula."""
+    """The errors of the unchanged reference in the case's type: a library may round more than the formula."""
     function = program.function(case, getattr(torch, case.dtype), value.device)
     with _plain_operations(torch.float32):
         result = the_tensor(function(*(each.clone() for each in inputs)), program.source.name)
@@ -96,7 +96,7 @@ def _own_error(program: Program, case: Case, inputs: Tensors, value: torch.Tenso
 
 
 def _torch_run(program: Program, case: Case, inputs: Tensors) -> Callable[[float], torch.Tensor]:
-    """A function that runs the reference with other roundings; its result before the last of them."""
+    """A function that runs the reference with random roundings, and returns its result before the last one."""
     device = inputs[0].device
     source = torch.Generator(device).manual_seed(0)
     function = program.function(case, getattr(torch, case.dtype), device)
@@ -126,7 +126,7 @@ def _numpy_run(program: Program, case: Case, inputs: Tensors) -> Callable[[float
 
 @contextlib.contextmanager
 def _plain_operations(dtype: torch.dtype) -> Iterator[None]:
-    """While open, no gradients, and operations that libraries fuse are computed from simpler ones."""
+    """While open, no gradients are recorded, and operations that libraries fuse run as simpler ones."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     libraries = torch.backends.mkldnn, torch.backends.cudnn
@@ -144,7 +144,7 @@ def _plain_operations(dtype: torch.dtype) -> Iterator[None]:
 
 
 def _tolerances(given: Any, case: Case, name: str) -> tuple[float, float]:
-    """The relative and the absolute tolerance: one number for both, or a pair; either may depend on the dtype."""
+    """The relative and the absolute tolerance, from one number or a pair, or from a mapping of these by dtype."""
     if isinstance(given, Mapping):
         given = given.get(case.dtype)
     pair = given if isinstance(given, tuple | list) else (given, given)
@@ -157,7 +157,7 @@ def _tolerances(given: Any, case: Case, name: str) -> tuple[float, float]:
 
 
 def facts(program: Program, case: Case, device: torch.device) -> Facts:
-    """What is known of a case: from a run on tensors without memory, where the reference allows that."""
+    """The facts of a case, from a run on tensors without memory, or on `device` if the reference needs values."""
 
     def made(on: torch.device) -> Facts:
         values = program.draw(case, 0, on)

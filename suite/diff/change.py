@@ -1,4 +1,4 @@
-"""What a comparison consists of: pairs of rows, the change of each, and the whole."""
+"""The types of a comparison: pairs of rows, the change of each, and all changes of two runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from suite.results.row import Row, Status
 
 
 class Verdict(StrEnum):
-    """What became of a row, the worst first."""
+    """The verdict on the change of a row, the worst first."""
 
     BROKEN = "BROKEN"
     SLOWER = "SLOWER"
@@ -26,7 +26,7 @@ class Verdict(StrEnum):
 
 
 class Evidence(StrEnum):
-    """What a verdict was derived from; empty without times."""
+    """The columns that a verdict was derived from; empty if there are no times."""
 
     NONE = ""
     TIME = "device_us"
@@ -36,11 +36,11 @@ class Evidence(StrEnum):
 
 @dataclass(frozen=True)
 class Pair:
-    """A row that is in both runs. `apart` says why its two times cannot be compared; empty if they can."""
+    """A row that is in both runs. `incomparable` is the reason why its two times cannot be compared, or empty."""
 
     base: Row
     new: Row
-    apart: str = ""
+    incomparable: str = ""
 
     @property
     def sides(self) -> tuple[tuple[str, Row], tuple[str, Row]]:
@@ -48,18 +48,18 @@ class Pair:
 
     @property
     def timed(self) -> bool:
-        """Whether both have a time and the two can be compared."""
-        return not self.apart and all(has_time(row) for _, row in self.sides)
+        """True if both have a time and the two can be compared."""
+        return not self.incomparable and all(has_time(row) for _, row in self.sides)
 
     @property
     def ranked(self) -> bool:
-        """Whether both have vs_best with its interval."""
+        """True if both have vs_best with its interval."""
         return all(row.vs_best and row.vs_best_low and row.vs_best_high for _, row in self.sides)
 
 
 @dataclass(frozen=True)
 class Change:
-    """The verdict on one row. `control` is the vendor implementation behind vs_best; empty where it had no part."""
+    """The verdict on one row. `control` is the vendor implementation behind vs_best, or empty if it was not used."""
 
     base: Row
     new: Row
@@ -89,31 +89,31 @@ class Diff:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of rows by verdict, also those of which there are none."""
+        """Number of rows by verdict, including verdicts without rows."""
         counted = Counter(change.verdict for change in self.changes)
         return {verdict.value: counted[verdict] for verdict in Verdict}
 
     @cached_property
     def has_host_rows(self) -> bool:
-        """Whether rows on a GPU stand beside rows on its host."""
+        """True if there are both rows on a GPU and rows on its host."""
         return len({key[-1] for key in (*self.base.rows, *self.new.rows)}) > 1
 
     def name(self, row: Row) -> str:
-        """`jax`, or `jax on cpu` beside the GPU's `jax`."""
+        """The implementation's name: `jax`, or `jax on cpu` if there are rows on a GPU too."""
         on_host = self.has_host_rows and row.device == "cpu"
         return one_line(f"{row.implementation} on cpu" if on_host else row.implementation)
 
     @property
     def exit_status(self) -> int:
-        """3 when a row is SLOWER or BROKEN, else 0."""
+        """3 if a row is SLOWER or BROKEN, else 0."""
         return 3 if self.counts[Verdict.SLOWER] or self.counts[Verdict.BROKEN] else 0
 
 
 def has_time(row: Row) -> bool:
-    """Whether `row` has a time that can be trusted."""
+    """True if `row` has a time that can be trusted."""
     return row.status is Status.OK and bool(row.device_us) and not row.suspect
 
 
 def case_name(row: Row) -> str:
-    """`matmul M=64,N=64,K=64 float32 ieee`."""
+    """A case as text: `matmul M=64,N=64,K=64 float32 ieee`."""
     return one_line(" ".join(row.case_key))

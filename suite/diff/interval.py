@@ -8,16 +8,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Estimate:
-    """The logarithm of a speed or of a ratio of speeds. Its 95% interval reaches from `value - down` to `value + up`;
-    both are infinite if there is no interval."""
+    """The logarithm of a speed or of a ratio of speeds. Its 95% interval reaches from `value - down` to `value + up`.
+
+    `down` and `up` are infinite if there is no interval.
+    """
 
     value: float
     down: float = math.inf
     up: float = math.inf
 
     @classmethod
-    def of(cls, value: float, low: float | None, high: float | None) -> Estimate:
-        """From a positive number and the ends of its interval; without an interval if an end is None or 0."""
+    def from_interval(cls, value: float, low: float | None, high: float | None) -> Estimate:
+        """The estimate of a positive number with the ends of its interval. Has no interval if an end is None or 0."""
         if not low or not high:
             return cls(math.log(value))
         return cls(math.log(value), math.log(value) - math.log(low), math.log(high) - math.log(value))
@@ -39,11 +41,11 @@ class Estimate:
         return Estimate(self.value - other.value, down, up)
 
     def blurred(self, arm: float) -> Estimate:
-        """With one more independent error, which reaches `arm` to either side."""
+        """This estimate with a further independent error, which reaches `arm` to either side."""
         return Estimate(self.value, math.hypot(self.down, arm), math.hypot(self.up, arm))
 
     def scaled(self, factor: float) -> Estimate:
-        """With arms `factor` times as long."""
+        """This estimate with an interval `factor` times as wide."""
         return Estimate(self.value, self.down * factor, self.up * factor)
 
     def spanning(self, other: Estimate) -> Estimate:

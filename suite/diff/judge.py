@@ -1,9 +1,11 @@
-"""A verdict for every row that two runs share, by the ratio of its speeds, NEW over BASE (above 1 is faster).
+"""Judges every row that two runs share, by the ratio of its speeds, NEW over BASE (above 1 is faster).
 
-A row is SAME if the whole 95% interval of the ratio lies within the threshold. It is FASTER or SLOWER if a wider one
-lies beyond it, which allows for the number of rows and for what processes differ by (`process_spread.py`).
-The evidence is `vs_best` where a vendor row was timed together with this one: drift that both share cancels.
-docs/comparing_runs.md has the derivation, and what happens where that evidence is missing or in doubt.
+A row is SAME if the whole 95% interval of the ratio lies within the threshold. It is FASTER or SLOWER if a wider
+interval lies beyond the threshold. The wider interval allows for the number of rows and for the differences between
+processes (`process_spread.py`).
+
+The evidence is `vs_best` if a vendor row was timed together with this one, because drift that both share cancels.
+docs/comparing_runs.md has the derivation, and the rules for rows whose evidence is missing or in doubt.
 """
 
 from __future__ import annotations
@@ -26,14 +28,15 @@ ROUNDING = 1e-12
 """Floating-point tolerance: a ratio exactly at the threshold is within it."""
 WHAT_DIFFERS = "processes differ by, for so many rows"
 CLOCK_CHANGE = 0.01
-"""Relative change of the SM clock from which on a row mentions it."""
+"""Relative change of the SM clock from which a row mentions it."""
 
 
 def judge(base: Side, new: Side, threshold: float = THRESHOLD) -> Diff:
-    """A verdict for every row that is in both.
+    """Judge every row that is in both runs.
 
     `threshold` is the relative change that counts: 0.03 is three percent. Raises `UsageError` for a threshold outside
-    0 and 1, and for runs that cannot be compared: of other devices, recorders or cache states, or without common rows.
+    0 and 1, and for runs that cannot be compared: runs on different devices, with different recorders or cache states,
+    or without common rows.
     """
     if not 0 < threshold < 1:
         raise UsageError(f"--threshold {threshold:g}: must lie between 0 and 1, e.g. 0.03 for three percent")
@@ -42,8 +45,8 @@ def judge(base: Side, new: Side, threshold: float = THRESHOLD) -> Diff:
     for key, row in base.rows.items():
         if key in new.rows:
             then, now = base.device_of(row), new.device_of(new.rows[key])
-            apart = f"on {then} in BASE, on {now} in NEW" if then and now and then != now else ""
-            cases.setdefault((*row.case_key, key[-1]), []).append(Pair(row, new.rows[key], apart))
+            incomparable = f"on {then} in BASE, on {now} in NEW" if then and now and then != now else ""
+            cases.setdefault((*row.case_key, key[-1]), []).append(Pair(row, new.rows[key], incomparable))
     if not cases:
         raise UsageError(f"cannot be compared: {base.path} and {new.path} have no row in common")
     every = [pair for pairs in cases.values() for pair in pairs]
@@ -51,7 +54,7 @@ def judge(base: Side, new: Side, threshold: float = THRESHOLD) -> Diff:
     rule = Rule(
         threshold,
         family_factor(sum(pair.timed for pair in every)),
-        (Typical.of(base.rows.values()), Typical.of(new.rows.values())),
+        (Typical.from_rows(base.rows.values()), Typical.from_rows(new.rows.values())),
     )
     return Diff(base, new, threshold, tuple(change for pairs in cases.values() for change in _case(pairs, rule)))
 
@@ -74,21 +77,24 @@ def _refuse_conditions(pairs: Sequence[Pair]) -> None:
 
 @dataclass(frozen=True)
 class Rule:
-    """What verdicts depend on beside the rows: the threshold, the number of rows, and what processes differ by."""
+    """The threshold, the number of rows, and the typical spread between processes, on which all verdicts depend."""
 
     threshold: float
     family: float
     typical: tuple[Typical, Typical]
-    """Of BASE and of NEW."""
+    """The typical spreads of BASE and of NEW."""
 
     def wide(self, ratio: Estimate, rows: Sequence[tuple[Row, Row]], *, ranked: bool) -> Estimate:
-        """`ratio` with all that may differ between two runs of the same code. `rows`: pairs that it was formed of."""
+        """`ratio` with an interval that covers the differences between two runs of the same code.
+
+        `rows` are the pairs of rows from which the ratio was computed.
+        """
         arms = [process_arm(row, t, ranked=ranked) for pair in rows for row, t in zip(pair, self.typical, strict=True)]
         return ratio.scaled(self.family).blurred(math.hypot(*arms))
 
 
 def _case(pairs: Sequence[Pair], rule: Rule) -> Iterator[Change]:
-    """The rows of one case, with the vendor row that is their control."""
+    """Judge the rows of one case, with the vendor row as their control."""
     control = _control(pairs)
     doubt = "" if control is None else _doubt(control, rule)
     for pair in pairs:
@@ -99,8 +105,8 @@ def _case(pairs: Sequence[Pair], rule: Rule) -> Iterator[Change]:
         wide = rule.wide(ratio, [(pair.base, pair.new)], ranked=False)
         if control is not None and control is not pair and pair.ranked:
             relative, name = _ratio_to_control(pair, control), control.base.implementation
-            of_both = [(pair.base, pair.new), (control.base, control.new)]
-            relative_wide = rule.wide(relative, of_both, ranked=True)
+            pair_and_control = [(pair.base, pair.new), (control.base, control.new)]
+            relative_wide = rule.wide(relative, pair_and_control, ranked=True)
             if doubt:
                 ratio, wide, evidence = ratio.spanning(relative), wide.spanning(relative_wide), Evidence.BOTH
                 notes = [doubt, *notes]
@@ -111,7 +117,7 @@ def _case(pairs: Sequence[Pair], rule: Rule) -> Iterator[Change]:
 
 
 def _verdict(pair: Pair, ratio: Estimate, wide: Estimate, threshold: float) -> tuple[Verdict, tuple[str, ...]]:
-    """The verdict on a row, and why it is none although the 95% interval `ratio` lies beyond the threshold."""
+    """The verdict on a row, and notes if it is not FASTER or SLOWER although `ratio` lies beyond the threshold."""
     verdict = decide(ratio, wide, threshold)
     noisy = [side for side, row in pair.sides if row.noisy]
     if noisy and verdict is not Verdict.SAME:
@@ -123,7 +129,7 @@ def _verdict(pair: Pair, ratio: Estimate, wide: Estimate, threshold: float) -> t
 
 
 def decide(ratio: Estimate, wide: Estimate, threshold: float) -> Verdict:
-    """For logarithms of ratios of speeds: SAME by the interval `ratio`, FASTER and SLOWER by `wide`, else AMBIGUOUS."""
+    """The verdict on a logarithm: SAME by the interval `ratio`, FASTER and SLOWER by `wide`, else AMBIGUOUS."""
     edge = math.log1p(threshold) + ROUNDING
     if wide.low > edge:
         return Verdict.FASTER
@@ -133,7 +139,7 @@ def decide(ratio: Estimate, wide: Estimate, threshold: float) -> Verdict:
 
 
 def _control(pairs: Sequence[Pair]) -> Pair | None:
-    """The vendor row that is fastest over the two runs. Ties are broken by name, so that swapping the runs is safe."""
+    """The vendor row that is fastest over the two runs. Names break ties, so that swapping the runs changes nothing."""
 
     def slowness(pair: Pair) -> tuple[float, str]:
         return _us(pair.base) * _us(pair.new), pair.base.implementation
@@ -147,7 +153,7 @@ def _control(pairs: Sequence[Pair]) -> Pair | None:
 
 
 def _doubt(control: Pair, rule: Rule) -> str:
-    """Why the control is not enough as evidence: other versions, or another speed. Empty if it is."""
+    """The reason why the control is not enough as evidence: other versions, or another speed. Empty if it is enough."""
     name, ratio = control.base.implementation, _ratio_of_times(control)
     if control.base.versions != control.new.versions:
         return f"versions of {name}: {control.base.versions} -> {control.new.versions}"
@@ -158,20 +164,22 @@ def _doubt(control: Pair, rule: Rule) -> str:
 
 
 def _ratio_of_times(pair: Pair) -> Estimate:
-    """By `device_us`. A change of the clock may explain all of a difference or none of it: the interval spans both."""
+    """The ratio of `device_us`. Its interval spans two cases: a clock change explains all of the ratio, or nothing."""
 
     def speed(row: Row) -> Estimate:
-        return (-Estimate.of(_us(row), row.device_us_low, row.device_us_high)).blurred(_half_tick(row))
+        return (-Estimate.from_interval(_us(row), row.device_us_low, row.device_us_high)).blurred(_half_tick(row))
 
     ratio, clock_loss = speed(pair.new) - speed(pair.base), _clock_loss(pair)
     return Estimate(ratio.value, ratio.down + max(0.0, -clock_loss), ratio.up + max(0.0, clock_loss))
 
 
 def _ratio_to_control(pair: Pair, control: Pair) -> Estimate:
-    """By `vs_best` of the row over that of the control, both from samples of the same run."""
+    """The ratio of the row's speed to that of the control, each from samples of the same run."""
 
     def speed(row: Row, vendor: Row) -> Estimate:
-        ours, theirs = (Estimate.of(r.vs_best or math.nan, r.vs_best_low, r.vs_best_high) for r in (row, vendor))
+        ours, theirs = (
+            Estimate.from_interval(r.vs_best or math.nan, r.vs_best_low, r.vs_best_high) for r in (row, vendor)
+        )
         return (ours - theirs).blurred(math.hypot(_half_tick(row), _half_tick(vendor)))
 
     return speed(pair.new, control.new) - speed(pair.base, control.base)
@@ -187,13 +195,13 @@ def _half_tick(row: Row) -> float:
 
 
 def _clock_loss(pair: Pair) -> float:
-    """Logarithm of BASE's SM clock over NEW's; 0 where it is not known."""
+    """Logarithm of BASE's SM clock divided by NEW's; 0 if either is unknown."""
     then, now = pair.base.clock_sm_mhz, pair.new.clock_sm_mhz
     return math.log(then) - math.log(now) if then and now else 0.0
 
 
 def _untimed(pair: Pair) -> Change:
-    """The verdict on a row without a ratio: by the two statuses."""
+    """The verdict on a row without a ratio, from the two statuses."""
     base, new = pair.base, pair.new
     statuses = f"{base.status} -> {new.status}"
     if base.status is Status.OK and new.status in FAILURES:
@@ -202,14 +210,14 @@ def _untimed(pair: Pair) -> Change:
         return Change(base, new, Verdict.FIXED, notes=(statuses,))
     if base.status != new.status:
         return Change(base, new, Verdict.UNTIMED, notes=(f"{statuses}: {new.reason}" if new.reason else statuses,))
-    if pair.apart:
-        return Change(base, new, Verdict.UNTIMED, notes=(pair.apart,))
+    if pair.incomparable:
+        return Change(base, new, Verdict.UNTIMED, notes=(pair.incomparable,))
     missing = [f"no time in {side}: {row.reason or row.remarks}" for side, row in pair.sides if not has_time(row)]
     return Change(base, new, Verdict.UNTIMED, notes=tuple(missing) if len(missing) == 1 else ())
 
 
 def _notes(pair: Pair) -> Iterator[str]:
-    """What a reader should know before trusting a verdict."""
+    """Notes that a reader should know before trusting a verdict."""
     for side, row in pair.sides:
         about = "; ".join(text for text in (row.reason, row.remarks) if text)
         missing = "no 95% interval" if row.device_us_low is None or row.device_us_high is None else ""

@@ -22,7 +22,7 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Side:
-    """BASE or NEW. `environment` is None if there is no environment record beside the tables."""
+    """One of the two runs, BASE or NEW. `environment` is None if the folder has no environment record."""
 
     path: Path
     rows: dict[Key, Row]
@@ -42,7 +42,7 @@ class Side:
 
 
 def row_key(row: Row) -> Key:
-    """What identifies a row in both runs. Two GPUs of one name are the same device, whatever their index."""
+    """The values that identify a row in both runs. GPUs of the same name count as one device, whatever their index."""
     return (*row.case_key, row.implementation, row.device.partition(":")[0])
 
 
@@ -77,7 +77,7 @@ def _tables(path: Path) -> tuple[Path, list[Path]]:
 
 
 def _damage(row: Row) -> str:
-    """What no measurement gives; empty for a sound row."""
+    """A description of values that no measurement gives; empty for a sound row."""
     for name in NUMBERS:
         value = getattr(row, name)
         if value is not None and not 0 <= value < math.inf:

@@ -1,8 +1,8 @@
-"""What two runs of the same code differ by, beyond what a run knows of itself.
+"""Estimates the difference between two processes that run the same code.
 
-The samples of a run are of one process: memory lies where it was allocated, a library has chosen its kernel, a JIT has
-compiled its program. Another process may settle elsewhere, and no interval within a run shows that. A run with
-`--repeat` has measured it; for any other run it is assumed.
+The samples of a run come from one process: memory lies where it was allocated, a library has chosen its kernel, a JIT
+has compiled its program. Another process may be faster or slower in all its samples, which no interval within a run
+shows. A run with `--repeat` has measured this difference; for any other run it is assumed.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from statistics import NormalDist, median
 from suite.results.row import Row
 
 MIN_RUNS = 3
-"""Runs from which on their spread is used. Two runs agree by chance too often."""
+"""The smallest number of runs whose measured spread is used. Two runs agree by chance too often."""
 RANGE_FACTOR = 1.5
-"""Of the range of three runs: 2.5 standard deviations of a process, on average."""
+"""Multiple of the range of three runs that equals 2.5 standard deviations of a process, on average."""
 TICK_US = {"cupti": 0.032}
 """Resolution of a recorder's clock: CUPTI's timestamps on an H200 are multiples of 32 ns. Others are far finer."""
 TICKS = 4
@@ -26,18 +26,18 @@ ASSUMED = {"cupti": 0.01, "wall": 0.5}
 """Relative difference assumed between processes, by recorder, where it was not measured. `vs_best` of 208 rows on an
 H200 differed by 1.4% at most. On two busy cores an addition in NumPy took 105 us in one process, 202 in another."""
 ERROR_RATE = 0.05
-"""Probability that one run in which nothing has changed has a FASTER or SLOWER row at all."""
+"""Probability that a run in which nothing has changed has any FASTER or SLOWER row."""
 
 
 @dataclass(frozen=True)
 class Typical:
-    """Median spreads of the rows of a run with `--repeat`; a row that agreed by chance is taken to spread as much."""
+    """Median spreads of the rows of a run with `--repeat`. They are the least spread assumed for a row of that run."""
 
     device_us: float = 0.0
     vs_best: float = 0.0
 
     @classmethod
-    def of(cls, rows: Iterable[Row]) -> Typical:
+    def from_rows(cls, rows: Iterable[Row]) -> Typical:
         repeated = [row for row in rows if row.runs >= MIN_RUNS]
         times = [row.spread for row in repeated if row.spread is not None]
         ratios = [row.vs_best_spread for row in repeated if row.vs_best_spread is not None]
@@ -45,7 +45,7 @@ class Typical:
 
 
 def process_arm(row: Row, typical: Typical, *, ranked: bool) -> float:
-    """How far the logarithm of a row's speed (`ranked`: of its `vs_best`) may lie off in another process."""
+    """The largest difference of the logarithm of a row's speed in another process (`ranked`: of its `vs_best`)."""
     measured, least = (row.vs_best_spread, typical.vs_best) if ranked else (row.spread, typical.device_us)
     if row.runs >= MIN_RUNS and measured is not None:
         relative = RANGE_FACTOR * math.log1p(max(measured, least))
@@ -60,6 +60,6 @@ def tick(row: Row) -> float:
 
 
 def family_factor(count: int) -> float:
-    """How much longer than those of a 95% interval the arms must be so that all of `count` intervals hold, at 95%."""
+    """The factor by which 95% intervals must be widened so that all of `count` intervals hold together, at 95%."""
     normal = NormalDist()
     return normal.inv_cdf(1 - ERROR_RATE / 2 / max(count, 1)) / normal.inv_cdf(1 - ERROR_RATE / 2)

@@ -1,4 +1,4 @@
-"""A comparison as something to read (rich, plain lines, Markdown for a pull request), and as JSON for programs."""
+"""Renders a comparison for people (rich, plain lines, Markdown for a pull request), and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ CONDITIONS = (
     ("host", "name"),
     ("host", "threads"),
 )
-"""Places in the environment record of what may change the speed of the same code."""
+"""Entries of the environment record that may change the speed of the same code."""
 
 
 def summary(found: Diff) -> str:
-    """`40 rows in both: 1 SLOWER, 39 SAME; 2 only in BASE; threshold 3%`."""
+    """The number of rows by verdict: `40 rows in both: 1 SLOWER, 39 SAME; 2 only in BASE; threshold 3%`."""
     counts = ", ".join(f"{count} {verdict}" for verdict, count in found.counts.items() if count)
     alone = [f"{len(found.only_in_base)} only in BASE"] if found.only_in_base else []
     alone += [f"{len(found.only_in_new)} only in NEW"] if found.only_in_new else []
@@ -48,7 +48,7 @@ def summary(found: Diff) -> str:
 
 
 def remarks(found: Diff) -> list[str]:
-    """What holds for the whole comparison: a device that is not known; what else changed between the runs."""
+    """Remarks on the whole comparison: an unknown device, and other changes between the runs."""
     sides = (("BASE", found.base), ("NEW", found.new))
     unknown = [name for name, side in sides if side.environment is None]
     if unknown:
@@ -76,8 +76,8 @@ def _conditions(environment: dict[str, Any]) -> dict[str, str]:
 
 
 def plain_lines(found: Diff) -> list[str]:
-    """A line of text for each row, for a log; the worst last, next to the summary."""
-    lines = ["  ".join(cells) for cells in _alone(found)]
+    """A line of text for each row, for a log. The worst rows come last, next to the summary."""
+    lines = ["  ".join(cells) for cells in _unmatched(found)]
     for change in reversed(_shown(found)):
         verdict, ratio, interval, then, now, case, implementation, evidence, notes = _cells(found, change)
         parts = [f"{verdict:9}", case, implementation]
@@ -92,13 +92,13 @@ def plain_lines(found: Diff) -> list[str]:
 
 
 def show(found: Diff, console: Console) -> None:
-    """Print a table on a terminal; the worst last, next to the summary."""
+    """Print a table on a terminal. The worst rows come last, next to the summary."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table
     from rich.text import Text
 
-    for cells in _alone(found):
+    for cells in _unmatched(found):
         console.print(Text("  ".join(cells), "dim"))
     rows = [_cells(found, change) for change in reversed(_shown(found))]
     used = [place for place, head in enumerate(HEADS) if head == "verdict" or any(row[place] for row in rows)]
@@ -112,11 +112,11 @@ def show(found: Diff, console: Console) -> None:
 
 
 def markdown(found: Diff) -> str:
-    """For a pull request: what is not SAME in a table, the worst first; the rest in a folded section."""
+    """Markdown for a pull request: rows that are not SAME in a table, the worst first; the rest in a folded section."""
     device = plain(found.new.device or found.base.device or "an unknown device")
     same = [change for change in _shown(found) if change.verdict is Verdict.SAME]
     others = [change for change in _shown(found) if change.verdict is not Verdict.SAME]
-    alone = "\n".join(f"- {where}: {plain(f'{case}: {names}')}" for where, case, names in _alone(found))
+    alone = "\n".join(f"- {where}: {plain(f'{case}: {names}')}" for where, case, names in _unmatched(found))
     parts = [f"Speed of NEW over BASE on {device}. {summary(found)}.", *map(plain, remarks(found))]
     parts += [_markdown_table(found, others), _folded(f"{len(same)} SAME", _markdown_table(found, same))]
     parts += [_folded("Rows in only one of the two", alone)]
@@ -133,7 +133,7 @@ def _folded(title: str, text: str) -> str:
 
 
 def _shown(found: Diff) -> list[Change]:
-    """The worst first. A row without a time in either run is counted, but not shown."""
+    """The changes to show, the worst first. A row without a time in both runs is counted, but not shown."""
     rank = list(Verdict)
     shown = [change for change in found.changes if change.verdict is not Verdict.UNTIMED or change.notes]
     return sorted(shown, key=lambda change: rank.index(change.verdict))
@@ -153,8 +153,8 @@ def _cells(found: Diff, change: Change) -> list[str]:
     return [change.verdict, ratio, interval, *times, *map(one_line, texts)]
 
 
-def _alone(found: Diff) -> Iterator[tuple[str, str, str]]:
-    """For each case with rows that the other run lacks: the side, the case, the implementations."""
+def _unmatched(found: Diff) -> Iterator[tuple[str, str, str]]:
+    """The rows that one run lacks, for each case: the side that has them, the case, the implementations."""
     for side, rows in (("BASE", found.only_in_base), ("NEW", found.only_in_new)):
         cases: dict[str, list[str]] = {}
         for row in rows:
@@ -164,7 +164,7 @@ def _alone(found: Diff) -> Iterator[tuple[str, str, str]]:
 
 
 def document(found: Diff) -> dict[str, Any]:
-    """Everything as one JSON document. A number that is not known, or not finite, is null."""
+    """The comparison as one JSON document. A number that is unknown or not finite is null."""
     return {
         "base": {"path": str(found.base.path), "device": found.base.device},
         "new": {"path": str(found.new.path), "device": found.new.device},

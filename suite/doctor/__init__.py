@@ -1,1 +1,1 @@
-"""`python -m suite doctor`: what is installed, the device's measured peaks, and the proof of the timer."""
+"""`python -m suite doctor`: installed tools and packages, the device's measured peaks, and the proof of the timer."""

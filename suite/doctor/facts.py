@@ -1,4 +1,4 @@
-"""What is installed on this machine: devices, tools, packages, and how to install what is missing."""
+"""Lists the devices, tools and packages of this machine, and says how to install missing ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Fact:
-    """One fact. `ok` is None if there is nothing to judge; `hint` says how to install what is missing."""
+    """One fact. `ok` is None if there is nothing to judge. `hint` says how to install a missing tool or package."""
 
     name: str
     value: str
@@ -56,7 +56,7 @@ TOOLS = (
     ("compute-sanitizer", "finds races and bad accesses", r"Version ([\d.]+)", "apt-get install cuda-sanitizer-13-0"),
     ("git", "names the commit in results", r"version ([\d.]+)", "apt-get install git"),
 )
-"""Name, purpose, pattern of the version in its output, how to install (cuda-*: from NVIDIA's repository)."""
+"""Name, purpose, pattern of the version in the tool's output, command to install (cuda-*: from NVIDIA's repository)."""
 
 
 def show(console: Console, as_json: bool = False) -> None:
@@ -79,7 +79,7 @@ def show(console: Console, as_json: bool = False) -> None:
 
 
 def facts() -> list[Section]:
-    """Host, every GPU, tools, packages and what can run. Imports no framework."""
+    """Facts on the host, every GPU, tools, packages and abilities of this machine. Imports no framework."""
     gpus = cuda_driver.devices()
     sections = [Section("Host", tuple(_host()))]
     sections += [Section(f"GPU {gpu['index']}: {gpu['name']}", tuple(_gpu(gpu))) for gpu in gpus]
@@ -110,7 +110,7 @@ def _host() -> Iterator[Fact]:
 def _gpu(gpu: dict[str, Any]) -> Iterator[Fact]:
     a = gpu["attributes"]
     clock, memory_clock = a["clock_khz"] / 1000, a["memory_clock_khz"] / 1000
-    bandwidth = 2 * memory_clock * 1e6 * a["memory_bus_bits"] / 8 / 1e9  # two transfers a cycle
+    bandwidth = 2 * memory_clock * 1e6 * a["memory_bus_bits"] / 8 / 1e9  # two transfers per cycle
     yield Fact("compute capability", f"{a['major']}.{a['minor']}")
     yield Fact("multiprocessors", f"{a['sm_count']} at up to {clock:.0f} MHz")
     yield Fact(
@@ -184,7 +184,7 @@ def _packages(gpu: bool) -> Iterator[Fact]:
 
 
 def _abilities(gpu: bool) -> Iterator[Fact]:
-    """What this combination of devices, tools and packages can run and measure."""
+    """The work that this combination of devices, tools and packages can run and measure."""
     torch = environment.package_version("torch")
     if gpu and torch is not None and torch.endswith("+cpu"):
         yield Fact("torch on the GPU", f"no: {torch} is a CPU build", False, "pip install torch (the CUDA build)")
@@ -197,9 +197,9 @@ def _abilities(gpu: bool) -> Iterator[Fact]:
             "" if plugins else "pip install 'jax[cuda13]'",
         )
     if gpu:
-        from suite.timing.recorder_cupti import why_not
+        from suite.timing.recorder_cupti import unavailable_reason
 
-        why = why_not()
+        why = unavailable_reason()
         yield Fact("device_us", why or "recorded by CUPTI", not why)
     else:
         yield Fact("device_us", "on the CPU only: wall time of native implementations")

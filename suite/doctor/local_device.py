@@ -1,4 +1,4 @@
-"""Use of the device in this process, without a worker: for commands that run no implementation under test."""
+"""Uses the device in this process, without a worker, for commands that run no implementation under test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def torch_device(where: Device) -> Any:
     Raises `SuiteError` if torch is missing or cannot use the device.
     """
     if where.type == "cuda" and "torch" not in sys.modules:
-        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # the order of NVML, which gave the index of `where`
+        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as NVML, from which the index of `where` comes
     try:
         import torch
     except ImportError as error:
@@ -32,10 +32,10 @@ def torch_device(where: Device) -> Any:
 
 
 def array_bytes(most: int, free: int | None) -> int:
-    """Size of a large array: `most`, but at most the largest power of two within a sixteenth of `free` (both bytes)."""
+    """Size of a large array in bytes: `most`, or the largest power of two within a sixteenth of `free` if less."""
     return most if free is None else min(most, 1 << max(16, (free // 16).bit_length() - 1))
 
 
 def describe(error: BaseException) -> str:
-    """Type and message of an error on one line, at most 300 characters of the message."""
+    """Type and message of an error on one line. A message is cut off after 300 characters."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

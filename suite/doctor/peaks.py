@@ -1,7 +1,7 @@
 """Measures the peaks of a device: bandwidth of simple streams, and rates of large matrix products by arithmetic.
 
-Timed with the suite's recorder and a cold cache, on random normal numbers, through torch and the vendor's library. The
-results stand in for datasheet peaks where there are none (`hardware/measured_peaks.py`).
+They are timed with the suite's recorder and a cold cache, on random normal numbers, through torch and the vendor's
+library. The results replace missing datasheet peaks (`hardware/measured_peaks.py`).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from suite.timing import Timing
 
 STREAM_BYTES = {"cuda": 8 << 30, "cpu": 1 << 30}
-"""Size of a stream's array, if a sixteenth of the memory is as large. The cache then holds less than a hundredth of it
-that is not yet written back when a kernel ends."""
+"""Size of a stream's array, if a sixteenth of the memory is as large. At the end of a kernel, less than a hundredth of
+such an array is still in the cache, not yet written back."""
 SIZES: Mapping[str, Sequence[int]] = {"cuda": (4096, 8192, 16384), "cpu": (512, 1024, 2048, 4096)}
 LONGEST_US = 100_000.0
-"""Products that are expected to take longer are left out."""
+"""Limit of the expected time of a product, in us. Longer ones are left out."""
 ARITHMETICS = (
     ("fp32", "float32", "ieee"),
     ("tf32", "float32", "tf32"),
@@ -36,10 +36,10 @@ ARITHMETICS = (
 )
 """Name of the peak, dtype and precision."""
 BUDGET_S = 0.5
-"""Time for the samples of one call."""
+"""Time for the samples of one call, in seconds."""
 
 OnPhase = Callable[[str], None]
-"""Called with what is about to run."""
+"""Called with a description of the next step."""
 
 
 def measure(where: Device, environment: Mapping[str, Any], on_phase: OnPhase = lambda phase: None) -> dict[str, Any]:
@@ -58,14 +58,14 @@ def measure(where: Device, environment: Mapping[str, Any], on_phase: OnPhase = l
 
 
 def torch_threads() -> None:
-    """As many threads as the rows have that the ceilings are for."""
+    """Give torch as many threads as native rows have, since the ceilings are for these rows."""
     import torch
 
     torch.set_num_threads(hardware.native_threads())
 
 
 def _streams(device: torch.device, free: int | None) -> list[Reading]:
-    """Readings of memory: read, write, copy (read and write) and addition (two reads and a write), timed together."""
+    """Readings of memory: read, write, copy (read and write) and addition (two reads and a write), timed in turns."""
     import torch
 
     size = array_bytes(STREAM_BYTES[device.type], free)
@@ -86,7 +86,7 @@ def _streams(device: torch.device, free: int | None) -> list[Reading]:
 
 
 def _products(device: torch.device, free: int | None, on_phase: OnPhase) -> tuple[list[Reading], dict[str, str]]:
-    """Readings of square matrix products in every arithmetic that works, and why the others do not."""
+    """Readings of square matrix products in every arithmetic that works, and the reasons why the others do not."""
     readings: list[Reading] = []
     not_measured: dict[str, str] = {}
     kinds: list[tuple[str, Callable[[int], Callable[[], object]]]] = [
@@ -115,7 +115,7 @@ def _products(device: torch.device, free: int | None, on_phase: OnPhase) -> tupl
 
 
 def _product(device: torch.device, dtype: str, precision: str, size: int) -> Callable[[], object]:
-    """A product by the implementation `torch`, the vendor's in `compare`, which fixes the arithmetic."""
+    """A product by the implementation `torch`, which `compare` uses as the vendor's. It fixes the arithmetic."""
     import torch
 
     vendor = next(i for i in builtin.implementations("matmul") if i.name == "torch")
@@ -124,7 +124,7 @@ def _product(device: torch.device, dtype: str, precision: str, size: int) -> Cal
 
 
 def _product_fp8(device: torch.device, size: int) -> Callable[[], object]:
-    """e4m3 inputs, accumulation in float32, result in bfloat16. The second operand must be stored transposed."""
+    """A product of e4m3 inputs, accumulated in float32, with a bfloat16 result. The second operand is transposed."""
     import torch
 
     a, b = (torch.randn(size, size, device=device).to(torch.float8_e4m3fn) for _ in range(2))

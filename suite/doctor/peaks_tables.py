@@ -1,4 +1,4 @@
-"""The measured peaks as tables, and as lines of text."""
+"""Renders the measured peaks as tables and as lines of text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NUMERIC = frozenset(HEADS[2:5]) | frozenset(READING_HEADS[2:5]) | {"samples", "S
 
 
 def peak_rows(contents: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """One row for each peak: measured, datasheet, and the reading it comes from; or why it was not measured."""
+    """One row for each peak: measured, datasheet, and the reading it comes from, or why it was not measured."""
     cited = hardware.peaks(contents["device"])
     found = [_peak_row(MEMORY, contents["gb_per_s"], contents, cited.gb_per_s if cited else None)]
     for name, rate in contents["tflops"].items():
@@ -95,7 +95,7 @@ def tables(contents: Mapping[str, Any]) -> list[Table]:
 
 
 def plain_lines(contents: Mapping[str, Any]) -> list[str]:
-    """The same as lines of text, for a log."""
+    """The peaks and readings as lines of text, for a log."""
     lines = []
     for ceiling, name, us, interval, rate, unit, samples, clock, held in reading_rows(contents):
         clocks = f", SM clock {clock} MHz, held by {held or 'nothing'}" if clock else ""

@@ -1,6 +1,6 @@
 """The folders of compiled kernels. Their content is executed, so each must be private to the user.
 
-`cuda_ref/build/cache.py` defines private. A framework whose folder is not private does not run, and its rows say why.
+`cuda_ref/build/cache.py` defines "private". A framework whose folder is not private does not run, and its rows say why.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from cuda_ref.build import cache
 
 
 def fault(caches: Mapping[str, str]) -> str | None:
-    """Why one of these folders is not private; None if all are, or do not exist yet. Creates nothing.
+    """Reason why one of these folders is not private; None if each is private or missing. Creates nothing.
 
     `caches` maps an environment variable that names a folder to the folder's name below
-    `$XDG_CACHE_HOME/kernel-suite`, which is used where the variable is not set.
+    `$XDG_CACHE_HOME/kernel-suite`, which is used if the variable is not set.
     """
     for variable, name in caches.items():
         given = os.environ.get(variable)
@@ -37,8 +37,9 @@ def fault(caches: Mapping[str, str]) -> str | None:
 
 
 def use(caches: Mapping[str, str]) -> None:
-    """Create these folders and set their variables, for this process and its children. A folder that cannot be created
-    or is not private is replaced by a new temporary one, which `remove_temporary` removes.
+    """Create these folders and set their variables, for this process and its children.
+
+    A new temporary folder replaces one that cannot be created or is not private; `remove_temporary` removes it.
     """
     for variable, name in caches.items():
         try:
@@ -52,7 +53,7 @@ def use(caches: Mapping[str, str]) -> None:
 
 
 def remove_temporary(pid: int) -> None:
-    """Remove the temporary folders that the process `pid`, which has ended, has used in place of others."""
+    """Remove the temporary folders that `use` made in the process `pid`, which has ended."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_prefix(pid)}*"):
         with contextlib.suppress(OSError):
             if folder.lstat().st_uid == os.geteuid():

@@ -1,5 +1,7 @@
-"""Fills uninitialised allocations with NaN, so that an element that a kernel does not write is found, and puts guard
-bands around tensors that may be the result, so that what is written beside it is found."""
+"""Fills uninitialised allocations with NaN, which reveals elements that a kernel does not write.
+
+Guard bands around tensors that may be the result reveal writes beside it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from suite.problem.guard_bands import banded, view_between_bands
+from suite.problem.guard_bands import copy_between_bands, view_between_bands
 
 aten = torch.ops.aten
 ALLOCATORS = frozenset(
@@ -21,9 +23,9 @@ ALLOCATORS = frozenset(
 
 
 class Poison(TorchDispatchMode):  # type: ignore[misc]
-    """While entered, in this thread, uninitialised tensors of torch hold NaN; integer tensors the largest integer.
+    """While entered, in this thread, uninitialised torch tensors hold NaN, or the largest integer.
 
-    A new tensor of one of the sizes in `result_bytes`, of any of torch's functions, lies between guard bands.
+    A new tensor of a size in `result_bytes`, from any torch function, lies between guard bands.
 
     Not reached: memory that a library allocates inside one of its functions, and allocations of code compiled by
     TorchInductor.
@@ -38,16 +40,14 @@ class Poison(TorchDispatchMode):  # type: ignore[misc]
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         if getattr(func, "overloadpacket", None) in ALLOCATORS:
-            with contextlib.suppress(
-                RuntimeError, TypeError
-            ):  # a dtype without such a value, or a tensor that cannot be filled
+            with contextlib.suppress(RuntimeError, TypeError):  # the dtype has no such value, or cannot be filled
                 result.fill_(poison(result.dtype))
         if self.result_bytes and self._may_be_the_result(result, (args, kwargs)):
-            return view_between_bands(banded(result).untyped_storage(), result)
+            return view_between_bands(copy_between_bands(result).untyped_storage(), result)
         return result
 
     def _may_be_the_result(self, tensor: Any, arguments: Any) -> bool:
-        """Whether it is a plain tensor of a result's size in new memory, and no view of an argument."""
+        """True for a plain tensor of a result's size in new memory, which is not a view of an argument."""
         if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided or tensor.device.type == "meta":
             return False
         try:
@@ -56,7 +56,7 @@ class Poison(TorchDispatchMode):  # type: ignore[misc]
                 return False
             given = [each.untyped_storage() for each in tree_leaves(arguments) if isinstance(each, torch.Tensor)]
             return all(each.data_ptr() != storage.data_ptr() for each in given)
-        except (RuntimeError, NotImplementedError):  # a tensor without memory of its own
+        except (RuntimeError, NotImplementedError):  # the tensor has no memory of its own
             return False
 
     supports_higher_order_operators = True
@@ -68,7 +68,7 @@ class Poison(TorchDispatchMode):  # type: ignore[misc]
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """True: a torch.compile function is compiled, as when it is timed, instead of being run op by op."""
+        """True: a torch.compile function is compiled, as when it is timed, and not run op by op."""
         return True
 
 

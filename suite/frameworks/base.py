@@ -7,7 +7,7 @@ import importlib.util
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from suite.hardware.device import Device
 
+from suite.core.integers import cdiv
 from suite.hardware.environment import package_version
 
 GPU_EXTRA = "pip install -c constraints-gpu.txt '.[gpu]'"
@@ -26,28 +27,28 @@ LATE_CYCLES = 10_000_000
 
 
 class Adapter(ABC):
-    """One framework: what has to be installed, in which mode it runs, and how arrays convert to torch and back."""
+    """One framework: the packages it needs, the mode it runs in, and the conversion of its arrays to torch and back."""
 
     name: ClassVar[str]
     """The name of its file or package in `frameworks/`."""
     folder: ClassVar[str]
     """The top-level folder of its implementations."""
     rank: ClassVar[int] = 100
-    """Place among the frameworks in lists and tables, the smallest first."""
+    """Sort key of the frameworks in lists and tables."""
     packages: ClassVar[tuple[str, ...]]
-    """What it imports, by import name."""
+    """The packages that it imports, by import name."""
     code_kinds: ClassVar[tuple[str, ...]] = ()
-    """The kinds of code that `code` gives, where the framework runs natively."""
+    """The kinds of code that `code` returns in native mode."""
     builds: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """By type of device, what is worth building ahead of a run: `once` for all cases; for each `arithmetic`, of
-    dtype and precision; `each` case by itself, and the telling cases; or these alone (`telling`), where the compiler
-    chooses by times."""
+    """Builds worth making ahead of a run, by device type: `once` for all cases; once for each `arithmetic`, that is
+    dtype and precision; `each` case and telling case by itself; or `telling` cases alone, for a compiler that chooses
+    by times."""
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
     array: ClassVar[str] = "array"
-    """The type that an implementation returns, for messages."""
+    """Name of the type that an implementation returns, for messages."""
 
     def missing(self, device: Device) -> str | None:
-        """What keeps this framework from running on `device`, and the remedy; None if nothing. Imports no framework."""
+        """Why this framework cannot run on `device`, with the remedy; None if it can. Imports no framework."""
         absent = [package for package in self.packages if importlib.util.find_spec(package) is None]
         if absent:
             return f"{', '.join(absent)} not installed: {CPU_EXTRA if device.type == 'cpu' else GPU_EXTRA}"
@@ -66,28 +67,31 @@ class Adapter(ABC):
         """Set environment variables that the framework reads at import. Called once in a new worker process."""
 
     def watch_cache(self) -> Callable[[], str]:
-        """Begin to watch compilations. The function returned ends that, and says whether all programs came from a cache
-        kept between processes: `hit` or `miss`; empty where nothing was compiled, or nothing says so."""
+        """Begin to watch compilations. The returned function ends the watch and returns its outcome.
+
+        `hit`: all programs came from a cache kept between processes. `miss`: some did not. Empty: nothing was compiled,
+        or the framework does not report it.
+        """
         return lambda: ""
 
     def to_native(self, tensor: torch.Tensor) -> Any:
-        """The framework's array with the same strides, over the same memory where that is possible."""
+        """The framework's array with the same strides, over the same memory if possible."""
         return tensor
 
     def shares_memory(self, array: Any, tensor: torch.Tensor) -> bool:
-        """Whether `array`, made of `tensor` by `to_native`, lies in its memory, so that it has its later values too."""
+        """True if `array`, made of `tensor` by `to_native`, shares its memory and so follows its later values."""
         return True
 
     def is_array(self, result: Any) -> bool:
-        """Whether `result` is of the framework's array type. A subclass is not: it may override what is read of it."""
+        """True if `result` is exactly of the framework's array type; a subclass may override what the suite reads."""
         return True
 
     def to_torch(self, array: Any) -> Any:
-        """The framework's array as a torch tensor over the same memory; torch's current stream finds it complete."""
+        """The framework's array as a torch tensor over the same memory, complete for torch's current stream."""
         return array
 
     def form(self, array: Any) -> tuple[tuple[int, ...], str, tuple[int, ...]]:
-        """Shape, dtype and strides (in elements) of an array, which may be one that torch cannot represent."""
+        """Shape, dtype and strides (in elements) of an array, even of one that torch cannot represent."""
         tensor = self.to_torch(array)
         return tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), tuple(tensor.stride())
 
@@ -102,7 +106,7 @@ class Adapter(ABC):
         return contextlib.nullcontext()
 
     def limits(self, device: torch.device) -> Mapping[str, tuple[str, ...]]:
-        """Families of inputs that the framework itself gets wrong on a device, each with the dtypes."""
+        """Families of inputs for which the framework itself gives wrong results on a device, each with its dtypes."""
         return {}
 
     def without_tuning(self, module: ModuleType) -> AbstractContextManager[None]:
@@ -110,14 +114,14 @@ class Adapter(ABC):
         return contextlib.nullcontext()
 
     def building(self, module: ModuleType) -> AbstractContextManager[None]:
-        """While open, calls of `module`'s function build all that they may run, and choose nothing by its time."""
+        """While open, calls of `module`'s function build all candidates, and choose none by its time."""
         return contextlib.nullcontext()
 
     def forget_calls(self) -> None:
-        """The next calls run as the first ones do. What is compiled and tuned stays."""
+        """Make the next calls run like first calls. Compiled and tuned kernels are kept."""
 
     def capture(self, issue: Callable[[], object], count: int) -> Callable[[], None] | None:
-        """Captures `count` calls into a CUDA graph, and returns what replays it; None where that is not possible."""
+        """Capture `count` calls into a CUDA graph and return a function that replays it; None if that fails."""
         return None
 
     @abstractmethod
@@ -127,7 +131,7 @@ class Adapter(ABC):
     def peak_bytes(
         self, function: Callable[..., Any], inputs: tuple[Any, ...], arguments: dict[str, Any]
     ) -> int | None:
-        """Bytes of device memory that one call takes beyond its inputs and its result; None where that is unknown."""
+        """Bytes of device memory that one call needs beyond its inputs and its result; None if unknown."""
         return None
 
     def code(
@@ -137,14 +141,17 @@ class Adapter(ABC):
         arguments: dict[str, Any],
         kinds: Sequence[str],
     ) -> dict[str, str]:
-        """The code, by file name, of what calls in this process have compiled: of those `kinds` that are `code_kinds`.
+        """The code that calls in this process have compiled, by file name, in those `kinds` that are `code_kinds`.
 
-        `function`, `inputs` and `arguments` are those of a call that was made.
+        `function`, `inputs` and `arguments` are those of an earlier call.
         """
         return {}
 
-    def configuration(self, module: ModuleType) -> str:
-        """The configuration that tuning chose for the last call of `module`'s function; empty if nothing was tuned."""
+    def configuration(self, module: ModuleType, kernels: Collection[str] = ()) -> str:
+        """The configurations that tuning chose for the last call of `module`'s function; empty if nothing was tuned.
+
+        kernels: only of kernels whose names contain one of these; empty for all.
+        """
         return ""
 
 
@@ -161,10 +168,10 @@ class TorchAdapter(Adapter):
     def poisoned(
         self, call: Callable[[], Any], shapes: Sequence[tuple[int, ...]], dtype: str, device: torch.device
     ) -> Any:
-        """In this thread, tensors that torch allocates uninitialised hold NaN; those of a result's size have bands.
+        """Uninitialised tensors of this thread hold NaN; those of a result's size lie between guard bands.
 
-        Code compiled by TorchInductor calls the allocator itself. On a GPU blocks of the results' sizes are filled with
-        NaN and freed first; the caching allocator tends to return them next.
+        Code compiled by TorchInductor calls the allocator itself. For it, on a GPU, blocks of the results' sizes are
+        filled with NaN and freed first: the caching allocator tends to return them next.
         """
         import torch
 
@@ -216,12 +223,12 @@ class TorchAdapter(Adapter):
                 return
 
     def forget_calls(self) -> None:
-        """Our folders of kernels keep the launches of earlier calls."""
+        """Drop the launches that the kernel folder keeps of earlier calls."""
         if (kept := sys.modules.get(f"{self.folder}._kept")) is not None:
             kept.forget()
 
     def capture(self, issue: Callable[[], object], count: int) -> Callable[[], None] | None:
-        """On a stream of its own, as torch demands. Other threads may use the device meanwhile."""
+        """Capture on a separate stream, as torch requires. Other threads may use the device meanwhile."""
         import torch
 
         graph = torch.cuda.CUDAGraph()
@@ -234,7 +241,7 @@ class TorchAdapter(Adapter):
                         issue()
                 finally:
                     graph.capture_end()
-        except RuntimeError:  # a call that waits, or that is refused in a capture
+        except RuntimeError:  # the call waits for the device, or a capture does not allow it
             torch.cuda.synchronize()
             return None
         replay: Callable[[], None] = graph.replay
@@ -243,7 +250,7 @@ class TorchAdapter(Adapter):
     def peak_bytes(
         self, function: Callable[..., Any], inputs: tuple[Any, ...], arguments: dict[str, Any]
     ) -> int | None:
-        """From the counters of torch's caching allocator, which Triton and the CUDA launchers use too."""
+        """Read the counters of torch's caching allocator, which Triton and the CUDA launchers use too."""
         import torch
 
         if not inputs[0].is_cuda:
@@ -260,9 +267,9 @@ class TorchAdapter(Adapter):
 
 def _allocated(size: int) -> int:
     """Bytes that torch's allocator returns for a request of `size`: a multiple of 512."""
-    return -(-size // 512) * 512
+    return cdiv(size, 512) * 512
 
 
 def torch_is_cpu_build() -> bool:
-    """Whether the installed torch has no CUDA, from the package's metadata: torch is not imported."""
+    """True if the installed torch has no CUDA, by the metadata of its package. Does not import torch."""
     return (package_version("torch") or "+cpu").endswith("+cpu")

@@ -34,7 +34,7 @@ class Cuda(TorchAdapter):
         arguments: dict[str, Any],
         kinds: Sequence[str],
     ) -> dict[str, str]:
-        """A file for each .cu that was launched, with all its kernels: a .cu has one for each dtype and tile size."""
+        """One file for each .cu that was launched, with its kernels for all dtypes and tile sizes."""
         from cuda_ref import build
 
         makers = {"ptx": build.ptx, "sass": build.sass}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CACHES = {"JAX_COMPILATION_CACHE_DIR": "jax"}
 COPIED_BYTES = 1 << 24
-"""The largest array that is copied from the host rather than filled by a compiled program."""
+"""Largest array that is copied from the host; a compiled program fills larger ones."""
 ALIGNMENT = {"cpu": 64, "cuda": 128}
 """Alignment in bytes that XLA's programs assume of their arguments."""
 
@@ -44,10 +44,10 @@ class Jax(Adapter):
         return absent or (_caches.fault(CACHES) if device.type == "cuda" else None)
 
     def prepare(self, device: Device) -> None:
-        """Without these variables XLA allocates three quarters of the device's memory, or looks for a GPU on a CPU run.
+        """Set the variables without which XLA takes three quarters of a GPU's memory, or looks for a GPU on a CPU run.
 
-        The compilation cache, on a GPU with the results of XLA's autotuning, is kept between processes. XLA does not
-        ask whether a program in it was compiled for other processors, so each kind of processor has a folder.
+        The compilation cache is kept between processes; on a GPU it includes the results of XLA's autotuning. XLA does
+        not check for which CPU a cached program was compiled, so each kind of CPU has its own folder.
         """
         os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
@@ -60,7 +60,7 @@ class Jax(Adapter):
         _caches.use(CACHES)
 
     def watch_cache(self) -> Callable[[], str]:
-        """By the events that JAX sends when it looks into its compilation cache."""
+        """Listen to the events that JAX sends at each look-up in its compilation cache."""
         from jax import monitoring
 
         events: list[str] = []
@@ -79,7 +79,7 @@ class Jax(Adapter):
         return outcome
 
     def to_native(self, tensor: torch.Tensor) -> Any:
-        """Without a copy for a permuted, aligned array; one with gaps or repeated elements is copied."""
+        """Share the memory of a permuted, aligned tensor; copy one with gaps or repeated elements."""
         import torch
         from jax import dlpack
 
@@ -91,7 +91,7 @@ class Jax(Adapter):
         return tensor.numel() == 0 or bool(array.unsafe_buffer_pointer() == tensor.data_ptr())
 
     def limits(self, device: torch.device) -> Mapping[str, tuple[str, ...]]:
-        """XLA flushes subnormal numbers to zero on a CPU; float16's it has widened before."""
+        """XLA flushes subnormal numbers to zero on a CPU, except those of float16, which it widens first."""
         return {} if device.type == "cuda" else {"subnormal": ("float32", "bfloat16")}
 
     def is_array(self, result: Any) -> bool:
@@ -108,9 +108,9 @@ class Jax(Adapter):
     def poisoned(
         self, call: Callable[[], Any], shapes: Sequence[tuple[int, ...]], dtype: str, device: torch.device
     ) -> Any:
-        """Arrays of NaN are made and freed; XLA's allocator tends to return the same memory for the results.
+        """Make and free arrays of NaN: XLA's allocator tends to return the same memory for the results.
 
-        JAX itself has no uninitialised arrays; this is for elements that a Pallas kernel or a foreign function skips.
+        JAX itself has no uninitialised arrays. This finds elements that a Pallas kernel or a foreign function skips.
         """
         import jax
 
@@ -121,7 +121,7 @@ class Jax(Adapter):
     def peak_bytes(
         self, function: Callable[..., Any], inputs: tuple[Any, ...], arguments: dict[str, Any]
     ) -> int | None:
-        """The temporary buffer of the compiled program (in jit's cache already) by XLA's memory analysis."""
+        """Size of the temporary buffer of the program, which jit has cached, by XLA's memory analysis."""
         if not hasattr(function, "lower"):
             return None
         analysis = function.lower(*inputs, **arguments).compile().memory_analysis()
@@ -134,7 +134,7 @@ class Jax(Adapter):
         arguments: dict[str, Any],
         kinds: Sequence[str],
     ) -> dict[str, str]:
-        """The program as XLA has optimized it. A function that is not jitted itself is jitted here as a whole."""
+        """The program after XLA's optimizations. A function that is not jitted is jitted here as a whole."""
         import jax
 
         if "hlo" not in kinds:
@@ -150,7 +150,7 @@ class Jax(Adapter):
 
 
 def _of_nan(shape: tuple[int, ...], dtype: str) -> Any:
-    """An array of NaN in memory of XLA's. A small one is copied there: a fill is a program for each shape."""
+    """An array of NaN in XLA's memory. A small one is copied, as a fill needs a program for each shape."""
     import jax
     import jax.numpy as jnp
     import numpy as np

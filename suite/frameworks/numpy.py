@@ -1,4 +1,4 @@
-"""NumPy on the CPU: the baseline that every reader knows."""
+"""NumPy on the CPU, the baseline."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import torch
 
 FOREIGN = {"bfloat16": "int16", "float8_e4m3fn": "uint8"}
-"""Dtypes that NumPy has from ml_dtypes, each with an integer type of the same width that torch also has."""
+"""Dtypes that NumPy takes from ml_dtypes, each with an integer type of its width that torch also has."""
 
 
 class Numpy(Adapter):
@@ -23,7 +23,7 @@ class Numpy(Adapter):
     array = "numpy.ndarray"
 
     def to_native(self, tensor: torch.Tensor) -> Any:
-        """bfloat16 and float8, which NumPy lacks, become ml_dtypes' types of the same bits."""
+        """The array over the same memory. bfloat16 and float8 become the types of ml_dtypes."""
         import ml_dtypes
         import torch
 
@@ -46,13 +46,13 @@ class Numpy(Adapter):
         return torch.from_numpy(array)
 
     def form(self, array: Any) -> tuple[tuple[int, ...], str, tuple[int, ...]]:
-        """Read from NumPy: torch lacks some of its dtypes, and negative strides."""
+        """Read the form from NumPy: torch lacks some of its dtypes, and negative strides."""
         return array.shape, str(array.dtype), tuple(stride // array.itemsize for stride in array.strides)
 
     def poisoned(
         self, call: Callable[[], Any], shapes: Sequence[tuple[int, ...]], dtype: str, device: torch.device
     ) -> Any:
-        """Arrays from `np.empty` and `np.empty_like` hold NaN. Allocations inside NumPy's functions are not reached."""
+        """Fill arrays of `np.empty` and `np.empty_like` with NaN; NumPy's own allocations are not reached."""
         from unittest.mock import patch
 
         import numpy as np

@@ -31,7 +31,7 @@ class Torch(TorchAdapter):
         return {"subnormal": ("bfloat16",)} if flushes else {}
 
     def prepare(self, device: Device) -> None:
-        """Sets a private folder: torch.compile's default one lies in /tmp, where another user can create it first."""
+        """Set private folders: torch.compile's default lies in /tmp, where another user can create it first."""
         _caches.use(CACHES)
 
 

@@ -1,4 +1,4 @@
-"""The device: its properties, its peaks and its present state. Imports no framework and creates no CUDA context."""
+"""Reads the device's properties, peaks and present state. Imports no framework and creates no CUDA context."""
 
 from suite.hardware.datasheet import Peaks, peaks
 from suite.hardware.device import device_slug, memory_bytes
@@ -14,8 +14,8 @@ from suite.hardware.monitor import (
     energy_mj,
     nvml,
     nvml_handle,
+    nvml_problem,
     state,
-    why_no_nvml,
 )
 
 __all__ = [
@@ -36,8 +36,8 @@ __all__ = [
     "native_threads",
     "nvml",
     "nvml_handle",
+    "nvml_problem",
     "peaks",
     "state",
     "thread_settings",
-    "why_no_nvml",
 ]

@@ -1,4 +1,4 @@
-"""Device attributes from the CUDA driver API, through ctypes. Creates no CUDA context."""
+"""Reads device attributes from the CUDA driver API through ctypes. Creates no CUDA context."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ ATTRIBUTES = {
     "reserved_shared_per_block": 111,
     "cluster_launch": 120,
 }
-"""CUdevice_attribute, from cuda.h."""
+"""Numbers of the enumeration CUdevice_attribute, from cuda.h."""
 
 
 def problem() -> str:
-    """Why the CUDA driver cannot be used; empty if it can."""
+    """The reason why the CUDA driver cannot be used; empty if it can."""
     try:
         library = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
@@ -66,7 +66,7 @@ def _device(library: ctypes.CDLL, index: int) -> dict[str, Any]:
     library.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
     attributes = {}
     for attribute, number in ATTRIBUTES.items():
-        value = ctypes.c_int(0)  # remains 0 if an older driver lacks the attribute
+        value = ctypes.c_int(0)  # stays 0 if an older driver lacks the attribute
         library.cuDeviceGetAttribute(ctypes.byref(value), number, device)
         attributes[attribute] = value.value
     return {"index": index, "name": name.value.decode(), "memory_bytes": memory.value, "attributes": attributes}

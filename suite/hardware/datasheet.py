@@ -1,7 +1,7 @@
 """Peak bandwidth and dense peak rates of devices, as their vendors' datasheets state them.
 
-Datasheets print tensor core rates with structured sparsity; the dense rates here are half of those. A device that is
-not listed has no peaks: those of a similar card would be wrong.
+Datasheets state tensor core rates with structured sparsity; the dense rates here are half of those. A device that is
+not listed has no peaks, because those of a similar card would be wrong.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Peaks:
     """Regular expression that matches the whole name that NVML gives the product."""
     gb_per_s: float
     tflops: dict[str, float]
-    """fp32 is without tensor cores; tf32, fp16, bf16 and fp8 are with them, dense, accumulating in float32."""
+    """Rates by arithmetic: fp32 without tensor cores; tf32, fp16, bf16 and fp8 with them, accumulating in float32."""
     source: str
 
     def rate(self, dtype: str, precision: str | None = None) -> float | None:
@@ -28,9 +28,9 @@ class Peaks:
         return self.tflops[key] * 1e12 if key in self.tflops else None
 
     def limit_us(self, bytes: int, flops: int, dtype: str, precision: str | None = None) -> tuple[float, str] | None:
-        """The least time in us for `bytes` of traffic and `flops`, and what limits it: `memory` or `arithmetic`.
+        """The shortest possible time in us for `bytes` of traffic and `flops`, and its limit: `memory` or `arithmetic`.
 
-        None if there are flops and no rate for their arithmetic.
+        None if there are flops but no rate for their arithmetic.
         """
         rate = self.rate(dtype, precision)
         if rate is None and flops:

@@ -1,4 +1,4 @@
-"""The device of a run: the value of `--device`, resolved."""
+"""Resolves the value of `--device` to the device of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from suite.core import paths
 from suite.core.errors import UsageError
 from suite.hardware.host import cpu_facts
-from suite.hardware.monitor import devices, gpus_here, why_no_nvml
+from suite.hardware.monitor import devices, gpus_here, nvml_problem
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Device:
     type: str
     """`cpu` or `cuda`."""
     index: int = 0
-    """Position among the visible GPUs."""
+    """Index among the visible GPUs."""
     name: str = ""
     """The processor's model, or the name that NVML gives the GPU."""
     capability: tuple[int, int] = (0, 0)
@@ -31,13 +31,13 @@ class Device:
 
     @property
     def results_folder(self) -> Path:
-        """The default folder of this device's results, whatever the working directory."""
+        """The default folder of this device's results. It does not depend on the working directory."""
         prefix = "cpu-" if self.type == "cpu" else ""
         return paths.results() / f"{prefix}{device_slug(self.name)}"
 
 
 def resolve(text: str | None) -> Device:
-    """The device that `--device text` names: `cpu`, `cuda` or `cuda:INDEX`; None is the first GPU, else the CPU.
+    """The device that `--device text` names: `cpu`, `cuda` or `cuda:INDEX`. None is the first GPU, else the CPU.
 
     Raises `UsageError` for another word, for a GPU that does not exist, and for a slice of a GPU (MIG).
     """
@@ -52,7 +52,7 @@ def resolve(text: str | None) -> Device:
     if match is None:
         raise UsageError(f"--device: unknown {text!r}; valid are cpu, cuda and cuda:INDEX")
     if not found:
-        raise UsageError(f"--device {text}: no NVIDIA GPU here ({why_no_nvml() or 'none is visible'}); valid is cpu")
+        raise UsageError(f"--device {text}: no NVIDIA GPU here ({nvml_problem() or 'none is visible'}); valid is cpu")
     index = int(match.group(1) or 0)
     if index >= len(found):
         raise UsageError(f"--device {text}: there are {len(found)} GPUs, cuda:0 to cuda:{len(found) - 1}")
@@ -62,7 +62,7 @@ def resolve(text: str | None) -> Device:
 
 
 def _refuse_slice() -> None:
-    """Raise `UsageError` if CUDA_VISIBLE_DEVICES names a slice: neither peaks nor clocks of it are known."""
+    """Raise `UsageError` if CUDA_VISIBLE_DEVICES names a slice of a GPU, whose peaks and clocks are unknown."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if any(entry.strip().startswith("MIG-") for entry in visible.split(",")):
         raise UsageError(

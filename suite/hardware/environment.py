@@ -1,4 +1,4 @@
-"""The environment record of a run: device, versions, command and commit. Contains no host, user or home folder."""
+"""Makes the environment record of a run: device, versions, command, commit. It names no host, user or home folder."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ PACKAGES = (
 
 
 COMMIT_VARIABLE = "KERNEL_SUITE_COMMIT"
-"""The environment variable that names the commit of a copy of the tree."""
+"""The environment variable with the commit of a copy of the tree that has no history."""
 
 
 def environment_record(device_type: str, index: int = 0, commit: str = "") -> dict[str, Any]:
     """The record, as JSON values, of a run on `cpu` or on the GPU `cuda` `index`.
 
-    `commit` is that of a copy of the tree without its history. Raises `UsageError` as `git_state` does.
+    `commit` names the commit of a copy of the tree without its history. Raises `UsageError` as `git_state` does.
     """
     return {
         "date_utc": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -90,7 +90,7 @@ def gxx_version() -> str | None:
 
 
 def os_name(release: Path = Path("/etc/os-release")) -> str:
-    """The distribution's name and version; the kernel's where there is no such file."""
+    """The distribution's name and version; those of the kernel if `release` is missing."""
     try:
         found = re.search(r'^PRETTY_NAME="?([^"\n]*)', release.read_text(), re.MULTILINE)
     except OSError:
@@ -99,9 +99,9 @@ def os_name(release: Path = Path("/etc/os-release")) -> str:
 
 
 def git_state(root: Path, commit: str = "") -> dict[str, Any] | None:
-    """The commit of the checkout in `root`, and whether files differ from it; None if `root` is no checkout's top.
+    """The commit of the checkout in `root`, and whether files differ from it; None if `root` is not a checkout's top.
 
-    A copy without its history, on another machine for example, is given its commit by `commit` or COMMIT_VARIABLE;
+    For a copy without its history, on another machine for example, `commit` or COMMIT_VARIABLE gives the commit;
     whether files differ is then unknown. Raises `UsageError` for a text that is no commit, or not the checkout's.
     """
     source = "--commit" if commit else COMMIT_VARIABLE
@@ -119,13 +119,13 @@ def git_state(root: Path, commit: str = "") -> dict[str, Any] | None:
         raise UsageError(
             f"{source} {given}: this checkout is at {head}; leave it out, it is for copies without history"
         )
-    # untracked files count: a new file is a new implementation
+    # Untracked files count, because a new file is a new implementation.
     changes = output_of("git", "-C", str(root), "status", "--porcelain")
     return {"commit": head, "dirty": changes is None or bool(changes.strip())}
 
 
 def command_line(argv: list[str]) -> str:
-    """The command as text. Absolute paths become relative to the working directory, or the last part outside it."""
+    """The command as text. Absolute paths become relative to the working directory, or their last part outside it."""
     first, *rest = argv or [""]
     program = "python -m suite" if Path(first).name == "__main__.py" else Path(first).name
     return " ".join([program, *(_shorten(argument) for argument in rest)])
@@ -145,7 +145,7 @@ def _shorten(argument: str) -> str:
 
 
 def output_of(*command: str) -> str | None:
-    """Standard output of a short command; None if it is missing, fails or takes more than 20 s."""
+    """Standard output of a short command; None if the command is missing, fails or takes more than 20 s."""
     if shutil.which(command[0]) is None:
         return None
     try:

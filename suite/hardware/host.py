@@ -1,4 +1,4 @@
-"""The host's processor, memory and caches."""
+"""Reads the host's processor, memory and caches."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 DEFAULT_CACHE_BYTES = 64 << 20
-"""Assumed size of the last-level cache where the system does not report it; larger than most."""
+"""Assumed size of the last-level cache if the system does not report it. Most caches are smaller."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PJRT_NPROC")
-"""Read by torch, by the BLAS libraries of torch and NumPy, and by XLA."""
+"""Environment variables of the number of threads, read by torch, the BLAS libraries of torch and NumPy, and XLA."""
 
 
 def cores() -> int:
@@ -22,17 +22,17 @@ def cores() -> int:
 
 
 def native_threads() -> int:
-    """Threads of a native implementation on the CPU: OMP_NUM_THREADS, or one less than there are cores.
+    """Number of threads of a native implementation on the CPU: OMP_NUM_THREADS, or one less than the cores.
 
-    With a thread for each core, any other process takes the core of one of them, and all others wait for it: 4 to 8 ms,
-    a slice of the scheduler, in each call.
+    With a thread for each core, any other process displaces one of them, and all others wait for it. This costs 4 to
+    8 ms, a time slice of the scheduler, in each call.
     """
     given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     return int(given) if given.isdecimal() and int(given) else max(1, cores() - 1)
 
 
 def thread_settings() -> dict[str, str]:
-    """The environment variables that give torch, BLAS libraries and XLA `native_threads`, without those already set."""
+    """The variables of THREAD_VARIABLES that are not set, each with the value `native_threads`."""
     return {name: str(native_threads()) for name in THREAD_VARIABLES if not os.environ.get(name)}
 
 
@@ -80,13 +80,13 @@ def _free_of_groups(processes: Path, groups: Path) -> Iterator[int]:
             try:
                 allowed, used = int((folder / limit).read_text()), int((folder / usage).read_text())
                 cached = re.search(r"^inactive_file (\d+)$", (folder / "memory.stat").read_text(), re.MULTILINE)
-            except (OSError, ValueError):  # the file is missing, or says `max`: no limit
+            except (OSError, ValueError):  # the file is missing or contains `max`: no limit
                 continue
             yield max(0, allowed - used + (int(cached[1]) if cached else 0))
 
 
 def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's model from /proc/cpuinfo; the machine's architecture where that is missing."""
+    """The processor's model from /proc/cpuinfo; the machine's architecture if that is missing."""
     try:
         lines = cpuinfo.read_text(errors="replace").splitlines()
     except OSError:
@@ -97,7 +97,7 @@ def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
 
 @cache
 def cpu_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
-    """The instruction sets that the system reports; empty where it reports none."""
+    """The instruction sets that the system reports; empty if it reports none."""
     try:
         found = re.search(r"^(?:flags|Features)\s*:(.*)$", cpuinfo.read_text(errors="replace"), re.MULTILINE)
     except OSError:

@@ -1,8 +1,8 @@
-"""Measured peaks of a device: the file `limits.json` that `python -m suite doctor --measure` writes.
+"""Reads and writes the measured peaks of a device: the file `limits.json` of `python -m suite doctor --measure`.
 
-A measured peak (a "ceiling" in the file) is the rate of the fastest of several readings. It is no upper bound: another
-kernel may be faster. It is therefore used only where the datasheet has no figure, and a row that is faster says that
-the ceiling is too low.
+A measured peak (a "ceiling" in the file) is the rate of the fastest of several readings. It is no upper bound, because
+another kernel may be faster. It is therefore used only if the datasheet has no figure. A row that is faster remarks
+that the ceiling is too low.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COMMAND = "python -m suite doctor --measure"
 
 @dataclass(frozen=True)
 class Reading:
-    """The time of one call of known work: `work` is in bytes if `ceiling` is `memory`, else in flops."""
+    """The time of one call of known work. `work` is in bytes if `ceiling` is `memory`, else in flops."""
 
     ceiling: str
     """`memory`, or a key of `Peaks.tflops`."""
@@ -43,7 +43,7 @@ class Reading:
 
     @property
     def rate(self) -> float:
-        """In 10^9 bytes/s (memory) or 10^12 flops/s."""
+        """The rate in 10^9 bytes/s (memory) or 10^12 flops/s."""
         return self.work / self.device_us / (1e3 if self.ceiling == MEMORY else 1e6)
 
 
@@ -112,10 +112,10 @@ def limit(
     precision: str | None = None,
     measured: Peaks | None = None,
 ) -> tuple[float, str] | None:
-    """The least time in us for `bytes` of traffic and `flops` on the device called `name`, and what limits it:
-    `memory (datasheet)`, `arithmetic (measured)`, ...
+    """The shortest possible time in us for `bytes` of traffic and `flops` on the device `name`, and its limit.
 
-    The datasheet comes first, then the measured peaks. None if neither has the figures.
+    The limit is `memory (datasheet)`, `arithmetic (measured)`, ... The datasheet comes first, then the measured peaks.
+    None if neither has the figures.
     """
     for found, source in ((peaks(name), "datasheet"), (measured, "measured")):
         bound = found.limit_us(bytes, flops, dtype, precision) if found is not None else None

@@ -1,4 +1,4 @@
-"""Device properties and state from NVML: clocks, power, temperature, energy. Creates no CUDA context."""
+"""Reads device properties and state from NVML: clocks, power, temperature, energy. Creates no CUDA context."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ CLOCK_REASONS = {
     0x80: "power brake",
     0x100: "display clocks",
 }
-"""Bits of nvmlDeviceGetCurrentClocksEventReasons."""
+"""The bits that nvmlDeviceGetCurrentClocksEventReasons returns, in words."""
 SLOWDOWNS = 0x8 | 0x20 | 0x40 | 0x80
-"""Clock reasons that make a timing unrepresentative: heat and power supply. A power cap is not among them, since a
-large matrix product normally runs at it."""
+"""Clock reasons that make a timing unrepresentative: heat and power supply. A power cap is not among them, because
+large matrix products normally run at it."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class State:
     clock_reasons: int
     other_processes: int
     clock_sm_max_mhz: float | None = None
-    """The highest SM clock that the device has."""
+    """The highest SM clock of the device."""
 
 
 @lru_cache(maxsize=1)
@@ -58,8 +58,8 @@ def nvml() -> Any:
     return _load()[0]
 
 
-def why_no_nvml() -> str:
-    """Why NVML is not available; empty if it is."""
+def nvml_problem() -> str:
+    """The reason why NVML is not available; empty if it is."""
     return _load()[1]
 
 
@@ -73,8 +73,8 @@ def clock_reasons(bits: int) -> list[str]:
 def nvml_handle(index: int, uuid: str = "") -> Any:
     """NVML's handle of CUDA device `index`, or None.
 
-    CUDA and NVML may number devices differently (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER). `uuid`, which a process with
-    a CUDA context knows, takes precedence.
+    CUDA and NVML may number devices differently (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER). If `uuid` is given, which a
+    process with a CUDA context knows, it identifies the device instead of `index`.
     """
     lib = nvml()
     if lib is None:
@@ -135,11 +135,11 @@ def energy_mj(handle: Any) -> int | None:
 
 
 own_processes = {os.getpid()}
-"""This process, and those that it has started on the device."""
+"""Process ids of this process and of those that it started on the device."""
 
 
 def other_processes(pids: list[int], own: Collection[int]) -> int:
-    """How many of `pids` are not `own`, which a container lists under other numbers."""
+    """The number of `pids` that are not in `own`. A container lists its own processes under other numbers."""
     return max(0, len(pids) - len(own)) if pids and not set(own) & set(pids) else len(set(pids) - set(own))
 
 
@@ -168,7 +168,7 @@ def _facts(index: int, handle: Any) -> dict[str, Any]:
 
 
 def _name(handle: Any) -> str:
-    """The product's name; with `MIG` at its end if the GPU is divided, since a program gets one slice of it."""
+    """The product's name. It ends with `MIG` if the GPU is divided, because a program then gets only a slice."""
     lib = nvml()
     name = _text(_ask(lib.nvmlDeviceGetName, handle))
     mode = _ask(lib.nvmlDeviceGetMigMode, handle) if hasattr(lib, "nvmlDeviceGetMigMode") else None
@@ -176,7 +176,7 @@ def _name(handle: Any) -> str:
 
 
 def gpus_here() -> int:
-    """How many GPUs the driver has, visible or not."""
+    """The number of GPUs that the driver has, visible or not."""
     lib = nvml()
     return 0 if lib is None else int(_ask(lib.nvmlDeviceGetCount) or 0)
 
@@ -198,7 +198,7 @@ def _reasons_function(lib: Any) -> Callable[..., Any]:
 
 
 def _ask(question: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of an NVML query, or None where it is not supported (often so on vGPUs and MIG slices)."""
+    """The result of an NVML query; None if the device does not support it, as often for vGPUs and MIG slices."""
     try:
         return question(*arguments)
     except nvml().NVMLError:

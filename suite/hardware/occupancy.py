@@ -1,4 +1,4 @@
-"""Theoretical occupancy: the share of a multiprocessor's warps that can be resident while a kernel runs.
+"""Computes theoretical occupancy: the share of a multiprocessor's warps that can be resident while a kernel runs.
 
 Source: `cudaOccMaxActiveBlocksPerMultiprocessor` in NVIDIA's cuda_occupancy.h of CUDA 13.0, for compute capability 7.0
 and later with the largest division of the L1 cache as shared memory. Clusters and named barriers, which CUPTI does not
@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from suite.core.integers import cdiv
+
 WARP = 32
 PARTITIONS = 4
-"""Parts of a multiprocessor, each with its own quarter of the registers."""
+"""Number of partitions of a multiprocessor. Each has its own quarter of the registers."""
 REGISTER_UNIT = 256
-"""Registers are given to a warp in multiples of this."""
+"""A warp gets registers in multiples of this number."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one multiprocessor has, and the shared memory that each block takes beyond its own."""
+    """The resources of one multiprocessor, and the shared memory that the system reserves for each block."""
 
     warps: int
     blocks: int
@@ -27,11 +29,11 @@ class Limits:
     shared_bytes: int
     reserved_bytes: int
     shared_unit: int
-    """Shared memory is given to a block in multiples of this many bytes."""
+    """A block gets shared memory in multiples of this many bytes."""
 
     @classmethod
-    def of(cls, attributes: Mapping[str, int]) -> Limits:
-        """Of a device, from its attributes by name, as `cuda_driver.devices` gives them."""
+    def from_attributes(cls, attributes: Mapping[str, int]) -> Limits:
+        """The limits of a device, from its attributes by name, as `cuda_driver.devices` returns them."""
         return cls(
             warps=attributes["threads_per_sm"] // WARP,
             blocks=attributes["blocks_per_sm"],
@@ -43,16 +45,18 @@ class Limits:
 
 
 def resident_blocks(limits: Limits, threads: int, registers: int, shared_bytes: int) -> int:
-    """Blocks that fit on one multiprocessor. A block has `threads` threads, `registers` per thread, and `shared_bytes`
-    of shared memory, static and dynamic."""
-    warps = -(-threads // WARP)
+    """Number of blocks that fit on one multiprocessor.
+
+    A block has `threads` threads, `registers` per thread, and `shared_bytes` of shared memory, static and dynamic.
+    """
+    warps = cdiv(threads, WARP)
     shared = _round_up(shared_bytes + limits.reserved_bytes, limits.shared_unit)
     found = [limits.blocks, limits.warps // warps]
     if registers:
-        of_warp = _round_up(registers * WARP, REGISTER_UNIT)
-        if of_warp * _round_up(warps, PARTITIONS) > limits.registers:
+        registers_per_warp = _round_up(registers * WARP, REGISTER_UNIT)
+        if registers_per_warp * _round_up(warps, PARTITIONS) > limits.registers:
             return 0
-        found.append(limits.registers // PARTITIONS // of_warp * PARTITIONS // warps)
+        found.append(limits.registers // PARTITIONS // registers_per_warp * PARTITIONS // warps)
     if shared:
         found.append(limits.shared_bytes // shared)
     return min(found)
@@ -60,8 +64,8 @@ def resident_blocks(limits: Limits, threads: int, registers: int, shared_bytes: 
 
 def occupancy(limits: Limits, threads: int, registers: int, shared_bytes: int) -> float:
     """Resident warps over the warps that a multiprocessor can hold: 0 to 1. Arguments as for `resident_blocks`."""
-    return resident_blocks(limits, threads, registers, shared_bytes) * -(-threads // WARP) / limits.warps
+    return resident_blocks(limits, threads, registers, shared_bytes) * cdiv(threads, WARP) / limits.warps
 
 
 def _round_up(number: int, unit: int) -> int:
-    return -(-number // unit) * unit
+    return cdiv(number, unit) * unit

@@ -1,1 +1,1 @@
-"""`history`: how the rows of a device have moved from run to run."""
+"""`history` shows how the times of a device's rows changed from run to run."""

@@ -1,4 +1,4 @@
-"""The runs of a device in order of time, and what each of its lines was in each of them."""
+"""Loads the runs of a device in order of time, and the time of each line in each of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CaseKey = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Visit:
-    """One run. `date` is UTC as ISO 8601; empty if the run does not say."""
+    """One run. `date` is UTC as ISO 8601, or empty if the run does not record it."""
 
     name: str
     date: str = ""
@@ -28,7 +28,7 @@ class Visit:
 
 @dataclass(frozen=True)
 class Point:
-    """What a line was in one run. `ratio` is vs_best; None where it, or its reference, is noise."""
+    """The time of a line in one run. `ratio` is vs_best, or None if the row or its reference is noisy."""
 
     visit: Visit
     row: Row
@@ -37,7 +37,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Line:
-    """One implementation on one case, in the runs that have timed it."""
+    """One implementation on one case, in the runs that timed it."""
 
     implementation: str
     points: Sequence[Point]
@@ -60,23 +60,23 @@ class Line:
 
 @dataclass(frozen=True)
 class CaseHistory:
-    """The lines of one case, and the runs that have timed any of them, the earliest first."""
+    """The lines of one case, and the runs that timed any of them, the earliest first."""
 
     operation: str
     case: str
     dtype: str
     precision: str
     device: str
-    """`cpu` or `cuda`: the host of a GPU has rows of its own in a sweep."""
+    """`cpu` or `cuda`. In a sweep, the host of a GPU has rows of its own."""
     measured: str
-    """What differs from a cold cache and CUPTI's records: `warm, wall`; empty if nothing does."""
+    """Differences from a cold cache and CUPTI's records, such as `warm, wall`; empty if there are none."""
     visits: Sequence[Visit]
     lines: Sequence[Line]
 
 
 @dataclass(frozen=True)
 class Filter:
-    """Patterns that names must match one of; empty for all."""
+    """Patterns of names. A name must match one of them; an empty list accepts all names."""
 
     operations: Sequence[str] = ()
     implementations: Sequence[str] = ()
@@ -100,10 +100,10 @@ class _Found:
 
 
 def load_history(folder: Path, chosen: Filter, on_damage: Callable[[str], None]) -> list[CaseHistory]:
-    """What the runs below `folder`, `results/<device>/`, have timed. A folder of runs may be given itself.
+    """The times of the runs in `folder`, which is `results/<device>/` or a folder of runs.
 
-    A table that cannot be read is left out; `on_damage` is called with the reason. Raises `UsageError` if there are no
-    runs, or if none has a time of what is `chosen`.
+    A table that cannot be read is left out, and `on_damage` is called with the reason. Raises `UsageError` if there are
+    no runs, or if no run has a time of the `chosen` rows.
     """
     runs = folder / RUNS if (folder / RUNS).is_dir() else folder
     try:
@@ -164,7 +164,7 @@ def _case(key: CaseKey, found: _Found) -> CaseHistory:
     return CaseHistory(operation, case, dtype, precision, device, measured, list(found.visits.values()), lines)
 
 
-def moved(cases: Iterable[CaseHistory]) -> list[CaseHistory]:
-    """The cases and lines that at least two runs have timed."""
+def timed_repeatedly(cases: Iterable[CaseHistory]) -> list[CaseHistory]:
+    """The cases and lines that at least two runs timed."""
     kept = [replace(each, lines=[line for line in each.lines if len(line.points) > 1]) for each in cases]
     return [each for each in kept if each.lines]

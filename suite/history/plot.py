@@ -1,4 +1,4 @@
-"""History as plots: a figure for each operation, a panel for each case, a line for each implementation."""
+"""Plots the history: a figure for each operation, a panel for each case, a line for each implementation."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from suite.core.integers import cdiv
 from suite.history.load import CaseHistory, Line
-from suite.report.plots.figure import Margins, Plot, grid, room, rounded
-from suite.report.plots.labels import Label, at_line_ends
+from suite.report.plots.figure import Margins, Plot, grid, rounded, text_inches
+from suite.report.plots.labels import Label, label_line_ends
 from suite.report.style import INK, look
 from suite.results.render.labels import short_case, short_dtype
 
@@ -21,7 +22,7 @@ RATIO, TIME = "times as fast as the best vendor library", "device us"
 
 
 def plots_of(cases: Sequence[CaseHistory]) -> Iterator[Plot]:
-    """Of each operation the cases that most runs have timed."""
+    """A figure for each operation, with the cases that the largest number of runs timed."""
     groups: dict[str, list[CaseHistory]] = {}
     for each in cases:
         groups.setdefault(each.operation, []).append(each)
@@ -58,7 +59,7 @@ def _values(line: Line, visits: Sequence[Any], has_ratios: bool) -> list[float |
 def draw(data: dict[str, Any]) -> Figure:
     panels = data["panels"]
     names = [name for panel in panels for name in panel["lines"]]
-    figure, axes = grid(len(panels), (3.2, 2.2), Margins(0.75, 0.25 + room(names, 7.5), 0.4, 0.5))
+    figure, axes = grid(len(panels), (3.2, 2.2), Margins(0.75, 0.25 + text_inches(names, 7.5), 0.4, 0.5))
     for panel, ax in zip(panels, axes, strict=True):
         _draw_panel(ax, panel)
     return figure
@@ -79,9 +80,9 @@ def _draw_panel(ax: Axes, panel: dict[str, Any]) -> None:
         ax.axhline(1.0, color=INK, linewidth=0.8, zorder=0)
     ax.set_ylim(bottom=0)
     count = len(panel["runs"])
-    step = -(-count // MOST_TICKS)
+    step = cdiv(count, MOST_TICKS)
     ax.set_xticks(range(0, count, step), panel["runs"][::step], fontsize=7)
     ax.set_xlim(-0.3, count - 0.7)
     ax.set_title(panel["title"])
     ax.set_ylabel(panel["unit"], fontsize=7.5)
-    at_line_ends(ax, labels)
+    label_line_ends(ax, labels)

@@ -1,4 +1,4 @@
-"""History as text: for each case a table with a sparkline a line; and as a CSV."""
+"""Renders the history as text, with a table for each case and a sparkline for each implementation, and as a CSV."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 STEPS, PLAIN_STEPS, GAP = "▁▂▃▄▅▆▇", "_.-=+*#", " "
-"""From low to high; without block characters; a run without a value."""
-LONGEST = 16
-"""Runs that a sparkline shows: the last ones."""
-NARROWEST_RANGE = 0.05
-"""A sparkline's scale reaches at least so far to either side of the median: noise is no mountain."""
+"""Characters of a sparkline from low to high, with block characters and without; character of a run without a value."""
+SPARKLINE_RUNS = 16
+"""The number of runs in a sparkline, which shows the last ones."""
+MIN_RANGE = 0.05
+"""The smallest relative range of a sparkline's scale to either side of the median, so that noise looks flat."""
 COLUMNS = (
     *("run", "date_utc", "commit", "operation", "case", "dtype", "precision", "implementation", "device"),
     *("recorder", "cache", "samples", "noisy", "device_us", "device_us_low", "device_us_high"),
@@ -32,7 +32,7 @@ COLUMNS = (
 
 
 def lines_of(cases: Sequence[CaseHistory], width: int, *, plain: bool = False) -> list[Text]:
-    """The tables, at most `width` wide. `plain`: without block characters."""
+    """The tables, at most `width` wide. `plain` draws without block characters."""
     from rich.text import Text
 
     several = len({each.device for each in cases}) > 1
@@ -83,26 +83,26 @@ def _value(point: Point | None, what: str) -> float | None:
 
 
 def sparkline(values: Sequence[float | None], steps: str = STEPS) -> str:
-    """A character for each of the last `LONGEST` values, on a scale from their least to their largest."""
-    shown = values[-LONGEST:]
+    """A character for each of the last `SPARKLINE_RUNS` values, on a scale from the smallest to the largest of them."""
+    shown = values[-SPARKLINE_RUNS:]
     known = [value for value in shown if value is not None]
     if not known:
         return ""
     middle = statistics.median(known)
-    low, high = min(*known, middle * (1 - NARROWEST_RANGE)), max(*known, middle * (1 + NARROWEST_RANGE))
+    low, high = min(*known, middle * (1 - MIN_RANGE)), max(*known, middle * (1 + MIN_RANGE))
     scale = (len(steps) - 1) / (high - low) if high > low else 0.0
     return "".join(GAP if value is None else steps[round((value - low) * scale)] for value in shown).rstrip()
 
 
 def _change(times: Sequence[float]) -> str:
-    """`+1.2%`: the last time over the median of those before; empty for a single one."""
+    """The last time relative to the median of the earlier ones, such as `+1.2%`; empty for a single time."""
     if len(times) < 2:
         return ""
     return f"{100 * (times[-1] / statistics.median(times[:-1]) - 1):+.1f}%"
 
 
 def to_csv(cases: Sequence[CaseHistory]) -> str:
-    """One record for each run of each line, with all digits."""
+    """A CSV with one record for each run of each line, and all digits of the times."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)

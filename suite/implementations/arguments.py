@@ -1,4 +1,4 @@
-"""Whether a function takes the arguments of a case, from its signature."""
+"""Compares the signature of a function with the arguments of a case."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 
 def missing_parameters(function: Callable[..., Any], inputs: int, arguments: Mapping[str, Any]) -> bool:
-    """Whether `function` has no parameters for so many inputs, or none of the name of an argument.
+    """True if `function` lacks parameters for this number of inputs, or a parameter for a named argument.
 
-    False for a function whose signature Python does not know.
+    False for a function without a known signature.
     """
     try:
         signature = inspect.signature(function)

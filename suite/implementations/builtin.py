@@ -20,7 +20,7 @@ CONSTANTS = ("VENDOR", "PEER", "REQUIRES", "DETERMINISTIC", "ARITHMETIC", "DTYPE
 
 @cache
 def implementations(operation: str) -> tuple[Implementation, ...]:
-    """Every implementation of `operation`, framework by framework, the plain one before its variants."""
+    """Every implementation of `operation`, by framework, the plain one before its variants."""
     found = []
     for framework in frameworks.names():
         for variant, path in files(framework, operation).items():

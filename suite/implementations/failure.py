@@ -1,4 +1,4 @@
-"""An exception as one line: its type and message, the memory that was free if it ran out, and the source line."""
+"""An exception as one line: type, message and source line, and the free memory if memory ran out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ADVICE = re.compile(
     r"Including non-PyTorch memory|If reserved but unallocated|CUDA kernel errors might be async"
     r"|Search for `cudaError|For debugging consider|Compile with `TORCH_USE_CUDA_DSA`|Device-side assertion tracking"
 )
-"""What follows in torch's messages is general advice."""
+"""Beginning of the general advice that ends torch's messages."""
 RUINS_CONTEXT = re.compile(
     r"illegal memory access|misaligned address|illegal instruction|unspecified launch failure|device-side assert"
     r"|ILLEGAL_ADDRESS|MISALIGNED_ADDRESS|ILLEGAL_INSTRUCTION|LAUNCH_FAILED|illegal address",
@@ -51,7 +51,7 @@ def describe_without_place(error: BaseException, device_type: str) -> str:
 
 
 def _free_memory(device_type: str, message: str) -> str:
-    """How much memory is free, unless the message says it."""
+    """The amount of free memory, unless the message has it."""
     if "total capacity" in message:
         return ""
     try:
@@ -65,24 +65,24 @@ def _free_memory(device_type: str, message: str) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """` (kernel.py:12)`: the innermost line of the traceback that is an implementation's, else the innermost."""
+    """` (kernel.py:12)`: the innermost traceback line in an implementation's file, else the innermost line."""
     frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     found = ([frame for frame in frames if _is_implementation(frame[0])] or frames)[-1:]
     return f" ({os.path.basename(found[0][0])}:{found[0][1]})" if found else ""
 
 
 def place_in_stack(dump: str) -> str:
-    """` at kernel.py:12`: the innermost line of faulthandler's dump that is the implementation's; empty if none is."""
+    """` at kernel.py:12`: the innermost line of faulthandler's dump in an implementation's file; empty if none."""
     frames: list[tuple[str, str]] = re.findall(r'^\s*File "(.+)", line (\d+) in ', dump, re.MULTILINE)
     found = next((frame for frame in frames if _is_implementation(frame[0])), None)  # the innermost comes first
     return f" at {one_line(os.path.basename(found[0]))}:{found[1]}" if found else ""
 
 
 def unsupported_reason(error: NotImplementedError) -> str:
-    """What an implementation says of a case that it does not cover."""
+    """The message of an implementation about a case that it does not cover."""
     return one_line(error)[:LONGEST] or "NotImplementedError"
 
 
 def _is_implementation(path: str) -> bool:
-    """Whether a source file belongs neither to a library nor to the suite."""
+    """True for a source file that belongs neither to a library nor to the suite."""
     return not path.startswith((*LIBRARIES, SUITE, "<frozen", "<string>"))

@@ -1,22 +1,25 @@
-"""An implementation: what makes one row of the table for each case."""
+"""An implementation: it makes one row of the table for each case."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from suite import frameworks
 from suite.frameworks.base import Adapter
 from suite.hardware.device import Device
 from suite.implementations import failure
-from suite.implementations.external.reference import Reference
+from suite.implementations.identity import Reference
 from suite.numerics.formats import DTYPES
 from suite.problem.case import Case
 from suite.problem.source import Source
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Obstacle = tuple[str, str]
 """Status and reason of a row whose implementation cannot run."""
@@ -34,17 +37,17 @@ class Implementation:
     vendor: str | None = None
     """The vendor library that it calls (`VENDOR`); None for a kernel of the tree."""
     requires: str | None = None
-    """`cuda`, or the least compute capability, as `sm_90` (`REQUIRES`)."""
+    """`cuda`, or the least compute capability, such as `sm_90` (`REQUIRES`)."""
     deterministic: bool = False
-    """Whether the file claims that the same inputs give the same bits in every call (`DETERMINISTIC = True`)."""
+    """True if the file claims that equal inputs give equal bits in every call (`DETERMINISTIC = True`)."""
     arithmetic: str | None = None
-    """What a float32 product costs if not one float32 product: `6 x bfloat16` (`ARITHMETIC`). It sets the limit."""
+    """Products that replace one float32 product, such as `6 x bfloat16` (`ARITHMETIC`); the row's limit follows it."""
     dtypes_beyond: tuple[str, ...] = ()
-    """Dtypes it takes beside those that every implementation takes (`DTYPES_BEYOND`)."""
+    """Dtypes that it takes besides those of every implementation (`DTYPES_BEYOND`)."""
     source: Source | None = None
     """The file that defines the operation, if it is a user's."""
     peer: str | None = None
-    """The public kernel library that it calls, as it is called in the package index (`PEER`); None for all others."""
+    """The public kernel library that it calls, by its name in the package index (`PEER`); None if it calls none."""
 
     @property
     def adapter(self) -> Adapter:
@@ -52,7 +55,7 @@ class Implementation:
 
     @property
     def reference(self) -> Reference:
-        """What `find` in another process needs to find this implementation."""
+        """The identity by which another process finds this implementation."""
         return self.name
 
     def for_case(self, case: Case) -> Implementation:
@@ -61,11 +64,11 @@ class Implementation:
 
     @property
     def is_external(self) -> bool:
-        """Whether it comes from a user's file (`--with`), not from the tree."""
+        """True for an implementation from a user's file (`--with`)."""
         return False
 
     def obstacle(self, device: Device, case: Case | None = None) -> Obstacle | None:
-        """Why this cannot run on `device`, or not this case: (status, reason); None if it can. Imports no framework."""
+        """Status and reason if this cannot run on `device`, or not on `case`; None if it can. Imports no framework."""
         if device.type not in self.adapter.devices:
             return "unsupported", f"{self.framework} runs on {' and '.join(self.adapter.devices)} only"
         missing = self.adapter.missing(device)
@@ -98,15 +101,27 @@ class Implementation:
         return function
 
     def function_for(self, case: Case, inputs: int) -> Callable[..., Any]:
-        """`function()`, for a case whose call passes so many arrays. Raises `NotImplementedError` if it takes fewer."""
+        """`function()` for a case with this number of arrays. Raises `NotImplementedError` if it takes fewer."""
         return self.function()
 
     def function_to_time(self, function: Callable[..., Any], call: Callable[[], object]) -> Callable[..., Any]:
-        """What is timed in place of `function`, which `function()` gave. `call` makes one more call of it."""
+        """The function to time in place of `function`, a result of `function()`. `call` makes one more call of it."""
         return function
 
+    def configuration(self, tensors: Sequence[Tensor], arguments: Mapping[str, Any]) -> str:
+        """The kernels that a call with these operands runs, as the `config` of its module says, and what tuning chose.
+
+        For example `parts count=4; BLOCK_M=64, ..., num_stages=4 (tuned)`. Empty if there is no choice.
+        """
+        module = self.load()
+        if not hasattr(module, "config"):
+            return self.adapter.configuration(module)
+        kernels: str = module.config(*map(self.adapter.to_native, tensors), **arguments)
+        words = [step.split()[0] for step in kernels.split(";") if step.strip()]
+        return "; ".join(filter(None, (kernels, self.adapter.configuration(module, words))))
+
     def versions(self) -> str:
-        """`torch 2.13.0, triton 3.7.1`: the versions of what it runs on."""
+        """Versions of the packages that it uses: `torch 2.13.0, triton 3.7.1`."""
         peer = "" if self.peer is None else f"{self.peer} {version(self.peer)}, "
         return peer + self.adapter.versions()
 
@@ -115,12 +130,12 @@ class Implementation:
         return failure.describe(error, device_type)
 
     def remarks(self) -> list[str]:
-        """Side effects of the import and the calls so far that its row reports."""
+        """Side effects of its import and of its calls so far, for the row."""
         return []
 
 
 def is_installed(package: str) -> bool:
-    """Whether a package of the package index is installed; it is not imported."""
+    """True if a package is installed. Does not import it."""
     try:
         version(package)
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Every implementation of an operation that is no file of `--with`: those of the tree, or of a user's reference."""
+"""The implementations of an operation without files of `--with`: those of the tree, or of a user's reference."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from suite.problem.operation import Operation
 
 
 def implementations(op: Operation) -> tuple[Implementation, ...]:
-    """Those of the tree, or of the file that defines the operation."""
+    """The implementations of the tree, or of the file that defines the operation."""
     return builtin.implementations(op.name) if op.source is None else reference.implementations(op)
 
 

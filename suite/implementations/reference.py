@@ -1,6 +1,6 @@
-"""A user's reference as implementations: as it is, and compiled by torch.compile.
+"""A user's reference as implementations: unchanged, and compiled by torch.compile.
 
-It is the user's own code, and the truth: it runs in the worker, as the implementations of the tree do.
+It is the user's own code and the truth, so it runs in the worker, like the implementations of the tree.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COMPILED = "torch/compile"
 
 @dataclass(frozen=True)
 class ReferenceImplementation(Implementation):
-    """`case` is known where the function is asked for."""
+    """The reference for one case. `function` needs `case`."""
 
     case: Case | None = None
 
@@ -36,7 +36,7 @@ class ReferenceImplementation(Implementation):
         return ModuleType(self.operation)
 
     def function(self) -> Callable[..., Any]:
-        """The reference; its products are in the case's precision, and add in float32."""
+        """The reference, with products in the case's precision that are summed in float32."""
         assert self.source is not None
         assert self.case is not None
         program = custom.of(self.source).program
@@ -50,7 +50,7 @@ class ReferenceImplementation(Implementation):
 
 
 def _numpy(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` with its result in the type of the first array of floating-point numbers, row-major."""
+    """`function` with a row-major result in the dtype of the first floating-point argument."""
     import numpy as np
 
     def call(*arrays: Any) -> Any:
@@ -61,7 +61,7 @@ def _numpy(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Torch:
-    """The reference for torch's tensors; made at the first call, for the device of its inputs."""
+    """The reference for torch tensors. The first call makes it, for the device of its inputs."""
 
     def __init__(self, make: Callable[..., Callable[..., Any]], case: Case, *, compiled: bool) -> None:
         self._make, self._case, self._compiled = make, case, compiled
@@ -84,7 +84,7 @@ class _Torch:
         function = self._make(getattr(torch, self._case.dtype), device)
         if self._compiled:
             torch._dynamo.config.recompile_limit = 256
-            torch._inductor.config.compile_threads = 1  # no processes stay behind
+            torch._inductor.config.compile_threads = 1  # compile in this process: no compiler process stays behind
             function = torch.compile(function, dynamic=False)
         self._function = function
         if device.type == "cuda":
@@ -92,7 +92,7 @@ class _Torch:
 
 
 def _settings(precision: str) -> Iterator[tuple[Any, str, Any]]:
-    """PyTorch's settings for products and convolutions in `precision` that add in float32."""
+    """PyTorch's settings for products and convolutions in `precision` with float32 sums."""
     import torch
 
     backends = torch.backends
@@ -104,7 +104,7 @@ def _settings(precision: str) -> Iterator[tuple[Any, str, Any]]:
 
 @contextlib.contextmanager
 def _set(settings: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
-    """While open, settings have these values; only what differs is written."""
+    """While open, settings have these values. Only those that differ are written."""
     changed = [(place, name, now) for place, name, value in settings if (now := getattr(place, name)) != value]
     for place, name, value in settings if changed else ():
         setattr(place, name, value)
@@ -116,7 +116,7 @@ def _set(settings: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
 
 
 def implementations(op: Operation) -> tuple[ReferenceImplementation, ...]:
-    """The reference as it is; one in PyTorch compiled too."""
+    """The unchanged reference; for PyTorch also the compiled one."""
     from suite.custom.operation import CustomOperation
 
     assert isinstance(op, CustomOperation)
@@ -126,8 +126,8 @@ def implementations(op: Operation) -> tuple[ReferenceImplementation, ...]:
 
 
 def find(case: Case, name: str) -> Implementation:
-    """Raises `LookupError` if there is none of that name."""
-    for each in implementations(ops.of(case)):
+    """The implementation of that name for `case`. Raises `LookupError` if there is none."""
+    for each in implementations(ops.operation(case)):
         if each.name == name:
             return each.for_case(case)
     raise LookupError(f"{case.operation} has no implementation {name!r}")

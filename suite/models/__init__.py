@@ -1,1 +1,1 @@
-"""The work of a transformer's layers: from its configuration to shapes of the operations."""
+"""The work of a transformer's layers: translates a model's configuration to shapes of the operations."""

@@ -1,4 +1,4 @@
-"""A transformer's Hugging Face configuration (`config.json`) as the shapes of one of its layers."""
+"""Translates a transformer's Hugging Face configuration (`config.json`) to the shapes of one of its layers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ MOST_BYTES = 1 << 24
 
 @dataclass(frozen=True)
 class Kind:
-    """What a family of models has in common.
+    """Properties of a family of models.
 
     gated: the feed-forward part has a gate beside its first product. fused: query, key and value are one product, and
-    so are gate and first product. head_norms: queries and keys are normalized, head by head. layout: of products;
-    `nt` for weights that are stored as (out, in), as those of torch.nn.Linear.
+    so are gate and first product. head_norms: queries and keys are normalized, head by head. layout: the layout of
+    products; `nt` for weights stored as (out, in), as torch.nn.Linear stores them.
     """
 
     norm: str
@@ -44,7 +44,7 @@ KINDS = {
     "gpt_neox": replace(GPT, fused=True),
     "opt": GPT,
 }
-"""By `model_type`."""
+"""Families by `model_type`."""
 NAMES = {
     "hidden": ("hidden_size", "n_embd"),
     "heads": ("num_attention_heads", "n_head"),
@@ -53,14 +53,14 @@ NAMES = {
     "inner": ("intermediate_size", "n_inner", "ffn_dim"),
     "layers": ("num_hidden_layers", "n_layer"),
 }
-"""What models call the same number."""
+"""Configuration keys by which models name the same number."""
 
 
 def workload(path: Path, batch: int, seq: int, queries: int) -> Workload:
-    """The shapes of one layer for `batch` sequences of `queries` new tokens, of which the last is at position `seq`.
+    """Return the shapes of one layer for `batch` sequences of `queries` new tokens, the last one at position `seq`.
 
-    Equal shapes are one entry with their count.
-    Raises `UsageError` for a file that is no configuration of a model in `KINDS`, and for sizes that cannot be.
+    Equal shapes are one entry with their count. Raises `UsageError` for a file that is no configuration of a model in
+    `KINDS`, and for impossible sizes.
     """
     config = _config(path)
     kind = _kind(path, config)
@@ -120,7 +120,7 @@ def _product(kind: Kind, name: str, tokens: int, out: int, width: int, count: in
 
 
 def _merged(shapes: list[LayerShape]) -> Iterator[LayerShape]:
-    """Each case once."""
+    """Merge equal cases to one entry with their count."""
     groups: dict[tuple[str, str], list[LayerShape]] = {}
     for each in shapes:
         groups.setdefault((each.operation, each.case), []).append(each)
@@ -130,7 +130,7 @@ def _merged(shapes: list[LayerShape]) -> Iterator[LayerShape]:
 
 
 def _config(path: Path) -> dict[str, Any]:
-    """The configuration of the language model: that of the part `text_config` if there is one."""
+    """Read the configuration of the language model: the part `text_config` if there is one."""
     try:
         found = json.loads(read_regular(path, MOST_BYTES))
     except NotReadableError as error:
@@ -153,7 +153,7 @@ def _kind(path: Path, config: Mapping[str, Any]) -> Kind:
 
 
 def _number(path: Path, config: Mapping[str, Any], name: str) -> int | None:
-    """The first of the keys of `name` that has a number; None if none has."""
+    """Return the number under the first key of `name` that has one; None if none has."""
     for key in NAMES[name]:
         value = config.get(key)
         if value is not None:

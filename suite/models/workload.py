@@ -1,4 +1,4 @@
-"""A model's layer as a list of cases with counts: written by `shapes`, read by `compare --shapes-from`."""
+"""A model's layer as a list of cases with counts; `shapes` writes it, `compare --shapes-from` reads it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from suite.core.text import one_line
 from suite.problem.option import Value
 
 OWN = ("name", "count", "operation")
-"""Keys of a shape in a document that are neither sizes nor options."""
+"""Keys of a shape in a document, besides sizes and options."""
 
 
 @dataclass(frozen=True)
 class LayerShape:
-    """One case of a layer. `name` says which parts of the layer have it, `count` how many there are."""
+    """One case of a layer. `name` lists the parts of the layer that need it, `count` how many there are."""
 
     name: str
     count: int
@@ -38,8 +38,11 @@ class LayerShape:
 
 @dataclass(frozen=True)
 class Workload:
-    """The shapes of one layer, of which the model has `layers`, for `batch` sequences of `queries` new tokens that end
-    at position `seq`. `dtype` is that of the configuration; empty if it names none."""
+    """The shapes of one layer of a model with `layers` layers.
+
+    It serves `batch` sequences of `queries` new tokens that end at position `seq`. `dtype` is the configuration's;
+    empty if it names none.
+    """
 
     model: str
     layers: int
@@ -51,7 +54,7 @@ class Workload:
 
     @property
     def title(self) -> str:
-        """`LlamaForCausalLM, batch 1, 4096 tokens`."""
+        """The title of a report: `LlamaForCausalLM, batch 1, 4096 tokens`."""
         tokens = f"{self.seq} tokens" if self.queries == self.seq else f"{self.queries} tokens after {self.before}"
         return f"{self.model}, batch {self.batch}, {tokens}"
 
@@ -61,7 +64,7 @@ class Workload:
 
     @property
     def before(self) -> int:
-        """Tokens whose keys and values are known already."""
+        """The number of tokens whose keys and values are already cached."""
         return self.seq - self.queries
 
     @property
@@ -69,7 +72,7 @@ class Workload:
         return list(dict.fromkeys(shape.operation for shape in self.shapes))
 
     def document(self) -> dict[str, Any]:
-        """The workload as JSON has it."""
+        """The workload as a JSON document."""
         about = {name: value for name, value in asdict(self).items() if name != "shapes"}
         shapes = [
             {"name": each.name, "count": each.count, "operation": each.operation, **each.dims, **each.options}
@@ -78,7 +81,7 @@ class Workload:
         return {**about, "shapes": shapes}
 
     def text(self) -> str:
-        """The file: one line for each shape."""
+        """The text of the file: one line for each shape."""
         document = self.document()
         shapes = ",\n".join(f"    {json.dumps(shape)}" for shape in document.pop("shapes"))
         head = json.dumps(document, indent=2).removesuffix("\n}")
@@ -86,7 +89,7 @@ class Workload:
 
 
 def from_document(document: Any) -> Workload:
-    """The workload of a document. Raises `UsageError` that says what of it is missing or has another type."""
+    """Read a workload from a document. Raises `UsageError` that names a missing key or a wrong type."""
     if not isinstance(document, dict):
         raise UsageError(f"a workload is an object with a list of shapes; got {one_line(document)[:60]!r}")
     about: dict[str, Any] = {}

@@ -1,1 +1,1 @@
-"""Skeletons of a new operation, from the files in `templates/`."""
+"""Writes skeletons of a new operation from the files in `templates/`."""

@@ -22,16 +22,16 @@ from suite.core.paths import ROOT
 TEMPLATES = Path(__file__).parent / "templates"
 SUFFIX = ".template"
 OPERATION = "operation"
-"""The template of the file in `suite/ops/`."""
+"""Name of the template of the file in `suite/ops/`."""
 KINDS = tuple(sorted(path.name for path in TEMPLATES.iterdir() if path.is_dir()))
 RANK_STEP = 10
 
 
 def write(name: str, kind: str, root: Path = ROOT) -> list[Path]:
-    """Write the skeletons of the operation `name` below `root`; all of them or, if that fails, none.
+    """Write the skeletons of the operation `name` below `root`: all of them or, if one fails, none.
 
-    Returns the files, relative to `root`. Raises `UsageError` for a name or kind that cannot be used, and for a name
-    that exists; `ResultsError` for a folder that cannot be written.
+    Returns the files, relative to `root`. Raises `UsageError` for a name that exists and for a name or kind that cannot
+    be used, `ResultsError` for a folder that cannot be written.
     """
     files = render(name, kind)
     for path in files:
@@ -88,14 +88,14 @@ def _templates(kind: str) -> list[Path]:
 
 
 def _path(template: Path, name: str) -> Path:
-    """Where a template goes: `cuda.cu.template` -> `cuda_ref/<name>.cu`."""
+    """The path of the file that a template becomes: `cuda.cu.template` -> `cuda_ref/<name>.cu`."""
     framework, suffix = template.name.removesuffix(SUFFIX).split(".")
     folder = "suite/ops" if framework == OPERATION else frameworks.get(framework).folder
     return Path(folder, f"{name}.{suffix}")
 
 
 def _names(text: str) -> set[str]:
-    """Names that the code of a template binds or reads, beside the operation's own."""
+    """Names that the code of a template binds or reads, without the operation's own name."""
     tree = ast.parse(Template(text).substitute(name="__name", Name="__Name", rank="0"))
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     names |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}

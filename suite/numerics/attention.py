@@ -1,4 +1,4 @@
-"""Error bounds of softmax(q k^T) v, which several operations have in them."""
+"""Error bounds of softmax(q k^T) v, for the operations that contain it."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ import math
 import torch
 
 from suite.numerics.bounds import EXP_ULPS, MMA_DEPTH, deviations, limit, sum_shift, sum_variance
-from suite.numerics.float8 import FLOAT8, lost_in_sums
+from suite.numerics.float8 import FLOAT8, sum_losses
 from suite.numerics.formats import OUTPUT_DTYPES, half_smallest, unit_roundoff
 
 
 def exponential_variance(
     scores: torch.Tensor, sizes_squared: torch.Tensor, head_dim: int, depth: int | None
 ) -> torch.Tensor:
-    """Relative variance of exp(score - the largest of its row), by the sum over D and the roundings on the way.
+    """Return the relative variance of exp(score - largest score of the row), from the sum over D and roundings.
 
-    scores (..., rows, keys): -inf where hidden, and 0 there afterwards.
-    sizes_squared: sum over d of (scale q_d k_jd)^2.
+    scores (..., rows, keys): -inf where hidden; set to 0 there. sizes_squared: sum over d of (scale q_d k_jd)^2.
     """
     u = unit_roundoff("float32")
     below = scores.amax(dim=-1, keepdim=True) - scores
-    scores.masked_fill_(scores == -math.inf, 0.0)  # as their p, so that no product is 0 times infinity
+    scores.masked_fill_(scores == -math.inf, 0.0)  # p is 0 there; a score of -inf would give 0 times infinity
     relative = sum_variance(scores, sizes_squared, head_dim, depth)
     for rounded in (scores, below):
         relative.addcmul_(rounded, rounded, value=2.0 * u**2 / 3.0)
@@ -40,19 +39,20 @@ def attention_limit(
     count: int,
     dtype: str,
 ) -> torch.Tensor:
-    """Bound for o = sum_j p_j v_j with p = softmax(scores), one query a row; see `attention_error`.
+    """Return the bound for o = sum_j p_j v_j with p = softmax(scores), one query a row; see `attention_error`.
 
-    count: outputs of the whole result. float8: of scaled numbers, with the output in another type (`float8_losses`).
+    count: outputs of the whole result. With float8, values are scaled and the output has another type
+    (`float8_losses`).
     """
     if dtype == FLOAT8:
-        lost, of_losses = float8_losses(value, p, scores, sizes_squared, v, head_dim=head_dim, terms=terms)
+        lost, loss_variance = float8_losses(value, p, scores, sizes_squared, v, head_dim=head_dim, terms=terms)
     depth = None if dtype == FLOAT8 else MMA_DEPTH.get(dtype)
     moved, variance = attention_error(value, p, scores, sizes_squared, v, head_dim=head_dim, terms=terms, dtype=dtype)
     systematic = score_shift(head_dim, depth) * moved.abs()
     systematic += sum_shift(value, terms, depth) + value.abs() * (2.0 * unit_roundoff("float32"))
     if dtype == FLOAT8:
         systematic += lost
-        variance += of_losses
+        variance += loss_variance
     return limit(systematic + variance.sqrt() * deviations(count), value, OUTPUT_DTYPES.get(dtype, dtype))
 
 
@@ -66,24 +66,24 @@ def float8_losses(
     head_dim: int,
     terms: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """What o loses in tensor cores' sums of float8 products, each sum one chain: errors of one sign, and variance.
+    """Return the errors of o from tensor-core sums of float8 products: the systematic error and the variance.
 
-    Arguments as of `attention_error`. A loss e_j of one sign in the scores changes o by sum_j p_j (v_j - o) e_j, of
-    which the square is at most sum_j p_j e_j^2 times sum_j p_j (v_j - o)^2.
+    Each sum is one chain. Arguments are those of `attention_error`. A systematic error e_j of the scores changes o by
+    sum_j p_j (v_j - o) e_j, whose square is at most sum_j p_j e_j^2 times sum_j p_j (v_j - o)^2.
     """
     hidden = scores == -math.inf
-    shift, variance = lost_in_sums(scores.masked_fill(hidden, 0.0), sizes_squared, head_dim, head_dim)
+    shift, variance = sum_losses(scores.masked_fill(hidden, 0.0), sizes_squared, head_dim, head_dim)
     weights = variance.mul_(p.square()).masked_fill_(hidden, 0.0)
     v_squared = v.square()
-    of_scores = weights @ v_squared + value * (value * weights.sum(dim=-1, keepdim=True) - 2.0 * (weights @ v))
+    score_variance = weights @ v_squared + value * (value * weights.sum(dim=-1, keepdim=True) - 2.0 * (weights @ v))
     spread = (p @ v_squared - value.square()).clamp_(min=0.0)
     systematic = (spread * shift.square_().mul_(p).masked_fill_(hidden, 0.0).sum(dim=-1, keepdim=True)).sqrt_()
-    lost, of_sums = lost_in_sums(value, p.square() @ v_squared, terms, terms)
-    return systematic + lost, of_scores.clamp(min=0.0) + of_sums
+    lost, sum_variance_lost = sum_losses(value, p.square() @ v_squared, terms, terms)
+    return systematic + lost, score_variance.clamp(min=0.0) + sum_variance_lost
 
 
 def score_shift(head_dim: int, depth: int | None) -> float:
-    """Relative error of one sign of a score: of the factor log2(e) sm_scale, and of sums that tensor cores truncate."""
+    """Return the relative systematic error of a score, from the factor log2(e) sm_scale and truncated sums."""
     u = unit_roundoff("float32")
     return u + u * (math.ceil(head_dim / depth) + 1) / 2.0 if depth else u
 
@@ -100,22 +100,22 @@ def attention_error(
     dtype: str,
     more: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """What o = sum_j p_j v_j changes by if all scores grow by a factor, over that factor less 1; and its variance.
+    """Return the derivative of o = sum_j p_j v_j by a common relative growth of all scores, and the variance of o.
 
-    p = softmax(scores), one query a row. All tensors are float64, and may have equal dimensions before these.
-    value: o (rows, D). p (rows, keys): probabilities. scores (rows, keys): -inf where hidden; overwritten.
-    sizes_squared (rows, keys): sum over d of (scale q_d k_jd)^2. v (keys, D). terms: all keys, hidden ones too.
-    more (rows, keys): variances of the scores by errors of k.
+    p = softmax(scores), one query a row. All tensors are float64, and may have equal leading dimensions. value: o
+    (rows, D). p (rows, keys): probabilities. scores (rows, keys): -inf where hidden; overwritten. sizes_squared (rows,
+    keys): sum over d of (scale q_d k_jd)^2. v (keys, D). terms: all keys, hidden ones too. more (rows, keys): variances
+    of the scores from errors of k.
 
     1. Errors of a score come from its sum over D, from rounding the scaled score and its distance from the largest, and
        from the exponential: relative to p_j a variance w_j. Since do = sum_j p_j (v_j - o) e_j, that of o is
-       sum_j p_j^2 w_j (v_j - o)^2. The factor log2(e) sm_scale is rounded too, and is common to all: e_j = u s_j.
+       sum_j p_j^2 w_j (v_j - o)^2. The factor log2(e) sm_scale is rounded too, the same for all keys: e_j = u s_j.
     2. In 16 bits, p_j is rounded to the type of v, relative to p_j or within the subnormal range by half its spacing;
-       in the numerator alone, sum_j r_j p_j v_j, or in the denominator too, sum_j r_j p_j (v_j - o). float8 too, where
-       p_j is divided by the largest of its row first: normal numbers begin at 2^-6.
+       in the numerator alone, sum_j r_j p_j v_j, or in the denominator too, sum_j r_j p_j (v_j - o). Float8 divides
+       p_j by the largest of its row first: normal numbers begin at 2^-6.
     3. Numerator and denominator are sums over the keys; the quotient may be a product with a reciprocal.
 
-    Memory bandwidth limits this function: arrays of all pairs are reused, and read as few times as possible.
+    Memory bandwidth limits this function, so arrays of all pairs are reused, and read as few times as possible.
     """
     depth = None if dtype == FLOAT8 else MMA_DEPTH.get(dtype)
     hidden = scores == -math.inf
@@ -130,7 +130,7 @@ def attention_error(
     alone = torch.zeros_like(value)
     if dtype != "float32":
         least: torch.Tensor | float = half_smallest(dtype)
-        if dtype == FLOAT8:  # of the row's largest, which is 1 or more when it is rounded
+        if dtype == FLOAT8:  # relative to the row's largest, which is 1 or more when it is rounded
             least = least * p.amax(dim=-1, keepdim=True)
         rounding = torch.maximum(p * unit_roundoff(dtype), torch.as_tensor(least, dtype=p.dtype, device=p.device))
         rounding.square_().div_(3.0).masked_fill_(hidden, 0.0)
@@ -140,6 +140,6 @@ def attention_error(
     variance = variance.clamp(min=0.0) + alone.clamp(min=0.0)
 
     variance += sum_variance(value, p_squared @ v_squared, terms, depth)
-    of_denominator = sum_variance(torch.ones_like(value[:, :1]), p_squared.sum(dim=-1, keepdim=True), terms, None)
-    variance += value.square() * of_denominator
+    denominator_variance = sum_variance(torch.ones_like(value[:, :1]), p_squared.sum(dim=-1, keepdim=True), terms, None)
+    variance += value.square() * denominator_variance
     return moved, variance

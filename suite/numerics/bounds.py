@@ -1,4 +1,4 @@
-"""Error bounds: what the derivations of all operations share. Every tolerance is derived; none is tuned.
+"""Error bounds that the derivations of all operations share. Every tolerance is derived; none is tuned.
 
 A bound follows from unit roundoffs, the length of the reduction and the magnitudes that enter it:
 
@@ -28,63 +28,65 @@ import torch
 from suite.numerics.formats import half_smallest, ulp, unit_roundoff
 
 MARGIN = 1.5
-"""Factor on every bound: how far a right kernel stays below it."""
+"""Safety factor on every bound."""
 FALSE_ALARM = 1e-6
 """Probability that independent roundings take the largest error ratio of a right kernel's output to 1 / MARGIN. A ratio
-above 1 is rarer still. For sums whose partial sums wander it is no more probable (docs/agreement.md)."""
+above 1 is rarer still. Sums with wandering partial sums are no more likely to exceed it (docs/agreement.md)."""
 EXP_ULPS = 2.0
 """Largest error of a float32 exponential, in ulps (CUDA C++ Programming Guide: expf 1, ex2.approx 2)."""
 RSQRT_ULPS = 2.0
 """Largest error of a float32 reciprocal square root, in ulps (CUDA C++ Programming Guide: rsqrtf 2; 1 / sqrtf less)."""
 MMA_DEPTH = {"tf32": 4, "float16": 8, "bfloat16": 8, "float8_e4m3fn": 16}
-"""Products that a tensor core adds to its accumulator in one step, by type: A100's, the smallest of all GPUs with that
-type; of float8 half of Hopper's, since no other GPU's is known."""
+"""Products that a tensor core adds to its accumulator in one step, by type. The values are A100's, the smallest of all
+GPUs with that type; float8 has half of Hopper's, since no other GPU's is known."""
 
 
 def deviations(count: int) -> float:
-    """Standard deviations that one of `count` sums of rounding errors exceeds with a probability of FALSE_ALARM."""
+    """Return the standard deviations that one of `count` rounding errors exceeds with probability FALSE_ALARM."""
     return math.sqrt(2.0 * math.log(2.0 * max(count, 1) / FALSE_ALARM))
 
 
 def student_deviations(count: int, runs: int) -> float:
-    """`deviations` where the standard deviation is estimated from `runs` errors: Student's t has heavier tails."""
+    """Return `deviations` for a standard deviation estimated from `runs` errors: Student's t has heavier tails."""
     from scipy.special import stdtrit  # type: ignore[import-untyped]
 
     return float(-stdtrit(runs, FALSE_ALARM / (2.0 * max(count, 1))))
 
 
 def limit(error: torch.Tensor | float, value: torch.Tensor, dtype: str) -> torch.Tensor:
-    """The bound of a result that may be off by `error` before it is rounded to `dtype`. value: the truth, float64."""
+    """Return the bound of a result with `error` before its rounding to `dtype`. value: the truth, float64."""
     bound = ulp(value, dtype).mul_(MARGIN / 2.0)
     return bound.add_(error, alpha=MARGIN) if isinstance(error, torch.Tensor) else bound.add_(MARGIN * error)
 
 
 def rounding_limit(value: torch.Tensor, dtype: str) -> torch.Tensor:
-    """The bound of an exact result that is rounded once to `dtype`, such as a sum of two. Truncation exceeds it."""
+    """Return the bound of an exact result, such as a sum of two, that is rounded once. Truncation exceeds it."""
     return limit(0.0, value, dtype)
 
 
 def sum_variance(total: torch.Tensor, spread_squared: torch.Tensor, terms: int, depth: int | None) -> torch.Tensor:
-    """Variance of the error of adding `terms` numbers in float32, in any order.
+    """Return the variance of the error of adding `terms` numbers in float32, in any order.
 
     total: the sums, float64. spread_squared: the sums of the squares of the terms. depth: products that a tensor core
     adds in one step; None for additions one by one.
 
     Numbers in no particular order have partial sums s_k = (k/n) total + a random walk that returns to 0, with steps of
     size spread / sqrt(n). Each rounding has a variance of (u s_k)^2 / 3. The mean square of the walk is spread^2 / 6;
-    spread^2 is taken, for the few walks among many that go far. Below the normal range the spacing is constant.
+    the bound uses spread^2, since a few of many walks go far. Below the normal range the spacing is constant.
 
     Tensor cores add `depth` products at a time and truncate: s_k loses between 0 and 2u|s_k|. Such an error has the
     variance of a rounding, and a mean, whose sum (`sum_shift`) varies as the walk does.
     """
     u = unit_roundoff("float32")
-    of_shift = (u * math.ceil(terms / depth)) ** 2 / 12.0 if depth is not None else 0.0
-    variance = torch.addcmul(spread_squared * (terms * u**2 / 3.0 + of_shift), total, total, value=terms * u**2 / 9.0)
+    shift_variance = (u * math.ceil(terms / depth)) ** 2 / 12.0 if depth is not None else 0.0
+    variance = torch.addcmul(
+        spread_squared * (terms * u**2 / 3.0 + shift_variance), total, total, value=terms * u**2 / 9.0
+    )
     return variance.add_(spread_squared > 0, alpha=terms * half_smallest("float32") ** 2 / 3.0)
 
 
 def sum_shift(total: torch.Tensor, terms: int, depth: int | None) -> torch.Tensor | float:
-    """Mean error of truncated sums: u s_k each, together half of what it would be if each s_k were the total."""
+    """Return the mean error of truncated sums. Step k loses u s_k, on average half of u times the total."""
     if depth is None:
         return 0.0
     return total.abs() * (unit_roundoff("float32") * (math.ceil(terms / depth) + 1) / 2.0)

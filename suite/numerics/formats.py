@@ -1,6 +1,6 @@
 """Number formats: element types and their bytes, significant bits, exponents, units in the last place.
 
-Nothing here imports torch until a tensor is given: the command line reads the tables of names.
+Nothing here imports torch before it receives a tensor: the command line reads the tables of names.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     import torch
 
 DTYPES: dict[str, int] = {"float32": 4, "float16": 2, "bfloat16": 2}
-"""Element types that every operation and every implementation has, and their bytes."""
+"""Element types of every operation and implementation, with their bytes."""
 
 DTYPES_BEYOND: dict[str, int] = {"float8_e4m3fn": 1}
-"""Element types of the operations and implementations that declare them. A case has one only if it is named."""
+"""Element types that only some operations and implementations declare. A case has one only if it is named."""
 
 SHORT: dict[str, str] = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float8_e4m3fn": "fp8"}
 """Short names of dtypes, as the command line takes them and tables show them."""
@@ -28,7 +28,7 @@ PRECISIONS: dict[str, str] = {
     "promoted": "float8: tensor cores sum at most 128 products with 14 bits; these sums are added in float32",
     "fast": "float8: tensor cores add all products, with 14 bits; weights of attention are rounded to float8",
 }
-"""Arithmetics, by the name that `--precision` takes."""
+"""Precisions, by the name that `--precision` takes."""
 
 SIGNIFICANT_BITS = {"float32": 24, "tf32": 11, "float16": 11, "bfloat16": 8, "float8_e4m3fn": 4}
 """Bits of the significand, the implicit first one included."""
@@ -40,33 +40,33 @@ MAX_FINITE = {
     "bfloat16": (2.0 - 2.0**-7) * 2.0**127,
     "float8_e4m3fn": 448.0,
 }
-"""The largest finite number. Of float8_e4m3fn the largest bit pattern is NaN, so this is 1.75 * 2^8."""
+"""Largest finite number. The largest bit pattern of float8_e4m3fn is NaN, so its largest number is 1.75 * 2^8."""
 FLOAT64_EXPONENT = 0x7FF << 52
 
 
 def full_name(dtype: str) -> str:
-    """`bf16` as `bfloat16`; any other name as it is."""
+    """Expand `bf16` to `bfloat16`; return any other name as it is."""
     return next((name for name, short in SHORT.items() if dtype == short), dtype)
 
 
 def element_bytes(dtype: str) -> int:
-    """Bytes of one element of any type of DTYPES or DTYPES_BEYOND."""
+    """Return the bytes of one element of a type of DTYPES or DTYPES_BEYOND."""
     return (DTYPES | DTYPES_BEYOND)[dtype]
 
 
 def unit_roundoff(kind: str) -> float:
-    """Largest relative error of rounding to nearest: float32 2^-24, float16 and tf32 2^-11, bfloat16 2^-8."""
+    """Return the largest relative rounding error: float32 2^-24, float16 and tf32 2^-11, bfloat16 2^-8."""
     return 2.0 ** -SIGNIFICANT_BITS[kind]
 
 
 def half_smallest(dtype: str) -> float:
-    """Largest absolute error of rounding to nearest below the normal range."""
+    """Return the largest absolute error of rounding to nearest below the normal range."""
     return 2.0 ** (MIN_EXPONENT[dtype] - SIGNIFICANT_BITS[dtype])
 
 
 def ulp(value: torch.Tensor, dtype: str) -> torch.Tensor:
-    """Distance between neighbours of `dtype` at `value`, a float64 tensor; below the normal range the subnormals'."""
+    """Return the distance between neighbours of `dtype` at `value` (float64); constant below the normal range."""
     import torch
 
-    power = (value.view(torch.int64) & FLOAT64_EXPONENT).view(torch.float64)  # of two, at most |value|
+    power = (value.view(torch.int64) & FLOAT64_EXPONENT).view(torch.float64)  # the power of two at or below |value|
     return power.clamp_(min=2.0 ** MIN_EXPONENT[dtype]).mul_(2.0 ** (1 - SIGNIFICANT_BITS[dtype]))

@@ -1,4 +1,4 @@
-"""Whether this process keeps subnormal numbers: a processor can be set to treat them as zero, one thread at a time."""
+"""Detects and prevents the flushing of subnormal numbers to zero, a mode that each thread of a processor has."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from contextlib import contextmanager
 import torch
 
 GRAIN = 1 << 15
-"""Elements for each thread with which torch uses all its threads."""
+"""Elements for each thread above which torch uses all its threads."""
 
 
 def thread_flushes() -> bool:
-    """Whether this thread treats subnormal numbers as zero."""
+    """True if this thread treats subnormal numbers as zero."""
     smallest_normal = sys.float_info.min
     return smallest_normal * 0.5 == 0.0
 
 
 def pool_flushes() -> bool:
-    """Whether one of torch's threads does. A thread starts in the mode of the thread that has created it."""
+    """True if one of torch's threads does. A new thread starts in the mode of the thread that creates it."""
     smallest_normal = torch.full((GRAIN * torch.get_num_threads(),), sys.float_info.min, dtype=torch.float64)
     return bool((smallest_normal.mul_(0.5) == 0.0).any())
 
 
 @contextmanager
-def kept(device: torch.device) -> Iterator[None]:
-    """A section in which torch keeps subnormal numbers on `device`, whatever code of others has set.
+def preserved(device: torch.device) -> Iterator[None]:
+    """Keep subnormal numbers on `device` in a section of code, whatever other code has set.
 
-    Where a thread of torch's pool flushes them, which cannot be changed from outside, this thread computes alone.
+    If a thread of torch's pool flushes them, which cannot be changed from outside, this thread computes alone.
     """
     flushes, threads = thread_flushes(), torch.get_num_threads()
     if flushes:

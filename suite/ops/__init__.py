@@ -1,4 +1,4 @@
-"""The operations. A file here is an operation: `ops/matmul.py` defines `OP`; the rest of the suite finds it by name.
+"""The operations, one file each: `ops/matmul.py` defines `OP`, and the rest of the suite finds it by name.
 
 Names, ranks and options are read from the files as literals, so that the command line imports no framework.
 """
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     from suite.problem.source import Source
 
 UNRANKED = 1_000_000
-"""The rank of an operation without one: after all others."""
+"""Rank of an operation that declares none: after all others."""
 
 
 @cache
 def names() -> tuple[str, ...]:
-    """Every operation, in the order of their `rank`. Imports none of them."""
+    """Return the names of all operations in the order of their `rank`, without importing them."""
     found = [path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_")]
     return tuple(sorted(found, key=lambda name: (rank(name), name)))
 
 
 def rank(name: str) -> int:
-    """The operation's `rank`, a literal of its class."""
+    """Return the operation's `rank`, a literal of its class."""
     return int(_declaration(name, "rank", UNRANKED))
 
 
 def options(name: str) -> tuple[Option, ...]:
-    """The operation's `options`: calls of `Option` with literals."""
+    """Return the operation's `options`: calls of `Option` with literals."""
     return tuple(_declaration(name, "options", ()))
 
 
 def get(name: str) -> Operation:
-    """The operation called `name`. Raises `UsageError` naming the ones there are."""
+    """Return the operation called `name`. Raises `UsageError` that lists all names."""
     from suite.problem.operation import Operation
 
     if name not in names():
@@ -52,8 +52,8 @@ def get(name: str) -> Operation:
     return op
 
 
-class Named(Protocol):
-    """A case, or an implementation."""
+class HasOperation(Protocol):
+    """Anything that belongs to an operation: a case or an implementation."""
 
     @property
     def operation(self) -> str: ...
@@ -61,17 +61,17 @@ class Named(Protocol):
     def source(self) -> Source | None: ...
 
 
-def of(named: Named) -> Operation:
-    """The operation of a case or an implementation: one of these, or that of a user's file."""
-    if named.source is None:
-        return get(named.operation)
+def operation(owner: HasOperation) -> Operation:
+    """Return the operation of a case or an implementation, from this package or from a user's file."""
+    if owner.source is None:
+        return get(owner.operation)
     from suite import custom
 
-    return custom.of(named.source)
+    return custom.of(owner.source)
 
 
 def matching(pattern: str) -> tuple[str, ...]:
-    """The operations that a name, `all` or a pattern as `mat*` stands for. Raises `UsageError` if there is none."""
+    """Return the operations that match a name, `all` or a pattern such as `mat*`. Raises `UsageError` if none does."""
     found = names() if pattern == "all" else tuple(name for name in names() if fnmatchcase(name, pattern))
     if not found:
         raise UsageError(f"unknown operation {pattern!r}; there are {', '.join(names())}, or all")
@@ -85,7 +85,7 @@ def _tree(name: str) -> ast.Module:
 
 
 def _declaration(name: str, attribute: str, default: Any) -> Any:
-    """The value of a class attribute in the operation's file, read without running it. Raises `TypeError`."""
+    """Return the value of a class attribute in the operation's file without running it. Raises `TypeError`."""
     for node in (node for each in _tree(name).body if isinstance(each, ast.ClassDef) for node in each.body):
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         value = getattr(node, "value", None)
@@ -98,7 +98,7 @@ def _declaration(name: str, attribute: str, default: Any) -> Any:
 
 
 def _literal(node: ast.expr) -> Any:
-    """A literal, a tuple of such, or a call of `Option` with literal arguments."""
+    """Evaluate a literal, a tuple of literals, or a call of `Option` with literals."""
     if isinstance(node, ast.Tuple):
         return tuple(map(_literal, node.elts))
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == Option.__name__:

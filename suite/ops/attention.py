@@ -21,43 +21,43 @@ from suite.problem.family import Family
 from suite.problem.operation import Operation
 from suite.problem.option import Option
 from suite.problem.shape import Shape
-from suite.problem.telling import Telling
+from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 ODD = (3, 2, 1, 50, 70, 64)
-"""Size of most families: grouped heads, one batch entry for each of q, k and v, and no multiple of any tile."""
+"""Shape of most families: grouped heads, a batch entry for each of q, k and v, sizes that are multiples of no tile."""
 FEW = (3, 2, 1, 10, 19, 64)
-"""The same with fewer keys, for families that kernels compute key by key."""
+"""The same shape with fewer keys, for families that kernels compute key by key."""
 
 SM_SCALE = 0.3125
-"""Scale of the scores in the family that gives one: exact in every type, so that all implementations use the same."""
+"""Scale of the scores in the family that passes one. It is exact in every type, so all implementations use the same."""
 
 
-def heads_inside(operand: torch.Tensor, position: int) -> torch.Tensor:
-    """(B, H, S, D) that is in memory as (B, S, H, D), as a projection leaves it."""
+def stored_bshd(operand: torch.Tensor, position: int) -> torch.Tensor:
+    """Store (B, H, S, D) in memory as (B, S, H, D), as a projection leaves it."""
     return operand.transpose(1, 2).contiguous().transpose(1, 2)
 
 
 def large_scores(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
-    """Normal numbers of deviation 16: scores reach 1000; exp overflows unless their maximum is subtracted.
+    """Normal numbers with deviation 16: scores reach 1000, and exp overflows unless their maximum is subtracted.
 
-    float8 numbers are as large as others; their scales are 16 times as large.
+    float8 numbers stay as they are; their scales are 16 times as large.
     """
     drawn = numbers.normals(shape, case, source)
     return drawn if case.dtype == FLOAT8 else drawn * 16.0
 
 
 def large_values(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
-    """The largest number of either sign; divided by the number of keys where a sum of all would overflow float32."""
+    """The largest number with either sign, divided by the number of keys if the sum of all would overflow float32."""
     room = 1.0 if case.dtype == "float16" else 2.0 ** math.ceil(math.log2(max(shape[2], 1)))
     sign = torch.randint(0, 2, shape, generator=source, device=source.device) * 2.0 - 1.0
     return (sign.double() * (numbers.largest(case) / room)).to(getattr(torch, case.dtype))
 
 
-def one_element_is(value: float, *among: int) -> numbers.Values:
-    """Normal numbers, but `value` once in each batch entry, in one operand of `among` (0 q, 1 k, 2 v), in rotation.
+def single_element(value: float, *among: int) -> numbers.Values:
+    """Normal numbers with one `value` in each batch entry, in rotation over the operands `among` (0 q, 1 k, 2 v).
 
-    It is in the second half of the keys, or queries: a causal mask hides it from some queries and not from others.
+    It lies in the second half of the keys or queries, so that a causal mask hides it from some queries only.
     """
 
     def values(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
@@ -75,10 +75,10 @@ def one_element_is(value: float, *among: int) -> numbers.Values:
 
 
 def minus_infinity(keys: Callable[[int], slice], *, overflow: bool) -> numbers.Values:
-    """Normal numbers, but the keys `keys(S_k)` of every second key head score minus infinity for all queries.
+    """Normal numbers; in every second key head the keys `keys(S_k)` score minus infinity for all queries.
 
-    One feature of the queries is above 2; of those keys it is minus infinity. With `overflow` it is the lowest finite
-    number in the other heads: the products overflow float32 (in float16 they are merely far below the others).
+    One feature of the queries is above 2, and the same feature of these keys is minus infinity. With `overflow` the
+    other heads hold the lowest finite number there: products overflow float32, or are far below the others in float16.
     """
 
     def values(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
@@ -93,7 +93,7 @@ def minus_infinity(keys: Callable[[int], slice], *, overflow: bool) -> numbers.V
 
 
 def pairs_that_cancel(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """The second half of the keys repeats the first, with values of the other sign."""
+    """The second half of the keys repeats the first, with values of opposite sign."""
     q, k, v = (numbers.normals(shape, case, source) for shape in shapes)
     half = k.shape[2] // 2
     k[:, :, k.shape[2] - half :] = k[:, :, :half]
@@ -102,7 +102,7 @@ def pairs_that_cancel(shapes: tuple[Shape, ...], case: Case, source: torch.Gener
 
 
 def shifted(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """Normal numbers plus terms that change no probability and show roundings to 16 bits that normal numbers hide.
+    """Normal numbers plus terms that leave the probabilities unchanged and show roundings to 16 bits.
 
     Queries have mean 8, and features of a key come in pairs m + n, m - n: all scores of a row are larger by 16, and
     their terms largely cancel. Half the features of V have mean 1.5, which averaging over keys keeps.
@@ -116,7 +116,7 @@ def shifted(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> t
 
 
 def heads_of_keys(operand: torch.Tensor, heads: slice, group: int) -> torch.Tensor:
-    """Keys or values (H_kv, S_k, D) of these query heads, in float64; `group` query heads read one of them."""
+    """Return the keys or values (H_kv, S_k, D) of query heads in float64; `group` query heads read one of them."""
     first = heads.start // group
     found = operand[first : (heads.stop - 1) // group + 1].double()
     if group == 1:
@@ -124,8 +124,8 @@ def heads_of_keys(operand: torch.Tensor, heads: slice, group: int) -> torch.Tens
     return found[[each // group - first for each in range(heads.start, heads.stop)]]
 
 
-def with_float8(families: dict[str, Family]) -> dict[str, Family]:
-    """The families, with float8 added to the dtypes of those that it can represent: it has no infinity."""
+def add_float8(families: dict[str, Family]) -> dict[str, Family]:
+    """Add float8 to the dtypes of the families that it can represent. It has no infinity."""
     without = ("subnormal", "largest", "infinity", "huge", "cancellation", "shifted")
     return {
         name: family if name in without or "infinity" in name else replace(family, dtypes=(*family.dtypes, FLOAT8))
@@ -141,12 +141,12 @@ class Attention(Operation):
     options = (Option("causal", (False, True), "queries do not see later keys", every=True),)
     sweep = tuple((1, 16, 16, s, s, 64) for s in (16, 64, 256, 1024, 4096))
     telling = (
-        Telling("many_keys", (1, 2, 1, 33, 200, 64)),
-        Telling("causal", (1, 2, 1, 33, 200, 64), options={"causal": True}),
-        Telling("unseen", (1, 2, 1, 70, 50, 64), options={"causal": True}),
-        Telling("sm_scale", (1, 2, 1, 33, 200, 64), "sm_scale"),
-        Telling("transposed", (1, 2, 1, 33, 200, 64), "transposed"),
-        Telling("large_logits", (1, 2, 1, 33, 200, 64), "large_logits"),
+        TellingCase("many_keys", (1, 2, 1, 33, 200, 64)),
+        TellingCase("causal", (1, 2, 1, 33, 200, 64), options={"causal": True}),
+        TellingCase("unseen", (1, 2, 1, 70, 50, 64), options={"causal": True}),
+        TellingCase("sm_scale", (1, 2, 1, 33, 200, 64), "sm_scale"),
+        TellingCase("transposed", (1, 2, 1, 33, 200, 64), "transposed"),
+        TellingCase("large_logits", (1, 2, 1, 33, 200, 64), "large_logits"),
     )
     ragged: ClassVar[tuple[Shape, ...]] = (
         (1, 1, 1, 1, 1, 64),
@@ -158,26 +158,29 @@ class Attention(Operation):
         (1, 1, 1, 40, 40, 256),
     )
     dtypes_beyond: tuple[str, ...] = (FLOAT8,)
-    families: ClassVar = with_float8(
+    families: ClassVar = add_float8(
         {
             "normal": family.normal(),
             "sizes": family.sizes(*ragged),
             "long_thin": family.long_thin((1, 1, 1, 1, 1031, 64), (1, 1, 1, 515, 1, 64)),
             "empty": family.empty((1, 2, 1, 0, 5, 64), (1, 2, 1, 5, 0, 64), (0, 2, 1, 5, 5, 64)),
             "transposed": Family(
-                "stored as (B, S, H, D)", numbers.each(numbers.normals), heads_inside, shapes=((2, 4, 2, 33, 65, 64),)
+                "stored as (B, S, H, D)",
+                numbers.per_operand(numbers.normals),
+                stored_bshd,
+                shapes=((2, 4, 2, 33, 65, 64),),
             ),
             "strided": family.strided_views(ODD),
             "offset": family.offset(ODD),
             "misaligned_rows": family.misaligned_rows(ODD),
             "broadcast": family.broadcast((2, 4, 2, 33, 65, 64)),
             "subnormal": family.subnormal(
-                ODD, values=numbers.each(numbers.normals, numbers.normals, numbers.subnormals)
+                ODD, values=numbers.per_operand(numbers.normals, numbers.normals, numbers.subnormals)
             ),
-            "largest": family.large(ODD, values=numbers.each(numbers.normals, numbers.normals, large_values)),
+            "largest": family.large(ODD, values=numbers.per_operand(numbers.normals, numbers.normals, large_values)),
             "signed_zero": family.signed_zero(ODD),
-            "infinity": family.infinity(FEW, values=one_element_is(math.inf, 1, 2)),
-            "nan": family.nan(FEW, values=one_element_is(math.nan, 0, 1, 2)),
+            "infinity": family.infinity(FEW, values=single_element(math.inf, 1, 2)),
+            "nan": family.nan(FEW, values=single_element(math.nan, 0, 1, 2)),
             "cancellation": family.cancellation(ODD, values=pairs_that_cancel),
             "minus_infinity_first": Family(
                 "the first half of the keys scores minus infinity",
@@ -196,7 +199,7 @@ class Attention(Operation):
             ),
             "large_logits": Family(
                 "scores whose exponential overflows unless their maximum is subtracted",
-                numbers.each(large_scores, large_scores, numbers.normals),
+                numbers.per_operand(large_scores, large_scores, numbers.normals),
                 shapes=(ODD, (1, 1, 1, 40, 40, 256)),
             ),
             "shifted": Family(
@@ -205,11 +208,13 @@ class Attention(Operation):
                 shapes=((1, 2, 1, 64, 512, 64), (1, 2, 2, 50, 127, 128)),
             ),
             "sm_scale": Family(
-                f"sm_scale={SM_SCALE} instead of 1 / sqrt(D)", numbers.each(numbers.normals), shapes=(ODD, ragged[3])
+                f"sm_scale={SM_SCALE} instead of 1 / sqrt(D)",
+                numbers.per_operand(numbers.normals),
+                shapes=(ODD, ragged[3]),
             ),
             "empty_rows": Family(
                 "causal with more queries than keys: the first see no key, and give zeros",
-                numbers.each(numbers.normals),
+                numbers.per_operand(numbers.normals),
                 shapes=((1, 2, 1, 130, 33, 64), (1, 2, 2, 77, 1, 64)),
                 options={"causal": (True,)},
             ),
@@ -218,8 +223,7 @@ class Attention(Operation):
     )
 
     def default_cases(self, device_type: str) -> list[Case]:
-        """On a GPU 16384 tokens and 2048 features, as in FlashAttention's papers; and float16, grouped,
-        ragged, float32."""
+        """On a GPU FlashAttention's 16384 tokens and 2048 features; then float16, grouped, ragged, float32."""
         if device_type != "cuda":
             return [
                 self.case((1, 2, 1, 100, 100, 64), dtype, causal=causal) for dtype in DTYPES for causal in (False, True)
@@ -248,14 +252,14 @@ class Attention(Operation):
         return ("fast",) if dtype == FLOAT8 else ("ieee",)
 
     def make_inputs(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
-        """For float8 also scales of q, k and v, float32, with which normal numbers are about as large as others."""
+        """Draw q, k and v; for float8 also their float32 scales, which bring the scaled numbers near deviation 1."""
         operands = super().make_inputs(case, seed, device)
         if case.dtype != FLOAT8:
             return operands
         power = -2 if case.inputs == "large_logits" else -6
         return *operands, *scales(2, power, seed, device), *scales(1, -6, seed + 1, device)
 
-    def second(self, case: Case) -> Case:
+    def second_case(self, case: Case) -> Case:
         by_shape = case.inputs in ("normal", "sizes", "long_thin") and case.dtype != FLOAT8
         return replace(case, inputs="shifted") if by_shape else case
 
@@ -288,31 +292,33 @@ class Attention(Operation):
             del value, bound
 
     def _heads(self, case: Case) -> int:
-        """Heads judged together: as many as make a block of the output."""
-        return max(1, min(case["H"], blocks.rows_together(case["S_q"] * case["D"])))
+        """Return the number of heads judged together, which fill one block of the output."""
+        return max(1, min(case["H"], blocks.rows_per_block(case["S_q"] * case["D"])))
 
     def _rows(self, case: Case) -> int:
-        """Queries at a time: their scores, of which the bound needs eight arrays, are half a block. With a mask they
-        are a quarter: the keys that none of the queries sees are left out."""
+        """Return the number of queries per step. The bound needs eight arrays of their scores, each half a block.
+
+        With a mask they are a quarter, since keys that none of the queries sees are left out.
+        """
         share = 4 if case.option("causal") else 2
-        return max(1, min(case["S_q"], blocks.rows_together(case["S_k"], share=share)))
+        return max(1, min(case["S_q"], blocks.rows_per_block(case["S_k"], share=share)))
 
     def _heads_at_once(self, case: Case) -> int:
-        """Heads in one product of matrices, where all queries of a head are less than what `_rows` allows."""
-        queries = blocks.rows_together(case["S_k"], share=4 if case.option("causal") else 2)
-        keys = blocks.rows_together(case["S_k"] * case["D"])
+        """Return the number of heads in one matrix product, if all queries of a head are fewer than `_rows` allows."""
+        queries = blocks.rows_per_block(case["S_k"], share=4 if case.option("causal") else 2)
+        keys = blocks.rows_per_block(case["S_k"] * case["D"])
         return max(1, min(case["H"], self._heads(case), queries // max(1, case["S_q"]), keys))
 
     def _rows_truth(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, start: int, case: Case, finite_v: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The exact output rows of `q`, which begin at query `start`, and their bound; of one head, or of several.
+        """Return the exact output rows of `q`, which begin at query `start`, and their bound; for one head or several.
 
-        `finite_v`: whether `v` has no NaN and no infinity; to ask that here would wait for the device.
+        finite_v: `v` has no NaN and no infinity. Testing this here would wait for the device.
         """
         b, h, _, s_q, s_k, d = case.shape
         last_row = start + q.shape[-2]
-        seen = max(0, min(s_k, last_row + s_k - s_q)) if case.option("causal") else s_k  # by any of these queries
+        seen = max(0, min(s_k, last_row + s_k - s_q)) if case.option("causal") else s_k  # keys up to the last visible
         if seen == 0 or d == 0:
             zeros = torch.zeros_like(q)
             return zeros, rounding_limit(zeros, self.output_dtype(case))
@@ -327,7 +333,7 @@ class Attention(Operation):
         p = torch.softmax(scores, dim=-1)
         if hidden is not None and start < s_q - s_k:
             p.masked_fill_(hidden, 0.0)  # a query that sees no key gives zeros
-        # NaN and infinities in V count only for queries that see them; 0 times them in a product would be NaN.
+        # NaN and infinities in V count only for queries that see them; a product would multiply them by 0 and give NaN.
         finite = v if finite_v else v.nan_to_num(0.0, 0.0, 0.0)
         value = p @ finite
         bound = attention_limit(
@@ -353,7 +359,7 @@ class Attention(Operation):
         return (case["B"], case["H"], case["S_q"], case["D"])
 
     def visible_pairs(self, case: Case) -> int:
-        """Pairs of a query and a key that it sees, in one head."""
+        """Return the number of pairs of a query and a visible key in one head."""
         s_q, s_k = case["S_q"], case["S_k"]
         if not case.option("causal"):
             return s_q * s_k
@@ -362,7 +368,7 @@ class Attention(Operation):
         return (seen_first + seen_last) * (s_q - first) // 2
 
     def flops(self, case: Case) -> int:
-        """Two products of 2 D operations for each visible pair."""
+        """Count two products of 2 D operations for each visible pair."""
         return 4 * case["B"] * case["H"] * case["D"] * self.visible_pairs(case)
 
     def workspace_bytes(self, case: Case) -> int:

@@ -16,46 +16,46 @@ from suite.numerics.formats import DTYPES, MIN_EXPONENT, half_smallest, unit_rou
 from suite.ops.attention import (
     SM_SCALE,
     Attention,
-    heads_inside,
     large_scores,
     minus_infinity,
+    stored_bshd,
 )
 from suite.problem import family, numbers, outputs
 from suite.problem.case import Case
 from suite.problem.family import Family
 from suite.problem.option import Option
 from suite.problem.shape import Shape
-from suite.problem.telling import Telling
+from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 ODD = (1, 2, 1, 50, 70, 64)
-"""Size of most families: grouped heads, and no multiple of any tile."""
+"""Shape of most families: grouped heads, and sizes that are multiples of no tile."""
 CAUSAL = {"causal": (True,)}
-"""Options of most families: pairs that are visible and pairs that are hidden."""
+"""Options of most families: some pairs are visible and some are hidden."""
 LOG_ERROR = 4.0
 """Error of a float32 logarithm, in unit roundoffs of its value plus 1 (CUDA C++ Programming Guide: lg2.approx)."""
 
 
 @dataclass
 class Pairs:
-    """Pairs of some queries (rows) and all keys of one head; float64. ds = p (dp - delta), dp = do v^T.
+    """Pairs of some queries (rows) with all keys of one head, float64: p, and ds = p (dp - delta) with dp = do v^T.
 
-    The error of p_ij is p_ij (e_ij + e_i), that of ds_ij is ds_ij (e_ij + e_i) + p_ij (d_ij + d_i), with errors e and d
-    of pairs and of rows, which are independent of each other. Their variances:
+    The error of p_ij is p_ij (e_ij + e_i), that of ds_ij is ds_ij (e_ij + e_i) + p_ij (d_ij + d_i). The errors e and d,
+    of pairs and of rows, are independent of each other.
     """
 
     p: torch.Tensor
     ds: torch.Tensor
     p_variance: torch.Tensor
-    """Of p_ij e_ij, with the rounding to 16 bits."""
+    """Variance of p_ij e_ij, with the rounding to 16 bits."""
     ds_variance: torch.Tensor
-    """Of ds_ij e_ij + p_ij d_ij, with the rounding to 16 bits."""
+    """Variance of ds_ij e_ij + p_ij d_ij, with the rounding to 16 bits."""
     exponent: torch.Tensor
-    """(rows, 1): of e_i."""
+    """Variance of e_i, (rows, 1)."""
     delta: torch.Tensor
-    """(rows, 1): of d_i."""
+    """Variance of d_i, (rows, 1)."""
     p_shift: torch.Tensor
-    """Errors of one sign of p_ij, at most."""
+    """Largest systematic error of p_ij."""
     ds_shift: torch.Tensor
 
 
@@ -63,15 +63,15 @@ def pairs(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, do: torch.Tensor, hidden: torch.Tensor | None, scale: float,
     dtype: str, keys: int | None = None,
 ) -> Pairs:  # fmt: skip
-    """`Pairs` of rows of q and do with those of k and v, of a head or several. hidden (rows, keys): by causality.
+    """Compute `Pairs` from rows of q and do and all of k and v, of one head or several. hidden: (rows, keys).
 
-    keys: that an implementation may add, with those left out here, which no row sees.
+    keys: the number of keys that an implementation may sum, including hidden ones that are left out here.
 
     1. Scores, their exponentials and so p are computed twice, for the output and again for the gradients, from one
-       logarithm of the sum: twice the variance of attention's. What moves the sum, the logarithm's error and the
-       rounding of its value are common to a row.
-    2. dp is a sum over D. delta, a row's sum of do o, has the errors of o: of p, of its rounding to 16 bits, of the sum
-       over the keys, and of the output's rounding.
+       logarithm of the sum: twice the variance of attention's. The errors of the sum, of its logarithm and of the
+       rounded value are common to a row.
+    2. dp is a sum over D. delta, a row's sum of do o, has the errors of o: from p, from its rounding to 16 bits, from
+       the sum over the keys, and from the output's rounding.
     3. In 16 bits p and ds are rounded to the inputs' type before they enter a product; dp may be too.
     4. Tensor cores truncate: scores, dp and o are too small. Numbers below the normal range may be 0.
     """
@@ -80,13 +80,13 @@ def pairs(
     if hidden is not None:
         scores.masked_fill_(hidden, -math.inf)
     largest = scores.amax(dim=-1, keepdim=True)
-    blind = torch.zeros_like(largest, dtype=torch.bool) if hidden is None else hidden.all(dim=-1, keepdim=True)
-    p = torch.softmax(scores, dim=-1).masked_fill_(blind, 0.0)
-    log_sum = (largest - p.amax(dim=-1, keepdim=True).log_()).masked_fill_(blind, 0.0)  # the largest p is 1 / the sum
-    largest.masked_fill_(blind, 0.0)
+    unseen = torch.zeros_like(largest, dtype=torch.bool) if hidden is None else hidden.all(dim=-1, keepdim=True)
+    p = torch.softmax(scores, dim=-1).masked_fill_(unseen, 0.0)
+    log_sum = (largest - p.amax(dim=-1, keepdim=True).log_()).masked_fill_(unseen, 0.0)  # the largest p is 1 / the sum
+    largest.masked_fill_(unseen, 0.0)
     relative = exponential_variance(scores, (q * scale).square() @ k.square().mT, d, depth).mul_(2.0)
-    nothing = p == 0.0  # exactly: without an error
-    relative.masked_fill_(nothing, 0.0)
+    exact = p == 0.0  # p is exactly 0, so it has no error
+    relative.masked_fill_(exact, 0.0)
 
     dp = do @ v.mT
     if hidden is not None:
@@ -101,54 +101,54 @@ def pairs(
     exponent += u**2 * (2.0 * (largest.square() + log_sum.square()) + LOG_ERROR**2 * (1.0 + (log_sum - largest) ** 2))
     p_variance = squared * relative
     ds_variance = p_variance * centred.square() + squared * sum_variance(dp, do.square() @ v.square().mT, d, depth)
-    of_o = sum_variance(o, squared @ v.square(), keys, depth)
+    o_variance = sum_variance(o, squared @ v.square(), keys, depth)
     if dtype != "float32":
-        p_variance += rounding_variance(p, dtype, nothing)
-        ds_variance += rounding_variance(ds, dtype, nothing, min(scale, 1.0)) + squared * rounding_variance(dp, dtype)
-        of_o += rounding_variance(o, dtype)
-    of_delta = (p_variance * centred.square()).sum(dim=-1, keepdim=True)
-    of_delta += (do.square() * of_o).sum(dim=-1, keepdim=True)
-    of_delta += sum_variance(delta, (do * o).square().sum(dim=-1, keepdim=True), d, None)
-    of_delta += sum_variance(delta, (p * dp).square().sum(dim=-1, keepdim=True), keys, None)
+        p_variance += rounding_variance(p, dtype, exact)
+        ds_variance += rounding_variance(ds, dtype, exact, min(scale, 1.0)) + squared * rounding_variance(dp, dtype)
+        o_variance += rounding_variance(o, dtype)
+    delta_variance = (p_variance * centred.square()).sum(dim=-1, keepdim=True)
+    delta_variance += (do.square() * o_variance).sum(dim=-1, keepdim=True)
+    delta_variance += sum_variance(delta, (do * o).square().sum(dim=-1, keepdim=True), d, None)
+    delta_variance += sum_variance(delta, (p * dp).square().sum(dim=-1, keepdim=True), keys, None)
 
-    of_sum, of_sums = truncation(d, depth), truncation(keys, depth)
+    dot_truncation, key_truncation = truncation(d, depth), truncation(keys, depth)
     moved = (scores - (p * scores).sum(dim=-1, keepdim=True)).mul_(p)
-    p_shift = moved.abs() * (u + of_sum)
-    ds_shift = p_shift * centred.abs() + p * ((moved * dp).sum(dim=-1, keepdim=True).abs() * (u + of_sum))
-    ds_shift += p * (of_sum * dp.abs() + of_sums * (do * o).abs().sum(dim=-1, keepdim=True))
+    p_shift = moved.abs() * (u + dot_truncation)
+    ds_shift = p_shift * centred.abs() + p * ((moved * dp).sum(dim=-1, keepdim=True).abs() * (u + dot_truncation))
+    ds_shift += p * (dot_truncation * dp.abs() + key_truncation * (do * o).abs().sum(dim=-1, keepdim=True))
     p_shift += flushed(p)
     ds_shift += flushed(p) * centred.abs() + flushed(ds)
-    return Pairs(p, ds, p_variance, ds_variance, exponent, of_delta, p_shift, ds_shift)
+    return Pairs(p, ds, p_variance, ds_variance, exponent, delta_variance, p_shift, ds_shift)
 
 
 def truncation(terms: int, depth: int | None) -> float:
-    """Relative error of a sum on tensor cores, of one sign; see `sum_shift`."""
+    """Return the relative systematic error of a sum on tensor cores; see `sum_shift`."""
     return unit_roundoff("float32") * (math.ceil(terms / depth) + 1) / 2.0 if depth else 0.0
 
 
 def flushed(x: torch.Tensor) -> torch.Tensor:
-    """The error of a number that becomes 0 below float32's normal range, and of any other at most as much."""
+    """Return a bound of the error if `x` becomes 0 where it is below float32's normal range."""
     return x.abs().clamp_(max=2.0 ** MIN_EXPONENT["float32"])
 
 
 def rounding_variance(
-    value: torch.Tensor, dtype: str, nothing: torch.Tensor | None = None, factor: float = 1.0
+    value: torch.Tensor, dtype: str, exact: torch.Tensor | None = None, factor: float = 1.0
 ) -> torch.Tensor:
-    """Of rounding `factor` times a value to 16 bits, over factor^2; 0 where `nothing` is rounded."""
+    """Return the variance of rounding `factor` times a value to 16 bits, over factor^2; 0 where `exact`."""
     error = (value.abs() * unit_roundoff(dtype)).clamp_(min=half_smallest(dtype) / factor)
     variance = error.square_().div_(3.0)
-    return variance if nothing is None else variance.masked_fill_(nothing, 0.0)
+    return variance if exact is None else variance.masked_fill_(exact, 0.0)
 
 
 @dataclass
 class Sum:
-    """A sum over pairs, and what its bound needs; (rows, D) each, or (heads, rows, D)."""
+    """A sum over pairs and the terms of its bound; (rows, D) each, or (heads, rows, D)."""
 
     value: torch.Tensor
     variance: torch.Tensor
     shift: torch.Tensor
     squares: torch.Tensor
-    """Sum of the terms' squares."""
+    """Sum of the squares of the terms."""
 
     def __iadd__(self, other: Sum) -> Sum:
         for name in ("value", "variance", "shift", "squares"):
@@ -160,44 +160,44 @@ class Sum:
             getattr(self, name)[:, rows] += getattr(other, name)
 
     def __getitem__(self, place: int) -> Sum:
-        """Of one of several heads."""
+        """Return the sum of one of several heads."""
         return Sum(self.value[place], self.variance[place], self.shift[place], self.squares[place])
 
     def limit(self, terms: int, count: int, dtype: str, parts: torch.Tensor | None = None) -> torch.Tensor:
-        """The bound of a sum of `terms` terms, one of `count` results.
+        """Return the bound of a sum of `terms` terms, one of `count` results.
 
-        parts: sums of squares of the parts of a group, where each may be rounded to 16 bits before they are added.
+        parts: sums of squares of the parts of a group, each of which may be rounded to 16 bits before they are added.
         """
         depth = MMA_DEPTH.get(dtype)
         variance = self.variance + sum_variance(self.value, self.squares, terms, depth)
         if parts is not None and dtype != "float32":
             variance += parts * (unit_roundoff(dtype) ** 2 / 3.0)
         systematic = self.shift + sum_shift(self.value, terms, depth)
-        systematic += self.value.abs() * (4.0 * unit_roundoff("float32"))  # of the scale and of products with it
+        systematic += self.value.abs() * (4.0 * unit_roundoff("float32"))  # from the scale and products with it
         systematic += flushed(self.value)
         return limit(systematic + variance.sqrt_() * deviations(count), self.value, dtype)
 
 
-def sum_over_keys(of: Pairs, k: torch.Tensor, scale: float) -> Sum:
-    """dq = scale ds k."""
-    value = of.ds @ k
-    variance = of.ds_variance @ k.square() + of.exponent * value.square() + of.delta * (of.p @ k).square()
-    squares = of.ds.square() @ k.square()
-    return Sum(value * scale, variance * scale**2, of.ds_shift @ k.abs() * scale, squares * scale**2)
+def sum_over_keys(p_ds: Pairs, k: torch.Tensor, scale: float) -> Sum:
+    """Return dq = scale ds k."""
+    value = p_ds.ds @ k
+    variance = p_ds.ds_variance @ k.square() + p_ds.exponent * value.square() + p_ds.delta * (p_ds.p @ k).square()
+    squares = p_ds.ds.square() @ k.square()
+    return Sum(value * scale, variance * scale**2, p_ds.ds_shift @ k.abs() * scale, squares * scale**2)
 
 
-def sums_over_queries(of: Pairs, q: torch.Tensor, do: torch.Tensor, scale: float) -> tuple[Sum, Sum]:
-    """dk = scale ds^T q, and dv = p^T do."""
-    p_squared, ds_squared = of.p.square(), of.ds.square()
-    variance = (of.ds_variance + ds_squared * of.exponent + p_squared * of.delta).mT @ q.square()
+def sums_over_queries(p_ds: Pairs, q: torch.Tensor, do: torch.Tensor, scale: float) -> tuple[Sum, Sum]:
+    """Return dk = scale ds^T q and dv = p^T do."""
+    p_squared, ds_squared = p_ds.p.square(), p_ds.ds.square()
+    variance = (p_ds.ds_variance + ds_squared * p_ds.exponent + p_squared * p_ds.delta).mT @ q.square()
     squares = ds_squared.mT @ q.square()
-    dk = Sum(of.ds.mT @ q * scale, variance * scale**2, of.ds_shift.mT @ q.abs() * scale, squares * scale**2)
-    variance = (of.p_variance + p_squared * of.exponent).mT @ do.square()
-    return dk, Sum(of.p.mT @ do, variance, of.p_shift.mT @ do.abs(), p_squared.mT @ do.square())
+    dk = Sum(p_ds.ds.mT @ q * scale, variance * scale**2, p_ds.ds_shift.mT @ q.abs() * scale, squares * scale**2)
+    variance = (p_ds.p_variance + p_squared * p_ds.exponent).mT @ do.square()
+    return dk, Sum(p_ds.p.mT @ do, variance, p_ds.p_shift.mT @ do.abs(), p_squared.mT @ do.square())
 
 
-def and_normal_gradient(values: numbers.Values) -> numbers.Values:
-    """q, k and v by `values`; do of normal numbers."""
+def append_normal_gradient(values: numbers.Values) -> numbers.Values:
+    """Draw q, k and v by `values`, and do as normal numbers."""
 
     def with_gradient(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
         return (*values(shapes[:3], case, source), numbers.normals(shapes[3], case, source))
@@ -206,9 +206,9 @@ def and_normal_gradient(values: numbers.Values) -> numbers.Values:
 
 
 def one_nan(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """Normal numbers, but one NaN in each batch entry, in q, k, v and do in rotation.
+    """Normal numbers with one NaN in each batch entry, in q, k, v and do in rotation.
 
-    It is in the last query's row or in that of the first key, which every query sees: what it reaches is the same
+    It is in the last query's row or in that of the first key, which every query sees: the affected results are the same
     whether hidden pairs are left out of sums or weighted by 0.
     """
     drawn = tuple(numbers.normals(shape, case, source) for shape in shapes)
@@ -232,12 +232,12 @@ class AttentionGrad(Attention):
     options = (Option("causal", (False, True), "queries do not see later keys", every=True),)
     sweep = tuple((1, 16, 16, s, s, 64) for s in (16, 64, 256, 1024, 4096))
     telling = (
-        Telling("many_keys", (1, 2, 1, 33, 200, 64)),
-        Telling("causal", (1, 2, 1, 130, 200, 64), options={"causal": True}),
-        Telling("unseen", (1, 2, 1, 70, 50, 64), options={"causal": True}),
-        Telling("sm_scale", (1, 2, 1, 33, 70, 64), "sm_scale"),
-        Telling("transposed", (1, 2, 1, 33, 70, 64), "transposed"),
-        Telling("large_logits", (1, 2, 1, 33, 70, 64), "large_logits"),
+        TellingCase("many_keys", (1, 2, 1, 33, 200, 64)),
+        TellingCase("causal", (1, 2, 1, 130, 200, 64), options={"causal": True}),
+        TellingCase("unseen", (1, 2, 1, 70, 50, 64), options={"causal": True}),
+        TellingCase("sm_scale", (1, 2, 1, 33, 70, 64), "sm_scale"),
+        TellingCase("transposed", (1, 2, 1, 33, 70, 64), "transposed"),
+        TellingCase("large_logits", (1, 2, 1, 33, 70, 64), "large_logits"),
     )
     ragged: ClassVar[tuple[Shape, ...]] = ((1, 2, 1, 33, 1, 64), (1, 1, 1, 130, 67, 128))
     families: ClassVar = {
@@ -245,28 +245,31 @@ class AttentionGrad(Attention):
         "sizes": family.sizes(*ragged),
         "empty": family.empty((1, 2, 1, 0, 5, 64), (1, 2, 1, 5, 0, 64), (0, 2, 1, 5, 5, 64)),
         "transposed": Family(
-            "stored as (B, S, H, D)", numbers.each(numbers.normals), heads_inside, shapes=(ODD,), options=CAUSAL
+            "stored as (B, S, H, D)", numbers.per_operand(numbers.normals), stored_bshd, shapes=(ODD,), options=CAUSAL
         ),
         "strided": replace(family.strided_views(ODD), options=CAUSAL),
         "misaligned_rows": replace(family.misaligned_rows(ODD), options=CAUSAL),
         "nan": replace(family.nan((4, 1, 1, 10, 19, 64), values=one_nan), options=CAUSAL),
         "minus_infinity_first": Family(
             "the first keys score minus infinity: no gradient but NaN, where 0 meets an infinite k",
-            and_normal_gradient(minus_infinity(lambda count: slice(0, count // 2), overflow=True)),
+            append_normal_gradient(minus_infinity(lambda count: slice(0, count // 2), overflow=True)),
             shapes=((1, 4, 2, 20, 70, 64),),
             options=CAUSAL,
         ),
         "large_logits": Family(
             "scores whose exponential overflows unless their maximum is subtracted",
-            and_normal_gradient(numbers.each(large_scores, large_scores, numbers.normals)),
+            append_normal_gradient(numbers.per_operand(large_scores, large_scores, numbers.normals)),
             shapes=(ODD,),
         ),
         "sm_scale": Family(
-            f"sm_scale={SM_SCALE} instead of 1 / sqrt(D)", numbers.each(numbers.normals), shapes=(ODD,), options=CAUSAL
+            f"sm_scale={SM_SCALE} instead of 1 / sqrt(D)",
+            numbers.per_operand(numbers.normals),
+            shapes=(ODD,),
+            options=CAUSAL,
         ),
         "empty_rows": Family(
             "causal with more queries than keys: the first see no key, and have no gradient",
-            numbers.each(numbers.normals),
+            numbers.per_operand(numbers.normals),
             shapes=((1, 2, 1, 130, 33, 64),),
             options=CAUSAL,
         ),
@@ -287,7 +290,7 @@ class AttentionGrad(Attention):
         q, k, v = super().operands(case)
         return (q, k, v, q)
 
-    def second(self, case: Case) -> Case:
+    def second_case(self, case: Case) -> Case:
         return case
 
     def output_shapes(self, case: Case) -> tuple[Shape, ...]:
@@ -306,31 +309,31 @@ class AttentionGrad(Attention):
             return Truth((slice(begin, begin + bound.numel()),), total.value.reshape(-1), bound.reshape(-1))
 
         at_once = self._key_heads_at_once(case)
-        # Hidden keys are left out, unless 0 times one of their elements is not 0.
+        # Hidden keys are left out unless they hold an infinity or NaN, which 0 times does not make 0.
         skips = case.option("causal") and all(bool(each.isfinite().all()) for each in inputs)
         for batch, first in product(range(b), range(0, h_kv, at_once)):
             key_heads = slice(first, min(first + at_once, h_kv))
             several = key_heads.stop - first
-            of_keys = [empty_sum((several, s_k, d), inputs[0].device) for _ in range(2)]
-            parts = [torch.zeros_like(total.value) for total in of_keys]
+            key_sums = [empty_sum((several, s_k, d), inputs[0].device) for _ in range(2)]
+            parts = [torch.zeros_like(total.value) for total in key_sums]
             for member in range(group):
-                of_members = [empty_sum((several, s_k, d), inputs[0].device) for _ in range(2)]
-                of_queries = empty_sum((several, s_q, d), inputs[0].device)
-                self._add_heads(inputs, case, skips, batch, key_heads, member, of_queries, of_members)
-                together = [of_queries] if group == 1 else [of_queries[place] for place in range(several)]
+                member_sums = [empty_sum((several, s_k, d), inputs[0].device) for _ in range(2)]
+                query_sums = empty_sum((several, s_q, d), inputs[0].device)
+                self._add_heads(inputs, case, skips, batch, key_heads, member, query_sums, member_sums)
+                together = [query_sums] if group == 1 else [query_sums[place] for place in range(several)]
                 for place, own in enumerate(together):
                     head = (first + place) * group + member
                     yield piece(0, (batch * h + head) * s_q * d, own, own.limit(s_k, count, case.dtype))
-                for total, part, mine in zip(of_keys, parts, of_members, strict=True):
+                for total, part, mine in zip(key_sums, parts, member_sums, strict=True):
                     total += mine
                     part.addcmul_(mine.value, mine.value)
-                del of_queries, together, own, of_members, mine
-            for output, total, part in zip((1, 2), of_keys, parts, strict=True):
+                del query_sums, together, own, member_sums, mine
+            for output, total, part in zip((1, 2), key_sums, parts, strict=True):
                 bound = total.limit(group * s_q, count, case.dtype, part if group > 1 else None)
                 yield piece(output, (batch * h_kv + first) * s_k * d, total, bound)
 
     def _key_heads_at_once(self, case: Case) -> int:
-        """Key heads in one product of matrices, with one query head of each."""
+        """Return the number of key heads in one matrix product, with one query head for each."""
         return max(1, min(case["H_kv"], self._heads_at_once(case)))
 
     def _add_heads(
@@ -341,10 +344,10 @@ class AttentionGrad(Attention):
         batch: int,
         key_heads: slice,
         member: int,
-        of_queries: Sum,
-        of_keys: list[Sum],
+        query_sums: Sum,
+        key_sums: list[Sum],
     ) -> None:
-        """Add what the queries of some heads contribute, one `member` of each group: to dq, and to dk and dv."""
+        """Add the contributions of one query head of each group (`member`) to dq, dk and dv."""
         h, h_kv, s_q, s_k, d = case.shape[1:]
         if not (s_q and s_k and d):
             return
@@ -355,20 +358,20 @@ class AttentionGrad(Attention):
         rows = self._rows(case)
         for start in range(0, s_q, rows):
             q, do = (each[batch, heads, start : start + rows].double() for each in (inputs[0], inputs[3]))
-            hidden, seen = None, s_k  # by any of these queries
+            hidden, seen = None, s_k  # keys that any of these queries sees
             if case.option("causal"):
                 last = torch.arange(start, start + q.shape[1], device=q.device) + (s_k - s_q)
                 seen = max(1, min(s_k, start + q.shape[1] + s_k - s_q)) if skips else s_k
                 hidden = torch.arange(seen, device=q.device) > last[:, None]
-            of = pairs(q, k[:, :seen], v[:, :seen], do, hidden, scale, case.dtype, s_k)
-            mine = sum_over_keys(of, k[:, :seen], scale)
+            p_ds = pairs(q, k[:, :seen], v[:, :seen], do, hidden, scale, case.dtype, s_k)
+            mine = sum_over_keys(p_ds, k[:, :seen], scale)
             for name in ("value", "variance", "shift", "squares"):
-                getattr(of_queries, name)[:, start : start + rows] = getattr(mine, name)
-            for total, part in zip(of_keys, sums_over_queries(of, q, do, scale), strict=True):
+                getattr(query_sums, name)[:, start : start + rows] = getattr(mine, name)
+            for total, part in zip(key_sums, sums_over_queries(p_ds, q, do, scale), strict=True):
                 total.add_to(slice(seen), part)
 
     def flops(self, case: Case) -> int:
-        """Seven products of 2 D operations for each visible pair: two forward, five backward."""
+        """Count seven products of 2 D operations for each visible pair: two forward, five backward."""
         return super().flops(case) // 2 * 7
 
     def workspace_bytes(self, case: Case) -> int:

@@ -1,4 +1,4 @@
-"""conv2d: images (N, H, W, C) convolved with weights (K, R, S, C), as deep learning means it: taps are not flipped."""
+"""conv2d: images (N, H, W, C) convolved with weights (K, R, S, C) as in deep learning: taps are not flipped."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from suite.core.errors import UsageError
 from suite.numerics.formats import DTYPES
 from suite.ops.matmul import matmul_limit
 from suite.problem import family, numbers, shape
-from suite.problem.blocks import BLOCK_ELEMENTS, rows_together
+from suite.problem.blocks import BLOCK_ELEMENTS, rows_per_block
 from suite.problem.case import Case
 from suite.problem.family import Family
 from suite.problem.operation import Operation
 from suite.problem.shape import Shape
-from suite.problem.telling import Telling
+from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 ODD = (2, 9, 7, 16, 24, 3, 3, 1, 1)
-"""Size of most families: no multiple of any tile but for the channels, which TMA reads in 16 bytes."""
+"""Shape of most families: sizes that are multiples of no tile, except the channels, which TMA reads in 16 bytes."""
 STEM = (1, 12, 10, 3, 16, 7, 7, 2, 3)
 
 
 def channels_first(operand: torch.Tensor, position: int) -> torch.Tensor:
-    """The images (N, H, W, C) in memory as (N, C, H, W), the layout of other libraries."""
+    """Store images (N, H, W, C) in memory as (N, C, H, W), the layout of other libraries."""
     return operand if position else operand.permute(0, 3, 1, 2).contiguous().permute(0, 2, 3, 1)
 
 
-def one_in_an_image(value: float) -> numbers.Values:
-    """Normal numbers, but one element of the images is `value`.
+def single_image_element(value: float) -> numbers.Values:
+    """Normal numbers with one `value` in the images.
 
-    None of the weights: times the zeros of the padding it is NaN in an implicit product, and nothing in a sum over the
-    window's part inside the image.
+    Weights have none: times the zeros of the padding it is NaN in an implicit product, but a sum over the part of the
+    window inside the image leaves it out.
     """
 
     def values(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
@@ -46,9 +46,9 @@ def one_in_an_image(value: float) -> numbers.Values:
 
 
 def images_of_extremes(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """x holds the largest number, with one sign an image; weights are small enough that no partial sum overflows.
+    """Images hold the largest number, with one sign an image; weights are so small that no partial sum overflows.
 
-    The weights of output 0 are 1: its sums exceed the largest number, in any order.
+    Only output 0 has weights of 1: its sums exceed the largest number, in any order.
     """
     sign = torch.randint(0, 2, (shapes[0][0], 1, 1, 1), generator=source, device=source.device) * 2.0 - 1.0
     x = (sign * numbers.largest(case)).expand(shapes[0]).to(numbers.dtype_of(case), copy=True)
@@ -58,7 +58,7 @@ def images_of_extremes(shapes: tuple[Shape, ...], case: Case, source: torch.Gene
 
 
 def halves_that_cancel(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """The second half of the channels repeats the first, with the other sign in the weights."""
+    """The second half of the channels repeats the first, with weights of opposite sign."""
     x, weight = (numbers.normals(each, case, source) for each in shapes)
     channels = x.shape[3]
     half = channels // 2
@@ -78,14 +78,14 @@ class Conv2d(Operation):
         (n, 14, 14, c, c, 3, 3, 1, 1) for n, c in ((1, 16), (1, 64), (4, 128), (16, 256), (64, 256), (256, 256))
     )
     telling = (
-        Telling("odd_sizes", ODD),
-        Telling("stride_2", (1, 13, 11, 16, 24, 3, 3, 2, 1)),
-        Telling("pointwise", (2, 6, 5, 72, 40, 1, 1, 1, 0)),
-        Telling("three_channels", STEM),
-        Telling("flat_window", (1, 5, 8, 24, 33, 1, 3, 1, 0)),
-        Telling("channels_first", ODD, "channels_first"),
-        Telling("strided", ODD, "strided"),
-        Telling("nan", ODD, "nan"),
+        TellingCase("odd_sizes", ODD),
+        TellingCase("stride_2", (1, 13, 11, 16, 24, 3, 3, 2, 1)),
+        TellingCase("pointwise", (2, 6, 5, 72, 40, 1, 1, 1, 0)),
+        TellingCase("three_channels", STEM),
+        TellingCase("flat_window", (1, 5, 8, 24, 33, 1, 3, 1, 0)),
+        TellingCase("channels_first", ODD, "channels_first"),
+        TellingCase("strided", ODD, "strided"),
+        TellingCase("nan", ODD, "nan"),
     )
     ragged = (
         (1, 1, 1, 1, 1, 1, 1, 1, 0),
@@ -99,17 +99,17 @@ class Conv2d(Operation):
         "long_thin": family.long_thin((1, 2, 259, 3, 2, 2, 5, 1, 2)),
         "empty": family.empty((0, 5, 5, 8, 4, 3, 3, 1, 1), (2, 5, 5, 0, 4, 3, 3, 1, 1), (2, 5, 5, 8, 0, 3, 3, 1, 1)),
         "channels_first": Family(
-            "images stored as (N, C, H, W)", numbers.each(numbers.normals), channels_first, shapes=(ODD,)
+            "images stored as (N, C, H, W)", numbers.per_operand(numbers.normals), channels_first, shapes=(ODD,)
         ),
         "strided": family.strided_views(ODD),
         "offset": family.offset(ODD),
         "misaligned_rows": family.misaligned_rows(ODD),
         "broadcast": family.broadcast(ODD),
-        "subnormal": family.subnormal(ODD, values=numbers.each(numbers.subnormals, numbers.small_integers)),
+        "subnormal": family.subnormal(ODD, values=numbers.per_operand(numbers.subnormals, numbers.small_integers)),
         "largest": family.large(ODD, values=images_of_extremes),
         "signed_zero": family.signed_zero(ODD),
-        "infinity": family.infinity(ODD, STEM, values=one_in_an_image(math.inf)),
-        "nan": family.nan(ODD, STEM, values=one_in_an_image(math.nan)),
+        "infinity": family.infinity(ODD, STEM, values=single_image_element(math.inf)),
+        "nan": family.nan(ODD, STEM, values=single_image_element(math.nan)),
         "cancellation": family.cancellation(ODD, values=halves_that_cancel),
         "huge": family.huge((2**11 + 1, 128, 128, 64, 64, 1, 1, 1, 0)),
     }
@@ -131,7 +131,7 @@ class Conv2d(Operation):
         ]
 
     def parse_shapes(self, text: str) -> list[Shape]:
-        """As other operations do; `stride` is 1 and `padding` 0 where the text leaves them out."""
+        """Parse shapes as other operations do; `stride` is 1 and `padding` 0 where the text leaves them out."""
         found = shape.parse(text, self.name, self.dims, is_square=False, defaults={"stride": 1, "padding": 0})
         for dims in found:
             self.validate(dims)
@@ -163,9 +163,9 @@ class Conv2d(Operation):
         return (n, (h + 2 * padding - r) // stride + 1, (w + 2 * padding - s) // stride + 1, k)
 
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
-        """Some whole images at a time, or some rows of one."""
+        """Yield some whole images at a time, or some rows of one."""
         n, p, q, k = self.output_shape(case)
-        images, rows = self._together(case)
+        images, rows = self._judged_at_once(case)
         weight = inputs[1].double()
         for first in range(0, n, images):
             some = slice(first, min(first + images, n))
@@ -180,23 +180,23 @@ class Conv2d(Operation):
                 yield Truth((some, span, slice(0, q), slice(0, k)), value, bound)
                 del value, bound
 
-    def _together(self, case: Case) -> tuple[int, int]:
-        """Images, and rows of the output, that are judged at a time."""
+    def _judged_at_once(self, case: Case) -> tuple[int, int]:
+        """Return the numbers of images, and of rows of the output, that are judged at a time."""
         _, p, q, k = self.output_shape(case)
-        images = min(rows_together(p * q * k), rows_together(self._padded(case)))
-        return images, max(1, min(p, rows_together(q * k) if images == 1 else p))
+        images = min(rows_per_block(p * q * k), rows_per_block(self._padded(case)))
+        return images, max(1, min(p, rows_per_block(q * k) if images == 1 else p))
 
     def _padded(self, case: Case) -> int:
-        """Elements of an image with its padding."""
+        """Count the elements of an image with its padding."""
         return (case["H"] + 2 * case["padding"]) * (case["W"] + 2 * case["padding"]) * case["C"]
 
     def flops(self, case: Case) -> int:
-        """Those of a product of matrices; the taps in the padding count too, as everywhere."""
+        """Count the operations of the matrix product. Taps in the padding count too, as is usual."""
         return 2 * math.prod(self.output_shape(case)) * case["R"] * case["S"] * case["C"]
 
     def workspace_bytes(self, case: Case) -> int:
-        """Ten float64 arrays of a block of the output, three of the images that it needs, and three of the weights."""
-        images, rows = self._together(case)
+        """Count ten float64 arrays of a block of the output, three of its images, and three of the weights."""
+        images, rows = self._judged_at_once(case)
         _, _, q, k = self.output_shape(case)
         images = min(images, max(1, case["N"]))
         block = min(images * rows * q * k, BLOCK_ELEMENTS)
@@ -207,9 +207,9 @@ class Conv2d(Operation):
 def products(
     x: torch.Tensor, weight: torch.Tensor, rows: slice, columns: int, stride: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows of the convolution of padded images, and the sums of the squares of its terms: one product a tap. float64.
+    """Return rows of the convolution of padded images, and the sums of the squares of its terms, in float64.
 
-    x (images, height, width, C), weight (K, R, S, C).
+    x (images, height, width, C), weight (K, R, S, C). Each tap is one matrix product.
     """
     outputs, taps_y, taps_x, channels = weight.shape
     shape = (x.shape[0], rows.stop - rows.start, columns)

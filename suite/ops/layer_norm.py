@@ -1,4 +1,4 @@
-"""layer_norm: each row of an (M, N) matrix less its mean, over its standard deviation; a weight and a bias a column."""
+"""layer_norm: each row of an (M, N) matrix minus its mean, over its deviation; a weight and a bias per column."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 from suite.numerics.bounds import RSQRT_ULPS, deviations, limit, sum_variance
 from suite.numerics.formats import DTYPES, half_smallest, unit_roundoff
 from suite.problem import family, numbers
-from suite.problem.blocks import rows_together
+from suite.problem.blocks import rows_per_block
 from suite.problem.case import Case
 from suite.problem.family import Family
 from suite.problem.operation import Operation
 from suite.problem.shape import Shape
-from suite.problem.telling import Telling
+from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 EPS = 1e-5
@@ -31,49 +31,49 @@ def layer_norm_limit(
     count: int,
     dtype: str,
 ) -> torch.Tensor:
-    """Bound for y_j = (x_j - mean) scale w_j + b_j with scale = 1 / sqrt(variance + eps), computed in float32.
+    """Return the bound for y_j = (x_j - mean) scale w_j + b_j with scale = 1 / sqrt(variance + eps), in float32.
 
-    x, value and apart, x - mean: (rows, N); scale: (rows, 1); weight: (N,); all float64.
+    x, value and apart (x - mean): (rows, N); scale: (rows, 1); weight: (N,); all float64.
 
-    1. The mean is off by the error of a sum of N numbers over N, and by the division.
-    2. The variance is the sum of the squared differences: relatively off by 3u of each square, by the roundings of a
-       sum of positive numbers, by u each for the division and the sum with eps, and by the square of the mean's error.
-       The root takes half of that, and is off by RSQRT_ULPS. Without cancellation in E[x^2] - mean^2.
-    3. The difference is off by the mean's error and a rounding; two products and a sum follow.
+    1. The error of the mean is that of a sum of N numbers over N, and of the division.
+    2. The variance is the sum of the squared differences. Its relative error has 3u from each square, the roundings of
+       a sum of positive numbers, u each from the division and the sum with eps, and the square of the mean's error. The
+       root halves that, and adds RSQRT_ULPS. E[x^2] - mean^2 would add cancellation, which the bound excludes.
+    3. The difference has the mean's error and a rounding; two products and a sum follow.
     """
     u = unit_roundoff("float32")
     n = x.shape[1]
     sigmas = deviations(count)
     mean = x.mean(dim=1, keepdim=True)
-    of_sum = sum_variance(mean * n, x.square().sum(dim=1, keepdim=True), n, None)
-    of_mean = of_sum.sqrt() * (sigmas / n) + mean.abs() * u
+    sum_error = sum_variance(mean * n, x.square().sum(dim=1, keepdim=True), n, None)
+    mean_error = sum_error.sqrt() * (sigmas / n) + mean.abs() * u
 
     squares = apart.square()
     total = squares.sum(dim=1, keepdim=True)
     spread = squares.square().sum(dim=1, keepdim=True) / total.square().clamp(min=2.0**-1000)
-    of_squares = sum_variance(torch.ones_like(spread), spread, n, None).sqrt() * sigmas + 3.0 * u
-    relative = (of_squares + (of_mean * scale).square() + 2.0 * u) / 2.0 + (RSQRT_ULPS * 2.0 + 3.0) * u
+    squares_error = sum_variance(torch.ones_like(spread), spread, n, None).sqrt() * sigmas + 3.0 * u
+    relative = (squares_error + (mean_error * scale).square() + 2.0 * u) / 2.0 + (RSQRT_ULPS * 2.0 + 3.0) * u
 
     factor = scale * weight.abs()
-    error = apart.abs() * factor * relative + factor * of_mean + value.abs() * u
+    error = apart.abs() * factor * relative + factor * mean_error + value.abs() * u
     return limit(error + half_smallest("float32") * (factor + weight.abs() + 1.0), value, dtype)
 
 
 def shifted(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
-    """Normal numbers plus 64, with rows that differ: the variance is far below the mean square."""
+    """Normal numbers plus 64 in rows that differ: the variance is far below the mean square."""
     rows = torch.arange(shape[0], device=source.device) % 4
     drawn = numbers.normals(shape, case, source).double() * (2.0 ** (-1.0 * rows))[:, None]
     return (drawn + 64.0 + 16.0 * rows[:, None]).to(numbers.dtype_of(case))
 
 
 def constant(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
-    """One number a row: the variance is 0."""
+    """One number per row: the variance is 0."""
     drawn = numbers.normals((shape[0], 1), case, source)
     return (drawn * 8.0).expand(shape).contiguous()
 
 
 def small(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
-    """Normal numbers of deviation 2^-8, whose variance is of the size of eps."""
+    """Normal numbers with deviation 2^-8, whose variance is near eps."""
     return numbers.normals(shape, case, source) * 2.0**-8
 
 
@@ -85,13 +85,13 @@ class LayerNorm(Operation):
     is_square = True
     sweep = tuple((1024, 2**k) for k in range(6, 19, 2))
     telling = (
-        Telling("odd_rows", (5, 257)),
-        Telling("long_row", (2, 4104)),
-        Telling("strided", (9, 136), "strided"),
-        Telling("small", (9, 136), "small"),
-        Telling("shifted", (9, 136), "shifted"),
-        Telling("constant", (9, 136), "constant"),
-        Telling("nan", (9, 136), "nan"),
+        TellingCase("odd_rows", (5, 257)),
+        TellingCase("long_row", (2, 4104)),
+        TellingCase("strided", (9, 136), "strided"),
+        TellingCase("small", (9, 136), "small"),
+        TellingCase("shifted", (9, 136), "shifted"),
+        TellingCase("constant", (9, 136), "constant"),
+        TellingCase("nan", (9, 136), "nan"),
     )
     ragged = ((1, 1), (5, 257), (2, 4104))
     families: ClassVar = {
@@ -102,23 +102,24 @@ class LayerNorm(Operation):
         "strided": family.strided_views((9, 136)),
         "offset": family.offset((9, 136)),
         "broadcast": family.broadcast((9, 136)),
-        "infinity": family.infinity((9, 136), values=numbers.each(numbers.some_infinite, numbers.normals)),
-        "nan": family.nan((9, 136), values=numbers.each(numbers.one_nan, numbers.normals)),
-        "small": Family("variances of the size of eps", numbers.each(small, numbers.normals), shapes=((9, 136),)),
+        "infinity": family.infinity((9, 136), values=numbers.per_operand(numbers.some_infinite, numbers.normals)),
+        "nan": family.nan((9, 136), values=numbers.per_operand(numbers.one_nan, numbers.normals)),
+        "small": Family(
+            "variances of the size of eps", numbers.per_operand(small, numbers.normals), shapes=((9, 136),)
+        ),
         "shifted": Family(
             "means of 64 and more: E[x^2] - E[x]^2 cancels",
-            numbers.each(shifted, numbers.normals),
+            numbers.per_operand(shifted, numbers.normals),
             shapes=((9, 136), (2, 4104)),
         ),
         "constant": Family(
-            "rows of one number: a variance of 0", numbers.each(constant, numbers.normals), shapes=((9, 136),)
+            "rows of one number: a variance of 0", numbers.per_operand(constant, numbers.normals), shapes=((9, 136),)
         ),
         "huge": family.huge((2**16 + 1, 2**15 + 8)),
     }
 
     def default_cases(self, device_type: str) -> list[Case]:
-        """On a GPU 2^27 elements in rows of 2 KB to 256 KB in bfloat16: short, and longer than a multiprocessor holds;
-        then the other types."""
+        """On a GPU 2^27 bfloat16 elements in rows of 2 KB to 256 KB, more than an SM holds; then other types."""
         if device_type != "cuda":
             return [self.case((50, 264), dtype) for dtype in DTYPES]
         cases = [self.case((2**27 // n, n), "bfloat16") for n in (1024, 4096, 32768, 131072)]
@@ -131,9 +132,9 @@ class LayerNorm(Operation):
         return {"eps": EPS}
 
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
-        """In blocks of whole rows."""
+        """Yield blocks of whole rows."""
         m, n = case.shape
-        together = rows_together(n, share=2)
+        together = rows_per_block(n, share=2)
         weight, bias = (each.double() for each in inputs[1:])
         for start in range(0, m if n else 0, together):
             rows = slice(start, min(start + together, m))
@@ -150,13 +151,13 @@ class LayerNorm(Operation):
         return case.shape
 
     def flops(self, case: Case) -> int:
-        """Sum, difference, square, sum, two products and a sum for each element."""
+        """Count a sum, difference, square, sum, two products and a sum for each element."""
         return 7 * case["M"] * case["N"]
 
     def workspace_bytes(self, case: Case) -> int:
-        """Twelve float64 arrays of one block of rows, and the vectors."""
+        """Count twelve float64 arrays of one block of rows, and the vectors."""
         m, n = case.shape
-        return 8 * 12 * min(m, rows_together(n, share=2)) * n + 8 * 5 * n
+        return 8 * 12 * min(m, rows_per_block(n, share=2)) * n + 8 * 5 * n
 
 
 OP = LayerNorm()

@@ -16,27 +16,27 @@ from suite.problem.case import Case
 from suite.problem.family import Family
 from suite.problem.operation import Operation
 from suite.problem.shape import Shape
-from suite.problem.telling import Telling
+from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 
 @dataclass
 class Logits:
-    """z = x W^T + b, and its error; float64, (M, N) each."""
+    """The logits z = x W^T + b and their errors; float64, (M, N) each."""
 
     z: torch.Tensor
     shift: torch.Tensor
-    """Of one sign, of the sums."""
+    """Systematic error of the accumulation."""
     variance: torch.Tensor
-    """Of mean zero, of the sums."""
+    """Variance of the accumulation's random error."""
     rounding: torch.Tensor
-    """Of two roundings, at most."""
+    """Largest error of two roundings."""
 
 
 def product_error(
     value: torch.Tensor, spread_squared: torch.Tensor, terms: int, case: Case
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Shift and variance of the error of a product of matrices, as `matmul_limit` has them.
+    """Return the systematic error and the variance of a matrix product, as `matmul_limit` derives them.
 
     value: the sums. spread_squared: the sums of the squares of their terms.
     """
@@ -52,10 +52,10 @@ def product_error(
 
 
 def logits(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, case: Case) -> Logits:
-    """The sums that the sigmoid is applied to, of float64 operands.
+    """Compute the logits from float64 operands, with their errors.
 
-    To the error of the product comes that of adding the bias. In 16 bits the product may be rounded before the bias is
-    added, and the sum before the sigmoid is computed, as between the calls of a library.
+    Adding the bias adds a rounding. In 16 bits the product may be rounded before the bias is added, and the sum before
+    the sigmoid is computed, as between the calls of a library.
     """
     product = x @ weight.T
     shift, variance = product_error(product, x.square() @ weight.square().T, x.shape[1], case)
@@ -63,24 +63,22 @@ def logits(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, case: Case
     return Logits(z, shift, variance, (product.abs() + z.abs()) * unit_roundoff(case.dtype))
 
 
-def linear_sigmoid_limit(of: Logits, value: torch.Tensor, count: int, dtype: str) -> torch.Tensor:
-    """Bound for y = sigma(z), one of `count`. value: y, float64.
+def linear_sigmoid_limit(z_errors: Logits, value: torch.Tensor, count: int, dtype: str) -> torch.Tensor:
+    """Return the bound for y = sigma(z), one of `count`. value: y, float64.
 
-    sigma(z + e) - sigma(z) is at most y (1 - y) (exp(|e|) - 1), for e of either sign. The sigmoid adds what
-    `sigmoid_limit` has.
+    sigma(z + e) - sigma(z) is at most y (1 - y) (exp(|e|) - 1), for e of either sign. `sigmoid_limit` derives the error
+    of the sigmoid itself.
     """
     u = unit_roundoff("float32")
     slope = value * (1.0 - value)
-    of_z = slope * torch.expm1(of.shift + of.rounding + of.variance.sqrt() * deviations(count))
-    of_z = torch.where(of.z.isinf(), 0.0, of_z.nan_to_num(nan=1.0, posinf=1.0).clamp(max=1.0))
-    of_sigmoid = slope * (EXP_ULPS * 2.0 * u) + value * u + EXP_ULPS * 2.0 * half_smallest("float32")
-    return limit(of_z + of_sigmoid, value, dtype)
+    logit_error = slope * torch.expm1(z_errors.shift + z_errors.rounding + z_errors.variance.sqrt() * deviations(count))
+    logit_error = torch.where(z_errors.z.isinf(), 0.0, logit_error.nan_to_num(nan=1.0, posinf=1.0).clamp(max=1.0))
+    sigmoid_error = slope * (EXP_ULPS * 2.0 * u) + value * u + EXP_ULPS * 2.0 * half_smallest("float32")
+    return limit(logit_error + sigmoid_error, value, dtype)
 
 
 def layer(weights: float = 1.0, numbers_of_x: numbers.Numbers = numbers.normals) -> numbers.Values:
-    """x of normal numbers, weights of normal numbers times `weights` over sqrt(K), and a normal bias: logits around 1,
-    as in a trained network; for more operands normal numbers.
-    """
+    """Draw normal numbers, with weights times `weights` over sqrt(K): logits around 1, as in a trained layer."""
 
     def values(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
         x = numbers_of_x(shapes[0], case, source)
@@ -94,9 +92,9 @@ LAYER = layer()
 
 
 def bias_that_cancels(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """All rows of x are nearly the same, and the bias is nearly minus their product: logits far smaller than it.
+    """All rows of x are nearly the same, and the bias is nearly minus their product: logits are far smaller than both.
 
-    Weights are so large that a bias that is left out, or added after the sigmoid, cannot be overlooked.
+    The weights are so large that omitting the bias, or adding it after the sigmoid, shows.
     """
     x, weight, bias, *rest = layer(4.0)(shapes, case, source)
     x = (x[:1].double() + x.double() / 64.0).to(x.dtype)
@@ -106,7 +104,7 @@ def bias_that_cancels(shapes: tuple[Shape, ...], case: Case, source: torch.Gener
 
 
 def one_nan_in_turn(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """One NaN: in x for float32, in another operand for each other type."""
+    """One NaN, in another operand for each type: in x for float32."""
     drawn = LAYER(shapes, case, source)
     operand = drawn[("float32", "float16", "bfloat16").index(case.dtype)]
     numbers.put(operand, math.nan, tuple(numbers.index_below(size, source) for size in operand.shape))
@@ -114,14 +112,14 @@ def one_nan_in_turn(shapes: tuple[Shape, ...], case: Case, source: torch.Generat
 
 
 def infinite_bias(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """A quarter of the bias is infinite: results of 0 and 1."""
+    """Infinities in a quarter of the bias: results of 0 and 1."""
     x, weight, bias, *rest = LAYER(shapes, case, source)
     infinite = torch.rand(bias.shape, generator=source, device=source.device) < 0.25
     return x, weight, torch.where(infinite, bias * math.inf, bias), *rest
 
 
-def of_layer(plain: Family) -> Family:
-    """The family, with the numbers of a layer."""
+def layer_family(plain: Family) -> Family:
+    """Return the family with the numbers of a layer."""
     return replace(plain, values=LAYER)
 
 
@@ -135,28 +133,28 @@ class LinearSigmoid(Operation):
     dims = ("M", "N", "K")
     is_square = True
     sweep = tuple((n, n, n) for n in (64, 256, 1024, 2048, 4096, 8192))
-    telling: ClassVar[tuple[Telling, ...]] = (
-        Telling("odd_k", (1040, 16, 67)),
-        Telling("long_k", (48, 40, 2056)),
-        Telling("strided", (80, 72, 64), "strided"),
-        Telling("bias_cancels", (80, 72, 64), "bias_cancels"),
-        Telling("saturated", (80, 72, 64), "saturated"),
-        Telling("nan", (80, 72, 64), "nan"),
+    telling: ClassVar[tuple[TellingCase, ...]] = (
+        TellingCase("odd_k", (1040, 16, 67)),
+        TellingCase("long_k", (48, 40, 2056)),
+        TellingCase("strided", (80, 72, 64), "strided"),
+        TellingCase("bias_cancels", (80, 72, 64), "bias_cancels"),
+        TellingCase("saturated", (80, 72, 64), "saturated"),
+        TellingCase("nan", (80, 72, 64), "nan"),
     )
     ragged: ClassVar[tuple[Shape, ...]] = ((1, 1, 1), (5, 4, 0), (70, 41, 33))
     families: ClassVar[dict[str, Family]] = {
         "normal": Family("normal numbers, weights over sqrt(K); the operation's default sizes", LAYER),
-        "sizes": of_layer(family.sizes(*ragged)),
-        "empty": of_layer(family.empty((0, 4, 3), (3, 0, 4))),
-        "strided": of_layer(family.strided_views(ODD)),
-        "misaligned_rows": of_layer(family.misaligned_rows((33, 64, 64))),
+        "sizes": layer_family(family.sizes(*ragged)),
+        "empty": layer_family(family.empty((0, 4, 3), (3, 0, 4))),
+        "strided": layer_family(family.strided_views(ODD)),
+        "misaligned_rows": layer_family(family.misaligned_rows((33, 64, 64))),
         "bias_cancels": Family(
             "a bias that nearly cancels the product", bias_that_cancels, shapes=(ODD, (33, 65, 257))
         ),
         "saturated": Family("logits of either sign up to 60: results next to 0 and 1", layer(15.0), shapes=(ODD,)),
         "infinity": family.infinity(ODD, values=infinite_bias),
         "nan": family.nan(ODD, values=one_nan_in_turn),
-        "huge": of_layer(family.huge((2**16 + 1, 2**15 + 1, 16))),
+        "huge": layer_family(family.huge((2**16 + 1, 2**15 + 1, 16))),
     }
 
     def precisions(self, dtype: str) -> tuple[str, ...]:
@@ -180,21 +178,21 @@ class LinearSigmoid(Operation):
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
         m, n, _ = case.shape
         for rows, columns in blocks.blocks((m, n)):
-            of = logits(inputs[0][rows].double(), inputs[1][columns].double(), inputs[2][columns].double(), case)
-            value = torch.sigmoid(of.z)
-            yield Truth((rows, columns), value, linear_sigmoid_limit(of, value, m * n, case.dtype))
+            z_errors = logits(inputs[0][rows].double(), inputs[1][columns].double(), inputs[2][columns].double(), case)
+            value = torch.sigmoid(z_errors.z)
+            yield Truth((rows, columns), value, linear_sigmoid_limit(z_errors, value, m * n, case.dtype))
 
     def output_shape(self, case: Case) -> Shape:
         return (case["M"], case["N"])
 
     def flops(self, case: Case) -> int:
-        """Two for each product; the bias, and four of the sigmoid, for each result."""
+        """Count two operations for each product; for each result the bias, and four for the sigmoid."""
         return case["M"] * case["N"] * (2 * case["K"] + 5)
 
     def workspace_bytes(self, case: Case) -> int:
-        """Both operands and their squares of a block in float64, and twelve arrays of its results."""
+        """Count both operands of a block and their squares in float64, and twelve arrays of its results."""
         m, n, k = case.shape
-        rows = min(m, blocks.rows_together(n))
+        rows = min(m, blocks.rows_per_block(n))
         return 8 * (2 * (rows + n) * k + 12 * min(m * n, blocks.BLOCK_ELEMENTS))
 
 

@@ -1,4 +1,4 @@
-"""linear_sigmoid_grad: the gradients of a linear layer with a sigmoid, from that of its output, in one step."""
+"""linear_sigmoid_grad: the gradients of a linear layer with a sigmoid from the gradient of its output, in one step."""
 
 from __future__ import annotations
 
@@ -10,19 +10,28 @@ import torch
 
 from suite.numerics.bounds import EXP_ULPS, deviations, limit, sum_variance
 from suite.numerics.formats import DTYPES, half_smallest, unit_roundoff
-from suite.ops.linear_sigmoid import LAYER, ODD, LinearSigmoid, layer, logits, of_layer, one_nan_in_turn, product_error
+from suite.ops.linear_sigmoid import (
+    LAYER,
+    ODD,
+    LinearSigmoid,
+    layer,
+    layer_family,
+    logits,
+    one_nan_in_turn,
+    product_error,
+)
 from suite.problem import family, outputs
-from suite.problem.blocks import rows_together
+from suite.problem.blocks import rows_per_block
 from suite.problem.case import Case
 from suite.problem.family import Family
 from suite.problem.shape import Shape
-from suite.problem.telling import Telling
+from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 
 @dataclass
 class Derivative:
-    """dz = dy y (1 - y) of some rows, and its error: of one sign, at most, and of mean zero; float64."""
+    """The derivative dz = dy y (1 - y) of some rows, its largest systematic error and its variance; float64."""
 
     dz: torch.Tensor
     shift: torch.Tensor
@@ -30,33 +39,33 @@ class Derivative:
 
 
 def derivative(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, dy: torch.Tensor, case: Case) -> Derivative:
-    """Of float64 operands.
+    """Compute the derivative from float64 operands, with its errors.
 
-    1. An error e of z changes y by y (1 - y) e. So does its shift.
-    2. y has the error of the sigmoid in float32; in 16 bits it may be rounded, as a library does that keeps it for the
-       backward pass. The rounding is at most u y, also of a y next to 1, where 1 - y then loses all its digits.
+    1. An error e of z changes y by y (1 - y) e. So does its systematic error.
+    2. y has the error of the sigmoid in float32. In 16 bits it may also be rounded, since libraries keep it for the
+       backward pass. The rounding is at most u y, even for y near 1, where 1 - y then loses all its digits.
     3. An error e of y changes dz by dy (1 - 2 y) e. dz is rounded to the type of the inputs, as a factor of products.
     """
-    of = logits(x, weight, bias, case)
-    y = torch.sigmoid(of.z)
+    z_errors = logits(x, weight, bias, case)
+    y = torch.sigmoid(z_errors.z)
     slope, change = y * (1.0 - y), (dy * (1.0 - 2.0 * y)).abs()
     dz = dy * slope
     fine, u = unit_roundoff("float32"), unit_roundoff(case.dtype)
-    of_sigmoid = (y * (2.0 * EXP_ULPS * fine + fine + u)).square()
-    variance = slope.square() * (of.variance + of.rounding.square() / 3.0) + of_sigmoid / 3.0
+    sigmoid_error = (y * (2.0 * EXP_ULPS * fine + fine + u)).square()
+    variance = slope.square() * (z_errors.variance + z_errors.rounding.square() / 3.0) + sigmoid_error / 3.0
     rounding = (dz.abs() * (u + 3.0 * fine)).clamp(min=half_smallest(case.dtype)) * (dz != 0)
-    return Derivative(dz, change * slope * of.shift, variance * change.square() + rounding.square() / 3.0)
+    return Derivative(dz, change * slope * z_errors.shift, variance * change.square() + rounding.square() / 3.0)
 
 
 @dataclass
 class Sum:
-    """A sum of terms with dz, and what its bound needs."""
+    """A sum of terms with dz, and the terms of its bound."""
 
     value: torch.Tensor
     shift: torch.Tensor
     variance: torch.Tensor
     squares: torch.Tensor
-    """Sum of the terms' squares."""
+    """Sum of the squares of the terms."""
 
     def __iadd__(self, other: Sum) -> Sum:
         for name in ("value", "shift", "variance", "squares"):
@@ -64,26 +73,26 @@ class Sum:
         return self
 
     def limit(self, terms: int, count: int, case: Case, *, products: bool = True) -> torch.Tensor:
-        """The bound of a sum of `terms` terms, one of `count` results."""
+        """Return the bound of a sum of `terms` terms, one of `count` results."""
         shift, variance = self.shift, self.variance
         if products:
-            of_sum, spread = product_error(self.value, self.squares, terms, case)
-            shift, variance = shift + of_sum, variance + spread
+            product_shift, spread = product_error(self.value, self.squares, terms, case)
+            shift, variance = shift + product_shift, variance + spread
         else:
             variance = variance + sum_variance(self.value, self.squares, terms, None)
         return limit(shift + variance.sqrt() * deviations(count), self.value, case.dtype)
 
 
-def times(of: Derivative, b: torch.Tensor, *, transposed: bool = False) -> Sum:
-    """dz b, or dz^T b."""
+def times(gradient: Derivative, b: torch.Tensor, *, transposed: bool = False) -> Sum:
+    """Return dz b, or dz^T b."""
     squares = b.square()
-    factors = (of.dz, of.shift, of.variance, of.dz.square())
+    factors = (gradient.dz, gradient.shift, gradient.variance, gradient.dz.square())
     dz, shift, variance, dz_squared = (each.T if transposed else each for each in factors)
     return Sum(dz @ b, shift @ b.abs(), variance @ squares, dz_squared @ squares)
 
 
-def over_rows(of: Derivative) -> Sum:
-    return Sum(of.dz.sum(0), of.shift.sum(0), of.variance.sum(0), of.dz.square().sum(0))
+def over_rows(gradient: Derivative) -> Sum:
+    return Sum(gradient.dz.sum(0), gradient.shift.sum(0), gradient.variance.sum(0), gradient.dz.square().sum(0))
 
 
 class LinearSigmoidGrad(LinearSigmoid):
@@ -96,18 +105,18 @@ class LinearSigmoidGrad(LinearSigmoid):
     is_square = True
     outputs = ("dx", "dweight", "dbias")
     sweep = tuple((n, n, n) for n in (64, 256, 1024, 2048, 4096, 8192))
-    telling: ClassVar[tuple[Telling, ...]] = (
-        Telling("odd_k", (1040, 16, 67)),
-        Telling("one_row", (1, 40, 33)),
-        Telling("strided", (80, 72, 64), "strided"),
-        Telling("saturated", (80, 72, 64), "saturated"),
+    telling: ClassVar[tuple[TellingCase, ...]] = (
+        TellingCase("odd_k", (1040, 16, 67)),
+        TellingCase("one_row", (1, 40, 33)),
+        TellingCase("strided", (80, 72, 64), "strided"),
+        TellingCase("saturated", (80, 72, 64), "saturated"),
     )
     ragged: ClassVar[tuple[Shape, ...]] = ((1, 8, 1), (70, 40, 33))
     families: ClassVar = {
         "normal": Family("normal numbers, weights over sqrt(K); the operation's default sizes", LAYER),
-        "sizes": of_layer(family.sizes(*ragged)),
-        "empty": of_layer(family.empty((0, 4, 3), (3, 0, 4))),
-        "strided": of_layer(family.strided_views(ODD)),
+        "sizes": layer_family(family.sizes(*ragged)),
+        "empty": layer_family(family.empty((0, 4, 3), (3, 0, 4))),
+        "strided": layer_family(family.strided_views(ODD)),
         "saturated": Family("logits of either sign up to 60: hardly any gradient", layer(15.0), shapes=(ODD,)),
         "nan": family.nan(ODD, values=one_nan_in_turn),
     }
@@ -130,7 +139,7 @@ class LinearSigmoidGrad(LinearSigmoid):
         return outputs.flat_shape(self.output_shapes(case))
 
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
-        """In blocks of rows of x, which dweight and dbias add up."""
+        """Yield dx in blocks of rows of x, then dweight and dbias, which are sums over the blocks."""
         m, n, k = case.shape
         count = self.output_shape(case)[0]
         starts = outputs.starts(self.output_shapes(case))
@@ -143,26 +152,26 @@ class LinearSigmoidGrad(LinearSigmoid):
             Sum(*(torch.zeros(shape, dtype=torch.float64, device=weight.device) for _ in range(4)))
             for shape in ((n, k), (n,))
         )
-        together = rows_together(max(n, k))
+        together = rows_per_block(max(n, k))
         for start in range(0, m, together):
             x, dy = (each[start : start + together].double() for each in (inputs[0], inputs[3]))
-            of = derivative(x, weight, bias, dy, case)
-            dx = times(of, weight)
+            gradient = derivative(x, weight, bias, dy, case)
+            dx = times(gradient, weight)
             yield piece(starts[0] + start * k, dx.value, dx.limit(n, count, case))
             del dx, dy
-            dweight += times(of, x, transposed=True)
-            dbias += over_rows(of)
+            dweight += times(gradient, x, transposed=True)
+            dbias += over_rows(gradient)
         yield piece(starts[1], dweight.value, dweight.limit(m, count, case))
         yield piece(starts[2], dbias.value, dbias.limit(m, count, case, products=False))
 
     def flops(self, case: Case) -> int:
-        """Three products; for each logit the bias, four of the sigmoid, three of its derivative and one of dbias."""
+        """Count three products; per logit the bias, four for the sigmoid, three for its derivative, one for dbias."""
         return case["M"] * case["N"] * (6 * case["K"] + 9)
 
     def workspace_bytes(self, case: Case) -> int:
-        """In float64 five arrays of the size of each operand, and fifteen of a block of rows."""
+        """Count five float64 arrays of the size of each operand, and fifteen of a block of rows."""
         m, n, k = case.shape
-        rows = min(m, rows_together(max(n, k)))
+        rows = min(m, rows_per_block(max(n, k)))
         return 8 * (10 * n * k + rows * (15 * n + 8 * k))
 
 

@@ -12,29 +12,31 @@ import torch
 from suite.numerics.bounds import EXP_ULPS, MMA_DEPTH, deviations, limit, sum_shift, sum_variance
 from suite.numerics.formats import DTYPES, half_smallest, unit_roundoff
 from suite.problem import family, numbers, outputs
-from suite.problem.blocks import rows_together
+from suite.problem.blocks import rows_per_block
 from suite.problem.case import Case
 from suite.problem.family import Family
 from suite.problem.operation import Operation
 from suite.problem.shape import Shape
-from suite.problem.telling import Telling
+from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 ODD = (3, 5, 8, 24)
 """Sizes of most families."""
 ACTIVATION = 2.0 * (EXP_ULPS * 2.0 + 4.0) / math.sqrt(3.0)
-"""Standard deviation of a sigmoid or tanh by an exponential, in unit roundoffs of 1: a sum with 1, a quotient, twice
-that, and another sum follow the exponential; fast instructions for its argument and the quotient err as much again.
-At most, times the root of 3."""
+"""Standard deviation of a sigmoid or tanh that is computed by an exponential, in units of u.
+
+A sum with 1, a quotient, its doubling and another sum follow the exponential. Fast instructions for the argument and
+the quotient have as much error again. The sum of the largest errors is divided by sqrt(3).
+"""
 
 
 @dataclass
 class State:
     """c and h = o tanh(c) of a step, (B, H) float64, with standard deviations of their errors.
 
-    The roundings of a step are independent of each other and of all before: their variances add up. Errors that come
-    from the step before may depend on each other, those of h on those of c too: their deviations add up, but for the
-    terms of a product with h, each by another column of the weights.
+    The roundings of a step are independent of each other and of all earlier ones, so their variances add up. Errors
+    from the step before may depend on each other, and those of h on those of c, so their deviations add up. In a
+    product with h, each term has another column of the weights, so variances add up there.
     """
 
     h: torch.Tensor
@@ -44,7 +46,7 @@ class State:
 
 
 class Cell:
-    """The weights of a step, and what a step's error needs of them; float64."""
+    """The weights of a step and their squares, float64, for a step's values and errors."""
 
     def __init__(self, w_hh: torch.Tensor, inner: int, dtype: str) -> None:
         self.weights = w_hh.double().T
@@ -52,11 +54,11 @@ class Cell:
         self.terms, self.dtype, self.depth = inner + len(self.weights) + 1, dtype, MMA_DEPTH.get(dtype)
 
     def step(self, before: State, inputs: torch.Tensor, bias: torch.Tensor, spread: torch.Tensor) -> State:
-        """inputs (B, 4H): x w_ih^T; spread: the sum of the squares of its terms and of the bias."""
+        """Compute the next state. inputs (B, 4H): x w_ih^T; spread: the sum of squares of its terms and of the bias."""
         u = unit_roundoff("float32")
         z = inputs + bias + before.h @ self.weights
         fresh = sum_variance(z, spread + before.h.square() @ self.squares, self.terms, self.depth)
-        if self.dtype != "float32":  # h as the operand of a product; in memory x w_ih^T, that with the bias, and z
+        if self.dtype != "float32":  # h as a factor; x w_ih^T, its sum with the bias, and z in memory
             fresh += rounding_variance(before.h, self.dtype) @ self.squares
             for stored in (inputs, inputs + bias, z):
                 fresh += rounding_variance(stored, self.dtype)
@@ -68,32 +70,34 @@ class Cell:
         by_i, by_f = g.abs() * i * (1 - i), before.c.abs() * f * (1 - f)
         by_g, by_o = i * (1 - g.square()), c.tanh().abs() * o * (1 - o)
         own = ACTIVATION * u * (g.abs() + before.c.abs() + i) + u * (2 * (f * before.c).abs() + 2 * (i * g).abs())
-        new = times(by_i, new_i) + times(by_f, new_f) + times(by_g, new_g) + own
-        kept = f * before.c_error + times(by_i, old[0]) + times(by_f, old[1]) + times(by_g, old[2])
+        new = scaled_error(by_i, new_i) + scaled_error(by_f, new_f) + scaled_error(by_g, new_g) + own
+        kept = f * before.c_error + scaled_error(by_i, old[0]) + scaled_error(by_f, old[1]) + scaled_error(by_g, old[2])
         c_error = (new.square() + kept.square()).sqrt_()
         squashed = c.tanh()
         h, by_c = o * squashed, o * (1 - squashed.square())
         own = ACTIVATION * u * (squashed.abs() + o) + u * h.abs()
-        new, kept = times(by_o, new_o) + own, times(by_o, old[3]) + times(by_c, c_error)
+        new, kept = scaled_error(by_o, new_o) + own, scaled_error(by_o, old[3]) + scaled_error(by_c, c_error)
         h_error = (new.square() + kept.square()).sqrt_()
         return State(h, c, h_error, c_error)
 
 
-def times(slope: torch.Tensor, error: torch.Tensor) -> torch.Tensor:
-    """slope * error, where a slope of 0 takes away an infinite error: the gate is saturated."""
+def scaled_error(slope: torch.Tensor, error: torch.Tensor) -> torch.Tensor:
+    """Return slope * error. A slope of 0, where the gate is saturated, cancels even an infinite error."""
     return torch.where(slope == 0.0, 0.0, slope * error)
 
 
 def rounding_variance(value: torch.Tensor, dtype: str) -> torch.Tensor:
-    """Of the rounding of a number to 16 bits."""
+    """Return the variance of rounding a number to 16 bits."""
     return (value.abs() * unit_roundoff(dtype)).clamp_(min=half_smallest(dtype)).square_().div_(3.0)
 
 
 def drawn(
     *, recurrent: float = 1.0, inner: float = 1.0, forget: float = 0.0, change: float = 0.0, state: float = 1.0
 ) -> numbers.Values:
-    """Normal numbers; weights over the square root of their columns, times a factor. `forget` and `change` are added to
-    the biases of f and g."""
+    """Draw normal numbers; weights times a factor over the square root of their columns.
+
+    forget, change: are added to the biases of f and g.
+    """
 
     def values(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
         x, w_ih, w_hh, b, h0, c0 = (numbers.normals(shape, case, source).double() for shape in shapes)
@@ -110,7 +114,7 @@ def drawn(
 
 
 def one_nan(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """A NaN in the input of one step and one row of the batch: that row is NaN from there on."""
+    """A NaN in the input of one step and one row of the batch, which makes the row NaN from there on."""
     values = drawn()(shapes, case, source)
     at = tuple(numbers.index_below(size, source) for size in shapes[0])
     numbers.put(values[0], math.nan, at)
@@ -125,11 +129,11 @@ class Lstm(Operation):
     outputs = ("y", "h", "c")
     sweep = tuple((128, b, 1024, 1024) for b in (1, 4, 16, 64, 256))
     telling = (
-        Telling("odd_sizes", (3, 3, 7, 13)),
-        Telling("tensor_cores", (2, 18, 24, 40)),
-        Telling("large_state", ODD, "large_state"),
-        Telling("strong", ODD, "strong"),
-        Telling("nan", ODD, "nan"),
+        TellingCase("odd_sizes", (3, 3, 7, 13)),
+        TellingCase("tensor_cores", (2, 18, 24, 40)),
+        TellingCase("large_state", ODD, "large_state"),
+        TellingCase("strong", ODD, "strong"),
+        TellingCase("nan", ODD, "nan"),
     )
     ragged: ClassVar[tuple[Shape, ...]] = ((3, 1, 1, 1), (0, 2, 3, 4), (2, 17, 9, 40), (1, 3, 5, 130))
     families: ClassVar = {
@@ -147,7 +151,7 @@ class Lstm(Operation):
     }
 
     def default_cases(self, device_type: str) -> list[Case]:
-        """On a GPU a sequence alone, batches of long and of short sequences in bfloat16; then the other types."""
+        """On a GPU a single sequence, batches of long and of short sequences in bfloat16; then the other types."""
         if device_type != "cuda":
             return [self.case((4, 6, 16, 24), dtype) for dtype in DTYPES]
         cases = [self.case(shape, "bfloat16") for shape in ((512, 1, 1024, 1024), (256, 64, 1024, 1024))]
@@ -155,7 +159,7 @@ class Lstm(Operation):
         return [*cases, self.case((512, 1, 1024, 1024), "float32")]
 
     def random_shape(self, size: Callable[[], int]) -> Shape:
-        """Few steps, which are interpreted one after the other."""
+        """Return a shape with few steps, since they are interpreted one after the other."""
         return (size() % 4, size() % 24, size(), size())
 
     def operands(self, case: Case) -> tuple[Shape, ...]:
@@ -170,21 +174,21 @@ class Lstm(Operation):
         return outputs.flat_shape(self.output_shapes(case))
 
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
-        """y in pieces of some time steps, then h and c."""
+        """Yield y in pieces of some time steps, then h and c."""
         t, _, inner, _ = case.shape
         x, w_ih, w_hh, bias, h0, c0 = inputs
         count = self.output_shape(case)[0]
-        of_y, of_h, of_c = outputs.starts(self.output_shapes(case))
+        y_start, h_start, c_start = outputs.starts(self.output_shapes(case))
         many = deviations(count)
-        cell, of_inputs = Cell(w_hh, inner, case.dtype), w_ih.double().T
-        squares, bias = of_inputs.square(), bias.double()
+        cell, input_weights = Cell(w_hh, inner, case.dtype), w_ih.double().T
+        squares, bias = input_weights.square(), bias.double()
         zero = torch.zeros_like(h0, dtype=torch.float64)
         state = State(h0.double(), c0.double(), zero, zero)
         size = zero.numel()
-        together = rows_together(4 * size, 4) if size else 1
+        together = rows_per_block(4 * size, 4) if size else 1
         for start in range(0, t if size else 0, together):
             rows = x[start : start + together].double()
-            products, spread = rows @ of_inputs, rows.square() @ squares + bias.square()
+            products, spread = rows @ input_weights, rows.square() @ squares + bias.square()
             values, errors = [], []
             for step in range(len(rows)):
                 state = cell.step(state, products[step], bias, spread[step])
@@ -192,21 +196,21 @@ class Lstm(Operation):
                 errors.append(state.h_error)
             value = torch.stack(values).reshape(-1)
             bound = limit(torch.stack(errors).reshape(-1) * many, value, case.dtype)
-            yield Truth((slice(of_y + start * size, of_y + start * size + len(value)),), value, bound)
-        for begin, final, error in ((of_h, state.h, state.h_error), (of_c, state.c, state.c_error)):
+            yield Truth((slice(y_start + start * size, y_start + start * size + len(value)),), value, bound)
+        for begin, final, error in ((h_start, state.h, state.h_error), (c_start, state.c, state.c_error)):
             value = final.reshape(-1)
             bound = limit(error.reshape(-1) * many, value, case.dtype)
             yield Truth((slice(begin, begin + size),), value, bound)
 
     def flops(self, case: Case) -> int:
-        """Two products for each step, and the gates: nine operations for each unit, an exponential counting as one."""
+        """Count two products for each step, and nine operations for each unit; an exponential counts as one."""
         t, b, inner, h = case.shape
         return t * b * h * (8 * (inner + h) + 4 * 2 + 9)
 
     def workspace_bytes(self, case: Case) -> int:
-        """The weights and their squares, and pieces of inputs and sums in float64."""
+        """Count the weights and their squares, and pieces of inputs and sums in float64."""
         t, b, inner, h = case.shape
-        steps = min(t, rows_together(4 * b * h, 4)) if b * h else 0
+        steps = min(t, rows_per_block(4 * b * h, 4)) if b * h else 0
         return 8 * (16 * h * (inner + h) + steps * b * (2 * inner + 12 * h) + 40 * b * h)
 
 

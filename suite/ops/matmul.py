@@ -1,4 +1,4 @@
-"""matmul: C = A B, shapes (M, K) x (K, N), any strides; of float8, times a scale of A and one of B, in bfloat16."""
+"""matmul: C = A B, shapes (M, K) x (K, N), any strides; with float8 times a scale of A and one of B, in bfloat16."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from suite.problem.family import Family
 from suite.problem.operation import Operation
 from suite.problem.option import Option, Value
 from suite.problem.shape import Shape
-from suite.problem.telling import Telling
+from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 
 def matmul_limit(
     value: torch.Tensor, spread_squared: torch.Tensor, terms: int, count: int, dtype: str, precision: str
 ) -> torch.Tensor:
-    """Bound for c = sum over `terms` of a_k b_k, one of `count` outputs.
+    """Return the bound for c = sum over `terms` of a_k b_k, one of `count` outputs.
 
     value: c. spread_squared: sum of (a_k b_k)^2. Both float64.
 
     For tf32, hardware may round each input to nearest or truncate it. Truncation is a shift towards zero by u of each
     factor, 2u|c| in all, and an error that is uniform within u, like that of rounding.
 
-    In the worst case n - 1 roundings (or truncations, twice as much) are of |a||b| <= sqrt(n) spread: those of float32
-    products and partial sums, or of the sums alone where products are exact; and tf32 loses 4u of each product.
+    In the worst case n - 1 roundings (or truncations, twice as large) are relative to |a||b| <= sqrt(n) spread: those
+    of float32 products and partial sums, or of the sums alone where products are exact. tf32 loses 4u of each product.
     """
     kind = "tf32" if precision == "tf32" else dtype
     depth = MMA_DEPTH.get(kind)
@@ -50,7 +50,7 @@ def matmul_limit(
 
 
 def rows_of_extremes(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """A holds the largest number, with one sign a row; B is small enough that no partial sum overflows.
+    """A holds the largest number, with one sign per row; B is so small that no partial sum overflows.
 
     B's first column is 1: its sums exceed the largest number, in any order.
     """
@@ -62,7 +62,9 @@ def rows_of_extremes(shapes: tuple[Shape, ...], case: Case, source: torch.Genera
     return a.contiguous(), b.to(a.dtype)
 
 
-def an_infinity_each(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
+def one_infinity_per_operand(
+    shapes: tuple[Shape, ...], case: Case, source: torch.Generator
+) -> tuple[torch.Tensor, ...]:
     """One infinite element in A and one in B, each multiplied by a zero of the other: NaN."""
     (m, k), (_, n) = shapes
     a, b = (numbers.normals(shape, case, source) for shape in shapes)
@@ -75,7 +77,7 @@ def an_infinity_each(shapes: tuple[Shape, ...], case: Case, source: torch.Genera
 
 
 def halves_that_cancel(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """The second half of K repeats the first with the other sign in B: the sum is the middle term, or zero."""
+    """The second half of K repeats the first with opposite sign in B: the sum is the middle term, or zero."""
     a, b = (numbers.normals(shape, case, source) for shape in shapes)
     half = a.shape[1] // 2
     a[:, a.shape[1] - half :] = a[:, :half]
@@ -84,10 +86,10 @@ def halves_that_cancel(shapes: tuple[Shape, ...], case: Case, source: torch.Gene
 
 
 def exact_sums(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """From 1 to 1.75 in steps of 1/4: products are multiples of 1/16, and 128 of them add up to less than 2^13 / 16.
+    """Numbers from 1 to 1.75 in steps of 1/4: products are multiples of 1/16, and the sum of 128 is below 2^13 / 16.
 
-    All are positive for `promoted`, so that sums of more than 128 products lose bits. For `fast`, which may sum all,
-    the signs are random, and the steps are 1/2 for long sums.
+    For `promoted` all are positive, so that sums of more than 128 products lose bits. For `fast`, which may sum all
+    products in one chain, the signs are random, and the steps are 1/2 for long sums.
     """
     fast = case.precision == "fast"
     steps = 2 if fast and shapes[0][1] > 2048 else 4
@@ -98,7 +100,7 @@ def exact_sums(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -
 
 
 def grain(x: torch.Tensor) -> float:
-    """The largest power of two that all finite elements, float8 numbers, are multiples of; 0 if all are 0."""
+    """Return the largest power of two of which all finite float8 elements are multiples; 0 if all are 0."""
     found = torch.bincount(x.view(torch.uint8).reshape(-1), minlength=256).cpu() > 0
     values = torch.arange(256, dtype=torch.uint8).view(x.dtype).double()[found]
     smallest = 2 * half_smallest(FLOAT8)
@@ -106,8 +108,8 @@ def grain(x: torch.Tensor) -> float:
     return (whole & -whole) * smallest
 
 
-def with_float8(families: dict[str, Family]) -> dict[str, Family]:
-    """The families, with float8 added to the dtypes of those that it can represent: it has no infinity."""
+def add_float8(families: dict[str, Family]) -> dict[str, Family]:
+    """Add float8 to the dtypes of the families that it can represent. It has no infinity."""
     without = ("infinity", "huge", "exact_sums")
     return {
         name: family if name in without else replace(family, dtypes=(*family.dtypes, FLOAT8))
@@ -124,18 +126,18 @@ class Matmul(Operation):
     options = (Option("layout", ("nn", "tn", "nt", "tt"), "which operands are stored transposed (t)"),)
     sweep = tuple((n, n, n) for n in (32, 64, 128, 256, 512, 1024, 2048, 4096))
     telling = (
-        Telling("odd_k", (80, 48, 67)),
-        Telling("tall", (144, 80, 64)),
-        Telling("many_rows", (1040, 16, 48)),
-        Telling("transposed", (144, 80, 64), options={"layout": "tt"}),
-        Telling("strided", (144, 80, 64), "strided"),
-        Telling("subnormal", (144, 80, 64), "subnormal"),
-        Telling("infinity", (144, 80, 64), "infinity"),
-        Telling("nan", (144, 80, 64), "nan"),
+        TellingCase("odd_k", (80, 48, 67)),
+        TellingCase("tall", (144, 80, 64)),
+        TellingCase("many_rows", (1040, 16, 48)),
+        TellingCase("transposed", (144, 80, 64), options={"layout": "tt"}),
+        TellingCase("strided", (144, 80, 64), "strided"),
+        TellingCase("subnormal", (144, 80, 64), "subnormal"),
+        TellingCase("infinity", (144, 80, 64), "infinity"),
+        TellingCase("nan", (144, 80, 64), "nan"),
     )
     ragged = ((1, 1, 1), (1, 129, 65), (65, 1, 127), (37, 41, 1), (64, 64, 64), (127, 65, 33), (129, 257, 100))
     dtypes_beyond = (FLOAT8,)
-    families: ClassVar = with_float8(
+    families: ClassVar = add_float8(
         {
             "normal": family.normal(),
             "sizes": family.sizes(*ragged),
@@ -147,11 +149,11 @@ class Matmul(Operation):
             "misaligned_rows": family.misaligned_rows((33, 64, 64)),
             "broadcast": family.broadcast((33, 65, 34), (64, 32, 128)),
             "subnormal": family.subnormal(
-                (33, 65, 34), values=numbers.each(numbers.subnormals, numbers.small_integers)
+                (33, 65, 34), values=numbers.per_operand(numbers.subnormals, numbers.small_integers)
             ),
             "largest": family.large((33, 65, 34), values=rows_of_extremes),
             "signed_zero": family.signed_zero((33, 65, 34)),
-            "infinity": family.infinity((33, 65, 34), values=an_infinity_each),
+            "infinity": family.infinity((33, 65, 34), values=one_infinity_per_operand),
             "nan": family.nan((33, 65, 34)),
             "cancellation": family.cancellation((33, 65, 34), (33, 65, 257), values=halves_that_cancel),
             "exact_sums": Family(
@@ -168,7 +170,7 @@ class Matmul(Operation):
         return {"float32": ("ieee", "tf32"), FLOAT8: ("promoted", "fast")}.get(dtype, ("ieee",))
 
     def default_option(self, option: Option, dtype: str) -> Value:
-        """8-bit tensor core products need both operands contiguous along K: A by rows, B by columns."""
+        """Return `nt` for float8: its tensor-core products need both operands contiguous along K."""
         return "nt" if dtype == FLOAT8 else super().default_option(option, dtype)
 
     def output_dtype(self, case: Case) -> str:
@@ -178,8 +180,10 @@ class Matmul(Operation):
         return tuple(letter == "t" for letter in case.option("layout", "nn"))
 
     def make_inputs(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
-        """For float8 also a scale of A and one of B, float32, which are no powers of two. With normal numbers they make
-        results as large as standard normal numbers do; else results exceed float16's range.
+        """Draw A and B; for float8 also their float32 scales, which are no powers of two.
+
+        With normal numbers the scales make results as large as with standard normal numbers; in other families results
+        exceed the range of float16.
         """
         operands = super().make_inputs(case, seed, device)
         if case.dtype != FLOAT8:
@@ -187,12 +191,12 @@ class Matmul(Operation):
         power = -7 if case.inputs == "normal" else 12
         return *operands, *scales(2, power, seed, device)
 
-    def second(self, case: Case) -> Case:
-        """For float8 inputs with exact sums: the errors allowed with normal numbers hide smaller mistakes."""
+    def second_case(self, case: Case) -> Case:
+        """Return the family of exact sums for float8: the bound for normal numbers hides smaller mistakes."""
         return replace(case, inputs="exact_sums") if case.dtype == FLOAT8 and case.inputs == "normal" else case
 
     def default_cases(self, device_type: str) -> list[Case]:
-        """On a CPU only `ieee`: tf32 is an arithmetic of NVIDIA's tensor cores; ask for it with `--precision tf32`."""
+        """On a CPU only `ieee`, since tf32 is a precision of NVIDIA's tensor cores; `--precision tf32` asks for it."""
         if device_type != "cuda":
             return [self.case((256, 256, 256), dtype) for dtype in DTYPES]
         kinds = [(dtype, precision) for dtype in DTYPES for precision in self.precisions(dtype)]
@@ -232,7 +236,7 @@ class Matmul(Operation):
 
     def workspace_bytes(self, case: Case) -> int:
         m, n, k = case.shape
-        rows = min(m, blocks.rows_together(n))
+        rows = min(m, blocks.rows_per_block(n))
         return 8 * (2 * k * n + 2 * rows * k) + blocks.block_bytes((m, n), arrays=16 if case.dtype == FLOAT8 else 10)
 
 

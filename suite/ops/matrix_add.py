@@ -15,7 +15,7 @@ from suite.problem.case import Case
 from suite.problem.operation import Operation
 from suite.problem.option import Option
 from suite.problem.shape import Shape
-from suite.problem.telling import Telling
+from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 
@@ -28,13 +28,13 @@ class MatrixAdd(Operation):
     options = (Option("layout", ("nn", "nt", "tn", "tt"), "which operands are stored transposed (t)"),)
     sweep = tuple((n, n) for n in (32, 128, 512, 2048, 8192, 16384))
     telling = (
-        Telling("tall", (1031, 33)),
-        Telling("transposed", (1031, 33), options={"layout": "tn"}),
-        Telling("strided", (1031, 33), "strided"),
-        Telling("subnormal", (1031, 33), "subnormal"),
-        Telling("largest", (1031, 33), "largest"),
-        Telling("infinity", (1031, 33), "infinity"),
-        Telling("nan", (1031, 33), "nan"),
+        TellingCase("tall", (1031, 33)),
+        TellingCase("transposed", (1031, 33), options={"layout": "tn"}),
+        TellingCase("strided", (1031, 33), "strided"),
+        TellingCase("subnormal", (1031, 33), "subnormal"),
+        TellingCase("largest", (1031, 33), "largest"),
+        TellingCase("infinity", (1031, 33), "infinity"),
+        TellingCase("nan", (1031, 33), "nan"),
     )
     ragged = ((1, 1), (1, 257), (257, 1), (31, 33), (64, 64), (127, 129), (100, 513))
     families: ClassVar = {

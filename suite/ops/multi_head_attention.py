@@ -20,11 +20,11 @@ from suite.problem.family import Family
 from suite.problem.operation import Operation
 from suite.problem.option import Option
 from suite.problem.shape import Shape
-from suite.problem.telling import Telling
+from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 ODD = (2, 19, 128, 2)
-"""Size of most families: two batch entries and heads, and no multiple of any tile."""
+"""Shape of most families: two batch entries and heads, and sizes that are multiples of no tile."""
 CAUSAL = {"causal": (True,)}
 
 
@@ -34,11 +34,11 @@ def weights(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
     return drawn.to(numbers.dtype_of(case))
 
 
-LAYER = numbers.each(numbers.normals, weights)
+LAYER = numbers.per_operand(numbers.normals, weights)
 
 
 def one_nan(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """A NaN in x, in the second half of the positions of the last batch entry: causal, it reaches none before it."""
+    """A NaN in x, in the second half of the last batch entry. A causal mask hides it from earlier positions."""
     x, w_qkv, w_out = LAYER(shapes, case, source)
     b, s, e = shapes[0]
     numbers.put(x, math.nan, (b - 1, s - 1 - numbers.index_below(s // 2, source), numbers.index_below(e, source)))
@@ -46,7 +46,7 @@ def one_nan(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> t
 
 
 def large_scores(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """Scores of several hundred, and q, k and v that are small integers, exact in every type.
+    """Scores of several hundred, with small integers as q, k and v, exact in every type.
 
     A row of w_qkv adds four of x's numbers, from -2 to 2. Those of q and k are 8 times as large.
     """
@@ -70,10 +70,10 @@ class MultiHeadAttention(Operation):
     options = (Option("causal", (False, True), "positions do not see later ones", every=True),)
     sweep = tuple((1, s, 1024, 16) for s in (16, 64, 256, 1024, 4096, 16384))
     telling = (
-        Telling("causal", (2, 37, 128, 2), options={"causal": True}),
-        Telling("wide", (1, 9, 512, 8)),
-        Telling("transposed", (1, 33, 128, 2), "transposed"),
-        Telling("large_logits", (1, 33, 128, 2), "large_logits"),
+        TellingCase("causal", (2, 37, 128, 2), options={"causal": True}),
+        TellingCase("wide", (1, 9, 512, 8)),
+        TellingCase("transposed", (1, 33, 128, 2), "transposed"),
+        TellingCase("large_logits", (1, 33, 128, 2), "large_logits"),
     )
     ragged: ClassVar[tuple[Shape, ...]] = ((1, 1, 64, 1), (1, 66, 128, 2))
     families: ClassVar = {
@@ -117,16 +117,16 @@ class MultiHeadAttention(Operation):
         return case.shape[:3]
 
     def flops(self, case: Case) -> int:
-        """The products with w_qkv and w_out, and two products of 2 D operations for each visible pair of a head."""
+        """Count the products with w_qkv and w_out, and two products of 2 D operations for each visible pair."""
         b, s, e, _ = case.shape
         pairs = s * (s + 1) // 2 if case.option("causal") else s * s
         return b * (8 * s * e * e + 4 * pairs * e)
 
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
-        """One batch entry at a time. The bound is that of the last product, whose left factor o has errors of its own.
+        """Yield one batch entry at a time. The bound is that of the last product, with the errors of its factor o.
 
-        Of q, k, v and o in 16 bits one rounding each is allowed for. Errors of o at different features are taken as
-        independent, and so are those of q, k and v; what truncated sums lose is common to all.
+        In 16 bits q, k, v and o may be rounded once each. Errors of o at different features are taken as independent,
+        and so are those of q, k and v; the systematic error of truncated sums is common to all.
         """
         b, s, e, h = case.shape
         if b * s * e == 0:
@@ -140,26 +140,26 @@ class MultiHeadAttention(Operation):
             variance = sum_variance(qkv, x.square() @ squared.T, e, depth)
             if case.dtype != "float32":
                 variance += rounding_variance(qkv, case.dtype)
-            o, of_o, moved = self._heads(qkv, variance, case)
+            o, o_variance, moved = self._heads(qkv, variance, case)
             if case.dtype != "float32":
-                of_o += rounding_variance(o, case.dtype)
+                o_variance += rounding_variance(o, case.dtype)
             value, lost = o @ w_out.T, truncation(e, depth) + truncation(s, depth)
             systematic = (moved @ w_out.T).abs_().mul_(score_shift(e // h, depth) + 2.0 * truncation(e, depth))
             systematic += value.abs() * lost + sum_shift(value, e, depth)
-            systematic += (o.abs() @ w_out.abs().T).mul_(2.0 * unit_roundoff("float32"))  # of the quotient
-            variance = of_o @ w_out.square().T
+            systematic += (o.abs() @ w_out.abs().T).mul_(2.0 * unit_roundoff("float32"))  # from the quotient
+            variance = o_variance @ w_out.square().T
             variance += sum_variance(value, o.square() @ w_out.square().T, e, depth)
             bound = limit(systematic + variance.sqrt_() * deviations(count), value, case.dtype)
-            del qkv, o, of_o, moved, systematic, variance
+            del qkv, o, o_variance, moved, systematic, variance
             for at in blocks.blocks((s, e)):
                 yield Truth((slice(batch, batch + 1), *at), value[at][None], bound[at][None])
 
     def _heads(
         self, qkv: torch.Tensor, variance: torch.Tensor, case: Case
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Of one batch entry, (S, E) each: attention's result, its variance, and what longer scores change it by."""
+        """Return attention's result, its variance and its derivative by the scores' growth, of one batch entry."""
         (_, s, e, h), d = case.shape, case["E"] // case["H"]
-        o, of_o, moved = (torch.empty(s, e, dtype=torch.float64, device=qkv.device) for _ in range(3))
+        o, o_variance, moved = (torch.empty(s, e, dtype=torch.float64, device=qkv.device) for _ in range(3))
         for head in range(h):
             at = [slice(part * e + head * d, part * e + head * d + d) for part in range(3)]
             q, k, v = (qkv[:, each] for each in at)
@@ -168,12 +168,12 @@ class MultiHeadAttention(Operation):
             for start in range(0, s, self._rows(case)):
                 rows = slice(start, min(start + self._rows(case), s))
                 found = _attended(q[rows], k, v, errors[0][rows], errors[1], errors[2], products, start, case)
-                o[rows, at[0]], of_o[rows, at[0]], moved[rows, at[0]] = found
-        return o, of_o, moved
+                o[rows, at[0]], o_variance[rows, at[0]], moved[rows, at[0]] = found
+        return o, o_variance, moved
 
     def _rows(self, case: Case) -> int:
-        """Queries at a time, whose scores and products of keys and values are an eighth of a block each."""
-        return max(1, min(case["S"], blocks.rows_together(max(case["S"], (case["E"] // case["H"]) ** 2), share=8)))
+        """Return the queries per step: their scores, and products of keys and values, are an eighth of a block."""
+        return max(1, min(case["S"], blocks.rows_per_block(max(case["S"], (case["E"] // case["H"]) ** 2), share=8)))
 
     def workspace_bytes(self, case: Case) -> int:
         _, s, e, h = case.shape
@@ -186,18 +186,18 @@ def _attended(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
-    of_q: torch.Tensor,
-    of_k: torch.Tensor,
-    of_v: torch.Tensor,
+    q_variance: torch.Tensor,
+    k_variance: torch.Tensor,
+    v_variance: torch.Tensor,
     products: torch.Tensor,
     start: int,
     case: Case,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Attention's result for rows of q from `start` on, its variance, and what longer scores change it by.
+    """Return attention's result for rows of q from `start` on, its variance, and its derivative by the scores' growth.
 
-    of_q, of_k, of_v: variances of the operands. products (keys, D D): of each key's features with its value's.
-    An error of v_j adds p_j times itself to o. One of k_j moves the score of one pair for each query. One of a feature
-    c of q moves all scores of a row, and o by the covariance of k_jc and v_j under p.
+    q_variance, k_variance, v_variance: variances of the operands. products (keys, D D): products of each key's
+    features with those of its value. An error of v_j adds p_j times itself to o. An error of k_j moves one score of
+    each query. An error of feature c of q moves all scores of a row, and o by the covariance of k_jc and v_j under p.
     """
     (s, d), scale = k.shape, 1.0 / math.sqrt(k.shape[1])
     q = q * scale
@@ -211,12 +211,12 @@ def _attended(
     value = p @ finite
     covariances = (p @ products).view(len(q), d, d)
     covariances -= (p @ k.nan_to_num(0.0))[:, :, None] * value[:, None, :]
-    sizes_squared, of_scores = q.square() @ k.square().T, q.square() @ of_k.T
+    sizes_squared, score_variance = q.square() @ k.square().T, q.square() @ k_variance.T
     moved, variance = attention_error(
-        value, p, scores, sizes_squared, finite, head_dim=d, terms=s, dtype=case.dtype, more=of_scores
+        value, p, scores, sizes_squared, finite, head_dim=d, terms=s, dtype=case.dtype, more=score_variance
     )
-    variance += p.square() @ of_v.nan_to_num(0.0)
-    variance += torch.einsum("rc,rcd->rd", of_q * scale**2, covariances.square_())
+    variance += p.square() @ v_variance.nan_to_num(0.0)
+    variance += torch.einsum("rc,rcd->rd", q_variance * scale**2, covariances.square_())
     for key in odd.any(dim=1).nonzero().flatten().tolist():
         product = p[:, key, None] * torch.where(odd[key], v[key], 0.0)
         value += product if hidden is None else product.masked_fill_(hidden[:, key, None], 0.0)

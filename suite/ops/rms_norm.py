@@ -10,26 +10,26 @@ import torch
 from suite.numerics.bounds import RSQRT_ULPS, deviations, limit, sum_variance
 from suite.numerics.formats import DTYPES, half_smallest, unit_roundoff
 from suite.problem import family, numbers
-from suite.problem.blocks import rows_together
+from suite.problem.blocks import rows_per_block
 from suite.problem.case import Case
 from suite.problem.family import Family
 from suite.problem.operation import Operation
 from suite.problem.shape import Shape
-from suite.problem.telling import Telling
+from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 EPS = 1e-6
-"""As in the models that use this normalization."""
+"""Value that the models with this normalization use."""
 
 
 def rms_norm_limit(
     x: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, value: torch.Tensor, count: int, dtype: str
 ) -> torch.Tensor:
-    """Bound for y_j = x_j scale w_j with scale = 1 / sqrt(sum_k x_k^2 / N + eps), computed in float32.
+    """Return the bound for y_j = x_j scale w_j with scale = 1 / sqrt(sum_k x_k^2 / N + eps), computed in float32.
 
-    x and value: (rows, N), weight: (N,), scale: (rows, 1), float64.
-    The sum of squares is off by the squares' roundings and those of the sum, the division and the sum with eps by u
-    each; the root takes half of that, and is off by RSQRT_ULPS. Two products follow, of which one may be subnormal.
+    x and value: (rows, N), weight: (N,), scale: (rows, 1), float64. The error of the sum of squares has the roundings
+    of the squares and of the sum, and u each from the division and the sum with eps. The root halves that, and adds
+    RSQRT_ULPS. Two products follow, one of which may be subnormal.
     """
     u = unit_roundoff("float32")
     squares = x.square()
@@ -42,7 +42,7 @@ def rms_norm_limit(
 
 
 def scaled(shift: int) -> numbers.Numbers:
-    """Normal numbers times 2^shift, row after row: in float16 times the square root of that, its range being small."""
+    """Normal numbers times 2^shift; float16 takes a quarter of the exponent, since its range is small."""
 
     def values(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
         return numbers.normals(shape, case, source) * 2.0 ** (shift // 4 if case.dtype == "float16" else shift)
@@ -51,7 +51,7 @@ def scaled(shift: int) -> numbers.Numbers:
 
 
 def rows_of_scales(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
-    """Normal numbers whose rows are 1, 2^-3, 2^-6 ... times as large: a statistic of another row shows."""
+    """Normal numbers whose rows are 1, 2^-3, 2^-6 ... times as large, so that the statistic of another row shows."""
     rows = torch.arange(shape[0], device=source.device) % 4
     return (numbers.normals(shape, case, source).double() * (2.0 ** (-3.0 * rows))[:, None]).to(numbers.dtype_of(case))
 
@@ -64,11 +64,11 @@ class RmsNorm(Operation):
     is_square = True
     sweep = tuple((1024, 2**k) for k in range(6, 19, 2))
     telling = (
-        Telling("odd_rows", (5, 257)),
-        Telling("long_row", (2, 4104)),
-        Telling("strided", (9, 136), "strided"),
-        Telling("small", (9, 136), "small"),
-        Telling("nan", (9, 136), "nan"),
+        TellingCase("odd_rows", (5, 257)),
+        TellingCase("long_row", (2, 4104)),
+        TellingCase("strided", (9, 136), "strided"),
+        TellingCase("small", (9, 136), "small"),
+        TellingCase("nan", (9, 136), "nan"),
     )
     ragged = ((1, 1), (5, 257), (2, 4104))
     families: ClassVar = {
@@ -79,25 +79,24 @@ class RmsNorm(Operation):
         "strided": family.strided_views((9, 136)),
         "offset": family.offset((9, 136)),
         "broadcast": family.broadcast((9, 136)),
-        "subnormal": family.subnormal((9, 136), values=numbers.each(numbers.normals, numbers.subnormals)),
-        "infinity": family.infinity((9, 136), values=numbers.each(numbers.some_infinite, numbers.normals)),
-        "nan": family.nan((9, 136), values=numbers.each(numbers.one_nan, numbers.normals)),
+        "subnormal": family.subnormal((9, 136), values=numbers.per_operand(numbers.normals, numbers.subnormals)),
+        "infinity": family.infinity((9, 136), values=numbers.per_operand(numbers.some_infinite, numbers.normals)),
+        "nan": family.nan((9, 136), values=numbers.per_operand(numbers.one_nan, numbers.normals)),
         "small": Family(
             "mean squares of the size of eps, and rows that differ in size",
-            numbers.each(lambda *drawn: rows_of_scales(*drawn) * 2.0**-7, numbers.normals),
+            numbers.per_operand(lambda *drawn: rows_of_scales(*drawn) * 2.0**-7, numbers.normals),
             shapes=((9, 136), (2, 4104)),
         ),
         "large": Family(
             "numbers whose squares are large, and just in the range",
-            numbers.each(scaled(48), numbers.normals),
+            numbers.per_operand(scaled(48), numbers.normals),
             shapes=((9, 136),),
         ),
         "huge": family.huge((2**16 + 1, 2**15 + 8)),
     }
 
     def default_cases(self, device_type: str) -> list[Case]:
-        """On a GPU 2^27 elements in rows of 2 KB to 256 KB in bfloat16: short, and longer than a multiprocessor holds;
-        then the other types."""
+        """On a GPU 2^27 bfloat16 elements in rows of 2 KB to 256 KB, more than an SM holds; then other types."""
         if device_type != "cuda":
             return [self.case((50, 264), dtype) for dtype in DTYPES]
         cases = [self.case((2**27 // n, n), "bfloat16") for n in (1024, 4096, 32768, 131072)]
@@ -110,9 +109,9 @@ class RmsNorm(Operation):
         return {"eps": EPS}
 
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
-        """In blocks of whole rows."""
+        """Yield blocks of whole rows."""
         m, n = case.shape
-        together = rows_together(n)
+        together = rows_per_block(n)
         weight = inputs[1].double()
         for start in range(0, m if n else 0, together):
             rows = slice(start, min(start + together, m))
@@ -128,13 +127,13 @@ class RmsNorm(Operation):
         return case.shape
 
     def flops(self, case: Case) -> int:
-        """A square, a sum and two products for each element."""
+        """Count a square, a sum and two products for each element."""
         return 4 * case["M"] * case["N"]
 
     def workspace_bytes(self, case: Case) -> int:
-        """Ten float64 arrays of one block of rows, and the weight."""
+        """Count ten float64 arrays of one block of rows, and the weight."""
         m, n = case.shape
-        return 8 * 10 * min(m, rows_together(n)) * n + 8 * 3 * n
+        return 8 * 10 * min(m, rows_per_block(n)) * n + 8 * 3 * n
 
 
 OP = RmsNorm()

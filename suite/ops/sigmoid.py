@@ -1,4 +1,4 @@
-"""sigmoid: y = 1 / (1 + exp(-x)), any shape; here a vector."""
+"""sigmoid: y = 1 / (1 + exp(-x)); kernels take any shape, cases are vectors."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from suite.problem.blocks import block_bytes, blocks
 from suite.problem.case import Case
 from suite.problem.operation import Operation
 from suite.problem.shape import Shape
-from suite.problem.telling import Telling
+from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 
 def sigmoid_limit(value: torch.Tensor, dtype: str) -> torch.Tensor:
-    """Bound for y = 1 / (1 + exp(-x)) computed in float32. value: y, float64.
+    """Return the bound for y = 1 / (1 + exp(-x)) computed in float32. value: y, float64.
 
-    The exponential may be off by EXP_ULPS, of at most 2u each relative to it, or of the spacing of subnormal numbers;
-    y changes relatively by (1 - y) times that. The sum adds u, and the quotient is rounded to `dtype`.
+    The exponential has an error of EXP_ULPS, each at most 2u of its value, or of the spacing of subnormal numbers; the
+    relative change of y is (1 - y) times that. The sum adds u, and the quotient is rounded to `dtype`.
     """
     u = unit_roundoff("float32")
     error = value * ((1.0 - value) * (EXP_ULPS * 2.0 * u) + u) + EXP_ULPS * 2.0 * half_smallest("float32")
@@ -40,8 +40,8 @@ def small_results(shape: Shape, case: Case, source: torch.Generator) -> torch.Te
     return torch.where(torch.rand(shape, generator=source, device=source.device) < 0.5, low.to(x.dtype), x)
 
 
-def far_out(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
-    """Half the largest numbers, half from 110 to 220 of either sign: exponentials overflow, and sigmoids are 0 or 1."""
+def large_magnitudes(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
+    """Half the largest numbers, half from 110 to 220, of either sign: exponentials overflow, sigmoids are 0 or 1."""
     drawn = 220.0 * torch.rand(shape, generator=source, device=source.device) - 110.0
     x = numbers.extremes(shape, case, source)
     drawn = (drawn + 110.0 * drawn.sign()).to(x.dtype)
@@ -56,12 +56,12 @@ class Sigmoid(Operation):
     is_square = True
     sweep = tuple((2**k,) for k in range(10, 29, 3))
     telling = (
-        Telling("tail", (65_793,)),
-        Telling("strided", (1025,), "strided"),
-        Telling("misaligned", (1025,), "offset"),
-        Telling("largest", (1025,), "largest"),
-        Telling("infinity", (1025,), "infinity"),
-        Telling("nan", (1025,), "nan"),
+        TellingCase("tail", (65_793,)),
+        TellingCase("strided", (1025,), "strided"),
+        TellingCase("misaligned", (1025,), "offset"),
+        TellingCase("largest", (1025,), "largest"),
+        TellingCase("infinity", (1025,), "infinity"),
+        TellingCase("nan", (1025,), "nan"),
     )
     ragged = ((1,), (31,), (1023,), (1025,), (10_007,))
     families: ClassVar = {
@@ -71,8 +71,8 @@ class Sigmoid(Operation):
         "strided": family.strided_views((1,), (1025,)),
         "offset": family.offset((1,), (4097,)),
         "broadcast": family.broadcast((1025,)),
-        "subnormal": family.subnormal((1025,), values=numbers.each(small_results)),
-        "largest": family.large((1025,), values=numbers.each(far_out)),
+        "subnormal": family.subnormal((1025,), values=numbers.per_operand(small_results)),
+        "largest": family.large((1025,), values=numbers.per_operand(large_magnitudes)),
         "signed_zero": family.signed_zero((1025,)),
         "infinity": family.infinity((1025,)),
         "nan": family.nan((1025,)),
@@ -96,7 +96,7 @@ class Sigmoid(Operation):
         return case.shape
 
     def flops(self, case: Case) -> int:
-        """Negation, exponential, sum and division count one each."""
+        """Count one each for negation, exponential, sum and division."""
         return 4 * case["N"]
 
     def workspace_bytes(self, case: Case) -> int:

@@ -1,4 +1,4 @@
-"""softmax: each row of an (M, N) matrix by y_j = exp(x_j) / sum_k exp(x_k)."""
+"""softmax: y_j = exp(x_j) / sum_k exp(x_k) for each row of an (M, N) matrix."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import torch
 from suite.numerics.bounds import EXP_ULPS, deviations, limit, sum_variance
 from suite.numerics.formats import DTYPES, MIN_EXPONENT, SIGNIFICANT_BITS, half_smallest, unit_roundoff
 from suite.problem import family, numbers, placement
-from suite.problem.blocks import rows_together
+from suite.problem.blocks import rows_per_block
 from suite.problem.case import Case
 from suite.problem.family import Family
 from suite.problem.operation import Operation
 from suite.problem.shape import Shape
-from suite.problem.telling import Telling
+from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 
 def softmax_limit(x: torch.Tensor, value: torch.Tensor, count: int, dtype: str) -> torch.Tensor:
-    """Bound for y_j = exp(x_j - max) / sum_k exp(x_k - max), computed in float32. x and value: (rows, N), float64.
+    """Return the bound for y_j = exp(x_j - max) / sum_k exp(x_k - max), in float32. x and value: (rows, N), float64.
 
-    An exponential is off by roundings of its argument, of the size of x_j - max, and by EXP_ULPS. The denominator is
-    off by its terms' errors, weighted by y, and by those of the sum; the quotient may be a product with a reciprocal.
+    An exponential has the error of its argument, which is as large as x_j - max, and EXP_ULPS. The denominator has the
+    errors of its terms, weighted by y, and those of the sum; the quotient may be a product with a reciprocal.
     """
     u = unit_roundoff("float32")
-    distance = (x.amax(dim=1, keepdim=True) - x).nan_to_num_(0.0, 0.0, 0.0)  # where it is infinite, y is 0
+    distance = (x.amax(dim=1, keepdim=True) - x).nan_to_num_(0.0, 0.0, 0.0)  # y is 0 where it is infinite
     relative = distance.add_(EXP_ULPS).mul_(2.0 * u)
     common = (value * relative).sum(dim=1, keepdim=True) + 2.0 * u
     squares = value.square().sum(dim=1, keepdim=True)
@@ -44,14 +44,16 @@ def small_results(shape: Shape, case: Case, source: torch.Generator) -> torch.Te
 
 
 def shifted(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
-    """Normal numbers of deviation 4, plus 1000 and -1000 in turn, row after row: exponentials overflow, or are all 0,
-    unless the maximum of the very row is subtracted."""
+    """Normal numbers with deviation 4, plus 1000 or -1000 in alternate rows.
+
+    Exponentials overflow, or are all 0, unless the maximum of the row itself is subtracted.
+    """
     sign = 1.0 - 2.0 * (torch.arange(shape[0], device=source.device) % 2)
     return (numbers.normals(shape, case, source).double() * 4.0 + 1000.0 * sign[:, None]).to(numbers.dtype_of(case))
 
 
 def minus_infinity(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
-    """Normal numbers; of row 0 the first half is minus infinity, of row 1 the second, of row 2 all."""
+    """Normal numbers, but minus infinity in the first half of row 0, the second half of row 1, and all of row 2."""
     drawn = numbers.normals(shape, case, source)
     half = shape[1] // 2
     for row, columns in enumerate((slice(0, half), slice(half, None), slice(None))[: shape[0]]):
@@ -67,13 +69,13 @@ class Softmax(Operation):
     is_square = True
     sweep = tuple((1024, 2**k) for k in range(6, 19, 2))
     telling = (
-        Telling("odd_rows", (5, 257)),
-        Telling("long_row", (2, 4104)),
-        Telling("strided", (9, 136), "strided"),
-        Telling("transposed", (9, 136), "transposed"),
-        Telling("subnormal", (9, 136), "subnormal"),
-        Telling("shifted", (9, 136), "shifted"),
-        Telling("nan", (9, 136), "nan"),
+        TellingCase("odd_rows", (5, 257)),
+        TellingCase("long_row", (2, 4104)),
+        TellingCase("strided", (9, 136), "strided"),
+        TellingCase("transposed", (9, 136), "transposed"),
+        TellingCase("subnormal", (9, 136), "subnormal"),
+        TellingCase("shifted", (9, 136), "shifted"),
+        TellingCase("nan", (9, 136), "nan"),
     )
     ragged = ((1, 1), (5, 257), (33, 64), (2, 4104))
     families: ClassVar = {
@@ -86,22 +88,21 @@ class Softmax(Operation):
         "offset": family.offset((9, 136)),
         "misaligned_rows": family.misaligned_rows((9, 136)),
         "broadcast": family.broadcast((9, 136)),
-        "subnormal": family.subnormal((9, 136), values=numbers.each(small_results)),
+        "subnormal": family.subnormal((9, 136), values=numbers.per_operand(small_results)),
         "largest": family.large((9, 136)),
         "signed_zero": family.signed_zero((9, 136)),
-        "infinity": family.infinity((9, 136), values=numbers.each(minus_infinity)),
+        "infinity": family.infinity((9, 136), values=numbers.per_operand(minus_infinity)),
         "nan": family.nan((9, 136)),
         "shifted": Family(
             "rows around 1000 and -1000: exponentials overflow or vanish unless the maximum is subtracted",
-            numbers.each(shifted),
+            numbers.per_operand(shifted),
             shapes=((9, 136), (2, 4104)),
         ),
         "huge": family.huge((2**16 + 1, 2**15 + 8)),
     }
 
     def default_cases(self, device_type: str) -> list[Case]:
-        """On a GPU 2^27 elements in rows of 2 KB to 256 KB in bfloat16: short, and longer than a multiprocessor holds;
-        then the other types."""
+        """On a GPU 2^27 bfloat16 elements in rows of 2 KB to 256 KB, more than an SM holds; then other types."""
         if device_type != "cuda":
             return [self.case((50, 264), dtype) for dtype in DTYPES]
         cases = [self.case((2**27 // n, n), "bfloat16") for n in (1024, 4096, 32768, 131072)]
@@ -111,9 +112,9 @@ class Softmax(Operation):
         return (case.shape,)
 
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
-        """In blocks of whole rows."""
+        """Yield blocks of whole rows."""
         m, n = case.shape
-        together = rows_together(n)
+        together = rows_per_block(n)
         for start in range(0, m if n else 0, together):
             rows = slice(start, min(start + together, m))
             x = inputs[0][rows].double()
@@ -127,13 +128,13 @@ class Softmax(Operation):
         return case.shape
 
     def flops(self, case: Case) -> int:
-        """Comparison, subtraction, exponential, sum and division count one each."""
+        """Count one each for comparison, subtraction, exponential, sum and division."""
         return 5 * case["M"] * case["N"]
 
     def workspace_bytes(self, case: Case) -> int:
-        """Ten float64 arrays of one block of rows."""
+        """Count ten float64 arrays of one block of rows."""
         m, n = case.shape
-        return 8 * 10 * min(m, rows_together(n)) * n
+        return 8 * 10 * min(m, rows_per_block(n)) * n
 
 
 OP = Softmax()

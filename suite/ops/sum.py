@@ -1,4 +1,4 @@
-"""sum: of all elements of an (M, N) matrix, of its columns or of its rows."""
+"""sum: the sum of all elements of an (M, N) matrix, of its columns or of its rows."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ import torch
 from suite.numerics.bounds import deviations, limit, sum_variance
 from suite.numerics.formats import DTYPES
 from suite.problem import family, numbers, placement
-from suite.problem.blocks import rows_together
+from suite.problem.blocks import rows_per_block
 from suite.problem.case import Case
 from suite.problem.family import Family
 from suite.problem.operation import Operation
 from suite.problem.option import Option
 from suite.problem.shape import Shape
-from suite.problem.telling import Telling
+from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 
 def sum_limit(value: torch.Tensor, squares: torch.Tensor, terms: int, count: int, dtype: str) -> torch.Tensor:
-    """Bound for sums of `terms` numbers, added in float32 in any order. squares: the sums of the squares, float64."""
+    """Return the bound for sums of `terms` numbers in float32, in any order. squares: float64 sums of squares."""
     return limit(sum_variance(value, squares, terms, None).sqrt_() * deviations(count), value, dtype)
 
 
 def positive(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
-    """Numbers from 1/2 to 3/2: partial sums grow, beyond what 16 bits can count."""
+    """Numbers from 1/2 to 3/2: partial sums grow beyond what 16 bits can count."""
     drawn = torch.rand(shape, generator=source, device=source.device, dtype=torch.float32)
     return (drawn + 0.5).to(numbers.dtype_of(case))
 
 
 def cancelling(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
-    """Normal numbers; the second half of the elements has those of the first with the other sign."""
+    """Normal numbers; the second half of the elements repeats the first with opposite sign."""
     drawn = numbers.normals(shape, case, source)
     for axis in (0, 1):
         half = shape[axis] // 2
@@ -41,7 +41,7 @@ def cancelling(shape: Shape, case: Case, source: torch.Generator) -> torch.Tenso
 
 
 def large(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
-    """Numbers of one sign, of which no partial sum overflows float32."""
+    """Large numbers of one sign, with no partial sum that overflows float32."""
     room = 4.0 if case.dtype == "float16" else 2.0 ** (shape[0] * shape[1]).bit_length()
     drawn = torch.rand(shape, generator=source, device=source.device, dtype=torch.float64)
     return (drawn * (numbers.largest(case) / room)).to(numbers.dtype_of(case))
@@ -56,13 +56,13 @@ class Sum(Operation):
     options = (Option("axis", ("all", "0", "1"), "what is summed: all elements, columns (0), rows (1)", every=True),)
     sweep = tuple((2**k, 2**k) for k in range(6, 15, 2))
     telling = (
-        Telling("odd", (5, 257)),
-        Telling("tall", (1031, 3)),
-        Telling("columns", (64, 520), options={"axis": "0"}),
-        Telling("strided", (9, 136), "strided"),
-        Telling("positive", (64, 520), "positive"),
-        Telling("subnormal", (9, 136), "subnormal"),
-        Telling("nan", (9, 136), "nan"),
+        TellingCase("odd", (5, 257)),
+        TellingCase("tall", (1031, 3)),
+        TellingCase("columns", (64, 520), options={"axis": "0"}),
+        TellingCase("strided", (9, 136), "strided"),
+        TellingCase("positive", (64, 520), "positive"),
+        TellingCase("subnormal", (9, 136), "subnormal"),
+        TellingCase("nan", (9, 136), "nan"),
     )
     ragged = ((1, 1), (5, 257))
     families: ClassVar = {
@@ -75,12 +75,12 @@ class Sum(Operation):
         "offset": family.offset((9, 136)),
         "broadcast": family.broadcast((9, 136)),
         "subnormal": family.subnormal((9, 136)),
-        "largest": family.large((9, 136), values=numbers.each(large)),
+        "largest": family.large((9, 136), values=numbers.per_operand(large)),
         "infinity": family.infinity((9, 136)),
         "nan": family.nan((9, 136)),
-        "cancellation": family.cancellation((9, 136), values=numbers.each(cancelling)),
+        "cancellation": family.cancellation((9, 136), values=numbers.per_operand(cancelling)),
         "positive": Family(
-            "numbers of one sign: a sum in 16 bits stops growing", numbers.each(positive), shapes=((64, 520),)
+            "numbers of one sign: a sum in 16 bits stops growing", numbers.per_operand(positive), shapes=((64, 520),)
         ),
         "huge": family.huge((2**16 + 1, 2**15 + 8)),
     }
@@ -107,11 +107,11 @@ class Sum(Operation):
         return {"axis": self._axis(case)}
 
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
-        """The rows of x are read in blocks. Rows give pieces of the output; the others are added up."""
+        """Yield pieces of the sum. x is read in blocks of rows; sums over rows give pieces, others are accumulated."""
         (x,) = inputs
         m, n = case.shape
         axis = self._axis(case)
-        together = rows_together(n)
+        together = rows_per_block(n)
         shape = self.output_shape(case)
         count = max(1, m if axis == 1 else n if axis == 0 else 1)
         if axis == 1:
@@ -136,13 +136,13 @@ class Sum(Operation):
         return () if axis is None else (case["N"],) if axis == 0 else (case["M"],)
 
     def flops(self, case: Case) -> int:
-        """One addition for each element."""
+        """Count one addition for each element."""
         return case["M"] * case["N"]
 
     def workspace_bytes(self, case: Case) -> int:
-        """Two float64 arrays of one block of rows, and eight of the output."""
+        """Count two float64 arrays of one block of rows, and eight of the output."""
         m, n = case.shape
-        return 8 * (2 * min(m, rows_together(n)) * n + 8 * (m + n))
+        return 8 * (2 * min(m, rows_per_block(n)) * n + 8 * (m + n))
 
 
 OP = Sum()

@@ -14,7 +14,7 @@ from suite.problem.blocks import block_bytes, blocks
 from suite.problem.case import Case
 from suite.problem.operation import Operation
 from suite.problem.shape import Shape
-from suite.problem.telling import Telling
+from suite.problem.telling_case import TellingCase
 from suite.problem.truth import Truth
 
 
@@ -26,13 +26,13 @@ class VectorAdd(Operation):
     is_square = True
     sweep = tuple((2**k,) for k in range(10, 29, 3))
     telling = (
-        Telling("tail", (65_793,)),
-        Telling("strided", (1025,), "strided"),
-        Telling("misaligned", (1025,), "offset"),
-        Telling("subnormal", (1025,), "subnormal"),
-        Telling("largest", (1025,), "largest"),
-        Telling("infinity", (1025,), "infinity"),
-        Telling("nan", (1025,), "nan"),
+        TellingCase("tail", (65_793,)),
+        TellingCase("strided", (1025,), "strided"),
+        TellingCase("misaligned", (1025,), "offset"),
+        TellingCase("subnormal", (1025,), "subnormal"),
+        TellingCase("largest", (1025,), "largest"),
+        TellingCase("infinity", (1025,), "infinity"),
+        TellingCase("nan", (1025,), "nan"),
     )
     ragged = ((1,), (31,), (1023,), (1025,), (10_007,))
     families: ClassVar = {

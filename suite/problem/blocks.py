@@ -1,4 +1,4 @@
-"""Cutting an output into blocks, so that the float64 arrays that judging needs fit in memory."""
+"""Cuts an output into blocks, so that the float64 arrays of the judge fit in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BLOCK_ELEMENTS = 2**25
 
 
 def blocks(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
-    """Indices that cover an array of `shape` once, each of at most BLOCK_ELEMENTS elements. They may cut a row."""
+    """Yield indices of at most BLOCK_ELEMENTS elements each that cover an array once. They may cut a row."""
     steps = []
     room = BLOCK_ELEMENTS
     for size in reversed(shape):
@@ -23,11 +23,11 @@ def blocks(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
     )
 
 
-def rows_together(columns: int, share: int = 1) -> int:
-    """Whole rows in a block of BLOCK_ELEMENTS / `share` elements; at least one."""
+def rows_per_block(columns: int, share: int = 1) -> int:
+    """Return the number of whole rows in a block of BLOCK_ELEMENTS / `share` elements; at least one."""
     return max(1, BLOCK_ELEMENTS // share // max(1, columns))
 
 
 def block_bytes(shape: tuple[int, ...], arrays: int = 8) -> int:
-    """Memory of `arrays` float64 arrays of one block of `blocks(shape)`."""
+    """Return the memory of `arrays` float64 arrays of one block of `blocks(shape)`, in bytes."""
     return 8 * arrays * min(math.prod(shape), BLOCK_ELEMENTS)

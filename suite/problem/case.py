@@ -1,4 +1,4 @@
-"""Case: one problem, small and hashable; what the columns of a row name."""
+"""A case: one problem, small and hashable, as the columns of a row name it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from suite.problem.source import Source
 
 @dataclass(frozen=True)
 class Case:
-    """One problem: an operation, a size, a dtype, an arithmetic, options, a family of inputs.
+    """One problem: an operation, a size, a dtype, a precision, options, a family of inputs.
 
     dims: dimensions by name, in the operation's order. options: (name, value) of the options that differ from the plain
-    value, in the operation's order. source: the file that defines the operation, if it is a user's.
-    `Operation.case` makes cases; it fills in what is not given.
+    value, in the operation's order. source: the file that defines the operation, if it is a user's. `Operation.case`
+    makes cases; it fills in omitted values.
     """
 
     operation: str
@@ -31,12 +31,12 @@ class Case:
         return dict(self.dims)[dim]
 
     def option(self, name: str, plain: Any = None) -> Any:
-        """The value of an option: `plain` where it does not differ from that."""
+        """Return the value of an option; `plain` if the case does not set it."""
         return dict(self.options).get(name, plain)
 
     @property
     def label(self) -> str:
-        """The column `case`: `M=512,N=512,K=512`, and what differs from the plain problem: `,causal`, `,inputs=nan`."""
+        """The column `case`: `M=512,N=512,K=512`, then deviations from the plain problem: `,causal`, `,inputs=nan`."""
         parts = [f"{name}={size}" for name, size in self.dims]
         parts += [name if value is True else f"{name}={value}" for name, value in self.options]
         if self.inputs != "normal":

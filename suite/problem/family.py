@@ -1,7 +1,7 @@
 """Families of inputs: kinds of numbers and placements that break kernels, each declared in one line.
 
-An operation declares its families once, `families = {"nan": family.nan((1025,)), ...}`; the parity tests and
-`compare --inputs nan` use that declaration. Where an operation needs numbers of its own it gives `values`.
+An operation declares its families once, `families = {"nan": family.nan((1025,)), ...}`; the parity tests and `compare
+--inputs nan` use that declaration. An operation that needs numbers of its own passes `values`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,11 @@ from suite.problem.shape import Shape
 class Family:
     """Inputs of one kind.
 
-    about: what they are, in one line; `list` shows it.
-    values: draws the operands, dense and row-major, in the case's dtype.
-    place: puts the operand at this position of the signature into memory: a tensor of the same shape.
-    stored: different elements that an operand of this shape and position then has.
-    shapes: sizes to run where none are given; none here means the operation's default cases.
-    options: the values of options to run; of an option that is not named, as `Option.every` says.
-    dtypes: element types to run.
-    needs_gpu: too large for a CPU.
+    about: a description in one line, for `list`. values: draws the operands, dense and row-major, in the case's dtype.
+    place: copies an operand, by its position in the signature, to a placement in memory, and returns a tensor of its
+    shape. stored: counts the elements that a placed operand has in memory, without repetitions. shapes: sizes to run if
+    none are given; empty for the operation's default cases. options: values to run, by option; for other options
+    `Option.every` decides. dtypes: element types to run. needs_gpu: too large for a CPU.
     """
 
     about: str
@@ -42,7 +39,7 @@ class Family:
     needs_gpu: bool = False
 
 
-NORMALS = numbers.each(numbers.normals)
+NORMALS = numbers.per_operand(numbers.normals)
 
 
 def normal() -> Family:
@@ -62,7 +59,7 @@ def empty(*shapes: Shape) -> Family:
 
 
 def transposed(option: Option, *shapes: Shape) -> Family:
-    """Every value of the option that says which operands are stored transposed."""
+    """Inputs for every value of the option that selects which operands are stored transposed."""
     return Family(
         "each operand as it is and stored transposed", NORMALS, shapes=shapes, options={option.name: option.values}
     )
@@ -90,25 +87,27 @@ def broadcast(*shapes: Shape) -> Family:
     )
 
 
-def subnormal(*shapes: Shape, values: Values = numbers.each(numbers.subnormals)) -> Family:  # noqa: B008
+def subnormal(*shapes: Shape, values: Values = numbers.per_operand(numbers.subnormals)) -> Family:  # noqa: B008
     return Family("numbers below the normal range, and results there", values, shapes=shapes)
 
 
-def large(*shapes: Shape, values: Values = numbers.each(numbers.extremes)) -> Family:  # noqa: B008
+def large(*shapes: Shape, values: Values = numbers.per_operand(numbers.extremes)) -> Family:  # noqa: B008
     return Family("the largest finite numbers, and sums beyond them", values, shapes=shapes)
 
 
 def signed_zero(*shapes: Shape) -> Family:
     return Family(
-        "0 and -0 among 1 and -1; a zero of either sign is right", numbers.each(numbers.signed_zeros), shapes=shapes
+        "0 and -0 among 1 and -1; a zero of either sign is right",
+        numbers.per_operand(numbers.signed_zeros),
+        shapes=shapes,
     )
 
 
-def infinity(*shapes: Shape, values: Values = numbers.each(numbers.some_infinite)) -> Family:  # noqa: B008
+def infinity(*shapes: Shape, values: Values = numbers.per_operand(numbers.some_infinite)) -> Family:  # noqa: B008
     return Family("infinities; NaN where inf - inf or 0 inf is computed", values, shapes=shapes)
 
 
-def nan(*shapes: Shape, values: Values = numbers.each(numbers.one_nan)) -> Family:  # noqa: B008
+def nan(*shapes: Shape, values: Values = numbers.per_operand(numbers.one_nan)) -> Family:  # noqa: B008
     return Family("NaN in one place; only what depends on it may be NaN", values, shapes=shapes)
 
 

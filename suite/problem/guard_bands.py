@@ -1,7 +1,7 @@
-"""Guard bands: bytes before and after an array that belong to nobody.
+"""Guard bands: bytes before and after an array that no call may read or write.
 
-Of every type of floating-point numbers, float8 too, these bytes are NaN: what is read beside an array shows in the
-result. What is written there is found after the call.
+The bytes are NaN in every floating-point type, float8 included, so reads beside an array show in the result. Writes are
+found after the call.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ BAND_BYTES = 4096
 PATTERN = 0xFF
 
 
-def banded(tensor: torch.Tensor) -> torch.Tensor:
-    """The bytes of the tensor's storage, copied between two bands."""
+def copy_between_bands(tensor: torch.Tensor) -> torch.Tensor:
+    """Copy the bytes of the tensor's storage to new memory between two bands."""
     storage = tensor.untyped_storage()
     given = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)  # type: ignore[call-overload]
     block = torch.empty(len(given) + 2 * BAND_BYTES, dtype=torch.uint8, device=tensor.device)
@@ -25,21 +25,21 @@ def banded(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def view_between_bands(storage: torch.UntypedStorage, like: torch.Tensor) -> torch.Tensor:
-    """The tensor that lies in `storage`, which has bands, as `like` lies in its own."""
+    """Return the tensor that lies in `storage`, which has bands, at the place and with the strides of `like`."""
     view = torch.empty(0, dtype=like.dtype, device=like.device)
     offset = like.storage_offset() + BAND_BYTES // like.element_size()
     return view.set_(storage, offset, like.shape, like.stride())
 
 
 def has_bands(tensor: torch.Tensor) -> bool:
-    """Whether a contiguous tensor fills its storage up to the bands."""
+    """True if a contiguous tensor fills its storage up to the bands."""
     content = tensor.numel() * tensor.element_size()
     begin = tensor.storage_offset() * tensor.element_size()
     return bool(begin == BAND_BYTES and tensor.untyped_storage().nbytes() == content + 2 * BAND_BYTES)
 
 
-def intact(tensor: torch.Tensor) -> bool:
-    """Whether nothing was written to the bands of the tensor's storage, which must have some."""
+def bands_intact(tensor: torch.Tensor) -> bool:
+    """True if nothing was written to the bands around the tensor's storage, which must have bands."""
     storage = tensor.untyped_storage()
     block = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)  # type: ignore[call-overload]
     bands = torch.cat((block[:BAND_BYTES], block[-BAND_BYTES:]))

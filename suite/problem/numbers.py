@@ -1,7 +1,7 @@
-"""Random numbers of the families of inputs: of one operand, and of several that depend on each other.
+"""Random numbers for families of inputs: for one operand, and for several that depend on each other.
 
-Where a rounding would decide which result is right, the numbers avoid it: sums of subnormal numbers are exact in
-float32, and for tf32 products the extremes are tf32's.
+The numbers avoid results that depend on a rounding: sums of subnormal numbers are exact in float32, and for tf32
+products the extremes are those of tf32.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Values: TypeAlias = "Callable[[tuple[Shape, ...], Case, torch.Generator], tuple[
 """Draws all operands."""
 
 DEVIATION = {"float8_e4m3fn": 64.0}
-"""Standard deviation of normal numbers where it is not 1: the largest float8 is 7 of these, and few are subnormal."""
+"""Standard deviation of normal numbers where it is not 1. The largest float8 is 7 deviations, and few are subnormal."""
 
 
 # One operand
@@ -44,14 +44,14 @@ def subnormals(shape: Shape, case: Case, source: torch.Generator) -> torch.Tenso
 
 
 def small_integers(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
-    """From -3 to 3: their products with multiples of a number are multiples of it, and exact."""
+    """Integers from -3 to 3: their products with multiples of a number are exact multiples of it."""
     return torch.randint(-3, 4, shape, generator=source, device=source.device).to(dtype_of(case))
 
 
 def extremes(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
-    """The largest number, its half, and the half and the whole of its last place, of either sign; and normal numbers.
+    """Extreme numbers of either sign among normal ones: the largest, half of it, its last place, and half of that.
 
-    Sums of two are in the range, or infinite, or the tie between the largest number and infinity, where both are right.
+    Sums of two are finite, infinite, or halfway between the largest number and infinity, where both are right.
     """
     last_place = 2.0 ** (math.floor(math.log2(largest(case))) - _format(case)[0])
     choices = [largest(case), largest(case) / 2, last_place, last_place / 2]
@@ -62,7 +62,7 @@ def extremes(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
 
 
 def signed_zeros(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
-    """0, -0, 1 and -1."""
+    """Zeros of either sign among 1 and -1."""
     return _choose(torch.tensor([0.0, -0.0, 1.0, -1.0], device=source.device), shape, source).to(dtype_of(case))
 
 
@@ -73,7 +73,7 @@ def some_infinite(shape: Shape, case: Case, source: torch.Generator) -> torch.Te
 
 
 def one_nan(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
-    """Normal numbers, but one is NaN."""
+    """Normal numbers with one NaN."""
     drawn = normals(shape, case, source)
     put(drawn, math.nan, tuple(index_below(size, source) for size in shape))
     return drawn
@@ -82,8 +82,8 @@ def one_nan(shape: Shape, case: Case, source: torch.Generator) -> torch.Tensor:
 # Several operands
 
 
-def each(*numbers: Numbers) -> Values:
-    """Every operand by a function of its own; the last function also draws the operands after it."""
+def per_operand(*numbers: Numbers) -> Values:
+    """Draw each operand by its own function; the last function also draws all further operands."""
 
     def values(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
         return tuple(numbers[min(i, len(numbers) - 1)](shape, case, source) for i, shape in enumerate(shapes))
@@ -92,14 +92,15 @@ def each(*numbers: Numbers) -> Values:
 
 
 def opposite(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """a, and b = -a but for a few units in the last place: the sum is exact, and all digits but the last cancel."""
+    """Draw a, and b nearly -a: they differ by a few units in the last place, so their sum is exact and nearly
+    cancels."""
     a = normals(shapes[0], case, source)
     relative = 2.0 ** (1 - SIGNIFICANT_BITS[case.dtype])
     steps = torch.randint(-3, 4, shapes[1], generator=source, device=source.device)
     return a, (-a.double() * (1.0 + steps * relative)).to(a.dtype)
 
 
-# For an operation's own numbers
+# For operations that draw numbers of their own
 
 
 def dtype_of(case: Case) -> torch.dtype:
@@ -109,23 +110,23 @@ def dtype_of(case: Case) -> torch.dtype:
 
 
 def largest(case: Case) -> float:
-    """The largest finite number of the case's arithmetic; tf32's, where inputs are rounded to that."""
+    """Return the largest finite number of the case's precision; that of tf32 if inputs are rounded to tf32."""
     return (2.0 - 2.0**-10) * 2.0**127 if case.precision == "tf32" else MAX_FINITE[case.dtype]
 
 
 def put(operand: torch.Tensor, value: float, index: tuple[int, ...]) -> None:
-    """operand[index] = value, unless the operand is empty."""
+    """Set operand[index] to a value, unless the operand is empty."""
     if operand.numel():
         operand[index] = value
 
 
 def index_below(size: int, source: torch.Generator) -> int:
-    """A random index of a dimension of `size`; 0 of an empty one."""
+    """Return a random index of a dimension of `size`; 0 if it is empty."""
     return int(torch.randint(max(size, 1), (), generator=source, device=source.device))
 
 
 def _format(case: Case) -> tuple[int, int]:
-    """Bits of the significand after the first, and the exponent of the smallest normal number."""
+    """Return the bits of the significand after the first, and the exponent of the smallest normal number."""
     return SIGNIFICANT_BITS["tf32" if case.precision == "tf32" else case.dtype] - 1, MIN_EXPONENT[case.dtype]
 
 

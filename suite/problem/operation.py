@@ -1,7 +1,7 @@
-"""What an operation is: its sizes, options, inputs, float64 truth with its error bound, flops and bytes.
+"""The description of an operation: sizes, options, inputs, float64 truth with its error bound, flops and bytes.
 
-Each file in `suite/ops/` has one subclass of `Operation` and its instance `OP`. All that depends on the operation is
-asked of it; nothing else in the tree knows a shape, an option, a reference or a tolerance.
+Each file in `suite/ops/` has one subclass of `Operation` and its instance `OP`. Everything that depends on the
+operation stands there; nothing else in the tree knows a shape, an option, a reference or a tolerance.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
 
     from suite.problem.family import Family
-    from suite.problem.telling import Telling
+    from suite.problem.telling_case import TellingCase
     from suite.problem.truth import Truth
 
 
@@ -32,54 +32,55 @@ class Operation(ABC):
     """One operation. `rank` and `options` are literals, which `suite.ops` reads without importing the file."""
 
     rank: ClassVar[int]
-    """Place among the operations: a course takes them in ascending order."""
+    """Position among the operations; a course takes them in ascending order."""
     name: str
     formula: str
     """The definition in one line; `list` shows it."""
     dims: tuple[str, ...]
     """Names of the dimensions, in the order of the signature."""
     is_square: ClassVar[bool] = False
-    """Whether `--shape 512` is a shape: that size in every dimension."""
+    """True if `--shape 512` is a shape: that size in every dimension."""
     options: ClassVar[tuple[Option, ...]] = ()
     outputs: tuple[str, ...] = ()
-    """Names of the results, if there are several: a call then returns a tuple."""
+    """Names of the results if a call returns a tuple of several."""
     dtypes: tuple[str, ...] = tuple(formats.DTYPES)
-    """Element types in which a given shape runs if none is named."""
+    """Element types of a given shape if none is named."""
     dtypes_beyond: tuple[str, ...] = ()
-    """Those that run only if they are named, such as DTYPES_BEYOND."""
+    """Element types that run only if they are named, such as DTYPES_BEYOND."""
     ragged: ClassVar[tuple[Shape, ...]]
-    """Sizes of one, primes, one off a tile: those of the family `sizes`."""
+    """Sizes of the family `sizes`: 1, primes, one off a tile."""
     families: ClassVar[Mapping[str, Family]]
-    """Kinds of inputs by name: `normal`, and those that break kernels."""
-    telling: ClassVar[tuple[Telling, ...]] = ()
-    """Small cases that show what the usual sizes hide; every implementation has to pass them in a plain run."""
+    """Kinds of inputs by name: `normal`, and others that break kernels."""
+    telling: ClassVar[tuple[TellingCase, ...]] = ()
+    """Small cases that show mistakes which the usual sizes hide. Every implementation must pass them in a plain run."""
     sweep: ClassVar[tuple[Shape, ...]]
     """Sizes from tiny to large, in ascending order."""
     source: Source | None = None
-    """The file that defines it, if it is a user's."""
+    """The file that defines the operation, if it is a user's."""
     signature: str = ""
-    """How a kernel of such an operation is called: `scaled(x, weight)`."""
+    """The call of a kernel of a user's operation: `scaled(x, weight)`."""
 
-    # What an operation says
+    # Methods that an operation defines
 
     @abstractmethod
     def default_cases(self, device_type: str) -> list[Case]:
-        """What `compare` runs when no shape is given. Small on a CPU, where kernels are interpreted or emulated."""
+        """Return the cases to run if no shape is given; small on a CPU, where kernels are interpreted."""
 
     @abstractmethod
     def operands(self, case: Case) -> tuple[Shape, ...]:
-        """The shapes of the inputs, in the order of the signature."""
+        """Return the shapes of the inputs, in the order of the signature."""
 
     @abstractmethod
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
-        """The float64 result of the rounded inputs, with its error bound, in pieces that fit in memory."""
+        """Yield the float64 result of the rounded inputs with its error bound, in pieces that fit in memory."""
 
     @abstractmethod
     def output_shape(self, case: Case) -> Shape:
-        """The shape of the result; of several, that of one vector with all of them (`outputs.flat_shape`)."""
+        """Return the shape of the result; for several results, that of the vector that joins them
+        (`outputs.flat_shape`)."""
 
     def output_shapes(self, case: Case) -> tuple[Shape, ...]:
-        """The shapes of the results, in the order in which a call returns them; most operations have one."""
+        """Return the shapes of the results, in the order in which a call returns them. Most operations have one."""
         return (self.output_shape(case),)
 
     def output_dtype(self, case: Case) -> str:
@@ -87,50 +88,50 @@ class Operation(ABC):
 
     @abstractmethod
     def flops(self, case: Case) -> int:
-        """Arithmetic the definition asks for, counted once."""
+        """Return the arithmetic operations of the definition, each counted once."""
 
     @abstractmethod
     def workspace_bytes(self, case: Case) -> int:
-        """Device memory for the truth and for judging, beyond inputs and output."""
+        """Return the device memory for the truth and for judging, beyond inputs and output."""
 
     def precisions(self, dtype: str) -> tuple[str, ...]:
-        """The arithmetics a case of this dtype may ask for, the plain one first."""
+        """Return the precisions that a case of this dtype may ask for, the plain one first."""
         return ("ieee",)
 
     def plain_precisions(self, dtype: str) -> tuple[str, ...]:
-        """Those of a given shape if none is named."""
+        """Return the precisions of a given shape if none is named."""
         return self.precisions(dtype)
 
     def default_option(self, option: Option, dtype: str) -> Value:
-        """The value of an option in a case of this dtype that asks for none."""
+        """Return the value of an option in a case of this dtype that does not set it."""
         return option.values[0]
 
     @property
     def entry(self) -> str:
-        """The name of what a file of `--with` defines for it."""
+        """The name under which a file of `--with` defines the operation."""
         return self.name
 
     def callable_of(self, entry: Any, case: Case) -> Any:
-        """What is called with the arrays of `case`, of what a file defines as `entry`."""
+        """Return the function to call with the arrays of `case`, given the object that a file defines as `entry`."""
         return entry
 
     def arguments(self, case: Case) -> dict[str, Any]:
-        """Keyword arguments of the call."""
+        """Return the keyword arguments of the call."""
         return {}
 
     def stored_transposed(self, case: Case) -> tuple[bool, ...]:
-        """For each operand, whether its last two axes are swapped in memory."""
+        """Return for each operand whether its last two axes are swapped in memory."""
         return (False,) * len(self.operands(case))
 
-    def second(self, case: Case) -> Case:
-        """The case of the inputs of a check's second call: the same shapes, from a family that may show more."""
+    def second_case(self, case: Case) -> Case:
+        """Return the case for the second call of a check: the same shapes, perhaps inputs of another family."""
         return case
 
     def validate(self, dims: Mapping[str, int]) -> None:
         """Raise `UsageError` for sizes that contradict each other."""
 
     def random_shape(self, size: Callable[[], int]) -> Shape:
-        """A small valid shape, for tests. `size` draws a number from 0 to about 70."""
+        """Return a small valid shape, for tests. `size` draws a number from 0 to about 70."""
         return tuple(size() for _ in self.dims)
 
     # Cases
@@ -144,7 +145,7 @@ class Operation(ABC):
         inputs: str = "normal",
         **options: Value | None,
     ) -> Case:
-        """A case of this operation. A precision or option that is None or not given has its default.
+        """Make a case of this operation. A precision or option that is None or not given has its default.
 
         Raises `UsageError` for an option, or a value of one, that the operation does not have.
         """
@@ -164,19 +165,21 @@ class Operation(ABC):
         return Case(self.name, dims, dtype, precision, tuple(chosen), inputs, self.source)
 
     def option_values(self, case: Case) -> dict[str, Any]:
-        """The value of every option in a case, plain ones too."""
+        """Return the value of every option in a case, plain ones included."""
         return {option.name: case.option(option.name, option.values[0]) for option in self.options}
 
     def with_options(self, case: Case, **options: Value) -> Case:
-        """The same case with other values of these options."""
+        """Return the same case with other values of these options."""
         values = self.option_values(case) | options
         return self.case(case.shape, case.dtype, case.precision, inputs=case.inputs, **values)
 
     def option_combinations(
         self, dtype: str, given: Mapping[str, tuple[Value, ...]], *, every: bool = True
     ) -> list[dict[str, Any]]:
-        """All combinations of the options' values: those given; else all, of an option that runs every value; else the
-        default. `every=False`: the default of those too.
+        """Return all combinations of the options' values.
+
+        Options that are not given take all values if they run every value (`Option.every`), else their default.
+        `every=False`: they always take their default.
         """
         values = [
             given.get(option.name)
@@ -187,7 +190,7 @@ class Operation(ABC):
         return [dict(zip(names, chosen, strict=True)) for chosen in product(*values)]
 
     def plain_cases(self, device_type: str, dtypes_beyond: Iterable[str] = ()) -> list[Case]:
-        """The default cases, and in each of their shapes those of further dtypes."""
+        """Return the default cases, and further dtypes in each of their shapes."""
         cases = self.default_cases(device_type)
         every = [option.name for option in self.options if option.every]
         kinds = {(case.shape, tuple((name, self.option_values(case)[name]) for name in every)): None for case in cases}
@@ -199,7 +202,7 @@ class Operation(ABC):
         ]
 
     def cases(self, inputs: str, device_type: str, shapes: tuple[Shape, ...] = ()) -> list[Case]:
-        """A family's cases, of the given shapes or else of its own, in all its dtypes, arithmetics and options."""
+        """Return a family's cases in all its dtypes, precisions and options, for the given shapes or else its own."""
         family = self.families[inputs]
         if not (shapes or family.shapes):
             return self.plain_cases(device_type, (dtype for dtype in family.dtypes if dtype in formats.DTYPES_BEYOND))
@@ -212,7 +215,7 @@ class Operation(ABC):
         ]
 
     def telling_cases(self, dtype: str, precision: str) -> dict[str, Case]:
-        """By name, the telling cases of families that have this dtype."""
+        """Return the telling cases whose families have this dtype, by name."""
         return {
             each.name: self.case(each.shape, dtype, precision, inputs=each.inputs, **each.options)
             for each in self.telling
@@ -220,7 +223,7 @@ class Operation(ABC):
         }
 
     def parse_shapes(self, text: str) -> list[Shape]:
-        """`M=512,N=512,K=1,2` -> [(512, 512, 1), (512, 512, 2)]. Raises `UsageError` that says what is wrong."""
+        """Parse `M=512,N=512,K=1,2` to [(512, 512, 1), (512, 512, 2)]. Raises `UsageError` for anything else."""
         found = shapes_by_name.parse(text, self.name, self.dims, is_square=self.is_square)
         for dims in found:
             self.validate(dims)
@@ -229,7 +232,7 @@ class Operation(ABC):
     # Inputs, bytes and memory
 
     def make_inputs(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
-        """The inputs of the case's family on `device`, in its dtype and placement. They may be views of larger arrays.
+        """Draw the inputs of the case's family on `device`, in its dtype and placement. They may be views.
 
         The same seed gives the same inputs on the same kind of device.
         """
@@ -243,7 +246,7 @@ class Operation(ABC):
         )
 
     def bytes(self, case: Case) -> int:
-        """The least traffic to memory: every element of every input read once, the output written once."""
+        """Return the least memory traffic: every element of every input read once, the output written once."""
         stored = self.families[case.inputs].stored
         inputs = sum(stored(shape, position) for position, shape in enumerate(self.operands(case)))
         return inputs * case.element_bytes + self.output_bytes(case)
@@ -252,10 +255,10 @@ class Operation(ABC):
         return math.prod(self.output_shape(case)) * formats.element_bytes(self.output_dtype(case))
 
     def memory_bytes(self, case: Case) -> int:
-        """Least device memory that a checked run of `case` needs.
+        """Return the least device memory that a checked run of `case` needs.
 
-        Inputs of two draws and the buffers that calls read, two results with a copy of each, and another two where
-        several results are joined to compare them, the truth's workspace.
+        It holds the inputs of two draws, the buffers that calls read, two results with a copy of each, two more if
+        several results are joined to compare them, and the workspace of the truth.
         """
         output = self.output_bytes(case)
         return 3 * (self.bytes(case) - output) + (6 if self.outputs else 4) * output + self.workspace_bytes(case)

@@ -1,4 +1,4 @@
-"""Options: what an operation can be asked for besides a size, a dtype and an arithmetic, such as a causal mask."""
+"""Options: parameters of an operation besides size, dtype and precision, such as a causal mask."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ Value = bool | str
 
 @dataclass(frozen=True)
 class Option:
-    """One option, declared by an operation with literals alone: the command line reads it without importing torch.
+    """One option, declared by an operation with literals only: the command line reads it without importing torch.
 
-    name: as in `Operation.case(..., name=value)` and, with dashes, on the command line.
-    values: all there are, the plain one first; (False, True) for a switch.
-    about: what it means, in one line for `--help`.
-    every: whether a given size, or a family of inputs, runs every value; else the plain one.
+    name: as in `Operation.case(..., name=value)` and, with dashes, on the command line. values: all values, the plain
+    one first; (False, True) for a switch. about: the meaning in one line for `--help`. every: a given size, or a family
+    of inputs, runs every value and not only the plain one.
     """
 
     name: str
@@ -28,6 +27,6 @@ class Option:
 
     @property
     def flag(self) -> str:
-        """How the command line spells it: `--causal/--no-causal`, `--layout`."""
+        """The spelling on the command line: `--causal/--no-causal`, `--layout`."""
         name = self.name.replace("_", "-")
         return f"--{name}/--no-{name}" if self.is_switch else f"--{name}"

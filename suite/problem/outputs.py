@@ -1,6 +1,6 @@
-"""Several results of one call: they are copied, compared and judged as one vector, one after the other, row-major.
+"""Several results of one call, joined to one vector for copying, comparing and judging.
 
-All have the operation's output dtype.
+Each result is flattened in row-major order. All have the operation's output dtype.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 
 
 def flat_shape(shapes: Sequence[Shape]) -> Shape:
-    """The shape of the vector."""
+    """Return the shape of the joined vector."""
     return (sum(map(math.prod, shapes)),)
 
 
 def starts(shapes: Sequence[Shape]) -> tuple[int, ...]:
-    """Where each result begins in the vector."""
+    """Return the index in the vector at which each result begins."""
     return tuple(accumulate((math.prod(shape) for shape in shapes[:-1]), initial=0))
 
 
 def joined(outputs: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The vector, in new memory; a single result is returned as it is."""
+    """Join results to a vector in new memory; a single result is returned as it is."""
     import torch
 
     return outputs[0] if len(outputs) == 1 else torch.cat([output.reshape(-1) for output in outputs])
 
 
 def located(at: tuple[int, ...], names: Sequence[str] = (), shapes: Sequence[Shape] = ()) -> str:
-    """`[1, 2]`; for an index into the vector of several results `dk[1, 2]`."""
+    """Write an index as `[1, 2]`; an index of the vector of several results as `dk[1, 2]`."""
     name = ""
     if names:
         which = max(i for i, start in enumerate(starts(shapes)) if start <= at[0] and 0 not in shapes[i])

@@ -1,7 +1,7 @@
-"""How an operand is placed in memory: with gaps, misaligned, repeated, transposed.
+"""Placements of an operand in memory: with gaps, misaligned, repeated, transposed.
 
 Each function takes an operand and its position in the signature, and returns a tensor of the same shape. The memory
-between and beside its elements is NaN: a kernel that reads outside its operand shows.
+between and beside its elements is NaN, so that reads outside the operand show in the result.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from suite.problem.shape import Shape
 
 
 def as_drawn(operand: torch.Tensor, position: int) -> torch.Tensor:
-    """Dense and row-major."""
+    """Keep an operand dense and row-major."""
     return operand
 
 
 def strided(operand: torch.Tensor, position: int) -> torch.Tensor:
-    """Of vectors every second, third ... element. Else, by position: rows with a gap after each; every second row and
-    third column; every second row; and so on.
+    """Spread an operand over a larger array, in a way that depends on its position.
+
+    A vector takes every second, third ... element. A matrix has rows with a gap after each, or takes every second row
+    and third column, or every second row.
     """
     if operand.ndim == 1:
         steps, gap = [position + 2], 0
@@ -29,47 +31,46 @@ def strided(operand: torch.Tensor, position: int) -> torch.Tensor:
         steps, gap = [*[1] * (operand.ndim - 2), *((1, 1), (2, 3), (2, 1))[kind]], 5 if kind == 0 else 0
     spans = [size * step for size, step in zip(operand.shape, steps, strict=True)]
     within = tuple(slice(0, span, step) for span, step in zip(spans, steps, strict=True))
-    return _amid_nans(operand, (*spans[:-1], spans[-1] + gap), within)
+    return _surrounded_by_nan(operand, (*spans[:-1], spans[-1] + gap), within)
 
 
 def misaligned(operand: torch.Tensor, position: int) -> torch.Tensor:
-    """Contiguous, and starting one element after a multiple of 16 bytes."""
+    """Place an operand contiguously, one element after a multiple of 16 bytes."""
     count = operand.numel()
-    flat = _amid_nans(operand.reshape(-1), (count + 2,), (slice(1, count + 1),))
+    flat = _surrounded_by_nan(operand.reshape(-1), (count + 2,), (slice(1, count + 1),))
     return flat.view(operand.shape)
 
 
 def gapped_rows(operand: torch.Tensor, position: int) -> torch.Tensor:
-    """Rows with a gap of one element after each: the first starts at a multiple of 16 bytes, most others do not."""
+    """Place rows with a gap of one element after each: the first is aligned to 16 bytes, most others are not."""
     *outer, size = operand.shape
-    return _amid_nans(operand, (*outer, size + 1), (..., slice(0, size)))
+    return _surrounded_by_nan(operand, (*outer, size + 1), (..., slice(0, size)))
 
 
 def repeated(operand: torch.Tensor, position: int) -> torch.Tensor:
-    """The first slice along the axis of the operand's own position, repeated with a stride of 0; dense if there is no
-    such axis.
-    """
+    """Repeat the first slice along the axis of the operand's position with a stride of 0; dense if there is no such
+    axis."""
     if position >= operand.ndim or operand.shape[position] == 0:
         return operand
     return operand.narrow(position, 0, 1).expand(operand.shape)
 
 
 def transposed(operand: torch.Tensor, position: int) -> torch.Tensor:
-    """The last two axes swapped in memory."""
+    """Swap the last two axes in memory."""
     return operand.mT.contiguous().mT
 
 
 def elements(shape: Shape, position: int) -> int:
-    """Different elements of an operand of which none is repeated."""
+    """Count the stored elements of an operand without repetitions."""
     return math.prod(shape)
 
 
 def elements_of_repeated(shape: Shape, position: int) -> int:
-    """Different elements that `repeated` leaves of an operand of `shape`."""
+    """Count the stored elements of an operand of `shape` that `repeated` has placed."""
     return math.prod(shape) // (max(shape[position], 1) if position < len(shape) else 1)
 
 
-def _amid_nans(operand: torch.Tensor, around: Shape, within: tuple[object, ...]) -> torch.Tensor:
+def _surrounded_by_nan(operand: torch.Tensor, around: Shape, within: tuple[object, ...]) -> torch.Tensor:
     view = operand.new_full(around, math.nan)[within]
     assert view.shape == operand.shape
     return view.copy_(operand)

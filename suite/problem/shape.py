@@ -1,10 +1,10 @@
-"""Reading `--shape`.
+"""Parses `--shape`.
 
     M=512,N=512,K=1024           one shape, the dimensions in any order
     M=N=K=512                    several dimensions of one size
     M=512,N=512,K=1024,4096      a list of sizes: two shapes
-    M=2^[10:14],N=512,K=512      powers of two from 2^10 to 2^14; 2^[10:14:2] takes every second, 2^10 is one of them
-    4096                         the same size in every dimension, of operations that declare it
+    M=2^[10:14],N=512,K=512      powers of two from 2^10 to 2^14; 2^[10:14:2] takes 2^10, 2^12, 2^14
+    4096                         the same size in every dimension, for operations that allow it
 
 A part without `=` is one more size of the dimension before it. Several lists give all combinations.
 """
@@ -32,9 +32,9 @@ def parse(
     is_square: bool,
     defaults: Mapping[str, int] = MappingProxyType({}),
 ) -> list[dict[str, int]]:
-    """The shapes that a text names, each as {"M": 512, ...} in the order of `dims`.
+    """Return the shapes that a text names, each as {"M": 512, ...} in the order of `dims`.
 
-    is_square: whether a size alone is that of every dimension. defaults: sizes of dimensions that the text leaves out.
+    is_square: a size alone is the size of every dimension. defaults: sizes of dimensions that the text leaves out.
     Raises `UsageError` that says what is missing, unknown, given twice or not a size.
     """
     example = ",".join(f"{dim}=512" for dim in dims)
@@ -61,7 +61,7 @@ def parse(
 def _groups(
     text: str, operation: str, dims: tuple[str, ...], example: str, *, is_square: bool
 ) -> list[tuple[list[str], list[str]]]:
-    """`M=N=512,K=1,2` as [(["M", "N"], ["512"]), (["K"], ["1", "2"])]."""
+    """Split `M=N=512,K=1,2` to [(["M", "N"], ["512"]), (["K"], ["1", "2"])]."""
     groups: list[tuple[list[str], list[str]]] = []
     for part in text.split(","):
         *names, value = (piece.strip() for piece in part.split("="))
@@ -78,7 +78,7 @@ def _groups(
 
 
 def _sizes(text: str, name: str, value: str, example: str) -> list[int]:
-    """The sizes of one item of a list: a number, a power of two, or a range of these."""
+    """Return the sizes of one item of a list: a number, a power of two, or a range of powers."""
     if powers := POWERS.fullmatch(value):
         single, first, last, step = powers.groups()
         low, high = (int(single), int(single)) if single else (int(first), int(last))

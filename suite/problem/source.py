@@ -1,4 +1,4 @@
-"""Where an operation of a user's file comes from, so that another process finds the same one."""
+"""The file of a user's operation, identified so that another process finds the same version."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Kind = Literal["reference", "kernelbench"]
 class Source:
     """One version of a file that defines an operation.
 
-    path: absolute. kind: how the file says what is computed. digest: the beginning of the SHA-256 of the file and of
-    those beside it that it uses.
+    path: absolute. kind: the form in which the file defines the operation. digest: the beginning of the SHA-256 of the
+    file and of the neighbouring files that it uses.
     """
 
     path: str

@@ -13,9 +13,8 @@ if TYPE_CHECKING:
 class Truth:
     """One piece of the exact result.
 
-    index: where the piece is in the output, one slice a dimension.
-    value: the exact result there, float64.
-    limit: the largest error allowed of each element, float64, of the same shape.
+    index: the place of the piece in the output, one slice a dimension. value: the exact result there, float64. limit:
+    the largest allowed error of each element, float64, of the same shape.
     """
 
     index: tuple[slice, ...]

@@ -1,4 +1,4 @@
-"""Variants of the truth: what a result is after a certain mistake. A wrong result is compared with them."""
+"""Variants of the truth: the results of known mistakes. A wrong result is compared with them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ Part = tuple[slice, ...]
 
 @dataclass(frozen=True)
 class Variant:
-    """A part of the result as it is after a mistake, exactly.
+    """The exact result of a mistake in a part of the output.
 
-    mistake: completes "as if ...".
-    value, limit: the part, and the largest error allowed of each element: float64, of the same shape.
-    fitted: a number in it was found from the wrong result.
+    mistake: completes "as if ...". value, limit: the part, and the largest allowed error of each element: float64, of
+    the same shape. fitted: a number in the mistake was estimated from the wrong result.
     """
 
     mistake: str
@@ -30,4 +29,4 @@ class Variant:
 
 
 Variants = Callable[[Inputs, Case, Part], Iterator[Variant]]
-"""Gives the variants of a part of the result. What a mistake makes of other parts is not computed."""
+"""Yields the variants of a part of the result, without computing other parts."""

@@ -1,4 +1,4 @@
-"""A process that makes one call (`once.py`), alone or under Nsight Compute."""
+"""Starts a process that makes one call (`once.py`), alone or under Nsight Compute."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from suite.core import processes
 from suite.core.errors import WorkerError
 from suite.core.paths import ROOT
 from suite.core.text import one_line
+from suite.processes import tree
+from suite.processes.codec import to_json
 from suite.profiling import nsight
 from suite.profiling.once import Once
-from suite.worker.codec import to_json
 from suite.worker.process import environment
 
 LONGEST_REASON = 400
 
 
 class OnceError(WorkerError):
-    """The call failed, or its process did. The text is the reason."""
+    """The call or its process failed. The text is the reason."""
 
 
 def profile(once: Once, executable: str, *, cold: bool, timeout_s: float) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def profile(once: Once, executable: str, *, cold: bool, timeout_s: float) -> dic
 
 
 def code(once: Once, timeout_s: float) -> list[str]:
-    """Write the code that `once` asks for; the names of the files. Those of an earlier run are removed.
+    """Write the code that `once` asks for, and return the names of the files. Files of an earlier run are removed.
 
     Raises `OnceError`.
     """
@@ -52,7 +52,10 @@ def code(once: Once, timeout_s: float) -> list[str]:
 
 
 def run(once: Once, before: Sequence[str], timeout_s: float) -> None:
-    """Make the call in a process of its own. `before` are the words of a program that runs it. Raises `OnceError`."""
+    """Make the call in a process of its own. `before` is the command line of a program that runs it, or empty.
+
+    Raises `OnceError`.
+    """
     command = [*before, sys.executable, "-P", "-m", "suite.profiling.once", json.dumps(to_json(once))]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     with tempfile.TemporaryFile() as output:
@@ -69,8 +72,8 @@ def run(once: Once, before: Sequence[str], timeout_s: float) -> None:
             raise OnceError(f"no process could be started: {error.strerror}") from error
         try:
             status = process.wait(timeout_s)
-        except BaseException as error:  # also an interruption
-            processes.signal_all(process.pid, signal.SIGKILL)
+        except BaseException as error:  # including an interruption
+            tree.signal_all(process.pid, signal.SIGKILL)
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             if isinstance(error, subprocess.TimeoutExpired):
@@ -82,7 +85,7 @@ def run(once: Once, before: Sequence[str], timeout_s: float) -> None:
 
 
 def _reason(output: str, status: int) -> str:
-    """The last line of the call's own; those of ncu begin with ==."""
+    """The last line that the call printed. Lines of ncu begin with == and are skipped."""
     lines = [line for line in map(one_line, output.splitlines()) if line]
     own = [line for line in lines if not line.startswith("==")] or lines
     how = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"

@@ -1,4 +1,4 @@
-"""Nsight Compute: where it is, its command line, its table, and what its counters say of one call."""
+"""Runs Nsight Compute: finds it, builds its command line, reads its table, and summarizes its counters of one call."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ SHARES = {
     "ncu_issue": "smsp__issue_active.avg.pct_of_peak_sustained_elapsed",
     "ncu_occupancy": "sm__warps_active.avg.pct_of_peak_sustained_active",
 }
-"""Columns of a row that are a percentage of Nsight Compute."""
+"""Columns of a row, each with the percentage of Nsight Compute that it holds."""
 STALLS = "regex:smsp__average_warps_issue_stalled.*_per_issue_active"
-"""All reasons for which warps wait. Which ones there are depends on the device."""
+"""The counters of all reasons why warps wait. The device decides which ones exist."""
 METRICS = (DURATION, *SHARES.values(), STALLS)
 LIMITS = {
     "ncu_tensor": Bound.TENSOR,
@@ -32,11 +32,12 @@ LIMITS = {
     "ncu_l2": Bound.L2,
     "ncu_issue": Bound.ISSUE,
 }
-"""What can limit a kernel, by the column that says how busy it is; the first of those that are about as busy."""
+"""Resources that can limit a kernel, by the column that says how busy they are. Among equally busy ones the first
+counts."""
 BUSY = 0.6
-"""A kernel none of whose units is as busy as this is limited by latency: the rule of Nsight Compute's own report."""
+"""A kernel whose units are all less busy than this is limited by latency: the rule of Nsight Compute's own report."""
 ABOUT = 0.9
-"""Units that differ by less are about as busy: what comes from memory keeps the L2 cache busy too."""
+"""Units count as equally busy if their ratio is above this, because DRAM traffic keeps the L2 cache busy too."""
 
 PLACES = ("/usr/local/cuda/bin/ncu", "/usr/local/cuda/nsight-compute*/ncu", "/opt/nvidia/nsight-compute/*/ncu")
 GET_IT = "apt install cuda-nsight-compute-13-0, or see https://developer.nvidia.com/nsight-compute"
@@ -53,9 +54,9 @@ _TIMES = {"n": 1e-3, "u": 1.0, "m": 1e3, "": 1e6}
 _UNITS = {f"{prefix}{unit}": us for prefix, us in _TIMES.items() for unit in ("s", "second", "seconds", "sec")}
 _STALL = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active(?:\.ratio)?")
 _ISSUING = ("selected", "not_selected")
-"""States of a warp that could issue, which are no stalls."""
+"""States of a warp that can issue. They are no stalls."""
 _SEPARATORS = re.compile(r"[,'\s\u2019_]")
-"""Between thousands, in any locale that ncu may print for."""
+"""Separators of thousands in any locale that ncu may use."""
 
 
 class NsightError(Exception):
@@ -68,7 +69,7 @@ class NsightError(Exception):
 
 @dataclass(frozen=True)
 class Kernel:
-    """One profiled kernel, with text and unit of each of its metrics."""
+    """One profiled kernel, with the text and unit of each metric."""
 
     name: str
     values: Mapping[str, tuple[str, str]]
@@ -83,12 +84,12 @@ class Kernel:
         return number * _UNITS[unit]
 
     def share(self, metric: str) -> float | None:
-        """A percentage, 0 to 1; None if the device has no such metric."""
+        """A percentage as a share from 0 to 1; None if the device has no such metric."""
         number = _number(self.values.get(metric, ("", ""))[0])
         return None if number is None else number / 100
 
     def stalls(self) -> dict[str, float]:
-        """For each reason why warps wait, its part of all waiting."""
+        """The share of each reason in the total time that warps wait."""
         found: dict[str, float] = {}
         for metric, (text, _) in self.values.items():
             match, number = _STALL.fullmatch(metric), _number(text)
@@ -107,9 +108,9 @@ def ncu() -> str | None:
 
 
 def command(executable: str, log: Path, metrics: Sequence[str] = METRICS, *, cold: bool = False) -> list[str]:
-    """The command line that profiles another one, between cudaProfilerStart and -Stop, and writes its table to `log`.
+    """The command line that profiles another command, between cudaProfilerStart and -Stop, and writes a table to `log`.
 
-    cold: whether the caches are flushed before each kernel. The clocks are left as they are.
+    `cold` flushes the caches before each kernel. The clocks are not changed.
     """
     return [
         executable,
@@ -125,14 +126,14 @@ def command(executable: str, log: Path, metrics: Sequence[str] = METRICS, *, col
 
 
 def refuse(text: str) -> None:
-    """Raise `NsightError` if ncu says in `text` that it cannot profile here."""
+    """Raise `NsightError` if ncu says in `text` that it cannot profile on this machine."""
     if any(word in text for word in REFUSALS):
         message = GET_PERMISSION if NO_PERMISSION in text else _said("ncu cannot profile here", text.splitlines())
         raise NsightError(message, refused=True)
 
 
 def _said(what: str, lines: Sequence[str]) -> str:
-    """The last of what ncu printed: its own lines begin with ==."""
+    """The last message that ncu printed. Its own lines begin with ==."""
     own = [line for line in lines if line.startswith("==")] or lines
     return f"{what}: {one_line(' '.join(own[-6:]))[:600]}"
 
@@ -145,7 +146,7 @@ def kernels(text: str) -> list[Kernel]:
         refuse(text)
         raise NsightError(_said("ncu printed no table", lines))
     rows = list(csv.DictReader(line for line in lines[start:] if line.startswith('"')))
-    if not rows or "Metric Name" not in rows[0]:  # wide form: one row for each kernel, after a row of units
+    if not rows or "Metric Name" not in rows[0]:  # the wide form: a row of units, then a row for each kernel
         units, *rows = rows or [{}]
         return [
             Kernel(row["Kernel Name"], {name: (row[name], units[name]) for name in row if "__" in (name or "")})
@@ -159,7 +160,7 @@ def kernels(text: str) -> list[Kernel]:
 
 
 def columns(found: Sequence[Kernel]) -> dict[str, Any]:
-    """What the kernels of one call say, by column of a row: means weighted by the kernels' times.
+    """The columns of a row from the kernels of one call: means weighted by the kernels' times.
 
     Raises `NsightError` if there is no kernel, or one has no time.
     """
@@ -180,14 +181,14 @@ def columns(found: Sequence[Kernel]) -> dict[str, Any]:
 
 
 def _mean(times: Sequence[float], values: Sequence[float | None]) -> float | None:
-    """The mean of the values that are known, weighted by the kernels' times."""
+    """The mean of the known values, weighted by the kernels' times."""
     known = [(us, value) for us, value in zip(times, values, strict=True) if value is not None]
     total = sum(us for us, _ in known)
     return round(sum(us * value for us, value in known) / total, 4) if total > 0 else None
 
 
 def _number(text: str | None) -> float | None:
-    """`1,280.5` as a number; None for `n/a`, NaN and nothing."""
+    """A text such as `1,280.5` as a number; None for `n/a`, NaN and an empty text."""
     try:
         number = float(_SEPARATORS.sub("", text or ""))
     except ValueError:

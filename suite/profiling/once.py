@@ -1,4 +1,4 @@
-"""One call of one implementation between cudaProfilerStart and cudaProfilerStop, in the present process.
+"""Makes one call of one implementation between cudaProfilerStart and cudaProfilerStop, in the current process.
 
 `suite/profiling/child.py` starts this file as `python -m suite.profiling.once`, with a `Once` as JSON.
 """
@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 
 from suite import frameworks
 from suite.core.files import write_atomically
+from suite.external.implementation import ExternalImplementation
 from suite.frameworks import _caches
 from suite.hardware.device import Device
 from suite.implementations import lookup
-from suite.implementations.external.implementation import ExternalImplementation
-from suite.implementations.external.reference import ExternalReference, Reference
+from suite.implementations.bound_call import BoundCall, bind
+from suite.implementations.identity import ExternalReference, Reference
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
-from suite.worker.bound_call import BoundCall, bind
-from suite.worker.codec import from_json
+from suite.processes.codec import from_json
 
 if TYPE_CHECKING:
     import torch
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Once:
-    """One call, and what is written of its code: files of `kinds` in `folder`, if there are any."""
+    """One call, and the code to write: files of `kinds` in `folder`. Without kinds no code is written."""
 
     case: Case
     implementation: Reference
@@ -43,22 +43,22 @@ class Once:
 
 
 def prepare(device: Device) -> None:
-    """Set what the frameworks read when they are imported."""
+    """Set the environment variables that the frameworks read when they are imported."""
     for name in frameworks.names():
         frameworks.get(name).prepare(device)
 
 
 def torch_device(device: Device, index: int) -> torch.device:
-    """The device as torch names it; `index` is that among the GPUs that this process sees."""
+    """The device as torch names it. `index` is its index among the GPUs that this process sees."""
     import torch
 
     return torch.device("cuda", index) if device.type == "cuda" else torch.device("cpu")
 
 
 def call(case: Case, implementation: Implementation, seed: int, device: torch.device) -> BoundCall:
-    """Call it on the case's inputs: first what builds, compiles and tunes, then one call that a profiler sees.
+    """Call `implementation` on the case's inputs: first to build, compile and tune, then once under the profiler.
 
-    What the implementation raises passes through.
+    Exceptions of the implementation pass through.
     """
     import torch
 
@@ -75,7 +75,7 @@ def call(case: Case, implementation: Implementation, seed: int, device: torch.de
 
 @contextlib.contextmanager
 def profiled(device: torch.device) -> Iterator[None]:
-    """What runs on the device while this is open is what a profiler of CUDA programs records."""
+    """Let a profiler of CUDA programs record the work that the device runs inside the context."""
     if device.type != "cuda":
         yield
         return
@@ -91,7 +91,7 @@ def profiled(device: torch.device) -> Iterator[None]:
 
 
 def write_code(bound: BoundCall, kinds: tuple[str, ...], folder: Path) -> None:
-    """Write the code of the kernels that this process has run."""
+    """Write the code of the kernels that this process ran."""
     texts = bound.implementation.adapter.code(bound.function, bound.inputs, bound.arguments, kinds)
     for name, text in texts.items():
         write_atomically(folder / name, text)
@@ -104,7 +104,7 @@ def _found(reference: Reference, case: Case) -> Implementation:
 
 
 def main() -> None:
-    """The child process. The last line that it prints, if it fails, is the reason."""
+    """Run the child process. If it fails, the last line that it prints is the reason."""
     once: Once = from_json(Once, json.loads(sys.argv[1]), "once")
     implementation = _found(once.implementation, once.case)
     prepare(once.device)

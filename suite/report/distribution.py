@@ -1,4 +1,4 @@
-"""The distribution of each row's samples, for a page to draw on demand."""
+"""Encodes the distribution of each row's samples, which the page draws on demand."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from typing import Any
 from suite.report.load import Part, Run
 from suite.results.samples import SUFFIX, read_samples
 
-MOST, LEAST, ALTOGETHER = 400, 6, 120_000
-"""Marks of a row, and nearly those of all rows of a page: they bound its size."""
+MAX_ROW_MARKS, MIN_ROW_MARKS, MAX_MARKS = 400, 6, 120_000
+"""The largest and smallest number of quantiles of a row, and the approximate number of a page, to bound its size."""
 DIGITS = ascii_uppercase + ascii_lowercase + digits + "-_"
 LEVELS = len(DIGITS) ** 2 - 1
 
 
 def distributions(runs: Sequence[Run]) -> dict[str, Any] | None:
-    """`least` and `most` of the samples of each row of the table of all rows, null where there are none; and `text`.
+    """The distributions as JSON values; None if no row has samples.
 
-    That has `marks` evenly spaced quantiles of each row with samples; each is two of `DIGITS`, between the row's least
-    and most. None if no row has samples. Raises `ResultsError` for a damaged file.
+    `least` and `most` are the smallest and largest sample of each row in the table of all rows, or null. `text` has
+    `marks` evenly spaced quantiles of each row with samples. Each quantile is a number of two digits out of `DIGITS`,
+    on a scale from the row's least to its most. Raises `ResultsError` for a damaged file.
     """
     found = [sorted(samples) for run in runs for part in run.parts for samples in _samples(part)]
     count = sum(map(bool, found))
     if not count:
         return None
-    marks = min(max(map(len, found)), max(LEAST, min(MOST, ALTOGETHER // count)))
+    marks = min(max(map(len, found)), max(MIN_ROW_MARKS, min(MAX_ROW_MARKS, MAX_MARKS // count)))
     return {
         "marks": marks,
         "least": [_short(samples[0]) if samples else None for samples in found],
@@ -37,7 +38,7 @@ def distributions(runs: Sequence[Run]) -> dict[str, Any] | None:
 
 
 def _samples(part: Part) -> Iterator[tuple[float, ...]]:
-    """Those of each row of a folder or table."""
+    """The samples of each row of a folder or table."""
     folder = part.path if part.path.is_dir() else part.path.parent
     names = dict.fromkeys(entry.row.operation for entry in part.entries)
     kept = {name: read_samples(folder / f"{name}{SUFFIX}") for name in names}

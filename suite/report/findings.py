@@ -1,4 +1,4 @@
-"""What a report says first: sentences that are computed from the rows, the most important first."""
+"""Computes the findings of a report from its rows: sentences, the most important first."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from suite.report.beside import Comparison, comparisons
+from suite.report.comparisons import Comparison, comparisons
 from suite.report.load import Entry, Run
 from suite.report.ranking import LEVEL, CaseResult, Outcome, ranked_cases
 from suite.report.wording import interval, percent_of_limit, ratio
@@ -18,40 +18,40 @@ RAN = (Status.OK, Status.WRONG, Status.ERROR, Status.TIMEOUT)
 
 @dataclass(frozen=True)
 class Finding:
-    """A sentence, and the figure in it that a reader should see first."""
+    """A sentence, and its most important figure."""
 
     figure: str
     sentence: str
 
 
 def findings(runs: Sequence[Run]) -> list[Finding]:
-    """What the rows of `runs` say. The first three are what a reader should know; the others follow."""
+    """The findings on the rows of `runs`. The first three are the most important."""
     failures, agreements = zip(*(_agreement(run.entries) for run in runs), strict=True)
     results = [ranked_cases(run.on_its_device) for run in runs]
     parts = [
-        *_named(runs, failures),
-        *map(_beside, comparisons(runs)),
-        *_named(runs, map(_against_vendors, results)),
-        *_named(runs, map(_largest_lead, results)),
-        *_named(runs, (_nearest_to_limit(run.on_its_device) for run in runs)),
-        *_named(runs, map(_largest_gap, results)),
-        *_named(runs, agreements),
-        *_named(runs, map(_cpu_against_gpu, runs)),
-        *_named(runs, map(_fastest_without_vendor, results)),
-        *_named(runs, (_not_ranked(run.entries) for run in runs)),
+        *_with_run_names(runs, failures),
+        *map(_between_runs, comparisons(runs)),
+        *_with_run_names(runs, map(_against_vendors, results)),
+        *_with_run_names(runs, map(_largest_lead, results)),
+        *_with_run_names(runs, (_nearest_to_limit(run.on_its_device) for run in runs)),
+        *_with_run_names(runs, map(_largest_gap, results)),
+        *_with_run_names(runs, agreements),
+        *_with_run_names(runs, map(_cpu_against_gpu, runs)),
+        *_with_run_names(runs, map(_fastest_without_vendor, results)),
+        *_with_run_names(runs, (_not_ranked(run.entries) for run in runs)),
     ]
     return parts or [Finding("0 rows", "No row was checked or timed.")]
 
 
-def _named(runs: Sequence[Run], found: Iterable[Iterable[Finding]]) -> Iterator[Finding]:
-    """The findings on each run, with its name in front if there are several runs."""
+def _with_run_names(runs: Sequence[Run], found: Iterable[Iterable[Finding]]) -> Iterator[Finding]:
+    """The findings on each run. If there are several runs, the run's name stands in front."""
     for run, each in zip(runs, found, strict=True):
         for finding in each:
             yield finding if len(runs) == 1 else replace(finding, sentence=f"{run.label}: {finding.sentence}")
 
 
 def _agreement(entries: Sequence[Entry]) -> tuple[list[Finding], list[Finding]]:
-    """What failed; that nothing failed. One of the two is empty."""
+    """The findings on failed rows, and the finding that no row failed. One of the two lists is empty."""
     ran = [entry for entry in entries if entry.row.status in RAN]
     failed = [entry for entry in ran if entry.row.failed]
     if failed:
@@ -75,7 +75,7 @@ def _name(entry: Entry) -> str:
     return f"{entry.row.implementation} in {entry.case_name}"
 
 
-def _beside(found: Comparison) -> Finding:
+def _between_runs(found: Comparison) -> Finding:
     low, high = found.range
     return Finding(
         f"{ratio(found.middle)} times",
@@ -100,26 +100,26 @@ def _against_vendors(results: Sequence[CaseResult]) -> Iterator[Finding]:
 
 
 def _largest_lead(results: Sequence[CaseResult]) -> Iterator[Finding]:
-    pairs = _with_outcome(results, Outcome.FASTER)
+    pairs = _pairs_with_outcome(results, Outcome.FASTER)
     if pairs:
         other, vendor = max(pairs, key=lambda pair: pair[0].row.vs_best_low or 0.0)
-        yield _speed_of("lead over", other, vendor)
+        yield _relative_speed("lead over", other, vendor)
 
 
 def _largest_gap(results: Sequence[CaseResult]) -> Iterator[Finding]:
-    pairs = _with_outcome(results, Outcome.SLOWER)
+    pairs = _pairs_with_outcome(results, Outcome.SLOWER)
     if pairs:
         other, vendor = min(pairs, key=lambda pair: pair[0].row.vs_best_high or 0.0)
-        yield _speed_of("gap to", other, vendor)
+        yield _relative_speed("gap to", other, vendor)
 
 
-def _with_outcome(results: Sequence[CaseResult], outcome: Outcome) -> list[tuple[Entry, Entry]]:
-    """(best other implementation, best vendor library) of the cases that ended so."""
+def _pairs_with_outcome(results: Sequence[CaseResult], outcome: Outcome) -> list[tuple[Entry, Entry]]:
+    """The pairs (best other implementation, best vendor library) of the cases with this outcome."""
     found = [(result.other, result.vendor) for result in results if result.outcome is outcome]
     return [(other, vendor) for other, vendor in found if other is not None and vendor is not None]
 
 
-def _speed_of(what: str, other: Entry, vendor: Entry) -> Finding:
+def _relative_speed(what: str, other: Entry, vendor: Entry) -> Finding:
     text = (
         f"The largest {what} a vendor library: {other.row.implementation} is {ratio(other.ratio)} times "
         f"({interval(other.row)}) as fast as {vendor.row.implementation} in {other.case_name}."
@@ -128,7 +128,7 @@ def _speed_of(what: str, other: Entry, vendor: Entry) -> Finding:
 
 
 def _nearest_to_limit(entries: Sequence[Entry]) -> Iterator[Finding]:
-    """For memory and for arithmetic, the row nearest to the limit."""
+    """The row nearest to the limit of memory, and the row nearest to that of arithmetic."""
     found = []
     for kind in ("memory", "arithmetic"):
         known = [each for each in entries if each.ranked and each.row.of_limit and each.row.limit.startswith(kind)]
@@ -141,14 +141,14 @@ def _nearest_to_limit(entries: Sequence[Entry]) -> Iterator[Finding]:
 
 
 def _cpu_against_gpu(run: Run) -> Iterator[Finding]:
-    """Noisy rows take part: without the fastest row of a device the other one would win."""
+    """Compares the CPU with the GPU. Noisy rows count, because a device without its fastest row would lose."""
     for part in run.parts:
         for text in crossovers(entry.row for entry in part.entries if entry.timed):
             yield Finding("CPU and GPU", f"{text}.")
 
 
 def _fastest_without_vendor(results: Sequence[CaseResult]) -> Iterator[Finding]:
-    """Where no implementation stands against a vendor library: how often one is the fastest."""
+    """The number of cases that each implementation wins, if no case has a vendor library to compare with."""
     if any(result.outcome for result in results):
         return
     fastest = Counter(result.fastest.row.implementation for result in results if result.fastest is not None)

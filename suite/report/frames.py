@@ -1,4 +1,4 @@
-"""What `suite.compare` gave, as a run of a report."""
+"""Converts DataFrames of `suite.compare` to runs of a report."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from suite.core.errors import UsageError
 from suite.diff.load import Side, row_key
-from suite.results.frame import rows_of
+from suite.results.frame_rows import rows_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 def side(frame: pd.DataFrame, number: int) -> Side:
-    """The rows of a frame, or of a part of one, with the environment record that it carries.
+    """The rows of a frame, with the environment record that it carries.
 
-    `number` names the frame where several are of one device. Raises `UsageError` for a frame without results.
+    `number` names the frame if several are from one device. Raises `UsageError` for a frame without results.
     """
     rows = {row_key(row): row for row in rows_of(frame)}
     if len(rows) < len(frame):

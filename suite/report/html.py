@@ -1,4 +1,4 @@
-"""One page with everything in it: no other file, no network."""
+"""Renders the report as a single page that needs no other file and no network."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from suite.report.beside import comparisons
+from suite.report.comparisons import comparisons
 from suite.report.distribution import distributions
 from suite.report.findings import findings
 from suite.report.layer import layers
@@ -21,7 +21,7 @@ from suite.report.wording import duration, interval, percent_of_limit, rate, rat
 
 TEMPLATES = Path(__file__).with_name("templates")
 FIRST, MOST_CASES = 3, 25
-"""Findings on the first screen; cases of one operation in the table of winners."""
+"""Number of findings on the first screen; largest number of cases of an operation in the table of winners."""
 
 
 def html(runs: Sequence[Run]) -> str:
@@ -62,12 +62,12 @@ def html(runs: Sequence[Run]) -> str:
 
 
 def _as_script(document: Any) -> str:
-    """JSON that may stand in a script element: no text can end it."""
+    """JSON for a script element, in which no text can end the element."""
     return json.dumps(document, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
 def breakable(case: str) -> str:
-    """A case that may be broken after each comma."""
+    """A case in HTML that allows a line break after each comma."""
     from markupsafe import Markup, escape
 
     return escape(case).replace(",", Markup(",<wbr>"))

@@ -1,4 +1,4 @@
-"""The time of a model's layer: each shape's time times its count, by implementation."""
+"""Computes the time of a model's layer by implementation: the sum of each shape's time times its count."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Part:
     def pick(self) -> Entry | None:
         return _fastest(self.entries)
 
-    def of(self, framework: str) -> Entry | None:
+    def fastest_of(self, framework: str) -> Entry | None:
         return _fastest([each for each in self.entries if each.framework == framework])
 
     def us(self, entry: Entry | None) -> float | None:
-        """Its time in a layer; None if there is none."""
+        """The time of `entry` in a layer, in us: its time times the count. None if there is no entry."""
         return None if entry is None or entry.row.device_us is None else self.shape.count * entry.row.device_us
 
 
@@ -57,27 +57,29 @@ class Layer:
 
     @property
     def missing(self) -> list[str]:
-        """Shapes of which nothing was timed."""
+        """Shapes without any time."""
         return [f"{part.shape.name} ({part.shape.operation} {part.shape.case})" for part in self.parts if not part.pick]
 
     @property
     def noisy(self) -> int:
-        """Shapes whose fastest time is noisy."""
+        """Number of shapes whose fastest time is noisy."""
         return sum(part.pick is not None and part.pick.row.noisy for part in self.parts)
 
     @property
-    def ways(self) -> list[Choice]:
-        """The whole layer with the fastest of all for each shape, of vendors' libraries, of each framework; the fastest
-        way first. Those that lack a shape are left out."""
+    def whole_layer(self) -> list[Choice]:
+        """The whole layer with the fastest implementation of each shape: of all, of vendors, and of each framework.
+
+        The fastest choice comes first. A choice that lacks a shape is left out.
+        """
         found = [("the fastest for each shape", [part.pick for part in self.parts])]
         vendors = [[each for each in part.entries if each.row.vendor] for part in self.parts]
         found.append((VENDOR, [_fastest(each) for each in vendors]))
-        found += [(name, [part.of(name) for part in self.parts]) for name in self.frameworks]
+        found += [(name, [part.fastest_of(name) for part in self.parts]) for name in self.frameworks]
         choices = [Choice(name, us) for name, picks in found if (us := _sum(self.parts, picks)) is not None]
         return sorted(choices, key=lambda each: each.us)
 
     def choices(self, operation: str) -> list[Choice]:
-        """The implementations that all shapes of an operation have a time of, with the sum, the fastest first."""
+        """The implementations that have times for all shapes of an operation, with the sum, the fastest first."""
         parts = [part for part in self.parts if part.shape.operation == operation]
         names = dict.fromkeys(entry.row.implementation for part in parts for entry in part.entries)
         found = []
@@ -94,11 +96,11 @@ class Layer:
 
     @property
     def sentences(self) -> list[str]:
-        """What to pick, and what that gains."""
+        """Sentences on the implementations to choose, and on the time that they save."""
         if self.missing:
             return [f"There is no time of {'; '.join(self.missing)}: no sum of the layer."]
-        ways = {each.name: each for each in self.ways}
-        best, vendor = self.ways[0], ways.get(VENDOR)
+        by_name = {each.name: each for each in self.whole_layer}
+        best, vendor = self.whole_layer[0], by_name.get(VENDOR)
         text = f"A layer takes {duration(best.us)} with {best.name}"
         if vendor is not None and vendor is not best:
             text += f" and {duration(vendor.us)} with {VENDOR} alone, {vendor.us / best.us:.3f} times as long"
@@ -114,7 +116,7 @@ class Layer:
 
 
 def layers(runs: Sequence[Run]) -> Iterator[Layer]:
-    """For each folder with a workload its layer in each dtype and arithmetic.
+    """The layers of each folder with a workload, one for each dtype and arithmetic.
 
     Raises `UsageError` for a damaged record.
     """
@@ -142,7 +144,7 @@ def _layers(workload: Workload, entries: Iterable[Entry], run: str) -> Iterator[
 
 
 def sentences(workload: Workload, rows: Iterable[Row]) -> list[str]:
-    """What the rows of a run that has just ended say of a layer."""
+    """Sentences on the layer of `workload`, from the rows of a run."""
     entries = [Entry(row, "", "", "", row.vs_best) for row in rows]
     return [f"{each.arithmetic}: {text}" for each in _layers(workload, entries, "") for text in each.sentences]
 

@@ -1,4 +1,4 @@
-"""The runs of a report: their rows, with what the plots and tables need beside the columns."""
+"""Loads the runs of a report: their rows, with further values that plots and tables need."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from suite.results.row import Mode, Row, Status
 
 @dataclass(frozen=True)
 class Entry:
-    """A row, and where it comes from. `table` is the folder below the run's, empty for the run's own tables."""
+    """A row and its origin. `table` is the name of a folder inside the run's, or empty for the run's own tables."""
 
     row: Row
     run: str
@@ -27,7 +27,7 @@ class Entry:
     device: str
     """Name of the device, such as `NVIDIA H200`."""
     ratio: float | None = None
-    """`vs_best`; None where the row, or the vendor's that it refers to, is noisy."""
+    """`vs_best`; None if the row, or the vendor row that it refers to, is noisy."""
 
     @property
     def framework(self) -> str:
@@ -35,12 +35,12 @@ class Entry:
 
     @cached_property
     def dims(self) -> dict[str, int]:
-        """`{"M": 64, "N": 64}`: the sizes in the row's case."""
+        """The sizes in the row's case: `{"M": 64, "N": 64}`."""
         return {name: int(value) for name, value in self._parts if self._is_size(name, value)}
 
     @cached_property
     def options(self) -> str:
-        """What the case has beside its sizes: `layout=nt`, `causal`, `axis=0`."""
+        """The parts of the case that are no sizes: `layout=nt`, `causal`, `axis=0`."""
         return ",".join("=".join(filter(None, part)) for part in self._parts if not self._is_size(*part))
 
     @cached_property
@@ -48,44 +48,44 @@ class Entry:
         return [(name, value) for name, _, value in (part.partition("=") for part in self.row.case.split(","))]
 
     def _is_size(self, name: str, value: str) -> bool:
-        """Whether a part of the case is a size: `axis=0` is a number, too."""
+        """True if a part of the case is a size. `axis=0` is a number, but an option."""
         return value.isdecimal() and all(name != option.name for option in options_of(self.row.operation))
 
     @property
     def arithmetic(self) -> str:
-        """dtype and precision: `bfloat16`, `float32 tf32`. `ieee` is left out."""
+        """The dtype and precision, without `ieee`: `bfloat16`, `float32 tf32`."""
         return self.row.dtype if self.row.precision == "ieee" else f"{self.row.dtype} {self.row.precision}"
 
     @property
     def flops(self) -> float:
-        """The operation's own flops; 0 if they are not known."""
+        """The flops that the operation needs; 0 if they are unknown."""
         return (self.row.tflops or 0.0) * (self.row.device_us or 0.0) * 1e6
 
     @property
     def bytes(self) -> float:
-        """The operation's own bytes; 0 if they are not known."""
+        """The bytes that the operation needs to move; 0 if they are unknown."""
         return (self.row.gb_per_s or 0.0) * (self.row.device_us or 0.0) * 1e3
 
     @property
     def timed(self) -> bool:
-        """Whether it has a time that is possible: it agrees and is native."""
+        """True if the row has a possible time: it agrees and is native."""
         row = self.row
         return row.status is Status.OK and row.execution is Mode.NATIVE and bool(row.device_us) and not row.suspect
 
     @property
     def ranked(self) -> bool:
-        """Whether its time may be compared with that of others: it is not noisy either."""
+        """True if its time may be compared with that of others: it is timed and not noisy."""
         return self.timed and not self.row.noisy
 
     @property
     def case_name(self) -> str:
-        """`matmul M=64,N=64,K=64 float32 tf32`."""
+        """The case as text: `matmul M=64,N=64,K=64 float32 tf32`."""
         return f"{self.row.operation} {self.row.case} {self.arithmetic}"
 
 
 @dataclass(frozen=True)
 class Part:
-    """The tables of one folder. `name` is that of the folder below the run's, empty for the run's own."""
+    """The tables of one folder. `name` is that of a folder inside the run's, or empty for the run's own."""
 
     name: str
     path: Path
@@ -94,7 +94,7 @@ class Part:
 
     @property
     def on_its_device(self) -> Sequence[Entry]:
-        """The rows of the GPU alone, if there are any: those of its host are there for comparison."""
+        """The rows of the GPU if there are any, else all rows. Rows of the GPU's host are only for comparison."""
         return [entry for entry in self.entries if entry.row.device != "cpu"] or self.entries
 
 
@@ -112,7 +112,7 @@ class Run:
 
     @property
     def on_its_device(self) -> list[Entry]:
-        """The rows of the GPU alone, if the run has any: those of its host are there for comparison."""
+        """The rows of the GPU if the run has any, else all rows. Rows of the GPU's host are only for comparison."""
         return [entry for entry in self.entries if entry.row.device != "cpu"] or self.entries
 
     @property
@@ -125,7 +125,7 @@ class Run:
 
     @property
     def peaks(self) -> dict[str, Any]:
-        """The datasheet's peaks of the device, as the environment record has them; empty if there are none."""
+        """The datasheet's peaks of the device from the environment record; empty if it has none."""
         found = self.environment.get("device", {}).get("peaks")
         return found if isinstance(found, dict) else {}
 
@@ -135,7 +135,7 @@ def device_name(environment: dict[str, Any]) -> str:
 
 
 def load_runs(given: Sequence[Path | Side]) -> list[Run]:
-    """The runs at paths, or of rows in memory, each with a label that no other has.
+    """The runs at paths or of rows in memory, each with a label of its own.
 
     Raises `UsageError` for a path without results and for a damaged table.
     """
@@ -148,7 +148,7 @@ def load_runs(given: Sequence[Path | Side]) -> list[Run]:
 
 
 def _sides(given: Path | Side) -> list[tuple[str, Side]]:
-    """(name, tables) of the folder itself and of the folders below it that have an environment record and tables."""
+    """The pairs (name, tables) of a folder and of the folders in it that have an environment record and tables."""
     if isinstance(given, Side):
         if not given.rows:
             raise UsageError(f"{given.path}: no results here: it has no row")
@@ -165,7 +165,7 @@ def _sides(given: Path | Side) -> list[tuple[str, Side]]:
 
 
 def _labels(paths: Sequence[Path], sides: Sequence[Side]) -> list[str]:
-    """The names of the devices if they differ, else those of the folders, else the paths."""
+    """The names of the devices if they differ, else the names of the folders if they differ, else the paths."""
     for names in (
         [side.device or path.stem for path, side in zip(paths, sides, strict=True)],
         [path.resolve().stem for path in paths],

@@ -1,4 +1,4 @@
-"""Maps of wrong results as images beside a run: `maps/<operation>-<case>-...-<implementation>.png`."""
+"""Writes the error maps of wrong rows as images: `maps/<operation>-<case>-...-<implementation>.png`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAPS = "maps"
 
 
 def write_maps(folder: Path, rows: Iterable[Row]) -> list[Path]:
-    """Write the map of every wrong row of a run to its folder, and remove those of an earlier run of its operations.
+    """Write the map of every wrong row to the run's folder, and remove maps of an earlier run of its operations.
 
     Raises `ResultsError` if a file cannot be written.
     """

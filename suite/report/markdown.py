@@ -1,4 +1,4 @@
-"""The report as Markdown, for a code host: findings, winners, plots, provenance."""
+"""Renders the report as Markdown for a code host: findings, winners, plots, provenance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from suite.report.wording import duration, interval, percent_of_limit, rate, rat
 from suite.results.render import pipe_table, plain
 
 MADE_BY = "<!-- made by python -m suite report -->"
-"""The first line. A README.md without it is not replaced."""
+"""The first line of README.md. A file without it is not replaced."""
 
 
 def markdown(runs: Sequence[Run], plots: Sequence[tuple[Plot, str]], out: Path) -> str:
@@ -96,7 +96,7 @@ def _cases(group: Group) -> str:
 
 
 def _layer(layer: Layer, *, several: bool) -> list[str]:
-    """What the parts of a model's layer take, and which implementations to choose."""
+    """A section on a model's layer: the times of its parts, and the implementations to choose."""
     title = f"{layer.workload.title}, {layer.arithmetic}" + (f", {layer.run}" if several else "")
     frameworks = [look(name).name for name in layer.frameworks]
     heads = ["part", "case", "count", "fastest", "in a layer", *frameworks]
@@ -107,13 +107,13 @@ def _layer(layer: Layer, *, several: bool) -> list[str]:
             str(part.shape.count),
             plain(part.pick.row.implementation) if part.pick else "",
             duration(part.us(part.pick)),
-            *(duration(part.us(part.of(name))) for name in layer.frameworks),
+            *(duration(part.us(part.fastest_of(name))) for name in layer.frameworks),
         ]
         for part in layer.parts
     ]
-    ways = [[plain(each.name), "the layer", duration(each.us)] for each in layer.ways]
+    choices = [[plain(each.name), "the layer", duration(each.us)] for each in layer.whole_layer]
     for name in layer.operations:
-        ways += [[plain(each.name), plain(name), duration(each.us)] for each in layer.choices(name)]
+        choices += [[plain(each.name), plain(name), duration(each.us)] for each in layer.choices(name)]
     return [
         f"## Time of a layer: {plain(title)}",
         "",
@@ -124,7 +124,7 @@ def _layer(layer: Layer, *, several: bool) -> list[str]:
         "",
         pipe_table(heads, body, right={"count", "in a layer", *frameworks}),
         "",
-        pipe_table(["choice", "for", "in a layer"], ways, right={"in a layer"}),
+        pipe_table(["choice", "for", "in a layer"], choices, right={"in a layer"}),
         "",
     ]
 

@@ -1,4 +1,4 @@
-"""What was run on what: one line for the top of a report, and all that the environment records say."""
+"""Describes the device, versions and commit of a run: one line for the top of a report, and all facts in tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FIRST_VERSIONS = ("torch", "triton", "jax")
 
 
 def headline(run: Run) -> str:
-    """`610 rows: 452 ok, 158 unsupported · 2026-11-22 · torch 2.11.0 · triton 3.6.0 · driver 580.159.04`."""
+    """One line: `610 rows: 452 ok, 158 unsupported · 2026-11-22 · torch 2.11.0 · triton 3.6.0 · driver 580.159.04`."""
     environment = run.environment
     packages = environment.get("packages", {})
     driver = environment.get("device", {}).get("driver")
@@ -25,7 +25,7 @@ def headline(run: Run) -> str:
 
 
 def provenance(run: Run, part: Part) -> tuple[str, list[tuple[str, str]]]:
-    """Title and facts of one environment record; what it does not say is left out."""
+    """The title and facts of one environment record. Missing facts are left out."""
     record = part.environment
     device, host, system, commit, state = (record.get(name) or {} for name in ("device", "host", "os", "git", "run"))
     rows = [entry.row for entry in part.entries]

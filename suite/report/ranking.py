@@ -1,4 +1,4 @@
-"""Who wins each case, and how that stands against the best vendor library."""
+"""Ranks the rows of each case, and compares the best with the best vendor library."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from suite.report.load import Entry
 from suite.report.style import place
 
 LEVEL = 0.02
-"""Two runs of the same code differ by up to 1.4% in `vs_best` (results/nvidia-h200/proof/repeatability.md)."""
+"""Relative difference within which two rows are level. Runs of the same code differ by up to 1.4% in `vs_best`
+(results/nvidia-h200/proof/repeatability.md)."""
 
 
 class Outcome(StrEnum):
-    """The best implementation that is no vendor library, against the best one that is."""
+    """The outcome of a case: its best implementation that is no vendor's, compared with the best that is one."""
 
     FASTER = "faster"
     LEVEL = "level"
@@ -30,11 +31,11 @@ class CaseResult:
 
     entries: Sequence[Entry]
     fastest: Entry | None
-    """The ranked row of the least time; None if fewer than two were timed, or by different recorders."""
+    """The ranked row with the shortest time; None if fewer than two were timed, or if their recorders differ."""
     vendor: Entry | None
-    """The same among vendor libraries."""
+    """The ranked vendor library with the shortest time; None under the same conditions."""
     other: Entry | None
-    """The ranked row of the largest `vs_best` that is no vendor library."""
+    """The ranked row with the largest `vs_best` that is no vendor library."""
 
     @property
     def first(self) -> Entry:
@@ -42,7 +43,7 @@ class CaseResult:
 
     @property
     def outcome(self) -> Outcome:
-        """Decided if the whole 95% interval of `vs_best` lies on one side of `LEVEL`, or within it."""
+        """The outcome. It is decided if the whole 95% interval of `vs_best` lies above, below or within `LEVEL`."""
         if self.other is None or self.vendor is None:
             return Outcome.NONE
         low, high = self.other.row.vs_best_low, self.other.row.vs_best_high
@@ -55,13 +56,13 @@ class CaseResult:
         return Outcome.LEVEL if low >= 1 / (1 + LEVEL) and high <= 1 + LEVEL else Outcome.UNDECIDED
 
     def best_of(self, framework: str) -> Entry | None:
-        """The framework's ranked row of the largest ratio to the vendor, and of the least time; no peer's."""
+        """The framework's ranked row with the largest ratio, then the shortest time. Rows of peers are left out."""
         own = [each for each in self.entries if each.framework == framework and each.ranked and not each.row.peer]
         return max(own, key=lambda entry: (_ratio(entry), -_time(entry)), default=None)
 
 
 def ranked_cases(entries: Iterable[Entry]) -> list[CaseResult]:
-    """The cases of `entries` in order. Each device, run and folder of tables has its own."""
+    """The cases of `entries` in order. Each device, run and folder of tables has cases of its own."""
     groups: dict[tuple[str, ...], list[Entry]] = {}
     for entry in entries:
         key = (entry.run, entry.table, entry.row.device, *entry.row.case_key)
@@ -92,12 +93,12 @@ def _ratio(entry: Entry) -> float:
 
 @dataclass(frozen=True)
 class Tally:
-    """How the cases of one operation in one run ended."""
+    """The number of cases of one operation in one run by outcome."""
 
     run: str
     operation: str
     faster: dict[str, int]
-    """Number of cases in which an implementation beats the best vendor library, by its framework."""
+    """Number of cases in which an implementation beats the best vendor library, by framework."""
     level: int
     undecided: int
     slower: int
@@ -110,7 +111,7 @@ class Tally:
 def tallies(results: Iterable[CaseResult]) -> list[Tally]:
     """One entry for each run and operation that has cases with a vendor library and another implementation.
 
-    Those of one operation follow each other.
+    Entries of one operation follow each other.
     """
     groups: dict[tuple[str, str], list[CaseResult]] = {}
     for result in results:
@@ -153,6 +154,6 @@ def grouped(results: Iterable[CaseResult]) -> list[Group]:
 
 
 def _by_operation(groups: dict[tuple[str, str], list[CaseResult]]) -> list[tuple[tuple[str, str], list[CaseResult]]]:
-    """The items in the order of their operations' first cases."""
+    """The groups in the order of the first case of their operations."""
     order = list(dict.fromkeys(operation for _, operation in groups))
     return sorted(groups.items(), key=lambda item: order.index(item[0][1]))

@@ -1,4 +1,4 @@
-"""One colour and one marker for each framework, the same in every plot and table."""
+"""Defines one colour and one marker for each framework, the same in every plot and table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Look:
-    """How a framework is drawn. `dark` is its colour on a dark page."""
+    """The appearance of a framework. `dark` is its colour on a dark page."""
 
     name: str
     color: str
@@ -15,7 +15,7 @@ class Look:
     marker: str
 
 
-# After Okabe and Ito (2008), who chose hues that people with any colour vision tell apart; at least 3:1 on the page.
+# Hues of Okabe and Ito (2008), distinct for people with any colour vision. Contrast on the page is at least 3:1.
 LOOKS = {
     "triton": Look("Triton", "#0072b2", "#56b4e9", "o"),
     "jax": Look("JAX", "#a4508b", "#e59bd0", "s"),
@@ -28,7 +28,7 @@ OTHER = Look("other", "#66707c", "#a3adb9", "P")
 
 INK, MUTED, GRID, PAPER = "#1a1e24", "#5a6470", "#dde2e8", "#ffffff"
 DARK = {INK: "#e8ecf1", MUTED: "#9aa5b1", GRID: "#333b45", PAPER: "#14181d"}
-"""The colours of text, of secondary text, of lines of a grid and of the page, and their counterparts on a dark page."""
+"""The colours of text, of secondary text, of grid lines and of the page, each with its colour on a dark page."""
 
 
 def look(framework: str) -> Look:

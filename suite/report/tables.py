@@ -1,4 +1,4 @@
-"""The tables of a page as data: columns with heads, kinds and values, for its script to sort and filter."""
+"""Prepares the tables of a page as data: columns with heads and values, which the page's script sorts and filters."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from suite.report.beside import Comparison, Pair
+from suite.report.comparisons import Comparison, Pair
 from suite.report.load import Entry, Run
 from suite.results.noise import noise
 from suite.results.row import Row
 
 DIGITS, TIME_DIGITS = 4, 5
-"""Significant digits of a number in a page, and of times and their ratios; the CSV has all."""
+"""Significant digits of numbers in a page, and of times and their ratios. The CSV has all digits."""
 TIMES = ("device_us", "vs_best")
 
 
@@ -21,8 +21,8 @@ TIMES = ("device_us", "vs_best")
 class Column:
     """A column of a page's table.
 
-    `about` explains the head. `choices`: readers may filter by its values. `detail`: it is shown for one row at a time.
-    `if_varied`: it is a detail where all rows have the same value.
+    `about` explains the head. `choices`: readers can filter by its values. `detail`: it is shown for one row at a time.
+    `if_varied`: it is a detail if all rows have the same value.
     """
 
     head: str
@@ -162,9 +162,9 @@ def pairs_table(found: Sequence[Comparison]) -> dict[str, Any]:
 
 
 def _table(columns: Iterable[Column], items: Sequence[Any]) -> dict[str, Any]:
-    """Columns with a value somewhere. Texts are a list of different texts, and a place in it for each row.
+    """The columns that have a value in some row. Texts are a list of distinct texts, and an index into it for each row.
 
-    A single value is that of all rows.
+    A single value stands for all rows.
     """
     shown = []
     for column in columns:
@@ -189,7 +189,7 @@ def _table(columns: Iterable[Column], items: Sequence[Any]) -> dict[str, Any]:
 
 
 def _short(value: float | None, digits: int) -> float | int | str | None:
-    """The number with `digits` significant digits. JSON has no infinity: it is a text there."""
+    """The number with `digits` significant digits. JSON has no infinity, so it becomes a text."""
     if value is None:
         return None
     if value in (float("inf"), float("-inf")) or value != value:

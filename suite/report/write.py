@@ -1,4 +1,4 @@
-"""The files of a report."""
+"""Writes the files of a report."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ PAGE, README, PLOTS, REPORT = "report.html", "README.md", "plots", "report"
 
 
 def report(given: Sequence[Path | Side], formats: Sequence[str], out: Path | None, *, open_it: bool) -> list[Path]:
-    """Load runs, write the report, and show its page in a browser if `open_it`; returns the files as `write` does.
+    """Load runs, write the report, and show its page in a browser if `open_it`. Returns the files as `write` does.
 
-    `out` is by default the folder of the only run, else `report`. Raises `UsageError` for what cannot be used.
+    `out` is by default the folder of a single run, else `report`. Raises `UsageError` for unusable arguments.
     """
     unknown = [name for name in formats if name not in FORMATS]
     if unknown:
@@ -43,12 +43,12 @@ def _folder_of(given: Sequence[Path | Side]) -> Path:
 
 
 def write(runs: Sequence[Run], formats: Sequence[str], out: Path) -> list[Path]:
-    """Write the report in each of `formats` to the folder `out`; returns the files, the one to read first in front.
+    """Write the report in each of `formats` to the folder `out`. Returns the files; the one to read first comes first.
 
-    html: one page. md: README.md, and the plots as SVG; SVGs of an earlier report there that this one does not have go.
-    png, svg: the plots.
+    html: one page. md: README.md, and the plots as SVG. Other SVGs of an earlier report are removed. png, svg: the
+    plots.
 
-    Raises `UsageError` if `out` has a README.md of someone else, `ResultsError` if a file cannot be written.
+    Raises `UsageError` if `out` has a README.md that no report wrote, `ResultsError` if a file cannot be written.
     """
     readme = out / README
     if "md" in formats and readme.exists() and MADE_BY not in readme.read_text(encoding="utf-8", errors="replace"):

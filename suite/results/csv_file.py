@@ -1,4 +1,4 @@
-"""Rows as a CSV file (RFC 4180, lines end in a line feed), and back."""
+"""Writes rows as a CSV file (RFC 4180, lines end in a line feed), and reads them again."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from suite.core.text import one_line
 from suite.results import dimensions, legacy
 from suite.results.row import COLUMNS, TYPES, Row
 
-BESIDE_CASE = COLUMNS.index("case") + 1
-"""Where the columns of dimensions and options begin, which are not read again."""
+DIMENSION_COLUMNS = COLUMNS.index("case") + 1
+"""Position of the first column of dimensions and options. These columns are not read again."""
 TRUE = "yes"
-"""A boolean in a CSV: `yes`, or empty."""
+"""True in a CSV. False is an empty cell."""
 FORMULA = re.compile(r"'*[=+\-@\t\r]")
-"""The beginning of a text that a spreadsheet takes for a formula. It is written after one more apostrophe, which the
-spreadsheet takes for the mark of a text, and which is removed when the table is read."""
+"""The beginning of a text that a spreadsheet would compute as a formula. Such a text is written with one more
+apostrophe in front, so that the spreadsheet shows it as text. Reading the table removes the apostrophe."""
 
 
 def to_csv(rows: Iterable[Row]) -> str:
-    """The table as text. Floats are written with all their digits: reading gives the same number."""
+    """The table as text. Floats are written with all their digits, so that reading gives the same number."""
     rows = list(rows)
     more = dimensions.columns(rows)
     added = list(more[0]) if more else []
-    records: list[Iterable[Any]] = [(*COLUMNS[:BESIDE_CASE], *added, *COLUMNS[BESIDE_CASE:])]
+    records: list[Iterable[Any]] = [(*COLUMNS[:DIMENSION_COLUMNS], *added, *COLUMNS[DIMENSION_COLUMNS:])]
     for row, values in zip(rows, more, strict=True):
         cells = [cell(getattr(row, name)) for name in COLUMNS]
-        records.append([*cells[:BESIDE_CASE], *map(cell, values.values()), *cells[BESIDE_CASE:]])
+        records.append([*cells[:DIMENSION_COLUMNS], *map(cell, values.values()), *cells[DIMENSION_COLUMNS:]])
     return "".join(map(_record, records))
 
 
 def cell(value: Any) -> Any:
-    """A value as a cell of a CSV: what a spreadsheet would compute is marked as a text."""
+    """A value as a cell of a CSV. A text that a spreadsheet would compute is marked as text."""
     if isinstance(value, bool):
         return TRUE if value else ""
     if isinstance(value, str) and FORMULA.match(value):
@@ -47,16 +47,16 @@ def cell(value: Any) -> Any:
 
 
 def _record(values: Iterable[Any]) -> str:
-    """One record. With the terminator CR LF the writer quotes both characters; the record itself ends in LF."""
+    """One record, which ends in LF. The writer's terminator is CR LF, so that it quotes cells with either character."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\r\n").writerow(values)
     return text.getvalue().removesuffix("\r\n") + "\n"
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of a CSV that this suite wrote, also an older version of it.
+    """The rows of a CSV that this version of the suite or an older one wrote.
 
-    Raises `ResultsError` with the number of the row if the file is no results table or is damaged.
+    Raises `ResultsError` with the number of the row if the file is damaged or is not a results table.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -89,7 +89,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def _row(record: list[str], places: dict[str, int], header: list[str]) -> Row:
-    """One record as a row. Raises `ValueError` that says what is wrong with it."""
+    """One record as a row. Raises `ValueError` with the reason if the record is not valid."""
     if len(record) < len(header):
         raise ValueError(f"{header[-1]} is missing")
     if len(record) > len(header):
@@ -122,7 +122,7 @@ def _number(name: str, text: str) -> float | int | None:
     if text == "" and optional:
         return None
     try:
-        number = float(text.replace("_", "x"))  # float() accepts 1_000, which no table has
+        number = float(text.replace("_", "x"))  # refuses 1_000, which float() accepts
         if TYPES[name] in (int, int | None):
             return int(text) if text.lstrip("-").isdecimal() else _whole(number)
     except (ValueError, OverflowError):

@@ -17,22 +17,25 @@ INPUTS, NORMAL = "inputs", "normal"
 NAME = re.compile(r"[A-Za-z]\w{0,30}", re.ASCII)
 UNUSABLE = frozenset((*COLUMNS, *RENAMED))
 RESERVED = {"T": "T_"}
-"""Names that a DataFrame has for itself."""
+"""Column names for dimensions whose own name is an attribute of every DataFrame."""
 
 
 def options_of(operation: str) -> tuple[Option, ...]:
-    """The options of an operation; none of a user's."""
+    """The options of an operation; empty for a user's operation."""
     return ops.options(operation) if operation in ops.names() else ()
 
 
 def columns(rows: Iterable[Row]) -> list[dict[str, str]]:
-    """For each row the same columns: sizes as digits, switches as `yes` or empty, `layout=nn` where nothing is said."""
-    found = [_of(row) for row in rows]
+    """The columns of each row, the same for all: sizes as digits, switches as `yes` or empty, other options as text.
+
+    An option that the case does not name has its default, such as `layout=nn`.
+    """
+    found = [_case_columns(row) for row in rows]
     names = dict.fromkeys(name for each in found for name in each)
     return [{name: each.get(name, "") for name in names} for each in found]
 
 
-def _of(row: Row) -> dict[str, str]:
+def _case_columns(row: Row) -> dict[str, str]:
     plain = {option.name: "" if option.is_switch else str(option.values[0]) for option in options_of(row.operation)}
     given: dict[str, str] = {}
     for part in filter(None, row.case.split(",")):

@@ -1,22 +1,18 @@
-"""Rows as a pandas DataFrame, for notebooks and analyses. The suite itself works on rows."""
+"""Converts rows to a pandas DataFrame and back, for notebooks and analyses. The suite itself works on rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
-from suite.core.errors import UsageError
 from suite.results import dimensions
 from suite.results.csv_file import read_rows
-from suite.results.row import COLUMNS, TYPES, Row
+from suite.results.row import COLUMNS, Row
 
 if TYPE_CHECKING:
     import pandas as pd
-
-IDENTITY = ("operation", "case", "dtype", "precision", "implementation")
-"""Columns that make a row."""
 
 
 def frame(rows: Iterable[Row], environment: Mapping[str, Any] | None = None) -> pd.DataFrame:
@@ -42,25 +38,5 @@ def read_frame(path: Path) -> pd.DataFrame:
     return frame(read_rows(path))
 
 
-def rows_of(table: pd.DataFrame) -> list[Row]:
-    """The rows of a DataFrame that `frame` made, or of a part of one. Raises `UsageError` for another DataFrame."""
-    missing = [name for name in IDENTITY if name not in table.columns]
-    if missing:
-        raise UsageError(f"the frame has no column {', '.join(missing)}: give one of suite.compare, with its columns")
-    names = [name for name in COLUMNS if name in table.columns]
-    return [
-        Row(**{name: _typed(name, value) for name, value in zip(names, values, strict=True)})
-        for values in table[names].itertuples(index=False, name=None)
-    ]
-
-
 def _plain(value: Any) -> Any:
     return value.value if isinstance(value, Enum) else value
-
-
-def _typed(name: str, value: Any) -> Any:
-    """A cell of a frame as the field of `Row` has it: of pandas' types back to Python's."""
-    kinds = get_args(TYPES[name])
-    if not kinds:
-        return bool(value) if TYPES[name] is bool else int(value) if TYPES[name] is int else str(value)
-    return None if value is None or value != value else kinds[0](value)

@@ -1,4 +1,4 @@
-"""The rows of one case, and the fastest of them."""
+"""Groups rows by case, and finds the fastest row of a case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of older versions, which have no columns for some decisions: these are derived from the text of the row."""
+"""Reads tables of older versions: columns that they lack are derived from the texts of the row."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from suite.results.row import Attempt, Row, Status
 MISSING = ("timed", "compiled", "clocks_lowered", "suspect")
 """Columns that older tables do not have."""
 RENAMED = {"flags": "remarks", "mode": "execution"}
-"""Columns that had other names: both are also names of pandas' own."""
+"""New names of columns that were renamed. The old names are also attributes of a pandas DataFrame."""
 LATER = (
     *("killed_from_outside", "kernels_run", "kernel_details", "clock_of_max", "occupancy"),
     *("noisy", "runs", "spread", "vs_best_spread", "compile_cache", "bytes", "flops", "checked"),
     *("ncu_tensor", "ncu_dram", "ncu_l2", "ncu_issue", "ncu_occupancy", "ncu_stall", "bound_by", "code"),
     *("diagnosis", "error_map", "graph_us", "vs_peer", "peer"),
 )
-"""Columns that came after those; a table without them has their defaults."""
+"""Columns that were added later. A table without them gets their defaults."""
 
 NOT_TIMED, FAILED_WHILE_TIMED = "not timed: ", "while timed: "
 NOT_COMPILED = "not compiled again: "

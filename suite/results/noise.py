@@ -1,4 +1,4 @@
-"""Which rows are noise: their times are kept, but not ranked."""
+"""Decides which rows are noisy. Their times are kept, but not ranked."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Iterable, Sequence
 from suite.results.row import Row, Status
 
 MAX_NOISE = 0.05
-"""Default of `--max-noise`: the widest interval, as a part of the time to either side, of a row that is ranked."""
+"""Default of `--max-noise`: rows whose interval is wider, as a fraction of the time to either side, are not ranked."""
 CONTRADICTION = "device_us and vs_best name different winners: the machine's speed changed while the case was timed"
 
 
 def noise(row: Row) -> float:
-    """Half the width of the 95% interval of device_us over device_us; infinity for a time without an interval."""
+    """Half the width of the 95% interval of device_us, divided by device_us; infinity if there is no interval."""
     if not row.device_us or row.device_us_low is None or row.device_us_high is None:
         return math.inf
     return (row.device_us_high - row.device_us_low) / 2 / row.device_us
 
 
 def references(rows: Iterable[Row]) -> dict[str, Row]:
-    """Of the rows of one case, by device, the vendor row that `vs_best` refers to."""
+    """The vendor row that `vs_best` refers to, among the rows of one case, by device."""
     return {row.device: row for row in rows if row.vendor and row.vs_best == row.vs_best_low == row.vs_best_high == 1.0}
 
 
@@ -36,16 +36,16 @@ def mark_noisy(rows: Sequence[Row], limit: float) -> None:
 
 
 def contradictory(row: Row, reference: Row | None, limit: float) -> bool:
-    """Whether the ratio of the medians and the median of the ratios name different winners, by more than `limit`.
+    """True if the ratio of the medians and the median of the ratios name different winners, by more than `limit`.
 
-    The machine's speed changed while the case was timed, and the medians are of different times.
+    This happens if the machine's speed changed while the case was timed: the medians then belong to different moments.
     """
     if reference is None or not reference.device_us or not row.device_us or not row.vs_best:
         return False
-    of_medians, of_pairs = math.log(reference.device_us / row.device_us), math.log(row.vs_best)
-    return of_medians * of_pairs < 0 and abs(of_medians - of_pairs) > math.log1p(limit)
+    ratio_of_medians, median_of_ratios = math.log(reference.device_us / row.device_us), math.log(row.vs_best)
+    return ratio_of_medians * median_of_ratios < 0 and abs(ratio_of_medians - median_of_ratios) > math.log1p(limit)
 
 
 def ratio_is_noise(row: Row, reference: Row | None) -> bool:
-    """Whether `vs_best` says nothing: the row, or the one it is compared with, is noisy."""
+    """True if `vs_best` is meaningless, because the row or the one that it is compared with is noisy."""
     return row.noisy or (reference is not None and reference.noisy)

@@ -1,4 +1,4 @@
-"""The DataFrame that `suite.compare` gives: a notebook shows it as `compare` shows its rows on a terminal."""
+"""The DataFrame that `suite.compare` returns. A notebook shows it as `compare` shows rows on a terminal."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
+from suite.results.frame_rows import rows_of
 from suite.results.groups import cases
 from suite.results.render import case_lines, chart_lines, overview_lines
 from suite.results.row import COLUMNS
 
 WIDTH, MOST_CASES = 110, 20
-"""Characters of a line; cases that have a table of their own."""
+"""Characters in a line; the largest number of cases that are each shown as a table."""
 BLOCK = '<pre style="white-space:pre;overflow-x:auto;line-height:1.3">{code}</pre>'
 
 
 class ComparisonFrame(pd.DataFrame):
-    """Rows of `compare`. A part of the rows is one too; a part of the columns is shown as any DataFrame."""
+    """Rows of `compare`. A selection of rows is shown the same way, a selection of columns as any DataFrame."""
 
     @property
     def _constructor(self) -> Callable[..., ComparisonFrame]:
@@ -32,9 +33,7 @@ class ComparisonFrame(pd.DataFrame):
 
 
 def html(table: pd.DataFrame) -> str:
-    """A table for each case, a chart, and a table over all cases, as preformatted text with colours."""
-    from suite.results.frame import rows_of
-
+    """HTML of the rows: a table for each case, a chart, and a table over all cases, as coloured preformatted text."""
     rows = rows_of(table)
     groups = list(cases(rows))
     lines: list[Text] = []

@@ -1,4 +1,4 @@
-"""Results tables as Parquet, beside their CSV: with types, for tools that read no CSV."""
+"""Writes results tables as Parquet files beside the CSV files: with types, for tools that do not read CSV."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from suite.results.row import COLUMNS, TYPES, Row
 
 
 def check() -> None:
-    """Raise `UsageError` if nothing that writes Parquet is installed."""
+    """Raise `UsageError` if no library that writes Parquet is installed."""
     if not _has_pyarrow():
         raise UsageError("--format parquet: pyarrow not installed: pip install pyarrow; or leave it out for CSV alone")
 
@@ -31,12 +31,12 @@ def write(folder: Path, rows: Sequence[Row]) -> None:
 
 
 def _type(kind: object) -> str:
-    """The type of a column in pandas where some of its numbers may be missing; empty for all others."""
+    """The pandas type of a column of numbers some of which may be missing; empty for any other column."""
     return {float | None: "float64", int | None: "Int64"}.get(kind, "")  # type: ignore[call-overload, no-any-return]
 
 
 def _has_pyarrow() -> bool:
     try:
         return find_spec("pyarrow") is not None
-    except ValueError:  # a module without a specification
+    except ValueError:  # raised for a module that has no import specification
         return False

@@ -1,4 +1,4 @@
-"""How the rows of a case stand to the best public kernel library: `vs_peer`."""
+"""Computes `vs_peer`: the speed of each row relative to the best public kernel library."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from suite.results.row import Row, Status
 
 
-def against_peers(rows: Sequence[Row]) -> None:
-    """Set, in place, `vs_peer` of the rows of one case on one device; None where no peer was timed.
+def set_vs_peer(rows: Sequence[Row]) -> None:
+    """Set `vs_peer` of the rows of one case on one device, in place. It is None if no peer was timed.
 
-    Ratios of rows that were timed in turns are those of `vs_best`, which drift of the clocks does not move.
+    For rows that were timed in turns it is the quotient of two `vs_best`, which drifting clocks do not change.
     """
     timed = [row for row in rows if row.status is Status.OK and row.device_us]
     peers = [row for row in timed if row.peer and not row.noisy] or [row for row in timed if row.peer]

@@ -1,4 +1,4 @@
-"""Rates and the distance to the hardware's limit: what follows from the times of a row and the size of its case."""
+"""Computes rates and the distance to the hardware's limit, from the times of a row and the size of its case."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def rates(
 ) -> dict[str, Any]:
     """The columns that follow from the times of `row`, for `Row.fill`. The row itself is not changed.
 
-    Bytes and flops are the operation's own, whatever the implementation moves or computes. `ceilings` are peaks
-    measured on this device, used where no peak is cited. `arithmetic` is what each product is computed with if not with
-    the case's dtype: `6 x bfloat16` is limited by a sixth of the bfloat16 rate.
+    Bytes and flops are those that the operation needs, not those that the implementation moves or computes. `ceilings`
+    are peaks measured on this device; they are used where no datasheet peak is known. `arithmetic` is the arithmetic
+    of a product if it differs from the case's dtype: `6 x bfloat16` is limited by a sixth of the bfloat16 rate.
 
-    `suspect` is true for a time that is shorter than the peak allows, by more than its interval: the timer is wrong, or
-    a measured peak is too low. With a warm cache memory is no limit.
+    `suspect` is true for a time that is shorter than the peak allows by more than its interval: then the timer is
+    wrong, or a measured peak is too low. With a warm cache, memory is no limit.
     """
     columns: dict[str, Any] = {**_program_times(row), **_energy(row, operation, case)}
     if row.device_us:
@@ -52,7 +52,7 @@ def _energy(row: Row, operation: Operation, case: Case) -> dict[str, float]:
 
 
 def _speed(device_us: float, operation: Operation, case: Case) -> dict[str, float]:
-    """Flops of 0 are unknown, or none."""
+    """Rates of memory and arithmetic. Zero flops mean that the operation has none or that they are unknown."""
     flops = operation.flops(case)
     rate = {"gb_per_s": operation.bytes(case) / device_us / 1e3}
     return {**rate, "tflops": flops / device_us / 1e6} if flops else rate
@@ -85,5 +85,5 @@ def _limit(
 
 
 def _with_remark(remarks: str, remark: str) -> str:
-    """`remark` in front of the other remarks, once."""
+    """`remark` in front of the other remarks, unless it is already among them."""
     return remarks if remarks.startswith(remark) else "; ".join(filter(None, (remark, remarks)))

@@ -1,4 +1,4 @@
-"""One row of several runs in fresh processes: medians, intervals that cover all runs, and how far the runs differ."""
+"""Merges the rows of several runs in fresh processes into one: medians, intervals over all runs, and their spread."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from suite.results.row import Row, StoppedBy
 
 MEDIANS = ("device_us", "vs_best", "latency_us", "dispatch_us", "graph_us", "joules", "clock_sm_mhz")
-"""Columns of which the median over the runs counts. All others are those of the first run."""
+"""Columns that get the median over the runs. All others are those of the first run."""
 INTERVALS = ("device_us", "vs_best")
-"""Columns with an interval: from the lowest end of any run to the highest."""
+"""Columns with an interval, which reaches from the lowest end of any run to the highest."""
 
 
 def without_times(row: Row) -> Row:
-    """A copy of `row` for another run: no number of an earlier one stays where that run has none."""
+    """A copy of `row` without its times, for another run that may measure fewer of them."""
     copy = replace(row, remarks="", clocks_lowered=False, sample_us=())
     for name in (*MEDIANS, *(f"{name}_{end}" for name in INTERVALS for end in ("low", "high"))):
         setattr(copy, name, None)
@@ -46,6 +46,6 @@ def _known(runs: Sequence[Row], name: str) -> list[Any]:
 
 
 def _spread(runs: Sequence[Row], name: str) -> float | None:
-    """The largest value over the smallest, less 1."""
+    """The largest value divided by the smallest, minus 1."""
     values = _known(runs, name)
     return max(values) / min(values) - 1 if len(values) > 1 and min(values) > 0 else None

@@ -1,11 +1,11 @@
-"""Continuing an interrupted run: its settings must be those of the new one; its rows are not run again.
+"""Continues an interrupted run. Both runs must have the same settings; finished rows are not run again.
 
-`environment.json` of a results folder ends in the state of the run that it describes:
+`environment.json` of a results folder ends with the state of the run that it describes:
 
     "run": {"complete": false, "tables": ["matmul"], "settings": {...}}
 
-`tables` are the operations whose CSV has rows of this run; any other CSV in the folder is of an earlier run.
-The record of that run, without its own `earlier`, stands under the operation's name in `earlier`.
+`tables` are the operations whose CSV has rows of this run. Any other CSV in the folder is from an earlier run, whose
+record, without its own `earlier`, stands in `earlier` under the operation's name.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Any
 from suite import frameworks
 from suite.core import file_version
 from suite.core.errors import ResultsError, UsageError
+from suite.core.files import read_source
 from suite.core.paths import ROOT
 from suite.core.text import one_line
 from suite.hardware.device import Device
-from suite.implementations.external import source
 from suite.results.csv_file import read_rows
 from suite.results.row import Key, Row
 
@@ -49,25 +49,25 @@ WITHOUT_EFFECT = frozenset(
         "wide",
     )
 )
-"""Options of `compare` that change nothing measured, or whose effect is elsewhere in the settings (`device`)."""
+"""Options of `compare` that do not affect measurements, or that the settings record elsewhere (`device`)."""
 SUFFIXES = frozenset((".py", ".cu", ".cuh", ".h"))
 TEMPLATES = "templates"
-"""A folder of this name holds source files whatever their suffix."""
+"""Name of folders in which every file counts as source code, whatever its suffix."""
 SHOWN_DIFFERENCES = 4
 
 
 @dataclass(frozen=True)
 class PreviousRun:
-    """What a results folder holds: the environment record, and the rows by operation and key."""
+    """The contents of a results folder: the environment record, and the rows by operation and key."""
 
     environment: dict[str, Any]
     rows: dict[str, dict[Key, Row]]
 
 
 def settings(options: Mapping[str, Any], device: Device, environment: Mapping[str, Any]) -> dict[str, Any]:
-    """What two runs must share for their rows to stand in one table, as JSON: options, device, versions, code.
+    """The settings that two runs must share for their rows to stand in one table: options, device, versions, code.
 
-    `options` are the parameters of `compare` by name, `environment` is the environment record.
+    `options` are the parameters of `compare` by name, `environment` is the environment record. Returns JSON values.
     """
     chosen = {name: _plain(value) for name, value in sorted(options.items()) if name not in WITHOUT_EFFECT}
     return {
@@ -88,15 +88,15 @@ def _plain(value: Any) -> Any:
 
 
 def _file_digest(path: Path) -> str:
-    """The version of a user's file, with what it takes from beside it."""
+    """A hash of a user's file and of the files beside it that it imports."""
     try:
-        return file_version.digest_of(path, source.contents(path))
+        return file_version.digest_of(path, read_source(path))
     except (OSError, ValueError):
         return "unreadable"
 
 
 def source_folders() -> list[str]:
-    """The folders of the code that decides what a row says: the suite, and the kernels of each framework."""
+    """The folders whose code affects the contents of a row: the suite, and the kernels of each framework."""
     return ["suite", *sorted({frameworks.get(name).folder for name in frameworks.names()})]
 
 
@@ -124,10 +124,10 @@ def _digest(files: Iterable[tuple[str, Path]]) -> str:
 
 
 def find(folder: Path, operations: Iterable[str], wanted: Mapping[str, Any]) -> PreviousRun | None:
-    """The run whose rows `folder` holds, as far as they are of `operations`; None for a folder without a run.
+    """The run in `folder`, with its rows of `operations`; None for a folder without a run.
 
-    `wanted` are the `settings` that it must have. Raises `UsageError` for a run of other settings, `ResultsError` for
-    damaged files.
+    `wanted` are the `settings` that it must have. Raises `UsageError` for a run with other settings, `ResultsError`
+    for damaged files.
     """
     record = _environment(folder, operations)
     if record is None:
@@ -154,7 +154,7 @@ def find(folder: Path, operations: Iterable[str], wanted: Mapping[str, Any]) -> 
 
 
 def table_records(folder: Path) -> dict[str, Any]:
-    """The environment record of each table in a folder, by operation; none from a record that cannot be read."""
+    """The environment record of each table in a folder, by operation; empty if the file cannot be read."""
     try:
         record = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
         earlier = record.pop(EARLIER, {})

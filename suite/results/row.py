@@ -1,4 +1,4 @@
-"""`Row`: one implementation on one case. Its fields are the columns of the CSV, the JSON and the DataFrame."""
+"""Defines `Row`: one implementation on one case. Its fields are the columns of the CSV, the JSON and the DataFrame."""
 
 # ruff: noqa: RUF009 (`_column` makes a dataclass field)
 
@@ -14,12 +14,12 @@ from suite.core.errors import ResultsError
 from suite.core.text import one_line
 
 Key = tuple[str, ...]
-BESIDE = "beside"
-"""Marks a field of `Row` that is no column."""
+OUTSIDE_TABLE = "beside"
+"""Key in the metadata of a field of `Row` that is no column."""
 
 
 class Status(StrEnum):
-    """What came of one implementation on one case."""
+    """The result of one implementation on one case."""
 
     OK = "ok"
     WRONG = "wrong"
@@ -33,7 +33,7 @@ FAILURES = frozenset((Status.WRONG, Status.ERROR, Status.TIMEOUT))
 
 
 class Mode(StrEnum):
-    """How an implementation runs. Only native rows are timed."""
+    """The way in which an implementation runs. Only native rows are timed."""
 
     NATIVE = "native"
     INTERPRETED = "interpreted"
@@ -41,7 +41,7 @@ class Mode(StrEnum):
 
 
 class Attempt(StrEnum):
-    """Whether something was tried and whether it succeeded."""
+    """The state of a measurement: not tried, done or failed."""
 
     NOT_TRIED = ""
     DONE = "done"
@@ -49,7 +49,7 @@ class Attempt(StrEnum):
 
 
 class StoppedBy(StrEnum):
-    """What ended the sampling: a narrow enough interval, or the budget of time. Empty if nothing was sampled."""
+    """The reason why sampling ended: a narrow enough interval, or the time budget. Empty if nothing was sampled."""
 
     NOTHING = ""
     INTERVAL = "interval"
@@ -57,7 +57,7 @@ class StoppedBy(StrEnum):
 
 
 class Bound(StrEnum):
-    """What limits the kernels of a call, by Nsight Compute's counters (`--profile ncu`)."""
+    """The resource that limits the kernels of a call, by Nsight Compute's counters (`--profile ncu`)."""
 
     UNKNOWN = ""
     TENSOR = "tensor cores"
@@ -71,19 +71,19 @@ def _column(about: str, default: Any = None) -> Any:
     return field(default=default, metadata={"about": about})
 
 
-def _beside(default: Any) -> Any:
-    """A field that is no column: it is kept in a file beside the table."""
-    return field(default=default, repr=False, compare=False, metadata={BESIDE: True})
+def _outside_table(default: Any) -> Any:
+    """A field that is no column. It is kept in a file beside the table."""
+    return field(default=default, repr=False, compare=False, metadata={OUTSIDE_TABLE: True})
 
 
 @dataclass
 class Row:
     """One implementation on one case. A number that was not measured is None, and empty in the CSV.
 
-    Every field is a column but `sample_us`.
+    Every field except `sample_us` is a column.
 
-    Text given for an enumeration is converted; a text that is none of its values raises `ValueError`.
-    What decides anything is a typed field; `reason` and `remarks` are for readers only.
+    A text given for an enumeration is converted; a text that is none of its values raises `ValueError`.
+    Programs decide by the typed fields alone; `reason` and `remarks` are for people.
     """
 
     operation: str
@@ -95,98 +95,92 @@ class Row:
         "native, interpreted (Triton without a GPU) or emulated (CUDA without a GPU)", Mode.NATIVE
     )
     status: Status = _column(" | ".join(Status), Status.OK)
-    reason: str = _column("why the status is not ok, or why a number is missing", "")
+    reason: str = _column("the reason why the status is not ok, or why a number is missing", "")
     device: str = _column("cpu, or cuda:INDEX", "")
-    device_us: float | None = _column("time the device was busy for one call, median; on a CPU the time of one call")
+    device_us: float | None = _column("median time the device was busy for one call; on a CPU the time of one call")
     device_us_low: float | None = _column("lower end of the median's 95% interval")
     device_us_high: float | None = _column("upper end of the median's 95% interval")
-    vs_best: float | None = _column("device_us of the best vendor row over this row's: above 1 is faster than it")
+    vs_best: float | None = _column("device_us of the best vendor row / this row's: above 1 is faster than the vendor")
     vs_best_low: float | None = _column("lower end of the 95% interval of vs_best")
     vs_best_high: float | None = _column("upper end of the 95% interval of vs_best")
-    of_limit: float | None = _column("the limit's time over device_us: 1 is the hardware's limit")
-    limit: str = _column("what the limit is: memory or arithmetic, and the source of the peak", "")
-    gb_per_s: float | None = _column("the operation's own bytes over device_us, 10^9 bytes a second")
-    tflops: float | None = _column("the operation's own flops over device_us, 10^12 a second")
+    of_limit: float | None = _column("the shortest possible time / device_us: 1 is the hardware's limit")
+    limit: str = _column("the limiting resource, memory or arithmetic, and the source of its peak", "")
+    gb_per_s: float | None = _column("the bytes that the operation needs / device_us, in 10^9 bytes per second")
+    tflops: float | None = _column("the flops that the operation needs / device_us, in 10^12 per second")
     latency_us: float | None = _column(
-        "one call from issue until its result is ready, seen from the host; the cache is as for device_us"
+        "host time of one call from issue until its result is ready, with the cache in the same state as for device_us"
     )
     dispatch_us: float | None = _column("host time that one call of a steady loop takes to return")
-    to_device_us: float | None = _column("copying the inputs from pageable host memory to the device")
-    to_device_pinned_us: float | None = _column("the same from pinned host memory")
-    to_host_us: float | None = _column("copying the result to pageable host memory")
-    to_host_pinned_us: float | None = _column("the same to pinned host memory")
-    program_us: float | None = _column("inputs to the device, call, result to the host, through pageable memory")
-    program_pinned_us: float | None = _column("the same through pinned memory")
-    first_call_s: float | None = _column("the first call in this run: load, build, compile and tune what is not cached")
+    to_device_us: float | None = _column("time to copy the inputs from pageable host memory to the device")
+    to_device_pinned_us: float | None = _column("time to copy the inputs from pinned host memory to the device")
+    to_host_us: float | None = _column("time to copy the result to pageable host memory")
+    to_host_pinned_us: float | None = _column("time to copy the result to pinned host memory")
+    program_us: float | None = _column("time of inputs to the device, call, and result to pageable host memory")
+    program_pinned_us: float | None = _column("time of inputs to the device, call, and result to pinned host memory")
+    first_call_s: float | None = _column("the first call in this run: load and, if not cached, build, compile, tune")
     compile_s: float | None = _column("the first call in a fresh process with empty caches: load, build, compile, tune")
     compile_warm_s: float | None = _column("the first call in a fresh process with the caches that such a call leaves")
     joules: float | None = _column("energy of one call, from the device's counter")
-    gflop_per_joule: float | None = _column("the operation's own flops over joules, 10^9 a joule")
-    peak_bytes: float | None = _column("device memory that one call takes beyond inputs and output")
-    error_ratio: float | None = _column("largest error over its bound: above 1 is wrong")
+    gflop_per_joule: float | None = _column("the flops that the operation needs / joules, in 10^9 per joule")
+    peak_bytes: float | None = _column("device memory that one call needs besides inputs and output")
+    error_ratio: float | None = _column("largest error / its bound: above 1 is wrong")
     max_ulp: float | None = _column("largest error in units in the last place of the output type")
-    max_rel: float | None = _column("largest error over the largest magnitude of the float64 truth")
+    max_rel: float | None = _column("largest error / the largest magnitude of the float64 truth")
     deterministic: str = _column("yes; or no: two calls with the same inputs gave different bits", "")
     kernels: float | None = _column("device activities (kernels, copies, fills) that one call causes")
     recorder: str = _column("cupti (device activity records) or wall (host clock)", "")
     cache: str = _column("state of the L2 cache before a sample: cold or warm", "")
-    samples: int | None = _column("samples taken; of the run with the fewest")
-    sample_us: tuple[float, ...] = _beside(())
-    """The raw samples of device_us, in the order in which they were taken; of several runs, one after the other."""
+    samples: int | None = _column("number of samples; with --repeat that of the run with the fewest")
+    sample_us: tuple[float, ...] = _outside_table(())
+    """The raw samples of device_us in the order in which they were taken, one run after the other."""
     stopped_by: StoppedBy = _column(
-        "what ended the sampling: interval (narrow enough) or budget (of time)", StoppedBy.NOTHING
+        "why sampling ended: interval (narrow enough) or budget (time budget spent)", StoppedBy.NOTHING
     )
-    remarks: str = _column("what a reader should know before trusting the numbers", "")
-    config: str = _column("what tuning chose", "")
+    remarks: str = _column("warnings about the numbers", "")
+    config: str = _column("the kernels that it chose for the case, and the configuration that tuning chose", "")
     vendor: str = _column("the vendor library behind this implementation; empty for our own kernels", "")
     clock_sm_mhz: float | None = _column("SM clock, median of the readings during the case")
     temperature_c: float | None = _column("highest temperature of the device during the case")
     power_w: float | None = _column("highest power draw during the case")
     clock_reasons: str = _column("why the clocks were not at their highest", "")
-    versions: str = _column("versions of what this implementation runs on", "")
+    versions: str = _column("versions of the packages and tools that this implementation uses", "")
     seed: int = _column("seed of the inputs", 0)
     timed: Attempt = _column("done; failed: the reason says why; empty: not tried", Attempt.NOT_TRIED)
-    compiled: Attempt = _column("the same of first calls in fresh processes", Attempt.NOT_TRIED)
+    compiled: Attempt = _column("the same for first calls in fresh processes", Attempt.NOT_TRIED)
     clocks_lowered: bool = _column("yes: heat or the power supply lowered the clocks during the case", False)
     suspect: bool = _column(
-        "yes: faster than the cited or measured peak allows: one of the two numbers is wrong", False
+        "yes: faster than the cited or measured peak allows, so the time or the peak is wrong", False
     )
-    killed_from_outside: bool = _column(
-        "yes: another process has killed the worker; --resume runs the row again", False
-    )
+    killed_from_outside: bool = _column("yes: another process killed the worker; --resume runs the row again", False)
     kernels_run: str = _column("the kernels, copies and fills of one call: short names, [blocks x threads]", "")
     kernel_details: str = _column("whole names; grid, block, registers per thread, shared memory per block", "")
-    clock_of_max: float | None = _column("clock_sm_mhz over the highest SM clock of the device")
-    occupancy: float | None = _column("theoretical occupancy of the longest kernel: its warps over those that fit")
+    clock_of_max: float | None = _column("clock_sm_mhz / the highest SM clock of the device")
+    occupancy: float | None = _column("theoretical occupancy of the longest kernel: resident warps / the most that fit")
     noisy: bool = _column(
         "yes: the interval of device_us is wider than --max-noise, or device_us contradicts vs_best", False
     )
-    runs: int = _column("runs in fresh processes of which the times are the medians (--repeat)", 1)
-    spread: float | None = _column("largest over smallest device_us of the runs, less 1; empty for one run")
-    vs_best_spread: float | None = _column("the same of vs_best")
-    compile_cache: str = _column(
-        "hit or miss: whether XLA's program came from its cache; empty where nothing says so", ""
-    )
-    bytes: int | None = _column("the least traffic to memory: inputs read once, the output written once")
+    runs: int = _column("number of runs in fresh processes (--repeat); the times are their medians", 1)
+    spread: float | None = _column("largest / smallest device_us of the runs, minus 1; empty for one run")
+    vs_best_spread: float | None = _column("largest / smallest vs_best of the runs, minus 1; empty for one run")
+    compile_cache: str = _column("hit or miss: whether XLA's program came from its cache; empty if unknown", "")
+    bytes: int | None = _column("the smallest possible traffic to memory: inputs read once, the output written once")
     flops: int | None = _column("the arithmetic of the definition, counted once")
-    checked: str = _column("the telling cases that the implementation has passed in this dtype and precision", "")
-    ncu_tensor: float | None = _column("by Nsight Compute: how busy the tensor cores are, of their peak: 0 to 1")
-    ncu_dram: float | None = _column("the same of the device's memory")
-    ncu_l2: float | None = _column("the same of the L2 cache")
-    ncu_issue: float | None = _column("the same of the schedulers: cycles in which an instruction is issued")
-    ncu_occupancy: float | None = _column("by Nsight Compute: achieved occupancy, resident warps over those that fit")
-    ncu_stall: str = _column("by Nsight Compute: why warps wait most", "")
-    bound_by: Bound = _column(
-        "what limits the kernels, by the columns before: the busiest unit, or latency", Bound.UNKNOWN
-    )
-    code: str = _column("--dump: the folder of the code below that of the run, and its files; or why there is none", "")
-    diagnosis: str = _column("the usual mistake that explains a wrong result, and how much of it", "")
+    checked: str = _column("the telling cases that the implementation passed in this dtype and precision", "")
+    ncu_tensor: float | None = _column("by Nsight Compute: activity of the tensor cores relative to their peak, 0 to 1")
+    ncu_dram: float | None = _column("by Nsight Compute: activity of the device's memory relative to its peak, 0 to 1")
+    ncu_l2: float | None = _column("by Nsight Compute: activity of the L2 cache relative to its peak, 0 to 1")
+    ncu_issue: float | None = _column("by Nsight Compute: share of cycles in which an instruction is issued, 0 to 1")
+    ncu_occupancy: float | None = _column("by Nsight Compute: achieved occupancy, resident warps / the most that fit")
+    ncu_stall: str = _column("by Nsight Compute: the most frequent reason why warps wait", "")
+    bound_by: Bound = _column("the resource that limits the kernels: the busiest unit, or latency", Bound.UNKNOWN)
+    code: str = _column("--dump: the folder of the code in that of the run, and its files; or why there is none", "")
+    diagnosis: str = _column("the usual mistake that explains a wrong result, and the share that it explains", "")
     error_map: str = _column(
         "share of wrong elements by tile: size of a tile, then rows; . none, 1-9 tenths, # all", ""
     )
-    graph_us: float | None = _column("one call in a CUDA graph of several: the time of the replay over their number")
+    graph_us: float | None = _column("time of one call in a CUDA graph: that of a replay / its number of calls")
     vs_peer: float | None = _column(
-        "device_us of the best public kernel library's row over this row's; empty where none was timed"
+        "device_us of the best public kernel library's row / this row's; empty if none was timed"
     )
     peer: str = _column("the public kernel library that this implementation calls; empty for all others", "")
 
@@ -196,17 +190,17 @@ class Row:
 
     @property
     def case_key(self) -> tuple[str, str, str, str]:
-        """What the rows of one case share."""
+        """The values that all rows of one case share."""
         return (self.operation, self.case, self.dtype, self.precision)
 
     @property
     def key(self) -> Key:
-        """What identifies a row within one run."""
+        """The values that identify a row within one run."""
         return (*self.case_key, self.device, self.implementation)
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is neither a vendor's nor another public library's."""
+        """True unless the implementation is a vendor's or another public library's."""
         return not self.vendor and not self.peer
 
     @property
@@ -216,13 +210,13 @@ class Row:
 
     @property
     def failed(self) -> bool:
-        """Wrong, an error, a timeout, or faster than the device can be."""
+        """True if the row is wrong, an error, a timeout, or faster than the device can be."""
         return self.status in FAILURES or self.suspect
 
     def fill(self, values: Mapping[str, object]) -> None:
-        """Set the columns named in `values`, in place. None and NaN leave a column as it is; a text becomes one line.
+        """Set the columns named in `values`, in place. None and NaN leave a column as it is. A text becomes one line.
 
-        Raises `ResultsError` for a name that is no column and for a text that its enumeration does not have.
+        Raises `ResultsError` for a name that is no column, and for a text that is no value of the enumeration.
         """
         for name, value in values.items():
             if name not in TYPES:
@@ -234,7 +228,7 @@ class Row:
 
 TYPES: dict[str, Any] = get_type_hints(Row)
 """The type of each column."""
-COLUMNS = tuple(each.name for each in fields(Row) if BESIDE not in each.metadata)
+COLUMNS = tuple(each.name for each in fields(Row) if OUTSIDE_TABLE not in each.metadata)
 _ENUMERATIONS = tuple(name for name, kind in TYPES.items() if isinstance(kind, type) and issubclass(kind, StrEnum))
 
 

@@ -1,6 +1,6 @@
-"""Where a run is kept: `results/<device>/runs/<date>-<operations>/`, and `results/<device>/latest`, a link to the last.
+"""Names the folders of runs: `results/<device>/runs/<date>-<operations>/`. The link `latest` names the last one.
 
-The committed tables directly in `results/<device>/` are written with `--publish` alone.
+The committed tables directly in `results/<device>/` are written only with `--publish`.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from pathlib import Path
 
 RUNS, LATEST = "runs", "latest"
 MOST_NAMED = 3
-"""Operations that a name has; more are counted."""
+"""The largest number of operations in the name of a folder. The others are counted."""
 
 
 def new(device_folder: Path, operations: Sequence[str]) -> Path:
-    """The folder of a run that begins now. It does not exist yet."""
-    stem = f"{datetime.now(UTC):%Y-%m-%dT%H%M%S}-{_named(operations)}"
+    """The folder for a run that begins now. It does not exist yet."""
+    stem = f"{datetime.now(UTC):%Y-%m-%dT%H%M%S}-{_operations_text(operations)}"
     names = (stem if number == 1 else f"{stem}.{number}" for number in count(1))
     return next(path for name in names if not (path := device_folder / RUNS / name).exists())
 
 
-def to_resume(device_folder: Path, operations: Sequence[str]) -> Path:
-    """The folder of the last run of these operations; that of a new one if there is none."""
-    ending = f"-{_named(operations)}"
+def last_or_new(device_folder: Path, operations: Sequence[str]) -> Path:
+    """The folder of the last run of these operations, or a new one if there is none."""
+    ending = f"-{_operations_text(operations)}"
     with suppress(OSError):
         found = [path for path in (device_folder / RUNS).iterdir() if _without_number(path.name).endswith(ending)]
         if found:
@@ -34,8 +34,8 @@ def to_resume(device_folder: Path, operations: Sequence[str]) -> Path:
     return new(device_folder, operations)
 
 
-def point_to(run: Path) -> None:
-    """Make `latest` name a run of `new`. A file system without links has none."""
+def set_latest(run: Path) -> None:
+    """Make the link `latest` point to `run`. Without effect on a file system that has no links."""
     if run.parent.name != RUNS:
         return
     link = run.parent.parent / LATEST
@@ -46,7 +46,7 @@ def point_to(run: Path) -> None:
         os.replace(beside, link)
 
 
-def _named(operations: Sequence[str]) -> str:
+def _operations_text(operations: Sequence[str]) -> str:
     return "+".join(operations) if len(operations) <= MOST_NAMED else f"{len(operations)}-operations"
 
 

@@ -1,7 +1,7 @@
-"""Raw samples beside a table: `<operation>.samples.npz`, numbers and text alone.
+"""Writes and reads the raw samples beside a table: `<operation>.samples.npz`, which has no pickled objects.
 
-Arrays of one entry a row: `operation`, `case`, `dtype`, `precision`, `device`, `implementation` (text) and `count`
-(int64). `device_us` (float64) has the samples of all rows, one row after the other.
+These arrays have one entry for each row: `operation`, `case`, `dtype`, `precision`, `device`, `implementation` (text)
+and `count` (int64). `device_us` (float64) has the samples of all rows, one row after the other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COUNT, VALUES = "count", "device_us"
 
 
 def to_npz(rows: Iterable[Row]) -> bytes:
-    """The samples of those of `rows` that have some."""
+    """The contents of a file with the samples of `rows`. Rows without samples are left out."""
     import numpy as np
 
     sampled = [row for row in rows if row.sample_us]
@@ -37,7 +37,7 @@ def to_npz(rows: Iterable[Row]) -> bytes:
 
 
 def read_samples(path: Path) -> dict[Key, tuple[float, ...]]:
-    """The samples by the keys of their rows; none without a file. Raises `ResultsError` for a damaged one."""
+    """The samples by the keys of their rows; empty if there is no file. Raises `ResultsError` for a damaged file."""
     import zlib
     from zipfile import BadZipFile
 

@@ -1,6 +1,7 @@
-"""A results folder: `<operation>.csv`, its raw samples, `<operation>.md` rendered from the rows, `environment.json`.
+"""Writes a results folder: `<operation>.csv`, its raw samples, `<operation>.md`, and `environment.json`.
 
-The latter has the record of the last run, and of each earlier run that has left a table there.
+The Markdown is rendered from the rows. `environment.json` holds the record of the last run, and of each earlier run
+that left a table in the folder.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from suite.results.samples import SUFFIX, read_samples, to_npz
 
 
 class Results:
-    """Writes the rows of a run as they come. A file is replaced as a whole; none is touched before the first row.
+    """Writes the rows of a run as they come. A file is replaced as a whole; no file changes before the first row.
 
-    The folder is locked while this is open: no other run writes there. A full disk does not end the run: `problem` has
-    the error until a later attempt succeeds in writing everything, and `on_problem` is called with it once.
+    The folder is locked while this is open, so that no other run writes there. A full disk does not end the run:
+    `problem` holds the error until a later attempt writes everything, and `on_problem` is called with it once.
 
-    With `resumed`, the folder may hold an interrupted run; its `settings` must be the same, and `kept` has its rows,
-    without those whose worker was killed from outside. Without `keep_samples` there is no file of raw samples.
+    With `resumed`, the folder may hold an interrupted run with the same `settings`. `kept` then has its rows, except
+    those whose worker was killed from outside. Without `keep_samples`, raw samples are not written.
 
-    Raises `UsageError` for a run of other settings or while another run writes there, `ResultsError` for a folder that
-    cannot be used.
+    Raises `UsageError` for a run with other settings or while another run writes there, `ResultsError` for a folder
+    that cannot be used.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class Results:
         self.kept = {row.key: replace(row) for row in everything if not row.killed_from_outside}
 
     def _continue(self, previous: resume.PreviousRun) -> None:
-        """Take over rows and environment record, which has the same settings; note the time of resuming there."""
+        """Take over the rows and the environment record of the interrupted run, and record the time of resuming."""
         del previous.environment["run"]
         previous.environment.pop(resume.EARLIER, None)
         times = previous.environment.get("resumed_utc")
@@ -111,7 +112,7 @@ class Results:
 
     @property
     def begun(self) -> bool:
-        """Whether the folder has rows of this run."""
+        """True if the folder has rows of this run."""
         return bool(self._listed)
 
     def put(self, operation: str, rows: Iterable[Row]) -> None:
@@ -138,17 +139,17 @@ class Results:
             self._attempt(self._write_environment)
 
     def _catch_up(self) -> None:
-        """Write what an earlier attempt could not write, and render what has changed since it was rendered."""
+        """Write what an earlier attempt could not write, and render the tables that have changed."""
         for operation in sorted(self._unwritten):
             self._attempt(lambda operation=operation: self._write(operation))  # type: ignore[misc]
         for operation in sorted(self._unrendered - self._unwritten):
             self.render(operation)
 
     def _write(self, operation: str) -> None:
-        """Write the record without this table, the samples, the table, and the record with it.
+        """Write the environment record without this table, the samples, the table, and the record with the table.
 
-        A process killed in between leaves a new table that no record lists; an old table is never listed as new.
-        No table has a time whose samples are missing, unless they alone could not be written.
+        A process that is killed in between may leave a new table that the record does not list, but never an old table
+        that it lists as new. Samples come before the table, so that a time in the table has its samples.
         """
         if not self._listed:
             self._write_environment()
@@ -166,7 +167,7 @@ class Results:
         self._unwritten.discard(operation)
 
     def _write_samples(self, operation: str) -> None:
-        """Write them if there are new ones; remove those of an earlier run."""
+        """Write the samples if there are new ones. Remove those of an earlier run."""
         path = self.folder / f"{operation}{SUFFIX}"
         if operation in self._sampled:
             write_atomically(path, to_npz(self._tables[operation].values()))

@@ -1,4 +1,4 @@
-"""compare(): every chosen case on every chosen device, one case after the other."""
+"""compare() runs every chosen case on every chosen device, one case after the other."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ def compare(
     observer: Observer | None = None,
     finished: Mapping[Key, Row] = MappingProxyType({}),
 ) -> list[Row]:
-    """Check, and time, every implementation of `jobs` on every case; returns all rows, in the order of the plan.
+    """Check and time every implementation of `jobs` on every case. Returns all rows, in the order of the plan.
 
-    `finished` has the rows of an interrupted run. They are not run again, and the observer hears nothing of a case that
-    has no other rows. With `options.repeat` all cases are timed again in a fresh worker, and again, once all are known.
+    `finished` holds the rows of an interrupted run. They are not run again. The observer is not called for a case whose
+    rows are all finished. If `options.repeat` is above 1, all cases are timed once, then all are timed again in fresh
+    workers, until each has been timed that many times.
     """
     observer = observer or Observer()
     rows: list[Row] = []
@@ -50,8 +51,8 @@ def compare(
         for job in jobs:
             for case in job.cases:
                 progress = _Progress(observer, job, case, len(rows), total)
-                cases.append((job, case, progress, [progress.follow(run) for run in runs]))
-                case_rows = [row for of_run in cases[-1][-1] for row in of_run]
+                cases.append((job, case, progress, [progress.run(run) for run in runs]))
+                case_rows = [row for run_rows in cases[-1][-1] for row in run_rows]
                 inspection.inspect(job, case, case_rows, progress)
                 rows += case_rows
                 if progress.anything_new and options.repeat == 1:
@@ -59,31 +60,31 @@ def compare(
         for number in range(2, options.repeat + 1):
             for run in runs:
                 run.pool.renew()
-            for job, case, progress, by_run in cases:
-                for run, of_run in zip(runs, by_run, strict=True):
-                    run.repeat(job, case, of_run, progress)
+            for job, case, progress, rows_by_run in cases:
+                for run, run_rows in zip(runs, rows_by_run, strict=True):
+                    run.repeat(job, case, run_rows, progress)
                 if progress.anything_new and number == options.repeat:
-                    observer.case_finished(job.op, [row for of_run in by_run for row in of_run])
+                    observer.case_finished(job.op, [row for run_rows in rows_by_run for row in run_rows])
     return rows
 
 
 class _Progress:
-    """What a `DeviceRun` reports on one case, passed on to the observer of the whole run."""
+    """Passes on the progress of a `DeviceRun` on one case to the observer of the whole run."""
 
     def __init__(self, observer: Observer, job: Job, case: Case, done: int, total: int) -> None:
         self.observer, self.job, self.case, self.done, self.total = observer, job, case, done, total
         self.anything_new = False
 
-    def follow(self, run: DeviceRun) -> list[Row]:
-        """The rows of one device."""
+    def run(self, run: DeviceRun) -> list[Row]:
+        """Run the case on one device, and return its rows."""
         rows = run.run(self.job, self.case, self)
         self.done += len(rows)
         return rows
 
     def step(self, position: int, doing: str) -> None:
-        """`position`: rows of this device and case that are finished."""
+        """Report the next step. `position` is the number of finished rows of this device and case."""
         name = f"{self.case.label} {self.case.dtype} {self.case.precision}"
-        done = min(self.done + position, self.total)  # a repeated row is done already
+        done = min(self.done + position, self.total)  # repeated rows are already counted as finished
         self.observer.step(Step(self.case.operation, name, doing, done, self.total))
 
     def store(self, rows: Sequence[Row]) -> None:

@@ -1,4 +1,4 @@
-"""The implementations of one device on one case: each is checked, then those that agree are timed together."""
+"""Runs the implementations of one device on one case: each is checked, then those that agree are timed together."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from suite.hardware import measured_peaks
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
 from suite.results.noise import mark_noisy
-from suite.results.peers import against_peers
+from suite.results.peers import set_vs_peer
 from suite.results.rates import rates
 from suite.results.repeats import merged, without_times
 from suite.results.row import Attempt, Key, Mode, Row, Status
-from suite.runner import blame
-from suite.runner.blame import Failure
+from suite.runner import attribution
+from suite.runner.attribution import Failure
 from suite.runner.options import Options
 from suite.runner.plan import Job
 from suite.worker.pool import Pool, WorkerDiedError, WorkerTimeoutError
@@ -29,9 +29,9 @@ from suite.worker.protocol import (
     CheckRequest,
     ExternalReference,
     Failed,
+    ProbeRequest,
     Reference,
-    TellRequest,
-    TimeGuestRequest,
+    TimeExternalRequest,
     TimeRequest,
     TimingColumns,
     TimingFailed,
@@ -44,24 +44,24 @@ CACHE_VARIABLES = (
     "JAX_COMPILATION_CACHE_DIR",
     "TORCHINDUCTOR_CACHE_DIR",
 )
-"""Where CUDA sources, Triton kernels, the driver's and XLA's programs are kept between processes."""
+"""Environment variables that name the compilers' cache folders: of CUDA sources, Triton, the driver and XLA."""
 
 
 class CaseProgress(Protocol):
-    """Who follows one case on one device."""
+    """Receives the progress of one case on one device."""
 
     def step(self, position: int, doing: str) -> None:
-        """Called before something that takes a while; `position` rows are finished."""
+        """Called before a step that takes a while. `position` rows are finished."""
 
     def store(self, rows: Sequence[Row]) -> None:
-        """Called with rows that are new or have changed."""
+        """Called with the rows that are new or have changed."""
 
 
 class DeviceRun:
     """Checks and times implementations in the workers of one device.
 
-    `finished` has rows of an interrupted run, which are not run again. Without `interpreted_too` only implementations
-    that run natively here have rows.
+    `finished` holds rows of an interrupted run, which are not run again. Without `interpreted_too`, only the
+    implementations that run natively on this device have rows.
     """
 
     def __init__(self, pool: Pool, options: Options, finished: Mapping[Key, Row], *, interpreted_too: bool) -> None:
@@ -70,16 +70,16 @@ class DeviceRun:
         self.options = options
         self.finished = finished
         self.interpreted_too = interpreted_too
-        self._told: dict[tuple[str, ...], Mapping[str, object]] = {}
-        """By operation, dtype, precision and implementation, what the telling cases show, as columns."""
+        self._probed: dict[tuple[str, ...], Mapping[str, object]] = {}
+        """Columns with the results of the telling cases, by operation, dtype, precision and implementation."""
         self.measured_peaks = measured_peaks.find(self.device.results_folder, self.device.name)
         self._runs: dict[Key, list[Row]] = {}
-        """Of `--repeat`: each row as every run has measured it."""
+        """For `--repeat`: copies of each row, one for each run that measured it."""
 
     def implementations(self, job: Job) -> list[Implementation]:
         """The implementations of `job` that have a row on this device.
 
-        A file from outside always has one on the device of the run: it was asked for by name.
+        A user's file always has one on the device of the run, because it was asked for by name.
         """
         return [each for each in job.implementations if self.interpreted_too or self._shown(each)]
 
@@ -99,7 +99,7 @@ class DeviceRun:
         return rows
 
     def repeat(self, job: Job, case: Case, rows: Sequence[Row], progress: CaseProgress) -> None:
-        """Time the rows of one case once more, and merge the times with those of the runs before."""
+        """Time the rows of one case once more, and merge the times with those of the earlier runs."""
         timed = [row for row in rows if row.status is Status.OK and row.timed is Attempt.DONE]
         if all(row.runs >= self.options.repeat for row in timed):
             return
@@ -133,19 +133,19 @@ class DeviceRun:
         return rows
 
     def _new_row(self, case: Case, implementation: Implementation) -> Row:
-        """What is known of a row before anything has run."""
+        """A row with the columns that are known before anything has run."""
         row = Row(case.operation, case.label, case.dtype, case.precision, implementation.name)
         row.execution = Mode(implementation.adapter.mode(self.device))
         row.device, row.vendor, row.peer = str(self.device), implementation.vendor or "", implementation.peer or ""
-        op = ops.of(case)
+        op = ops.operation(case)
         row.seed, row.bytes, row.flops = self.options.seed, op.bytes(case), op.flops(case)
         return row
 
     def _check(self, case: Case, implementation: Implementation) -> Row:
         """Run one implementation in the worker and judge its results.
 
-        A failure in a worker that has run others may be their doing: a fresh worker decides. A brought file has a
-        process of its own, which the worker replaces.
+        A worker that ran other implementations may have been damaged by them. A failure there is therefore tried again
+        in a fresh worker, whose result counts. A user's file runs in a process of its own, which the worker replaces.
         """
         row = self._new_row(case, implementation)
         obstacle = implementation.obstacle(self.device, case)
@@ -162,11 +162,11 @@ class DeviceRun:
         if row.status is Status.ERROR and not implementation.is_external:
             self.pool.discard()  # an error on the device can outlive the call that caused it
         if row.status is Status.OK and self.options.telling:
-            self._tell(case, implementation, row)
+            self._probe(case, implementation, row)
         return row
 
     def _check_once(self, case: Case, implementation: Implementation) -> tuple[Row, bool]:
-        """The row, and whether it stands: False for a failure that another implementation may have caused."""
+        """The row, and whether it is final: False for a failure that another implementation may have caused."""
         row = self._new_row(case, implementation)
         row.versions = implementation.versions()
         try:
@@ -182,26 +182,29 @@ class DeviceRun:
         _record_check(row, reply)
         return row, row.status not in (Status.ERROR, Status.WRONG)
 
-    def _tell(self, case: Case, implementation: Implementation, row: Row) -> None:
-        """What the telling cases show, in a row that is ok without them. They run once in a dtype and precision."""
+    def _probe(self, case: Case, implementation: Implementation, row: Row) -> None:
+        """Record the results of the telling cases in a row that is otherwise ok.
+
+        They run once for each implementation, dtype and precision.
+        """
         key = (case.operation, case.dtype, case.precision, implementation.name)
-        told = self._told.get(key)
-        if told is None:
-            told = self._tell_once(case, implementation)
+        result = self._probed.get(key)
+        if result is None:
+            result = self._probe_once(case, implementation)
             shared = not implementation.is_external and self.pool.served_others(implementation.name)
-            if shared and told["status"] != Status.OK and not told.get("killed_from_outside"):
+            if shared and result["status"] != Status.OK and not result.get("killed_from_outside"):
                 self.pool.discard()
-                told = self._tell_once(case, implementation)
-            if told["status"] == Status.ERROR and not implementation.is_external:
+                result = self._probe_once(case, implementation)
+            if result["status"] == Status.ERROR and not implementation.is_external:
                 self.pool.discard()
-            if not told.get("killed_from_outside"):
-                self._told[key] = told
+            if not result.get("killed_from_outside"):
+                self._probed[key] = result
         reason = row.reason
-        row.fill(told)
+        row.fill(result)
         row.reason = _joined(row.reason, reason)
 
-    def _tell_once(self, case: Case, implementation: Implementation) -> Mapping[str, object]:
-        request = TellRequest(case, implementation.reference, self.options.seed, self.options.timeout_s)
+    def _probe_once(self, case: Case, implementation: Implementation) -> Mapping[str, object]:
+        request = ProbeRequest(case, implementation.reference, self.options.seed, self.options.timeout_s)
         try:
             reply = self.pool.ask(request, timeout_s=self.options.timeout_s)
         except WorkerDiedError as error:
@@ -217,7 +220,7 @@ class DeviceRun:
     # ------------------------------------------------------------------- time
 
     def _time_all(self, job: Job, case: Case, rows: Sequence[Row], position: int, progress: CaseProgress) -> None:
-        """Time `rows` together, again after a slowdown of the clocks; then their rates and distance to the limit."""
+        """Time `rows` together, once more if the clocks slowed down; then set their rates and distance to the limit."""
         if all(row.timed for row in rows):
             return
         progress.step(position, f"timing {len(rows)} implementations")
@@ -230,7 +233,7 @@ class DeviceRun:
         self._complete(job, case, rows, progress)
 
     def _complete(self, job: Job, case: Case, rows: Sequence[Row], progress: CaseProgress) -> None:
-        """What follows from the times."""
+        """Set the columns that follow from the times."""
         arithmetic = {each.name: each.arithmetic for each in job.implementations}
         for row in rows:
             row.fill(
@@ -244,13 +247,13 @@ class DeviceRun:
                 )
             )
         mark_noisy(rows, self.options.max_noise)
-        against_peers(rows)
+        set_vs_peer(rows)
         progress.store(rows)
 
     def _time(self, job: Job, case: Case, rows: Sequence[Row], position: int, progress: CaseProgress) -> None:
-        """Time the rows that are ok: those of the tree together, then each brought file in its own process.
+        """Time the rows that are ok: those of the tree together, then each user's file in its own process.
 
-        One that fails becomes an error row; the others are timed without it.
+        An implementation that fails becomes an error row, and the others are timed without it.
         """
         by_name = {row.implementation: row for row in rows if row.status is Status.OK}
         brought = {each.name: each.reference for each in job.implementations if each.is_external}
@@ -264,14 +267,17 @@ class DeviceRun:
         vendor = min(vendors, key=lambda row: row.device_us or 0.0, default=None)
         for name in [name for name in by_name if name in brought]:
             progress.step(position, f"timing {name} in its own process")
-            request = self._guest_request(case, brought[name], vendor)
+            request = self._external_request(case, brought[name], vendor)
             self._time_by({name: by_name[name]}, partial(self._attempt_alone, request), on_retry)
 
     def _time_by(
-        self, by_name: Mapping[str, Row], attempt: blame.Attempt[TimingColumns], on_retry: Callable[[Failure], None]
+        self,
+        by_name: Mapping[str, Row],
+        attempt: attribution.Attempt[TimingColumns],
+        on_retry: Callable[[Failure], None],
     ) -> None:
-        """Record what comes of timing rows together by `attempt`."""
-        outcome = blame.time_together(list(by_name), attempt, on_retry)
+        """Time rows together by `attempt`, and record the times and failures in them."""
+        outcome = attribution.time_together(list(by_name), attempt, on_retry)
         for name, row in by_name.items():
             if name in outcome.timings:
                 _record_timing(row, outcome.timings[name])
@@ -290,11 +296,11 @@ class DeviceRun:
         options = self.options
         return TimeRequest(case, tuple(names), options.seed, options.cache, options.transfers, options.max_noise)
 
-    def _guest_request(self, case: Case, reference: Reference, vendor: Row | None) -> TimeGuestRequest:
-        """`vendor` is the row of the fastest vendor's implementation."""
+    def _external_request(self, case: Case, reference: Reference, vendor: Row | None) -> TimeExternalRequest:
+        """The request to time a user's file. `vendor` is the row of the fastest vendor implementation."""
         assert isinstance(reference, ExternalReference)
         options = self.options
-        return TimeGuestRequest(
+        return TimeExternalRequest(
             case,
             reference,
             options.seed,
@@ -306,11 +312,13 @@ class DeviceRun:
             timeout_s=options.timeout_s,
         )
 
-    def _attempt_alone(self, request: TimeGuestRequest, names: Sequence[str]) -> Mapping[str, TimingColumns] | Failure:
+    def _attempt_alone(
+        self, request: TimeExternalRequest, names: Sequence[str]
+    ) -> Mapping[str, TimingColumns] | Failure:
         return self._attempt(request)
 
-    def _attempt(self, request: TimeRequest | TimeGuestRequest) -> Mapping[str, TimingColumns] | Failure:
-        """One attempt at timing implementations together, or a brought file."""
+    def _attempt(self, request: TimeRequest | TimeExternalRequest) -> Mapping[str, TimingColumns] | Failure:
+        """One attempt to time implementations together, or a user's file alone."""
         try:
             reply = self.pool.ask(request, timeout_s=self.options.timeout_s)
         except WorkerTimeoutError as error:
@@ -323,21 +331,21 @@ class DeviceRun:
         if isinstance(reply, TimingFailed):
             if isinstance(request, TimeRequest):
                 self.pool.discard()
-            guilty = {name: one_line(reason) for name, reason in reply.guilty.items()}
+            wrong = {name: one_line(reason) for name, reason in reply.wrong.items()}
             return Failure(
                 reply.status,
                 one_line(reply.reason),
                 reply.implementation,
                 from_outside=reply.from_outside,
                 worker_alive=True,
-                guilty=guilty,
+                wrong=wrong,
             )
         return reply.timings
 
     # ---------------------------------------------------------------- compile
 
     def _compile_all(self, job: Job, case: Case, rows: Sequence[Row], position: int, progress: CaseProgress) -> None:
-        """First calls of `rows` in fresh processes."""
+        """Measure the first calls of `rows` in fresh processes."""
         implementations = {each.name: each for each in job.implementations}
         for row in rows:
             if row.status is Status.OK and not row.compiled:
@@ -346,7 +354,7 @@ class DeviceRun:
                 progress.store([row])
 
     def _compile(self, case: Case, implementation: Implementation, row: Row) -> None:
-        """First calls in fresh processes: with empty caches, then with the caches that the first one left."""
+        """Measure two first calls in fresh processes: with empty caches, then with the caches that the first filled."""
         with tempfile.TemporaryDirectory(prefix="suite-caches-", ignore_cleanup_errors=True) as folder:
             caches = {name: str(Path(folder, name.lower())) for name in CACHE_VARIABLES}
             for column in ("compile_s", "compile_warm_s"):
@@ -361,7 +369,7 @@ class DeviceRun:
     def _first_call(
         self, case: Case, implementation: Implementation, caches: Mapping[str, str]
     ) -> tuple[float | None, str]:
-        """Seconds of a first call in a fresh process, and what is wrong with it."""
+        """Seconds of a first call in a fresh process, and the reason if it failed."""
         with Pool(self.device, caches, self.options.memory_bytes) as fresh:
             try:
                 reply = fresh.ask(self._check_request(case, implementation), timeout_s=self.options.timeout_s)
@@ -373,7 +381,7 @@ class DeviceRun:
 
 
 def _record_check(row: Row, reply: CheckReply | Failed) -> None:
-    """What the checked call showed."""
+    """Set the columns of the checked call."""
     if isinstance(reply, Failed):
         row.status, row.reason = Status(reply.status), one_line(reply.reason)
         row.killed_from_outside = reply.from_outside
@@ -382,7 +390,7 @@ def _record_check(row: Row, reply: CheckReply | Failed) -> None:
 
 
 def _record_timing(row: Row, timing: TimingColumns) -> None:
-    """The times, beside the reason that the row has already."""
+    """Set the columns of the times. A new reason is appended to the one that the row has."""
     reason = row.reason
     row.fill(vars(timing))
     row.reason = _joined(reason, row.reason)
@@ -390,5 +398,5 @@ def _record_timing(row: Row, timing: TimingColumns) -> None:
 
 
 def _joined(reason: str, more: str) -> str:
-    """Two reasons as one, each once."""
+    """Two reasons as one text, without repetition."""
     return reason if more in reason else "; ".join(filter(None, [reason, more]))

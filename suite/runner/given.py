@@ -1,4 +1,4 @@
-"""What a Python caller gives, as the runner's types: a selection, or one case."""
+"""Converts the arguments of a Python caller to the runner's types: a `Selection`, or one `Case`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Size = str | Sequence[int] | Mapping[str, int]
 
 
 def title(case: Case) -> str:
-    """`matmul M=64,N=64,K=64 float32 ieee`: a case as tables and messages show it."""
+    """A case as tables and messages show it: `matmul M=64,N=64,K=64 float32 ieee`."""
     return f"{case.operation} {case.label} {case.dtype} {case.precision}"
 
 
@@ -34,30 +34,30 @@ def selection(
     files: Iterable[str | Path] = (),
     excluded: str | Iterable[str] = (),
 ) -> Selection:
-    names = texts(operation)
+    names = as_texts(operation)
     sizes = [shapes] if isinstance(shapes, str | Mapping) else list(shapes)
     if sizes and (len(names) != 1 or names == ("all",)):
         raise UsageError(f"shapes are sizes of one operation, and several were asked for: {' '.join(names)}")
     return Selection(
         operations=names,
-        implementations=texts(implementations),
-        excluded=texts(excluded),
-        dtypes=tuple(map(full_name, texts(dtypes))),
-        precisions=texts(precisions),
+        implementations=as_texts(implementations),
+        excluded=as_texts(excluded),
+        dtypes=tuple(map(full_name, as_texts(dtypes))),
+        precisions=as_texts(precisions),
         shapes=tuple(size_text(ops.get(names[0]), size) for size in sizes),
         options={name: (value,) if isinstance(value, bool | str) else tuple(value) for name, value in options.items()},
-        inputs=texts(inputs),
+        inputs=as_texts(inputs),
         sweep=sweep,
         files=tuple(map(Path, files)),
     )
 
 
-def texts(given: str | Iterable[str]) -> tuple[str, ...]:
+def as_texts(given: str | Iterable[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
 def size_text(op: Operation, size: Size) -> str:
-    """A size as the command line has it."""
+    """A size in the syntax of the command line: `M=512,N=512,K=512`."""
     if isinstance(size, str):
         return size
     if not isinstance(size, Mapping):
@@ -83,17 +83,17 @@ def one_case(
             raise UsageError("a Case has its dtype, precision, inputs and options; give sizes, or leave these out")
         return case
     dtype, inputs = full_name(dtype or "float32"), inputs or "normal"
-    known("inputs", inputs, op.families)
-    known("dtype", dtype, (*DTYPES, *op.dtypes_beyond) if inputs == "normal" else op.families[inputs].dtypes)
+    check_known("inputs", inputs, op.families)
+    check_known("dtype", dtype, (*DTYPES, *op.dtypes_beyond) if inputs == "normal" else op.families[inputs].dtypes)
     text = size_text(op, case)
     shape, *others = op.parse_shapes(text)
     if others:
         raise UsageError(f"size {text}: stands for {1 + len(others)} sizes; give one")
     made = op.case(shape, dtype, precision, inputs=inputs, **options)
-    known("precision", made.precision, op.precisions(dtype))
+    check_known("precision", made.precision, op.precisions(dtype))
     return made
 
 
-def known(name: str, value: str, valid: Iterable[str]) -> None:
+def check_known(name: str, value: str, valid: Iterable[str]) -> None:
     if value not in valid:
         raise UsageError(f"{name}: unknown {value!r}; valid are {', '.join(valid)}")

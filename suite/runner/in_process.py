@@ -1,4 +1,4 @@
-"""A function of the caller in this process: checked, or timed in turns with implementations of the tree."""
+"""Checks a function of the caller in this process, or times it in turns with implementations of the tree."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from suite.problem.case import Case
 from suite.results.noise import mark_noisy
 from suite.results.rates import rates
 from suite.results.row import COLUMNS, Attempt, Row
-from suite.runner.given import known, title
+from suite.runner.given import check_known, title
 
 if TYPE_CHECKING:
     import torch
 
-    from suite.checking.checked_call import CheckResult
+    from suite.checking.check import CheckResult
     from suite.checking.problem import Problem
     from suite.checking.timed_inputs import TimedInputs
     from suite.frameworks.base import Adapter
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Given(Implementation):
-    """A function of this process."""
+class CallerFunction(Implementation):
+    """A function of the calling process, as an implementation."""
 
     given: Callable[..., Any] = print
 
@@ -39,31 +39,31 @@ class Given(Implementation):
         return self.given
 
 
-def given(function: Callable[..., Any], operation: str, framework: str) -> Given:
-    """`function` as an implementation, `with/NAME`. Raises `UsageError` for an unknown framework."""
+def caller_implementation(function: Callable[..., Any], operation: str, framework: str) -> CallerFunction:
+    """`function` as an implementation called `with/NAME`. Raises `UsageError` for an unknown framework."""
     name = getattr(function, "__name__", "function")
-    return Given(operation, f"with/{name}", adapter(framework).name, "", given=function)
+    return CallerFunction(operation, f"with/{name}", adapter(framework).name, "", given=function)
 
 
 def adapter(framework: str) -> Adapter:
-    known("framework", framework, frameworks.names())
+    check_known("framework", framework, frameworks.names())
     return frameworks.get(framework)
 
 
 def check(function: Callable[..., Any], adapter: Adapter, case: Case, where: Device, seed: int) -> CheckResult:
-    """The checked calls of `function` and their verdict."""
-    from suite.checking.checked_call import check as run
+    """Call `function` on `case`, and judge its results."""
+    from suite.checking.check import check as run
     from suite.checking.problem import Problem
     from suite.worker.session import REPEAT_S
 
-    with _on(where) as device:
+    with _current_device(where) as device:
         adapter.prepare(where)
         return run(lambda: function, adapter, Problem(case, seed, device), repeat_s=REPEAT_S)
 
 
-def beside(operation: str, name: str, where: Device, case: Case) -> Implementation:
-    """An implementation of the tree that can run `case`. Raises `UsageError` if there is none of that name."""
-    known("beside", name, [each.name for each in builtin.implementations(operation)])
+def tree_implementation(operation: str, name: str, where: Device, case: Case) -> Implementation:
+    """The implementation `name` of the tree. Raises `UsageError` if there is none or it cannot run `case`."""
+    check_known("beside", name, [each.name for each in builtin.implementations(operation)])
     found = builtin.find(operation, name)
     if (obstacle := found.obstacle(where, case)) is not None:
         raise UsageError(f"beside: {name} cannot run: {obstacle[1]}")
@@ -73,7 +73,7 @@ def beside(operation: str, name: str, where: Device, case: Case) -> Implementati
 def time(
     timed: Sequence[Implementation], case: Case, where: Device, *, cache: str, max_noise: float, seed: int
 ) -> list[tuple[Timing, Row]]:
-    """The times of implementations that agree, in turns, each with its row as `compare` has it.
+    """Time implementations in turns. Returns the times of each, with the row that `compare` would give it.
 
     Raises `UsageError` for one that is not native on `where`, `DisagreementError` for one that does not agree.
     """
@@ -82,7 +82,7 @@ def time(
     for each in timed:
         if (mode := each.adapter.mode(where)) != "native":
             raise UsageError(f"{each.framework} is {mode} on {where}, and not timed: use a GPU")
-    with _on(where) as device:
+    with _current_device(where) as device:
         for each in timed:
             each.adapter.prepare(where)
         problem = Problem(case, seed, device)
@@ -94,7 +94,7 @@ def time(
 
 
 def _agreeing(implementation: Implementation, problem: Problem) -> CheckResult:
-    from suite.checking.checked_call import check as run
+    from suite.checking.check import check as run
 
     found = run(implementation.function, implementation.adapter, problem)
     if not found.agrees:
@@ -103,9 +103,9 @@ def _agreeing(implementation: Implementation, problem: Problem) -> CheckResult:
 
 
 def _times(timed: Sequence[Implementation], problem: Problem, cache: str, max_noise: float) -> Mapping[str, Timing]:
-    """The times by name. Raises `DisagreementError` if a timed result is wrong."""
+    """The times by name of implementation. Raises `DisagreementError` if a timed result is wrong."""
     from suite import timing
-    from suite.worker.guests import BUDGETS_S
+    from suite.timing.budgets import BUDGETS_S
 
     calls, inputs = _calls(timed, problem)
     times = timing.measure(
@@ -122,10 +122,10 @@ def _times(timed: Sequence[Implementation], problem: Problem, cache: str, max_no
 
 
 def _calls(timed: Sequence[Implementation], problem: Problem) -> tuple[list[Call], TimedInputs]:
-    """What is timed, and the inputs that change between the calls."""
+    """The calls to time, and the inputs that change between them."""
     from suite import timing
     from suite.checking.timed_inputs import LocalResults, TimedInputs
-    from suite.worker.bound_call import bind
+    from suite.implementations.bound_call import bind
 
     problem.present(0)
     bound = {each.name: bind(each, problem.buffers, problem.op.arguments(problem.case)) for each in timed}
@@ -165,8 +165,8 @@ def _row(
 
 
 @contextlib.contextmanager
-def _on(where: Device) -> Iterator[torch.device]:
-    """The torch device of `where`, which is the current one while this is open."""
+def _current_device(where: Device) -> Iterator[torch.device]:
+    """The torch device of `where`. It is torch's current device inside the context."""
     import torch
 
     device = torch.device(where.type, where.index) if where.type == "cuda" else torch.device("cpu")

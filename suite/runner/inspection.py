@@ -1,6 +1,7 @@
-"""Why is it slow? One call of each row under Nsight Compute, and the code of the kernels (`--profile`, `--dump`).
+"""Profiles one call of each row with Nsight Compute (`--profile`), and writes the code of its kernels (`--dump`).
 
-Each call is made in a process of its own (`suite/profiling`), after the rows of its case are timed.
+Both help to find out why a kernel is slow. Each call is made in a process of its own (`suite/profiling`), after the
+rows of its case are timed.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from suite.runner.options import Options
 from suite.runner.plan import Job
 
 CODE = "code"
-"""The folder of the code, below that of the run."""
+"""Name of the folder of the code, inside the folder of the run."""
 KINDS = ("ptx", "sass", "ttir", "ttgir", "hlo")
 PROFILERS = ("ncu",)
 NO_CODE = "none: "
 LEAST_TIMEOUT_S = 300.0
-"""Nsight Compute repeats each kernel dozens of times."""
+"""Shortest time limit of a profiled call: Nsight Compute repeats each kernel dozens of times."""
 
 
 def check(profiler: str, options: Options, *, publish: bool) -> None:
-    """Raise `UsageError` for values of `--profile` and `--dump` that are unknown, or that cannot be used here."""
+    """Raise `UsageError` for values of `--profile` and `--dump` that are unknown or cannot be used on this machine."""
     if profiler and profiler not in PROFILERS:
         raise UsageError(f"--profile: unknown {profiler!r}; valid is {', '.join(PROFILERS)}")
     for kind in options.dumped:
@@ -52,16 +53,16 @@ def check(profiler: str, options: Options, *, publish: bool) -> None:
 
 
 class Inspection:
-    """Profiles the rows of the run's device that are timed, and writes the code of those that were called."""
+    """Profiles the timed rows of the run's device, and writes the code of the rows that were called."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self._ncu = nsight.ncu() if options.profiled else None
         self._refused = ""
-        """Why ncu cannot profile any row here."""
+        """The reason why Nsight Compute can profile no row on this machine; empty if it can."""
 
     def inspect(self, job: Job, case: Case, rows: Sequence[Row], progress: CaseProgress) -> None:
-        """Fill the columns of `rows`, all of one case. Rows of an earlier run that have them are left alone."""
+        """Set the profile and code columns of `rows`, all of one case. Rows that have them already are not changed."""
         implementations = {each.name: each for each in job.implementations}
         for row in rows:
             if row.device != str(self.options.device):
@@ -93,7 +94,7 @@ class Inspection:
         row.reason = row.reason if text in row.reason else "; ".join(filter(None, (row.reason, text)))
 
     def _dump(self, case: Case, implementation: Implementation, row: Row) -> str:
-        """The column `code`."""
+        """Write the code of a row's kernels. Returns the value of the column `code`."""
         adapter = implementation.adapter
         if row.execution is not Mode.NATIVE:
             return f"{NO_CODE}{row.execution}, without a GPU"
@@ -119,7 +120,7 @@ class Inspection:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """What `--dump` has written, by framework, and of which there is nothing."""
+    """A sentence on the code that `--dump` wrote, by framework, and on the rows that have none."""
     parts = []
     for name in dict.fromkeys(row.implementation.partition("/")[0] for row in rows if row.code):
         texts = [row.code for row in rows if row.implementation.partition("/")[0] == name and row.code]
@@ -131,5 +132,5 @@ def summary(rows: Sequence[Row]) -> str:
 
 
 def _as_file_name(text: str) -> str:
-    """`cuda/wgmma` as `cuda-wgmma`."""
+    """A name as a file name: `cuda/wgmma` as `cuda-wgmma`."""
     return re.sub(r"[^\w=.,+-]+", "-", text)

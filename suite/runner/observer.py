@@ -1,4 +1,4 @@
-"""Who follows a run: progress, rows as they are known, cases as they end."""
+"""The callbacks of a run: its progress, each row once it is known, each case once it is finished."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from suite.results.row import Row
 
 @dataclass(frozen=True)
 class Step:
-    """What a run does next, where that takes a while."""
+    """The next step of a run that takes a while."""
 
     operation: str
     case: str
     doing: str
-    """`checking triton/persistent`, for example."""
+    """A description of the step, such as `checking triton/persistent`."""
     done: int
-    """Rows that are finished, of `total`."""
+    """The number of finished rows, out of `total`."""
     total: int
 
 
 class Observer:
-    """Does nothing; a subclass overrides what it is interested in."""
+    """Does nothing. A subclass overrides the methods that it needs."""
 
     def step(self, step: Step) -> None:
-        """Called before something that takes a while."""
+        """Called before a step that takes a while."""
 
     def store(self, operation: Operation, rows: Sequence[Row]) -> None:
         """Called with each row once it is checked, and again with its times."""
 
     def case_finished(self, operation: Operation, rows: Sequence[Row]) -> None:
-        """Called with all rows of a case of which some row is new in this run."""
+        """Called with all rows of a case if at least one of them is new in this run."""

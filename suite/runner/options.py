@@ -1,4 +1,4 @@
-"""How a run is done, as opposed to what is run (`selection.py`)."""
+"""Options of a run: how it is done. `selection.py` says what is run."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suite.hardware.device import Device
+from suite.processes.limits import FIRST_CALL_S
 from suite.results.noise import MAX_NOISE
-from suite.worker.limits import FIRST_CALL_S
 
 
 @dataclass(frozen=True)
@@ -18,30 +18,30 @@ class Options:
     cache: str = "cold"
     """State of the L2 cache before each sample: `cold` or `warm`."""
     timed: bool = True
-    """Whether implementations that agree are timed."""
+    """Time the implementations that agree."""
     seed: int = 0
     """Seed of the random inputs."""
     timeout_s: float = FIRST_CALL_S
-    """Longest first call of an implementation; later calls have less (`worker/protocol.py`)."""
+    """Time limit of an implementation's first call, in seconds. Later calls have less (`worker/protocol.py`)."""
     native_only: bool = False
-    """Leaves out implementations that are interpreted or emulated on this device."""
+    """Leave out implementations that are interpreted or emulated on this device."""
     host: Device | None = None
-    """A CPU whose native implementations stand beside those of `device` in the same table."""
+    """A CPU whose native implementations get rows in the same tables as those of `device`."""
     transfers: bool = False
-    """Also time copying the inputs to the device and the result back."""
+    """Also time the copies of the inputs to the device and of the result back."""
     compiles: bool = False
     """Also time first calls in fresh processes, with empty and with warm caches."""
     max_noise: float = MAX_NOISE
-    """Half width of the 95% interval, relative to the time, from which on a row is noisy."""
+    """Half width of the 95% interval, relative to the time, above which a row is noisy."""
     repeat: int = 1
-    """Runs in fresh processes, of which each row has the medians."""
+    """Number of runs in fresh processes. Each row has the medians over the runs."""
     telling: bool = False
-    """Whether each implementation also has to pass its operation's telling cases, once in each dtype and precision."""
+    """Also check each implementation on its operation's telling cases, once in each dtype and precision."""
     profiled: bool = False
-    """Whether Nsight Compute also profiles one call of each implementation, once all of its case are timed."""
+    """Also profile one call of each implementation with Nsight Compute, after all rows of its case are timed."""
     dumped: tuple[str, ...] = ()
-    """Kinds of code to write: of `inspection.KINDS`."""
+    """Kinds of code to write, out of `inspection.KINDS`."""
     code_folder: Path = Path()
-    """Where the code goes."""
+    """The folder in which the code is written."""
     memory_bytes: int | None = None
-    """Host memory that a worker may take; None is most of what is free."""
+    """Host memory that a worker may use, in bytes. None: most of the free memory."""

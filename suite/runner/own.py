@@ -1,4 +1,4 @@
-"""The operation that a user's file defines: a worker loads it, describes it, and is thrown away."""
+"""Loads the operation that a user's file defines, in a worker that describes it and then ends."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from pathlib import Path
 
 from suite import custom
 from suite.core.errors import UsageError
-from suite.custom.load import source_of
+from suite.custom.file import source_of
 from suite.hardware.device import Device
 from suite.problem.operation import Operation
 from suite.problem.source import Kind
-from suite.worker.limits import FIRST_CALL_S
+from suite.processes.limits import FIRST_CALL_S
 from suite.worker.pool import Pool, WorkerDiedError
 from suite.worker.protocol import DescribeRequest, Failed
 
 
-def described(
+def load_operation(
     path: Path,
     kind: Kind,
     device: Device,
@@ -23,9 +23,9 @@ def described(
     dtypes: tuple[str, ...] = (),
     timeout_s: float = FIRST_CALL_S,
 ) -> Operation:
-    """The operation of a file, with the form of its cases in these shapes and dtypes, or in its own.
+    """The operation of a file, with descriptions of its cases in `shapes` and `dtypes`, or in the file's own.
 
-    Raises `UsageError` for a file that cannot be used, with its line.
+    Raises `UsageError`, which names the line, for a file that cannot be used.
     """
     source = source_of(path, kind)
     with Pool(device) as pool:

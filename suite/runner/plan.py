@@ -1,4 +1,4 @@
-"""plan(): from a selection to cases and implementations. What cannot be run is refused here, before any work."""
+"""plan() turns a selection into cases and implementations, and refuses what cannot be run before any work."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 from suite import ops
 from suite.core.errors import UsageError
+from suite.external.implementation import from_files
 from suite.hardware.device import Device
 from suite.implementations import lookup
-from suite.implementations.external.implementation import from_files
 from suite.implementations.implementation import Implementation
 from suite.models.workload import Workload
 from suite.numerics.formats import DTYPES, DTYPES_BEYOND, PRECISIONS
@@ -21,7 +21,7 @@ from suite.problem.shape import Shape
 from suite.runner.selection import Selection
 
 CPU_SWEEP_FLOPS, CPU_SWEEP_BYTES = 2e10, 2e8
-"""The largest case of a sweep on a CPU: about a second."""
+"""Flops and bytes of the largest case of a sweep on a CPU, which takes about a second."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class Job:
 
 
 def plan(selection: Selection, device: Device, available_bytes: int | None = None) -> list[Job]:
-    """The jobs that `selection` asks for on `device`, one an operation.
+    """The jobs that `selection` asks for on `device`, one for each operation.
 
-    `inputs="all"` leaves out what the device cannot hold: families for GPUs on a CPU, and cases that need more than
-    `available_bytes`. Files of `--with` stay whatever implementations are selected.
+    `inputs="all"` leaves out the families that need a GPU if `device` is a CPU, and the cases that need more than
+    `available_bytes`. Files of `--with` are kept, whichever implementations are selected.
 
-    Raises `UsageError` that says what was given and what is valid.
+    Raises `UsageError`, which says what was given and what is valid.
     """
     names = dict.fromkeys(name for op in selection.operations for name in ops.matching(op))
     chosen = [selection.own] if selection.own is not None else [ops.get(name) for name in names]
@@ -56,11 +56,11 @@ def plan(selection: Selection, device: Device, available_bytes: int | None = Non
     jobs = [job for job in jobs if job.cases]
     if not jobs:
         raise UsageError(_no_case_left(selection, chosen))
-    return _without(_matching(jobs, selection.implementations), selection.excluded)
+    return _drop_matching(_keep_matching(jobs, selection.implementations), selection.excluded)
 
 
 def refuse_too_large(jobs: Sequence[Job], available_bytes: int | None, where: str) -> None:
-    """Raise `UsageError` for a case that does not fit into `available_bytes`, the memory of `where`."""
+    """Raise `UsageError` for a case that needs more than `available_bytes`, the memory of `where`."""
     for job in jobs:
         for case in job.cases:
             needed = job.op.memory_bytes(case)
@@ -72,13 +72,13 @@ def refuse_too_large(jobs: Sequence[Job], available_bytes: int | None, where: st
 
 
 def refuse_unknown_baseline(jobs: Sequence[Job], baseline: str) -> None:
-    """Raise `UsageError` for a `--baseline` that is none of the implementations of `jobs`."""
+    """Raise `UsageError` if no implementation of `jobs` is called `baseline`."""
     names = dict.fromkeys(each.name for job in jobs for each in job.implementations)
     if baseline and baseline not in names:
         raise UsageError(f"--baseline {baseline!r} is none of the implementations of this run: {', '.join(names)}")
 
 
-# What is refused
+# Refusals
 
 
 def _check(selection: Selection, chosen: Sequence[Operation], device: Device) -> None:
@@ -133,7 +133,7 @@ def _check_known(flag: str, given: Iterable[object], valid: Collection[object]) 
 
 
 def _no_case_left(selection: Selection, chosen: Sequence[Operation]) -> str:
-    """What was asked for, and which operations have arithmetics of their own."""
+    """The message for a selection without cases: its filters, and the operations that have special arithmetics."""
     names = " ".join(op.name for op in chosen)
     texts = [value for values in selection.options.values() for value in values if isinstance(value, str)]
     asked = " ".join([*selection.dtypes, *selection.precisions, *texts, *selection.inputs])
@@ -150,17 +150,17 @@ def _no_case_left(selection: Selection, chosen: Sequence[Operation]) -> str:
 
 
 def _cases(op: Operation, selection: Selection, device: Device, available_bytes: int | None) -> list[Case]:
-    """The cases of one operation, each once."""
+    """The cases of one operation, without duplicates."""
     if selection.sweep:
-        return _sweep(op, selection, device)
+        return _sweep_cases(op, selection, device)
     if selection.families:
-        cases = _of_families(op, selection, device, available_bytes)
+        cases = _family_cases(op, selection, device, available_bytes)
     elif selection.workload:
-        cases = _of_workload(op, selection, selection.workload)
+        cases = _workload_cases(op, selection, selection.workload)
     elif selection.shapes:
-        cases = _of_shapes(op, selection)
+        cases = _shape_cases(op, selection)
     else:
-        cases = _of_defaults(op, selection, device)
+        cases = _default_cases(op, selection, device)
     asked = selection.options
     for option in op.options:
         values = [value for value in asked.get(option.name, ()) if value in option.values]
@@ -176,19 +176,19 @@ def _cases(op: Operation, selection: Selection, device: Device, available_bytes:
     ]
 
 
-def _of_shapes(op: Operation, selection: Selection) -> list[Case]:
-    """The given shapes in every dtype and arithmetic."""
+def _shape_cases(op: Operation, selection: Selection) -> list[Case]:
+    """The cases of `--shape`: the given shapes in every dtype and arithmetic."""
     return [
         op.case(shape, dtype, precision, **options)
         for shape in _shapes(op, selection)
-        for dtype in (*op.dtypes, *_beyond(op, selection))
+        for dtype in (*op.dtypes, *_extra_dtypes(op, selection))
         for precision in [p for p in selection.precisions if p in op.precisions(dtype)] or op.plain_precisions(dtype)
         for options in op.option_combinations(dtype, {})
     ]
 
 
-def _of_workload(op: Operation, selection: Selection, workload: Workload) -> list[Case]:
-    """The shapes of this operation in every dtype and arithmetic, with the options that the workload says."""
+def _workload_cases(op: Operation, selection: Selection, workload: Workload) -> list[Case]:
+    """The workload's shapes of this operation in every dtype and arithmetic, with the options of the workload."""
     cases: list[Case] = []
     for each in workload.shapes:
         if each.operation == op.name:
@@ -197,30 +197,34 @@ def _of_workload(op: Operation, selection: Selection, workload: Workload) -> lis
             (shape,) = op.parse_shapes(",".join(f"{name}={size}" for name, size in each.dims.items()))
             cases += [
                 op.case(shape, dtype, precision, **options)
-                for dtype in (*DTYPES, *_beyond(op, selection))
+                for dtype in (*DTYPES, *_extra_dtypes(op, selection))
                 for precision in op.precisions(dtype)
             ]
     return cases
 
 
 def _shapes(op: Operation, selection: Selection) -> tuple[Shape, ...]:
-    """The shapes asked for, each once."""
+    """The shapes of `--shape`, without duplicates."""
     return tuple(dict.fromkeys(shape for text in selection.shapes for shape in op.parse_shapes(text)))
 
 
-def _of_defaults(op: Operation, selection: Selection, device: Device) -> list[Case]:
-    """The operation's default cases. A dtype or arithmetic that they lack (tf32 on a CPU) is added if it is named."""
+def _default_cases(op: Operation, selection: Selection, device: Device) -> list[Case]:
+    """The operation's default cases, and those of a dtype or arithmetic that was named but is no default.
+
+    An example of the latter is tf32 on a CPU.
+    """
     return [
         replace(case, precision=precision)
-        for case in op.plain_cases(device.type, _beyond(op, selection))
+        for case in op.plain_cases(device.type, _extra_dtypes(op, selection))
         for precision in [p for p in selection.precisions if p in op.precisions(case.dtype)] or [case.precision]
     ]
 
 
-def _of_families(op: Operation, selection: Selection, device: Device, available_bytes: int | None) -> list[Case]:
-    """The cases of the families asked for, at their own sizes or at the given ones.
+def _family_cases(op: Operation, selection: Selection, device: Device, available_bytes: int | None) -> list[Case]:
+    """The cases of the families of inputs asked for, at the given sizes or else at the families' own.
 
-    Without a dtype asked for, dtypes beyond the three are left out, except of a family that has no others.
+    If no dtype was asked for, these are the cases in float32, float16 and bfloat16. A family that has none of these
+    dtypes keeps all of its cases.
     """
     shapes = _shapes(op, selection)
     found: list[Case] = []
@@ -233,22 +237,25 @@ def _of_families(op: Operation, selection: Selection, device: Device, available_
         elif "all" in selection.inputs and (device.type == "cuda" or not family.needs_gpu):
             found += [case for case in cases if available_bytes is None or op.memory_bytes(case) <= available_bytes]
     if "telling" in selection.inputs or ("all" in selection.inputs and not shapes):
-        found += _telling(op, selection)
+        found += _telling_cases(op, selection)
     return found
 
 
-def _telling(op: Operation, selection: Selection) -> list[Case]:
-    """The telling cases as rows of their own."""
+def _telling_cases(op: Operation, selection: Selection) -> list[Case]:
+    """The telling cases, as cases with rows of their own."""
     return [
         case
-        for dtype in (*op.dtypes, *_beyond(op, selection))
+        for dtype in (*op.dtypes, *_extra_dtypes(op, selection))
         for precision in op.precisions(dtype)
         for case in op.telling_cases(dtype, precision).values()
     ]
 
 
-def _sweep(op: Operation, selection: Selection, device: Device) -> list[Case]:
-    """The operation's sweep, one dtype and arithmetic after the other; float32 and the plain one if none is named."""
+def _sweep_cases(op: Operation, selection: Selection, device: Device) -> list[Case]:
+    """The operation's sweep over sizes, one dtype and arithmetic after the other.
+
+    The defaults are float32 and the first arithmetic of a dtype. A CPU runs only the sizes that take about a second.
+    """
     asked = {
         option.name: values
         for option in op.options
@@ -268,16 +275,16 @@ def _sweep(op: Operation, selection: Selection, device: Device) -> list[Case]:
     return [case for case in cases if op.flops(case) <= CPU_SWEEP_FLOPS and op.bytes(case) <= CPU_SWEEP_BYTES]
 
 
-def _beyond(op: Operation, selection: Selection) -> list[str]:
-    """The dtypes asked for that only some operations have, and this one does."""
+def _extra_dtypes(op: Operation, selection: Selection) -> list[str]:
+    """The dtypes asked for that `op` supports beyond those of every operation."""
     return [dtype for dtype in selection.dtypes if dtype in op.dtypes_beyond]
 
 
 # Implementations
 
 
-def _matching(jobs: list[Job], patterns: Sequence[str]) -> list[Job]:
-    """Keep the implementations that match a pattern, and those of `--with`; every pattern must match one."""
+def _keep_matching(jobs: list[Job], patterns: Sequence[str]) -> list[Job]:
+    """Keep the implementations that match a pattern, and those of `--with`. Every pattern must match one."""
     if not patterns:
         return jobs
     names = list(dict.fromkeys(i.name for job in jobs for i in job.implementations))
@@ -296,8 +303,8 @@ def _matching(jobs: list[Job], patterns: Sequence[str]) -> list[Job]:
     return [job for job in kept if job.implementations]
 
 
-def _without(jobs: list[Job], patterns: Sequence[str]) -> list[Job]:
-    """Leave out the implementations that match a pattern; every pattern must match one, and some must be left."""
+def _drop_matching(jobs: list[Job], patterns: Sequence[str]) -> list[Job]:
+    """Leave out the implementations that match a pattern. Every pattern must match one, and some must remain."""
     names = list(dict.fromkeys(i.name for job in jobs for i in job.implementations))
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):

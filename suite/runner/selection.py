@@ -1,4 +1,4 @@
-"""What to run, as the command line asks for it."""
+"""The selection of a run: operations, implementations and cases, as the command line names them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,18 @@ from suite.problem.option import Value
 
 @dataclass(frozen=True)
 class Selection:
-    """Names and filters of `compare` and `tune`; empty means all, or the default. `runner.plan.plan` checks them.
+    """Names and filters of `compare` and `tune`. An empty one means all, or the default. `plan.plan` checks them.
 
-    operations: names, or `all`. implementations: patterns of names, such as `cuda*`; excluded: of those left out.
-    dtypes, precisions: names. shapes: texts such as `M=512,N=512,K=512`, of the one operation chosen.
-    options: values by name of option. inputs: names of families, `telling`, `all` or `none`.
-    sweep: the operation's sizes from tiny to large. files: those of `--with`. workload: shapes of several operations.
-    own: an operation of a user's file, in the place of names.
+    operations: names, or `all`.
+    implementations: patterns of names, such as `cuda*`. excluded: patterns of names to leave out.
+    dtypes, precisions: names.
+    shapes: texts such as `M=512,N=512,K=512`, for a single operation.
+    options: values by name of option.
+    inputs: names of families of inputs, `telling`, `all` or `none`.
+    sweep: run the operation's sizes from tiny to large.
+    files: the files of `--with`.
+    workload: shapes of several operations.
+    own: an operation that a user's file defines, instead of names.
     """
 
     operations: tuple[str, ...]
@@ -37,10 +42,10 @@ class Selection:
 
     @property
     def families(self) -> tuple[str, ...]:
-        """The kinds of inputs that cases are asked for; `none` is the default ones without telling cases."""
+        """The families of inputs asked for. `none` is no family: it means default cases without telling cases."""
         return tuple(name for name in self.inputs if name != "none")
 
     @property
     def telling(self) -> bool:
-        """Whether rows also need the telling cases: in every run that asks for no inputs."""
+        """True if rows must also pass the telling cases: in every run without `--inputs`."""
         return not self.inputs

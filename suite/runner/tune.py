@@ -1,4 +1,4 @@
-"""tune(): the fastest configurations of autotuned kernels, case by case, stored in the file of the device."""
+"""tune() finds the fastest configurations of autotuned kernels, case by case, and stores them in the device's file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOTHING = "nothing to tune"
 
 @dataclass(frozen=True)
 class Search:
-    """What came of the search for one implementation: on one case, or on none if it cannot be tuned at all.
+    """The result of tuning one implementation on one case. `case` is None if the implementation cannot be tuned.
 
     `status` is `ok`, `nothing to tune`, `unsupported`, `unavailable`, `error` or `timeout`.
     """
@@ -53,10 +53,9 @@ def tune(
     on_search: Callable[[Search], None],
     on_step: Callable[[str], None],
 ) -> Path:
-    """Search the configurations of every implementation of `jobs` on every case.
+    """Search the configurations of every implementation of `jobs` on every case. Returns the file of the device.
 
-    What is found is in the returned file as soon as it is found. `on_search` is called with each result, `on_step`
-    before each search.
+    Each result is written to the file at once. `on_search` is called with each result, `on_step` before each search.
 
     Raises `UsageError` without a GPU, `ResultsError` for a file that is damaged or cannot be written.
     """
@@ -86,7 +85,7 @@ def tune(
 
 
 def tunable(implementation: Implementation) -> bool:
-    """Whether its file defines or imports `tuning_space`. Read without importing it."""
+    """True if the implementation's file defines or imports `tuning_space`. The file is parsed, not imported."""
     variant = implementation.name.partition("/")[2]
     source = builtin.files(implementation.framework, implementation.operation)[variant]
     names: set[str] = set()
@@ -101,7 +100,7 @@ def tunable(implementation: Implementation) -> bool:
 def _search(
     pool: Pool, implementation: Implementation, case: Case, seed: int, timeout_s: float
 ) -> tuple[Search, list[tuned.Entry]]:
-    """One search in the worker, which is replaced if it breaks."""
+    """Run one search in the worker. A worker that breaks is replaced."""
     name = implementation.name
     try:
         reply = pool.ask(TuneRequest(case, implementation.reference, seed), timeout_s=timeout_s)
@@ -118,7 +117,10 @@ def _search(
 
 
 def _text(found: TunedKernel) -> str:
-    """`BLOCK_M=128, ...: 176.2 us, 1.032 x the short list's 181.9 us (BLOCK_M=64, ...); 43 tried, 2 failed`."""
+    """A sentence on one search.
+
+    `BLOCK_M=128, ...: 176.2 us, 1.032 x the short list's 181.9 us (BLOCK_M=64, ...); 43 tried, 2 failed`.
+    """
     entry, best, short_list = found.entry, one_line(found.config), one_line(found.short_list)
     counts = [f"{entry.candidates} tried"]
     counts += [f"{count} {kind}" for kind, count in (("failed", found.failed), ("wrong", found.wrong)) if count]

@@ -12,10 +12,11 @@ of its median is narrow enough or its own budget is spent (`stats.py`, `sampling
 `RecorderError`; it never becomes a number.
 """
 
+from suite.timing.call import Call
 from suite.timing.inputs import Inputs
 from suite.timing.intervals import Activity, NoRecorderError, RecorderError, union_ns
 from suite.timing.result import Timing
-from suite.timing.sampling import Call, measure
+from suite.timing.sampling import measure
 from suite.timing.stats import median, median_interval, paired_ratio
 from suite.timing.transfers import transfers
 

@@ -1,8 +1,8 @@
-"""CUPTI's activity records, read from its buffers as NumPy tables.
+"""Reads CUPTI's activity records from its buffers as NumPy tables.
 
-cupti-python converts each record to a Python object: 35 us for a kernel's record on an H200's host, a third of the time
-of a sample. Here all records of a kind are read at once from the same buffers, at the offsets that cupti-python's types
-declare for the fields that the recorder needs. Everything else goes through cupti-python.
+cupti-python converts each record to a Python object, which takes 35 us for a kernel's record on an H200's host: a third
+of the time of a sample. This module reads all records of a kind at once from the same buffers. It finds the fields that
+the recorder needs at the offsets that cupti-python's types declare, and uses cupti-python for everything else.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ LAYOUTS = {
     "MEMSET": "activity_memset",
 }
 """Kinds of activity, and the names of their record types without the version number that cupti-python appends."""
-NEEDED = {"kind": "<u4", "start": "<u8", "end": "<u8"}
+REQUIRED_FIELDS = {"kind": "<u4", "start": "<u8", "end": "<u8"}
 """The fields of every record, with their types."""
-OF_ALL = {"device_id": "<u4", "graph_node_id": "<u8"}
-"""Those that are read where a version declares them."""
-OF_KERNELS = {
+OPTIONAL_FIELDS = {"device_id": "<u4", "graph_node_id": "<u8"}
+"""Further fields, which are read if the version of the record declares them."""
+KERNEL_FIELDS = {
     "name": "<u8",
     **dict.fromkeys((f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"), "<i4"),
     "registers_per_thread": "<u2",
     "static_shared_memory": "<i4",
     "dynamic_shared_memory": "<i4",
 }
-"""The same of kernels. A name is an address."""
+"""Further fields of kernel records. `name` is the address of a C string."""
 UNKNOWN_DEVICE = -1
 RECORD = np.dtype(
     [
@@ -54,8 +54,8 @@ RECORD = np.dtype(
         ("shared_bytes", "<i4"),
     ]
 )
-"""One record as read: `start` and `end` in nanoseconds of CUPTI's clock; `device` as the CUDA program numbers them;
-`name`, `grid`, `block`, `registers` and `shared_bytes` for kernels only."""
+"""One record in a table. `start` and `end` are in nanoseconds of CUPTI's clock, `device` is the device's index in the
+CUDA program. Only kernels have `name`, `grid`, `block`, `registers` and `shared_bytes`."""
 Table = NDArray[Any]
 """An array of RECORD."""
 
@@ -72,7 +72,7 @@ class Layout:
     def __init__(self, offsets: Mapping[str, int], size: int) -> None:
         self.size = size
         self._has = set(offsets)
-        formats = [(NEEDED | OF_ALL | OF_KERNELS)[name] for name in offsets]
+        formats = [(REQUIRED_FIELDS | OPTIONAL_FIELDS | KERNEL_FIELDS)[name] for name in offsets]
         self._type = np.dtype(
             {"names": list(offsets), "formats": formats, "offsets": list(offsets.values()), "itemsize": size}
         )
@@ -83,7 +83,7 @@ class Layout:
         found = anywhere[np.asarray(begins)]
         table = np.zeros(len(found), RECORD)
         table["name"], table["device"] = "", UNKNOWN_DEVICE
-        for name in NEEDED:
+        for name in REQUIRED_FIELDS:
             table[name] = found[name]
         if "device_id" in self._has:
             table["device"] = found["device_id"]
@@ -92,7 +92,7 @@ class Layout:
             table["name"] = np.array([_text(int(address)) for address in addresses], object)[which]
         if "graph_node_id" in self._has:
             table["of_graph"] = found["graph_node_id"] != 0
-        if self._has >= OF_KERNELS.keys():
+        if self._has >= KERNEL_FIELDS.keys():
             for what in ("grid", "block"):
                 for axis, name in enumerate("xyz"):
                     table[what][:, axis] = found[f"{what}_{name}"]
@@ -114,7 +114,7 @@ def layouts(cupti: Any) -> dict[int, Layout]:
         if newest is None:
             raise NoRecorderError(f"this cupti-python declares no {stem}<version>_dtype")
         fields = getattr(cupti, newest[0]).fields
-        wanted = NEEDED | OF_ALL | (OF_KERNELS if stem == "activity_kernel" else {})
+        wanted = REQUIRED_FIELDS | OPTIONAL_FIELDS | (KERNEL_FIELDS if stem == "activity_kernel" else {})
         has = [name for name in wanted if name in fields]
         found[int(getattr(cupti.ActivityKind, kind))] = Layout(
             {name: fields[name][1] for name in has}, getattr(cupti, newest[0]).itemsize
@@ -179,8 +179,8 @@ class Cupti:
     def records(self, library: Any, buffer: int, valid: int) -> Iterator[Table]:
         """The records of the known kinds in the first `valid` bytes at address `buffer`, one table for each kind.
 
-        Records are contiguous. If one of an unknown kind, hence of unknown size, is among them, CUPTI's own iterator
-        locates them all, which is several times slower.
+        Records are contiguous, so their sizes locate them. If one is of an unknown kind, its size is unknown; then
+        CUPTI's own iterator locates all records, which is several times slower.
         """
         if valid == 0:
             return
@@ -192,7 +192,7 @@ class Cupti:
             yield self._layouts[kind].read(memory, offsets)
 
     def _contiguous(self, memory: memoryview, valid: int) -> Mapping[int, Sequence[int]] | None:
-        """Offsets of the records of each kind, by the sizes of the layouts; None if there is one of unknown size."""
+        """Offsets of the records of each kind, from the sizes of the layouts; None if a record has an unknown size."""
         first = self._layouts.get(_KIND.unpack_from(memory)[0])
         if first is not None and valid % first.size == 0:
             kinds = np.ndarray(valid // first.size, "<u4", memory, strides=first.size)
@@ -210,7 +210,7 @@ class Cupti:
         return found if offset == valid else None
 
     def _iterated(self, library: Any, memory: memoryview, buffer: int, valid: int) -> dict[int, list[int]]:
-        """Offsets of the records of each known kind, by CUPTI's iterator."""
+        """Offsets of the records of each known kind, from CUPTI's iterator."""
         found: dict[int, list[int]] = {}
         record = ctypes.c_void_p(None)
         begin, length, at = ctypes.c_void_p(buffer), ctypes.c_size_t(valid), ctypes.byref(record)

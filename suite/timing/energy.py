@@ -1,7 +1,7 @@
-"""Energy of one call, from the device's energy counter.
+"""Measures the energy of one call with the device's energy counter.
 
-The counter integrates the board's power sensor, which some devices (A100, H100: arXiv 2312.02741) sample for a part of
-the time only. The load here is steady, the case in which that matters least.
+The counter integrates the board's power sensor. Some devices (A100, H100: arXiv 2312.02741) sample that sensor only
+part of the time. This matters least for a steady load, such as the one here.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import math
 from collections.abc import Callable, Sequence
 
 WINDOW_NS = 60_000_000
-"""Least time between the two counter updates of one measurement."""
+"""The shortest time between the two counter updates of one measurement."""
 BATCH_NS = 5_000_000
-"""Calls are issued in batches of this length."""
+"""The duration of a batch of calls."""
 PATIENCE_NS = 1_000_000_000
-"""Time-out for an update of the counter. Measured devices update it every 20 to 100 ms."""
+"""Time limit for an update of the counter. Measured devices update it every 20 to 100 ms."""
 
 
 Start = Callable[[int], Callable[[], None]]
@@ -27,14 +27,15 @@ def joules_per_call(loads: Sequence[tuple[Start, float]], counter: Counter, cloc
     """Energy in joules of one call of each load; None for a load during which the counter does not move.
 
     `loads` are pairs of a function that starts calls and the time of one call in ns. `counter` reads millijoules,
-    `clock` nanoseconds. The calls of a load run back to back; its power is the difference of the counter between two
-    updates, at least 0.06 s apart, over the time between them; its energy is that power times the time of one call.
+    `clock` nanoseconds. The calls of a load run back to back. The power of a load is the difference of the counter
+    between two updates, at least 0.06 s apart, divided by the time between them. The energy of a call is that power
+    times the time of one call.
 
-    An update lies between two readings and is taken to be in the middle. This bounds the error at either end by half a
-    batch (2.5 ms) rather than by the counter's period. The update that ends the window of one load begins the window of
-    the next, unless the calls are too long to locate it; the energy between that update and the start of the next load
-    belongs to the load before, at its measured power. The counter is read while a batch runs (3 ms on an H200), so the
-    device is never idle.
+    An update happens between two readings and is assumed to be in the middle between them. This bounds the error at
+    either end by half a batch (2.5 ms) rather than by the counter's period. The update that ends the window of one load
+    begins the window of the next, unless the calls are too long to locate it. The energy between that update and the
+    start of the next load belongs to the earlier load, at its measured power. The counter is read while a batch runs
+    (3 ms on an H200), so that the device is never idle.
     """
     found: list[float | None] = []
     first: int | None = None
@@ -57,7 +58,7 @@ def joules_per_call(loads: Sequence[tuple[Start, float]], counter: Counter, cloc
             continue
         took_ns = clock() - begin
         nanojoules = (last - first) * 1e6
-        if watts_before is None:  # all calls since the update were of this load
+        if watts_before is None:  # all calls since the update belong to this load
             watts = nanojoules / (since_ns + took_ns - last_since_ns)
         else:
             watts = (nanojoules - watts_before * since_ns) / (took_ns - last_since_ns)

@@ -1,29 +1,28 @@
-"""Times of calls as the host sees them: in a steady loop, to an idle device, and replayed from a CUDA graph.
+"""Measures calls as the host sees them: in a steady loop, to an idle device, and replayed from a CUDA graph.
 
-A loop is steady while no call waits for the device: its calls are so few that the stream's queue does not fill.
+A loop is steady if no call waits for the device: it has so few calls that the stream's queue does not fill.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from suite.timing.call import Call
 from suite.timing.stats import median
-
-if TYPE_CHECKING:
-    from suite.timing.sampling import Call
 
 LATENCY_CALLS, LATENCY_NS = 10, 10_000_000
 """Latency is the median of as many calls as fit into LATENCY_NS, at most LATENCY_CALLS."""
 LOOP_CALLS, LOOP_NS = 50, 1_000_000
 """A loop has as many calls as take LOOP_NS, at most LOOP_CALLS."""
 LOOPS, REPLAYS = 9, 9
-"""Loops, and replays of a graph with as many calls as a loop; the median counts."""
+"""The number of loops, and of replays of a graph with as many calls as a loop. The median counts."""
 
 
 def idle_us(call: Call, least: int, clock: Callable[[], int], prepare: Callable[[], None]) -> tuple[float, float]:
-    """Median times of at least `least` calls to a device that `prepare` leaves idle: until a call returns, and until
-    its result is ready."""
+    """Median times, in us, until a call returns and until its result is ready.
+
+    `prepare` leaves the device idle before each call. At least `least` calls are made.
+    """
     issued: list[float] = []
     ready: list[float] = []
     begin = clock()
@@ -36,12 +35,12 @@ def idle_us(call: Call, least: int, clock: Callable[[], int], prepare: Callable[
 
 
 def loop_calls(cost_ns: float) -> int:
-    """Calls of a loop, of calls that take `cost_ns`; 1 for those whose loop would not be steady."""
+    """The number of calls in a loop if one takes `cost_ns`; 1 if such a loop would not be steady."""
     return max(1, min(LOOP_CALLS, int(LOOP_NS / cost_ns)))
 
 
 def dispatch_us(call: Call, count: int, clock: Callable[[], int], synchronize: Callable[[], None]) -> float:
-    """Median time until a call of a loop of `count` returns. Each loop begins on an idle device."""
+    """Median time, in us, until a call returns, in loops of `count` calls. Each loop begins on an idle device."""
     found = []
     for _ in range(LOOPS):
         synchronize()
@@ -50,9 +49,9 @@ def dispatch_us(call: Call, count: int, clock: Callable[[], int], synchronize: C
 
 
 def graph_us(call: Call, count: int, clock: Callable[[], int], synchronize: Callable[[], None]) -> float | None:
-    """Median time of a call in a CUDA graph of `count`: that of the replay until the device is idle, over the count.
+    """Median time, in us, of a call in a CUDA graph of `count` calls; None if the call cannot be captured.
 
-    None for a call that cannot be captured.
+    This is the time from the start of a replay until the device is idle, divided by `count`.
     """
     replay = call.capture(call.issue, count) if call.capture is not None else None
     if replay is None:

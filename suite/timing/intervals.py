@@ -1,4 +1,4 @@
-"""Activities of the device, their busy time, and their assignment to the spans of samples. Pure functions."""
+"""Computes the busy time of the device's activities and assigns them to the spans of samples. Pure functions."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class NoRecorderError(SuiteError):
 
 
 class Launch(NamedTuple):
-    """How a kernel was launched."""
+    """The launch configuration of a kernel."""
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     registers: int
-    """Per thread."""
+    """Registers per thread."""
     shared_bytes: int
     """Shared memory per block, static and dynamic."""
 
@@ -37,7 +37,7 @@ class Launch(NamedTuple):
 
     @property
     def threads(self) -> int:
-        """Per block."""
+        """Threads per block."""
         return math.prod(self.block)
 
 
@@ -50,20 +50,20 @@ class Activity(NamedTuple):
     kind: str
     """`kernel`, `memcpy` or `memset`."""
     of_graph: bool = False
-    """Whether a CUDA graph launched it."""
+    """True if a CUDA graph launched it."""
     launch: Launch | None = None
-    """Of a kernel, where it is known."""
+    """The launch configuration of a kernel; None if it is unknown."""
 
 
 MAX_OFFSET_NS = 5_000
 """Largest offset between converted device times and the recorder's clock that is corrected. Measured on H200s: about
 3 us, of either sign, different in each process."""
 MARGIN_NS = 500
-"""Least time between an activity and the edges of its span once the offset is corrected."""
+"""The shortest time between an activity and the edges of its span after the correction of the offset."""
 
 
 def covered_ns(starts: NDArray[Any], ends: NDArray[Any]) -> NDArray[Any]:
-    """What each interval adds to the length of the union of those before it, in ns. `starts` is sorted."""
+    """The length that each interval adds to the union of the earlier ones, in ns. `starts` is sorted."""
     reach = np.maximum.accumulate(np.concatenate([starts[:1], ends[:-1]]))
     added: NDArray[Any] = np.maximum(ends - np.maximum(starts, reach), 0)
     return added
@@ -80,7 +80,7 @@ def union_ns(intervals: Iterable[tuple[int, int]]) -> int:
 
 
 def are_serial(activities: Sequence[Activity]) -> bool:
-    """Whether no two activities overlap and none was launched by a CUDA graph."""
+    """True if no two activities overlap and none was launched by a CUDA graph."""
     ordered = sorted((activity.start, activity.end) for activity in activities)
     apart = all(later[0] >= before[1] for before, later in pairwise(ordered))
     return apart and not any(activity.of_graph for activity in activities)
@@ -96,7 +96,7 @@ def clock_offset(starts: NDArray[Any], ends: NDArray[Any], edges: NDArray[Any], 
     """
 
     def fit(shift: int) -> tuple[bool, int, int]:
-        """Whether every activity has its margin; number of calls with an activity; the smallest margin in ns."""
+        """The quality of an offset: all margins are kept; number of calls with an activity; smallest margin in ns."""
         begin = starts + shift
         found = np.searchsorted(edges, begin, side="right") - 1
         if not ((found >= 0) & (found < len(edges) - 1)).all():
@@ -117,12 +117,13 @@ def assign_spans(
     activity: Callable[[int], str] = lambda i: f"activity {i}",
     span: Callable[[int], str] = lambda i: f"span {i}",
 ) -> NDArray[Any]:
-    """For each activity the index i of the span in which it starts: edges[i] <= start < edges[i + 1], in ns.
+    """The index i of the span in which each activity starts: edges[i] <= start < edges[i + 1], in ns.
 
     Only the time decides, not the host thread that launched an activity. `activity` and `span` name them in error
-    messages. A span may remain empty; the caller judges that. Raises `RecorderError` if the edges are not in order (the
-    clock ran backwards), or if an activity has no times, lies outside every span or ends more than `MAX_OFFSET_NS`
-    after its span.
+    messages. A span may remain empty; the caller judges that.
+
+    Raises `RecorderError` if the edges are not in order (the clock ran backwards), or if an activity has no times, lies
+    outside every span or ends more than `MAX_OFFSET_NS` after its span.
     """
     for i in np.flatnonzero(np.diff(edges) < 0)[:1].tolist():
         raise RecorderError(f"the recorder's clock ran backwards: {span(i)} is [{edges[i]}, {edges[i + 1]}] ns")

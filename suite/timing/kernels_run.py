@@ -1,4 +1,4 @@
-"""Which kernels a call ran: their names, launch configurations and theoretical occupancy, from its activity records."""
+"""Describes the kernels that a call ran, from its activities: names, launch configurations, theoretical occupancy."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from suite.hardware.occupancy import Limits, occupancy
 from suite.timing.intervals import Activity
 
 LONGEST_NAME = 72
-"""Characters of a shortened name."""
+"""The largest number of characters in a shortened name."""
 
 
 def kernels_run(activities: Sequence[Activity]) -> str:
-    """`splitKreduce_kernel<32, 16> [256 x 512]; memset`: shortened names, with the number of blocks and of threads per
-    block. Equal neighbours are counted: `2 x copy_kernel [8 x 128]`."""
+    """Shortened names, with the number of blocks and of threads per block.
+
+    `splitKreduce_kernel<32, 16> [256 x 512]; memset`. Equal neighbours are counted: `2 x copy_kernel [8 x 128]`.
+    """
     return _joined(activities, _short_text)
 
 
 def kernel_details(activities: Sequence[Activity]) -> str:
-    """The same with whole names, the three dimensions of grid and block, registers and bytes of shared memory."""
+    """Whole names, with the three dimensions of grid and block, registers and bytes of shared memory."""
     return _joined(activities, _whole_text)
 
 
 def longest_occupancy(activities: Sequence[Activity], limits: Limits | None) -> float | None:
-    """Theoretical occupancy of the longest kernel; None without one, or without the device's limits."""
+    """Theoretical occupancy of the longest kernel; None if there is no kernel or the device's limits are unknown."""
     kernels = [activity for activity in activities if activity.launch is not None]
     longest = max(kernels, key=lambda activity: activity.end - activity.start, default=None)
     if longest is None or longest.launch is None or limits is None:
@@ -58,7 +60,7 @@ def _whole_text(activity: Activity) -> str:
 
 @cache
 def _demangler() -> Callable[[bytes, None, None, object], int] | None:
-    """The C++ library's `__cxa_demangle`; None where there is none."""
+    """The C++ library's `__cxa_demangle`; None if the library is missing."""
     try:
         library = ctypes.CDLL("libstdc++.so.6")
     except OSError:
@@ -70,7 +72,7 @@ def _demangler() -> Callable[[bytes, None, None, object], int] | None:
 
 @cache
 def demangled(name: str) -> str:
-    """A C++ symbol as it is written; any other name as it is."""
+    """A C++ symbol as the source writes it. Any other name is returned as it is."""
     demangle = _demangler()
     if not name.startswith("_Z") or demangle is None:
         return name
@@ -85,8 +87,10 @@ def demangled(name: str) -> str:
 
 @cache
 def shortened(name: str) -> str:
-    """`void at::native::reduce<512, at::Sum<float> >(int)` as `reduce<512, Sum>`: no return type, no parameters, no
-    namespaces, no template arguments of template arguments."""
+    """A kernel's name without return type, parameters, namespaces and nested template arguments.
+
+    `void at::native::reduce<512, at::Sum<float> >(int)` becomes `reduce<512, Sum>`.
+    """
     name = re.sub(r"\{lambda\(.*?\)#\d+\}", "lambda", demangled(name)).replace("(anonymous namespace)::", "")
     kept, depth = "", 0
     for character in name:

@@ -1,4 +1,4 @@
-"""The interface of a recorder: what takes samples of calls."""
+"""The interface of a recorder, which takes samples of calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Sample(NamedTuple):
     """The device time of one call."""
 
     name: str
-    """Of the call."""
+    """The name of the call."""
     us: float
     activities: Sequence[Activity] | None
     """The device's activities during the call; None if the recorder cannot observe them."""
@@ -29,7 +29,7 @@ class Recorder(Protocol):
     def stop(self) -> None: ...
 
     def sample(self, name: str, prepare: Callable[[], None], run: Callable[[], None]) -> None:
-        """Sample the call `name` once: `prepare` sets the device's state, `run` issues the call and waits for it.
+        """Sample the call `name` once. `prepare` sets the device's state, `run` issues the call and waits for it.
 
         The time of `prepare` is not part of the sample.
         """
@@ -38,4 +38,4 @@ class Recorder(Protocol):
         """The samples since the last `collect`, in order. Raises `RecorderError`."""
 
     def serialize_kernels(self) -> None:
-        """From now on no activities of one call overlap, so the recorder may use a more exact serializing mode."""
+        """Allow a more exact mode that serializes kernels, because no activities of one call overlap."""

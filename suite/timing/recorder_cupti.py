@@ -1,15 +1,15 @@
-"""Device time from CUPTI's activity records: what the device ran, and when, by its own clock.
+"""Measures device time with CUPTI's activity records: the work that the device ran, with times of its own clock.
 
 One recorder serves every framework: torch, Triton, JAX and CUDA through ctypes launch into the same context, and CUPTI
 records below all of them. A sample is a span of CUPTI's clock with the device idle at both ends:
 
     evict the cache | synchronize | OPEN | issue, wait | synchronize | CLOSE
 
-Every activity that starts in the span belongs to the call, whichever thread launched it. What runs between two samples
-(new inputs, copies of results) counts as part of the next preparation, or of a last span after all samples of a batch;
-neither is used. The device time of the sample is the union of the intervals
-of its activities: tracing makes launches slower and the gaps between activities wider, so a span from first start to
-last end would be too long, and latency is measured while no recorder is running.
+Every activity that starts in the span belongs to the call, whichever thread launched it. Work between two samples (new
+inputs, copies of results) counts as part of the next preparation, or of a last span after all samples of a batch;
+neither is used. The device time of the sample is the union of the intervals of its activities. A span from first start
+to last end would be too long, because tracing makes launches slower and the gaps between activities wider. For the same
+reason, latency is measured while no recorder is running.
 
 Clock offset. CUPTI converts device times to its own clock with an error that is constant for a while and differs from
 process to process. On H200s, kernels appeared to end up to 1.9 us after the host had seen their completion, and in
@@ -64,12 +64,12 @@ BUFFER_BYTES = 1 << 20
 """Space for a few thousand records. CUPTI requests another buffer when one is full, so no record is lost. CUPTI clears
 every buffer, so larger ones make each flush slower."""
 RETRY_WAITS_S = (0.0002, 0.001, 0.005)
-"""Waits for records that are not complete yet, before a forced flush, which delivers incomplete ones without an end."""
+"""Waits for records that are not complete yet. Then a forced flush delivers incomplete records without an end."""
 INSTALL = "pip install 'cupti-python==13.0.*' (the major version of the driver's CUDA)"
 
 
 class Activities(Sequence[Activity]):
-    """The activities of one sample, converted from their records on access, since most samples are never accessed."""
+    """The activities of one sample. Records are converted on access, because most samples are never accessed."""
 
     def __init__(self, records: Table, labels: Mapping[int, str]) -> None:
         self._records, self._labels = records, labels
@@ -107,8 +107,8 @@ def load() -> Any:
     return Cupti(cupti, loaded_library())
 
 
-def why_not() -> str:
-    """Why CUPTI cannot record in this process; empty if it can."""
+def unavailable_reason() -> str:
+    """The reason why CUPTI cannot record in this process; empty if it can."""
     recorder = CuptiRecorder(synchronize=lambda: None, probe=lambda: None)
     try:
         recorder.start()
@@ -122,7 +122,7 @@ class CuptiRecorder:
     """Records the device's busy time: the union of the intervals of all kernels, copies and fills of a call.
 
     `synchronize` waits until the device is idle. `probe` launches a kernel that does almost nothing. `device` is the
-    device's index in the CUDA program: what other devices do is not counted; None counts every device. `cupti` replaces
+    device's index in the CUDA program; work on other devices is not counted. None counts every device. `cupti` replaces
     the module `cupti.cupti`, for tests.
     """
 
@@ -146,9 +146,9 @@ class CuptiRecorder:
         self._stamps: list[Stamp] = []
         self._delivering = threading.Lock()
         self._arrived: list[Table] = []
-        """Tables that CUPTI has delivered, on any thread, since the last look; read and replaced under the lock."""
+        """Tables that CUPTI has delivered since `_take_arrived`. Any thread may deliver; a lock guards the list."""
         self._records = np.empty(0, RECORD)
-        """The records of this batch."""
+        """The records of the current batch."""
         self._failure: BaseException | None = None
         self._excess_ns = self._offset_ns = 0
 
@@ -198,7 +198,7 @@ class CuptiRecorder:
                 self._cupti.activity_flush_all(1)
         finally:
             self._undo()
-            self._forget()
+            self._begin_batch()
             self._take_arrived()
             self._failure = None
 
@@ -220,7 +220,7 @@ class CuptiRecorder:
         count = len(self._taken)
         if count:
             self._synchronize()
-            self._stamps.append(self._stamp())  # the end of what ran after the last call
+            self._stamps.append(self._stamp())  # ends the span of the work after the last call
         edges = _cupti_times(np.array(self._stamps, np.int64).reshape(-1, 3))
         records, span = self._delivered(0, edges)
         for wait_s in RETRY_WAITS_S:
@@ -229,20 +229,20 @@ class CuptiRecorder:
             time.sleep(wait_s)
             records, span = self._delivered(0, edges)
         if _some_missing(span, count):
-            records, span = self._delivered(1, edges)  # forced: also those behind an incomplete record
-        of_calls = span % 2 == 1
-        records, sample = records[of_calls], span[of_calls] // 2
+            records, span = self._delivered(1, edges)  # forced: also records behind an incomplete one
+        call_records = span % 2 == 1
+        records, sample = records[call_records], span[call_records] // 2
         busy_ns = np.bincount(sample, weights=covered_ns(records["start"], records["end"]), minlength=count)
         bounds = np.searchsorted(sample, np.arange(count + 1)).tolist()
         samples = [
             Sample(name, us, Activities(records[first:last], self._labels))
             for name, us, first, last in zip(self._taken, (busy_ns / 1000).tolist(), bounds, bounds[1:], strict=False)
         ]
-        self._forget()
+        self._begin_batch()
         return samples
 
-    def _forget(self) -> None:
-        """Begin a new batch. What arrives from now on belongs to it."""
+    def _begin_batch(self) -> None:
+        """Begin a new batch. Records that arrive from now on belong to it."""
         self._taken, self._stamps, self._records = [], [], np.empty(0, RECORD)
 
     def _take_arrived(self) -> list[Table]:
@@ -280,8 +280,10 @@ class CuptiRecorder:
             raise RecorderError(f"CUPTI dropped {dropped.value} records for want of buffers")
 
     def _buffer_completed(self, tables: Iterable[Table]) -> None:
-        """CUPTI's callback, on any thread: keep the device's records of the enabled kinds, corrected for the serialized
-        mode."""
+        """CUPTI's callback, on any thread. Keeps the device's records of the enabled kinds.
+
+        In the serialized mode, their times are corrected.
+        """
         try:
             for table in tables:
                 known = table[np.isin(table["kind"], list(self._labels))]
@@ -333,7 +335,7 @@ def _no_callback(*_: Any) -> None:
 
 
 def _some_missing(span: NDArray[Any], count: int) -> bool:
-    """Whether one of `count` calls has no activity, or one preparation has none while another has."""
+    """True if one of `count` calls has no activity, or if one preparation has none while another has."""
     found = np.bincount(span, minlength=2 * count)[: 2 * count] > 0
     prepared, called = found[0::2], found[1::2]
     return not called.all() or bool(prepared.any() and not prepared.all())

@@ -1,4 +1,4 @@
-"""The host's clock around one call. On a CPU the calling thread is the device, so wall time is device time."""
+"""Measures a call with the host's clock. On a CPU the calling thread is the device, so wall time is device time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from suite.timing.recorder import Sample
 
 
 class WallRecorder:
-    """A sample is the wall time of issue and wait."""
+    """Takes the wall time of issue and wait as a sample."""
 
     name = "wall"
 

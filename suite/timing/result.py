@@ -1,4 +1,4 @@
-"""From the raw samples of a case to the `Timing` of each call."""
+"""Computes the `Timing` of each call from the raw samples of a case."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from suite.timing.kernels_run import kernel_details, kernels_run, longest_occupa
 from suite.timing.stats import median, median_interval, noise, paired_ratio
 
 MIN_SAMPLES = 10
-"""The least number of samples of a call."""
+"""The smallest number of samples of a call."""
 SLOW_NS, MIN_SLOW = 2_000_000_000, 3
 """A call slower than SLOW_NS takes three samples, too few for an interval: ten would take more than 20 s."""
 SHOWN_ACTIVITIES = 32
-"""Activities of the last sample that a `Timing` keeps."""
+"""The largest number of activities of the last sample that a `Timing` keeps."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """The measured numbers of one call. None where a number was not measured."""
+    """The measured numbers of one call. A number that was not measured is None."""
 
     recorder: str
     recorder_reason: str
-    """Why the recorder is not `cupti`, or a remark on its accuracy; else empty."""
+    """The reason why the recorder is not `cupti`, or a remark on its accuracy; else empty."""
     cache: str
     samples: int = 0
     stopped_by: str = ""
-    """`interval`: the median's interval is as narrow as requested; `budget`: the call's budget was spent before."""
+    """`interval`: the median's interval is as narrow as requested. `budget`: the call's time budget ended first."""
     device_us: float | None = None
     device_us_low: float | None = None
     device_us_high: float | None = None
@@ -52,25 +52,25 @@ class Timing:
     vs_best_high: float | None = None
     joules: float | None = None
     clock_sm_mhz: float | None = None
-    """Median of the readings during the case; temperature and power are the maxima."""
+    """Median of the readings during the case. Temperature and power are maxima."""
     clock_of_max: float | None = None
-    """That median over the highest SM clock of the device."""
+    """The median SM clock divided by the highest SM clock of the device."""
     temperature_c: float | None = None
     power_w: float | None = None
     clock_reasons: str = ""
     clocks_lowered: bool = False
-    """Whether one of `hardware.SLOWDOWNS` was active during the case."""
+    """True if one of `hardware.SLOWDOWNS` was active during the case."""
     flags: tuple[str, ...] = ()
     """Warnings on the numbers, for people."""
     error: str = ""
-    """Why there is no device_us although the recorder ran."""
+    """The reason why device_us is missing although the recorder ran."""
     activities: tuple[Activity, ...] = ()
     """The first activities of the last sample."""
 
 
 @dataclass
 class CallRecord:
-    """The raw numbers of one call, while they are measured."""
+    """The raw numbers of one call during the measurement."""
 
     cost_ns: float = math.inf
     """Shortest wall time of a warm call."""
@@ -80,17 +80,17 @@ class CallRecord:
     joules: float | None = None
     device_us: list[float] = field(default_factory=list)
     issue_us: list[float] = field(default_factory=list)
-    """Time until the call returned, of each sample, where the calling thread is the device."""
+    """Time until the call returned, for each sample. Recorded only if the calling thread is the device."""
     spent_ns: int = 0
-    """Time that its samples took, with their preparation."""
+    """Time spent on its samples and their preparation."""
     look: int = MIN_SAMPLES
     """Number of samples at which the stopping rule is evaluated next."""
     stopped_by: str = ""
-    """Why it takes no more samples; empty while it does."""
+    """The reason why it takes no more samples; empty while it does."""
     counts: list[int] = field(default_factory=list)
     """Number of activities of each sample."""
     activities: Sequence[Activity] = ()
-    """Of the last sample."""
+    """The activities of the last sample."""
     error: str = ""
 
     @property
@@ -110,14 +110,14 @@ class CallRecord:
         return bool(self.stopped_by or self.error)
 
     def clear(self) -> None:
-        """Forget the samples, but not what is known of the call."""
+        """Remove the samples, but keep the cost and host times of the call."""
         self.device_us, self.issue_us, self.counts, self.spent_ns = [], [], [], 0
 
 
 def best_vendor(records: Mapping[str, CallRecord], vendors: Sequence[str], limit: float = math.inf) -> str | None:
     """The name of the vendor call with the smallest median, or None.
 
-    Of calls whose interval is wider than `limit` only if all are: a median that is noise is no reference.
+    Calls whose interval is wider than `limit` count only if all are wider, because a noisy median is no reference.
     """
     usable = [name for name in vendors if records[name].usable]
     quiet = [name for name in usable if noise(records[name].device_us) <= limit]
@@ -131,8 +131,11 @@ def timing(
     shared: Mapping[str, Any],
     limits: Limits | None = None,
 ) -> Timing:
-    """The `Timing` of one call. `best` is the fastest vendor call; `shared` has the fields equal for all calls;
-    `limits` are those of the device's multiprocessors."""
+    """The `Timing` of one call.
+
+    `best` is the fastest vendor call. `shared` has the fields that are equal for all calls. `limits` are those of the
+    device's multiprocessors.
+    """
     common: dict[str, Any] = {
         **shared,
         **summary(states),
@@ -191,14 +194,14 @@ def summary(states: Sequence[hardware.State]) -> dict[str, Any]:
         "clock_of_max": median(clocks) / highest if clocks and highest else None,
         "temperature_c": max(known("temperature_c"), default=None),
         "power_w": max(known("power_w"), default=None),
-        # a reading may fall between two calls, when the device is idle
+        # A reading between two calls finds the device idle.
         "clock_reasons": ", ".join(hardware.clock_reasons(_reasons(states) & ~hardware.IDLE)),
         "clocks_lowered": bool(_reasons(states) & hardware.SLOWDOWNS),
     }
 
 
 def warnings(states: Sequence[hardware.State]) -> Iterator[str]:
-    """What in a case's readings makes its numbers doubtful."""
+    """Warnings for readings that make the numbers of a case doubtful."""
     for word in hardware.clock_reasons(_reasons(states) & hardware.SLOWDOWNS):
         yield f"clocks were lowered: {word}"
     others = max((state.other_processes for state in states), default=0)

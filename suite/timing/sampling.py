@@ -1,4 +1,4 @@
-"""The measurement of one case: warm-up, host times, energy, then rounds of samples."""
+"""Measures one case: warm-up, host times, energy, then rounds of samples."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from suite import hardware
+from suite.timing.call import Call
 from suite.timing.energy import joules_per_call
 from suite.timing.host_times import dispatch_us, graph_us, idle_us, loop_calls
 from suite.timing.inputs import FixedInputs, Inputs
@@ -23,65 +23,24 @@ from suite.timing.target import Target, target
 
 CACHES = ("cold", "warm")
 MIN_BUDGET_SHARE = 0.2
-"""Least share of its budget that a call spends, however narrow its interval: power and clocks drift more slowly than a
-few fast rounds can show."""
-NOISE, PATIENCE = 0.05, 4.0
-"""A call whose interval is wider than NOISE when its budget is spent goes on, up to PATIENCE times the budget."""
+"""The smallest share of its budget that a call spends, however narrow its interval. A few fast rounds would miss the
+slow drift of power and clocks."""
+NOISE, MAX_BUDGETS = 0.05, 4.0
+"""A call whose interval is still wider than NOISE when its budget is spent takes up to MAX_BUDGETS times the budget."""
 WARM_UP_NS = 20_000_000
-"""Least warm-up time of a call."""
-WORTH_JOULES = 1.5
-"""The time of a call whose energy is measured, at most, relative to that of the fastest call: each takes 0.1 s."""
+"""The shortest warm-up time of a call."""
+MAX_ENERGY_RATIO = 1.5
+"""Energy is measured for calls that take at most this multiple of the fastest call's time, because each costs 0.1 s."""
 STATE_PERIOD_NS = 250_000_000
 """Time between two readings of clocks, power and temperature."""
-NEVER = 2**31 - 1
-"""Objects allocated before Python's garbage collector runs, while calls are timed."""
+GC_THRESHOLD = 2**31 - 1
+"""The garbage collector's thresholds while calls are timed: so many allocations that it does not run."""
 COLLECT_PERIOD_NS = 50_000_000
 """Time between two deliveries of records. Each takes one to two milliseconds, however few records there are."""
 
 
-@dataclass(frozen=True)
-class Call:
-    """One implementation with its inputs bound."""
-
-    name: str
-    issue: Callable[[], object]
-    """Starts the call and returns its result, which may not be ready."""
-    wait: Callable[[Any], None]
-    """Returns when that result is ready."""
-    vendor: bool = False
-    """Whether a vendor's library computes it: vs_best is relative to the fastest of these."""
-    capture: Callable[[Callable[[], object], int], Callable[[], None] | None] | None = None
-    """Captures so many calls into a CUDA graph and returns what replays it; None where that is not possible."""
-
-    def run(self) -> None:
-        self.wait(self.issue())
-
-    def spans(self, clock: Callable[[], int]) -> tuple[float, float]:
-        """Nanoseconds until one call returns, and until its result is ready."""
-        start = clock()
-        result = self.issue()
-        issued = clock()
-        self.wait(result)
-        return issued - start, clock() - start
-
-    def loop(self, count: int, clock: Callable[[], int]) -> float:
-        """Nanoseconds until each of several calls returns, which are issued one after the other."""
-        start = clock()
-        result = self.repeat(count)
-        issued = clock()
-        self.wait(result)
-        return (issued - start) / count
-
-    def repeat(self, count: int) -> object:
-        """Issue several calls; the result of the last."""
-        result: object = None
-        for _ in range(count):
-            result = self.issue()
-        return result
-
-
 class Sampled:
-    """A call as samples run it. The result is held until the sample is taken, whose time its release is not part of."""
+    """A call as samples run it. Keeps the result alive so that freeing it is not timed."""
 
     def __init__(self, call: Call, clock: Callable[[], int]) -> None:
         self.name, self._issue, self._wait, self._clock = call.name, call.issue, call.wait, clock
@@ -112,16 +71,16 @@ def measure(
     """Time the calls of one case together.
 
     Args:
-        calls: with distinct names, their results already checked.
-        device: the `torch.device` they run on.
+        calls: implementations with distinct names, whose results are already checked.
+        device: the `torch.device` that they run on.
         cache: `cold` evicts the last-level cache before every sample; `warm` runs the call itself instead.
-        budget_s: time for the samples of each call. It gets its minimum of samples even if that takes longer.
+        budget_s: seconds for the samples of each call, which gets its minimum of samples even if that takes longer.
         interval: relative half width of the median's 95% interval at which a call takes no more samples.
-        max_noise: a call whose interval is wider takes more samples than its budget allows, up to PATIENCE times.
-        seed: of the order of calls within rounds; None for one from the operating system's randomness.
-        energy: whether to measure joules.
-        inputs: what changes the inputs between rounds and keeps results; None for calls whose inputs stay as they are.
-        on_progress: called with the name of a call before it runs, so that the last name is the call that hangs.
+        max_noise: a call whose interval is wider may take up to MAX_BUDGETS times its budget.
+        seed: seed of the order of calls within rounds; None takes one from the operating system.
+        energy: also measure joules.
+        inputs: changes the inputs between rounds and keeps results; None for inputs that never change.
+        on_progress: called with the name of a call before it runs. If a call hangs, the last name is that call.
 
     Returns:
         The `Timing` of each call, by name.
@@ -159,9 +118,9 @@ class Measurement:
         self.read_at = 0
 
     def measure(self, budget_s: float, interval: float, energy: bool, max_noise: float = NOISE) -> dict[str, Timing]:
-        """Warm-up and host times of every call, energy, then the recorded rounds. See the function `measure`."""
+        """Warm up, measure host times and energy, then record the rounds. See the function `measure`."""
         with no_garbage_collection():
-            # The calls of the energy measurement (0.1 s each) are part of the warm-up.
+            # The calls of the energy measurement (0.1 s each) count as warm-up.
             more_follows = energy and self.target.energy_mj() is not None
             for call in self.calls:
                 self.on_progress(call.name)
@@ -180,7 +139,7 @@ class Measurement:
                     recorder.stop()
             self.read_state()
         if self.target.on_host:
-            self.latency_of_samples()
+            self.set_latency_from_samples()
         best = self.best(max_noise)
         shared = {
             "recorder": recorder.name if recorder is not None else "wall",
@@ -196,7 +155,7 @@ class Measurement:
     def warm_up(self, call: Call, least_ns: int) -> float:
         """Call until two successive times agree within 10%, at least three times and for `least_ns`.
 
-        Ends after 0.1 s for times that never agree, and after 0.5 s and two calls for slow calls. Returns the shortest
+        Ends after 0.1 s if the times never agree, and after 0.5 s and two calls if calls are slow. Returns the shortest
         time in ns.
         """
         begin, previous, best, count = self.target.clock(), math.inf, math.inf, 0
@@ -209,14 +168,14 @@ class Measurement:
             steady = abs(took - previous) <= 0.1 * took
             previous, best = took, min(best, took)
             if took > SLOW_NS:
-                self.on_progress(call.name)  # a slow call is not taken for a hanging one
+                self.on_progress(call.name)  # so that a slow call does not count as hanging
             if count >= 2 and spent >= 500_000_000:
                 return best
             if count >= 3 and spent >= (least_ns if steady else 100_000_000):
                 return best
 
     def measure_host_times(self, call: Call) -> None:
-        """Medians, untraced: of a call to an idle device, the cache as for samples; in a loop; in a CUDA graph."""
+        """Measure latency (idle device, cache as for samples), dispatch and graph time, without a recorder."""
         record, clock, synchronize = self.records[call.name], self.target.clock, self.target.synchronize
 
         def prepare() -> None:
@@ -230,22 +189,21 @@ class Measurement:
             record.dispatch_us = dispatch_us(call, count, clock, synchronize)
             record.graph_us = graph_us(call, count, clock, synchronize)
 
-    def latency_of_samples(self) -> None:
-        """Where the calling thread is the device, a sample is the time from issue to result: the latency."""
+    def set_latency_from_samples(self) -> None:
+        """Set the latency of calls for which the calling thread is the device: it is the time of a sample."""
         for record in self.records.values():
             if record.usable:
                 record.latency_us, record.dispatch_us = median(record.device_us), median(record.issue_us)
 
     def measure_energy(self) -> None:
-        """Joules of the calls that keep the device busy and are not slow beside the fastest one; the others are warmed
-        up.
+        """Measure the energy of calls that keep the device busy and are nearly as fast as the fastest one.
 
-        A call that is ready before another could be issued leaves the device idle between calls: its power is mostly
-        that of waiting.
+        The other calls are only warmed up. A call that ends before the next can be issued leaves the device idle
+        between calls, so that its power would be mostly that of waiting.
         """
         records = self.records
         busy = [call for call in self.calls if self.keeps_busy(records[call.name])]
-        most_ns = WORTH_JOULES * min((records[call.name].cost_ns for call in busy), default=0.0)
+        most_ns = MAX_ENERGY_RATIO * min((records[call.name].cost_ns for call in busy), default=0.0)
         busy = [call for call in busy if records[call.name].cost_ns <= most_ns]
         for call in self.calls:
             if call not in busy:
@@ -260,13 +218,13 @@ class Measurement:
             self.records[call.name].joules = joules
 
     def keeps_busy(self, record: CallRecord) -> bool:
-        """Whether calls back to back keep the device busy: one runs for longer than its issue takes."""
+        """True if calls back to back keep the device busy: a call runs for longer than its issue takes."""
         if self.target.on_host or record.latency_us is None or record.dispatch_us is None:
             return True
         return record.latency_us > 2 * record.dispatch_us
 
     def start_recorder(self) -> tuple[Recorder | None, str]:
-        """The started recorder (None if not available), and why it is not CUPTI's."""
+        """Start the recorder. Returns it (None if not available), and the reason if it is not CUPTI's."""
         try:
             recorder = self.target.recorder()
             recorder.start()
@@ -275,10 +233,10 @@ class Measurement:
         return recorder, "on a CPU the wall time of a call is its device time" if self.target.on_host else ""
 
     def trial_samples(self, recorder: Recorder) -> str:
-        """Take one sample of each call and discard it: the first recorded launch also sets up tracing.
+        """Take one sample of each call and discard it, because the first recorded launch also sets up tracing.
 
-        The samples show whether kernels can be traced in the serialized mode. Returns an empty text if so, else why not
-        and what that costs.
+        The samples show whether kernels can be traced in the serialized mode. Returns an empty text if so, else the
+        reason and the loss of accuracy.
         """
         for call in self.calls:
             self.sample(recorder, call, self.inputs.change)
@@ -295,17 +253,17 @@ class Measurement:
         )
 
     def rounds(self, recorder: Recorder, budget_s: float, interval: float, max_noise: float) -> None:
-        """Sample in rounds, in each of which every call that is not finished has one sample.
+        """Sample in rounds. In each round every unfinished call has one sample.
 
         A call is finished when its own interval is narrow enough or its own budget is spent; a slow call takes no time
-        from the others. A call that is left out of a round is left out of all later ones, so that the i-th samples of
-        two calls are always of the same round. The fastest vendor call takes part to the end.
+        from the others. A call that is left out of a round is left out of all later ones. The i-th samples of two calls
+        are therefore always of the same round. The fastest vendor call takes part to the end.
         """
         active = [call for call in self.calls if not self.records[call.name].error]
         collected_at, count = self.target.clock(), 0
         while active:
             count += 1
-            begin_round: Callable[[], None] | None = partial(self.inputs.begin_round, complete=self.all_in(active))
+            begin_round: Callable[[], None] | None = partial(self.inputs.begin_round, complete=self.is_complete(active))
             for call in self.random.sample(active, len(active)):
                 self.sample(recorder, call, begin_round)
                 begin_round = None
@@ -318,7 +276,7 @@ class Measurement:
                 self.read_state()
 
     def unfinished(self, active: Sequence[Call], budget_s: float, interval: float, max_noise: float) -> list[Call]:
-        """Those of `active` that need more samples, and the reference of their ratios."""
+        """The calls of `active` that need more samples, and the vendor call that their ratios refer to."""
         for call in active:
             decide(self.records[call.name], budget_s, interval, max_noise)
         names = {call.name for call in active if not self.records[call.name].finished}
@@ -329,12 +287,12 @@ class Measurement:
         """The vendor call that ratios refer to."""
         return best_vendor(self.records, [call.name for call in self.calls if call.vendor], max_noise)
 
-    def all_in(self, active: Sequence[Call]) -> bool:
-        """Whether `active` has every call that can be timed."""
+    def is_complete(self, active: Sequence[Call]) -> bool:
+        """True if `active` has every call that can be timed."""
         return len(active) == sum(not record.error for record in self.records.values())
 
     def sample(self, recorder: Recorder, call: Call, change: Callable[[], None] | None) -> None:
-        """One sample. `change` gives the inputs new values first; that is part of the preparation."""
+        """Take one sample. `change` first gives the inputs new values, as part of the preparation."""
         self.on_progress(call.name)
         begin, run, record = self.target.clock(), Sampled(call, self.target.clock), self.records[call.name]
         recorder.sample(call.name, partial(self.prepare, call, change), run)
@@ -343,13 +301,13 @@ class Measurement:
         self.inputs.keep(call.name, run.result)
 
     def prepare(self, call: Call, change: Callable[[], None] | None) -> None:
-        """New values for the inputs, then the state of the cache that the call shall find."""
+        """Give the inputs new values, then bring the cache into the state that samples begin with."""
         if change is not None:
             change()
         if self.cache == "cold":
             self.target.evict()
         else:
-            self.inputs.around(call.run)
+            self.inputs.run_on_other_values(call.run)
 
     def collect(self, recorder: Recorder) -> None:
         for sample in recorder.collect():
@@ -371,7 +329,7 @@ class Measurement:
 
 
 def decide(record: CallRecord, budget_s: float, interval: float, limit: float) -> None:
-    """Set `stopped_by` of a call that needs no more samples. One noisier than `limit` gets up to PATIENCE budgets."""
+    """Set `stopped_by` of a call that needs no more samples. Above the noise `limit` it gets MAX_BUDGETS budgets."""
     count, share = len(record.device_us), record.spent_ns / 1e9 / budget_s if budget_s else math.inf
     if record.finished or count < record.minimum:
         return
@@ -380,20 +338,20 @@ def decide(record: CallRecord, budget_s: float, interval: float, limit: float) -
         if half_width(record.device_us) <= interval:
             record.stopped_by = "interval"
             return
-    if share >= PATIENCE or (share >= 1 and noise(record.device_us) <= limit):
+    if share >= MAX_BUDGETS or (share >= 1 and noise(record.device_us) <= limit):
         record.stopped_by = "budget"
 
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Python's garbage collector, whose runs would count as time of a call, has no reason to run.
+    """Keep Python's garbage collector from running, because its time would count as time of a call.
 
-    It stays enabled: a call could tell by `gc.isenabled()` that it is timed.
+    It stays enabled, so that a call cannot see by `gc.isenabled()` that it is timed.
     """
     thresholds = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(NEVER, *thresholds[1:])
+    gc.set_threshold(GC_THRESHOLD, *thresholds[1:])
     try:
         yield
     finally:

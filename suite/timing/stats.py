@@ -1,4 +1,4 @@
-"""Medians and their confidence intervals, from order statistics: no assumption on the distribution of the samples."""
+"""Computes medians and their confidence intervals from order statistics, for samples of any distribution."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 MIN_FOR_INTERVAL = 6
-"""The least number of samples that gives a 95% interval: six give 1 - 2 / 2**6 = 96.9%, five only 93.8%."""
+"""The smallest number of samples that gives a 95% interval: six give 1 - 2 / 2**6 = 96.9%, five only 93.8%."""
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle value; the mean of the two middle values of an even number. Raises `ValueError` for none."""
+    """The middle value, or the mean of the two middle values. Raises `ValueError` if there are no values."""
     if not values:
         raise ValueError("median of no samples")
     ordered = sorted(values)
@@ -64,15 +64,15 @@ def noise(values: Sequence[float]) -> float:
 def next_look(n: int) -> int:
     """The number of samples at which the stopping rule is evaluated next: a tenth more than `n`.
 
-    Every evaluation can stop on an interval that is narrow by chance, so evaluations are few.
+    Every evaluation may stop on an interval that is narrow by chance, so evaluations are few.
     """
     return max(n + 1, math.ceil(1.1 * n))
 
 
 def paired_ratio(reference: Sequence[float], ours: Sequence[float]) -> tuple[float, float | None, float | None]:
-    """Median of reference / ours over their common rounds, with its 95% interval (None where too few rounds).
+    """Median of reference / ours over their common rounds, with its 95% interval (None if there are too few rounds).
 
-    Samples pair by position. A call that ended early has samples of the first rounds only, and only those are used.
+    Samples pair by position. A call that ended early has samples of the first rounds only; only those are used.
     """
     ratios = [r / o for r, o in zip(reference, ours, strict=False)]
     low, high = median_interval(ratios) or (None, None)

@@ -1,4 +1,4 @@
-"""The measured device: clock, synchronization, cache eviction, recorder, state and energy of a GPU or the CPU."""
+"""The interface of a measured device: clock, synchronization, cache eviction, recorder, state and energy."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from suite.timing.recorder_wall import WallRecorder
 EVICTION = 2.5
 """Bytes read to evict a cache, relative to its size. More than two, since replacement is not strictly LRU."""
 EVICTION_ROWS = 4096
-"""Number of sums over these bytes: 4096 sums are one kernel (50 us on an H200), one is a fill and a kernel (220 us)."""
+"""Number of sums over these bytes. 4096 sums take one kernel (50 us on an H200), one sum takes a fill and a kernel
+(220 us)."""
 
 
 class Target(Protocol):
     """The interface of a measured device. `tests/timing` has one in simulated time."""
 
     on_host: bool
-    """Whether the calling thread is the device, so that wall time is device time."""
+    """True if the calling thread is the device, so that wall time is device time."""
 
     def clock(self) -> int:
         """The host's clock in nanoseconds."""
@@ -45,7 +46,7 @@ class Target(Protocol):
         """The device's energy counter in millijoules; None if it has none."""
 
     def limits(self) -> Limits | None:
-        """What a multiprocessor holds; None where that is unknown."""
+        """The resources of a multiprocessor; None if they are unknown."""
 
 
 class CudaTarget:
@@ -88,12 +89,15 @@ class CudaTarget:
         return hardware.energy_mj(self._handle)
 
     def limits(self) -> Limits | None:
-        return next((Limits.of(each["attributes"]) for each in devices() if each["index"] == self._device.index), None)
+        return next(
+            (Limits.from_attributes(each["attributes"]) for each in devices() if each["index"] == self._device.index),
+            None,
+        )
 
 
 @cache
 def unrelated_memory() -> Any:
-    """What is read to evict the host's cache. Processes forked from one that has it share it."""
+    """The memory that is read to evict the host's cache. Processes forked from one that has it share it."""
     import numpy as np
 
     return np.ones(int(EVICTION * hardware.cpu_cache_bytes()) // 8, dtype=np.int64)
@@ -110,7 +114,7 @@ class CpuTarget:
     def synchronize(self) -> None: ...
 
     def evict(self) -> None:
-        """Evict by reading: large fills bypass the cache, and leave a part of the operands there."""
+        """Evict by reading. Large fills bypass the cache, and leave a part of the operands there."""
         unrelated_memory().sum()
 
     def recorder(self) -> Recorder:

@@ -1,4 +1,4 @@
-"""Time of the copies of the inputs to the device and of the result back to the host, on the host's clock."""
+"""Measures the copies of the inputs to the device and of the result back to the host, with the host's clock."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from suite.timing.stats import median
 
 MIN_COPIES, MAX_COPIES, BUDGET_NS = 5, 50, 200_000_000
-"""Copies of one kind: at least MIN_COPIES, then more until BUDGET_NS are spent or there are MAX_COPIES."""
+"""Each kind of copy is measured at least MIN_COPIES times, then until BUDGET_NS are spent or MAX_COPIES are made."""
 
 
 def transfers(
     inputs: tuple[Any, ...], output_shape: tuple[int, ...], output_dtype: str, device: Any
 ) -> dict[str, float]:
-    """Medians in us: `to_device_us` and `to_host_us` from and to pageable host memory, `..._pinned_us` pinned memory.
+    """Median times in us: `to_device_us` and `to_host_us` for pageable host memory, `..._pinned_us` for pinned memory.
 
     The host arrays are allocated and touched beforehand and reused. A copy ends when the device is idle. All values are
     0 on a CPU, where nothing is transferred.

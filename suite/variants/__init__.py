@@ -1,7 +1,7 @@
-"""Variants of the truth by operation: the usual mistakes in it, which name what is wrong with a result.
+"""Variants of the truth by operation: the usual mistakes, by which a wrong result is explained.
 
-A file here has the name of its operation and a function `variants`. An operation without a file has the variants of
-`suite/checking/anywhere.py` alone, which hold for every operation.
+A file has the name of its operation and a function `variants`. An operation without a file has only the variants of
+`suite/checking/general_variants.py`, which hold for every operation.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from types import ModuleType
 from suite.problem.variant import Variants
 
 
-def of(operation: str) -> Variants | None:
-    """The function `variants` of the operation's file; None if there is none."""
+def find(operation: str) -> Variants | None:
+    """Return the function `variants` of the operation's file; None if there is none."""
     found: Variants | None = getattr(_file(operation), "variants", None)
     return found
 
 
 def columns(operation: str) -> int | None:
-    """`COLUMNS` of the operation's file: of a large result, how many elements along the last axis the variants are
-    computed for. None for as many as there are."""
+    """Return the operation's `COLUMNS`: most columns of a large result to compute variants for; None for all."""
     found: int | None = getattr(_file(operation), "COLUMNS", None)
     return found
 

@@ -1,4 +1,4 @@
-"""Variants of attention: other scales, masks, heads and keys; a softmax that is put together wrongly; other digits."""
+"""Variants of attention: other scales, masks, heads and keys; a wrongly combined softmax; other digits."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from suite import ops
 from suite.numerics.attention import attention_limit
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
-from suite.variants._blocks import SIZES, kept_without_the_rest, padded, spans, were
-from suite.variants._rounding import coarser, rounded, sixteen
+from suite.variants._blocks import SIZES, count_were, padding_lengths, shortened_lengths, spans
+from suite.variants._rounding import coarser_formats, rounded, sixteen_bit_formats
 
 MOST_STEPS = 64
-"""Blocks of keys that are gone through one after the other."""
+"""Most blocks of keys in a simulated loop."""
 MOST_SCORES = 2**22
-"""Of a part with more scores none is compared: each variant computes them anew."""
+"""Most scores of a part with variants, over its heads and rows: each variant computes its own scores."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """One head: what its rows of the result are computed of, float64. hidden: (rows, keys), None without a mask."""
+    """The operands of some rows of one head, float64. hidden: (rows, keys), None without a mask."""
 
     q: torch.Tensor
     k: torch.Tensor
@@ -38,7 +38,7 @@ class Head:
 
     @property
     def unseen(self) -> torch.Tensor:
-        """(rows, 1): queries that see no key."""
+        """True for queries that see no key; (rows, 1)."""
         if self.hidden is None:
             return torch.zeros_like(self.q[:, :1], dtype=torch.bool)
         return self.hidden.all(dim=1, keepdim=True)
@@ -48,10 +48,10 @@ class Head:
         return torch.softmax(self.scores, dim=1).masked_fill(self.unseen, 0.0)
 
 
-OfHead = Iterator[tuple[str, torch.Tensor, torch.Tensor]]
-"""A mistake, and what a head's rows are after it, with their bound."""
-Ways = Iterator[tuple[str, Head, torch.Tensor]]
-"""A mistake, the head whose bound holds, and the weights of its keys."""
+HeadResults = Iterator[tuple[str, torch.Tensor, torch.Tensor]]
+"""For each mistake: its name, a head's rows of the result, and their bound."""
+HeadWeights = Iterator[tuple[str, Head, torch.Tensor]]
+"""For each mistake: its name, the head whose bound holds, and the weights of its keys."""
 
 
 def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
@@ -60,13 +60,15 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     if not 0 < len(heads) * rows * case["S_k"] * case["D"] <= MOST_SCORES * case["D"]:
         return
     shape = tuple(each.stop - each.start for each in part)
-    for mistake, of_heads in _of_all([_of_head(inputs, case, batch, head, part) for batch, head in heads]):
-        value, limit = (torch.stack(each)[..., part[3]].reshape(shape) for each in zip(*of_heads, strict=True))
+    for mistake, head_results in _common_mistakes(
+        [_head_results(inputs, case, batch, head, part) for batch, head in heads]
+    ):
+        value, limit = (torch.stack(each)[..., part[3]].reshape(shape) for each in zip(*head_results, strict=True))
         yield Variant(mistake, value, limit)
 
 
-def _of_all(heads: Sequence[OfHead]) -> Iterator[tuple[str, list[tuple[torch.Tensor, torch.Tensor]]]]:
-    """The variants that every head has: which there are depends on a head's numbers. Computed as they are asked for."""
+def _common_mistakes(heads: Sequence[HeadResults]) -> Iterator[tuple[str, list[tuple[torch.Tensor, torch.Tensor]]]]:
+    """Yield the mistakes that all heads have, on demand. A mistake may be missing for some heads' numbers."""
     first, *others = heads
     passed: list[dict[str, tuple[torch.Tensor, torch.Tensor]]] = [{} for _ in others]
     for mistake, *own in first:
@@ -84,7 +86,7 @@ def _places(piece: slice) -> range:
     return range(piece.start, piece.stop)
 
 
-def _of_head(inputs: Inputs, case: Case, batch: int, head: int, part: Part) -> OfHead:
+def _head_results(inputs: Inputs, case: Case, batch: int, head: int, part: Part) -> HeadResults:
     _, h, h_kv, s_q, s_k, d = case.shape
     q, k, v = inputs[:3]
     scale = ops.get("attention").arguments(case).get("sm_scale", d**-0.5)
@@ -96,19 +98,19 @@ def _of_head(inputs: Inputs, case: Case, batch: int, head: int, part: Part) -> O
         scale,
         _mask(case, part[2], q.device),
     )
-    scales = [float(each) for each in inputs[3:]] or [1.0, 1.0, 1.0]  # of float8
+    scales = [float(each) for each in inputs[3:]] or [1.0, 1.0, 1.0]  # float8 only
     right = _scaled(raw, scales)
-    ways = [_scales_of_float8(raw, scales) if inputs[3:] else _scales(right, scale, d)]
-    ways += [_masks(right, case, part), _keys(right, case)]
+    groups = [_float8_scales(raw, scales) if inputs[3:] else _scales(right, scale, d)]
+    groups += [_masks(right, case, part), _keys(right, case)]
     if not inputs[3:]:
-        ways.append(_maxima(right))
+        groups.append(_maxima(right))
         if s_q * s_k <= MOST_SCORES:
             every = slice(0, s_q)
             whole = replace(right, q=q[batch, head].double(), hidden=_mask(case, every, q.device))
-            ways.append(_of_all_queries(right, whole, part))
+            groups.append(_across_queries(right, whole, part))
     if h_kv > 1:
         others = {f"query head h read key head {name}": place for name, place in _heads(head, h, h_kv).items()}
-        ways.append(
+        groups.append(
             (
                 mistake,
                 other := _scaled(replace(raw, k=k[batch, place].double(), v=v[batch, place].double()), scales),
@@ -116,12 +118,12 @@ def _of_head(inputs: Inputs, case: Case, batch: int, head: int, part: Part) -> O
             )
             for mistake, place in others.items()
         )
-    ways.append(_blocks(right))
+    groups.append(_blocks(right))
     if not inputs[3:]:  # the bound of float8 is coarser than these
-        ways.append(_digits(right, case))
-    for mistake, of, weights in (each for way in ways for each in way):
-        value = _sum(weights, of.v)
-        yield mistake, value, _limit(of, weights, value, case)
+        groups.append(_digits(right, case))
+    for mistake, changed, weights in (each for group in groups for each in group):
+        value = _sum(weights, changed.v)
+        yield mistake, value, _limit(changed, weights, value, case)
     if not inputs[3:]:
         yield from _values(right, case)
 
@@ -130,18 +132,18 @@ def _scaled(raw: Head, scales: Sequence[float]) -> Head:
     return replace(raw, q=raw.q * scales[0], k=raw.k * scales[1], v=raw.v * scales[2])
 
 
-def _scales_of_float8(raw: Head, scales: Sequence[float]) -> Ways:
-    """A scale of q, k or v that is left out or applied twice; scores that are not scaled by sm_scale."""
+def _float8_scales(raw: Head, scales: Sequence[float]) -> HeadWeights:
+    """A scale of q, k or v is left out or applied twice; scores are not scaled by sm_scale."""
     for place, name in enumerate("qkv"):
         for mistake, power in (("left out", 0), ("applied twice", 2)):
-            of = _scaled(raw, [each ** (power if i == place else 1) for i, each in enumerate(scales)])
-            yield f"the scale of {name} was {mistake}", of, of.weights
-    of = replace(_scaled(raw, scales), scale=1.0)
-    yield "scores were not scaled", of, of.weights
+            changed = _scaled(raw, [each ** (power if i == place else 1) for i, each in enumerate(scales)])
+            yield f"the scale of {name} was {mistake}", changed, changed.weights
+    changed = replace(_scaled(raw, scales), scale=1.0)
+    yield "scores were not scaled", changed, changed.weights
 
 
 def _sum(weights: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """weights @ v, where NaN and infinities in v count for the queries alone that give them a weight."""
+    """Return weights @ v, where NaN and infinities in v reach only queries that give them a weight."""
     if bool(v.isfinite().all()):
         return weights @ v
     value = weights @ v.nan_to_num(0.0, 0.0, 0.0)
@@ -151,17 +153,17 @@ def _sum(weights: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     return value
 
 
-def _limit(of: Head, weights: torch.Tensor, value: torch.Tensor, case: Case) -> torch.Tensor:
+def _limit(head: Head, weights: torch.Tensor, value: torch.Tensor, case: Case) -> torch.Tensor:
     b, h, _, s_q, s_k, d = case.shape
-    sizes = (of.q * of.scale).square() @ of.k.square().T
-    finite = of.v.nan_to_num(0.0, 0.0, 0.0)
+    sizes = (head.q * head.scale).square() @ head.k.square().T
+    finite = head.v.nan_to_num(0.0, 0.0, 0.0)
     return attention_limit(
-        value, weights, of.scores, sizes, finite, head_dim=d, terms=s_k, count=b * h * s_q * d, dtype=case.dtype
+        value, weights, head.scores, sizes, finite, head_dim=d, terms=s_k, count=b * h * s_q * d, dtype=case.dtype
     )
 
 
 def _mask(case: Case, rows: slice, device: torch.device, shift: int | None = None) -> torch.Tensor | None:
-    """Which keys the queries `rows` do not see: those after their own, which is `shift` keys later."""
+    """Return which keys the queries `rows` do not see: those after their own key. shift: the own key of query 0."""
     if not case.option("causal"):
         return None
     s_q, s_k = case["S_q"], case["S_k"]
@@ -169,7 +171,7 @@ def _mask(case: Case, rows: slice, device: torch.device, shift: int | None = Non
     return torch.arange(s_k, device=device) > own[:, None]
 
 
-def _scales(right: Head, scale: float, d: int) -> Ways:
+def _scales(right: Head, scale: float, d: int) -> HeadWeights:
     given = scale != d**-0.5
     for mistake, other in (
         ("scores were not scaled", 1.0),
@@ -179,11 +181,11 @@ def _scales(right: Head, scale: float, d: int) -> Ways:
         ("2^x stood for e^x", scale * math.log(2.0)),
         ("scores were scaled by log2(e) too much", scale / math.log(2.0)),
     ):
-        of = replace(right, scale=other)
-        yield mistake, of, of.weights
+        changed = replace(right, scale=other)
+        yield mistake, changed, changed.weights
 
 
-def _masks(right: Head, case: Case, part: Part) -> Ways:
+def _masks(right: Head, case: Case, part: Part) -> HeadWeights:
     if right.hidden is None:
         return
     s_q, s_k = case["S_q"], case["S_k"]
@@ -193,8 +195,8 @@ def _masks(right: Head, case: Case, part: Part) -> Ways:
         ("the mask was aligned to the first key", 0),
         ("there was no mask", s_k),
     ):
-        of = replace(right, hidden=_mask(case, part[2], right.q.device, shift))
-        yield mistake, of, of.weights
+        changed = replace(right, hidden=_mask(case, part[2], right.q.device, shift))
+        yield mistake, changed, changed.weights
     plain = replace(right, hidden=None)
     hidden = right.hidden
     yield "hidden keys counted in the denominator", right, plain.weights.masked_fill(hidden, 0.0)
@@ -203,29 +205,29 @@ def _masks(right: Head, case: Case, part: Part) -> Ways:
     yield "a query that sees no key gave the mean of V", right, torch.where(unseen, 1.0 / s_k, weights)
 
 
-def _keys(right: Head, case: Case) -> Ways:
+def _keys(right: Head, case: Case) -> HeadWeights:
     """Too few keys, or scores of 0 beyond them."""
     s_k = case["S_k"]
     hidden = torch.zeros_like(right.scores, dtype=torch.bool) if right.hidden is None else right.hidden
     place = torch.arange(s_k, device=right.q.device)
-    for kept in kept_without_the_rest(s_k):
-        left = were(s_k - kept, "key")
+    for kept in shortened_lengths(s_k):
+        left = count_were(s_k - kept, "key")
         for which, gone in (("last", place >= kept), ("first", place < s_k - kept)):
-            of = replace(right, hidden=hidden | gone)
-            yield f"the {which} {left} left out", of, of.weights
+            changed = replace(right, hidden=hidden | gone)
+            yield f"the {which} {left} left out", changed, changed.weights
     highest = right.scores.amax(dim=1, keepdim=True).clamp(min=0.0)
     e = torch.exp(right.scores - highest)
-    for more in padded(s_k):
+    for more in padding_lengths(s_k):
         total = e.sum(dim=1, keepdim=True) + more * torch.exp(-highest)
-        yield f"{were(more, 'key')} counted beyond the last, of score 0", right, e / total
+        yield f"{count_were(more, 'key')} counted beyond the last, of score 0", right, e / total
 
 
 def _heads(head: int, h: int, h_kv: int) -> dict[str, int]:
     return {"h % H_kv, not h // (H / H_kv)": head % h_kv, "0": 0, "h": min(head, h_kv - 1)}
 
 
-def _maxima(right: Head) -> Ways:
-    """Another maximum of a query's scores, or a denominator that is missing."""
+def _maxima(right: Head) -> HeadWeights:
+    """A wrong maximum of a query's scores, or a missing denominator."""
     scores = right.scores
     single = scores.float()
     yield _shifted("the maximum was not subtracted", right, torch.zeros_like(single[:, :1]))
@@ -234,8 +236,8 @@ def _maxima(right: Head) -> Ways:
     yield "it was not divided by the sum of weights", right, e
 
 
-def _of_all_queries(right: Head, whole: Head, part: Part) -> Ways:
-    """What depends on the scores of all queries of a head."""
+def _across_queries(right: Head, whole: Head, part: Part) -> HeadWeights:
+    """Mistakes with the scores of all queries of a head."""
     every = whole.scores
     yield _shifted("the largest of all scores was subtracted", right, every.amax().float().expand(len(right.q), 1))
     yield _shifted("the maximum was of the queries of a key", right, every.amax(dim=0, keepdim=True).float())
@@ -243,13 +245,13 @@ def _of_all_queries(right: Head, whole: Head, part: Part) -> Ways:
 
 
 def _shifted(mistake: str, right: Head, shift: torch.Tensor) -> tuple[str, Head, torch.Tensor]:
-    """A softmax in float32 in which `shift` is subtracted from the scores: exponentials may overflow or vanish."""
+    """A softmax in float32 that subtracts `shift` from the scores: exponentials may overflow or vanish."""
     e = torch.exp(right.scores.float() - shift)
     return mistake, right, (e / e.sum(dim=1, keepdim=True)).double().masked_fill(right.unseen, 0.0)
 
 
-def _blocks(right: Head) -> Ways:
-    """An online softmax that does not rescale what it has when the maximum grows, or adds parts without rescaling."""
+def _blocks(right: Head) -> HeadWeights:
+    """An online softmax that does not rescale its sums when the maximum grows, or adds parts without rescaling."""
     scores = right.scores
     for size in SIZES:
         if not size < scores.shape[1] <= size * MOST_STEPS * (4 if size == 1 else 1):
@@ -279,18 +281,18 @@ def _blocks(right: Head) -> Ways:
             yield f"parts of {size} keys were added relative to their own maxima", right, weights
 
 
-def _digits(right: Head, case: Case) -> Ways:
-    """Roundings on the way."""
-    kinds = [*coarser(case.dtype), *(["tf32"] if case.dtype == "float32" else [])]
+def _digits(right: Head, case: Case) -> HeadWeights:
+    """Intermediate roundings."""
+    kinds = [*coarser_formats(case.dtype), *(["tf32"] if case.dtype == "float32" else [])]
     for kind in kinds:
-        of = replace(right, q=rounded(right.q, kind), k=rounded(right.k, kind), v=rounded(right.v, kind))
-        yield f"q, k and v were rounded to {kind}", of, of.weights
-        of = replace(right, q=of.q, k=of.k)
-        yield f"q and k were rounded to {kind}", of, of.weights
+        changed = replace(right, q=rounded(right.q, kind), k=rounded(right.k, kind), v=rounded(right.v, kind))
+        yield f"q, k and v were rounded to {kind}", changed, changed.weights
+        changed = replace(right, q=changed.q, k=changed.k)
+        yield f"q and k were rounded to {kind}", changed, changed.weights
         yield (
             f"factors of both products were rounded to {kind}",
-            replace(of, v=rounded(right.v, kind)),
-            rounded(of.weights, kind),
+            replace(changed, v=rounded(right.v, kind)),
+            rounded(changed.weights, kind),
         )
     if case.dtype == "float32":
         for kind in ("float16", "bfloat16"):
@@ -298,17 +300,17 @@ def _digits(right: Head, case: Case) -> Ways:
             e = torch.exp(right.scores - right.scores.amax(dim=1, keepdim=True)).masked_fill(right.unseen, 0.0)
             total = e.sum(dim=1, keepdim=True)
             yield f"weights were rounded to {kind}", right, rounded(e, kind) / total.masked_fill(right.unseen, 1.0)
-    for kind in sixteen(case.dtype):
+    for kind in sixteen_bit_formats(case.dtype):
         weights = torch.softmax(rounded(right.scores, kind), dim=1).masked_fill(right.unseen, 0.0)
         yield f"scores were rounded to {kind}", right, weights
 
 
 def _values(right: Head, case: Case) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
-    """What is no sum of values by other weights."""
+    """Mistakes that are no weighted sum of the values."""
     weights = right.weights
     value = _sum(weights, right.v)
     bound = _limit(right, weights, value, case)
-    for kind in coarser(case.dtype):
+    for kind in coarser_formats(case.dtype):
         yield f"the result was rounded to {kind}", rounded(value, kind), bound
     if right.hidden is not None or not bool(right.v.isfinite().all()):
         yield "0 times NaN let a hidden key through", weights @ right.v, bound

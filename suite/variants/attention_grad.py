@@ -1,4 +1,4 @@
-"""Variants of attention_grad: other scales, masks, keys and heads; delta; sums that lack a part; other digits."""
+"""Variants of attention_grad: other scales, masks, keys and heads; delta; incomplete sums; other digits."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from functools import partial
 import torch
 
 from suite import ops
+from suite.core.integers import cdiv
 from suite.ops.attention_grad import Pairs, Sum, pairs, rounding_variance, sum_over_keys, sums_over_queries
 from suite.problem import outputs
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
-from suite.variants._blocks import SIZES, kept_without_the_rest, were
-from suite.variants._rounding import coarser, rounded
+from suite.variants._blocks import SIZES, count_were, shortened_lengths
+from suite.variants._rounding import coarser_formats, rounded
 
 MOST_SCORES = 2**20
-"""Of a part whose heads have more scores none is compared: each variant computes them anew."""
+"""Most scores of a part with variants, over its heads: each variant computes its own scores."""
 
 
 @dataclass(frozen=True)
@@ -44,23 +45,23 @@ class Head:
 
 
 Sums = tuple[Sum, Sum, Sum]
-"""What a head adds to dq, dk and dv."""
+"""Contributions of a head to dq, dk and dv."""
 Bounded = tuple[torch.Tensor, torch.Tensor]
 """A result and its bound."""
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """What is done otherwise, at one of the steps.
+    """A change of one step of the computation.
 
-    own: the key head of each query head. counted: the heads of a group whose dk and dv count. exchanged: dv stands in
-    the place of dk, and dk in that of dv.
+    own: the key head of each query head. counted: selects the heads of a group that contribute to dk and dv. exchanged:
+    dk and dv are returned in each other's place.
     """
 
     text: str
     head: Callable[[Head], Head] = lambda head: head
-    pairs: Callable[[Head, Pairs], Pairs] = lambda head, of: of
-    sums: Callable[[Head, Pairs, Sums], Sums] = lambda head, of, sums: sums
+    pairs: Callable[[Head, Pairs], Pairs] = lambda head, right: right
+    sums: Callable[[Head, Pairs, Sums], Sums] = lambda head, right, sums: sums
     own: Sequence[int] | None = None
     counted: Callable[[Sequence[Sums]], Sequence[Sums]] = lambda sums: sums
     exchanged: bool = False
@@ -76,17 +77,17 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     whole = len(units) == h_kv * len({batch for batch, _ in units})
     for mistake in _mistakes(case, scale):
         if mistake.own is None or whole:
-            yield Variant(mistake.text, *_of_part(inputs, case, part[0], units, mistake, scale))
+            yield Variant(mistake.text, *_part_results(inputs, case, part[0], units, mistake, scale))
 
 
 def _touched(case: Case, part: slice) -> list[tuple[int, int]]:
-    """Batch entries and key heads that the part has results of."""
+    """Return the batch entries and key heads whose results the part contains."""
     b, h, h_kv, s_q, s_k, d = case.shape
     found = set()
     heads = (h, h_kv, h_kv)
     for begin, count, size in zip(_starts(case), heads, (s_q * d, s_k * d, s_k * d), strict=True):
         first = max(part.start - begin, 0) // size if size else 0
-        last = min(-(-(part.stop - begin) // size), b * count) if size else 0
+        last = min(cdiv(part.stop - begin, size), b * count) if size else 0
         found |= {(i // count, i % count * h_kv // count) for i in range(first, last)}
     return sorted(found)
 
@@ -97,13 +98,13 @@ def _starts(case: Case) -> tuple[int, ...]:
     return outputs.starts(((b, h, s_q, d), keys, keys))
 
 
-def _of_part(
+def _part_results(
     inputs: Inputs, case: Case, part: slice, units: Sequence[tuple[int, int]], mistake: Mistake, scale: float
 ) -> Bounded:
-    """The part as it is after a mistake, with its bound."""
+    """Return the part of the result after a mistake, with its bound."""
     value, limit = (torch.zeros(part.stop - part.start, dtype=torch.float64, device=inputs[0].device) for _ in range(2))
     for unit in units:
-        for begin, result, bound in _of_unit(inputs, case, unit, mistake, scale):
+        for begin, result, bound in _unit_results(inputs, case, unit, mistake, scale):
             low, high = max(begin, part.start), min(begin + result.numel(), part.stop)
             if low < high:
                 value[low - part.start : high - part.start] = result.flatten()[low - begin : high - begin]
@@ -111,10 +112,10 @@ def _of_part(
     return value, limit
 
 
-def _of_unit(
+def _unit_results(
     inputs: Inputs, case: Case, unit: tuple[int, int], mistake: Mistake, scale: float
 ) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
-    """The results of a key head and of its query heads: where each begins, its values and their bound."""
+    """Yield the results of a key head and of its query heads: where each begins, its values and their bound."""
     b, h, h_kv, s_q, s_k, d = case.shape
     batch, own = unit
     count, starts = (b * (h * s_q + 2 * h_kv * s_k) * d), _starts(case)
@@ -125,18 +126,20 @@ def _of_unit(
         places = (each, own, own, each)
         q, k, v, do = (x[batch, place].double() for x, place in zip(inputs, places, strict=True))
         head = mistake.head(Head(q, k, v, do, hidden, scale))
-        of = mistake.pairs(head, pairs(*_operands(head), head.hidden, head.scale, case.dtype))
-        sums = (sum_over_keys(of, head.k, scale), *sums_over_queries(of, head.q, head.do, scale))
-        found.append(mistake.sums(head, of, sums))
+        p_ds = mistake.pairs(head, pairs(*_operands(head), head.hidden, head.scale, case.dtype))
+        sums = (sum_over_keys(p_ds, head.k, scale), *sums_over_queries(p_ds, head.q, head.do, scale))
+        found.append(mistake.sums(head, p_ds, sums))
     for each, (dq, *_) in zip(heads, found, strict=True):
         yield starts[0] + (batch * h + each) * s_q * d, mistake.results(dq.value), dq.limit(s_k, count, case.dtype)
-    of_keys = [_added([sums[i] for sums in mistake.counted(found)], case, count) for i in (1, 2)]
-    for begin, (value, bound) in zip(starts[1:], reversed(of_keys) if mistake.exchanged else of_keys, strict=True):
+    key_results = [_added([sums[i] for sums in mistake.counted(found)], case, count) for i in (1, 2)]
+    for begin, (value, bound) in zip(
+        starts[1:], reversed(key_results) if mistake.exchanged else key_results, strict=True
+    ):
         yield begin + (batch * h_kv + own) * s_k * d, mistake.results(value), bound
 
 
 def _added(sums: Sequence[Sum], case: Case, count: int) -> Bounded:
-    """A sum over the heads of a group."""
+    """Return a sum over the heads of a group, with its bound."""
     names = ("value", "variance", "shift", "squares")
     total = Sum(*(torch.stack([getattr(each, name) for each in sums]).sum(0) for name in names))
     parts = torch.stack([each.value.square() for each in sums]).sum(0) if len(sums) > 1 else None
@@ -148,7 +151,7 @@ def _operands(head: Head) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, tor
 
 
 def _mask(case: Case, device: torch.device, shift: int | None = None) -> torch.Tensor | None:
-    """Which keys each query does not see: those after its own, which is `shift` keys later."""
+    """Return which keys each query does not see: those after its own key. shift: the own key of query 0."""
     if not case.option("causal"):
         return None
     s_q, s_k = case["S_q"], case["S_k"]
@@ -181,17 +184,17 @@ def _scales(case: Case, scale: float) -> Iterator[Mistake]:
     if scale != plain:
         in_gradients = _times((0, 1), plain / scale)
         yield Mistake("sm_scale was 1 / sqrt(D)", head=_replaced(scale=plain), sums=in_gradients)
-    for text, of_scores in (
+    for text, other_scale in (
         ("scores were not scaled", 1.0),
         ("scores were scaled twice", scale**2),
         ("2^x stood for e^x", scale * math.log(2.0)),
         ("scores were scaled by log2(e) too much", scale / math.log(2.0)),
     ):
-        yield Mistake(text, head=_replaced(scale=of_scores))
+        yield Mistake(text, head=_replaced(scale=other_scale))
 
 
 def _times(chosen: Sequence[int], factor: float) -> Callable[[Head, Pairs, Sums], Sums]:
-    def of(_: Head, __: Pairs, sums: Sums) -> Sums:
+    def change(_: Head, __: Pairs, sums: Sums) -> Sums:
         dq, dk, dv = (
             Sum(x.value * factor, x.variance * factor**2, x.shift * abs(factor), x.squares * factor**2)
             if i in chosen
@@ -200,7 +203,7 @@ def _times(chosen: Sequence[int], factor: float) -> Callable[[Head, Pairs, Sums]
         )
         return dq, dk, dv
 
-    return of
+    return change
 
 
 def _replaced(**changes: object) -> Callable[[Head], Head]:
@@ -225,22 +228,26 @@ def _masked(case: Case, shift: int) -> Callable[[Head], Head]:
     return lambda head: replace(head, hidden=_mask(case, head.q.device, shift))
 
 
-def _not_a_number(head: Head, of: Pairs) -> Pairs:
-    """Of queries that see no key p is NaN."""
+def _not_a_number(head: Head, right: Pairs) -> Pairs:
+    """Set p to NaN for queries that see no key."""
     assert head.hidden is not None
     unseen = head.hidden.all(dim=1, keepdim=True)
-    return replace(of, p=of.p.masked_fill(unseen, math.nan), ds=of.ds.masked_fill(unseen, math.nan))
+    return replace(right, p=right.p.masked_fill(unseen, math.nan), ds=right.ds.masked_fill(unseen, math.nan))
 
 
 def _deltas(case: Case) -> Iterator[Mistake]:
-    """Another p, or another ds = p (dp - delta)."""
+    """A wrong p, or a wrong ds = p (dp - delta)."""
     changed = partial(_changed, case.dtype)
-    yield Mistake("the maximum was not subtracted", pairs=lambda head, of: changed(head, of, p=_overflowing(head)))
-    yield Mistake("delta was left out", pairs=lambda head, of: changed(head, of, delta=0.0))
-    yield Mistake("delta was added", pairs=lambda head, of: changed(head, of, delta=-_delta(head, of.p)))
-    yield Mistake("ds was dp - delta, without p", pairs=lambda head, of: replace(of, ds=head.dp - _delta(head, of.p)))
-    for kind in coarser(case.dtype) if case.dtype == "float32" else ():
-        yield Mistake(f"delta was of an output rounded to {kind}", pairs=_with_output_in(kind))
+    yield Mistake(
+        "the maximum was not subtracted", pairs=lambda head, right: changed(head, right, p=_overflowing(head))
+    )
+    yield Mistake("delta was left out", pairs=lambda head, right: changed(head, right, delta=0.0))
+    yield Mistake("delta was added", pairs=lambda head, right: changed(head, right, delta=-_delta(head, right.p)))
+    yield Mistake(
+        "ds was dp - delta, without p", pairs=lambda head, right: replace(right, ds=head.dp - _delta(head, right.p))
+    )
+    for kind in coarser_formats(case.dtype) if case.dtype == "float32" else ():
+        yield Mistake(f"delta was of an output rounded to {kind}", pairs=_rounded_output(kind))
 
 
 def _delta(head: Head, p: torch.Tensor) -> torch.Tensor:
@@ -248,31 +255,31 @@ def _delta(head: Head, p: torch.Tensor) -> torch.Tensor:
 
 
 def _overflowing(head: Head) -> torch.Tensor:
-    """p in float32, where exponentials of scores as they stand overflow or vanish."""
+    """Return p in float32 without subtracting the maximum: exponentials overflow or vanish."""
     e = torch.exp(head.scores.float())
     p = (e / e.sum(dim=1, keepdim=True)).double()
     return p if head.hidden is None else p.masked_fill(head.hidden, 0.0)
 
 
-def _with_output_in(kind: str) -> Callable[[Head, Pairs], Pairs]:
-    def of(head: Head, right: Pairs) -> Pairs:
+def _rounded_output(kind: str) -> Callable[[Head, Pairs], Pairs]:
+    def change(head: Head, right: Pairs) -> Pairs:
         o = rounded(right.p @ head.v, kind)
         return _changed("float32", head, right, delta=(head.do * o).sum(dim=1, keepdim=True))
 
-    return of
+    return change
 
 
 def _changed(
-    dtype: str, head: Head, of: Pairs, *, p: torch.Tensor | None = None, delta: torch.Tensor | float | None = None
+    dtype: str, head: Head, right: Pairs, *, p: torch.Tensor | None = None, delta: torch.Tensor | float | None = None
 ) -> Pairs:
-    """`Pairs` of another p or delta, with the errors that come of it."""
-    p = of.p if p is None else p
+    """Return `Pairs` with another p or delta, and the errors that follow from it."""
+    p = right.p if p is None else p
     centred = head.dp - (_delta(head, p) if delta is None else delta)
     ds = p * centred
-    variance = of.ds_variance + of.p_variance * centred.square()
+    variance = right.ds_variance + right.p_variance * centred.square()
     if dtype != "float32":
         variance = variance + rounding_variance(ds, dtype)
-    return replace(of, p=p, ds=ds, ds_variance=variance, ds_shift=of.ds_shift + of.p_shift * centred.abs())
+    return replace(right, p=p, ds=ds, ds_variance=variance, ds_shift=right.ds_shift + right.p_shift * centred.abs())
 
 
 def _groups(case: Case) -> Iterator[Mistake]:
@@ -288,37 +295,39 @@ def _groups(case: Case) -> Iterator[Mistake]:
 def _ranges(case: Case) -> Iterator[Mistake]:
     """Keys or queries that are left out, or added twice."""
     s_q, s_k = case["S_q"], case["S_k"]
-    for kept in kept_without_the_rest(s_k):
-        gone = were(s_k - kept, "key")
-        yield Mistake(f"the last {gone} left out", head=_without_keys(kept))
-        yield Mistake(f"the last {gone} left out of dq", sums=_of_ranges(keys=slice(0, kept), in_place=True))
-    for kept in kept_without_the_rest(s_q):
+    for kept in shortened_lengths(s_k):
+        gone = count_were(s_k - kept, "key")
+        yield Mistake(f"the last {gone} left out", head=_hidden_keys(kept))
+        yield Mistake(f"the last {gone} left out of dq", sums=_range_sums(keys=slice(0, kept), in_place=True))
+    for kept in shortened_lengths(s_q):
         gone = "query was" if s_q - kept == 1 else f"{s_q - kept} queries were"
-        yield Mistake(f"the last {gone} left out of dk and dv", sums=_of_ranges(queries=slice(0, kept), in_place=True))
+        yield Mistake(f"the last {gone} left out of dk and dv", sums=_range_sums(queries=slice(0, kept), in_place=True))
     for size in SIZES:
         if size < s_k:
-            yield Mistake(f"the first {were(size, 'key')} added to dq twice", sums=_of_ranges(keys=slice(0, size)))
+            yield Mistake(
+                f"the first {count_were(size, 'key')} added to dq twice", sums=_range_sums(keys=slice(0, size))
+            )
         if size < s_q:
             first = "first query was" if size == 1 else f"first {size} queries were"
-            yield Mistake(f"the {first} added to dk and dv twice", sums=_of_ranges(queries=slice(0, size)))
+            yield Mistake(f"the {first} added to dk and dv twice", sums=_range_sums(queries=slice(0, size)))
     yield Mistake("each part of dq was added twice", sums=_times((0,), 2.0))
 
 
-def _without_keys(kept: int) -> Callable[[Head], Head]:
-    def of(head: Head) -> Head:
+def _hidden_keys(kept: int) -> Callable[[Head], Head]:
+    def change(head: Head) -> Head:
         gone = (torch.arange(len(head.k), device=head.k.device) >= kept).expand(len(head.q), -1)
         return replace(head, hidden=gone if head.hidden is None else head.hidden | gone)
 
-    return of
+    return change
 
 
-def _of_ranges(
+def _range_sums(
     *, keys: slice | None = None, queries: slice | None = None, in_place: bool = False
 ) -> Callable[[Head, Pairs, Sums], Sums]:
-    """dq of some keys alone, or dk and dv of some queries; added to what is right unless it stands `in_place` of it."""
+    """Restrict dq to some keys, or dk and dv to some queries; without `in_place` add these sums a second time."""
 
-    def of(head: Head, pairs_of: Pairs, sums: Sums) -> Sums:
-        part = _narrowed(pairs_of, queries or slice(None), keys or slice(None))
+    def change(head: Head, right: Pairs, sums: Sums) -> Sums:
+        part = _narrowed(right, queries or slice(None), keys or slice(None))
         dq, dk, dv = sums
         if keys is not None:
             mine = sum_over_keys(part, head.k[keys], head.scale)
@@ -328,40 +337,40 @@ def _of_ranges(
             dk, dv = others if in_place else (_plus(dk, others[0]), _plus(dv, others[1]))
         return dq, dk, dv
 
-    return of
+    return change
 
 
 def _plus(one: Sum, other: Sum) -> Sum:
     return Sum(*(getattr(one, name) + getattr(other, name) for name in ("value", "variance", "shift", "squares")))
 
 
-def _narrowed(of: Pairs, queries: slice, keys: slice) -> Pairs:
+def _narrowed(right: Pairs, queries: slice, keys: slice) -> Pairs:
     squares = ("p", "ds", "p_variance", "ds_variance", "p_shift", "ds_shift")
-    parts = {name: getattr(of, name)[queries, keys] for name in squares}
-    return Pairs(**parts, exponent=of.exponent[queries], delta=of.delta[queries])
+    parts = {name: getattr(right, name)[queries, keys] for name in squares}
+    return Pairs(**parts, exponent=right.exponent[queries], delta=right.delta[queries])
 
 
 def _digits(case: Case) -> Iterator[Mistake]:
-    """Roundings on the way."""
-    for kind in coarser(case.dtype):
+    """Intermediate roundings."""
+    for kind in coarser_formats(case.dtype):
         yield Mistake(f"the results were rounded to {kind}", results=_rounded_to(kind))
-    for kind in (*coarser(case.dtype), *(("tf32",) if case.dtype == "float32" else ())):
-        yield Mistake(f"q, k, v and do were rounded to {kind}", head=_in_digits(kind))
+    for kind in (*coarser_formats(case.dtype), *(("tf32",) if case.dtype == "float32" else ())):
+        yield Mistake(f"q, k, v and do were rounded to {kind}", head=_rounded_operands(kind))
         if case.dtype == "float32":
-            yield Mistake(f"p and ds were rounded to {kind}", pairs=_pairs_in(kind))
+            yield Mistake(f"p and ds were rounded to {kind}", pairs=_rounded_pairs(kind))
 
 
 def _rounded_to(kind: str) -> Callable[[torch.Tensor], torch.Tensor]:
     return lambda value: rounded(value, kind)
 
 
-def _in_digits(kind: str) -> Callable[[Head], Head]:
-    def of(head: Head) -> Head:
+def _rounded_operands(kind: str) -> Callable[[Head], Head]:
+    def change(head: Head) -> Head:
         q, k, v, do = (rounded(x, kind) for x in _operands(head))
         return replace(head, q=q, k=k, v=v, do=do)
 
-    return of
+    return change
 
 
-def _pairs_in(kind: str) -> Callable[[Head, Pairs], Pairs]:
-    return lambda _, of: replace(of, p=rounded(of.p, kind), ds=rounded(of.ds, kind))
+def _rounded_pairs(kind: str) -> Callable[[Head, Pairs], Pairs]:
+    return lambda _, right: replace(right, p=rounded(right.p, kind), ds=rounded(right.ds, kind))

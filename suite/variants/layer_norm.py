@@ -11,16 +11,16 @@ import torch
 from suite.ops.layer_norm import EPS, layer_norm_limit
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
-from suite.variants._blocks import SIZES, kept_without_the_rest, spans, were
-from suite.variants._rounding import rounded, sixteen
+from suite.variants._blocks import SIZES, count_were, shortened_lengths, spans
+from suite.variants._rounding import rounded, sixteen_bit_formats
 
 MOST_ELEMENTS = 2**20
-"""Of larger inputs only the rows of the part are looked at."""
+"""Most elements of an input; larger ones have only variants that need no other rows than the part's."""
 
 
 @dataclass(frozen=True)
-class Way:
-    """How y = apart * scale * weight + bias is computed. apart: (rows, N); scale: (rows, 1) or (rows, N)."""
+class Formula:
+    """The terms of y = apart * scale * weight + bias. apart: (rows, N); scale: (rows, 1) or (rows, N)."""
 
     apart: torch.Tensor
     scale: torch.Tensor
@@ -38,36 +38,36 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     mean = x.mean(dim=1, keepdim=True)
     apart = x - mean
     variance = apart.square().mean(dim=1, keepdim=True)
-    right = Way(apart, torch.rsqrt(variance + EPS), weight, bias)
+    right = Formula(apart, torch.rsqrt(variance + EPS), weight, bias)
 
-    def variant(mistake: str, way: Way, value: torch.Tensor | None = None) -> Variant:
-        value = way.value if value is None else value
-        limit = layer_norm_limit(x, way.apart, way.scale, weight, value, math.prod(case.shape), case.dtype)
+    def variant(mistake: str, formula: Formula, value: torch.Tensor | None = None) -> Variant:
+        value = formula.value if value is None else value
+        limit = layer_norm_limit(x, formula.apart, formula.scale, weight, value, math.prod(case.shape), case.dtype)
         return Variant(mistake, value[:, part[1]], limit[:, part[1]])
 
     for formulas in (_orders(x, right), _variances(x, right, mean, variance), _means(x, right)):
-        for mistake, way in formulas:
-            yield variant(mistake, way)
+        for mistake, formula in formulas:
+            yield variant(mistake, formula)
     if inputs[0].numel() <= MOST_ELEMENTS:
-        for mistake, way in _others(inputs[0].double(), right, part):
-            yield variant(mistake, way)
-    for kind in sixteen(case.dtype):
+        for mistake, formula in _other_statistics(inputs[0].double(), right, part):
+            yield variant(mistake, formula)
+    for kind in sixteen_bit_formats(case.dtype):
         y = right.apart * right.scale
         yield variant(f"(x - mean) * scale was rounded to {kind}", right, rounded(y, kind) * weight + bias)
         yield variant(f"(x - mean) * scale * weight was rounded to {kind}", right, rounded(y * weight, kind) + bias)
         around = x - rounded(mean, kind)
         moved = torch.rsqrt(around.square().mean(dim=1, keepdim=True) + EPS)
-        yield variant(f"the mean was rounded to {kind}", Way(around, moved, weight, bias))
+        yield variant(f"the mean was rounded to {kind}", Formula(around, moved, weight, bias))
         yield variant(f"the scale was rounded to {kind}", replace(right, scale=rounded(right.scale, kind)))
         if kind != case.dtype:
             yield variant(f"the result was rounded to {kind}", right, rounded(right.value, kind))
 
 
-Ways = Iterator[tuple[str, Way]]
+Formulas = Iterator[tuple[str, Formula]]
 
 
-def _orders(x: torch.Tensor, right: Way) -> Ways:
-    """Weight, bias and mean that are left out or used twice."""
+def _orders(x: torch.Tensor, right: Formula) -> Formulas:
+    """Weight, bias or mean left out or used twice."""
     weight, bias = right.weight, right.bias
     yield "the weight was left out", replace(right, weight=torch.ones_like(weight))
     yield "the bias was left out", replace(right, bias=torch.zeros_like(bias))
@@ -81,7 +81,7 @@ def _orders(x: torch.Tensor, right: Way) -> Ways:
     yield "it was not divided by the deviation", replace(right, scale=torch.ones_like(right.scale))
 
 
-def _variances(x: torch.Tensor, right: Way, mean: torch.Tensor, variance: torch.Tensor) -> Ways:
+def _variances(x: torch.Tensor, right: Formula, mean: torch.Tensor, variance: torch.Tensor) -> Formulas:
     n = x.shape[1]
     yield "it was divided by the variance, not by its root", replace(right, scale=right.scale.square())
     yield "eps was outside the root", replace(right, scale=1.0 / (variance.sqrt() + EPS))
@@ -105,8 +105,8 @@ def _variances(x: torch.Tensor, right: Way, mean: torch.Tensor, variance: torch.
             yield mistake, replace(right, scale=torch.rsqrt(within + EPS))
 
 
-def _means(x: torch.Tensor, right: Way) -> Ways:
-    """Means of blocks that are put together wrongly, or of too few columns."""
+def _means(x: torch.Tensor, right: Formula) -> Formulas:
+    """Wrongly combined means of blocks, or means of too few columns."""
     n = x.shape[1]
     for size in SIZES[1:]:
         if size < n and n % size:
@@ -117,8 +117,8 @@ def _means(x: torch.Tensor, right: Way) -> Ways:
             mistake = f"the means of blocks of {size} and of the rest counted alike"
             spread = apart.square().mean(dim=1, keepdim=True)
             yield mistake, replace(right, apart=apart, scale=torch.rsqrt(spread + EPS))
-    for kept in kept_without_the_rest(n):
-        left = were(n - kept, "column")
+    for kept in shortened_lengths(n):
+        left = count_were(n - kept, "column")
         some = x[:, :kept]
         apart = x - some.mean(dim=1, keepdim=True)
         variance = apart[:, :kept].square().mean(dim=1, keepdim=True)
@@ -126,8 +126,8 @@ def _means(x: torch.Tensor, right: Way) -> Ways:
         yield mistake, replace(right, apart=apart, scale=torch.rsqrt(variance + EPS))
 
 
-def _others(x: torch.Tensor, right: Way, part: Part) -> Ways:
-    """Statistics of something else than the row."""
+def _other_statistics(x: torch.Tensor, right: Formula, part: Part) -> Formulas:
+    """Statistics of other elements than the row's."""
     down = x - x.mean(dim=0, keepdim=True)
     scale = torch.rsqrt(down.square().mean(dim=0, keepdim=True) + EPS)
     yield "mean and variance were of columns", replace(right, apart=down[part[0]], scale=scale)

@@ -12,20 +12,20 @@ from suite.ops.linear_sigmoid import logits
 from suite.ops.linear_sigmoid_grad import Derivative, Sum, derivative, over_rows, times
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
-from suite.variants._blocks import SIZES, kept_without_the_rest, were
-from suite.variants._rounding import coarser, rounded, sixteen
+from suite.variants._blocks import SIZES, count_were, shortened_lengths
+from suite.variants._rounding import coarser_formats, rounded, sixteen_bit_formats
 
 MOST_PRODUCTS = 2**24
-"""Products of x with the weight, of which every variant computes all again, and those of two gradients."""
+"""Most terms of each of the three products; every variant computes all of them again."""
 MOST_STEPS = 1024
-"""Additions one after the other that are simulated."""
+"""Most additions of a simulated sum."""
 SIGMOID_ERROR = 8.0
-"""Of a factor made of the sigmoid and of dy, in unit roundoffs of float32: an exponential, a quotient, products."""
+"""Error of dy times the sigmoid's factors, in float32 unit roundoffs: an exponential, a quotient, products."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """The operands, float64, and the sigmoid y of the logits."""
+    """The operands and the sigmoid y of the logits, float64."""
 
     x: torch.Tensor
     weight: torch.Tensor
@@ -35,14 +35,14 @@ class Layer:
     case: Case
 
     def derivative(self, dz: torch.Tensor, right: Derivative) -> Derivative:
-        """Another dz, with errors as large."""
-        of_sigmoid = (self.dy * (SIGMOID_ERROR * unit_roundoff("float32"))).square()
-        own = of_sigmoid + (dz * unit_roundoff(self.case.dtype)).square()
+        """Return another dz, with errors as large as those of the right one."""
+        sigmoid_error = (self.dy * (SIGMOID_ERROR * unit_roundoff("float32"))).square()
+        own = sigmoid_error + (dz * unit_roundoff(self.case.dtype)).square()
         return Derivative(dz, right.shift, right.variance + own / 3.0)
 
-    def results(self, of: Derivative) -> list[Sum]:
-        """dx, dweight and dbias."""
-        return [times(of, self.weight), times(of, self.x, transposed=True), over_rows(of)]
+    def results(self, gradient: Derivative) -> list[Sum]:
+        """Return dx, dweight and dbias."""
+        return [times(gradient, self.weight), times(gradient, self.x, transposed=True), over_rows(gradient)]
 
 
 def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
@@ -57,7 +57,9 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
             each.limit(terms, m * k + n * k + n, case, products=products)
             for each, terms, products in zip(sums, (n, m, m), (True, True, False), strict=True)
         ]
-        value, limit = (torch.cat([each.flatten() for each in of]) for of in ([s.value for s in sums], bounds))
+        value, limit = (
+            torch.cat([each.flatten() for each in tensors]) for tensors in ([s.value for s in sums], bounds)
+        )
         yield Variant(mistake, value[part], limit[part])
 
 
@@ -73,14 +75,14 @@ def _mistakes(layer: Layer, right: Derivative) -> Iterator[tuple[str, list[Sum]]
 
 
 def _slopes(layer: Layer) -> Iterator[tuple[str, torch.Tensor]]:
-    """A mistake, and dz."""
+    """Yield for each mistake its dz."""
     y, dy = layer.y, layer.dy
     yield "dz was dy y, without 1 - y", dy * y
     yield "dz was dy (1 - y), without y", dy * (1.0 - y)
     yield "dz was y (1 - y), without dy", y * (1.0 - y)
     yield "dz was dy, without the derivative of the sigmoid", dy
     yield "dz was dy (1 - y^2), the derivative of tanh", dy * (1.0 - y.square())
-    for kind in coarser(layer.case.dtype) if layer.case.dtype == "float32" else ():
+    for kind in coarser_formats(layer.case.dtype) if layer.case.dtype == "float32" else ():
         few = rounded(y, kind)
         yield f"the output was rounded to {kind}", dy * few * (1.0 - few)
 
@@ -88,7 +90,7 @@ def _slopes(layer: Layer) -> Iterator[tuple[str, torch.Tensor]]:
 def _operands(layer: Layer) -> Iterator[tuple[str, Layer]]:
     yield "the bias was left out of the logits", replace(layer, bias=torch.zeros_like(layer.bias))
     yield "the bias was added to the logits twice", replace(layer, bias=2.0 * layer.bias)
-    kinds = (*coarser(layer.case.dtype), *(("tf32",) if layer.case.dtype == "float32" else ()))
+    kinds = (*coarser_formats(layer.case.dtype), *(("tf32",) if layer.case.dtype == "float32" else ()))
     for kind in kinds if layer.case.precision == "ieee" else ():
         x, weight, dy = (rounded(each, kind) for each in (layer.x, layer.weight, layer.dy))
         yield f"x, the weight and dy were rounded to {kind}", replace(layer, x=x, weight=weight, dy=dy)
@@ -99,9 +101,9 @@ def _arrangements(layer: Layer, right: Derivative, sums: list[Sum]) -> Iterator[
     m, n, k = layer.case.shape
     if n == k:
         yield "the weight was read transposed in dx", [times(right, layer.weight.T), dweight, dbias]
-        yield "dweight was transposed", [dx, _each(dweight, lambda each: each.T), dbias]
+        yield "dweight was transposed", [dx, _map_fields(dweight, lambda each: each.T), dbias]
     if m == n:
-        yield "dbias added up the columns of dz", [dx, dweight, over_rows(_each_of(right, lambda each: each.T))]
+        yield "dbias added up the columns of dz", [dx, dweight, over_rows(_map_derivative(right, lambda each: each.T))]
     yield "dbias was divided by M", [dx, dweight, _times(dbias, 1.0 / m)]
     yield "dweight was divided by M", [dx, _times(dweight, 1.0 / m), dbias]
     yield "dweight and dbias were divided by M", [dx, _times(dweight, 1.0 / m), _times(dbias, 1.0 / m)]
@@ -112,36 +114,36 @@ def _ranges(layer: Layer, right: Derivative, sums: list[Sum]) -> Iterator[tuple[
     """Rows or columns of dz that are left out, or added twice."""
     dx, dweight, dbias = sums
     m, n, _ = layer.case.shape
-    for kept in kept_without_the_rest(m):
-        rows = _each_of(right, _rows(kept))
-        of_weight, of_bias = times(rows, layer.x[:kept], transposed=True), over_rows(rows)
-        gone = f"the last {were(m - kept, 'row')} left out of"
-        yield f"{gone} dweight", [dx, of_weight, dbias]
-        yield f"{gone} dbias", [dx, dweight, of_bias]
-        yield f"{gone} dweight and dbias", [dx, of_weight, of_bias]
-    for kept in kept_without_the_rest(n):
-        columns = times(_each_of(right, _columns(kept)), layer.weight[:kept])
-        yield f"the last {were(n - kept, 'column')} left out of dx", [columns, dweight, dbias]
+    for kept in shortened_lengths(m):
+        rows = _map_derivative(right, _rows(kept))
+        weight_sum, bias_sum = times(rows, layer.x[:kept], transposed=True), over_rows(rows)
+        gone = f"the last {count_were(m - kept, 'row')} left out of"
+        yield f"{gone} dweight", [dx, weight_sum, dbias]
+        yield f"{gone} dbias", [dx, dweight, bias_sum]
+        yield f"{gone} dweight and dbias", [dx, weight_sum, bias_sum]
+    for kept in shortened_lengths(n):
+        columns = times(_map_derivative(right, _columns(kept)), layer.weight[:kept])
+        yield f"the last {count_were(n - kept, 'column')} left out of dx", [columns, dweight, dbias]
     for size in SIZES:
         if size < m:
-            rows = _each_of(right, _rows(size))
-            of_weight = _plus(dweight, times(rows, layer.x[:size], transposed=True))
-            of_bias = _plus(dbias, over_rows(rows))
-            gone = f"the first {were(size, 'row')} added to"
-            yield f"{gone} dweight twice", [dx, of_weight, dbias]
-            yield f"{gone} dbias twice", [dx, dweight, of_bias]
-            yield f"{gone} dweight and dbias twice", [dx, of_weight, of_bias]
+            rows = _map_derivative(right, _rows(size))
+            weight_sum = _plus(dweight, times(rows, layer.x[:size], transposed=True))
+            bias_sum = _plus(dbias, over_rows(rows))
+            gone = f"the first {count_were(size, 'row')} added to"
+            yield f"{gone} dweight twice", [dx, weight_sum, dbias]
+            yield f"{gone} dbias twice", [dx, dweight, bias_sum]
+            yield f"{gone} dweight and dbias twice", [dx, weight_sum, bias_sum]
         if size < n:
-            more = times(_each_of(right, _columns(size)), layer.weight[:size])
-            yield f"the first {were(size, 'column')} added to dx twice", [_plus(dx, more), dweight, dbias]
+            more = times(_map_derivative(right, _columns(size)), layer.weight[:size])
+            yield f"the first {count_were(size, 'column')} added to dx twice", [_plus(dx, more), dweight, dbias]
 
 
 def _digits(layer: Layer, right: Derivative, sums: list[Sum]) -> Iterator[tuple[str, list[Sum]]]:
     dx, dweight, dbias = sums
-    for kind in coarser(layer.case.dtype) if layer.case.dtype == "float32" else ():
+    for kind in coarser_formats(layer.case.dtype) if layer.case.dtype == "float32" else ():
         yield f"dz was rounded to {kind}", layer.results(replace(right, dz=rounded(right.dz, kind)))
-        yield f"the results were rounded to {kind}", [_each(each, _rounding(kind), only="value") for each in sums]
-    for kind in sixteen(layer.case.dtype):
+        yield f"the results were rounded to {kind}", [_map_fields(each, _rounding(kind), only="value") for each in sums]
+    for kind in sixteen_bit_formats(layer.case.dtype):
         if len(right.dz) <= MOST_STEPS:
             total = torch.zeros_like(dbias.value)
             for row in right.dz:
@@ -152,17 +154,17 @@ def _digits(layer: Layer, right: Derivative, sums: list[Sum]) -> Iterator[tuple[
 FIELDS = ("value", "shift", "variance", "squares")
 
 
-def _each(of: Sum, change: Callable[[torch.Tensor], torch.Tensor], only: str = "") -> Sum:
+def _map_fields(total: Sum, change: Callable[[torch.Tensor], torch.Tensor], only: str = "") -> Sum:
     fields = [only] if only else FIELDS
-    return replace(of, **{name: change(getattr(of, name)) for name in fields})
+    return replace(total, **{name: change(getattr(total, name)) for name in fields})
 
 
-def _each_of(of: Derivative, change: Callable[[torch.Tensor], torch.Tensor]) -> Derivative:
-    return Derivative(change(of.dz), change(of.shift), change(of.variance))
+def _map_derivative(gradient: Derivative, change: Callable[[torch.Tensor], torch.Tensor]) -> Derivative:
+    return Derivative(change(gradient.dz), change(gradient.shift), change(gradient.variance))
 
 
-def _times(of: Sum, factor: float) -> Sum:
-    return Sum(of.value * factor, of.shift * factor, of.variance * factor**2, of.squares * factor**2)
+def _times(total: Sum, factor: float) -> Sum:
+    return Sum(total.value * factor, total.shift * factor, total.variance * factor**2, total.squares * factor**2)
 
 
 def _plus(one: Sum, other: Sum) -> Sum:

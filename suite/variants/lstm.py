@@ -13,26 +13,27 @@ from suite.numerics.bounds import MARGIN, limit
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
 from suite.variants._blocks import SIZES
-from suite.variants._rounding import coarser, rounded, sixteen
+from suite.variants._rounding import coarser_formats, rounded, sixteen_bit_formats
 
 MOST_PRODUCTS = 2**25
-"""Products of weights with inputs and h, of which every variant computes all again."""
+"""Most terms of the products with inputs and h; every variant computes all of them again."""
 MOST_SUMS = 2**12
-"""Additions one after the other that are simulated."""
+"""Most additions of a simulated sum."""
 GATES = "ifgo"
 
 Gates = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
-"""i, f, g and o of a step, before their sigmoid or tanh; or after it."""
+"""The values i, f, g and o of a step, before or after sigmoid and tanh."""
 Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True)
 class Recurrence:
-    """All steps in float64, with what a mistake changes.
+    """All steps in float64, with the change that a mistake makes.
 
-    x, w_ih, w_hh, bias, h0, c0: operands. product: h w^T. tanh: of g and of c. gates: of the numbers of a step, after
-    sigmoid and tanh, and those of the step before. stored: what is kept of c. seen: what a step takes for h, of its own
-    and that of the step before, and whether it is the last one. state: the state after the steps, of all states.
+    x, w_ih, w_hh, bias, h0, c0: operands. order: positions of i, f, g and o in the weights. product: computes h w^T.
+    tanh, tanh_of_c: are applied to g and to c. gates: changes the gates of a step, given those of the step before.
+    kept: changes c as it is stored. seen: the h that a step reads, given h, the h before it, and whether the step is
+    the last. carried: c is carried over. extra_steps: repetitions of the last step.
     """
 
     x: torch.Tensor
@@ -52,10 +53,10 @@ class Recurrence:
     carried: bool = True
     extra_steps: int = 0
     late: tuple[int, int] = (0, 0)
-    """By how many steps the returned h and c are late."""
+    """Number of steps by which the returned h and c are late."""
 
     def run(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """y (T, B, H), h and c (B, H). h is rounded to 16 bits where the results are: it is read again from there."""
+        """Return y (T, B, H), h and c (B, H). h is rounded like the results, since the next step reads it there."""
         inputs = self.x @ self.w_ih.T + self.bias
         steps = [*range(len(self.x)), *[len(self.x) - 1] * self.extra_steps]
         states, before = [(self.h0, self.c0)], None
@@ -89,14 +90,14 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
 
 
 def _errors(inputs: Inputs, case: Case) -> torch.Tensor:
-    """The error that each result may have before it is rounded: the largest of its step, of the right ones."""
+    """Return the error that each result may have before it is rounded: the largest of the right results of its step."""
     t, b, _, h = case.shape
     found = torch.zeros((t + 2) * b * h, dtype=torch.float64, device=inputs[0].device)
     for truth in ops.get("lstm").truth(inputs, case):
         rounding = limit(0.0, truth.value, case.dtype)
         found[truth.index] = (truth.limit - rounding).nan_to_num(0.0, 0.0) / MARGIN
-    of_steps = found.view(t + 2, b * h).amax(dim=1, keepdim=True)
-    return of_steps.expand(-1, b * h).flatten()
+    step_errors = found.view(t + 2, b * h).amax(dim=1, keepdim=True)
+    return step_errors.expand(-1, b * h).flatten()
 
 
 def _mistakes(right: Recurrence, case: Case) -> Iterator[tuple[str, Recurrence]]:
@@ -111,7 +112,7 @@ def _mistakes(right: Recurrence, case: Case) -> Iterator[tuple[str, Recurrence]]
 
 
 def _operands(right: Recurrence) -> Iterator[tuple[str, Recurrence]]:
-    """The state, the bias and the steps."""
+    """Mistakes with the state, the bias and the steps."""
     zero = torch.zeros_like(right.h0)
     yield "c was not carried over", replace(right, carried=False)
     yield "h was not carried over", replace(right, seen=lambda h, before, is_last: zero)
@@ -131,25 +132,25 @@ def _gates(right: Recurrence) -> Iterator[tuple[str, Recurrence]]:
     yield "g was not tanh(g)", replace(right, tanh=lambda g: g)
     yield "g was sigmoid(g)", replace(right, tanh=torch.sigmoid)
     for place, name in ((0, "input"), (1, "forget"), (3, "output")):
-        yield f"the {name} gate was left out", replace(right, gates=_without(place))
-        yield f"the {name} gate was of the step before", replace(right, gates=_of_the_step_before(place))
+        yield f"the {name} gate was left out", replace(right, gates=_omitted_gate(place))
+        yield f"the {name} gate was of the step before", replace(right, gates=_previous_gate(place))
     yield "tanh was (e^2x - 1) / (e^2x + 1) and overflowed", replace(right, tanh=_quotient, tanh_of_c=_quotient)
 
 
-def _without(place: int) -> Callable[[Gates, Gates | None], Gates]:
-    def of(gates: Gates, _: Gates | None) -> Gates:
+def _omitted_gate(place: int) -> Callable[[Gates, Gates | None], Gates]:
+    def change(gates: Gates, _: Gates | None) -> Gates:
         i, f, g, o = (torch.ones_like(gate) if at == place else gate for at, gate in enumerate(gates))
         return i, f, g, o
 
-    return of
+    return change
 
 
-def _of_the_step_before(place: int) -> Callable[[Gates, Gates | None], Gates]:
-    def of(gates: Gates, before: Gates | None) -> Gates:
+def _previous_gate(place: int) -> Callable[[Gates, Gates | None], Gates]:
+    def change(gates: Gates, before: Gates | None) -> Gates:
         i, f, g, o = (before[at] if before and at == place else gate for at, gate in enumerate(gates))
         return i, f, g, o
 
-    return of
+    return change
 
 
 def _quotient(x: torch.Tensor) -> torch.Tensor:
@@ -158,13 +159,13 @@ def _quotient(x: torch.Tensor) -> torch.Tensor:
 
 
 def _digits(right: Recurrence, case: Case) -> Iterator[tuple[str, Recurrence]]:
-    """Roundings on the way."""
-    for kind in (*coarser(case.dtype), *(("tf32",) if case.dtype == "float32" else ())):
-        of_h = replace(right, w_hh=rounded(right.w_hh, kind), product=_of_rounded(kind))
-        yield f"factors of the products with h were rounded to {kind}", of_h
-        both = replace(of_h, x=rounded(right.x, kind), w_ih=rounded(right.w_ih, kind))
+    """Intermediate roundings."""
+    for kind in (*coarser_formats(case.dtype), *(("tf32",) if case.dtype == "float32" else ())):
+        rounded_h = replace(right, w_hh=rounded(right.w_hh, kind), product=_rounded_product(kind))
+        yield f"factors of the products with h were rounded to {kind}", rounded_h
+        both = replace(rounded_h, x=rounded(right.x, kind), w_ih=rounded(right.w_ih, kind))
         yield f"factors of all products were rounded to {kind}", both
-    for kind in sixteen(case.dtype):
+    for kind in sixteen_bit_formats(case.dtype):
         yield f"c was rounded to {kind} in every step", replace(right, kept=_rounding(kind))
         if case["T"] * case["H"] <= MOST_SUMS:
             yield f"products with h were rounded and added in {kind}", replace(right, product=_added(kind, kind))
@@ -175,32 +176,32 @@ def _rounding(kind: str) -> Callable[[torch.Tensor], torch.Tensor]:
     return lambda x: rounded(x, kind)
 
 
-def _of_rounded(kind: str) -> Product:
+def _rounded_product(kind: str) -> Product:
     return lambda h, w: rounded(h, kind) @ w.T
 
 
-def _added(kind: str, of_products: str) -> Product:
-    def of(h: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+def _added(kind: str, product_kind: str) -> Product:
+    def change(h: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         total = torch.zeros(len(h), len(w), dtype=torch.float64, device=h.device)
         for k in range(h.shape[1]):
-            total = rounded(total + rounded(h[:, k : k + 1] * w[:, k], of_products), kind)
+            total = rounded(total + rounded(h[:, k : k + 1] * w[:, k], product_kind), kind)
         return total
 
-    return of
+    return change
 
 
 def _stale(right: Recurrence, case: Case) -> Iterator[tuple[str, Recurrence]]:
-    """Units of h that are those of the step before, as without a barrier."""
+    """Units of h from the step before, as without a barrier."""
     for size in SIZES:
         if size < case["H"]:
             units = f"{size} units" if size > 1 else "unit"
             where = f"the last {units} of h {'were' if size > 1 else 'was'} of the step before"
-            yield where, replace(right, seen=_old(size, in_all=True))
-            yield f"in the last step {where}", replace(right, seen=_old(size, in_all=False))
+            yield where, replace(right, seen=_stale_units(size, in_all=True))
+            yield f"in the last step {where}", replace(right, seen=_stale_units(size, in_all=False))
 
 
-def _old(size: int, *, in_all: bool) -> Callable[[torch.Tensor, torch.Tensor, bool], torch.Tensor]:
-    def of(h: torch.Tensor, before: torch.Tensor, is_last: bool) -> torch.Tensor:
+def _stale_units(size: int, *, in_all: bool) -> Callable[[torch.Tensor, torch.Tensor, bool], torch.Tensor]:
+    def change(h: torch.Tensor, before: torch.Tensor, is_last: bool) -> torch.Tensor:
         return torch.cat([h[:, :-size], before[:, -size:]], dim=1) if in_all or is_last else h
 
-    return of
+    return change

@@ -1,4 +1,4 @@
-"""Variants of a layer of multi-head attention: weights in another order, other scales, heads, masks and digits."""
+"""Variants of multi-head attention: weights in another order, other scales, heads, masks and digits."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import torch
 from suite import ops
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
-from suite.variants._rounding import rounded, sixteen
+from suite.variants._rounding import rounded, sixteen_bit_formats
 
 MOST_WORK = 2**30
-"""Multiplications of one batch entry: of larger layers no variant is computed."""
+"""Most multiplications of one batch entry; larger layers have no variants."""
 OVERFLOW = math.log(2.0**128)
 """A score whose exponential is infinite in float32."""
 
-Changed = tuple[str, torch.Tensor, torch.Tensor, Case]
-"""A mistake, and w_qkv, w_out and the case with which the truth is what it makes."""
+ChangedLayer = tuple[str, torch.Tensor, torch.Tensor, Case]
+"""A mistake, with the w_qkv, w_out and case whose right result is the result of the mistake."""
 
 
 def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
@@ -38,7 +38,7 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
 
 
 def _truth(x: torch.Tensor, w_qkv: torch.Tensor, w_out: torch.Tensor, case: Case) -> tuple[torch.Tensor, torch.Tensor]:
-    """The layer of some batch entries, and its bound."""
+    """Return the layer's result for some batch entries, and its bound."""
     case = replace(case, dims=(("B", len(x)), *case.dims[1:]))
     value, limit = (torch.empty(x.shape, dtype=torch.float64, device=x.device) for _ in range(2))
     for piece in ops.get("multi_head_attention").truth((x, w_qkv, w_out), case):
@@ -46,7 +46,7 @@ def _truth(x: torch.Tensor, w_qkv: torch.Tensor, w_out: torch.Tensor, case: Case
     return value, limit
 
 
-def _changes(w_qkv: torch.Tensor, w_out: torch.Tensor, case: Case) -> Iterator[Changed]:
+def _changes(w_qkv: torch.Tensor, w_out: torch.Tensor, case: Case) -> Iterator[ChangedLayer]:
     e, h = case.shape[2:]
     d = e // h
     q, k, v = w_qkv.view(3, e, e)
@@ -59,8 +59,8 @@ def _changes(w_qkv: torch.Tensor, w_out: torch.Tensor, case: Case) -> Iterator[C
     yield "the product with w_out was left out", w_qkv, torch.eye(e, dtype=w_out.dtype, device=w_out.device), case
     if h > 1:
         yield "scores were scaled by 1 / sqrt(E), not by 1 / sqrt(D)", torch.cat((q / math.sqrt(h), k, v)), w_out, case
-        of_each = w_qkv.view(h, 3, d, e).transpose(0, 1).reshape(3 * e, e)
-        yield "w_qkv was read as q, k and v of one head after the other", of_each, w_out, case
+        by_head = w_qkv.view(h, 3, d, e).transpose(0, 1).reshape(3 * e, e)
+        yield "w_qkv was read as q, k and v of one head after the other", by_head, w_out, case
         apart = w_qkv.view(3, d, h, e).transpose(1, 2).reshape(3 * e, e)
         yield "heads were interleaved in w_qkv", apart, w_out, case
         yield "heads were interleaved in w_out", w_qkv, w_out.view(e, d, h).transpose(1, 2).reshape(e, e), case
@@ -78,12 +78,12 @@ def _changes(w_qkv: torch.Tensor, w_out: torch.Tensor, case: Case) -> Iterator[C
 def _layers(
     x: torch.Tensor, w_qkv: torch.Tensor, w_out: torch.Tensor, case: Case
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """What is no other layer: a mistake, and the result for all batch entries."""
+    """Yield mistakes that no change of weights describes, with the result for all batch entries."""
     b, s, e, h = case.shape
     qkv = x @ w_qkv.T
 
     def result(qkv: torch.Tensor, shift: int = 0, overflow: float = math.inf) -> torch.Tensor:
-        """Attention's result, (B, H, S, D), where positions see those up to `shift` after them if causal."""
+        """Return attention's result, (B, H, S, D). shift: later positions that a causal mask leaves visible."""
         q, k, v = qkv.view(*qkv.shape[:2], 3, h, e // h).permute(2, 0, 3, 1, 4)
         scores = q @ k.mT / math.sqrt(e // h)
         if case.option("causal"):
@@ -104,7 +104,7 @@ def _layers(
     elif b > 1:
         joined = result(qkv.view(1, b * s, 3 * e)).transpose(1, 2).reshape(b, s, e)
         yield "positions saw all batch entries", joined @ w_out.T
-    for kind in sixteen(case.dtype):
+    for kind in sixteen_bit_formats(case.dtype):
         if kind != case.dtype:
             yield f"q, k and v were rounded to {kind}", merged(result(rounded(qkv, kind))) @ w_out.T
             yield f"attention's result was rounded to {kind}", rounded(merged(right), kind) @ w_out.T

@@ -10,22 +10,22 @@ import torch
 from suite.ops.rms_norm import EPS, rms_norm_limit
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
-from suite.variants._blocks import kept_without_the_rest, were
-from suite.variants._rounding import rounded, sixteen
+from suite.variants._blocks import count_were, shortened_lengths
+from suite.variants._rounding import rounded, sixteen_bit_formats
 
 MOST_ELEMENTS = 2**20
-"""Of larger inputs only the rows of the part are looked at."""
+"""Most elements of an input; larger ones have only variants that need no other rows than the part's."""
 MOST_STEPS = 1024
-"""Additions one after the other that are simulated."""
+"""Most additions of a simulated sum."""
 
 
 def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     x, weight = inputs[0][part[0]].double(), inputs[1].double()
     mean = x.square().mean(dim=1, keepdim=True)
     scale = torch.rsqrt(mean + EPS)
-    for mistake, y, w, of_row in _formulas(inputs, x, weight, mean, part):
-        value = y * of_row * w
-        limit = rms_norm_limit(x, weight.expand(x.shape), of_row, value, math.prod(case.shape), case.dtype)
+    for mistake, y, w, row_scale in _formulas(inputs, x, weight, mean, part):
+        value = y * row_scale * w
+        limit = rms_norm_limit(x, weight.expand(x.shape), row_scale, value, math.prod(case.shape), case.dtype)
         yield Variant(mistake, value[:, part[1]], limit[:, part[1]])
     for mistake, value in _digits(x, weight, mean, scale, case):
         limit = rms_norm_limit(x, weight, scale, value, math.prod(case.shape), case.dtype)
@@ -33,7 +33,7 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
 
 
 Formula = tuple[str, torch.Tensor, torch.Tensor, torch.Tensor]
-"""A mistake, and what it makes of x, of the weight and of the scale of each row."""
+"""A mistake, with the x, the weight and the scale of each row that it uses."""
 
 
 def _formulas(
@@ -64,8 +64,8 @@ def _formulas(
         yield "the mean square was divided by N - 1", x, weight, torch.rsqrt(mean * n / (n - 1) + EPS)
     if m <= n:
         yield "weight[i] stood for weight[j]", x, weight[:m][part[0], None], scale
-    for kept in kept_without_the_rest(n):
-        left = were(n - kept, "column")
+    for kept in shortened_lengths(n):
+        left = count_were(n - kept, "column")
         squares = x[:, :kept].square().sum(dim=1, keepdim=True)
         yield f"the last {left} missing in the mean", x, weight, torch.rsqrt(squares / kept + EPS)
         yield f"the last {left} missing in the sum of squares", x, weight, torch.rsqrt(squares / n + EPS)
@@ -81,17 +81,17 @@ def _formulas(
 def _digits(
     x: torch.Tensor, weight: torch.Tensor, mean: torch.Tensor, scale: torch.Tensor, case: Case
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Roundings on the way."""
+    """Intermediate roundings."""
     n = x.shape[1]
-    for kind in sixteen(case.dtype):
+    for kind in sixteen_bit_formats(case.dtype):
         yield f"x * scale was rounded to {kind} before the weight", rounded(x * scale, kind) * weight
         yield f"the scale was rounded to {kind}", x * rounded(scale, kind) * weight
         if kind != case.dtype:
             yield f"x was rounded to {kind}", rounded(x, kind) * scale * weight
             yield f"the result was rounded to {kind}", rounded(x * scale * weight, kind)
         squares = rounded(x.square(), kind)
-        of_squares = torch.rsqrt(squares.mean(dim=1, keepdim=True) + EPS)
-        yield f"squares were rounded to {kind}", x * of_squares * weight
+        rounded_scale = torch.rsqrt(squares.mean(dim=1, keepdim=True) + EPS)
+        yield f"squares were rounded to {kind}", x * rounded_scale * weight
         total = rounded(squares.sum(dim=1, keepdim=True), kind)
         yield f"squares and their sum were rounded to {kind}", x * torch.rsqrt(total / n + EPS) * weight
         yield f"the mean was rounded to {kind}", x * torch.rsqrt(rounded(mean, kind) + EPS) * weight

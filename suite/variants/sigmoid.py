@@ -9,10 +9,10 @@ import torch
 from suite.ops.sigmoid import sigmoid_limit
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
-from suite.variants._rounding import rounded, sixteen
+from suite.variants._rounding import rounded, sixteen_bit_formats
 
 CLIPS = (10.0, 15.0, 16.0, 20.0, 30.0, 40.0, 50.0, 80.0, 88.0)
-"""Magnitudes to which x is clipped against overflow."""
+"""Magnitudes to which x may be clipped against overflow."""
 
 
 def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
@@ -31,7 +31,7 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     yield variant("digits of (1 + tanh(x / 2)) / 2 were cancelled", single.double())
     for clip in CLIPS:
         yield variant(f"x was clipped to +-{clip:g}", torch.sigmoid(x.clamp(-clip, clip)))
-    for kind in sixteen(case.dtype):
+    for kind in sixteen_bit_formats(case.dtype):
         if kind != case.dtype:
             yield variant(f"x was rounded to {kind}", torch.sigmoid(rounded(x, kind)))
             yield variant(f"x and y were rounded to {kind}", rounded(torch.sigmoid(rounded(x, kind)), kind))

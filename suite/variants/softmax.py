@@ -10,21 +10,21 @@ import torch
 from suite.ops.softmax import softmax_limit
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
-from suite.variants._blocks import SIZES, kept_without_the_rest, padded, spans, were
-from suite.variants._rounding import coarser, rounded, sixteen
+from suite.variants._blocks import SIZES, count_were, padding_lengths, shortened_lengths, spans
+from suite.variants._rounding import coarser_formats, rounded, sixteen_bit_formats
 
 MOST_ELEMENTS = 2**20
-"""Of larger inputs only the rows of the part are looked at."""
+"""Most elements of an input; larger ones have only variants that need no other rows than the part's."""
 MOST_STEPS = 256
-"""Blocks of a row that are gone through one after the other."""
+"""Most blocks of a row in a simulated loop."""
 
 
 def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     x = inputs[0][part[0]].double()
     count = math.prod(case.shape)
 
-    def variant(mistake: str, value: torch.Tensor, of: torch.Tensor = x) -> Variant:
-        return Variant(mistake, value[:, part[1]], softmax_limit(of, value, count, case.dtype)[:, part[1]])
+    def variant(mistake: str, value: torch.Tensor, source: torch.Tensor = x) -> Variant:
+        return Variant(mistake, value[:, part[1]], softmax_limit(source, value, count, case.dtype)[:, part[1]])
 
     highest = x.amax(dim=1, keepdim=True)
     e = torch.exp(x - highest)
@@ -47,24 +47,28 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     yield from _rests(x, e, total, highest, case, part)
     for size in SIZES:
         if size < x.shape[1] <= size * MOST_STEPS:
-            yield variant(f"the sum was not rescaled when the maximum grew, block by block of {size}", _kept(x, size))
+            yield variant(
+                f"the sum was not rescaled when the maximum grew, block by block of {size}", _unrescaled(x, size)
+            )
 
 
 def _digits(x: torch.Tensor, e: torch.Tensor, total: torch.Tensor, case: Case, part: Part) -> Iterator[Variant]:
-    """Roundings on the way."""
+    """Intermediate roundings."""
     count = math.prod(case.shape)
-    ways = {f"x was rounded to {kind}": torch.softmax(rounded(x, kind), dim=1) for kind in coarser(case.dtype)}
-    for kind in sixteen(case.dtype):
+    values = {
+        f"x was rounded to {kind}": torch.softmax(rounded(x, kind), dim=1) for kind in coarser_formats(case.dtype)
+    }
+    for kind in sixteen_bit_formats(case.dtype):
         small = rounded(e, kind)
-        ways[f"exponentials were rounded to {kind}"] = small / small.sum(dim=1, keepdim=True)
-        ways[f"exponentials above the line were rounded to {kind}"] = small / total
-        ways[f"the sum was rounded to {kind}"] = e / rounded(total, kind)
-        ways[f"exponentials and their sum were rounded to {kind}"] = small / rounded(
+        values[f"exponentials were rounded to {kind}"] = small / small.sum(dim=1, keepdim=True)
+        values[f"exponentials above the line were rounded to {kind}"] = small / total
+        values[f"the sum was rounded to {kind}"] = e / rounded(total, kind)
+        values[f"exponentials and their sum were rounded to {kind}"] = small / rounded(
             small.sum(dim=1, keepdim=True), kind
         )
         if kind != case.dtype:
-            ways[f"the result was rounded to {kind}"] = rounded(e / total, kind)
-    for mistake, value in ways.items():
+            values[f"the result was rounded to {kind}"] = rounded(e / total, kind)
+    for mistake, value in values.items():
         yield Variant(mistake, value[:, part[1]], softmax_limit(x, value, count, case.dtype)[:, part[1]])
 
 
@@ -73,25 +77,25 @@ def _rests(
 ) -> Iterator[Variant]:
     """Sums of too few or too many columns."""
     count, n = math.prod(case.shape), x.shape[1]
-    ways = {}
-    for kept in kept_without_the_rest(n):
-        left = were(n - kept, "column")
+    values = {}
+    for kept in shortened_lengths(n):
+        left = count_were(n - kept, "column")
         for which, there in (("last", slice(0, kept)), ("first", slice(n - kept, n))):
             largest = x[:, there].amax(dim=1, keepdim=True)
-            of_part = torch.exp(x[:, there] - largest).sum(dim=1, keepdim=True)
-            ways[f"the {which} {left} missing in the sum"] = torch.exp(x - largest) / of_part
-    for more in padded(n):
+            part_sum = torch.exp(x[:, there] - largest).sum(dim=1, keepdim=True)
+            values[f"the {which} {left} missing in the sum"] = torch.exp(x - largest) / part_sum
+    for more in padding_lengths(n):
         beyond = more * torch.exp(-highest.clamp(min=0.0))
-        of_row = total * torch.exp(highest - highest.clamp(min=0.0))
-        ways[f"{were(more, 'column')} counted beyond the row, of 0"] = torch.exp(x - highest.clamp(min=0.0)) / (
-            beyond + of_row
+        row_sum = total * torch.exp(highest - highest.clamp(min=0.0))
+        values[f"{count_were(more, 'column')} counted beyond the row, of 0"] = torch.exp(x - highest.clamp(min=0.0)) / (
+            beyond + row_sum
         )
-    for mistake, value in ways.items():
+    for mistake, value in values.items():
         yield Variant(mistake, value[:, part[1]], softmax_limit(x, value, count, case.dtype)[:, part[1]])
 
 
-def _kept(x: torch.Tensor, size: int) -> torch.Tensor:
-    """The sum so far keeps its scale when the maximum grows."""
+def _unrescaled(x: torch.Tensor, size: int) -> torch.Tensor:
+    """Return the softmax of a running sum that is not rescaled when the maximum grows."""
     largest, total = torch.full_like(x[:, :1], -math.inf), torch.zeros_like(x[:, :1])
     for span in spans(x.shape[1], size):
         largest = torch.maximum(largest, x[:, span].amax(dim=1, keepdim=True))

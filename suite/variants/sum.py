@@ -12,13 +12,13 @@ from suite import ops
 from suite.ops.sum import sum_limit
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
-from suite.variants._blocks import SIZES, kept_without_the_rest, spans, were
-from suite.variants._rounding import coarser, rounded, sixteen
+from suite.variants._blocks import SIZES, count_were, shortened_lengths, spans
+from suite.variants._rounding import coarser_formats, rounded, sixteen_bit_formats
 
 MOST_ELEMENTS = 2**20
-"""Larger inputs are not summed again for each mistake."""
+"""Most elements of an input; every variant sums all of them again."""
 MOST_STEPS = 1024
-"""Additions one after the other that are simulated."""
+"""Most additions of a simulated sum."""
 
 
 def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
@@ -46,7 +46,7 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     for across, name in ((0, "row"), (1, "column")):
         if axis in (None, across) and x.shape[across] > 1:
             yield from _parts(whole, across, name, variant)
-    for kind in coarser(case.dtype):
+    for kind in coarser_formats(case.dtype):
         small = rounded(whole, kind)
         yield variant(f"elements were rounded to {kind}", small)
         yield variant(f"elements and the sum were rounded to {kind}", small, partial(rounded, kind=kind))
@@ -57,8 +57,8 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
 def _parts(x: torch.Tensor, across: int, name: str, variant: Callable[..., Variant]) -> Iterator[Variant]:
     """Rows or columns that are left out, or counted twice."""
     length = x.shape[across]
-    for kept in kept_without_the_rest(length):
-        left = were(length - kept, name)
+    for kept in shortened_lengths(length):
+        left = count_were(length - kept, name)
         yield variant(f"the last {left} left out", x.narrow(across, 0, kept))
         yield variant(f"the first {left} left out", x.narrow(across, length - kept, kept))
     for place in range(length) if length <= SIZES[5] else ():
@@ -68,7 +68,7 @@ def _parts(x: torch.Tensor, across: int, name: str, variant: Callable[..., Varia
 def _in_steps(rows: torch.Tensor, case: Case, count: int, part: Part) -> Iterator[Variant]:
     """Sums of rows that are rounded after each block."""
     squares = rows.square().sum(dim=1)
-    for kind, size in product(sixteen(case.dtype), SIZES):
+    for kind, size in product(sixteen_bit_formats(case.dtype), SIZES):
         if not size < rows.shape[1] <= size * MOST_STEPS:
             continue
         acc, exact = torch.zeros_like(rows[:, 0]), torch.zeros_like(rows[:, 0])

@@ -1,4 +1,4 @@
-"""Calls whose results nobody looks at, for what they build: libraries and programs that a run finds in the caches."""
+"""Calls made only to fill caches with the libraries and programs that they build."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from suite.worker.protocol import BuildReply, BuildRequest
 def build(
     implementation: Implementation, request: BuildRequest, device: torch.device, on_phase: Callable[[Phase], None]
 ) -> BuildReply:
-    """Call an implementation of the tree once on a case, and on telling cases if asked. Nothing is timed, not even by
-    an autotuner. What the call on the case raises passes through; of the others nothing does."""
+    """Call an implementation of the tree once on a case, and on telling cases if asked. Autotuners time nothing.
+
+    Exceptions of the call on the case pass through; those of telling cases are ignored.
+    """
     module, adapter = implementation.load(), implementation.adapter
     function = implementation.function()
 
     def call(case: Case) -> None:
-        op = ops.of(case)
+        op = ops.operation(case)
         on_phase(Phase.PREPARING)
         inputs = op.make_inputs(case, request.seed, device)
         on_phase(Phase.FIRST_CALL)
@@ -38,7 +40,7 @@ def build(
             return BuildReply(covered=False)
     if request.telling != "no":
         with adapter.without_tuning(module):
-            for each in ops.of(case).telling_cases(case.dtype, case.precision).values():
+            for each in ops.operation(case).telling_cases(case.dtype, case.precision).values():
                 with suppress(Exception):
                     call(each)
     if device.type == "cuda":

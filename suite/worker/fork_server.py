@@ -1,8 +1,7 @@
-"""Workers are forked from a process that has imported torch (`forking.py`): the first one waits for that, the others
-start at once.
+"""The process from which workers are forked, as its parent sees it. It imports torch once: later workers start at once.
 
-A server belongs to one pool at a time. Afterwards it is kept for the next pool of this process, which may be that of
-another run from Python: it must have been started as that pool would start one.
+A server belongs to one pool at a time. Then it is kept for a later pool of this process, such as that of another run
+from Python, if that pool would start its server in the same way.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from pathlib import Path
 from signal import SIGKILL
 
 from suite.hardware.device import Device
-from suite.worker.child import HASTY_KILL_S, KILL_S, Child, spawn
-from suite.worker.forking import ENDED, EVENT, LENGTH, OPTIONS, REFUSED
+from suite.processes.child import HASTY_KILL_S, KILL_S, Child, spawn
+from suite.worker.fork_server_main import ENDED, EVENT, LENGTH, OPTIONS, REFUSED
 
 START_S = 600.0
 LATE = frozenset(
@@ -36,14 +35,14 @@ LATE = frozenset(
         "XDG_CACHE_HOME",
     )
 )
-"""Variables that nothing reads before a worker is forked: servers are shared by runs that differ in them."""
+"""Variables that nothing reads before a worker is forked: runs that differ in them share a server."""
 KEPT = 2
-"""Servers that are kept: each has 0.3 GB, most of it files that others share."""
+"""Servers that are kept. Each has 0.3 GB, most of it pages of files that it shares with other processes."""
 LIMITS = tuple(getattr(resource, name) for name in sorted(vars(resource)) if name.startswith("RLIMIT_"))
 
 
 class ForkedWorker:
-    """A worker: the part of `subprocess.Popen` that is needed."""
+    """A worker, which is a child of the fork server: the part of `subprocess.Popen` that `Child` uses."""
 
     def __init__(self, server: ForkServer, pid: int) -> None:
         self.server, self.pid = server, pid
@@ -65,7 +64,7 @@ class ForkedWorker:
 
 
 class ForkServer(Child):
-    """Starts the process, for workers on `device` with an environment like `environment`."""
+    """A process that forks workers on `device` with environments that differ from `environment` only in LATE."""
 
     def __init__(self, device: Device, environment: Mapping[str, str]) -> None:
         self.key = _key(device, environment)
@@ -74,9 +73,11 @@ class ForkServer(Child):
         self._control, theirs = socket.socketpair()
         self._gone = False
         self._reading = threading.Lock()
-        """Held by whoever waits for an event: workers may be watched from several threads."""
+        """Held while a thread waits for an event: several threads may watch workers."""
         try:
-            super().__init__(spawn("suite.worker.forking", device, environment), {"--control": theirs.detach()})
+            super().__init__(
+                spawn("suite.worker.fork_server_main", device, environment), {"--control": theirs.detach()}
+            )
         except BaseException:
             self._control.close()
             raise
@@ -88,14 +89,14 @@ class ForkServer(Child):
             with self._reading:
                 socket.send_fds(self._control, [LENGTH.pack(len(request))], [*(ends[name] for name in OPTIONS), output])
                 self._control.sendall(request)
-                kind = ENDED  # of an earlier worker
+                kind = ENDED  # events of earlier workers are skipped
                 while kind == ENDED:
                     self.wait_for(self._control.fileno(), START_S, time.monotonic() + START_S)
                     kind, pid = self._event()
-                self._codes.pop(pid, None)  # of an earlier process with that number
+                self._codes.pop(pid, None)  # the status of an earlier process with this id
         except OSError:
             raise self.died() from None
-        except BaseException:  # interrupted: what it answers now is unknown
+        except BaseException:  # interrupted: its next answer is unknown
             self._gone = True
             raise
         if self._gone:
@@ -105,7 +106,7 @@ class ForkServer(Child):
         return ForkedWorker(self, pid)
 
     def code(self, pid: int, patience_s: float) -> int | None:
-        """The exit status of a worker, if it ends within `patience_s`."""
+        """The exit status of a worker that ends within `patience_s`; else None."""
         with self._reading:
             while pid not in self._codes and not self._gone:
                 if not select.select([self._control], [], [], patience_s)[0]:
@@ -114,7 +115,7 @@ class ForkServer(Child):
                 patience_s = 0.0
         if pid in self._codes:
             return self._codes[pid]
-        return None if _lives(pid) else -SIGKILL  # what has killed the server, and its statuses with it
+        return None if _lives(pid) else -SIGKILL  # the server is dead, and the status with it
 
     def _event(self) -> tuple[bytes, int]:
         try:
@@ -130,8 +131,8 @@ class ForkServer(Child):
         return kind, pid
 
     def serves(self, device: Device, environment: Mapping[str, str]) -> bool:
-        """Whether workers of this process with that environment can be forked from it."""
-        lives = self.owner == os.getpid() and not self._gone and self.process.poll() is None
+        """True if workers of this process with `environment` can be forked from this server."""
+        lives = self.owner == os.getpid() and not self._gone and self.alive
         return lives and self.key == _key(device, environment)
 
     def close(self, patience_s: float = KILL_S) -> None:
@@ -154,7 +155,7 @@ def _lives(pid: int) -> bool:
 
 
 def _key(device: Device, environment: Mapping[str, str]) -> object:
-    """What a server must have been started with."""
+    """The settings that a server and its workers must share."""
     limits = tuple(map(resource.getrlimit, LIMITS))
     cores = tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else ()
     variables = frozenset((name, value) for name, value in environment.items() if name not in LATE)
@@ -165,7 +166,7 @@ _kept: list[ForkServer] = []
 
 
 def take(device: Device, environment: Mapping[str, str]) -> ForkServer:
-    """A server that was kept, or a new one. Raises `WorkerDiedError` where the system cannot start a process."""
+    """A kept server, or a new one. Raises `WorkerDiedError` if the system cannot start a process."""
     for server in _kept:
         if server.serves(device, environment):
             _kept.remove(server)
@@ -175,14 +176,14 @@ def take(device: Device, environment: Mapping[str, str]) -> ForkServer:
 
 
 def give_back(server: ForkServer) -> None:
-    """Keep a server that its pool needs no more."""
+    """Keep a server that its pool no longer needs."""
     _kept.append(server)
     while len(_kept) > KEPT:
         _close(_kept.pop(0), KILL_S)
 
 
 def close_kept() -> None:
-    """End the servers that are kept."""
+    """End the kept servers."""
     while _kept:
         _close(_kept.pop(), HASTY_KILL_S)
 

@@ -1,4 +1,4 @@
-"""A worker process that is replaced when it dies: a crash, a hang or exhausted memory costs one row, not the run."""
+"""A worker process that is replaced when it dies, so that a crash, a hang or exhausted memory costs one row."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from suite.worker.protocol import (
     DescribeReply,
     DescribeRequest,
     Failed,
+    ProbeReply,
+    ProbeRequest,
     Reply,
     Request,
-    TellReply,
-    TellRequest,
-    TimeGuestRequest,
+    TimeExternalRequest,
     TimeReply,
     TimeRequest,
     TimingFailed,
@@ -41,8 +41,8 @@ __all__ = ["Pool", "WorkerDiedError", "WorkerTimeoutError"]
 class Pool:
     """One worker for `device`, started by the first request, replaced after it died or was discarded.
 
-    `environment` is set in the worker on top of this process's. `memory_bytes` limits the host memory of the worker;
-    None allows most of what is free.
+    `environment` adds variables to those of this process. `memory_bytes` limits the host memory of the worker; None
+    allows most of the free memory.
     """
 
     def __init__(
@@ -69,21 +69,21 @@ class Pool:
     @overload
     def ask(self, request: CheckRequest, *, timeout_s: float) -> CheckReply | Failed: ...
     @overload
-    def ask(self, request: TellRequest, *, timeout_s: float) -> TellReply | Failed: ...
+    def ask(self, request: ProbeRequest, *, timeout_s: float) -> ProbeReply | Failed: ...
     @overload
-    def ask(self, request: TimeRequest | TimeGuestRequest, *, timeout_s: float) -> TimeReply | TimingFailed: ...
+    def ask(self, request: TimeRequest | TimeExternalRequest, *, timeout_s: float) -> TimeReply | TimingFailed: ...
     @overload
     def ask(self, request: TuneRequest, *, timeout_s: float) -> TuneReply | Failed: ...
     @overload
     def ask(self, request: DescribeRequest, *, timeout_s: float) -> DescribeReply | Failed: ...
 
     def ask(self, request: Request, *, timeout_s: float) -> Reply:
-        """Send `request` and return the reply. `timeout_s` limits a first call; `limits.py` has the other limits.
+        """Send `request` and return the reply. `timeout_s` limits a first call; `processes/limits.py` has the others.
 
         Raises `WorkerTimeoutError` or `WorkerDiedError`; the next call starts a fresh worker.
         """
         references = request.implementations if isinstance(request, TimeRequest) else (request.implementation,)
-        in_this_process = [each for each in references if isinstance(each, str)]  # a brought file has its own
+        in_this_process = [each for each in references if isinstance(each, str)]  # a user's file has its own process
         try:
             if self._worker is None:
                 self._worker = self.start()
@@ -97,7 +97,7 @@ class Pool:
             raise
 
     def start(self) -> WorkerProcess:
-        """A further worker, which the caller closes."""
+        """One more worker, which the caller closes."""
         wanted = environment(self.device, self._environment)
         if self._server is None or not self._server.serves(self.device, wanted):
             self.renew()
@@ -105,14 +105,14 @@ class Pool:
         return WorkerProcess(self._server, wanted, self._memory_bytes)
 
     def renew(self) -> None:
-        """End the current worker; the next comes from a server of its own, so that addresses differ too."""
+        """End the current worker and its fork server. The next worker has a new one, so that addresses differ too."""
         self.discard()
         server, self._server = self._server, None
         if server is not None:
             server.close()
 
     def served_others(self, name: str) -> bool:
-        """Whether the worker has run another implementation than `name`, which may have changed the process."""
+        """True if the worker has run another implementation than `name`, which may have changed the process."""
         return bool(self._served - {name})
 
     def discard(self, patience_s: float = KILL_S) -> None:

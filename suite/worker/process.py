@@ -11,8 +11,8 @@ from functools import partial
 from suite import hardware
 from suite.core.phases import Phase
 from suite.hardware.device import Device
-from suite.worker import limits
-from suite.worker.child import HASTY_KILL_S, KILL_S, Child, WorkerDiedError, WorkerTimeoutError, with_suite
+from suite.processes import limits
+from suite.processes.child import HASTY_KILL_S, KILL_S, Child, WorkerDiedError, WorkerTimeoutError, with_suite
 from suite.worker.fork_server import ForkServer
 from suite.worker.protocol import (
     REPLIES,
@@ -23,7 +23,7 @@ from suite.worker.protocol import (
     Reply,
     Request,
     Started,
-    TimeGuestRequest,
+    TimeExternalRequest,
     TimeReply,
     TimeRequest,
     decode_numbered,
@@ -34,14 +34,13 @@ from suite.worker.protocol import (
 __all__ = ["HASTY_KILL_S", "KILL_S", "WorkerDiedError", "WorkerProcess", "WorkerTimeoutError"]
 
 MEMORY_SHARE = 0.9
-"""Part of the free host memory that a worker may take."""
+"""Fraction of the free host memory that a worker may use."""
 
 
 class WorkerProcess(Child):
-    """Starts a worker. `environment` is its environment; `memory_bytes` limits its host memory and that of all that it
-    has started, None allows most of what is free.
+    """A worker with this `environment`. Raises `WorkerDiedError` if the system cannot start a process.
 
-    Raises `WorkerDiedError` where the system cannot start a process.
+    `memory_bytes` limits the host memory of the worker and of all that it starts; None allows most of the free memory.
     """
 
     def __init__(self, server: ForkServer, environment: Mapping[str, str], memory_bytes: int | None = None) -> None:
@@ -49,7 +48,7 @@ class WorkerProcess(Child):
         memory_bytes = memory_bytes or (None if free is None else int(MEMORY_SHARE * free))
         self.partial, self.lines = b"", list[bytes]()
         self.number = 0
-        """The number of the latest request."""
+        """Number of the latest request."""
         pipes: list[int] = []
         try:
             for _ in range(2):
@@ -75,7 +74,7 @@ class WorkerProcess(Child):
         self.number += 1
         self.patience_s = timeout_s
         self.forget_output()
-        with contextlib.suppress(BrokenPipeError):  # the worker is dead; reading its pipe says how it ended
+        with contextlib.suppress(BrokenPipeError):  # the worker is dead; reading its pipe tells how it ended
             os.write(self._requests, encode_numbered(request, self.number))
         while True:
             match self._next(limits.limit_s(self.current.phase, timeout_s)):
@@ -103,7 +102,7 @@ class WorkerProcess(Child):
             except ProtocolError:
                 raise self._unreadable() from None
             expected = 0 if isinstance(message, Ready) else self.number
-            if number < expected:  # from a process that a kernel has forked
+            if number < expected:  # sent by a process that a kernel has forked
                 continue
             if number > expected or not isinstance(message, Event):
                 raise self._unreadable()
@@ -119,10 +118,10 @@ class WorkerProcess(Child):
 
 
 def _answers(reply: Reply, request: Request) -> bool:
-    """Whether a reply is one to that request: times are those of the implementations asked for."""
+    """True if the reply is of the right type, and its times are of the implementations of the request."""
     if isinstance(reply, TimeReply) and isinstance(request, TimeRequest):
         return set(reply.timings) == set(request.implementations)
-    if isinstance(reply, TimeReply) and isinstance(request, TimeGuestRequest):
+    if isinstance(reply, TimeReply) and isinstance(request, TimeExternalRequest):
         return set(reply.timings) == {request.implementation.name}
     return isinstance(reply, REPLIES[type(request)])
 

@@ -1,18 +1,18 @@
 """The messages between a worker and its parent: one JSON object a line, over two pipes.
 
 Each line begins with the number of its request; events before the first request have 0. A process that a kernel forks
-may answer a request a second time: what carries an earlier number is dropped.
+may answer a request a second time: lines with an earlier number are dropped.
 
-The parent sends a request; the worker sends `Ready` once after it has started, `Started` whenever something begins that
-may hang or crash, and `Done` with the reply. A death or a silence is blamed on the implementation that `Started` names.
+The parent sends a request. The worker sends `Ready` once after it has started, `Started` before each phase that may
+hang or crash, and `Done` with the reply. A death or a silence is attributed to the implementation that `Started` names.
 
-    request                         replies
-    CheckRequest                    CheckReply, Failed
-    TimeRequest, TimeGuestRequest   TimeReply, TimingFailed
-    TellRequest                     TellReply, Failed
-    TuneRequest                     TuneReply, Failed
-    DescribeRequest                 DescribeReply, Failed
-    BuildRequest                    BuildReply, Failed
+    request                             replies
+    CheckRequest                        CheckReply, Failed
+    TimeRequest, TimeExternalRequest    TimeReply, TimingFailed
+    ProbeRequest                        ProbeReply, Failed
+    TuneRequest                         TuneReply, Failed
+    DescribeRequest                     DescribeReply, Failed
+    BuildRequest                        BuildReply, Failed
 """
 
 from __future__ import annotations
@@ -22,24 +22,34 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from suite.core.phases import Phase
+from suite.core.phases import Started
 from suite.custom.about import About
+from suite.external.requests import TimeExternalRequest
 from suite.frameworks.triton.tuned import Entry
-from suite.implementations.external.reference import ExternalReference, Reference, name_of
+from suite.implementations.identity import ExternalReference, Reference, name_of
 from suite.problem.case import Case
 from suite.problem.source import Source
+from suite.processes.codec import ProtocolError, from_json, to_json
+from suite.processes.limits import FIRST_CALL_S
 from suite.results.noise import MAX_NOISE
-from suite.worker.codec import ProtocolError, from_json, to_json
-from suite.worker.limits import FIRST_CALL_S
 
-__all__ = ["ExternalReference", "ProtocolError", "Reference", "decode", "encode", "name_of"]
+__all__ = [
+    "ExternalReference",
+    "ProtocolError",
+    "Reference",
+    "Started",
+    "TimeExternalRequest",
+    "decode",
+    "encode",
+    "name_of",
+]
 
 
 @dataclass(frozen=True)
 class CheckRequest:
-    """Run the checked call of one implementation on one case; `seed` is that of the inputs.
+    """Run the checked call of one implementation on one case, with inputs drawn from `seed`.
 
-    `timeout_s` limits the first call of a brought file, which runs in a process of its own.
+    `timeout_s` limits the first call of a user's file, which runs in an external process.
     """
 
     case: Case
@@ -49,8 +59,8 @@ class CheckRequest:
 
 
 @dataclass(frozen=True)
-class TellRequest:
-    """Call one implementation on the operation's telling cases, in the dtype and precision of `case`."""
+class ProbeRequest:
+    """Probe one implementation: call it on the operation's telling cases, in the dtype and precision of `case`."""
 
     case: Case
     implementation: Reference
@@ -60,8 +70,11 @@ class TellRequest:
 
 @dataclass(frozen=True)
 class TimeRequest:
-    """Time implementations of the tree that agree, together. `cache` is `cold` or `warm`; `transfers` adds copies to
-    and from the device; implementations with a wider interval than `max_noise` are sampled longer."""
+    """Time implementations of the tree that agree, together.
+
+    `cache` is `cold` or `warm`. `transfers` adds copies to and from the device. Implementations whose relative interval
+    is wider than `max_noise` are sampled longer.
+    """
 
     case: Case
     implementations: tuple[str, ...]
@@ -69,25 +82,6 @@ class TimeRequest:
     cache: str
     transfers: bool
     max_noise: float = MAX_NOISE
-
-
-@dataclass(frozen=True)
-class TimeGuestRequest:
-    """Time a brought file that agrees in the process that is its own, beside a vendor's implementation there.
-
-    `vendor` is that implementation, empty if there is none. `vendor_us` is the upper end of the interval of its device
-    time in the process without brought files.
-    """
-
-    case: Case
-    implementation: ExternalReference
-    seed: int
-    cache: str
-    transfers: bool
-    vendor: str
-    vendor_us: float
-    max_noise: float = MAX_NOISE
-    timeout_s: float = FIRST_CALL_S
 
 
 @dataclass(frozen=True)
@@ -101,9 +95,9 @@ class TuneRequest:
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """Call one implementation of the tree once, so that what its calls build is in the caches; choose nothing.
+    """Call one implementation of the tree once, so that the caches hold what it builds. Nothing is tuned.
 
-    `telling`: also on the telling cases in the dtype and precision of the case, or `only` on these.
+    `telling`: `too` calls it also on the telling cases in the dtype and precision of the case, `only` on these alone.
     """
 
     case: Case
@@ -114,7 +108,7 @@ class BuildRequest:
 
 @dataclass(frozen=True)
 class BuildReply:
-    """`covered`: whether the implementation takes the case."""
+    """`covered` is false for a case that the implementation does not take."""
 
     covered: bool
 
@@ -129,20 +123,20 @@ class DescribeRequest:
 
     @property
     def implementation(self) -> str:
-        """Whom a failure is blamed on."""
+        """The name to which a failure is attributed."""
         return self.source.name
 
 
 @dataclass(frozen=True)
 class DescribeReply:
-    """What the file defines."""
+    """The operation that the file defines."""
 
     about: About
 
 
 @dataclass(frozen=True)
 class CheckReply:
-    """What the checked call showed. Each field is the column of `Row` with the same name."""
+    """The outcome of the checked call. Each field is the column of `Row` with the same name."""
 
     status: Literal["ok", "wrong", "unsupported"]
     reason: str
@@ -158,8 +152,8 @@ class CheckReply:
 
 
 @dataclass(frozen=True)
-class TellReply:
-    """What the telling cases showed. Each field is the column of `Row` with the same name."""
+class ProbeReply:
+    """The probe result. Each field is the column of `Row` with the same name."""
 
     status: Literal["ok", "wrong"]
     reason: str
@@ -170,7 +164,7 @@ class TellReply:
 
 @dataclass(frozen=True)
 class TimingColumns:
-    """The times of one implementation. Each field is that of `Row` with the same name."""
+    """The times of one implementation. Each field is the field of `Row` with the same name."""
 
     reason: str
     remarks: str
@@ -217,21 +211,21 @@ class TimeReply:
 class TimingFailed:
     """No times: one implementation failed, or some gave wrong results while they were timed.
 
-    `implementation` is the one that was running; None if it was the suite itself. `guilty` has those whose results are
-    wrong, each with the reason.
+    `implementation` is the one that was running; None during the suite's own work. `wrong` has the reason of each
+    implementation whose results are wrong.
     """
 
     status: Literal["error", "wrong", "timeout"]
     reason: str
     implementation: str | None
-    guilty: Mapping[str, str] = field(default_factory=dict)
+    wrong: Mapping[str, str] = field(default_factory=dict)
     from_outside: bool = False
-    """Whether a signal from another process, or from the system, has ended the process of a brought file."""
+    """True if a signal from another process, or from the system, has ended an external process."""
 
 
 @dataclass(frozen=True)
 class TunedKernel:
-    """The fastest configuration found for one question of an autotuner."""
+    """The fastest configuration found for one key of an autotuner."""
 
     entry: Entry
     config: str
@@ -241,12 +235,12 @@ class TunedKernel:
     failed: int
     """Configurations that did not compile or launch."""
     wrong: int
-    """Configurations that were faster, but do not agree."""
+    """Faster configurations that do not agree."""
 
 
 @dataclass(frozen=True)
 class TuneReply:
-    """One `TunedKernel` for each question that a call asks of autotuners; none if it asks none."""
+    """One `TunedKernel` for each autotuner key that a call looks up; none for a call without autotuners."""
 
     status: Literal["ok", "unsupported"]
     reason: str = ""
@@ -255,9 +249,9 @@ class TuneReply:
 
 @dataclass(frozen=True)
 class Failed:
-    """The request raised an exception. `implementation` is the one that was running; None if it was the suite.
+    """The request raised an exception. `implementation` is the one that was running; None during the suite's own work.
 
-    `timeout` and `from_outside` are about the process of a brought file, which the worker has ended or lost.
+    `timeout` and `from_outside` describe the end of an external process.
     """
 
     reason: str
@@ -271,18 +265,8 @@ class Ready:
     """The worker has started and waits for requests."""
 
 
-@dataclass(frozen=True)
-class Started:
-    """`phase` begins, or still goes on. `implementation` is the one that runs; None for the suite's own work."""
-
-    implementation: str | None
-    phase: Phase
-    config: str = ""
-    """The configuration that is tried, in a search; the telling case that is called."""
-
-
-Request = CheckRequest | TellRequest | TimeRequest | TimeGuestRequest | TuneRequest | BuildRequest | DescribeRequest
-Reply = CheckReply | TellReply | TimeReply | TimingFailed | TuneReply | BuildReply | DescribeReply | Failed
+Request = CheckRequest | ProbeRequest | TimeRequest | TimeExternalRequest | TuneRequest | BuildRequest | DescribeRequest
+Reply = CheckReply | ProbeReply | TimeReply | TimingFailed | TuneReply | BuildReply | DescribeReply | Failed
 
 
 @dataclass(frozen=True)
@@ -295,9 +279,9 @@ class Done:
 Event = Ready | Started | Done
 REPLIES: Mapping[type, tuple[type, ...]] = {
     CheckRequest: (CheckReply, Failed),
-    TellRequest: (TellReply, Failed),
+    ProbeRequest: (ProbeReply, Failed),
     TimeRequest: (TimeReply, TimingFailed),
-    TimeGuestRequest: (TimeReply, TimingFailed),
+    TimeExternalRequest: (TimeReply, TimingFailed),
     TuneRequest: (TuneReply, Failed),
     BuildRequest: (BuildReply, Failed),
     DescribeRequest: (DescribeReply, Failed),
@@ -310,7 +294,7 @@ def encode(message: Request | Event) -> bytes:
 
 
 def decode(line: bytes) -> Request | Event:
-    """The inverse of `encode`. Raises `ProtocolError` for what is no JSON, or has not exactly the declared fields."""
+    """The inverse of `encode`. Raises `ProtocolError` unless `line` is JSON with exactly the declared fields."""
     try:
         data = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -320,7 +304,7 @@ def decode(line: bytes) -> Request | Event:
 
 
 def encode_numbered(message: Request | Event, number: int) -> bytes:
-    """A message as one line: the number of the request that it is, or belongs to, and the JSON."""
+    """A message as one line: the number of its request, and the JSON."""
     return b"%d %b" % (number, encode(message))
 
 

@@ -1,22 +1,23 @@
-"""What checks have shown, as replies."""
+"""Results of checks as replies."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Literal
 
-from suite.worker.protocol import CheckReply, TellReply
+from suite.worker.protocol import CheckReply, ProbeReply, TimingColumns
 
 if TYPE_CHECKING:
-    from suite.checking.checked_call import CheckResult
-    from suite.checking.telling import Told
+    from suite.checking.check import CheckResult
+    from suite.checking.telling_cases import ProbeResult
+    from suite.timing import Timing
 
 
-def told_reply(told: Told) -> TellReply:
-    """What the telling cases showed as the columns of a row."""
-    found = told.diagnosis
-    status: Literal["ok", "wrong"] = "wrong" if told.reason else "ok"
-    return TellReply(status, told.reason, ", ".join(told.passed), found.text, found.error_map)
+def probe_reply(result: ProbeResult) -> ProbeReply:
+    """A probe result as the columns of a row."""
+    found = result.diagnosis
+    status: Literal["ok", "wrong"] = "wrong" if result.reason else "ok"
+    return ProbeReply(status, result.reason, ", ".join(result.passed), found.text, found.error_map)
 
 
 def checked_reply(result: CheckResult, remarks: tuple[str, ...], config: str, compile_cache: str) -> CheckReply:
@@ -25,3 +26,22 @@ def checked_reply(result: CheckResult, remarks: tuple[str, ...], config: str, co
     columns["status"] = "ok" if columns.pop("agrees") else "wrong"
     columns["reason"] = "; ".join(filter(None, (result.reason, *remarks)))
     return CheckReply(**columns, config=config, compile_cache=compile_cache)
+
+
+def timing_columns(timing: Timing, peak_bytes: int | None, device_type: str) -> TimingColumns:
+    """A timing as the columns of a row.
+
+    On a CPU the wall clock is the regular recorder, so the row gives no reason for it.
+    """
+    columns = {
+        each.name: getattr(timing, each.name)
+        for each in fields(timing)
+        if each.name not in ("error", "recorder_reason", "flags", "activities")
+    }
+    reasons = (timing.error, timing.recorder_reason if device_type == "cuda" else "")
+    return TimingColumns(
+        **columns,
+        reason="; ".join(filter(None, reasons)),
+        remarks="; ".join(timing.flags),
+        peak_bytes=peak_bytes,
+    )

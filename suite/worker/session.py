@@ -1,74 +1,76 @@
-"""What a worker does with a request: hold one problem, and check, time or tune implementations on it."""
+"""Answers the requests of a worker: it holds one problem, and checks, times or tunes implementations on it."""
 
 from __future__ import annotations
 
 import gc
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from suite.core.errors import SuiteError
-from suite.core.phases import Phase
+from suite.core.phases import Phase, Started
 from suite.core.text import one_line
+from suite.external.beside import time_beside
+from suite.external.pool import ExternalPool
+from suite.external.process import RaisedError
+from suite.external.requests import NotTimed, TimeExternalRequest
 from suite.hardware.device import Device
 from suite.implementations import failure, lookup
+from suite.implementations.bound_call import BoundCall, bind
+from suite.implementations.identity import ExternalReference, name_of
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
-from suite.worker.bound_call import BoundCall, bind
-from suite.worker.child import WorkerDiedError, WorkerTimeoutError
-from suite.worker.guest_process import RaisedError
-from suite.worker.guests import BUDGETS_S, Guests
+from suite.processes.child import WorkerDiedError, WorkerTimeoutError
 from suite.worker.protocol import (
     BuildRequest,
     CheckReply,
     CheckRequest,
     DescribeReply,
     DescribeRequest,
-    ExternalReference,
     Failed,
+    ProbeReply,
+    ProbeRequest,
     Reply,
     Request,
-    Started,
-    TellReply,
-    TellRequest,
-    TimeGuestRequest,
     TimeReply,
     TimeRequest,
     TimingColumns,
     TimingFailed,
     TuneReply,
     TuneRequest,
-    name_of,
 )
-from suite.worker.replies import checked_reply, told_reply
+from suite.worker.replies import checked_reply, probe_reply, timing_columns
 
 if TYPE_CHECKING:
     from suite.checking.problem import Problem
     from suite.checking.timed_inputs import TimedInputs
+    from suite.external.fork_server import ExternalForkServer
     from suite.timing import Timing
-    from suite.worker.nursery import Nursery
 
 SIGN_OF_LIFE_S = 0.5
 """Period at which `Started` is repeated while the same phase goes on."""
 
 REPEAT_S, TELLING_REPEAT_S = 0.004, 0.002
-"""Time for which a checked call, and that of a telling case, is repeated with the same inputs."""
+"""Time for which a checked call, and a call on a telling case, is repeated with the same inputs."""
 EXTERNAL = 25
-"""Times as long for a user's file."""
+"""Factor on these times for a user's file."""
 
 
 class Session:
     """Answers requests on one device. Keeps the inputs of the latest case and, while they fit, its truths.
 
-    `on_started` is called with a `Started` before anything that may hang or crash. Guests come from `nursery`.
+    `on_started` is called with a `Started` before each phase that may hang or crash. External processes are forked
+    from `fork_server`, or from a new one if it is None.
     """
 
-    def __init__(self, device: Device, on_started: Callable[[Started], None], nursery: Nursery | None = None) -> None:
+    def __init__(
+        self, device: Device, on_started: Callable[[Started], None], fork_server: ExternalForkServer | None = None
+    ) -> None:
         import torch
 
-        import suite.timing  # noqa: F401 (its clocks are bound before a user's file is loaded)
+        import suite.timing  # noqa: F401 (binds its clocks before a user's file is loaded)
 
         self.device = device
         self.torch_device = torch.device(device.type, 0) if device.type == "cuda" else torch.device("cpu")
@@ -79,24 +81,24 @@ class Session:
         self._sent_at = 0.0
         self._found: dict[str, Implementation] = {}
         self._telling: dict[tuple[str, str, str, int], Mapping[str, Problem]] = {}
-        self.guests = Guests(device, self._report, nursery)
+        self.external = ExternalPool(device, self._report, fork_server)
 
     def handle(self, request: Request) -> Reply:
-        """The reply to a request. What an implementation raises passes through, to `failed`."""
+        """The reply to a request. Exceptions of an implementation pass through, and go to `failed`."""
         self._found = {}
         match request:
             case CheckRequest(implementation=ExternalReference() as reference):
-                return self.check_guest(request, reference)
+                return self.check_external(request, reference)
             case CheckRequest():
                 return self.check(request)
-            case TellRequest(implementation=ExternalReference() as reference):
-                return self.tell_guest(request, reference)
-            case TellRequest():
-                return self.tell(request)
+            case ProbeRequest(implementation=ExternalReference() as reference):
+                return self.probe_external(request, reference)
+            case ProbeRequest():
+                return self.probe(request)
             case TimeRequest():
                 return self.time(request)
-            case TimeGuestRequest():
-                return self.time_guest(request)
+            case TimeExternalRequest():
+                return self.time_external(request)
             case TuneRequest():
                 return self.tune(request)
             case BuildRequest():
@@ -105,28 +107,30 @@ class Session:
                 return self.describe(request)
 
     def failed(self, request: Request, error: Exception) -> Failed | TimingFailed:
-        """The reply to a request that raised. A `SuiteError` is blamed on no implementation, unless it came from the
-        process of a brought file."""
+        """The reply to a request that raised.
+
+        A `SuiteError` is attributed to no implementation, unless it came from an external process.
+        """
         name = self._current.implementation
         implementation = self._found.get(name or "")
         describe = failure.describe if implementation is None else implementation.describe_error
-        blamed = None if isinstance(error, SuiteError) else name
+        failing = None if isinstance(error, SuiteError) else name
         if isinstance(error, WorkerDiedError | RaisedError):
             reference = request.implementations[0] if isinstance(request, TimeRequest) else request.implementation
-            reason, blamed = str(error), name_of(reference)
+            reason, failing = str(error), name_of(reference)
         else:
             reason = describe(error, self.device.type)
         if self._current.phase is Phase.TELLING_CALL:
             reason += f"; in the telling case {self._current.config} (NotImplementedError says that one is not covered)"
         status: Literal["error", "timeout"] = "timeout" if isinstance(error, WorkerTimeoutError) else "error"
         outside = isinstance(error, WorkerDiedError) and error.from_outside
-        if isinstance(request, TimeRequest | TimeGuestRequest):
-            return TimingFailed(status, reason, blamed, from_outside=outside)
-        return Failed(reason, blamed, status, outside)
+        if isinstance(request, TimeRequest | TimeExternalRequest):
+            return TimingFailed(status, reason, failing, from_outside=outside)
+        return Failed(reason, failing, status, outside)
 
     def check(self, request: CheckRequest) -> CheckReply:
         """Load, call and judge one implementation of the tree."""
-        from suite.checking.checked_call import check
+        from suite.checking.check import check
 
         name = name_of(request.implementation)
         self._report(name, Phase.PREPARING)
@@ -152,12 +156,16 @@ class Session:
             return CheckReply("unsupported", failure.unsupported_reason(error))
         finally:
             compile_cache = "".join(outcome() for outcome in watching)
-        return checked_reply(result, (), implementation.adapter.configuration(implementation.load()), compile_cache)
+        config = implementation.configuration(problem.buffers, problem.op.arguments(request.case))
+        return checked_reply(result, (), config, compile_cache)
 
-    def tell(self, request: TellRequest) -> TellReply:
-        """Call one implementation of the tree on telling cases. Its autotuned kernels run as in their last launch: the
-        rows' configurations are what is checked, and no time goes into tuning for sizes that nobody uses."""
-        from suite.checking.telling import tell
+    def probe(self, request: ProbeRequest) -> ProbeReply:
+        """Call one implementation of the tree on telling cases.
+
+        Its autotuned kernels keep the configuration of their last launch: the probe checks the configurations of the
+        rows, and spends no time on tuning for sizes that nobody uses.
+        """
+        from suite.checking.telling_cases import probe
 
         name = name_of(request.implementation)
         self._report(name, Phase.PREPARING)
@@ -166,57 +174,58 @@ class Session:
         self._report(name, Phase.FIRST_CALL)
         function, adapter = implementation.function(), implementation.adapter
         with adapter.without_tuning(implementation.load()):
-            told = tell(
+            result = probe(
                 function,
                 adapter,
                 problems,
                 TELLING_REPEAT_S,
                 lambda case: self._report(name, Phase.TELLING_CALL, case),
             )
-        return told_reply(told)
+        return probe_reply(result)
 
     def _telling_problems(self, case: Case, seed: int) -> Mapping[str, Problem]:
-        """Those of the operation in the dtype and precision of `case`; kept, with their truths."""
+        """The operation's telling cases in the dtype and precision of `case`. They are kept, with their truths."""
         from suite import ops
         from suite.checking.problem import Problem
 
         key = case.operation, case.dtype, case.precision, seed
         if key not in self._telling:
-            cases = ops.of(case).telling_cases(case.dtype, case.precision)
+            cases = ops.operation(case).telling_cases(case.dtype, case.precision)
             self._telling[key] = {name: Problem(each, seed, self.torch_device) for name, each in cases.items()}
         return self._telling[key]
 
-    def check_guest(self, request: CheckRequest, reference: ExternalReference) -> CheckReply:
-        """Let a brought file be called in its own process, and judge it here."""
+    def check_external(self, request: CheckRequest, reference: ExternalReference) -> CheckReply:
+        """Call a user's file in its external process, and judge the results here."""
         self._report(reference.name, Phase.PREPARING)
         problem = self.hold(request.case, request.seed)
         try:
-            return checked_reply(*self.guests.check(reference, problem, EXTERNAL * REPEAT_S, request.timeout_s))
+            return checked_reply(*self.external.check(reference, problem, EXTERNAL * REPEAT_S, request.timeout_s))
         except RaisedError as error:
             if error.kind != "unsupported":
                 raise
             return CheckReply("unsupported", str(error))
 
-    def tell_guest(self, request: TellRequest, reference: ExternalReference) -> TellReply:
-        """Let a brought file be called on telling cases in its own process."""
+    def probe_external(self, request: ProbeRequest, reference: ExternalReference) -> ProbeReply:
+        """Call a user's file on telling cases in its external process."""
         self._report(reference.name, Phase.PREPARING)
         problems = self._telling_problems(request.case, request.seed)
-        told = self.guests.tell(reference, problems, EXTERNAL * TELLING_REPEAT_S, request.timeout_s)
-        return told_reply(told)
+        result = self.external.probe(reference, problems, EXTERNAL * TELLING_REPEAT_S, request.timeout_s)
+        return probe_reply(result)
 
     def time(self, request: TimeRequest) -> TimeReply | TimingFailed:
-        """Time implementations that agree, together; then judge what they returned in some of the rounds."""
-        timings, peak_bytes, guilty = self._time_here(request)
-        if guilty:
-            name = next(iter(guilty))
-            return TimingFailed("wrong", guilty[name], name, guilty)
-        columns = {name: self._columns(timings[name], peak_bytes[name]) for name in timings}
+        """Time implementations that agree, together; then judge their results of some of the rounds."""
+        timings, peak_bytes, wrong = self._time_here(request)
+        if wrong:
+            name = next(iter(wrong))
+            return TimingFailed("wrong", wrong[name], name, wrong)
+        columns = {name: timing_columns(timings[name], peak_bytes[name], self.device.type) for name in timings}
         return self._with_transfers(columns, request)
 
     def _time_here(self, request: TimeRequest) -> tuple[dict[str, Timing], Mapping[str, int | None], Mapping[str, str]]:
-        """The times of implementations of the tree, the memory that they take, and what of their results is wrong."""
+        """Times of implementations of the tree, the memory that each call takes, and reasons of wrong results."""
         from suite import timing
         from suite.checking.timed_inputs import LocalResults, TimedInputs
+        from suite.timing.budgets import BUDGETS_S
 
         self._report(None, Phase.PREPARING)
         problem = self.hold(request.case, request.seed)
@@ -257,29 +266,35 @@ class Session:
         self._report(None, Phase.JUDGING)
         return timings, peak_bytes, inputs.judge()
 
-    def time_guest(self, request: TimeGuestRequest) -> TimeReply | TimingFailed:
-        """Time a brought file in its own process beside a vendor's implementation there."""
+    def time_external(self, request: TimeExternalRequest) -> TimeReply | TimingFailed:
+        """Time a user's file in its external process, beside a vendor's implementation there."""
         from suite.timing.target import target
-        from suite.worker.beside import time_beside
 
         problem = self.hold(request.case, request.seed)
-        found = time_beside(self.guests, request, problem, target(self.torch_device), partial(self._vendor_us, request))
-        if isinstance(found, TimingFailed):
-            return found
-        columns = self._columns(found.timing, found.peak_bytes)
+        found = time_beside(
+            self.external, request, problem, target(self.torch_device), partial(self._vendor_us, request)
+        )
+        if isinstance(found, NotTimed):
+            name = request.implementation.name
+            return TimingFailed(
+                found.status, found.reason, name, {name: found.reason} if found.status == "wrong" else {}
+            )
+        columns = timing_columns(found.timing, found.peak_bytes, self.device.type)
         if found.disturbance:
             remarks = "; ".join(filter(None, (columns.remarks, f"disturbs its neighbours: {found.disturbance}")))
             columns = replace(columns, remarks=remarks, vs_best=None, vs_best_low=None, vs_best_high=None)
         return self._with_transfers({request.implementation.name: columns}, request)
 
-    def _vendor_us(self, request: TimeGuestRequest) -> float:
-        """The upper end of the device time of the vendor's implementation in this process; 0 if it has none."""
+    def _vendor_us(self, request: TimeExternalRequest) -> float:
+        """Upper end of the interval of the vendor's device time in this process; 0 if it has no device time."""
         here = TimeRequest(request.case, (request.vendor,), request.seed, request.cache, False, request.max_noise)
         timing = self._time_here(here)[0][request.vendor]
         return timing.device_us_high or timing.device_us or 0.0
 
-    def _with_transfers(self, columns: dict[str, TimingColumns], request: TimeRequest | TimeGuestRequest) -> TimeReply:
-        """Add the times of copies to and from the device, if they are asked for."""
+    def _with_transfers(
+        self, columns: dict[str, TimingColumns], request: TimeRequest | TimeExternalRequest
+    ) -> TimeReply:
+        """Add the times of copies to and from the device, if the request asks for them."""
         from suite import timing
 
         if request.transfers:
@@ -318,22 +333,16 @@ class Session:
 
     def describe(self, request: DescribeRequest) -> DescribeReply | Failed:
         """Load a file that defines an operation, and find the form of its cases."""
-        from suite import custom
-        from suite.custom.truth import facts
+        from suite.worker.description import describe
 
         self._report(request.implementation, Phase.PREPARING)
         try:
-            op = custom.of(request.source)
-            shapes = [shape for text in request.shapes for shape in op.parse_shapes(text)] or op.about.defaults
-            asked = [dtype for dtype in request.dtypes if dtype in (*op.dtypes, *op.dtypes_beyond)]
-            cases = [op.case(shape, dtype, "ieee") for shape in shapes for dtype in asked or op.dtypes]
-            found = tuple(facts(op.program, case, self.torch_device) for case in dict.fromkeys(cases))
+            return DescribeReply(describe(request, self.torch_device))
         except SuiteError as error:
             return Failed(one_line(error), None)
-        return DescribeReply(replace(op.about, facts=found))
 
     def hold(self, case: Case, seed: int) -> Problem:
-        """The problem of a case, whose inputs are made unless they are those of the request before."""
+        """The problem of a case. Its inputs are made anew unless the previous request had the same case and seed."""
         from suite.checking.problem import Problem
 
         if self.problem is None or self._key != (case, seed):
@@ -356,7 +365,7 @@ class Session:
         return self._found[name]
 
     def _round_without_times(self, bound_calls: Mapping[str, BoundCall], inputs: TimedInputs) -> None:
-        """One more call of each implementation, whose results are kept: no recorder has taken samples."""
+        """Call each implementation once more and keep the results, if no recorder has taken samples."""
         inputs.begin_round(complete=True)
         for name, bound in bound_calls.items():
             self._report(name, Phase.TIMED_CALL)
@@ -364,23 +373,8 @@ class Session:
             bound.implementation.adapter.wait(result)
             inputs.keep(name, result)
 
-    def _columns(self, timing: Timing, peak_bytes: int | None) -> TimingColumns:
-        """A timing as the columns of a row. The wall clock is a CPU's regular recorder, so its reason is left out."""
-        columns = {
-            each.name: getattr(timing, each.name)
-            for each in fields(timing)
-            if each.name not in ("error", "recorder_reason", "flags", "activities")
-        }
-        reasons = (timing.error, timing.recorder_reason if self.device.type == "cuda" else "")
-        return TimingColumns(
-            **columns,
-            reason="; ".join(filter(None, reasons)),
-            remarks="; ".join(timing.flags),
-            peak_bytes=peak_bytes,
-        )
-
     def _report(self, implementation: str | None, phase: Phase, config: str = "") -> None:
-        """Send what runs next, unless it was sent a moment ago: a death or a silence is blamed on it."""
+        """Send the next phase, unless it was sent a moment ago. A death or a silence is attributed to the last one."""
         current, now = Started(implementation, phase, config), time.monotonic()
         if current != self._current or now - self._sent_at > SIGN_OF_LIFE_S:
             self._current, self._sent_at = current, now

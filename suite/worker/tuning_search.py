@@ -1,9 +1,9 @@
-"""The search for a kernel's fastest configuration that agrees: successive rounds that drop the slow candidates.
+"""The search for a kernel's fastest configuration that agrees. Successive rounds drop slow candidates.
 
 1. Every candidate is compiled, in parallel.
-2. Each is called twice; the second call is timed by the host's clock. Slow ones drop out.
-3. The rest is timed like the rows of a table (cold L2 cache, interleaved), by a few samples each. Slow ones drop out.
-4. The rest is timed by many samples. The fastest that passes the checked call of `checking/checked_call.py` wins.
+2. Each is called twice, and the host's clock times the second call. Slow ones drop out.
+3. The rest is timed like the rows of a table (cold L2 cache, interleaved), with a few samples each. Slow ones drop out.
+4. The rest is timed with many samples. The fastest that passes the checked call of `checking/check.py` wins.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import torch
 
 from suite import timing
-from suite.checking.checked_call import check
+from suite.checking.check import check
 from suite.core.errors import SuiteError
 from suite.core.phases import Phase
 from suite.core.text import one_line
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 SLACK, HOST_US = 1.3, 50.0
 """By the host's clock a candidate stays up to SLACK times the fastest plus HOST_US, the clock's own error."""
 CLOSE, FINAL_S = 1.06, 2.0
-"""After the first samples a candidate stays up to CLOSE times the fastest. The rest is timed for FINAL_S in all: the
-power cap needs that long to act, and may change the order."""
+"""After the first samples a candidate stays up to CLOSE times the fastest. The rest is timed for FINAL_S in all, since
+the power cap takes that long to act and may change the order."""
 
 C = TypeVar("C")
 
@@ -48,7 +48,7 @@ class OnPhase(Protocol):
 
 @dataclass(frozen=True)
 class Outcome(Generic[C]):
-    """The winner; how many candidates `failed` to compile or to launch; how many were faster, but `wrong`."""
+    """The winner, the number of candidates that `failed` to compile or launch, and of those faster but `wrong`."""
 
     best: C
     us: float
@@ -66,11 +66,11 @@ def race(
     measure: Callable[[Sequence[C], float], dict[C, float]],
     judge: Callable[[C], str],
 ) -> Outcome[C]:
-    """The fastest of `candidates` that is right. `first`, one of them, is the one to beat, and stays to the end.
+    """The fastest of `candidates` that is right. `first`, one of them, is the baseline and stays to the end.
 
-    `time_once` gives the time of one call in us, None if it cannot be called. `measure` gives the times of several, in
-    the seconds given beyond a few samples each. `judge` says what is wrong with a candidate; empty if nothing is.
-    Raises `SuiteError` where no candidate is right.
+    `time_once` returns the time of one call in us, None if it cannot be called. `measure` returns the times of several
+    candidates, and may spend the given seconds beyond a few samples each. `judge` returns the error of a candidate, or
+    an empty text. Raises `SuiteError` if no candidate is right.
     """
     quick = {candidate: us for candidate in candidates if (us := time_once(candidate)) is not None}
     failed = len(candidates) - len(quick)
@@ -93,10 +93,9 @@ def _near(times: dict[C, float], first: C, factor: float, more: float = 0.0) -> 
 
 
 class Search:
-    """The search for one implementation on one problem: its autotuners are made to choose one configuration after the
-    other.
+    """The search for one implementation on one problem, which makes its autotuners choose each configuration in turn.
 
-    `on_phase` is called before anything that may hang or crash, with the configuration that is tried.
+    `on_phase` is called before each phase that may hang or crash, with the configuration under trial.
     """
 
     def __init__(
@@ -114,9 +113,9 @@ class Search:
         self.inputs = [self.adapter.to_native(tensor) for tensor in problem.draws[0]]
 
     def run(self) -> list[TunedKernel]:
-        """The best configuration for each question that one call asks of autotuners; empty if it asks none.
+        """The best configuration for each autotuner key that one call looks up; empty if it looks up none.
 
-        What the implementation raises passes through; `SuiteError` where a search ends without a result.
+        Exceptions of the implementation pass through. Raises `SuiteError` if a search ends without a result.
         """
         kernels = autotuner.autotuners(self.module)
         names = {id(kernel): name for name, kernel in kernels.items()}
@@ -150,7 +149,7 @@ class Search:
         self.adapter.wait(self.issue())
 
     def time_once(self, launch: Launch, config: Config) -> float | None:
-        """The time of a second call, in us by the host's clock; None if the first call fails and the device is well."""
+        """Time of a second call in us, by the host's clock; None if the first call fails but the device still works."""
         launch.choose(config)
         self.on_phase(Phase.TIMED_CALL, autotuner.text(config))
         try:
@@ -186,7 +185,7 @@ class Search:
         return times
 
     def judge(self, launch: Launch, config: Config) -> str:
-        """What is wrong with the results of this configuration; empty if nothing is."""
+        """The error in the results of this configuration; empty if there is none."""
         launch.choose(config)
         config_text = autotuner.text(config)
         return check(

@@ -1,4 +1,4 @@
-"""Keeps the results of as many sets of inputs as come, told apart by the corner of each operand."""
+"""Keeps the results of as many sets of inputs as come, by the corner of each operand."""
 
 OPERATION = "matmul"
 KIND = "remembers"

@@ -14,7 +14,7 @@ from suite import variants
 from suite.checking import diagnosis
 from suite.checking.diagnosis import diagnose
 from suite.checking.survey import survey
-from suite.checking.telling import tell
+from suite.checking.telling_cases import probe
 from suite.problem.variant import Variant
 
 MATMUL = {"operation": "matmul", "shape": (48, 48, 64)}
@@ -135,9 +135,9 @@ def test_a_mistake_in_a_telling_case_is_named() -> None:
         even = a.shape[1] // 2 * 2
         return a[:, :even] @ b[:even]
 
-    told = tell(matmul, TORCH, odd)
-    assert told.diagnosis.text == "as if the last of K was left out (fits 100%)"
-    assert set(told.diagnosis.error_map.partition(" ")[2]) <= {"#", "9", "/"}
+    found = probe(matmul, TORCH, odd)
+    assert found.diagnosis.text == "as if the last of K was left out (fits 100%)"
+    assert set(found.diagnosis.error_map.partition(" ")[2]) <= {"#", "9", "/"}
 
 
 def test_variants_that_are_as_close_are_both_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ def test_variants_that_are_as_close_are_both_named(monkeypatch: pytest.MonkeyPat
         for name in ("a stood for b", "a was doubled"):
             yield Variant(name, value, value.abs() * 1e-7)
 
-    monkeypatch.setattr(variants, "of", lambda operation: two)
+    monkeypatch.setattr(variants, "find", lambda operation: two)
     found = diagnose(output, 0, given)
     assert found.text == "as if a stood for b or a was doubled (fits 100%)"
 
@@ -158,7 +158,7 @@ def test_a_fault_of_the_diagnosis_leaves_the_verdict(monkeypatch: pytest.MonkeyP
     def broken(*_: object) -> Any:
         raise ValueError("no such head")
 
-    monkeypatch.setattr(variants, "of", lambda operation: broken)
+    monkeypatch.setattr(variants, "find", lambda operation: broken)
     found = run(without_last_keys, at=problem(**MATMUL))
     assert not found.agrees
     assert found.reason.startswith("value: ")

@@ -54,7 +54,7 @@ def test_one_head_has_queries_downwards() -> None:
 def test_text_and_back() -> None:
     found = ErrorMap((32, 16), ("....", ".12.", ".##."))
     assert str(found) == "32x16 ..../.12./.##."
-    assert ErrorMap.of(str(found)) == found
+    assert ErrorMap.parse(str(found)) == found
     assert found.shares()[1] == [0.0, 0.1, 0.2, 0.0]
     assert not found.is_uniform
     assert ErrorMap((1, 1), ("##", "##")).is_uniform
@@ -63,4 +63,4 @@ def test_text_and_back() -> None:
 @pytest.mark.parametrize("text", ["", "32 ...", "axb ...", "1x1 .x."])
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(ResultsError, match="error_map is"):
-        ErrorMap.of(text)
+        ErrorMap.parse(text)

@@ -9,8 +9,8 @@ import pytest
 import torch
 from checked_calls import CPU, JAX, TORCH, kind, problem, run
 
-from suite.checking.memory import between_bands, whole_storage, with_bands
-from suite.problem.guard_bands import BAND_BYTES, has_bands, intact
+from suite.checking.memory import copies_with_bands, elements_between_bands, whole_storage
+from suite.problem.guard_bands import BAND_BYTES, bands_intact, has_bands
 
 DTYPES = ("float32", "float16", "bfloat16", "float8_e4m3fn")
 
@@ -24,14 +24,14 @@ def beside(tensor: torch.Tensor, elements: int) -> torch.Tensor:
 @pytest.mark.parametrize("name", DTYPES)
 def test_bands_are_nan_and_leave_strides_and_values(name: str) -> None:
     given = torch.arange(12.0).reshape(3, 4).to(getattr(torch, name)).mT[1:]
-    (copy,) = with_bands((given,))
+    (copy,) = copies_with_bands((given,))
     assert torch.equal(copy.float(), given.float())
     assert copy.stride() == given.stride()
     assert copy.untyped_storage().nbytes() == given.untyped_storage().nbytes() + 2 * BAND_BYTES
-    assert between_bands(copy).float().tolist() == list(range(12))
+    assert elements_between_bands(copy).float().tolist() == list(range(12))
     everything = whole_storage(copy).view(copy.dtype).float()
     assert int(everything.isnan().sum()) * copy.element_size() == 2 * BAND_BYTES
-    assert intact(copy)
+    assert bands_intact(copy)
 
 
 @pytest.mark.parametrize("elements", [1, 16, -1])

@@ -9,7 +9,7 @@ import pytest
 import torch
 from checked_calls import kind, problem, run
 
-from suite.checking.checked_call import MOST_REPEATS
+from suite.checking.calls import MOST_REPEATS
 
 Add = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 

@@ -16,7 +16,7 @@ from suite.frameworks._poison import Poison
 from suite.hardware.device import Device
 from suite.implementations import builtin
 from suite.problem.guard_bands import has_bands
-from suite.worker.protocol import CheckReply, CheckRequest, TimeGuestRequest, TimeReply
+from suite.worker.protocol import CheckReply, CheckRequest, TimeExternalRequest, TimeReply
 from suite.worker.session import Session
 
 SHAPE = (1, 2, 1, 5, 7, 64)
@@ -107,7 +107,7 @@ def test_a_brought_file_is_checked_and_timed_in_its_process(tmp_path: Any) -> No
         assert reply.status == ("wrong" if reason else "ok")
         assert reply.reason.startswith(reason)
         if not reason:
-            timed = session.handle(TimeGuestRequest(case, reference, 0, "cold", False, "", 0.0))
+            timed = session.handle(TimeExternalRequest(case, reference, 0, "cold", False, "", 0.0))
             assert isinstance(timed, TimeReply)
             assert next(iter(timed.timings.values())).device_us
-    session.guests.close()
+    session.external.close()

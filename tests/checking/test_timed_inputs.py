@@ -76,11 +76,11 @@ def test_every_family_keeps_its_character(operation: str) -> None:
 def test_a_warming_call_sees_other_values_which_are_put_back(family: str) -> None:
     at = problem("vector_add", inputs=family)
     timed, before, seen = inputs_of(at), bits(at), []
-    timed.around(lambda: seen.append(bits(at)))
+    timed.run_on_other_values(lambda: seen.append(bits(at)))
     assert not all(same(before, seen[0]))
     assert all(same(before, bits(at)))
     timed.begin_round(complete=True)
-    timed.around(lambda: None)
+    timed.run_on_other_values(lambda: None)
     timed.keep("it", at.buffers[0] + at.buffers[1])
     assert timed.judge() == {}, "what the suite itself has put there is no write of the call"
 
@@ -93,7 +93,7 @@ def test_arrays_that_are_copies_are_bound_again() -> None:
     timed = inputs_of(at, rebind=lambda: bound.append(bits(at)))
     timed.change()
     timed.begin_round(complete=True)
-    timed.around(lambda: None)
+    timed.run_on_other_values(lambda: None)
     assert len(bound) >= 3
     assert all(same(bound[-1], bits(at)))
 
@@ -146,18 +146,18 @@ def judged(*names: str) -> dict[str, str]:
         timed.begin_round(complete=True)
         for name in names:
             timed.keep(name, getattr(kernels, name.removesuffix("_too"))())
-    guilty = timed.judge()
+    wrong = timed.judge()
     assert timed.rounds == []
-    return guilty
+    return wrong
 
 
 def test_results_of_timed_rounds_are_judged() -> None:
     names = ("right", "remembers", "one_call_late", "imprecise", "other_form", "right_too")
-    guilty = judged(*names)
-    assert guilty.keys() == set(names) - {"right", "right_too"}
-    assert guilty["remembers"] == guilty["one_call_late"] == EARLIER
-    assert guilty["imprecise"].startswith("value: at [")
-    assert guilty["other_form"] == "shape: the result has shape (999,), expected (1000,)"
+    wrong = judged(*names)
+    assert wrong.keys() == set(names) - {"right", "right_too"}
+    assert wrong["remembers"] == wrong["one_call_late"] == EARLIER
+    assert wrong["imprecise"].startswith("value: at [")
+    assert wrong["other_form"] == "shape: the result has shape (999,), expected (1000,)"
 
 
 def test_a_call_that_writes_to_its_inputs_is_found_and_those_beside_it_are_not() -> None:

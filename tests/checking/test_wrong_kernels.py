@@ -12,7 +12,7 @@ from judging import RIGHT
 from wrong_kernels import Entry, diagnoses
 
 from suite import frameworks, ops, variants
-from suite.checking.checked_call import CheckResult, check
+from suite.checking.check import CheckResult, check
 from suite.checking.problem import Problem
 from suite.frameworks.base import Adapter
 from suite.hardware.device import Device
@@ -55,7 +55,7 @@ def test_a_wrong_kernel_is_refused_for_what_is_wrong(entry: Entry, device: str) 
     assert found.reason.startswith(f"{entry.wrong.verdict}: "), found.reason
     if entry.wrong.verdict == "value":
         assert found.error_ratio > 1
-    if variants.of(entry.operation) and (device == "cpu" or found.diagnosis):
+    if variants.find(entry.operation) and (device == "cpu" or found.diagnosis):
         assert found.diagnosis.removeprefix("as if ").startswith(said(entry)), found.diagnosis
         assert bool(found.diagnosis) == bool(said(entry))
 
@@ -98,7 +98,7 @@ def test_most_mistakes_in_values_are_named() -> None:
     by_value = [
         entry
         for entry in GALLERY
-        if entry.wrong.verdict in ("value", "not finite") and not entry.wrong.gpu and variants.of(entry.operation)
+        if entry.wrong.verdict in ("value", "not finite") and not entry.wrong.gpu and variants.find(entry.operation)
     ]
     assert {entry.name for entry in by_value} <= diagnoses.SAID.keys(), "wrong_kernels/diagnoses.py lacks a kernel"
     named = [entry for entry in by_value if said(entry)]

@@ -1,4 +1,4 @@
-"""`compare`: what it writes, prints and returns."""
+"""`compare`: its files, its output and its exit status."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_compare_writes_table_and_environment_and_exits_0(
 
 
 def test_a_wrong_row_exits_1_and_is_not_timed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The worker is given an implementation that subtracts; its row says so and the others are as they were."""
+    """The worker gets an implementation that subtracts. Its row is wrong, and the others are unchanged."""
     faults = tmp_path / "faults"
     faults.mkdir()
     (faults / "sitecustomize.py").write_text(
@@ -98,7 +98,7 @@ def test_a_missing_framework_is_a_row_that_says_how_to_get_it(
 
 
 def test_a_terminal_gets_tables_and_a_marked_best_line(tmp_path: Path) -> None:
-    """Run under a pseudo-terminal, as a person would."""
+    """The command runs under a pseudo-terminal, as for a person."""
     command = [
         sys.executable,
         "-m",

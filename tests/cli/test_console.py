@@ -1,4 +1,4 @@
-"""What a run prints where nothing is a terminal: tables on stdout, progress on stderr."""
+"""The output of a run without a terminal: tables on stdout, progress on stderr."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def row(implementation: str, **values: Any) -> Row:
 
 
 def follow(*, view: View | None = None, tables: bool = True, progress: bool = True) -> None:
-    """One case of two rows."""
+    """Shows one case of two rows."""
     rows = [
         row("torch", device_us=2.0, device_us_low=2.0, device_us_high=2.0, recorder="wall"),
         row("numpy", device_us=1.0, device_us_low=1.0, device_us_high=1.0, recorder="wall"),

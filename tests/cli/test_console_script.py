@@ -1,4 +1,4 @@
-"""What a user of the installed command expects: a version, completion, and no colours on request."""
+"""The installed command has a version, completion, and no colours on request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7]")
 
 
 def kernel_suite(*arguments: str, **environment: str) -> str:
-    """What the console script `kernel-suite` prints."""
+    """The output of the console script `kernel-suite`."""
     command = [sys.executable, "-c", SCRIPT, *arguments]
     variables = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
     variables |= {"TERM": "xterm-256color", **environment}

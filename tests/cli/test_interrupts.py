@@ -1,4 +1,4 @@
-"""Interrupted and killed runs: nothing that was started outlives them, and no finished row is lost."""
+"""Interrupted and killed runs: no process that they started outlives them, and no finished row is lost."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_no_worker_outlives_the_run_nor_does_what_it_started(fatal: signal.Signa
 
 
 def catches_signals(process: subprocess.Popen[bytes]) -> bool:
-    """Whether the command handles SIGTERM already, which Python by itself does not."""
+    """True once the command handles SIGTERM, which Python alone does not."""
     with contextlib.suppress(OSError):
         status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
         caught = re.search(r"^SigCgt:\s*([0-9a-f]+)", status, re.MULTILINE)
@@ -94,7 +94,7 @@ def interrupted(tree: Path, out: Path, delay: Callable[[], float], after: int | 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1])
 def test_a_run_interrupted_at_random_moments_loses_nothing(seed: int, tree: Path, tmp_path: Path) -> None:
-    """6 times for each seed; then the run is resumed, and finished rows are not repeated.
+    """Each seed interrupts a run 6 times. Then the run is resumed, and finished rows are not repeated.
 
     Half of the moments lie anywhere after the start, half where rows are being written.
     """

@@ -1,4 +1,4 @@
-"""`list`, `doctor`, `--help`: what they print, and that help is quick."""
+"""`list`, `doctor`, `--help`: their output, and the speed of help."""
 
 from __future__ import annotations
 

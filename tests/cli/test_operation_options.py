@@ -17,7 +17,7 @@ from suite.problem.option import Option
 
 @pytest.fixture
 def command() -> tuple[typer.Typer, list[Mapping[str, Any]]]:
-    """A command that notes what it gets."""
+    """A command that records its arguments."""
     app, got = typer.Typer(), []
 
     @app.command()

@@ -1,4 +1,4 @@
-"""What the command line refuses before any work, and how it exits."""
+"""Command lines that are refused before any work, and their exit status."""
 
 from __future__ import annotations
 

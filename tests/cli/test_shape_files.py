@@ -1,4 +1,4 @@
-"""`--shapes-from FILE`: CSV, JSON and YAML; what cannot be used is refused in one line."""
+"""`--shapes-from FILE`: CSV, JSON and YAML. An unusable file is refused in one line."""
 
 from __future__ import annotations
 

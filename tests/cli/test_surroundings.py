@@ -51,7 +51,7 @@ def test_a_deleted_working_directory_is_one_line(tmp_path: Path) -> None:
 
 
 def test_workers_leave_no_temporary_caches(tmp_path: Path) -> None:
-    """Where the user's cache is not private, a worker has folders of its own, for as long as it runs."""
+    """If the user's cache is not private, a worker uses folders of its own while it runs."""
     temporary, shared = tmp_path / "tmp", tmp_path / "cache"
     temporary.mkdir()
     (shared / "kernel-suite").mkdir(parents=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,9 @@ import torch
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref.build import cache as _cache
+from cuda_ref.build import cache
 from suite import ops
-from suite.checking.verdict import judge
+from suite.checking.judge import judge
 
 EMULATED = Path(__file__).parent / "emulated"
 ATTENTION = (
@@ -31,13 +32,16 @@ def attention_sources() -> Path:
     It is kept in the cache of builds: a library is known by the paths of its sources too, and takes 10 s to build.
     """
     files = {name: (build.HERE / name).read_text().replace("// requires: sm_90a", "") for name in ATTENTION}
-    files |= {header.name: header.read_text() for header in sorted(EMULATED.glob("*.cuh"))}
+    files |= {str(header.relative_to(EMULATED)): header.read_text() for header in sorted(EMULATED.glob("*/*.cuh"))}
+    for name, text in files.items():  # a source includes headers of cuda_ref unless they are beside it
+        files[name] = re.sub(r'#include "([^"]+)"', lambda m: f'#include "../{m[1]}"' if m[1] in files else m[0], text)
 
     def write(folder: Path) -> None:
         for name, text in files.items():
+            (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(text)
 
-    return _cache.entry(f"emulated-{hashlib.sha256(repr(files).encode()).hexdigest()[:32]}", write)
+    return cache.entry(f"emulated-{hashlib.sha256(repr(files).encode()).hexdigest()[:32]}", write)
 
 
 @pytest.fixture

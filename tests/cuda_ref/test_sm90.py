@@ -27,10 +27,11 @@ from cuda_ref.matmul.warp_specialized import matmul as matmul_warp_specialized
 from cuda_ref.matmul.wgmma import matmul as matmul_wgmma
 from cuda_ref.matmul.wgmma import run as run_plan
 from suite import ops
-from suite.checking.verdict import judge
+from suite.checking.judge import judge
 
 needs_nvcc = pytest.mark.skipif(build.missing("cuda") is not None, reason=str(build.missing("cuda")))
-SOURCES = sorted(each.stem for each in build.HERE.glob("*.cu") if build.requires(each) == "sm_90a")
+FILES = [each for each in sorted(build.HERE.glob("*/*.cu")) if build.requires(each) == "sm_90a"]
+SOURCES = [str(each.relative_to(build.HERE).with_suffix("")) for each in FILES]
 HALVES = (torch.float16, torch.bfloat16)
 WITHOUT_PRODUCTS = r"split_rows|prepare|finish|add_parts|add_rows"
 """Kernels before and after those that multiply."""
@@ -70,7 +71,7 @@ def test_no_spills_and_no_serialized_products(name: str) -> None:
 
 
 @needs_nvcc
-@pytest.mark.parametrize("name", [each for each in SOURCES if not each.endswith("_cluster")])
+@pytest.mark.parametrize("name", [each for each in SOURCES if not each.endswith("/cluster")])
 def test_products_are_wgmma_and_copies_tma(name: str) -> None:
     kernels = {kernel: code for kernel, code in machine_code(name).items() if not re.search(WITHOUT_PRODUCTS, kernel)}
     assert kernels
@@ -83,7 +84,7 @@ def test_products_are_wgmma_and_copies_tma(name: str) -> None:
 
 
 @needs_nvcc
-@pytest.mark.parametrize("name", [each for each in SOURCES if each.endswith("_cluster")])
+@pytest.mark.parametrize("name", [each for each in SOURCES if each.endswith("/cluster")])
 def test_rows_are_accessed_by_16_bytes_with_one_barrier_of_the_cluster(name: str) -> None:
     for kernel, code in machine_code(name).items():
         assert "LDG.E.128" in code, kernel
@@ -93,13 +94,13 @@ def test_rows_are_accessed_by_16_bytes_with_one_barrier_of_the_cluster(name: str
 
 @needs_nvcc
 def test_wgmma_has_products_for_each_layout_and_type() -> None:
-    kernels = machine_code("matmul_wgmma")
+    kernels = machine_code("matmul/wgmma")
     everything = "\n".join(kernels.values())
     for kind in ("16.F32", "16.F32.BF16"):
         for shape in ("64x128x", "64x192x", "64x256x"):
             found = re.findall(rf"HGMMA\.{shape}{kind} R\d+, gdesc\[UR\d+\](\S*),", everything)
             assert set(found) == {"", ".tnspA", ".tnspB", ".tnspA.tnspB"}, (shape, kind)
-    tf32, float8 = ("\n".join(machine_code(name).values()) for name in ("_wgmma32", "_wgmma8"))
+    tf32, float8 = ("\n".join(machine_code(name).values()) for name in ("matmul/_wgmma32", "matmul/_wgmma8"))
     for columns in (64, 128, 192, 256):
         for factors in (r"R\d+, R\d+, gdesc", r"R\d+, gdesc"):
             assert re.search(rf"HGMMA\.64x{columns}x8\.F32\.TF32 {factors}", tf32)
@@ -109,7 +110,7 @@ def test_wgmma_has_products_for_each_layout_and_type() -> None:
 
 
 @needs_nvcc
-@pytest.mark.parametrize("name", ["_fitted_bfloat16", "_fitted_float16"])
+@pytest.mark.parametrize("name", ["matmul/_fitted_bfloat16", "matmul/_fitted_float16"])
 def test_fitted_tiles_have_products_of_every_number_of_rows(name: str) -> None:
     kind = "F32.BF16" if name.endswith("bfloat16") else "F32"
     kernels = {kernel: code for kernel, code in machine_code(name).items() if "add_parts" not in kernel}
@@ -126,7 +127,7 @@ def test_fitted_tiles_have_products_of_every_number_of_rows(name: str) -> None:
 
 
 @needs_nvcc
-@pytest.mark.parametrize("name", ["matmul_wgmma", "_wgmma16", "linear_sigmoid_wgmma", "_fitted_bfloat16"])
+@pytest.mark.parametrize("name", ["matmul/wgmma", "matmul/_wgmma16", "linear_sigmoid/wgmma", "matmul/_fitted_bfloat16"])
 def test_the_loop_of_products_has_no_quotients(name: str) -> None:
     """The compiler would compute the number of steps again in each one, between a product and the wait for it."""
     for kernel, code in machine_code(name).items():
@@ -141,7 +142,7 @@ def test_the_loop_of_products_has_no_quotients(name: str) -> None:
 
 
 @needs_nvcc
-@pytest.mark.parametrize("name", ["matmul_tma_wgmma", "matmul_warp_specialized"])
+@pytest.mark.parametrize("name", ["matmul/tma_wgmma", "matmul/warp_specialized"])
 def test_the_rungs_have_products_for_each_layout(name: str) -> None:
     kernels = machine_code(name)
     assert len(kernels) == 8
@@ -149,7 +150,7 @@ def test_the_rungs_have_products_for_each_layout(name: str) -> None:
     for kind in ("F32", "F32.BF16"):
         found = re.findall(rf"HGMMA\.64x256x16\.{kind} R\d+, gdesc\[UR\d+\](\S*),", everything)
         assert set(found) == {"", ".tnspA", ".tnspB", ".tnspA.tnspB"}, kind
-    assert ("USETMAXREG" in everything) == (name == "matmul_warp_specialized")
+    assert ("USETMAXREG" in everything) == (name == "matmul/warp_specialized")
 
 
 def tensor(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:

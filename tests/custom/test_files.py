@@ -9,7 +9,8 @@ import torch
 from custom_files import CPU, HEAD, operation
 
 from suite.core.errors import UsageError
-from suite.custom.load import load, source_of
+from suite.custom.file import source_of
+from suite.custom.load import load
 from suite.custom.operation import CustomOperation
 from suite.numerics.formats import DTYPES
 

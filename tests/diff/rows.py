@@ -25,7 +25,7 @@ VENDORS = {"torch": "cuBLAS", "torch/cudnn": "cuDNN", "jax": "XLA"}
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
-    """`python -m suite ARGUMENTS` in this process; the exit status."""
+    """Run `python -m suite ARGUMENTS` in this process, and return the exit status."""
     monkeypatch.setattr(sys, "argv", ["suite", *map(str, arguments)])
     with pytest.raises(SystemExit) as caught:
         cli.main()
@@ -43,7 +43,7 @@ def row(implementation: str = "triton", us: float | None = 100.0, width: float =
 
 
 def ranked(times: dict[str, float], width: float = 0.0, **values: Any) -> list[Row]:
-    """The rows of one case as one run gives them, ranked against their best vendor row."""
+    """The rows of one case in one run, ranked against their best vendor row."""
     best = min((name for name in times if name in VENDORS), key=lambda name: times[name])
     rows = []
     for name, us in times.items():
@@ -92,7 +92,7 @@ clocks = st.sampled_from([None, 1980.0, 1755.0, 1200.0])
 
 @st.composite
 def tables(draw: st.DrawFn, names: frozenset[str] | None = None) -> list[Row]:
-    """What one run may give: some rows without intervals, some that failed."""
+    """The rows of one run. Some have no interval, some failed."""
     found = draw(times if names is None else st.fixed_dictionaries({n: st.floats(0.5, 1e6) for n in sorted(names)}))
     recorded = {"clock_sm_mhz": draw(clocks), "recorder": "cupti", "versions": draw(st.sampled_from(["1", "2"]))}
     vendor = any(name in VENDORS for name in found)

@@ -1,4 +1,4 @@
-"""Which evidence a verdict is derived from: vs_best against a control, device_us, or both."""
+"""The evidence for a verdict: vs_best with a control, device_us, or both."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_control_is_judged_by_its_own_time() -> None:
 
 
 def test_another_best_vendor_row_does_not_change_the_control() -> None:
-    """torch and jax change places at the top; nothing else happened."""
+    """torch and jax change places at the top; nothing else changes."""
     base = ranked({"torch": 100.0, "jax": 101.0, "torch/cudnn": 300.0, "triton": 110.0}, 0.001)
     new = ranked({"torch": 101.5, "jax": 100.0, "torch/cudnn": 300.0, "triton": 110.0}, 0.001)
     changes = judged(base, new)
@@ -62,7 +62,8 @@ def test_another_best_vendor_row_does_not_change_the_control() -> None:
     ],
 )
 def test_with_a_control_that_moved_a_verdict_has_to_hold_by_both(triton_us: float, verdict: str, ratio: float) -> None:
-    """The vendor row got a quarter faster. 100 us: unchanged, or overtaken? 80 us: faster, or only carried along?"""
+    """The vendor row is a quarter faster. A row of 100 us may be unchanged or overtaken; one of 80 us may be faster or
+    only profit from the same drift."""
     base = ranked({"jax": 100.0, "triton": 100.0}, 0.002)
     new = ranked({"jax": 80.0, "triton": triton_us}, 0.002)
     change = judged(base, new)["triton"]

@@ -1,4 +1,4 @@
-"""The arithmetic of intervals, and whether the interval of a ratio holds the true ratio."""
+"""The arithmetic of intervals. The interval of a ratio contains the true ratio."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def test_arms_add_as_squares_and_stay_on_their_sides() -> None:
 @pytest.mark.parametrize("tails", ["normal", "skewed", "heavy"])
 @pytest.mark.parametrize(("few", "many"), [(6, 6), (6, 40), (20, 20)])
 def test_the_interval_of_a_ratio_holds_the_truth(tails: str, few: int, many: int) -> None:
-    """Times drawn from one distribution twice: the true ratio is 1. 97.5% and more hold it; 0.95 is 4 sigma off."""
+    """Times are drawn from one distribution twice, so the true ratio is 1. At least 97.5% of the intervals contain it;
+    0.95 is 4 sigma away."""
     chance = random.Random(f"{tails} {few} {many}")
 
     def noise() -> float:
@@ -34,7 +35,7 @@ def test_the_interval_of_a_ratio_holds_the_truth(tails: str, few: int, many: int
     def estimate(count: int) -> Estimate:
         times = [100 * math.exp(0.01 * noise()) for _ in range(count)]
         low, high = median_interval(times) or (None, None)
-        return -Estimate.of(median(times), low, high)
+        return -Estimate.from_interval(median(times), low, high)
 
     ratios = [estimate(few) - estimate(many) for _ in range(600)]
     assert sum(ratio.low <= 0 <= ratio.high for ratio in ratios) >= 0.95 * len(ratios)

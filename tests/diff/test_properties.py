@@ -42,7 +42,8 @@ def test_swapping_the_runs_swaps_the_verdicts(data: st.DataObject, threshold: fl
 @settings(deadline=None, max_examples=50)
 @given(times, st.floats(0, 0.1), st.sampled_from([2.0, 0.5]))
 def test_twice_the_time_is_slower_and_half_is_faster(found: dict[str, float], width: float, factor: float) -> None:
-    """Without vendor rows all rows say so. With one it says so itself, and the others cannot tell it from drift."""
+    """Without vendor rows, all rows have this verdict. With a vendor row, only that row has it: for the others, the
+    change cannot be distinguished from drift."""
     ours = {name: us for name, us in found.items() if name not in VENDORS}
     verdict = "SLOWER" if factor == 2 else "FASTER"
     base, new = ([row(name, us * by, width) for name, us in ours.items()] for by in (1.0, factor))
@@ -60,7 +61,7 @@ def test_twice_the_time_is_slower_and_half_is_faster(found: dict[str, float], wi
 @settings(deadline=None, max_examples=50)
 @given(times.filter(lambda found: "triton" in found and "jax" in found), st.floats(0, 0.05))
 def test_a_kernel_that_takes_twice_as_long_as_before_is_slower(found: dict[str, float], width: float) -> None:
-    """Only our own lines change; the vendors' lines are what they were."""
+    """Only our own lines change; the vendors' lines stay the same."""
     scaled = {name: us if name in VENDORS else 2 * us for name, us in found.items()}
     changes = judged(ranked(found, width), ranked(scaled, width), 0.2)
     for name, change in changes.items():

@@ -1,4 +1,4 @@
-"""What is not compared: other devices and conditions, damaged tables and records."""
+"""Runs that are not compared: other devices and conditions, damaged tables and records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `python -m suite diff` prints, and its exit status."""
+"""The output of `python -m suite diff`, and its exit status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of the same code differ; that is no verdict."""
+"""Runs of the same code differ, but get no verdict of a change."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_row_that_agreed_by_chance_is_taken_to_spread_as_the_others() -> None:
 
 
 def test_noise_is_no_verdict() -> None:
-    """torch * 212.5 us +- 2,195 %"""
+    """An example is the row `torch * 212.5 us +- 2,195 %`."""
     base, new = [row(us=5000.0, noisy=True)], [row(us=195.0)]
     change = judged(base, new)["triton"]
     assert (change.verdict, change.notes) == ("AMBIGUOUS", ("noisy in BASE",))
@@ -78,7 +78,7 @@ def test_the_compile_cache_is_noted() -> None:
 
 
 def simulated(chance: random.Random, rows: int, process: float) -> list[Row]:
-    """One run of `rows` cases of two implementations; each time is off by what its process does, and by noise."""
+    """One run of `rows` cases of two implementations. Each time has the error of its process, and noise."""
     found = []
     for number in range(rows):
         samples = {}
@@ -94,7 +94,7 @@ def simulated(chance: random.Random, rows: int, process: float) -> list[Row]:
 
 @pytest.mark.parametrize(("repeat", "process"), [(1, 0.005), (3, 0.01), (3, 0.05)])
 def test_false_verdicts_are_at_most_one_in_a_thousand_rows(repeat: int, process: float) -> None:
-    """`process`: standard deviation from process to process. 208 rows on an H200 suggest 0.004."""
+    """`process` is the standard deviation between processes. 208 rows on an H200 suggest 0.004."""
     chance, sides = random.Random(repeat), []
     for _ in range(6):
         runs = [simulated(chance, 100, process) for _ in range(repeat)]

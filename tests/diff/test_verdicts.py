@@ -1,4 +1,4 @@
-"""Which verdict follows from which times, intervals and statuses."""
+"""The verdicts that follow from times, intervals and statuses."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_without_an_interval_nothing_is_decided(side: str, missing: str) -> None
     ],
 )
 def test_a_few_ticks_of_the_clock_are_not_a_change(us: float, by_time: str, by_vendor: str) -> None:
-    """1.088 us are 34 ticks of 32 ns, and every sample may say so. Its ratio to another is no better known."""
+    """1.088 us are 34 ticks of 32 ns, and all samples may be equal. The ratio to another row is no more exact."""
     base, new = row(us=1.088, recorder="cupti"), row(us=us, recorder="cupti")
     assert judged([base], [new], 0.025)["triton"].verdict == by_time
     pair = [ranked({"torch": 1.088, "triton": time}, recorder="cupti") for time in (1.088, us)]
@@ -107,7 +107,7 @@ def test_a_status_that_changed(then: str, now: str, verdict: str, note: str | No
 
 
 def test_a_row_that_broke_before_it_was_timed_is_broken() -> None:
-    """--no-time in BASE: agreement was known, and is lost."""
+    """With --no-time in BASE, the row was known to agree, and it no longer does."""
     assert judged([row(us=None)], [row(us=None, status="wrong", reason="off")])["triton"].verdict == "BROKEN"
 
 

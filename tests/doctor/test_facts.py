@@ -1,4 +1,4 @@
-"""What `doctor` says about devices, tools and packages."""
+"""The facts of `doctor` about devices, tools and packages."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_doctor_on_a_gpu(monkeypatch: pytest.MonkeyPatch, fake_nvml: FakeNvml) -
     from suite.timing import recorder_cupti
 
     monkeypatch.setattr(ctypes, "CDLL", lambda name: FakeDriver())
-    monkeypatch.setattr(recorder_cupti, "why_not", lambda: "CUPTI is taken by Nsight: run without it")
+    monkeypatch.setattr(recorder_cupti, "unavailable_reason", lambda: "CUPTI is taken by Nsight: run without it")
     text = printed()
     assert "GPU 0: NVIDIA H200" in text
     assert "132 at up to 1980 MHz" in text

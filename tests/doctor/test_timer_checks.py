@@ -89,13 +89,14 @@ def test_the_activities_must_be_those_launched() -> None:
 
 def test_a_gap_or_overlap_is_required_where_it_is_tested() -> None:
     apart, close = timing(100.0, "kernel", "kernel", gap_us=2000), timing(100.0, "kernel", "kernel")
-    assert expectations.idle_of(1000)(apart) == ""
-    assert expectations.idle_of(1000)(close) == "the device was idle for 0 us only"
-    assert expectations.overlap_of(20)(close) == "the kernels overlapped for 0 us only"
-    assert expectations.overlap_of(20)(timing(100.0, "kernel", "kernel", gap_us=-25)) == ""
-    assert expectations.idle_of(1)(timing(5.0, activities=())) != ""
+    assert expectations.requires_idle(1000)(apart) == ""
+    assert expectations.requires_idle(1000)(close) == "the device was idle for 0 us only"
+    assert expectations.requires_overlap(20)(close) == "the kernels overlapped for 0 us only"
+    assert expectations.requires_overlap(20)(timing(100.0, "kernel", "kernel", gap_us=-25)) == ""
+    assert expectations.requires_idle(1)(timing(5.0, activities=())) != ""
     row = checks.judge(
-        check(expectations.times(1, "call"), activities={"kernel": 2}, also=expectations.idle_of(1000)), {"call": close}
+        check(expectations.times(1, "call"), activities={"kernel": 2}, requirement=expectations.requires_idle(1000)),
+        {"call": close},
     )
     assert row.verdict == "off"
 

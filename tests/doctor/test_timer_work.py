@@ -49,7 +49,7 @@ def test_the_triton_work_compiles_for_another_gpu() -> None:
 
 def test_lengths_of_spins() -> None:
     spins = groups.Spins(1980.0)
-    assert spins.of(1000) == 1_980_000
+    assert spins.cycles(1000) == 1_980_000
     assert math.isclose(spins.clock_step, 15 / 1980)
     with pytest.raises(UsageError):
         proof.prove(Device("cpu", name="a CPU"))

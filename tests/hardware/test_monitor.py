@@ -102,7 +102,7 @@ def test_without_nvml_there_are_no_devices_and_a_reason(monkeypatch: pytest.Monk
     assert hardware.nvml_handle(0) is None
     assert hardware.state(0) is None
     assert hardware.energy_mj(0) is None
-    assert hardware.why_no_nvml() == "no NVIDIA driver answers"
+    assert hardware.nvml_problem() == "no NVIDIA driver answers"
 
 
 @pytest.mark.gpu

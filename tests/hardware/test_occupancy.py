@@ -12,8 +12,8 @@ ATTRIBUTES = {
     "registers_per_sm": 65536,
     "reserved_shared_per_block": 1024,
 }
-A100 = Limits.of({**ATTRIBUTES, "shared_per_sm": 164 << 10, "major": 8})
-H200 = Limits.of({**ATTRIBUTES, "shared_per_sm": 228 << 10, "major": 9})
+A100 = Limits.from_attributes({**ATTRIBUTES, "shared_per_sm": 164 << 10, "major": 8})
+H200 = Limits.from_attributes({**ATTRIBUTES, "shared_per_sm": 228 << 10, "major": 9})
 
 BLOCKS = {  # (limits, threads, registers, shared bytes): cudaOccMaxActiveBlocksPerMultiprocessor, CUDA 13.0
     "sm_90, shared memory": (H200, 384, 168, 200_000, 1),

@@ -1,4 +1,4 @@
-"""`history`: lines over runs, damaged ones left out and named; sparklines that make no mountain of noise."""
+"""`history`: lines over runs; damaged runs are left out and named; sparklines do not exaggerate noise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from report.rows import RECORD, row, square
 
 from suite.core.files import write_atomically
 from suite.core.paths import ROOT
-from suite.history.load import Filter, load_history, moved
+from suite.history.load import Filter, load_history, timed_repeatedly
 from suite.history.plot import plots_of
 from suite.history.render import lines_of, sparkline
 from suite.results.row import Row
@@ -58,7 +58,7 @@ def test_other_conditions_are_other_lines(results: Path) -> None:
     folder(results / "runs" / "2026-11-20-matmul", [row("torch", cache="warm"), row("triton", 0.9, cache="warm")])
     found = load_history(results, Filter(), pytest.fail)
     assert [(each.measured, len(each.visits)) for each in found] == [("", 4), ("warm", 1)]
-    assert [each.measured for each in moved(found)] == [""]
+    assert [each.measured for each in timed_repeatedly(found)] == [""]
 
 
 def test_noisy_times_and_runs_without_the_line_are_gaps(results: Path) -> None:

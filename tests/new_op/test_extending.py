@@ -1,4 +1,4 @@
-"""An implementation, an operation and a framework are added by their files alone, as CONTRIBUTING.md says."""
+"""Adding an implementation, an operation or a framework takes only its files, as CONTRIBUTING.md says."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(checkout: Path, *arguments: str) -> str:
-    """`python ARGUMENTS` in the copy, on the CPU: its standard output."""
+    """The standard output of `python ARGUMENTS` in the copy, on the CPU."""
     environment = {**os.environ, "PYTHONPATH": str(checkout), "SUITE_TEST_GPU": "", "COLUMNS": "200"}
     environment.pop("PYTEST_XDIST_WORKER", None)
     done = subprocess.run(
@@ -66,7 +66,7 @@ def run(checkout: Path, *arguments: str) -> str:
 
 
 def statuses(checkout: Path, *arguments: str) -> dict[tuple[str, str, str], str]:
-    """(operation, implementation, dtype) -> status of `compare` on the CPU in the copy."""
+    """The statuses of `compare` on the CPU in the copy, by (operation, implementation, dtype)."""
     document = run(checkout, "-m", "suite", "compare", *arguments, "--device", "cpu", "--no-time", "--json")
     names = ("operation", "implementation", "dtype")
     return {tuple(row[name] for name in names): row["status"] for row in json.loads(document)["rows"]}
@@ -81,7 +81,7 @@ def test_an_implementation_is_one_file(checkout: Path) -> None:
 
 @pytest.mark.slow
 def test_the_skeletons_of_operations_agree_and_pass_the_parity_tests(checkout: Path) -> None:
-    """In under two minutes on two cores, most of it XLA's and Triton's interpreter's."""
+    """This takes under two minutes on two cores, mostly in XLA and in Triton's interpreter."""
     kinds = {"softmin": "rowwise", "scale": "elementwise"}
     for name, kind in kinds.items():
         written = run(checkout, "-m", "suite", "new-op", name, "--kind", kind).split("\n\n")[0].splitlines()

@@ -1,4 +1,4 @@
-"""new-op: which names it refuses, what it writes, and that the skeletons are in the house's style."""
+"""new-op: the names that it refuses, the files that it writes, and their style."""
 
 from __future__ import annotations
 

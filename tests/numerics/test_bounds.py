@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suite.checking.verdict import judge
+from suite.checking.judge import judge
 from suite.numerics.bounds import FALSE_ALARM, deviations, rounding_limit, sum_shift, sum_variance
 from suite.problem.truth import Truth
 from validation import arithmetic_models as arithmetic

@@ -29,7 +29,7 @@ def flushing() -> Iterator[None]:
 
 def test_the_mode_is_found_and_left_as_it_was(flushing: None) -> None:
     assert subnormals.thread_flushes()
-    with subnormals.kept(torch.device("cpu")):
+    with subnormals.preserved(torch.device("cpu")):
         assert not subnormals.thread_flushes()
     assert subnormals.thread_flushes()
 
@@ -54,7 +54,7 @@ def test_threads_that_started_in_that_mode_do_not_compute_truths() -> None:
         "x = torch.full((1 << 20,), 1e-310, dtype=torch.float64); x.mul(1.0)\n"
         "torch.set_flush_denormal(False)\n"
         "print(subnormals.thread_flushes(), subnormals.pool_flushes())\n"
-        "with subnormals.kept(torch.device('cpu')): print(bool((x.mul(0.5) == 0).any()))\n"
+        "with subnormals.preserved(torch.device('cpu')): print(bool((x.mul(0.5) == 0).any()))\n"
         "print(torch.get_num_threads())\n"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -9,7 +9,7 @@ import torch
 from judging import CPU, RIGHT
 
 from suite import ops
-from suite.checking.verdict import judge
+from suite.checking.judge import judge
 from suite.numerics.formats import DTYPES
 from suite.problem import blocks
 from suite.problem.case import Case

@@ -7,7 +7,7 @@ import torch
 from judging import CPU, RIGHT
 
 from suite import ops
-from suite.checking.verdict import judge
+from suite.checking.judge import judge
 from suite.core.errors import UsageError
 from suite.problem import blocks
 from suite.variants._rounding import rounded

@@ -17,7 +17,7 @@ from suite.core.paths import ROOT
 from suite.implementations import builtin
 from suite.numerics.formats import DTYPES
 from suite.problem.case import Case
-from suite.worker.codec import from_json, to_json
+from suite.processes.codec import from_json, to_json
 
 FAMILIES = [(name, family) for name in ops.names() for family in ops.get(name).families]
 each_operation = pytest.mark.parametrize("name", ops.names())

@@ -13,7 +13,7 @@ from cuda_ref.linear_sigmoid.two_passes import linear_sigmoid as two_passes
 from cuda_ref.linear_sigmoid.wgmma import linear_sigmoid as wgmma
 from cuda_ref.linear_sigmoid_grad.wgmma import linear_sigmoid_grad as grad_wgmma
 from suite import ops
-from suite.checking.verdict import judge
+from suite.checking.judge import judge
 from suite.numerics.formats import DTYPES
 from suite.problem.case import Case
 from suite.problem.operation import Operation

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from judging import CPU, RIGHT, judge_output, out_of_order
 
 from suite import ops
-from suite.checking.verdict import Verdict, judge
+from suite.checking.judge import Verdict, judge
 from suite.numerics.formats import DTYPES
 from suite.ops.matmul import matmul_limit
 from validation import arithmetic_models as arithmetic

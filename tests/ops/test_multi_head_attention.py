@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from judging import CPU, RIGHT
 
 from suite import ops
-from suite.checking.verdict import judge
+from suite.checking.judge import judge
 from suite.core.errors import UsageError
 from suite.problem.case import Case
 

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from suite import ops
-from suite.checking.verdict import Verdict, judge
+from suite.checking.judge import Verdict, judge
 from suite.numerics.formats import DTYPES
 from suite.problem import blocks
 from suite.problem.operation import Operation

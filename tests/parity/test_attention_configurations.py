@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from suite import ops
-from suite.checking.checked_call import check
+from suite.checking.check import check
 from suite.checking.problem import Problem
 from suite.implementations import builtin
 from triton_kernels.attention._configs_gluon import HEAD_64_THREE, HEAD_64_TWO, HEAD_128, HEAD_256, Config

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from suite import ops
-from suite.checking.checked_call import check
+from suite.checking.check import check
 from suite.checking.problem import Problem
 from suite.implementations import builtin
 from suite.implementations.builtin import Implementation

@@ -17,9 +17,9 @@ from known_limits import KNOWN
 
 from suite import ops
 from suite.checking import diagnosis
-from suite.checking.checked_call import LocalCaller, check, check_briefly
+from suite.checking.calls import LocalCaller, RefusedError
+from suite.checking.check import check, check_briefly
 from suite.checking.problem import Problem
-from suite.checking.result_form import RefusedError
 from suite.implementations import builtin
 from suite.implementations.implementation import Implementation
 from suite.numerics.formats import DTYPES

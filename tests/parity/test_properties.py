@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
 from suite import ops
-from suite.checking.verdict import judge
+from suite.checking.judge import judge
 from suite.hardware.device import Device
 from suite.implementations import builtin
 from suite.implementations.implementation import Implementation

@@ -23,7 +23,7 @@ def test_blocks_cover_every_element_once(shape: list[int], room: int) -> None:
 
 
 def test_whole_rows_are_at_least_one() -> None:
-    assert blocks.rows_together(2**20) == 32
-    assert blocks.rows_together(2**20, share=4) == 8
-    assert blocks.rows_together(2**30) == 1
-    assert blocks.rows_together(0) == blocks.BLOCK_ELEMENTS
+    assert blocks.rows_per_block(2**20) == 32
+    assert blocks.rows_per_block(2**20, share=4) == 8
+    assert blocks.rows_per_block(2**30) == 1
+    assert blocks.rows_per_block(0) == blocks.BLOCK_ELEMENTS

@@ -1,4 +1,4 @@
-"""What Nsight Compute prints, and what is concluded from it."""
+"""The output of Nsight Compute, and the columns that are computed from it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STALLED = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 
 
 def table(*kernels: dict[str, str]) -> str:
-    """What ncu prints, one line for each metric. A value may have its unit after a space."""
+    """The output of ncu, one line for each metric. A value may have its unit after a space."""
     lines = ["==PROF== Connected to process 17 (python3.12)", HEAD]
     for number, metrics in enumerate(kernels):
         for name, text in metrics.items():
@@ -69,7 +69,8 @@ def test_the_busiest_unit_limits_a_kernel_and_latency_one_whose_units_are_idle(
 
 
 def test_a_table_of_a_gpu_is_read() -> None:
-    """Of `compare --op matmul --shape 1024 --dtype bf16 --once triton`, by Nsight Compute 2025.3 on an H200."""
+    """The table is from `compare --op matmul --shape 1024 --dtype bf16 --once triton` and Nsight Compute 2025.3, on an
+    H200."""
     text = Path(__file__).with_name("recorded.csv").read_text(encoding="utf-8")
     found = nsight.columns(nsight.kernels(text))
     assert found == {

@@ -1,4 +1,4 @@
-"""One call under Nsight Compute, and the code of compiled kernels: what only a GPU shows."""
+"""One call under Nsight Compute, and the code of compiled kernels, which need a GPU."""
 
 from __future__ import annotations
 

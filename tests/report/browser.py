@@ -20,7 +20,7 @@ SWITCHES = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-us
 
 
 class Page:
-    """One tab. What it asks for over the network, and what its console says, is collected."""
+    """One tab. Collects its requests over the network and the messages of its console."""
 
     def __init__(self, commands: int, replies: int) -> None:
         self._commands, self._replies = commands, os.fdopen(replies, "rb")
@@ -42,12 +42,12 @@ class Page:
         self.js("new Promise(done => document.readyState === 'complete' ? done() : addEventListener('load', done))")
 
     def prefer(self, media: str = "", **features: str) -> None:
-        """What the reader's system prefers: `prefer(color_scheme="dark")`; on what the page is shown: `print`."""
+        """Set preferences of the reader's system, `prefer(color_scheme="dark")`, and the medium, such as `print`."""
         named = [{"name": f"prefers-{name.replace('_', '-')}", "value": value} for name, value in features.items()]
         self._call("Emulation.setEmulatedMedia", media=media, features=named)
 
     def js(self, expression: str) -> Any:
-        """The value of an expression of JavaScript; a promise is waited for."""
+        """The value of an expression of JavaScript. Waits for a promise."""
         reply = self._call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in reply, reply["exceptionDetails"]
         return reply["result"].get("value")

@@ -1,4 +1,4 @@
-"""Runs for the tests of `report`: rows as `compare` gives them, by a formula instead of a clock."""
+"""Runs for the tests of `report`: rows as `compare` makes them, with times from a formula instead of a clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RECORD = {
 }
 VENDORS = {"torch": "cuBLAS", "jax": "XLA"}
 SPEEDS = {"triton": 0.96, "jax": 0.9, "cuda": 0.05, "cuda/tiled": 0.2, "cuda/wgmma": 1.1, "torch": 1.0}
-"""Speed of each implementation against the best vendor's."""
+"""Speed of each implementation relative to the best vendor's."""
 
 
 def row(implementation: str = "triton", speed: float = 1.0, size: int = 1024, **values: Any) -> Row:
@@ -69,7 +69,7 @@ def entries(rows: list[Row]) -> list[Entry]:
 
 
 def run_of(path: Path, rows: list[Row], record: dict[str, Any] = RECORD) -> Run:
-    """The run of a folder that is written with `rows`."""
+    """Writes a folder with `rows` and loads its run."""
     return load_runs([folder(path, rows, record)])[0]
 
 

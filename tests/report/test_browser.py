@@ -1,4 +1,4 @@
-"""The page in a browser: sorting, filtering, details, colours, keyboard, phone, print; no request, no complaint."""
+"""The page in a browser: sorting, filtering, details, colours, keyboard, phone, print; no request, no error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WORKLOAD = Workload("AModelForCausalLM", 32, 1, 4096, 4096, "bfloat16", [
 
 
 def every_outcome() -> list[Row]:
-    """A case for each way in which one can end: its bar has the most parts."""
+    """A case for each outcome, so that the bar has as many parts as possible."""
     ends = [("triton", 1.5, 1.5), ("jax/pallas", 1.5, 1.5), ("cuda", 1.5, 1.5), ("cuda", 1.0, 1.0), ("cuda", 0.9, 1.1),
             ("cuda", 0.5, 0.5)]  # fmt: skip
     rows = []
@@ -71,7 +71,7 @@ def tab() -> Iterator[Page]:
 
 @pytest.fixture
 def page(tab: Page, file: Path) -> Iterator[Page]:
-    """The page, loaded anew. At the end: it has asked for no other file, and the console is empty."""
+    """The page, newly loaded. Asserts at the end that it requested no other file and that the console is empty."""
     tab.requests.clear()
     tab.prefer(color_scheme="light")
     tab.open(file)

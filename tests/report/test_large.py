@@ -1,4 +1,4 @@
-"""10,000 rows: time, memory and size of the page, and how long sorting takes in a browser."""
+"""A report of 10,000 rows: time, memory and size of the page, and the time to sort in a browser."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from suite.results.samples import SUFFIX, to_npz
 
 COUNT = 10_000
 CPU_S = 40.0
-"""It takes 13 s on a machine of 2 cores."""
+"""Limit of the report's CPU time. It takes 13 s on a machine with 2 cores."""
 SORT_MS = 500
 REPORT = """
 import re, runpy, sys, time
@@ -29,7 +29,7 @@ except SystemExit as end:
 peak = re.search(r"VmHWM:\\s*([0-9]+)", open("/proc/self/status").read())
 print(time.process_time(), peak[1], file=sys.stderr)
 """
-"""Prints its CPU seconds and its peak of memory in KiB; that of `getrusage` includes the process that has forked it."""
+"""Prints its CPU seconds and its peak memory in KiB. The peak of `getrusage` would include the parent process."""
 pytestmark = pytest.mark.slow(seconds=30)
 
 

@@ -1,4 +1,4 @@
-"""The time of a model's layer: counts times times; what is not timed gives no sum."""
+"""The time of a model's layer: the sum of counts times times. A shape without a time leaves no sum."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def layer_of(path: Path, found: list[Row]) -> Layer:
 
 def test_the_sum_by_implementation(tmp_path: Path) -> None:
     layer = layer_of(tmp_path, rows())
-    assert layer.ways == [
+    assert layer.whole_layer == [
         Choice("the fastest for each shape", 2 * 80.0 + 3 * 8.0),
         Choice("vendor libraries", 2 * 100.0 + 3 * 10.0),
         Choice("torch", 2 * 100.0 + 3 * 10.0),
@@ -70,7 +70,7 @@ def test_noisy_times_are_counted_and_said(tmp_path: Path) -> None:
 def test_without_a_time_of_every_shape_there_is_no_sum(tmp_path: Path) -> None:
     layer = layer_of(tmp_path, rows(status="wrong"))
     assert layer.sentences == ["There is no time of norms (rms_norm M=64,N=64): no sum of the layer."]
-    assert layer.ways == []
+    assert layer.whole_layer == []
 
 
 def test_both_reports_have_it(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_folder_below_has_a_workload_of_its_own(tmp_path: Path) -> None:
     folder(tmp_path / "run", [timed("torch", 1.0)], RECORD)
     folder(tmp_path / "run" / "small", rows(), {**RECORD, "workload": WORKLOAD.document()})
     (layer,) = layers(load_runs([tmp_path / "run"]))
-    assert layer.ways[0].us == 184.0
+    assert layer.whole_layer[0].us == 184.0
 
 
 def test_a_damaged_record_is_named(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a report reads: folders with their tables and the folders below, labels, refusals."""
+"""Loading the runs of a report: folders with their tables and inner folders, labels, refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plots: only those that a run has the data for, all of that data, the same file every time."""
+"""Plots: a report has those for which the run has data, they show all of the data, and files are reproducible."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from report.rows import RECORD, entries, row, run_of, square
 
 from suite.report.load import Run
 from suite.report.plots import data_of, plots_of
-from suite.report.plots.labels import GAP, apart
+from suite.report.plots.labels import GAP, spread_apart
 from suite.report.plots.series import series_of
 from suite.report.style import DARK, LOOKS, PAPER
 
@@ -49,7 +49,7 @@ def test_an_untimed_run_has_its_errors_alone(tmp_path: Path) -> None:
 
 
 def test_many_shapes_are_drawn_over_their_intensity(tmp_path: Path) -> None:
-    """Each framework's best implementation that is no vendor's, of each case; sizes of 3 flops for a byte and more."""
+    """The plot has each framework's best implementation that is no vendor's, for sizes of at least 3 flops per byte."""
     rows = [each for size in range(96, 1056, 120) for each in square(size)]
     plot = next(each for each in plots_of(run_of(tmp_path / "run", rows)) if each.name == "intensity")
     (panel,) = plot.data["panels"]
@@ -61,7 +61,7 @@ def test_many_shapes_are_drawn_over_their_intensity(tmp_path: Path) -> None:
 
 
 def test_every_plot_draws_what_its_data_says(run: Run) -> None:
-    """A plot is a function of its data alone, which its file has with it."""
+    """A plot depends only on its data, which its file contains."""
     for plot in plots_of(run):
         file = plot.file("svg")
         assert data_of(file) == plot.data, plot.name
@@ -144,7 +144,7 @@ def test_other_sizes_are_named_in_the_title() -> None:
 
 @pytest.mark.parametrize("heights", [[0.5, 0.5, 0.5], [0.0, 0.01, 0.02, 0.9], [0.2, 0.21, 0.23, 0.24, 0.5]])
 def test_labels_do_not_overlap(heights: list[float]) -> None:
-    moved = apart(heights)
+    moved = spread_apart(heights)
     assert moved == sorted(moved)
     assert all(after - before >= GAP - 1e-9 for before, after in itertools.pairwise(moved))
 
@@ -157,7 +157,7 @@ def luminance(color: str) -> float:
 
 @pytest.mark.parametrize("framework", LOOKS)
 def test_every_framework_is_readable_on_light_and_on_dark(framework: str) -> None:
-    """4.5:1 is what WCAG asks of text; names of lines are text."""
+    """WCAG requires a contrast of 4.5:1 for text. Names of lines are text."""
     for color, paper in ((LOOKS[framework].color, PAPER), (LOOKS[framework].dark, DARK[PAPER])):
         low, high = sorted((luminance(color), luminance(paper)))
         assert (high + 0.05) / (low + 0.05) >= 4.5, color

@@ -1,4 +1,4 @@
-"""Who wins a case: decided by intervals; what is not to be trusted is not ranked."""
+"""The winner of a case is decided by intervals. Rows that cannot be trusted are not ranked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`report` writes what was asked for, replaces no file of others, and reproduces what is committed."""
+"""`report` writes the formats asked for, replaces no foreign file, and reproduces the committed reports."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_plot_that_is_no_more_in_the_report_goes_and_no_other_file(tmp_path: P
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.name)
 def test_what_is_committed_is_what_report_writes(path: Path) -> None:
-    """The text byte for byte, the plots by their data. `python -m suite report PATH --format md` mends it."""
+    """Text is compared byte by byte, plots by their data. `python -m suite report PATH --format md` updates one."""
     runs = load_runs([path])
     named = named_plots(runs)
     text = markdown(runs, [(plot, f"{PLOTS}/{name}.svg") for plot, name in named], path)

@@ -1,4 +1,4 @@
-"""Rows as CSV: what is written is read back the same; a damaged table is refused or read right."""
+"""Rows as CSV: written rows are read back unchanged; a damaged table is refused or read right."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def without(text: str, *columns: str) -> str:
 @settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 @given(st.lists(ANY_ROW, min_size=1, max_size=3))
 def test_rows_survive_the_csv(tmp_path_factory: pytest.TempPathFactory, rows: list[Row]) -> None:
-    """Any text, number, enumeration and boolean in any column, with its type."""
+    """A column may have any text, number, enumeration or boolean of its type."""
     path = written(tmp_path_factory.mktemp("csv") / "t.csv", to_csv(rows))
     found = read_rows(path)
     assert found == rows
@@ -52,7 +52,7 @@ def test_rows_survive_the_csv(tmp_path_factory: pytest.TempPathFactory, rows: li
 
 
 def test_a_table_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
-    """Spreadsheets write one."""
+    """Spreadsheets write such a mark."""
     rows = [row("torch", reason="a \N{GREEK SMALL LETTER MU}")]
     assert read_rows(written(tmp_path / "t.csv", b"\xef\xbb\xbf" + to_csv(rows).encode())) == rows
 

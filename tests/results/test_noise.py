@@ -42,7 +42,7 @@ def test_a_time_without_an_interval_is_noisy_and_a_row_without_a_time_is_not() -
 
 
 def test_noise_has_no_star_and_no_ratio_and_keeps_its_numbers() -> None:
-    """`torch * 212.5 us +- 2,195 %` won a case."""
+    """A row `torch * 212.5 us +- 2,195 %` once won a case."""
     rows = [vendor(212.5, 0.9), against(300.0, 0.01, 0.7), timed("jax", 400.0, 0.02)]
     mark_noisy(rows, 0.05)
     assert [each.noisy for each in rows] == [True, False, False]
@@ -56,7 +56,7 @@ def test_noise_has_no_star_and_no_ratio_and_keeps_its_numbers() -> None:
 
 
 def test_a_slower_row_with_a_ratio_above_1_is_noisy() -> None:
-    """vs_best 1.32 for a slower row: the machine was slower in the rounds that only one of the two took part in."""
+    """A slower row had vs_best 1.32: the machine was slower in rounds in which only one of the two took part."""
     rows = [vendor(100.0, 0.01), against(120.0, 0.01, 1.32)]
     mark_noisy(rows, 0.05)
     assert [each.noisy for each in rows] == [False, True]

@@ -1,4 +1,4 @@
-"""Results tables as Parquet: types without guessing; what is missing is said before anything runs."""
+"""Results tables as Parquet: columns have exact types; a missing library is reported before anything runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Peers: public kernel libraries, which are compared with where they are installed."""
+"""Peers: public kernel libraries that rows are compared with, if they are installed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from report.rows import row
 
 from suite.hardware.device import Device
 from suite.implementations import builtin
-from suite.results.peers import against_peers
+from suite.results.peers import set_vs_peer
 from suite.results.render.overview import findings
 
 
@@ -18,7 +18,7 @@ def test_rows_are_held_against_the_best_peer() -> None:
     vendor, untimed = row("torch", 1.0), replace(row("cuda"), device_us=None)
     slow.peer, best.peer = "liger-kernel", "tokamax"
     rows = [ours, slow, best, vendor, untimed]
-    against_peers(rows)
+    set_vs_peer(rows)
     assert [each.vs_peer for each in rows] == [pytest.approx(1.2), pytest.approx(0.625), 1.0, pytest.approx(1.25), None]
     assert "tokamax" not in " ".join(findings([best, vendor])), "a peer is not ours"
 
@@ -26,7 +26,7 @@ def test_rows_are_held_against_the_best_peer() -> None:
 def test_without_a_peer_there_is_no_ratio() -> None:
     rows = [row("triton", 0.96), row("torch", 1.0)]
     rows[0].vs_peer = 2.0
-    against_peers(rows)
+    set_vs_peer(rows)
     assert [each.vs_peer for each in rows] == [None, None]
 
 

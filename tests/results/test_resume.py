@@ -1,4 +1,4 @@
-"""Continuing an interrupted run: which settings have to be the same, which rows are taken over, what the code is."""
+"""Continuing an interrupted run: settings that must be equal, rows that are taken over, and the hash of the code."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_settings_are_json_of_what_decides_a_row(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["pipe", "endless", "gone"])
 def test_settings_of_a_path_that_is_no_regular_file(tmp_path: Path, kind: str) -> None:
-    """Neither waits for a pipe nor reads a device without end."""
+    """The function neither waits for a pipe nor reads a device without end."""
     path = tmp_path / "mine.py"
     if kind == "pipe":
         os.mkfifo(path)

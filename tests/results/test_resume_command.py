@@ -1,4 +1,4 @@
-"""`compare --resume`: what is complete is not done again, and results of other settings are refused."""
+"""`compare --resume`: finished rows are not run again, and results with other settings are refused."""
 
 from __future__ import annotations
 

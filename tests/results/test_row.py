@@ -9,7 +9,8 @@ import pytest
 
 from suite.core.errors import ResultsError
 from suite.results.csv_file import to_csv
-from suite.results.frame import frame, read_frame, rows_of
+from suite.results.frame import frame, read_frame
+from suite.results.frame_rows import rows_of
 from suite.results.row import COLUMNS, Attempt, Mode, Row, Status, StoppedBy
 from tests.results.rows import row
 
@@ -25,7 +26,7 @@ def test_texts_become_enumerations() -> None:
 
 
 def test_a_row_is_filled_with_typed_values() -> None:
-    """What comes from a kernel is made harmless: one printable line, no NaN."""
+    """Values from a kernel are made harmless: one printable line, no NaN."""
     found = row(device_us=1.0)
     found.fill(
         {

@@ -1,4 +1,4 @@
-"""Where a run is kept: a folder of its own, and a link to the last one."""
+"""The folder of a run, and the link to the last one."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ def test_the_last_run_of_the_same_operations_is_resumed(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     for name in ("2026-01-01T000000-matmul", "2026-01-02T000000-matmul.2", "2026-01-03T000000-sigmoid"):
         (runs / name).mkdir(parents=True)
-    assert run_folder.to_resume(tmp_path, ["matmul"]) == runs / "2026-01-02T000000-matmul.2"
-    assert run_folder.to_resume(tmp_path, ["attention"]).name.endswith("-attention")
-    assert not run_folder.to_resume(tmp_path, ["attention"]).exists()
+    assert run_folder.last_or_new(tmp_path, ["matmul"]) == runs / "2026-01-02T000000-matmul.2"
+    assert run_folder.last_or_new(tmp_path, ["attention"]).name.endswith("-attention")
+    assert not run_folder.last_or_new(tmp_path, ["attention"]).exists()
 
 
 def test_latest_names_the_last_run_and_nothing_else_is_linked(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / "runs" / name).mkdir(parents=True)
-        run_folder.point_to(tmp_path / "runs" / name)
+        run_folder.set_latest(tmp_path / "runs" / name)
         assert (tmp_path / "latest").resolve() == tmp_path / "runs" / name
-    run_folder.point_to(tmp_path)
+    run_folder.set_latest(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["latest", "runs"]
 
 
 @pytest.fixture
 def one_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run is replaced by a function that stores one row, with samples, where the command says."""
+    """Replaces the run by a function that stores one row with samples in the folder of the command."""
 
     def run(jobs: Any, options: Any, observer: Any, finished: Any) -> list[Row]:
         observer.store(jobs[0].op, [Row("vector_add", "N=64", "float32", "ieee", "torch", sample_us=(1.0,))])

@@ -1,4 +1,4 @@
-"""Raw samples stay beside the table: typed, whole after a kill, of this run alone."""
+"""Raw samples in a file beside the table: they are typed, complete after a kill, and from this run alone."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_a_damaged_record_of_an_earlier_run_is_replaced(tmp_path: Path, text: st
 
 
 def test_markdown_is_rendered_from_the_rows_of_the_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rendering reads no file; what has changed since a row was put is not in it."""
+    """Rendering reads no file. Changes of a row after it was put do not appear."""
     with Results(tmp_path, ENVIRONMENT) as results:
         live = row(device_us=1.0)
         results.put("matmul", [live])

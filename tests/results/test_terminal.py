@@ -1,4 +1,4 @@
-"""What a terminal shows of some rows, line by line, at 80, 120 and 200 columns."""
+"""Tables on a terminal of 80, 120 and 200 columns, line by line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results folders that are full, read-only, in use or in the way: one clear line, and what was there stays."""
+"""Results folders that are full, read-only, in use or in the way: one clear line, and existing files stay."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_a_missing_folder_is_made_and_an_unused_one_is_removed(tmp_path: Path) -
 def test_two_runs_into_one_folder_do_not_mix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The second ends at once and names the process that has the folder. The lock of a killed process blocks none."""
+    """The second run ends at once and names the process that uses the folder. A killed process leaves no lock."""
     code = "import sys, time; from pathlib import Path; from suite.core.files import FolderLock\n"
     code += f"lock = FolderLock(Path({str(tmp_path)!r})); print('locked', flush=True); time.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE) as first:

@@ -1,4 +1,4 @@
-"""What is built before a run, by whom, and that nothing of it can fail the run."""
+"""Builds before a run: which are made, by which processes, and that a failed build cannot fail the run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DTYPES = ("float32", "bfloat16")
 
 
 class Worker:
-    """Answers by a function."""
+    """A worker whose answers a function computes."""
 
     def __init__(self, answer: Callable[[BuildRequest], Any]) -> None:
         self.answer, self.closed = answer, False
@@ -53,7 +53,7 @@ def jobs(operation: str = "matmul", device: Device = CPU) -> Any:
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Four cores, memory enough, and an empty cache."""
+    """A machine with four cores, enough memory, and an empty cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("suite.hardware.host.cores", lambda: 4)
     monkeypatch.setattr("suite.hardware.memory_bytes", lambda *_: 1 << 40)
@@ -81,11 +81,11 @@ def test_a_library_is_built_for_each_arithmetic_and_a_triton_kernel_for_each_cas
     assert len(together) == len({build.implementation.name for build in together})
     assert len(triton) == sum(len(dtypes) for dtypes in triton) >= 2
     assert {build.implementation.framework for build in found} == {"cuda", "triton"}
-    told = list(builds(jobs(device=H200), pool, Options(H200, telling=True)))
-    assert {build.telling for build in told if build.implementation.framework == "cuda"} == {"too"}
-    of_jax = [build for build in told if build.implementation.name == "jax"]
+    found = list(builds(jobs(device=H200), pool, Options(H200, telling=True)))
+    assert {build.telling for build in found if build.implementation.framework == "cuda"} == {"too"}
+    of_jax = [build for build in found if build.implementation.name == "jax"]
     assert [(build.cases[0].dtype, build.telling) for build in of_jax] == [(dtype, "only") for dtype in DTYPES]
-    of_triton = [build.telling for build in told if build.implementation.name == "triton"]
+    of_triton = [build.telling for build in found if build.implementation.name == "triton"]
     assert (of_triton.count("too"), len(of_triton)) == (len(DTYPES), len(triton))
 
 

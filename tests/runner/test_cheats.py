@@ -16,9 +16,9 @@ from suite.runner.options import Options
 from suite.runner.selection import Selection
 
 OTHERS = ("narrow", "memory")
-"""Kinds that are about the check alone, and not about whose process runs it."""
+"""Kinds of cheats that concern only the check, not the process that runs it."""
 HONEST_SHARE = 0.5
-"""Part of an honest kernel's time that a cheat without effect takes at least, on a machine that others use too."""
+"""A cheat without effect takes at least this share of an honest kernel's time, also on a machine with other users."""
 
 
 def key(cheat: Cheat) -> tuple[str, str, str, str]:
@@ -49,7 +49,7 @@ def compared(files: Sequence[Cheat], device: Device) -> dict[str, Row]:
 
 
 def answered(cheat: Cheat, row: Row, honest: Row) -> bool:
-    """Whether the row is one of the answers that the file expects."""
+    """True if the row is one of the answers that the file expects."""
     if row.status.value in cheat.expected or any(phrase in f"{row.reason} {row.remarks}" for phrase in cheat.expected):
         return True
     assert honest.device_us_low

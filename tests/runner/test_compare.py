@@ -1,4 +1,4 @@
-"""compare(): what becomes a row, what is timed, timed again, flagged. A script of answers stands for the worker."""
+"""compare(): rows, times, repeated times and remarks. A script of answers replaces the worker."""
 
 from __future__ import annotations
 
@@ -125,15 +125,15 @@ def test_a_row_says_that_its_worker_was_killed_from_outside(compare: Any, do: st
     assert not row.killed_from_outside
 
 
-def timing_of(culprit: str, suspect: str | None, *, alive: bool = False) -> Answer:
-    """Workers that cannot time `culprit`, and report that `suspect` was running."""
+def timing_of(failing: str, suspect: str | None, *, alive: bool = False) -> Answer:
+    """Workers that cannot time `failing`, and report that `suspect` was running."""
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
         if request["do"] == "check":
             return {**AGREES, "reason": f"reason of {request['implementation']}"}
         names = request["implementations"]
-        if culprit in names:
-            running = suspect if suspect in names or suspect is None else culprit
+        if failing in names:
+            running = suspect if suspect in names or suspect is None else failing
             if alive:
                 return {"status": "error", "reason": "RuntimeError: no", "failed": running}
             raise WorkerDiedError("the worker was killed by SIGSEGV", running)
@@ -143,8 +143,8 @@ def timing_of(culprit: str, suspect: str | None, *, alive: bool = False) -> Answ
 
 
 @pytest.mark.parametrize("suspect", [None, "torch", "triton"])
-def test_a_suspect_is_the_culprit_only_if_it_fails_alone(compare: Any, suspect: str | None) -> None:
-    """The culprit is found even if another implementation, or none, was running when the worker died."""
+def test_a_suspect_is_the_failing_one_only_if_it_fails_alone(compare: Any, suspect: str | None) -> None:
+    """The failing implementation is found even if another implementation, or none, was running when the worker died."""
     rows = {row.implementation: row for row in compare(timing_of("triton", suspect), names=("triton", "jax", "torch"))}
     assert rows["triton"].status == "error"
     assert rows["triton"].reason == "while timed: the worker was killed by SIGSEGV"
@@ -180,7 +180,7 @@ def test_implementations_that_cannot_be_timed_together_stay_untimed_and_say_why(
 
 
 def test_rows_are_stored_as_they_come_and_not_run_again(compare: Any) -> None:
-    """Each row when it is checked, all again with their times; rows of an interrupted run are only completed."""
+    """A row is stored when it is checked, and again with its times. Rows of an interrupted run are only completed."""
     asked: list[str] = []
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
@@ -298,7 +298,7 @@ def test_a_sweep_has_rows_of_the_host_beside_the_gpus_and_says_where_the_gpu_win
 
 
 def test_what_was_tried_is_a_field_of_the_row(compare: Any) -> None:
-    """Done, failed, or not tried; the texts beside it decide nothing."""
+    """The field says done, failed or not tried. No decision reads the texts of the row."""
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
         if request["do"] == "check":

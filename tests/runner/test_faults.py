@@ -58,7 +58,7 @@ EACH = {
 
 
 def test_each_fault_costs_its_own_row_and_no_other(faults: None) -> None:
-    """Right implementations before, between and after are checked, timed and ranked as if the others were not there."""
+    """Right implementations before, between and after faulty ones are checked, timed and ranked as without them."""
     broken = [f"torch/{name}" for name in EACH]
     rows = rows_of(
         vector_add("torch", *broken[:4], "torch/right", *broken[4:], "numpy"), timeout_s=3.0, memory_bytes=700 << 20
@@ -117,7 +117,7 @@ def test_a_compiler_that_fails_is_one_row(
 
 
 def test_the_text_of_an_error_cannot_leave_its_cell(faults: None, tmp_path: Path) -> None:
-    """Control characters, terminal markup, Markdown, HTML, line ends, and a lone surrogate."""
+    """The text has control characters, terminal markup, Markdown, HTML, line ends, and a lone surrogate."""
     from rich.console import Console
 
     rows = list(rows_of(vector_add("torch/speaks", "torch"), timed=False).values())

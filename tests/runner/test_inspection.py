@@ -1,4 +1,4 @@
-"""`--profile` and `--dump`: which rows are looked into, and what they then say."""
+"""`--profile` and `--dump`: the rows that are inspected, and the columns that they get."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 
 class Profiler:
-    """Stands for the process under Nsight Compute."""
+    """Replaces the process under Nsight Compute."""
 
     def __init__(self, *problems: Exception) -> None:
         self.problems = list(problems)

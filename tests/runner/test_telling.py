@@ -1,4 +1,4 @@
-"""Telling cases in a run: once for each implementation and arithmetic, whatever the sizes; and what rows say."""
+"""Telling cases in a run: they run once for each implementation and arithmetic, at any sizes, and rows report them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WRONG = {"status": "wrong", "checked": "tail", "reason": "value: no (in the tell
 
 
 def run(compare: Any, answers: Any, **options: Any) -> tuple[list[Row], list[str]]:
-    """The rows, and what the workers were asked for. `answers`: those to successive requests to tell."""
+    """The rows, and the requests to the workers. `answers` are those to successive requests for telling cases."""
     asked: list[str] = []
     replies = iter(answers)
 
@@ -37,20 +37,20 @@ def run(compare: Any, answers: Any, **options: Any) -> tuple[list[Row], list[str
 
 def test_they_run_once_and_every_row_says_what_has_passed(compare: Any) -> None:
     rows, asked = run(compare, [PASSED])
-    assert asked.count("tell") == 1
+    assert asked.count("probe") == 1
     assert [(row.status, row.checked) for row in rows] == [("ok", "tail, nan")] * 3
     assert all(row.device_us for row in rows)
 
 
 def test_without_them_nothing_is_asked(compare: Any) -> None:
     rows, asked = run(compare, [], telling=False)
-    assert "tell" not in asked
+    assert "probe" not in asked
     assert {row.checked for row in rows} == {""}
 
 
 def test_what_is_wrong_in_one_of_them_is_wrong_in_every_row_and_not_timed(compare: Any) -> None:
     rows, asked = run(compare, [WRONG], timed=True)
-    assert asked.count("tell") == 1
+    assert asked.count("probe") == 1
     assert {(row.status, row.reason, row.checked) for row in rows} == {("wrong", WRONG["reason"], "tail")}
     assert "time" not in asked
 
@@ -68,13 +68,13 @@ def test_a_failure_in_one_of_them_is_the_rows(compare: Any, failure: Any, status
     rows, asked = run(compare, [failure])
     assert {row.status for row in rows} == {status}
     assert all(row.reason for row in rows)
-    assert asked.count("tell") == 1
+    assert asked.count("probe") == 1
 
 
 def test_a_failure_in_a_worker_that_others_have_used_is_tried_again_in_a_fresh_one(compare: Any) -> None:
     rows, asked = run(compare, [PASSED, WRONG, PASSED], names=("torch", "triton"), shapes=("N=1000",))
     assert {row.status for row in rows} == {"ok"}
-    assert asked.count("tell") == 3
+    assert asked.count("probe") == 3
 
 
 def test_a_worker_killed_from_outside_says_nothing_of_other_rows(compare: Any) -> None:

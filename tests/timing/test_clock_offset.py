@@ -23,7 +23,7 @@ samples_ns = st.tuples(
 
 
 def timeline(samples: list[Sample_ns]) -> tuple[list[int], list[tuple[int, int]], list[int]]:
-    """Edges, activities, and the span of each."""
+    """Edges, activities, and the span of each activity."""
     now = 10**9
     edges, times, spans = [now], [], []
     for (launch, length, wait), kernels, until in samples:
@@ -68,7 +68,7 @@ def test_an_offset_of_a_large_batch_is_corrected(count: int, kernels: int, wrong
 
 
 def test_a_call_without_activities_does_not_change_the_offset() -> None:
-    """An eviction that starts soon after the call is the activity most likely to be taken for the call's."""
+    """An eviction that starts soon after the call is the activity that is most easily mistaken for the call's."""
     edges, times, now = [0], [], 10**9
     for soon, ghost in ((10_000, False), (4_000, True), (4_000, False)):
         for launch, length, wait in ((soon, 50_000, 4_000), (6_000, 0 if ghost else 3_000, 4_000)):

@@ -138,7 +138,7 @@ def test_a_slow_call_is_not_repeated_dozens_of_times() -> None:
 
 
 def test_fast_rounds_do_not_stop_at_once() -> None:
-    """A device that heats up: the first samples agree among themselves, and not with what follows."""
+    """On a device that heats up, the first samples agree with each other, but not with later ones."""
     target = FakeTarget()
     call = target.call("a", lambda: 100.0 if target.now < 80_000_000 else 120.0)
     assert run(target, call)["a"].device_us == 120.0
@@ -248,7 +248,7 @@ def test_a_call_that_cannot_be_captured_has_no_graph_time() -> None:
 
 
 def test_latency_on_the_host_is_that_of_the_samples() -> None:
-    """A call that finds its inputs in the cache is 100 times as fast; no sample does, and no number may."""
+    """A call with its inputs in the cache would be 100 times as fast. No sample and no number is of such a call."""
     target = FakeTarget()
     target.on_host = True
     calls = itertools.count()

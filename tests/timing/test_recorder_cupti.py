@@ -166,7 +166,8 @@ def test_a_batch_is_flushed_once_and_incomplete_records_forced(cupti: FakeCupti,
 def test_an_incomplete_record_is_waited_for(
     cupti: FakeCupti, recorder: CuptiRecorder, monkeypatch: pytest.MonkeyPatch, late: str
 ) -> None:
-    """It is neither forced out, without an end, nor left for the next batch, where it has no span."""
+    """The recorder does not force it out, which would lose its end, nor leave it for the next batch, which has no span
+    for it."""
 
     def finish(seconds: float) -> None:
         cupti.kept, cupti.held = cupti.kept + cupti.held, []

@@ -50,7 +50,7 @@ def test_interval_covers_and_is_the_narrowest(n: int) -> None:
 
 
 def test_interval_covers_in_practice() -> None:
-    """Skewed samples, as times are: the interval holds the true median at least 95 times in 100."""
+    """For skewed samples, as times are, the interval contains the true median at least 95 times in 100."""
     rng = random.Random(1)
     true, held = math.exp(0.0), 0
     for _ in range(2000):
@@ -85,7 +85,7 @@ def test_evaluations_of_the_stopping_rule_are_few_and_never_end() -> None:
 
 
 def test_ratio_pairs_within_rounds() -> None:
-    """The device slows down by half between rounds; the ratio does not see it."""
+    """The device slows down by half between rounds, which does not change the ratio."""
     drift = [1.0, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5]
     ratio, low, high = paired_ratio([20.0 * d for d in drift], [10.0 * d for d in drift])
     assert (ratio, low, high) == pytest.approx((2.0, 2.0, 2.0))

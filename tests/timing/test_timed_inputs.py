@@ -19,7 +19,7 @@ from suite.timing.target import CpuTarget
 
 
 class Noted:
-    """Notes what is asked of the inputs of timed calls."""
+    """Records the calls of the methods of `Inputs`."""
 
     def __init__(self, events: list[tuple[str, object]]) -> None:
         self.events = events
@@ -30,7 +30,7 @@ class Noted:
     def begin_round(self, complete: bool) -> None:
         self.events.append(("round", complete))
 
-    def around(self, run: Callable[[], None]) -> None:
+    def run_on_other_values(self, run: Callable[[], None]) -> None:
         self.events.append(("other values", None))
         run()
         self.events.append(("put back", None))
@@ -73,8 +73,8 @@ def test_inputs_change_before_the_eviction_of_a_rounds_first_sample_and_every_re
 def test_a_warm_cache_is_filled_by_a_call_with_other_values() -> None:
     name = rounds(measured("warm"))[0][2][1]
     assert rounds(measured("warm"))[0][1] == ("other values", None)
-    around = [("other values", None), ("call", name), ("put back", None), ("call", name), ("keep", name)]
-    assert rounds(measured("warm"))[0][1:6] in (around, [(w, {"a": "b", "b": "a"}.get(n, n)) for w, n in around])
+    expected = [("other values", None), ("call", name), ("put back", None), ("call", name), ("keep", name)]
+    assert rounds(measured("warm"))[0][1:6] in (expected, [(w, {"a": "b", "b": "a"}.get(n, n)) for w, n in expected])
 
 
 def test_inputs_change_before_each_latency_call() -> None:
@@ -109,7 +109,7 @@ def test_the_garbage_collector_stays_enabled_and_does_not_run() -> None:
 
 
 def test_a_result_is_released_after_its_sample() -> None:
-    """A release takes time, of large results on a CPU as much as a copy: it is not part of the sample."""
+    """Freeing a large result on a CPU takes as long as a copy, so it must not be part of the sample."""
     held: list[bool] = []
 
     class Result:

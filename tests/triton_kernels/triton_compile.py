@@ -47,11 +47,10 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
     """The calls that a launch name stands for.
 
     "vector_add float32", "vector_add huge"; "matrix_add[_VARIANT] float32", "matrix_add tall"; "sigmoid[_VARIANT]
-    float32", "sigmoid permuted"; "softmax|rms_norm|layer_norm|sum[_VARIANT] DTYPE MxN";
-    "matmul[_VARIANT] DTYPE|tf32 LAYOUT SIZE|MxNxK [PRECISION of float8]"; "attention DTYPE D [causal] [decode]"; "attention_gluon DTYPE D [causal] [long|few]";
-    "attention_grad[_gluon] DTYPE D [causal]"; "linear_sigmoid[_VARIANT|_grad] DTYPE|tf32 SIZE|MxNxK";
-    "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS STRIDE";
-    "lstm[_persistent] DTYPE BxH".
+    float32", "sigmoid permuted"; "softmax|rms_norm|layer_norm|sum[_VARIANT] DTYPE MxN"; "matmul[_VARIANT] DTYPE|tf32
+    LAYOUT SIZE|MxNxK [PRECISION of float8]"; "attention DTYPE D [causal] [decode]"; "attention_gluon DTYPE D [causal]
+    [long|few]"; "attention_grad[_gluon] DTYPE D [causal]"; "linear_sigmoid[_VARIANT|_grad] DTYPE|tf32 SIZE|MxNxK";
+    "conv2d[_VARIANT] DTYPE|tf32 SIZE C K TAPS STRIDE"; "lstm[_persistent] DTYPE BxH".
     """
     kernel, kind, *rest = name.split()
     dtype = getattr(torch, kind, torch.float32)

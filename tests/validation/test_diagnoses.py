@@ -41,7 +41,7 @@ def test_the_document_has_the_counts_that_the_gallery_is_tested_for() -> None:
     found = COUNTS.findall((ROOT / "docs" / "diagnosis.md").read_text(encoding="utf-8"))
     right, none = Counter[str](), Counter[str]()
     for entry in wrong_kernels.entries():
-        if entry.wrong.verdict in VALUES and not entry.wrong.gpu and variants.of(entry.operation):
+        if entry.wrong.verdict in VALUES and not entry.wrong.gpu and variants.find(entry.operation):
             (right if diagnoses.SAID[entry.name] else none).update((entry.operation, "all"))
     expected = {name: (right[name] + none[name], right[name], none[name], 0, 0) for name in right}
     assert {name: tuple(map(int, counts)) for name, *counts in found} == expected

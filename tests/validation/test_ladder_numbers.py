@@ -51,7 +51,7 @@ def test_the_size_from_which_the_gpu_wins() -> None:
     assert re.search(rf"the GPU wins from 2\^{int(size).bit_length() - 1} elements on", text)
     assert copied
     assert all("at none of these sizes" in each for each in copied)
-    assert "It wins at no size where the data must be copied there and back" in text
+    assert "It wins at no size if the data must be copied to the device and back" in text
 
 
 def test_the_gpu_default_is_what_was_measured() -> None:

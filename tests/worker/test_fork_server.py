@@ -16,8 +16,8 @@ from faulty import inject
 
 from suite import ops
 from suite.hardware.device import Device
+from suite.processes.child import HASTY_KILL_S, WorkerDiedError
 from suite.worker import fork_server
-from suite.worker.child import HASTY_KILL_S, WorkerDiedError
 from suite.worker.fork_server import ForkServer
 from suite.worker.pool import Pool
 from suite.worker.process import WorkerProcess

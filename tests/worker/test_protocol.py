@@ -15,8 +15,8 @@ from suite.custom.about import About, Facts
 from suite.frameworks.triton.tuned import Entry
 from suite.hardware.device import Device
 from suite.problem.source import Source
+from suite.processes.codec import from_json, to_json
 from suite.worker import protocol
-from suite.worker.codec import from_json, to_json
 from suite.worker.protocol import (
     BuildReply,
     BuildRequest,
@@ -27,12 +27,12 @@ from suite.worker.protocol import (
     Done,
     ExternalReference,
     Failed,
+    ProbeReply,
+    ProbeRequest,
     ProtocolError,
     Ready,
     Started,
-    TellReply,
-    TellRequest,
-    TimeGuestRequest,
+    TimeExternalRequest,
     TimeReply,
     TimeRequest,
     TimingColumns,
@@ -57,9 +57,9 @@ MESSAGES = [
     Done(DescribeReply(ABOUT)),
     CheckRequest(CASE, "triton/persistent", 2**63 - 1),
     CheckRequest(CASE, REFERENCE, 0),
-    TellRequest(CASE, REFERENCE, 0),
+    ProbeRequest(CASE, REFERENCE, 0),
     TimeRequest(CASE, ("torch", "jax"), 0, "cold", transfers=True),
-    TimeGuestRequest(CASE, REFERENCE, 0, "warm", transfers=False, vendor="torch", vendor_us=1.5),
+    TimeExternalRequest(CASE, REFERENCE, 0, "warm", transfers=False, vendor="torch", vendor_us=1.5),
     TuneRequest(CASE, "triton", 0),
     BuildRequest(CASE, "cuda/wgmma", 0),
     Done(BuildReply(covered=False)),
@@ -68,7 +68,7 @@ MESSAGES = [
     Started("triton", Phase.TIMED_CALL, "BLOCK=64"),
     Done(CheckReply("ok", "", 0.5, 0.25, 1.0, 1e-8, "yes", "BLOCK=64")),
     Done(CheckReply("wrong", "shape: a\x1b[31m\nb\udc80", 0.5, math.inf)),
-    Done(TellReply("wrong", "value: no", "tail, nan")),
+    Done(ProbeReply("wrong", "value: no", "tail, nan")),
     Done(TimeReply({"torch": COLUMNS, "with/mine": COLUMNS})),
     Done(TimingFailed("wrong", "value: at [0]", "torch")),
     Done(TuneReply("ok", found=(TunedKernel(ENTRY, "BLOCK=32", "BLOCK=16", 2, 0),))),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import pytest
 
@@ -18,8 +18,8 @@ from suite.worker.protocol import (
     CheckReply,
     CheckRequest,
     Failed,
+    ProbeReply,
     Started,
-    TellReply,
     TimeReply,
     TimeRequest,
     TimingColumns,
@@ -27,6 +27,7 @@ from suite.worker.protocol import (
     TuneReply,
     TuneRequest,
 )
+from suite.worker.replies import timing_columns
 from suite.worker.session import Session
 
 CPU = Device("cpu", name="CPU")
@@ -88,17 +89,17 @@ def test_nothing_to_tune_is_an_empty_reply(session: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "blamed"), [(ValueError("no"), "torch"), (SuiteError("no"), None)], ids=["any exception", "SuiteError"]
+    ("error", "failing"), [(ValueError("no"), "torch"), (SuiteError("no"), None)], ids=["any exception", "SuiteError"]
 )
-def test_a_failure_is_blamed_on_the_implementation_that_ran(
-    session: Session, error: Exception, blamed: str | None
+def test_a_failure_is_attributed_to_the_implementation_that_ran(
+    session: Session, error: Exception, failing: str | None
 ) -> None:
     check = CheckRequest(CASE, "torch", 0)
     session.handle(check)
     reason = f"{type(error).__name__}: no"
-    assert session.failed(check, error) == Failed(reason, blamed)
+    assert session.failed(check, error) == Failed(reason, failing)
     time = TimeRequest(CASE, ("torch",), 0, "cold", transfers=False)
-    assert session.failed(time, error) == TimingFailed("error", reason, blamed)
+    assert session.failed(time, error) == TimingFailed("error", reason, failing)
 
 
 def names(kind: type) -> set[str]:
@@ -122,7 +123,7 @@ NOT_FROM_A_WORKER = {
 
 
 def test_every_other_column_of_a_row_comes_from_the_runner() -> None:
-    assert {*COLUMNS, "sample_us"} == names(CheckReply) | names(TellReply) | names(TimingColumns) | NOT_FROM_A_WORKER
+    assert {*COLUMNS, "sample_us"} == names(CheckReply) | names(ProbeReply) | names(TimingColumns) | NOT_FROM_A_WORKER
 
 
 def test_no_field_of_a_timing_is_lost_on_the_way_to_a_row(session: Session) -> None:
@@ -130,9 +131,7 @@ def test_no_field_of_a_timing_is_lost_on_the_way_to_a_row(session: Session) -> N
     merged = {"error", "recorder_reason", "activities", "flags"}
     assert names(Timing) - merged == names(TimingColumns) - {"reason", "remarks", "peak_bytes"} - TRANSFERS
     timing = Timing("cupti", "overlap", "cold", device_us=1.0, flags=("one", "two"), error="no kernel")
-    on_gpu = Session.__new__(Session)
-    on_gpu.device = replace(CPU, type="cuda")
-    columns = on_gpu._columns(timing, 512)
+    columns = timing_columns(timing, 512, "cuda")
     assert (columns.device_us, columns.peak_bytes, columns.remarks) == (1.0, 512, "one; two")
     assert columns.reason == "no kernel; overlap"
-    assert session._columns(timing, None).reason == "no kernel", "on a CPU the wall clock needs no reason"
+    assert timing_columns(timing, None, "cpu").reason == "no kernel", "on a CPU the wall clock needs no reason"

@@ -15,8 +15,8 @@ from faulty import CRASHES, inject
 
 from suite import ops
 from suite.hardware.device import Device
+from suite.processes.child import KEPT_OUTPUT
 from suite.worker import fork_server
-from suite.worker.child import KEPT_OUTPUT
 from suite.worker.pool import Pool, WorkerDiedError, WorkerTimeoutError
 from suite.worker.process import environment
 from suite.worker.protocol import (
@@ -132,9 +132,9 @@ def test_a_process_that_cannot_be_killed_is_left_behind(pool: Pool, monkeypatch:
     ask(pool, "right")
     left = psutil.Process(pid_of(pool))
     with monkeypatch.context() as patch:
-        patch.setattr("suite.worker.child.KILL_S", 0.2)
+        patch.setattr("suite.processes.child.KILL_S", 0.2)
         patch.setattr(os, "killpg", lambda *_: None)
-        patch.setattr("suite.worker.child.Child.kill.__defaults__", (0.2,))
+        patch.setattr("suite.processes.child.Child.kill.__defaults__", (0.2,))
         with pytest.raises(WorkerTimeoutError, match="its process cannot be killed and was left behind"):
             ask(pool, "sleeps", timeout_s=1.0)
     assert status(pool, "right") == "ok"
@@ -154,7 +154,7 @@ def test_a_system_that_cannot_start_a_process_is_an_error_of_the_request(
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     with monkeypatch.context() as patch:
-        patch.setattr("suite.worker.child.subprocess.Popen", refuse)
+        patch.setattr("suite.processes.child.subprocess.Popen", refuse)
         with pytest.raises(WorkerDiedError, match="no worker process could be started: Resource temporarily"):
             ask(pool, "right")
     assert len(os.listdir("/proc/self/fd")) == descriptors
@@ -217,7 +217,9 @@ def test_a_child_of_a_kernel_does_not_hold_the_pipes(pool: Pool) -> None:
     pipes = {os.readlink(f"/proc/self/fd/{end}") for end in (pool._worker._requests, pool._worker._events)}
     assert len(pipes) == 2
     children = worker.children(recursive=True)
-    assert len(children) >= 3, "the shell that outlives a killed parent, the nursery, and the kernel's child"
+    assert len(children) >= 3, (
+        "the shell that outlives a killed parent, the fork server of external processes, and the kernel's child"
+    )
     for child in children:
         held = {os.readlink(path) for path in Path(f"/proc/{child.pid}/fd").iterdir()}
         assert not pipes & held, child.cmdline()

@@ -1,4 +1,4 @@
-"""Attention of one head: right, and with one error of precision."""
+"""Models of attention of one head: right ones, and ones with one error of precision."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from suite import ops
-from suite.checking.verdict import judge
+from suite.checking.judge import judge
+from suite.core.integers import cdiv
 from suite.numerics.float8 import FLOAT8
 from suite.problem.case import Case
 from validation.arithmetic_models.float8 import aligned
@@ -39,10 +40,10 @@ def attend(
 ) -> Array:
     """Attention by online softmax over tiles of keys, in float32.
 
-    A parameter that names an intermediate result (`inputs` to `parts`) is the type it is rounded to, None for float32.
+    A parameter named for an intermediate result (`inputs` to `parts`) is the type it is rounded to, None for float32.
     `tile` is the number of keys in a tile, `splits` the number of parts of the keys that are combined at the end.
-    `normalized` computes the softmax in one pass instead and uses the quotients as weights. `product` is how matrix
-    products are summed. `headroom`: weights are at most 2^headroom. `scales`: of q, k and v.
+    `normalized` computes the softmax in one pass instead and uses the quotients as weights. `product` computes matrix
+    products with the sums of a kernel. `headroom`: weights are at most 2^headroom. `scales`: the scales of q, k and v.
     q is (S_q, D), k and v are (S_k, D), `visible` is (S_q, S_k).
     """
     product = product or (lambda a, b: (a @ b).astype(np.float32))
@@ -59,8 +60,8 @@ def attend(
         total = p.sum(1, keepdims=True, dtype=np.float32)
         return product(_to(p / np.where(total == 0, 1, total), weights).astype(np.float64), v)
     found: list[tuple[Array, Array, Array]] = []
-    for first in range(0, len(k), -(-len(k) // splits)):
-        last = min(first + -(-len(k) // splits), len(k))
+    for first in range(0, len(k), cdiv(len(k), splits)):
+        last = min(first + cdiv(len(k), splits), len(k))
         m = np.full((len(q), 1), -np.inf, np.float32)
         total, o = np.zeros_like(m), np.zeros((len(q), v.shape[1]), np.float32)
         for at in range(first, last, tile):
@@ -75,7 +76,7 @@ def attend(
 
 
 def _combined(found: list[tuple[Array, Array, Array]]) -> Array:
-    """The outputs of the parts of the keys, weighted by their shares. A part is (maximum, sum, output)."""
+    """Combine the outputs of the parts of the keys, weighted by their shares. A part is (maximum, sum, output)."""
     top = _finite(np.maximum.reduce([m for m, _, _ in found]))
     shares = [total * _exp2(m - top) for m, total, _ in found]
     whole = np.add.reduce(shares)
@@ -97,7 +98,7 @@ def _finite(m: Array) -> Array:
 
 
 def right_attention(dtype: str) -> dict[str, dict[str, Any]]:
-    """Parameters of `attend` for right kernels, by name."""
+    """Return parameters of `attend` for right kernels, by name."""
     if dtype == "float32":
         return {
             "online": {},
@@ -127,7 +128,7 @@ def right_attention(dtype: str) -> dict[str, dict[str, Any]]:
 
 
 def wrong_attention(dtype: str) -> dict[str, dict[str, Any]]:
-    """Parameters of `attend` with one error of precision, by name."""
+    """Return parameters of `attend` with one error of precision, by name."""
     if dtype == "float32":
         return {
             "tf32 inputs": {"inputs": "tf32"},
@@ -158,12 +159,12 @@ def wrong_attention(dtype: str) -> dict[str, dict[str, Any]]:
 
 
 def needs_keys(mistake: str) -> int:
-    """The number of keys from which an error shows: errors of sums over tiles need several tiles."""
+    """Return the number of keys from which an error shows: errors of sums over tiles need several tiles."""
     return 512 if "accumulator" in mistake or "denominator" in mistake else 1
 
 
 def attention_ratio(settings: dict[str, Any], case: Case, seed: int = 0) -> float:
-    """Error ratio of attention of one head with these parameters of `attend`."""
+    """Return the error ratio of attention of one head with these parameters of `attend`."""
     op = ops.get("attention")
     inputs = op.make_inputs(case, seed, CPU)
     q, k, v = (x[0, 0].double().numpy() for x in inputs[:3])

@@ -11,11 +11,11 @@ from suite.results.render import pipe_table
 
 
 def exceeded(deviation: float, total: float) -> float:
-    """An upper bound of the probability that the roundings of the partial sums of n terms add up to `deviation`.
+    """Bound the probability that the rounding errors of the partial sums of n terms add up to `deviation`.
 
     `deviation` is in units of u sqrt(n / 3) spread, `total`, the sum, in units of spread. From Markov's inequality and
-    the moments of the integral of the square of a Brownian motion W that ends at W(1) = total (R. H. Cameron and
-    W. T. Martin, 1945): E exp(x^2 / 2 integral W^2) = sqrt(x / sin x) exp(total^2 / 2 (1 - x cot x)) for 0 < x < pi.
+    the moments of the integral of the square of a Brownian motion W that ends at W(1) = total (R. H. Cameron and W. T.
+    Martin, 1945): E exp(x^2 / 2 integral W^2) = sqrt(x / sin x) exp(total^2 / 2 (1 - x cot x)) for 0 < x < pi.
     """
     x = np.linspace(0.01, 3.14, 4000)
     exponent = -x * deviation + np.log(x / np.sin(x)) / 2 + total**2 / 2 * (1 - x / np.tan(x))
@@ -23,7 +23,7 @@ def exceeded(deviation: float, total: float) -> float:
 
 
 def refused(count: int, total: float, rounding: float = 1.0) -> float:
-    """An upper bound of the probability that one of `count` right sums, added one by one in float32, is refused.
+    """Bound the probability that one of `count` right sums, added one by one in float32, is refused.
 
     `rounding` is the variance of a rounding of s in units of u^2 s^2 / 3. 1 is its largest value; for significands with
     logarithmic distribution the mean of (2^exponent / s)^2 is 3 / (8 log 2) = 0.54.
@@ -33,7 +33,7 @@ def refused(count: int, total: float, rounding: float = 1.0) -> float:
 
 
 def false_alarms() -> str:
-    """The probability of a false alarm by number of outputs, as a Markdown table."""
+    """Format the probability of a false alarm by number of outputs as a Markdown table."""
     totals = np.linspace(0, 10, 101)
     body = []
     for count in (1, 10**4, 2**20, 2**24, 2**31):

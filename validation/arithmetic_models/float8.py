@@ -1,4 +1,4 @@
-"""Matrix products of float8 with scales."""
+"""Models of float8 matrix products with scales."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from validation.arithmetic_models.rounding import Array, Product, Sum, rounded
 from validation.arithmetic_models.sums import SUMS, accumulated, fused, in_parts
 
 FAST_SHOWS = 1024
-"""Least K at which sums that are not promoted exceed the bound."""
+"""Smallest K at which sums that are not promoted exceed the bound."""
 
 
 def aligned(depth: int) -> Sum:
-    """A float8 tensor core: `depth` products and the accumulator are aligned to the largest and truncated to 13 bits
-    after its first; so is their sum."""
+    """Sum as a float8 tensor core: `depth` products and the accumulator are aligned to the largest, and each of them
+    and their sum is truncated to 13 bits after its first."""
 
     def add(a: Array, b: Array) -> Array:
         c = np.zeros((a.shape[0], b.shape[1]))
@@ -34,17 +34,17 @@ def _last_place(x: Array) -> Array:
 
 
 def promoted(depth: int, terms: int) -> Sum:
-    """Sums of `terms` terms by a tensor core, added in float32."""
+    """Sum `terms` terms at a time by a tensor core, and add these sums in float32."""
     return lambda a, b: in_parts(a, b, terms, lambda *part: aligned(depth)(*part).astype(np.float32))
 
 
 def scaled(add: Sum) -> Product:
-    """The sum times the product of the scales, in float32."""
+    """Multiply the sum by the product of the scales, in float32."""
     return lambda a, b, scale_a, scale_b: add(a, b).astype(np.float32) * (scale_a * scale_b)
 
 
 def right_float8(precision: str) -> dict[str, Product]:
-    """Right products in `precision` (`promoted` or `fast`), by name."""
+    """Return right products in `precision` (`promoted` or `fast`), by name."""
     found = {name: scaled(add) for name, add in SUMS.items()}
     found["one scale after the other"] = lambda a, b, x, y: fused(a, b) * x * y
     for depth, terms in ((16, 128), (32, 128), (32, 64)):
@@ -55,7 +55,7 @@ def right_float8(precision: str) -> dict[str, Product]:
 
 
 def wrong_float8(precision: str, k: int) -> dict[str, Product]:
-    """Products with one error that shows at K = `k`, by name."""
+    """Return products with one error that shows at K = `k`, by name."""
 
     def e5m2(x: Array) -> Array:
         return torch.from_numpy(x).to(torch.float8_e4m3fn).view(torch.float8_e5m2).double().numpy()

@@ -1,4 +1,4 @@
-"""Matrix products: right ones, and ones with one error of precision."""
+"""Models of matrix products: right ones, and ones with one error of precision."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from suite import ops
-from suite.checking.verdict import judge
+from suite.checking.judge import judge
 from validation.arithmetic_models.float8 import right_float8, wrong_float8
 from validation.arithmetic_models.rounding import CPU, Product, rounded, truncated
 from validation.arithmetic_models.sums import CORES, SUMS, accumulated, fused, of_inputs, parts_of
@@ -14,13 +14,13 @@ from validation.arithmetic_models.sums import CORES, SUMS, accumulated, fused, o
 KS = (1, 2, 16, 256, 4096, 16384)
 """Lengths of the sums."""
 KINDS = (("float32", "ieee"), ("float32", "tf32"), ("float16", "ieee"), ("bfloat16", "ieee"))
-"""dtype and precision."""
+"""Pairs of dtype and precision."""
 FLOAT8 = "float8_e4m3fn"
 FLOAT8_KINDS = ((FLOAT8, "promoted"), (FLOAT8, "fast"))
 
 
 def right_products(dtype: str, precision: str) -> dict[str, Product]:
-    """Right products of `dtype` in `precision`, by name."""
+    """Return right products of `dtype` in `precision`, by name."""
     if dtype == FLOAT8:
         return right_float8(precision)
     if precision == "tf32":
@@ -34,7 +34,7 @@ def right_products(dtype: str, precision: str) -> dict[str, Product]:
 
 
 def wrong_products(dtype: str, precision: str, k: int) -> dict[str, Product]:
-    """Products with one error of precision that shows at K = `k`, by name."""
+    """Return products with one error of precision that shows at K = `k`, by name."""
     if dtype == FLOAT8:
         return wrong_float8(precision, k)
     if precision == "tf32":
@@ -61,12 +61,12 @@ def wrong_products(dtype: str, precision: str, k: int) -> dict[str, Product]:
 
 
 def matmul_ratio(product: Product, k: int, dtype: str, precision: str, seed: int = 0) -> float:
-    """The larger error ratio of the two draws of inputs of a check. The output is smaller for large `k`."""
+    """Return the larger error ratio of the two draws of inputs of a check. The output is smaller for large `k`."""
     op = ops.get("matmul")
     shape = (96, 64) if k <= 256 else (48, 32)
     case = op.case((*shape, k), dtype, precision)
     ratios = []
-    for draw in dict.fromkeys((case, op.second(case))):
+    for draw in dict.fromkeys((case, op.second_case(case))):
         inputs = op.make_inputs(draw, seed, CPU)
         (a, b), scales = (x.double().numpy() for x in inputs[:2]), (x.numpy() for x in inputs[2:])
         dtype = op.output_dtype(case)

@@ -20,7 +20,7 @@ Map = Callable[[Array], Array]
 
 
 def rounded(x: Array, kind: str) -> Array:
-    """`x` rounded to the nearest number of a type; `tf32` has 11 significant bits."""
+    """Round to the nearest number of a type; `tf32` has 11 significant bits."""
     if kind == "tf32":
         bits = x.astype(np.float32).view(np.int32)
         return ((bits + 0x0FFF + ((bits >> 13) & 1)) & ~0x1FFF).view(np.float32).astype(np.float64)
@@ -28,6 +28,6 @@ def rounded(x: Array, kind: str) -> Array:
 
 
 def truncated(x: Array, kind: str) -> Array:
-    """`x` truncated to the number of significant bits of a type."""
+    """Truncate to the number of significant bits of a type."""
     bits = np.asarray(x, np.float64).view(np.int64)
     return (bits & ~((1 << (53 - SIGNIFICANT_BITS[kind])) - 1)).view(np.float64)

@@ -1,4 +1,4 @@
-"""Sigmoid: right, and with one error of precision."""
+"""Models of the sigmoid: right ones, and ones with one error of precision."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import numpy as np
 import torch
 
 from suite import ops
-from suite.checking.verdict import judge
+from suite.checking.judge import judge
 from validation.arithmetic_models.rounding import CPU, Array, Map, rounded
 
 
 def sigmoids(dtype: str) -> tuple[dict[str, Map], dict[str, Map]]:
-    """Right functions, and functions with one error of precision, by name."""
+    """Return right functions, and functions with one error of precision, by name."""
 
     def plain(x: Array) -> Array:
         x = x.astype(np.float32)
@@ -34,7 +34,7 @@ def sigmoids(dtype: str) -> tuple[dict[str, Map], dict[str, Map]]:
 
 
 def sigmoid_ratio(function: Map, dtype: str, seed: int = 0, count: int = 20_000) -> float:
-    """Error ratio of a sigmoid of `count` elements."""
+    """Return the error ratio of a sigmoid of `count` elements."""
     op = ops.get("sigmoid")
     case = op.case((count,), dtype)
     (x,) = op.make_inputs(case, seed, CPU)

@@ -1,4 +1,4 @@
-"""Matrix products by the order and the precision of their sums: right ones in float32, and ones with an error.
+"""Models of matrix products by order and precision of their sums: right ones in float32, and wrong ones.
 
 All take float64 matrices a (M, K) and b (K, N).
 """
@@ -9,11 +9,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from suite.core.integers import cdiv
 from validation.arithmetic_models.rounding import Array, Sum, rounded, truncated
 
 
 def fused(a: Array, b: Array) -> Array:
-    """One fused multiply-add after the other, each rounded once to float32."""
+    """Add by fused multiply-adds in order, each rounded once to float32."""
     c = np.zeros((a.shape[0], b.shape[1]), np.float32)
     for column, row in zip(a.T, b, strict=True):
         c = (c + np.multiply.outer(column, row)).astype(np.float32)
@@ -21,7 +22,7 @@ def fused(a: Array, b: Array) -> Array:
 
 
 def separate(a: Array, b: Array) -> Array:
-    """Products rounded to float32, then added one after the other."""
+    """Round products to float32, then add them in order."""
     c = np.zeros((a.shape[0], b.shape[1]), np.float32)
     for column, row in zip(a.T, b, strict=True):
         c += np.multiply.outer(column, row).astype(np.float32)
@@ -29,12 +30,12 @@ def separate(a: Array, b: Array) -> Array:
 
 
 def blocked(a: Array, b: Array) -> Array:
-    """Sums of 32 terms, added one after the other."""
+    """Add sums of 32 terms in order."""
     return in_parts(a, b, 32, fused)
 
 
 def pairwise(a: Array, b: Array) -> Array:
-    """Pairwise summation: the sums of two halves, recursively."""
+    """Sum pairwise: the sums of two halves, recursively."""
     if a.shape[1] <= 4:
         return separate(a, b)
     half = a.shape[1] // 2
@@ -42,12 +43,12 @@ def pairwise(a: Array, b: Array) -> Array:
 
 
 def split(a: Array, b: Array) -> Array:
-    """Split K: four parts, then added."""
-    return in_parts(a, b, max(1, -(-a.shape[1] // 4)), fused)
+    """Split K into four parts, then add their sums."""
+    return in_parts(a, b, max(1, cdiv(a.shape[1], 4)), fused)
 
 
 def in_parts(a: Array, b: Array, step: int, part: Sum) -> Array:
-    """Parts of `step` terms by `part`, added in float32."""
+    """Sum parts of `step` terms by `part`, and add them in float32."""
     c = np.zeros((a.shape[0], b.shape[1]), np.float32)
     for k in range(0, a.shape[1], step):
         c += part(a[:, k : k + step], b[k : k + step])
@@ -55,7 +56,7 @@ def in_parts(a: Array, b: Array, step: int, part: Sum) -> Array:
 
 
 def tensor_core(depth: int) -> Sum:
-    """A tensor core: `depth` products and the accumulator are added exactly, then truncated to float32."""
+    """Sum as a tensor core: `depth` products and the accumulator are added exactly, then truncated to float32."""
 
     def add(a: Array, b: Array) -> Array:
         c = np.zeros((a.shape[0], b.shape[1]))
@@ -77,12 +78,12 @@ CORES: dict[str, Sum] = {f"tensor core of {depth}": tensor_core(depth) for depth
 
 
 def of_inputs(kind: str, to: Callable[[Array, str], Array] = rounded) -> Sum:
-    """Exact sums of inputs in a narrower type."""
+    """Sum inputs in a narrower type exactly."""
     return lambda a, b: to(a, kind) @ to(b, kind)
 
 
 def accumulated(kind: str, step: int) -> Sum:
-    """The sum is rounded to `kind` after every `step` terms."""
+    """Round the sum to `kind` after every `step` terms."""
 
     def add(a: Array, b: Array) -> Array:
         c = np.zeros((a.shape[0], b.shape[1]))
@@ -94,10 +95,10 @@ def accumulated(kind: str, step: int) -> Sum:
 
 
 def parts_of(kind: str, parts: int) -> Sum:
-    """Split K whose partial sums are stored as `kind`."""
+    """Split K into parts whose sums are stored as `kind`."""
 
     def add(a: Array, b: Array) -> Array:
-        step = -(-a.shape[1] // parts)
+        step = cdiv(a.shape[1], parts)
         return sum(rounded(a[:, k : k + step] @ b[k : k + step], kind) for k in range(0, a.shape[1], step))
 
     return add

@@ -1,1 +1,1 @@
-"""Parts of `validation/against_nsight.py`."""
+"""Modules of `validation/against_nsight.py`."""

@@ -1,4 +1,4 @@
-"""The calls in the output of Nsight Compute."""
+"""Parses the output of Nsight Compute into calls."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from suite.profiling.nsight import NsightError
 from suite.timing import median
 
 EMPTY = "empty"
-"""Name of the fill of one element, which both sides time as if it were an implementation."""
+"""Name of the fill of one element, which both sides time like an implementation."""
 MARKER = "spin_kernel"
 """The kernel of torch.cuda._sleep, which precedes each call."""
 MARKER_CYCLES = 2_000_000
-"""More than 1 ms, so that events time it to within 0.3%."""
+"""Cycles of the marker: more than 1 ms, so that events time it to within 0.3%."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Kernel:
 
 
 def parse(text: str) -> list[Kernel]:
-    """The kernels in the CSV that ncu prints, in the order in which they ran. Raises `NsightError`."""
+    """Parse the CSV that ncu prints into kernels, in the order in which they ran. Raises `NsightError`."""
     return [Kernel(each.name, each.us) for each in nsight.kernels(text)]
 
 
 def calls(kernels: Sequence[Kernel]) -> list[list[Kernel]]:
-    """The kernels split into calls, each beginning with a marker. Raises `NsightError` for one before the first."""
+    """Split the kernels into calls at their markers. Raises `NsightError` for a kernel before the first marker."""
     found: list[list[Kernel]] = []
     for kernel in kernels:
         if MARKER in kernel.name:
@@ -48,7 +48,7 @@ def calls(kernels: Sequence[Kernel]) -> list[list[Kernel]]:
 
 
 def version(executable: str) -> str:
-    """Its name and version."""
+    """Return the name and version of ncu."""
     done = subprocess.run([executable, "--version"], capture_output=True, text=True, check=False)
     found = re.search(r"Version (\S+)", done.stdout)
     return f"Nsight Compute {found.group(1)}" if found else "Nsight Compute"

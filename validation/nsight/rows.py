@@ -1,4 +1,4 @@
-"""The two sides' medians, their comparison, and the table of the verdicts."""
+"""Compares the two sides' medians, and formats the table of the verdicts."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class Side:
     """The numbers of one side for one implementation on one case."""
 
     medians: list[float] = field(default_factory=list)
-    """Of the kernels' time in us, one for each block."""
+    """Time of the kernels in us, one median for each block."""
     samples: int = 0
     names: list[str] = field(default_factory=list)
-    """The kernels of the last call."""
+    """Names of the kernels of the last call."""
     config: str = ""
     other_us: float = 0.0
     """Time of copies and fills, not part of the medians."""
     clocks: list[float] = field(default_factory=list)
     """SM clock in MHz before the calls, one median for each block."""
     reason: str = ""
-    """Why there are no numbers."""
+    """Reason why there are no numbers."""
 
     @property
     def mhz(self) -> float | None:
@@ -123,7 +123,7 @@ NUMERIC = frozenset(HEADS[5:16])
 
 
 def cells(row: NsightRow) -> list[str]:
-    """The cells of a row, in the order of HEADS."""
+    """Return the cells of a row, in the order of HEADS."""
     return [
         row.verdict,
         row.operation,
@@ -146,7 +146,7 @@ def cells(row: NsightRow) -> list[str]:
 
 
 def to_csv(rows: Sequence[NsightRow]) -> str:
-    """The contents of `nsight.csv`."""
+    """Format `nsight.csv`."""
     text = io.StringIO()
     writer = csv.DictWriter(text, [each.name for each in fields(NsightRow)], lineterminator="\n")
     writer.writeheader()
@@ -155,7 +155,7 @@ def to_csv(rows: Sequence[NsightRow]) -> str:
 
 
 def markdown(rows: Sequence[NsightRow], environment: Mapping[str, Any], version: str, period_ms: float) -> str:
-    """The contents of `nsight.md`."""
+    """Format `nsight.md`."""
     return "\n".join(
         [
             f"# The suite's recorder against Nsight Compute on {plain(environment['device']['name'])}",
@@ -173,13 +173,13 @@ def markdown(rows: Sequence[NsightRow], environment: Mapping[str, Any], version:
 
 
 def summary(rows: Sequence[NsightRow]) -> str:
-    """The number of rows of each verdict."""
+    """Count the rows of each verdict in a sentence."""
     counts = {verdict: sum(row.verdict == verdict for row in rows) for verdict in VERDICTS}
     return f"{len(rows)} rows: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
 
 
 def merge(sides: Mapping[str, list[list[dict[str, Any]]]]) -> list[NsightRow]:
-    """The rows, from the entries of all turns of both sides."""
+    """Combine the entries of all turns of both sides to rows."""
     merged: dict[Key, dict[str, Side]] = {}
     for side, turns in sides.items():
         for entry in (entry for turn in turns for entry in turn):

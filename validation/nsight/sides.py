@@ -12,10 +12,9 @@ from typing import Any
 
 from suite import frameworks
 from suite.hardware.device import resolve
-from suite.implementations import builtin
+from suite.implementations import bound_call, builtin
 from suite.problem.case import Case
 from suite.timing import median
-from suite.worker import bound_call
 from validation.nsight.profiler import EMPTY, MARKER_CYCLES
 from validation.nsight.rows import Key
 
@@ -37,7 +36,7 @@ class Pace:
 
 def child(settings: dict[str, Any]) -> None:
     """Run one side over all cases and write its entries; a failing implementation has a reason instead of numbers."""
-    from suite.worker.codec import from_json
+    from suite.processes.codec import from_json
     from suite.worker.session import Session
 
     device = resolve("cuda:0")
@@ -60,12 +59,12 @@ def child(settings: dict[str, Any]) -> None:
 
 
 def key_of(case: Case, implementation: str) -> Key:
-    """The key of a row."""
+    """Return the key of a row."""
     return case.operation, case.label, case.dtype, case.precision, implementation
 
 
 def bind(case: Case, names: Sequence[str], session: Any) -> tuple[list[Any], list[dict[str, Any]]]:
-    """The implementations that run this case, each called once; and an entry for each requested one."""
+    """Call each implementation that runs this case once. Returns them, and an entry for each requested one."""
     problem = session.hold(case, 0)
     bound, entries = [], []
     for implementation in builtin.implementations(case.operation):
@@ -102,7 +101,7 @@ class Empty:
 
 
 def record(case: Case, bound: Sequence[Any], entries: Mapping[str, Any], settings: Mapping[str, Any]) -> int:
-    """The suite's side: its own measurement, at the period. Returns the number of late calls."""
+    """Run the suite's side: its own measurement, at the period. Returns the number of late calls."""
     import torch
 
     from suite.timing import Call
@@ -147,7 +146,7 @@ def record(case: Case, bound: Sequence[Any], entries: Mapping[str, Any], setting
 
 
 def profile(case: Case, bound: Sequence[Any], entries: Mapping[str, Any], settings: Mapping[str, Any]) -> int:
-    """Nsight Compute's side: the same calls, each after a marker. Only these are profiled. Returns the late calls."""
+    """Run Nsight Compute's side: the same calls, each after a marker. Returns the number of late calls."""
     import torch
 
     from suite.timing.target import CudaTarget

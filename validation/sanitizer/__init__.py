@@ -1,1 +1,1 @@
-"""What compute-sanitizer cannot see, and the probe that shows it."""
+"""Known false reports of compute-sanitizer, and the probe that demonstrates them."""

@@ -1,7 +1,7 @@
-"""Reports of compute-sanitizer that are not errors: of copies whose order or writes a tool does not follow.
+"""False reports of compute-sanitizer on copies whose order or writes a tool does not follow.
 
-Such a report is left out only where probe.cu, run under the same tool of the same version, shows that the tool reports
-the like of a program that is right, and does its work otherwise.
+A report is left out only if probe.cu, run under the same version of the same tool, shows that the tool reports a right
+program in the same way and still finds a real error.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:error|hazard)")
 
 @dataclass(frozen=True)
 class Known:
-    """Reports of a tool on an operation, and what tells them from errors.
+    """Reports of a tool on an operation, and the evidence that they are false.
 
-    right: cases of the probe that are right, but are reported as the operation's are. controls: a case that is right,
-    and one that is wrong, which the tool tells apart. kernels: parts of the names of kernels that the tool leaves out.
-    source, replaced: a .cu that is built with other texts, in an order that the tool follows.
+    right: right cases of the probe that are reported as the operation is. controls: a right case and a wrong one, which
+    the tool tells apart. kernels: parts of the names of kernels that the tool leaves out. source, replaced: a .cu that
+    is built with other texts, in an order that the tool follows.
     """
 
     tool: str
@@ -41,13 +41,13 @@ class Known:
     replaced: tuple[tuple[str, str], ...] = ()
 
     def note(self) -> str:
-        """For the row of a run that leaves such reports out."""
+        """The note in the row of a run that leaves such reports out."""
         return f"{self.about}, which the tool does not follow ({', '.join(self.right)} of sanitizer/probe.cu)"
 
     def changed(self, folder: Path) -> Path:
-        """A copy of the source with the replacements."""
-        path = folder / f"{self.source}.cu"
-        text = (CUDA / path.name).read_text(encoding="utf-8")
+        """Write a copy of the source with the replacements."""
+        path = folder / f"{self.source.replace('/', '_')}.cu"
+        text = (CUDA / f"{self.source}.cu").read_text(encoding="utf-8")
         for old, new in self.replaced:
             if text.count(old) != 1:
                 raise ValueError(f"{path.name} must have this text once, to be replaced: {old!r}")
@@ -59,7 +59,7 @@ class Known:
 def _reads_of_bulk_copies(
     operation: str, what: str, *kernels: str, right: tuple[str, ...] = ("bulk_store",)
 ) -> Known:  # fmt: skip
-    """Of kernels that read what bulk copies, which initcheck does not follow, have written."""
+    """Return the reports on kernels that read data written by bulk copies, which initcheck does not follow."""
     names = " and ".join(f"`{each}`" for each in kernels)
     about = f"without {names}: reads of {what} that bulk copies have written"
     return Known("initcheck", operation, right, ("plain", "unwritten"), about, kernels)
@@ -72,7 +72,7 @@ KNOWN = (
         right=("warps", "chain"),
         controls=("threads", "alone"),
         about="every reader of a stage says so, where one thread that has waited for all is enough",
-        source="attention_grad_wgmma",
+        source="attention_grad/wgmma",
         replaced=(
             ("if (thread == 0) mbarrier_arrive(shared + P::EMPTY", "mbarrier_arrive(shared + P::EMPTY"),
             ("P::EMPTY + i * MBARRIER_BYTES, CONSUMERS)", "P::EMPTY + i * MBARRIER_BYTES, CONSUMERS * WARPGROUP)"),
@@ -87,7 +87,7 @@ KNOWN = (
         right=("partial",),
         controls=("whole", "past"),
         about="loads of single elements in the place of cp.async of less than 16 bytes",
-        source="matmul_mma",
+        source="matmul/mma",
         replaced=(
             (
                 "copy_async(to + r * Tile::PITCH + c * 16, from, left <= 0 ? 0 : left >= CHUNK ? 16 : 2 * left);",
@@ -103,13 +103,13 @@ KNOWN = (
 
 
 def shown(known: Known, errors: Mapping[str, int | None]) -> bool:
-    """Whether the probe's counts of errors, by case, show that such reports are not errors."""
+    """True if the probe's counts of errors, by case, show that such reports are false."""
     clean, wrong = (errors.get(case) for case in known.controls)
     return clean == 0 and bool(wrong) and all(bool(errors.get(case)) for case in known.right)
 
 
 def probed(known: Known, sanitizer: str) -> dict[str, int | None]:
-    """The errors that the tool counts in each case of the probe; None where it did not count."""
+    """Count the errors that the tool reports in each case of the probe; None where it did not count."""
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "probe"
         command = [compiler.nvcc() or "nvcc", compiler.arch_flag(ARCH), *compiler.NVCC_FLAGS]
@@ -130,7 +130,7 @@ def _errors(sanitizer: str, tool: str, program: Path, case: str) -> int | None:
 def left_out(
     tool: str, operation: str, sanitizer: str, probe: Callable[[Known, str], Mapping[str, int | None]] = probed
 ) -> list[Known]:
-    """The reports of a tool on an operation that the probe shows to be no errors."""
+    """Return the reports of a tool on an operation that the probe shows to be false."""
     return [known for known in known_of(tool, operation) if shown(known, probe(known, sanitizer))]
 
 

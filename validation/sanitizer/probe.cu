@@ -1,11 +1,11 @@
-// What compute-sanitizer knows of asynchronous copies: each case is one run of known correctness.
+// Shows how compute-sanitizer handles asynchronous copies: each case is one run that is known to be right or wrong.
 //
 //     nvcc -arch=sm_90a -std=c++17 -I cuda_ref validation/sanitizer/probe.cu -o probe
 //     compute-sanitizer --tool racecheck ./probe chain
 //
-// racecheck: a ring of two stages in shared memory, filled by bulk copies, read by four warps. They report that they
-// have read a stage in different ways.
-// initcheck: a kernel reads global memory that another one has written in different ways.
+// racecheck: bulk copies fill a ring of two stages in shared memory, and four warps read them. The cases differ in how
+// warps report that they have read a stage.
+// initcheck: a kernel reads global memory that another one has written. The cases differ in how it is written.
 // memcheck: cp.async copies two chunks of 16 bytes; the source size of the second one is 16 or 8 bytes.
 #include <stdio.h>
 #include <string.h>
@@ -71,7 +71,7 @@ __global__ void ring(const float* from, float* to) {
 
 __global__ void write_plainly(float* to) { to[threadIdx.x] = 1.0f; }
 
-// One thread stores, or adds to what is there, a copy of shared memory.
+// One thread copies shared memory to global memory, or adds it there.
 template <bool ADD>
 __global__ void write_in_bulk(float* to) {
     __shared__ alignas(128) float numbers[READERS];

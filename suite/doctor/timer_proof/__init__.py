@@ -2,7 +2,7 @@
 
 Every framework launches work of known cost, and the recorder that `compare` uses records it:
 
-- a spin of a given number of clock cycles takes the cycles over the SM clock, and agrees with the host's clock;
+- a spin of a given number of clock cycles takes this number divided by the SM clock, and agrees with the host's clock;
 - twice the work takes twice the time, in every framework, for kernels, copies and fills;
 - an idle gap between two kernels is not counted, overlapping kernels are counted once, and no kernel is lost;
 - evicting the cache makes data as cold as data that was never accessed.

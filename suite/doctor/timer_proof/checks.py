@@ -1,4 +1,4 @@
-"""Compares what the timer recorded with what was expected. Pure functions."""
+"""Compares recorded times with expected ones. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from suite.timing import Timing
 
 SHARE, SHORT_US, SLACK_US = 0.01, 20.0, 0.3
-"""The standard tolerance: SHARE of an expected time above SHORT_US, which exceeds launch (1 to 2 us) and cache effects
-in long work; SLACK_US up to SHORT_US, a few steps of the device's clock."""
+"""The standard tolerance: SHARE of an expected time above SHORT_US, else SLACK_US. SHARE covers the launch (1 to 2 us)
+and cache effects in long work, SLACK_US a few steps of the device's clock."""
 OK, OFF, NOT_RUN = "ok", "off", "not run"
 
 Timings = Mapping[str, Timing]
 """All timings recorded so far, by the name of the call."""
 Tolerance = Callable[[float], float]
-"""From an expected time in us to the tolerated difference in us."""
+"""Gives the tolerated difference in us for an expected time in us."""
 
 
 class UnknownError(Exception):
@@ -40,32 +40,32 @@ class Check:
 
     framework: str
     work: str
-    """The work in words."""
+    """A description of the work."""
     call: str
     """The name of the call in `Timings`."""
     expect: Callable[[Timings], float | None]
-    """The expected time in us; None if this machine does not provide what it depends on."""
+    """The expected time in us; None if this machine cannot provide the data for it."""
     because: str
-    """Why this time is expected, and the tolerance unless it is the standard one."""
+    """The reason for this time, and the tolerance unless it is the standard one."""
     down: Tolerance = standard
     up: Tolerance = standard
     activities: Mapping[str, int] | None = field(default_factory=lambda: {"kernel": 1})
-    """The required number of activities of each kind; None if any will do."""
-    also: Callable[[Timing], str] = lambda timing: ""
-    """A further requirement: returns what is wrong with the timing, or an empty text."""
+    """The required number of activities of each kind; None for any number."""
+    requirement: Callable[[Timing], str] = lambda timing: ""
+    """A further requirement. Returns a complaint about the timing, or an empty text."""
     note: Callable[[Timings], str] = lambda timings: ""
 
 
 @dataclass(frozen=True)
 class ProofRow:
-    """One row of the table: a check and its verdict. Times are None where unknown."""
+    """One row of the table: a check and its verdict. Unknown times are None."""
 
     framework: str
     work: str
     recorded_us: float | None
     expected_us: float | None
     ratio: float | None
-    """Recorded over expected."""
+    """Recorded time divided by expected time."""
     low_us: float | None
     high_us: float | None
     verdict: str
@@ -92,7 +92,7 @@ def judge(check: Check, timings: Timings) -> ProofRow:
         return _row(check, NOT_RUN, **facts, note="this machine does not tell what to expect")
     low, high = expected - check.down(expected), expected + check.up(expected)
     wanted = seen if check.activities is None else _spell(check.activities)
-    complaints = [f"the record should hold {wanted}" if seen != wanted else "", check.also(timing)]
+    complaints = [f"the record should hold {wanted}" if seen != wanted else "", check.requirement(timing)]
     off = not low <= recorded <= high or any(complaints)
     facts |= {"expected_us": expected, "ratio": recorded / expected if expected else None}
     note = "; ".join(filter(None, [*complaints, *timing.flags, check.note(timings)]))
@@ -107,12 +107,12 @@ def _row(check: Check, verdict: str, **known: Any) -> ProofRow:
 
 
 def without_times(framework: str, work: str, verdict: str, reason: str) -> ProofRow:
-    """The row of work that is not installed (NOT_RUN) or that failed (OFF)."""
+    """The row of work whose framework is not installed (NOT_RUN) or that failed (OFF)."""
     return ProofRow(framework, work, None, None, None, None, None, verdict, note=reason)
 
 
 def passed(rows: Sequence[ProofRow]) -> bool:
-    """Whether no row is off and at least one is ok."""
+    """True if no row is off and at least one is ok."""
     return all(row.verdict != OFF for row in rows) and any(row.verdict == OK for row in rows)
 
 
@@ -121,5 +121,5 @@ def _count(timing: Timing) -> str:
 
 
 def _spell(activities: Mapping[str, int]) -> str:
-    """For example `2 kernels, 1 memset`."""
+    """The number of activities of each kind: `2 kernels, 1 memset`."""
     return ", ".join(f"{n} {kind}{'s' if n > 1 else ''}" for kind, n in sorted(activities.items()))

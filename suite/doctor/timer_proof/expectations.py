@@ -1,4 +1,4 @@
-"""Expected times, derived from other timings, and further requirements on a timing."""
+"""Derives expected times from other timings, and defines further requirements on a timing."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def host_clock(name: str) -> Callable[[Timings], float | None]:
     return lambda timings: timings[name].latency_us
 
 
-def idle_of(us: float) -> Callable[[Timing], str]:
-    """Requires gaps between the activities of at least `us` in total."""
+def requires_idle(us: float) -> Callable[[Timing], str]:
+    """Requires gaps between the activities, of at least `us` in total."""
 
     def complaint(timing: Timing) -> str:
         span, busy = _span_and_busy(timing)
@@ -52,7 +52,7 @@ def idle_of(us: float) -> Callable[[Timing], str]:
     return complaint
 
 
-def overlap_of(us: float) -> Callable[[Timing], str]:
+def requires_overlap(us: float) -> Callable[[Timing], str]:
     """Requires that activities overlap for at least `us`."""
 
     def complaint(timing: Timing) -> str:
@@ -63,7 +63,7 @@ def overlap_of(us: float) -> Callable[[Timing], str]:
 
 
 def _span_and_busy(timing: Timing) -> tuple[float, float]:
-    """From first start to last end of the last sample, and its busy time, in us."""
+    """The time from first start to last end of the last sample, and its busy time, in us."""
     if not timing.activities:
         return 0.0, 0.0
     intervals = [(activity.start, activity.end) for activity in timing.activities]

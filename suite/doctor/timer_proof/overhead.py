@@ -1,4 +1,4 @@
-"""The overhead of recording: what it adds to the wall time of a sample."""
+"""Measures the overhead of recording: the time that it adds to the wall time of a sample."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from suite.timing.target import Target
 MAX_OVERHEAD = 0.10
 """Largest allowed overhead, relative to the wall time of an unrecorded sample."""
 TURNS, SAMPLES = 7, 500
-"""Unrecorded and recorded samples alternate in turns of so many samples each."""
+"""Unrecorded and recorded samples alternate in TURNS turns of SAMPLES samples each."""
 
 
 def overhead_row(target: Target, work: Callable[[], None], what: str) -> ProofRow:
@@ -56,7 +56,7 @@ def overhead_row(target: Target, work: Callable[[], None], what: str) -> ProofRo
 
 
 def _mean_us(target: Target, once: Callable[[], None], recorder: Recorder | None = None) -> float:
-    """Mean wall time in us of `once`, with the recorder's deliveries as `Measurement.rounds` spaces them."""
+    """Mean wall time of `once`, in us. The recorder delivers records as often as in `Measurement.rounds`."""
     for _ in range(SAMPLES // 10):
         once()
     if recorder is not None:

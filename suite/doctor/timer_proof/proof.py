@@ -27,7 +27,7 @@ CLOCK_MHZ = 1500.0
 """Assumed highest SM clock if NVML does not report it. Spins then differ from the length in their name."""
 
 OnPhase = Callable[[str], None]
-"""Called with what is about to run."""
+"""Called with a description of the next step."""
 
 
 def prove(
@@ -50,10 +50,10 @@ def prove(
 
     from suite.doctor.timer_proof.groups import Spins, group_makers
     from suite.doctor.timer_proof.work import Arena, kits
-    from suite.timing.recorder_cupti import why_not
+    from suite.timing.recorder_cupti import unavailable_reason
 
     torch.cuda.synchronize(device)
-    if reason := why_not():
+    if reason := unavailable_reason():
         raise SuiteError(f"there is no recorder to prove: {reason}")
     on_phase("building the work")
     arena = Arena(device, array_bytes(ARRAY_BYTES, hardware.memory_bytes("cuda", where.index)) // 4)
@@ -69,7 +69,7 @@ def prove(
             rows.append(row)
             on_row(row)
     on_phase("what recording costs")
-    spin = partial(torch.cuda._sleep, Spins(clock_mhz).of(100))
+    spin = partial(torch.cuda._sleep, Spins(clock_mhz).cycles(100))
     rows.append(_overhead_row(CudaTarget(device), spin, "a spin of 100 us"))
     on_row(rows[-1])
     return rows
@@ -79,7 +79,7 @@ def _overhead_row(target: Target, work: Callable[[], None], what: str) -> ProofR
     with no_garbage_collection():
         try:
             return overhead.overhead_row(target, work, what)
-        except Exception as error:  # of the recorder or the device
+        except Exception as error:  # from the recorder or the device
             name = f"the wall time of a sample of {what}, recorded"
             return checks.without_times("torch", name, OFF, describe(error))
 
@@ -95,7 +95,7 @@ def _rows_of_group(title: str, make: Callable[[], Group], device: Any, timings: 
         if group.calls:
             share = group.budget_s / len(group.calls)
             timings |= timing.measure(group.calls, device=device, cache=group.cache, budget_s=share)
-    except Exception as error:  # of the recorder, a framework or the device
+    except Exception as error:  # from the recorder, a framework or the device
         reason = describe(error)
         failed = [(check.framework, check.work) for check in judged] or [("", title)]
         return [checks.without_times(framework, work, OFF, reason) for framework, work in failed]

@@ -1,4 +1,4 @@
-"""The table of the proof as text, CSV, JSON and Markdown."""
+"""Renders the table of the proof as text, CSV, JSON and Markdown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STYLES = {OK: "green", OFF: "bold red", NOT_RUN: "yellow"}
 
 
 def summary(rows: Sequence[ProofRow]) -> str:
-    """For example `3 rows: 1 off, 2 ok`."""
+    """The number of rows by verdict: `3 rows: 1 off, 2 ok`."""
     counts = Counter(row.verdict for row in rows)
     return f"{len(rows)} rows: " + ", ".join(f"{counts[v]} {v}" for v in (OFF, NOT_RUN, OK) if counts[v])
 
@@ -87,7 +87,7 @@ def to_csv(rows: Iterable[ProofRow]) -> str:
 
 
 def document(rows: Sequence[ProofRow], environment: Mapping[str, Any]) -> dict[str, Any]:
-    """The rows, whether they passed, and the environment record, as JSON values."""
+    """The rows, the overall verdict, and the environment record, as JSON values."""
     return {"environment": dict(environment), "passed": passed(rows), "lines": [asdict(row) for row in rows]}
 
 

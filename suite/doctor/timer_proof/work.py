@@ -1,4 +1,4 @@
-"""The work of known cost in each installed framework."""
+"""Provides work of known cost in each installed framework."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suite import frameworks
+from suite.core.integers import cdiv
 from suite.doctor.local_device import describe
 from suite.doctor.timer_proof.checks import NOT_RUN, OFF, ProofRow, without_times
 from suite.hardware.device import Device
@@ -45,32 +46,34 @@ class Arena:
         torch.cuda.synchronize(self.device)
 
     def span_us(self, blocks: int) -> float:
-        """From the first begin to the last end of the last call's blocks, in us."""
+        """The time from the first begin to the last end of the last call's blocks, in us."""
         stamps = self.stamps[:blocks]
         return float(stamps[:, 1].max() - stamps[:, 0].min()) / 1000
 
 
 @dataclass(frozen=True)
 class Kit:
-    """The work of one framework. Each function issues one activity and returns the argument of `wait`; None where the
-    framework has no such activity."""
+    """The work of one framework. Each function issues one activity and returns the argument of `wait`.
+
+    A function is None if the framework has no such activity.
+    """
 
     name: str
     wait: Callable[[Any], None]
     add_one: Callable[[int], object]
-    """(elements): out = x + 1 for the first elements."""
+    """(elements): computes out = x + 1 for the first `elements`."""
     spin: Callable[[int], object] | None = None
-    """(cycles): one thread, or one warp, is busy for these cycles."""
+    """(cycles): keeps one thread, or one warp, busy for `cycles`."""
     fill: Callable[[int], object] | None = None
-    """(bytes): the runtime's own fill."""
+    """(bytes): runs the runtime's own fill."""
     copy: Callable[[int], object] | None = None
-    """(bytes): the runtime's own copy on the device."""
+    """(bytes): runs the runtime's own copy on the device."""
     blocks: Callable[[int], object] | None = None
-    """(blocks): a kernel of so many blocks, which store their stamps in the arena."""
+    """(blocks): runs a kernel of `blocks` blocks, which store their stamps in the arena."""
 
 
 def kits(where: Device, arena: Arena) -> tuple[list[Kit], list[ProofRow]]:
-    """The work of every framework that runs here (each function is called once), and a row for each other framework."""
+    """The work of every framework that runs here, and a row for each other framework. Calls each function once."""
     found, failed = [], []
     for name in FRAMEWORKS:
         missing = frameworks.get(name).missing(where)
@@ -83,7 +86,7 @@ def kits(where: Device, arena: Arena) -> tuple[list[Kit], list[ProofRow]]:
                 if work is not None:
                     kit.wait(work(4096))
             arena.wait()
-        except Exception as error:  # one framework's failure is one row
+        except Exception as error:  # the failure of one framework is one row
             failed.append(without_times(name, "everything", OFF, describe(error)))
         else:
             found.append(kit)
@@ -111,11 +114,11 @@ def _triton(arena: Arena) -> Kit:
     from suite.doctor.timer_proof import work_triton
 
     elapsed = torch.zeros(1, dtype=torch.int64, device=arena.device)
-    block = 2048  # elements a program: four 16-byte accesses a thread
+    block = 2048  # elements per program: four 16-byte accesses per thread
     return Kit(
         "triton",
         arena.wait,
-        add_one=lambda n: work_triton.add_one_kernel[(-(-n // block),)](arena.x, arena.out, n, BLOCK=block),
+        add_one=lambda n: work_triton.add_one_kernel[(cdiv(n, block),)](arena.x, arena.out, n, BLOCK=block),
         spin=lambda cycles: work_triton.spin_kernel[(1,)](cycles, elapsed, num_warps=1),
     )
 

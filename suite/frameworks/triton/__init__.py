@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -33,13 +33,13 @@ class Triton(TorchAdapter):
         return "native" if device.type == "cuda" else "interpreted"
 
     def prepare(self, device: Device) -> None:
-        """Triton reads TRITON_INTERPRET when a kernel's module is imported, so it is set before."""
+        """Set TRITON_INTERPRET, which Triton reads when a kernel's module is imported, and the cache folder."""
         if device.type == "cpu":
             os.environ["TRITON_INTERPRET"] = "1"
             return
         os.environ.pop("TRITON_INTERPRET", None)
         _caches.use(CACHES)
-        os.environ.setdefault("TRITON_CACHE_AUTOTUNING", "1")  # choices of a user's autotuners are kept too
+        os.environ.setdefault("TRITON_CACHE_AUTOTUNING", "1")  # keeps the choices of a user's autotuners too
 
     def limits(self, device: torch.device) -> Mapping[str, tuple[str, ...]]:
         """The interpreter widens subnormal bfloat16 numbers wrongly, and reads the NaN of float8_e4m3fn as 480."""
@@ -62,22 +62,26 @@ class Triton(TorchAdapter):
         arguments: dict[str, Any],
         kinds: Sequence[str],
     ) -> dict[str, str]:
-        """Of each kernel that was launched; where a call has tuned, also of those that it has tried."""
+        """The code of each launched kernel, including those that tuning has tried."""
         from suite.frameworks.triton import code
 
         return code.texts(code.loaded(), [kind for kind in kinds if kind in self.code_kinds])
 
-    def configuration(self, module: ModuleType) -> str:
-        """`BLOCK_M=128, ..., num_stages=3 (tuned)`: each configuration with its source, and the reason if tuned
-        configurations exist that cannot be used."""
+    def configuration(self, module: ModuleType, kernels: Collection[str] = ()) -> str:
+        """Each configuration with its source: `BLOCK_M=128, ..., num_stages=3 (tuned)`.
+
+        If tuned configurations exist but cannot be used, the reason follows.
+        """
         from suite.frameworks.triton import autotuner
 
         found = []
-        for kernel in autotuner.autotuners(module).values():
-            if (config := getattr(kernel, "best_config", None)) is not None:
-                origin, fault = getattr(kernel, "origin", "autotuned"), getattr(kernel, "fault", "")
-                why = f"; tuned configurations not used: {fault}" if fault and origin != "tuned" else ""
-                found.append(f"{autotuner.text(config)} ({origin}{why})")
+        for name, kernel in autotuner.autotuners(module).items():
+            config = getattr(kernel, "best_config", None)
+            if config is None or (kernels and not any(each in name for each in kernels)):
+                continue
+            origin, fault = getattr(kernel, "origin", "autotuned"), getattr(kernel, "fault", "")
+            why = f"; tuned configurations not used: {fault}" if fault and origin != "tuned" else ""
+            found.append(f"{autotuner.text(config)} ({origin}{why})")
         return "; ".join(found)
 
 

@@ -1,6 +1,6 @@
-"""Autotuners from outside: the launches that ask them, and how to replace an answer.
+"""Access to the kernels' autotuners: the launches that look up a configuration, and changes of their choices.
 
-`triton_kernels/_runtime/autotuner.py` says how they answer. Import this where `Adapter.prepare` has run for Triton.
+`triton_kernels/_runtime/autotuner.py` defines how they choose. Import this only after `Adapter.prepare` of Triton.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ __all__ = ["Launch", "autotuners", "compile_all", "emptied_caches", "launches", 
 
 
 def autotuners(module: ModuleType) -> dict[str, Autotuner]:
-    """The autotuned kernels of a module, by module below the folder and name: `matmul.matmul_kernel`."""
-    place = module.__name__.partition(".")[2]
-    return {f"{place}.{name}": each for name, each in vars(module).items() if isinstance(each, Autotuner)}
+    """The autotuned kernels that a module defines or imports, by their module below the folder and their name.
+
+    For example `matmul.persistent.persistent_matmul_kernel`.
+    """
+    found = [each for each in vars(module).values() if isinstance(each, Autotuner)]
+    return {f"{each.base_fn.__module__.partition('.')[2]}.{each.base_fn.__name__}": each for each in found}
 
 
 def text(config: Config) -> str:
@@ -33,7 +36,7 @@ def text(config: Config) -> str:
 
 
 class LastAnswer(dict[Key, Config]):
-    """An autotuner's cache that answers what it does not know with the configuration of the kernel's last launch."""
+    """An autotuner's cache that gives unknown keys the configuration of the kernel's last launch."""
 
     def __init__(self, known: dict[Key, Config], last: Config) -> None:
         super().__init__()
@@ -48,7 +51,7 @@ class LastAnswer(dict[Key, Config]):
 
 @contextlib.contextmanager
 def last_answers(kernels: Iterable[Autotuner]) -> Iterator[None]:
-    """While open, new questions get the configuration of the kernel's last launch. A kernel without one is tuned."""
+    """While open, new keys get the configuration of the kernel's last launch. A kernel without one is tuned."""
     launched = [kernel for kernel in kernels if getattr(kernel, "best_config", None) is not None]
     caches = [kernel.cache for kernel in launched]
     for kernel in launched:
@@ -63,11 +66,11 @@ def last_answers(kernels: Iterable[Autotuner]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def compiling_only(kernels: Iterable[Autotuner]) -> Iterator[None]:
-    """While open, configurations are compiled where they would be timed. Any of them is launched, and none is kept."""
+    """While open, configurations are compiled in place of being timed. Any of them is launched; no choice is kept."""
 
     def compiled(kernel: Autotuner) -> Callable[..., Any]:
         def compile_one(*args: Any, config: Config, **kwargs: Any) -> list[float]:
-            with contextlib.suppress(Exception):  # the launches raise what fails
+            with contextlib.suppress(Exception):  # the launch raises it again
                 Launch(kernel, (), args, kwargs).compile(config)
             return [0.0] * 3
 
@@ -81,12 +84,12 @@ def compiling_only(kernels: Iterable[Autotuner]) -> Iterator[None]:
         yield
     finally:
         for kernel in kernels:
-            del kernel._bench, kernel._keep  # uncovers the methods
+            del kernel._bench, kernel._keep  # restores the methods
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch through an autotuner: all that is needed to repeat it with another configuration."""
+    """One launch through an autotuner, with the arguments to repeat it with another configuration."""
 
     kernel: Autotuner
     key: Key
@@ -102,7 +105,7 @@ class Launch:
         return dict(zip(self.kernel.arg_names, self.args, strict=False))
 
     def candidates(self, space: Callable[..., Sequence[Config]]) -> list[Config]:
-        """The autotuner's short list for these arguments, and what `space` (the file's `tuning_space`) adds."""
+        """The autotuner's short list for these arguments, then the additions of `space`, the file's `tuning_space`."""
         self.kernel.nargs = self.arguments
         try:
             short = self.kernel.prune_configs(self.constants)
@@ -117,14 +120,14 @@ class Launch:
         self.kernel.fn.run(*self.args, **{**self.kwargs, "warmup": True}, **config.all_kwargs())
 
     def choose(self, config: Config) -> None:
-        """Make `config` the autotuner's answer to this question."""
+        """Make `config` the autotuner's choice for this key."""
         self.kernel.cache[self.key] = config
         forget()
 
 
 @contextlib.contextmanager
 def emptied_caches(kernels: Iterable[Autotuner]) -> Iterator[None]:
-    """The autotuners know no answers, also not from files, while this is open; afterwards what they knew before."""
+    """While open, the autotuners have no choices, and read none from files. Afterwards the earlier ones return."""
     before = [(kernel, kernel.cache, kernel.remembers) for kernel in kernels]
     for kernel, *_ in before:
         kernel.cache, kernel.remembers = {}, False
@@ -138,7 +141,7 @@ def emptied_caches(kernels: Iterable[Autotuner]) -> Iterator[None]:
 
 
 def launches(kernels: Iterable[Autotuner], call: Callable[[], Any]) -> list[Launch]:
-    """The launches of `call` whose questions these autotuners had no answer to."""
+    """The launches of `call` for whose keys these autotuners had no choice."""
     found: list[Launch] = []
 
     def recorded(kernel: Autotuner) -> Callable[..., Any]:
@@ -159,12 +162,12 @@ def launches(kernels: Iterable[Autotuner], call: Callable[[], Any]) -> list[Laun
         call()
     finally:
         for kernel in kernels:
-            del kernel.run  # uncovers the method
+            del kernel.run  # restores the method
     return found
 
 
 def compile_all(launch: Launch, configs: Sequence[Config], threads: int, on_compiled: Callable[[], None]) -> None:
-    """Compile in parallel, ahead of the launches, which raise what fails. `on_compiled` is called after each."""
+    """Compile in parallel ahead of the launches, which repeat any error. `on_compiled` is called after each."""
     with (
         ThreadPoolExecutor(threads) as pool,
         AsyncCompileMode(pool, ignore_errors=True) as mode,

@@ -1,4 +1,4 @@
-"""The code of kernels that Triton has compiled here. Import this where `Adapter.prepare` has run for Triton."""
+"""The code of kernels that Triton has compiled in this process. Import this after `Adapter.prepare` of Triton."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from triton.compiler import CompiledKernel
 
 
 def loaded() -> list[CompiledKernel]:
-    """The kernels that are on the device, in the order in which they were compiled.
+    """The kernels that are loaded on the device, in the order of their compilation.
 
-    Triton has no list of them: a launcher may keep a kernel without Triton's cache.
+    Triton has no list of them, since a launcher may keep a kernel outside Triton's cache.
     """
     return [each for each in gc.get_objects() if type(each) is CompiledKernel and each.module is not None]
 
 
 def texts(kernels: Iterable[Any], kinds: Sequence[str]) -> dict[str, str]:
-    """Their code by file name: `matmul_kernel.ptx`; further kernels of the same name have a number."""
+    """Their code by file name, such as `matmul_kernel.ptx`; more kernels of the same name get a number."""
     found: dict[str, str] = {}
     seen: Counter[str] = Counter()
     for kernel in kernels:

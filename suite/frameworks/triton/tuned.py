@@ -19,12 +19,12 @@ from triton_kernels._runtime.tuned import HEAD, Entry, Scalar
 __all__ = ["SPACE", "Entry", "Scalar", "add", "find", "path_for", "read", "write"]
 
 SPACE = "tuning_space"
-"""The function in a kernel's file that lists the candidates of a search: `tuning_space(arguments, **constants)` returns
-configurations for these arguments of the kernel."""
+"""Name of the function in a kernel's file that lists the candidates of a search: `tuning_space(arguments, **constants)`
+returns configurations for these arguments of the kernel."""
 
 
 def path_for(device: str) -> Path:
-    """The file for a device, given by its name, and the installed version of Triton."""
+    """The file for the device of that name and the installed version of Triton."""
     return _tuned.path_for(device, _tuned.version())
 
 
@@ -34,14 +34,16 @@ def find(device: str) -> list[Entry]:
 
 
 def add(entries: Iterable[Entry], device: str, driver: str) -> None:
-    """Add entries to the file of this device; they replace earlier answers to the same questions."""
+    """Add entries to the file of this device. They replace earlier entries with the same key."""
     answers = {each.question: each for each in (*find(device), *entries)}
     write(path_for(device), answers.values(), device=device, version=_tuned.version(), driver=driver)
 
 
 def read(path: Path, device: str, version: str) -> list[Entry]:
-    """The entries of a file; none if there is no file. Raises `ResultsError` for a file that cannot be read, is
-    damaged, or is of another device or version."""
+    """The entries of a file; none if there is no file.
+
+    Raises `ResultsError` for a file that cannot be read, is damaged, or is of another device or version.
+    """
     try:
         return _tuned.read(path, device, version)
     except ValueError as error:
@@ -49,7 +51,7 @@ def read(path: Path, device: str, version: str) -> list[Entry]:
 
 
 def write(path: Path, entries: Iterable[Entry], *, device: str, version: str, driver: str) -> None:
-    """Write the file: sorted, one entry a line. Raises `ResultsError` where it cannot be written."""
+    """Write the file: sorted, one entry a line. Raises `ResultsError` if it cannot be written."""
     facts = zip(HEAD, (device, version, driver), strict=True)
     head = "".join(f" {json.dumps(name)}: {json.dumps(value)},\n" for name, value in facts)
     body = ",\n".join(f"  {json.dumps(asdict(each))}" for each in sorted(entries, key=_rank))
@@ -57,5 +59,5 @@ def write(path: Path, entries: Iterable[Entry], *, device: str, version: str, dr
 
 
 def _rank(entry: Entry) -> tuple[Any, ...]:
-    """Sort key: numbers by size, not by their digits."""
+    """Sort key that orders numbers by size, not by digits."""
     return entry.kernel, entry.dtypes, [(type(value).__name__, value) for value in entry.key.values()]

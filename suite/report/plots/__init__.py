@@ -1,4 +1,4 @@
-"""The plots of a report. Each module has a function that yields those for which a run has the data."""
+"""The plots of a report. Each module has a function that yields the plots for which a run has data."""
 
 from suite.report.plots.all import plots_of
 from suite.report.plots.figure import Plot, data_of, is_plot

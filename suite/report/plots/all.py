@@ -1,4 +1,4 @@
-"""All plots of one run, in the order of a report."""
+"""Collects all plots of one run, in the order of a report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from suite.report.ranking import ranked_cases
 
 
 def plots_of(run: Run) -> Iterator[Plot]:
-    """Those for which the run has the data. Rows of the host beside a GPU's are in `cpu-against-gpu` alone."""
+    """The plots for which the run has data. Only `cpu-against-gpu` shows rows of a GPU's host."""
     entries = run.entries
     own = run.on_its_device
     results = ranked_cases(own)

@@ -1,12 +1,12 @@
-"""The steps of a ladder: all implementations of one case from slow to fast."""
+"""Plots all implementations of one case from slow to fast: the steps of a ladder of kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from suite.report.plots.figure import Margins, Plot, grid, room, rounded
-from suite.report.plots.units import counts_flops, rate_in
+from suite.report.plots.figure import Margins, Plot, grid, rounded, text_inches
+from suite.report.plots.units import counts_flops, rate_function
 from suite.report.ranking import CaseResult
 from suite.report.style import INK, look
 from suite.results.render import number
@@ -19,7 +19,7 @@ LEAST_STEPS, MOST_PANELS = 3, 6
 
 
 def steps(results: Sequence[CaseResult]) -> Iterator[Plot]:
-    """For each operation of which a framework has at least three implementations: its largest case of each dtype."""
+    """A plot of the largest case of each dtype, for operations with at least three implementations in a framework."""
     found: dict[str, dict[str, CaseResult]] = {}
     for result in results:
         if _longest_ladder(result) >= LEAST_STEPS:
@@ -46,7 +46,7 @@ def _rank(result: CaseResult) -> tuple[int, float]:
 
 def _panel(result: CaseResult) -> dict[str, Any]:
     ranked = sorted((entry for entry in result.entries if entry.ranked), key=lambda each: -(each.row.device_us or 0.0))
-    rate, unit = rate_in(counts_flops(ranked))
+    rate, unit = rate_function(counts_flops(ranked))
     bars = [
         [entry.row.implementation, rounded(rate(entry)), rounded(entry.ratio), bool(entry.row.vendor)]
         for entry in ranked
@@ -58,7 +58,7 @@ def draw(data: dict[str, Any]) -> Figure:
     panels = data["panels"]
     names = [name for panel in panels for name, *_ in panel["bars"]]
     most = max(len(panel["bars"]) for panel in panels)
-    figure, axes = grid(len(panels), (2.9, 0.2 + 0.18 * most), Margins(0.25 + room(names, 7.5), 0.2, 0.35, 0.5))
+    figure, axes = grid(len(panels), (2.9, 0.2 + 0.18 * most), Margins(0.25 + text_inches(names, 7.5), 0.2, 0.35, 0.5))
     for panel, ax in zip(panels, axes, strict=True):
         _draw_panel(ax, panel)
     return figure

@@ -1,4 +1,4 @@
-"""Where a wrong result is wrong: the share of wrong elements in each tile of it."""
+"""Plots error maps: the share of wrong elements in each tile of a wrong result."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_MAPS = 6
-"""Maps in a report. All are beside the run."""
-SIDE, SMALLEST, WIDTH, LOWEST = 2.8, 0.35, 8.0, 1.2
-"""Inches of the longer side of a map, of the shorter one at least, and of the figure with the words beside the map."""
+"""The largest number of maps in a report. The run's folder has all of them."""
+SIDE, MIN_SIDE, WIDTH, MIN_HEIGHT = 2.8, 0.35, 8.0, 1.2
+"""Inches: the longer side of a map, its shorter side at least, and the figure's width and least height with text."""
 TITLE = 48
-"""Characters of a line beside the map."""
+"""Number of characters in a line beside the map."""
 WRONG = 200 / 255, 78 / 255, 0.0
-FAINTEST = 0.25
-"""The colour of wrong tiles, and how strong it is at least: on the page's own colour, light or dark."""
+"""The colour of wrong tiles: red, green and blue."""
+MIN_OPACITY = 0.25
+"""Least opacity of that colour, so that wrong tiles are visible on a light and on a dark page."""
 
 
 def error_maps(entries: Sequence[Entry]) -> Iterator[Plot]:
@@ -34,7 +35,7 @@ def error_maps(entries: Sequence[Entry]) -> Iterator[Plot]:
 
 
 def error_map(row: Row) -> Plot | None:
-    """The figure of a row; None for one that is not wrong, or a result of one number."""
+    """The figure of a row; None if the row is not wrong or its result is a single number."""
     found = map_of(row) if row.status is Status.WRONG else None
     if found is None:
         return None
@@ -60,7 +61,7 @@ def error_map(row: Row) -> Plot | None:
 
 
 def file_stem(row: Row) -> str:
-    """A name for a file: operation, case, arithmetic and implementation."""
+    """The name of a row's file, without suffix: operation, case, arithmetic and implementation."""
     text = f"{row.operation}-{row.case}-{row.dtype}-{row.precision}-{row.implementation}"
     return re.sub(r"[^\w=.-]+", "-", text).strip("-")
 
@@ -69,10 +70,10 @@ def draw(data: dict[str, Any]) -> Figure:
     shares, (down, across) = data["shares"], data["tile"]
     rows, columns = len(shares), len(shares[0])
     longest = max(rows, columns)
-    panel = max(SMALLEST, SIDE * columns / longest), max(SMALLEST, SIDE * rows / longest)
-    around = Margins(0.75, WIDTH - 0.75 - panel[0], 0.2, max(0.5, LOWEST - panel[1]))
+    panel = max(MIN_SIDE, SIDE * columns / longest), max(MIN_SIDE, SIDE * rows / longest)
+    around = Margins(0.75, WIDTH - 0.75 - panel[0], 0.2, max(0.5, MIN_HEIGHT - panel[1]))
     figure, (ax,) = grid(1, panel, around)
-    colors = [[(*WRONG, max(share, FAINTEST) if share else 0.0) for share in row] for row in shares]
+    colors = [[(*WRONG, max(share, MIN_OPACITY) if share else 0.0) for share in row] for row in shares]
     extent = (0, columns * across, rows * down, 0)
     ax.imshow(colors, extent=extent, aspect="auto", interpolation="nearest")
     ax.grid(visible=False)
@@ -85,7 +86,7 @@ def draw(data: dict[str, Any]) -> Figure:
         ax.set_yticks([])
     ax.set_xlabel(f"tiles of {across} elements")
     ax.set_ylabel(f"tiles of {down}" if rows > 1 else "")
-    for share, text in ((1.0, "every element is wrong"), (0.5, "half of them"), (FAINTEST, "a few")):
+    for share, text in ((1.0, "every element is wrong"), (0.5, "half of them"), (MIN_OPACITY, "a few")):
         ax.scatter([], [], marker="s", s=60, color=[(*WRONG, share)], label=text)
     title = textwrap.fill(data["diagnosis"], TITLE)
     ax.legend(

@@ -1,4 +1,4 @@
-"""A plot: its data, and how it becomes a figure and a file."""
+"""Defines a plot, and converts it to a figure and to files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SETTINGS: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib: the same layout on every machine
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so that every machine has the same layout
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.titleweight": "bold",
@@ -38,7 +38,7 @@ SETTINGS: dict[Any, Any] = {
     "axes.facecolor": "none",
     "lines.linewidth": 1.6,
     "lines.markersize": 5,
-    "text.parse_math": False,  # a name with a dollar sign is no formula
+    "text.parse_math": False,  # so that a name with a dollar sign is not read as a formula
     "svg.fonttype": "none",
     "svg.hashsalt": "kernel-suite",
 }
@@ -46,28 +46,28 @@ FONT = re.compile(r"font(-family)?: ?([^;\"]*?)'DejaVu Sans'[^;\"]*")
 REDUNDANT = re.compile(r' transform="rotate\(-?0 [^"]*"| stroke-(?:linecap|linejoin): (?:butt|miter);?|<!--.*?-->')
 LONG_NUMBER = re.compile(r"(-?\d+\.\d{2})\d+")
 MOST_VECTORS = 1500
-"""More marks than this are drawn as one image within an SVG."""
+"""The largest number of marks in an SVG that are drawn one by one. More are drawn as one image."""
 
 
 @dataclass(frozen=True)
 class Plot:
-    """One figure of a report. `data` is all that it shows, as JSON has it; `draw` makes the figure of it alone."""
+    """One figure of a report. `data` has all shown values as JSON; `draw` makes the figure from them alone."""
 
     name: str
     title: str
     about: str
-    """What it shows in words, for who cannot see it."""
+    """A description of the plot for people who cannot see it."""
     data: dict[str, Any]
     draw: Callable[[dict[str, Any]], Figure]
 
     def file(self, kind: str) -> bytes:
-        """The plot as a `png` or an `svg`, with its data as the description in the file."""
+        """The contents of a `png` or `svg` file of the plot. The file's description holds the data."""
         description = json.dumps(self.data, separators=(",", ":"), sort_keys=True)
         keep_out: dict[str, None] = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
         return _saved(self, kind, {"Title": self.title, "Description": description, **keep_out})
 
     def inline_svg(self, prefix: str) -> str:
-        """The plot for a page: colours and font are the page's; ids begin with `prefix`, which no other plot has."""
+        """The plot for a page. Colours and font are the page's; ids begin with `prefix`, which no other plot uses."""
         text = _saved(self, "svg", {"Date": None, "Creator": None}).decode()
         text = text[text.index("<svg") :]
         text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
@@ -90,7 +90,7 @@ def data_of(file: bytes) -> dict[str, Any]:
 
 
 def is_plot(file: bytes) -> bool:
-    """Whether an SVG has data as `Plot.file` writes them."""
+    """True if an SVG has data as `Plot.file` writes them."""
     try:
         return isinstance(data_of(file), dict)
     except (SyntaxError, ValueError):  # ParseError is a SyntaxError
@@ -112,14 +112,14 @@ def _as_variable(color: str) -> str:
 
 
 def _inherited(found: re.Match[str]) -> str:
-    """Keeps weight and size of a `font` property; the family is the page's."""
+    """The weight and size of a `font` property. The family is left to the page."""
     if found[1]:
-        return ""  # the page's
+        return ""  # left to the page
     return f"font: {found[2]}var(--sans)"
 
 
 def _own_ids(text: str, name: str) -> str:
-    """Replaces the ids that something refers to by short ones that begin with `name`; removes the others."""
+    """Replaces ids that are referred to by short ones that begin with `name`, and removes the others."""
     used = dict.fromkeys(re.findall(r'(?:href="|url\()#([^")]+)', text))
     short = {each: f"{name}-{place}" for place, each in enumerate(used)}
     text = re.sub(r' id="([^"]+)"', lambda found: f' id="{short[found[1]]}"' if found[1] in used else "", text)
@@ -127,7 +127,7 @@ def _own_ids(text: str, name: str) -> str:
 
 
 def canvas(width: float, height: float, rows: int = 1, **shared: Any) -> tuple[Figure, list[Axes]]:
-    """A figure of so many inches, and its panels from top to bottom, with room for what is written beside them."""
+    """A figure of `width` by `height` inches, and its panels from top to bottom, with room for text beside them."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -137,7 +137,7 @@ def canvas(width: float, height: float, rows: int = 1, **shared: Any) -> tuple[F
 
 @dataclass(frozen=True)
 class Margins:
-    """Inches around a panel, for what is written there. Given, they need not be measured, which takes long."""
+    """Inches around a panel for the text there. Fixed margins avoid measuring the text, which takes long."""
 
     left: float
     right: float
@@ -146,7 +146,7 @@ class Margins:
 
 
 def grid(count: int, panel: tuple[float, float], around: Margins) -> tuple[Figure, list[Axes]]:
-    """A figure of `count` panels of so many inches, two in a row."""
+    """A figure of `count` panels, two in a row. `panel` is the size of each in inches."""
     from matplotlib.figure import Figure
 
     columns = min(2, count)
@@ -164,11 +164,11 @@ def grid(count: int, panel: tuple[float, float], around: Margins) -> tuple[Figur
     return figure, list(panels.flat[:count])
 
 
-def room(texts: Iterable[str], font_size: float) -> float:
-    """Inches that the longest of `texts` takes, nearly."""
+def text_inches(texts: Iterable[str], font_size: float) -> float:
+    """The approximate width in inches of the longest of `texts`."""
     return 0.0088 * font_size * max(len(text) for text in texts)
 
 
 def rounded(value: float | None) -> float | None:
-    """Four significant digits: what a plot can show, and stable in a file."""
+    """A value with four significant digits. A plot shows no more, and rounding keeps files stable."""
     return None if value is None else float(f"{value:.4g}")

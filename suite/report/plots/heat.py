@@ -1,4 +1,4 @@
-"""A heat map of `vs_best`: cases down, implementations across."""
+"""Plots a heat map of `vs_best`: cases down, implementations across."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from suite.report.plots.figure import Margins, Plot, grid, room, rounded
+from suite.report.plots.figure import Margins, Plot, grid, rounded, text_inches
 from suite.report.ranking import CaseResult
 from suite.report.style import look, place
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_CASES, LEAST = 30, 2
+MOST_CASES, MIN_IMPLEMENTATIONS = 30, 2
 RANGE = 2.0
-"""Ratios beyond this, or below its inverse, have the same colour as it."""
+"""The ratio with the strongest colour. Ratios above it, or below its inverse, have the same colour."""
 CELL = 0.46, 0.21
-"""Width and height in inches."""
+"""Width and height of a cell in inches."""
 CELL_INK, CELL_PAPER, STRONG = "#101418", "#fdfdfd", 0.75
-"""The colours of numbers on light and on strong colours, which begin at this part of the range."""
+"""The colours of numbers on light and on strong cells, and the part of the range at which strong cells begin."""
 COLORS = ("#b35806", "#f1a340", "#fee0b6", "#f7f7f7", "#d1e5f0", "#67a9cf", "#2166ac")
-"""Orange is slower, blue is faster: ColorBrewer's scale, safe for every colour vision."""
+"""Colours from slow (orange) to fast (blue): ColorBrewer's scale, which people with any colour vision can read."""
 
 
 def heat_maps(results: Sequence[CaseResult]) -> Iterator[Plot]:
@@ -47,7 +47,7 @@ def heat_maps(results: Sequence[CaseResult]) -> Iterator[Plot]:
             f"Speed of every {operation} implementation against the best vendor library, for each case. "
             f"Above 1, in blue, is faster; below 1, in orange, is slower.{left_out}"
         )
-        if len(names) >= LEAST:
+        if len(names) >= MIN_IMPLEMENTATIONS:
             yield Plot(f"heat-{operation}", f"{operation}: speed against the best vendor library", about, data, draw)
 
 
@@ -55,7 +55,7 @@ def draw(data: dict[str, Any]) -> Figure:
     from matplotlib.colors import LinearSegmentedColormap
 
     names, cases = data["implementations"], data["cases"]
-    around = Margins(0.1 + room(cases, 7), 0.75, 0.15 + 0.75 * room(names, 7.5), 0.1)
+    around = Margins(0.1 + text_inches(cases, 7), 0.75, 0.15 + 0.75 * text_inches(names, 7.5), 0.1)
     figure, (ax,) = grid(1, (CELL[0] * len(names), CELL[1] * len(cases)), around)
     shades = [[math.nan if not v else _shade(v) for v in row] for row in data["values"]]
     colors = LinearSegmentedColormap.from_list("ratio", COLORS)
@@ -77,7 +77,7 @@ def draw(data: dict[str, Any]) -> Figure:
 
 
 def _number(value: float) -> str:
-    """`1.01`, `0.054`, `12`: three characters or four."""
+    """A ratio in at most five characters: `1.01`, `0.054`, `12`."""
     if value >= 9.995:
         return f"{value:.0f}"
     return f"{value:.2f}" if value >= 0.0995 else f"{value:.3f}"

@@ -1,4 +1,4 @@
-"""CPU against GPU by size; the cost of a call for small sizes."""
+"""Plots the CPU against the GPU by size, and the cost of a call for small sizes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from suite.report.load import Entry
-from suite.report.plots.figure import Margins, Plot, canvas, grid, room, rounded
-from suite.report.plots.labels import Label, at_line_ends, plain_numbers, sizes
+from suite.report.plots.figure import Margins, Plot, canvas, grid, rounded, text_inches
+from suite.report.plots.labels import Label, label_line_ends, plain_numbers, sizes
 from suite.report.plots.lanes import ticks
 from suite.report.plots.series import Series, series_of
 from suite.report.ranking import CaseResult
@@ -30,9 +30,9 @@ MOST_PANELS = 8
 
 
 def cpu_against_gpu(entries: Sequence[Entry]) -> Iterator[Plot]:
-    """The least time of a whole call on each, with and without copies; for rows that have both devices in one table.
+    """The shortest time of a whole call on each device, with and without copies, if a table has rows of both.
 
-    Noisy rows take part: the curves are decades apart, and without the fastest row of a device the other one would win.
+    Noisy rows count: the curves are decades apart, and a device without its fastest row would lose.
     """
     both = {(entry.table, *entry.row.case_key) for entry in entries if entry.row.device == "cpu"}
     shared = [entry for entry in entries if entry.timed and (entry.table, *entry.row.case_key) in both]
@@ -74,7 +74,7 @@ def draw_sizes(data: dict[str, Any]) -> Figure:
     panels = data["panels"]
     names = [name for panel in panels for name in panel["lines"]]
     wide = 5.8 if len(panels) == 1 else 2.9
-    figure, axes = grid(len(panels), (wide, 2.6), Margins(0.7, 0.3 + room(names, 7.5), 0.35, 0.55))
+    figure, axes = grid(len(panels), (wide, 2.6), Margins(0.7, 0.3 + text_inches(names, 7.5), 0.35, 0.55))
     for panel, ax in zip(panels, axes, strict=True):
         labels, dashes = [], iter(("-", "--", ":"))
         for name, points in panel["lines"].items():
@@ -86,12 +86,12 @@ def draw_sizes(data: dict[str, Any]) -> Figure:
         plain_numbers(ax.yaxis)
         ax.set_title(panel["title"])
         sizes(ax, sorted({int(point[0]) for points in panel["lines"].values() for point in points}))
-        at_line_ends(ax, labels)
+        label_line_ends(ax, labels)
     return figure
 
 
 def small_calls(results: Sequence[CaseResult]) -> Iterator[Plot]:
-    """What a call costs on the smallest case of each operation: time on the device, dispatch, latency."""
+    """The cost of a call on the smallest case of each operation: time on the device, dispatch, latency."""
     smallest: dict[str, CaseResult] = {}
     for result in results:
         if result.fastest is not None and any(entry.ranked and entry.row.dispatch_us for entry in result.entries):
@@ -108,7 +108,7 @@ def small_calls(results: Sequence[CaseResult]) -> Iterator[Plot]:
 
 
 def _work(result: CaseResult) -> tuple[float, int]:
-    """The size of a case; of cases of one size the one with the most implementations comes first."""
+    """Sorts cases by size. Among cases of one size, the one with the most implementations comes first."""
     ranked = [entry for entry in result.entries if entry.ranked]
     return math.prod(result.first.dims.values()), -len(ranked)
 

@@ -1,4 +1,4 @@
-"""Speed against the best vendor library over arithmetic intensity: what shapes, many or random ones, do to a kernel."""
+"""Plots speed relative to the best vendor library over arithmetic intensity, to show the effect of many shapes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LEAST, MOST_PANELS = 8, 6
-"""Different intensities that a panel needs."""
+MIN_INTENSITIES, MOST_PANELS = 8, 6
+"""Number of different intensities that a panel needs; largest number of panels."""
 MOST_VECTORS = 500
-"""More marks than this are drawn as an image."""
+"""The largest number of marks that are drawn one by one. More are drawn as one image."""
 TICKS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
 
 
 def against_intensity(results: Sequence[CaseResult]) -> Iterator[Plot]:
-    """A panel for each operation and arithmetic of many intensities; a mark for each case and framework."""
+    """A panel for each operation and arithmetic with many intensities, with a mark for each case and framework."""
     groups: dict[str, dict[str, list[list[float | None]]]] = {}
     for result in results:
         entry = result.vendor
@@ -37,7 +37,7 @@ def against_intensity(results: Sequence[CaseResult]) -> Iterator[Plot]:
     panels = [
         {"title": title, "points": {name: points[name] for name in sorted(points, key=place)}}
         for title, points in groups.items()
-        if len({x for found in points.values() for x, _ in found}) >= LEAST
+        if len({x for found in points.values() for x, _ in found}) >= MIN_INTENSITIES
     ]
     if panels:
         about = (

@@ -1,4 +1,4 @@
-"""Names at the ends of lines, and sizes on an axis."""
+"""Writes names at the ends of lines, and sizes on an axis."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
 
 GAP = 0.05
-"""The least distance of two labels, as a part of the height of the panel."""
+"""The smallest distance of two labels, as a part of the height of the panel."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class Label:
     bold: bool = False
 
 
-def at_line_ends(ax: Axes, labels: Sequence[Label]) -> None:
+def label_line_ends(ax: Axes, labels: Sequence[Label]) -> None:
     """Write each label beside the panel at the height of its line, moved apart where they would overlap."""
     wanted = sorted((_part(ax.get_ylim(), ax.get_yscale(), label.y), place) for place, label in enumerate(labels))
-    heights = apart([height for height, _ in wanted])
+    heights = spread_apart([height for height, _ in wanted])
     for height, (own, place) in zip(heights, wanted, strict=True):
         label = labels[place]
         weight = "bold" if label.bold else "normal"
@@ -44,15 +44,18 @@ def at_line_ends(ax: Axes, labels: Sequence[Label]) -> None:
 
 
 def _part(limits: tuple[float, float], scale: str, value: float) -> float:
-    """Where `value` is between the ends of an axis: 0 at the first, 1 at the last."""
+    """The position of `value` on an axis: 0 at the first end, 1 at the last."""
     low, high = limits
     if scale == "log":
         return math.log(value / low) / math.log(high / low)
     return (value - low) / (high - low)
 
 
-def apart(heights: Sequence[float]) -> list[float]:
-    """`heights`, in ascending order, moved to at least `GAP` from each other, about the means of those that overlap."""
+def spread_apart(heights: Sequence[float]) -> list[float]:
+    """`heights`, which are in ascending order, moved apart to a distance of at least `GAP`.
+
+    Labels that overlap are centred on the mean of their heights.
+    """
     groups: list[list[float]] = []
     for height in heights:
         groups.append([height])
@@ -63,7 +66,7 @@ def apart(heights: Sequence[float]) -> list[float]:
 
 
 def _bottom(group: Sequence[float]) -> float:
-    """The lowest label of a group: its labels are centred on the mean of their heights, above the panel's foot."""
+    """The height of a group's lowest label, if the group is centred on the mean of its heights, within the panel."""
     return max(sum(group) / len(group) - GAP * (len(group) - 1) / 2, 0.0)
 
 
@@ -72,7 +75,7 @@ def _top(group: Sequence[float]) -> float:
 
 
 def sizes(ax: Axes, found: Sequence[int]) -> None:
-    """At most seven of the sizes as ticks: `4096`, and from 2^17 on powers of two as such."""
+    """Label at most seven of the sizes on the axis: `4096`, and powers of two from 2^17 as `2^17`."""
     from matplotlib.ticker import NullLocator
 
     step = math.ceil(len(found) / 7)
@@ -82,7 +85,7 @@ def sizes(ax: Axes, found: Sequence[int]) -> None:
 
 
 def plain_numbers(axis: Axis) -> None:
-    """`0.001`, `1`, `1,000` at the powers of ten of a logarithmic axis; between them too if it is short."""
+    """Label the powers of ten of a logarithmic axis as `0.001`, `1`, `1,000`. A short axis gets labels between them."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
     low, high = axis.get_view_interval()

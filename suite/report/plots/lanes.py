@@ -1,4 +1,4 @@
-"""Dots on lanes: a panel for each operation, a lane for each framework, a dot for each case."""
+"""Plots dots on lanes: a panel for each operation, a lane for each framework, a dot for each case."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ WIDTH, LANE, HEAD = 8.6, 0.2, 0.45
 """Inches: the width of the figure, the height of a lane, and that of a panel's title."""
 LIMIT = 1.0
 RANGE = 4.0
-"""Ratios beyond this, or below its inverse, are drawn there."""
+"""The largest ratio on the axis. Larger ones, and those below its inverse, are drawn at the end."""
 
 
 BEYOND = f"Ratios above {RANGE:g} or below {1 / RANGE:g} are drawn there."
 
 
 def against_vendors(results: Sequence[CaseResult]) -> Iterator[Plot]:
-    """`vs_best` of each framework's best implementation."""
+    """The speed of each framework's best implementation relative to the best vendor library: `vs_best`."""
     found: dict[str, dict[str, list[float]]] = {}
     for result in results:
         if result.vendor is not None:
@@ -45,7 +45,7 @@ def against_vendors(results: Sequence[CaseResult]) -> Iterator[Plot]:
 
 
 def energy(results: Sequence[CaseResult]) -> Iterator[Plot]:
-    """Energy of each framework's best implementation over that of the fastest vendor library."""
+    """The energy of each framework's best implementation relative to that of the fastest vendor library."""
     found: dict[str, dict[str, list[float]]] = {}
     for result in results:
         reference = result.vendor.row.joules if result.vendor is not None else None
@@ -66,7 +66,7 @@ def energy(results: Sequence[CaseResult]) -> Iterator[Plot]:
 
 
 def errors(entries: Sequence[Entry]) -> Iterator[Plot]:
-    """The largest error over its bound, of every row that was judged."""
+    """The largest error of every judged row, divided by its bound."""
     found: dict[str, dict[str, list[float]]] = {}
     for entry in entries:
         if entry.row.error_ratio is not None:
@@ -163,7 +163,7 @@ def _draw_panel(ax: Axes, panel: dict[str, Any], data: dict[str, Any], *, raster
 
 
 def ticks(ax: Axes, values: Sequence[float]) -> None:
-    """A logarithmic axis with these numbers."""
+    """Make the axis logarithmic, with labels at these numbers."""
     from matplotlib.ticker import NullLocator
 
     ax.set_xscale("log")

@@ -1,4 +1,4 @@
-"""Rate against size, with the limit."""
+"""Plots the rate over the size, with the limit."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from suite.report.load import Entry
-from suite.report.plots.figure import Margins, Plot, grid, room, rounded
-from suite.report.plots.labels import Label, at_line_ends, sizes
+from suite.report.plots.figure import Margins, Plot, grid, rounded, text_inches
+from suite.report.plots.labels import Label, label_line_ends, sizes
 from suite.report.plots.series import Series, series_of
-from suite.report.plots.units import counts_flops, rate_in
+from suite.report.plots.units import counts_flops, rate_function
 from suite.report.style import INK, look
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def rate_against_size(entries: Sequence[Entry]) -> Iterator[Plot]:
 
 def _panel(series: Series) -> dict[str, Any]:
     in_flops = counts_flops([entry for rows in series.by_size.values() for entry in rows])
-    rate, unit = rate_in(in_flops)
+    rate, unit = rate_function(in_flops)
     lines = {
         name: [[series.size_of(entry), rounded(rate(entry))] for entry in _some(rows)]
         for name, rows in series.lines().items()
@@ -57,14 +57,14 @@ def _panel(series: Series) -> dict[str, Any]:
 
 
 def _some(rows: Sequence[Entry]) -> Sequence[Entry]:
-    """At most about `MOST_SIZES` of the rows, evenly, with the last."""
+    """About `MOST_SIZES` of the rows at most, evenly spaced, including the last."""
     step = math.ceil(len(rows) / MOST_SIZES)
     return rows[::-1][::step][::-1]
 
 
 def _limit(entries: Sequence[Entry], in_flops: bool) -> float | None:
-    """The rate that most rows of a case are measured against: some compute in another arithmetic."""
-    rate, _ = rate_in(in_flops)
+    """The limit of most rows of a case. Rows that compute in another arithmetic may have a different one."""
+    rate, _ = rate_function(in_flops)
     known = [rounded(rate(entry) / entry.row.of_limit) for entry in entries if entry.row.of_limit]
     return Counter(known).most_common(1)[0][0] if known else None
 
@@ -72,7 +72,7 @@ def _limit(entries: Sequence[Entry], in_flops: bool) -> float | None:
 def draw(data: dict[str, Any]) -> Figure:
     panels = data["panels"]
     names = [name for panel in panels for name in (*panel["lines"], panel["limit_of"])]
-    figure, axes = grid(len(panels), (2.9, 2.3), Margins(0.75, 0.25 + room(names, 7.5), 0.35, 0.55))
+    figure, axes = grid(len(panels), (2.9, 2.3), Margins(0.75, 0.25 + text_inches(names, 7.5), 0.35, 0.55))
     for panel, ax in zip(panels, axes, strict=True):
         _draw_panel(ax, panel)
     return figure
@@ -94,4 +94,4 @@ def _draw_panel(ax: Axes, panel: dict[str, Any]) -> None:
     ax.set_ylabel(panel["unit"])
     ax.set_ylim(bottom=0)
     sizes(ax, sorted({point[0] for points in panel["lines"].values() for point in points}))
-    at_line_ends(ax, labels)
+    label_line_ends(ax, labels)

@@ -1,4 +1,4 @@
-"""The roofline: every timed row of every operation under the datasheet's roofs (Williams, Waterman, Patterson 2009)."""
+"""Plots the roofline: every timed row under the datasheet's roofs (Williams, Waterman, Patterson 2009)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INCHES = 7.2, 4.6
-"""Width and height of the panel, nearly."""
+"""Approximate width and height of the panel."""
 ARITHMETIC = {"float32": "fp32", "float32 tf32": "tf32", "float16": "fp16", "bfloat16": "bf16"}
 
 
@@ -48,7 +48,7 @@ def roofline(run: Run, entries: Sequence[Entry]) -> Iterator[Plot]:
 
 
 def _reaches(entries: Sequence[Entry]) -> dict[str, list[float | None]]:
-    """For each operation its least and its most flops for each byte."""
+    """The smallest and the largest flops per byte of each operation."""
     found: dict[str, list[float]] = {}
     for entry in entries:
         found.setdefault(entry.row.operation, []).append(entry.flops / entry.bytes)
@@ -96,7 +96,7 @@ def _draw_roofs(ax: Axes, data: dict[str, Any], low: float, high: float) -> None
 
 
 def _draw_reaches(ax: Axes, operations: dict[str, Any]) -> None:
-    """Below the roofs, where each operation's cases lie."""
+    """Draw, below the roofs, the range of intensities of each operation."""
     for place, (least, most) in enumerate(operations.values()):
         ax.plot([least, most], [place, place], color=MUTED, linewidth=3, marker="o", markersize=3)
     ax.set_yticks(range(len(operations)), list(operations), fontsize=8)

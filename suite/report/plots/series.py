@@ -1,4 +1,4 @@
-"""Cases of one operation that differ in one size alone."""
+"""Finds series: cases of one operation that differ only in one size."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from suite.report.load import Entry
 
 @dataclass(frozen=True)
 class Series:
-    """Rows of one operation, dtype, precision, options and kind of device, by the size that varies."""
+    """Rows of one operation, dtype, precision, options and kind of device, in which one size varies."""
 
     operation: str
     arithmetic: str
@@ -20,7 +20,7 @@ class Series:
     by_size: dict[int, list[Entry]]
 
     def lines(self) -> dict[str, list[Entry]]:
-        """The rows of each implementation in order of size, one for each size."""
+        """The rows of each implementation, one for each size, in order of size."""
         found: dict[str, list[Entry]] = {}
         for size in sorted(self.by_size):
             seen = set()
@@ -35,7 +35,7 @@ class Series:
 
 
 def series_of(entries: Sequence[Entry], least: int = 2) -> Iterator[Series]:
-    """The series among `entries` that have at least `least` sizes; cases that fit no series are left out."""
+    """The series in `entries` that have at least `least` sizes. Cases that fit no series are left out."""
     groups: dict[tuple[str, ...], list[Entry]] = {}
     for entry in entries:
         if entry.dims:
@@ -49,13 +49,13 @@ def _problem(entry: Entry) -> tuple[str, ...]:
 
 
 def _ties(entry: Entry) -> tuple[str, ...]:
-    """For each dimension the first one of the same size: M, N, K = 8, 4, 8 gives M, N, M."""
+    """The first dimension of the same size, for each dimension: M, N, K = 8, 4, 8 gives M, N, M."""
     first: dict[int, str] = {}
     return tuple(first.setdefault(size, name) for name, size in entry.dims.items())
 
 
 def _split(group: Sequence[Entry], least: int) -> Iterator[Series]:
-    """For each set of tied dimensions, the rows that agree in all other dimensions."""
+    """The series of each set of equal dimensions: rows that agree in all other dimensions."""
     ties = _ties(group[0])
     used: set[int] = set()
     for leader in dict.fromkeys(ties):

@@ -15,7 +15,7 @@
     return element;
   };
 
-  /** So many significant digits; those of a count are all shown. A text is an infinity. */
+  /** A number with a limited number of significant digits. Counts keep all digits. A text stands for an infinity. */
   const format = (value, digits, whole) => {
     if (value === null) return "";
     if (typeof value === "string") return value;
@@ -28,7 +28,7 @@
 
   const textOf = (column, row) => (column.texts ? column.texts[column.values[row]] : format(column.values[row], Math.min(4, column.digits), column.whole));
 
-  /** For each row what it is sorted by: a number, or the rank of its text. Null is last in either direction. */
+  /** The sort key of each row: a number, or the rank of its text. Null comes last in either direction. */
   const keysOf = (column) => {
     if (!column.texts) return column.values.map((value) => (value === null ? null : Number(String(value).replace("inf", "Infinity"))));
     const rank = new Map([...column.texts.keys()].sort((a, b) => collator.compare(column.texts[a], column.texts[b])).map((place, index) => [place, index]));
@@ -45,7 +45,7 @@
 
   const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-  /** The samples of a row in ascending order; null if there are none. Each is two digits between the least and the most. */
+  /** The samples of a row in ascending order; null if there are none. Two digits encode each, from least to most. */
   const samplesOf = (kept, row) => {
     if (!kept || kept.least[row] === null) return null;
     const [least, most] = [kept.least[row], kept.most[row]];
@@ -56,7 +56,7 @@
     });
   };
 
-  /** A histogram of samples in ascending order: the median as a line, the half of the samples about it shaded. */
+  /** A histogram of samples in ascending order. A line marks the median, and a shade the middle half of the samples. */
   const histogram = (samples) => {
     const [width, height, foot] = [Math.max(200, Math.min(640, 0.94 * innerWidth - 60)), 130, 22];
     const at = (part) => {

@@ -1,4 +1,4 @@
-"""Rows as something to read: lines of text on a terminal, Markdown in a file."""
+"""Renders rows for people: as lines of text on a terminal, as Markdown in a file."""
 
 from suite.results.render.chart import chart_lines
 from suite.results.render.columns import number

@@ -1,4 +1,4 @@
-"""A small bar chart of speeds, under the tables of a terminal."""
+"""Draws a small bar chart of speeds under the tables of a terminal."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 EIGHTHS, PLAIN = " ▏▎▍▌▋▊▉█", " ####"
-"""Parts of a character from none to all; of the second only the first and the last stand for a part."""
+"""Characters for a bar's last place, from empty to full: with block characters and without."""
 MARK, PLAIN_MARK = "│", "|"
-"""Stands at 1 in bars that end before it."""
-LONGEST, MOST = 60, 24
-"""Characters of a bar, and bars."""
+"""Marks the ratio 1 in bars that end before it."""
+MAX_BAR_WIDTH, MAX_BARS = 60, 24
+"""The largest number of characters in a bar, and of bars."""
 
 
 @dataclass(frozen=True)
@@ -34,17 +34,17 @@ class _Bar:
 
 
 def chart_lines(rows: Iterable[Row], width: int, baseline: str = "", *, plain: bool = False) -> list[Text]:
-    """Speeds as bars: of one case every implementation, of several our best one for each operation and dtype.
+    """Speeds as bars: for one case all implementations; for several our best one for each operation and dtype.
 
-    Only what was timed and is not noisy has a bar; empty if there are fewer than two such rows in every case.
-    `plain`: without block characters.
+    Only rows that were timed and are not noisy have a bar. The chart is empty if no case has two such rows.
+    `plain` draws without block characters.
     """
     groups = [group for group in cases(rows) if fastest(group) is not None]
     if not groups:
         return []
-    title, bars = _of_case(groups[0], baseline) if len(groups) == 1 else _of_kinds(groups, baseline)
-    left_out = f"; the best {MOST} of {len(bars)}" if len(bars) > MOST else ""
-    return _drawn(f"{title}{left_out}", bars[:MOST], max(width, NARROWEST), plain) if bars else []
+    title, bars = _case_bars(groups[0], baseline) if len(groups) == 1 else _kind_bars(groups, baseline)
+    left_out = f"; the best {MAX_BARS} of {len(bars)}" if len(bars) > MAX_BARS else ""
+    return _draw(f"{title}{left_out}", bars[:MAX_BARS], max(width, NARROWEST), plain) if bars else []
 
 
 def _timed(rows: Sequence[Row]) -> list[Row]:
@@ -55,14 +55,14 @@ def _timed(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _of_case(rows: Sequence[Row], baseline: str) -> tuple[str, list[_Bar]]:
-    """Every row against the best vendor's, or against the fastest row where there is nothing else to compare with."""
-    against, best = Comparison(rows, baseline), fastest(rows)
+def _case_bars(rows: Sequence[Row], baseline: str) -> tuple[str, list[_Bar]]:
+    """Compares every row with the best vendor row, or with the fastest row if there is no vendor row."""
+    comparison, best = Comparison(rows, baseline), fastest(rows)
     timed = _timed(rows)
-    if all(against.ratio(row) for row in timed):
-        reference = against.reference(rows[0])
-        title = f"speed against {one_line(reference.implementation) if reference is not None else against.head}"
-        values = {row.key: against.ratio(row) or 0.0 for row in timed}
+    if all(comparison.ratio(row) for row in timed):
+        reference = comparison.reference(rows[0])
+        title = f"speed against {one_line(reference.implementation) if reference is not None else comparison.head}"
+        values = {row.key: comparison.ratio(row) or 0.0 for row in timed}
     else:
         assert best is not None
         assert best.device_us is not None
@@ -82,15 +82,15 @@ def _of_case(rows: Sequence[Row], baseline: str) -> tuple[str, list[_Bar]]:
     ]
 
 
-def _of_kinds(groups: Sequence[Sequence[Row]], baseline: str) -> tuple[str, list[_Bar]]:
-    """For each operation and dtype our best implementation on the case that takes longest."""
+def _kind_bars(groups: Sequence[Sequence[Row]], baseline: str) -> tuple[str, list[_Bar]]:
+    """Compares, for each operation and dtype, our best implementation with its reference on the longest case."""
     kinds: dict[tuple[str, str], tuple[float, _Bar]] = {}
     for group in groups:
-        against = Comparison(group, baseline)
-        own = [row for row in _timed(group) if row.is_ours and row is not against.reference(row)]
-        best = max(own, key=lambda row: against.ratio(row) or 0.0, default=None)
-        ratio = against.ratio(best) if best is not None else None
-        reference = against.reference(group[0])
+        comparison = Comparison(group, baseline)
+        own = [row for row in _timed(group) if row.is_ours and row is not comparison.reference(row)]
+        best = max(own, key=lambda row: comparison.ratio(row) or 0.0, default=None)
+        ratio = comparison.ratio(best) if best is not None else None
+        reference = comparison.reference(group[0])
         if best is None or ratio is None or reference is None:
             continue
         kind = group[0].operation, short_dtype(group[0])
@@ -103,27 +103,27 @@ def _of_kinds(groups: Sequence[Sequence[Row]], baseline: str) -> tuple[str, list
     return title, [bar for _, bar in kinds.values()]
 
 
-def _drawn(title: str, bars: Sequence[_Bar], width: int, plain: bool) -> list[Text]:
+def _draw(title: str, bars: Sequence[_Bar], width: int, plain: bool) -> list[Text]:
     from rich.text import Text
 
     names = [clipped(bar.name, max(20, width // 3)) for bar in bars]
     numbers = [number(bar.value, 3) for bar in bars]
-    wide, digits = max(map(len, names)), max(map(len, numbers))
+    name_width, digits = max(map(len, names)), max(map(len, numbers))
     notes = max(len(bar.note) for bar in bars)
-    room = min(LONGEST, width - wide - digits - notes - (5 if notes else 3))
-    shown = room >= 8 or not notes
-    room = room if shown else min(LONGEST, width - wide - digits - 3)
-    scale = room / max(1.0, *(bar.value for bar in bars))
+    bar_width = min(MAX_BAR_WIDTH, width - name_width - digits - notes - (5 if notes else 3))
+    shown = bar_width >= 8 or not notes
+    bar_width = bar_width if shown else min(MAX_BAR_WIDTH, width - name_width - digits - 3)
+    scale = bar_width / max(1.0, *(bar.value for bar in bars))
     lines = [Text(clipped(title, width), style="bold")]
     for bar, name, text in zip(bars, names, numbers, strict=True):
-        drawn = _bar(bar.value * scale, round(scale), plain).ljust(room)
+        drawn = _bar(bar.value * scale, round(scale), plain).ljust(bar_width)
         note = f"  {bar.note}" if bar.note and shown else ""
-        lines.append(Text(f"{name.ljust(wide)}  {drawn} {text.rjust(digits)}{note}", style=bar.style))
+        lines.append(Text(f"{name.ljust(name_width)}  {drawn} {text.rjust(digits)}{note}", style=bar.style))
     return lines
 
 
 def _bar(length: float, one: int, plain: bool) -> str:
-    """A bar of so many characters, with a mark at 1 if it ends before that."""
+    """A bar of `length` characters, with a mark at the ratio 1, position `one`, if the bar ends before it."""
     steps = PLAIN if plain else EIGHTHS
     whole, part = divmod(max(1, round(length * (len(steps) - 1))), len(steps) - 1)
     text = steps[-1] * whole + (steps[part] if part else "")

@@ -1,4 +1,4 @@
-"""Which columns people are shown, with heads, units and number formats."""
+"""The columns that tables for people show, with their heads, units and number formats."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from suite.results.noise import noise, ratio_is_noise, references
 from suite.results.row import Bound, Row
 
 INTERVAL, NOISY = "interval", "noisy"
-"""The one shown column that is no field of `Row`: half the width of the 95% interval of device_us, in percent. And the
-one that is no number."""
+"""Two special columns. `interval` is no field of `Row`: half the width of the 95% interval of device_us, in percent.
+`noisy` is no number."""
 RATIOS = ("vs_best", "vs_peer", "of_limit")
-"""Blank for noisy rows."""
+"""Columns that are blank for noisy rows."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,10 @@ SHOWN = (
 
 
 SLOWED, LOW_CLOCK = "!", "^"
-"""Marks of a time: heat or the power supply lowered the clocks; the clock was below NEAR_MAX for any reason."""
+"""Marks of a time. `!`: heat or the power supply lowered the clocks. `^`: the clock was below NEAR_MAX."""
 NEAR_MAX = 0.97
 LONGEST_KERNELS = 100
-"""Characters of the names of a row's kernels in a table."""
+"""The largest number of characters for the names of a row's kernels in a table."""
 
 
 def number(value: Any, digits: int) -> str:
@@ -91,23 +91,23 @@ def number(value: Any, digits: int) -> str:
 
 @dataclass(frozen=True)
 class CaseTable:
-    """The rows of one case as cells of text, not yet escaped. `fastest` is the row to be marked, or None."""
+    """The rows of one case as cells of text, not yet escaped. `fastest` is the row to mark, or None."""
 
     rows: Sequence[Row]
     cells: Sequence[dict[str, str]]
-    """For each row its cells by `Column.field`."""
+    """The cells of each row by `Column.field`."""
     columns: tuple[Column, ...]
-    """Those of `SHOWN` in which some row has a number."""
+    """The columns of `SHOWN` in which at least one row has a number."""
     notes: Sequence[str]
-    """For each row its reason and remarks; empty if it has none."""
+    """The reason and remarks of each row; empty if it has none."""
     kernels: Sequence[str]
-    """For each row the kernels that ran; empty if that is unknown."""
+    """The kernels that each row ran; empty if they are unknown."""
     remarks: Sequence[str]
-    """Lines under the table: what its marks mean."""
+    """Lines under the table that explain its marks."""
     fastest: Row | None
 
     @classmethod
-    def of(cls, rows: Sequence[Row]) -> CaseTable:
+    def from_rows(cls, rows: Sequence[Row]) -> CaseTable:
         """The table of `rows`, which are all of one case."""
         found = references(rows)
         cells = [_cells(row, found.get(row.device)) for row in rows]
@@ -127,7 +127,7 @@ def _cells(row: Row, reference: Row | None) -> dict[str, str]:
 
 
 def clock_mark(row: Row) -> str:
-    """Whether the clocks were low while this row was timed."""
+    """The mark of a row whose clocks were low while it was timed; empty for any other row."""
     if row.device_us is None:
         return ""
     low = row.clock_of_max is not None and row.clock_of_max < NEAR_MAX
@@ -167,11 +167,11 @@ def _cell(row: Row, column: Column) -> str:
 
 
 def _note(row: Row) -> str:
-    return one_line("; ".join(filter(None, (row.explanation, row.remarks, why_not_faster(row)))))
+    return one_line("; ".join(filter(None, (row.explanation, row.remarks, profile_text(row)))))
 
 
-def why_not_faster(row: Row) -> str:
-    """What Nsight Compute says of a row: `bound by tensor cores; busy: tensor cores 87%, DRAM 11%, ...`."""
+def profile_text(row: Row) -> str:
+    """The findings of Nsight Compute on a row: `bound by tensor cores; busy: tensor cores 87%, DRAM 11%, ...`."""
     if row.bound_by is Bound.UNKNOWN:
         return ""
     units = {

@@ -1,4 +1,4 @@
-"""Where wrong rows are wrong, as lines of text."""
+"""Draws error maps as lines of text: the places where the result of a wrong row is wrong."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ from collections.abc import Sequence
 
 from suite.checking.error_map import ErrorMap, character
 from suite.core.errors import ResultsError
+from suite.core.integers import cdiv
 from suite.core.text import one_line
 from suite.results.row import Row
 
 MOST_LINES, MOST_COLUMNS = 8, 32
-"""Tiles shown downwards and across; finer maps are made coarser."""
+"""The largest number of tiles shown downwards and across. Finer maps are made coarser."""
 
 
 def map_of(row: Row) -> ErrorMap | None:
-    """The row's map; None if it has none, or one that cannot be read."""
+    """The row's map; None if it has none or it cannot be read."""
     try:
-        return ErrorMap.of(row.error_map) if row.error_map else None
+        return ErrorMap.parse(row.error_map) if row.error_map else None
     except ResultsError:
         return None
 
 
 def map_lines(rows: Sequence[Row], *, every: bool) -> list[str]:
-    """The map of the first row whose errors are not everywhere; of all rows that have one if `every`."""
+    """The map of the first row whose errors are not everywhere. With `every`, the maps of all rows that have one."""
     found = [(row, each) for row in rows if (each := map_of(row)) is not None and (every or not each.is_uniform)]
     lines = []
     for row, each in found if every else found[:1]:
@@ -40,9 +41,9 @@ def map_lines(rows: Sequence[Row], *, every: bool) -> list[str]:
 
 
 def coarse(found: ErrorMap) -> tuple[tuple[int, int], list[list[float]]]:
-    """The size of a tile and the shares, with so few tiles that they can be shown."""
+    """A map with few enough tiles to be shown: the size of a tile, and the share of wrong elements in each."""
     shares = found.shares()
-    factors = [-(-len(of) // most) for of, most in ((shares, MOST_LINES), (shares[0], MOST_COLUMNS))]
+    factors = [cdiv(len(of), most) for of, most in ((shares, MOST_LINES), (shares[0], MOST_COLUMNS))]
     down, across = factors
     merged = [
         [_mean([share for line in shares[i : i + down] for share in line[j : j + across]])

@@ -1,4 +1,4 @@
-"""Short names of cases: `M=N=K=4096`, `bf16`."""
+"""Shortens the names of cases and dtypes: `M=N=K=4096`, `bf16`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from suite.results.row import Row
 
 
 def short_case(case: str) -> str:
-    """`M=4096,N=4096,K=4096,causal` as `M=N=K=4096,causal`: neighbours of the same size share it."""
+    """`M=4096,N=4096,K=4096,causal` as `M=N=K=4096,causal`: neighbours of equal size are joined."""
     parts: list[tuple[str, str]] = []
     for part in case.split(","):
         name, equals, value = part.partition("=")
@@ -19,7 +19,7 @@ def short_case(case: str) -> str:
 
 
 def short_dtype(row: Row) -> str:
-    """`bf16`, `tf32`, `fp8 fast`: dtype and arithmetic."""
+    """A short name of dtype and arithmetic: `bf16`, `tf32`, `fp8 fast`."""
     dtype = SHORT.get(row.dtype, row.dtype)
     if row.precision == "ieee":
         return dtype

@@ -1,4 +1,7 @@
-"""Tables of text that fit a width: heads fold first, then the columns continue in a further block. No cell is cut."""
+"""Lays out tables of text within a width. No cell is cut.
+
+A table that is too wide gets heads on two lines; if that is not enough, its columns continue in a further block.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ if TYPE_CHECKING:
 
 GAP = 2
 NARROWEST = 56
-"""Narrower terminals are treated as this wide."""
+"""The smallest width in characters. Narrower terminals are treated as this wide."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """One column: its head, the cells, and where they stand. `styles` has a style for each cell, or nothing."""
+    """One column: its head, its cells and their alignment. `styles` has a style for each cell, or is empty."""
 
     head: str
     cells: Sequence[str]
@@ -26,7 +29,7 @@ class Field:
 
 
 def table(fields: Sequence[Field], width: int, row_styles: Sequence[str] = ()) -> list[Text]:
-    """The lines of a table at most `width` wide. The first column is repeated in front of every block."""
+    """The lines of a table at most `width` wide. Every block begins with the first column."""
     width = max(width, NARROWEST)
     first, *rest = fields
     names = [_folded(cell, max(16, 2 * width // 5)) for cell in first.cells]
@@ -38,13 +41,13 @@ def table(fields: Sequence[Field], width: int, row_styles: Sequence[str] = ()) -
 
 
 def wrapped(text: str, width: int, *, indent: str = "") -> list[str]:
-    """`text` on lines at most `width` wide; those after the first begin with `indent`."""
+    """`text` on lines at most `width` wide. Lines after the first begin with `indent`."""
     found = textwrap.wrap(text, max(width, NARROWEST), subsequent_indent=indent, break_on_hyphens=False)
     return found or [""]
 
 
 def clipped(text: str, width: int) -> str:
-    """The beginning of a text that may be long."""
+    """`text`, cut off at `width` characters if it is longer."""
     return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
@@ -70,7 +73,7 @@ class _Block:
 
 
 def _blocks(fields: Sequence[Field], width: int) -> list[_Block]:
-    """All columns in one block, if need be with folded heads and smaller gaps; else in as many as it takes."""
+    """All columns in one block, with folded heads and smaller gaps if needed; else in as many blocks as needed."""
     folded = [_folded_head(each) for each in fields]
     for whole in (
         _Block(fields, [[each.head] for each in fields], GAP),
@@ -89,7 +92,7 @@ def _blocks(fields: Sequence[Field], width: int) -> list[_Block]:
 
 
 def _folded_head(column: Field) -> list[str]:
-    """The head on two lines, or on one if that is no wider than the cells."""
+    """The head on one line if it is no wider than the cells, else on two."""
     widest = max(map(len, (*column.cells, *column.head.split())), default=1)
     return textwrap.wrap(column.head, max(widest, (len(column.head) + 1) // 2, 1), break_on_hyphens=False) or [""]
 
@@ -97,7 +100,7 @@ def _folded_head(column: Field) -> list[str]:
 def _lines(
     block: _Block, first: str, names: Sequence[Sequence[str]], wide: int, row_styles: Sequence[str]
 ) -> list[Text]:
-    """A block with the first column, of head `first` and cells `names`, in front."""
+    """The lines of a block. The table's first column, with head `first` and cells `names`, stands in front."""
     from rich.text import Text
 
     widths, gap = block.widths, " " * block.gap

@@ -1,4 +1,4 @@
-"""A results table as Markdown. Every text is escaped: no cell can become markup or HTML."""
+"""Renders a results table as Markdown. Every text is escaped, so that no cell can become markup or HTML."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from suite.results.row import Row
 ESCAPES = str.maketrans(
     {**{character: "\\" + character for character in "\\`*_|[]~$"}, "<": "&lt;", ">": "&gt;", "&": "&amp;"}
 )
-"""What Markdown, with the extensions of code hosts, reads as markup or HTML."""
+"""Escapes for the characters that Markdown, with the extensions of code hosts, reads as markup or HTML."""
 
 
 def plain(text: Any) -> str:
-    """`text` on one line and escaped: it cannot become markup in a Markdown table."""
+    """`text` on one line and escaped, so that it cannot become markup in a Markdown table."""
     return one_line(text).translate(ESCAPES)
 
 
 def pipe_table(heads: list[str], body: list[list[str]], right: set[str]) -> str:
-    """A Markdown table of cells that are escaped already. The columns whose heads are in `right` are right-aligned."""
+    """A Markdown table. Its cells must be escaped. The columns whose heads are in `right` are right-aligned."""
     from tabulate import tabulate
 
     align = ["right" if head in right else "left" for head in heads]
@@ -31,7 +31,7 @@ def pipe_table(heads: list[str], body: list[list[str]], right: set[str]) -> str:
 
 
 def markdown(rows: Sequence[Row], environment: Mapping[str, Any]) -> str:
-    """The rows of one operation, a table a case: a pure function of the rows and the environment record."""
+    """The rows of one operation, with a table for each case. Depends on the rows and the environment record alone."""
     title = rows[0].operation if rows else "empty"
     parts = [f"# {title} on {plain(environment.get('device', {}).get('name', 'unknown'))}", ""]
     parts += [_conditions(rows, environment), ""]
@@ -44,20 +44,20 @@ def markdown(rows: Sequence[Row], environment: Mapping[str, Any]) -> str:
 
 
 def _case_table(rows: Sequence[Row]) -> str:
-    view = CaseTable.of(rows)
+    view = CaseTable.from_rows(rows)
     texts = {head: each for head, each in (("kernels run", view.kernels), ("reason", view.notes)) if any(each)}
     numeric = [column.head for column in view.columns]
     body = []
-    for row, cells, *of_row in zip(rows, view.cells, *texts.values(), strict=True):
+    for row, cells, *row_text in zip(rows, view.cells, *texts.values(), strict=True):
         name = plain(row.implementation)
         entries = [f"**{name}**" if row is view.fastest else name, str(row.execution), str(row.status)]
-        body.append([*entries, *(plain(cells[column.field]) for column in view.columns), *map(plain, of_row)])
+        body.append([*entries, *(plain(cells[column.field]) for column in view.columns), *map(plain, row_text)])
     table = pipe_table(["implementation", "mode", "status", *numeric, *texts], body, right=set(numeric))
     return "\n".join([table, *(f"\n{plain(remark)}." for remark in view.remarks)])
 
 
 def _conditions(rows: Sequence[Row], environment: Mapping[str, Any]) -> str:
-    """What holds for all tables: command, versions, recorder and cache."""
+    """The conditions that hold for all tables: command, versions, recorder and cache."""
     recorders = sorted({row.recorder for row in rows if row.recorder})
     caches = sorted({row.cache for row in rows if row.cache})
     command = one_line(environment.get("command", "")).replace("`", "'")

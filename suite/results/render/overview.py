@@ -1,4 +1,4 @@
-"""All cases of a run: the winner of each, the best of each framework, and what follows from them in a sentence."""
+"""Summarizes all cases of a run: the winner of each, the best row of each framework, and findings in sentences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def overview_lines(rows: Iterable[Row], width: int, baseline: str = "") -> list[Text]:
-    """A table of the cases in which something was ranked, and the findings. Of a single case the findings alone."""
+    """A table of the cases with ranked rows, and the findings. For a single case, the findings alone."""
     from rich.text import Text
 
     rows = list(rows)
@@ -28,7 +28,7 @@ def overview_lines(rows: Iterable[Row], width: int, baseline: str = "") -> list[
 
 
 def _table(groups: Sequence[Sequence[Row]], width: int, baseline: str) -> list[Text]:
-    against = [Comparison(group, baseline) for group in groups]
+    comparisons = [Comparison(group, baseline) for group in groups]
     winners = [row for group in groups if (row := fastest(group)) is not None]
     rivals = [_noisy_rival(group, winner) for group, winner in zip(groups, winners, strict=True)]
     names = [f"{row.operation} {short_case(row.case)} {short_dtype(row)}" for row in winners]
@@ -37,15 +37,15 @@ def _table(groups: Sequence[Sequence[Row]], width: int, baseline: str) -> list[T
         Field("case", [one_line(name) for name in names], False),
         Field("winner", [_winner(row, rival) for row, rival in zip(winners, rivals, strict=True)], False),
         Field(
-            against[0].head,
+            comparisons[0].head,
             [
                 "" if rival is not None else number(each.ratio(row), 3)
-                for each, row, rival in zip(against, winners, rivals, strict=True)
+                for each, row, rival in zip(comparisons, winners, rivals, strict=True)
             ],
         ),
     ]
     for framework in frameworks:
-        cells = [_best(group, each, framework) for group, each in zip(groups, against, strict=True)]
+        cells = [_best(group, each, framework) for group, each in zip(groups, comparisons, strict=True)]
         fields.append(Field(framework, cells))
     return table(fields, width)
 
@@ -75,38 +75,39 @@ def _ranked(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _best(rows: Sequence[Row], against: Comparison, framework: str) -> str:
-    """`gluon 1.01`: variant and ratio of the framework's fastest row; its time where nothing is compared."""
+def _best(rows: Sequence[Row], comparison: Comparison, framework: str) -> str:
+    """The framework's fastest row: its variant and ratio, `gluon 1.01`, or its time if there is no reference."""
     own = [row for row in _ranked(rows) if _framework(row) == framework]
     if not own:
         return ""
     best = min(own, key=lambda row: row.device_us or 0.0)
-    ratio = against.ratio(best)
+    ratio = comparison.ratio(best)
     value = number(ratio, 3) if ratio is not None else f"{number(best.device_us, 4)} us"
     return " ".join(filter(None, (one_line(best.implementation.partition("/")[2]), value)))
 
 
 def findings(rows: Iterable[Row], baseline: str = "") -> list[str]:
-    """`matmul bf16: cuda/wgmma is 1.01x torch at M=N=K=4096; plain triton 0.960`, for each operation and dtype.
+    """A sentence for each operation and dtype, on the case that takes the reference longest.
 
-    The case is the one that takes the reference longest. Rows of vendors, of peers and noisy ones are left out.
+    `matmul bf16: cuda/wgmma is 1.01x torch at M=N=K=4096; plain triton 0.960`. Rows of vendors and of peers, and noisy
+    rows, are left out.
     """
     kinds: dict[tuple[str, ...], list[Comparison]] = {}
     for group in cases(rows):
-        against = Comparison(group, baseline)
-        if _candidates(against):
-            kinds.setdefault((group[0].operation, short_dtype(group[0])), []).append(against)
+        comparison = Comparison(group, baseline)
+        if _candidates(comparison):
+            kinds.setdefault((group[0].operation, short_dtype(group[0])), []).append(comparison)
     return [_finding(" ".join(kind), found) for kind, found in kinds.items()]
 
 
-def _candidates(against: Comparison) -> list[Row]:
-    """Our own rows of a case that are compared with something, the best first."""
+def _candidates(comparison: Comparison) -> list[Row]:
+    """Our own rows of a case that have a reference, the best first."""
     own = [
         row
-        for row in _ranked(against.rows)
-        if row.is_ours and row is not against.reference(row) and against.ratio(row) is not None
+        for row in _ranked(comparison.rows)
+        if row.is_ours and row is not comparison.reference(row) and comparison.ratio(row) is not None
     ]
-    return sorted(own, key=lambda row: -(against.ratio(row) or 0.0))
+    return sorted(own, key=lambda row: -(comparison.ratio(row) or 0.0))
 
 
 def _finding(kind: str, found: Sequence[Comparison]) -> str:
@@ -127,15 +128,15 @@ def _finding(kind: str, found: Sequence[Comparison]) -> str:
     return one_line(text)
 
 
-def _reference_us(against: Comparison) -> float:
-    reference = against.reference(against.rows[0])
+def _reference_us(comparison: Comparison) -> float:
+    reference = comparison.reference(comparison.rows[0])
     return reference.device_us or 0.0 if reference is not None else 0.0
 
 
-def _reference_name(against: Comparison) -> str:
-    return against.baseline or "the best vendor"
+def _reference_name(comparison: Comparison) -> str:
+    return comparison.baseline or "the best vendor"
 
 
 def _factor(ratio: float | None) -> str:
-    """Two decimals, and three digits below 0.1."""
+    """A ratio with two decimals, or with three digits below 0.1."""
     return "" if ratio is None else f"{ratio:.2f}" if ratio >= 0.1 else number(ratio, 2)

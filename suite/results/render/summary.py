@@ -1,4 +1,4 @@
-"""What holds for a whole run: counts, exit status, and from which size on a GPU is faster than the CPU."""
+"""Summarizes a whole run: counts, exit status, and the size from which a GPU is faster than the CPU."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from suite.results.groups import cases
 from suite.results.row import Row, Status
 
 NAMED = 3
-"""Noisy rows that are named at the end of a run."""
+"""The largest number of noisy rows that are named at the end of a run."""
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """`40 rows: 36 ok, 4 unsupported`."""
+    """The number of rows by status: `40 rows: 36 ok, 4 unsupported`."""
     counts = Counter(row.status for row in rows)
     return f"{len(rows)} rows: " + ", ".join(f"{count} {status}" for status, count in counts.most_common())
 
@@ -25,7 +25,7 @@ def exit_status(rows: Iterable[Row]) -> int:
 
 
 def noise_remark(rows: Iterable[Row], limit: float) -> str:
-    """Which rows are noisy and what to do; empty if none is."""
+    """A sentence that names noisy rows and a remedy; empty if no row is noisy."""
     noisy = [row for row in rows if row.noisy]
     if not noisy:
         return ""
@@ -40,11 +40,11 @@ def noise_remark(rows: Iterable[Row], limit: float) -> str:
 
 
 def crossovers(rows: Iterable[Row]) -> list[str]:
-    """From which size on the best row on a GPU beats the best on a CPU: a text for each operation, dtype, precision.
+    """The size from which the best GPU row beats the best CPU row: a text for each operation, dtype and precision.
 
-    First by latency, the whole call seen from the host; where transfers were timed, also by the whole program: inputs
-    to the device, call, result back. Empty for rows of one kind of device. Noisy rows count: a host's often are, and
-    leaving out its fastest would favour the GPU.
+    Rows are compared by latency, the time of the whole call seen from the host. If transfers were timed, they are also
+    compared by the time of the whole program: inputs to the device, call, result back. Empty for rows of one kind of
+    device. Noisy rows count: rows of a host are often noisy, and leaving out its fastest would favour the GPU.
     """
     sweeps: dict[tuple[str, str, str], list[list[Row]]] = {}
     for group in cases(rows):
@@ -62,7 +62,7 @@ def crossovers(rows: Iterable[Row]) -> list[str]:
 
 
 def _wins_from(groups: Sequence[Sequence[Row]], column: str) -> str:
-    """`from N=65536 on`: the smallest size from which the GPU stays ahead by `column`. Groups are in order of size."""
+    """The smallest size from which the GPU stays ahead by `column`: `from N=65536 on`. Groups are in order of size."""
     first = None
     for group in groups:
         known = [(getattr(row, column), row.device == "cpu") for row in group if getattr(row, column) is not None]

@@ -1,4 +1,4 @@
-"""One case as lines of text: at most eight columns, reasons once under the table, unsupported rows in one line."""
+"""Renders one case as lines of text: a table of at most eight columns, with notes and unsupported rows under it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from suite.results.render.columns import (
     CaseTable,
     clock_mark,
     number,
-    why_not_faster,
+    profile_text,
 )
 from suite.results.render.error_map import map_lines
 from suite.results.render.labels import short_case, short_dtype
@@ -33,37 +33,37 @@ STYLES = {
     Status.UNAVAILABLE: "yellow",
     Status.UNSUPPORTED: "dim",
 }
-BELOW = (Status.UNSUPPORTED, Status.UNAVAILABLE)
-"""Rows that never ran: one line for all of a status, under the table."""
+NEVER_RAN = (Status.UNSUPPORTED, Status.UNAVAILABLE)
+"""Statuses of rows that never ran. All rows of such a status share one line under the table."""
 HEADS = {column.field: column.head for column in SHOWN} | {"error_ratio": "error / bound"}
 DIGITS = {column.field: column.digits for column in SHOWN}
-BALANCED = 10.0
-"""Flops a byte from which the rate shown is that of arithmetic, where no limit is known."""
+BALANCED_FLOPS_PER_BYTE = 10.0
+"""Flops per byte from which a row without a known limit shows its rate of arithmetic instead of memory."""
 LONGEST_CELL = 32
-LEAST_TENTH = 0.00095
-"""Intervals from here on have one decimal in percent, narrower ones two."""
+MIN_TENTH = 0.00095
+"""The narrowest interval that is shown in percent with one decimal. Narrower ones have two."""
 
 
 def case_lines(rows: Sequence[Row], width: int, view: View | None = None) -> list[Text]:
-    """The rows of one case as lines at most `width` wide; the fastest that agrees has an asterisk.
+    """The rows of one case as lines at most `width` wide. The fastest row that agrees has an asterisk.
 
-    Under the table stand the numbered notes, the meanings of marks, and the kernels that vendors' libraries chose.
+    Under the table stand the numbered notes, the meanings of marks, and the kernels that vendors' libraries ran.
     """
     from rich.text import Text
 
     view = view or View()
-    whole = CaseTable.of(rows)
-    against = Comparison(rows, view.baseline)
+    whole = CaseTable.from_rows(rows)
+    comparison = Comparison(rows, view.baseline)
     notes = _Notes()
-    shown = view.ordered([row for row in rows if row.status not in BELOW])
-    lines = [Text(each, style="bold") for each in _title(rows, against, width)]
+    shown = view.ordered([row for row in rows if row.status not in NEVER_RAN])
+    lines = [Text(each, style="bold") for each in _title(rows, comparison, width)]
     if shown:
         devices = len({row.device for row in rows}) > 1
         names = [_name(row, devices) + (" *" if row is whole.fastest else "") for row in shown]
-        fields = _fields(shown, view, against, notes)
+        fields = _fields(shown, view, comparison, notes)
         styles = ["bold" if row is whole.fastest else "" for row in shown]
         lines += table([Field("implementation", names, False), *fields], width, styles)
-    under = [text for status in BELOW for text in _never_ran(rows, status, notes, width)]
+    under = [text for status in NEVER_RAN for text in _never_ran(rows, status, notes, width)]
     under += notes.lines(width)
     under += map_lines(shown, every=view.wide)
     under += [line for text in whole.remarks for line in wrapped(text, width, indent="  ")]
@@ -75,7 +75,7 @@ def case_lines(rows: Sequence[Row], width: int, view: View | None = None) -> lis
 
 
 class _Notes:
-    """Texts under a table, each once, with its number."""
+    """The numbered texts under a table, without repetition."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -85,13 +85,13 @@ class _Notes:
         return self._numbers.setdefault(text, len(self._numbers) + 1)
 
     def brief(self, text: str) -> int:
-        """The number of a text of which one line is enough."""
+        """The number of a text that may be cut off after one line."""
         if text not in self._numbers:
             self._brief.add(self.number(text))
         return self.number(text)
 
-    def of(self, row: Row) -> str:
-        """`1,3`: the notes of a row."""
+    def numbers(self, row: Row) -> str:
+        """The numbers of a row's notes: `1,3`."""
         return ",".join(str(self.number(text)) for text in _notes(row))
 
     def lines(self, width: int) -> list[str]:
@@ -110,26 +110,26 @@ def _notes(row: Row) -> list[str]:
     )
     found += ["noisy: not ranked"] if row.noisy else []
     return found + [
-        text for text in (one_line(row.explanation), one_line(row.remarks), one_line(why_not_faster(row))) if text
+        text for text in (one_line(row.explanation), one_line(row.remarks), one_line(profile_text(row))) if text
     ]
 
 
-def _title(rows: Sequence[Row], against: Comparison, width: int) -> list[str]:
+def _title(rows: Sequence[Row], comparison: Comparison, width: int) -> list[str]:
     first = rows[0]
     title = f"{first.operation} {short_case(first.case)} {short_dtype(first)}"
-    reference = against.reference(first)
-    if reference is not None and not against.baseline:
+    reference = comparison.reference(first)
+    if reference is not None and not comparison.baseline:
         title += f"; best vendor {reference.implementation}: {reference.vendor}"
     return wrapped(one_line(title), width, indent="  ")
 
 
 def _name(row: Row, devices: bool) -> str:
-    """The implementation, and its device where a case has several."""
+    """The implementation's name, and its device if `devices`."""
     return one_line(f"{row.implementation} ({row.device})" if devices else row.implementation)
 
 
 def _never_ran(rows: Sequence[Row], status: Status, notes: _Notes, width: int) -> list[str]:
-    """`unsupported: numpy [1], cuda/skinny [2]`; empty if no row has that status."""
+    """The rows of a status that never ran: `unsupported: numpy [1], cuda/skinny [2]`. Empty if there are none."""
     number = notes.brief if status is Status.UNSUPPORTED else notes.number
     found = [
         f"{one_line(row.implementation)}\u00a0[{number(one_line(row.reason))}]" if row.reason else row.implementation
@@ -137,32 +137,33 @@ def _never_ran(rows: Sequence[Row], status: Status, notes: _Notes, width: int) -
         if row.status is status
     ]
     lines = wrapped(f"{status}: {', '.join(found)}", width, indent="  ") if found else []
-    return [line.replace("\u00a0", " ") for line in lines]  # no line ends between a name and its number
+    # No-break spaces kept each name and its number on one line.
+    return [line.replace("\u00a0", " ") for line in lines]
 
 
-def _fields(rows: Sequence[Row], view: View, against: Comparison, notes: _Notes) -> list[Field]:
-    """The columns that have something in some row."""
+def _fields(rows: Sequence[Row], view: View, comparison: Comparison, notes: _Notes) -> list[Field]:
+    """The columns in which at least one row has a value."""
     names = view.columns or DEFAULT
     if view.wide:
         others = [column.field for column in SHOWN if column.field not in (*DEFAULT, "interval", NOISY)]
         names = (*(name for name in DEFAULT if name not in (RATE, NOTE)), "execution", *others, NOTE)
-    fields = [_field(name, rows, against, notes) for name in names if name != "implementation"]
+    fields = [_field(name, rows, comparison, notes) for name in names if name != "implementation"]
     return [each for each in fields if any(each.cells) or view.columns]
 
 
-def _field(name: str, rows: Sequence[Row], against: Comparison, notes: _Notes) -> Field:
+def _field(name: str, rows: Sequence[Row], comparison: Comparison, notes: _Notes) -> Field:
     if name == "status":
         return Field(name, [str(row.status) for row in rows], False, [STYLES[row.status] for row in rows])
     if name == "device_us":
         return Field(HEADS[name], _times(rows))
     if name == "vs_best":
-        return Field(against.head, [number(against.ratio(row), 3) for row in rows])
+        return Field(comparison.head, [number(comparison.ratio(row), 3) for row in rows])
     if name in ("of_limit", "vs_peer"):
         return Field(HEADS[name], ["" if row.noisy else number(getattr(row, name), 3) for row in rows])
     if name == RATE:
         return _rates(rows)
     if name == NOTE:
-        return Field(NOTE, [notes.of(row) for row in rows], False)
+        return Field(NOTE, [notes.numbers(row) for row in rows], False)
     return Field(HEADS.get(name, name), [_cell(row, name) for row in rows], _is_number(rows, name))
 
 
@@ -180,10 +181,10 @@ def _cell(row: Row, name: str) -> str:
 
 
 def _times(rows: Sequence[Row]) -> list[str]:
-    """`2,691.5 ^ +-0.5%`: the time, its mark, half the width of its interval."""
+    """The time, its mark, and half the width of its interval: `2,691.5 ^ +-0.5%`."""
     widths = [noise(row) if row.device_us is not None else math.inf for row in rows]
     intervals = [
-        f"+-{100 * width:.{1 if width >= LEAST_TENTH else 2}f}%" if math.isfinite(width) else "" for width in widths
+        f"+-{100 * width:.{1 if width >= MIN_TENTH else 2}f}%" if math.isfinite(width) else "" for width in widths
     ]
     marks = [clock_mark(row) for row in rows]
     marks = [f" {mark or ' '}" for mark in marks] if any(marks) else marks
@@ -195,21 +196,21 @@ def _times(rows: Sequence[Row]) -> list[str]:
 
 
 def _rates(rows: Sequence[Row]) -> Field:
-    """The rate that the limit is of: bytes or flops a second, in the unit of the fastest row."""
+    """The rate of the resource that limits the row: bytes or flops per second, in the unit of the fastest row."""
     timed = [row for row in rows if row.gb_per_s]
     if not timed:
         return Field(RATE, [""] * len(rows))
-    of_memory = _is_of_memory(timed)
-    values = [(row.gb_per_s if of_memory else None if row.tflops is None else row.tflops * 1e3) for row in rows]
+    shows_bandwidth = _shows_bandwidth(timed)
+    values = [(row.gb_per_s if shows_bandwidth else None if row.tflops is None else row.tflops * 1e3) for row in rows]
     is_large = max(value for value in values if value is not None) >= 1e3
     unit = {(True, True): "TB/s", (True, False): "GB/s", (False, True): "TFLOP/s", (False, False): "GFLOP/s"}
     scale = 1e3 if is_large else 1.0
     cells = [number(None if value is None else value / scale, 3) for value in values]
-    return Field(unit[of_memory, is_large], cells)
+    return Field(unit[shows_bandwidth, is_large], cells)
 
 
-def _is_of_memory(timed: Sequence[Row]) -> bool:
+def _shows_bandwidth(timed: Sequence[Row]) -> bool:
     limited = next((row for row in timed if row.limit), None)
     if limited is not None:
         return limited.limit.startswith("memory")
-    return 1e3 * (timed[0].tflops or 0.0) / (timed[0].gb_per_s or 1.0) < BALANCED
+    return 1e3 * (timed[0].tflops or 0.0) / (timed[0].gb_per_s or 1.0) < BALANCED_FLOPS_PER_BYTE

@@ -1,4 +1,4 @@
-"""What a terminal shows of a case: which columns, in which order of rows, compared with what."""
+"""Options of the tables on a terminal: the columns, the order of rows, and the row that others are compared with."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from suite.results.noise import ratio_is_noise, references
 from suite.results.row import COLUMNS, TYPES, Row, Status
 
 RATE, NOTE, INTERVAL = "rate", "note", "interval"
-"""Shown columns that are no field of `Row`; `interval` is shown beside device_us."""
+"""Columns that are no field of `Row`. `interval` is shown beside device_us."""
 DEFAULT = ("status", "device_us", "vs_best", "vs_peer", "of_limit", RATE, "error_ratio", NOTE)
-"""After the implementation."""
+"""The columns shown by default, after the implementation."""
 MORE_IS_BETTER = frozenset(
     (
         *("vs_best", "vs_best_low", "vs_best_high", "vs_peer", "of_limit", "gb_per_s", "tflops", "occupancy"),
@@ -27,11 +27,12 @@ KNOWN = (*COLUMNS, RATE, NOTE)
 
 @dataclass(frozen=True)
 class View:
-    """Options of `compare` that change what is shown and nothing else.
+    """Options of `compare` that change only the tables on the terminal.
 
-    columns: names of columns, those of `Row` and RATE and NOTE; empty for the usual ones.
-    sort: a column of `Row`; empty for the order of the run. wide: every column that has a value.
-    baseline: what others are compared with, instead of the fastest vendor implementation.
+    columns: names of columns of `Row`, RATE and NOTE; empty for the default ones.
+    sort: a column of `Row`; empty for the order of the run.
+    wide: show every column that has a value.
+    baseline: the implementation to compare others with, instead of the fastest vendor implementation.
     """
 
     columns: tuple[str, ...] = ()
@@ -40,7 +41,7 @@ class View:
     baseline: str = ""
 
     def check(self) -> None:
-        """Raise `UsageError` for names that are no columns."""
+        """Raise `UsageError` for a name that is no column."""
         for flag, names, valid in (("--columns", self.columns, KNOWN), ("--sort", (self.sort,), COLUMNS)):
             for name in filter(None, names):
                 if name not in valid:
@@ -49,7 +50,7 @@ class View:
             raise UsageError("--wide shows every column and --columns the named ones; give one of the two")
 
     def ordered(self, rows: Sequence[Row]) -> list[Row]:
-        """`rows` in the order asked for, the best first; rows without a value come last, noisy ones before them."""
+        """`rows` in the chosen order, the best first. Noisy rows come last but for the rows without a value."""
         if not self.sort:
             return list(rows)
         return sorted(rows, key=self._place)
@@ -65,7 +66,7 @@ class View:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the rows of one case are compared with, and the ratios: above 1 is faster."""
+    """The rows that the rows of one case are compared with, and the ratios. A ratio above 1 is faster."""
 
     rows: Sequence[Row]
     baseline: str = ""
@@ -86,7 +87,7 @@ class Comparison:
         return self._references.get(row.device)
 
     def ratio(self, row: Row) -> float | None:
-        """None for what is not timed, and where one of the two rows is noisy."""
+        """Speed of `row` relative to its reference; None if one of the two is not timed or is noisy."""
         reference = self.reference(row)
         if ratio_is_noise(row, reference):
             return None
@@ -94,12 +95,12 @@ class Comparison:
             return row.vs_best
         if reference is None or not row.device_us or not reference.device_us:
             return None
-        if row.vs_best and reference.vs_best:  # both of interleaved samples
+        if row.vs_best and reference.vs_best:  # both were timed in turns
             return row.vs_best / reference.vs_best
         return reference.device_us / row.device_us
 
     def is_faster(self, row: Row) -> bool | None:
-        """Whether the row is faster than its reference, None if the interval allows both."""
+        """True if the row is faster than its reference, False if slower, None if the interval allows both."""
         ratio = self.ratio(row)
         if ratio is None:
             return None

@@ -1,8 +1,8 @@
 """The groups of calls that prove the timer, each with its checks.
 
-The calls of a group are timed together; its checks are judged afterwards. The cache is warm except where coldness is
-checked: each call then starts from the state that an equal call left, including the dirty lines still to be written
-back, so twice the work is exactly twice the traffic.
+The calls of a group are timed together, then its checks are judged. The cache is warm, except in the checks of
+coldness. Each call therefore starts from the state that an equal call left, including dirty lines that are still to be
+written back, so that twice the work is exactly twice the traffic.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Group", "Spins", "group_makers"]
 def group_makers(
     kits: Sequence[Kit], arena: Arena, clock_mhz: float, l2_bytes: int
 ) -> list[tuple[str, Callable[[], Group]]]:
-    """The title of every group and the function that makes it; a group is made when it is about to be timed.
+    """The title of every group and the function that makes it. A group is made just before it is timed.
 
     `clock_mhz` is the highest SM clock, which sets the lengths of spins in cycles. `l2_bytes` is the size of the L2.
     """

@@ -1,4 +1,4 @@
-"""Whether eviction makes data as cold as data that was never accessed."""
+"""Checks that eviction makes data as cold as data that was never accessed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ IN_TURN, AGAIN = "torch: read, in turn", "torch: read, again"
 
 
 def _pieces(arena: Arena, l2_bytes: int) -> Any:
-    """16 vectors of half the cache's size: read in turn, each is read again after seven times the cache's size."""
+    """16 vectors of half the cache's size. In turn, each is read again after seven times the cache's size of others."""
     words = min(l2_bytes // 8, arena.elements // 16)
     return arena.x[: 16 * words].view(16, words)
 
 
 def reference(arena: Arena, l2_bytes: int) -> Group:
-    """Reads of cold data without eviction, and of warm data. No checks: `evicted` compares with these."""
+    """Reads of cold data without eviction, and of warm data. It has no checks; `evicted` compares with its times."""
     import torch
 
     pieces, sums = _pieces(arena, l2_bytes), torch.empty((), device=arena.device)

@@ -1,11 +1,11 @@
-"""Kernels that overlap on two streams, and kernels that a CUDA graph launches."""
+"""Checks kernels that overlap on two streams, and kernels that a CUDA graph launches."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from suite.doctor.timer_proof.checks import Check
-from suite.doctor.timer_proof.expectations import overlap_of, times
+from suite.doctor.timer_proof.expectations import requires_overlap, times
 from suite.doctor.timer_proof.groups.group import Group, Spins
 from suite.doctor.timer_proof.work import Arena
 from suite.timing import Call
@@ -16,7 +16,7 @@ def two_streams(arena: Arena, spins: Spins) -> Group:
     import torch
 
     side = torch.cuda.Stream(arena.device)
-    short, long = spins.of(300), spins.of(1000)
+    short, long = spins.cycles(300), spins.cycles(1000)
 
     def issue() -> None:
         torch.cuda._sleep(long)
@@ -34,7 +34,7 @@ def two_streams(arena: Arena, spins: Spins) -> Group:
                 times(1, alone),
                 "the longer alone",
                 activities={"kernel": 2},
-                also=overlap_of(250),
+                requirement=requires_overlap(250),
             ),
         ),
     )
@@ -44,7 +44,7 @@ def graph(arena: Arena, spins: Spins) -> Group:
     """The kernels of a graph count like kernels that are launched one by one."""
     import torch
 
-    count, many = spins.of(100), 10
+    count, many = spins.cycles(100), 10
     captured = torch.cuda.CUDAGraph()
     with torch.cuda.graph(captured, capture_error_mode="thread_local"):  # other frameworks have threads of their own
         for _ in range(many):

@@ -1,4 +1,4 @@
-"""Two kernels with an idle gap between them, of the same framework and of two."""
+"""Checks two kernels with an idle gap between them, of the same framework and of two frameworks."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from functools import partial
 from typing import Any
 
 from suite.doctor.timer_proof.checks import Check, Timings
-from suite.doctor.timer_proof.expectations import idle_of, total
+from suite.doctor.timer_proof.expectations import requires_idle, total
 from suite.doctor.timer_proof.groups.group import Group, Spins, spin
 from suite.doctor.timer_proof.work import Arena, Kit
 from suite.timing import Call
 
 IDLE_S, MIN_IDLE_US = 0.01, 1000.0
-"""How long the host sleeps between the two launches, and the least gap that the record must have."""
+"""Time that the host sleeps between the two launches, and the shortest gap that the record must have."""
 
 
 def idle_gaps(kits: Sequence[Kit], arena: Arena, spins: Spins) -> Group:
-    """The gap is not counted: the call takes the sum of its two kernels."""
+    """The gap is not counted: the time of the call is the sum of its two kernels."""
     calls, checks = [], []
     halves: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {}
     for kit in kits:
         if kit.spin is not None:
-            halves[kit.name] = spin(kit, spins.of(300)), spin(kit, spins.of(500))
+            halves[kit.name] = spin(kit, spins.cycles(300)), spin(kit, spins.cycles(500))
         else:
             halves[kit.name] = partial(kit.add_one, arena.elements // 4), partial(kit.add_one, arena.elements // 2)
     pairs = [(kit, kit) for kit in kits]
@@ -38,7 +38,7 @@ def idle_gaps(kits: Sequence[Kit], arena: Arena, spins: Spins) -> Group:
         calls.append(
             Call(
                 name,
-                partial(_issue_apart, halves[first.name][0], halves[second.name][1]),
+                partial(_issue_with_gap, halves[first.name][0], halves[second.name][1]),
                 _both(first.wait, second.wait),
             )
         )
@@ -50,14 +50,14 @@ def idle_gaps(kits: Sequence[Kit], arena: Arena, spins: Spins) -> Group:
                 total(f"{first.name}: first", f"{second.name}: second"),
                 "the two alone, added",
                 activities={"kernel": 2},
-                also=idle_of(MIN_IDLE_US),
+                requirement=requires_idle(MIN_IDLE_US),
                 note=partial(_span_note, name),
             )
         )
     return Group(tuple(calls), tuple(checks), budget_s=2.0)
 
 
-def _issue_apart(first: Callable[[], object], second: Callable[[], object]) -> tuple[object, object]:
+def _issue_with_gap(first: Callable[[], object], second: Callable[[], object]) -> tuple[object, object]:
     one = first()
     time.sleep(IDLE_S)
     return one, second()

@@ -1,4 +1,4 @@
-"""What the groups share: the type `Group`, lengths of spins, and issue functions."""
+"""The definitions that all groups use: the type `Group`, lengths of spins, and issue functions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Group:
     checks: tuple[Check, ...]
     cache: str = "warm"
     budget_s: float = 1.0
-    """For all calls."""
+    """Time for the samples of all calls together, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Spins:
 
     clock_mhz: float
 
-    def of(self, us: float) -> int:
+    def cycles(self, us: float) -> int:
         """The number of cycles in `us` microseconds."""
         return round(us * self.clock_mhz)
 
@@ -49,10 +49,10 @@ def spin(kit: Kit, cycles: int) -> Callable[[], object]:
 
 
 def bandwidth_note(name: str, size: int, timings: Timings) -> str:
-    """The rate of the call `name` that moves `size` bytes."""
+    """A note on the rate of the call `name`, which moves `size` bytes."""
     return f"{size / recorded(name, timings) / 1e3:,.0f} GB/s"
 
 
 def mib(size: int) -> str:
-    """A number of bytes in words."""
+    """A number of bytes as text, in MiB."""
     return f"{size / 2**20:,.0f} MiB"

@@ -1,4 +1,4 @@
-"""Work that is bound by memory: kernels, fills and copies."""
+"""Checks work that is bound by memory: kernels, fills and copies."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _has(name: str, timings: Timings) -> bool:
 
 
 def fills_and_copies(kit: Kit, arena: Arena, spins: Spins) -> Group:
-    """Activities that are no kernels: memset and memcpy count as kernels do."""
+    """The activities memset and memcpy count like kernels."""
     assert kit.fill is not None
     assert kit.copy is not None
     calls, checks = [], []
@@ -68,7 +68,7 @@ def fills_and_copies(kit: Kit, arena: Arena, spins: Spins) -> Group:
             )
         )
     alone, mixed = f"{kit.name}: spin beside a fill", f"{kit.name}: fill, then spin"
-    spinning = spin(kit, spins.of(300))
+    spinning = spin(kit, spins.cycles(300))
     calls.append(Call(alone, spinning, kit.wait))
     calls.append(Call(mixed, partial(_issue_both, partial(kit.fill, half), spinning), kit.wait))
     checks.append(

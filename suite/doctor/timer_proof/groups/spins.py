@@ -1,4 +1,4 @@
-"""Kernels whose time is known without memory: spins of a number of cycles, and blocks that read the device's timer."""
+"""Checks kernels of known time: spins of a number of cycles, and blocks that read the device's timer."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from suite.doctor.timer_proof.work import BLOCK_ELEMENTS, Arena, Kit
 from suite.timing import Call, median
 
 MANY_BLOCKS, UNTRACED_CALLS = 1 << 18, 9
-"""Blocks of a kernel that tracing would slow down measurably, and its calls without tracing."""
+"""Number of blocks of a kernel that tracing would slow down measurably, and number of its calls without tracing."""
 
 
 def long_spins(kits: Sequence[Kit], arena: Arena, spins: Spins) -> Group:
-    """1 ms by the SM clock, and twice that."""
+    """Spins of 1 ms by the SM clock, and of twice that."""
     calls, checks = [], []
-    count = spins.of(1000)
+    count = spins.cycles(1000)
     for kit in kits:
         one, two = f"{kit.name}: spin", f"{kit.name}: spin, twice as long"
         calls += [Call(one, spin(kit, count), kit.wait), Call(two, spin(kit, 2 * count), kit.wait)]
@@ -47,9 +47,9 @@ def _clocks_note(name: str, arena: Arena, timings: Timings) -> str:
 
 
 def short_spins(kits: Sequence[Kit], spins: Spins) -> Group:
-    """Spins as short as a launch: 5 us and twice that, and twenty launches of 20 us in one call."""
+    """Spins about as short as a launch: 5 us and twice that, and twenty launches of 20 us in one call."""
     calls, checks = [], []
-    count, longer, many = spins.of(5), spins.of(20), 20
+    count, longer, many = spins.cycles(5), spins.cycles(20), 20
     for kit in kits:
         one, two, single, twenty = (f"{kit.name}: {what}" for what in ("5 us", "10 us", "20 us", "20 times 20 us"))
         calls += [
@@ -89,11 +89,11 @@ def _repeat(issue: Callable[[], object], count: int) -> object:
 
 
 def against_host_clock(kits: Sequence[Kit], spins: Spins) -> Group:
-    """20 ms, long compared to launch and wake-up, which are part of the host's time only."""
+    """Spins of 20 ms. They are long compared to launch and wake-up, which only the host's time includes."""
     calls, checks = [], []
     for kit in kits:
         name = f"{kit.name}: 20 ms"
-        calls.append(Call(name, spin(kit, spins.of(20_000)), kit.wait))
+        calls.append(Call(name, spin(kit, spins.cycles(20_000)), kit.wait))
         checks.append(
             Check(
                 kit.name,
@@ -109,9 +109,9 @@ def against_host_clock(kits: Sequence[Kit], spins: Spins) -> Group:
 
 
 def many_blocks(kit: Kit, arena: Arena) -> Group:
-    """A kernel of many blocks, which a tracer with a cost per block would slow down.
+    """A kernel of many blocks. A tracer that costs time for each block would slow it down.
 
-    The blocks store the device's timer, so calls before tracing starts give the kernel's time without a tracer.
+    The blocks store the device's timer. Calls before tracing starts therefore give the kernel's time without a tracer.
     """
     assert kit.blocks is not None
     many = min(MANY_BLOCKS, arena.elements // BLOCK_ELEMENTS)

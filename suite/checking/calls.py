@@ -1,0 +1,190 @@
+"""One call of an implementation: inputs are written to the buffers, the function runs, its result is copied.
+
+A result of the wrong type, shape, dtype or layout is refused here (`RefusedError`). `suite/checking/memory.py`
+describes the memory that the call used; `suite/checking/judge.py` compares the values with the truth.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter  # bound before any user's file can replace it
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+from suite.checking import memory
+from suite.checking.memory import MemoryUse, is_row_major, same_bits
+from suite.problem.outputs import joined
+
+if TYPE_CHECKING:
+    from suite.checking.problem import Problem
+    from suite.frameworks.base import Adapter
+
+MOST_REPEATS = 1000
+"""Most repeated calls on the inputs of the first call."""
+LEAST_REPEATS = 50
+"""Repeated calls that are made even if they take up to three times the time asked for."""
+
+
+class RefusedError(Exception):
+    """The result is not an array of the right form, so its values cannot be judged."""
+
+
+class Form(Protocol):
+    """The form that a result must have."""
+
+    @property
+    def output_shapes(self) -> tuple[tuple[int, ...], ...]: ...
+    @property
+    def output_dtype(self) -> str: ...
+    @property
+    def device(self) -> torch.device: ...
+
+
+class Result(MemoryUse, Protocol):
+    """The result of one call, in this process or in another, and the memory that the call used."""
+
+    early: torch.Tensor
+    """A copy made in stream order as soon as the call returned."""
+
+    def now(self) -> torch.Tensor:
+        """The present values of the result. They are valid until the next call."""
+
+
+class Caller(Protocol):
+    """Makes the calls of the check, in this process or in another."""
+
+    def call(self, draw: int, *, late: bool = False, again: bool = False) -> Result:
+        """Make one call on the inputs of a draw and return its result. Raises `RefusedError`.
+
+        draw: 0 or 1. late: on a GPU the inputs arrive after the call has been issued. again: the call is one of many
+        with the same inputs, and its result is not read later (`Result.now`). The first call also loads and builds.
+        """
+
+
+@dataclass
+class LocalResult:
+    """The result of a call in this process, as `Result` describes it."""
+
+    outputs: tuple[torch.Tensor, ...]
+    early: torch.Tensor
+    ranges: tuple[tuple[int, int], ...]
+    alias: int | None
+    unfinished: bool
+    spilled: bool
+
+    def now(self) -> torch.Tensor:
+        return joined(self.outputs)
+
+
+class LocalCaller:
+    """Calls in this process on the buffers of `problem`. `load` returns the function; the first call loads it."""
+
+    def __init__(self, load: Callable[[], Callable[..., Any]], adapter: Adapter, problem: Problem) -> None:
+        self._load, self._adapter, self._problem = load, adapter, problem
+        self._function: Callable[..., Any] | None = None
+
+    def call(self, draw: int, *, late: bool = False, again: bool = False) -> LocalResult:
+        function = self._function = self._function or self._load()
+        function = repeatable(function) if again else function
+        problem = self._problem
+        arguments = problem.op.arguments(problem.case)
+        present = partial(problem.present, draw)
+        return call_once(function, self._adapter, problem.buffers, arguments, problem, present, late=late)
+
+
+def repeatable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function` without the search for side effects that a user's file is wrapped in, if it is."""
+    found: Callable[..., Any] = getattr(function, "repeatable", function)
+    return found
+
+
+def call_once(
+    function: Callable[..., Any],
+    adapter: Adapter,
+    buffers: Sequence[torch.Tensor],
+    arguments: Mapping[str, Any],
+    form: Form,
+    present: Callable[[], None],
+    *,
+    late: bool,
+) -> LocalResult:
+    """Call `function` once on `buffers`, after `present` has filled them. Raises `RefusedError`."""
+    with adapter.late_inputs(form.device) if late else contextlib.nullcontext():
+        present()
+        inputs = [adapter.to_native(buffer) for buffer in buffers]
+        call = partial(function, *inputs, **arguments)
+        result = adapter.poisoned(call, form.output_shapes, form.output_dtype, form.device)
+        outputs = as_torch(result, adapter, form)
+        early = joined(outputs) if len(outputs) > 1 else outputs[0].clone()
+    adapter.wait(result)
+    return LocalResult(
+        outputs,
+        early,
+        ranges=tuple(map(memory.address_range, outputs)),
+        alias=memory.alias(outputs, buffers),
+        unfinished=not same_bits(joined(outputs), early),
+        spilled=memory.spilled(outputs),
+    )
+
+
+def most_different(
+    caller: Caller, first: torch.Tensor, another: torch.Tensor | None, call_s: float, seconds: float
+) -> torch.Tensor | None:
+    """Repeat the call on draw 0 and return the result that differs most from `first`; None if none differs.
+
+    another: a result of draw 0 that is known to differ. call_s: the time of one call; a call that would end too late is
+    not begun. seconds: the time for all calls, tripled if a busy machine makes fewer than LEAST_REPEATS calls by then.
+    Raises `RefusedError` for a result that changes after its call.
+    """
+    farthest, distance, begin = another, -1.0 if another is None else _distance(another, first), perf_counter()
+    for count in range(MOST_REPEATS):
+        now = perf_counter()
+        if call_s > seconds or now - begin + call_s > (seconds if count >= LEAST_REPEATS else 3 * seconds):
+            break
+        result = caller.call(0, again=True)
+        call_s = perf_counter() - now
+        if result.unfinished:
+            raise RefusedError(f"unfinished: {memory.UNFINISHED}")
+        if not same_bits(result.early, first) and (off := _distance(result.early, first)) > distance:
+            farthest, distance = result.early, off
+    return farthest
+
+
+def _distance(a: torch.Tensor, b: torch.Tensor) -> float:
+    """The largest difference of two results; infinite if one has a NaN."""
+    return float((a.float() - b.float()).abs().nan_to_num(nan=math.inf).amax())
+
+
+def as_torch(result: Any, adapter: Adapter, form: Form) -> tuple[torch.Tensor, ...]:
+    """Return the results of a call as torch tensors over the same memory: one, or those of a tuple or list.
+
+    Raises `RefusedError` if the type, number, shapes, dtype, strides or device are not those of `form`.
+    """
+    shapes = form.output_shapes
+    if len(shapes) == 1:
+        return (_one_as_torch(result, adapter, form, shapes[0]),)
+    if type(result) not in (tuple, list) or len(result) != len(shapes):
+        got = f"{type(result).__name__}" + (f" of {len(result)}" if isinstance(result, tuple | list) else "")
+        raise RefusedError(f"type: the result is a {got}, not a tuple of {len(shapes)} {adapter.array}")
+    return tuple(_one_as_torch(each, adapter, form, shape) for each, shape in zip(result, shapes, strict=True))
+
+
+def _one_as_torch(result: Any, adapter: Adapter, form: Form, expected: tuple[int, ...]) -> torch.Tensor:
+    if not adapter.is_array(result):
+        raise RefusedError(f"type: the result is a {type(result).__name__}, not a {adapter.array}")
+    shape, dtype, strides = adapter.form(result)
+    if shape != expected:
+        raise RefusedError(f"shape: the result has shape {shape}, expected {expected}")
+    if dtype != form.output_dtype:
+        raise RefusedError(f"dtype: the result is {dtype}, expected {form.output_dtype}")
+    if not is_row_major(shape, strides):
+        raise RefusedError(f"strides: the result has strides {strides}, expected row-major without gaps")
+    output: torch.Tensor = adapter.to_torch(result).detach()
+    if output.device != form.device:
+        raise RefusedError(f"device: the result is on {output.device}, expected {form.device}")
+    return output

@@ -1,0 +1,128 @@
+"""Variants of the truth for any operation: computed from the truth itself, or from the truth of other inputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+import torch
+
+from suite.checking.survey import Piece
+from suite.core.integers import cdiv
+from suite.numerics.formats import MAX_FINITE, MIN_EXPONENT
+from suite.problem.variant import Variant
+
+SHIFTS = (1, 2, 4, 8, 16, 32)
+TILES = (8, 16, 32, 64, 128)
+"""Tile widths to try for programs that compute several tiles."""
+MOST_PROGRAMS = 8
+ROW_MULTIPLES = (4, 8, 16, 32, 64, 128, 256)
+"""Row pitches, in elements, that a kernel may wrongly round up to."""
+UNKNOWN = 1e300
+"""Bound where a variant predicts nothing."""
+
+
+def scaled(piece: Piece, dtype: str) -> Iterator[Variant]:
+    """Yield the truth times a factor, plus a constant, without subnormals, and clamped to finite numbers."""
+    value, limit, output = piece.value, piece.limit, piece.output.double()
+    known = value.isfinite() & output.isfinite()
+    if bool(known.any()):
+        v, o = value[known], output[known]
+        if (power := float(v.square().sum())) > 0:
+            rough = float((o / torch.where(v == 0.0, math.nan, v)).nanmedian())
+            for factor in dict.fromkeys((_snapped(rough), _snapped(float((v * o).sum()) / power))):
+                if factor == -1.0:
+                    yield Variant("the sign was the other one", -value, limit)
+                elif math.isfinite(factor) and factor not in (0.0, 1.0):
+                    yield Variant(
+                        f"the result was multiplied by {factor:.6g}", value * factor, limit * abs(factor), fitted=True
+                    )
+        constant = float((o - v).median())
+        if constant != 0.0:
+            yield Variant(f"{constant:.3g} was added to the result", value + constant, limit, fitted=True)
+    smallest = 2.0 ** MIN_EXPONENT[dtype]
+    flushed = torch.where(value.abs() < smallest, 0.0, value)
+    yield Variant("subnormal results were flushed to 0", flushed, torch.where(flushed == value, limit, 0.0))
+    largest = MAX_FINITE[dtype]
+    yield Variant("results were clamped to the largest number", value.clamp(-largest, largest), limit)
+
+
+def _snapped(factor: float) -> float:
+    """Round a factor, or its inverse, to a power of two or a small integer if it nearly is one."""
+    if not math.isfinite(factor) or factor == 0.0:
+        return factor
+    whole = abs(factor) if abs(factor) >= 1 else 1 / abs(factor)
+    power = 2.0 ** round(math.log2(whole))
+    near = power if abs(whole / power - 1) < 1e-3 else round(whole) if abs(whole / round(whole) - 1) < 1e-3 else None
+    if near is None:
+        return factor
+    return math.copysign(near if abs(factor) >= 1 else 1 / near, factor)
+
+
+def moved(whole: Piece) -> Iterator[Variant]:
+    """Yield the whole truth with its elements moved: shifted, transposed, or with another row pitch."""
+    value, limit = whole.value, whole.limit
+    for axis in range(max(0, value.ndim - 2), value.ndim):
+        name = {0: "rows", 1: "columns"}.get(axis - value.ndim + 2, "rows") if value.ndim > 1 else "elements"
+        for shift in (sign * size for size in SHIFTS if size < value.shape[axis] for sign in (1, -1)):
+            edge = slice(0, shift) if shift > 0 else slice(value.shape[axis] + shift, None)
+            at = [slice(None)] * value.ndim
+            at[axis] = edge
+            bound = limit.roll(shift, axis)
+            bound[tuple(at)] = UNKNOWN
+            noun = name if abs(shift) > 1 else name[:-1]
+            yield Variant(f"the result was shifted by {shift} {noun}", value.roll(shift, axis), bound)
+    if value.ndim > 1:
+        yield _reordered("the result was written transposed", whole, value.mT, limit.mT)
+    if value.ndim > 3:
+        yield _reordered(
+            "axes 1 and 2 of the result were exchanged", whole, value.transpose(1, 2), limit.transpose(1, 2)
+        )
+    if value.ndim == 2:
+        yield from _rows_apart(whole)
+
+
+def _reordered(mistake: str, whole: Piece, value: torch.Tensor, limit: torch.Tensor) -> Variant:
+    """Return the elements in another order, reshaped to the result."""
+    shape = whole.value.shape
+    return Variant(mistake, value.reshape(shape), limit.reshape(shape))
+
+
+def _rows_apart(whole: Piece) -> Iterator[Variant]:
+    """Yield results whose rows were written with a larger pitch than their length."""
+    m, n = whole.value.shape
+    for apart in sorted({cdiv(n, multiple) * multiple for multiple in ROW_MULTIPLES} - {n}):
+        value, limit = (torch.full((m * apart,), fill, dtype=torch.float64, device=whole.value.device)
+                        for fill in (math.nan, 0.0))  # fmt: skip
+        value.view(m, apart)[:, :n] = whole.value
+        limit.view(m, apart)[:, :n] = whole.limit
+        yield Variant(
+            f"rows of the result were written {apart} apart", value[: m * n].view(m, n), limit[: m * n].view(m, n)
+        )
+
+
+def accumulated(whole: Piece) -> Iterator[Variant]:
+    """Yield results whose tiles start from the accumulator of the program's previous tile."""
+    if whole.value.ndim != 2 or not bool(whole.output.isfinite().all()):
+        return
+    m, n = whole.value.shape
+    for tile in TILES:
+        across = cdiv(n, tile)
+        count = across * cdiv(m, tile)
+        if count < 2:
+            continue
+        value = torch.zeros(cdiv(m, tile) * tile, across * tile, dtype=torch.float64, device=whole.value.device)
+        value[:m, :n] = whole.output.double()
+        tiles = value.view(-1, tile, across, tile).transpose(1, 2).reshape(count, tile, tile)
+        limit = whole.limit * 2.0
+        for programs in range(1, min(MOST_PROGRAMS, count - 1) + 1):
+            before = torch.cat((torch.zeros_like(tiles[:programs]), tiles[:-programs]))
+            before = before.view(-1, across, tile, tile).transpose(1, 2).reshape(value.shape)[:m, :n]
+            yield Variant("a program went on with the sums of its tile before", whole.value + before, limit)
+
+
+def subsets(count: int) -> Iterator[Sequence[int]]:
+    """Yield the sets of arguments that may be those of an earlier call: single ones, then several, but not all."""
+    for size in range(1, count):
+        yield from combinations(range(count), size)

@@ -1,0 +1,207 @@
+"""The verdict on an output: it agrees if every element is within its error bound of the truth.
+
+NaN and infinities must be where the truth has them. A finite truth within its bound of the largest finite number may
+become an infinity of its sign. Zeros of either sign are equal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from suite.core.errors import SuiteError
+from suite.numerics.formats import MAX_FINITE, ulp
+from suite.problem.outputs import located
+from suite.problem.truth import Truth
+
+Position = Callable[[tuple[int, ...]], str]
+"""Turns an index of the output into words."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict on an output, and its largest errors.
+
+    agrees: no element is wrong. error_ratio: the largest error over its bound; above 1 is wrong, infinite where NaN,
+    infinities or the form differ. max_ulp: the largest error in units in the last place of the output's type at the
+    truth. max_rel: the largest error over the largest magnitude of the truth. reason: the first error in words, after
+    its kind: type, shape, dtype, device, strides, not finite, value.
+    """
+
+    agrees: bool
+    error_ratio: float
+    max_ulp: float
+    max_rel: float
+    reason: str = ""
+
+
+def judge(
+    output: torch.Tensor,
+    truths: Iterable[Truth],
+    *,
+    shape: tuple[int, ...],
+    dtype: str,
+    device: torch.device | None = None,
+    position: Position = located,
+) -> Verdict:
+    """Compare an output with the truth.
+
+    truths: the pieces of the truth, which must cover the output. shape, dtype: those that the output must have. device:
+    where the output must be; None for anywhere. position: turns an index into words. An output of another form is
+    wrong, and its elements are not compared.
+
+    Raises `SuiteError` for truths that do not cover the output, and for a bound that is not a number.
+    """
+    return judge_together([output], truths, shape=shape, dtype=dtype, device=device, position=position)[0]
+
+
+def judge_together(
+    outputs: Sequence[torch.Tensor],
+    truths: Iterable[Truth],
+    *,
+    shape: tuple[int, ...],
+    dtype: str,
+    device: torch.device | None = None,
+    position: Position = located,
+) -> list[Verdict]:
+    """Judge several outputs of the same inputs as `judge` does, using each piece of the truth once.
+
+    An output on another device is copied to the device of the truth, a piece at a time.
+    """
+    refusals = [_misfit(output, shape, dtype, device) for output in outputs]
+    totals = [Tally() for _ in outputs]
+    for truth in truths:
+        for output, refusal, total in zip(outputs, refusals, totals, strict=True):
+            if refusal is None:
+                total.add(_judge_piece(output, truth, dtype, position))
+        del truth  # frees its memory for the next piece
+    return [
+        Verdict(False, math.inf, math.inf, math.inf, refusal) if refusal is not None else _verdict(output, total)
+        for output, refusal, total in zip(outputs, refusals, totals, strict=True)
+    ]
+
+
+def _verdict(output: torch.Tensor, total: Tally) -> Verdict:
+    """Return the verdict on an output whose elements have all been counted."""
+    if total.judged != output.numel():
+        raise SuiteError(f"truth: its pieces have {total.judged} elements, the output {output.numel()}")
+    max_rel = total.error / total.magnitude if total.magnitude > 0 else total.error
+    reason = total.reason + (f"; {total.wrong} of {total.judged} are wrong" if total.wrong > 1 else "")
+    return Verdict(total.wrong == 0, total.ratio, total.ulp, max_rel, reason)
+
+
+@dataclass
+class Tally:
+    """Counts and maxima over the elements judged so far."""
+
+    judged: int = 0
+    wrong: int = 0
+    ratio: float = 0.0
+    ulp: float = 0.0
+    error: float = 0.0
+    magnitude: float = 0.0
+    reason: str = ""
+    """Description of the element with the largest ratio."""
+
+    def add(self, other: Tally) -> None:
+        if other.ratio > self.ratio:
+            self.reason = other.reason
+        self.judged += other.judged
+        self.wrong += other.wrong
+        for name in ("ratio", "ulp", "error", "magnitude"):
+            setattr(self, name, max(getattr(self, name), getattr(other, name)))
+
+
+def _judge_piece(output: torch.Tensor, truth: Truth, dtype: str, position: Position = located) -> Tally:
+    """Compare one piece of the output with its truth."""
+    piece = output[truth.index].to(truth.value.device)
+    if piece.shape != truth.value.shape or piece.shape != truth.limit.shape:
+        shapes = f"{tuple(truth.value.shape)} and {tuple(truth.limit.shape)}"
+        raise SuiteError(f"truth: value and limit are {shapes}, where the output has {tuple(piece.shape)}")
+    if piece.numel() == 0:
+        return Tally()
+    if _ordinary(piece, truth, dtype):
+        error = (piece - truth.value).abs_()
+        ratios, known = error / truth.limit, None
+    else:
+        error, ratios, known = _errors(piece, truth, dtype)
+    found = Tally(judged=error.numel(), ratio=float(ratios.max()), error=float(error.max()))
+    if found.ratio > 1.0:
+        found.wrong = int((ratios > 1.0).sum())
+        found.reason = _describe(ratios, output, truth, position)
+    del ratios
+    value = truth.value if known is None else torch.where(known, truth.value, 0.0)
+    found.magnitude = float(torch.stack(torch.aminmax(value)).abs().max())
+    found.ulp = float(error.div_(ulp(value, dtype)).max())
+    return found
+
+
+def _ordinary(piece: torch.Tensor, truth: Truth, dtype: str) -> bool:
+    """True if all values are finite, none may overflow, and every bound is above 0. This usual case skips the tests of
+    each element, which take three times as long as the rest."""
+    extremes = [extreme.double() for x in (piece, truth.value, truth.limit) for extreme in torch.aminmax(x)]
+    *_, low, high, strictest, loosest = numbers = torch.stack(extremes).tolist()
+    largest = max(-low, high) + loosest
+    return all(map(math.isfinite, numbers)) and strictest > 0.0 and largest <= MAX_FINITE[dtype]
+
+
+def error_ratios(piece: torch.Tensor, truth: Truth, dtype: str) -> torch.Tensor:
+    """Return the error of each element over its bound; infinite for a misplaced NaN, infinity or number. Above 1 is
+    wrong."""
+    return _errors(piece, truth, dtype)[1]
+
+
+def _errors(piece: torch.Tensor, truth: Truth, dtype: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return three tensors: errors, error ratios, and whether both values are finite.
+
+    The error is 0 where either value is not finite. The ratio is infinite where a NaN, infinity or number is misplaced.
+    """
+    known = torch.isfinite(truth.value)
+    if bool((known & ~((truth.limit >= 0.0) & (truth.limit < math.inf))).any()):
+        raise SuiteError(f"truth: a bound is not a number where the truth is, in {truth.index}")
+    piece = piece.to(torch.float64)
+    placed = _well_placed(piece, truth, known, dtype)
+    known &= torch.isfinite(piece)
+    error = torch.where(known, piece.sub_(truth.value).abs_(), 0.0)
+    ratios = torch.where(error == 0.0, 0.0, error / truth.limit).masked_fill_(~placed, math.inf)
+    return error, ratios, known
+
+
+def _misfit(output: object, shape: tuple[int, ...], dtype: str, device: torch.device | None) -> str | None:
+    """Return why `output` cannot be compared with the truth; None if it can."""
+    if not isinstance(output, torch.Tensor):
+        return f"type: the result is a {type(output).__name__}, not an array"
+    if tuple(output.shape) != shape:
+        return f"shape: the result is {tuple(output.shape)}, expected {shape}"
+    if output.dtype != getattr(torch, dtype):
+        return f"dtype: the result is {str(output.dtype).removeprefix('torch.')}, expected {dtype}"
+    if device is not None and output.device != device:
+        return f"device: the result is on {output.device}, expected {device}"
+    if not output.is_contiguous():
+        return f"strides: the result has strides {output.stride()}, expected row-major without gaps"
+    return None
+
+
+def _well_placed(piece: torch.Tensor, truth: Truth, known: torch.Tensor, dtype: str) -> torch.Tensor:
+    """Return for each element whether it is a number, an infinity or NaN as required. known: where the truth is
+    finite."""
+    value = truth.value
+    may_overflow = known & (value.abs() + truth.limit > MAX_FINITE[dtype])
+    must_overflow = torch.isinf(value) | (known & (value.abs() - truth.limit > MAX_FINITE[dtype]))
+    same_infinity = torch.isinf(piece) & (torch.sign(piece) == torch.sign(value))
+    right = torch.isfinite(piece) | (may_overflow & same_infinity)
+    return torch.where(torch.isnan(value), torch.isnan(piece), torch.where(must_overflow, same_infinity, right))
+
+
+def _describe(ratios: torch.Tensor, output: torch.Tensor, truth: Truth, position: Position) -> str:
+    """Describe the first of the worst elements: its index, its value and the truth."""
+    flat = int(ratios.argmax())
+    local = [int(i) for i in torch.unravel_index(torch.tensor(flat), ratios.shape)]
+    at = tuple(i + (s.start or 0) for i, s in zip(local, truth.index, strict=True))
+    got, expected, limit = (float(t) for t in (output[at], truth.value[*local], truth.limit[*local]))
+    kind = "value" if math.isfinite(got) else "not finite"
+    within = f" +- {limit:.2g}" if math.isfinite(expected) else ""
+    return f"{kind}: at {position(at)} got {got:.9g}, expected {expected:.9g}{within}"

@@ -1,0 +1,72 @@
+"""The telling cases of an operation: one implementation is called on each, up to the first that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from suite.checking.calls import LocalCaller, RefusedError
+from suite.checking.check import check_briefly
+from suite.checking.diagnosis import Diagnosis
+from suite.checking.problem import Problem
+from suite.frameworks.base import Adapter
+from suite.implementations.arguments import missing_parameters
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """The names of the cases that passed, and what is wrong in the first that did not."""
+
+    passed: tuple[str, ...]
+    reason: str = ""
+    diagnosis: Diagnosis = field(default_factory=Diagnosis)
+
+
+def probe(
+    function: Callable[..., Any],
+    adapter: Adapter,
+    problems: Mapping[str, Problem],
+    repeat_s: float = 0.0,
+    on_case: Callable[[str], None] = lambda name: None,
+) -> ProbeResult:
+    """Call `function` in this process on telling cases, by name, up to the first that is wrong.
+
+    A case is left out if the implementation does not cover it (`NotImplementedError`, or no parameter for an argument),
+    and if the framework itself gets it wrong. repeat_s: the time for which each call is repeated. on_case: is called
+    before each case. Other exceptions pass through.
+    """
+
+    def check_case(problem: Problem) -> tuple[str, Diagnosis]:
+        if missing_parameters(function, len(problem.buffers), problem.op.arguments(problem.case)):
+            raise NotImplementedError
+        return check_briefly(LocalCaller(lambda: function, adapter, problem), problem, repeat_s)
+
+    return probe_by(check_case, adapter, problems, on_case)
+
+
+def probe_by(
+    check_case: Callable[[Problem], tuple[str, Diagnosis]],
+    adapter: Adapter,
+    problems: Mapping[str, Problem],
+    on_case: Callable[[str], None] = lambda name: None,
+) -> ProbeResult:
+    """Check telling cases as `probe` does, each by `check_case`.
+
+    check_case: returns what is wrong, empty if nothing is, and why.
+    """
+    passed: list[str] = []
+    for name, problem in problems.items():
+        if problem.case.dtype in adapter.limits(problem.device).get(problem.case.inputs, ()):
+            continue
+        on_case(name)
+        try:
+            reason, diagnosis = check_case(problem)
+        except NotImplementedError:
+            continue
+        except RefusedError as refused:
+            reason, diagnosis = str(refused), Diagnosis()
+        if reason:
+            return ProbeResult(tuple(passed), f"{reason} (in the telling case {name}: {problem.case.label})", diagnosis)
+        passed.append(name)
+    return ProbeResult(tuple(passed))

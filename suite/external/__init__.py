@@ -1,0 +1,1 @@
+"""Users' files: their source, module and side effects, and the external processes that run them."""

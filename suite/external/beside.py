@@ -1,0 +1,91 @@
+"""The timing of a user's file beside a vendor's implementation, which must be as fast there as without the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from suite.external.pool import ExternalPool, WrongResultsError
+from suite.external.process import RaisedError
+from suite.external.requests import NotTimed, TimeExternalRequest
+
+if TYPE_CHECKING:
+    from suite.checking.problem import Problem
+    from suite.timing import Timing
+    from suite.timing.target import Target
+
+SLOWER = {"cpu": 1.25, "cuda": 1.05}
+"""By device type: a file disturbs a vendor's implementation that takes this many times as long beside it as the upper
+end of its interval without users' files, if the two intervals do not overlap."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The times of a file, the memory that a call takes, and how it disturbs the vendor's implementation."""
+
+    timing: Timing
+    peak_bytes: int | None
+    disturbance: str
+
+
+Found = tuple["dict[str, Timing]", int | None] | NotTimed | str
+"""Times by name, and memory; or the failure of the file; or, as a text, the failure of the vendor's call beside it."""
+
+
+def time_beside(
+    pool: ExternalPool,
+    request: TimeExternalRequest,
+    problem: Problem,
+    local: Target,
+    vendor_us_here: Callable[[], float],
+) -> Beside | NotTimed:
+    """Time the file of `request` beside the vendor's implementation that it names.
+
+    If that takes longer there, both are timed again in a fresh process for the file, between two measurements of the
+    vendor's implementation in this process by `vendor_us_here`. If it takes longer again, or fails, the file disturbs
+    it.
+    """
+    name, vendor, vendor_us = request.implementation.name, request.vendor, request.vendor_us
+    found = _time(pool, request, vendor, problem, local)
+    if disturbance(found, vendor, vendor_us, pool.device.type):
+        vendor_us = max(vendor_us, vendor_us_here())
+        pool.drop(request.implementation)
+        found = _time(pool, request, vendor, problem, local)
+        vendor_us = max(vendor_us, vendor_us_here())
+    disturbed = disturbance(found, vendor, vendor_us, pool.device.type)
+    if disturbed and isinstance(found, str):
+        pool.drop(request.implementation)
+        found = _time(pool, request, "", problem, local)
+    if isinstance(found, str):
+        return NotTimed("error", found)
+    return found if isinstance(found, NotTimed) else Beside(found[0][name], found[1], disturbed)
+
+
+def _time(pool: ExternalPool, request: TimeExternalRequest, vendor: str, problem: Problem, local: Target) -> Found:
+    name = request.implementation.name
+    try:
+        return pool.time(request, vendor, problem, local)
+    except WrongResultsError as error:
+        if name in error.reasons:
+            return NotTimed("wrong", error.reasons[name])
+        return f"{vendor} is wrong beside it: {error}"
+    except RaisedError as error:
+        if vendor and pool.running == vendor:
+            return f"{vendor} fails beside it: {error}"
+        raise
+
+
+def disturbance(found: Found, vendor: str, vendor_us: float, device_type: str) -> str:
+    """How a file disturbs the vendor's implementation beside it; empty if it does not."""
+    if isinstance(found, str):
+        return found
+    if isinstance(found, NotTimed) or not vendor:
+        return ""
+    beside = found[0][vendor]
+    if beside.device_us is None:
+        return f"{vendor} has no time beside it: {beside.error}"
+    low = beside.device_us_low or beside.device_us
+    if beside.device_us <= SLOWER[device_type] * vendor_us or low <= vendor_us:
+        return ""
+    return f"{vendor} takes {beside.device_us:,.4g} us beside it, and {vendor_us:,.4g} us in a process without it"

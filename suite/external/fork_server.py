@@ -1,0 +1,65 @@
+"""The process from which external processes are forked in milliseconds, as the worker sees it.
+
+It has imported torch and runs no user's file, so that every external process begins alike.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Mapping
+
+from suite.external import fork_server_main
+from suite.external.fork_server_main import OPTIONS, PID
+from suite.hardware.device import Device
+from suite.processes import tree
+from suite.processes.child import KILL_S, Child, Start, spawn
+from suite.processes.forked import ForkedProcess
+
+START_S = 600.0
+
+
+class ExternalForkServer(Child):
+    """`fork_here` starts it as a fork of this process, which must have run no kernel yet.
+
+    Otherwise it is a new process, whose first fork takes some seconds.
+    """
+
+    def __init__(self, device: Device, *, fork_here: bool = False) -> None:
+        tree.adopt_orphans()
+        self._control, theirs = socket.socketpair()
+        start = _forked(device) if fork_here else spawn("suite.external.fork_server_main", device, os.environ)
+        super().__init__(start, {"--control": theirs.detach()})
+
+    def fork(self, ends: Mapping[str, int], output: int) -> ForkedProcess:
+        """An external process with the descriptors of OPTIONS; it becomes a child of this process.
+
+        Raises `OSError` or `WorkerDiedError` if the fork server has ended.
+        """
+        socket.send_fds(self._control, [b"f"], [*(ends[name] for name in OPTIONS), output])
+        self.wait_for(self._control.fileno(), START_S, time.monotonic() + START_S)
+        answer = self._control.recv(PID.size, socket.MSG_WAITALL)
+        if len(answer) < PID.size:
+            raise self.died()
+        return ForkedProcess(PID.unpack(answer)[0])
+
+    def close(self, patience_s: float = KILL_S) -> None:
+        super().close(patience_s)
+        self._control.close()
+
+
+def _forked(device: Device) -> Start:
+    """Starts the fork server as a fork of this process, and waits until it holds no descriptor of this process."""
+
+    def start(ends: Mapping[str, int], output: int) -> ForkedProcess:
+        closed, ready = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            fork_server_main.begin(device, ends, output, ready)
+        os.close(ready)
+        os.read(closed, 1)
+        os.close(closed)
+        return ForkedProcess(pid)
+
+    return start

@@ -1,0 +1,260 @@
+"""A process that runs kernels, as its parent sees it: start, watch, wait for messages, end with all that it started.
+
+- The process has its own session, so Ctrl-C in the terminal does not reach it.
+- It ends with its parent, even a killed one: a shell in its process group waits for the end of a pipe, the lifeline,
+  whose other end only the parent holds, and then kills the group.
+- It is the first process that the kernel kills when the system runs out of memory (`oom_score_adj`).
+- Its stdout and stderr go to a pipe. The parent keeps only the last bytes, so that no kernel can fill a disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from suite.core.errors import WorkerError
+from suite.core.paths import ROOT
+from suite.core.phases import Phase, Started
+from suite.core.text import one_line
+from suite.frameworks import _caches
+from suite.hardware.device import Device
+from suite.implementations.failure import place_in_stack
+from suite.processes import limits, tree
+from suite.processes.codec import to_json
+
+TICK_S = 0.1
+"""Period of the memory checks."""
+DUMP_S = 0.3
+"""Time allowed for a process that hangs to dump its Python stack."""
+KILL_S, HASTY_KILL_S = 10.0, 0.5
+"""Time allowed for a killed process to end; one that hangs in a driver may never end."""
+PAUSE_S = 0.05
+"""A stack dump is complete when nothing has followed for this long."""
+KEPT_OUTPUT, PIPE_READS = 8000, 32
+"""Bytes of output that are kept, and most reads before a request: a background thread may print without end."""
+
+
+class WorkerDiedError(WorkerError):
+    """The process ended without a reply.
+
+    `last_started` names the implementation that was running; None during the suite's own work. `from_outside` is true
+    for SIGKILL and SIGSTOP: another process sends them, or the operating system when memory is exhausted.
+    """
+
+    def __init__(self, message: str, last_started: str | None, *, from_outside: bool = False) -> None:
+        super().__init__(message)
+        self.last_started = last_started
+        self.from_outside = from_outside
+
+
+class WorkerTimeoutError(WorkerDiedError):
+    """The process sent nothing for longer than the limit of its phase; it was killed."""
+
+
+class Process(Protocol):
+    """The part of `subprocess.Popen` that `Child` uses."""
+
+    pid: int
+
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+
+
+Start = Callable[[Mapping[str, int], int], Process]
+"""Starts a process from its descriptors by option name, and the descriptor that it prints to."""
+
+
+def with_suite(environment: Mapping[str, str]) -> dict[str, str]:
+    """`environment` plus settings with which Python finds the suite and prints without a buffer."""
+    inherited = environment.get("PYTHONPATH")
+    path = f"{ROOT}{os.pathsep}{inherited}" if inherited else str(ROOT)
+    return {**environment, "PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
+
+
+def spawn(module: str, device: Device, environment: Mapping[str, str]) -> Start:
+    """Starts `python -m MODULE --device DEVICE --stacks N ...`."""
+
+    def start(ends: Mapping[str, int], output: int) -> Process:
+        command = [sys.executable, "-P", "-m", module, "--device", json.dumps(to_json(device))]
+        for name, end in ends.items():
+            command += [name, str(end)]
+        return subprocess.Popen(
+            command,
+            pass_fds=tuple(ends.values()),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=with_suite(environment),
+            start_new_session=True,
+        )
+
+    return start
+
+
+class Child:
+    """A process that `start` starts with the descriptors of `passed`, one for its stacks and one for its lifeline.
+
+    `memory_bytes` limits its host memory; None sets no limit. The constructor closes the descriptors of `passed` in
+    this process, also when it fails. Raises `WorkerDiedError` if the system cannot start a process.
+    """
+
+    def __init__(self, start: Start, passed: Mapping[str, int], memory_bytes: int | None = None) -> None:
+        self.memory_bytes = memory_bytes
+        self.current = Started(None, Phase.STARTING)
+        self.output = b""
+        self.left_behind = False
+        self.patience_s = limits.FIRST_CALL_S
+        """Time for which a signal may stop the process before it is killed."""
+        pipes: list[int] = []
+        try:
+            for _ in range(3):
+                pipes += os.pipe()
+            self._output, output, self._stacks, stacks, lifeline, self._lifeline = pipes
+            ends = {**passed, "--stacks": stacks, "--lifeline": lifeline}
+            self.process = start(ends, output)
+        except OSError as error:
+            for each in (*pipes, *passed.values()):
+                os.close(each)
+            raise WorkerDiedError(f"no worker process could be started: {error.strerror}", None) from error
+        for each in (*ends.values(), output):
+            os.close(each)
+        os.set_blocking(self._output, False)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def wait_for(self, descriptor: int, limit_s: float, deadline: float) -> None:
+        """Return when `descriptor`, which the process writes to, can be read.
+
+        Raises `WorkerDiedError` if the process ends, and at `deadline`, which is `limit_s` seconds after its last
+        message.
+        """
+        stopped_at: float | None = None
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                reason = limits.overdue(self.current.phase, limit_s, self.current.config) + self._where_it_hangs()
+                self.kill()
+                raise WorkerTimeoutError(self._ended(reason), self.current.implementation)
+            dead = self.process.poll() is not None  # a child of the process may still hold the pipes open
+            ready, _, _ = select.select([descriptor, self._output], [], [], 0 if dead else min(left, TICK_S))
+            if self._output in ready:
+                self._read_output()
+            if descriptor in ready:
+                return
+            if dead:
+                raise self.died()
+            if not ready:
+                self.tick()
+                stopped_at = (stopped_at or time.monotonic()) if _is_stopped(self.pid) else None
+                if stopped_at is not None and time.monotonic() - stopped_at > self.patience_s:
+                    self.kill()
+                    reason = f"it was stopped by a signal from outside for {self.patience_s:g} s, and was killed"
+                    raise WorkerTimeoutError(self._ended(reason), self.current.implementation, from_outside=True)
+
+    def tick(self) -> None:
+        """Runs every TICK_S while the process sends nothing."""
+        self._watch_memory()
+
+    def forget_output(self) -> None:
+        """Read and drop the output so far: it belongs to earlier requests."""
+        self._drain_output()
+        self.output = b""
+
+    def _drain_output(self) -> None:
+        for _ in range(PIPE_READS):
+            if select.select([self._output], [], [], 0)[0]:
+                self._read_output()
+
+    def _read_output(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(self._output, 65536)
+            if data:
+                self.output = (self.output + data)[-KEPT_OUTPUT:]
+            else:
+                time.sleep(0.01)  # closed by all writers: select() always finds it ready
+
+    def _watch_memory(self) -> None:
+        if self.memory_bytes is None or tree.resident_bytes(self.pid) <= self.memory_bytes:
+            return
+        if tree.unshared_bytes(self.pid) > self.memory_bytes:
+            self.kill()
+            allowed = f"{self.memory_bytes / 2**30:,.1f} GiB"
+            message = f"out of host memory: it took more than the {allowed} that it may have, and was stopped"
+            raise WorkerDiedError(self._ended(message), self.current.implementation)
+
+    def _where_it_hangs(self) -> str:
+        """` at kernel.py:12`, from the Python stack. SIGUSR1 dumps it even while C code does not return."""
+        with contextlib.suppress(OSError):
+            os.kill(self.pid, signal.SIGUSR1)
+        return place_in_stack(self._stack(DUMP_S))
+
+    def _stack(self, patience_s: float) -> str:
+        """The stack that the process dumps within `patience_s`; empty if it dumps none."""
+        found = b""
+        while select.select([self._stacks], [], [], min(patience_s, PAUSE_S) if found else patience_s)[0]:
+            if not (data := os.read(self._stacks, 65536)):
+                break
+            found += data
+        return found.decode(errors="replace")
+
+    def died(self) -> WorkerDiedError:
+        """An error that says how the process ended, at which line, and what it printed last."""
+        try:
+            code = self.process.wait(KILL_S)
+        except subprocess.TimeoutExpired:
+            return WorkerDiedError("the worker closed its pipe without an answer", self.current.implementation)
+        self._drain_output()
+        how = f"ended with exit status {code}"
+        if code < 0:
+            how = f"was killed by {_signal_name(-code)}{place_in_stack(self._stack(0))}"
+            how += " (from outside; often the system is out of memory)" if code == -signal.SIGKILL else ""
+        lines = [line for line in map(one_line, self.output.decode(errors="replace").splitlines()) if line]
+        message = f"the worker {how}" + (f": {lines[-1][:300]}" if lines else "")
+        return WorkerDiedError(message, self.current.implementation, from_outside=code == -signal.SIGKILL)
+
+    def _ended(self, message: str) -> str:
+        return f"{message}; its process cannot be killed and was left behind" if self.left_behind else message
+
+    def kill(self, patience_s: float = KILL_S) -> None:
+        """End the process and all that it has started, and wait up to `patience_s` for its end."""
+        tree.signal_all(self.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        try:
+            self.process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            self.left_behind = True
+
+    def close(self, patience_s: float = KILL_S) -> None:
+        """`kill`, then close the pipes and remove the temporary folders that the process leaves."""
+        self.kill(0.0 if self.left_behind else patience_s)
+        for each in (self._output, self._stacks, self._lifeline):
+            os.close(each)
+        _caches.remove_temporary(self.pid)
+
+
+def _signal_name(number: int) -> str:
+    return signal.Signals(number).name if number in signal.valid_signals() else f"signal {number}"
+
+
+def _is_stopped(pid: int) -> bool:
+    """True while a signal such as SIGSTOP stops the process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"T"
+    except (OSError, IndexError):
+        return False

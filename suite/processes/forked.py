@@ -1,0 +1,39 @@
+"""A forked process that this process waits for, in the form that `Child` needs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+PATIENCE_S = 10.0
+POLL_S = 0.002
+
+
+class ForkedProcess:
+    """A child of this process by its id: the part of `subprocess.Popen` that `Child` uses."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit status; None while the process runs."""
+        if self._code is None:
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                self._code = os.waitstatus_to_exitcode(status) if pid else None
+            except ChildProcessError:  # not a child of this process: the system does not let it adopt orphans
+                self._code = None if Path(f"/proc/{self.pid}").exists() else 0
+        return self._code
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit status. Raises `subprocess.TimeoutExpired` after `timeout` seconds, by default `PATIENCE_S`."""
+        patience = PATIENCE_S if timeout is None else timeout
+        end = time.monotonic() + patience
+        while (code := self.poll()) is None:
+            if time.monotonic() >= end:
+                raise subprocess.TimeoutExpired(f"process {self.pid}", patience)
+            time.sleep(POLL_S)
+        return code

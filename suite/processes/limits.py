@@ -1,0 +1,33 @@
+"""Limits of a worker's silence in each phase, and the reason of a row whose worker exceeds one."""
+
+from __future__ import annotations
+
+from suite.core.phases import Phase
+
+FIRST_CALL_S = 120.0
+"""Limit of an implementation's first call in a process (load, build, compile, tune). `--timeout` replaces it."""
+CALL_S = 30.0
+"""Limit of each later call, or `--timeout` if that is shorter."""
+SUITE_WORK_S = 600.0
+"""Limit of the phases that run no implementation, or `--timeout` if that is longer."""
+
+
+def limit_s(phase: Phase, timeout_s: float) -> float:
+    """Seconds without a message after which a worker in `phase` is stopped; `timeout_s` is the value of `--timeout`."""
+    if phase in (Phase.FIRST_CALL, Phase.TELLING_CALL):  # a new size may be compiled too
+        return timeout_s
+    return min(timeout_s, CALL_S) if phase.runs_implementation else max(timeout_s, SUITE_WORK_S)
+
+
+def overdue(phase: Phase, limit: float, config: str = "") -> str:
+    """The reason of a row whose worker sent nothing for `limit` seconds.
+
+    `config` is the configuration that a search was trying, or the name of the telling case.
+    """
+    if phase is Phase.FIRST_CALL:
+        return (
+            f"the first call (load, build, compile, tune) did not end within {limit:g} s and was stopped; "
+            "--timeout allows more"
+        )
+    what = f"a {phase}{f' of {config}' if config else ''}, after calls that had ended,"
+    return f"{what if phase.runs_implementation else phase} did not end within {limit:g} s and was stopped"

@@ -1,0 +1,30 @@
+"""Imports that a process makes before others are forked from it: torch takes a second, a fork milliseconds."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Callable
+
+from suite import frameworks
+from suite.hardware.device import Device
+
+
+def preload(device: Device, import_others: Callable[[], object]) -> None:
+    """Prepare the frameworks for `device`, import what checks and times, then run `import_others`.
+
+    An import that fails is ignored here: the first request repeats it, and its reply carries the reason. Garbage
+    collections skip all that is imported.
+    """
+    for name in frameworks.names():
+        frameworks.get(name).prepare(device)
+    gc.disable()  # torch's million objects stay alive: a collection would find nothing
+    with contextlib.suppress(Exception):
+        import suite.checking.check
+        import suite.timing
+
+        import_others()
+        if device.type == "cpu":
+            suite.timing.target.unrelated_memory()
+    gc.enable()
+    gc.freeze()

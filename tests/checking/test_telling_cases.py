@@ -1,0 +1,168 @@
+"""Telling cases: what each operation declares, and what they find in a kernel that is right in the usual case."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import cheats
+import pytest
+import torch
+from cheats import Cheat
+from checked_calls import CPU, JAX, NUMPY, TORCH
+from external_files import external, write
+
+from suite import ops
+from suite.checking.problem import Problem
+from suite.checking.telling_cases import ProbeResult, probe
+from suite.external.process import RaisedError
+from suite.hardware.device import Device
+from suite.worker.protocol import CheckReply, CheckRequest, ProbeReply, ProbeRequest
+from suite.worker.session import Session
+
+PROBLEMS: dict[tuple[str, str], Mapping[str, Problem]] = {}
+
+
+def problems(operation: str, dtype: str = "float32") -> Mapping[str, Problem]:
+    if (operation, dtype) not in PROBLEMS:
+        op = ops.get(operation)
+        cases = op.telling_cases(dtype, op.precisions(dtype)[0])
+        PROBLEMS[operation, dtype] = {name: Problem(case, 0, CPU) for name, case in cases.items()}
+    return PROBLEMS[operation, dtype]
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    session = Session(Device("cpu", name="CPU"), lambda started: None)
+    yield session
+    session.external.close()
+
+
+@pytest.mark.parametrize("name", ops.names())
+def test_every_operation_declares_small_cases_with_short_names(name: str) -> None:
+    op = ops.get(name)
+    names = [each.name for each in op.telling]
+    assert 4 <= len(set(names)) == len(names) <= 10
+    for dtype in ("float32", "float16", "bfloat16"):
+        for precision in op.precisions(dtype):
+            cases = op.telling_cases(dtype, precision)
+            assert list(cases) == names
+            assert all(math.prod(op.output_shape(case)) <= 2**17 for case in cases.values())
+            assert all((case.dtype, case.precision) == (dtype, precision) for case in cases.values())
+    assert all(dict(zip(op.dims, each.shape, strict=True)) for each in op.telling)
+
+
+def test_float8_has_the_cases_that_it_can_represent() -> None:
+    cases = ops.get("matmul").telling_cases("float8_e4m3fn", "fast")
+    assert "odd_k" in cases
+    assert "infinity" not in cases
+
+
+def test_a_right_function_passes_all() -> None:
+    assert probe(torch.add, TORCH, problems("vector_add")) == ProbeResult(tuple(problems("vector_add")))
+
+
+def test_the_reason_names_the_first_case_that_is_wrong() -> None:
+    called: list[str] = []
+    result = probe(lambda a, b: a.nan_to_num() + b.nan_to_num(), TORCH, problems("vector_add"), on_case=called.append)
+    assert "largest" in result.passed
+    assert result.reason.endswith("(in the telling case infinity: N=1025,inputs=infinity)")
+    assert called[-1] == "infinity"
+
+
+def test_a_case_that_is_not_covered_is_left_out() -> None:
+    def multiply(a: torch.Tensor, b: torch.Tensor, *, precision: str = "ieee") -> torch.Tensor:
+        if a.shape[1] % 2:
+            raise NotImplementedError("odd K")
+        return a @ b
+
+    result = probe(multiply, TORCH, problems("matmul"))
+    assert result.reason == ""
+    assert set(problems("matmul")) - set(result.passed) == {"odd_k"}
+
+
+def test_an_argument_that_the_usual_case_does_not_pass_may_be_missing() -> None:
+    def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False) -> torch.Tensor:
+        seen.append(causal)
+        raise NotImplementedError
+
+    seen: list[bool] = []
+    probe(attention, TORCH, problems("attention"))
+    assert len(seen) == len(problems("attention")) - 1, "all but sm_scale"
+
+
+def test_a_framework_answers_for_its_own_limits() -> None:
+    assert "subnormal" in JAX.limits(CPU)
+    assert "subnormal" not in NUMPY.limits(CPU)
+    assert JAX.limits(torch.device("cuda", 0)) == {}
+
+    def flushes(a: Any, b: Any) -> Any:
+        return torch.where(a.abs() < 1e-37, 0, a) + torch.where(b.abs() < 1e-37, 0, b)
+
+    assert "telling case subnormal" in probe(flushes, TORCH, problems("vector_add")).reason
+
+
+def refusal(session: Session, cheat: Cheat) -> str:
+    """What a plain run says of a brought file: of its own case, or else of the telling ones; empty if it is right."""
+    op, implementation = ops.get(cheat.operation), external(cheat.path, cheat.operation)
+    case = op.case(op.parse_shapes(cheat.shape)[0], cheat.dtype)
+    reply = session.handle(CheckRequest(case, implementation.reference, 0))
+    assert isinstance(reply, CheckReply)
+    if reply.status == "wrong":
+        return reply.reason
+    result = session.handle(ProbeRequest(case, implementation.reference, 0))
+    assert isinstance(result, ProbeReply)
+    assert (result.status == "wrong") is bool(result.reason)
+    assert result.checked or result.reason
+    return result.reason
+
+
+def entries(gallery: list[Cheat], kinds: tuple[str, ...]) -> list[object]:
+    """Those that run on a CPU."""
+    names = {cheat.name: cheat.kind for cheat in cheats.cheats()}
+    return [
+        pytest.param(each, id=each.name)
+        for each in gallery
+        if not each.gpu and names[each.twin_of or each.name] in kinds
+    ]
+
+
+@pytest.mark.parametrize("cheat", entries(cheats.cheats(), ("narrow", "memory")))
+def test_narrow_and_trespassing_kernels_are_refused(session: Session, cheat: Cheat) -> None:
+    assert refusal(session, cheat)
+
+
+@pytest.mark.parametrize("twin", entries(cheats.twins(), tuple(cheats.KINDS)))
+def test_honest_twins_pass(session: Session, twin: Cheat, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Repeated for a shorter time than usual: `test_judged_timing.py` has whole runs of them."""
+    monkeypatch.setattr("suite.worker.session.EXTERNAL", 4)
+    assert refusal(session, twin) == ""
+
+
+def test_a_function_without_scales_does_not_cover_float8(session: Session, tmp_path: Any) -> None:
+    path = write(tmp_path / "plain.py", "def matmul(a, b, *, precision='ieee'):\n    return a @ b\n")
+    case = ops.get("matmul").case((16, 16, 16), "float8_e4m3fn")
+    reply = session.handle(CheckRequest(case, external(path, "matmul").reference, 0))
+    assert isinstance(reply, CheckReply)
+    assert reply.status == "unsupported"
+    assert reply.reason.startswith("takes 2 arrays, and a case of float8_e4m3fn has 4: matmul(a, b, scale_a=None")
+
+
+def test_a_function_of_another_signature_is_an_error_as_before(session: Session, tmp_path: Any) -> None:
+    path = write(tmp_path / "unary.py", "def matmul(a):\n    return a\n")
+    case = ops.get("matmul").case((16, 16, 16), "float8_e4m3fn")
+    with pytest.raises(RaisedError, match="TypeError"):
+        session.handle(CheckRequest(case, external(path, "matmul").reference, 0))
+
+
+def test_an_error_names_the_telling_case(session: Session, tmp_path: Any) -> None:
+    text = "def vector_add(a, b):\n    assert a.is_contiguous(), 'no strides'\n    return a + b\n"
+    path = write(tmp_path / "asserts.py", text)
+    request = ProbeRequest(ops.get("vector_add").case((64,)), external(path).reference, 0)
+    with pytest.raises(RaisedError, match="AssertionError") as raised:
+        session.handle(request)
+    failed = session.failed(request, raised.value)
+    assert failed.implementation == "with/asserts"
+    assert "no strides" in failed.reason
+    assert "in the telling case strided (NotImplementedError says that one is not covered)" in failed.reason

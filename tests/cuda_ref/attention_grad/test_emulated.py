@@ -1,0 +1,32 @@
+"""The gradients of attention for Hopper on a CPU: the kernel's own text, with TMA, mbarriers and wgmma emulated."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from cuda_ref.attention_grad.wgmma import run
+from suite import ops
+from suite.checking.judge import judge
+
+# B, H, H_kv, S_q, S_k, D, and parts of a group; each more than a tile of queries and of keys, and no multiple
+CASES = [
+    pytest.param((2, 4, 2, 150, 290, 128), "bfloat16", True, "normal", 1, id="causal"),
+    pytest.param((1, 1, 1, 500, 400, 128), "bfloat16", False, "normal", 1, id="stages are used again"),
+    pytest.param((1, 2, 1, 700, 300, 64), "bfloat16", True, "normal", 1, id="queries without keys"),
+    pytest.param((1, 4, 2, 20, 70, 64), "bfloat16", True, "minus_infinity_first", 1, id="infinite keys"),
+    pytest.param((2, 8, 2, 90, 150, 64), "bfloat16", True, "normal", 2, id="two heads a part"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "dtype", "causal", "family", "parts"), CASES)
+def test_gradients_agree(
+    emulated: None, nan_outputs: None, size: tuple[int, ...], dtype: str, causal: bool, family: str, parts: int
+) -> None:
+    op = ops.get("attention_grad")
+    case = op.case(size, dtype, inputs=family, causal=causal)
+    inputs = op.make_inputs(case, 1, torch.device("cpu"))
+    out = torch.cat([each.flatten() for each in run(parts, *inputs, causal, None)])
+    verdict = judge(out, op.truth(inputs, case), shape=op.output_shape(case), dtype=dtype)
+    assert verdict.agrees, verdict.reason

@@ -1,0 +1,77 @@
+"""The report of ptxas on the kernels: registers, and no spills."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cuda_ref import build
+from cuda_ref.build import compiler
+
+needs_nvcc = pytest.mark.skipif(build.missing("cuda") is not None, reason=str(build.missing("cuda")))
+SPILLS = {
+    "softmax/softmax": 320,
+    "rms_norm/rms_norm": 320,
+    "layer_norm/layer_norm": 1000,
+    "attention_grad/attention_grad": 64,
+    "attention/_decode": 32,
+    "matmul/stream": 144,
+    "matmul/mma": 32,
+    "matmul/_narrow": 72,
+    "lstm/persistent": 64,
+}
+"""Bytes that kernels may keep in local memory: most of them are rows in the registers of 1,024 threads."""
+LARGE = ("lstm/persistent", "matmul/async_copies", "matmul/double_buffered", "matmul/mma")
+KERNELS = sorted(str(each.relative_to(build.HERE).with_suffix("")) for each in build.HERE.glob("*/*.cu"))
+
+REPORT = """
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function '_Z3addPf' for 'sm_90a'
+ptxas info    : Function properties for _Z3addPf
+    24 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 40 registers, used 1 barriers, 24 bytes cumulative stack size, 1024 bytes smem
+ptxas info    : Function properties for _Z4helpv
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+"""
+
+
+def test_resources_are_read_from_the_report() -> None:
+    add, helper = compiler.parse_resources(REPORT, "sm_90a")
+    assert add.function in ("add(float*)", "_Z3addPf")
+    assert (add.registers, add.stack_bytes, add.spill_store_bytes, add.spill_load_bytes) == (40, 24, 8, 12)
+    assert (add.spill_bytes, helper.spill_bytes) == (20, 0)
+
+
+@needs_nvcc
+def test_a_spill_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "greedy.cu"
+    path.write_text("""
+        __global__ void __launch_bounds__(1024) greedy(float* x) {
+            float v[200];
+            for (int i = 0; i < 200; i++) v[i] = x[i * 1024];
+            __syncthreads();
+            for (int i = 0; i < 200; i++) x[i * 1024] = v[i] * v[199 - i];
+        }
+    """)
+    (found,) = build.resources(path, "sm_90a")
+    assert found.function == "greedy(float*)"
+    assert found.registers == 64
+    assert found.spill_bytes > 0 or found.stack_bytes > 0
+
+
+@needs_nvcc
+@pytest.mark.parametrize("arch", ["sm_80", "newest"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_no_kernel_spills(name: str, arch: str) -> None:
+    """On the oldest and on the newest GPUs; `test_sm90.py` has the kernels that only Hopper runs."""
+    if arch == "newest":
+        arch = build.newest_arch()
+        if name in LARGE:
+            pytest.skip("takes long, and has the code of sm_80")
+    if not build.supports(name, arch):
+        pytest.skip(f"{name}.cu needs {build.requires(name)}")
+    found = build.resources(name, arch)
+    assert found
+    assert [each for each in found if each.spill_bytes > SPILLS.get(name, 0)] == []
+    assert name in SPILLS or [each for each in found if each.stack_bytes] == []

@@ -1,0 +1,86 @@
+"""What docs/own_kernels.md and docs/first_kernel.md say of a user's file."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from external_files import CPU, check, external, status, write
+
+import suite
+from cuda_ref.build import rewrite as _rewrite
+from cuda_ref.build.compiler import missing
+from suite import ops
+from suite.core.paths import ROOT
+from suite.external.implementation import signature
+from suite.worker.pool import Pool
+
+FIRST, DOCUMENT = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("first_kernel.md", "own_kernels.md"))
+TEMPLATES, _, RULES = DOCUMENT.partition("## A .py file")
+
+
+def blocks(language: str, text: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def fenced(language: str) -> str:
+    return "\n".join(blocks(language, RULES))
+
+
+def normal(signature: str) -> str:
+    return " ".join(signature.split()).replace("( ", "(")
+
+
+def test_the_documented_launchers_are_those_of_the_tree() -> None:
+    documented = fenced("cuda")
+    sources = [name for name in ops.names() if (ROOT / "cuda_ref" / f"{name}.cu").exists()]
+    assert set(_rewrite.launchers(documented)) == set(sources)
+    for name in sources:
+        source = (ROOT / "cuda_ref" / f"{name}.cu").read_text(encoding="utf-8")
+        ours, theirs = (re.search(rf'extern "C" int {name}\(([^)]*)\)', text) for text in (source, documented))
+        assert ours is not None
+        assert theirs is not None
+        assert normal(theirs[1]) == normal(ours[1])
+        assert _rewrite.parameters(documented, name) == _rewrite.parameters(source, name)
+
+
+def test_the_documented_functions_are_those_of_the_tree() -> None:
+    documented = {line.partition("(")[0]: line for line in fenced("python").splitlines() if line}
+    assert set(documented) == set(ops.names())
+    for name, line in documented.items():
+        assert ast.dump(ast.parse(line.replace("*, ", ""))) == ast.dump(
+            ast.parse(signature(ops.get(name)).replace("*, ", ""))
+        )
+
+
+@pytest.mark.skipif(missing("cpu") is not None, reason="needs a C++ compiler")
+def test_the_kernels_of_the_documents_are_what_they_say(tmp_path: Path) -> None:
+    naive, mended = blocks("python", FIRST)
+    (triton_file,), (cuda_file,) = blocks("python", TEMPLATES), blocks("cuda", TEMPLATES)
+    assert external(write(tmp_path / "my_sigmoid.py", ""), "sigmoid").fault in FIRST
+    files = {"n.py": naive, "s.py": mended, "t.py": triton_file, "c.cu": cuda_file}
+    case = ops.get("sigmoid").case((5000,), "float16")
+    with Pool(CPU) as pool:
+        found = {
+            name: status(check(pool, external(write(tmp_path / name, each), "sigmoid"), case))
+            for name, each in files.items()
+        }
+    assert found == {"n.py": "wrong", "s.py": "ok", "t.py": "ok", "c.cu": "ok"}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the printed result is that of a CPU")
+def test_the_printed_reason_is_that_of_the_naive_kernel() -> None:
+    names: dict[str, Any] = {}
+    exec(blocks("python", FIRST)[0], names)
+    found = suite.check(names["sigmoid"], "sigmoid", (1_000_000,), dtype="float16", device="cpu")
+    assert found.reason in " ".join(FIRST.split())
+    assert f" {found.error_ratio:.3g}  1\n" in FIRST
+
+
+def test_the_documents_say_that_the_file_runs_with_the_users_rights() -> None:
+    for text in (DOCUMENT, (ROOT / "README.md").read_text(encoding="utf-8")):
+        assert re.search(r"`--with` runs your code with your rights", text)

@@ -1,0 +1,234 @@
+"""Users' files in external processes, judged by this process, which never runs their code."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from external_files import CASE, CPU, RIGHT, external, write
+
+from suite.core.phases import Phase
+from suite.external.beside import SLOWER, disturbance
+from suite.external.process import MAX_HANDOFF_NS, ExternalProcess
+from suite.implementations.identity import ExternalReference
+from suite.processes import tree
+from suite.processes.child import WorkerDiedError, WorkerTimeoutError
+from suite.timing import Timing
+from suite.worker.protocol import (
+    CheckReply,
+    CheckRequest,
+    Failed,
+    ProbeReply,
+    ProbeRequest,
+    TimeExternalRequest,
+    TimeReply,
+    TimingFailed,
+)
+from suite.worker.session import Session
+
+LONG = "import os, time\nfrom pathlib import Path\n"
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    session = Session(CPU, lambda started: None)
+    yield session
+    session.external.close()
+
+
+def file(folder: Path, name: str, text: str) -> ExternalReference:
+    return external(write(folder / f"{name}.py", text)).reference
+
+
+def answer(session: Session, request: CheckRequest | ProbeRequest | TimeExternalRequest) -> object:
+    """The reply to a request, as the worker's loop makes it."""
+    try:
+        return session.handle(request)
+    except Exception as error:
+        return session.failed(request, error)
+
+
+def checked(session: Session, reference: ExternalReference, timeout_s: float = 60.0) -> object:
+    return answer(session, CheckRequest(CASE, reference, 0, timeout_s))
+
+
+def timed(session: Session, reference: ExternalReference, vendor: str = "", vendor_us: float = 0.0) -> object:
+    return answer(session, TimeExternalRequest(CASE, reference, 0, "cold", False, vendor, vendor_us))
+
+
+def test_the_time_of_a_command_is_measured_once(session: Session, tmp_path: Path, monkeypatch: Any) -> None:
+    """So that a file which was loaded before cannot lengthen it."""
+    measured = iter((MAX_HANDOFF_NS, 300_000))
+    monkeypatch.setattr(ExternalProcess, "_handoff", lambda self: next(measured))
+    monkeypatch.setattr(session.external, "_handoff_ns", 0)
+    known = []
+    for name in ("first", "second", "third"):
+        checked(session, file(tmp_path, name, RIGHT))
+        known.append(session.external._handoff_ns)
+    assert known == [0, 300_000, 300_000]
+
+
+def test_a_file_is_checked_and_timed_without_running_here(session: Session, tmp_path: Path) -> None:
+    reference = file(tmp_path, "right", RIGHT)
+    reply = checked(session, reference)
+    assert isinstance(reply, CheckReply)
+    assert (reply.status, reply.reason, reply.deterministic) == ("ok", "", "yes")
+    probed = answer(session, ProbeRequest(CASE, reference, 0))
+    assert isinstance(probed, ProbeReply)
+    assert (probed.status, probed.reason) == ("ok", "")
+    assert probed.checked
+    timing = timed(session, reference, "torch", 1e6)
+    assert isinstance(timing, TimeReply)
+    columns = timing.timings["with/right"]
+    assert columns.device_us
+    assert columns.vs_best
+    assert columns.remarks == ""
+    assert "with__right" not in sys.modules
+
+
+REFUSED = {
+    "stale": ("kept = []\ndef vector_add(a, b):\n    kept.append(a + b)\n    return kept[0]\n", "same buffer"),
+    "alias": ("def vector_add(a, b):\n    return a.add_(b)\n", "aliases input"),
+    "writes": ("def vector_add(a, b):\n    c = a + b\n    b[0] = 7\n    return c\n", "inputs changed: .* argument 2"),
+    "form": ("def vector_add(a, b):\n    return (a + b).double()\n", "dtype: the result is float64"),
+    "patched": (
+        "import torch\ntorch.equal = lambda *_: True\n"
+        "def vector_add(a, b):\n    c = a + b\n    a[0] = 7\n    return c\n",
+        "inputs changed: .* argument 1",
+    ),
+    "flushes": (
+        "import torch\ntorch.set_flush_denormal(True)\ndef vector_add(a, b):\n    return a * b\n",
+        "value: at",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_wrong_file_is_refused_from_here(name: str, session: Session, tmp_path: Path) -> None:
+    text, reason = REFUSED[name]
+    reply = checked(session, file(tmp_path, name, text))
+    assert isinstance(reply, CheckReply)
+    assert reply.status == "wrong"
+    assert re.search(reason, reply.reason), reply.reason
+
+
+ENDS = {
+    "exits": ("import os\ndef vector_add(a, b):\n    os._exit(0)\n", r"ended with exit status 0: os\._exit\(0\)"),
+    "killed": (LONG + "def vector_add(a, b):\n    os.kill(os.getpid(), 9)\n", "killed by SIGKILL"),
+    "forges": (
+        LONG + "def vector_add(a, b):\n    for each in os.listdir('/proc/self/fd'):\n"
+        "        if int(each) > 2 and Path(f'/proc/self/fd/{each}').is_socket():\n"
+        '            os.write(int(each), b\'{"class": "Finished"}\' * 9)\n    return a\n',
+        "something other than the suite answered in its place",
+    ),
+    "closes": ("import os\ndef vector_add(a, b):\n    os.closerange(3, 4096)\n    return a + b\n", "ended with|closed"),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_file_that_ends_its_process_costs_its_own_row(name: str, session: Session, tmp_path: Path) -> None:
+    text, reason = ENDS[name]
+    reply = checked(session, file(tmp_path, name, text))
+    assert isinstance(reply, Failed)
+    assert (reply.status, reply.implementation) == ("error", f"with/{name}")
+    assert re.search(reason, reply.reason), reply.reason
+    after = checked(session, file(tmp_path, "after", RIGHT))
+    assert isinstance(after, CheckReply)
+    assert after.status == "ok"
+
+
+def test_a_call_without_end_is_stopped_with_its_line(session: Session, tmp_path: Path) -> None:
+    text = "import time\ndef vector_add(a, b):\n    time.sleep(60)\n"
+    reply = checked(session, file(tmp_path, "sleeps", text), timeout_s=0.5)
+    assert isinstance(reply, Failed)
+    assert reply.status == "timeout"
+    assert re.search(r"first call .* did not end within 0\.5 s.* at sleeps\.py:3", reply.reason), reply.reason
+
+
+def test_the_process_and_what_it_started_are_stopped_between_requests(session: Session, tmp_path: Path) -> None:
+    """Also a child in a session of its own whose parent has ended."""
+    text = (
+        LONG + "if os.fork() == 0:\n    if os.fork() == 0:\n        os.setsid()\n        while True: pass\n"
+        "    os._exit(0)\nos.wait()\n" + RIGHT
+    )
+    adopted = set(tree.children(os.getpid()))
+    tree.adopt_orphans()
+    reference = file(tmp_path, "starts", text)
+    assert isinstance(checked(session, reference), CheckReply)
+    new = set(tree.children(os.getpid())) - adopted
+    assert len(new) == 2, "the external process and the orphan"
+    time.sleep(0.05)
+    states = {Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] for pid in new}
+    assert states == {b"T"}
+    session.external.drop(reference)
+    assert not new & set(tree.children(os.getpid()))
+
+
+def test_a_result_that_is_wrong_when_timed_is_found_from_here(session: Session, tmp_path: Path) -> None:
+    text = "calls = []\ndef vector_add(a, b):\n    calls.append(0)\n    return a + b if len(calls) < 5 else a * 1\n"
+    reply = timed(session, file(tmp_path, "later", text))
+    assert isinstance(reply, TimingFailed)
+    assert reply.status == "wrong"
+    assert set(reply.wrong) == {"with/later"}
+
+
+def test_a_replaced_clock_gains_nothing(session: Session, tmp_path: Path) -> None:
+    text = (
+        "import time\nreal = time.perf_counter_ns\nimport suite.external.session as external\n"
+        "def vector_add(a, b):\n    end = real() + 20_000_000\n    while real() < end: pass\n    return a + b\n"
+        "external.perf_counter_ns = time.perf_counter_ns = lambda: 0\n"
+    )
+    reply = timed(session, file(tmp_path, "clock", text))
+    assert isinstance(reply, TimeReply)
+    assert 15_000 < (reply.timings["with/clock"].device_us or 0.0) < 40_000, "20 ms, less the time of a command"
+
+
+DISTURBS = {
+    "slows": (
+        "import torch, time\nadd = torch.add\ndef slow(*given, **more):\n    time.sleep(0.002)\n"
+        "    return add(*given, **more)\ntorch.add = slow\n" + RIGHT,
+        r"disturbs its neighbours: torch takes [\d,.]+ us beside it, and",
+    ),
+    "breaks": (
+        "import torch\ndel torch.add\n" + RIGHT,
+        "disturbs its neighbours: torch fails beside it: AttributeError",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DISTURBS)
+def test_a_file_that_disturbs_the_vendor_has_no_ratio(name: str, session: Session, tmp_path: Path) -> None:
+    text, flag = DISTURBS[name]
+    reply = timed(session, file(tmp_path, name, text), "torch", 20.0)
+    assert isinstance(reply, TimeReply), reply
+    columns = reply.timings[f"with/{name}"]
+    assert columns.device_us
+    assert columns.vs_best is None
+    assert re.search(flag, columns.remarks), columns.remarks
+
+
+def test_a_vendor_is_disturbed_beyond_a_limit_alone() -> None:
+    beside = Timing("wall", "", "cold", device_us=150.0, device_us_low=90.0)
+    found = {"torch": beside}, None
+    limit = 150.0 / SLOWER["cpu"]
+    assert disturbance(found, "torch", limit, "cpu") == ""
+    assert disturbance(found, "torch", 90.0, "cpu") == "", "the intervals overlap"
+    assert disturbance(found, "torch", 89.0, "cpu").startswith("torch takes 150 us beside it, and 89 us")
+    untimed = {"torch": replace(beside, device_us=None, device_us_low=None, error="no kernel")}, None
+    assert disturbance(untimed, "torch", 1.0, "cpu") == "torch has no time beside it: no kernel"
+    assert disturbance(found, "", 0.0, "cpu") == ""
+
+
+def test_the_end_of_an_external_process_is_attributed_to_its_file(session: Session, tmp_path: Path) -> None:
+    request = CheckRequest(CASE, file(tmp_path, "any", RIGHT), 0)
+    session._report("torch", Phase.TIMED_CALL)
+    killed = WorkerDiedError("killed", "torch", from_outside=True)
+    assert session.failed(request, killed) == Failed("killed", "with/any", "error", True)
+    assert session.failed(request, WorkerTimeoutError("late", None)) == Failed("late", "with/any", "timeout", False)

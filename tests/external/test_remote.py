@@ -1,0 +1,137 @@
+"""The stand-ins for calls in an external process, on a process that answers by a script."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from suite.checking.calls import RefusedError
+from suite.checking.memory import copies_with_layout
+from suite.external import protocol as p
+from suite.external.process import RaisedError
+from suite.external.remote import RemoteRecorder, RemoteResults, longer, remote_call
+from suite.external.shared_memory import allocate, attach, describe, tensor_of
+from suite.timing.intervals import Activity, Launch, NoRecorderError, RecorderError
+
+CPU = torch.device("cpu")
+ACTIVITY = Activity("add_kernel", 5, 9, "kernel", False, Launch((1, 2, 3), (32, 1, 1), 16, 64))
+
+
+class ScriptedProcess:
+    """Notes the commands; answers `answers` by the command's class, or `Finished`."""
+
+    handoff_ns = 1_000_000_000
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.commands: list[object] = []
+
+    def ask(self, command: object, expected: type, descriptors: Sequence[int] = ()) -> Any:
+        self.commands.append(command)
+        return self._next(expected)
+
+    def answer(self, expected: type) -> Any:
+        return self._next(expected)
+
+    def _next(self, expected: type) -> Any:
+        if expected is p.Finished and not (self.answers and isinstance(self.answers[0], p.Raised)):
+            return p.Finished()
+        found = self.answers.pop(0)
+        if isinstance(found, p.Raised):
+            raise RaisedError(found)
+        assert isinstance(found, expected)
+        return found
+
+
+def recorder(process: ScriptedProcess, *, on_host: bool) -> tuple[RemoteRecorder, RemoteResults]:
+    results = RemoteResults(None, ["it"])  # type: ignore[arg-type]
+    return RemoteRecorder(process, results, on_host=on_host), results  # type: ignore[arg-type]
+
+
+def test_a_sample_on_a_cpu_has_the_external_time_within_that_of_this_process() -> None:
+    process = ScriptedProcess(p.Ran(10, 2000), p.Delivered("shape: no"))
+    taken, results = recorder(process, on_host=True)
+    taken.sample("it", lambda: process.commands.append("prepare"), lambda: None)
+    assert process.commands == [p.Sample("it"), "prepare", p.Go()]
+    assert taken.collect() == [("it", 2.0, None)]
+    assert taken.collect() == []
+    with pytest.raises(RefusedError, match="shape: no"):
+        results.latest("it", None)
+
+
+@pytest.mark.parametrize(("claimed", "span", "found"), [(900, 1000, 900), (100, 1000, 700), (1000, 1000, 1000)])
+def test_a_claim_is_bounded_by_what_this_process_saw(claimed: int, span: int, found: int) -> None:
+    process = ScriptedProcess()
+    process.handoff_ns = 300
+    assert longer(claimed, span, process) == found  # type: ignore[arg-type]
+
+
+def test_a_claim_of_more_than_this_process_saw_is_an_error() -> None:
+    with pytest.raises(RaisedError, match="claims 1001 ns of a call that took 1000 ns: a clock was replaced"):
+        longer(1001, 1000, ScriptedProcess())  # type: ignore[arg-type]
+
+
+def test_the_samples_of_a_gpu_are_those_of_the_external_recorder() -> None:
+    observed = p.Observed("add_kernel", 5, 9, "kernel", False, p.ObservedLaunch((1, 2, 3), (32, 1, 1), 16, 64))
+    collected = p.Collected((p.Recorded("it", 1.5, 2), p.Recorded("it", 1.6, 1)), (p.Latest("it", (observed,)),))
+    taken, _ = recorder(ScriptedProcess(p.Ran(1, 2), p.Delivered(), collected), on_host=False)
+    taken.sample("it", lambda: None, lambda: None)
+    first, last = taken.collect()
+    assert [(first.us, len(first.activities or ())), (last.us, len(last.activities or ()))] == [(1.5, 2), (1.6, 1)]
+    assert list(last.activities or ()) == [ACTIVITY]
+    assert (last.activities or ())[:1] == [ACTIVITY]
+
+
+@pytest.mark.parametrize(
+    ("kind", "do", "error"),
+    [
+        ("no recorder", "start", NoRecorderError),
+        ("recorder", "collect", RecorderError),
+        ("error", "start", RaisedError),
+        ("error", "collect", RaisedError),
+    ],
+)
+def test_what_the_external_recorder_raises_is_raised_here(kind: Any, do: str, error: type[Exception]) -> None:
+    taken, _ = recorder(ScriptedProcess(p.Raised(kind, "why")), on_host=False)
+    with pytest.raises(error, match="why"):
+        getattr(taken, do)()
+
+
+def test_a_call_is_timed_by_the_process_and_repeated_by_one_command() -> None:
+    process = ScriptedProcess(p.Ran(5, 20), p.Ran(50, 60), p.Ran(5, 20), p.Ran(0, 0))
+    call = remote_call(process, "it", vendor=True)  # type: ignore[arg-type]
+    now = iter([0, 1000, 2000, 3000])
+    assert call.spans(lambda: next(now)) == (5, 20)
+    assert call.loop(10, lambda: next(now)) == 5
+    call.run()
+    call.repeat(7)
+    assert process.commands == [p.Run("it", each) for each in (1, 10, 1, 7)]
+    assert call.vendor
+
+
+def test_operands_have_the_same_layout_on_both_sides() -> None:
+    base = torch.arange(24.0).view(4, 6)
+    given = (base.t()[1:], base, torch.empty(0), torch.tensor(2.5, dtype=torch.bfloat16))
+    shared, places = [], {}
+
+    def allocated(nbytes: int) -> torch.Tensor:
+        shared.append(allocate(nbytes, CPU))
+        places.setdefault(shared[-1].bytes.untyped_storage().data_ptr(), len(shared) - 1)
+        return shared[-1].bytes
+
+    buffers = copies_with_layout(given, allocated)
+    assert len(shared) == 3, "what shares memory does so there too"
+    operands = [describe(each, places[each.untyped_storage().data_ptr()]) for each in buffers]
+    descriptors = [os.dup(each.descriptor) for each in shared if each.descriptor is not None]
+    blocks = attach([each.block for each in shared], descriptors, CPU)
+    there = [tensor_of(operand, blocks) for operand in operands]
+    for here, other, original in zip(buffers, there, given, strict=True):
+        assert torch.equal(other, original)
+        assert (other.stride(), other.storage_offset()) == (original.stride(), original.storage_offset())
+        assert other.numel() == 0 or other.data_ptr() != here.data_ptr()
+    buffers[1].zero_()
+    assert not there[0].any()
