@@ -33,9 +33,9 @@ def lstm(
     exactly = {"precision": lax.Precision.HIGHEST, "preferred_element_type": jnp.float32}
     inputs = jnp.einsum("tbi,gi->tbg", x, w_ih, **exactly).astype(x.dtype)
 
-    def step(state: State, of_input: jax.Array) -> tuple[State, jax.Array]:
+    def step(state: State, input_terms: jax.Array) -> tuple[State, jax.Array]:
         h, c = state
-        z = jnp.einsum("bh,gh->bg", h, w_hh, **exactly) + of_input.astype(jnp.float32) + bias.astype(jnp.float32)
+        z = jnp.einsum("bh,gh->bg", h, w_hh, **exactly) + input_terms.astype(jnp.float32) + bias.astype(jnp.float32)
         i, f, g, o = jnp.split(z, 4, axis=1)
         c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
         h = (jax.nn.sigmoid(o) * jnp.tanh(c)).astype(x.dtype)

@@ -23,6 +23,7 @@ KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
     ("cpu", "vector_add", "jax", "subnormal"): (WIDE, FLUSHED),
     ("cpu", "matrix_add", "jax", "subnormal"): (WIDE, FLUSHED),
     ("cpu", "sigmoid", "jax", "subnormal"): (WIDE, FLUSHED),
+    ("cpu", "sigmoid", "jax/words", "subnormal"): (BF16, FLUSHED),
     ("cpu", "sigmoid", "torch", "subnormal"): (WIDE, OVERFLOWS),
     ("cpu", "sum", "jax", "subnormal"): (WIDE, FLUSHED),
     ("cpu", "softmax", "jax", "subnormal"): (WIDE, FLUSHED),

@@ -16,8 +16,8 @@ from torch import Tensor
 def differentiable(variant: str) -> Callable[..., Tensor]:
     """`attention.<variant>.attention`, or `attention.attention`, whose gradient is that of `attention_grad`.
 
-    Both files are imported by the first call. The operators are `<folder>::differentiable_attention_<variant>` and, for
-    its gradient, `<folder>::attention_gradients_<variant>`; they are in `operators` of the function.
+    The first call imports both files. The operators are `<folder>::differentiable_attention_<variant>` and, for
+    its gradient, `<folder>::attention_gradients_<variant>`; the attribute `operators` of the function holds them.
     """
     folder = __package__.partition(".")[0]
     module, ending = (f".{variant}", f"_{variant}") if variant else ("", "")
@@ -58,10 +58,10 @@ def differentiable(variant: str) -> Callable[..., Tensor]:
     forward.register_autograd(differentiate, setup_context=save)
 
     def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, sm_scale: float | None = None) -> Tensor:
-        """Attention with a gradient: arguments, result and errors are those of the function of this folder.
+        """Attention with a gradient. Arguments, result and errors are those of the function of this folder.
 
-        The backward pass repeats the forward pass: of the graph only q, k and v are kept. The gradient has no gradient
-        of its own.
+        The backward pass repeats the forward pass, so that the graph keeps only q, k and v. The gradient is not
+        differentiable.
         """
         out: Tensor = forward(q, k, v, causal, sm_scale)
         return out

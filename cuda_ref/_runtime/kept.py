@@ -1,15 +1,15 @@
 """Keeps what a call launches, and repeats it for later calls that differ in values and addresses alone.
 
-A launcher checks its arguments, chooses tiles and grid, and describes operands to the device: several times the cost
-of the launch itself. All this depends on what `kind_of` says of the tensors, and on the options. So a function that is
-decorated by `kept` runs
+A launcher checks its arguments, chooses tiles and grid, and describes operands to the device, which takes several times
+as long as the launch itself. All this depends only on the options and on what `kind_of` returns for the tensors. So a
+function that is decorated by `kept` runs
 
 1. as it is written, in the first call of a kind, which may build, tune and compile;
 2. as it is written, in the second call, while a `Recording` notes what it allocates and launches;
 3. as a `Plan`, in later calls: the same allocations and launches, at the addresses of the tensors given.
 
-A call in which torch computes, which returns no new tensor, or whose launch cannot be repeated, always runs as it is
-written. A thread keeps its own plans, so that no two threads fill the arguments of one launch.
+A call always runs as it is written if torch computes in it, if it returns no new tensor, or if its launch cannot be
+repeated. Each thread keeps its own plans, so that no two threads fill the arguments of one launch.
 
 This file is the same in cuda_ref/ and triton_kernels/.
 """
@@ -29,11 +29,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from .operator import operator
 
 LIMIT = 512
-"""Most plans of a thread. The oldest one goes first."""
+"""Most plans of a thread. The oldest one is dropped first."""
 ALIGNMENT = 16
-"""Bytes: what compilers and launchers ask of addresses is whether they are multiples of it."""
+"""Bytes. Compilers and launchers distinguish addresses only by whether they are multiples of this."""
 MATCHERS = 4
-"""How often a plan gets a new matcher: one fits the modes of torch, such as no_grad, in which it was made."""
+"""Most matchers that a plan gets. A matcher is for the modes of torch, such as no_grad, in which it was made."""
 PLAIN = (Tensor, torch.nn.Parameter)
 ALLOCATORS = frozenset(
     getattr(torch.ops.aten, name) for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
@@ -43,8 +43,8 @@ Kind = tuple[Any, ...]
 Issue = Callable[[Sequence[int], int], int]
 """Launches a kernel with these addresses on a stream. Returns 0, or the number of an error."""
 Repeatable = Callable[[Callable[[Tensor], int]], Issue]
-"""Makes an `Issue` of a launch that has been made, given the function that tells the place of a tensor's address among
-those of a plan. Raises `NotRepeatable`."""
+"""Makes an `Issue` from a past launch. Its argument is a function that returns the index of a tensor's address in the
+addresses of a plan. Raises `NotRepeatable`."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 is_grad_enabled, is_compiling = torch.is_grad_enabled, torch.compiler.is_compiling
@@ -55,14 +55,14 @@ current_stream: Callable[[int], int] = getattr(
 
 
 class NotRepeatable(Exception):  # noqa: N818
-    """A call that has to run as it is written."""
+    """The call must always run as it is written."""
 
 
 class Plan:
     """The allocations and launches of a call. Called with tensors of the recorded kind, it returns the results.
 
-    Returns None, without a result, for other alignments of the tensors, on a GPU that is not the current one, and if a
-    launch fails: the call as it is written then selects the device, or raises the error.
+    Returns None if the tensors have another alignment, if their GPU is not the current one, or if a launch fails. The
+    call as it is written then selects the device, or raises the error.
     """
 
     def __init__(
@@ -111,8 +111,8 @@ class Plan:
 
 
 class Recording(TorchDispatchMode):  # type: ignore[misc]
-    """While entered, notes what torch allocates in this thread, and whether it computes. `launches` is for launchers
-    to add to."""
+    """While entered, records what torch allocates in this thread, and whether it computes. Launchers add to
+    `launches`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class Recording(TorchDispatchMode):  # type: ignore[misc]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """False: skipping would import TorchDynamo, for a second or two."""
+        """False, because skipping would import TorchDynamo, which takes a second or two."""
         return False
 
     def plan(self, tensors: Sequence[Tensor], result: Any) -> Plan:
@@ -147,7 +147,7 @@ class Recording(TorchDispatchMode):  # type: ignore[misc]
         if len(places) < len(memory) or 0 in places:
             raise NotRepeatable
 
-        views: list[tuple[int, int]] = []  # of what is allocated: its place, and the distance from its address
+        views: list[tuple[int, int]] = []  # index of the allocated tensor, offset in bytes
 
         def place(x: Tensor) -> int:
             address = x.data_ptr()
@@ -160,7 +160,7 @@ class Recording(TorchDispatchMode):  # type: ignore[misc]
                     return places[address]
             raise NotRepeatable
 
-        def number(x: Any) -> int:  # by its memory, not by identity: a result may be a view of all that was allocated
+        def number(x: Any) -> int:  # found by address: a result may be a view of the whole allocated tensor
             if not isinstance(x, Tensor) or not x.is_contiguous():
                 raise NotRepeatable
             found = places.get(x.data_ptr(), 0) - len(tensors)
@@ -178,7 +178,7 @@ class Recording(TorchDispatchMode):  # type: ignore[misc]
 
 
 def _allocation(x: Tensor, like: Tensor) -> Callable[[Tensor], Tensor]:
-    """What allocates another x, given the first tensor of the call; the cheapest of several that do."""
+    """A function that allocates a tensor like x from the first tensor of a call, by the cheapest way."""
     allocate: Callable[[Tensor], Tensor] = torch.empty_like
     if _form(x)[1:] != _form(like)[1:]:
         dtype = {} if x.dtype == like.dtype else {"dtype": x.dtype}
@@ -191,8 +191,8 @@ def _form(x: Tensor) -> Kind:
 
 
 class _Thread(threading.local):
-    """What a thread knows: plans; the latest one of each function; whether the first call of a kind was made, and its
-    plan may be recorded; the recording that goes on."""
+    """State of a thread: its plans, the latest plan of each function, the kinds of calls that were made once, with
+    whether they may be recorded, and the current recording."""
 
     def __init__(self) -> None:
         self.plans: dict[Kind, Plan] = {}
@@ -205,18 +205,18 @@ _thread = _Thread()
 
 
 def forget() -> None:
-    """Forgets all plans: what they launch is not what the functions would launch now."""
+    """Drops all plans of this thread, for example after a change of what the functions launch."""
     global _thread
     _thread = _Thread()
 
 
 def recording() -> Recording | None:
-    """The recording of this thread, for a launcher to add its launch to."""
+    """The current recording of this thread, to which a launcher adds its launch; None if there is none."""
     return _thread.recording
 
 
 def kind_of(x: Tensor) -> Kind:
-    """All that a launcher may ask of a tensor: what the checks, the choice of a kernel and its arguments depend on."""
+    """The properties of a tensor on which the checks, the choice of a kernel and its arguments may depend."""
     grad = x.requires_grad and is_grad_enabled()
     return x.shape, x.stride(), x.dtype, x.device, x.data_ptr() % ALIGNMENT, x.is_neg(), grad, x.__class__
 
@@ -226,8 +226,11 @@ def _never(*_: Tensor) -> bool:
 
 
 def matcher(tensors: Sequence[Tensor]) -> Callable[..., bool]:
-    """A function that tells whether other tensors are of the same kind, but for their alignment, in a fifth of the time
-    that `kind_of` takes: the guard of torch.compile. It never says so where this torch has none."""
+    """A function that returns whether other tensors are of the same kind, apart from their alignment.
+
+    It is the guard of torch.compile, five times as fast as `kind_of`. Without such a guard in this torch, it always
+    returns False.
+    """
     try:
         guards = torch._C._dynamo.guards.TensorGuards(
             *tensors,
@@ -241,10 +244,7 @@ def matcher(tensors: Sequence[Tensor]) -> Callable[..., bool]:
 
 
 def kept(function: Function) -> Function:
-    """Decorator of a function of tensors, which come first and by position, and options, which come by name.
-
-    To torch.compile the function is an operator.
-    """
+    """Decorator of a function of positional tensors and keyword options. torch.compile sees it as an operator."""
 
     @wraps(function)
     def call(*tensors: Any, **options: Any) -> Any:
@@ -254,7 +254,7 @@ def kept(function: Function) -> Function:
         try:
             if plan is not None and not (plan.options == options and plan.matches(*tensors)):
                 plan = None
-        except (TypeError, ValueError):  # no tensors, or options that cannot be compared
+        except (TypeError, ValueError):  # arguments that are not tensors, or options that cannot be compared
             plan = None
         if plan is not None and (result := plan(tensors)) is not None:
             return result
@@ -265,11 +265,11 @@ def kept(function: Function) -> Function:
 
 
 def _look_up(function: Callable[..., Any], tensors: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """A call that is not of the kind of the function's last one."""
+    """A call of another kind than the last call of the function."""
     try:
         kind = (function, *map(kind_of, tensors), *options.items())
         plan = _thread.plans.get(kind)
-    except (AttributeError, TypeError, RuntimeError):  # not tensors with memory: the function says what is wrong
+    except (AttributeError, TypeError, RuntimeError):  # not tensors with memory: the function raises the error
         return function(*tensors, **options)
     if plan is None:
         return _as_written(kind, function, tensors, options)
@@ -281,7 +281,7 @@ def _look_up(function: Callable[..., Any], tensors: tuple[Any, ...], options: di
 
 
 def _as_written(kind: Kind, function: Callable[..., Any], tensors: tuple[Tensor, ...], options: dict[str, Any]) -> Any:
-    """A call without a plan. Its launches are recorded if it is the second one of its kind."""
+    """A call without a plan. The second call of a kind is recorded."""
     thread = _thread
     recordable = thread.recordable.get(kind)
     if thread.recording is not None or not (recordable and _are_apart(tensors)):
@@ -307,7 +307,7 @@ def _as_written(kind: Kind, function: Callable[..., Any], tensors: tuple[Tensor,
 
 
 def _are_apart(tensors: Sequence[Tensor]) -> bool:
-    """Whether addresses tell the tensors of a call apart."""
+    """Whether the tensors of a call have different addresses."""
     return len({x.data_ptr() for x in tensors}) == len(tensors)
 
 

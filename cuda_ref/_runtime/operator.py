@@ -1,4 +1,4 @@
-"""Functions of this folder as operators of torch: torch.compile leaves them as they are, and its graph in one piece.
+"""Functions of this folder as operators of torch, so that torch.compile does not trace into them or break its graph.
 
 This file is the same in cuda_ref/ and triton_kernels/.
 """
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 TYPES = {str: "str", bool: "bool", int: "int", float: "float", int | None: "int?", float | None: "float?"}
-"""Types of options, as torch writes them."""
+"""Python types of options, and their names in torch's schemas."""
 
 
 def operator(function: Callable[..., Any]) -> Callable[..., Any] | None:
@@ -52,7 +52,7 @@ def _count(function: Callable[..., Any]) -> int:
 
 
 def _results(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What has the shapes and dtypes of the function's results: those of its first tensors, unless it is known here."""
+    """A function that allocates tensors like the results: like the first tensors, except for matmul and sum."""
     if function.__name__ == "matmul":
         return lambda a, b, *_, **__: a.new_empty(a.shape[0], b.shape[1], dtype=_result_dtype(a))
     if function.__name__ == "sum":

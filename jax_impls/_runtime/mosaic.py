@@ -1,8 +1,8 @@
-"""Pallas for Mosaic GPU, whose kernels JAX's compilation cache finds again, whatever else a process has lowered before.
+"""Pallas for Mosaic GPU, with names that let JAX's compilation cache find a kernel in any process.
 
-Mosaic names the files to which it may dump a kernel by a count of the process's kernels. The name is an attribute of
-the kernel's module, so it is part of the cache's key: only a process that had lowered as many kernels before found it.
-Here the name has no count, and a dump replaces that of another kernel of the same name.
+Mosaic names the dump files of a kernel by the number of kernels that the process has lowered. The name is an attribute
+of the kernel's module and so part of the key of the cache, which then misses in a process that has lowered another
+number of kernels. Here the name has no number, and a dump overwrites that of another kernel of the same name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NAME = "mosaic_gpu.dump_basename"
 
 
 def without_count(get_or_set: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The dialect's `get_or_set_dump_options`, for a module that has a name already."""
+    """Wraps the dialect's `get_or_set_dump_options`: sets the name of the module before."""
 
     def dump_options(module: Any) -> Any:
         attributes = module.operation.attributes

@@ -1,4 +1,4 @@
-"""tokamax, which would otherwise read its flags from the command line of the process that it is used in."""
+"""Imports tokamax, with its flags at their defaults: otherwise it parses the command line of the process."""
 
 from __future__ import annotations
 

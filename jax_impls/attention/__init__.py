@@ -60,7 +60,7 @@ def attention(
     s = product("bhgqd,bhkd->bhgqk", grouped, k) * scale
     if causal:
         s = jnp.where(jnp.tri(S_q, S_k, S_k - S_q, dtype=bool), s, -jnp.inf)
-    row_max = lax.stop_gradient(s.max(axis=-1, keepdims=True))  # it cancels
+    row_max = lax.stop_gradient(s.max(axis=-1, keepdims=True))  # cancels in the result
     p = jnp.exp(s - jnp.where(row_max == -jnp.inf, 0.0, row_max))
     row_sum = p.sum(axis=-1, keepdims=True)
     blind = jnp.arange(S_q)[:, None] < (S_q - S_k if causal else 0)  # queries that see no key

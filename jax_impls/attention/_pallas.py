@@ -19,8 +19,8 @@ from jax_impls._runtime.mosaic import plgpu
 WGMMA_M = 64  # queries per consumer
 SWIZZLE = 128  # bytes per shared-memory row
 LOG2E = math.log2(math.e)
-TILE_STEPS = 2.0  # blocks of keys in the time that a tile takes besides
-L2_BYTES = 24 * 2**20  # keys and values of the heads in progress are to stay in the L2 cache
+TILE_STEPS = 2.0  # time of a tile besides its blocks of keys, in blocks of keys
+L2_BYTES = 24 * 2**20  # budget of the L2 cache for keys and values of the heads in progress
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Config:
     block_k: int
     num_stages: int
     persistent: bool = True
-    """A block a multiprocessor, where shared memory has room for results besides; otherwise a block a tile."""
+    """One block per multiprocessor, which needs shared memory for results; otherwise one block per tile."""
 
     @property
     def registers(self) -> tuple[int, int]:
-        """Of a thread of the producer, and of a consumer."""
+        """Registers of a thread of the producer, and of a consumer."""
         return (40, 232) if self.consumers == 2 else (32, 160)
 
 
@@ -89,7 +89,7 @@ def forward(
 
 
 def multiprocessors() -> int:
-    """Of the device; of an H200 where a kernel is only lowered."""
+    """Multiprocessors of the device; those of an H200 if a kernel is only lowered."""
     device = jax.devices()[0]
     return device.core_count if device.platform == "gpu" else 132
 
@@ -117,16 +117,16 @@ def tile_of(index: jax.Array, heads: int, tiles: int, group: int) -> tuple[jax.A
 def schedule_of(
     heads: int, lengths: tuple[int, int], config: Config, causal: bool, group: int, blocks: int
 ) -> list[list[int]]:
-    """For each block the number of its tiles, then head * tiles + tile of each.
+    """For each block the number of its tiles, then head * tiles + tile for each of them.
 
-    `group` heads in turn, whose keys stay in the L2 cache; of their tiles the longest first, each to the block with the
-    least work.
+    The order goes through the heads by groups of `group`, whose keys stay in the L2 cache. In a group the longest tile
+    comes first, and each goes to the block with the least work.
     """
     (S_q, S_k), rows = lengths, config.consumers * WGMMA_M
     tiles = pl.cdiv(S_q, rows)
 
     def cost(tile: int) -> float:
-        """In blocks of keys; consumers without rows leave a part of the time to the others."""
+        """Time in blocks of keys. It is shorter if some consumers have no rows."""
         seen = min(S_k, (tile + 1) * rows + S_k - S_q) if causal else S_k
         used = min(rows, S_q - tile * rows) / rows
         return max(1, pl.cdiv(seen, config.block_k)) * (1 + used) / 2 + TILE_STEPS
@@ -321,7 +321,7 @@ def _kernel(
             row = plgpu.broadcasted_iota(jnp.int32, (WGMMA_M, D), 0, layout=layout) + first_row
             inverse = 1.0 / spread(l, D)
             if causal and S_q > S_k:
-                inverse = jnp.where(row + shift < 0, 0.0, inverse)  # these see no key
+                inverse = jnp.where(row + shift < 0, 0.0, inverse)  # queries that see no key
             o_tile = o_smem.at[warpgroup] if config.persistent else q_tile
             plgpu.wait_smem_to_gmem(0, wait_read_only=True)
             o_tile[...] = (o * inverse).astype(q_gmem.dtype)

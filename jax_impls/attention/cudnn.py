@@ -33,7 +33,7 @@ def attention(
     `sm_scale` defaults to 1 / sqrt(D).
 
     With `causal` query i sees the keys j <= i + S_k - S_q, and a query that sees none gives zeros. cuDNN
-    aligns the mask to the first key instead. It is used where the two agree: for S_q = S_k, and for the last S_k
+    aligns the mask to the first key instead. Its mask is used if both agree: for S_q = S_k, and for the last S_k
     queries when S_q > S_k (those before see nothing). A single query sees every key, without a mask. For 1 < S_q < S_k
     the mask is explicit, and cuDNN adds it to the scores.
 
@@ -59,7 +59,7 @@ def attention(
 
 
 def check_limits(q: jax.Array) -> None:
-    """Raises NotImplementedError for what cuDNN's kernel does not cover."""
+    """Raises NotImplementedError for dtypes, D and devices that cuDNN's kernel does not cover."""
     D = q.shape[3]
     if q.dtype == jnp.float32:
         raise NotImplementedError("attention: cuDNN's fused kernel takes float16 and bfloat16; got float32")

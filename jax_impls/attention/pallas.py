@@ -39,7 +39,7 @@ def attention(q: Queries, k: Keys, v: Keys, *, causal: bool = False, sm_scale: f
 
 
 def check_limits(operation: str, q: jax.Array, max_d: int) -> None:
-    """Raises: NotImplementedError for what the kernels do not cover."""
+    """Raises: NotImplementedError for dtypes and D that the kernels do not cover."""
     if q.dtype == jnp.float32:
         raise NotImplementedError(f"{operation}: the kernel takes float16 and bfloat16; got float32")
     if q.shape[3] > max_d:
@@ -53,7 +53,7 @@ def padded_attention(q: jax.Array, k: jax.Array, v: jax.Array, causal: bool, sm_
         return jnp.zeros(q.shape, q.dtype)
     if sm_scale is None:
         sm_scale = 1.0 / math.sqrt(D)
-    if sm_scale <= 0.0:  # the largest product is to be the largest score
+    if sm_scale <= 0.0:  # the kernel expects the largest product to be the largest score
         q, sm_scale = q * math.copysign(float(sm_scale != 0.0), sm_scale), abs(sm_scale) or 1.0
     width = next(width for width in CONFIGS if width >= D)
     q, k, v = (jnp.pad(x, ((0, 0), (0, 0), (0, 0), (0, width - D))) for x in (q, k, v))

@@ -47,7 +47,7 @@ def backward(
     def launch(
         body: Callable[..., None], tiles: int, out: Any, copies: tuple[int, int], scratch: Any, name: str
     ) -> Any:
-        """`copies`: that complete the barriers of what a consumer keeps, and of a stage."""
+        """copies: arrivals at the barrier of a consumer's own operands, and at that of a stage."""
         return plgpu.kernel(
             partial(body, lengths=(S_q, S_k), causal=causal, sm_scale=sm_scale),
             out_type=out,
@@ -152,7 +152,7 @@ def _keys_kernel(
         plgpu.barrier_wait(kept_full.at[warpgroup])
 
         def hide(s: jax.Array, first_row: jax.Array) -> jax.Array:
-            """s with minus infinity where a query does not exist or does not see a key, as in few tiles."""
+            """s with minus infinity where a query does not exist or does not see a key. Few tiles need it."""
 
             def hidden() -> jax.Array:
                 row = plgpu.broadcasted_iota(jnp.int32, s.shape, 1, layout=LAYOUT) + first_row
@@ -252,7 +252,7 @@ def _queries_kernel(
         deltas = plgpu.layout_cast(delta_smem[warpgroup], LAYOUT.reduce(1))
 
         def hide(s: jax.Array, first_key: jax.Array) -> jax.Array:
-            """s with minus infinity where a key does not exist or is not seen, as in few tiles."""
+            """s with minus infinity where a key does not exist or is not seen. Few tiles need it."""
 
             def hidden() -> jax.Array:
                 key = plgpu.broadcasted_iota(jnp.int32, s.shape, 1, layout=LAYOUT) + first_key

@@ -13,16 +13,9 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.arguments import check_hopper, check_matmul
 from jax_impls._runtime.mosaic import plgpu
-from jax_impls.matmul._configs_pallas import (
-    WGMMA_M,
-    ElementsConfig,
-    TileConfig,
-    choose_config,
-    cluster_count,
-)
-from jax_impls.matmul._pallas_elements import matmul_by_elements
+from jax_impls.matmul._configs import WGMMA_M, TileConfig, choose_tiles, cluster_count
+from jax_impls.matmul._limits import check_products, described, multiprocessors
 
 REQUIRES = "sm_90"
 
@@ -40,32 +33,30 @@ def matmul(a: Float[Array, "M K"], b: Float[Array, "K N"], *, precision: str = "
 
     Any M, N, K: TMA reads zeros beyond the edges and writes nothing there. It needs whole blocks of 8 rows of 128
     bytes: where M is not a multiple of 8, N of 64, or K of 64 (32 for tf32), XLA first copies a and b into padded
-    matrices, and at the end the result out of one. XLA also copies column-major operands. Products for which that is
-    predicted to take longer are computed by `matmul_by_elements`, without copies.
+    matrices, and at the end the result out of one. XLA also copies column-major operands.
 
-    Where tiles leave most of the device idle, K is divided into parts, whose float32 sums XLA adds in their order.
+    If tiles leave most of the device idle, K is divided into parts, whose float32 sums XLA adds in their order.
 
     Raises ValueError for other shapes, dtypes and precisions; NotImplementedError for float32 with precision="ieee",
     which has no use for the tensor cores, and on anything but a Hopper GPU.
     """
-    check_matmul(a, b, precision=precision)
-    if precision == "ieee" and a.dtype == jnp.float32:
-        raise NotImplementedError("matmul: float32 with precision 'ieee' has no use for the tensor cores")
-    check_hopper("matmul")
+    check_products(a, b, precision)
     (M, K), N = a.shape, b.shape[1]
     if M * N * K == 0:
         return jnp.zeros((M, N), a.dtype)
-    max_blocks = jax.devices()[0].core_count
-    config = choose_config(M, N, K, a.dtype.itemsize, max_blocks)
-    if isinstance(config, ElementsConfig):
-        return matmul_by_elements(a, b, config)
-    return padded_matmul(a, b, config, max_blocks)
+    chosen = choose_tiles(M, N, K, a.dtype.itemsize, multiprocessors())
+    return padded_matmul(a, b, chosen, multiprocessors())
+
+
+def config(a: jax.Array, b: jax.Array, *, precision: str = "ieee") -> str:
+    """The tile of a cluster and the parts of K: `pallas 256x256 parts=1`."""
+    return described(choose_tiles(a.shape[0], b.shape[1], a.shape[1], a.dtype.itemsize, multiprocessors()))
 
 
 def padded_matmul(
     a: Float[Array, "M K"], b: Float[Array, "K N"], config: TileConfig, max_blocks: int
 ) -> Float[Array, "M N"]:
-    """The product by at most `max_blocks` blocks, of matrices padded with zeros where TMA needs it."""
+    """The product by at most `max_blocks` blocks. Operands are padded with zeros as TMA needs it."""
     (M, K), N = a.shape, b.shape[1]
     block_k = SWIZZLE // a.dtype.itemsize
     a = jnp.pad(a, ((0, -M % 8), (0, -K % block_k)))
@@ -81,7 +72,7 @@ def _matmul(a: Float[Array, "M K"], b: Array, config: TileConfig, max_blocks: in
     c_type = jnp.dtype(a.dtype if config.splits == 1 else jnp.float32)
     c_columns = min(SWIZZLE // c_type.itemsize, config.block_n)
     parts = config.block_n // c_columns
-    buffers = next(count for count in (2, 3, 1) if parts % count == 0)  # so that they alternate across tiles too
+    buffers = next(count for count in (2, 3, 1) if parts % count == 0)  # They alternate across tiles too.
     clusters = cluster_count(M, N, config, max_blocks)
 
     def shared(*shape: int, dtype: Any = a.dtype) -> Any:
@@ -118,8 +109,8 @@ def _matmul(a: Float[Array, "M K"], b: Array, config: TileConfig, max_blocks: in
 def gpc_tile(index: jax.Array, clusters: int, tiles: int) -> jax.Array:
     """The tile that is computed as number `index`, so that each GPC gets consecutive tiles of a wave.
 
-    Clusters are assigned to the GPCS in turn. What the multiprocessors of one GPC request at the same time comes from
-    the L2 cache once.
+    The device assigns clusters to the GPCS in turn. The L2 cache serves equal requests of one GPC at the same time
+    once.
     """
     first = index // clusters * clusters
     gpc, in_gpc = (index - first) % GPCS, (index - first) // GPCS
@@ -167,7 +158,7 @@ def _kernel(
     @pl.when(warpgroup == config.consumers)
     def produce() -> None:
         """Keeps num_stages steps in flight, across tiles."""
-        if config.consumers > 1:  # one has enough as it is
+        if config.consumers > 1:  # a single consumer has enough registers
             plgpu.set_max_registers(40, action="decrease")
 
         def load_tile(first_step: jax.Array, split: jax.Array, row: jax.Array, column: jax.Array) -> jax.Array:

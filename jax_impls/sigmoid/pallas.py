@@ -23,14 +23,13 @@ BLOCK = 128 * VECTOR  # numbers per block: one warpgroup, one load per thread
 def sigmoid(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """y = 1 / (1 + exp(-x)) for float16 or bfloat16, any shape; float32 inside and one rounding at the end.
 
-    Where the size is not a multiple of BLOCK (1024), XLA copies x into a padded array first, and the result out of one.
+    If the size is not a multiple of BLOCK (1024), XLA copies x into a padded array first, and the result out of one.
 
-    Raises ValueError for other dtypes; NotImplementedError for float32, where XLA's own kernel is memory-bound, and
-    on anything but a Hopper GPU.
+    Raises ValueError for other dtypes; NotImplementedError for float32, and on anything but a Hopper GPU.
     """
     check_sigmoid(x)
     if x.dtype == jnp.float32:
-        raise NotImplementedError("sigmoid: float32 is left to XLA; this kernel takes float16 and bfloat16")
+        raise NotImplementedError("sigmoid: this kernel takes float16 and bfloat16; got float32")
     check_hopper("sigmoid")
     if x.size == 0:
         return x

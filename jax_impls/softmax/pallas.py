@@ -17,7 +17,7 @@ REQUIRES = "sm_90"
 
 VECTOR = 8  # 16-bit numbers in one 16-byte load
 STEP = 128 * VECTOR  # numbers that a warpgroup loads at a time
-LONGEST = 8 * STEP  # of a row: 64 float32 numbers in each thread
+LONGEST = 8 * STEP  # numbers of a row: 64 in float32 registers of each thread
 
 
 @jax.jit
@@ -29,7 +29,7 @@ def softmax(x: Float[Array, "M N"]) -> Float[Array, "M N"]:
     """
     check_rows("softmax", x)
     if x.dtype == jnp.float32:
-        raise NotImplementedError("softmax: float32 is left to XLA; this kernel takes float16 and bfloat16")
+        raise NotImplementedError("softmax: this kernel takes float16 and bfloat16; got float32")
     if x.shape[1] % STEP or not 0 < x.shape[1] <= LONGEST:
         raise NotImplementedError(f"softmax: N must be a multiple of {STEP} up to {LONGEST}; got {x.shape[1]}")
     check_hopper("softmax")

@@ -18,11 +18,19 @@ PROGRAM = Path(__file__).with_name("triton_compile.py")
 DTYPES = ["float32", "float16", "bfloat16"]
 PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configurations are compiled, or the first
     "elementwise": [
-        *[f"{operation} {dtype}" for operation in ("vector_add", "sigmoid") for dtype in ("float32", "bfloat16")],
-        *["matrix_add bfloat16"],
-        *["vector_add huge", "matrix_add tall", "sigmoid permuted"],
+        *[
+            f"{operation} {dtype}"
+            for operation in ("vector_add", "sigmoid", "sigmoid_fast_exponential")
+            for dtype in ("float32", "bfloat16")
+        ],
+        *["matrix_add bfloat16", "matrix_add_flat bfloat16", "matrix_add_grouped bfloat16"],
+        *["vector_add huge", "matrix_add tall", "matrix_add_grouped tall"],
+        *["sigmoid permuted", "sigmoid_fast_exponential permuted"],
     ],
-    "rows": ["softmax bfloat16 16384x4096", "layer_norm bfloat16 1024x131072", "sum bfloat16 16384x4096"],
+    "rows": [
+        *["softmax bfloat16 16384x4096", "softmax_exp2 bfloat16 16384x4096", "layer_norm bfloat16 1024x131072"],
+        *["sum bfloat16 16384x4096", "sum_parts bfloat16 16384x4096"],
+    ],
     "matmul": [
         *["matmul bfloat16 nn 4096 first", "matmul bfloat16 nt 4096 first", "matmul tf32 nt 4096 first"],
         "matmul bfloat16 nn 16x14336x4096",
@@ -33,19 +41,16 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
         *["matmul_pipelined tf32 nn 1001x1004x4096 first", "matmul_pipelined float32 nn 4096 first"],
         *["matmul_pipelined float8_e4m3fn nt 4096 first", "matmul_pipelined float8_e4m3fn nt 1008x1008x1024 first"],
         *["matmul_parts bfloat16 nn 128x128x32768 first", "matmul_parts bfloat16 nn 16x14336x4096 first"],
-        "linear_sigmoid bfloat16 4096 first",
+        *["linear_sigmoid bfloat16 4096 first", "linear_sigmoid_pipelined bfloat16 4096 first"],
     ],
     "matmul_auto": [
         *["matmul_auto bfloat16 nn 16x14336x4096", "matmul_auto bfloat16 nn 128x128x32768 first"],
         *["matmul_auto bfloat16 nn 1001x1003x1005 first", "matmul_auto bfloat16 nn 1001x1000x1003 first"],
     ],
     "conv2d": [
-        *[
-            "conv2d bfloat16 14 256 256 3 1 first",
-            "conv2d float16 56 64 64 3 2 first",
-            "conv2d tf32 14 128 256 1 1 first",
-        ],
-        "conv2d float32 14 128 256 3 1 first",
+        *["conv2d bfloat16 14 256 256 3 1", "conv2d float32 14 128 256 3 1"],
+        *["conv2d_boxes bfloat16 14 256 256 3 1 first", "conv2d_boxes tf32 14 128 256 1 1 first"],
+        *["conv2d_taps float16 56 64 64 3 2 first", "conv2d_taps float32 14 128 256 3 1 first"],
     ],
     "attention": [
         *["attention bfloat16 64", "attention bfloat16 128 causal first", "attention float16 256 first"],
@@ -121,14 +126,14 @@ def test_wide_accesses_and_the_right_multiplier(arch: int) -> None:
         if launch.endswith("99x101x103"):
             continue  # unaligned rows: copies of single elements, each with an address of its own
         assert record["spills"] <= 5, record
-        if launch.split()[0] in ("softmax", "rms_norm", "layer_norm", "sum"):
-            if record["kernel"] != "sum_kernel":  # of sums, the second launch reads single numbers
+        if launch.startswith(("softmax", "rms_norm", "layer_norm", "sum")):
+            if "sum" not in record["kernel"]:  # the second launch of a sum reads single numbers
                 assert count(record, r"LDG\.E(\.\w+)*\.128") > 0, record
                 assert count(record, r"STG\.E(\.\w+)*\.128") > 0, record
             continue
         if record["kernel"] in ("add_parts_kernel", "pad_kernel", "pad_both_kernel"):
             continue
-        if record["kernel"] == "transpose_kernel" or launch.split()[0] in ("vector_add", "matrix_add", "sigmoid"):
+        if record["kernel"] == "transpose_kernel" or launch.startswith(("vector_add", "matrix_add", "sigmoid")):
             if launch.split()[1] in DTYPES or record["kernel"] == "transpose_kernel":
                 assert count(record, r"LDG\.E(\.\w+)*\.128") > 0, record
                 assert count(record, r"STG\.E(\.\w+)*\.128") > 0, record

@@ -1,4 +1,4 @@
-"""Kernels that compute each row of a matrix by itself: how many rows and columns a program takes."""
+"""Blocks of the kernels that compute each row of a matrix by itself: rows and columns of a program."""
 
 from typing import NamedTuple
 
@@ -6,17 +6,16 @@ import triton
 
 from triton_kernels._runtime.interpreter import INTERPRET
 
-PER_THREAD = 32  # elements of a long row, as float32 in registers
-# Elements of a program with several rows: small programs end, and give their place, at different times. The interpreter
-# takes its time for each program.
+PER_THREAD = 32  # elements of a long row in float32 registers
+# Elements of a program with several rows. Small programs end at different times, so that loads and stores overlap.
 PROGRAM = 2**18 if INTERPRET else 2048
-LONGEST = 1024 * PER_THREAD  # columns that one program holds: more threads there are not
+LONGEST = 1024 * PER_THREAD  # columns that a program of 1024 threads holds
 MOST_ROWS = 512 if INTERPRET else 64
 
 
 class Blocks(NamedTuple):
     """rows: rows of a program. columns: columns that it loads at a time, a power of two. warps: its warps. holds_row:
-    these are all columns."""
+    whether `columns` covers the row."""
 
     rows: int
     columns: int
@@ -28,7 +27,7 @@ class Blocks(NamedTuple):
 
 
 def blocks(N: int) -> Blocks:
-    """Blocks for rows of N columns: several short rows a program; of a long row as much as the registers hold."""
+    """Blocks for rows of N columns: several short rows per program, or as much of a long row as the registers hold."""
     columns = min(triton.next_power_of_2(N), LONGEST)
     rows = min(max(1, PROGRAM // columns), MOST_ROWS) if N <= LONGEST else 1
     return Blocks(rows, columns, max(4, min(32, columns // (32 * PER_THREAD))), columns >= N)

@@ -1,4 +1,4 @@
-"""Grouped tile scheduler: the order in which programs take the tiles of a matrix. Triton and Gluon kernels call it."""
+"""Grouped tile scheduler: the order in which programs compute the tiles of a matrix, for Triton and Gluon kernels."""
 
 import triton
 import triton.language as tl
@@ -6,7 +6,7 @@ import triton.language as tl
 
 @triton.constexpr_function
 def left_columns(BLOCK_N):
-    """The largest power of two within a tile's columns."""
+    """The largest power of two that is at most BLOCK_N."""
     return 1 << (BLOCK_N.bit_length() - 1)
 
 

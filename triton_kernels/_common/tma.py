@@ -1,4 +1,4 @@
-"""Which tensors TMA can copy, and from which side."""
+"""Tensors as TMA can copy them: their descriptors, and copies of those that it cannot read."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,8 @@ HEADS_LAYOUT = gl.NVMMASharedLayout(128, 16, rank=4)
 
 
 class TmaMatrix(NamedTuple):
-    """A matrix as TMA copies it: with contiguous rows, `pitch` elements apart; is it the original or its transpose?"""
+    """A matrix as TMA copies it, with contiguous rows that are `pitch` elements apart. row_major: False if it is the
+    transpose of the original."""
 
     matrix: Tensor
     pitch: int
@@ -27,7 +28,7 @@ class TmaMatrix(NamedTuple):
 def find_tma(x: Tensor, element: int) -> TmaMatrix | None:
     """x (R, C) or its transpose, whichever has contiguous rows at multiples of 16 bytes; None if neither has.
 
-    `element`: bytes per element in the memory that counts for alignment.
+    element: bytes of an element.
     """
     for row_major, matrix in ((True, x), (False, x.t())):
         pitch = matrix.stride(0) if matrix.shape[0] > 1 else triton.cdiv(matrix.shape[1], 16) * 16
@@ -38,14 +39,14 @@ def find_tma(x: Tensor, element: int) -> TmaMatrix | None:
 
 
 def tma_matrix(x: Tensor, element: int) -> TmaMatrix:
-    """The same of x, or of a copy of it that TMA can read."""
+    """x as TMA copies it, or a copy of x that TMA can read."""
     found = find_tma(x, element) or find_tma(zero_padded(x, 16 // element), element)
     assert found is not None
     return found
 
 
 def both_tma_matrices(a: Tensor, b: Tensor) -> tuple[TmaMatrix, TmaMatrix]:
-    """The same of two matrices of one type, copied by one kernel if both are."""
+    """`tma_matrix` of two matrices of one dtype. If both must be copied, one kernel copies them."""
     element = a.element_size()
     found = find_tma(a, element), find_tma(b, element)
     if found == (None, None):
@@ -55,9 +56,9 @@ def both_tma_matrices(a: Tensor, b: Tensor) -> tuple[TmaMatrix, TmaMatrix]:
 
 @contextmanager
 def tma_output(out: Tensor, element: int) -> Iterator[TmaMatrix]:
-    """What a kernel writes to by TMA: out, or other memory, which is copied to out at the end."""
+    """Memory that a kernel writes by TMA: out, or a buffer that is copied to out at the end."""
     found = find_tma(out, element)
-    if found is not None and found.matrix.shape[1] * element % 16 == 0:  # or TMA may write beyond a single row
+    if found is not None and found.matrix.shape[1] * element % 16 == 0:  # otherwise TMA may write beyond a single row
         yield found
         return
     vector = 16 // element
@@ -81,16 +82,16 @@ def tma_rows(x: Tensor) -> Tensor:
 
 
 def strides_of(x: Tensor) -> list[int]:
-    """Of x (B, H, S, D), readable: that of a dimension of size 1 has no effect, but TMA wants a valid one."""
+    """Strides of a readable x (B, H, S, D). A dimension of size 1 gets a valid stride, which TMA demands."""
     spans = [x.shape[1] * x.shape[2] * x.shape[3], x.shape[2] * x.shape[3], x.shape[3]]
     return [span if size == 1 else stride for size, stride, span in zip(x.shape, x.stride(), spans, strict=False)] + [1]
 
 
 def describe(x: Tensor, rows: int = 1, columns: int | None = None) -> TritonDescriptor:
-    """What TMA reads blocks of x (B, H, S, D) through in Triton, of one row unless a configuration sets it."""
+    """Triton's TMA descriptor of x (B, H, S, D), for blocks of `rows` rows, which a configuration may change."""
     return TritonDescriptor(x, list(x.shape), strides_of(x), [1, 1, rows, x.shape[3] if columns is None else columns])
 
 
 def descriptor(x: Tensor, block_m: int, block_d: int) -> TensorDescriptor:
-    """What TMA reads or writes blocks of x (B, H, S, D) through, (1, 1, block_m, block_d), swizzled for wgmma."""
+    """Gluon's TMA descriptor of x (B, H, S, D), for blocks (1, 1, block_m, block_d), swizzled for wgmma."""
     return TensorDescriptor(x, list(x.shape), strides_of(x), [1, 1, block_m, block_d], HEADS_LAYOUT)

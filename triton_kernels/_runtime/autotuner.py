@@ -1,13 +1,13 @@
-"""Triton's autotuner with a memory: it times configurations only where neither a search nor an earlier process has.
+"""Triton's autotuner with a memory: it times configurations only if neither a search nor an earlier process has.
 
 A question is the key under which an autotuner caches its choice: a tuple of the values of the arguments that its `keys`
-name, then the dtypes of all arguments that have one. It is answered by the first of these that can:
+name, then the dtypes of all arguments that have one. The first of these that knows the answer gives it:
 
 1. the file of tuned configurations of this device and version of Triton (`tuned.py`);
 2. the choice that an earlier process has kept in Triton's cache folder;
-3. timing the short list, together with what was tuned for this question with other versions of Triton.
+3. timing the short list and the configurations that other versions of Triton were tuned to for this question.
 
-Triton's own `cache_results` gives up where a configuration has a pre-hook.
+Triton's own `cache_results` does not support configurations with a pre-hook.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from triton_kernels._runtime.tuned import Entry, Scalar
 
 Key = tuple[Any, ...]
 OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg")
-"""What a configuration sets beside the kernel's own parameters."""
+"""Options of a configuration that are not parameters of the kernel."""
 CHOICE = "choice.json"
 TUNED, AUTOTUNED, KEPT = "tuned", "autotuned", "autotuned earlier"
-"""Where an answer comes from."""
+"""Sources of an answer."""
 
 
 def autotune(
@@ -45,7 +45,7 @@ def autotune(
 
 
 class Autotuner(TritonAutotuner):
-    """An autotuner that answers as this module says. `fault` says why an entry for it cannot be used."""
+    """An autotuner with the answers of this module. fault: the reason why a tuned entry cannot be used."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Autotuner(TritonAutotuner):
 
     @property
     def origin(self) -> str:
-        """Where the configuration of the last launch comes from."""
+        """The source of the configuration of the last launch."""
         found = (origin for key, origin in self.origins.items() if self.cache.get(key) is self.best_config)
         return next(found, AUTOTUNED)
 
@@ -75,7 +75,7 @@ class Autotuner(TritonAutotuner):
         return found
 
     def prune_configs(self, kwargs: dict[str, Any]) -> list[triton.Config]:
-        """What is timed for the present arguments: one configuration where the answer is known.
+        """The configurations to be timed for the present arguments; a single one if the answer is known.
 
         Triton calls it for every question that its cache does not answer.
         """
@@ -103,7 +103,7 @@ class Autotuner(TritonAutotuner):
         return candidates if kept is None else [kept]
 
     def check_disk_cache(self, tuning_key: Key, configs: list[triton.Config], bench_fn: Callable[[], None]) -> bool:
-        """Times `configs` unless there is only one; keeps the choice. Returns whether nothing was timed."""
+        """Times `configs`, unless there is only one, and keeps the choice. Returns True if nothing was timed."""
         if len(configs) == 1:
             self.cache[tuning_key] = configs[0]
             self.configs_timings: dict[triton.Config, Any] = {}
@@ -114,7 +114,8 @@ class Autotuner(TritonAutotuner):
         return False
 
     def _bench(self, *args: Any, config: triton.Config, **meta: Any) -> Any:
-        """The times of one configuration. One of another version of Triton may fail: it is then not chosen."""
+        """The times of one configuration. One that comes from another version of Triton may fail; then they are
+        infinite."""
         try:
             return super()._bench(*args, config=config, **meta)
         except Exception:
@@ -148,7 +149,7 @@ class Autotuner(TritonAutotuner):
         return get_cache_manager(hashlib.sha256(json.dumps(of).encode()).hexdigest())
 
     def _kept(self, key: Key, candidates: Sequence[triton.Config]) -> triton.Config | None:
-        """The choice that an earlier process kept; None if there is none, or it cannot be read."""
+        """The choice that an earlier process kept; None if there is none that can be read."""
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
             path = self._choices(key, candidates).get_file(CHOICE)
             if path is not None:
@@ -157,20 +158,20 @@ class Autotuner(TritonAutotuner):
         return None
 
     def _keep(self, key: Key, candidates: Sequence[triton.Config]) -> None:
-        """Keep the choice for later processes, where the cache can be written. Triton renames a complete file."""
+        """Keeps the choice for later processes if the cache can be written. Triton renames a complete file."""
         text = json.dumps({"config": plain(self.cache[key])})
         with contextlib.suppress(OSError, RuntimeError):
             self._choices(key, candidates).put(text, CHOICE, binary=False)
 
 
 def named(kernel: TritonAutotuner, key: Key) -> tuple[dict[str, Scalar], tuple[str, ...]]:
-    """A key as values by name, and dtypes. A value that is no JSON scalar becomes its text: `gl.float16` is `fp16`."""
+    """A key as values by name, and dtypes. Values other than JSON scalars become text: `gl.float16` is `fp16`."""
     values = dict(zip(kernel.keys, key, strict=False))
     return {n: v if isinstance(v, Scalar) else str(v) for n, v in values.items()}, key[len(values) :]
 
 
 def plain(config: triton.Config) -> dict[str, Scalar]:
-    """A configuration as a dict, without what is at its default."""
+    """A configuration as a dict, without num_ctas=1."""
     return {name: value for name, value in config.all_kwargs().items() if (name, value) != ("num_ctas", 1)}
 
 

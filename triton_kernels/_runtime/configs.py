@@ -64,7 +64,8 @@ def without_small_tiles(tiles: TileCounts, processors: int) -> list[triton.Confi
 
 
 def columns_that_suit(configs: list[triton.Config], K: int) -> list[triton.Config]:
-    """Those with at most 1.5 times the fewest columns that cover K, and at most 4 blocks more than the widest needs."""
+    """Configurations with at most 1.5 times the fewest columns that cover K, and with at least half of the widest block
+    among these."""
     columns = {config: triton.cdiv(K, config.kwargs["BLOCK_N"]) * config.kwargs["BLOCK_N"] for config in configs}
     fewest = min(columns.values())
     suitable = [config for config in configs if 2 * columns[config] <= 3 * fewest]

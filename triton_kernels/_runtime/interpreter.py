@@ -12,20 +12,20 @@ INTERPRET = tl.constexpr(triton.knobs.runtime.interpret)  # TRITON_INTERPRET=1 w
 
 
 class _Language:
-    """Stands for a function that names every module whose functions the interpreter replaces."""
+    """Looks like a function whose globals are all modules that the interpreter patches."""
 
     __globals__: ClassVar[dict[str, Any]] = {"tl": tl, "core": tl.core}
 
 
 def _replace_once(patch: Callable[[Any], Any], nothing: Callable[[], Any]) -> Callable[[Any], Any]:
-    """The interpreter's function that replaces those of triton.language, without its repetitions.
+    """A faster version of the interpreter's function that patches triton.language.
 
-    The interpreter calls it for each launch, and again for each call of a function by a kernel. It searches the modules
-    for what to replace each time, which is a third of the time of a small launch. Here it searches once a process.
+    The interpreter calls it for each launch, and again for each function that a kernel calls. Each time it searches the
+    modules for what to patch, which takes a third of a small launch. This version searches once per process.
 
     Args:
-        patch: takes a function, replaces what the modules that it names hold, and returns what restores that.
-        nothing: returns what restores nothing yet; its `set_attr` replaces an attribute, to be restored with the rest.
+        patch: takes a function, patches the modules among its globals, and returns a scope that restores them.
+        nothing: returns an empty scope; its `set_attr` replaces an attribute until the scope is restored.
     """
     replacements: dict[tuple[int, str], tuple[Any, str, Any]] = {}
     replaced = False
@@ -56,7 +56,7 @@ def _replace_once(patch: Callable[[Any], Any], nothing: Callable[[], Any]) -> Ca
 
 
 def _once_a_type(numpy_type: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The interpreter's function that finds the numpy dtype of a type, which makes a table of all types each time."""
+    """Caches the interpreter's function that finds the numpy dtype of a type, which builds a table in each call."""
     found: dict[str, Any] = {}
 
     def of(kind: Any) -> Any:
@@ -67,7 +67,8 @@ def _once_a_type(numpy_type: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _widens_by_shifting(convert: Callable[..., Any]) -> Callable[..., Any]:
-    """The interpreter's conversion of numbers, of which it widens subnormal bfloat16 wrongly, and others slowly."""
+    """The interpreter's conversion of numbers, with its own widening of bfloat16: the original is slow, and wrong for
+    subnormal numbers."""
 
     def converted(bits: Any, given: Any, wanted: Any, rounding_mode: Any) -> Any:
         if given == tl.bfloat16 and wanted == tl.float32:

@@ -1,5 +1,5 @@
-"""What launchers share: the current device, launches one at a time, the grid of a persistent kernel, and a copy with
-contiguous columns."""
+"""Functions that launchers share: the current device, launches one at a time, the grid of a persistent kernel, and a
+copy with contiguous columns."""
 
 import ctypes
 import threading
@@ -21,12 +21,12 @@ from triton_kernels._runtime.repeat import repeatable
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 LAUNCHING = threading.RLock()
-"""Held during a launch: Triton's autotuner keeps the arguments of a launch in itself until it is done."""
-_thread = threading.local()  # devices: indices of the GPUs whose context this thread has had as the current one
+"""Held during a launch, because Triton's autotuner stores the arguments of a launch in itself."""
+_thread = threading.local()  # devices: indices of the GPUs whose context has been current in this thread
 
 
 def kept(function: Function) -> Function:
-    """Decorator of a launcher: `_kept.kept`; without effect in the interpreter, which launches nothing."""
+    """Decorator of a launcher: `_kept.kept`. It does nothing in the interpreter, which has no launches to repeat."""
     return function if INTERPRET else _kept.kept(function)
 
 
@@ -48,10 +48,10 @@ def _other_device(device: torch.device) -> Iterator[None]:
 
 
 def make_context_current(index: int) -> None:
-    """Makes the context of a GPU current: a new thread has none, and TMA descriptors are encoded before the launch.
+    """Makes the context of a GPU current. A new thread has none, and TMA descriptors need one before the launch.
 
-    By the driver, because torch.cuda.set_device does nothing where the index does not change, and because the runtime's
-    calls with this effect are not allowed inside a CUDA graph capture. Raises: RuntimeError.
+    It calls the driver, because torch.cuda.set_device does nothing if the index does not change, and because the calls
+    of the runtime with this effect are not allowed inside a CUDA graph capture. Raises: RuntimeError.
     """
     driver = ctypes.CDLL("libcuda.so.1")
     context, device, current = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int(-1)
@@ -71,10 +71,10 @@ def make_context_current(index: int) -> None:
 
 
 def launch(kernel: Any, grid: Any, *args: Any, scratch_like: Tensor | None = None, **kwargs: Any) -> None:
-    """kernel[grid](*args, **kwargs); inside a CUDA graph capture, only what needs no tuning, compiling or loading.
+    """kernel[grid](*args, **kwargs). Inside a CUDA graph capture the kernel must be tuned, compiled and loaded before.
 
-    scratch_like: a tensor on the GPU where a kernel gets the memory that it asks Triton for, as for TMA descriptors
-    that it makes itself.
+    scratch_like: a tensor on the GPU that provides the memory that a kernel requests from Triton, such as for TMA
+    descriptors that it makes itself.
     Raises: RuntimeError, before the launch, for the first call with such arguments inside a capture.
     """
     scratch: list[Tensor] = []
@@ -85,7 +85,7 @@ def launch(kernel: Any, grid: Any, *args: Any, scratch_like: Tensor | None = Non
             scratch.append(scratch_like.new_empty(size, dtype=torch.int8))
             return scratch[-1]
 
-        context = copy_context()  # so that the user's own allocator stays
+        context = copy_context()  # keeps the user's own allocator
         context.run(triton.set_allocator, allocate)
         call = partial(context.run, _launch)
     if (recording := _kept.recording()) is None:
@@ -110,7 +110,7 @@ def _launch(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def _launch_captured(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A launch whose autotuner does not time and whose kernel is loaded; see `launch`."""
+    """A launch without timing, of a kernel that is loaded; see `launch`."""
     jit = kernel.fn if isinstance(kernel, Autotuner) else kernel
     run: Callable[..., Any] = jit.run
 
@@ -126,7 +126,7 @@ def _launch_captured(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict
 
     jit.run = run_loaded  # covers the method
     if kernel is not jit:
-        kernel.prune_configs = refuse  # the autotuner calls it first where it has no answer
+        kernel.prune_configs = refuse  # the autotuner calls it first if it has no answer
     try:
         return kernel[grid](*args, **kwargs)
     finally:

@@ -1,9 +1,9 @@
-"""Launches a compiled kernel again, by the driver: without Triton's launcher, which reads every argument anew.
+"""Launches a compiled kernel again by the driver, without Triton's launcher, which reads every argument anew.
 
-A kernel's parameters are, in the order of its signature, numbers, addresses, and for each tensor descriptor a TMA
-descriptor with the sizes and strides; two scratch buffers come last, of which few of our kernels use the first. The
-driver knows the sizes of a kernel's parameters: where they are others, in another version of Triton, Triton launches
-the kernel.
+The parameters of a kernel are numbers, addresses, and for each tensor descriptor a TMA descriptor with the sizes and
+strides, in the order of its signature; then two scratch buffers, the first of which few of our kernels use. The driver
+knows the sizes of the parameters. If they differ from these, as in another version of Triton, Triton launches the
+kernel.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from triton_kernels._runtime.kept import Issue, NotRepeatable, Repeatable
 
 FORMATS = {"i1": "b", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "u1": "B", "u8": "B", "u16": "H", "u32": "I",
            "u64": "Q", "fp32": "f", "f32": "f", "fp64": "d"}  # fmt: skip
-"""How a number of each of Triton's types is packed. Numbers in 16-bit floats are not in our signatures."""
+"""Format of a number of each of Triton's types, as in `struct`. No signature of ours has 16-bit floats."""
 TENSOR_MAP_BYTES = 128
 LIMIT = 64
-"""Most TMA descriptors that are kept for one argument, by address."""
+"""Most TMA descriptors that are cached for one argument, by address."""
 
 
 class LaunchConfig(ctypes.Structure):
@@ -48,7 +48,7 @@ def driver() -> ctypes.CDLL:
 
 
 class TensorMaps:
-    """The TMA descriptors of one argument, by address: all else about it is fixed."""
+    """The TMA descriptors of one argument, by address. Everything else about the argument is fixed."""
 
     def __init__(self, descriptor: Any, metadata: Mapping[str, Any]) -> None:
         from triton.backends.nvidia.driver import make_tensordesc_arg
@@ -63,7 +63,7 @@ class TensorMaps:
         self.kept: dict[int, tuple[int, Any]] = {}  # address of the descriptor, and the object that holds it
 
     def __call__(self, address: int) -> int:
-        """The address of the TMA descriptor for an array at this one."""
+        """The address of the TMA descriptor for an array at `address`."""
         if (found := self.kept.get(address)) is None:
             if len(self.kept) >= LIMIT:
                 del self.kept[next(iter(self.kept))]
@@ -71,7 +71,7 @@ class TensorMaps:
         return found[0]
 
     def _held(self, tensor_map: Any) -> tuple[int, Any]:
-        """A TMA descriptor is at the end of the Python object that Triton makes of it."""
+        """Address of the TMA descriptor, which lies at the end of Triton's Python object, and that object."""
         at = id(tensor_map) + type(tensor_map).__basicsize__ - TENSOR_MAP_BYTES
         if at % 64 != 0:
             raise NotRepeatable
@@ -81,7 +81,7 @@ class TensorMaps:
 def repeatable(
     compiled: Any, grid: Sequence[int], arguments: Mapping[str, Any], scratch: Tensor | None = None
 ) -> Repeatable:
-    """The launch of a compiled kernel that has been made with these arguments, by name, and this scratch buffer."""
+    """A past launch of a compiled kernel, to be repeated. arguments: by name. scratch: its scratch buffer, if any."""
 
     def with_places(place: Callable[[Tensor], int]) -> Issue:
         try:
@@ -105,7 +105,7 @@ def _issue(
     if metadata.launch_cooperative_grid or metadata.launch_pdl or metadata.num_ctas != 1:
         raise NotRepeatable
     maps = iter(getattr(metadata, "tensordesc_meta", None) or ())
-    sizes: list[int] = []  # of the kernel's parameters
+    sizes: list[int] = []  # bytes of each parameter
     values: list[bytes] = []  # each parameter in 8 bytes; a TMA descriptor lies elsewhere
     pointers: list[tuple[int, int]] = []  # parameter, place of its address
     described: list[tuple[int, int, TensorMaps]] = []
@@ -142,9 +142,9 @@ def _launcher(
     pointers: Sequence[tuple[int, int]],
     described: Sequence[tuple[int, int, TensorMaps]],
 ) -> Issue:
-    """Fills in the stream and the addresses, and launches. One thread at a time may call what this returns.
+    """Returns a function that fills in the stream and the addresses, and launches. One thread at a time may call it.
 
-    It holds the compiled kernel, which stays loaded as long.
+    The function holds a reference to the compiled kernel, which keeps the kernel loaded.
     """
     words = (ctypes.c_uint64 * len(values))(*(int.from_bytes(each, "little") for each in values))
     parameters = (ctypes.c_void_p * len(values))(*(ctypes.addressof(words) + 8 * i for i in range(len(values))))
@@ -164,7 +164,7 @@ def _launcher(
 
 
 def _parameters(signature: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Type and value of each parameter that is no constant; tuples one by one."""
+    """Type and value of each parameter that is not a constant. Tuples are flattened."""
     for name, kind in signature.items():
         yield from _flat(kind, arguments.get(name))
 
@@ -178,7 +178,7 @@ def _flat(kind: Any, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def parameter_sizes(function: ctypes.c_void_p) -> list[int]:
-    """Bytes of each parameter of a loaded kernel. Raises: AttributeError for a driver that does not tell."""
+    """Bytes of each parameter of a loaded kernel. Raises: AttributeError if the driver lacks this function."""
     sizes: list[int] = []
     offset, size = ctypes.c_size_t(), ctypes.c_size_t()
     tell = driver().cuFuncGetParamInfo

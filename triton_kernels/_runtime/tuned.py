@@ -1,6 +1,7 @@
 """Tuned configurations: `tuned/<device>/triton-<version>.json`, which `python -m suite tune` writes.
 
-Each entry answers one question of an autotuner: the kernel, the values of its key by name, the dtypes of its arguments.
+Each entry answers one question of an autotuner, which consists of the kernel, the values of its key by name, and the
+dtypes of its arguments.
 Each device and each version of the compiler has its own file.
 """
 
@@ -19,7 +20,7 @@ from typing import Any
 
 FOLDER = Path(__file__).parents[1] / "tuned"
 HEAD = ("device", "triton", "driver")
-"""The first fields of a file. The driver is that of the last search, also where older entries remain."""
+"""The first fields of a file. The driver is that of the last search, even if older entries remain."""
 
 Scalar = bool | int | float | str | None
 
@@ -36,7 +37,7 @@ class Entry:
     """The kernel's parameters, `num_warps`, `num_stages`, and `maxnreg` if it is limited."""
     us: float
     short_list_us: float
-    """Time of the configuration that the autotuner had chosen from its short list, in the same rounds."""
+    """Time of the short list's choice, measured in the same rounds."""
     candidates: int
     """Number of configurations that were tried."""
 
@@ -47,21 +48,21 @@ class Entry:
 
 @dataclass(frozen=True)
 class Answers:
-    """What is tuned for one device: entries by question, of this version of Triton and of others."""
+    """The tuned entries of one device by question, for this version of Triton and for others."""
 
     here: Mapping[str, Entry] = field(default_factory=dict)
     elsewhere: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
     fault: str = ""
-    """Why a file cannot be used; empty if all can."""
+    """The reason why a file cannot be used; empty if all files can."""
 
 
 def question(kernel: str, key: Mapping[str, Scalar], dtypes: Iterable[str]) -> str:
-    """A question as one text; equal questions have equal texts."""
+    """A question as text. Equal questions have equal texts."""
     return json.dumps([kernel, dict(key), list(dtypes)], sort_keys=True)
 
 
 def version() -> str:
-    """The version of Triton: another compiler may make another configuration the fastest."""
+    """The version of Triton. With another compiler another configuration may be the fastest."""
     try:
         return installed("triton")
     except PackageNotFoundError:
@@ -79,7 +80,7 @@ def path_for(device: str, triton: str) -> Path:
 
 
 def answers(device: str) -> Answers:
-    """All that is tuned for a device, given by its name. Files are read once a process."""
+    """The tuned entries of a device, given by its name. Files are read once per process."""
     return _answers(path_for(device, version()), device, version())
 
 
@@ -103,8 +104,8 @@ def _answers(own: Path, device: str, triton: str) -> Answers:
 
 
 def read(path: Path, device: str, triton: str) -> list[Entry]:
-    """The entries of a file; none if there is no file. Raises `ValueError` for a file that cannot be read, is damaged,
-    or is of another device or version."""
+    """The entries of a file; none if there is no file. Raises `ValueError` for a file that cannot be read, that is
+    damaged, or that belongs to another device or version."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         _expect(isinstance(document, dict) and set(document) == {*HEAD, "entries"}, "other fields than expected")

@@ -1,121 +1,68 @@
-"""Convolution of images in Triton: an implicit matrix product, whose left operand is gathered tap by tap."""
+"""Convolution of images in Triton: an implicit matrix product, whose left operand is gathered from the images."""
 
-import torch
 import triton
 import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._common.tiles import grouped_tile_any
-from triton_kernels._runtime.arguments import check_conv2d
 from triton_kernels._runtime.autotuner import autotune
-from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
+from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
-from triton_kernels.conv2d import _boxes as _conv2d_boxes
-from triton_kernels.conv2d._configs import CONFIGS, short_list, tuning_space  # noqa: F401
+from triton_kernels.conv2d._output import new_output
 
 DETERMINISTIC = True
-GROUP_M = 8  # tile rows per group of the tile scheduler
-FEW_CHANNELS = 16  # below that, a step of the sum goes over several taps
 
 
 @triton.jit
-def inside_image(h, w, H, W, valid):
-    return valid & (h >= 0) & (h < H) & (w >= 0) & (w < W)
-
-
-@triton.jit
-def conv2d_kernel(
-    x_ptr, weight_ptr, out_ptr, pixels, H, W, P, Q,
+def conv2d_gather_kernel(
+    x_ptr, weight_ptr, out_ptr, pixels, H, W, P, Q, K, STRIDE, PADDING,
     stride_xn, stride_xh, stride_xw, stride_xc, stride_wk, stride_wr, stride_ws, stride_wc,
-    C: tl.constexpr, K: tl.constexpr, R: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr,
-    PADDING: tl.constexpr, GATHER: tl.constexpr, PRECISION: tl.constexpr, GROUP_M: tl.constexpr,
+    C: tl.constexpr, R: tl.constexpr, S: tl.constexpr, PRECISION: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """One program computes a tile of the output, [BLOCK_M, BLOCK_N] of (n p q, k), in float32 registers.
 
-    Each step multiplies [BLOCK_M, BLOCK_K] by [BLOCK_K, BLOCK_N]: BLOCK_K channels of one tap (r, s), at the pixels
-    that the tap has there, zero in the padding. With few channels (GATHER) a step takes BLOCK_K of all R S C factors.
-    Where a window has at most 32 taps, each row has a bit for each, which says whether it lies in the image: a step
-    then tests one bit. C and K are constants, so that steps are divided into taps without divisions, and masks of what
-    does not overhang are left out.
+    Each step multiplies [BLOCK_M, BLOCK_K] of the pixels under the window by [BLOCK_K, BLOCK_N] of the weights. Factor
+    number j of the R S C of a window is channel c of the tap (r, s), with j = (r S + s) C + c. Pixels in the padding
+    are zero.
     """
-    BITS: tl.constexpr = R * S <= 32
-    pid_m, pid_n = grouped_tile_any(tl.program_id(0), tl.cdiv(pixels, BLOCK_M), tl.cdiv(K, BLOCK_N), GROUP_M)
-    offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
-    offs_n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
-    offs_k = tl.arange(0, BLOCK_K)
-    row = offs_m // Q
-    image = row // P
-    top = (row - image * P) * STRIDE - PADDING
-    left = (offs_m - row * Q) * STRIDE - PADDING
-    x_rows = image.to(tl.int64) * stride_xn + top.to(tl.int64) * stride_xh + left.to(tl.int64) * stride_xw
-    w_columns = offs_n.to(tl.int64) * stride_wk
-    valid_m = offs_m < pixels
-    valid_n = offs_n < K
+    tiles_n = tl.cdiv(K, BLOCK_N)
+    offs_m = tl.program_id(0) // tiles_n * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(0) % tiles_n * BLOCK_N + tl.arange(0, BLOCK_N)
+    top = (offs_m // Q % P * STRIDE - PADDING)[:, None]
+    left = (offs_m % Q * STRIDE - PADDING)[:, None]
+    x_ptrs = x_ptr + (offs_m // (P * Q)).to(tl.int64)[:, None] * stride_xn
+    w_ptrs = weight_ptr + offs_n.to(tl.int64)[None, :] * stride_wk
 
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    if GATHER:
-        for first in range(0, R * S * C, BLOCK_K):
-            k = first + offs_k
-            tap = k // C
-            c = k - tap * C
-            r = tap // S
-            s = tap - r * S
-            inside = valid_m[:, None] & (k < R * S * C)[None, :]
-            if PADDING > 0:
-                h = top[:, None] + r[None, :]
-                w = left[:, None] + s[None, :]
-                inside &= (h >= 0) & (h < H) & (w >= 0) & (w < W)
-            x_offs = r.to(tl.int64) * stride_xh + s.to(tl.int64) * stride_xw + c.to(tl.int64) * stride_xc
-            w_offs = r.to(tl.int64) * stride_wr + s.to(tl.int64) * stride_ws + c.to(tl.int64) * stride_wc
-            a = tl.load(x_ptr + x_rows[:, None] + x_offs[None, :], mask=inside, other=0.0)
-            within = (k < R * S * C)[:, None] & valid_n[None, :]
-            b = tl.load(weight_ptr + w_offs[:, None] + w_columns[None, :], mask=within, other=0.0)
-            acc = tl.dot(dot_operand(a), dot_operand(b), acc, input_precision=PRECISION)
-    else:
-        blocks: tl.constexpr = (C + BLOCK_K - 1) // BLOCK_K
-        if PADDING > 0 and BITS:
-            taps = tl.zeros((BLOCK_M,), tl.int32)
-            for i in tl.static_range(R * S):
-                taps |= inside_image(top + i // S, left + i % S, H, W, valid_m).to(tl.int32) << i
-        x_ptrs = x_ptr + x_rows[:, None] + offs_k[None, :].to(tl.int64) * stride_xc
-        w_ptrs = weight_ptr + w_columns[None, :] + offs_k[:, None].to(tl.int64) * stride_wc
-        for step in range(0, R * S * blocks):
-            tap = step // blocks
-            first = (step - tap * blocks) * BLOCK_K
-            r = tap // S
-            s = tap - r * S
-            if PADDING == 0:
-                inside = valid_m
-            elif BITS:
-                inside = ((taps >> tap) & 1) != 0
-            else:
-                inside = inside_image(top + r, left + s, H, W, valid_m)
-            a_mask = inside[:, None]
-            if C % BLOCK_K != 0:
-                a_mask &= offs_k[None, :] < C - first
-            c = tl.full((), first, tl.int64)
-            x_step = r.to(tl.int64) * stride_xh + s.to(tl.int64) * stride_xw + c * stride_xc
-            w_step = r.to(tl.int64) * stride_wr + s.to(tl.int64) * stride_ws + c * stride_wc
-            a = tl.load(x_ptrs + x_step, mask=a_mask, other=0.0)
-            if C % BLOCK_K == 0 and K % BLOCK_N == 0:
-                b = tl.load(w_ptrs + w_step)
-            else:
-                b_mask = valid_n[None, :] & (offs_k[:, None] < C - first)
-                b = tl.load(w_ptrs + w_step, mask=b_mask, other=0.0)
-            acc = tl.dot(dot_operand(a), dot_operand(b), acc, input_precision=PRECISION)
+    for start in range(0, R * S * C, BLOCK_K):
+        j = start + tl.arange(0, BLOCK_K)
+        c, r, s = j % C, j // (S * C), j // C % S
+        h, w = top + r[None, :], left + s[None, :]
+        inside = (offs_m < pixels)[:, None] & (j < R * S * C)[None, :] & (h >= 0) & (h < H) & (w >= 0) & (w < W)
+        x_offs = h.to(tl.int64) * stride_xh + w.to(tl.int64) * stride_xw + c.to(tl.int64)[None, :] * stride_xc
+        w_offs = r.to(tl.int64) * stride_wr + s.to(tl.int64) * stride_ws + c.to(tl.int64) * stride_wc
+        a = tl.load(x_ptrs + x_offs, mask=inside, other=0.0)
+        b = tl.load(w_ptrs + w_offs[:, None], mask=(j < R * S * C)[:, None] & (offs_n < K)[None, :], other=0.0)
+        acc = tl.dot(dot_operand(a), dot_operand(b), acc, input_precision=PRECISION)
 
-    out_ptrs = out_ptr + offs_m[:, None].to(tl.int64) * K + offs_n[None, :]
-    tl.store(out_ptrs, acc, mask=valid_m[:, None] & valid_n[None, :])
+    out_ptrs = out_ptr + offs_m.to(tl.int64)[:, None] * K + offs_n[None, :]
+    tl.store(out_ptrs, acc, mask=(offs_m < pixels)[:, None] & (offs_n < K)[None, :])
 
 
-if INTERPRET:  # without autotuning: one tile that numpy multiplies fast
+def _tile(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, num_warps: int) -> triton.Config:
+    tile = {"BLOCK_M": BLOCK_M, "BLOCK_N": BLOCK_N, "BLOCK_K": BLOCK_K}
+    return triton.Config(tile, num_warps=num_warps, num_stages=2)
+
+
+CONFIGS = [_tile(128, 128, 32, 8), _tile(128, 64, 32, 8), _tile(64, 64, 32, 4), _tile(64, 16, 32, 4)]
+
+if INTERPRET:  # one tile that numpy multiplies fast
     TILE: dict[str, int] = {"BLOCK_M": 256, "BLOCK_N": 64, "BLOCK_K": 64}
-else:  # tuned, or timed once per key and kept in Triton's cache folder
+else:  # timed once per key
     TILE = {}
-    KEY = ["pixels", "C", "K", "P", "Q", "R", "S", "STRIDE", "PRECISION"]
-    conv2d_kernel = autotune(CONFIGS, KEY, short_list)(conv2d_kernel)
+    KEY = ["pixels", "P", "Q", "K", "STRIDE", "C", "R", "S", "PRECISION"]
+    conv2d_gather_kernel = autotune(CONFIGS, KEY)(conv2d_gather_kernel)
 
 
 @kept
@@ -129,34 +76,26 @@ def conv2d(
 ) -> Float[Tensor, "N P Q K"]:
     """y[n, p, q, k] = sum over r, s, c of x[n, p stride + r - padding, q stride + s - padding, c] weight[k, r, s, c].
 
-    Shapes: x (N, H, W, C), weight (K, R, S, C), any strides; fastest where the channels of both are contiguous and a
-    multiple of 16 bytes. The output is contiguous.
+    Shapes: x (N, H, W, C), weight (K, R, S, C), any strides. The output is contiguous.
     Dtypes: float32, float16, bfloat16, the same for both; sums in float32, rounded once at the end.
     Precision: "ieee" multiplies the inputs exactly (float32 without tensor cores); "tf32", for float32 only: the tensor
     cores truncate each factor to 11 significant bits.
-    Tail: loads are masked where a tap lies in the padding and where a tile overhangs; offsets are int64. With stride 1,
-    TMA reads and writes instead where it can (_boxes.py).
-    Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for 2^31 pixels and more.
+    Tail: loads are masked where a tap lies in the padding and where a tile overhangs. Offsets are int64.
+    Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for 2^31 - 256 pixels and
+    more.
     Source: implicit GEMM as in cuDNN (Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", 2014).
     """
-    P, Q = check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
-    (N, H, W, C), (K, R, S, _) = x.shape, weight.shape
-    pixels = N * P * Q
-    if pixels >= 2**31 - 256:
-        raise NotImplementedError(f"conv2d: pixels must be below 2^31 - 256; got {pixels} of {tuple(x.shape)}")
-    if C == 0:
-        return torch.zeros((N, P, Q, K), dtype=x.dtype, device=x.device)
-    out = empty_output((N, P, Q, K), x.dtype, x.device)
-    if pixels == 0 or K == 0:
+    out, finished = new_output(x, weight, stride, padding, precision)
+    if finished:
         return finished_output(out, x.dtype)
+    (_, H, W, C), (K, R, S, _) = x.shape, weight.shape
+    N, P, Q, _ = out.shape
+    pixels = N * P * Q
     with device_of(x):
-        if _conv2d_boxes.covers(x, weight, stride, padding, precision):
-            _conv2d_boxes.convolve(x, weight, out, padding, precision)
-            return finished_output(out, x.dtype)
         launch(
-            conv2d_kernel, lambda tile: (triton.cdiv(pixels, tile["BLOCK_M"]) * triton.cdiv(K, tile["BLOCK_N"]),),
-            x, weight, out, pixels, H, W, P, Q, *x.stride(), *weight.stride(),
-            C=C, K=K, R=R, S=S, STRIDE=stride, PADDING=padding, GATHER=C < FEW_CHANNELS and R * S > 1,
-            PRECISION=precision, GROUP_M=GROUP_M, **TILE,
+            conv2d_gather_kernel,
+            lambda tile: (triton.cdiv(pixels, tile["BLOCK_M"]) * triton.cdiv(K, tile["BLOCK_N"]),),
+            x, weight, out, pixels, H, W, P, Q, K, stride, padding, *x.stride(), *weight.stride(),
+            C=C, R=R, S=S, PRECISION=precision, **TILE,
         )  # fmt: skip
     return finished_output(out, x.dtype)

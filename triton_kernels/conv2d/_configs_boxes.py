@@ -1,4 +1,4 @@
-"""Configurations of _boxes.py: the autotuner's short lists, and the space of a longer search."""
+"""Configurations of boxes.py: the autotuner's short lists, and the space of a longer search."""
 
 import itertools
 from typing import Any
@@ -9,7 +9,7 @@ from triton_kernels._runtime.configs import columns_that_suit, shared_memory
 
 
 def set_boxes(args: dict[str, Any]) -> None:
-    """Before each launch: gives the descriptors the block shapes of the configuration."""
+    """Gives the descriptors the block shapes of the configuration, before each launch."""
     height, width, block_n, block_k = (args[name] for name in ("BOX_H", "BOX_W", "BLOCK_N", "BLOCK_K"))
     box = [args["BLOCK_M"] // (height * width), height, width]
     args["x_desc"].block_shape = [*box, block_k]

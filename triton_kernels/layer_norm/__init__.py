@@ -1,4 +1,4 @@
-"""Layer normalization of each row of a matrix in Triton: a row stays in registers, if it fits."""
+"""Layer normalization of the rows of a matrix in Triton: a row is in registers of a program, or read in blocks."""
 
 import triton
 import triton.language as tl
@@ -37,8 +37,8 @@ def long_layer_norm_kernel(
 ):  # fmt: skip
     """One program computes one row in blocks of BLOCK_N. It reads the row twice, the second time from the L2 cache.
 
-    mean, squares: of the elements so far, the mean and the sum of squared differences to it. Those of a block come
-    from the block's own mean.
+    mean: the mean of the elements so far. squares: the sum of their squared differences to it. A block adds its own
+    mean and squared differences.
     """
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * stride_xm
@@ -71,9 +71,9 @@ def layer_norm(
 ) -> Float[Tensor, "M N"]:
     """out[i, j] = (x[i, j] - mean_i) / sqrt(variance_i + eps) * weight[j] + bias[j]; the variance is the biased one.
 
-    Shapes: x (M, N), weight and bias (N,), any strides; the output is contiguous.
+    Shapes: x (M, N), weight and bias (N,), any strides. The output is contiguous.
     Dtypes: float32, float16, bfloat16; float32 inside, rounded once.
-    Tail: columns beyond N are masked; offsets are int64.
+    Tail: columns beyond N are masked. Offsets are int64.
     Errors: ValueError for other shapes, dtypes or devices.
     Source: T. Chan, G. Golub, R. LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances",
     1979, for rows in blocks.

@@ -1,19 +1,16 @@
-"""A linear layer with a sigmoid in Triton: a product whose tiles are finished in registers."""
+"""A linear layer with a sigmoid in Triton: a matrix product whose tiles are finished before they are stored."""
 
 import triton
 import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._common.tiles import grouped_tile
+from triton_kernels._common.tiles import grouped_tile_any
 from triton_kernels._runtime.arguments import check_linear
 from triton_kernels._runtime.autotuner import autotune
-from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
+from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
-from triton_kernels.linear_sigmoid._configs import CONFIGS, short_list, tuning_space  # noqa: F401
-from triton_kernels.matmul import multiply_add
-from triton_kernels.matmul.pipelined import alignment, known_multiple, opaque_offsets
-from triton_kernels.sigmoid import sigmoid_16_bit, sigmoid_float32
+from triton_kernels.sigmoid import sigmoid_of
 
 DETERMINISTIC = True
 GROUP_M = 8  # tile rows per group of the tile scheduler
@@ -21,66 +18,41 @@ GROUP_M = 8  # tile rows per group of the tile scheduler
 
 @triton.jit
 def linear_sigmoid_kernel(
-    x_ptr, weight_ptr, bias_ptr, dy_ptr, out_ptr, M, N, K,
-    stride_xm, stride_xk, stride_wn, stride_wk, stride_b, stride_dym, stride_dyn,
-    PRECISION: tl.constexpr, MASKED: tl.constexpr, GROUP_M: tl.constexpr, ALIGN: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    x_ptr, weight_ptr, bias_ptr, out_ptr, M, N, K, stride_xm, stride_xk, stride_wn, stride_wk, stride_b,
+    PRECISION: tl.constexpr, GROUP_M: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """One program computes one tile of sigma(x weight^T + bias), [BLOCK_M, BLOCK_N], in float32 registers.
 
-    Each step over K multiplies [BLOCK_M, BLOCK_K] of x by [BLOCK_K, BLOCK_N] of weight^T, as in `matmul`; what is done
-    with the sums costs no traffic but that of the result.
-    ALIGN: elements in 16 bytes if all rows start and end at multiples of 16 bytes; otherwise 1.
-    With dy the tile is that of dz = dy s (1 - s), s being the sigmoid.
+    Each step over K multiplies [BLOCK_M, BLOCK_K] of x by [BLOCK_K, BLOCK_N] of weight^T.
     """
-    if ALIGN > 1:
-        stride_xm, stride_wn = known_multiple(stride_xm, ALIGN), known_multiple(stride_wn, ALIGN)
-        K, N = known_multiple(K, ALIGN), known_multiple(N, ALIGN)
-    tl.assume(K > 0)  # otherwise acc reaches the loop on two paths, and ptxas serializes the wgmmas
-    pid_m, pid_n = grouped_tile(tl.program_id(0), tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), GROUP_M)
-    offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
-    offs_n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
-    offs_k = tl.arange(0, BLOCK_K)
-    x_offs = offs_m[:, None].to(tl.int64) * stride_xm + offs_k[None, :].to(tl.int64) * stride_xk
-    w_offs = offs_k[:, None].to(tl.int64) * stride_wk + offs_n[None, :].to(tl.int64) * stride_wn
-    x_ptrs = x_ptr + opaque_offsets(x_offs, ALIGN, True)
-    w_ptrs = weight_ptr + opaque_offsets(w_offs, ALIGN, False)
-    x_step = tl.full((), BLOCK_K, tl.int64) * stride_xk
-    w_step = tl.full((), BLOCK_K, tl.int64) * stride_wk
-
+    pid_m, pid_n = grouped_tile_any(tl.program_id(0), tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), GROUP_M)
+    offs_m = pid_m.to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
+    offs_n = pid_n.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for k in range(0, K, BLOCK_K):
-        if MASKED:
-            x = tl.load(x_ptrs, mask=(offs_m[:, None] < M) & (offs_k[None, :] < K - k), other=0.0)
-            w = tl.load(w_ptrs, mask=(offs_k[:, None] < K - k) & (offs_n[None, :] < N), other=0.0)
-        else:
-            x = tl.load(x_ptrs)
-            w = tl.load(w_ptrs)
-        acc = multiply_add(x, w, acc, PRECISION)
-        x_ptrs += x_step
-        w_ptrs += w_step
-
-    bias = tl.load(bias_ptr + offs_n.to(tl.int64) * stride_b, mask=offs_n < N, other=0.0)
-    acc += bias.to(tl.float32)[None, :]
-    acc = sigmoid_float32(acc) if bias.dtype == tl.float32 else sigmoid_16_bit(acc)
-    inside = (offs_m[:, None] < M) & (offs_n[None, :] < N)
-    if dy_ptr is not None:
-        dy_ptrs = dy_ptr + offs_m[:, None].to(tl.int64) * stride_dym + offs_n[None, :].to(tl.int64) * stride_dyn
-        dy = tl.load(dy_ptrs, mask=inside, other=0.0) if MASKED else tl.load(dy_ptrs)
-        acc = dy.to(tl.float32) * (acc * (1.0 - acc))
-    out_ptrs = out_ptr + offs_m[:, None].to(tl.int64) * N + offs_n[None, :]
-    if MASKED:
-        tl.store(out_ptrs, acc, mask=inside)
-    else:
-        tl.store(out_ptrs, acc)
+    for start in range(0, K, BLOCK_K):
+        k = start + tl.arange(0, BLOCK_K).to(tl.int64)
+        x_ptrs = x_ptr + offs_m * stride_xm + k[None, :] * stride_xk
+        w_ptrs = weight_ptr + k[:, None] * stride_wk + offs_n * stride_wn
+        x = tl.load(x_ptrs, mask=(offs_m < M) & (k[None, :] < K), other=0.0)
+        w = tl.load(w_ptrs, mask=(k[:, None] < K) & (offs_n < N), other=0.0)
+        acc = tl.dot(dot_operand(x), dot_operand(w), acc, input_precision=PRECISION)
+    bias = tl.load(bias_ptr + offs_n * stride_b, mask=offs_n < N, other=0.0).to(tl.float32)
+    tl.store(out_ptr + offs_m * N + offs_n, sigmoid_of(acc + bias), mask=(offs_m < M) & (offs_n < N))
 
 
-if INTERPRET:  # without autotuning: one tile that numpy multiplies fast
+def _tile(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, num_warps: int, num_stages: int) -> triton.Config:
+    tile = {"BLOCK_M": BLOCK_M, "BLOCK_N": BLOCK_N, "BLOCK_K": BLOCK_K}
+    return triton.Config(tile, num_warps=num_warps, num_stages=num_stages)
+
+
+CONFIGS = [_tile(128, 128, 32, 8, 3), _tile(64, 128, 32, 4, 3), _tile(64, 64, 32, 4, 4), _tile(16, 64, 64, 4, 4)]
+
+if INTERPRET:  # one tile that numpy multiplies fast
     TILE: dict[str, int] = {"BLOCK_M": 256, "BLOCK_N": 256, "BLOCK_K": 256}
-else:  # tuned, or timed once per key and kept in Triton's cache folder
+else:  # timed once per key
     TILE = {}
     KEY = ["M", "N", "K", "stride_xm", "stride_xk", "stride_wn", "stride_wk", "PRECISION"]
-    linear_sigmoid_kernel = autotune(CONFIGS, KEY, short_list)(linear_sigmoid_kernel)
+    linear_sigmoid_kernel = autotune(CONFIGS, KEY)(linear_sigmoid_kernel)
 
 
 @kept
@@ -89,33 +61,24 @@ def linear_sigmoid(
 ) -> Float[Tensor, "M N"]:
     """out = sigma(x weight^T + bias).
 
-    Shapes: x (M, K), weight (N, K), bias (N,), any strides, K = 0 included; the output is contiguous.
-    Dtypes: float32, float16, bfloat16, the same for all; everything in float32, rounded once at the end.
+    Shapes: x (M, K), weight (N, K), bias (N,), any strides, K = 0 included. The output is contiguous.
+    Dtypes: float32, float16, bfloat16, the same for all; float32 inside, rounded once at the end.
     Precision: "ieee" multiplies the inputs exactly (float32 without tensor cores); "tf32", for float32 only: the tensor
     cores truncate each factor to 11 significant bits.
-    Tail: unless every tile of every configuration fits, loads and stores are masked; offsets are int64.
-    Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for M above 2^28,
-    N above 2^26 or K above 2^30.
-    Source: `matmul`.
+    Tail: elements beyond M, N and K are masked. Offsets are int64.
+    Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for M above 2^28, N above
+    2^26 or K above 2^30.
+    Source: the matrix multiplication of Triton's tutorials.
     """
     check_linear("linear_sigmoid", x, weight, bias, precision=precision)
-    out = empty_output((x.shape[0], weight.shape[0]), x.dtype, x.device)
+    (M, K), N = x.shape, weight.shape[0]
+    out = empty_output((M, N), x.dtype, x.device)
     if out.numel() > 0:
         with device_of(x):
-            launch_forward(x, weight, bias, None, out, precision)
+            launch(
+                linear_sigmoid_kernel,
+                lambda tile: (triton.cdiv(M, tile["BLOCK_M"]) * triton.cdiv(N, tile["BLOCK_N"]),),
+                x, weight, bias, out, M, N, K, *x.stride(), *weight.stride(), *bias.stride(),
+                PRECISION=precision, GROUP_M=GROUP_M, **TILE,
+            )  # fmt: skip
     return finished_output(out, x.dtype)
-
-
-def launch_forward(x: Tensor, weight: Tensor, bias: Tensor, dy: Tensor | None, out: Tensor, precision: str) -> None:
-    """Stores s, or with dy dz = dy s (1 - s), in out, which is not empty."""
-    if x.shape[1] == 0:  # the kernel needs a step
-        x, weight = x.new_zeros(x.shape[0], 1), weight.new_zeros(weight.shape[0], 1)
-    (M, K), N = x.shape, weight.shape[0]
-    by_rows = x.stride(1) == 1 == weight.stride(1)
-    launch(
-        linear_sigmoid_kernel, lambda tile: (triton.cdiv(M, tile["BLOCK_M"]) * triton.cdiv(N, tile["BLOCK_N"]),),
-        x, weight, bias, dy, out, M, N, K, *x.stride(), *weight.stride(), *bias.stride(),
-        *((0, 0) if dy is None else dy.stride()), PRECISION=precision,
-        MASKED=M % 256 != 0 or N % 256 != 0 or K % 256 != 0, GROUP_M=GROUP_M,
-        ALIGN=alignment(x, weight, out) if by_rows else 1, **TILE,
-    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A linear layer with a sigmoid in Gluon for Hopper: the kernel of matmul/gluon.py, finished in registers."""
+"""A linear layer with a sigmoid in Gluon for Hopper: adds the bias and the sigmoid to the kernel of matmul/gluon.py."""
 
 import torch
 from jaxtyping import Float
@@ -19,8 +19,8 @@ def linear_sigmoid(
     """out = sigma(x weight^T + bias).
 
     Shapes: x (M, K), weight (N, K), bias (N,), K at least 1. The output is contiguous.
-    Strides: any; what TMA cannot copy is copied first, as in matmul/gluon.py.
-    Dtypes: float16, bfloat16; everything in float32, rounded once at the end.
+    Strides: any; a kernel first copies operands that TMA cannot read, as in matmul/gluon.py.
+    Dtypes: float16, bfloat16; float32 inside, rounded once at the end.
     Tail: TMA reads zeros beyond the edges and does not write there.
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for float32, for K = 0, for
     M or N above 2^26, for K above 2^30, and for a GPU other than Hopper.

@@ -20,118 +20,53 @@ State = Float[Tensor, "B H"]
 
 
 @triton.jit
-def squash(x):
-    """tanh"""
+def tanh(x):
     return 2.0 * tl.sigmoid(2.0 * x) - 1.0
 
 
 @triton.jit
-def gate_terms(inputs_ptr, bias_ptr, row, u, inside, H, GATE: tl.constexpr):
-    """The inputs' products and the bias of one gate, [BLOCK_B, BLOCK_U]."""
-    terms = tl.load(inputs_ptr + (row * 4 + GATE) * H + u, mask=inside, other=0.0).to(tl.float32)
-    return terms + tl.load(bias_ptr + GATE * H + u, mask=u < H, other=0.0).to(tl.float32)
-
-
-@triton.jit
 def add_product(acc, h, w_ptr, k, u, H, GATE: tl.constexpr):
-    """acc + h w^T over columns k of the rows of one gate."""
+    """acc + h w^T over the columns k of the weights of one gate, rows GATE H to (GATE + 1) H - 1."""
     w = tl.load(w_ptr + (GATE * H + u).to(tl.int64) * H + k[:, None], mask=(k[:, None] < H) & (u < H), other=0.0)
     return tl.dot(h, dot_operand(w), acc, input_precision="ieee")
 
 
-@triton.jit(do_not_specialize=["begin", "end"])
-def lstm_kernel(
-    inputs_ptr, w_hh_ptr, bias_ptr, h0_ptr, c0_ptr, y_ptr, h_ptr, c_ptr, cells_ptr, arrived_ptr, begin, end, T, B, H,
-    WAIT: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_U: tl.constexpr, BLOCK_K: tl.constexpr,
+@triton.jit
+def input_terms(inputs_ptr, bias_ptr, b, u, inside, H, GATE: tl.constexpr):
+    """x w_ih^T + bias of one gate, [BLOCK_B, BLOCK_U]."""
+    terms = tl.load(inputs_ptr + (b * 4 + GATE) * H + u, mask=inside, other=0.0).to(tl.float32)
+    return terms + tl.load(bias_ptr + GATE * H + u, mask=u < H, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def lstm_step_kernel(
+    inputs_ptr, w_hh_ptr, bias_ptr, before_ptr, c_before_ptr, y_ptr, h_ptr, c_ptr, B, H,
+    BLOCK_B: tl.constexpr, BLOCK_U: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Steps begin to end - 1. One program computes BLOCK_U units of BLOCK_B rows of the batch; c stays in registers.
-
-    WAIT: after each step all programs wait for each other, so they must run at the same time. h is read past the L1
-    cache, which may have old values.
-    """
-    across = tl.cdiv(H, BLOCK_U)
-    b = tl.program_id(0) // across * BLOCK_B + tl.arange(0, BLOCK_B)[:, None]
-    u = tl.program_id(0) % across * BLOCK_U + tl.arange(0, BLOCK_U)[None, :]
+    """One time step. One program computes BLOCK_U units of BLOCK_B rows of the batch, from h of the step before."""
+    tiles_u = tl.cdiv(H, BLOCK_U)
+    b = (tl.program_id(0) // tiles_u * BLOCK_B + tl.arange(0, BLOCK_B)[:, None]).to(tl.int64)
+    u = tl.program_id(0) % tiles_u * BLOCK_U + tl.arange(0, BLOCK_U)[None, :]
     inside = (b < B) & (u < H)
-    b = b.to(tl.int64)
-    if begin == 0:
-        c = tl.load(c0_ptr + b * H + u, mask=inside, other=0.0).to(tl.float32)
-    else:
-        c = tl.load(cells_ptr + b * H + u, mask=inside, other=0.0)
-    h = tl.zeros((BLOCK_B, BLOCK_U), tl.float32)
-    for t in range(begin, end):
-        if t == 0:  # noqa: SIM108 - Triton has no conditional expression of pointers
-            before_ptr = h0_ptr
-        else:
-            before_ptr = y_ptr + tl.full((), t - 1, tl.int64) * B * H
-        i = tl.zeros((BLOCK_B, BLOCK_U), tl.float32)
-        f = tl.zeros((BLOCK_B, BLOCK_U), tl.float32)
-        g = tl.zeros((BLOCK_B, BLOCK_U), tl.float32)
-        o = tl.zeros((BLOCK_B, BLOCK_U), tl.float32)
-        for start in range(0, H, BLOCK_K):
-            k = start + tl.arange(0, BLOCK_K)
-            x = tl.load(
-                before_ptr + b * H + k[None, :], mask=(b < B) & (k[None, :] < H), other=0.0, cache_modifier=".cg"
-            )
-            x = dot_operand(x)
-            i = add_product(i, x, w_hh_ptr, k, u, H, 0)
-            f = add_product(f, x, w_hh_ptr, k, u, H, 1)
-            g = add_product(g, x, w_hh_ptr, k, u, H, 2)
-            o = add_product(o, x, w_hh_ptr, k, u, H, 3)
-        row = tl.full((), t, tl.int64) * B + b
-        i += gate_terms(inputs_ptr, bias_ptr, row, u, inside, H, 0)
-        f += gate_terms(inputs_ptr, bias_ptr, row, u, inside, H, 1)
-        g += gate_terms(inputs_ptr, bias_ptr, row, u, inside, H, 2)
-        o += gate_terms(inputs_ptr, bias_ptr, row, u, inside, H, 3)
-        c = tl.sigmoid(f) * c + tl.sigmoid(i) * squash(g)
-        h = tl.sigmoid(o) * squash(c)
-        tl.store(y_ptr + row * H + u, h, mask=inside)
-        if WAIT:  # noqa: SIM102 - of a constant and a value
-            if t + 1 < end:
-                tl.debug_barrier()  # all threads have stored
-                tl.atomic_add(arrived_ptr, 1, sem="release")
-                while tl.atomic_add(arrived_ptr, 0, sem="acquire") < tl.num_programs(0) * (t + 1):
-                    pass
-    tl.store(cells_ptr + b * H + u, c, mask=inside)
-    if end == T:
-        tl.store(h_ptr + b * H + u, h, mask=inside)
-        tl.store(c_ptr + b * H + u, c, mask=inside)
-
-
-def run(tensors: tuple[Tensor, ...], *, together: bool) -> tuple[Sequence, State, State]:
-    """What `lstm` returns, of arguments that it has checked. together: all steps in one launch, with WAIT."""
-    x, w_ih, w_hh, bias, h0, c0 = tensors
-    (T, B, I), H = x.shape, h0.shape[1]  # noqa: E741
-    if T == 0 or B == 0 or H == 0:
-        return torch.empty((T, B, H), dtype=x.dtype, device=x.device), h0.clone(), c0.clone()
-    w_hh, bias, h0, c0 = (each.contiguous() for each in (w_hh, bias, h0, c0))
-    inputs = matmul(x.reshape(T * B, I), w_ih.t())
-    y, h, c = (empty_output(shape, x.dtype, x.device) for shape in ((T, B, H), (B, H), (B, H)))
-    cells = torch.empty((B, H), dtype=torch.float32, device=x.device)
-    arguments = (inputs, w_hh, bias, h0.to(y.dtype), c0, y, h, c, cells)
-    block_b = min(128 if together else 64, max(16, triton.next_power_of_2(B)))
-    grid = (triton.cdiv(H, BLOCK_U) * triton.cdiv(B, block_b),)
-    tile = {"BLOCK_B": block_b, "BLOCK_U": BLOCK_U, "BLOCK_K": BLOCK_K, "num_warps": 4, "num_stages": 3}
-    with device_of(x):
-        if together and not INTERPRET:
-            _check_fits(x, grid[0])
-            arrived = torch.zeros(1, dtype=torch.int32, device=x.device)
-            launch(
-                lstm_kernel, grid, *arguments, arrived, 0, T, T, B, H, WAIT=True, launch_cooperative_grid=True, **tile
-            )
-        else:
-            for t in range(T):
-                launch(lstm_kernel, grid, *arguments, None, t, t + 1, T, B, H, WAIT=False, **tile)
-    return finished_output(y, x.dtype), finished_output(h, x.dtype), finished_output(c, x.dtype)
-
-
-def _check_fits(x: Tensor, programs: int) -> None:
-    """Raises: NotImplementedError for more programs than multiprocessors, which may not run at the same time."""
-    multiprocessors = torch.cuda.get_device_properties(x.device).multi_processor_count
-    if programs > multiprocessors:
-        raise NotImplementedError(
-            f"lstm: {programs} programs wait for each other, and the device runs {multiprocessors} at a time"
-        )
+    zero = tl.zeros((BLOCK_B, BLOCK_U), tl.float32)
+    i, f, g, o = zero, zero, zero, zero
+    for start in range(0, H, BLOCK_K):
+        k = start + tl.arange(0, BLOCK_K)
+        h = dot_operand(tl.load(before_ptr + b * H + k[None, :], mask=(b < B) & (k[None, :] < H), other=0.0))
+        i = add_product(i, h, w_hh_ptr, k, u, H, 0)
+        f = add_product(f, h, w_hh_ptr, k, u, H, 1)
+        g = add_product(g, h, w_hh_ptr, k, u, H, 2)
+        o = add_product(o, h, w_hh_ptr, k, u, H, 3)
+    i += input_terms(inputs_ptr, bias_ptr, b, u, inside, H, 0)
+    f += input_terms(inputs_ptr, bias_ptr, b, u, inside, H, 1)
+    g += input_terms(inputs_ptr, bias_ptr, b, u, inside, H, 2)
+    o += input_terms(inputs_ptr, bias_ptr, b, u, inside, H, 3)
+    c = tl.load(c_before_ptr + b * H + u, mask=inside, other=0.0).to(tl.float32)
+    c = tl.sigmoid(f) * c + tl.sigmoid(i) * tanh(g)
+    y = tl.sigmoid(o) * tanh(c)
+    tl.store(y_ptr + b * H + u, y, mask=inside)
+    tl.store(h_ptr + b * H + u, y, mask=inside)
+    tl.store(c_ptr + b * H + u, c, mask=inside)
 
 
 @kept
@@ -146,11 +81,36 @@ def lstm(
     """(y, h, c): i, f, g, o = x_t w_ih^T + h w_hh^T + bias; c = sigmoid(f) c + sigmoid(i) tanh(g);
     h = y_t = sigmoid(o) tanh(c).
 
-    Shapes: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H); any strides: torch copies what is not
-    contiguous; the results are.
+    Shapes: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H), any strides: torch copies what is not
+    contiguous. The results are contiguous.
     Dtypes: float32 (ieee), float16, bfloat16, the same for all. x w_ih^T, by `matmul`, and h are rounded to it; sums
     and c are float32. Memory: 4 T B H numbers for x w_ih^T, and 4 B H bytes.
     Tail: masked. Errors: ValueError for other shapes, dtypes or devices.
+    Source: S. Hochreiter, J. Schmidhuber, "Long Short-Term Memory", 1997; the gates are those of PyTorch.
     """
     check_lstm(x, w_ih, w_hh, bias, h0, c0)
-    return run((x, w_ih, w_hh, bias, h0, c0), together=False)
+    T, B, I = x.shape  # noqa: E741
+    inputs = matmul(x.reshape(T * B, I), w_ih.t())
+    return run_steps(inputs.view(T, B, w_ih.shape[0]), w_hh, bias, h0, c0)
+
+
+def run_steps(
+    inputs: Float[Tensor, "T B 4*H"], w_hh: Tensor, bias: Tensor, h0: Tensor, c0: Tensor
+) -> tuple[Sequence, State, State]:
+    """The results of `lstm` from inputs = x w_ih^T."""
+    (T, B, _), H = inputs.shape, h0.shape[1]
+    if T == 0 or B == 0 or H == 0:
+        return inputs.new_empty((T, B, H)), h0.clone(), c0.clone()
+    w_hh, bias, h0, c0 = (each.contiguous() for each in (w_hh, bias, h0, c0))
+    y, h, c = (empty_output(shape, inputs.dtype, inputs.device) for shape in ((T, B, H), (B, H), (B, H)))
+    cells = torch.empty((B, H), dtype=torch.float32, device=inputs.device)
+    BLOCK_B = min(64, max(16, triton.next_power_of_2(B)))
+    grid = (triton.cdiv(H, BLOCK_U) * triton.cdiv(B, BLOCK_B),)
+    with device_of(inputs):
+        for t in range(T):
+            launch(
+                lstm_step_kernel, grid,
+                inputs[t], w_hh, bias, y[t - 1] if t > 0 else h0, cells if t > 0 else c0,
+                y[t], h, cells if t + 1 < T else c, B, H, BLOCK_B, BLOCK_U, BLOCK_K, num_warps=4, num_stages=3,
+            )  # fmt: skip
+    return tuple(finished_output(each, inputs.dtype) for each in (y, h, c))  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""Root mean square normalization of each row of a matrix in Triton: a row stays in registers, if it fits."""
+"""Division of each row of a matrix by its root mean square in Triton: a row is in registers, or read in blocks."""
 
 import triton
 import triton.language as tl
@@ -53,9 +53,9 @@ def long_rms_norm_kernel(
 def rms_norm(x: Float[Tensor, "M N"], weight: Float[Tensor, "N"], *, eps: float) -> Float[Tensor, "M N"]:
     """out[i, j] = x[i, j] * weight[j] / sqrt(mean over k of x[i, k]^2 + eps).
 
-    Shapes: x (M, N), weight (N,), any strides; the output is contiguous.
+    Shapes: x (M, N), weight (N,), any strides. The output is contiguous.
     Dtypes: float32, float16, bfloat16; float32 inside, rounded once.
-    Tail: columns beyond N are masked; offsets are int64.
+    Tail: columns beyond N are masked. Offsets are int64.
     Errors: ValueError for other shapes, dtypes or devices.
     """
     check_norm("rms_norm", x, weight=weight)

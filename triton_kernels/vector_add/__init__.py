@@ -10,7 +10,7 @@ from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finishe
 from triton_kernels._runtime.launch import device_of, kept, launch
 
 DETERMINISTIC = True
-LARGE_BYTES = 2**26  # per operand: from here on there are enough programs for large blocks
+LARGE_BYTES = 2**26  # Size of an operand from which on there are enough programs for large blocks.
 BLOCK_BYTES = (2**18, 2**18) if INTERPRET else (4096, 16384)  # per operand and program: small, large operands
 NUM_WARPS = (8, 32)  # one 16-byte load per thread and operand
 
@@ -19,8 +19,8 @@ NUM_WARPS = (8, 32)  # one 16-byte load per thread and operand
 def vector_add_kernel(a_ptr, b_ptr, out_ptr, N, stride_a, stride_b, BLOCK: tl.constexpr):
     """One program adds BLOCK consecutive elements.
 
-    Triton compiles strides of 1 as constants, which gives 16-byte loads. Only the last program masks: a mask on an N
-    that is not a multiple of 16 would narrow every program's loads.
+    Triton compiles strides of 1 as constants, which gives 16-byte loads. Only the last program masks, because a mask on
+    an N that is not a multiple of 16 narrows the loads.
     """
     start = tl.program_id(0).to(tl.int64) * BLOCK
     offs = tl.arange(0, BLOCK)
@@ -42,9 +42,9 @@ def vector_add_kernel(a_ptr, b_ptr, out_ptr, N, stride_a, stride_b, BLOCK: tl.co
 def vector_add(a: Shaped[Tensor, "N"], b: Shaped[Tensor, "N"]) -> Shaped[Tensor, "N"]:
     """out[i] = a[i] + b[i].
 
-    Shapes: a (N,), b (N,), any strides; the output is contiguous.
+    Shapes: a (N,), b (N,), any strides. The output is contiguous.
     Dtypes: float32, float16, bfloat16, the same for both; the exact sum is rounded once.
-    Tail: the last program masks the elements beyond N; offsets are int64, so N may exceed 2**31.
+    Tail: the last program masks the elements beyond N. Offsets are int64, so N may exceed 2**31.
     Errors: ValueError for other shapes, dtypes or devices.
     Source: the vector addition of Triton's tutorials, with the mask moved to the last block.
     """

@@ -28,7 +28,10 @@ np = pytest.importorskip("numpy")
 plgpu = pytest.importorskip("jax.experimental.pallas.mosaic_gpu", exc_type=ImportError)  # JAX 0.10 wants absl for it
 jnp = jax.numpy
 matmul_pallas = pytest.importorskip("jax_impls.matmul.pallas")
-configs = pytest.importorskip("jax_impls.matmul._configs_pallas")
+matmul_elements = pytest.importorskip("jax_impls.matmul.elements")
+matmul_auto = pytest.importorskip("jax_impls.matmul.auto")
+PRODUCTS = {"pallas": matmul_pallas, "elements": matmul_elements, "auto": matmul_auto}
+configs = pytest.importorskip("jax_impls.matmul._configs")
 
 ROOT = Path(__file__).resolve().parents[3]
 SHARED_BYTES = 227 * 1024  # per block on Hopper
@@ -127,7 +130,7 @@ def test_matmul_lowers_for_hopper(config: Any, splits: int, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_products_by_elements_lower_without_copies(dtype: str) -> None:
     a, b = jax.ShapeDtypeStruct((13, 301), dtype), jax.ShapeDtypeStruct((301, 17), dtype)
-    product = jax.jit(lambda a, b: matmul_pallas.matmul_by_elements(a, b, configs.ElementsConfig(16, 16, 128, 2)))
+    product = jax.jit(lambda a, b: matmul_elements.matmul_by_elements(a, b, configs.ElementsConfig(16, 16, 128, 2)))
     lowered = product.trace(a, b).lower(lowering_platforms=("cuda",)).as_text()
     assert lowered.count("custom_call") == 1
     assert "stablehlo.pad" not in lowered
@@ -213,17 +216,19 @@ ERRORS: dict[str, tuple[Callable[[Any, Any], Any], type[Exception], str]] = {
 }
 
 
+@pytest.mark.parametrize("line", PRODUCTS)
 @pytest.mark.parametrize("name", ERRORS)
-def test_matmul_errors(name: str) -> None:
+def test_matmul_errors(name: str, line: str) -> None:
     call, error, message = ERRORS[name]
     with pytest.raises(error, match=re.escape(message)):
-        call(lambda *shape, dtype="bfloat16": jnp.zeros(shape, dtype), matmul_pallas.matmul)
+        call(lambda *shape, dtype="bfloat16": jnp.zeros(shape, dtype), PRODUCTS[line].matmul)
 
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="only where JAX runs on a CPU")
-def test_matmul_does_not_run_on_a_cpu() -> None:
+@pytest.mark.parametrize("line", PRODUCTS)
+def test_matmul_does_not_run_on_a_cpu(line: str) -> None:
     with pytest.raises(NotImplementedError, match="matmul: needs a Hopper GPU"):
-        matmul_pallas.matmul(jnp.zeros((8, 8), "bfloat16"), jnp.zeros((8, 8), "bfloat16"))
+        PRODUCTS[line].matmul(jnp.zeros((8, 8), "bfloat16"), jnp.zeros((8, 8), "bfloat16"))
 
 
 @hopper
@@ -242,10 +247,12 @@ def test_matmul_does_not_run_on_a_cpu() -> None:
         (120, 576, 8192),
     ],
 )
-def test_matmul_on_a_gpu(M: int, N: int, K: int, dtype: str) -> None:
+@pytest.mark.parametrize("line", PRODUCTS)
+def test_matmul_on_a_gpu(M: int, N: int, K: int, dtype: str, line: str) -> None:
     a, b = drawn(M, N, K, dtype)
+    matmul = PRODUCTS[line].matmul
     tf32 = dtype == "float32"
-    c = matmul_pallas.matmul(a, b, precision="tf32" if tf32 else "ieee")
+    c = matmul(a, b, precision="tf32" if tf32 else "ieee")
     agrees(c, a, b, 2.0**-9 if tf32 else 2.0**-23)
-    c = matmul_pallas.matmul(*(jnp.asarray(np.asarray(x).T).T for x in (a, b)), precision="tf32" if tf32 else "ieee")
+    c = matmul(*(jnp.asarray(np.asarray(x).T).T for x in (a, b)), precision="tf32" if tf32 else "ieee")
     agrees(c, a, b, 2.0**-9 if tf32 else 2.0**-23)

@@ -31,7 +31,7 @@ def test_sigmoid_lowers_for_hopper(dtype: str) -> None:
     ("dtype", "error", "message"),
     [
         ("int32", ValueError, "sigmoid: x must be float32, float16 or bfloat16; got int32"),
-        ("float32", NotImplementedError, "sigmoid: float32 is left to XLA"),
+        ("float32", NotImplementedError, "sigmoid: this kernel takes float16 and bfloat16"),
     ],
 )
 def test_sigmoid_errors(dtype: str, error: type[Exception], message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Iterator
 from importlib import import_module
@@ -16,7 +17,6 @@ from triton.experimental.gluon import language as gl
 
 from suite import ops
 from suite.implementations import builtin
-from suite.implementations.implementation import Implementation
 from suite.runner import tune
 from triton_kernels._runtime import configs
 
@@ -24,34 +24,38 @@ FOLDER = Path(__file__).resolve().parents[3] / "triton_kernels"
 OPTIONS = {"num_warps", "num_stages", "maxnreg"}
 
 
-def autotuned() -> list[Implementation]:
-    """The implementations of triton_kernels whose file calls autotune."""
+IMPLEMENTATIONS = {
+    each.module.removeprefix("triton_kernels."): each
+    for operation in ops.names()
+    for each in builtin.implementations(operation)
+    if each.framework == "triton"
+}
+
+
+def autotuned() -> list[str]:
+    """The modules of the implementations of triton_kernels that call autotune: `matmul`, `matmul.gluon`."""
     found = []
-    for operation in ops.names():
-        files = builtin.files("triton", operation)
-        for each in builtin.implementations(operation):
-            if each.framework == "triton" and "autotune(" in files[each.name.partition("/")[2]].read_text():
-                found.append(each)
+    for module, each in IMPLEMENTATIONS.items():
+        path = builtin.files(each.framework, each.operation)[each.name.partition("/")[2]]
+        calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+        if any(ast.unparse(node.func).endswith("autotune") for node in calls):
+            found.append(module)
     return found
 
 
-AUTOTUNED = autotuned()
-each_autotuned = pytest.mark.parametrize("each", AUTOTUNED, ids=lambda each: each.module.partition(".")[2])
-PLAIN = 6
-"""Most configurations of a kernel that has them in its file and no longer search."""
+SEARCHED = [name for name in autotuned() if tune.tunable(IMPLEMENTATIONS[name])]
 
 
 def test_autotuned_kernels_have_the_autotuner_that_remembers() -> None:
-    modules = {each.module.partition(".")[2] for each in AUTOTUNED}
-    of_matmul = ("gluon", "parts", "persistent", "pipelined", "split")
-    assert {"matmul", *(f"matmul.{variant}" for variant in of_matmul), "attention", "attention.packed"} <= modules
+    expected = {"matmul", "attention", "attention.packed", "conv2d.taps"}
+    expected |= {f"matmul.{variant}" for variant in ("gluon", "parts", "persistent", "pipelined", "split")}
+    assert expected <= set(autotuned())
     assert not [path.name for path in FOLDER.rglob("*.py") if "triton.autotune(" in path.read_text()]
 
 
-@each_autotuned
-def test_every_autotuned_kernel_has_a_tuning_space_or_a_short_list_of_its_own(each: Implementation) -> None:
-    if len(import_module(each.module).CONFIGS) > PLAIN:
-        assert tune.tunable(each)
+@pytest.mark.parametrize("name", [name for name in autotuned() if name not in SEARCHED])
+def test_only_plain_kernels_have_no_tuning_space_and_at_most_six_configurations(name: str) -> None:
+    assert 1 <= len(import_module(f"triton_kernels.{name}").CONFIGS) <= 6
 
 
 def launches(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
@@ -69,34 +73,34 @@ def launches(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
                 yield {"q_ptr": torch.empty(1, dtype=dtype)}, {"D": D}
                 yield {"q_ptr": torch.empty(1, dtype=dtype), "dk_ptr": torch.empty(1, dtype=dtype)}, {"D": D}
         return
-    if name == "conv2d._configs_boxes":
+    if name == "conv2d.boxes":
         for dtype, precision in ((torch.bfloat16, "ieee"), (torch.float32, "tf32")):
             for K in (56, 64, 128, 136, 512):
                 yield {"x_desc": SimpleNamespace(base=torch.empty(1, dtype=dtype))}, {"PRECISION": precision, "K": K}
         return
-    if name == "conv2d":
+    if name == "conv2d.taps":
         for kind, (precision, _) in kinds.items():
-            for K, gather in ((1, False), (64, True), (64, False), (136, False), (512, False)):
+            for K in (1, 64, 136, 512):
                 x = torch.empty(1, dtype=getattr(torch, kind, torch.float32))
-                yield {"x_ptr": x}, {"PRECISION": precision, "GATHER": gather, "K": K}
+                yield {"x_ptr": x}, {"PRECISION": precision, "K": K}
         return
     for kind, (precision, DTYPE) in kinds.items():
         x = torch.empty(1, dtype=getattr(torch, kind, torch.float32))
         for shape in ((1, 1, 1), (16, 14336, 4096), (1000, 64, 300), *((n, n, n) for n in (512, 1024, 4096, 16384))):
             sizes = dict(zip("MNK", shape, strict=True))
-            if name in ("matmul", "matmul.pipelined"):
+            if name == "matmul.pipelined":
                 yield {"a_ptr": x, **sizes}, {"PRECISION": precision}
             elif name == "matmul.parts":
                 for K_part in {256, triton.cdiv(shape[2], 512) * 256}:
                     yield {"a_ptr": x, **sizes, "K_part": K_part}, {"PRECISION": precision}
-            elif name.startswith("linear_sigmoid"):
+            elif name == "linear_sigmoid.pipelined":
                 yield {"x_ptr": x, **sizes}, {"PRECISION": precision}
             elif (kind == "ieee") == (name == "matmul.split"):
                 desc = SimpleNamespace(base=x)
                 yield {"a_desc": desc, "c_desc": desc, **sizes}, {"PRECISION": precision, "DTYPE": DTYPE}
 
 
-@pytest.mark.parametrize("name", [*(each.module.partition(".")[2] for each in AUTOTUNED), "conv2d._configs_boxes"])
+@pytest.mark.parametrize("name", SEARCHED)
 def test_at_most_8_in_a_short_list_and_70_in_a_search(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     properties = SimpleNamespace(multi_processor_count=132, shared_memory_per_multiprocessor=228 * 1024)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device=None: properties)

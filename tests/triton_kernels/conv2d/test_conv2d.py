@@ -1,4 +1,4 @@
-"""conv2d in Triton by boxes of images, which TMA reads: what it covers, and the boxes it takes."""
+"""conv2d in Triton by boxes of images, which TMA reads: what it covers, its boxes, and when they are chosen."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import torch
 from torch.nn.functional import conv2d as by_torch
 
 from triton_kernels._runtime.interpreter import INTERPRET
-from triton_kernels.conv2d import _boxes as _conv2d_boxes
-from triton_kernels.conv2d import conv2d
+from triton_kernels.conv2d import auto, boxes
 
 
 @pytest.mark.parametrize(
@@ -20,15 +19,15 @@ def test_boxes_are_pytorchs_convolution(N: int, H: int, W: int, C: int, K: int, 
     if not INTERPRET:
         pytest.skip("needs Triton's interpreter")
     x, weight = (torch.randint(-4, 5, shape).half() for shape in ((N, H, W, C), (K, R, S, C)))
-    assert _conv2d_boxes.covers(x, weight, 1, padding, "ieee")
+    assert auto.config(x, weight, padding=padding) == "boxes"
     expected = by_torch(x.float().permute(0, 3, 1, 2), weight.float().permute(0, 3, 1, 2), padding=padding)
-    found = conv2d(x, weight, padding=padding)
+    found = boxes.conv2d(x, weight, padding=padding)
     torch.testing.assert_close(found, expected.permute(0, 2, 3, 1).half(), rtol=0, atol=0)
 
 
 def test_boxes_overhang_least() -> None:
     sizes = {56: (8, 8), 28: (4, 4), 14: (2, 2), 7: (1, 1)}
-    assert {size: _conv2d_boxes.box_of(256, size, size) for size in sizes} == sizes
+    assert {size: boxes.box_of(256, size, size) for size in sizes} == sizes
 
 
 @pytest.mark.parametrize(
@@ -43,8 +42,12 @@ def test_boxes_overhang_least() -> None:
     ],
     ids=["stride", "few_pixels", "few_channels", "few_outputs", "unaligned_outputs", "float32"],
 )
-def test_other_convolutions_are_left_to_gathered_loads(change: dict[str, int], stride: int, precision: str) -> None:
+def test_other_convolutions_are_left_to_taps(change: dict[str, int], stride: int, precision: str) -> None:
     size = {"N": 128, "C": 64, "K": 64, "dtype": torch.float16} | change
     x = torch.empty(size["N"], 7, 7, size["C"], dtype=size["dtype"])  # type: ignore[arg-type]
     weight = torch.empty(size["K"], 3, 3, size["C"], dtype=size["dtype"])  # type: ignore[arg-type]
-    assert not _conv2d_boxes.covers(x, weight, stride, 1, precision)
+    assert auto.config(x, weight, stride=stride, padding=1, precision=precision) == "taps"
+
+
+def test_few_channels_are_gathered() -> None:
+    assert auto.config(torch.empty(2, 9, 9, 3), torch.empty(8, 3, 3, 3)) == "gather"

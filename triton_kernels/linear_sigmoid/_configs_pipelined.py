@@ -1,4 +1,4 @@
-"""Configurations of the plain kernel and of its gradient: those of `matmul`, fewer of them in the short list."""
+"""Configurations of pipelined.py: those of matmul, with fewer of them in the short list."""
 
 from typing import Any
 

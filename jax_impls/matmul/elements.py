@@ -1,4 +1,4 @@
-"""Small products of pallas.py: Pallas for Triton, which loads elements and so takes rows at any address."""
+"""Matrix product in Pallas for Triton: masked loads of elements, which take rows at any address without copies."""
 
 from __future__ import annotations
 
@@ -12,16 +12,44 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as pltriton
 from jaxtyping import Array, Float
 
-from jax_impls.matmul._configs_pallas import ElementsConfig
+from jax_impls.matmul._configs import ElementsConfig, choose_elements, elements_fit
+from jax_impls.matmul._limits import check_products, described, multiprocessors
+
+REQUIRES = "sm_90"
+
+
+@partial(jax.jit, static_argnames="precision")
+def matmul(a: Float[Array, "M K"], b: Float[Array, "K N"], *, precision: str = "ieee") -> Float[Array, "M N"]:
+    """c[i, j] = sum over k of a[i, k] b[k, j]; K = 0 gives zeros.
+
+    float16 and bfloat16 (products exact, sums in float32, rounded once), and float32 with precision="tf32": the tensor
+    cores truncate each factor to 11 significant bits. No operand is copied, and rows may begin at any address. If tiles
+    leave most of the device idle, K is divided into parts, whose float32 sums XLA adds in their order.
+
+    Raises ValueError for other shapes, dtypes and precisions; NotImplementedError for float32 with precision="ieee",
+    for 2^31 elements and more in total, and on anything but a Hopper GPU.
+    """
+    check_products(a, b, precision)
+    (M, K), N = a.shape, b.shape[1]
+    if M * N * K == 0:
+        return jnp.zeros((M, N), a.dtype)
+    if not elements_fit(M, N, K):
+        raise NotImplementedError(f"matmul: a, b and c must have below 2^31 elements; got {a.shape} x {b.shape}")
+    return matmul_by_elements(a, b, choose_elements(M, N, K, a.dtype.itemsize, multiprocessors()))
+
+
+def config(a: jax.Array, b: jax.Array, *, precision: str = "ieee") -> str:
+    """The tile and the parts of K: `elements 64x64 parts=2`."""
+    return described(choose_elements(a.shape[0], b.shape[1], a.shape[1], a.dtype.itemsize, multiprocessors()))
 
 
 def matmul_by_elements(a: Float[Array, "M K"], b: Float[Array, "K N"], config: ElementsConfig) -> Float[Array, "M N"]:
-    """The product without copies. Parts of K are added in their order."""
+    """The product in tiles of a configuration."""
     (M, K), N = a.shape, b.shape[1]
     part = pl.cdiv(pl.cdiv(K, config.block_k), config.splits) * config.block_k
     splits = pl.cdiv(K, part)
     tiles = pl.cdiv(M, config.block_m), pl.cdiv(N, config.block_n)
-    # Programs that run at the same time share what they read of the larger operand; a grid has 2^16 - 1 columns.
+    # Concurrent programs then share their part of the larger operand. The second axis of a grid has 2^16 - 1 programs.
     rows_first = M < N or tiles[0] >= 2**16
     out = jax.ShapeDtypeStruct((splits, M, N), jnp.float32 if splits > 1 else a.dtype)
     c = pl.pallas_call(
@@ -37,7 +65,7 @@ def matmul_by_elements(a: Float[Array, "M K"], b: Float[Array, "K N"], config: E
 
 
 def _kernel(a_ref: Any, b_ref: Any, c_ref: Any, config: ElementsConfig, part: int, rows_first: bool) -> None:
-    """One program: the tile (block_m, block_n) of one part of K."""
+    """One program computes the tile (block_m, block_n) of one part of K."""
     (M, K), N = a_ref.shape, b_ref.shape[1]
     row = pl.program_id(0 if rows_first else 1) * config.block_m
     column = pl.program_id(1 if rows_first else 0) * config.block_n

@@ -1,4 +1,4 @@
-"""Tile configurations of pallas.py, and which one a problem gets."""
+"""Tile configurations of pallas.py and elements.py, and a model of their times, which chooses one for a problem."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class TileConfig:
 
     block_n: int
     num_stages: int
-    """Steps of K in flight."""
+    """Steps of K whose loads are in flight."""
     cluster: tuple[int, int]
     """Rows and columns of blocks."""
     grid_tile_width: int
     splits: int = 1
-    """Parts of K, none of them empty, whose sums are added afterwards in their order."""
+    """Parts of K, none of them empty. Their sums are added in their order."""
     consumers: int = 2
     """Warpgroups per block that multiply."""
 
@@ -40,7 +40,7 @@ class TileConfig:
 
 @dataclass(frozen=True)
 class ElementsConfig:
-    """A program computes a tile of c, (block_m, block_n), of one of `splits` parts of K, `block_k` of it at a time."""
+    """A program computes a tile of c, (block_m, block_n), for one of `splits` parts of K, in steps of block_k."""
 
     block_m: int
     block_n: int
@@ -67,41 +67,58 @@ CONFIGS = (
 )
 
 
-CLOCK = 1700.0  # cycles in a microsecond
-DEVICE_BYTES, COPY_BYTES = 3.9e6, 3.1e6  # read or written in a microsecond; by a copy or an addition of XLA's
-KERNEL_US = 1.3  # of a copy or an addition besides its traffic
+CLOCK = 1700.0  # cycles per microsecond
+DEVICE_BYTES, COPY_BYTES = 3.9e6, 3.1e6  # memory traffic per microsecond: of the kernel; of XLA's copies and additions
+KERNEL_US = 1.3  # launch of a copy or an addition
 
-ROW_BYTES = 128  # of a tile of a: the elements of K in a step
+ROW_BYTES = 128  # bytes of K in a step
 LATENCY = 2500.0  # cycles until a load arrives
-COLUMN_STEP = 3.95  # cycles of a step of K for each column of a tile, of which it has NARROW more than its own
-NARROW = 24
-L2_BYTES = 50.0  # that a multiprocessor gets from the L2 cache in a cycle
-TILE, COLUMN = 770.0, 8.0  # cycles of a tile besides its steps, and of each of its columns; twice for sums of parts
-BEYOND = 0.5  # time of a row of a tile that lies beyond M, in that of a row from memory
+COLUMN_STEP = 3.95  # cycles per step of K and column of a tile
+NARROW = 24  # columns that a step takes in addition to those of the tile
+L2_BYTES = 50.0  # bytes per cycle from the L2 cache to a multiprocessor
+TILE, COLUMN = 770.0, 8.0  # cycles per tile, and per column of it, besides the steps; columns count twice with parts
+BEYOND = 0.5  # cost of a row beyond M relative to a row in memory
 
 ELEMENTS = ((16, 16, 128), (16, 64, 64), (64, 16, 64), (32, 32, 64), (64, 64, 32), (128, 64, 64), (128, 128, 64))
-PROGRAMS, PROGRAM_SUMS = 4, 128 * 128 * 2  # on a multiprocessor at a time, and their sums
-START, PROGRAM, STORE = 1700.0, 450.0, 0.04  # cycles of a kernel, of a program, and of each of its results
-WAIT, ELEMENT_WAIT, ELEMENTS_PER_CYCLE = 750.0, 0.025, 18.0  # cycles of a step, of its elements; those of all programs
-FLOAT32 = 6.7  # times as long takes an element of tf32, which is converted: 241 us for 2048 x 2048 x 2048
-NARROW_ROWS, NARROW_N = 0.2, 64  # time that rows of b of a tile take besides, for each time that NARROW_N is longer
-ODD, UNALIGNED = 4.4, 2.6  # times as long takes an element of rows that begin at any element, or not at 16 bytes
+PROGRAMS, PROGRAM_SUMS = 4, 128 * 128 * 2  # most programs of a multiprocessor, and most float32 sums of all of them
+START, PROGRAM, STORE = 1700.0, 450.0, 0.04  # cycles per kernel, per program, and per result
+WAIT, ELEMENT_WAIT = 750.0, 0.025  # cycles per step, and per element of it, while a program waits for memory
+ELEMENTS_PER_CYCLE = 18.0  # loads of all programs of a multiprocessor
+FLOAT32 = 6.7  # cost of an element of tf32, which is converted, relative to 16 bits
+NARROW_ROWS, NARROW_N = 0.2, 64  # extra time for rows of b in tiles narrower than NARROW_N, per multiple of the width
+ODD, UNALIGNED = 4.4, 2.6  # cost of an element if rows begin at any element, or not at multiples of 16 bytes
 
 Config = TileConfig | ElementsConfig
 
 
 def choose_config(M: int, N: int, K: int, itemsize: int, max_blocks: int) -> Config:
-    """The configuration that is predicted to be the fastest."""
-    times: dict[Config, float] = {
-        config: tiles_us(M, N, K, itemsize, config, max_blocks) for config in tiles_plans(M, N, K, itemsize, max_blocks)
-    }
-    if M * K + K * N + M * N < 2**31:
-        times |= {config: elements_us(M, N, K, itemsize, config, max_blocks) for config in elements_plans(K)}
-    return min(times, key=times.__getitem__)
+    """The configuration with the shortest predicted time."""
+    tiles = choose_tiles(M, N, K, itemsize, max_blocks)
+    if not elements_fit(M, N, K):
+        return tiles
+    elements = choose_elements(M, N, K, itemsize, max_blocks)
+    by_tiles = tiles_us(M, N, K, itemsize, tiles, max_blocks)
+    return tiles if by_tiles <= elements_us(M, N, K, itemsize, elements, max_blocks) else elements
+
+
+def choose_tiles(M: int, N: int, K: int, itemsize: int, max_blocks: int) -> TileConfig:
+    """The configuration of pallas.py with the shortest predicted time."""
+    plans = tiles_plans(M, N, K, itemsize, max_blocks)
+    return min(plans, key=lambda config: tiles_us(M, N, K, itemsize, config, max_blocks))
+
+
+def choose_elements(M: int, N: int, K: int, itemsize: int, max_blocks: int) -> ElementsConfig:
+    """The configuration of elements.py with the shortest predicted time."""
+    return min(elements_plans(K), key=lambda config: elements_us(M, N, K, itemsize, config, max_blocks))
+
+
+def elements_fit(M: int, N: int, K: int) -> bool:
+    """Whether the offsets of elements.py, of 32 bits, reach all elements."""
+    return M * K + K * N + M * N < 2**31
 
 
 def tiles_plans(M: int, N: int, K: int, itemsize: int, max_blocks: int) -> Iterator[TileConfig]:
-    """Every configuration; K is divided where the tiles leave most of the device idle."""
+    """All configurations. K is divided if the tiles leave most of the device idle."""
     steps = pl.cdiv(K, ROW_BYTES // itemsize)
     for config in CONFIGS:
         blocks = tile_count(M, N, config) * math.prod(config.cluster)
@@ -111,7 +128,7 @@ def tiles_plans(M: int, N: int, K: int, itemsize: int, max_blocks: int) -> Itera
 
 
 def tiles_us(M: int, N: int, K: int, itemsize: int, config: TileConfig, max_blocks: int) -> float:
-    """Time of the kernel, by its products, by the L2 cache or by memory, and of the copies before and after it."""
+    """Time of the kernel, whichever of products, L2 cache and memory limits it, and of the copies around it."""
     block_k = ROW_BYTES // itemsize
     rows, columns = config.cluster
     loaded = ROW_BYTES * (config.consumers * WGMMA_M / columns + config.block_n / rows)
@@ -131,12 +148,12 @@ def tiles_us(M: int, N: int, K: int, itemsize: int, config: TileConfig, max_bloc
 
 
 def copy_us(traffic: int) -> float:
-    """Time of a kernel of XLA's that reads and writes so many bytes."""
+    """Time of an XLA kernel that reads and writes `traffic` bytes in total."""
     return KERNEL_US + traffic / COPY_BYTES if traffic else 0.0
 
 
 def elements_plans(K: int) -> Iterator[ElementsConfig]:
-    """Tiles for products whose copies would take longer."""
+    """All configurations of elements.py."""
     for block_m, block_n, block_k in ELEMENTS:
         block_k = min(block_k, max(16, pl.next_power_of_2(K)))
         for splits in (1, 2, 4, 8, 16, 32):
@@ -145,7 +162,7 @@ def elements_plans(K: int) -> Iterator[ElementsConfig]:
 
 
 def elements_us(M: int, N: int, K: int, itemsize: int, config: ElementsConfig, max_blocks: int) -> float:
-    """Rounds of programs on a multiprocessor, each step of which waits for memory or for the loads of the others."""
+    """Time of the rounds of programs on a multiprocessor. A step waits for memory or for loads of other programs."""
     programs = pl.cdiv(M, config.block_m) * pl.cdiv(N, config.block_n) * config.splits
     tile = config.block_m * config.block_n
     resident = min(PROGRAMS, PROGRAM_SUMS // tile, pl.cdiv(programs, max_blocks))
@@ -168,7 +185,7 @@ def tile_count(M: int, N: int, config: TileConfig) -> int:
 
 
 def waves(M: int, N: int, config: TileConfig, max_blocks: int) -> int:
-    """Cluster tiles that the busiest cluster computes, with as many clusters as `max_blocks` allows."""
+    """Cluster tiles of the busiest cluster, with as many clusters as `max_blocks` allows."""
     return pl.cdiv(config.splits * tile_count(M, N, config), max_blocks // math.prod(config.cluster))
 
 

@@ -1,4 +1,4 @@
-"""Configurations of the plain kernel: the autotuner's short lists, and the space of a longer search."""
+"""Configurations of taps.py: the autotuner's short lists, and the space of a longer search."""
 
 import itertools
 from typing import Any
@@ -7,7 +7,6 @@ import torch
 import triton
 
 from triton_kernels._runtime.configs import columns_that_suit, shared_memory
-from triton_kernels.conv2d import _configs_boxes as _configs_conv2d_boxes
 
 
 def _config(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, num_warps: int, num_stages: int) -> triton.Config:
@@ -32,16 +31,12 @@ TF32_CONFIGS = [
 ]
 # No tensor cores: 64 accumulators per thread need one shared-memory load per 16 multiply-adds.
 IEEE_CONFIGS = [_config(128, 128, 16, 8, 3), _config(128, 64, 16, 4, 3), _config(64, 16, 32, 4, 3)]
-# Operands that the threads gather themselves, element by element: no stages to speak of.
-GATHER_CONFIGS = [_config(128, 64, 32, 8, 2), _config(64, 64, 32, 4, 2)]
 
-CONFIGS = HALF_CONFIGS + TF32_CONFIGS + IEEE_CONFIGS + GATHER_CONFIGS
+CONFIGS = HALF_CONFIGS + TF32_CONFIGS + IEEE_CONFIGS
 
 
 def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: Any) -> list[triton.Config]:
     """The configurations that the autotuner times: those of the multiplying unit whose columns suit K."""
-    if constants["GATHER"]:
-        return GATHER_CONFIGS
     if args["x_ptr"].dtype != torch.float32:
         return columns_that_suit(HALF_CONFIGS, constants["K"])
     return columns_that_suit(TF32_CONFIGS if constants["PRECISION"] == "tf32" else IEEE_CONFIGS, constants["K"])
@@ -50,11 +45,9 @@ def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: 
 def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
     """The configurations that a search of minutes times beyond the short list.
 
-    Up to 128 accumulators per thread, half of it without tensor cores; as many stages as fit one or two programs per
+    Up to 128 accumulators per thread, 64 without tensor cores; as many stages as fit one or two programs per
     multiprocessor.
     """
-    if "x_desc" in args:  # of _boxes.py
-        return _configs_conv2d_boxes.tuning_space(args, **constants)
     x = args["x_ptr"]
     ieee = x.dtype == torch.float32 and constants["PRECISION"] == "ieee"
     most, steps = (64, (16, 32)) if ieee else (128, (32, 64))

@@ -1,20 +1,26 @@
-"""Convolution of images with stride 1 in Triton with TMA: a tile is a box of images, rows and columns."""
+"""Convolution of images with stride 1 in Triton: adds to `triton/taps` that TMA reads the pixels of a tap.
+
+A tile is a box of images, rows and columns.
+"""
 
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
+from jaxtyping import Float
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from triton_kernels._common.tma import readable, strides_of
 from triton_kernels._runtime.autotuner import autotune
-from triton_kernels._runtime.interpreter import INTERPRET, dot_operand
-from triton_kernels._runtime.launch import launch, persistent_grid
-from triton_kernels.conv2d._configs_boxes import CONFIGS, set_boxes, short_list
+from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, finished_output
+from triton_kernels._runtime.launch import device_of, kept, launch, persistent_grid
+from triton_kernels.conv2d._configs_boxes import CONFIGS, set_boxes, short_list, tuning_space  # noqa: F401
+from triton_kernels.conv2d._output import new_output
 
-BOX_PIXELS = 128  # for which the sides of a box are chosen
+DETERMINISTIC = True
+BOX_PIXELS = 128  # pixels of the box whose sides are chosen
 
 
 @triton.jit
@@ -31,7 +37,7 @@ def store_channels(out_desc, image, top, left, k, x, PARTS: tl.constexpr):
 
 @triton.jit
 def box_of_tile(tile, P, Q, K, BOX_N: tl.constexpr, BOX_H: tl.constexpr, BOX_W: tl.constexpr, BLOCK_N: tl.constexpr):
-    """First image, row, column and output channel of a tile: the channels of a box follow each other."""
+    """First image, row, column and output channel of a tile. The tiles of one box follow each other."""
     columns, across, down = tl.cdiv(K, BLOCK_N), tl.cdiv(Q, BOX_W), tl.cdiv(P, BOX_H)
     box = tile // columns
     row = box // across
@@ -49,7 +55,7 @@ def conv2d_boxes_kernel(
     """A persistent program computes tiles program_id, program_id + num_programs, ... of the output.
 
     A tile is a box of BLOCK_M pixels, BOX_H x BOX_W of each image, by BLOCK_N output channels. At each tap TMA reads
-    the box that lies there, with zeros for what is outside of the images, and drops what overhangs the output.
+    the box there, with zeros outside of the images. It does not write what overhangs the output.
     """
     BOX_N: tl.constexpr = BLOCK_M // (BOX_H * BOX_W)
     BLOCKS: tl.constexpr = C // BLOCK_K
@@ -79,41 +85,67 @@ else:
     conv2d_boxes_kernel = autotune(CONFIGS, KEY, short_list)(conv2d_boxes_kernel)
 
 
-def covers(x: Tensor, weight: Tensor, stride: int, padding: int, precision: str) -> bool:
-    """Whether TMA can read and write these images, and tiles overhang the output by a quarter at most."""
-    (N, H, W, C), (K, R, S, _) = x.shape, weight.shape
-    element = x.element_size()
+def obstacle(x: Tensor, weight: Tensor, stride: int, precision: str) -> str:
+    """The reason why TMA cannot read and write these images; empty if it can."""
+    C, K, element = x.shape[3], weight.shape[0], x.element_size()
     if x.is_cuda and torch.cuda.get_device_capability(x.device)[0] < 9:
-        return False
-    if (
-        stride != 1
-        or (element == 4 and precision != "tf32")
-        or C * element % 128
-        or K * element % 16
-        or not readable(x)
-    ):
-        return False
-    P, Q = H + 2 * padding - R + 1, W + 2 * padding - S + 1
-    computed = pixels_of_boxes(N, P, Q, box_of(N, P, Q)) * triton.cdiv(K, 64) * 64
-    return 4 * computed <= 5 * N * P * Q * K
+        return "TMA needs compute capability 9.0"
+    if stride != 1:
+        return f"stride must be 1; got {stride}"
+    if element == 4 and precision != "tf32":
+        return f'float32 needs precision="tf32"; got "{precision}"'
+    if C * element % 128 or K * element % 16:
+        return f"C must be a multiple of 128 bytes and K of 16 bytes; got C={C}, K={K} of {element} bytes each"
+    if not readable(x):
+        return f"channels must be contiguous and pixels begin at multiples of 16 bytes; got strides {tuple(x.stride())}"
+    return ""
 
 
 def pixels_of_boxes(N: int, P: int, Q: int, box: tuple[int, int]) -> int:
-    """Pixels of all boxes of BOX_PIXELS that cover the output, (rows, columns) of an image each."""
+    """Pixels of all boxes that cover the output. box: rows and columns of an image in a box of BOX_PIXELS."""
     height, width = box
     images = BOX_PIXELS // (height * width)
     return triton.cdiv(N, images) * triton.cdiv(P, height) * triton.cdiv(Q, width) * BOX_PIXELS
 
 
 def box_of(N: int, P: int, Q: int) -> tuple[int, int]:
-    """Rows and columns of a box: those that overhang least, then the squarest, then the largest."""
+    """Rows and columns of a box: those that overhang least, then the most pixels of an image, then the widest."""
     sides = (1, 2, 4, 8)
     boxes = [(height, width) for height in sides for width in sides if max(height, width) <= 2 * min(height, width)]
     return min(boxes, key=lambda box: (pixels_of_boxes(N, P, Q, box), -box[0] * box[1], -box[1]))
 
 
-def convolve(x: Tensor, weight: Tensor, out: Tensor, padding: int, precision: str) -> None:
-    """out (N, P, Q, K) = the convolution, for what this file covers."""
+@kept
+def conv2d(
+    x: Float[Tensor, "N H W C"],
+    weight: Float[Tensor, "K R S C"],
+    *,
+    stride: int = 1,
+    padding: int = 0,
+    precision: str = "ieee",
+) -> Float[Tensor, "N P Q K"]:
+    """y[n, p, q, k] = sum over r, s, c of x[n, p + r - padding, q + s - padding, c] weight[k, r, s, c].
+
+    Shapes: x (N, H, W, C), C a multiple of 128 bytes and contiguous, pixels at multiples of 16 bytes; weight
+    (K, R, S, C), K a multiple of 16 bytes, any strides: other weights than contiguous ones are copied. The output is
+    contiguous.
+    Dtypes: float16, bfloat16, and float32 with precision="tf32", whose factors the tensor cores truncate to 11
+    significant bits; sums in float32, rounded once at the end.
+    Tail: TMA reads zeros outside of the images, and does not write what overhangs the output.
+    Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for stride above 1, other
+    channels or strides, float32 with precision="ieee", a GPU without TMA, and for 2^31 - 256 pixels and more.
+    Source: implicit GEMM as in cuDNN (Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", 2014).
+    """
+    out, finished = new_output(x, weight, stride, padding, precision)
+    if not finished:
+        if why := obstacle(x, weight, stride, precision):
+            raise NotImplementedError(f"conv2d: {why}")
+        with device_of(x):
+            _launch(x, weight, out, padding, precision)
+    return finished_output(out, x.dtype)
+
+
+def _launch(x: Tensor, weight: Tensor, out: Tensor, padding: int, precision: str) -> None:
     (N, P, Q, K), (_, R, S, C) = out.shape, weight.shape
     height, width = box_of(N, P, Q)
     rows = weight.reshape(K, R * S * C)
@@ -137,6 +169,6 @@ def convolve(x: Tensor, weight: Tensor, out: Tensor, padding: int, precision: st
         tiles = boxes * triton.cdiv(K, tile["BLOCK_N"])
         if tile["PER_SM"] == 1:
             return persistent_grid(tiles, processors)
-        return (min(tiles, processors * tile["PER_SM"]),)  # the last programs of a multiprocessor run faster alone
+        return (min(tiles, processors * tile["PER_SM"]),)  # The last programs of a multiprocessor run faster alone.
 
     launch(conv2d_boxes_kernel, grid, *descriptors.values(), N, P, Q, **constants)

@@ -1,0 +1,32 @@
+"""Checks and descriptions that the Pallas products of this folder share."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from jax_impls._runtime.arguments import check_hopper, check_matmul
+from jax_impls.matmul._configs import Config, TileConfig
+
+
+def check_products(a: jax.Array, b: jax.Array, precision: str) -> None:
+    """Raises ValueError for operands that do not fit each other; NotImplementedError for float32 with "ieee", and on
+    anything but a Hopper GPU."""
+    check_matmul(a, b, precision=precision)
+    if precision == "ieee" and a.dtype == jnp.float32:
+        raise NotImplementedError("matmul: float32 with precision 'ieee' has no use for the tensor cores")
+    check_hopper("matmul")
+
+
+def multiprocessors() -> int:
+    """Streaming multiprocessors of the GPU."""
+    count: int = jax.devices()[0].core_count
+    return count
+
+
+def described(config: Config) -> str:
+    """`pallas 128x256 parts=2` or `elements 64x64 parts=1`: kernel, tile and parts of K."""
+    if isinstance(config, TileConfig):
+        rows, columns = config.cluster_tile
+        return f"pallas {rows}x{columns} parts={config.splits}"
+    return f"elements {config.block_m}x{config.block_n} parts={config.splits}"

@@ -1,0 +1,55 @@
+"""Device functions of pipelined products: addresses that the compiler copies by 16 bytes, and multiply-adds."""
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from triton_kernels._runtime.interpreter import INTERPRET, dot_operand
+
+
+@triton.jit
+def opaque_offsets(offs, ALIGN: tl.constexpr, ROWS: tl.constexpr):
+    """offs, runs of ALIGN consecutive numbers along rows or columns, after a no-op instruction.
+
+    The compiler cannot look through the instruction. Without it, it recomputes the offsets of every copy within the
+    loop, and the next product waits for those addresses.
+    """
+    if INTERPRET or ALIGN == 1:
+        return offs
+    else:
+        offs = tl.inline_asm_elementwise("mov.b64 $0, $1;", "=l,l", [offs], tl.int64, is_pure=True, pack=1)
+        if ROWS:
+            return tl.max_contiguous(tl.multiple_of(offs, (1, ALIGN)), (1, ALIGN))
+        else:
+            return tl.max_contiguous(tl.multiple_of(offs, (ALIGN, 1)), (ALIGN, 1))
+
+
+@triton.jit
+def known_multiple(x, ALIGN: tl.constexpr):
+    """x, a multiple of ALIGN, in a form from which the compiler infers it (by itself it tests for 16 only)."""
+    return x // ALIGN * ALIGN
+
+
+@triton.jit
+def multiply_add(a, b, acc, PRECISION: tl.constexpr):
+    """acc + a b. PRECISION: "ieee", "tf32", or of float8 "promoted" or "fast"."""
+    a = dot_operand(a)
+    b = dot_operand(b)
+    if PRECISION == "promoted":
+        BLOCK_K: tl.constexpr = a.shape[1]
+        acc = tl.dot(a, b, acc, max_num_imprecise_acc=BLOCK_K if BLOCK_K < 128 else 128)
+    elif PRECISION == "fast":
+        acc = tl.dot(a, b, acc)
+    else:
+        acc = tl.dot(a, b, acc, input_precision=PRECISION)
+    return acc
+
+
+def alignment(*matrices: Tensor) -> int:
+    """Elements in 16 bytes if every contiguous row or column starts and ends at a multiple of 16 bytes; otherwise 1."""
+    vector = 16 // matrices[0].element_size()
+    for matrix in matrices:
+        along = 1 if matrix.stride(1) == 1 else 0
+        if matrix.stride(along) != 1 or matrix.shape[along] % vector != 0 or matrix.stride(1 - along) % vector != 0:
+            return 1
+    return vector

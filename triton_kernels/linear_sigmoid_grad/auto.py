@@ -1,0 +1,42 @@
+"""The gradients of a linear layer with a sigmoid in Triton: dz by `triton/pipelined`, then two products."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from triton_kernels._runtime.arguments import check_linear
+from triton_kernels._runtime.interpreter import empty_output, finished_output
+from triton_kernels._runtime.launch import device_of, kept
+from triton_kernels.linear_sigmoid.pipelined import launch_forward
+from triton_kernels.matmul import matmul
+from triton_kernels.sum.parts import sum as sum_of
+
+DETERMINISTIC = True
+
+
+@kept
+def linear_sigmoid_grad(
+    x: Float[Tensor, "M K"],
+    weight: Float[Tensor, "N K"],
+    bias: Float[Tensor, "N"],
+    dy: Float[Tensor, "M N"],
+    *,
+    precision: str = "ieee",
+) -> tuple[Float[Tensor, "M K"], Float[Tensor, "N K"], Float[Tensor, "N"]]:
+    """(dx, dweight, dbias): gradients of the sum of dy * y, where y is the `linear_sigmoid` of x, weight and bias.
+
+    dz = dy y (1 - y) is computed with x weight^T; then dx = dz weight, dweight = dz^T x, and dbias, the sum of the rows
+    of dz.
+
+    Shapes: x (M, K), weight (N, K), bias (N,), dy (M, N), any strides. The results are contiguous.
+    Dtypes: float32, float16, bfloat16, the same for all; sums in float32; dz and the results are rounded.
+    Precision: as in `linear_sigmoid`, for all three products.
+    Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for M above 2^28,
+    N or K above 2^26.
+    """
+    check_linear("linear_sigmoid_grad", x, weight, bias, dy, precision=precision)
+    dz = empty_output(tuple(dy.shape), x.dtype, x.device)
+    if dz.numel() > 0:
+        with device_of(x):
+            launch_forward(x, weight, bias, dy, dz, precision)
+    dz = finished_output(dz, x.dtype)
+    return matmul(dz, weight, precision=precision), matmul(dz.t(), x, precision=precision), sum_of(dz, axis=0)

@@ -1,0 +1,34 @@
+"""A layer of LSTM cells in Triton: all steps in one launch if the device runs all of its programs at the same time,
+otherwise a launch for each step."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from triton_kernels._runtime.arguments import check_lstm
+from triton_kernels._runtime.launch import kept
+from triton_kernels.lstm import Sequence, State, run_steps
+from triton_kernels.lstm.persistent import fits, run_together
+from triton_kernels.matmul import matmul
+
+DETERMINISTIC = True
+
+
+def config(x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor, h0: Tensor, c0: Tensor) -> str:
+    """The kernel of the recurrence: `persistent`, or `step` for a launch of each step."""
+    return "persistent" if fits(h0) else "step"
+
+
+@kept
+def lstm(
+    x: Float[Tensor, "T B I"],
+    w_ih: Float[Tensor, "4*H I"],
+    w_hh: Float[Tensor, "4*H H"],
+    bias: Float[Tensor, "4*H"],
+    h0: State,
+    c0: State,
+) -> tuple[Sequence, State, State]:
+    """(y, h, c), as `triton_kernels.lstm.lstm`, whose shapes, dtypes and errors are those of this function."""
+    check_lstm(x, w_ih, w_hh, bias, h0, c0)
+    T, B, I = x.shape  # noqa: E741
+    inputs = matmul(x.reshape(T * B, I), w_ih.t()).view(T, B, w_ih.shape[0])
+    return (run_together if fits(h0) else run_steps)(inputs, w_hh, bias, h0, c0)
