@@ -1,0 +1,39 @@
+"""Builds a .cu, by nvcc for a GPU or by the C++ compiler for the CPU, and calls its functions.
+
+    build.launch("vector_add/vector_add", "vector_add", a.device, a, b, out, out.numel(), build.dtype_code(out.dtype))
+
+- calling.py: `launch` calls an extern "C" function of a .cu on a device, `launched` says which have been called;
+  `DTYPES` and `dtype_code` are the codes of dtypes in a .cu; `CudaError`.
+- libraries.py: `library` builds a .cu; `requires` and `supports` say where it runs; `compile_only`, `resources`, `ptx`
+  and `sass` compile for inspection, without a GPU.
+- compiler.py: commands and flags; `missing` says what a build needs, `newest_arch` and `Resources` what nvcc makes.
+- cache.py: what has been built; `BuildError`. rewrite.py: signatures, local headers, and the text for the CPU.
+"""
+
+from .cache import BuildError
+from .calling import DTYPES, Bound, CudaError, LaunchRecord, dtype_code, launch, launched
+from .compiler import Resources, missing, newest_arch
+from .libraries import HERE, HOST_HEADERS, compile_only, library, ptx, requires, resources, sass, supports
+
+__all__ = [
+    "DTYPES",
+    "HERE",
+    "HOST_HEADERS",
+    "Bound",
+    "BuildError",
+    "CudaError",
+    "LaunchRecord",
+    "Resources",
+    "compile_only",
+    "dtype_code",
+    "launch",
+    "launched",
+    "library",
+    "missing",
+    "newest_arch",
+    "ptx",
+    "requires",
+    "resources",
+    "sass",
+    "supports",
+]

@@ -1,0 +1,164 @@
+"""Calls of extern "C" functions of a .cu: arguments converted by the signature, the current stream, errors of a launch.
+
+ctypes passes `data_ptr()` of tensors, and the stream. A process binds a function once; an edit of the .cu takes effect
+in the next process.
+"""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cuda_ref._runtime import kept
+
+from . import cache, compiler, rewrite
+from .cache import BuildError
+from .libraries import library, path_of
+
+DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}  # Dtype in common/common.cuh
+
+_C_TYPES: dict[str, Any] = {
+    "pointer": ctypes.c_void_p,
+    "int64_t": ctypes.c_int64,
+    "int": ctypes.c_int,
+    "float": ctypes.c_float,
+    "double": ctypes.c_double,
+}
+
+
+class CudaError(RuntimeError):
+    """A launch was refused or failed. The message names the function, the error, grid, block and shared memory."""
+
+
+class LaunchRecord(ctypes.Structure):
+    """The struct of the same name in common/common.cuh."""
+
+    _fields_ = [("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared_bytes", ctypes.c_uint)]
+
+
+def dtype_code(dtype: torch.dtype) -> int:
+    """The code of a dtype in a .cu: Dtype in common/common.cuh."""
+    return DTYPES[dtype]
+
+
+def launch(source: str | Path, function: str, device: torch.device, *args: Any) -> None:
+    """Calls an extern "C" function of a .cu on a device, on its current stream. Builds it first if necessary.
+
+    On a CPU the kernel has run when this returns; on a GPU it is queued.
+
+    Args:
+        source: path of a .cu below cuda_ref/ without the suffix, as `matmul/wgmma`, or the Path of any .cu.
+        function: name of the extern "C" function.
+        device: a CUDA device or the CPU.
+        args: tensors are passed as pointers, None as a null pointer, ints and floats as the types in the signature.
+            They are not checked: tensors must be on `device`, and large enough.
+
+    Raises:
+        CudaError: if the launch fails.
+        BuildError: if the source cannot be built.
+        NotImplementedError: if the device cannot run it.
+    """
+    bound = _bound.get((source, function, device)) or _bind(source, function, device)
+    bound(args)
+    if (recording := kept.recording()) is not None:
+        recording.launches.append(partial(bound.repeatable, args))
+
+
+class Bound:
+    """An extern "C" function of a loaded library, on a device."""
+
+    def __init__(self, loaded: ctypes.CDLL, function: str, path: Path, device: torch.device) -> None:
+        try:
+            kinds = rewrite.parameters(path.read_text(), function)
+            self.types = [_C_TYPES[kind] for kind in kinds]
+            self.pointers = [kind == "pointer" for kind in kinds]
+        except (LookupError, KeyError) as error:
+            raise BuildError(f"{path}: {error}; parameters are pointers, {', '.join(list(_C_TYPES)[1:])}") from None
+        self.loaded, self.function = loaded, function
+        self.index = device.index if device.type == "cuda" else None
+        self.what = f"{function} in {path.name}"
+        self.wanted = f"{len(kinds)} arguments ({', '.join(kinds)})"
+        self.address = loaded[function]
+        self.address.argtypes = [*self.types, ctypes.c_void_p, ctypes.c_void_p]
+
+    def __call__(self, args: tuple[Any, ...]) -> None:
+        if self.index is not None and kept.current_device() != self.index:
+            with torch.cuda.device(self.index):
+                return self(args)
+        if len(args) != len(self.types):
+            raise TypeError(f"{self.what} takes {self.wanted}; got {len(args)}")
+        record = LaunchRecord()
+        values = [a.data_ptr() if p and a is not None else a for a, p in zip(args, self.pointers)]  # noqa: B905
+        stream = 0 if self.index is None else kept.current_stream(self.index)
+        code = self.address(*values, stream, ctypes.byref(record))
+        if code != 0:
+            raise _error(self.loaded, code, self.what, record)
+
+    def repeatable(self, args: tuple[Any, ...], place: Callable[[torch.Tensor], int]) -> kept.Issue:
+        """The same call at other addresses: the arguments are converted once, and stay. For one thread at a time."""
+        function = self.loaded[self.function]  # one without argtypes: it takes values of C types as they are
+        values = [kind(None if p else a) for kind, a, p in zip(self.types, args, self.pointers, strict=True)]
+        addressed = [(values[i], place(a)) for i, a in enumerate(args) if self.pointers[i] and a is not None]
+        given_stream, record = ctypes.c_void_p(), LaunchRecord()
+        given = (*values, given_stream, ctypes.byref(record))
+
+        def issue(addresses: Sequence[int], stream: int) -> int:
+            for value, at in addressed:
+                value.value = addresses[at]
+            given_stream.value = stream
+            code: int = function(*given)
+            return code
+
+        return issue
+
+
+_bound: dict[tuple[str | Path, str, torch.device], Bound] = {}
+
+
+def _bind(source: str | Path, function: str, device: torch.device) -> Bound:
+    """A function bound to a device. Determines once what is the same for all calls."""
+    if device.type == "cuda":
+        if device.index is None:  # the current one, which may change from call to call
+            device = torch.device("cuda", torch.cuda.current_device())
+        target = compiler.arch_of(*torch.cuda.get_device_capability(device))
+    elif device.type == "cpu":
+        target = "host"
+    else:
+        raise NotImplementedError(f"{function}: a .cu runs on 'cuda' and, emulated, on 'cpu' devices; got {device}")
+    if bound := _bound.get((source, function, device)):
+        return bound
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        raise CudaError(
+            f"{function}: first call inside a CUDA graph capture; call it once before, to build and load it"
+        )
+
+    bound = _bound[source, function, device] = Bound(_load(source, target), function, path_of(source), device)
+    return bound
+
+
+def _error(loaded: ctypes.CDLL, code: int, what: str, record: LaunchRecord) -> CudaError:
+    for each in (loaded.cudaGetErrorName, loaded.cudaGetErrorString):
+        each.argtypes, each.restype = [ctypes.c_int], ctypes.c_char_p
+    name, text = loaded.cudaGetErrorName(code).decode(), loaded.cudaGetErrorString(code).decode()
+    return CudaError(
+        f"{what}: {name} ({code}): {text}; grid {tuple(record.grid)}, block {tuple(record.block)}, "
+        f"{record.shared_bytes} bytes of dynamic shared memory"
+    )
+
+
+def _load(source: str | Path, target: str) -> ctypes.CDLL:
+    path = library(source, target)
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError:  # built for another system, for example
+        cache.discard(path.parent.name)
+        return ctypes.CDLL(str(library(source, target)))
+
+
+def launched() -> list[tuple[str | Path, str]]:
+    """The sources whose functions this process has launched on a GPU, each with the architecture it is built for."""
+    devices = [(source, device) for source, _, device in _bound if device.type == "cuda"]
+    return list(dict.fromkeys((s, compiler.arch_of(*torch.cuda.get_device_capability(d))) for s, d in devices))
