@@ -62,13 +62,14 @@ def attention_grad(
 def config(
     q: Tensor, k: Tensor, v: Tensor, do: Tensor, *, causal: bool = False, sm_scale: float | None = None
 ) -> str:  # fmt: skip
-    """The plan of the forward kernel, which computes lse and delta, and the parts of a group of query heads, as
-    `wgmma 128x128 teams=1; gradients parts=2`; empty without queries or keys."""
+    """The kernels: attention's `wgmma` computes lse and delta, and `gradients` the parts of a group of query heads, as
+    `wgmma 128x128 teams=1; prepare; gradients parts=2; finish; add_parts`; empty without queries or keys."""
     if q.numel() == 0 or k.numel() == 0:
         return ""
     sizes = check_attention_grad(q, k, v, do)
     parts = parts_of_a_group(*sizes, causal=causal, processors=multiprocessors(q.device))
-    return f"wgmma {PLANS[q.shape[3]][plan_for(q, k, causal)]}; gradients parts={parts}{copied(q, k, v, do)}"
+    forward = f"wgmma {PLANS[q.shape[3]][plan_for(q, k, causal)]}{copied(q, k, v, do)}"
+    return f"{forward}; prepare; gradients parts={parts}; finish" + "; add_parts" * (parts > 1)
 
 
 def run(

@@ -72,15 +72,10 @@ def taps_and_channels(x: Tensor, weight: Tensor, stride: int) -> tuple[int, int]
     return (S, -(-C // align) * align) if few is None else (1, S * few)
 
 
-def copied(x: Tensor, weight: Tensor, stride: int) -> str:
-    """` (images copied)` or the like for a configuration, if `views` copies; else empty."""
-    few = _few_channels(x, stride) is not None
-    names = [
-        name
-        for name, readable in (("images", _image_pitch(x)), ("weights", _weight_pitch(weight)))
-        if few or readable is None
-    ]
-    return f" ({' and '.join(names)} copied)" if names else ""
+def copies(x: Tensor, weight: Tensor, stride: int) -> str:
+    """`pad_images; `, a step of a configuration, if `views` copies images or weights; else empty."""
+    reads = _few_channels(x, stride) is None and _image_pitch(x) is not None and _weight_pitch(weight) is not None
+    return "" if reads else "pad_images; "
 
 
 def _few_channels(x: Tensor, stride: int) -> int | None:

@@ -7,7 +7,7 @@ from torch import Tensor
 from cuda_ref import build
 from cuda_ref._runtime.arguments import check_conv2d
 from cuda_ref._runtime.kept import kept
-from cuda_ref.conv2d._images import check_16_bit, check_sizes, copied, views
+from cuda_ref.conv2d._images import check_16_bit, check_sizes, copies, views
 
 REQUIRES = "sm_90"
 MOST_CHANNELS = 64  # 128 bytes: a row of shared memory as TMA swizzles it
@@ -59,12 +59,11 @@ def conv2d(
 
 
 def config(x: Tensor, weight: Tensor, *, stride: int = 1, padding: int = 0, precision: str = "ieee") -> str:
-    """Rows of a tile, and whether images or weights are copied first, as `halo 28x16 (images copied)`; empty without
-    work."""
+    """Whether images or weights are copied first, and the tile, as `pad_images; halo 28x16`; empty without work."""
     P, _ = check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
     if x.numel() == 0 or weight.numel() == 0:
         return ""
-    return f"halo {best_rows(P, *weight.shape[1:3])}x{WIDTH}{copied(x, weight, stride)}"
+    return f"{copies(x, weight, stride)}halo {best_rows(P, *weight.shape[1:3])}x{WIDTH}"
 
 
 def best_rows(P: int, R: int, S: int) -> int | None:

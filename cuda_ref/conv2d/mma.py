@@ -7,7 +7,7 @@ from torch import Tensor
 from cuda_ref import build
 from cuda_ref._runtime.arguments import check_conv2d
 from cuda_ref._runtime.kept import kept
-from cuda_ref.conv2d._images import check_16_bit, check_sizes, copied, views
+from cuda_ref.conv2d._images import check_16_bit, check_sizes, copies, views
 
 DETERMINISTIC = True
 
@@ -50,5 +50,5 @@ def conv2d(
 
 
 def config(x: Tensor, weight: Tensor, *, stride: int = 1, padding: int = 0, precision: str = "ieee") -> str:
-    """Whether images or weights are copied first, as `mma (images copied)`; empty without work."""
-    return f"mma{copied(x, weight, stride)}" if x.numel() > 0 and weight.numel() > 0 else ""
+    """Whether images or weights are copied first, as `pad_images; mma`; empty without work."""
+    return f"{copies(x, weight, stride)}mma" if x.numel() > 0 and weight.numel() > 0 else ""

@@ -9,7 +9,7 @@ from cuda_ref import build
 from cuda_ref._runtime.arguments import check_conv2d
 from cuda_ref._runtime.device import multiprocessors
 from cuda_ref._runtime.kept import kept
-from cuda_ref.conv2d._images import check_sizes, copied, taps_and_channels, views
+from cuda_ref.conv2d._images import check_sizes, copies, taps_and_channels, views
 
 REQUIRES = "sm_90"
 THIN, TALL, WIDE, TRIO, ALONE = range(5)
@@ -70,13 +70,13 @@ def conv2d(
 
 
 def config(x: Tensor, weight: Tensor, *, stride: int = 1, padding: int = 0, precision: str = "ieee") -> str:
-    """The tile, and whether images or weights are copied first, as `wgmma TALL (images copied)`; empty without work."""
+    """Whether images or weights are copied first, and the tile, as `pad_images; wgmma TALL`; empty without work."""
     P, Q = check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
     if x.numel() == 0 or weight.numel() == 0:
         return ""
     S, channels = taps_and_channels(x, weight, stride)
     tile = choose(x, weight.shape[1] * S, channels, x.shape[0] * P * Q, weight.shape[0])
-    return f"wgmma {NAMES[tile]}{copied(x, weight, stride)}"
+    return f"{copies(x, weight, stride)}wgmma {NAMES[tile]}"
 
 
 def choose(x: Tensor, taps: int, channels: int, pixels: int, K: int) -> int:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cuda_ref.attention_grad.wgmma import attention_grad, parts_of_a_group, run
+from cuda_ref.attention_grad.wgmma import attention_grad, config, parts_of_a_group, run
 from suite import ops
 from suite.checking.judge import judge
 
@@ -72,6 +72,15 @@ def test_few_key_heads_are_divided_and_many_are_not() -> None:
     for causal in (False, True):
         assert parts_of_a_group(1, 16, 1, 4096, 4096, 128, causal, 132) in (4, 8, 16)
     assert parts_of_a_group(1, 6, 1, 2048, 2048, 64, False, 132) in (2, 3, 6)
+
+
+def test_the_configuration_names_all_kernels() -> None:
+    q, k = torch.zeros(1, 4, 3, 64).half(), torch.zeros(1, 2, 130, 64).half()
+    assert config(q, k, k, q) == "wgmma 64x128 teams=3; prepare; gradients parts=1; finish"
+    many, one = torch.zeros(1, 1, 1, 64).half().expand(1, 16, 4096, 64), torch.zeros(1, 1, 100, 64).half()
+    steps = config(many, one, one, many).split("; ")
+    assert steps[-1] == "add_parts" or "parts=1" in steps[-2]
+    assert config(q[:, :, :0], k, k, q[:, :, :0]) == ""
 
 
 @pytest.mark.gpu

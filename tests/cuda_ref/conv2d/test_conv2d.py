@@ -9,6 +9,7 @@ from torch.nn.functional import conv2d as by_torch
 
 from cuda_ref.conv2d import conv2d
 from cuda_ref.conv2d import halo as conv2d_halo
+from cuda_ref.conv2d import mma as conv2d_mma
 from cuda_ref.conv2d import wgmma as conv2d_wgmma
 from cuda_ref.conv2d._images import Views, views
 
@@ -95,3 +96,14 @@ def test_float32_is_for_other_kernels() -> None:
 def test_arguments(weight: tuple[int, ...], arguments: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         conv2d(integers(1, 5, 5, 3), integers(*weight), **arguments)  # type: ignore[arg-type]
+
+
+def test_configurations_name_the_tile_and_the_copies() -> None:
+    few, many = integers(2, 14, 14, 3), integers(2, 14, 14, 64)
+    first, inner, single = integers(64, 7, 7, 3), integers(64, 3, 3, 64), integers(256, 1, 1, 64)
+    assert conv2d_wgmma.config(few, first, stride=2, padding=3) == "pad_images; wgmma THIN"
+    assert conv2d_mma.config(few, first, stride=2, padding=3) == "pad_images; mma"
+    assert conv2d_mma.config(many, inner, padding=1) == "mma"
+    assert conv2d_halo.config(many, inner, padding=1) == "halo 28x16"
+    assert conv2d_wgmma.config(many, single) == "wgmma ALONE"
+    assert conv2d_wgmma.config(many[..., 1:], single[..., 1:]) == "pad_images; wgmma ALONE"
