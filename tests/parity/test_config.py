@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import pytest
+import torch
 
-import suite
 from suite import ops
 from suite.implementations import builtin
 from suite.implementations.implementation import Implementation
+from suite.problem.case import Case
 
 FRAMEWORKS = ("triton", "cuda")
 SHAPES: dict[str, list[tuple[int, ...]]] = {
+    "matrix_add": [(64, 64), (1000, 1003), (3, 20000)],
+    "sigmoid": [(100000,)],
+    "softmax": [(64, 512), (64, 40000), (3, 200000)],
+    "sum": [(64, 512), (3, 200000), (30000, 7)],
     "matmul": [(512, 512, 512), (4096, 4096, 512), (3, 5, 700), (16, 4096, 4096), (1, 300, 40000), (9000, 24, 96),
                (1000, 1001, 999), (64, 64, 32768), (2000, 7, 31)],
     "linear_sigmoid": [(512, 512, 512), (16, 4096, 4096), (1000, 1000, 999), (4096, 4096, 512)],
@@ -28,14 +34,13 @@ SHAPES: dict[str, list[tuple[int, ...]]] = {
 """Small, large, thin, long and odd problems: those among which a chooser must differ."""
 
 
-def ours(operation: str) -> list[str]:
+def ours(operation: str) -> list[Implementation]:
     """The implementations of our own kernels."""
-    found: list[Implementation] = [
+    return [
         each
         for each in builtin.implementations(operation)
         if each.framework in FRAMEWORKS and each.vendor is None and each.peer is None
     ]
-    return [each.name for each in found]
 
 
 def steps(config: str) -> list[str]:
@@ -43,66 +48,73 @@ def steps(config: str) -> list[str]:
     return [step.split()[0] for step in config.split(";") if step.strip() and "=" not in step.split()[0]]
 
 
-def kernels(text: str) -> list[str]:
-    """Names of the kernels of a row, without counts, sizes, copies and fills of memory."""
-    names = [re.sub(r"^\d+ x ", "", each.strip()) for each in text.split(";")]
-    return [name.split(" [")[0] for name in names if name and not name.startswith(("memset", "memcpy", "void at::"))]
-
-
-def unexplained(row: dict[str, Any]) -> list[str]:
-    """What `config` and the recorded kernels of a row do not have in common."""
-    named, ran = steps(row["config"]), kernels(row["kernels_run"])
+def unexplained(config: str, ran: Sequence[str]) -> list[str]:
+    """What `config` and the names of the kernels that ran do not have in common."""
+    named = steps(config)
     return [word for word in named if not any(word in name for name in ran)] + [
         name for name in ran if not any(word in name for word in named)
     ]
 
 
 def test_a_step_without_its_kernel_is_seen() -> None:
-    row = {"config": "pad; parts count=4; BLOCK_M=64, num_warps=4 (tuned)", "kernels_run": ""}
-    row["kernels_run"] = "2 x pad_kernel [8 x 128]; parts_matmul_kernel [64 x 128]; memset"
-    assert unexplained(row) == []
-    assert unexplained({**row, "kernels_run": "pad_kernel [8 x 128]; matmul_kernel [64 x 128]"}) == [
-        "parts",
-        "matmul_kernel",
-    ]
+    config = "pad; parts count=4; BLOCK_M=64, num_warps=4 (tuned)"
+    assert unexplained(config, ["pad_kernel", "parts_matmul_kernel"]) == []
+    assert unexplained(config, ["pad_kernel", "matmul_kernel"]) == ["parts", "matmul_kernel"]
 
 
-@pytest.mark.gpu
-@pytest.mark.slow(120)
-@pytest.mark.parametrize("operation", SHAPES)
-def test_rows_name_the_kernels_that_run(operation: str) -> None:
-    frame = suite.compare(
-        operation,
-        shapes=SHAPES[operation],
-        dtypes=["bfloat16", "float32"],
-        implementations=ours(operation),
-        inputs="none",
-    )
-    timed = [row for row in frame.to_dict("records") if row["status"] == "ok" and row["kernels_run"]]
-    assert timed
-    exporting = {each.name for each in builtin.implementations(operation) if "\ndef config(" in source(each)}
-    wrong: dict[Any, Any] = {}
-    single: dict[tuple[str, str], set[frozenset[str]]] = {}
-    for row in timed:
-        name, dtype = row["implementation"], row["dtype"]
-        if name not in exporting:
-            single.setdefault((name, dtype), set()).add(frozenset(map(function_name, kernels(row["kernels_run"]))))
-        elif found := unexplained(row):
-            wrong[name, row["case"], dtype] = (row["config"], row["kernels_run"], found)
-    assert wrong == {}
-    assert {line: ran for line, ran in single.items() if len(ran) > 1} == {}, (
-        "kernels differ, and config does not say so"
-    )
+def kernels(call: Callable[[], object]) -> list[str]:
+    """The names of the kernels of a call, without copies and fills of memory and torch's own."""
+    from torch.profiler import ProfilerActivity, profile
 
-
-def function_name(kernel: str) -> str:
-    """A kernel's name without template arguments."""
-    return re.sub(r"<.*", "", kernel)
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        call()
+        torch.cuda.synchronize()
+    names = [each.name for each in profiler.events() if each.device_type == torch.autograd.DeviceType.CUDA]
+    return [name for name in names if not re.match(r"Memset|Memcpy|void at::|at::|ProfilerStep|Activity Buffer", name)]
 
 
 def source(implementation: Implementation) -> str:
     variant = implementation.name.partition("/")[2]
     return builtin.files(implementation.framework, implementation.operation)[variant].read_text(encoding="utf-8")
+
+
+@pytest.mark.gpu
+@pytest.mark.slow(60)
+@pytest.mark.parametrize("operation", SHAPES)
+def test_rows_name_the_kernels_that_run(operation: str) -> None:
+    """Lines without a `config` run the same kernels for all shapes of a dtype."""
+    wrong, single = {}, dict[tuple[str, str], dict[frozenset[str], str]]()
+    for case in cases(operation):
+        op = ops.operation(case)
+        inputs, arguments = op.make_inputs(case, 0, torch.device("cuda")), op.arguments(case)
+        for each in ours(operation):
+            call = partial(each.function(), *inputs, **arguments)
+            try:
+                with each.adapter.without_tuning(each.load()):
+                    call()
+                    torch.cuda.synchronize()
+                    ran = kernels(call)
+            except NotImplementedError:
+                continue
+            if "\ndef config(" not in source(each):
+                names = frozenset(re.sub(r"<.*", "", name) for name in ran)
+                single.setdefault((each.name, case.dtype), {}).setdefault(names, case.label)
+            elif found := unexplained(config := each.configuration(inputs, arguments), ran):
+                wrong[each.name, case.label, case.dtype] = (config, ran, found)
+    assert wrong == {}
+    different = {line: ran for line, ran in single.items() if len(ran) > 1}
+    assert different == {}, "kernels differ from case to case, and no config says so"
+
+
+def cases(operation: str) -> Iterator[Case]:
+    """Each shape in two dtypes, float32 in tf32 where that exists, with the first and the last of the options."""
+    op = ops.get(operation)
+    every = {option.name: option.values for option in op.options}
+    for shape in SHAPES[operation]:
+        for dtype in ("bfloat16", "float32"):
+            options = list(op.option_combinations(dtype, every))
+            for chosen in options if len(options) == 1 else (options[0], options[-1]):
+                yield op.case(shape, dtype, op.precisions(dtype)[-1], **chosen)
 
 
 def test_every_operation_with_a_chooser_is_in_the_grid() -> None:
