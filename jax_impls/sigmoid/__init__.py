@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.arguments import check_sigmoid
+from jax_impls._runtime.arguments import check_elementwise
 
 VENDOR = "XLA"
 
@@ -26,7 +26,7 @@ def sigmoid(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
     Raises ValueError for other dtypes.
     """
-    check_sigmoid(x)
+    check_elementwise("sigmoid", x)
     if x.dtype == jnp.float32:
         return sigmoid_float32(x)
     if x.size % 2:

@@ -7,7 +7,7 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._runtime.arguments import check_sigmoid
+from triton_kernels._runtime.arguments import check_elementwise
 from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 
@@ -125,7 +125,7 @@ def sigmoid(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     Errors: ValueError for other dtypes or devices.
     Source: Cody and Waite's argument reduction; Markstein's correction of a reciprocal by its residual.
     """
-    check_sigmoid(x)
+    check_elementwise("sigmoid", x)
     out = empty_output(x.shape, x.dtype, x.device)
     if x.numel() > 0:
         with device_of(x):
