@@ -24,11 +24,15 @@ def complete_operation(incomplete: str) -> list[str]:
 
 OperationOption = Annotated[
     list[str],
-    typer.Option("--op", help="Operation, a GLOB as 'mat*', or all. May be repeated.", autocompletion=complete_operation),
+    typer.Option(
+        "--op", help="Operation, a GLOB as 'mat*', or all. May be repeated.", autocompletion=complete_operation
+    ),
 ]
 OperationsOption = Annotated[
     list[str] | None,
-    typer.Option("--op", help="Operation, a GLOB as 'mat*', or all. May be repeated.", autocompletion=complete_operation),
+    typer.Option(
+        "--op", help="Operation, a GLOB as 'mat*', or all. May be repeated.", autocompletion=complete_operation
+    ),
 ]
 ReferenceOption = Annotated[
     Path | None,
