@@ -7,10 +7,15 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from suite.hardware.host import cpu_cache_bytes
 from suite.implementations import builtin
 from suite.implementations.implementation import Implementation
+from suite.timing.target import EVICTION
 
 ROOT = Path(__file__).resolve().parents[1]
+MEMORY_BYTES = (1 << 30) + int(EVICTION * cpu_cache_bytes())
+"""The memory that a worker may take: room for a fault beside the buffer that evicts the processor's cache."""
+OUT_OF_MEMORY = rf"out of host memory: it took more than the {MEMORY_BYTES / 2**30:.1f} GiB that it may have"
 
 CRASHES = {
     "right": "return a + b",

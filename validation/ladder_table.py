@@ -102,7 +102,7 @@ def matmul_special(lines: Sequence[Line]) -> None:
 
 def matmul_frameworks(lines: Sequence[Line]) -> None:
     for line in lines:
-        line |= {arithmetic: ratio(matmul(name_of(line), arithmetic)) for arithmetic in ("bfloat16", "tf32")}
+        line |= {arithmetic: ratio(matmul(name_of(line), arithmetic)) or "?" for arithmetic in ("bfloat16", "tf32")}
 
 
 def attention_rungs(lines: Sequence[Line]) -> None:

@@ -41,7 +41,7 @@ from validation.matmul_plans import BEGIN, END, drawn, listed
 
 OP = ops.get("matmul")
 VENDOR = "torch"
-LINES = ("triton", "triton/gluon", "triton/persistent", "cuda/wgmma", "jax/pallas", "jax")
+LINES = ("triton", "triton/auto", "triton/gluon", "cuda/auto", "cuda/wgmma", "jax/pallas", "jax")
 HEAD = ("M", "N", "K", "layout", "dtype", "precision", "line", "us", "samples", "error", "kernels")
 SETUP = "inputs"
 ROUNDS = 8
@@ -155,10 +155,7 @@ def kernels(samples: Sequence[Sample]) -> str:
 
 
 def compared(found: dict[str, Line], case: Case) -> dict[str, float]:
-    """Return the relative norm of the difference to torch's result in the second call, by line.
-
-    Lines that refuse, fail or are wrong are printed and removed.
-    """
+    """Return the difference to torch's result by line; lines that refuse, fail or are wrong are printed and removed."""
     expected, errors = None, {}
     for name, line in list(found.items()):
         try:

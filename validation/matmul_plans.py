@@ -1,8 +1,10 @@
-"""Times every plan of cuda/wgmma over shapes, beside the vendor, and compares the model's choice with the best one.
+"""Times the plans of cuda/auto over shapes, beside the vendor, and compares the model's choice with the best one.
 
 python -m validation.matmul_plans --draws 100 --seed 7 --out plans.csv
 python -m validation.matmul_plans --shapes shapes.csv --out plans.csv
-python -m validation.matmul_plans --check        # all plans against float64 instead
+python -m validation.matmul_plans --draws 60 --seed 7 --precision tf32 --out plans_tf32.csv
+python -m validation.matmul_plans --read plans.csv         # the table of a file, by the present models
+python -m validation.matmul_plans --check                  # all plans against float64 instead
 """
 
 from __future__ import annotations
@@ -10,47 +12,57 @@ from __future__ import annotations
 import argparse
 import csv
 import math
+import multiprocessing
 import random
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from cuda_ref import build
+from cuda_ref.build import compiler
+from cuda_ref.matmul import _model_tf32_float8 as model_tf32_float8
 from cuda_ref.matmul import _plan as _matmul_plan
 from cuda_ref.matmul import _tiles as _matmul_tiles
-from cuda_ref.matmul import _times as _matmul_times
-from cuda_ref.matmul import wgmma as matmul_wgmma
-from cuda_ref.matmul._tiles import Plan, Problem
-from suite.core.integers import cdiv
+from cuda_ref.matmul import auto
+from cuda_ref.matmul._rates import rates_of
 from suite.timing.intervals import RecorderError
 from suite.timing.recorder import Recorder
 from suite.timing.target import target
 from torch_impls.matmul import matmul as vendor
+from validation.matmul_plan_tables import DTYPES, FACTS, AnyProblem, name, plot, predicted_us, read, table
+from validation.matmul_short_list import estimated_us, is_listed
 
 Shape = tuple[int, int, int]
 LONG_K, SMALL_OUTPUT = 131072, 2**16
-"""Largest K that is drawn, for outputs of at most SMALL_OUTPUT elements."""
+"""Largest K that is drawn, where M N is at most SMALL_OUTPUT."""
 MOST_PRODUCTS = 2**40
-"""Largest M N K of a drawn shape. Larger ones take most of the time and add little information."""
+"""Most multiplications of a drawn shape: larger ones take most of the time and add little."""
 ROUNDS = 4
 HOPELESS = 1.5
-"""Ratio to the best plan's time above which a plan is timed once."""
-FACTS = Problem._fields[3:]
-"""Facts that the choice depends on besides the sizes; columns of a file."""
+"""A plan whose time is above this multiple of the best one is timed once."""
 BEGIN, END = "<!-- table:begin -->", "<!-- table:end -->"
 SETUP = "inputs"
 SOME_WRONG = 3
-"""Exit status of --check if results are wrong. 1 is that of Python's own errors."""
-WRONG = 0.01
-"""Relative norm of the difference to the vendor's result that no rounding causes."""
-ABSURD = 4
-"""A plan is not timed if its predicted time exceeds the best one's by this factor and 10 us."""
+"""Exit status of --check: 1 is that of Python's own errors."""
+ABSURD, ABSURD_US, MOST_PLANS = 2, 5.0, 60
+"""The plans of a shape that are timed have predicted times below this multiple of the least one plus these
+microseconds, and are the first ones of so many."""
+DEVICE = ("device", "clock", "dram")
+"""Columns for the device's rates."""
+SOURCES = {
+    "ieee": ("wgmma", "_wgmma16", "_fitted_bfloat16", "mma", "stream", "skinny", "_short", "_narrow"),
+    "tf32": ("_wgmma32", "_few32"),
+    "fast": ("_wgmma8", "_skinny8", "_short8"),
+    "promoted": ("_wgmma8", "_skinny8", "_short8"),
+}
+"""The .cu files of the plans of a precision."""
 CHECKED: tuple[Shape, ...] = (
     (1, 1, 1),
     (5, 700, 530),
@@ -72,7 +84,7 @@ CHECKED_BY_KERNEL: dict[str, tuple[Shape, ...]] = {
         (8371, 40, 26), (12544, 116, 116), (60800, 3, 256), (100, 5, 7), (8, 1, 1), (20000, 128, 128), (8344, 8, 1040),
     ),
 }  # fmt: skip
-"""Shapes to check instead, for kernels that do not compute the shapes of CHECKED."""
+"""Shapes for kernels that do not compute those of CHECKED."""
 
 
 def drawn(count: int, seed: int) -> list[Shape]:
@@ -104,32 +116,36 @@ def operands(shape: Shape, layout: str, dtype: torch.dtype, seed: int) -> tuple[
 
     def matrix(rows: int, columns: int, letter: str) -> Tensor:
         size = (columns, rows) if letter == "t" else (rows, columns)
-        x = torch.randn(size, device="cuda", dtype=dtype, generator=source)
+        drawn_as = dtype if dtype.itemsize > 1 else torch.float16
+        x = torch.randn(size, device="cuda", dtype=drawn_as, generator=source).to(dtype)
         return x.t() if letter == "t" else x
 
     return matrix(M, K, layout[0]), matrix(K, N, layout[1])
 
 
-def calls(a: Tensor, b: Tensor, kernels: Sequence[str], all_plans: bool) -> dict[str, Callable[[], Tensor]]:
-    """Return the vendor's call and the model's choice, or every plan that is not absurd, by name."""
-    x = _matmul_plan.problem_of(a, b)
-    found: dict[str, Callable[[], Tensor]] = {"torch": partial(vendor, a, b)}
-    plans = [each for each in _matmul_tiles.candidates(x) if each.kernel in kernels]
-    least = min(_matmul_times.predicted_us(each, x) for each in plans)
-    for each in plans:
-        us = _matmul_times.predicted_us(each, x)
-        if us == least or (all_plans and us < ABSURD * least + 10):
-            found[name(each)] = partial(matmul_wgmma.run, each, a, b)
+def calls(
+    a: Tensor, b: Tensor, kernels: Sequence[str], all_plans: bool, precision: str = "ieee"
+) -> dict[str, Callable[[], Tensor]]:
+    """The vendor and the model's choice, or all plans that are worth timing and that of the short list, by name."""
+    scales = [torch.ones((), device=a.device) for _ in "ab"] if a.element_size() == 1 else [None, None]
+    found: dict[str, Callable[[], Tensor]] = {"torch": partial(vendor, a, b, *scales, precision=precision)}
+    rates = rates_of(a.device if a.is_cuda else None)
+    x: AnyProblem
+    if precision == "ieee":
+        x = _matmul_plan.problem_of(a, b)
+        plans = [each for each in _matmul_tiles.candidates(x) if each.kernel in kernels]
+    else:
+        x = model_tf32_float8.problem_of(a, b, precision)
+        plans = list(model_tf32_float8.candidates(x))
+    times = {each: predicted_us(each, x, rates) for each in plans}
+    chosen = sorted(times, key=times.__getitem__)
+    if all_plans:
+        most_us = ABSURD * times[chosen[0]] + ABSURD_US
+        simple = min(filter(is_listed, plans), key=lambda each: estimated_us(each, x, rates), default=chosen[0])
+        chosen = [*(each for each in chosen[:MOST_PLANS] if times[each] < most_us), simple]
+    for each in chosen if all_plans else chosen[:1]:
+        found[name(each)] = partial(auto.run, each, a, b, precision, *scales)
     return found
-
-
-def plan(name: str) -> Plan:
-    kernel, tile, parts = name.split("/")
-    return Plan(kernel, int(tile), int(parts))
-
-
-def name(plan: Plan) -> str:
-    return f"{plan.kernel}/{plan.tile}/{plan.parts}"
 
 
 def check(kernel: str) -> int:
@@ -146,7 +162,7 @@ def check(kernel: str) -> int:
                     if plan.kernel != kernel:
                         continue
                     try:
-                        found, again = (matmul_wgmma.run(plan, a, b) for _ in range(2))
+                        found, again = (auto.run(plan, a, b) for _ in range(2))
                         error = ((found.double() - truth).abs() / bound).max().item()
                     except build.CudaError as refused:
                         print(f"{shape} {name(plan)}: {refused}", flush=True)
@@ -159,14 +175,14 @@ def check(kernel: str) -> int:
 
 
 class Timer:
-    """Times the calls of shapes in turns, with a cold cache.
+    """Times the calls of shapes with a cold cache, in turns.
 
-    All work on the device belongs to a sample: a sample whose time is not used draws the inputs in its preparation, and
-    compares the results with the vendor's.
+    The recorder needs all work on the device to belong to a sample: inputs are drawn, and results compared with the
+    vendor's, in the preparation of a sample that is not used.
     """
 
-    def __init__(self, kernels: Sequence[str], layout: str) -> None:
-        self.kernels, self.layout = kernels, layout
+    def __init__(self, kernels: Sequence[str], layout: str, precision: str = "ieee") -> None:
+        self.kernels, self.layout, self.precision = kernels, layout, precision
         self.device = target(torch.device("cuda"))
         self.recorder = self.started()
 
@@ -184,10 +200,11 @@ class Timer:
         facts: list[object] = []
 
         def prepare() -> None:
-            a, b = operands(shape, self.layout, torch.bfloat16, 1)
+            a, b = operands(shape, self.layout, DTYPES[self.precision], 1)
             x = _matmul_plan.problem_of(a, b)
-            facts.extend((self.layout, *(int(getattr(x, each)) for each in FACTS)))
-            found.update(calls(a, b, self.kernels, all_plans))
+            facts.extend((self.layout, self.precision, *(int(getattr(x, each)) for each in FACTS)))
+            facts.extend(rates_of(a.device if a.is_cuda else None))
+            found.update(calls(a, b, self.kernels, all_plans, self.precision))
             errors.update(compared(found))
 
         times: dict[str, list[float]] = {}
@@ -216,7 +233,7 @@ class Timer:
 
 
 def compared(found: dict[str, Callable[[], Tensor]]) -> dict[str, float]:
-    """Return the relative norms of the differences to the vendor's result. Calls that fail to build are removed."""
+    """The relative norm of the difference to the vendor's result. Removes calls that cannot be built or launched."""
     expected = found["torch"]().float()
     errors = {}
     for each, call in list(found.items()):
@@ -233,7 +250,7 @@ def measure(shapes: Sequence[Shape], path: Path, timer: Timer, seconds: float) -
     begin = time.monotonic()
     with path.open("w", newline="") as file:
         rows = csv.writer(file)
-        rows.writerow((*"MNK", "layout", *FACTS, "plan", "us", "samples", "error"))
+        rows.writerow((*"MNK", "layout", "precision", *FACTS, *DEVICE, "plan", "us", "samples", "error"))
         for all_plans in (False, True):
             for shape in shapes:
                 if time.monotonic() - begin > seconds:
@@ -244,6 +261,13 @@ def measure(shapes: Sequence[Shape], path: Path, timer: Timer, seconds: float) -
     timer.recorder.stop()
 
 
+def build_all(precision: str) -> None:
+    """Builds the kernels of a precision at the same time, by a process for each."""
+    target = compiler.arch_of(*torch.cuda.get_device_capability())
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+        list(pool.map(build.library, [f"matmul/{each}" for each in SOURCES[precision]], repeat(target)))
+
+
 def _discarding(call: Callable[[], Tensor]) -> Callable[[], None]:
     def run() -> None:
         call()
@@ -251,127 +275,18 @@ def _discarding(call: Callable[[], Tensor]) -> Callable[[], None]:
     return run
 
 
-@dataclass(frozen=True)
-class Timed:
-    """The measured plans of a shape."""
-
-    x: Problem
-    vendor_us: float
-    plans: dict[str, float]
-
-    @property
-    def chosen(self) -> str:
-        """The plan that the model chooses."""
-        return min(self.plans, key=lambda each: _matmul_times.predicted_us(plan(each), self.x))
-
-    @property
-    def best(self) -> str:
-        return min(self.plans, key=self.plans.__getitem__)
-
-    def of_vendor(self, name: str) -> float:
-        return self.vendor_us / self.plans[name]
-
-    @property
-    def text(self) -> str:
-        return f"{self.x.M} x {self.x.N} x {self.x.K}"
-
-
-def read(path: Path) -> list[Timed]:
-    """Read the shapes of a file that `measure` has written. Prints results that are wrong."""
-    found: dict[Problem, dict[str, float]] = {}
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            x = Problem(int(row["M"]), int(row["N"]), int(row["K"]), **{each: int(row[each]) for each in FACTS})
-            if float(row["error"]) > WRONG:
-                print(f"WRONG {x.M} x {x.N} x {x.K} {row['plan']}: {row['error']}")
-            found.setdefault(x, {})[row["plan"]] = float(row["us"])
-    return [Timed(x, plans.pop("torch"), plans) for x, plans in found.items() if {*plans} - {"torch"}]
-
-
-def table(sets: dict[str, list[Timed]]) -> str:
-    """Format as Markdown the distribution of ratios of each set, the same by kind of shape, and the worst shapes."""
-    lines = [
-        "| shapes | ratio | number | geometric mean | worst | quartiles |",
-        "|---|---|---:|---:|---:|---|",
-    ]
-    for title, timed in sets.items():
-        complete = [each for each in timed if len(each.plans) > 1]
-        ratios = {
-            "chosen plan, of cuBLAS": [each.of_vendor(each.chosen) for each in timed],
-            "best plan, of cuBLAS": [each.of_vendor(each.best) for each in complete],
-            "chosen plan, of the best": [each.plans[each.best] / each.plans[each.chosen] for each in complete],
-        }
-        lines += [f"| {title} | {what} | {_distribution(values)} |" for what, values in ratios.items() if values]
-    lines += ["", f"| chosen plan, of cuBLAS | {' | '.join(sets)} |", f"|---|{'---|' * len(sets)}"]
-    for kind in ("at most 16 rows or columns", "others, copied for TMA", "others"):
-        values = [[each.of_vendor(each.chosen) for each in timed if kind_of(each.x) == kind] for timed in sets.values()]
-        lines.append(f"| {kind} | {' | '.join(f'{_mean(v):.3f} ({len(v)})' if v else '' for v in values)} |")
-    lines += ["", "| the worst: M x N x K | cuBLAS, us | chosen | us | best | us | of cuBLAS |"]
-    lines += ["|---|---:|---|---:|---|---:|---:|"]
-    for each in sorted((t for timed in sets.values() for t in timed), key=lambda t: t.of_vendor(t.chosen))[:10]:
-        chosen, best = (f"{name} | {each.plans[name]:.1f}" for name in (each.chosen, each.best))
-        ratio = each.of_vendor(each.chosen)
-        lines.append(f"| {each.text} | {each.vendor_us:.1f} | {chosen} | {best} | {ratio:.3f} |")
-    return "\n".join(lines)
-
-
-def plot(sets: dict[str, list[Timed]], path: Path) -> None:
-    """Plot the ratio of the chosen plan to the vendor over arithmetic intensity and over waves of large tiles."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 4), layout="constrained")
-    for axes, (label, place) in zip(
-        figure.subplots(1, 2, sharey=True),
-        {"arithmetic intensity, FLOP per byte": intensity, "waves of tiles of 128 x 256": waves}.items(),
-        strict=True,
-    ):
-        for title, timed in sets.items():
-            points = [(place(each.x), each.of_vendor(each.chosen)) for each in timed]
-            axes.scatter(*zip(*points, strict=True), s=14, alpha=0.7, label=title)
-        axes.axhline(1, color="gray", linewidth=0.8)
-        axes.set(xscale="log", yscale="log", xlabel=label)
-        axes.minorticks_off()
-        axes.set_yticks([0.25, 0.5, 0.7, 1, 1.4, 2, 4], labels=["0.25", "0.5", "0.7", "1", "1.4", "2", "4"])
-    figure.axes[0].set_ylabel("time of cuBLAS / time of cuda/wgmma")
-    figure.axes[0].legend()
-    figure.savefig(path, dpi=120, metadata={"Software": None})
-
-
-def intensity(x: Problem) -> float:
-    return x.M * x.N * x.K / (x.M * x.K + x.K * x.N + x.M * x.N)
-
-
-def waves(x: Problem) -> float:
-    return cdiv(x.M, 128) * cdiv(x.N, 256) / x.multiprocessors
-
-
-def kind_of(x: Problem) -> str:
-    if min(x.M, x.N) <= _matmul_tiles.STREAM_FEW:
-        return "at most 16 rows or columns"
-    return "others, copied for TMA" if x.a_copied or x.b_copied else "others"
-
-
-def _mean(ratios: Sequence[float]) -> float:
-    return math.exp(statistics.fmean(math.log(each) for each in ratios))
-
-
-def _distribution(ratios: Sequence[float]) -> str:
-    quartiles = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
-    shown = ", ".join(f"{each:.3f}" for each in quartiles)
-    return f"{len(ratios)} | {_mean(ratios):.3f} | {min(ratios):.3f} | {shown}"
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shapes", type=Path, help="CSV file with columns M, N and K")
     parser.add_argument("--draws", type=int, default=50, help="random shapes, without --shapes (50)")
     parser.add_argument("--seed", type=int, default=1, help="of the shapes (1)")
-    parser.add_argument("--layout", default="nn", choices=("nn", "tn", "nt", "tt"))
-    parser.add_argument("--kernels", default=",".join(_matmul_tiles.KERNELS), help="whose plans are timed (all)")
-    parser.add_argument("--seconds", type=float, default=600, help="no new shape is begun after this time (600)")
+    parser.add_argument("--layout", choices=("nn", "tn", "nt", "tt"), help="t: stored transposed (nn, in float8 nt)")
+    parser.add_argument("--precision", default="ieee", choices=tuple(SOURCES), help="ieee: bfloat16 (ieee)")
+    parser.add_argument("--kernels", default=",".join(_matmul_tiles.KERNELS), help="kernels of 16 bits to time (all)")
+    parser.add_argument("--seconds", type=float, default=600, help="no new shape begins after this time (600)")
     parser.add_argument("--out", type=Path, default=Path("plans.csv"), help="CSV file to write (plans.csv)")
     parser.add_argument("--check", action="store_true", help="judge the plans of --kernels against float64 instead")
-    parser.add_argument("--read", type=Path, nargs="+", help="tables of such files, with the present model's choice")
+    parser.add_argument("--read", type=Path, nargs="+", help="print tables of such files, by the present models")
     parser.add_argument("--write", type=Path, help="write the tables of --read between the marks of this document")
     parser.add_argument("--plot", type=Path, help="PNG file to draw from the files of --read")
     given = parser.parse_args()
@@ -389,7 +304,12 @@ def main() -> int:
     if given.check:
         return SOME_WRONG if sum(check(kernel) for kernel in kernels) > 0 else 0
     shapes = listed(given.shapes) if given.shapes else drawn(given.draws, given.seed)
-    measure(shapes, given.out, Timer(kernels, given.layout), given.seconds)
+    float8 = DTYPES[given.precision].itemsize == 1
+    if float8:  # cuBLAS takes multiples of 16 alone
+        shapes = [(-(-M // 16) * 16, -(-N // 16) * 16, -(-K // 16) * 16) for M, N, K in shapes]
+    layout = given.layout or ("nt" if float8 else "nn")
+    build_all(given.precision)
+    measure(shapes, given.out, Timer(kernels, layout, given.precision), given.seconds)
     print(table({given.out.stem: read(given.out)}))
     return 0
 

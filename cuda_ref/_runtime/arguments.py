@@ -197,7 +197,7 @@ def tma_layout(name: str, x: Tensor, k_dim: int, k_major_only: bool = False) -> 
 
 
 def find_tma_layout(x: Tensor, k_dim: int, k_major_only: bool = False) -> tuple[bool, int] | None:
-    """What tma_layout returns; None where it raises."""
+    """The result of tma_layout; None where it raises."""
     align = 16 // x.element_size()
     for mn_major in (False,) if k_major_only else (False, True):
         inner = 1 - k_dim if mn_major else k_dim

@@ -1,4 +1,4 @@
-"""Attention in CUDA: online softmax over tiles of keys in shared memory, all in float32."""
+"""Attention in CUDA, the online softmax: four lanes compute one query, all in float32."""
 
 import math
 
@@ -31,7 +31,7 @@ def attention(
     one whose keys all score minus infinity gives NaN. NaN and infinities in hidden keys and values have no effect.
     Dtypes: float32, float16, bfloat16, the same for all; scores, softmax and sums in float32 without tensor cores,
     rounded once at the end. The S_q x S_k scores are never stored.
-    Tail: tiles that overhang are padded with zeros and their scores masked. D is padded to 64, 128 or 256.
+    Tail: the four lanes of a query take every fourth column up to D; lanes beyond the last query do nothing.
     Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
     Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for D above 256 and for
     more than 2^30 queries, keys or blocks; build.CudaError if the launch fails.

@@ -1,4 +1,4 @@
-// What the attention kernels for Hopper share: the problem, tiles of queries, copies by TMA, and the online softmax on
+// Shared by the attention kernels for Hopper: the problem, tiles of queries, copies by TMA, and the online softmax on
 // sums of wgmma.
 #pragma once
 
@@ -55,9 +55,9 @@ __device__ __forceinline__ Tile tile_at(const Heads& heads, int head, int row) {
 // Without a mask all tiles take as long: head by head, in turns of one tile for each block.
 //
 // With a causal mask row r takes a time proportional to r + 1 and a constant, so rows r and rows - 1 - r together take
-// the same time for all r. Such pairs are computed head by head, so that few heads share the L2 cache at a time, as long
-// as they fill whole waves of teams. The tiles of the other heads come last, the long ones first, and with them the
-// middle rows of odd numbers of rows. In every second turn the teams take them in the opposite order.
+// the same time for all r. Such pairs are computed head by head, so that few heads share the L2 cache at a time, as
+// long as they fill whole waves of teams. The tiles of the other heads come last, the long ones first, and with them
+// the middle rows of odd numbers of rows. In every second turn the teams take them in the opposite order.
 template <int BLOCK_M_, int BLOCK_N_, bool CAUSAL_>
 struct Schedule {
     static constexpr int BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_;

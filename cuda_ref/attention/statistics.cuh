@@ -1,4 +1,4 @@
-// What wgmma.cu stores for gradients instead of its output, and the results of queries that see no key.
+// Statistics that wgmma.cu stores for gradients instead of its output, and the results of queries that see no key.
 #pragma once
 
 #include "attention/hopper.cuh"

@@ -24,8 +24,8 @@
 // Every stage of keys, of values, and the queries of every consumer have two mbarriers, `full` and `empty`, as in
 // matmul/warp_specialized.cu.
 //
-// Precision. Products of 16 bits are exact; scores, softmax and sums are float32; weights are rounded to 16 bits for the
-// second product. Exponents are those of 2: sm_scale includes log2(e).
+// Precision. Products of 16 bits are exact; scores, softmax and sums are float32; weights are rounded to 16 bits for
+// the second product. Exponents are those of 2: sm_scale includes log2(e).
 //
 // Speed: docs/ladder.md. Variants that were tried: docs/lab/cuda_attention.md
 //
@@ -52,7 +52,7 @@ struct Plan {
     static constexpr int Q_FULL = VALUES + STAGES * BLOCK_BYTES, Q_EMPTY = Q_FULL + CONSUMERS * MBARRIER_BYTES;
     static constexpr int K_FULL = Q_EMPTY + CONSUMERS * MBARRIER_BYTES, K_EMPTY = K_FULL + STAGES * MBARRIER_BYTES;
     static constexpr int V_FULL = K_EMPTY + STAGES * MBARRIER_BYTES, V_EMPTY = V_FULL + STAGES * MBARRIER_BYTES;
-    static constexpr int TILES = V_EMPTY + STAGES * MBARRIER_BYTES;  // for each consumer, this turn's and the next one's
+    static constexpr int TILES = V_EMPTY + STAGES * MBARRIER_BYTES;  // of each consumer: this turn's and the next one's
     static constexpr int END = TILES + 2 * CONSUMERS * int(sizeof(Tile));
     static constexpr int TEAM_BYTES = ceil_div(END, BOX_ALIGNMENT) * BOX_ALIGNMENT;  // from one team to the next
     static constexpr int SHARED_BYTES = BOX_ALIGNMENT + (TEAMS - 1) * TEAM_BYTES + END;

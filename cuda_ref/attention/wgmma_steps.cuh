@@ -1,5 +1,5 @@
-// wgmma as attention needs it: 16 bits, sums of other widths than in hopper/wgmma.cuh, a flag whether to add to the sums, and A
-// in registers.
+// wgmma as attention needs it: 16 bits, sums of other widths than in hopper/wgmma.cuh, a flag whether to add to the
+// sums, and A in registers.
 // Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
 #pragma once
 
@@ -44,8 +44,8 @@ __device__ __forceinline__ void wgmma(float (&acc)[COUNT], uint64_t a, uint64_t 
 }
 
 // The same with A in registers: a[0..3] are pairs of elements (row, 2 (t % 4)), (row + 8, 2 (t % 4)),
-// (row, 2 (t % 4) + 8), (row + 8, 2 (t % 4) + 8), with row and t as in hopper/wgmma.cuh. So sums of 16 columns, rounded, are
-// the A of a next product.
+// (row, 2 (t % 4) + 8), (row + 8, 2 (t % 4) + 8), with row and t as in hopper/wgmma.cuh. So sums of 16 columns,
+// rounded, are the A of a next product.
 template <typename T, bool B_MN, int COUNT>
 __device__ __forceinline__ void wgmma(float (&acc)[COUNT], const uint32_t* a, uint64_t b, int add) {
     if constexpr (COUNT == 32) {

@@ -1,4 +1,4 @@
-"""The gradients of attention in CUDA: two kernels over tiles in shared memory, all in float32, without atomics."""
+"""The gradients of attention in CUDA, the definition: four lanes compute one query or one key, all in float32."""
 
 import math
 
@@ -11,7 +11,7 @@ from cuda_ref._runtime.arguments import check_attention_grad
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
-KEPT = 16  # rows of a block, as in attention_grad.cu
+ROWS = 32  # queries or keys of a block, as in attention_grad.cu
 
 Queries = Float[Tensor, "B H S_q D"]
 Keys = Float[Tensor, "B H_kv S_k D"]
@@ -37,7 +37,7 @@ def attention_grad(
     B, H, H_kv, S_q, S_k, D = check_attention_grad(q, k, v, do)
     if D > 128:
         raise NotImplementedError(f"attention_grad: D must be at most 128; got D={D}")
-    if max(S_q, S_k, B * H * -(-S_q // KEPT), B * H_kv * -(-S_k // KEPT)) > 2**30:
+    if max(S_q, S_k, B * H * -(-S_q // ROWS), B * H_kv * -(-S_k // ROWS)) > 2**30:
         raise NotImplementedError(
             f"attention_grad: S_q, S_k and the number of blocks must be at most 2^30; got q {tuple(q.shape)} and "
             f"k {tuple(k.shape)}"

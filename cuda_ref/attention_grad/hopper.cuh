@@ -1,4 +1,4 @@
-// What surrounds the kernel of wgmma.cu: the problem, shared memory, the order of the work, and the
+// Surroundings of the kernel of wgmma.cu: the problem, shared memory, the order of the work, and the
 // kernels before and after it.
 #pragma once
 

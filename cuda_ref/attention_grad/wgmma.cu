@@ -313,14 +313,17 @@ cudaError_t launch(const GradMaps& maps, const Problem& problem, int64_t B, T* d
     return cudaGetLastError();
 }
 
-// Strides in elements. together, parts, part_sums: see Problem. lse is (B, H, tiles * BLOCK_M), so are delta and the rows of dq_sums.
+// Strides in elements. together, parts, part_sums: see Problem. lse is (B, H, tiles * BLOCK_M), so are delta and the
+// rows of dq_sums.
 extern "C" int attention_grad_wgmma(const void* q, const void* k, const void* v, const void* d_out, void* lse,
                                     void* delta, void* dq_sums, void* part_sums, void* counters, void* dq,
-                                    void* dk, void* dv, int64_t B, int64_t H, int64_t H_kv, int64_t S_q, int64_t S_k, int64_t D,
+                                    void* dk, void* dv, int64_t B, int64_t H, int64_t H_kv, int64_t S_q, int64_t S_k,
+                                    int64_t D,
                                     int64_t q_batch, int64_t q_head, int64_t q_row, int64_t k_batch, int64_t k_head,
                                     int64_t k_row, int64_t v_batch, int64_t v_head, int64_t v_row, int64_t o_batch,
                                     int64_t o_head, int64_t o_row, int64_t together, int64_t parts, int64_t causal,
-                                    double scale, double scale_log2, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
+                                    double scale, double scale_log2, int64_t dtype, cudaStream_t stream,
+                                    LaunchRecord* record) {
     return dispatch_heads(dtype, D, causal, [&](auto zero, auto head, auto is_causal) {
         using T = decltype(zero);
         constexpr int HEAD = decltype(head)::value;

@@ -1,4 +1,5 @@
-"""The gradients of attention in CUDA on Hopper's tensor cores: one kernel for all, in a fixed order of sums."""
+"""The gradients of attention in CUDA on Hopper's tensor cores: to tiles it adds TMA, wgmma and roles of warps, and one
+kernel for all gradients, whose blocks add to dq in a fixed order."""
 
 import torch
 from jaxtyping import Float
@@ -6,10 +7,10 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._runtime.arguments import check_attention_grad
+from cuda_ref._runtime.device import multiprocessors
 from cuda_ref._runtime.kept import kept
-from cuda_ref.attention._hopper import check_covered, readable, scales, strides
-from cuda_ref.attention._plan import plan_for
-from cuda_ref.matmul._plan import multiprocessors
+from cuda_ref.attention._hopper import check_covered, copied, readable, scales, strides
+from cuda_ref.attention._plan import PLANS, plan_for
 
 REQUIRES = "sm_90"
 DETERMINISTIC = True
@@ -24,11 +25,11 @@ read the same queries from the L2 cache."""
 KEYS = 128
 """Keys of a block."""
 STEP_US = 2.5
-"""About the time in which a block meets a tile of queries."""
-BYTES_US = 3e6
-"""Bytes that the device's memory takes or gives in a microsecond, about."""
+"""Time of a block for a tile of queries (H200)."""
+BYTES_PER_US = 3e6
+"""Bytes that memory takes or gives in a microsecond (H200)."""
 GAIN = 0.95
-"""More parts must be predicted to take at most this share of the time: the prediction is rough."""
+"""Use more parts if their predicted time is below this fraction of that of fewer."""
 
 Queries = Float[Tensor, "B H S_q D"]
 Keys = Float[Tensor, "B H_kv S_k D"]
@@ -54,8 +55,20 @@ def attention_grad(
     Source: see wgmma.cu.
     """
     sizes = check_attention_grad(q, k, v, do)
-    parts = parts_of_a_group(*sizes, causal=causal, processors=multiprocessors(q.device) if q.is_cuda else 1)
+    parts = parts_of_a_group(*sizes, causal=causal, processors=multiprocessors(q.device))
     return run(parts, q, k, v, do, causal, sm_scale)
+
+
+def config(
+    q: Tensor, k: Tensor, v: Tensor, do: Tensor, *, causal: bool = False, sm_scale: float | None = None
+) -> str:  # fmt: skip
+    """The plan of the forward kernel, which computes lse and delta, and the parts of a group of query heads, as
+    `wgmma 128x128 teams=1; gradients parts=2`; empty without queries or keys."""
+    if q.numel() == 0 or k.numel() == 0:
+        return ""
+    sizes = check_attention_grad(q, k, v, do)
+    parts = parts_of_a_group(*sizes, causal=causal, processors=multiprocessors(q.device))
+    return f"wgmma {PLANS[q.shape[3]][plan_for(q, k, causal)]}; gradients parts={parts}{copied(q, k, v, do)}"
 
 
 def run(
@@ -91,7 +104,7 @@ def run(
 
 
 def parts_of_a_group(B: int, H: int, H_kv: int, S_q: int, S_k: int, D: int, causal: bool, processors: int) -> int:
-    """In how many parts the query heads of a key head are divided: the fewest that are about as fast as any.
+    """The parts that the query heads of a key head are divided into: the fewest that are about as fast as any.
 
     A block meets the queries of its part one after the other. With few key heads there are fewer blocks than
     multiprocessors, or the last ones run alone. But the sums of parts go through memory.
@@ -103,7 +116,7 @@ def parts_of_a_group(B: int, H: int, H_kv: int, S_q: int, S_k: int, D: int, caus
         # Under a mask a block meets half of the queries in the mean, and the long ones begin.
         steps = max(longest, blocks * longest / 2 / processors) if causal else -(-blocks // processors) * longest
         sums = 2 * 2 * 4 * B * H_kv * parts * S_k * D if parts > 1 else 0
-        return steps * STEP_US + sums / BYTES_US
+        return steps * STEP_US + sums / BYTES_PER_US
 
     best = 1
     for parts in range(2, H // max(1, H_kv) + 1):

@@ -1,4 +1,4 @@
-// What all kernels of this folder share: dtype codes, float conversions, 16-byte accesses and the launch record.
+// Shared by all kernels of this folder: dtype codes, float conversions, 16-byte accesses and the launch record.
 //
 // Conventions of a .cu file
 //   extern "C" int <function>(<arguments>, cudaStream_t stream, LaunchRecord* record)
@@ -96,7 +96,7 @@ __host__ __device__ constexpr I ceil_div(I a, I b) {
     return (a + b - 1) / b;
 }
 
-// Of the current device.
+// Multiprocessors of the current device.
 inline int multiprocessor_count() {
     int device, count;
     cudaGetDevice(&device);

@@ -6,8 +6,8 @@
 #include "common/tiles.cuh"
 #include "hopper/tma.cuh"
 
-// What launch_clusters does, for a kernel that other launches, perhaps of other threads, give up to `most_bytes` of
-// shared memory.
+// Launches as launch_clusters does, for a kernel that other launches, perhaps of other threads, give up to `most_bytes`
+// of shared memory.
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch_clusters_up_to(size_t most_bytes, int cluster, void (*kernel)(Parameters...), dim3 grid, dim3 block,
                                   size_t shared_bytes, cudaStream_t stream, LaunchRecord* record,
@@ -31,8 +31,8 @@ cudaError_t launch_clusters(int cluster, void (*kernel)(Parameters...), dim3 gri
                                  arguments...);
 }
 
-// Clusters of blocks with all of a multiprocessor's shared memory that the device runs at a time. Parts of the device have
-// no place for four or more. 0 if the driver does not say.
+// The number of clusters that the device runs at a time, if each block takes all of a multiprocessor's shared memory.
+// Parts of the device have no room for clusters of four or more. 0 if the driver does not say.
 template <typename... Parameters>
 int active_clusters(int cluster, void (*kernel)(Parameters...), int threads, size_t shared_bytes) {
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes));

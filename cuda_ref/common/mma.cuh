@@ -15,7 +15,8 @@
 //   sums      (g, 2q), (g, 2q + 1), (g + 8, 2q), (g + 8, 2q + 1)
 
 // Loads four 8 x 8 matrices of 16-bit elements. Lane l passes the address of row l % 8 of matrix l / 8, a multiple of
-// 16 bytes, and receives elements (g, 2q) and (g, 2q + 1) of matrix i in x[i]; with TRANSPOSED, (2q, g) and (2q + 1, g).
+// 16 bytes, and receives elements (g, 2q) and (g, 2q + 1) of matrix i in x[i]; with TRANSPOSED, (2q, g) and (2q + 1,
+// g).
 template <bool TRANSPOSED>
 __device__ __forceinline__ void ldmatrix_x4(uint32_t (&x)[4], const char* row) {
 #ifdef __CUDACC__

@@ -6,10 +6,9 @@
 
 #include <type_traits>
 
-#include "common/common.cuh"
+#include "common/warp.cuh"
 
 constexpr int MAX_THREADS = 1024;
-constexpr int WARP = 32;
 
 // Element `lane` of a pack, as float.
 template <typename T>
@@ -121,24 +120,6 @@ struct Registers {
     }
 };
 
-struct Maximum {
-    static constexpr float NEUTRAL = -INFINITY;
-    __device__ __forceinline__ float operator()(float a, float b) const { return fmaxf(a, b); }
-};
-struct Addition {
-    static constexpr float NEUTRAL = 0.0f;
-    __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
-};
-
-template <typename F>
-__device__ __forceinline__ float over_warp(float value, F combine) {
-#pragma unroll
-    for (int distance = WARP / 2; distance > 0; distance /= 2) {
-        value = combine(value, __shfl_xor_sync(0xffffffffu, value, distance));
-    }
-    return value;
-}
-
 // The values of all threads of the row in this block, combined in a fixed order; every thread gets the result.
 // `scratch`: shared memory, a place for each warp. Calls one after the other use different ones, which saves a barrier.
 template <typename F>
@@ -151,23 +132,23 @@ __device__ __forceinline__ float over_block(float value, F combine, float* scrat
     return over_warp(lane < blockDim.x / WARP ? scratch[lane] : F::NEUTRAL, combine);
 }
 
-// How the threads of a block divide rows. packs: of a thread. held: they hold a row.
+// The division of rows among threads. rows: of a block; packs: of a thread; held: whether the threads hold a row.
 struct Division {
     dim3 block;
-    int64_t rows;  // of a block
+    int64_t rows;
     int packs;
     bool packed, held;
 
     dim3 grid(int64_t m) const { return dim3(unsigned(ceil_div(m, rows))); }
 };
 
-constexpr int WARP_PACKS = 4;   // the longest row of a warp, of each thread
-constexpr int WARP_ROWS = 4;    // of a block, if each has a warp
-constexpr int BLOCK_PACKS = 4;  // of each thread of a block with one row: enough loads under way
-constexpr int MOST_PACKS = 8;   // in longer rows; of packed ones, since addresses take registers too
+constexpr int WARP_PACKS = 4;   // packs of a thread in the longest row of a warp
+constexpr int WARP_ROWS = 4;    // rows of a block, if each has a warp
+constexpr int BLOCK_PACKS = 4;  // packs of a thread of a block with one row: enough loads under way
+constexpr int MOST_PACKS = 8;   // packs of a thread in longer packed rows; of others, addresses take registers too
 constexpr int PAIR = 512;       // threads: with 8 packs each, two blocks take a multiprocessor's registers
 
-// A warp for a short row, a block for a longer one. vectors: of n elements, which are read with each row.
+// Divides rows: a warp for a short row, a block for a longer one. vectors: n elements each, read with each row.
 template <typename T, typename... Vectors>
 Division divide_rows(const T* x, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n, const Vectors*... vectors) {
     constexpr int64_t LANES = 16 / sizeof(T);

@@ -1,4 +1,4 @@
-"""Kernels that share a row of a matrix among the blocks of a cluster: how it is divided."""
+"""The division of a row of a matrix among the blocks of a cluster."""
 
 from typing import NamedTuple
 
@@ -7,9 +7,9 @@ from torch import Tensor
 PACK_BYTES = 16
 WARP = 32
 MULTIPROCESSORS = 132  # of an H100 or H200
-CLUSTER_THREADS = 512  # of a block of a cluster: two of them take a multiprocessor's registers
-CLUSTER_PACKS = 8  # of each thread
-BLOCK_PACKS = CLUSTER_THREADS * CLUSTER_PACKS  # of a block
+CLUSTER_THREADS = 512  # threads of a block of a cluster; two blocks take a multiprocessor's registers
+CLUSTER_PACKS = 8  # packs that each thread holds
+BLOCK_PACKS = CLUSTER_THREADS * CLUSTER_PACKS  # packs that a block holds
 
 
 def are_packed(x: Tensor, *vectors: Tensor) -> bool:
@@ -28,7 +28,7 @@ class Sharing(NamedTuple):
 
 
 def sharing(operation: str, x: Tensor, packed: bool) -> Sharing:
-    """How a cluster divides each row of x: as few blocks as hold it; more, while multiprocessors are idle.
+    """The division of each row of x: the fewest blocks that hold it, or more while multiprocessors are idle.
 
     Raises: NotImplementedError for rows that are not packed, that one block holds, or that no cluster holds.
     """

@@ -42,7 +42,9 @@ __device__ __forceinline__ uint4 first_elements(uint4 x, int count) {
 __device__ __forceinline__ uint4 load_now(const uint4* from) {
 #ifdef __CUDA_ARCH__
     uint4 x;
-    asm volatile("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "l"(from));
+    asm volatile("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+                 : "l"(from));
     return x;
 #else
     return *from;
@@ -72,9 +74,10 @@ __host__ __device__ __forceinline__ int misalignment(const void* address) {
     return int(reinterpret_cast<uintptr_t>(address) % 16 / 2);
 }
 
-// Eight neighbours, of which the first `count` exist, on their way from memory, in aligned 16 bytes. Loads are in flight
-// together if all `Neighbours` are made before the first `value`: there is no branch around a load. If those 16 bytes do
-// not all end before `end`, or nothing exists, the aligned 16 bytes at `somewhere` are read, and nothing is `loaded`.
+// Eight neighbours, of which the first `count` exist, on their way from memory, in aligned 16 bytes. Loads are in
+// flight together if all `Neighbours` are made before the first `value`: there is no branch around a load. If those 16
+// bytes do not all end before `end`, or nothing exists, the aligned 16 bytes at `somewhere` are read, and nothing is
+// `loaded`.
 struct Neighbours {
     uint4 low, high;
     int offset, count;

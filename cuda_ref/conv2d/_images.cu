@@ -1,7 +1,7 @@
 // out[n, h, w, c] = x[n, h, w - left, c], or zero outside of x: images that TMA can read
 //
-// Pixels of `channels` elements, a multiple of 4, in rows of whole 16 bytes. Elements of 2 or 4 bytes, any strides of x. A
-// block writes one row; a thread 16 bytes at a time, and reads element by element.
+// Pixels of `channels` elements, a multiple of 4, in rows of whole 16 bytes. Elements of 2 or 4 bytes, any strides of
+// x. A block writes one row; a thread 16 bytes at a time, and reads element by element.
 #include "common/common.cuh"
 
 constexpr int THREADS = 128;

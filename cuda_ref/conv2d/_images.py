@@ -1,4 +1,4 @@
-"""Images and weights as TMA's im2col mode reads them: as they are, or copied to pixels of whole 16 bytes."""
+"""Images and weights for copies of 16 bytes: as they are, or copied to pixels of whole 16 bytes."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from torch import Tensor
 from cuda_ref import build
 
 FEW_CHANNELS = 16
-"""Below that, a step of the sum takes a row of the window, not a tap of it."""
+"""Channels below which a step of the sum takes a row of the window instead of a tap."""
 
 
 def check_16_bit(x: Tensor) -> None:
@@ -43,14 +43,13 @@ class Views:
 
 
 def views(x: Tensor, weight: Tensor, Q: int, stride: int, padding: int) -> Views:
-    """What the kernel reads for x (N, H, W, C) and weight (K, R, S, C), with Q columns of the output.
+    """The views that the kernel reads for x (N, H, W, C) and weight (K, R, S, C), with Q columns of the output.
 
     Few channels, such as three of a first layer: pixels are padded to 4 or 8 channels, and rows by `padding`. A row of
     a window is then contiguous: it becomes the one pixel of S * 4 channels of a view whose pixels overlap.
     """
     (_, _, W, C), S, align = x.shape, weight.shape[2], alignment(x)
-    if C % align != 0 and C < FEW_CHANNELS:
-        channels = next(each for each in (4, 8, 16) if each >= C and each * stride % align == 0)
+    if (channels := _few_channels(x, stride)) is not None:
         images = padded(x, padding, channels, W + 2 * padding)
         taps = padded(weight, 0, channels, S)
         x_pitch = (images.stride(0), images.stride(1), stride * channels)
@@ -66,14 +65,40 @@ def views(x: Tensor, weight: Tensor, Q: int, stride: int, padding: int) -> Views
     return Views(x, weight, channels, W, x_pitch, weight_pitch, S, stride, padding)
 
 
+def taps_and_channels(x: Tensor, weight: Tensor, stride: int) -> tuple[int, int]:
+    """`S` and `channels` of `views`: taps in a row of the window, and channels of a tap, as the kernel sees them."""
+    C, S, align = x.shape[3], weight.shape[2], alignment(x)
+    few = _few_channels(x, stride)
+    return (S, -(-C // align) * align) if few is None else (1, S * few)
+
+
+def copied(x: Tensor, weight: Tensor, stride: int) -> str:
+    """` (images copied)` or the like for a configuration, if `views` copies; else empty."""
+    few = _few_channels(x, stride) is not None
+    names = [
+        name
+        for name, readable in (("images", _image_pitch(x)), ("weights", _weight_pitch(weight)))
+        if few or readable is None
+    ]
+    return f" ({' and '.join(names)} copied)" if names else ""
+
+
+def _few_channels(x: Tensor, stride: int) -> int | None:
+    """Channels to which a pixel of few channels is padded; None for images that are read tap by tap."""
+    C, align = x.shape[3], alignment(x)
+    if C % align == 0 or C >= FEW_CHANNELS:
+        return None
+    return next(each for each in (4, 8, 16) if each >= C and each * stride % align == 0)
+
+
 def alignment(x: Tensor) -> int:
-    """Elements in 16 bytes: what TMA needs of addresses and strides."""
+    """Elements in 16 bytes, of which addresses and strides must be multiples."""
     return 16 // x.element_size()
 
 
 def padded(x: Tensor, left: int, channels: int, width: int) -> Tensor:
-    """Copy of x (N, H, W, C): (N, H, row), a row being `left` pixels of zeros, x's, and zeros up to `width` pixels of
-    `channels` elements and to a multiple of 16 bytes."""
+    """A copy of x (N, H, W, C) as (N, H, row). A row has `left` pixels of zeros, the pixels of x, and zeros up to
+    `width` pixels of `channels` elements and to a multiple of 16 bytes."""
     (N, H, W, C), align = x.shape, alignment(x)
     row = -(-width * channels // align) * align
     out = x.new_empty(N, H, row)

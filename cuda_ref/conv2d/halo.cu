@@ -1,21 +1,22 @@
-// out[n, p, q, k] = sum over r, s, c of x[n, p + r - padding, q + s - padding, c] * weight[k, r, s, c] for few channels,
-// on Hopper's tensor cores
+// out[n, p, q, k] = sum over r, s, c of x[n, p + r - padding, q + s - padding, c] * weight[k, r, s, c] for few
+// channels, on Hopper's tensor cores
 //
 // requires: sm_90a
 //
 // wgmma.cu reads the pixels of a tile once for each tap, nine times for a window of 3 x 3. With 64 channels and 64
-// outputs a product needs so many bytes that the L2 cache limits it. Here a tile of 8 x ROWS pixels is loaded once, with
-// the pixels around it that the window reaches (the halo), and all weights stay in shared memory.
+// outputs a product needs so many bytes that the L2 cache limits it. Here a tile of 8 x ROWS pixels is loaded once,
+// with the pixels around it that the window reaches (the halo), and all weights stay in shared memory.
 //
 // A tap is then another address. wgmma reads its right operand in groups of eight rows: eight pixels of a row of the
 // image. Tap (r, s) begins r rows of the image and s pixels further; rows in shared memory are 16 pixels apart, so that
-// all groups have the same place in the swizzle. The pixels are the right operand, since that one has up to 256 rows, and
-// the weights the left one: the product is out^T, which is transposed on its way to shared memory (stmatrix).
+// all groups have the same place in the swizzle. The pixels are the right operand, since that one has up to 256 rows,
+// and the weights the left one: the product is out^T, which is transposed on its way to shared memory (stmatrix).
 //
 // Two consumers work in turn: while one has the tensor cores, the other stores its tile from the buffer of its halo and
 // loads the next one there. There is no producer.
 //
-// Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"; turns as in FlashAttention-3 (Shah et al., 2024).
+// Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"; turns as in FlashAttention-3 (Shah et al.,
+// 2024).
 #include <algorithm>
 
 #include "common/launch.cuh"
@@ -154,7 +155,8 @@ extern "C" int conv2d_halo(const void* x, const void* weight, void* out, int64_t
         HaloMaps maps;
         if (!encode_tensor_map<4>(&maps.x, type, sizeof(T), x, {C, W, H, N}, {pitch_w, pitch_h, pitch_n},
                                   {HALO_WIDTH, int(ROWS + R - 1), 1}) ||
-            !encode_tensor_map<3>(&maps.weight, type, sizeof(T), weight, {C, R * S, K}, {pitch_tap, pitch_k}, {1, 64}) ||
+            !encode_tensor_map<3>(&maps.weight, type, sizeof(T), weight, {C, R * S, K}, {pitch_tap, pitch_k},
+                                  {1, 64}) ||
             !encode_tensor_map<4>(&maps.out, type, sizeof(T), out, {K, Q, P, N}, {K, Q * K, P * Q * K},
                                   {GROUP, ROWS, 1})) {
             return cudaErrorInvalidValue;

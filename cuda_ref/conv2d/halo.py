@@ -1,4 +1,5 @@
-"""Convolution of images of few channels in CUDA on Hopper's tensor cores: each pixel is loaded once for all taps."""
+"""Convolution of images of few channels in CUDA on Hopper's tensor cores: to TMA and wgmma it adds tiles with the
+pixels around them, so that each pixel is loaded once for all taps."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -6,11 +7,11 @@ from torch import Tensor
 from cuda_ref import build
 from cuda_ref._runtime.arguments import check_conv2d
 from cuda_ref._runtime.kept import kept
-from cuda_ref.conv2d._images import check_16_bit, check_sizes, views
+from cuda_ref.conv2d._images import check_16_bit, check_sizes, copied, views
 
 REQUIRES = "sm_90"
-MOST_CHANNELS = 64
-SHARED_BYTES = 227 * 1024
+MOST_CHANNELS = 64  # 128 bytes: a row of shared memory as TMA swizzles it
+SHARED_BYTES = 227 * 1024  # of a multiprocessor, for one block
 WIDTH = 16  # pixels of a row of the halo
 
 
@@ -57,7 +58,16 @@ def conv2d(
     return out
 
 
+def config(x: Tensor, weight: Tensor, *, stride: int = 1, padding: int = 0, precision: str = "ieee") -> str:
+    """Rows of a tile, and whether images or weights are copied first, as `halo 28x16 (images copied)`; empty without
+    work."""
+    P, _ = check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
+    if x.numel() == 0 or weight.numel() == 0:
+        return ""
+    return f"halo {best_rows(P, *weight.shape[1:3])}x{WIDTH}{copied(x, weight, stride)}"
+
+
 def best_rows(P: int, R: int, S: int) -> int | None:
-    """Rows of a tile, 28 or 32: those that overhang P rows least and fit into shared memory; None if neither does."""
+    """Rows of a tile, 28 or 32: those that fit into shared memory and overhang P rows least; None if neither fits."""
     fits = [rows for rows in (32, 28) if (R * S * 64 + 2 * (rows + R - 1) * WIDTH) * 128 + 1024 + 64 <= SHARED_BYTES]
     return min(fits, key=lambda rows: -(-P // rows) * rows, default=None)

@@ -1,7 +1,7 @@
 // out[n, p, q, k] = sum over r, s, c of x[n, p stride + r - padding, q stride + s - padding, c] * weight[k, r, s, c],
 // 16 bits, as an implicit product of matrices
 //
-// What this adds to conv2d.cu: a block computes a tile of pixels by outputs. Rows of the left operand are output pixels;
+// To conv2d.cu it adds tiles: a block computes a tile of pixels by outputs. Rows of the left operand are output pixels;
 // a step of the sum takes up to 64 channels of one tap. The matrix itself, R S times as large as x, is in no memory:
 // threads compute where each row is at a tap, and copy it to shared memory (cp.async), or zeros in the padding. Tensor
 // cores multiply by mma.sync, while the copies of the next two steps are in flight.

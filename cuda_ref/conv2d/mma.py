@@ -1,4 +1,5 @@
-"""Convolution of images in CUDA by mma.sync: an implicit matrix product, whose rows threads copy to shared memory."""
+"""Convolution of images in CUDA by mma.sync: to the plain kernel it adds tensor cores, for an implicit matrix product
+whose rows threads copy to shared memory."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -6,7 +7,7 @@ from torch import Tensor
 from cuda_ref import build
 from cuda_ref._runtime.arguments import check_conv2d
 from cuda_ref._runtime.kept import kept
-from cuda_ref.conv2d._images import check_16_bit, check_sizes, views
+from cuda_ref.conv2d._images import check_16_bit, check_sizes, copied, views
 
 DETERMINISTIC = True
 
@@ -46,3 +47,8 @@ def conv2d(
         stride, of.stride, padding, of.padding, build.DTYPES[x.dtype],
     )  # fmt: skip
     return out
+
+
+def config(x: Tensor, weight: Tensor, *, stride: int = 1, padding: int = 0, precision: str = "ieee") -> str:
+    """Whether images or weights are copied first, as `mma (images copied)`; empty without work."""
+    return f"mma{copied(x, weight, stride)}" if x.numel() > 0 and weight.numel() > 0 else ""

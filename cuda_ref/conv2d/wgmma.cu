@@ -4,11 +4,11 @@
 // requires: sm_90a
 //
 // An implicit matrix product: rows are output pixels (n, p, q), columns are k, and the sum goes over taps (r, s) and
-// channels c, 128 bytes of channels a step. matmul/wgmma.cu explains the kernel: persistent blocks in clusters of two, a
-// producer thread that loads by TMA, consumer warpgroups that multiply by wgmma, rounded sums stored by TMA.
+// channels c, 128 bytes of channels a step. matmul/wgmma.cu explains the kernel: persistent blocks in clusters of two,
+// a producer thread that loads by TMA, consumer warpgroups that multiply by wgmma, rounded sums stored by TMA.
 //
-// What is new is the left operand, which is in no memory. TMA's im2col mode reads successive output pixels at one tap,
-// across ends of rows and images, and writes zeros for what lies in the padding. A tile is thus any 128 or 256
+// To matmul it adds the left operand, which is in no memory. TMA's im2col mode reads successive output pixels at one
+// tap, across ends of rows and images, and writes zeros for what lies in the padding. A tile is thus any 128 or 256
 // successive pixels, whatever the size of the images.
 //
 // Tiles. The more pixels and outputs a tile has, the fewer bytes a product needs from the L2 cache, which limits
@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(C::THREADS)
 // The same with the weights kept. A block computes every gridDim.x / columns-th tile of a column of tiles.
 template <typename T>
 __global__ void __launch_bounds__(Alone::THREADS)
-    conv2d_alone(const __grid_constant__ ConvMaps maps, const Window window, int rows, int columns,
+    conv2d_wgmma_alone(const __grid_constant__ ConvMaps maps, const Window window, int rows, int columns,
                  T* __restrict__ out) {
     using C = Alone;
     constexpr int CHANNELS = ROW_BYTES / sizeof(T);
@@ -279,8 +279,9 @@ cudaError_t launch_alone(const Images& x, const Weights& weight, const Window& w
     }
     const int rows = ceil_div<int>(window.pixels, Alone::BLOCK_M), columns = ceil_div<int>(window.K, Alone::BLOCK_N);
     const int most = max(1, min(rows, multiprocessor_count() / columns)), waves = ceil_div<int>(rows, most);
-    return launch_clusters(1, conv2d_alone<T>, dim3(unsigned(ceil_div<int>(rows, waves) * columns)), Alone::THREADS,
-                           Alone::SHARED_BYTES, stream, record, maps, window, rows, columns, static_cast<T*>(out));
+    const dim3 grid(unsigned(ceil_div<int>(rows, waves) * columns));
+    return launch_clusters(1, conv2d_wgmma_alone<T>, grid, Alone::THREADS, Alone::SHARED_BYTES, stream,
+                           record, maps, window, rows, columns, static_cast<T*>(out));
 }
 
 template <typename T, typename C>

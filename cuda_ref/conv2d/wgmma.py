@@ -1,4 +1,5 @@
-"""Convolution of images in CUDA on Hopper's tensor cores: an implicit matrix product, its rows read by TMA's im2col."""
+"""Convolution of images in CUDA on Hopper's tensor cores: to the implicit matrix product it adds TMA's im2col mode,
+which reads its rows, and the roles of warps and persistent clusters of matmul."""
 
 import torch
 from jaxtyping import Float
@@ -6,17 +7,20 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref._runtime.arguments import check_conv2d
+from cuda_ref._runtime.device import multiprocessors
 from cuda_ref._runtime.kept import kept
-from cuda_ref.conv2d._images import check_sizes, views
-from cuda_ref.matmul._plan import multiprocessors
+from cuda_ref.conv2d._images import check_sizes, copied, taps_and_channels, views
 
 REQUIRES = "sm_90"
-THIN, TALL, WIDE, TRIO, ALONE = range(5)  # tiles of wgmma.cu
+THIN, TALL, WIDE, TRIO, ALONE = range(5)
+"""Tiles of wgmma.cu."""
+NAMES = ("THIN", "TALL", "WIDE", "TRIO", "ALONE")
 TILES = {WIDE: (128, 256, 1.0), TALL: (256, 128, 1.02), TRIO: (192, 128, 1.05), THIN: (256, 64, 1.45)}
-"""Rows, columns, and the time for as much work as WIDE does in a unit of time (H200, 3 x 3 layers of ResNet-50)."""
-CLUSTER = 2  # blocks, with successive rows of tiles
-FEW_STEPS, STEP_BYTES = 2, 128
-"""Of a sum: the products take less time than the memory. Blocks then keep their weights, and need no cluster."""
+"""Rows, columns, and the time of a tile's work over the time of WIDE for as much work (H200, 3 x 3 of ResNet-50)."""
+CLUSTER = 2  # blocks of a cluster, with successive rows of tiles
+STEP_BYTES = 128  # bytes of channels of a step of the sum
+FEW_STEPS = 2
+"""Most steps of a sum for ALONE: memory is the limit, so blocks keep their weights and need no cluster."""
 
 
 @kept
@@ -55,10 +59,7 @@ def conv2d(
     if x.numel() == 0 or weight.numel() == 0:
         return x.new_zeros(N, P, Q, K)
     of = views(x, weight, Q, stride, padding)
-    tile = best_tile(N * P * Q, K, multiprocessors(x.device) if x.is_cuda else 1)
-    steps = R * of.S * -(-of.channels * x.element_size() // STEP_BYTES)
-    if tile == WIDE and steps <= FEW_STEPS and x.element_size() == 2:
-        tile = ALONE
+    tile = choose(x, R * of.S, of.channels, N * P * Q, K)
     out = x.new_empty(N, P, Q, K)
     build.launch(
         "conv2d/wgmma", "conv2d_wgmma", x.device,
@@ -66,6 +67,23 @@ def conv2d(
         stride, of.stride, padding, of.padding, tile, build.DTYPES[x.dtype],
     )  # fmt: skip
     return out
+
+
+def config(x: Tensor, weight: Tensor, *, stride: int = 1, padding: int = 0, precision: str = "ieee") -> str:
+    """The tile, and whether images or weights are copied first, as `wgmma TALL (images copied)`; empty without work."""
+    P, Q = check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
+    if x.numel() == 0 or weight.numel() == 0:
+        return ""
+    S, channels = taps_and_channels(x, weight, stride)
+    tile = choose(x, weight.shape[1] * S, channels, x.shape[0] * P * Q, weight.shape[0])
+    return f"wgmma {NAMES[tile]}{copied(x, weight, stride)}"
+
+
+def choose(x: Tensor, taps: int, channels: int, pixels: int, K: int) -> int:
+    """The tile for a sum over `taps` of so many channels, for all pixels and K channels of the output."""
+    tile = best_tile(pixels, K, multiprocessors(x.device))
+    steps = taps * -(-channels * x.element_size() // STEP_BYTES)
+    return ALONE if tile == WIDE and steps <= FEW_STEPS and x.element_size() == 2 else tile
 
 
 def best_tile(pixels: int, K: int, processors: int) -> int:

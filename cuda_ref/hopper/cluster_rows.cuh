@@ -4,11 +4,11 @@
 #include "common/launch.cuh"
 #include "common/rows.cuh"
 
-constexpr int MOST_BLOCKS = 8;    // of a cluster that every GPU can launch
+constexpr int MOST_BLOCKS = 8;    // blocks of a cluster; every GPU with clusters can launch so many
 constexpr int CLUSTER_MAX = 512;  // threads of a block, and 8 packs each: two blocks take a multiprocessor's registers
 
 // Gives lane r of each warp the numbers of block r of the cluster, and lanes without a block `neutral`. The caller ends
-// with cluster_wait(): a block stays until the others have read its numbers.
+// with cluster_wait(), so that a block stays until the others have read its numbers.
 __device__ __forceinline__ float2 exchange(float2 own, float2 neutral) {
     __shared__ float2 place, numbers[MOST_BLOCKS];
     if (threadIdx.x == 0) place = own;
@@ -30,6 +30,6 @@ template <typename... Parameters, typename... Arguments>
 cudaError_t launch_shared_rows(void (*kernel)(Parameters...), int64_t m, int64_t cluster, int64_t threads,
                                cudaStream_t stream, LaunchRecord* record, Arguments... arguments) {
     if (cluster > MOST_BLOCKS || threads > CLUSTER_MAX) return cudaErrorInvalidValue;
-    return launch_clusters(int(cluster), kernel, dim3(unsigned(m * cluster)), dim3(unsigned(threads)), 0, stream, record,
-                           arguments...);
+    const dim3 grid(unsigned(m * cluster)), block{unsigned(threads)};
+    return launch_clusters(int(cluster), kernel, grid, block, 0, stream, record, arguments...);
 }

@@ -8,10 +8,10 @@
 #include "common/common.cuh"
 
 constexpr int WARPGROUP = 128;                // threads
-constexpr int ROW_BYTES = 128;                // of a row of a TMA box in shared memory, the span of the swizzle
-constexpr int BOX_BYTES = 64 * ROW_BYTES;     // of a box of 64 rows
-constexpr int BOX_ALIGNMENT = 1024;           // of a box in shared memory: eight rows, after which the swizzle repeats
-constexpr int MAX_SHARED_BYTES = 227 * 1024;  // of a block
+constexpr int ROW_BYTES = 128;                // a row of a TMA box in shared memory, the span of the swizzle
+constexpr int BOX_BYTES = 64 * ROW_BYTES;     // a box of 64 rows
+constexpr int BOX_ALIGNMENT = 1024;           // bytes: eight rows of a box, after which the swizzle repeats
+constexpr int MAX_SHARED_BYTES = 227 * 1024;  // most shared memory of a block
 
 __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
@@ -76,8 +76,8 @@ __device__ __forceinline__ float2 load_shared_pair(uint32_t address) {
     return x;
 }
 
-// A kernel that launch_early has launched may begin once all blocks of the one before have called the first, or ended.
-// Its own wait is for the end of that kernel, and of all before.
+// A kernel that launch_early has launched may begin once all blocks of the kernel before have called start_next_kernel
+// or ended. wait_for_earlier_kernel waits for the end of that kernel and of all before.
 __device__ __forceinline__ void start_next_kernel() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 __device__ __forceinline__ void wait_for_earlier_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 

@@ -1,14 +1,14 @@
-// What the persistent, warp-specialized matmul kernels share: the shape of their work, the plan of tiles and blocks,
-// and how consumers give stages back to producers. A persistent kernel launches about one block per multiprocessor;
+// Shared by the persistent, warp-specialized matmul kernels: the shape of their work, the plan of tiles and blocks, and
+// how consumers give stages back to producers. A persistent kernel launches about one block per multiprocessor;
 // each block computes tile after tile. Source: CUTLASS 3, "warp-specialized cooperative" kernels.
 #pragma once
 
 #include "common/launch.cuh"
 #include "hopper/mbarrier.cuh"
 
-// CONSUMERS warpgroups multiply ROWS rows of a tile each. CLUSTER blocks, with successive rows of tiles, share the loads
-// of b. A stage holds 128 bytes of each row of the tiles of a and b. EPILOGUE_BOXES boxes for each consumer hold sums
-// on their way to global memory.
+// CONSUMERS warpgroups multiply ROWS rows of a tile each. CLUSTER blocks, with successive rows of tiles, share the
+// loads of b. A stage holds 128 bytes of each row of the tiles of a and b. EPILOGUE_BOXES boxes for each consumer hold
+// sums on their way to global memory.
 template <int CONSUMERS_, int BLOCK_N_, int STAGES_, int CLUSTER_, int GROUP_M_, int EPILOGUE_BOXES, int ROWS_ = 64>
 struct TileConfig {
     static constexpr int CONSUMERS = CONSUMERS_, ROWS = ROWS_, BLOCK_M = CONSUMERS * ROWS, BLOCK_N = BLOCK_N_;
@@ -82,22 +82,22 @@ int64_t waves(int64_t M, int64_t N, int multiprocessors) {
     return ceil_div<int64_t>(cluster_tiles<C>(M, N).count(), multiprocessors / C::CLUSTER);
 }
 
-// The fewest blocks that need no more waves than a full device for `work` tiles, or parts of tiles: the others would only
-// draw power.
+// The fewest blocks that need no more waves than a full device for `work` tiles, or parts of tiles: the others would
+// only draw power.
 template <typename C>
 dim3 persistent_grid(int64_t work, int multiprocessors) {
     const int64_t waves = ceil_div<int64_t>(work, multiprocessors / C::CLUSTER);
     return dim3(unsigned(ceil_div<int64_t>(work, waves) * C::CLUSTER));
 }
 
-// What a cluster computes at a time: a tile over the steps of k from `begin` to `end`.
+// The work of a cluster at a time: a tile over the steps of k from `begin` to `end`.
 struct Share {
     int tile, part, begin, end;
 };
 
-// Each tile is divided along k in `count` parts, the first `longer` of which have `least + 1` steps, the others `least`.
-// If there are several, their float32 sums go to `sums`: tile after tile for the first part, then for the next one, each
-// tile as rows of BLOCK_N columns.
+// Each tile is divided along k in `count` parts, the first `longer` of which have `least + 1` steps, the others
+// `least`. If there are several, their float32 sums go to `sums`: tile after tile for the first part, then for the next
+// one, each tile as rows of BLOCK_N columns.
 struct Parts {
     int tiles, count, least, longer;
     FastDivisor by_tiles;
@@ -120,8 +120,8 @@ struct AddConfig {
     static constexpr int BLOCKS = QUADS / THREADS;  // of a tile
 };
 
-// out[m, n] = finish(the sum over the parts, in their order, n). If TRANSPOSED, out is the transpose of the product, and
-// each block's part of a tile lies by columns.
+// out[m, n] = finish(the sum over the parts, in their order, n). If TRANSPOSED, out is the transpose of the product,
+// and each block's part of a tile lies by columns.
 template <typename T, typename C, bool TRANSPOSED, typename Finish>
 __global__ void __launch_bounds__(AddConfig<C>::THREADS)
     add_parts(const GroupedTileScheduler<C::GROUP_M> tiles, const Parts parts, T* __restrict__ out, int M, int N,

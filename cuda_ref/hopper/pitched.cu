@@ -1,8 +1,8 @@
 // Copies one or two matrices to rows that begin at multiples of 16 bytes, as TMA needs them
 //
 // A thread writes 16 bytes at a time. Rows of contiguous 16-bit elements are read by 16 bytes too, at whatever address
-// they begin (common/unaligned.cuh), but for what ends beyond the matrix; others element by element. Where neighbouring rows
-// are neighbours in memory, so are the threads that read them.
+// they begin (common/unaligned.cuh), but for what ends beyond the matrix; others element by element. Where neighbouring
+// rows are neighbours in memory, so are the threads that read them.
 #include "common/tiles.cuh"
 #include "common/unaligned.cuh"
 

@@ -5,11 +5,11 @@ from torch import Tensor
 from cuda_ref import build
 
 LINE, SHORT_ROW = 128, 512
-"""Bytes: of a line of the L2 cache, and of rows that are not lengthened to whole lines."""
+"""Bytes of a line of the L2 cache; shorter rows than SHORT_ROW are not lengthened to whole lines."""
 
 
 def pitch(columns: int, element_bytes: int) -> int:
-    """Elements from a row of a copy to the next: a row of whole lines takes half as many requests of the L2 cache."""
+    """Elements from one row of a copy to the next. A row of whole lines takes half as many requests of the L2 cache."""
     align = (LINE if columns * element_bytes >= SHORT_ROW else 16) // element_bytes
     return -(-columns // align) * align
 

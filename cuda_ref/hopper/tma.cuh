@@ -40,8 +40,8 @@ __device__ __forceinline__ void tma_load(uint32_t to, const CUtensorMap* map, in
         : "memory");
 }
 
-// Pixels of an im2col map (encode_im2col_map), from the base pixel (x, y) of image `image` on: each at `tap_x` and `tap_y`
-// from its base pixel, from `channel` on. Behind the last base pixel of a row follows the next row, or image.
+// Pixels of an im2col map (encode_im2col_map), from the base pixel (x, y) of image `image` on: each at `tap_x` and
+// `tap_y` from its base pixel, from `channel` on. Behind the last base pixel of a row follows the next row, or image.
 __device__ __forceinline__ void tma_load_im2col(uint32_t to, const CUtensorMap* map, int channel, int x, int y,
                                                 int image, uint16_t tap_x, uint16_t tap_y, uint32_t barrier) {
     asm volatile(
@@ -119,7 +119,7 @@ __device__ __forceinline__ void load_operand(uint32_t to, int row, int k, Load l
     }
 }
 
-// A function of libcuda, which is not linked; null if the driver does not have it.
+// A function of libcuda, which is not linked. Null if the driver does not have it.
 template <typename Function>
 Function driver_function(const char* name) {
     void* entry = nullptr;
@@ -137,9 +137,9 @@ bool with_context(Encode encode) {
 }
 
 // Encodes an array of RANK dimensions that is copied in boxes of 128 bytes by box_outer[0] by box_outer[1] ... (each at
-// most 256). `strides` are those of the outer dimensions, in elements. The 16-byte chunks of a row of a box are swizzled:
-// chunk c of row r is stored in the place of chunk c ^ (r % 8), so that the same chunk of eight rows covers all banks.
-// Returns false if TMA cannot copy the array: base and strides must be multiples of 16 bytes.
+// most 256). `strides` are those of the outer dimensions, in elements. The 16-byte chunks of a row of a box are
+// swizzled: chunk c of row r is stored in the place of chunk c ^ (r % 8), so that the same chunk of eight rows covers
+// all banks. Returns false if TMA cannot copy the array: base and strides must be multiples of 16 bytes.
 template <int RANK>
 bool encode_tensor_map(CUtensorMap* map, CUtensorMapDataType type, int element_bytes, const void* base,
                        const int64_t (&sizes)[RANK], const int64_t (&strides)[RANK - 1],
@@ -197,10 +197,10 @@ bool encode_operand_map(CUtensorMap* map, const MatrixOperand& x, int64_t K, int
                              x.mn_major ? K : x.rows, x.stride, x.mn_major ? box_k : box_rows);
 }
 
-// What a convolution reads images through: (images, height, width, channels) with strides in elements, channels
-// contiguous. A load gives `pixels` successive base pixels in the order of images, rows and columns, 128 bytes of
+// Images as a convolution reads them: (images, height, width, channels) with strides in elements, channels contiguous.
+// A load gives `pixels` successive base pixels in the order of images, rows and columns, 128 bytes of
 // channels of each. Base pixels are `stride_x` and `stride_y` apart, and go from lower_x to width - 1 + upper_x, and
-// likewise in y; a tap moves them all. What lies outside of the image, or beyond its channels, is zero.
+// likewise in y; a tap moves them all. Pixels outside of the image, and channels beyond its own, are zero.
 struct Images {
     const void* data;
     int64_t channels, width, height, images;

@@ -13,14 +13,13 @@
 template <typename T>
 using Output = std::conditional_t<std::is_same_v<T, Float8>, __nv_bfloat16, T>;
 
-// Matrix descriptor of an operand in boxes of 128 swizzled bytes, which begin at multiples of 1024; so does the operand,
-// unless it is K-major, and so are the strides.
+// Matrix descriptor of an operand in boxes of 128 swizzled bytes, which begin at multiples of 1024; so does the
+// operand, unless it is K-major, and so are the strides.
 //   K-major   Rows of the box are rows of the operand. Eight of them take 1024 bytes, and the next eight begin `eight`
 //             bytes further. The next K elements begin 32 bytes further in the row, since the hardware swizzles the
 //             address that it has computed; for that reason the operand may also begin at any row of a box.
 //   MN-major  Rows of the box are k. Eight of them take 1024 bytes. The next K elements begin K rows further. The box
-//   of
-//             the next 128 bytes of rows of the operand begins `box_stride` bytes further.
+//             of the next 128 bytes of rows of the operand begins `box_stride` bytes further.
 __device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t address, int box_stride, int eight = 1024) {
     constexpr uint64_t SWIZZLE_128B = uint64_t(1) << 62;
     return SWIZZLE_128B | uint64_t(eight >> 4) << 32 | uint64_t(box_stride >> 4) << 16 | (address & 0x3ffff) >> 4;
@@ -29,7 +28,7 @@ __device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t address, int box_s
 // From one K to the next, in the units of a descriptor (16 bytes); the second one for 16-bit types.
 constexpr int K_MAJOR_STEP = 32 >> 4, MN_MAJOR_STEP = 16 * ROW_BYTES >> 4;
 
-// Before the first wgmma, and after other writes to registers that the next wgmma reads or adds to.
+// Called before the first wgmma, and after other writes to registers that the next wgmma reads or adds to.
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 

@@ -7,7 +7,7 @@ namespace cuda_host {
 
 enum Operation : unsigned { SYNC, SHUFFLE, BALLOT, MATCH, ADD, MIN, MAX, AND, OR, XOR, GATHER, SIGNED = 16 };
 
-// What the lanes of a warp have given to gather(), until its next one.
+// The values that the lanes of a warp have given to gather(), until the next gather().
 alignas(64) static char gathered[MAX_THREADS / WARP][WARP * 32];
 
 static inline unsigned lane() { return block.running % WARP; }

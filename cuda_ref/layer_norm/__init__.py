@@ -1,4 +1,4 @@
-"""Layer normalization of each row of a matrix in CUDA: a row stays in the registers of a warp or a block."""
+"""Layer normalization of each row of a matrix in CUDA, the definition: a warp reads its row three times."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -19,8 +19,7 @@ def layer_norm(
 
     Shapes: x (M, N), weight and bias (N,), any strides; the output is contiguous. Strided vectors are copied.
     Dtypes: float32, float16, bfloat16; float32 inside, rounded once.
-    Tail: columns beyond N are left out. Rows that do not begin and end at multiples of 16 bytes are read element by
-    element; rows beyond 128 KiB are read three times. Indices are int64.
+    Tail: the lanes of a warp take every 32nd column up to N. Indices are int64.
     Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
     Raises: ValueError for other shapes and dtypes; build.CudaError if the launch fails.
     """

@@ -1,4 +1,5 @@
-// layer_norm.cu for long rows: the blocks of a cluster share a row and keep it in their registers.
+// Layer normalization of long rows: to registers.cu it adds clusters, whose blocks share a row and keep it in their
+// registers.
 //
 // A block computes the mean of its part and the sum of squared differences to that. The blocks exchange both through
 // distributed shared memory, with one barrier of the cluster, and combine them without cancellation. Source: T. Chan,
@@ -31,8 +32,9 @@ __global__ void __launch_bounds__(CLUSTER_MAX, 2)
     const float apart = other.x - mean;
     const float scale = rsqrtf(over_warp(other.y + apart * apart * count, Addition()) / n + eps);
     r.stay_packed();
-    r.store(Part<T>{out + row * n + start, rest, 1}, [&](float v, float w, float b) { return (v - mean) * scale * w + b; },
-            Part<const T>{weight + start, rest, 1}, Part<const T>{bias + start, rest, 1});
+    const auto normalized = [&](float v, float w, float b) { return (v - mean) * scale * w + b; };
+    r.store(Part<T>{out + row * n + start, rest, 1}, normalized, Part<const T>{weight + start, rest, 1},
+            Part<const T>{bias + start, rest, 1});
     cluster_wait();
 }
 

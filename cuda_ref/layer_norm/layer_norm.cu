@@ -1,83 +1,49 @@
-// out[i, j] = (x[i, j] - mean_i) / sqrt(variance_i + eps) * weight[j] + bias[j], with the mean and the variance of row i
+// out[i, j] = (x[i, j] - mean_i) / sqrt(variance_i + eps) * weight[j] + bias[j], mean_i and variance_i of row i
 //
-// A row is read once and stays in registers, in its own type: a warp has up to 128 packs of 16 bytes, a block up to
-// 8192. The variance comes from the differences to the mean: E[x^2] - E[x]^2 would
-// cancel. Longer rows are read three times. A row that is not aligned, or has gaps, is read element by element.
-#include "common/rows.cuh"
+// One warp computes one row, in float32, and reads it three times: for the mean, for the variance and for the result. A
+// lane takes every 32nd column, so that the lanes read neighbours. The variance is the mean of (x - mean)^2: the mean
+// of x^2 less the square of the mean would save a pass, and cancel where the mean is large. registers.cu reads 16 bytes
+// a lane and keeps the row.
+//
+// Source: J. Ba, J. Kiros, G. Hinton, "Layer Normalization", 2016 (arXiv 1607.06450).
+#include "common/warp.cuh"
 
-template <typename T, int PACKS, bool PACKED>
-__global__ void __launch_bounds__(MAX_THREADS)
-    layer_norm_rows(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias,
-                    T* __restrict__ out, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n, float eps) {
-    __shared__ float scratch[2][WARP];
-    const int64_t row = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
-    if (row >= m) return;  // all lanes of a warp
-    Registers<T, PACKS, PACKED> r;
-    r.load(Part<const T>{x + row * stride_m, int(n), stride_n}, 0.0f);
+constexpr int ROWS = 4;  // rows of a block, a warp each
+
+template <typename T>
+__global__ void __launch_bounds__(WARP* ROWS)
+    layer_norm_naive(const T* x, const T* weight, const T* bias, T* out, int64_t m, int64_t n, int64_t stride_m,
+                     int64_t stride_n, float eps) {
+    const int64_t row = int64_t(blockIdx.x) * ROWS + threadIdx.y;
+    if (row >= m) return;  // all lanes of the warp
+    x += row * stride_m;
+    out += row * n;
 
     float sum = 0.0f;
-    r.each([&](float v) { sum += v; });
-    const float mean = over_block(sum, Addition(), scratch[0]) / n;
-    r.stay_packed();
+    for (int64_t j = threadIdx.x; j < n; j += WARP) sum += to_float(x[j * stride_n]);
+    const float mean = over_warp(sum, Addition()) / n;
+
     float squares = 0.0f;
-    r.each_within(int(n), [&](float v) { squares += (v - mean) * (v - mean); });
-    const float scale = rsqrtf(over_block(squares, Addition(), scratch[1]) / n + eps);
-    r.stay_packed();
-    r.store(Part<T>{out + row * n, int(n), 1}, [&](float v, float w, float b) { return (v - mean) * scale * w + b; },
-            Part<const T>{weight, int(n), 1}, Part<const T>{bias, int(n), 1});
-}
-
-// Rows of any length, a block each.
-template <typename T, int PACKS, bool PACKED>
-__global__ void __launch_bounds__(MAX_THREADS)
-    layer_norm_long_rows(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias,
-                         T* __restrict__ out, int64_t n, int64_t stride_m, int64_t stride_n, float eps) {
-    __shared__ float scratch[2][WARP];
-    Registers<T, PACKS, PACKED> r;
-    const int64_t step = int64_t(PACKS) * blockDim.x * r.LANES;
-    x += blockIdx.x * stride_m;
-    out += blockIdx.x * n;
-
-    float sum = 0.0f, squares = 0.0f;
-    for (int64_t start = 0; start < n; start += step) {
-        r.load(Part<const T>{x + start * stride_n, int(min(n - start, step)), stride_n}, 0.0f);
-        r.each([&](float v) { sum += v; });
+    for (int64_t j = threadIdx.x; j < n; j += WARP) {
+        const float v = to_float(x[j * stride_n]);
+        squares += (v - mean) * (v - mean);
     }
-    const float mean = over_block(sum, Addition(), scratch[0]) / n;
-    for (int64_t start = 0; start < n; start += step) {
-        const int rest = int(min(n - start, step));
-        r.load(Part<const T>{x + start * stride_n, rest, stride_n}, 0.0f);
-        r.each_within(rest, [&](float v) { squares += (v - mean) * (v - mean); });
-    }
-    const float scale = rsqrtf(over_block(squares, Addition(), scratch[1]) / n + eps);
-    for (int64_t start = 0; start < n; start += step) {
-        const int rest = int(min(n - start, step));
-        r.load(Part<const T>{x + start * stride_n, rest, stride_n}, 0.0f);
-        r.store(Part<T>{out + start, rest, 1}, [&](float v, float w, float b) { return (v - mean) * scale * w + b; },
-                Part<const T>{weight + start, rest, 1}, Part<const T>{bias + start, rest, 1});
+    const float scale = rsqrtf(over_warp(squares, Addition()) / n + eps);
+
+    for (int64_t j = threadIdx.x; j < n; j += WARP) {
+        out[j] = from_float<T>((to_float(x[j * stride_n]) - mean) * scale * to_float(weight[j]) + to_float(bias[j]));
     }
 }
 
 extern "C" int layer_norm(const void* x, const void* weight, const void* bias, void* out, int64_t m, int64_t n,
                           int64_t stride_m, int64_t stride_n, float eps, int64_t dtype, cudaStream_t stream,
                           LaunchRecord* record) {
+    const dim3 grid(unsigned(ceil_div<int64_t>(m, ROWS))), block(WARP, ROWS);
+    record->set(grid, block);
     return by_dtype(dtype, [&](auto zero) {
         using T = decltype(zero);
-        const T* from = static_cast<const T*>(x);
-        const T* weights = static_cast<const T*>(weight);
-        const T* biases = static_cast<const T*>(bias);
-        T* to = static_cast<T*>(out);
-        const Division division = divide_rows(from, m, n, stride_m, stride_n, weights, biases);
-        const dim3 grid = division.grid(m), block = division.block;
-        record->set(grid, block);
-        by_division(division, [&](auto packs, auto packed) {
-            if (division.held) {
-                const auto kernel = layer_norm_rows<T, packs(), packed()>;
-                kernel<<<grid, block, 0, stream>>>(from, weights, biases, to, m, n, stride_m, stride_n, eps);
-            } else {
-                const auto kernel = layer_norm_long_rows<T, BLOCK_PACKS, packed()>;
-                kernel<<<grid, block, 0, stream>>>(from, weights, biases, to, n, stride_m, stride_n, eps);
-            }
-        });
+        layer_norm_naive<T><<<grid, block, 0, stream>>>(static_cast<const T*>(x), static_cast<const T*>(weight),
+                                                        static_cast<const T*>(bias), static_cast<T*>(out), m, n,
+                                                        stride_m, stride_n, eps);
     });
 }

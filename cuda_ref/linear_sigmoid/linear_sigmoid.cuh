@@ -1,4 +1,4 @@
-// How the kernel of matmul/wgmma.cuh finishes the sums of sigma(x W^T + b), and those of the gradient.
+// Ends for the kernel of matmul/wgmma.cuh: sigma(x W^T + b), and its gradient.
 #pragma once
 
 #include "matmul/wgmma.cuh"
@@ -20,7 +20,7 @@ struct TileBias {
         }
     }
 
-    // Of column 8 j + lane % 4 * 2 + i of the tile; by all lanes of a warp.
+    // The bias of column 8 j + lane % 4 * 2 + i of the tile; called by all lanes of a warp.
     __device__ __forceinline__ float at(int j, int i) const {
         return __shfl_sync(0xffffffffu, kept[j / 8 * 2 + i], j % 8 * 4 + threadIdx.x % 4);
     }

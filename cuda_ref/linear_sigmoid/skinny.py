@@ -1,4 +1,4 @@
-"""A linear layer with a sigmoid in CUDA for few rows, as in decoding: limited by the reading of the weights."""
+"""A linear layer with a sigmoid in CUDA for few rows, as in decoding: matmul/skinny.py with another end."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -7,7 +7,7 @@ from cuda_ref import build
 from cuda_ref._runtime.arguments import check_linear, tma_layout
 from cuda_ref._runtime.kept import kept
 from cuda_ref.matmul._plan import best_plan
-from cuda_ref.matmul._tiles import SKINNY_COLUMNS, SKINNY_M, Plan
+from cuda_ref.matmul._tiles import SKINNY_COLUMNS, SKINNY_M, Plan, described
 
 REQUIRES = "sm_90"
 
@@ -23,7 +23,7 @@ def linear_sigmoid(
     elements, and the first element at a multiple of 16 bytes. A strided bias is copied first.
     Dtypes: float16, bfloat16, the same for all; everything in float32, rounded once at the end.
     Precision: "ieee".
-    Plan: matmul/_plan.py chooses the tile, and the number of parts in which a cluster divides k.
+    Plan: a model of the time chooses the tile, and the number of parts in which a cluster divides k; see `config`.
     Tail: TMA pads tiles that overhang the inputs with zeros; outputs beyond the edge are not stored.
     Devices: CUDA, compute capability 9.0.
     Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for more rows,
@@ -42,6 +42,11 @@ def linear_sigmoid(
     for name, each in (("x", x), ("weight", weight)):
         tma_layout(name, each, 1, k_major_only=True)
     return run(best_plan(x, weight.t(), ("skinny",)), x, weight, bias.contiguous())
+
+
+def config(x: Tensor, weight: Tensor, bias: Tensor, *, precision: str = "ieee") -> str:
+    """The tile and parts that `linear_sigmoid` runs."""
+    return described(best_plan(x, weight.t(), ("skinny",))) if x.shape[0] * weight.shape[0] > 0 else ""
 
 
 def run(plan: Plan, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

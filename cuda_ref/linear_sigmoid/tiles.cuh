@@ -1,4 +1,4 @@
-// The product of matmul/tiled.cu, of operands whose rows are multiplied, and finished before it is stored.
+// The product of matmul/tiled.cu for operands whose rows are multiplied, finished before it is stored.
 #pragma once
 
 #include "matmul/operands.cuh"
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(TILE* THREAD_ROWS)
     }
 }
 
-// No launch for an empty out.
+// Launches nothing for an empty out.
 template <typename T, bool TF32, typename Finish>
 void launch_product(const StridedOperand<T>& a, const StridedOperand<T>& b, void* out, int64_t K, const Finish& finish,
                     cudaStream_t stream, LaunchRecord* record) {

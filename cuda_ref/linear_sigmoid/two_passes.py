@@ -16,7 +16,7 @@ REQUIRES = "sm_90"
 def linear_sigmoid(
     x: Float[Tensor, "M K"], weight: Float[Tensor, "N K"], bias: Float[Tensor, "N"], *, precision: str = "ieee"
 ) -> Float[Tensor, "M N"]:
-    """out[m, n] = sigma(sum over k of x[m, k] * weight[n, k] + bias[n]); what wgmma.py does in one pass.
+    """out[m, n] = sigma(sum over k of x[m, k] * weight[n, k] + bias[n]), which wgmma.py computes in one pass.
 
     Shapes, strides, dtypes, precision, devices and errors: those of wgmma.py. The product is rounded to
     the type of the inputs between the passes, as it is between two calls of a library.

@@ -9,8 +9,8 @@
 // threads that hold the sums do, in float32. If k is divided into parts, the kernel that adds them does.
 #include "linear_sigmoid/linear_sigmoid.cuh"
 
-// From where on the other warps have enough time, and save more than the last tile of a block takes longer: terms of a
-// sum, and tiles of a block.
+// Fewest terms of a sum, and tiles of a block, for which other warps finish a tile: they then have enough time, and
+// save more than the last tile of a block takes longer.
 constexpr int64_t ASIDE_K = 1024, ASIDE_TILES = 4;
 
 template <typename T>

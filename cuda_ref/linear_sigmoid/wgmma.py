@@ -1,4 +1,7 @@
-"""A linear layer with a sigmoid in CUDA on Hopper's tensor cores: the kernel of matmul/wgmma.cu with another end."""
+"""A linear layer with a sigmoid in CUDA on Hopper's tensor cores: matmul/wgmma.cu with another end.
+
+Adds to two_passes.py the end of a tile: bias and sigmoid are applied before it is stored.
+"""
 
 import torch
 from jaxtyping import Float
@@ -7,13 +10,11 @@ from torch import Tensor
 from cuda_ref import build
 from cuda_ref._runtime.arguments import check_linear, find_tma_layout, tma_layout
 from cuda_ref._runtime.kept import kept
-from cuda_ref.hopper.pitched import pitched
-from cuda_ref.linear_sigmoid import skinny as linear_sigmoid_skinny
-from cuda_ref.matmul._plan import best_plan, one_of_two_tiles
-from cuda_ref.matmul._tiles import elements_of_parts
+from cuda_ref.hopper.pitched import LINE, pitch, pitched
+from cuda_ref.matmul._plan import best_of, one_of_two_tiles, problem_of
+from cuda_ref.matmul._tiles import Plan, described, elements_of_parts
 
 REQUIRES = "sm_90"
-KERNELS = ("wgmma", "skinny")
 
 
 @kept
@@ -25,8 +26,7 @@ def linear_sigmoid(
     Shapes: x (M, K), weight (N, K), bias (N,), any sizes up to 2^30; the output is contiguous.
     Strides: any. x and weight are copied first unless they are contiguous along K, the other stride a multiple of 16
     bytes, and the first element at a multiple of 16 bytes; which takes their size in memory. So is a strided bias.
-    Plan: in 16 bits matmul/_plan.py chooses the tile, and the number of parts in which k is divided; few rows are left
-    to skinny.cu where that is faster.
+    Plan: a model of the time chooses the tile, and in 16 bits the number of parts in which k is divided; see `config`.
     Dtypes: float16, bfloat16; sums and sigmoids in float32, and for large tiles the product is rounded before the bias
     is added. float32 with precision "tf32": factors are rounded to tf32.
     Tail: TMA pads tiles that overhang the inputs with zeros and leaves out what overhangs the output.
@@ -37,31 +37,59 @@ def linear_sigmoid(
     """
     M, N, K = check_linear("linear_sigmoid", x, weight, bias, precision=precision)
     check_products("linear_sigmoid", x, precision, (M, N, K))
-    out = x.new_empty(M, N)
     if M == 0 or N == 0:
-        return out
+        return x.new_empty(M, N)
+    plan = choose(x, weight)
     (x, x_stride), (weight, weight_stride) = rows_for_tma(x, weight)
-    bias = bias.contiguous()
-    plan = best_plan(x, weight.t(), KERNELS) if x.element_size() == 2 else one_of_two_tiles(M, N, x)
-    if plan.kernel == "skinny":
-        return linear_sigmoid_skinny.run(plan, x, weight, bias)
-    dtype = build.DTYPES[x.dtype]
+    return run(plan, x, x_stride, weight, weight_stride, bias.contiguous())
+
+
+def config(x: Tensor, weight: Tensor, bias: Tensor, *, precision: str = "ieee") -> str:
+    """The tile and parts that `linear_sigmoid` runs, and the operands that it copies for TMA."""
+    return described(choose(x, weight), **copies(x, weight)) if x.numel() * weight.numel() > 0 else ""
+
+
+def choose(x: Tensor, weight: Tensor, kernels: tuple[str, ...] = ("wgmma",)) -> Plan:
+    """The plan of these kernels with the least predicted time, after copies, which all plans need alike."""
+    if x.element_size() != 2:
+        return one_of_two_tiles(x.shape[0], weight.shape[0], x)
+    if not x.is_cuda:
+        return Plan(kernels[0], 0, 1)
+    problem, copied = problem_of(x, weight.t()), copies(x, weight)
+    straddles = pitch(x.shape[1], x.element_size()) * x.element_size() % LINE != 0
+    if copied["x"]:
+        problem = problem._replace(a_copied=False, a_across_k=False, a_split=straddles)
+    if copied["weight"]:
+        problem = problem._replace(b_copied=False, b_along_k=problem.N > 1, b_split=straddles)
+    return best_of(problem, kernels, x.device)
+
+
+def run(plan: Plan, x: Tensor, x_stride: int, weight: Tensor, weight_stride: int, bias: Tensor) -> Tensor:
+    """The result for matrices that are not empty and that TMA can read by rows, by a plan of "wgmma"."""
+    (M, K), N = x.shape, weight.shape[0]
+    out = x.new_empty(M, N)
     sums = x.new_empty(elements_of_parts(plan, M, N), dtype=torch.float32) if plan.parts > 1 else None
     build.launch(
         "linear_sigmoid/wgmma", "linear_sigmoid_wgmma", x.device,
-        x, weight, bias, out, M, N, K, x_stride, weight_stride, plan.tile, plan.parts, sums, dtype,
+        x, weight, bias, out, M, N, K, x_stride, weight_stride, plan.tile, plan.parts, sums, build.DTYPES[x.dtype],
     )  # fmt: skip
     return out
 
 
 def check_products(operation: str, x: Tensor, precision: str, sizes: tuple[int, int, int]) -> None:
-    """What the kernels for Hopper leave out. Raises NotImplementedError."""
+    """Raises NotImplementedError for precisions and sizes that the kernels for Hopper do not cover."""
     if x.dtype == torch.float32 and precision == "ieee":
         raise NotImplementedError(f'{operation}: tensor cores multiply float32 in precision "tf32" only; got "ieee"')
     if sizes[2] == 0:
         raise NotImplementedError(f"{operation}: written for K of at least 1; got K=0")
     if max(sizes) > 2**30:
         raise NotImplementedError(f"{operation}: M, N and K must be at most 2^30; got {sizes}")
+
+
+def copies(x: Tensor, weight: Tensor) -> dict[str, bool]:
+    """The matrices, by name, and whether they are copied for TMA."""
+    matrices = {"x": x, "weight": weight}
+    return {name: find_tma_layout(each, 1, k_major_only=True) is None for name, each in matrices.items()}
 
 
 def rows_for_tma(*matrices: Tensor) -> list[tuple[Tensor, int]]:

@@ -6,7 +6,7 @@
 // warp read neighbours.
 #include "linear_sigmoid/tiles.cuh"
 
-constexpr int COLUMNS = 256;  // of a block of `column_sums`
+constexpr int COLUMNS = 256;  // columns that a block of `column_sums` adds up
 
 template <typename T>
 struct SigmoidGradient {

@@ -3,10 +3,10 @@
 //
 // requires: sm_90a
 //
-// The forward product ends with its derivative (linear_sigmoid/linear_sigmoid.cuh): neither the product nor s goes to device memory.
-// Three warps read dy, compute dz in shared memory, and store it, while the others multiply the next tile. They also
-// begin the sums over the rows of dz: about 21 rows each are added in registers and by shuffles, and stored for a
-// second kernel, an eighth of the bytes of dz. The gradients dx = dz W and dW = dz^T x are products of matmul/wgmma.cu.
+// The forward product ends with its derivative (linear_sigmoid/linear_sigmoid.cuh): neither the product nor s goes to
+// device memory. Three warps read dy, compute dz in shared memory, and store it, while the others multiply the next
+// tile. They also begin the sums over the rows of dz: about 21 rows each are added in registers and by shuffles, and
+// stored for a second kernel, an eighth of the bytes of dz. The gradients dx = dz W and dW = dz^T x are products of matmul.
 #include "linear_sigmoid/linear_sigmoid.cuh"
 
 template <typename T>

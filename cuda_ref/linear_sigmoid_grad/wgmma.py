@@ -1,4 +1,9 @@
-"""The gradients of a linear layer with a sigmoid in CUDA on Hopper's tensor cores: three products and a sum."""
+"""The gradients of a linear layer with a sigmoid in CUDA on Hopper's tensor cores: three products and a sum.
+
+Adds to the plain kernel products by matmul/wgmma.py, and sums over rows that the first product's tiles begin.
+"""
+
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Float
@@ -7,17 +12,17 @@ from torch import Tensor
 from cuda_ref import build
 from cuda_ref._runtime.arguments import check_linear
 from cuda_ref._runtime.kept import kept
-from cuda_ref.linear_sigmoid.wgmma import check_products, rows_for_tma
-from cuda_ref.matmul._plan import best_plan, multiprocessors
-from cuda_ref.matmul._tiles import Plan, Problem
-from cuda_ref.matmul._times import predicted_us
-from cuda_ref.matmul.wgmma import run
+from cuda_ref.linear_sigmoid.wgmma import check_products, copies, rows_for_tma
+from cuda_ref.matmul import wgmma as product
+from cuda_ref.matmul._model import costs_of, predicted_us
+from cuda_ref.matmul._plan import multiprocessors
+from cuda_ref.matmul._tiles import Plan, Problem, described
 
 REQUIRES = "sm_90"
 ROWS, SUMS = 64, 4
 """Rows of dz of which SUMS sums leave the kernel."""
 TILES_OF_TWO = (1, 2, 3)
-"""The tiles of matmul/wgmma.cu with two consumers."""
+"""The tiles of matmul/wgmma.cu with two consumer warpgroups."""
 
 
 @kept
@@ -31,8 +36,8 @@ def linear_sigmoid_grad(
 ) -> tuple[Float[Tensor, "M K"], Float[Tensor, "N K"], Float[Tensor, "N"]]:
     """(dx, dweight, dbias): gradients of the sum of dy * y, where y is the `linear_sigmoid` of x, weight and bias.
 
-    dz = dy y (1 - y), in the pass that computes x weight^T; dx = dz weight and dweight = dz^T x, by the kernels of
-    matmul/wgmma.cu and their plans; dbias is the sum over the rows of dz before it is rounded.
+    dz = dy y (1 - y), in the pass that computes x weight^T; dx = dz weight and dweight = dz^T x, by matmul/wgmma.py;
+    dbias is the sum over the rows of dz before it is rounded.
 
     Shapes: x (M, K), weight (N, K), bias (N,), dy (M, N), N a multiple of 8, sizes up to 2^30.
     Strides: any. Matrices that TMA cannot read are copied first, which takes their size in memory.
@@ -44,6 +49,18 @@ def linear_sigmoid_grad(
     for other N, for sizes of 0, for larger sizes, and on other devices; build.CudaError if a launch fails.
     Source: see wgmma.cu.
     """
+    return gradients(product.matmul, x, weight, bias, dy, precision)
+
+
+def config(x: Tensor, weight: Tensor, bias: Tensor, dy: Tensor, *, precision: str = "ieee") -> str:
+    """The steps that `linear_sigmoid_grad` runs: dz, dbias, dx, dweight."""
+    return steps(product.config, x, weight, dy)
+
+
+def gradients(
+    matmul: Callable[[Tensor, Tensor], Tensor], x: Tensor, weight: Tensor, bias: Tensor, dy: Tensor, precision: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(dx, dweight, dbias), with dx and dweight by a given product."""
     M, N, K = check_linear("linear_sigmoid_grad", x, weight, bias, dy, precision=precision)
     check_products("linear_sigmoid_grad", x, precision, (M, N, K))
     if x.element_size() != 2 or N % 8 != 0 or M * N == 0:
@@ -59,14 +76,24 @@ def linear_sigmoid_grad(
     build.launch(
         "linear_sigmoid_grad/wgmma", "sigmoid_gradient", x.device,
         by_rows, weights, bias, dy, dz, sums, M, N, K, x_stride, weight_stride, dy_stride,
-        _tile(M, N, K, x), dtype,
+        _plan(M, N, K, x).tile, dtype,
     )  # fmt: skip
     build.launch("linear_sigmoid_grad/wgmma", "add_rows", x.device, sums, dbias, sums.shape[0], N, dtype)
-    dx, dweight = (run(best_plan(a, b), a, b) for a, b in ((dz, weight), (dz.t(), x)))
-    return dx, dweight, dbias
+    return matmul(dz, weight), matmul(dz.t(), x), dbias
 
 
-def _tile(M: int, N: int, K: int, x: Tensor) -> int:
+def steps(product_config: Callable[[Tensor, Tensor], str], x: Tensor, weight: Tensor, dy: Tensor) -> str:
+    """The steps of `gradients` in words."""
+    (M, K), N = x.shape, weight.shape[0]
+    if M * N * K == 0:
+        return ""
+    dz = torch.empty_like(dy, memory_format=torch.contiguous_format)
+    first = described(_plan(M, N, K, x), **copies(x, weight), dy=copies(dy, dy)["x"])
+    return "; ".join((first, "add_rows", product_config(dz, weight), product_config(dz.t(), x)))
+
+
+def _plan(M: int, N: int, K: int, x: Tensor) -> Plan:
     """The tile of the product that ends with dz, which is not divided into parts."""
     problem = Problem(M, N, K, False, False, multiprocessors(x.device) if x.is_cuda else 1)
-    return min(TILES_OF_TWO, key=lambda tile: predicted_us(Plan("wgmma", tile, 1), problem))
+    costs = costs_of(x.device if x.is_cuda else None)
+    return min((Plan("wgmma", tile, 1) for tile in TILES_OF_TWO), key=lambda plan: predicted_us(plan, problem, costs))

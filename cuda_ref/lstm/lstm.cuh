@@ -1,4 +1,4 @@
-// What the LSTM kernels share: the gates of a cell. Sums and c are float32.
+// Shared by the LSTM kernels: the gates of a cell. Sums and c are float32.
 #pragma once
 
 #include "common/sigmoid.cuh"

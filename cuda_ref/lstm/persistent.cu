@@ -3,7 +3,7 @@
 //
 // A block has 8 or 16 hidden units, each with four rows of w_hh. All blocks must run at the same time, since each waits
 // for the others in every step: the launch is cooperative, and fails if they do not fit. The blocks of an emulated
-// device run one after the other; there every step is a launch of its own, and nobody waits.
+// device run one after the other; there every step is a launch of its own, and no block waits.
 #include "lstm/steps.cuh"
 #include "common/mma.cuh"
 

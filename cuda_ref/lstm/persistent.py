@@ -1,4 +1,7 @@
-"""A layer of LSTM cells in CUDA: one kernel for all time steps, with the recurrent weights in its registers."""
+"""A layer of LSTM cells in CUDA: one kernel for all time steps, with the recurrent weights in its registers.
+
+Adds to the plain kernel blocks that keep their weights and exchange h, and one product of all inputs before them.
+"""
 
 import torch
 from jaxtyping import Float
@@ -7,11 +10,11 @@ from torch import Tensor
 from cuda_ref import build
 from cuda_ref._runtime.arguments import check_lstm
 from cuda_ref._runtime.kept import kept
-from cuda_ref.lstm._parts import input_products
+from cuda_ref.lstm._parts import input_products, product_config, product_for
 
 DETERMINISTIC = True
-UNITS = 16  # of a block, as in persistent.cu
-LARGEST = 1024
+UNITS = 16  # hidden units of a block on tensor cores, as in persistent.cu
+LARGEST = 1024  # H
 EMULATED = 4  # multiprocessors of the emulated device
 
 
@@ -45,12 +48,12 @@ def lstm(
     if T == 0 or B == 0 or H == 0:
         return x.new_empty(T, B, H), h0.clone(), c0.clone()
     w_hh, bias, h0, c0 = (each.contiguous() for each in (w_hh, bias, h0, c0))
-    inputs = input_products(x, w_ih)
+    inputs = input_products(product_for(x), x, w_ih)
     y, h, c = x.new_empty(T, B, H), x.new_empty(B, H), x.new_empty(B, H)
     pitch = H + H % 2
     cells = x.new_empty(B, H, dtype=torch.float32)
     exchange = x.new_empty(2, B, pitch, dtype=torch.int64)
-    rows = _rows(x, B, H) if x.element_size() == 2 and B > 4 and H % 8 == 0 and _aligned(w_hh, h0) else 0
+    rows = _rows_on_tensor_cores(x, w_hh, h0)
     if (rows or B) > (512 if rows else 1024):
         raise NotImplementedError(f"lstm: c of {rows or B} rows does not fit in shared memory beside the sums")
     build.launch(
@@ -60,12 +63,26 @@ def lstm(
     return y, h, c
 
 
-def _rows(x: Tensor, B: int, H: int) -> int:
-    """Rows of the batch for each group of blocks that has all of the weights: as many groups as the device can run."""
-    multiprocessors = torch.cuda.get_device_properties(x.device).multi_processor_count if x.is_cuda else EMULATED
+def config(x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor, h0: Tensor, c0: Tensor) -> str:
+    """The steps that `lstm` runs: the product of the inputs, and the kernel for all time steps."""
+    if 0 in (x.shape[0], x.shape[1], w_hh.shape[1]):
+        return ""
+    return f"{product_config(product_for(x), x, w_ih)}; lstm_{'mma' if _rows_on_tensor_cores(x, w_hh, h0) else 'words'}"
+
+
+def _rows_on_tensor_cores(x: Tensor, w_hh: Tensor, h0: Tensor) -> int:
+    """Rows of the batch for each group of blocks that together has all weights; 0 without tensor cores.
+
+    There are as many groups as the device can run at the same time.
+    """
+    B, H = h0.shape
+    if x.element_size() != 2 or B <= 4 or H % 8 != 0 or not _aligned(w_hh, h0):
+        return 0
+    multiprocessors: int = torch.cuda.get_device_properties(x.device).multi_processor_count if x.is_cuda else EMULATED
     groups = max(1, multiprocessors // -(-H // UNITS))
     return -(-B // groups // 16) * 16
 
 
 def _aligned(*tensors: Tensor) -> bool:
-    return all(each.data_ptr() % 16 == 0 for each in tensors)
+    """Whether all begin at multiples of 16 bytes, after copies of those that are not contiguous."""
+    return all(not each.is_contiguous() or each.data_ptr() % 16 == 0 for each in tensors)

@@ -1,4 +1,4 @@
-// What kernels that compute all steps of an LSTM share: their arguments, what blocks tell each other, and the launch.
+// Shared by kernels that compute all steps of an LSTM: arguments, signals between blocks, and the launch.
 #pragma once
 
 #include "lstm/lstm.cuh"
@@ -14,7 +14,7 @@ struct Layer {
     int steps, batch, size, pitch, rows;  // T, B, H; rows of a group
 };
 
-// Reads of what other blocks write while this kernel runs: from the L2 cache, anew each time.
+// Reads numbers that other blocks write while this kernel runs: from the L2 cache, each time.
 __device__ __forceinline__ ulonglong2 read_words(const uint64_t* from) {
 #ifdef __CUDA_ARCH__
     ulonglong2 x;

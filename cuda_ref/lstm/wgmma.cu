@@ -3,7 +3,7 @@
 //
 // requires: sm_90a
 //
-// Rows of the batch need nothing of each other. So a cluster computes 32 to 64 of them over all steps and waits for no
+// Rows of the batch are independent. So a cluster computes 32 to 64 of them over all steps and waits for no
 // other cluster, and h of a step never goes through the L2 cache, except to y. The fewest rows are best with which all
 // clusters run at the same time: there may be room for fewer clusters than the multiprocessors suggest.
 // A block has 32 hidden units: 128 rows of w_hh, by which wgmma multiplies h^T, from registers. It writes its units of h
@@ -16,10 +16,10 @@
 // Source: G. Diamos et al., "Persistent RNNs: Stashing Recurrent Weights On-Chip", ICML 2016, with clusters.
 #include "lstm/wgmma.cuh"
 
-// Of a block: hidden units and threads. A warp has four units.
+// Hidden units and threads of a block. A warp has four units.
 constexpr int UNITS = 32, THREADS = 2 * WARPGROUP;
 
-// A cluster of BLOCKS blocks, with so many rows of the batch. A PART is of h what a block computes.
+// A cluster of BLOCKS blocks with BATCH rows of the batch. A PART is the share of h that a block computes.
 template <int BLOCKS_, int BATCH_>
 struct Shape {
     static constexpr int BLOCKS = BLOCKS_, BATCH = BATCH_, WIDTH = BLOCKS * UNITS, PART_BYTES = UNITS * BATCH * 2;
@@ -27,7 +27,7 @@ struct Shape {
     static constexpr int SHARED_BYTES = 2 * (STATE_BYTES + PART_BYTES + MBARRIER_BYTES);
 };
 
-// From the block's shared memory to that of a block of the cluster; counts the bytes on its barrier.
+// Copies from the block's shared memory to that of a block of the cluster; counts the bytes on the barrier there.
 __device__ __forceinline__ void bulk_send(uint32_t remote, uint32_t from, int bytes, uint32_t remote_barrier) {
     asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                      remote),

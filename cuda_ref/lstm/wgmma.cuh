@@ -1,4 +1,4 @@
-// What the LSTM kernels on Hopper's tensor cores share: weights in registers, by which wgmma multiplies h^T.
+// Shared by the LSTM kernels on Hopper's tensor cores: weights in registers, by which wgmma multiplies h^T.
 #pragma once
 
 #include "common/launch.cuh"

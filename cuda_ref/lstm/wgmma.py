@@ -1,4 +1,7 @@
-"""A layer of LSTM cells in CUDA on Hopper's tensor cores, with the recurrent weights in registers."""
+"""A layer of LSTM cells in CUDA on Hopper's tensor cores, with the recurrent weights in registers.
+
+Adds to persistent.py clusters that compute rows of the batch of their own, and exchange h in shared memory.
+"""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -6,11 +9,12 @@ from torch import Tensor
 from cuda_ref import build
 from cuda_ref._runtime.arguments import check_lstm
 from cuda_ref._runtime.kept import kept
-from cuda_ref.lstm._parts import input_products
+from cuda_ref.lstm._parts import input_products, product_config
+from cuda_ref.matmul import wgmma as product
 
 DETERMINISTIC = True
 REQUIRES = "sm_90"
-LARGEST = 512
+LARGEST = 512  # H
 
 
 @kept
@@ -45,14 +49,21 @@ def lstm(
     if T == 0 or B == 0 or H == 0:
         return x.new_empty(T, B, H), h0.clone(), c0.clone()
     w_hh, bias, h0, c0 = (_aligned(each) for each in (w_hh, bias, h0, c0))
-    inputs = input_products(x, w_ih)
+    inputs = input_products(product, x, w_ih)
     y, h, c = x.new_empty(T, B, H), x.new_empty(B, H), x.new_empty(B, H)
     operands = (inputs, w_hh, bias, h0, c0, y, h, c)
     build.launch("lstm/wgmma", "lstm_wgmma", x.device, *operands, T, B, H, build.DTYPES[x.dtype])
     return y, h, c
 
 
+def config(x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor, h0: Tensor, c0: Tensor) -> str:
+    """The steps that `lstm` runs: the product of the inputs, and the kernel for all time steps."""
+    if 0 in (x.shape[0], x.shape[1], w_hh.shape[1]):
+        return ""
+    return f"{product_config(product, x, w_ih)}; lstm_rows"
+
+
 def _aligned(x: Tensor) -> Tensor:
-    """x, or a copy if it is not contiguous from a multiple of 16 bytes on."""
+    """x, or a copy unless it is contiguous and begins at a multiple of 16 bytes."""
     x = x.contiguous()
     return x if x.data_ptr() % 16 == 0 else x.clone()

@@ -2,7 +2,7 @@
 //
 // requires: sm_90
 //
-// What stream.cu does for 16 bits. The larger operand is the stream, the other one has few rows (or columns). A
+// This is stream.cu for tf32. The larger operand is the stream, the other one has few rows (or columns). A
 // warp multiplies STRIP elements of the stream by all of the few, TERMS of k at a time. Each thread loads 16 bytes of the
 // stream at once, along k or across it, and has whole fragments of mma.sync: which elements a fragment has, and in which
 // order k is taken, is free as long as both operands agree. The warps of a block, and the blocks of a cluster, divide k.
@@ -28,7 +28,7 @@ struct Few {
     bool quads;  // four neighbours along k can be read at once, and K is a multiple of 4
 };
 
-// Zeros unless it exists. The compiler does not move the load.
+// Loads 16 bytes, or gives zeros unless they exist. The compiler does not move the load.
 __device__ __forceinline__ void load_quad(uint32_t* x, const float* from, bool exists) {
     asm volatile(
         "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %5, 0;\n\tmov.b32 %0, 0;\n\tmov.b32 %1, 0;\n\tmov.b32 %2, 0;\n\t"
@@ -62,7 +62,7 @@ __device__ __forceinline__ void mma(float (&sums)[4], const uint32_t (&a)[4], ui
 // With g = lane / 4 and q = lane % 4: term j of a thread is k + term(j, q).
 __device__ __forceinline__ int term(int j, int q) { return 4 * q + j % 4 + j / 4 * 16; }
 
-// How a thread takes the stream. Word i of `x` is one of the 32 that it has of a step.
+// The orders in which a thread takes the stream. Word i of `x` is one of its 32 in a step.
 // Contiguous along k: four elements, 8 terms of each.
 template <bool ALONG_K>
 struct Order {
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(THREADS, 3)
     }
     __syncthreads();
 
-    // Neighbours in memory are for neighbouring threads.
+    // Neighbouring threads store neighbours in memory.
     const int width = min(STRIP, x.size - s), count = width * few.size;
     const auto place = [&](int i, int& r, int& column) {
         const int by = out_s == 1 ? width : few.size, outer = i / by, inner = i - outer * by;

@@ -107,8 +107,7 @@ __device__ __forceinline__ void load_b(char* to, const Narrow& x) {
     }
 }
 
-// A warp's copies of `rows` rows from m on, terms from k on: the 16-byte chunks that contain them, without what is
-// behind the end of a.
+// Copies a warp's `rows` rows from m on, terms from k on: the 16-byte chunks that contain them, up to the end of a.
 template <bool ALIGNED>
 __device__ __forceinline__ void copy_rows(char* to, const Narrow& x, int m, int rows, int k) {
     const int terms = min(x.piece, x.K - k);

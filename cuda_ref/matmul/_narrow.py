@@ -1,4 +1,4 @@
-"""Products in 16 bits of many rows of few terms with few columns, bound by the device's memory."""
+"""Products in 16 bits of many dense rows of few terms with few columns: bound by device memory."""
 
 from torch import Tensor
 
@@ -8,11 +8,11 @@ from cuda_ref.matmul._plan import multiprocessors
 from cuda_ref.matmul._tiles import Plan
 
 HOST_PROCESSORS = 2
-"""Blocks of an emulated launch."""
+"""Multiprocessors of an emulated device."""
 
 
 def run(plan: Plan, a: Tensor, b: Tensor) -> Tensor:
-    """The product of two matrices that are not empty. Rows of a are dense, and begin at a multiple of 16 bytes."""
+    """The product of two matrices that are not empty; a has no gaps and begins at a multiple of 16 bytes."""
     (M, K), N = a.shape, b.shape[1]
     division = divide(M, N, K, plan.tile, multiprocessors(a.device) if a.is_cuda else HOST_PROCESSORS)
     if division is None:

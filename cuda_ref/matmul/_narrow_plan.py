@@ -1,18 +1,18 @@
-"""How a narrow product in 16 bits is divided: many rows of few terms, few columns; see _narrow.cu."""
+"""The division of a narrow product in 16 bits, many rows of few terms with few columns, into the work of _narrow.cu."""
 
 import math
 from functools import lru_cache
 from typing import NamedTuple
 
-SHARED_BYTES = 227 * 1024  # of a multiprocessor
+SHARED_BYTES = 227 * 1024  # shared memory of a multiprocessor
 STAGES, MOST_WARPS, FEW_WARPS = 4, 16, 4
-"""Of a warp's ring; warps of a block, and the fewest that read memory fast enough, if there are as many tiles."""
+"""Stages of a warp's ring; most warps of a block, and the fewest that saturate memory, if there are as many tiles."""
 TILE_ROWS = (16, 32, 8)
-"""By the number of a plan's tile. 32 rows read b from shared memory half as often; 8 rows are for more warps."""
+"""Rows of the tiles of plans. 32 rows read b from shared memory half as often; 8 rows are for more warps."""
 PIECES = (128, 64)
-"""Terms of a stage, if a row has more."""
+"""Terms of a stage, for rows with more."""
 MOST_COLUMNS, MOST_TERMS = 512, 256
-"""MOST_TERMS: of several groups of columns, which need whole rows."""
+"""Most columns; most terms with several groups of columns, which need whole rows."""
 
 
 class Division(NamedTuple):
@@ -20,9 +20,9 @@ class Division(NamedTuple):
 
     tile_rows: int
     tile_columns: int
-    """Of a group of columns."""
+    """Columns of a group."""
     rows: int
-    """Of a block."""
+    """Rows of a block."""
     warps: int
     sharing: int
     """Warps that share a tile."""
@@ -30,7 +30,7 @@ class Division(NamedTuple):
     """Terms of a stage."""
     stages: int
     chunks: int
-    """16-byte chunks that a stage has of a row, at most."""
+    """Most 16-byte chunks of a row in a stage."""
     pitch: int
     """Bytes from row to row of a stage."""
 
@@ -40,7 +40,7 @@ def _up(size: int, by: int) -> int:
 
 
 def _columns_of(N: int, tile_rows: int) -> int:
-    """Columns of a group: those that leave the fewest without work."""
+    """The columns of a group that leave the fewest without work."""
     eights = -(-N // 8)
     if tile_rows > 16:
         return 64

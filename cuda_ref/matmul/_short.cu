@@ -1,9 +1,9 @@
 // out[m, n] = sum over k of a[m, k] * b[k, n], 16 bits, any strides, for products that are over before a tile is loaded
 //
 // 2^log_lanes neighbouring threads share an element of out: each adds up every 2^log_lanes-th term, TERMS of which are
-// in flight, and shuffles add their sums in a fixed order. There is no shared memory, no barrier and little code: what
-// counts is how many accesses of memory follow each other, instructions included. Of long sums and few outputs a block
-// shares an element; the sums of its warps meet in shared memory.
+// in flight, and shuffles add their sums in a fixed order. There is no shared memory, no barrier and little code: the
+// time is that of the accesses of memory that follow each other, those of instructions included. If sums are long and
+// outputs few, a block shares an element; the sums of its warps meet in shared memory.
 //
 // If sums are short and outputs are many, a thread computes a grid of elements: it loads 2 ROWS factors for ROWS^2
 // products. Neighbouring threads have neighbouring columns.
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(THREADS) matmul_short_grid(const ShortOperand 
     }
 }
 
-// As matmul_short. `rows`: of a thread's grid, 4 or 8.
+// As matmul_short. `rows`: rows of a thread's grid, 4 or 8.
 extern "C" int matmul_short_grid(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K,
                                  int64_t stride_am, int64_t stride_ak, int64_t stride_bk, int64_t stride_bn,
                                  int64_t rows, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
@@ -248,7 +248,7 @@ __global__ void __launch_bounds__(ShortTile<ACROSS>::THREADS)
     }
 }
 
-// As matmul_short, for K up to 64. `across`: of ShortTile; 8 or 16.
+// As matmul_short, for K up to 64. `across`: ACROSS of ShortTile, 8 or 16.
 extern "C" int matmul_short_tile(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K,
                                  int64_t stride_am, int64_t stride_ak, int64_t stride_bk, int64_t stride_bn,
                                  int64_t across, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {

@@ -1,4 +1,4 @@
-"""Products in 16 bits that are over soon: a few threads, or a block, for each element of the output, any strides."""
+"""Small products in 16 bits, any strides: elements of the output by one thread, several, or a block."""
 
 from torch import Tensor
 
@@ -7,8 +7,11 @@ from cuda_ref.matmul._tiles import SHORT_BLOCKS, SHORT_GRIDS, SHORT_TILES, Plan
 
 
 def run(plan: Plan, a: Tensor, b: Tensor) -> Tensor:
-    """The product of two matrices that are not empty; 2^plan.tile threads or a block divide a sum, a thread has a grid
-    of them, or a block a tile."""
+    """The product of two matrices that are not empty, by a plan of "short".
+
+    2^plan.tile threads or a block divide the sum of an element; or a thread computes a grid of elements; or a block
+    computes a tile.
+    """
     (M, K), N = a.shape, b.shape[1]
     out = a.new_empty(M, N)
     if plan.tile in SHORT_GRIDS:

@@ -1,4 +1,4 @@
-"""The plans of a matmul in 16 bits on Hopper: kernels, tiles, and parts in which k is divided."""
+"""The plans of a matmul on Hopper, kernels, tiles and parts of k, and those worth comparing in 16 bits."""
 
 import itertools
 from collections.abc import Iterator
@@ -11,39 +11,35 @@ from cuda_ref.matmul._narrow_plan import TILE_ROWS, divide
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile of the output, K terms of the sum a step."""
+    """A tile of the output, and the terms of a step."""
 
     M: int
     N: int
     K: int
-    step_us: float = 0
-    """Of a block alone on its multiprocessor, if its operands come in time. `_times.py` has that of "fitted"."""
     cluster: int = 1
     """Blocks below each other, which share their loads of b."""
     beside: int = 1
     """Clusters of such blocks beside each other, which share their loads of a."""
     stages: int = 4
     resident: int = 1
-    """The most blocks that the registers of a multiprocessor hold."""
+    """Most blocks that the registers of a multiprocessor hold."""
 
 
 class Plan(NamedTuple):
-    """How a product is computed."""
+    """A kernel and its configuration."""
 
     kernel: str
-    """"wgmma", and "wgmma16" with more tiles (TMA, persistent blocks; parts in memory), "fitted" (the same with rows of
-    tiles that fit the output), "mma" (rows at any address; parts within a cluster), "stream" (few rows or columns; the
-    same), "skinny" (few rows, TMA; parts within a cluster), "short" (few products, any strides), or
-    "narrow" (many dense rows of few terms, few columns)."""
+    """One of KERNELS; "wgmma32" or "few32" in tf32; "wgmma8", "skinny8" or "short8" in float8."""
     tile: int
-    """Index in TILES[kernel], and the number in the .cu; of "fitted" what fitted_number gives; of "stream" the
-    logarithm of warps, of "short" of threads that divide k, or a key of SHORT_BLOCKS, SHORT_GRIDS or SHORT_TILES; of
-    "narrow" an index of TILE_ROWS, of "skinny" of SKINNY_COLUMNS."""
+    """The configuration, as the .cu numbers it: an index in TILES[kernel], of SKINNY_COLUMNS or of TILE_ROWS (narrow),
+    `fitted_number`, the logarithm of warps that divide k (stream) or of threads that do (short), or a key of
+    SHORT_BLOCKS, SHORT_GRIDS or SHORT_TILES."""
     parts: int
+    """Parts of k that different blocks sum."""
 
 
 class Problem(NamedTuple):
-    """What the choice depends on."""
+    """All that the choice of a plan in 16 bits depends on, beside the device's rates."""
 
     M: int
     N: int
@@ -55,7 +51,7 @@ class Problem(NamedTuple):
     a_across_k: bool = False
     """Whether a is contiguous along M."""
     a_split: bool = False
-    """Whether rows of a, or of its copy, begin within lines of the L2 cache: each 128 bytes are then of two lines."""
+    """Whether rows of a, or of its copy, straddle lines of the L2 cache: 128 bytes of a row then lie in two lines."""
     b_split: bool = False
     a_dense: bool = False
     """Whether rows of a follow each other without gaps, and begin at a multiple of 16 bytes."""
@@ -64,43 +60,47 @@ class Problem(NamedTuple):
 
 
 KERNELS = ("wgmma", "wgmma16", "fitted", "mma", "stream", "skinny", "short", "narrow")
+"""Kernels of 16 bits.
+
+wgmma: TMA, persistent blocks, sums of parts in memory; wgmma16: the same with more tiles; fitted: the same with rows of
+tiles that fit the output. mma: rows at any address, parts within a cluster; stream: the same for few rows or columns;
+skinny: few rows by TMA, parts within a cluster. short: few products, any strides. narrow: many dense rows of few terms
+with few columns.
+"""
+WGMMA = ("wgmma", "wgmma16", "fitted", "wgmma32", "wgmma8")
+"""The kernels of wgmma.py."""
 TILES = {
-    "mma": (
-        Tile(32, 32, 128, 0.158, resident=8),
-        Tile(64, 16, 128, 0.4213, resident=8),
-        Tile(128, 128, 64, 0.7564, stages=3, resident=2),
-    ),
+    "mma": (Tile(32, 32, 128, resident=8), Tile(64, 16, 128, resident=8), Tile(128, 128, 64, stages=3, resident=2)),
     "wgmma": (
-        Tile(64, 128, 64, 0.1377),
-        Tile(128, 256, 64, 0.5383, cluster=2),
-        Tile(128, 128, 64, 0.2706),
-        Tile(128, 192, 64, 0.42, cluster=2),
+        Tile(64, 128, 64),
+        Tile(128, 256, 64, cluster=2),
+        Tile(128, 128, 64),
+        Tile(128, 192, 64, cluster=2),
     ),
     "wgmma16": (
-        Tile(128, 256, 64, 0.5751),
-        Tile(128, 192, 64, 0.4542),
-        Tile(192, 128, 64, 0.4201),
-        Tile(64, 64, 64, 0.1123),
-        Tile(128, 128, 64, 0.3011, cluster=2),
+        Tile(128, 256, 64),
+        Tile(128, 192, 64),
+        Tile(192, 128, 64),
+        Tile(64, 64, 64),
+        Tile(128, 128, 64, cluster=2),
     ),
     "wgmma32": (
-        Tile(64, 128, 32, 0.175),
-        Tile(128, 256, 32, 0.63, cluster=2),
-        Tile(128, 128, 32, 0.33),
-        Tile(128, 192, 32, 0.48, cluster=2),
-        Tile(192, 128, 32, 0.48),
-        Tile(64, 64, 32, 0.11),
+        Tile(64, 128, 32),
+        Tile(128, 256, 32, cluster=2),
+        Tile(128, 128, 32),
+        Tile(128, 192, 32, cluster=2),
+        Tile(192, 128, 32),
+        Tile(64, 64, 32),
     ),
     "wgmma8": (
-        Tile(64, 128, 128, 0.216),
-        Tile(128, 256, 128, 0.6399, cluster=2),
-        Tile(128, 128, 128, 0.3817),
-        Tile(128, 192, 128, 0.4974, cluster=2),
-        Tile(192, 128, 128, 0.6),
-        Tile(64, 64, 128, 0.1527),
+        Tile(64, 128, 128),
+        Tile(128, 256, 128, cluster=2),
+        Tile(128, 128, 128),
+        Tile(128, 192, 128, cluster=2),
+        Tile(192, 128, 128),
+        Tile(64, 64, 128),
     ),
 }
-"""Those of 16 bits, of tf32 and of float8."""
 _WGMMA_PARTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 44, 64, 96, 128)
 PARTS = {
     "mma": (1, 2, 4, 8, 16),
@@ -110,31 +110,54 @@ PARTS = {
     "skinny": (1, 2, 3, 4, 5, 6, 8),
 }
 FITTED_ROWS = {64: 256, 128: 256, 192: 192}
-"""Columns of a tile of "fitted", and the most rows; they are a multiple of 16."""
+"""Columns of a tile of "fitted", and its most rows, which are a multiple of 16."""
 SHARE_A, SHARE_B = 1, 2
-"""What blocks of "fitted" share."""
+"""Bits of `sharing`: the loads that blocks of "fitted" share."""
 SKINNY_COLUMNS, SKINNY_TERMS = (128, 64), 64
-"""Of a tile, and the terms of a step."""
+"""Columns of the tiles of "skinny", and terms of a step."""
 SKINNY_M = 32
-"""The most rows of a product for which "skinny" may be chosen."""
+"""Most rows for which "skinny" is compared."""
 STREAM_FEW = 16
-"""The most rows or columns."""
+"""Most rows or columns of "stream"."""
 STREAM_WARPS, STREAM_STRIP, STREAM_TERMS = 8, 64, 32
-"""Warps of a block; elements of the larger operand, and of k, that a warp has in flight."""
+"""Warps of a block of "stream"; elements of the larger operand, and terms, that a warp has in flight."""
 SHORT_LANES, SHORT_TERMS = 5, 8
-"""The logarithm of the most threads of a warp that share a sum; terms that a thread has in flight."""
+"""Logarithm of the most threads of a warp that share a sum of "short"; terms that a thread has in flight."""
 SHORT_BLOCKS = {10: 7, 11: 8, 12: 9, 13: 10}
-"""By tile: the logarithm of the threads of a block that share a sum."""
+"""Tile to the logarithm of the threads of a block that share a sum."""
 SHORT_GRIDS = {6: 4, 7: 8}
-"""By tile: the rows and the columns of the grid of elements that a thread computes."""
+"""Tile to the rows and columns of the grid of elements that a thread computes."""
 SHORT_TILES, SHORT_TILE_TERMS = {8: 8, 9: 16}, 64
-"""By tile: threads of a warp beside each other, of 4 rows and 4 columns each; the most terms."""
+"""Tile to the threads of a warp beside each other, of 4 rows and 4 columns each; and the most terms of such tiles."""
 SHORT_PRODUCTS, SHORT_GRID_PRODUCTS = 2**26, 2**29
-"""The most of a product for which "short" may be chosen."""
+"""Most multiplications for which "short", and its grids, are compared."""
 
 
-def count(size: int, by: int) -> int:
+def cdiv(size: int, by: int) -> int:
     return -(-size // by)
+
+
+def described(plan: Plan, **copied: bool) -> str:
+    """The plan in words, which begin with a word of the kernel's name in CUDA; then the operands that are copied."""
+    kernel, tile, parts = plan
+    if kernel in (*WGMMA, "mma"):
+        sizes = tile_of(plan)
+        cluster = sizes.cluster * sizes.beside
+        text = f"{kernel.rstrip('0123456789')} {sizes.M}x{sizes.N}{f' cluster={cluster}' if cluster > 1 else ''}"
+    elif kernel == "narrow":
+        text = f"narrow rows={TILE_ROWS[tile]}"
+    elif kernel in ("skinny", "skinny8"):
+        text = f"skinny columns={SKINNY_COLUMNS[tile]}"
+    elif kernel == "stream":
+        text = f"stream warps={2**tile}"
+    elif kernel == "short":
+        grid, across = SHORT_GRIDS.get(tile), SHORT_TILES.get(tile)
+        shape = f"grid={grid}x{grid}" if grid else f"tile={1024 // across}x{4 * across}" if across else None
+        text = f"short {shape or f'threads={2 ** SHORT_BLOCKS.get(tile, tile)}'}"
+    else:
+        text = kernel
+    names = " and ".join(name for name, is_copied in copied.items() if is_copied)
+    return f"{text}{f' parts={parts}' if parts > 1 else ''}{f' ({names} copied)' if names else ''}"
 
 
 def fitted_number(rows: int, columns: int, sharing: int) -> int:
@@ -143,7 +166,7 @@ def fitted_number(rows: int, columns: int, sharing: int) -> int:
 
 @lru_cache(maxsize=256)
 def fitted_tile(number: int) -> Tile:
-    """The tile that a plan of "fitted" names."""
+    """The tile of a plan of "fitted"."""
     rows, columns, sharing = number // 16, number % 4 * 64, number // 4 % 4
     return Tile(rows, columns, 64, cluster=1 + bool(sharing & SHARE_B), beside=1 + bool(sharing & SHARE_A))
 
@@ -153,12 +176,12 @@ def tile_of(plan: Plan) -> Tile:
 
 
 def blocks_of(tile: Tile, x: Problem) -> int:
-    """Blocks of one part."""
-    return count(x.M, tile.M * tile.cluster) * count(x.N, tile.N * tile.beside) * tile.cluster * tile.beside
+    """Blocks that compute one part."""
+    return cdiv(x.M, tile.M * tile.cluster) * cdiv(x.N, tile.N * tile.beside) * tile.cluster * tile.beside
 
 
 def elements_of_parts(plan: Plan, M: int, N: int) -> int:
-    """The sums that a plan of wgmma with several parts keeps in memory: those of whole tiles, but for "fitted"."""
+    """Sums that a plan of WGMMA with several parts keeps in memory: of whole tiles, in "fitted" of the output."""
     if plan.kernel == "fitted":
         return plan.parts * M * N
     tile = TILES[plan.kernel][plan.tile]
@@ -166,22 +189,20 @@ def elements_of_parts(plan: Plan, M: int, N: int) -> int:
 
 
 def stream_blocks(x: Problem, tile: int) -> int:
-    return count(max(x.M, x.N), STREAM_STRIP * STREAM_WARPS >> tile)
+    return cdiv(max(x.M, x.N), STREAM_STRIP * STREAM_WARPS >> tile)
 
 
 def candidates(x: Problem) -> Iterator[Plan]:
-    """All plans that may be the best one: parts that the device has blocks for, with at least one step of k each."""
+    """The plans in 16 bits that may be the best: parts that the device has blocks for, with at least one step each."""
     if min(x.M, x.N) <= STREAM_FEW:
         for index in range(4):
             blocks = stream_blocks(x, index)
             for parts in PARTS["stream"]:
-                if 2**index * parts <= max(1, count(x.K, 16)) and (
-                    parts == 1 or blocks * parts < 6 * x.multiprocessors
-                ):
+                if 2**index * parts <= max(1, cdiv(x.K, 16)) and (parts == 1 or blocks * parts < 6 * x.multiprocessors):
                     yield Plan("stream", index, parts)
     for kernel in ("mma", "wgmma", "wgmma16"):
         for index, tile in enumerate(TILES[kernel]):
-            blocks, steps = blocks_of(tile, x), count(x.K, tile.K)
+            blocks, steps = blocks_of(tile, x), cdiv(x.K, tile.K)
             for parts in PARTS[kernel]:
                 if parts == 1 or (parts <= steps and blocks * parts < 3 * x.multiprocessors):
                     yield Plan(kernel, index, parts)
@@ -198,9 +219,7 @@ def candidates(x: Problem) -> Iterator[Plan]:
             yield Plan("short", index, 1)
     for index, columns in enumerate(SKINNY_COLUMNS) if x.M <= SKINNY_M and not x.b_copied else ():
         for parts in PARTS["skinny"]:
-            if parts <= count(x.K, SKINNY_TERMS) and (
-                parts == 1 or count(x.N, columns) * parts < 6 * x.multiprocessors
-            ):
+            if parts <= cdiv(x.K, SKINNY_TERMS) and (parts == 1 or cdiv(x.N, columns) * parts < 6 * x.multiprocessors):
                 yield Plan("skinny", index, parts)
     for index in range(len(TILE_ROWS)) if x.a_dense else ():
         if divide(x.M, x.N, x.K, index, x.multiprocessors) is not None:
@@ -208,7 +227,7 @@ def candidates(x: Problem) -> Iterator[Plan]:
 
 
 def _fitted(x: Problem) -> Iterator[Plan]:
-    """For each number of tiles below each other the least rows, and parts of k that fill the device."""
+    """For each number of tiles below each other the fewest rows of a tile, and parts of k that fill the device."""
     for (columns, most), sharing in itertools.product(FITTED_ROWS.items(), range(4)):
         last = 0
         for rows in range(16, most + 1, 16):
@@ -218,5 +237,5 @@ def _fitted(x: Problem) -> Iterator[Plan]:
                 continue
             last = blocks
             for parts in _WGMMA_PARTS:
-                if parts == 1 or (parts <= count(x.K, 64) and blocks * parts < 3 * x.multiprocessors):
+                if parts == 1 or (parts <= cdiv(x.K, 64) and blocks * parts < 3 * x.multiprocessors):
                     yield Plan("fitted", tile, parts)

@@ -5,7 +5,7 @@
 // wgmma.cu has the tiles that are best at large powers of two. These fill the device at other sizes: large ones
 // without a cluster, so that an odd number of rows of tiles leaves no block idle; a tall one; a small one; and one of
 // 128 x 128 whose blocks share b, for a few columns and many rows, when L2 would deliver b to all blocks.
-// _plan.py chooses.
+// wgmma.py chooses.
 #include "matmul/wgmma.cuh"
 
 template <typename T, typename C>

@@ -3,7 +3,7 @@
 // A block of 256 threads computes a tile of 128 x 256 elements of out, a thread 8 x 16 of them. Outputs with too few of
 // such tiles for the device take tiles of 64 x 128, with 128 threads and 8 x 8 elements a thread.
 //
-// What this adds to double_buffered.cu is asynchronous copies, `cp.async`: tiles go from global to shared memory
+// Adds asynchronous copies, `cp.async`, to double_buffered.cu: tiles go from global to shared memory
 // without passing through registers. Threads spend no instructions on storing them, and no registers on holding them,
 // and three tiles are in flight instead of one.
 // Two more stalls of the multiply-adds are removed:

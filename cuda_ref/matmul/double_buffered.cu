@@ -3,7 +3,7 @@
 // A block of 256 threads computes a tile of 128 x 256 elements of out, a thread 8 x 16 of them. Outputs with too few of
 // such tiles for the device take tiles of 64 x 128, with 128 threads and 8 x 8 elements a thread.
 //
-// What this adds to register_tiles.cu is double buffering, at two levels. While one pair of tiles is multiplied,
+// Adds double buffering to register_tiles.cu, at two levels. While one pair of tiles is multiplied,
 // the next pair is loaded from global memory to registers, and then stored to the other half of shared memory. While
 // row k of the tiles is multiplied, row k + 1 is read from shared memory. Multiply-adds of a thread wait for none of
 // its loads, one barrier a tile is left, and no second block is needed to hide latency: its registers go into a larger

@@ -2,7 +2,7 @@
 //
 // A product of wgmma has 64 rows, and any multiple of 16 columns up to 256. This kernel computes the transpose of out,
 // so that columns of a product are rows of out: a tile has 64, 128 or 192 columns, and as many rows of out as fill the
-// device best, which _plan.py chooses. All numbers of rows share a kernel, since only its products depend on them.
+// device best, which wgmma.py chooses. All numbers of rows share a kernel, since only its products depend on them.
 //
 // As in wgmma.cu, a producer loads stages by TMA, consumers multiply, and blocks are persistent. If k is divided,
 // blocks store float32 sums of parts, by rows of out, and a second kernel adds them in their order.
@@ -26,14 +26,14 @@ struct Columns {
 
 constexpr int GROUP = 8, MOST_STAGES = 12, BARRIER_BYTES = 2 * MOST_STAGES * MBARRIER_BYTES, BLOCK_K = 64;
 
-// What the blocks of a cluster share: two beside each other the loads of a, two below each other those of b, four both.
+// Loads that blocks of a cluster share: two beside each other those of a, two below each other those of b, four both.
 enum Sharing { NOTHING, SHARE_A, SHARE_B, SHARE_BOTH };
 
 struct Maps {
     CUtensorMap a, b, out;
 };
 
-// What a cluster computes, one share after the other: a tile of each block over a part of the steps of k.
+// A cluster computes one share after the other: a tile of each block over a part of the steps of k.
 struct Work {
     GroupedTileScheduler<GROUP> tiles;  // m counts tiles of columns of out, n tiles of rows
     FastDivisor by_tiles;
@@ -254,7 +254,7 @@ __device__ __forceinline__ void store(const CUtensorMap* map, const float (&acc)
     }
 }
 
-// The same to the sums of a part, from registers: eight neighbouring threads write 32 neighbouring bytes.
+// Stores them as sums of a part, from registers: eight neighbouring threads write 32 neighbouring bytes.
 template <typename C>
 __device__ __forceinline__ void store_part(float* __restrict__ sums, const float (&acc)[C::ROWS / 2], int rows,
                                            int thread, int m, int n, int M, int N) {

@@ -1,7 +1,7 @@
 // out[m, n] = sum over k of a[m, k] * b[k, n], 16 bits, for small outputs and for rows at any address
 //
-// What TMA and wgmma cannot do well: tiles below 64 x 64, rows that begin at odd addresses, and a few tiles with long
-// sums. Tensor cores are used by mma.sync, which every GPU since Ampere has.
+// For products that TMA and wgmma cannot do well: tiles below 64 x 64, rows that begin at odd addresses, and a few
+// tiles with long sums. Tensor cores are used by mma.sync, which every GPU since Ampere has.
 //
 // Tiles of k pass through a ring of STAGES stages, copied by cp.async, 16 bytes at a time.
 //   - Rows at any address. The chunks of 16 bytes that hold a row's part are copied as they lie, one more than the part
@@ -25,7 +25,7 @@ struct MmaOperand {
     bool aligned;       // rows begin at multiples of 16 bytes
 };
 
-// Copies 16 bytes at (row, column + c * CHUNK), as they lie in memory, or what the row has of them and zeros.
+// Copies 16 bytes at (row, column + c * CHUNK), as they lie in memory; zeros take the place of bytes beyond the row.
 template <typename Tile>
 __device__ __forceinline__ void copy_chunk(char* to, const MmaOperand& x, const char* row_begin, bool exists,
                                            int columns, int r, int c) {

@@ -1,4 +1,7 @@
-"""Matrix multiplication in CUDA by mma.sync: small outputs, rows at any address, sums divided within a cluster."""
+"""Matrix multiplication in CUDA by mma.sync: small outputs, rows at any address, sums divided within a cluster.
+
+Adds to async_copies.py tensor cores, and parts of k that the blocks of a cluster sum.
+"""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -8,7 +11,7 @@ from cuda_ref._runtime.arguments import check_16_bit, check_matmul, check_sizes,
 from cuda_ref._runtime.kept import kept
 from cuda_ref.hopper.pitched import pitched
 from cuda_ref.matmul._plan import best_plan
-from cuda_ref.matmul._tiles import Plan
+from cuda_ref.matmul._tiles import Plan, described
 
 
 @kept
@@ -31,6 +34,16 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     if M == 0 or N == 0 or K == 0:
         return a.new_zeros(M, N)
     return run(best_plan(a, b, ("mma",)), a, b)
+
+
+def config(a: Tensor, b: Tensor, *, precision: str = "ieee") -> str:
+    """The tile and parts that `matmul` runs, and the operands that it copies."""
+    return described(best_plan(a, b, ("mma",)), **copies(a, b)) if a.numel() * b.numel() > 0 else ""
+
+
+def copies(a: Tensor, b: Tensor) -> dict[str, bool]:
+    """The operands, by name, and whether they are copied because no dimension is contiguous."""
+    return {"a": find_row_layout(a, k_dim=1) is None, "b": find_row_layout(b, k_dim=0) is None}
 
 
 def run(plan: Plan, a: Tensor, b: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-// What the matmul kernels on CUDA cores share: operands of any strides, the fragments of a thread, and the choice of a
+// Shared by the matmul kernels on CUDA cores: operands of any strides, the fragments of a thread, and the choice of a
 // kernel by dtype and precision.
 #pragma once
 

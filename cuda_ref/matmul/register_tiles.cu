@@ -2,7 +2,7 @@
 //
 // A block of 256 threads computes a tile of 128 x 128 elements of out, a thread 8 x 8 of them.
 //
-// What this adds to tiled.cu is a tile in the registers of each thread. A thread reads 8 elements of a and 8 of
+// Adds a tile in the registers of each thread to tiled.cu. A thread reads 8 elements of a and 8 of
 // b from shared memory and multiplies each with each: four loads of 16 bytes for 64 multiply-adds, where
 // tiled.cu needs five for four. Arithmetic is the limit now, not loads. Larger tiles also read global memory
 // four times less, and four neighbours by one instruction where alignment allows it.

@@ -2,7 +2,7 @@
 //
 // requires: sm_90a
 //
-// With few rows each element of b is used a few times only, and the time is that of reading b. What counts is the
+// With few rows each element of b is used a few times only, and the time is that of reading b. It depends on the
 // number of bytes in flight: by Little's law 4.8 TB/s times 1 us, 36 KB a multiprocessor, and more while blocks start
 // and end. So two blocks share a multiprocessor, and each keeps about 100 KB in flight, by TMA.
 //
@@ -12,7 +12,7 @@
 // tile of 64 or 128 x M, where M is padded with zeros to 16 or 32 only. As the columns alone give too few blocks, a
 // cluster of up to eight blocks divides the k of a tile. Each block leaves its sums in shared memory, and then adds up
 // its part of the rows over the whole cluster: no workspace, no second kernel, and a fixed order of additions.
-// _plan.py says which tile, and how many blocks.
+// skinny.py chooses the tile, and the number of blocks.
 //
 // Precision: products of 16 bits are exact, sums float32, rounded once.
 //

@@ -1,4 +1,4 @@
-// The matmul kernel for few rows, and its launch. What it does: skinny.cu.
+// The matmul kernel for few rows, and its launch; skinny.cu explains it.
 #pragma once
 
 #include "common/launch.cuh"
@@ -12,12 +12,12 @@ constexpr int STAGES_BYTES = 108 * 1024;                        // two blocks sh
 template <typename T>
 constexpr int BLOCK_K = ROW_BYTES / int(sizeof(T));
 
-// What becomes of a sum of column n before it is rounded.
+// Finishes a sum of column n before it is rounded: here it stays as it is.
 struct TheSum {
     __device__ __forceinline__ float operator()(float sum, int) const { return sum; }
 };
 
-// How k is summed. PROMOTED, in float8: the tensor cores sum the products of a step, which are then added in float32.
+// The order of sums. PROMOTED, in float8: the tensor cores sum the products of a step, which are added in float32.
 // TRANSPOSED: the rows of out are columns of the product.
 template <bool PROMOTED_ = false, bool TRANSPOSED_ = false>
 struct SkinnyForm {
@@ -83,7 +83,7 @@ __device__ __forceinline__ void multiply(float (&acc)[C::BOXES][C::ROWS / 2], ui
     for (int box = 0; box < C::BOXES; ++box) warpgroup_fence_operand(acc[box]);
 }
 
-// The same in float8: a step's products are summed from zero on, and added when all of them are there.
+// The same in float8: a step's products are summed from zero, and added when all have ended.
 template <typename C>
 __device__ __forceinline__ void multiply_promoted(float (&acc)[C::BOXES][C::ROWS / 2], uint32_t shared, int k_begin,
                                                   int k_end) {
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(THREADS, 2)
             mbarrier_init(shared + C::EMPTY_BARRIERS + stage * MBARRIER_BYTES, 1);
         }
         mbarrier_fence_init();
-        // The first loads wait for nobody.
+        // The first loads need not wait.
         for (int k = k_begin; k < min(k_end, k_begin + C::STAGES); ++k) {
             load_step<T, B_MN, C>(maps, shared, k - k_begin, n0, k);
         }
@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     blocks > 1 ? cluster_sync() : __syncthreads();
 
     // Groups of four neighbours of a row; those of the M rows are divided among all threads of the cluster. Neighbours in
-    // memory are for neighbouring threads.
+    // memory go to neighbouring threads.
     constexpr int GROUPS = C::COLUMNS / 4;
     const bool packed = !Form::TRANSPOSED && N % 4 == 0;
     for (int i = rank * THREADS + threadIdx.x; i < M * GROUPS; i += blocks * THREADS) {

@@ -1,4 +1,7 @@
-"""Matrix multiplication in CUDA for few rows, as in decoding: limited by the reading of b."""
+"""Matrix multiplication in CUDA for few rows, as in decoding: limited by the reading of b.
+
+Adds to tma_wgmma.py tiles with few rows, two blocks a multiprocessor, and parts of k that a cluster sums.
+"""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -7,7 +10,7 @@ from cuda_ref import build
 from cuda_ref._runtime.arguments import check_16_bit, check_matmul, check_sizes, tma_layout
 from cuda_ref._runtime.kept import kept
 from cuda_ref.matmul._plan import best_plan
-from cuda_ref.matmul._tiles import SKINNY_COLUMNS, SKINNY_M, Plan
+from cuda_ref.matmul._tiles import SKINNY_COLUMNS, SKINNY_M, Plan, described
 
 REQUIRES = "sm_90"
 
@@ -21,7 +24,7 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     multiple of 8 elements, and the first element at a multiple of 16 bytes.
     Dtypes: float16, bfloat16, the same for both; sums in float32, rounded once at the end.
     Precision: "ieee".
-    Plan: _plan.py chooses the tile, and the number of parts in which a cluster divides k.
+    Plan: a model of the time chooses the tile, and the number of parts in which a cluster divides k; see `config`.
     Tail: TMA pads tiles that overhang the inputs with zeros; outputs beyond the edge are not stored.
     Devices: CUDA, compute capability 9.0.
     Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for more rows,
@@ -38,6 +41,11 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     tma_layout("a", a, k_dim=1, k_major_only=True)
     tma_layout("b", b, k_dim=0)
     return run(best_plan(a, b, ("skinny",)), a, b)
+
+
+def config(a: Tensor, b: Tensor, *, precision: str = "ieee") -> str:
+    """The tile and parts that `matmul` runs."""
+    return described(best_plan(a, b, ("skinny",))) if a.numel() * b.numel() > 0 else ""
 
 
 def run(plan: Plan, a: Tensor, b: Tensor) -> Tensor:

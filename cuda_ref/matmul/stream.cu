@@ -75,7 +75,8 @@ struct Part {
     int count;
 };
 
-// How a warp takes the stream: CHUNKS of 16 bytes a thread for STRIP elements at TERMS k; g = lane / 4, q = lane % 4.
+// The orders in which a warp takes the stream, CHUNKS of 16 bytes a thread for STRIP elements at TERMS k; g = lane / 4,
+// q = lane % 4.
 // WIDTH threads have neighbours in memory.
 // Contiguous along k: chunk 2 i + h has k 8 q ... 8 q + 7 of element 16 i + 8 h + g.
 template <bool ALONG_K>
@@ -279,7 +280,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     }
     __syncthreads();
 
-    // Neighbours in memory are for neighbouring threads. A row of out has STRIP columns for each strip, or few.size.
+    // Neighbouring threads store neighbours in memory. A row of out has STRIP columns for each strip, or few.size.
     const int width = min(strips * STRIP, x.size - first), log_columns = LOG_STRIP + LOG_WARPS - log_warps;
     const int count = out_s == 1 ? few.size << log_columns : width * few.size;
     const auto place = [&](int i, int& r, int& column) {

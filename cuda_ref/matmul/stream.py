@@ -1,4 +1,7 @@
-"""Matrix multiplication in CUDA for few rows or columns: the larger operand goes from memory to registers."""
+"""Matrix multiplication in CUDA for few rows or columns: each warp copies its strip of the larger operand once.
+
+Adds to mma.py tiles of 8 or 16 rows or columns, and warps that divide k.
+"""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -8,7 +11,7 @@ from cuda_ref._runtime.arguments import check_16_bit, check_matmul, check_sizes,
 from cuda_ref._runtime.kept import kept
 from cuda_ref.hopper.pitched import pitched
 from cuda_ref.matmul._plan import best_plan
-from cuda_ref.matmul._tiles import STREAM_FEW, Plan
+from cuda_ref.matmul._tiles import STREAM_FEW, Plan, described
 
 
 @kept
@@ -33,6 +36,17 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     if M == 0 or N == 0 or K == 0:
         return a.new_zeros(M, N)
     return run(best_plan(a, b, ("stream",)), a, b)
+
+
+def config(a: Tensor, b: Tensor, *, precision: str = "ieee") -> str:
+    """The tile and parts that `matmul` runs, and the operands that it copies."""
+    return described(best_plan(a, b, ("stream",)), **copies(a, b)) if a.numel() * b.numel() > 0 else ""
+
+
+def copies(a: Tensor, b: Tensor) -> dict[str, bool]:
+    """The larger operand, by name, and whether it is copied because no dimension is contiguous."""
+    name, larger = ("b", b.t()) if a.shape[0] <= b.shape[1] else ("a", a)
+    return {name: find_row_layout(larger, k_dim=1) is None}
 
 
 def run(plan: Plan, a: Tensor, b: Tensor) -> Tensor:

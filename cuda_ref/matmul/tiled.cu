@@ -2,7 +2,7 @@
 //
 // A block of 32 x 8 threads computes a tile of 32 x 32 elements of out, a thread four of them, 8 rows apart.
 //
-// What this adds to matmul.cu is tiles in shared memory. In steps of 32 along K the block copies a 32 x 32 tile of a
+// Adds tiles in shared memory to matmul.cu. In steps of 32 along K the block copies a 32 x 32 tile of a
 // and one of b, each element once, and uses each element 32 times: global memory is read 32 times less. The lanes of a
 // warp copy along the dimension with the smaller stride, so that they read neighbours in any layout. A thread uses an
 // element of b for four products. Elements are widened to float32, or rounded to tf32, once, when they are copied.

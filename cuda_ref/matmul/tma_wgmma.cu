@@ -4,7 +4,7 @@
 //
 // A block of two warpgroups computes a tile of 128 x 256 elements of out, a warpgroup 64 rows of it.
 //
-// What this adds to async_copies.cu:
+// Adds to async_copies.cu:
 //   - TMA. One thread starts the copy of a whole tile; no thread computes addresses or waits for it. The copy swizzles
 //     the tile, fills elements outside of the matrix with zeros, and counts its bytes on an mbarrier in shared memory.
 //   - wgmma. A warpgroup (four warps) multiplies 64 x 16 by 16 x 256. It reads both operands from shared memory and
@@ -16,7 +16,7 @@
 // The mbarrier of a stage ends one phase for each tile that arrives there: the wait for tile n of a stage, from 0, is
 // for parity n % 2, which PipelineState keeps.
 //
-// All warps do everything here: copy, multiply, synchronize. warp_specialized.cu separates these jobs.
+// All warps copy, multiply and synchronize here. warp_specialized.cu separates these jobs.
 // Speed: docs/ladder.md
 //
 // Precision: products of 16 bits are exact, sums float32, rounded once.

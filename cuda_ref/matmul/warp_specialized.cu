@@ -2,7 +2,7 @@
 //
 // requires: sm_90a
 //
-// What this adds to tma_wgmma.cu is a division of labour between warps. One thread of a producer warpgroup only
+// Adds a division of labour between warps to tma_wgmma.cu. One thread of a producer warpgroup only
 // starts copies; two consumer warpgroups only multiply, 64 rows of the tile of 128 x 256 each. No barrier of the whole
 // block is left in the loop: each consumer goes on as soon as its own operands are there, and copies are started as
 // soon as a stage is free.

@@ -2,10 +2,10 @@
 //
 // requires: sm_90a
 //
-// What this adds to warp_specialized.cu:
+// Adds to warp_specialized.cu:
 //   - Persistent blocks. While the sums of one tile are rounded and stored, by TMA too, the next one is loaded.
 //   - Clusters. Two blocks, one below the other, load one half each of the tile of b, for both (multicast).
-//   - Other tiles: 128 x 192, 128 x 128, and 64 x 128 with one consumer. _plan.py chooses by M, N and K.
+//   - Other tiles: 128 x 192, 128 x 128, and 64 x 128 with one consumer; wgmma.py chooses.
 //   - Split sums. With too few tiles for the device, blocks compute parts of a sum over k; a second kernel adds them.
 //   - tf32 (_wgmma32.cu) and float8 (_wgmma8.cu).
 // The tile of 128 x 256 takes 85 products for each element that is loaded to shared memory.

@@ -1,4 +1,4 @@
-// The persistent matmul kernel on Hopper's tensor cores, and its launch. What it does: wgmma.cu.
+// The persistent matmul kernel on Hopper's tensor cores, and its launch; wgmma.cu explains it.
 //
 // A kernel finishes the sums of its tiles by an object of a type like StoreSums: other operations add a bias and apply
 // a function before they are rounded (linear_sigmoid/linear_sigmoid.cuh).
@@ -20,7 +20,7 @@ struct Tiles {
     using Tall = TileConfig<3, 128, 4, 1, 8, 2>;
 };
 
-// A consumer's boxes in shared memory, and out, of which M and N are the sizes.
+// A consumer's boxes in shared memory, and out, whose sizes are M and N.
 template <typename Out>
 struct Place {
     const CUtensorMap* map;
@@ -34,7 +34,7 @@ struct Place {
 struct StoreSums {
     static constexpr bool BOXES_FOR_ALL = false, OTHER_WARPS = false;
 
-    // Of a sum of column n that was computed in parts.
+    // The result of a sum of column n that was computed in parts.
     __device__ __forceinline__ float operator()(float sum, int) const { return sum; }
 
     template <typename Out, bool PERMUTED, bool TRANSPOSED, typename C>
@@ -42,7 +42,7 @@ struct StoreSums {
         __device__ Consumer(const StoreSums&) {}
         // Called before the sums of the 64 rows from (m, n) on are computed.
         __device__ __forceinline__ void start(const Place<Out>&, int, int) {}
-        // Called when they are.
+        // Called after that.
         __device__ __forceinline__ void store(const Place<Out>& place, float (&acc)[C::BLOCK_N / 2], int m, int n) {
             store_through_shared<Out, PERMUTED, TRANSPOSED>(place.map, place.out, acc, place.shared, place.boxes,
                                                             place.consumer, place.thread, m, n, place.M, place.N);
@@ -68,7 +68,7 @@ struct Producer {
     const Parts& parts;
     uint32_t shared;
 
-    // The first stages, in a block that is no cluster's before anything else whose code is not in the caches yet. Each
+    // Loads the first stages. A block without a cluster does so before it runs code that is not in the caches yet. Each
     // block loads them alone, since the barriers of the other one may not be initialized.
     __device__ __forceinline__ void load_first() const {
         const Share share = first();
@@ -80,7 +80,7 @@ struct Producer {
         }
     }
 
-    // All others. What load_first has computed is computed again: the same in all threads, so in uniform registers.
+    // Loads all other stages. It computes again what load_first has computed, in uniform registers.
     __device__ __forceinline__ void load_others() const {
         const uint32_t empty = shared + C::EMPTY_BARRIERS;
         const int rank = cta_rank<C>();
@@ -151,7 +151,7 @@ struct ConsumerPipeline {
         mbarrier_wait_parity(full + state.stage * MBARRIER_BYTES, state.phase);
     }
 
-    // When all products but those of the current stage have ended.
+    // To be called when all products but those of the current stage have ended.
     __device__ __forceinline__ void release_previous() const {
         if (empty_to_signal == 0 || previous < 0) return;
         signal_empty<C>(empty_to_signal + previous * MBARRIER_BYTES);
@@ -186,8 +186,8 @@ __device__ __forceinline__ void multiply(float (&acc)[C::BLOCK_N / 2], uint32_t 
     pipeline.previous = -1;
 }
 
-// The same in float8, `promoted`. The 128 products of a stage are summed from zero, for 128 columns at a time, which is
-// what fits into registers. While this warpgroup adds these sums to acc, the tensor cores work for the other one.
+// The same in float8, `promoted`. The 128 products of a stage are summed from zero, for 128 columns at a time, as many
+// as fit in registers. While this warpgroup adds these sums to acc, the tensor cores work for the other one.
 template <typename C>
 __device__ __forceinline__ void multiply_promoted(float (&acc)[C::BLOCK_N / 2], uint32_t shared, int consumer,
                                                   int count, ConsumerPipeline<C>& pipeline) {
@@ -265,11 +265,11 @@ __device__ __forceinline__ void multiply_from_registers(float (&acc)[C::BLOCK_N 
     pipeline.previous = -1;
 }
 
-// Whether k may be divided, and other tiles than the smallest and the largest are compiled.
+// Whether k may be divided, and tiles between the smallest and the largest are compiled.
 template <typename T, typename Finish>
 constexpr bool DIVISIBLE = sizeof(T) == 2 || std::is_same_v<Finish, StoreSums>;
 
-// The sums of a consumer to its rows of `tile`, which lies by rows, or by columns if TRANSPOSED: as out does.
+// Writes a consumer's sums to its rows of `tile`, which lies by rows, or by columns if TRANSPOSED, as out does.
 template <bool PERMUTED, bool TRANSPOSED, typename C>
 __device__ __forceinline__ void store_part(float* __restrict__ tile, const float (&acc)[C::BLOCK_N / 2], int thread,
                                            int consumer) {

@@ -1,4 +1,7 @@
-"""Matrix multiplication in CUDA on Hopper's tensor cores: persistent blocks in clusters; also tf32 and float8."""
+"""Matrix multiplication in CUDA on Hopper's tensor cores: persistent blocks in clusters; also tf32 and float8.
+
+Adds to warp_specialized.py clusters that share loads, blocks that compute several tiles, and tiles stored by TMA.
+"""
 
 import torch
 from jaxtyping import Float
@@ -15,19 +18,13 @@ from cuda_ref._runtime.arguments import (
 )
 from cuda_ref._runtime.kept import kept
 from cuda_ref.hopper.pitched import pitched
-from cuda_ref.matmul import _few32, _narrow, _short
-from cuda_ref.matmul import _plan_other as _matmul_plan_other
-from cuda_ref.matmul import mma as matmul_mma
-from cuda_ref.matmul import skinny as matmul_skinny
-from cuda_ref.matmul import stream as matmul_stream
+from cuda_ref.matmul import _model_tf32_float8
 from cuda_ref.matmul._plan import best_plan
-from cuda_ref.matmul._tiles import SHARE_A, SHARE_B, SKINNY_COLUMNS, Plan, elements_of_parts, fitted_tile
+from cuda_ref.matmul._tiles import SHARE_A, SHARE_B, WGMMA, Plan, described, elements_of_parts, fitted_tile
 
 REQUIRES = "sm_90"
 DTYPES_BEYOND = ("float8_e4m3fn",)
 DTYPES = (*build.DTYPES, FLOAT8)
-OTHERS = {"mma": matmul_mma, "stream": matmul_stream, "short": _short, "narrow": _narrow, "few32": _few32}
-"""Kernels that read operands as they are, and their launchers."""
 
 
 @kept
@@ -45,10 +42,8 @@ def matmul(
     Strides: any. TMA copies tiles of an operand that has one contiguous dimension (in float8 the one along K), the
     other stride a multiple of 16 bytes, and the first element at a multiple of 16 bytes. Others, and in tf32 b if none
     is contiguous along K, are copied first, which takes their size in memory.
-    Plan: _plan.py and _plan_other.py choose the tile and the number of parts in which k is divided; their
-    sums take 4 bytes of memory for each part and element of the tiles. Products for which they are faster go to
-    mma.cu, stream.cu, skinny.cu, _short.cu and _narrow.cu, in tf32 to _few32.cu, in
-    float8 to _skinny8.cu and _short8.cu.
+    Plan: a model of the time chooses the tile and the number of parts in which k is divided, see `config`. Parts take
+    4 bytes of memory for each part and element of the tiles.
     Dtypes: float16, bfloat16, with sums in float32, rounded once at the end. float32 with precision "tf32":
     factors are rounded to tf32, sums are float32. float8_e4m3fn, with a float32
     scale of shape () for each operand, gives bfloat16: the tensor cores keep 14 bits of sums over all of K ("fast"), or
@@ -59,15 +54,30 @@ def matmul(
     precision "ieee" of float32, for larger sizes, and on other devices; build.CudaError if the launch fails.
     Source: see wgmma.cu.
     """
+    empty = checked(a, b, scale_a, scale_b, precision)
+    return run(choose(a, b, precision), a, b, precision, scale_a, scale_b) if empty is None else empty
+
+
+def config(
+    a: Tensor, b: Tensor, scale_a: Tensor | None = None, scale_b: Tensor | None = None, *, precision: str = "ieee"
+) -> str:
+    """The kernel, tile, cluster and parts that `matmul` runs, and the operands that it copies for TMA."""
+    return described(choose(a, b, precision), **copies(a, b)) if a.numel() * b.numel() > 0 else ""
+
+
+def choose(a: Tensor, b: Tensor, precision: str) -> Plan:
+    """The wgmma plan with the least predicted time."""
+    return best_plan(a, b, WGMMA) if a.element_size() == 2 else _model_tf32_float8.best_plan(a, b, precision, WGMMA)
+
+
+def checked(a: Tensor, b: Tensor, scale_a: Tensor | None, scale_b: Tensor | None, precision: str) -> Tensor | None:
+    """Raises the errors that `matmul` documents. Returns the result if it is empty or zero, or else None."""
     M, N, K = check_matmul(a, b, precision, DTYPES)
     check_float8_scales(a, scale_a, scale_b)
     if a.dtype == torch.float32 and precision == "ieee":
         raise NotImplementedError('matmul: tensor cores multiply float32 in precision "tf32" only; got "ieee"')
     check_sizes((M, N, K), 30)
-    if M == 0 or N == 0 or K == 0:
-        return a.new_zeros(M, N, dtype=torch.bfloat16 if a.dtype == FLOAT8 else a.dtype)
-    plan = best_plan(a, b) if a.element_size() == 2 else _matmul_plan_other.best_plan(a, b, precision)
-    return run(plan, a, b, precision, scale_a, scale_b)
+    return a.new_zeros(M, N, dtype=_out_dtype(a)) if 0 in (M, N, K) else None
 
 
 def run(
@@ -78,29 +88,14 @@ def run(
     scale_a: Tensor | None = None,
     scale_b: Tensor | None = None,
 ) -> Tensor:
-    """The product of two matrices that are not empty, by a plan."""
-    if plan.kernel == "skinny":
-        if find_tma_layout(a, 1, k_major_only=True) is None:
-            [a] = pitched((a, 1))
-        return matmul_skinny.run(plan, a, b)
-    if plan.kernel in OTHERS:
-        return OTHERS[plan.kernel].run(plan, a, b)
+    """The product of two matrices that are not empty, by a plan of WGMMA."""
     (M, K), N = a.shape, b.shape[1]
     a, b, a_layout, b_layout = for_tma(a, b)
-    out = a.new_empty(M, N, dtype=torch.bfloat16 if a.dtype == FLOAT8 else a.dtype)
+    out = a.new_empty(M, N, dtype=_out_dtype(a))
     product = (N, M) if a.dtype == torch.float32 and b_layout[0] else (M, N)  # the kernel computes out^T then
-    in_memory = plan.parts > 1 and plan.kernel != "skinny8"
-    sums = a.new_empty(elements_of_parts(plan, *product), dtype=torch.float32) if in_memory else None
+    sums = a.new_empty(elements_of_parts(plan, *product), dtype=torch.float32) if plan.parts > 1 else None
     sizes = (a, b, out, M, N, K)
-    if plan.kernel == "short8":
-        build.launch("matmul/_short8", "matmul_short8", a.device, *sizes, a_layout[1], b_layout[1], scale_a, scale_b)
-    elif plan.kernel == "skinny8":
-        build.launch(
-            "matmul/_skinny8", "matmul_skinny8", a.device,
-            *sizes, a_layout[1], b_layout[1], scale_a, scale_b, precision == "promoted", SKINNY_COLUMNS[plan.tile],
-            plan.parts,
-        )  # fmt: skip
-    elif a.dtype == FLOAT8:
+    if plan.kernel == "wgmma8":
         build.launch(
             "matmul/_wgmma8", "matmul_wgmma8", a.device,
             *sizes, a_layout[1], b_layout[1], scale_a, scale_b, precision == "promoted", plan.tile, plan.parts, sums,
@@ -112,7 +107,7 @@ def run(
             f"matmul/_{name}", f"matmul_{name}", a.device,
             *sizes, *a_layout, *b_layout, tile.N, tile.M, sharing, plan.parts, sums,
         )  # fmt: skip
-    elif a.dtype == torch.float32:
+    elif plan.kernel == "wgmma32":
         build.launch(
             "matmul/_wgmma32", "matmul_wgmma32", a.device, *sizes, *a_layout, *b_layout, plan.tile, plan.parts, sums
         )
@@ -125,22 +120,35 @@ def run(
     return out
 
 
+def _out_dtype(a: Tensor) -> torch.dtype:
+    return torch.bfloat16 if a.dtype == FLOAT8 else a.dtype
+
+
+def copies(a: Tensor, b: Tensor) -> dict[str, bool]:
+    """The operands, by name, and whether they are copied for TMA."""
+    found = _layouts(a, b)
+    return {"a": found[0] is None, "b": found[1] is None}
+
+
 def for_tma(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, tuple[bool, int], tuple[bool, int]]:
     """The operands and their layouts; those that TMA cannot read are copied."""
-    found = [_layout_of(a, 1), _layout_of(b, 0)]
+    operands = [a, b]
+    missing = [i for i, layout in enumerate(_layouts(a, b)) if layout is None]
+    if missing:
+        made = pitched(*[(operands[i], _inner(operands[i], 1 - i)) for i in missing])
+        for i, copy in zip(missing, made, strict=True):
+            operands[i] = copy
+    k_major_only = a.dtype == FLOAT8
+    a_layout, b_layout = (tma_layout("ab"[i], operands[i], 1 - i, k_major_only=k_major_only) for i in (0, 1))
+    return operands[0], operands[1], a_layout, b_layout
+
+
+def _layouts(a: Tensor, b: Tensor) -> list[tuple[bool, int] | None]:
+    """The layouts of a and b for TMA; None for an operand that must be copied."""
+    found = [find_tma_layout(x, k_dim, k_major_only=x.dtype == FLOAT8) for x, k_dim in ((a, 1), (b, 0))]
     if a.dtype == torch.float32 and all(each is not None and each[0] for each in found):
         found[1] = None  # one operand of tf32 must be contiguous along K
-    operands, missing = [a, b], [i for i in (0, 1) if found[i] is None]
-    if missing:
-        copies = pitched(*[(operands[i], _inner(operands[i], 1 - i)) for i in missing])
-        for i, copy in zip(missing, copies, strict=True):
-            operands[i], found[i] = copy, tma_layout("ab"[i], copy, 1 - i)
-    return operands[0], operands[1], found[0], found[1]
-
-
-def _layout_of(x: Tensor, k_dim: int) -> tuple[bool, int] | None:
-    """How TMA can read an operand as it is; None if it must be copied."""
-    return find_tma_layout(x, k_dim, k_major_only=x.dtype == FLOAT8)
+    return found
 
 
 def _inner(x: Tensor, k_dim: int) -> int:

@@ -1,4 +1,4 @@
-"""Matrix addition in CUDA: each operand is read along its contiguous dimension."""
+"""Matrix addition in CUDA, the definition: one thread adds one element."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -16,11 +16,11 @@ def matrix_add(a: Float[Tensor, "M N"], b: Float[Tensor, "M N"]) -> Float[Tensor
 
     Shapes: a and b (M, N), any strides: transposed, sliced, broadcast (stride 0); the output is contiguous.
     Dtypes: float32, float16, bfloat16, the same for both; 16-bit types are added in float32 and rounded once.
-    Tail: blocks leave out what is beyond the right and lower edge; unless all rows start at multiples of 16 bytes,
-    elements are read one by one. Indices are int64.
-    Devices: CUDA; on the CPU the same kernels are emulated, for agreement only.
+    Tail: threads beyond the right and lower edge do nothing; more rows than a grid has are stepped through. Indices are
+    int64.
+    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
     Raises: ValueError for other shapes and dtypes, and for two devices; build.CudaError if the launch fails.
-    Source: see matrix_add.cu, which also lists the kernels and their layouts.
+    Source: see matrix_add.cu.
     """
     check_addition("matrix_add", a, b, ("M", "N"))
     M, N = a.shape

@@ -1,5 +1,4 @@
-"""A layer of multi-head attention in CUDA: the folder's product, its attention, and its product again, without tensor
-cores."""
+"""A layer of multi-head attention in CUDA: the plain product, the plain attention, and the product again."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -7,7 +6,7 @@ from torch import Tensor
 from cuda_ref._runtime.arguments import check_multi_head_attention
 from cuda_ref._runtime.kept import kept
 from cuda_ref.attention import attend
-from cuda_ref.matmul.register_tiles import matmul
+from cuda_ref.matmul import matmul
 
 DETERMINISTIC = True
 
@@ -34,7 +33,7 @@ def multi_head_attention(
     Devices: CUDA; on the CPU the same kernels are emulated, for agreement only.
     Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for D above 256;
     build.CudaError if a launch fails.
-    Source: see matmul/register_tiles.cu and attention/attention.cu.
+    Source: see matmul/matmul.cu and attention/attention.cu.
     """
     check_multi_head_attention(x, w_qkv, w_out, heads)
     (B, S, E), D = x.shape, x.shape[2] // heads

@@ -1,5 +1,5 @@
 """A layer of multi-head attention in CUDA with float32 accuracy: both products from Hopper's bfloat16 tensor cores, by
-matmul/split.py, and between them attention/attention.cu."""
+matmul/split.py, and between them attention/tiles.cu."""
 
 import torch
 from jaxtyping import Float
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from cuda_ref._runtime.arguments import check_multi_head_attention
 from cuda_ref._runtime.kept import kept
-from cuda_ref.attention import attend
+from cuda_ref.attention.tiles import attend
 from cuda_ref.matmul.split import matmul
 
 REQUIRES = "sm_90"
@@ -35,7 +35,7 @@ def multi_head_attention(
     Devices: CUDA, compute capability 9.0.
     Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for 16-bit dtypes and for D
     above 256; build.CudaError if a launch fails.
-    Source: see matmul/split.cu and attention/attention.cu.
+    Source: see matmul/split.cu and attention/tiles.cu.
     """
     check_multi_head_attention(x, w_qkv, w_out, heads)
     (B, S, E), D = x.shape, x.shape[2] // heads

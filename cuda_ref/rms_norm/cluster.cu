@@ -1,5 +1,5 @@
-// rms_norm.cu for long rows: the blocks of a cluster share a row, keep it in their registers, and exchange their sums
-// through distributed shared memory.
+// Root mean square normalization of long rows: to registers.cu it adds clusters, whose blocks share a row, keep it in
+// their registers, and exchange their sums through distributed shared memory.
 // requires: sm_90a
 #include "hopper/cluster_rows.cuh"
 

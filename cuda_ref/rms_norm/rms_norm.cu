@@ -1,70 +1,41 @@
 // out[i, j] = x[i, j] * weight[j] / sqrt(mean over k of x[i, k]^2 + eps)
 //
-// A row is read once and stays in registers, in its own type: a warp has up to 128 packs of 16 bytes, a block up to
-// 8192. Longer rows are read twice. A row that is not aligned, or has gaps, is read element by element.
-#include "common/rows.cuh"
+// One warp computes one row, in float32, and reads it twice: for the mean of the squares and for the result. A lane
+// takes every 32nd column, so that the lanes read neighbours. registers.cu reads 16 bytes a lane and keeps the row.
+//
+// Source: B. Zhang, R. Sennrich, "Root Mean Square Layer Normalization", 2019 (arXiv 1910.07467).
+#include "common/warp.cuh"
 
-template <typename T, int PACKS, bool PACKED>
-__global__ void __launch_bounds__(MAX_THREADS)
-    rms_norm_rows(const T* __restrict__ x, const T* __restrict__ weight, T* __restrict__ out, int64_t m, int64_t n,
-                  int64_t stride_m, int64_t stride_n, float eps) {
-    __shared__ float scratch[WARP];
-    const int64_t row = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
-    if (row >= m) return;  // all lanes of a warp
-    Registers<T, PACKS, PACKED> r;
-    r.load(Part<const T>{x + row * stride_m, int(n), stride_n}, 0.0f);
+constexpr int ROWS = 4;  // rows of a block, a warp each
 
-    float squares = 0.0f;
-    r.each([&](float v) { squares += v * v; });
-    const float scale = rsqrtf(over_block(squares, Addition(), scratch) / n + eps);
-    r.stay_packed();
-    r.store(Part<T>{out + row * n, int(n), 1}, [&](float v, float w) { return v * scale * w; },
-            Part<const T>{weight, int(n), 1});
-}
-
-// Rows of any length, a block each.
-template <typename T, int PACKS, bool PACKED>
-__global__ void __launch_bounds__(MAX_THREADS)
-    rms_norm_long_rows(const T* __restrict__ x, const T* __restrict__ weight, T* __restrict__ out, int64_t n,
-                       int64_t stride_m, int64_t stride_n, float eps) {
-    __shared__ float scratch[WARP];
-    Registers<T, PACKS, PACKED> r;
-    const int64_t step = int64_t(PACKS) * blockDim.x * r.LANES;
-    x += blockIdx.x * stride_m;
-    out += blockIdx.x * n;
+template <typename T>
+__global__ void __launch_bounds__(WARP* ROWS)
+    rms_norm_naive(const T* x, const T* weight, T* out, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n,
+                   float eps) {
+    const int64_t row = int64_t(blockIdx.x) * ROWS + threadIdx.y;
+    if (row >= m) return;  // all lanes of the warp
+    x += row * stride_m;
+    out += row * n;
 
     float squares = 0.0f;
-    for (int64_t start = 0; start < n; start += step) {
-        r.load(Part<const T>{x + start * stride_n, int(min(n - start, step)), stride_n}, 0.0f);
-        r.each([&](float v) { squares += v * v; });
+    for (int64_t j = threadIdx.x; j < n; j += WARP) {
+        const float v = to_float(x[j * stride_n]);
+        squares += v * v;
     }
-    const float scale = rsqrtf(over_block(squares, Addition(), scratch) / n + eps);
-    for (int64_t start = 0; start < n; start += step) {
-        const int rest = int(min(n - start, step));
-        r.load(Part<const T>{x + start * stride_n, rest, stride_n}, 0.0f);
-        r.store(Part<T>{out + start, rest, 1}, [&](float v, float w) { return v * scale * w; },
-                Part<const T>{weight + start, rest, 1});
+    const float scale = rsqrtf(over_warp(squares, Addition()) / n + eps);
+
+    for (int64_t j = threadIdx.x; j < n; j += WARP) {
+        out[j] = from_float<T>(to_float(x[j * stride_n]) * scale * to_float(weight[j]));
     }
 }
 
 extern "C" int rms_norm(const void* x, const void* weight, void* out, int64_t m, int64_t n, int64_t stride_m,
                         int64_t stride_n, float eps, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
+    const dim3 grid(unsigned(ceil_div<int64_t>(m, ROWS))), block(WARP, ROWS);
+    record->set(grid, block);
     return by_dtype(dtype, [&](auto zero) {
         using T = decltype(zero);
-        const T* from = static_cast<const T*>(x);
-        const T* weights = static_cast<const T*>(weight);
-        T* to = static_cast<T*>(out);
-        const Division division = divide_rows(from, m, n, stride_m, stride_n, weights);
-        const dim3 grid = division.grid(m), block = division.block;
-        record->set(grid, block);
-        by_division(division, [&](auto packs, auto packed) {
-            if (division.held) {
-                const auto kernel = rms_norm_rows<T, packs(), packed()>;
-                kernel<<<grid, block, 0, stream>>>(from, weights, to, m, n, stride_m, stride_n, eps);
-            } else {
-                const auto kernel = rms_norm_long_rows<T, BLOCK_PACKS, packed()>;
-                kernel<<<grid, block, 0, stream>>>(from, weights, to, n, stride_m, stride_n, eps);
-            }
-        });
+        rms_norm_naive<T><<<grid, block, 0, stream>>>(static_cast<const T*>(x), static_cast<const T*>(weight),
+                                                      static_cast<T*>(out), m, n, stride_m, stride_n, eps);
     });
 }

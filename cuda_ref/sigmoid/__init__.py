@@ -1,4 +1,4 @@
-"""Sigmoid in CUDA: an accurate device function for float32, a short one for 16 bits."""
+"""Sigmoid in CUDA, the definition: one thread computes one element."""
 
 import torch
 from jaxtyping import Float
@@ -17,9 +17,8 @@ def sigmoid(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
 
     Shapes: any; the output is contiguous. torch first copies an input that is not contiguous, which costs a second pass
     over memory.
-    Dtypes: float32 (within 1.96 ulp, subnormal results included), float16, bfloat16 (float32 inside, rounded once).
-    Tail: the elements after the last pack of 16 bytes are computed one by one, and so is an input that does not start
-    at a multiple of 16 bytes. Indices are int64.
+    Dtypes: float32 (subnormal results included), float16, bfloat16 (float32 inside, rounded once).
+    Tail: threads beyond the last element do nothing. Indices are int64.
     Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
     Raises: ValueError for other dtypes; build.CudaError if the launch fails.
     Source: see sigmoid.cu.

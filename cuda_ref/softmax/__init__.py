@@ -1,4 +1,4 @@
-"""Softmax of each row of a matrix in CUDA: a row stays in the registers of a warp or a block."""
+"""Softmax of each row of a matrix in CUDA, the definition: a warp reads its row three times."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -16,8 +16,7 @@ def softmax(x: Float[Tensor, "M N"]) -> Float[Tensor, "M N"]:
 
     Shapes: x (M, N), any strides; the output is contiguous.
     Dtypes: float32, float16, bfloat16; float32 inside, rounded once.
-    Tail: columns beyond N are minus infinity. Rows that do not begin and end at multiples of 16 bytes are read element
-    by element; rows beyond 128 KiB are read twice. Indices are int64.
+    Tail: the lanes of a warp take every 32nd column up to N. Indices are int64.
     Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
     Raises: ValueError for other shapes and dtypes; build.CudaError if the launch fails.
     """

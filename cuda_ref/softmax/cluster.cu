@@ -1,11 +1,11 @@
-// softmax.cu for long rows: the blocks of a cluster share a row and keep it in their registers.
+// Softmax of long rows: to registers.cu it adds clusters, whose blocks share a row and keep it in their registers.
 //
 // A block computes the maximum of its part, and the sum of exponentials relative to it. The blocks exchange these two
 // numbers through distributed shared memory, with one barrier of the cluster. A row then has up to 8 multiprocessors'
 // registers, and is still read once.
 // requires: sm_90a
 #include "hopper/cluster_rows.cuh"
-#include "softmax/softmax.cuh"
+#include "softmax/exponential.cuh"
 
 template <typename T>
 __global__ void __launch_bounds__(CLUSTER_MAX, 2)
@@ -41,8 +41,9 @@ extern "C" int softmax_cluster(const void* x, void* out, int64_t m, int64_t n, i
     const cudaError_t known = by_dtype(dtype, [&](auto zero) {
         using T = decltype(zero);
         const auto kernel = softmax_cluster_rows<T>;
+        const int64_t part = threads * MOST_PACKS * 16 / int64_t(sizeof(T));
         launched = launch_shared_rows(kernel, m, cluster, threads, stream, record, static_cast<const T*>(x),
-                                      static_cast<T*>(out), n, stride_m, threads * MOST_PACKS * 16 / int64_t(sizeof(T)));
+                                      static_cast<T*>(out), n, stride_m, part);
     });
     return known == cudaSuccess ? launched : known;
 }

@@ -1,4 +1,4 @@
-"""Sums in CUDA: 16-byte loads, warp shuffles, and enough blocks for the device whatever the shape."""
+"""Sums in CUDA, the definition: one thread adds one output, or a part of it, one element after the other."""
 
 import torch
 from jaxtyping import Float
@@ -7,15 +7,10 @@ from torch import Tensor
 from cuda_ref import build
 from cuda_ref._runtime.arguments import check_sum
 from cuda_ref._runtime.kept import kept
-from cuda_ref.common.rows import PACK_BYTES, WARP
 
 DETERMINISTIC = True
-ROW_THREADS = 512  # of a block
-COLUMN_WARPS = 8
-UNROLL = 4  # packs that a thread has under way
-SM_THREADS = 2048  # of a multiprocessor
-STRETCH = 2 * ROW_THREADS * UNROLL
-"""Packs of a long row for a block: blocks that end soon keep the memory busy until the last one."""
+THREADS = 16384  # fewest threads of a launch, where there are as many elements for each as PART has
+PART = 64  # fewest elements of a part
 
 
 @kept
@@ -26,37 +21,23 @@ def sum(
 
     Shapes: x (M, N), any strides; the output is contiguous.
     Dtypes: float32, float16, bfloat16; added in float32, in an order that depends on the shape alone, rounded once.
-    Tail: elements beyond the end are left out. Rows that do not begin and end at multiples of 16 bytes are read element
-    by element. Indices are int64.
+    Tail: threads beyond the last part do nothing. Indices are int64.
     Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
-    Raises: ValueError for other shapes, dtypes and axes; build.CudaError if the launch fails.
+    Raises: ValueError for other shapes, dtypes and axes; build.CudaError if a launch fails.
+    Source: see sum.cu.
     """
     check_sum("sum", x, axis)
     out = x.new_empty(() if axis is None else (x.shape[1 - axis],))
     if x.numel() == 0:
         return out.zero_()
-    if abs(x.stride(0)) < abs(x.stride(1)):  # stored by columns
-        x, axis = x.t(), None if axis is None else 1 - axis
     if axis is None and x.is_contiguous():
         x, axis = x.view(1, -1), 1
     M, N = x.shape
-    lanes = PACK_BYTES // x.element_size()
-    if axis == 0:
-        parts = _parts(x, COLUMN_WARPS * WARP, -(-N // (WARP * lanes)), M // (COLUMN_WARPS * UNROLL))
-    else:
-        parts = _parts(x, ROW_THREADS, M, N // (ROW_THREADS * UNROLL * lanes))
-        if parts > 1:
-            parts = max(parts, -(-N // (STRETCH * lanes)))
-    room = parts * (N if axis == 0 else M)
-    partial = torch.empty(room, dtype=torch.float32, device=x.device) if parts > 1 or axis is None else None
+    groups, length = (N, M) if axis == 0 else (M, N)  # columns or rows, and their lengths
+    parts = max(1, min(THREADS // groups, length // PART))
+    partial = torch.empty(groups * parts, dtype=torch.float32, device=x.device) if parts > 1 or axis is None else None
     build.launch(
         "sum/sum", "sum", x.device,
         x, partial, out, M, N, *x.stride(), 2 if axis is None else axis, parts, build.DTYPES[x.dtype],
     )  # fmt: skip
     return out
-
-
-def _parts(x: Tensor, threads: int, groups: int, most: int) -> int:
-    """Blocks that share a row, or a group of columns: all blocks together run at once; at most `most`."""
-    processors = torch.cuda.get_device_properties(x.device).multi_processor_count if x.is_cuda else 1
-    return max(1, min(SM_THREADS // threads * processors // groups, most))

@@ -1,4 +1,4 @@
-// sum.cu as the very first rung: every warp adds its part to the result by an atomic addition
+// Sums by atomics: to sum.cu it adds warps, each of which adds its part to the result by an atomic addition
 //
 // A warp adds what its lanes read by shuffles, and one lane adds that to a total in memory. Totals are cleared before
 // and rounded after. Additions to one address come one after the other, in the order in which the warps arrive: the
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(THREADS)
     if (threadIdx.x % LANES == 0) atomicAdd(totals + (all ? 0 : row), double(sum));
 }
 
-// out[i] = sum over j of x[i, j], or the sum of all if `all`. parts: blocks of a row. totals: double, room for the sums.
+// out[i] = sum over j of x[i, j], or the sum of all if `all`. parts: blocks of a row. totals: double, for the sums.
 extern "C" int sum_atomics(const void* x, void* totals, void* out, int64_t m, int64_t n, int64_t stride_m,
                            int64_t stride_n, int64_t parts, int64_t all, int64_t dtype, cudaStream_t stream,
                            LaunchRecord* record) {

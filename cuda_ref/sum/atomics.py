@@ -1,4 +1,4 @@
-"""Sums in CUDA, the very first rung: atomic additions of the warps' sums, in no fixed order."""
+"""Sums in CUDA by atomics: to the plain kernel it adds warps, whose sums are added atomically, in no fixed order."""
 
 import torch
 from jaxtyping import Float
@@ -9,7 +9,7 @@ from cuda_ref._runtime.arguments import check_sum
 from cuda_ref._runtime.kept import kept
 
 THREADS = 256
-BLOCKS = 1024  # for few outputs, some more than a device runs at once
+BLOCKS = 1024  # for few outputs: a few more than a device runs at a time
 
 
 @kept

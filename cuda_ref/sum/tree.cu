@@ -1,4 +1,4 @@
-// sum.cu as a first rung: a block adds one output, or a part of it, by a tree in shared memory
+// Sums by a tree: to sum.cu it adds blocks, each of which adds one output, or a part of it, in shared memory
 //
 // Each thread adds every 256th element, one load at a time. Then half of the threads add the sums of the other half,
 // with a barrier after each of eight steps. Short rows have fewer threads. Columns are read down, one row apart: 32
@@ -39,7 +39,7 @@ void launch(const T* x, Out* out, int64_t outputs, int64_t n, int64_t stride_m, 
     sum_tree<T, Out><<<grid, threads, 0, stream>>>(x, out, outputs, n, stride_m, stride_n);
 }
 
-// out[i] = sum over j of x[i, j], or the sum of all if `all`. parts: blocks of an i. partial: float, room for m * parts.
+// out[i] = sum over j of x[i, j], or the sum of all if `all`. parts: blocks of an i. partial: float, m * parts of them.
 extern "C" int sum_tree(const void* x, void* partial, void* out, int64_t m, int64_t n, int64_t stride_m,
                         int64_t stride_n, int64_t parts, int64_t all, int64_t dtype, cudaStream_t stream,
                         LaunchRecord* record) {

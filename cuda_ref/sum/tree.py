@@ -1,4 +1,4 @@
-"""Sums in CUDA, a first rung: a tree of additions in shared memory."""
+"""Sums in CUDA by a tree: to the plain kernel it adds blocks, which add in shared memory, in a fixed order."""
 
 import torch
 from jaxtyping import Float
@@ -10,7 +10,7 @@ from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
 THREADS = 256
-BLOCKS = 1024  # for few outputs, some more than a device runs at once
+BLOCKS = 1024  # for few outputs: a few more than a device runs at a time
 
 
 @kept

@@ -1,4 +1,4 @@
-"""Vector addition in CUDA: one 16-byte access of each operand a thread."""
+"""Vector addition in CUDA, the definition: one thread adds one element."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -16,8 +16,7 @@ def vector_add(a: Float[Tensor, "N"], b: Float[Tensor, "N"]) -> Float[Tensor, "N
 
     Shapes: a and b (N,), any strides; the output is contiguous.
     Dtypes: float32, float16, bfloat16, the same for both; 16-bit types are added in float32 and rounded once.
-    Tail: the elements after the last pack of 16 bytes are added one by one, and so are vectors that are strided or do
-    not start at a multiple of 16 bytes. Indices are int64.
+    Tail: threads beyond N do nothing. Indices are int64.
     Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
     Raises: ValueError for other shapes and dtypes, and for two devices; build.CudaError if the launch fails.
     Source: see vector_add.cu.

@@ -11,9 +11,12 @@ import torch
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref.matrix_add import matrix_add
-from cuda_ref.sigmoid import sigmoid
-from cuda_ref.vector_add import vector_add
+from cuda_ref.matrix_add import matrix_add as matrix_add_plain
+from cuda_ref.matrix_add.tiles import matrix_add as matrix_add_tiles
+from cuda_ref.sigmoid import sigmoid as sigmoid_plain
+from cuda_ref.sigmoid.vectorized import sigmoid as sigmoid_vectorized
+from cuda_ref.vector_add import vector_add as vector_add_plain
+from cuda_ref.vector_add.vectorized import vector_add as vector_add_vectorized
 from suite.numerics.formats import ulp
 
 DTYPES = tuple(build.DTYPES)
@@ -21,27 +24,42 @@ INF, NAN = math.inf, math.nan
 
 Random = Callable[..., Tensor]
 Agrees = Callable[..., Tensor]
+Kernel = Callable[..., Tensor]
+KERNELS = {
+    "vector_add": {"plain": vector_add_plain, "vectorized": vector_add_vectorized},
+    "matrix_add": {"plain": matrix_add_plain, "tiles": matrix_add_tiles},
+    "sigmoid": {"plain": sigmoid_plain, "vectorized": sigmoid_vectorized},
+}
 pytestmark = pytest.mark.usefixtures("nan_outputs")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests of an operation run with each of its kernels."""
+    for name, kernels in KERNELS.items():
+        if name in metafunc.fixturenames:
+            metafunc.parametrize(name, kernels.values(), ids=list(kernels))
 
 
 # vector_add
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_vector_add_sizes_and_alignments(random: Random, dtype: torch.dtype, agrees: Agrees) -> None:
+def test_vector_add_sizes_and_alignments(
+    vector_add: Kernel, random: Random, dtype: torch.dtype, agrees: Agrees
+) -> None:
     for N, shift in itertools.product((1, 3, 4, 7, 8, 9, 15, 16, 17, 4095, 4096, 4101), (0, 1, 8)):
         agrees(vector_add, random(N, dtype=dtype, shift=shift), random(N, dtype=dtype, shift=8))
         agrees(vector_add, random(N, dtype=dtype, shift=shift), random(N, dtype=dtype, shift=shift))
 
 
-def test_vector_add_strides(random: Random, agrees: Agrees) -> None:
+def test_vector_add_strides(vector_add: Kernel, random: Random, agrees: Agrees) -> None:
     a = random(2001)
     agrees(vector_add, a[::2], random(1001))
     agrees(vector_add, a[::2], a[:1].expand(1001))
     agrees(vector_add, random(1001, 3)[:, 1], a[1000:])
 
 
-def test_vector_add_specials(device: str) -> None:
+def test_vector_add_specials(vector_add: Kernel, device: str) -> None:
     a = torch.tensor([INF, INF, NAN, -0.0, 3e38, 1e-45, 65504.0], device=device)
     b = torch.tensor([1.0, -INF, 1.0, -0.0, 3e38, -2e-45, 16.0], device=device)
     for dtype in DTYPES:
@@ -73,13 +91,15 @@ def matrix_layouts(random: Random, M: int, N: int, dtype: torch.dtype) -> dict[s
     "shape", [(1, 1), (1, 40), (40, 1), (8, 8), (72, 136), (64, 64), (70, 33), (70, 40), (129, 3)], ids=str
 )
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_matrix_add_layouts(random: Random, shape: tuple[int, int], dtype: torch.dtype, agrees: Agrees) -> None:
+def test_matrix_add_layouts(
+    matrix_add: Kernel, random: Random, shape: tuple[int, int], dtype: torch.dtype, agrees: Agrees
+) -> None:
     first, second = (matrix_layouts(random, *shape, dtype) for _ in range(2))
     for a, b in itertools.product(first.values(), second.values()):
         agrees(matrix_add, a, b)
 
 
-def test_matrix_add_takes_several_tiles_a_block(device: str) -> None:
+def test_matrix_add_takes_several_tiles_a_block(matrix_add: Kernel, device: str) -> None:
     """With more rows than a grid holds, blocks reuse their tile in shared memory."""
     for tall, N in ((65535 * 32 + 37, 2), (65535 * 64 + 128, 8)):
         rows = torch.randn(tall, N, device=device, dtype=torch.bfloat16)
@@ -92,7 +112,7 @@ def test_matrix_add_takes_several_tiles_a_block(device: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_sigmoid_of_every_16_bit_number(device: str, dtype: torch.dtype) -> None:
+def test_sigmoid_of_every_16_bit_number(sigmoid: Kernel, device: str, dtype: torch.dtype) -> None:
     x = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(dtype).to(device)
     out, truth = sigmoid(x).double(), exact_sigmoid(x)
     number = ~x.isnan()
@@ -101,7 +121,7 @@ def test_sigmoid_of_every_16_bit_number(device: str, dtype: torch.dtype) -> None
     assert ulps[number].max() <= 0.55
 
 
-def test_sigmoid_float32_to_the_ends(device: str) -> None:
+def test_sigmoid_float32_to_the_ends(sigmoid: Kernel, device: str) -> None:
     """All exponents, both signs, and densely where the result is subnormal or rounds to 1."""
     exponents = torch.arange(1, 2**31 - 2**23, 9973, dtype=torch.int32).view(torch.float32)
     x = torch.cat([exponents, -exponents, torch.linspace(-104, -86, 100_001), torch.linspace(14, 18, 10_001)])
@@ -116,14 +136,16 @@ def exact_sigmoid(x: Tensor) -> Tensor:
     return torch.where(x < 0, e, 1.0) / (1.0 + e)
 
 
-def test_sigmoid_shapes_and_strides(random: Random, agrees: Agrees) -> None:
+def test_sigmoid_shapes_and_strides(sigmoid: Kernel, random: Random, agrees: Agrees) -> None:
     x = random(6, 10, 24)
     for view in (x, x[0, 0, 0], x.permute(2, 0, 1), x[:, 3], x[:, :, 1::2], x[0, 0, :1].expand(5, 7), x[0, 1, 1:6]):
         assert agrees(sigmoid, view).shape == view.shape
 
 
 @pytest.mark.gpu
-def test_more_than_2_to_the_31_elements(device: str, needs_memory: Callable[[int], None]) -> None:
+def test_more_than_2_to_the_31_elements(
+    vector_add: Kernel, matrix_add: Kernel, sigmoid: Kernel, device: str, needs_memory: Callable[[int], None]
+) -> None:
     needs_memory(40)
     N = 3_000_000_001
     x = torch.ones(N, dtype=torch.bfloat16, device=device)
@@ -135,7 +157,9 @@ def test_more_than_2_to_the_31_elements(device: str, needs_memory: Callable[[int
 
 
 @pytest.mark.gpu
-def test_matrix_add_of_more_rows_than_a_grid_holds(device: str, needs_memory: Callable[[int], None]) -> None:
+def test_matrix_add_of_more_rows_than_a_grid_holds(
+    matrix_add: Kernel, device: str, needs_memory: Callable[[int], None]
+) -> None:
     needs_memory(16)
     tall = 65535 * 512 + 8  # more than any kernel takes in one step
     wide = torch.randn(8, tall, device=device).half()

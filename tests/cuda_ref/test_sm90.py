@@ -14,18 +14,18 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref.build import cache as _cache
-from cuda_ref.build import compiler
+from cuda_ref.build import compiler, libraries
 from cuda_ref.linear_sigmoid.skinny import linear_sigmoid as linear_sigmoid_skinny
+from cuda_ref.matmul import _model_tf32_float8
 from cuda_ref.matmul import _plan as _matmul_plan
-from cuda_ref.matmul import _plan_other as _matmul_plan_other
 from cuda_ref.matmul import _tiles as _matmul_tiles
 from cuda_ref.matmul._tiles import PARTS, SKINNY_COLUMNS, Plan
+from cuda_ref.matmul.auto import run as run_plan
 from cuda_ref.matmul.skinny import matmul as matmul_skinny
 from cuda_ref.matmul.skinny import run as run_skinny
 from cuda_ref.matmul.tma_wgmma import matmul as matmul_tma_wgmma
 from cuda_ref.matmul.warp_specialized import matmul as matmul_warp_specialized
 from cuda_ref.matmul.wgmma import matmul as matmul_wgmma
-from cuda_ref.matmul.wgmma import run as run_plan
 from suite import ops
 from suite.checking.judge import judge
 
@@ -45,8 +45,8 @@ def machine_code(name: str) -> dict[str, str]:
     The listing is kept in the cache of builds.
     """
     build.compile_only(name, "sm_90a")
-    text = build._prepared(name, "sm_90a")
-    key = build._key(name, "sm_90a", ["cubin", text, *compiler.NVCC_FLAGS])
+    text = libraries.prepared(name, "sm_90a")
+    key = libraries.key_of(name, "sm_90a", ["cubin", text, *compiler.NVCC_FLAGS])
     cubin = compiler.device_code(key, text, "sm_90a") / "kernel.cubin"
     if compiler.cuobjdump() is None:
         pytest.skip("no cuobjdump, in the CUDA toolkit or in Triton's package")
@@ -294,7 +294,7 @@ def test_every_plan_of_tf32_and_float8(hopper: torch.device, precision: str) -> 
         for layout in LAYOUTS if precision == "tf32" else ("nn",):
             case = op.case(shape, dtype, precision, layout=layout)
             inputs = op.make_inputs(case, 1, hopper)
-            for plan in _matmul_plan_other.candidates(_matmul_plan_other.problem_of(inputs[0], inputs[1], precision)):
+            for plan in _model_tf32_float8.candidates(_model_tf32_float8.problem_of(inputs[0], inputs[1], precision)):
                 out, again = (run_plan(plan, inputs[0], inputs[1], precision, *inputs[2:]) for _ in range(2))
                 verdict = judge(out, op.truth(inputs, case), shape=op.output_shape(case), dtype=op.output_dtype(case))
                 assert verdict.agrees, f"{plan} {case.label}: {verdict.reason}"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from faulty import CRASHES, TIMED, inject, named
+from faulty import CRASHES, MEMORY_BYTES, OUT_OF_MEMORY, TIMED, inject, named
 
 from suite import ops
 from suite.cli.console import print_lines
@@ -49,7 +49,7 @@ EACH = {
     "kills_itself": ("error", "SIGKILL"),
     "raises": ("error", r"RuntimeError: no luck today \(fault_raises\.py:2\)"),
     "loops_in_c": ("timeout", r"first call .* did not end within 3 s and was stopped.* at fault_loops_in_c\.py:2"),
-    "allocates": ("error", r"out of host memory: it took more than the 0\.7 GiB"),
+    "allocates": ("error", OUT_OF_MEMORY),
     "wrong": ("wrong", "value: "),
     "dies_later": ("error", r"while timed: .*SIGSEGV at fault_dies_later\.py:5"),
     "lazy_later": ("wrong", r"wrong while timed: a result changed after its call"),
@@ -61,7 +61,7 @@ def test_each_fault_costs_its_own_row_and_no_other(faults: None) -> None:
     """Right implementations before, between and after faulty ones are checked, timed and ranked as without them."""
     broken = [f"torch/{name}" for name in EACH]
     rows = rows_of(
-        vector_add("torch", *broken[:4], "torch/right", *broken[4:], "numpy"), timeout_s=3.0, memory_bytes=700 << 20
+        vector_add("torch", *broken[:4], "torch/right", *broken[4:], "numpy"), timeout_s=3.0, memory_bytes=MEMORY_BYTES
     )
     for name, (status, reason) in EACH.items():
         row = rows[f"torch/{name}"]

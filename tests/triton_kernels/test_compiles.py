@@ -24,16 +24,20 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
     ],
     "rows": ["softmax bfloat16 16384x4096", "layer_norm bfloat16 1024x131072", "sum bfloat16 16384x4096"],
     "matmul": [
-        *["matmul bfloat16 nn 4096", "matmul float16 nn 1024 first", "matmul bfloat16 nn 16x14336x4096"],
-        *[
-            "matmul bfloat16 nn 128x128x32768 first",
-            "matmul bfloat16 nn 1001x1003x1005 first",
-            "matmul bfloat16 nn 1001x1000x1003 first",
-            "matmul bfloat16 nn 99x101x103 first",
-        ],
-        *["matmul bfloat16 nt 4096 first", "matmul float16 tt 4096 first", "matmul tf32 tn 4096 first"],
-        *["matmul float8_e4m3fn nt 4096 first", "matmul float8_e4m3fn nt 1008x1008x1024 first"],
-        *["matmul tf32 nn 1001x1004x4096 first", "matmul float32 nn 4096 first", "linear_sigmoid bfloat16 4096 first"],
+        *["matmul bfloat16 nn 4096 first", "matmul bfloat16 nt 4096 first", "matmul tf32 nt 4096 first"],
+        "matmul bfloat16 nn 16x14336x4096",
+        *["matmul float8_e4m3fn nt 4096 first", "matmul float32 nn 4096 first", "matmul_naive bfloat16 nn 4096"],
+        *["matmul_pipelined bfloat16 nn 4096", "matmul_pipelined float16 nn 1024 first"],
+        *["matmul_pipelined bfloat16 nn 99x101x103 first", "matmul_pipelined bfloat16 nt 4096 first"],
+        *["matmul_pipelined float16 tt 4096 first", "matmul_pipelined tf32 tn 4096 first"],
+        *["matmul_pipelined tf32 nn 1001x1004x4096 first", "matmul_pipelined float32 nn 4096 first"],
+        *["matmul_pipelined float8_e4m3fn nt 4096 first", "matmul_pipelined float8_e4m3fn nt 1008x1008x1024 first"],
+        *["matmul_parts bfloat16 nn 128x128x32768 first", "matmul_parts bfloat16 nn 16x14336x4096 first"],
+        "linear_sigmoid bfloat16 4096 first",
+    ],
+    "matmul_auto": [
+        *["matmul_auto bfloat16 nn 16x14336x4096", "matmul_auto bfloat16 nn 128x128x32768 first"],
+        *["matmul_auto bfloat16 nn 1001x1003x1005 first", "matmul_auto bfloat16 nn 1001x1000x1003 first"],
     ],
     "conv2d": [
         *[
@@ -51,6 +55,8 @@ PLAIN = {  # id: launches, as triton_compile.py reads them; of each, all configu
 }
 SM_80 = [
     *["vector_add float32", "sigmoid float32", "matmul bfloat16 nn 1024 first"],
+    *["matmul_pipelined bfloat16 nn 1024 first", "matmul_auto bfloat16 nn 16x1024x1024 first"],
+    *["matmul_auto bfloat16 nn 1001x1003x1005 first", "matmul_auto bfloat16 nn 128x128x32768 first"],
     *["attention bfloat16 256 decode first", "lstm_persistent bfloat16 64x512 first"],
 ]
 HOPPER = {

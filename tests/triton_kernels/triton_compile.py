@@ -56,7 +56,8 @@ def launches(name: str) -> Iterator[Callable[[], object]]:
     kernel, kind, *rest = name.split()
     dtype = getattr(torch, kind, torch.float32)
     operation = max((each for each in BUILDERS if f"{kernel}_".startswith(f"{each}_")), key=len)
-    function = getattr(import_module(f"triton_kernels.{kernel}"), operation)
+    module = ".".join(filter(None, ("triton_kernels", operation, kernel.removeprefix(operation).lstrip("_"))))
+    function = getattr(import_module(module), operation)
     yield from BUILDERS[operation](function, kind, dtype, rest)
 
 
@@ -114,7 +115,7 @@ def matmul(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: li
 
 def attention(function: Callable[..., Any], kind: str, dtype: torch.dtype, rest: list[str]) -> Iterator[Any]:
     D = int(rest[0])
-    if function.__module__.endswith("_gluon"):
+    if function.__module__.endswith(".gluon"):
         # More tiles than programs, the last block of keys not full. `long`: 3 consumers. `few`: a tile per program.
         import_module(function.__module__).tile_table = lambda *_, device: empty(2, 132, dtype=torch.int32)  # type: ignore[attr-defined]
         heads, S = (140, 570) if "long" in rest else (2, 256) if "few" in rest else (140, 200)
@@ -243,7 +244,9 @@ class CompilingDriver:
         return "module", "function", 0, 0, 1024
 
     def get_device_properties(self, device: int) -> dict[str, int]:
-        return {"max_shared_mem": SHARED_BYTES[self.arch]}
+        """Shared memory of the architecture; the rest is that of an H200."""
+        clocks = {"sm_clock_rate": 1_980_000, "mem_clock_rate": 3_201_000, "mem_bus_width": 6144}
+        return {"max_shared_mem": SHARED_BYTES[self.arch], "multiprocessor_count": 132, **clocks}
 
     def launcher_cls(self, src: object, metadata: object) -> Callable[..., None]:
         return lambda *args: self.grids.append(args[:3])

@@ -10,9 +10,9 @@ import torch
 
 from suite.timing.intervals import RecorderError
 from suite.timing.recorder import Sample
-from validation import matmul_plans
+from validation import matmul_plan_tables, matmul_plans
 
-ROWS = f"""M,N,K,layout,{",".join(matmul_plans.FACTS)},plan,us,samples,error
+ROWS = f"""M,N,K,layout,{",".join(matmul_plan_tables.FACTS)},plan,us,samples,error
 4096,4096,4096,nn,0,0,132,0,0,0,1,0,torch,180,4,0
 4096,4096,4096,nn,0,0,132,0,0,0,1,0,wgmma/1/1,176,4,0
 4096,4096,4096,nn,0,0,132,0,0,0,1,0,mma/2/1,300,1,0
@@ -84,7 +84,7 @@ def test_all_work_belongs_to_samples_and_a_lost_shape_does_not_end_the_run(
         assert work.inside
         return torch.ones(shape[0], shape[2]), torch.ones(shape[2], shape[1])
 
-    def product(*given: object) -> torch.Tensor:
+    def product(*given: object, **options: object) -> torch.Tensor:
         assert work.inside
         a, b = (x for x in given if isinstance(x, torch.Tensor))
         return a @ b
@@ -92,14 +92,14 @@ def test_all_work_belongs_to_samples_and_a_lost_shape_does_not_end_the_run(
     monkeypatch.setattr(matmul_plans, "target", lambda _: work)
     monkeypatch.setattr(matmul_plans, "operands", operands)
     monkeypatch.setattr(matmul_plans, "vendor", product)
-    monkeypatch.setattr(matmul_plans.matmul_wgmma, "run", product)
-    x = matmul_plans.Problem(20, 30, 40, False, True, 132)
+    monkeypatch.setattr(matmul_plans.auto, "run", product)
+    x = matmul_plan_tables.Problem(20, 30, 40, False, True, 132)
     monkeypatch.setattr(matmul_plans._matmul_plan, "problem_of", lambda *_: x)
     shapes = [(20, 30, 40), (21, 30, 40)]
     path = tmp_path / "plans.csv"
     matmul_plans.measure(shapes, path, matmul_plans.Timer(["mma", "wgmma"], "nn"), 60)
     shown = capsys.readouterr().out
-    assert {each.of_vendor(each.chosen) for each in matmul_plans.read(path)} == {1.5}
+    assert {each.of_vendor(each.chosen) for each in matmul_plan_tables.read(path)} == {1.5}
     assert ("is left out: lost" in shown) == bool(fails)
     assert work.started == 1 + len(fails)
 
@@ -107,7 +107,7 @@ def test_all_work_belongs_to_samples_and_a_lost_shape_does_not_end_the_run(
 def test_the_tables_have_the_choice_of_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "plans.csv"
     path.write_text(ROWS)
-    shown = matmul_plans.table({"two": matmul_plans.read(path)})
+    shown = matmul_plan_tables.table({"two": matmul_plan_tables.read(path)})
     assert "WRONG 20 x 30 x 40 wgmma/0/1: 0.5" in capsys.readouterr().out
     assert "| two | chosen plan, of cuBLAS | 2 | 1.430 | 1.023 |" in shown
     assert "| two | chosen plan, of the best | 2 | 1.000 | 1.000 |" in shown

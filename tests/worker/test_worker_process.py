@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from faulty import CRASHES, inject
+from faulty import CRASHES, MEMORY_BYTES, OUT_OF_MEMORY, inject
 
 from suite import ops
 from suite.hardware.device import Device
@@ -42,7 +42,7 @@ def python_path(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def pool(python_path: str) -> Iterator[Pool]:
-    with Pool(CPU, {"PYTHONPATH": python_path}, memory_bytes=1 << 30) as pool:
+    with Pool(CPU, {"PYTHONPATH": python_path}, memory_bytes=MEMORY_BYTES) as pool:
         yield pool
 
 
@@ -82,7 +82,7 @@ def test_exceptions_are_replies_and_the_worker_is_reused(pool: Pool) -> None:
         ("exits", "exit status 3: last words"),
         ("quits", "exit status 0$"),
         ("forks", "exit status 5$"),
-        ("allocates", r"out of host memory: it took more than the 1\.0 GiB that it may have"),
+        ("allocates", OUT_OF_MEMORY),
     ],
 )
 def test_a_process_that_dies_is_reported_and_replaced(pool: Pool, fault: str, message: str) -> None:

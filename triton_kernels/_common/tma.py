@@ -11,7 +11,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.tools.tensor_descriptor import TensorDescriptor as TritonDescriptor
 
-from triton_kernels.matmul._pad import both_zero_padded, copy_matrix, zero_padded
+from triton_kernels._common.padding import both_zero_padded, copy_matrix, zero_padded
 
 HEADS_LAYOUT = gl.NVMMASharedLayout(128, 16, rank=4)
 

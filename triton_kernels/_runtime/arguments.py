@@ -96,7 +96,7 @@ def check_matmul(
 
 
 def check_tensor_cores(a: Tensor, M: int, N: int, precision: str) -> None:
-    """What the TMA kernels leave out.
+    """Sizes and dtypes that the TMA kernels do not support.
 
     Raises: NotImplementedError for float32 products, for M or N above 2^27 and for K above 2^30.
     """
@@ -104,13 +104,20 @@ def check_tensor_cores(a: Tensor, M: int, N: int, precision: str) -> None:
         raise NotImplementedError('matmul: float32 with precision="ieee" has no use for the tensor cores')
     if max(M, N) > 2**27:  # the range of exact_quotient with the smallest tiles
         raise NotImplementedError(f"matmul: M and N must be at most 2^27; got {M} and {N}")
-    check_length(a)
+    _check_terms(a.shape[1])
 
 
-def check_length(a: Tensor) -> None:
+def check_sizes(M: int, N: int, K: int) -> None:
+    """Raises: NotImplementedError for M above 2^28, N above 2^26 or K above 2^30."""
+    if M > 2**28 or N > 2**26:  # the range of exact_quotient with the smallest tiles
+        raise NotImplementedError(f"matmul: M must be at most 2^28, N at most 2^26; got {M} and {N}")
+    _check_terms(K)
+
+
+def _check_terms(K: int) -> None:
     """Raises: NotImplementedError for K above 2^30: the kernels count K in 32 bits, a step beyond its end included."""
-    if a.shape[1] > 2**30:
-        raise NotImplementedError(f"matmul: K must be at most 2^30; got {a.shape[1]}")
+    if K > 2**30:
+        raise NotImplementedError(f"matmul: K must be at most 2^30; got {K}")
 
 
 def check_linear(

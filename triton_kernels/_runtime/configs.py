@@ -1,10 +1,39 @@
 """Heuristics shared by the configuration lists: how many tiles a matrix gives, and how many a device needs."""
 
+from functools import cache
+from typing import NamedTuple
+
 import torch
 import triton
 from torch import Tensor
 
 TileCounts = dict[triton.Config, int]
+
+
+class Device(NamedTuple):
+    """The properties of a GPU on which predicted times depend."""
+
+    multiprocessors: int
+    clock: float
+    """Highest clock of the multiprocessors, in cycles per microsecond."""
+    memory: float
+    """Peak rate of the device memory, in bytes per microsecond."""
+
+
+INTERPRETED = Device(8, 1000.0, 1e6)
+"""Stands for the device of CPU tensors, in the interpreter."""
+
+
+def device(x: Tensor) -> Device:
+    """The properties of the GPU that holds x."""
+    return _device(x.device.index) if x.is_cuda else INTERPRETED
+
+
+@cache
+def _device(index: int) -> Device:
+    found = triton.runtime.driver.active.utils.get_device_properties(index)
+    transfers = 2 * found["mem_clock_rate"] * found["mem_bus_width"] / 8  # bytes per millisecond: two transfers a cycle
+    return Device(found["multiprocessor_count"], max(1.0, found["sm_clock_rate"] / 1e3), max(1.0, transfers / 1e3))
 
 
 def multiprocessors(x: Tensor) -> int:

@@ -11,7 +11,8 @@ from triton_kernels._runtime.autotuner import autotune
 from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 from triton_kernels.linear_sigmoid._configs import CONFIGS, short_list, tuning_space  # noqa: F401
-from triton_kernels.matmul import alignment, known_multiple, multiply_add, opaque_offsets
+from triton_kernels.matmul import multiply_add
+from triton_kernels.matmul.pipelined import alignment, known_multiple, opaque_offsets
 from triton_kernels.sigmoid import sigmoid_16_bit, sigmoid_float32
 
 DETERMINISTIC = True

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 import triton
 
-from triton_kernels.matmul import _configs as _configs_matmul
-from triton_kernels.matmul._configs import config, suitable
+from triton_kernels.matmul import _configs_pipelined
+from triton_kernels.matmul._configs_pipelined import config, suitable
 
 HALF_CONFIGS = [
     config(128, 256, 64, 8, 3),
@@ -41,7 +41,7 @@ def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: 
 
 def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
     """The configurations that a search of minutes times beyond the short list: those of `matmul`."""
-    return _configs_matmul.tuning_space(_as_matmul(args), **constants, PARTS=1)
+    return _configs_pipelined.tuning_space(_as_matmul(args), **constants, PARTS=1)
 
 
 def _as_matmul(args: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from torch import Tensor
 from triton_kernels._runtime.arguments import check_linear
 from triton_kernels._runtime.launch import device_of, kept
 from triton_kernels.matmul._configs_gluon import tuning_space  # noqa: F401
-from triton_kernels.matmul.gluon import launch_product, matmul_kernel  # noqa: F401
+from triton_kernels.matmul.gluon import gluon_matmul_kernel, launch_product  # noqa: F401
 
 REQUIRES = "sm_90"
 

@@ -7,8 +7,15 @@ import triton
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from triton_kernels._runtime.configs import multiprocessors, shared_memory, with_enough_tiles, without_small_tiles
-from triton_kernels.matmul._plan_gluon import ROWS, TILES, Problem, Tile, best_tiles
+from triton_kernels._runtime.configs import (
+    device,
+    multiprocessors,
+    shared_memory,
+    with_enough_tiles,
+    without_small_tiles,
+)
+from triton_kernels.matmul._plan import Problem
+from triton_kernels.matmul._plan_gluon import ROWS, TILES, Tile, best_tiles
 
 SWIZZLE = 128
 """Bytes per shared-memory row: rows of 128 bytes, swizzled, serve wgmma and TMA without bank conflicts."""
@@ -62,7 +69,7 @@ def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: 
     by_type = {gl.float32: TF32_CONFIGS, gl.float8e4nv: FLOAT8_CONFIGS}
     if constants["DTYPE"] in by_type:
         return _suitable(by_type[constants["DTYPE"]], args)
-    x = Problem(args["M"], args["N"], args["K"], False, False, False, multiprocessors(args["a_desc"].base))
+    x = Problem(args["M"], args["N"], args["K"], False, False, False, device(args["a_desc"].base))
     chosen = best_tiles(x, triton.cdiv(x.K, args.get("K_part", x.K)))
     return [config for config in HALF_CONFIGS for tile in chosen if _is(config, tile)]
 

@@ -8,20 +8,21 @@ import triton.language as tl
 from torch import Tensor
 
 from triton_kernels._runtime.launch import launch
-from triton_kernels.matmul._parts import add_parts
+from triton_kernels.matmul._add_parts import add_parts
 
 VECTOR = 8
-"""Elements of 16 bits in 16 bytes, which a thread loads at a time."""
+"""Elements of 16 bits that a thread loads at a time: 16 bytes."""
 LOADS = 4
-"""Loads of a thread that are in flight together."""
+"""Loads of a thread in flight at the same time."""
 MOST_ROWS = 16
 """Rows of C that a program computes."""
 
 
 class Few(NamedTuple):
-    """How a product is computed on CUDA cores. `columns`: of C, or of the larger operand, that a program reads."""
+    """A product on CUDA cores."""
 
     columns: int
+    """Columns of the larger operand that a program reads."""
     warps: int
     parts: int
 
@@ -84,8 +85,17 @@ def few_kernel(
         tl.store(c_ptr + at, c, (off_m + m < M) & (offs_n < N))
 
 
+def few_parts(K: int, plan: Few) -> int:
+    """Parts of K: those planned, or fewer, since each has a multiple of 256 terms."""
+    return triton.cdiv(K, _part_terms(K, plan))
+
+
+def _part_terms(K: int, plan: Few) -> int:
+    return triton.cdiv(triton.cdiv(K, plan.parts), 256) * 256
+
+
 def multiply_few(plan: Few, a: Tensor, b: Tensor, c: Tensor) -> None:
-    """c = a b, as planned; b has a contiguous dimension, c contiguous elements."""
+    """c = a b. b has a contiguous dimension; the elements of c follow each other in memory."""
     (M, K), N = a.shape, b.shape[1]
     b_rows = b.stride(1) == 1
     pitch = b.stride(0) if b_rows else b.stride(1)
@@ -94,8 +104,7 @@ def multiply_few(plan: Few, a: Tensor, b: Tensor, c: Tensor) -> None:
     a_aligned = a.stride(1) == 1 and a.stride(0) % VECTOR == 0 and a.data_ptr() % 16 == 0
     rows = min(MOST_ROWS, triton.next_power_of_2(M))
     block_k = VECTOR * 32 * plan.warps // plan.columns
-    k_part = triton.cdiv(triton.cdiv(K, plan.parts), 256) * 256
-    parts = triton.cdiv(K, k_part)
+    parts, k_part = few_parts(K, plan), _part_terms(K, plan)
     sums = c if parts == 1 else torch.empty((parts, c.numel()), dtype=torch.float32, device=a.device)
     launch(
         few_kernel, (triton.cdiv(N, plan.columns), triton.cdiv(M, rows), parts),

@@ -1,37 +1,43 @@
-"""Plans of the plain kernel for 16 bits: tile, parts of K, and copies of operands that begin at odd addresses.
+"""Predicted times of `pipelined`, `parts` and the kernel for few rows, for 16 bits; and the choice of the least.
 
-The choice is that of a model of few constants, fitted to the times of all plans over drawn shapes on an H200
-(docs/lab/matmul_lines.md). Programs go in rounds over the multiprocessors. A round takes its steps of K, which latency
-bounds if a multiprocessor has few programs, and the tensor cores if it has many. All rounds together take no less than
-the traffic of the device's memory and of the L2 cache.
+A model of few constants, fitted to the times of all plans over drawn shapes on an H200 (docs/lab/matmul_lines.md).
+Programs run in rounds over the multiprocessors. Latency bounds a round's steps over K if a multiprocessor has few
+programs, the tensor cores if it has many. All rounds together take no less than the traffic of memory and L2.
+Constants are in cycles and in shares of the memory's peak rate, which the device gives; launches are in microseconds.
 """
 
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+import triton
+
+from triton_kernels._runtime.configs import Device
+from triton_kernels.matmul._add_parts import STEP
 from triton_kernels.matmul._few import LOADS, MOST_ROWS, VECTOR, Few
-from triton_kernels.matmul._pad import worth_padding
-from triton_kernels.matmul._parts import STEP
 
 
 class Problem(NamedTuple):
-    """What the choice depends on."""
+    """The properties of a product on which the choice of a plan depends."""
 
     M: int
     N: int
     K: int
-    a_whole: bool
-    """Whether rows of a begin and end at multiples of 16 bytes."""
-    b_whole: bool
-    c_whole: bool
-    along: bool | None
+    a_odd: bool
+    """Rows of a do not all begin and end at multiples of 16 bytes (for TMA: a must be copied)."""
+    b_odd: bool
+    c_odd: bool
+    device: Device
+    along: bool | None = None
     """Whether the larger operand is contiguous along K; None if in neither dimension."""
-    multiprocessors: int
+
+    @property
+    def transposed(self) -> "Problem":
+        return self._replace(M=self.N, N=self.M, a_odd=self.b_odd, b_odd=self.a_odd)
 
 
 class Tile(NamedTuple):
-    """A configuration of the plain kernel."""
+    """A configuration of the pipelined kernel."""
 
     M: int
     N: int
@@ -39,50 +45,32 @@ class Tile(NamedTuple):
     warps: int
     stages: int
     slow: float
-    """Time of a step, relative to what its size says."""
-    slow_at_any_address: float
+    """Measured time of a step over that predicted from its size."""
+    slow_odd: float
     """The same if an operand is copied by single elements."""
 
 
 class Tiles(NamedTuple):
-    """How a product is computed on tensor cores."""
+    """A product on tensor cores. padded: operands at odd addresses are copied first."""
 
     tile: Tile
     parts: int
     padded: bool
 
 
-class Costs(NamedTuple):
-    """Of an H200: microseconds, and bytes, elements or products in a microsecond."""
-
-    launch: float = 1.167
-    block: float = 0.001222  # until the first step
-    step: float = 0.001508
-    step_element: float = 2.731e-05  # of a step's blocks of A and B
-    rate: float = 9.565e05  # products of a multiprocessor
-    copy: float = 1.36e05  # elements that a multiprocessor copies to shared memory
-    store: float = 1.541e04
-    store_odd: float = 0.4436  # of the time of a store more, for single elements, 64 a thread
-    a_odd: float = 2.506  # of a step's time more
-    b_odd: float = 3.274
-    busy_block: float = 0.5313
-    l2: float = 3.604e07  # more than L2 delivers: neighbours read the same at the same time
-    memory: float = 3.106e06
-    add: float = 1.415
-    add_bytes: float = 2.689e06
-    pad: float = 2.45
-    pad_bytes: float = 4.615e06
-    few_launch: float = 1.254
-    few_block: float = 0.01127
-    few_step: float = 0.498
-    few_row: float = 0.2419
-    few_odd: float = 0.0109
-    few_rate: float = 1.456e04
-    few_memory: float = 2.469e06
-    few_memory_odd: float = 0.1768
-
-
-COSTS = Costs()
+# Fitted on an H200.
+LAUNCH_US, ADD_US, PAD_US, FEW_LAUNCH_US = 1.167, 1.415, 2.45, 1.254  # of each kernel, until its first byte moves
+STEP_CYCLES = 2.986  # of a step, and for each element of its blocks of A and B:
+STEP_ELEMENT_CYCLES = 0.05407
+PRODUCTS, COPIES, STORES = 483.1, 68.69, 7.783  # products, and elements to and from shared memory, per cycle
+STORE_ODD = 0.4436  # extra time of stores of single elements, 64 a thread, as a share of the time of wide ones
+A_ODD, B_ODD = 2.506, 3.274  # extra time of a step whose A, or B, is copied by single elements, as a share of the step
+PROGRAM_CYCLES = 1052.0  # of a program beside its steps, when others run at the same time
+L2_BYTES = 137.9  # per cycle and multiprocessor: more than L2 delivers, since neighbours read the same at one time
+MEMORY, ADD_MEMORY, PAD_MEMORY = 0.6317, 0.5469, 0.9386  # shares of the memory's peak rate
+FEW_STEP_CYCLES, FEW_ROW_CYCLES = 986.0, 479.0  # of a step of the kernel for few rows, and for each row in it
+FEW_PRODUCTS = 7.354  # per cycle and multiprocessor
+FEW_MEMORY, FEW_ODD = 0.5022, 0.1768  # share of the peak rate; extra time of reading single elements
 TILES = (
     Tile(128, 256, 64, 8, 3, 0.307, 1.879),
     Tile(256, 128, 64, 8, 3, 0.376, 0.737),
@@ -102,73 +90,72 @@ TILES = (
     Tile(16, 32, 256, 4, 4, 2.007, 1.210),
     Tile(16, 16, 256, 4, 4, 2.918, 1.168),
 )
+
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-FEW_ROWS = 4
-"""The most rows, or columns, for which CUDA cores may be chosen."""
-FEW_COLUMNS = {False: (16, 32, 64, 128, 256), True: (2, 8)}
-"""Of a program: contiguous ones fill requests of 32 bytes."""
-RESIDENT = 8
-"""The most programs of a multiprocessor that the model counts."""
-
-
-def count(size: int, by: int) -> int:
-    return -(-size // by)
+LEAST_PADDED = 2**22  # products of a matmul that may be faster with padded copies
+FEW_MOST = 4  # rows, or columns, that may be multiplied on CUDA cores
+FEW_COLUMNS = {False: (16, 32, 64, 128, 256), True: (2, 8)}  # of a program: contiguous ones fill requests of 32 bytes
+RESIDENT = 8  # most programs of a multiprocessor that the model counts
+LONG_US, NEAR, TIMED = 25.0, 1.3, 3  # longer products: the autotuner times up to 3 tiles predicted within 1.3
 
 
 def candidates(x: Problem) -> Iterator[Tiles | Few]:
-    """All plans that may be the best one: parts that the device has room for, with at least one step of k each."""
-    pads = (False, True) if worth_padding(x.M, x.N, x.K) and not (x.a_whole and x.b_whole) else (False,)
+    """All plans that may be the fastest: no more programs than the device has room for, at least STEP terms a part."""
+    pads = (x.a_odd or x.b_odd) and min(x.M, x.N, x.K) >= 32 and x.M * x.N * x.K >= LEAST_PADDED
     for tile in TILES:
-        tiles = count(x.M, tile.M) * count(x.N, tile.N)
+        tiles = triton.cdiv(x.M, tile.M) * triton.cdiv(x.N, tile.N)
         for parts in PARTS:
-            if parts == 1 or (parts <= count(x.K, STEP) and tiles * parts <= 3 * x.multiprocessors):
-                yield from (Tiles(tile, parts, padded) for padded in pads)
-    if x.along is not None and min(x.M, x.N) <= FEW_ROWS:
+            if parts == 1 or (parts <= triton.cdiv(x.K, STEP) and tiles * parts <= 3 * x.device.multiprocessors):
+                yield from (Tiles(tile, parts, padded) for padded in ((False, True) if pads else (False,)))
+    if x.along is not None and min(x.M, x.N) <= FEW_MOST:
         for columns in FEW_COLUMNS[x.along]:
             for warps in (4, 8):
                 for parts in PARTS:
-                    blocks = count(max(x.M, x.N), columns) * parts
-                    if parts == 1 or (parts <= count(x.K, STEP) and blocks <= 16 * x.multiprocessors):
+                    blocks = triton.cdiv(max(x.M, x.N), columns) * parts
+                    if parts == 1 or (parts <= triton.cdiv(x.K, STEP) and blocks <= 16 * x.device.multiprocessors):
                         yield Few(columns, warps, parts)
 
 
 def predicted_us(plan: Tiles | Few, x: Problem) -> float:
-    """The time of a plan."""
-    return _tiles_us(plan, x) if isinstance(plan, Tiles) else _few_us(plan, x)
+    """The time of a plan in microseconds."""
+    us = _tiles_us(plan, x) if isinstance(plan, Tiles) else _few_us(plan, x)
+    return us + parts_us(plan.parts, x, ADD_US, ADD_MEMORY)
 
 
-def parts_us(parts: int, M: int, N: int) -> float:
+def parts_us(parts: int, x: Problem, launch_us: float, share: float) -> float:
     """The time of adding parts of C."""
-    return COSTS.add + 4 * (parts + 1) * M * N / COSTS.add_bytes if parts > 1 else 0.0
+    return launch_us + 4 * (parts + 1) * x.M * x.N / (share * x.device.memory) if parts > 1 else 0.0
+
+
+def memory_us(x: Problem, share: float) -> float:
+    """The time of moving each matrix once."""
+    return 2 * (x.M * x.K + x.K * x.N + x.M * x.N) / (share * x.device.memory)
 
 
 def _tiles_us(plan: Tiles, x: Problem) -> float:
-    """Launch, the longest of traffic, of rounds of resident programs and of a multiprocessor's work; copies, parts."""
-    tile, parts = plan.tile, plan.parts
-    each = count(count(x.K, STEP), parts) * STEP
-    steps = count(min(each, x.K), tile.K)
-    programs = count(x.M, tile.M) * count(x.N, tile.N) * count(x.K, each)
-    a_odd, b_odd = not (x.a_whole or plan.padded), not (x.b_whole or plan.padded)
-    odd = 1 + COSTS.a_odd * a_odd + COSTS.b_odd * b_odd
-    slow = tile.slow_at_any_address if a_odd or b_odd else tile.slow
-    operands = (tile.M + tile.N) * tile.K
-    most = count(programs, x.multiprocessors)
-    step = (COSTS.step + COSTS.step_element * operands) * odd * slow
-    alone = count(most, _resident(tile, a_odd or b_odd)) * (COSTS.block + steps * step)
-    work = steps * (tile.M * tile.N * tile.K / COSTS.rate + operands / COSTS.copy * odd) * slow
-    elements = tile.M * tile.N
-    store = elements / COSTS.store * (1 if x.c_whole else 1 + COSTS.store_odd * (elements / (2048 * tile.warps)) ** 2)
-    memory = 2 * (x.M * x.K + x.K * x.N + x.M * x.N) / COSTS.memory
-    traffic = 2 * programs * steps * tile.K * (min(tile.M, x.M) + min(tile.N, x.N))
-    busy = most * (COSTS.busy_block + work + store)
-    us = COSTS.launch + longest(alone, busy, memory, traffic / COSTS.l2)
+    """Launch and copies; the longest of traffic, of rounds of resident programs, and of a multiprocessor's work."""
+    tile, (processors, clock, memory) = plan.tile, x.device
+    each = triton.cdiv(triton.cdiv(x.K, STEP), plan.parts) * STEP
+    steps = triton.cdiv(min(each, x.K), tile.K)
+    programs = triton.cdiv(x.M, tile.M) * triton.cdiv(x.N, tile.N) * triton.cdiv(x.K, each)
+    most = triton.cdiv(programs, processors)
+    a_odd, b_odd = x.a_odd and not plan.padded, x.b_odd and not plan.padded
+    odd, slow = 1 + A_ODD * a_odd + B_ODD * b_odd, tile.slow_odd if a_odd or b_odd else tile.slow
+    operands, elements = (tile.M + tile.N) * tile.K, tile.M * tile.N
+    step = (STEP_CYCLES + STEP_ELEMENT_CYCLES * operands) * odd * slow
+    rounds = triton.cdiv(most, _resident(tile, a_odd or b_odd)) * steps * step / clock
+    work = steps * (elements * tile.K / PRODUCTS + operands / COPIES * odd) * slow
+    store = elements / STORES * (1 + STORE_ODD * (elements / (2048 * tile.warps)) ** 2 if x.c_odd else 1)
+    busy = most * (PROGRAM_CYCLES + work + store) / clock
+    traffic = 2 * programs * steps * tile.K * (min(tile.M, x.M) + min(tile.N, x.N)) / (L2_BYTES * processors * clock)
+    us = LAUNCH_US + longest(rounds, busy, memory_us(x, MEMORY), traffic)
     if plan.padded:
-        us += COSTS.pad + 4 * ((not x.a_whole) * x.M * x.K + (not x.b_whole) * x.K * x.N) / COSTS.pad_bytes
-    return us + parts_us(parts, x.M, x.N)
+        us += PAD_US + 4 * (x.a_odd * x.M * x.K + x.b_odd * x.K * x.N) / (PAD_MEMORY * memory)
+    return us
 
 
 def _resident(tile: Tile, odd: bool) -> int:
-    """Programs that a multiprocessor holds, by shared memory and by registers."""
+    """Programs that a multiprocessor holds, by 227 KiB of shared memory and 65536 registers."""
     shared = (1 if odd else tile.stages) * 2 * (tile.M + tile.N) * tile.K + 1024
     registers = (tile.M * tile.N // (32 * tile.warps) + 70) * 32 * tile.warps
     return max(1, min(227 * 1024 // shared, 65536 // registers, RESIDENT))
@@ -176,18 +163,17 @@ def _resident(tile: Tile, odd: bool) -> int:
 
 def _few_us(plan: Few, x: Problem) -> float:
     """Launch, and the longest of rounds of programs, of a multiprocessor's work, and of reading the larger operand."""
-    few, many, whole = (x.M, x.N, x.b_whole) if x.M <= x.N else (x.N, x.M, x.a_whole)
-    rows = min(MOST_ROWS, 1 << (few - 1).bit_length())
-    each = count(count(x.K, plan.parts), STEP) * STEP
+    few, many, odd = (x.M, x.N, x.b_odd) if x.M <= x.N else (x.N, x.M, x.a_odd)
+    processors, clock, memory = x.device
+    rows = min(MOST_ROWS, triton.next_power_of_2(few))
+    each = triton.cdiv(triton.cdiv(x.K, plan.parts), STEP) * STEP
     terms = VECTOR * 32 * plan.warps // plan.columns * LOADS
-    steps = count(min(each, x.K), terms)
-    blocks = count(many, plan.columns) * count(x.K, each)
-    odd = 1 if whole else 1 + COSTS.few_odd
-    rounds = count(blocks * plan.warps, 32 * x.multiprocessors)
-    alone = rounds * (COSTS.few_block + steps * (COSTS.few_step + COSTS.few_row * rows) * odd)
-    busy = count(blocks, x.multiprocessors) * steps * terms * plan.columns * odd * rows / COSTS.few_rate
-    memory = 2 * many * x.K / COSTS.few_memory * (1 if whole else 1 + COSTS.few_memory_odd)
-    return COSTS.few_launch + longest(alone, busy, memory) + parts_us(plan.parts, x.M, x.N)
+    steps = triton.cdiv(min(each, x.K), terms)
+    blocks = triton.cdiv(many, plan.columns) * triton.cdiv(x.K, each)
+    rounds = triton.cdiv(blocks * plan.warps, 32 * processors) * steps * (FEW_STEP_CYCLES + FEW_ROW_CYCLES * rows)
+    busy = triton.cdiv(blocks, processors) * steps * terms * plan.columns * rows / FEW_PRODUCTS
+    read = 2 * many * x.K / (FEW_MEMORY * memory) * (1 + FEW_ODD * odd)
+    return FEW_LAUNCH_US + longest(rounds / clock, busy / clock, read)
 
 
 def longest(*times: float) -> float:
@@ -197,18 +183,14 @@ def longest(*times: float) -> float:
 
 @lru_cache(maxsize=4096)
 def best_of(x: Problem) -> tuple[Tiles | Few, float]:
-    """The plan that is predicted to be the fastest, and its time."""
+    """The plan that is predicted to be the fastest, and its time in microseconds."""
     plan = min(candidates(x), key=lambda each: predicted_us(each, x))
     return plan, predicted_us(plan, x)
 
 
-def best_tiles(x: Problem, parts: int, padded: bool) -> list[Tile]:
+def best_tiles(x: Problem, parts: int) -> list[Tile]:
     """Tiles by predicted time: the fastest one for short products, and others that may be as fast for long ones."""
-    times = {tile: predicted_us(Tiles(tile, parts, padded), x) for tile in TILES}
+    times = {tile: predicted_us(Tiles(tile, parts, False), x) for tile in TILES}
     least = min(times.values())
     near = sorted((tile for tile in TILES if times[tile] <= NEAR * least), key=times.__getitem__)
     return near[: TIMED if least >= LONG_US else 1]
-
-
-LONG_US, NEAR, TIMED = 25.0, 1.3, 3
-"""Products that take longer are worth timing so many tiles whose prediction is so near."""

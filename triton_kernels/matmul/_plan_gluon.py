@@ -1,46 +1,21 @@
-"""Plans of gluon.py for 16 bits: tile, parts of K, and whether C or its transpose is computed.
+"""Predicted times of `gluon` for 16 bits, and its plan: tile, parts of K, and whether C or its transpose is computed.
 
-A model of the kind of _plan.py: persistent programs, one on a multiprocessor, compute tile after tile. Matrices
-that TMA cannot read or write are copied.
+A model of the kind of _plan.py, with constants in the same units: persistent programs, one on a multiprocessor,
+compute tile after tile. Matrices that TMA cannot read or write are copied.
 """
 
 from collections.abc import Iterator
 from functools import lru_cache
-from math import inf
 from typing import NamedTuple
 
-from triton_kernels.matmul._plan import PARTS, count, longest
+import triton
+
+from triton_kernels.matmul._plan import LONG_US, PARTS, TIMED, Problem, longest, memory_us, parts_us
 
 ROWS = 64
 """Rows of a tile per consumer warpgroup: the M of one wgmma."""
 STEP = 64
 """Terms of a step."""
-NARROW = 32
-"""Columns of a tall C whose product is left to the plain kernel."""
-
-
-class Problem(NamedTuple):
-    """What the choice depends on."""
-
-    M: int
-    N: int
-    K: int
-    a_copied: bool
-    b_copied: bool
-    c_copied: bool
-    multiprocessors: int
-
-    @property
-    def transposed(self) -> "Problem":
-        return self._replace(M=self.N, N=self.M, a_copied=self.b_copied, b_copied=self.a_copied)
-
-    @property
-    def share_of_pointers(self) -> float:
-        """Of this kernel's predicted time: what the plain kernel must be predicted to need less of, to be preferred.
-
-        It always is for a tall C of few columns: TMA reads short rows of A no faster, and a tile is mostly latency.
-        """
-        return inf if self.N <= NARROW < self.M else 0.95
 
 
 class Tile(NamedTuple):
@@ -52,7 +27,7 @@ class Tile(NamedTuple):
     group: int
     buffers: int
     slow: float
-    """Time of a step, relative to what its size says."""
+    """Measured time of a step over that predicted from its size."""
 
 
 class Plan(NamedTuple):
@@ -63,25 +38,14 @@ class Plan(NamedTuple):
     transposed: bool
 
 
-class Costs(NamedTuple):
-    """Of an H200: microseconds, and bytes or elements in a microsecond."""
-
-    launch: float = 2.074
-    block: float = 0.4077  # until the first step, and after the last one
-    step: float = 0.1399
-    step_element: float = 1.499e-05
-    store: float = 2.06e04
-    l2: float = 1.141e07
-    memory: float = 3.424e06
-    add: float = 1.864
-    add_bytes: float = 2.109e06
-    copy: float = 1.433
-    copy_bytes: float = 3.899e06
-    copy_out: float = 1.328
-    copy_out_bytes: float = 2.864e06
-
-
-COSTS = Costs()
+# Fitted on an H200.
+LAUNCH_US, ADD_US, COPY_US, COPY_OUT_US = 2.074, 1.864, 1.433, 1.328  # of each kernel, until its first byte moves
+TILE_CYCLES = 807.2  # of a tile before its first step and after its last one
+STEP_CYCLES = 277.0  # of a step, and for each element of the tile:
+STEP_ELEMENT_CYCLES = 0.02968
+STORES = 10.40  # elements per cycle from registers to memory
+L2_BYTES = 43.66  # per cycle and multiprocessor
+MEMORY, ADD_MEMORY, COPY_MEMORY, COPY_OUT_MEMORY = 0.6964, 0.4289, 0.793, 0.5825  # shares of the memory's peak rate
 TILES = (
     Tile(2, 256, 4, 16, 2, 0.964),
     Tile(2, 256, 3, 16, 2, 0.978),
@@ -96,43 +60,39 @@ TILES = (
     Tile(1, 32, 12, 16, 1, 1.004),
     Tile(1, 16, 12, 16, 1, 1.027),
 )
-TRANSPOSED_M = 64
-"""The most rows for which the transpose of C may be computed: its tiles are narrower than theirs."""
-LONG_US, NEAR, TIMED = 25.0, 1.15, 3
-"""Products that take longer are worth timing so many tiles whose prediction is so near."""
+
+TRANSPOSED_M = 64  # most rows for which the transpose of C may be computed: its tiles are narrower than theirs
+NEAR = 1.15  # tiles whose prediction is within this factor of the least are timed for long products
 
 
 def candidates(x: Problem) -> Iterator[Plan]:
-    """All plans that may be the best one."""
+    """All plans that may be the fastest."""
     for transposed in (False, True) if x.M <= TRANSPOSED_M else (False,):
         M, N = (x.N, x.M) if transposed else (x.M, x.N)
         for tile in TILES:
-            tiles = count(M, ROWS * tile.consumers) * count(N, tile.N)
+            tiles = triton.cdiv(M, ROWS * tile.consumers) * triton.cdiv(N, tile.N)
             for parts in PARTS:
-                if parts == 1 or (parts <= count(x.K, 256) and tiles * parts <= 3 * x.multiprocessors):
+                if parts == 1 or (parts <= triton.cdiv(x.K, 256) and tiles * parts <= 3 * x.device.multiprocessors):
                     yield Plan(tile, parts, transposed)
 
 
 def predicted_us(plan: Plan, x: Problem) -> float:
-    """The time of a plan: copies, launch, the longest of traffic and rounds of tiles, the addition of parts."""
+    """The time of a plan in microseconds: copies, launch, the longest of traffic and rounds of tiles, adding parts."""
     tile, parts = plan.tile, plan.parts
     if plan.transposed:
         x = x.transposed
+    processors, clock, memory = x.device
     rows, columns = ROWS * tile.consumers, tile.N
-    steps = count(count(x.K, STEP), parts)
-    tiles = count(x.M, rows) * count(x.N, columns) * parts
-    step = (COSTS.step + COSTS.step_element * rows * columns) * tile.slow
-    rounds = count(tiles, x.multiprocessors) * (COSTS.block + steps * step + rows * columns / COSTS.store)
-    memory = 2 * (x.M * x.K + x.K * x.N + x.M * x.N) / COSTS.memory
-    us = COSTS.launch + longest(
-        rounds, memory, 2 * tiles * steps * STEP * (min(rows, x.M) + min(columns, x.N)) / COSTS.l2
-    )
-    if parts > 1:
-        us += COSTS.add + 4 * (parts + 1) * x.M * x.N / COSTS.add_bytes
-    elif x.c_copied:
-        us += COSTS.copy_out + 4 * x.M * x.N / COSTS.copy_out_bytes
-    if x.a_copied or x.b_copied:
-        us += COSTS.copy + 4 * (x.a_copied * x.M * x.K + x.b_copied * x.K * x.N) / COSTS.copy_bytes
+    steps = triton.cdiv(triton.cdiv(x.K, STEP), parts)
+    tiles = triton.cdiv(x.M, rows) * triton.cdiv(x.N, columns) * parts
+    step = (STEP_CYCLES + STEP_ELEMENT_CYCLES * rows * columns) * tile.slow
+    rounds = triton.cdiv(tiles, processors) * (TILE_CYCLES + steps * step + rows * columns / STORES) / clock
+    traffic = 2 * tiles * steps * STEP * (min(rows, x.M) + min(columns, x.N)) / (L2_BYTES * processors * clock)
+    us = LAUNCH_US + longest(rounds, memory_us(x, MEMORY), traffic) + parts_us(parts, x, ADD_US, ADD_MEMORY)
+    if x.c_odd and parts == 1:
+        us += COPY_OUT_US + 4 * x.M * x.N / (COPY_OUT_MEMORY * memory)
+    if x.a_odd or x.b_odd:
+        us += COPY_US + 4 * (x.a_odd * x.M * x.K + x.b_odd * x.K * x.N) / (COPY_MEMORY * memory)
     return us
 
 

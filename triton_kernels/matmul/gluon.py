@@ -1,4 +1,8 @@
-"""Matrix multiplication in Gluon for Hopper: a producer warp loads by TMA, consumer warpgroups multiply by wgmma."""
+"""Matrix multiplication in Gluon for Hopper: a producer warp loads by TMA, consumer warpgroups multiply by wgmma.
+
+Beside `persistent` warps have roles, so that loads never wait for products; and the file says itself where operands
+lie and who waits for whom.
+"""
 
 import torch
 import triton
@@ -11,13 +15,14 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from triton_kernels._common.tiles import left_columns
-from triton_kernels._common.tma import TmaMatrix, both_tma_matrices, find_tma, tma_output
+from triton_kernels._common.tma import TmaMatrix, tma_output
 from triton_kernels._runtime.arguments import check_matmul, check_tensor_cores
 from triton_kernels._runtime.autotuner import autotune
-from triton_kernels._runtime.configs import multiprocessors
+from triton_kernels._runtime.configs import device, multiprocessors
 from triton_kernels._runtime.launch import device_of, kept, launch, persistent_grid
-from triton_kernels.matmul import by_pointers_us, launch_by_pointers
+from triton_kernels.matmul._add_parts import add_strided_parts
 from triton_kernels.matmul._configs_gluon import CONFIGS, ROWS, SWIZZLE, short_list, tile_count, tuning_space  # noqa: F401
+from triton_kernels.matmul._gluon_operands import as_transpose, copies, operands
 from triton_kernels.matmul._gluon_tiles import (
     WGMMA_M,
     bias_and_sigmoid,
@@ -28,9 +33,8 @@ from triton_kernels.matmul._gluon_tiles import (
     tile_and_terms,
     work_items,
 )
-from triton_kernels.matmul._pad import copy_matrix
-from triton_kernels.matmul._parts import add_strided_parts
-from triton_kernels.matmul._plan_gluon import STEP, Problem, best_of
+from triton_kernels.matmul._plan import Problem
+from triton_kernels.matmul._plan_gluon import STEP, best_of
 
 REQUIRES = "sm_90"
 DTYPES_BEYOND = ("float8_e4m3fn",)
@@ -152,7 +156,7 @@ def consumer_partition(
     PROMOTED: gl.constexpr, SPLIT: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr,
     BLOCK_K: gl.constexpr, STAGES: gl.constexpr, GROUP_M: gl.constexpr,
 ):  # fmt: skip
-    """What consumer warpgroup number `consumer` runs."""
+    """The program of consumer warpgroup number `consumer`."""
     if PROMOTED:
         consume_promoted(consumer, c_desc, scale_a_ptr, scale_b_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
                          C_ROWS, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)  # fmt: skip
@@ -163,7 +167,7 @@ def consumer_partition(
 
 
 @gluon.jit(do_not_specialize=["M", "N", "K", "K_part"])
-def matmul_kernel(
+def gluon_matmul_kernel(
     a_desc, b_desc, right_desc, c_desc, scale_a_ptr, scale_b_ptr, bias_ptr, M, N, K, K_part,
     A_ROWS: gl.constexpr, B_ROWS: gl.constexpr, C_ROWS: gl.constexpr, A_IN_REGISTERS: gl.constexpr,
     BIAS_ROWS: gl.constexpr,
@@ -240,7 +244,7 @@ def matmul_kernel(
 
 
 KEY = ["M", "N", "K", "A_ROWS", "B_ROWS", "C_ROWS", "DTYPE", "PROMOTED"]
-matmul_kernel = autotune(CONFIGS, KEY, short_list)(matmul_kernel)
+gluon_matmul_kernel = autotune(CONFIGS, KEY, short_list)(gluon_matmul_kernel)
 
 
 @kept
@@ -261,9 +265,7 @@ def matmul(
     tensor cores truncate float32 to 11 significant bits. float8_e4m3fn, with a float32
     scale of shape () for each, gives bfloat16: "promoted" adds sums of 128 products in float32, "fast" leaves all sums
     to the tensor cores, which keep 14 bits.
-    Plans: in 16 bits a model (`_plan_gluon.py`) chooses the tile, parts of K and, for few rows, the transpose of
-    C. Products that plain Triton is predicted to finish earlier are left to it: short ones, mostly with copies for TMA;
-    tall ones of few columns.
+    Plans: in 16 bits a model (`_plan_gluon.py`) chooses the tile, parts of K and, for few rows, the transpose of C.
     Tail: TMA reads zeros beyond the edges and does not write there.
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for float32 with
     precision="ieee", for M or N above 2^27 or K above 2^30, and for a GPU other than Hopper.
@@ -280,18 +282,24 @@ def matmul(
     out = torch.empty((M, N), dtype=dtype, device=a.device)
     if M > 0 and N > 0:
         with device_of(a):
-            _launch(a, b, out, scale_a, scale_b, precision)
+            launch_product(a, b, out, scale_a, scale_b, precision)
     return out
 
 
-def _launch(a: Tensor, b: Tensor, out: Tensor, scale_a: Tensor | None, scale_b: Tensor | None, precision: str) -> None:
-    if a.element_size() == 2:
-        copied = (find_tma(x, 2) is None for x in (a, b, out))
-        x = Problem(a.shape[0], b.shape[1], a.shape[1], *copied, multiprocessors(a))
-        if by_pointers_us(a, b, out) < best_of(x)[1] * x.share_of_pointers:
-            launch_by_pointers(a, b, out)
-            return
-    launch_product(a, b, out, scale_a, scale_b, precision)
+def config(
+    a: Tensor, b: Tensor, scale_a: Tensor | None = None, scale_b: Tensor | None = None, *, precision: str = "ieee"
+) -> str:
+    """The kernels that `matmul` runs: `pad_both; gluon parts=4; add_parts`. Empty if the result is empty or K is 0."""
+    (M, K), N = a.shape, b.shape[1]
+    if M * N * K == 0:
+        return ""
+    K_part, transposed = _parts_and_order(a, b, False)
+    product = "gluon" + f" parts={triton.cdiv(K, K_part)}" * (K_part < K) + " transposed" * transposed
+    if K_part < K:
+        return "; ".join([*copies(a, b), product, "add_parts"])
+    unit = 8 if a.element_size() < 4 else 4  # elements of C in 16 bytes
+    written = N % unit == 0 or (N == 1 and M % unit == 0)  # see `tma_output`
+    return "; ".join([*copies(a, b), product, *([] if written else ["pad"])])
 
 
 def launch_product(
@@ -304,29 +312,39 @@ def launch_product(
     bias: Tensor | None = None,
 ) -> None:
     """Stores a b in out, which is not empty; with a contiguous bias of its columns, in 16 bits, sigma(a b + bias)."""
-    (M, K), N, element = a.shape, b.shape[1], a.element_size()
-    left, right, turned = _operands(a, b)
+    (M, K), N = a.shape, b.shape[1]
+    left, right, turned = operands(a, b)
+    K_part, transposed = _parts_and_order(a, b, bias is not None)
+    turned = turned != transposed
+    if transposed:
+        left, right = as_transpose(right), as_transpose(left)
     if turned:
         M, N = N, M
-    parts = 1
-    if element == 2:
-        whole = find_tma(out, 2) is not None
-        x = Problem(M, N, K, False, False, not whole, multiprocessors(a))
-        plan, _ = best_of(x, turns=bias is None or N % 8 == 0, divides=bias is None)
-        parts = plan.parts
-        if plan.transposed:
-            left, right, M, N, turned = _transposed(right), _transposed(left), N, M, not turned
     given = (scale_a, scale_b, bias), turned, precision == "promoted"
-    if parts == 1:
+    if K_part >= K:
         with tma_output(out, out.element_size()) as target:
             _launch_tiles(left, right, target, target.row_major != turned, M, N, K, K, *given)
         return
-    K_part = triton.cdiv(triton.cdiv(K, STEP), parts) * STEP
     parts, rows, pitch = triton.cdiv(K, K_part), triton.cdiv(M, 2 * ROWS) * 2 * ROWS, triton.cdiv(N, 4) * 4
     sums = torch.empty((parts * rows, pitch), dtype=torch.float32, device=a.device)
     _launch_tiles(left, right, TmaMatrix(sums, pitch, True), True, M, N, K, K_part, *given)
     of_parts = sums.view(parts, rows, pitch)[:, :M, :N]
     add_strided_parts(of_parts.transpose(1, 2) if turned else of_parts, out)
+
+
+def _parts_and_order(a: Tensor, b: Tensor, biased: bool) -> tuple[int, bool]:
+    """Terms of a part of K, and whether the transpose of C is computed; for 16 bits by the model."""
+    (M, K), N = a.shape, b.shape[1]
+    if a.element_size() != 2:
+        return K, False
+    x = Problem(M, N, K, False, False, output_is_odd(M, N), device(a))
+    plan, _ = best_of(x, turns=not biased or N % 8 == 0, divides=not biased)
+    return K if plan.parts == 1 else triton.cdiv(triton.cdiv(K, STEP), plan.parts) * STEP, plan.transposed
+
+
+def output_is_odd(M: int, N: int) -> bool:
+    """Whether TMA cannot write a contiguous 16-bit output: it has several rows, not all at multiples of 16 bytes."""
+    return M > 1 and N > 1 and N % 8 != 0
 
 
 def _launch_tiles(
@@ -335,46 +353,12 @@ def _launch_tiles(
 ) -> None:  # fmt: skip
     parts, processors = triton.cdiv(K, K_part), multiprocessors(left.matrix)
     launch(
-        matmul_kernel, lambda config: persistent_grid(tile_count(config, M, N) * parts, processors),
+        gluon_matmul_kernel, lambda config: persistent_grid(tile_count(config, M, N) * parts, processors),
         *map(_descriptor, (left, right, right, target)), *vectors, M, N, K, K_part,
         A_ROWS=left.row_major, B_ROWS=right.row_major, C_ROWS=c_rows,
         A_IN_REGISTERS=left.matrix.dtype == torch.float32 and not left.row_major, BIAS_ROWS=turned,
         DTYPE=DTYPES[left.matrix.dtype], PROMOTED=promoted, SPLIT=parts > 1,
     )  # fmt: skip
-
-
-def _operands(a: Tensor, b: Tensor) -> tuple[TmaMatrix, TmaMatrix, bool]:
-    """a and b as wgmma can take them, or b^T and a^T, whose product is the transpose."""
-    left, right = both_tma_matrices(a, b)
-    if a.dtype == torch.float8_e4m3fn:
-        left = left if left.row_major else _with_rows(a)
-        right = right if not right.row_major else _with_columns(b)
-    elif a.dtype == torch.float32:
-        # wgmma reads 32-bit operands from shared memory only with K contiguous. The left one may also come from
-        # registers, transposed on the way there: two row-major operands give C^T = B^T A^T.
-        if right.row_major and not left.row_major:
-            right = _with_columns(b)
-        if right.row_major:
-            return _transposed(right), _transposed(left), True
-    return left, right, False
-
-
-def _with_rows(x: Tensor) -> TmaMatrix:
-    """x, copied so that its rows are contiguous."""
-    aligned = 16 // x.element_size()
-    pitch = triton.cdiv(x.shape[1], aligned) * aligned
-    copy = torch.empty((x.shape[0], pitch), dtype=x.dtype, device=x.device)
-    copy_matrix(x, copy)
-    return TmaMatrix(copy[:, : x.shape[1]], pitch, True)
-
-
-def _with_columns(x: Tensor) -> TmaMatrix:
-    return _transposed(_with_rows(x.t()))
-
-
-def _transposed(x: TmaMatrix) -> TmaMatrix:
-    """The same memory as the transpose of what it was."""
-    return x._replace(row_major=not x.row_major)
 
 
 def _descriptor(x: TmaMatrix) -> TensorDescriptor:

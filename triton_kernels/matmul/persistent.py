@@ -1,4 +1,8 @@
-"""Matrix multiplication in Triton with TMA: persistent programs, each with one pipeline for all its tiles."""
+"""Matrix multiplication in Triton, persistent: TMA loads, and one pipeline for all tiles of a program.
+
+Beside `pipelined` TMA copies whole blocks without registers or addresses, and a program loads its next tile while it
+finishes the one before.
+"""
 
 from typing import Any
 
@@ -34,7 +38,7 @@ def store_columns(c_desc, row, column, x, C_ROWS: tl.constexpr, PARTS: tl.conste
 
 
 @triton.jit(do_not_specialize=["M", "N", "K"])
-def matmul_kernel(
+def persistent_matmul_kernel(
     a_desc, b_desc, c_desc, M, N, K,
     PRECISION: tl.constexpr, DTYPE: tl.constexpr, A_ROWS: tl.constexpr, B_ROWS: tl.constexpr, C_ROWS: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, PARTS: tl.constexpr, GROUP_M: tl.constexpr,
@@ -66,7 +70,7 @@ if INTERPRET:  # without autotuning: one tile that numpy multiplies fast
 else:
     TILE = {}
     KEY = ["M", "N", "K", "PRECISION", "DTYPE", "A_ROWS", "B_ROWS", "C_ROWS"]
-    matmul_kernel = autotune(CONFIGS, KEY, short_list)(matmul_kernel)
+    persistent_matmul_kernel = autotune(CONFIGS, KEY, short_list)(persistent_matmul_kernel)
 
 
 @kept
@@ -119,7 +123,7 @@ def _launch(a: Tensor, b: Tensor, out: Tensor, precision: str) -> None:
         def grid(tile: dict[str, int]) -> tuple[int]:
             return persistent_grid(triton.cdiv(M, tile["BLOCK_M"]) * triton.cdiv(N, tile["BLOCK_N"]), processors)
 
-        launch(matmul_kernel, grid, *descriptors, M, N, K, **constants)
+        launch(persistent_matmul_kernel, grid, *descriptors, M, N, K, **constants)
 
 
 def _descriptor(x: TmaMatrix) -> TensorDescriptor:

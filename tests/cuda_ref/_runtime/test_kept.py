@@ -317,9 +317,11 @@ def test_an_emulated_kernel_is_repeated() -> None:
     assert torch.equal(out, a + b)
 
 
-@pytest.mark.parametrize("name", ["_kept.py", "_operator.py", "_autograd.py"])
+@pytest.mark.parametrize("name", ["kept.py", "operator.py", "autograd.py"])
 def test_both_folders_have_the_same_file(name: str) -> None:
-    texts = [(ROOT / folder / name).read_text(encoding="utf-8") for folder in ("cuda_ref", "triton_kernels")]
+    texts = [
+        (ROOT / folder / "_runtime" / name).read_text(encoding="utf-8") for folder in ("cuda_ref", "triton_kernels")
+    ]
     assert texts[0] == texts[1]
 
 
@@ -341,7 +343,7 @@ def test_a_compiled_function_has_one_graph() -> None:
         ("layer_norm", "(Tensor x, Tensor weight, Tensor bias, *, float eps) -> Tensor"),
         ("sum", "(Tensor x, *, int? axis=None) -> Tensor"),
         (
-            "matmul_wgmma",
+            "matmul.wgmma",
             '(Tensor a, Tensor b, Tensor? scale_a=None, Tensor? scale_b=None, *, str precision="ieee") -> Tensor',
         ),
         (
@@ -355,7 +357,7 @@ def test_a_compiled_function_has_one_graph() -> None:
 )
 def test_the_operators_have_the_signatures_of_the_functions(file: str, expected: str) -> None:
     module = import_module(f"cuda_ref.{file}")
-    assert schema(getattr(module, file.partition("_")[0] if "matmul" in file else file)) == expected
+    assert schema(getattr(module, file.partition(".")[0])) == expected
 
 
 def test_results_of_operators_have_shapes_and_dtypes_without_a_call() -> None:

@@ -1,4 +1,4 @@
-"""The attention kernel: head dimensions, lengths, strides, scales, masks, and more heads than a grid holds."""
+"""The plain kernel of attention, and tiles: head dimensions, lengths, strides, scales, masks, heads beyond a grid."""
 
 from __future__ import annotations
 
@@ -11,19 +11,26 @@ import torch
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref.attention import attention
+from cuda_ref.attention import attention as plain
+from cuda_ref.attention.tiles import attention as tiles
 
 DTYPES = tuple(build.DTYPES)
 NAN = math.nan
 
 Random = Callable[..., Tensor]
 Agrees = Callable[..., Tensor]
-pytestmark = pytest.mark.usefixtures("nan_outputs")
+Kernel = Callable[..., Tensor]
+pytestmark = [
+    pytest.mark.usefixtures("nan_outputs"),
+    pytest.mark.parametrize("attention", [pytest.param(plain, id="plain"), pytest.param(tiles, id="tiles")]),
+]
 
 
 @pytest.mark.parametrize("D", [1, 3, 32, 64, 65, 96, 128, 200, 256])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_attention_head_dimensions(random: Random, D: int, dtype: torch.dtype, agrees: Agrees) -> None:
+def test_attention_head_dimensions(
+    attention: Kernel, random: Random, D: int, dtype: torch.dtype, agrees: Agrees
+) -> None:
     q, k, v = (random(1, H, S, D, dtype=dtype, pad=8 + -D % 8) for H, S in ((2, 5), (1, 37), (1, 37)))
     agrees(attention, q, k, v)
     q, k, v = (x.clone() for x in (q, k, v))
@@ -31,7 +38,7 @@ def test_attention_head_dimensions(random: Random, D: int, dtype: torch.dtype, a
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_attention_lengths(random: Random, causal: bool, agrees: Agrees) -> None:
+def test_attention_lengths(attention: Kernel, random: Random, causal: bool, agrees: Agrees) -> None:
     for S_q, S_k in itertools.product((1, 31, 33, 64, 70), (1, 32, 65)):
         q, k, v = random(2, 4, S_q, 64), random(2, 2, S_k, 64), random(2, 2, S_k, 64)
         out = agrees(attention, q, k, v, causal=causal)
@@ -39,7 +46,7 @@ def test_attention_lengths(random: Random, causal: bool, agrees: Agrees) -> None
             assert not out[:, :, : max(0, S_q - S_k)].any(), "a query that sees no key gives zeros"
 
 
-def test_attention_strides(random: Random, agrees: Agrees) -> None:
+def test_attention_strides(attention: Kernel, random: Random, agrees: Agrees) -> None:
     shape = (2, 3, 40, 64)
     stored = random(8000)
     kinds = (
@@ -56,7 +63,7 @@ def test_attention_strides(random: Random, agrees: Agrees) -> None:
         agrees(attention, q, k, v, causal=position == 1)
 
 
-def test_attention_scales(random: Random, agrees: Agrees) -> None:
+def test_attention_scales(attention: Kernel, random: Random, agrees: Agrees) -> None:
     """A power of two has the same effect in sm_scale and in q."""
     q, k, v = random(1, 2, 33, 64), random(1, 2, 40, 64), random(1, 2, 40, 64)
     for factor in (-4.0, 0.0, 0.5):
@@ -65,7 +72,7 @@ def test_attention_scales(random: Random, agrees: Agrees) -> None:
     agrees(attention, q, k, v)
 
 
-def test_attention_of_huge_scores(random: Random, agrees: Agrees) -> None:
+def test_attention_of_huge_scores(attention: Kernel, random: Random, agrees: Agrees) -> None:
     """Weights are 0 and 1 for scores of either sign, without overflow."""
     q, k, v = random(1, 1, 40, 64), random(1, 1, 70, 64), random(1, 1, 70, 64)
     for size in (1e4, -1e4, 1e15):
@@ -75,7 +82,7 @@ def test_attention_of_huge_scores(random: Random, agrees: Agrees) -> None:
     agrees(attention, q * 1e3, k * 1e3, v)
 
 
-def test_attention_ignores_hidden_keys(random: Random) -> None:
+def test_attention_ignores_hidden_keys(attention: Kernel, random: Random) -> None:
     """Keys after the last visible one have no effect; a NaN in a query stays in its row."""
     q, k, v = random(1, 1, 20, 64), random(1, 1, 20, 64), random(1, 1, 20, 64)
     expected = attention(q, k, v, causal=True)
@@ -88,7 +95,7 @@ def test_attention_ignores_hidden_keys(random: Random) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_attention_of_empty_tensors(device: str, dtype: torch.dtype) -> None:
+def test_attention_of_empty_tensors(attention: Kernel, device: str, dtype: torch.dtype) -> None:
     def empty(*shape: int) -> Tensor:
         return torch.empty(shape, dtype=dtype, device=device)
 
@@ -101,7 +108,7 @@ def test_attention_of_empty_tensors(device: str, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.gpu
-def test_attention_of_more_heads_than_a_grid_holds(device: str, agrees: Agrees) -> None:
+def test_attention_of_more_heads_than_a_grid_holds(attention: Kernel, device: str, agrees: Agrees) -> None:
     q, k, v = (torch.randn(70_000, 2, 3, 64, device=device).half() for _ in range(3))
     few = attention(q[-5:], k[-5:], v[-5:])
     agrees(attention, q[-5:], k[-5:], v[-5:])

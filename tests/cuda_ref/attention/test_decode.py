@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from cuda_ref.attention import _decode as _attention_decode
-from cuda_ref.attention._decode import decode, parts_of
+from cuda_ref.attention import auto, wgmma
+from cuda_ref.attention import decode as decoding
+from cuda_ref.attention.decode import attention, parts_of
 
 Random = Callable[..., Tensor]
 Agrees = Callable[..., Tensor]
@@ -23,13 +24,6 @@ SIZES = [  # B, H, H_kv, S_q, S_k, D: one part; parts of a step; two tiles of ro
     (1, 2, 2, 7, 3, 64),
     (1, 1, 1, 2, 70, 256),
 ]
-
-
-def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False) -> Tensor:
-    out = q.new_empty(q.shape)
-    strides = [stride for x in (q, k, v) for stride in x.stride()[:3]]
-    decode(q, k, v, out, strides, causal, math.log2(math.e) / math.sqrt(q.shape[3]))
-    return out
 
 
 def drawn(random: Random, size: tuple[int, ...], dtype: torch.dtype = torch.float16) -> tuple[Tensor, Tensor, Tensor]:
@@ -77,6 +71,24 @@ def test_parts_cover_the_keys_once() -> None:
     for blocks in (1, 3, 8, 100, 1000):
         for keys in (1, 63, 64, 65, 1000, 4096, 100_000, 2_000_000):
             parts, part = model(blocks, keys)
-            assert part % _attention_decode.STEP == 0
+            assert part % decoding.STEP == 0
             assert (parts - 1) * part < keys <= parts * part
-            assert parts <= _attention_decode.MOST_PARTS
+            assert parts <= decoding.MOST_PARTS
+
+
+def test_more_queries_are_refused(random: Random) -> None:
+    q, k, v = drawn(random, (1, 2, 1, 17, 70, 64))
+    with pytest.raises(NotImplementedError, match="attention: S_q must be at most 16; got 17"):
+        attention(q, k, v)
+
+
+def test_auto_says_what_it_runs(random: Random) -> None:
+    few, many = (drawn(random, (1, 4, 2, S_q, 290, 64)) for S_q in (16, 17))
+    assert auto.config(*few) == decoding.config(*few) == "decode parts=3"
+    assert auto.config(*many, causal=True) == wgmma.config(*many, causal=True) == "wgmma 64x128 teams=3"
+    q, k, v = few
+    assert auto.config(q, k[:, :, ::2], v[:, :, ::2]) == "decode parts=3"
+    wide = random(1, 2, 290, 64, dtype=torch.float16, pad=1)
+    assert auto.config(q, wide, v) == "decode parts=3 (operands copied)"
+    assert torch.equal(auto.attention(*few), attention(*few))
+    assert auto.config(q[:, :, :0], k, v) == ""

@@ -16,7 +16,7 @@ import torch
 
 from cuda_ref import build
 from cuda_ref.build import cache as _cache
-from cuda_ref.build import compiler
+from cuda_ref.build import compiler, libraries
 
 ROOT = Path(__file__).resolve().parents[3]
 CPU = torch.device("cpu")
@@ -113,7 +113,7 @@ def test_a_library_is_rebuilt_exactly_when_something_changed(
     source: Path, cxx: CountedCompiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     headers = shutil.copytree(build.HOST_HEADERS, tmp_path / "host")
-    monkeypatch.setattr(build, "HOST_HEADERS", headers)
+    monkeypatch.setattr(libraries, "HOST_HEADERS", headers)
 
     def rebuilt() -> bool:
         before = cxx.runs
@@ -345,8 +345,8 @@ def test_copies_of_the_tree_share_what_is_built(monkeypatch: pytest.MonkeyPatch,
     """Where lines come from is no part of a result's key."""
 
     def key() -> str:
-        return build._key("matmul", "sm_90a", [f'#line 1 "{build.HERE}/matmul.cu"'])
+        return libraries.key_of("matmul", "sm_90a", [f'#line 1 "{libraries.HERE}/matmul.cu"'])
 
     before = key()
-    monkeypatch.setattr(build, "HERE", tmp_path / build.HERE.name)
+    monkeypatch.setattr(libraries, "HERE", tmp_path / libraries.HERE.name)
     assert key() == before

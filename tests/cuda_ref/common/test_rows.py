@@ -11,15 +11,19 @@ from torch import Tensor
 from cuda_ref.common.rows import Sharing, are_packed, sharing
 from cuda_ref.layer_norm import cluster as layer_norm_cluster
 from cuda_ref.layer_norm import layer_norm
+from cuda_ref.layer_norm import registers as layer_norm_registers
 from cuda_ref.rms_norm import cluster as rms_norm_cluster
+from cuda_ref.rms_norm import registers as rms_norm_registers
 from cuda_ref.rms_norm import rms_norm
 from cuda_ref.softmax import cluster as softmax_cluster
+from cuda_ref.softmax import registers as softmax_registers
 from cuda_ref.softmax import softmax
 from cuda_ref.sum import sum as sum_of
 from suite import ops
 from suite.checking.judge import judge
 
 BF16 = torch.bfloat16
+REGISTERS = {"softmax": softmax_registers, "rms_norm": rms_norm_registers, "layer_norm": layer_norm_registers}
 CLUSTERS = {"softmax": softmax_cluster, "rms_norm": rms_norm_cluster, "layer_norm": layer_norm_cluster}
 LENGTHS = (32776, 40000, 65536, 65544, 131072, 262144)
 """Of bfloat16: the shortest row that a cluster shares, parts that are full or not, and the longest."""
@@ -75,9 +79,10 @@ def test_arguments() -> None:
             call()
 
 
-@pytest.mark.parametrize("function", [softmax, rms_norm, layer_norm], ids=lambda each: each.__name__)
-def test_rows_of_eight_packs_a_thread(function: Callable[..., Tensor], device: str) -> None:
-    op = ops.get(function.__name__)
+@pytest.mark.parametrize("name", sorted(REGISTERS))
+def test_rows_of_eight_packs_a_thread(name: str, device: str) -> None:
+    op = ops.get(name)
+    function: Callable[..., Tensor] = getattr(REGISTERS[name], name)
     for dtype in ("float32", "bfloat16"):
         case = op.case((1, 16_392), dtype)
         inputs = op.make_inputs(case, 1, torch.device(device))
@@ -102,12 +107,12 @@ def test_clusters_agree_at_every_length(name: str, columns: int) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("framework", ["cuda_ref", "triton_kernels"])
+@pytest.mark.parametrize("kernel", ["cuda_ref.sum", "cuda_ref.sum.vectorized", "triton_kernels.sum"])
 @pytest.mark.parametrize("shape", [(1, 2**22), (3, 2**20), (2**20, 3), (2**20, 1), (5000, 4096), (70_001, 8)], ids=str)
-def test_sums_of_every_form_agree(framework: str, shape: tuple[int, int]) -> None:
+def test_sums_of_every_form_agree(kernel: str, shape: tuple[int, int]) -> None:
     from importlib import import_module
 
-    op, function = ops.get("sum"), import_module(f"{framework}.sum").sum
+    op, function = ops.get("sum"), import_module(kernel).sum
     for axis in ("all", "0", "1"):
         for transposed in (False, True):
             case = op.case(shape, "bfloat16", axis=axis)

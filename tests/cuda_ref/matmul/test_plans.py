@@ -11,11 +11,10 @@ from torch import Tensor
 
 from cuda_ref import build
 from cuda_ref.hopper.pitched import pitch, pitched
+from cuda_ref.matmul import _model as _matmul_model
+from cuda_ref.matmul import _model_tf32_float8, auto
 from cuda_ref.matmul import _plan as _matmul_plan
-from cuda_ref.matmul import _plan_other as _matmul_plan_other
 from cuda_ref.matmul import _tiles as _matmul_tiles
-from cuda_ref.matmul import _times as _matmul_times
-from cuda_ref.matmul import wgmma as matmul_wgmma
 from cuda_ref.matmul._narrow import run as run_narrow
 from cuda_ref.matmul._narrow_plan import MOST_WARPS, SHARED_BYTES, TILE_ROWS, divide
 from cuda_ref.matmul._short import run as run_short
@@ -185,7 +184,7 @@ def test_plans_have_work_for_every_part() -> None:
         for plan in plans:
             if plan.kernel in _matmul_tiles.TILES or plan.kernel == "fitted":
                 assert plan.parts <= -(-K // _matmul_tiles.tile_of(plan).K)
-            assert _matmul_times.predicted_us(plan, x) > 0
+            assert _matmul_model.predicted_us(plan, x) > 0
 
 
 def test_many_rows_times_a_vector_take_no_tiles_by_tma(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,14 +200,14 @@ def test_a_device_of_any_size_has_a_plan(multiprocessors: int) -> None:
     for M, N, K in itertools.product((1, 20, 300), (8, 200, 3000), (64, 4096)):
         x = Problem(M, N, K, a_copied=False, b_copied=False, multiprocessors=multiprocessors, a_dense=True)
         for plan in _matmul_tiles.candidates(x):
-            assert _matmul_times.predicted_us(plan, x) > 0, plan
+            assert _matmul_model.predicted_us(plan, x) > 0, plan
 
 
 @pytest.mark.parametrize(
     ("shape", "kernel"),
     [
         ((4096, 4096, 4096), "wgmma"),
-        ((8192, 1024, 2048), "wgmma"),
+        ((8192, 1024, 2048), "wgmma16"),
         ((1024, 1024, 1024), "wgmma"),
         ((20, 30, 40), "short"),
     ],
@@ -249,12 +248,12 @@ def test_a_few_rows_that_lie_across_k_are_copied_for_the_kernel_that_reads_them_
     plan = _matmul_plan.best_of(along_k, _matmul_tiles.KERNELS)
     assert plan.kernel == "skinny"
     assert _matmul_plan.best_of(across_k, _matmul_tiles.KERNELS) == plan
-    costs = [_matmul_times.predicted_us(plan, x) for x in (along_k, across_k)]
+    costs = [_matmul_model.predicted_us(plan, x) for x in (along_k, across_k)]
     assert costs[0] < costs[1]
     called: list[torch.Tensor] = []
-    monkeypatch.setattr(matmul_wgmma, "pitched", lambda operand: [operand[0].contiguous()])
-    monkeypatch.setattr(matmul_wgmma.matmul_skinny, "run", lambda plan, a, b: called.append(a))
-    matmul_wgmma.run(plan, a.t(), b)
+    monkeypatch.setattr(auto, "pitched", lambda operand: [operand[0].contiguous()])
+    monkeypatch.setattr(auto.skinny, "run", lambda plan, a, b: called.append(a))
+    auto.run(plan, a.t(), b)
     assert called[0].is_contiguous()
 
 
@@ -268,8 +267,8 @@ def test_a_few_rows_that_lie_across_k_are_copied_for_the_kernel_that_reads_them_
     ids=str,
 )
 def test_the_choice_of_a_plan_in_tf32(shape: tuple[int, int, int], kernel: str, divided: bool) -> None:
-    few = min(shape[:2]) <= _matmul_plan_other.FEW
-    plan = _matmul_plan_other.best_of(_matmul_plan_other.Problem("wgmma32", *shape, 0, 132, few))
+    few = min(shape[:2]) <= _model_tf32_float8.FEW
+    plan = _model_tf32_float8.best_of(_model_tf32_float8.Problem("wgmma32", *shape, 0, 132, few))
     assert plan.kernel == kernel
     if kernel != "few32":
         assert (plan.parts > 1) == divided
@@ -286,20 +285,20 @@ def test_the_choice_of_a_plan_in_tf32(shape: tuple[int, int, int], kernel: str, 
     ],
 )
 def test_plan_of_float8(shape: tuple[int, int, int], kernel: str) -> None:
-    assert _matmul_plan_other.best_of(_matmul_plan_other.Problem("wgmma8", *shape, 0, 132)).kernel == kernel
+    assert _model_tf32_float8.best_of(_model_tf32_float8.Problem("wgmma8", *shape, 0, 132)).kernel == kernel
 
 
 def test_promoted_sums_have_only_tiles_that_registers_hold() -> None:
-    x = _matmul_plan_other.Problem("wgmma8", 300, 500, 4096, 0, 132, promoted=True)
-    assert {each.tile for each in _matmul_plan_other.candidates(x)} == set(_matmul_plan_other.PROMOTED_TILES)
+    x = _model_tf32_float8.Problem("wgmma8", 300, 500, 4096, 0, 132, promoted=True)
+    assert {each.tile for each in _model_tf32_float8.candidates(x)} == set(_model_tf32_float8.PROMOTED_TILES)
 
 
 def test_layouts_of_tf32() -> None:
     """The product is transposed if b only is contiguous across K; b is copied if neither is along K."""
 
-    def problem(a: str, b: str) -> _matmul_plan_other.Problem:
+    def problem(a: str, b: str) -> _model_tf32_float8.Problem:
         x, y = torch.empty(8, 12) if a == "n" else torch.empty(12, 8).t(), torch.empty(12, 16)
-        return _matmul_plan_other.problem_of(x, y if b == "n" else torch.empty(16, 12).t(), "tf32")
+        return _model_tf32_float8.problem_of(x, y if b == "n" else torch.empty(16, 12).t(), "tf32")
 
     for layouts, sizes, copied in (("nn", (16, 8), 0), ("nt", (8, 16), 0), ("tt", (8, 16), 0), ("tn", (8, 16), 192)):
         x = problem(*layouts)

@@ -113,7 +113,7 @@ def test_plain_kernels(call: str, message: str, error: type[Exception], device: 
 )
 def test_matmul_variants(variant: str, call: str, error: type[Exception], message: str, device: str) -> None:
     with pytest.raises(error, match=re.escape(message)):
-        eval(call, names_for(f"matmul_{variant}", "matmul", device))
+        eval(call, names_for(f"matmul.{variant}", "matmul", device))
 
 
 GLUON_ATTENTION = [
@@ -134,7 +134,7 @@ def test_gluon_attention(
     call: str, error: type[Exception], message: str, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (8, 0))
-    names = names_for("attention_gluon", "attention", device)
+    names = names_for("attention.gluon", "attention", device)
     names["_check_limits"] = import_module("triton_kernels.attention.gluon")._check_limits
     with pytest.raises(error, match=re.escape(message)):
         eval(call, names)

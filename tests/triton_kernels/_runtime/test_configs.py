@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 from collections.abc import Iterator
 from importlib import import_module
@@ -12,36 +11,47 @@ from typing import Any
 
 import pytest
 import torch
+import triton
 from triton.experimental.gluon import language as gl
 
+from suite import ops
 from suite.implementations import builtin
+from suite.implementations.implementation import Implementation
 from suite.runner import tune
+from triton_kernels._runtime import configs
 
 FOLDER = Path(__file__).resolve().parents[3] / "triton_kernels"
 OPTIONS = {"num_warps", "num_stages", "maxnreg"}
 
 
-def autotuned() -> list[str]:
-    """The implementations of triton_kernels that call autotune."""
+def autotuned() -> list[Implementation]:
+    """The implementations of triton_kernels whose file calls autotune."""
     found = []
-    for path in sorted(FOLDER.glob("[!_]*.py")):
-        calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
-        if any(ast.unparse(each.func).endswith("autotune") for each in calls):
-            found.append(path.stem)
+    for operation in ops.names():
+        files = builtin.files("triton", operation)
+        for each in builtin.implementations(operation):
+            if each.framework == "triton" and "autotune(" in files[each.name.partition("/")[2]].read_text():
+                found.append(each)
     return found
 
 
+AUTOTUNED = autotuned()
+each_autotuned = pytest.mark.parametrize("each", AUTOTUNED, ids=lambda each: each.module.partition(".")[2])
+PLAIN = 6
+"""Most configurations of a plain kernel, which has them in its file and no longer search."""
+
+
 def test_autotuned_kernels_have_the_autotuner_that_remembers() -> None:
-    assert {"matmul", "matmul_gluon", "matmul_persistent", "matmul_split", "attention"} <= set(autotuned())
-    assert not [path.name for path in FOLDER.glob("*.py") if "triton.autotune(" in path.read_text()]
+    modules = {each.module.partition(".")[2] for each in AUTOTUNED}
+    of_matmul = ("gluon", "parts", "persistent", "pipelined", "split")
+    assert {"matmul", *(f"matmul.{variant}" for variant in of_matmul), "attention"} <= modules
+    assert not [path.name for path in FOLDER.rglob("*.py") if "triton.autotune(" in path.read_text()]
 
 
-@pytest.mark.parametrize("name", autotuned())
-def test_every_autotuned_kernel_has_a_tuning_space(name: str) -> None:
-    operation = builtin.operation_of(name)
-    assert operation is not None
-    implementations = {each.module: each for each in builtin.implementations(operation)}
-    assert tune.tunable(implementations[f"triton_kernels.{name}"])
+@each_autotuned
+def test_every_autotuned_kernel_has_a_tuning_space_or_a_short_list_of_its_own(each: Implementation) -> None:
+    if "/" in each.name or len(import_module(each.module).CONFIGS) > PLAIN:
+        assert tune.tunable(each)
 
 
 def launches(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
@@ -53,13 +63,13 @@ def launches(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
                 for S_q, G in ((17, 1), (17, 8), (77, 1), (4096, 1)):
                     yield {"q_ptr": torch.empty(1, dtype=dtype), "S_q": S_q}, {"D": D, "G": G}
         return
-    if name == "attention_grad":
+    if name.startswith("attention_grad"):
         for dtype in (torch.bfloat16, torch.float32):
             for D in (16, 64, 128):
                 yield {"q_ptr": torch.empty(1, dtype=dtype)}, {"D": D}
                 yield {"q_ptr": torch.empty(1, dtype=dtype), "dk_ptr": torch.empty(1, dtype=dtype)}, {"D": D}
         return
-    if name == "conv2d_boxes":
+    if name == "conv2d._configs_boxes":
         for dtype, precision in ((torch.bfloat16, "ieee"), (torch.float32, "tf32")):
             for K in (56, 64, 128, 136, 512):
                 yield {"x_desc": SimpleNamespace(base=torch.empty(1, dtype=dtype))}, {"PRECISION": precision, "K": K}
@@ -74,25 +84,31 @@ def launches(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         x = torch.empty(1, dtype=getattr(torch, kind, torch.float32))
         for shape in ((1, 1, 1), (16, 14336, 4096), (1000, 64, 300), *((n, n, n) for n in (512, 1024, 4096, 16384))):
             sizes = dict(zip("MNK", shape, strict=True))
-            if name == "matmul":
-                yield {"a_ptr": x, **sizes}, {"PRECISION": precision, "PARTS": 1}
-            elif name == "linear_sigmoid":
+            if name in ("matmul", "matmul.pipelined"):
+                yield {"a_ptr": x, **sizes}, {"PRECISION": precision}
+            elif name == "matmul.parts":
+                for K_part in {256, triton.cdiv(shape[2], 512) * 256}:
+                    yield {"a_ptr": x, **sizes, "K_part": K_part}, {"PRECISION": precision}
+            elif name.startswith("linear_sigmoid"):
                 yield {"x_ptr": x, **sizes}, {"PRECISION": precision}
-            elif (kind == "ieee") == (name == "matmul_split"):
+            elif (kind == "ieee") == (name == "matmul.split"):
                 desc = SimpleNamespace(base=x)
                 yield {"a_desc": desc, "c_desc": desc, **sizes}, {"PRECISION": precision, "DTYPE": DTYPE}
 
 
-@pytest.mark.parametrize("name", [*autotuned(), "conv2d_boxes"])
+@pytest.mark.parametrize("name", [*(each.module.partition(".")[2] for each in AUTOTUNED), "conv2d._configs_boxes"])
 def test_at_most_8_in_a_short_list_and_70_in_a_search(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     properties = SimpleNamespace(multi_processor_count=132, shared_memory_per_multiprocessor=228 * 1024)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device=None: properties)
-    module = import_module(f"triton_kernels._configs_{name}")
+    monkeypatch.setattr(configs, "INTERPRETED", configs.Device(132, 1980.0, 4.917e6))
+    module = import_module(f"triton_kernels.{name}")
     parameters = {frozenset(config.kwargs) for config in module.CONFIGS}
     hooks = {config.pre_hook for config in module.CONFIGS}
     for arguments, constants in launches(name):
         short = module.short_list(module.CONFIGS, arguments, **constants)
         assert 1 <= len(short) <= 8, (arguments, constants)
+        if not hasattr(module, "tuning_space"):
+            continue
         found = module.tuning_space(arguments, **constants)
         assert len({*short, *found}) <= 70, (arguments, constants)
         assert len(set(found)) == len(found)
@@ -105,7 +121,7 @@ def test_at_most_8_in_a_short_list_and_70_in_a_search(monkeypatch: pytest.Monkey
 )
 def test_tuned_entries_fit_the_kernels(path: Path) -> None:
     for entry in json.loads(path.read_text())["entries"]:
-        file, function = entry["kernel"].split(".")
+        file, _, function = entry["kernel"].rpartition(".")
         module = import_module(f"triton_kernels.{file}")
         assert hasattr(module, function), entry["kernel"]
         assert entry["config"].keys() - OPTIONS in [config.kwargs.keys() for config in module.CONFIGS], entry

@@ -77,7 +77,8 @@ def test_a_direct_import_finds_what_the_suite_has_tuned(tmp_path: Path) -> None:
     program = f"""
 import sys
 from pathlib import Path
-from triton_kernels import _tuned, attention
+from triton_kernels import attention
+from triton_kernels._runtime import tuned as _tuned
 _tuned.FOLDER = Path({str(tmp_path)!r})
 path = _tuned.path_for(torch.cuda.get_device_name(), _tuned.version())
 path.parent.mkdir()

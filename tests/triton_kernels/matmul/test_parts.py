@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-import triton_kernels.matmul as module
 from suite import ops
 from suite.checking.check import check
 from suite.checking.problem import Problem
 from suite.implementations import builtin
 from suite.problem.case import Case
+from triton_kernels._common.padding import VECTOR, both_zero_padded
+from triton_kernels.matmul import auto, parts, pipelined
+from triton_kernels.matmul._add_parts import add_strided_parts
 from triton_kernels.matmul._few import Few, multiply_few
-from triton_kernels.matmul._pad import both_zero_padded
-from triton_kernels.matmul._parts import add_strided_parts
 
 OP = ops.get("matmul")
 
@@ -32,17 +32,21 @@ def operands(layout: str, M: int, N: int, K: int) -> tuple[torch.Tensor, torch.T
 def test_parts_add_up_and_copies_end_with_zeros(layout: str, padded: bool, shape: tuple[int, int, int]) -> None:
     a, b = operands(layout, *shape)
     c = torch.empty(shape[:2], dtype=torch.float16)
-    module._launch_tiles(a, b, c, None, None, "ieee", 256, padded)
+    left, right, aligned = a, b, [pipelined.alignment(x) for x in (a, b)]
+    if padded:
+        left, right = auto.padded(a, b, aligned)
+        aligned = [VECTOR, VECTOR]
+    parts.launch_parts(left, right, c, None, None, "ieee", 256, *aligned)
     torch.testing.assert_close(c.double(), a.double() @ b.double(), rtol=1e-3, atol=1e-2)
 
 
 @pytest.mark.parametrize("layout", ["nn", "tn", "nt", "tt"])
 @pytest.mark.parametrize("shape", [(1, 67, 530), (3, 64, 512), (1, 1, 3)], ids=str)
-@pytest.mark.parametrize("parts", [1, 2])
-def test_few_rows_on_cuda_cores(layout: str, shape: tuple[int, int, int], parts: int) -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_few_rows_on_cuda_cores(layout: str, shape: tuple[int, int, int], count: int) -> None:
     a, b = operands(layout, *shape)
     c = torch.empty(shape[:2], dtype=torch.float16)
-    multiply_few(Few(16, 4, parts), a, b, c)
+    multiply_few(Few(16, 4, count), a, b, c)
     torch.testing.assert_close(c.double(), a.double() @ b.double(), rtol=1e-3, atol=1e-2)
 
 
@@ -74,7 +78,7 @@ def judged(op: str, name: str, case: Case) -> None:
     "shape", [(128, 128, 32768), (17, 250, 5001), (1001, 1003, 1005), (2, 855, 7379), (1501, 1528, 776)], ids=str
 )
 @pytest.mark.parametrize("layout", ["nn", "tt", "nt"])
-@pytest.mark.parametrize("name", ["triton", "triton/gluon"])
+@pytest.mark.parametrize("name", ["triton", "triton/pipelined", "triton/parts", "triton/auto", "triton/gluon"])
 def test_long_sums_and_odd_rows_on_a_gpu(name: str, layout: str, shape: tuple[int, int, int]) -> None:
     judged("matmul", name, OP.case(shape, "bfloat16", layout=layout))
 

@@ -27,7 +27,7 @@ def test_tf32_operands_have_k_contiguous(layout: str, K: int, device: str, monke
                 (A_ROWS, B_ROWS, torch.equal(a_desc.base, a), torch.equal(b_desc.base.t(), b))
             )
 
-    monkeypatch.setattr(module, "matmul_kernel", Launch())
+    monkeypatch.setattr(module, "persistent_matmul_kernel", Launch())
     module.matmul(a, b, precision="tf32")
     assert orders == [(True, False, True, True)]
 

@@ -1,4 +1,4 @@
-"""Long sums in parts: a kernel that adds them in a fixed order."""
+"""Adds the sums of parts of K, in a fixed order."""
 
 import triton
 import triton.language as tl
@@ -7,7 +7,7 @@ from torch import Tensor
 from triton_kernels._runtime.launch import launch
 
 STEP = 256
-"""A part has a multiple of this many terms, which all steps over K divide."""
+"""Terms of a part are a multiple of this, and so of every step over K."""
 
 
 @triton.jit(do_not_specialize=["count", "columns", "stride_part", "stride_r"])
@@ -17,7 +17,7 @@ def add_parts_kernel(
 ):  # fmt: skip
     """c[i] = sum over p of sums[p, i], in the order of p; float32.
 
-    FLAT: the parts have the layout of c; otherwise i is an element of rows of so many columns, with these strides.
+    FLAT: the parts have the layout of c; otherwise rows of `columns` elements, stride_r and stride_c apart.
     """
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     if FLAT:
@@ -40,7 +40,7 @@ def add_parts(sums: Tensor, c: Tensor) -> None:
 
 
 def add_strided_parts(sums: Tensor, c: Tensor) -> None:
-    """The same of (parts, R, C), of any strides, in c (R, C), contiguous."""
+    """Stores the sum of (parts, R, C) float32 numbers, of any strides, in c (R, C), contiguous."""
     parts, R, C = sums.shape
     launch(
         add_parts_kernel, (triton.cdiv(R * C, 256),), sums, c, R * C, C, *sums.stride(),

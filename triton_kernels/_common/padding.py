@@ -11,17 +11,9 @@ from triton_kernels._runtime.launch import launch
 
 VECTOR = 8
 """Elements of 16 bits in 16 bytes, which a thread copies at a time."""
-LEAST_PRODUCTS = 2**22
-"""Products of a matmul whose padded copies may take less time than copies of single elements in its loop."""
-
 BLOCK, MOST_COLUMNS = 4096, 256
 """Elements of a block, and the most columns of one."""
 SIZES = ["R", "C", "rows", "columns"]
-
-
-def worth_padding(M: int, N: int, K: int) -> bool:
-    """Whether a matmul of 16 bits whose rows begin at any address may be faster with padded copies of its operands."""
-    return min(M, N, K) >= 32 and M * N * K >= LEAST_PRODUCTS
 
 
 @triton.jit
@@ -54,7 +46,7 @@ def pad_both_kernel(
     x_ptr_2, y_ptr_2, R_2, C_2, stride_r_2, stride_c_2, rows_2, columns_2, blocks,
     BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, ALIGN: tl.constexpr,
 ):  # fmt: skip
-    """Two matrices, the first one by so many blocks."""
+    """Two matrices: programs below `blocks` copy the first one, the others the second one."""
     block = tl.program_id(0)
     if block < blocks:
         pad_block(block, x_ptr, y_ptr, R, C, stride_r, stride_c, rows, columns, BLOCK_R, BLOCK_C, ALIGN)
@@ -73,7 +65,7 @@ def zero_padded(x: Tensor, vector: int = VECTOR) -> Tensor:
 
 
 def both_zero_padded(a: Tensor, b: Tensor, vector: int = VECTOR) -> tuple[Tensor, Tensor]:
-    """The same of two matrices of one type, by one kernel."""
+    """`zero_padded` of two matrices of one type, by one kernel."""
     found, arguments, blocks = [], [], []
     copies = [_padded_memory(x, vector) for x in (a, b)]
     columns = _columns(max(y.shape[1] for y, _ in copies))
@@ -89,7 +81,7 @@ def both_zero_padded(a: Tensor, b: Tensor, vector: int = VECTOR) -> tuple[Tensor
 
 
 def copy_matrix(x: Tensor, y: Tensor) -> None:
-    """y = x, and zeros where only y, which is contiguous, has elements; x may be the larger one."""
+    """Copies x to y, contiguous, with zeros where only y has elements; x may be the larger one."""
     vector = 16 // x.element_size()
     align = vector if y.shape[1] % vector == 0 else 1
     columns = _columns(y.shape[1])
@@ -100,7 +92,7 @@ def copy_matrix(x: Tensor, y: Tensor) -> None:
 
 
 def _padded_memory(x: Tensor, vector: int) -> tuple[Tensor, Tensor]:
-    """Contiguous memory for x with its ends, and the same in x's order of dimensions."""
+    """Contiguous memory for x and its padding: as it is in memory, and as a view in x's order of dimensions."""
     sizes = [triton.cdiv(size, vector) * vector for size in x.shape]
     transposed = x.stride(0) < x.stride(1)
     y = torch.empty(sizes[::-1] if transposed else sizes, dtype=x.dtype, device=x.device)
@@ -108,7 +100,7 @@ def _padded_memory(x: Tensor, vector: int) -> tuple[Tensor, Tensor]:
 
 
 def _copied(x: Tensor, y: Tensor) -> tuple[Any, ...]:
-    """Arguments of pad_block. Bits are copied: zero has the same ones in all types."""
+    """Arguments of pad_block. It copies bits: those of zero are the same in all types."""
     bits = {1: torch.int8, 2: torch.int16, 4: torch.int32}[x.element_size()]
     return x.view(bits), y.view(bits), *x.shape, *x.stride(), *y.shape
 

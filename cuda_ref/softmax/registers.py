@@ -1,4 +1,5 @@
-"""Softmax of each row of a matrix in CUDA, a first rung: a warp reads its row three times."""
+"""Softmax of each row of a matrix in CUDA: to the plain kernel it adds registers that keep a row, so that it is read
+once."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -16,7 +17,8 @@ def softmax(x: Float[Tensor, "M N"]) -> Float[Tensor, "M N"]:
 
     Shapes: x (M, N), any strides; the output is contiguous.
     Dtypes: float32, float16, bfloat16; float32 inside, rounded once.
-    Tail: the lanes of a warp take every 32nd column up to N. Indices are int64.
+    Tail: columns beyond N are minus infinity. Rows that do not begin and end at multiples of 16 bytes are read element
+    by element; rows beyond 128 KiB are read twice. Indices are int64.
     Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
     Raises: ValueError for other shapes and dtypes; build.CudaError if the launch fails.
     """
@@ -26,7 +28,7 @@ def softmax(x: Float[Tensor, "M N"]) -> Float[Tensor, "M N"]:
     out = x.new_empty(M, N)
     if out.numel() > 0:
         build.launch(
-            "softmax/passes", "softmax_passes", x.device,
+            "softmax/registers", "softmax_registers", x.device,
             x, out, M, N, *x.stride(), build.DTYPES[x.dtype],
         )  # fmt: skip
     return out

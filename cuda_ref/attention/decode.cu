@@ -19,7 +19,7 @@
 #include "common/mma.cuh"
 
 constexpr int WARPS = 4, ROWS = 16, KEYS = 16;  // rows of a block; keys of a step of a warp
-constexpr int MOST_PARTS = 1024;                // of the second kernel, as in _decode.py
+constexpr int MOST_PARTS = 1024;                // most parts that the second kernel adds, as in decode.py
 constexpr float LOWEST = -3.4028234663852886e38f;  // first maximum: unlike -inf, it can be subtracted from -inf
 constexpr unsigned ALL = 0xffffffffu;
 
@@ -74,7 +74,7 @@ __device__ __forceinline__ float quad_sum(float x) {
     return x + __shfl_xor_sync(ALL, x, 2);
 }
 
-// What a lane keeps of rows g and g + 8, with g = lane / 4: sums of columns 8 i + 2 (lane % 4) and the next one.
+// The state of a lane for rows g and g + 8, with g = lane / 4: sums of columns 8 i + 2 (lane % 4) and the next one.
 template <int D>
 struct Rows {
     float m[2], l[2], acc[D / 8][4];

@@ -1,4 +1,4 @@
-"""Configurations of the plain kernel: the autotuner's short list, and the space of a longer search."""
+"""Configurations of pipelined.py and parts.py: the autotuner's short list, and the space of a longer search."""
 
 import itertools
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import torch
 import triton
 
-from triton_kernels._runtime.configs import multiprocessors, shared_memory, tile_counts, with_enough_tiles
+from triton_kernels._runtime.configs import device, multiprocessors, shared_memory, tile_counts, with_enough_tiles
 from triton_kernels.matmul._plan import TILES, Problem, best_tiles
 
 
@@ -82,21 +82,17 @@ CONFIGS = HALF_CONFIGS + TF32_CONFIGS + IEEE_CONFIGS + FLOAT8_CONFIGS["promoted"
 def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: Any) -> list[triton.Config]:
     """The configurations that the autotuner times: those of the multiplying unit whose tiles suit C."""
     if args["a_ptr"].dtype == torch.float8_e4m3fn:
-        return suitable(FLOAT8_CONFIGS[constants["PRECISION"]], args, 1)
+        return suitable(FLOAT8_CONFIGS[constants["PRECISION"]], args, parts(args))
     if args["a_ptr"].dtype != torch.float32:
         return planned(args, **constants)
-    return suitable(TF32_CONFIGS if constants["PRECISION"] == "tf32" else IEEE_CONFIGS, args, 1)
+    return suitable(TF32_CONFIGS if constants["PRECISION"] == "tf32" else IEEE_CONFIGS, args, parts(args))
 
 
 def planned(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
-    """What the model of _plan.py chooses for this padding and these parts."""
-    a_padded, b_padded = constants.get("PADDED_A", False), constants.get("PADDED_B", False)
-    a_whole, b_whole, c_whole = (constants.get(f"ALIGN_{matrix}", 1) > 1 for matrix in "ABC")
-    x = Problem(
-        args["M"], args["N"], args["K"], a_whole and not a_padded, b_whole and not b_padded, c_whole, None,
-        multiprocessors(args["a_ptr"]),
-    )  # fmt: skip
-    return [config(*tile[:5]) for tile in best_tiles(x, parts(args), a_padded or b_padded)]
+    """The tiles that the model of _plan.py chooses for these parts."""
+    odd = (constants.get(f"ALIGN_{matrix}", 1) == 1 for matrix in "ABC")
+    x = Problem(args["M"], args["N"], args["K"], *odd, device(args["a_ptr"]))
+    return [config(*tile[:5]) for tile in best_tiles(x, parts(args))]
 
 
 def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
@@ -127,12 +123,12 @@ def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
 
 
 def parts(args: dict[str, Any]) -> int:
-    """Into how many K is divided."""
+    """Number of parts of K."""
     return triton.cdiv(args["K"], args.get("K_part", args["K"]))
 
 
 def suitable(configs: list[triton.Config], args: dict[str, Any], count: int) -> list[triton.Config]:
-    """Drops tiles that cover over twice the least area, are too few for the device, or small without need."""
+    """Drops tiles that cover over twice the least area, are too few in `count` parts, or small without need."""
     area = {config: config.kwargs["BLOCK_M"] * config.kwargs["BLOCK_N"] for config in configs}
     tiles = tile_counts(configs, args["M"], args["N"])
     least = min(tiles[config] * area[config] for config in configs)

@@ -1,0 +1,74 @@
+"""Attention in CUDA by tiles: to the plain kernel it adds tiles of keys and values in shared memory, which the warps of
+a block use for eight queries each."""
+
+import math
+
+from jaxtyping import Float
+from torch import Tensor
+
+from cuda_ref import build
+from cuda_ref._runtime.arguments import check_attention
+from cuda_ref._runtime.kept import kept
+
+DETERMINISTIC = True
+BLOCK_M = 32  # queries of a block, as in tiles.cu
+
+
+@kept
+def attention(
+    q: Float[Tensor, "B H S_q D"],
+    k: Float[Tensor, "B H_kv S_k D"],
+    v: Float[Tensor, "B H_kv S_k D"],
+    *,
+    causal: bool = False,
+    sm_scale: float | None = None,
+) -> Float[Tensor, "B H S_q D"]:
+    """out[b, h, i] = sum over visible j of softmax_j(sm_scale * q[b, h, i] . k[b, h_kv, j]) * v[b, h_kv, j].
+
+    Shapes: q (B, H, S_q, D), k and v (B, H_kv, S_k, D), D up to 256, H a multiple of H_kv: query head h uses key head
+    h_kv = h // (H // H_kv). Any strides; torch first copies a tensor whose last dimension is not contiguous. The output
+    is contiguous. `sm_scale` defaults to 1 / sqrt(D).
+    Causal: aligned to the last key; query i sees the keys j <= i + S_k - S_q. A query that sees no key gives zeros,
+    one whose keys all score minus infinity gives NaN. NaN and infinities in hidden keys and values have no effect.
+    Dtypes: float32, float16, bfloat16, the same for all; scores, softmax and sums in float32 without tensor cores,
+    rounded once at the end. The S_q x S_k scores are never stored.
+    Tail: tiles that overhang are padded with zeros and their scores masked. D is padded to 64, 128 or 256.
+    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
+    Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for D above 256 and for
+    more than 2^30 queries, keys or blocks; build.CudaError if the launch fails.
+    Source: see tiles.cu.
+    """
+    B, H, H_kv, S_q, S_k, D = check_attention(q, k, v)
+    if D > 256:
+        raise NotImplementedError(f"attention: D must be at most 256; got D={D}")
+    if max(S_q, S_k, B * H * -(-S_q // BLOCK_M)) > 2**30:
+        raise NotImplementedError(
+            f"attention: S_q, S_k and B * H * ceil(S_q / {BLOCK_M}) must be at most 2^30; "
+            f"got B={B}, H={H}, S_q={S_q}, S_k={S_k}"
+        )
+
+    out = q.new_empty(B, H, S_q, D)
+    if out.numel() > 0:
+        if q.stride(3) != 1:
+            q = q.contiguous()
+        if k.stride(3) != 1:
+            k = k.contiguous()
+        if v.stride(3) != 1:
+            v = v.contiguous()
+        build.launch(
+            "attention/tiles", "attention_tiles", q.device,
+            q, k, v, out, B, H, H_kv, S_q, S_k, D, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3],
+            causal, 1.0 / math.sqrt(D) if sm_scale is None else sm_scale, build.DTYPES[q.dtype],
+        )  # fmt: skip
+    return out
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float) -> None:
+    """Writes attention's result to `out` (B, H, S_q, D). Rows are contiguous; `out` is not empty."""
+    (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
+    build.launch(
+        "attention/tiles", "attention_tiles_into", q.device,
+        q, k, v, out, B, H, H_kv, S_q, S_k, D,
+        *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *out.stride()[:3],
+        causal, sm_scale, build.DTYPES[q.dtype],
+    )  # fmt: skip

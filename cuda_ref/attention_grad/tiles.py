@@ -1,0 +1,57 @@
+"""The gradients of attention in CUDA by tiles: to the plain kernels it adds tiles in shared memory, which the warps of
+a block use for four rows each."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from cuda_ref import build
+from cuda_ref._runtime.arguments import check_attention_grad
+from cuda_ref._runtime.kept import kept
+
+DETERMINISTIC = True
+KEPT = 16  # rows of a block, as in tiles.cu
+
+Queries = Float[Tensor, "B H S_q D"]
+Keys = Float[Tensor, "B H_kv S_k D"]
+
+
+@kept
+def attention_grad(
+    q: Queries, k: Keys, v: Keys, do: Queries, *, causal: bool = False, sm_scale: float | None = None
+) -> tuple[Queries, Keys, Keys]:
+    """(dq, dk, dv): gradients of the sum of do * o, where o = softmax(sm_scale q k^T) v; forward and backward.
+
+    Shapes: q and do (B, H, S_q, D), k and v (B, H_kv, S_k, D), D up to 128, H a multiple of H_kv: query head h uses key
+    head h // (H // H_kv). Any strides; torch first copies a tensor whose last dimension is not contiguous. The results
+    are contiguous. `sm_scale` defaults to 1 / sqrt(D).
+    Causal: aligned to the last key; query i sees the keys j <= i + S_k - S_q. A query that sees no key has no gradient.
+    Dtypes: float32, float16, bfloat16, the same for all; everything in float32 without tensor cores, rounded once at
+    the end. Memory: two float32 numbers for each query.
+    Devices: CUDA; on the CPU the same kernels are emulated, for agreement only.
+    Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for D above 128 and for
+    more than 2^30 queries, keys or blocks; build.CudaError if a launch fails.
+    Source: see tiles.cu.
+    """
+    B, H, H_kv, S_q, S_k, D = check_attention_grad(q, k, v, do)
+    if D > 128:
+        raise NotImplementedError(f"attention_grad: D must be at most 128; got D={D}")
+    if max(S_q, S_k, B * H * -(-S_q // KEPT), B * H_kv * -(-S_k // KEPT)) > 2**30:
+        raise NotImplementedError(
+            f"attention_grad: S_q, S_k and the number of blocks must be at most 2^30; got q {tuple(q.shape)} and "
+            f"k {tuple(k.shape)}"
+        )
+    if q.numel() == 0 or k.numel() == 0:
+        return q.new_zeros(q.shape), k.new_zeros(k.shape), v.new_zeros(v.shape)
+    q, k, v, do = (x if x.stride(3) == 1 else x.contiguous() for x in (q, k, v, do))
+    dq, dk, dv = (x.new_empty(x.shape) for x in (q, k, v))
+    lse, delta = (torch.empty((B, H, S_q), dtype=torch.float32, device=q.device) for _ in range(2))
+    build.launch(
+        "attention_grad/tiles", "attention_grad_tiles", q.device,
+        q, k, v, do, lse, delta, dq, dk, dv, B, H, H_kv, S_q, S_k, D,
+        *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *do.stride()[:3],
+        causal, 1.0 / math.sqrt(D) if sm_scale is None else sm_scale, build.DTYPES[q.dtype],
+    )  # fmt: skip
+    return dq, dk, dv

@@ -1,0 +1,83 @@
+// out[i, j] = (x[i, j] - mean_i) / sqrt(variance_i + eps) * weight[j] + bias[j], mean_i and variance_i of row i
+//
+// A row is read once and stays in registers, in its own type: a warp has up to 128 packs of 16 bytes, a block up to
+// 8192. The variance comes from the differences to the mean: E[x^2] - E[x]^2 would cancel. Longer rows are read three
+// times. A row that is not aligned, or has gaps, is read element by element.
+#include "common/rows.cuh"
+
+template <typename T, int PACKS, bool PACKED>
+__global__ void __launch_bounds__(MAX_THREADS)
+    layer_norm_rows(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias,
+                    T* __restrict__ out, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n, float eps) {
+    __shared__ float scratch[2][WARP];
+    const int64_t row = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
+    if (row >= m) return;  // all lanes of a warp
+    Registers<T, PACKS, PACKED> r;
+    r.load(Part<const T>{x + row * stride_m, int(n), stride_n}, 0.0f);
+
+    float sum = 0.0f;
+    r.each([&](float v) { sum += v; });
+    const float mean = over_block(sum, Addition(), scratch[0]) / n;
+    r.stay_packed();
+    float squares = 0.0f;
+    r.each_within(int(n), [&](float v) { squares += (v - mean) * (v - mean); });
+    const float scale = rsqrtf(over_block(squares, Addition(), scratch[1]) / n + eps);
+    r.stay_packed();
+    r.store(Part<T>{out + row * n, int(n), 1}, [&](float v, float w, float b) { return (v - mean) * scale * w + b; },
+            Part<const T>{weight, int(n), 1}, Part<const T>{bias, int(n), 1});
+}
+
+// Rows of any length, a block each.
+template <typename T, int PACKS, bool PACKED>
+__global__ void __launch_bounds__(MAX_THREADS)
+    layer_norm_long_rows(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias,
+                         T* __restrict__ out, int64_t n, int64_t stride_m, int64_t stride_n, float eps) {
+    __shared__ float scratch[2][WARP];
+    Registers<T, PACKS, PACKED> r;
+    const int64_t step = int64_t(PACKS) * blockDim.x * r.LANES;
+    x += blockIdx.x * stride_m;
+    out += blockIdx.x * n;
+
+    float sum = 0.0f, squares = 0.0f;
+    for (int64_t start = 0; start < n; start += step) {
+        r.load(Part<const T>{x + start * stride_n, int(min(n - start, step)), stride_n}, 0.0f);
+        r.each([&](float v) { sum += v; });
+    }
+    const float mean = over_block(sum, Addition(), scratch[0]) / n;
+    for (int64_t start = 0; start < n; start += step) {
+        const int rest = int(min(n - start, step));
+        r.load(Part<const T>{x + start * stride_n, rest, stride_n}, 0.0f);
+        r.each_within(rest, [&](float v) { squares += (v - mean) * (v - mean); });
+    }
+    const float scale = rsqrtf(over_block(squares, Addition(), scratch[1]) / n + eps);
+    for (int64_t start = 0; start < n; start += step) {
+        const int rest = int(min(n - start, step));
+        r.load(Part<const T>{x + start * stride_n, rest, stride_n}, 0.0f);
+        r.store(Part<T>{out + start, rest, 1}, [&](float v, float w, float b) { return (v - mean) * scale * w + b; },
+                Part<const T>{weight + start, rest, 1}, Part<const T>{bias + start, rest, 1});
+    }
+}
+
+extern "C" int layer_norm_registers(const void* x, const void* weight, const void* bias, void* out, int64_t m,
+                                    int64_t n, int64_t stride_m, int64_t stride_n, float eps, int64_t dtype,
+                                    cudaStream_t stream, LaunchRecord* record) {
+    return by_dtype(dtype, [&](auto zero) {
+        using T = decltype(zero);
+        const T* from = static_cast<const T*>(x);
+        const T* weights = static_cast<const T*>(weight);
+        const T* biases = static_cast<const T*>(bias);
+        T* to = static_cast<T*>(out);
+        const Division division = divide_rows(from, m, n, stride_m, stride_n, weights, biases);
+        const dim3 grid = division.grid(m), block = division.block;
+        record->set(grid, block);
+        by_division(division, [&](auto packs, auto packed) {
+            if (division.held) {
+                const auto kernel = layer_norm_rows<T, packs(), packed()>;
+                kernel<<<grid, block, 0, stream>>>(from, weights, biases, to, m, n, stride_m, stride_n, eps);
+            } else {
+                const auto kernel = layer_norm_long_rows<T, BLOCK_PACKS, packed()>;
+                kernel<<<grid, block, 0, stream>>>(from, weights, biases, to, n, stride_m, stride_n, eps);
+            }
+        });
+    });
+}

@@ -1,0 +1,37 @@
+"""Layer normalization of each row of a matrix in CUDA: to the plain kernel it adds registers that keep a
+row, which is read once."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from cuda_ref import build
+from cuda_ref._runtime.arguments import check_norm
+from cuda_ref._runtime.kept import kept
+
+DETERMINISTIC = True
+
+
+@kept
+def layer_norm(
+    x: Float[Tensor, "M N"], weight: Float[Tensor, "N"], bias: Float[Tensor, "N"], *, eps: float
+) -> Float[Tensor, "M N"]:
+    """out[i, j] = (x[i, j] - mean_i) / sqrt(variance_i + eps) * weight[j] + bias[j].
+    The variance is the biased one.
+
+    Shapes: x (M, N), weight and bias (N,), any strides; the output is contiguous. Strided vectors are copied.
+    Dtypes: float32, float16, bfloat16; float32 inside, rounded once.
+    Tail: columns beyond N are left out. Rows that do not begin and end at multiples of 16 bytes are read element by
+    element; rows beyond 128 KiB are read three times. Indices are int64.
+    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
+    Raises: ValueError for other shapes and dtypes; build.CudaError if the launch fails.
+    """
+    check_norm("layer_norm", x, weight=weight, bias=bias)
+    M, N = x.shape
+    out = x.new_empty(M, N)
+    if out.numel() > 0:
+        weight, bias = weight.contiguous(), bias.contiguous()
+        build.launch(
+            "layer_norm/registers", "layer_norm_registers", x.device,
+            x, weight, bias, out, M, N, *x.stride(), eps, build.DTYPES[x.dtype],
+        )  # fmt: skip
+    return out

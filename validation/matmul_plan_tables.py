@@ -1,0 +1,210 @@
+"""Reads the times of plans that validation.matmul_plans has written, and compares choices with the best plan.
+
+The choices are those of the fitted models of cuda_ref/matmul, for the device of the file, and of the short list of
+validation/matmul_short_list.py.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from cuda_ref.matmul import _model as model
+from cuda_ref.matmul import _model_tf32_float8 as model_tf32_float8
+from cuda_ref.matmul import _tiles as tiles
+from cuda_ref.matmul._rates import Rates
+from cuda_ref.matmul._tiles import Plan, Problem
+from validation.matmul_short_list import estimated_us, is_listed
+
+DTYPES = {
+    "ieee": torch.bfloat16,
+    "tf32": torch.float32,
+    "fast": torch.float8_e4m3fn,
+    "promoted": torch.float8_e4m3fn,
+}
+"""The dtype that is measured in each precision."""
+FACTS = Problem._fields[3:]
+"""Columns of a file of 16 bits, beside the sizes, that the choice depends on."""
+WRONG = 0.01
+"""Relative norm of the difference to the vendor's result that rounding does not explain."""
+AnyProblem = Problem | model_tf32_float8.Problem
+
+
+def plan(name: str) -> Plan:
+    """The plan of a name such as "wgmma/1/4": kernel, tile and parts."""
+    kernel, tile, parts = name.split("/")
+    return Plan(kernel, int(tile), int(parts))
+
+
+def name(plan: Plan) -> str:
+    return f"{plan.kernel}/{plan.tile}/{plan.parts}"
+
+
+def predicted_us(plan: Plan, x: AnyProblem, rates: Rates) -> float:
+    """The time that the model for this type predicts."""
+    if isinstance(x, Problem):
+        return model.predicted_us(plan, x, model.costs_of(rates))
+    costs = model_tf32_float8.costs_of(rates)[x.kernel]
+    return model_tf32_float8.predicted_us(plan, x, costs, model.costs_of(rates))
+
+
+@dataclass(frozen=True)
+class Timed:
+    """The measured plans of a shape."""
+
+    sizes: tuple[int, int, int]
+    x: AnyProblem
+    rates: Rates
+    vendor_us: float
+    plans: dict[str, float]
+
+    @cached_property
+    def chosen(self) -> str:
+        """The model's choice among the measured plans."""
+        return min(self.plans, key=lambda each: predicted_us(plan(each), self.x, self.rates))
+
+    @cached_property
+    def short_list(self) -> str:
+        """The choice of the short list's rule among the measured plans."""
+        some = [each for each in self.plans if is_listed(plan(each))] or list(self.plans)
+        return min(some, key=lambda each: estimated_us(plan(each), self.x, self.rates))
+
+    @property
+    def best(self) -> str:
+        return min(self.plans, key=self.plans.__getitem__)
+
+    def of_vendor(self, name: str) -> float:
+        return self.vendor_us / self.plans[name]
+
+    def of_best(self, name: str) -> float:
+        return self.plans[self.best] / self.plans[name]
+
+    @property
+    def text(self) -> str:
+        return " x ".join(map(str, self.sizes))
+
+
+def read(path: Path) -> list[Timed]:
+    """The shapes of a file. Prints results that are wrong.
+
+    Files without columns for the device are of an H200, those without one for the precision of 16 bits or "fast".
+    """
+    found: dict[tuple[tuple[int, int, int], AnyProblem, Rates], dict[str, float]] = {}
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    usual = "fast" if any("8/" in row["plan"].partition("/")[0] + "/" for row in rows) else "ieee"
+    for row in rows:
+        sizes = int(row["M"]), int(row["N"]), int(row["K"])
+        if float(row.get("error") or 0) > WRONG:
+            print(f"WRONG {' x '.join(map(str, sizes))} {row['plan']}: {row['error']}")
+        rates = Rates(row["device"], float(row["clock"]), float(row["dram"])) if row.get("device") else Rates()
+        x = _problem(row, sizes, row.get("precision") or usual)
+        found.setdefault((sizes, x, rates), {})[row["plan"]] = float(row["us"])
+    complete = {key: plans for key, plans in found.items() if "torch" in plans and len(plans) > 1}
+    return [Timed(*key, plans.pop("torch"), plans) for key, plans in complete.items()]
+
+
+def _problem(row: dict[str, str], sizes: tuple[int, int, int], precision: str) -> AnyProblem:
+    if precision == "ieee":
+        multiprocessors = int(row["multiprocessors"])
+        facts = {each: row[each] == "1" for each in FACTS if each != "multiprocessors"}
+        return Problem(*sizes, multiprocessors=multiprocessors, **facts)
+    a, b = matrices(sizes, row.get("layout") or ("nn" if precision == "tf32" else "nt"), DTYPES[precision])
+    multiprocessors = int(row.get("multiprocessors") or 132)
+    return model_tf32_float8.problem_of(a, b, precision)._replace(multiprocessors=multiprocessors)
+
+
+def matrices(sizes: tuple[int, int, int], layout: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Operands without elements; a letter t of the layout: stored transposed."""
+    M, N, K = sizes
+
+    def matrix(rows: int, columns: int, letter: str) -> Tensor:
+        if letter == "t":
+            return torch.empty(columns, rows, dtype=dtype, device="meta").t()
+        return torch.empty(rows, columns, dtype=dtype, device="meta")
+
+    return matrix(M, K, layout[0]), matrix(K, N, layout[1])
+
+
+def table(sets: dict[str, list[Timed]]) -> str:
+    """Markdown: the distribution of ratios of each set, the same by kind of shape, and the worst shapes."""
+    lines = [
+        "| shapes | ratio | number | geometric mean | worst | quartiles |",
+        "|---|---|---:|---:|---:|---|",
+    ]
+    for title, timed in sets.items():
+        complete = [each for each in timed if len(each.plans) > 1]
+        ratios = {
+            "chosen plan, of cuBLAS": [each.of_vendor(each.chosen) for each in timed],
+            "best plan, of cuBLAS": [each.of_vendor(each.best) for each in complete],
+            "chosen plan, of the best": [each.of_best(each.chosen) for each in complete],
+            "short list, of the best": [each.of_best(each.short_list) for each in complete],
+        }
+        lines += [f"| {title} | {what} | {_distribution(values)} |" for what, values in ratios.items() if values]
+    lines += ["", f"| chosen plan, of cuBLAS | {' | '.join(sets)} |", f"|---|{'---|' * len(sets)}"]
+    for kind in ("at most 16 rows or columns", "others, copied for TMA", "others"):
+        values = [[each.of_vendor(each.chosen) for each in timed if kind_of(each.x) == kind] for timed in sets.values()]
+        lines.append(f"| {kind} | {' | '.join(f'{mean(v):.3f} ({len(v)})' if v else '' for v in values)} |")
+    lines += ["", "| the worst: M x N x K | cuBLAS, us | chosen | us | best | us | of cuBLAS |"]
+    lines += ["|---|---:|---|---:|---|---:|---:|"]
+    for each in sorted((t for timed in sets.values() for t in timed), key=lambda t: t.of_vendor(t.chosen))[:10]:
+        chosen, best = (f"{name} | {each.plans[name]:.1f}" for name in (each.chosen, each.best))
+        ratio = each.of_vendor(each.chosen)
+        lines.append(f"| {each.text} | {each.vendor_us:.1f} | {chosen} | {best} | {ratio:.3f} |")
+    return "\n".join(lines)
+
+
+def plot(sets: dict[str, list[Timed]], path: Path) -> None:
+    """Draws the ratio of the chosen plan to the vendor over arithmetic intensity and over waves of large tiles."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    for axes, (label, place) in zip(
+        figure.subplots(1, 2, sharey=True),
+        {"arithmetic intensity, FLOP per byte": intensity, "waves of tiles of 128 x 256": waves}.items(),
+        strict=True,
+    ):
+        for title, timed in sets.items():
+            points = [(place(each.x), each.of_vendor(each.chosen)) for each in timed]
+            axes.scatter(*zip(*points, strict=True), s=14, alpha=0.7, label=title)
+        axes.axhline(1, color="gray", linewidth=0.8)
+        axes.set(xscale="log", yscale="log", xlabel=label)
+        axes.minorticks_off()
+        axes.set_yticks([0.25, 0.5, 0.7, 1, 1.4, 2, 4], labels=["0.25", "0.5", "0.7", "1", "1.4", "2", "4"])
+    figure.axes[0].set_ylabel("time of cuBLAS / time of cuda/auto")
+    figure.axes[0].legend()
+    figure.savefig(path, dpi=120, metadata={"Software": None})
+
+
+def intensity(x: AnyProblem) -> float:
+    return x.M * x.N * x.K / (x.M * x.K + x.K * x.N + x.M * x.N)
+
+
+def waves(x: AnyProblem) -> float:
+    return -(-x.M // 128) * -(-x.N // 256) / x.multiprocessors
+
+
+def kind_of(x: AnyProblem) -> str:
+    if min(x.M, x.N) <= tiles.STREAM_FEW:
+        return "at most 16 rows or columns"
+    copied = x.a_copied or x.b_copied if isinstance(x, Problem) else x.copied
+    return "others, copied for TMA" if copied else "others"
+
+
+def mean(ratios: Sequence[float]) -> float:
+    """The geometric mean."""
+    return math.exp(statistics.fmean(math.log(each) for each in ratios))
+
+
+def _distribution(ratios: Sequence[float]) -> str:
+    quartiles = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else [*ratios] * 3
+    shown = ", ".join(f"{each:.3f}" for each in quartiles)
+    return f"{len(ratios)} | {mean(ratios):.3f} | {min(ratios):.3f} | {shown}"
