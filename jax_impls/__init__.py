@@ -1,5 +1,6 @@
-"""The operations in JAX, compiled by XLA for the GPU or the CPU. One file per implementation; each function is jitted.
+"""The operations in JAX, compiled by XLA for the GPU or the CPU. Each function is jitted.
 
-Arguments are checked while a function is traced, so a call with known shapes and dtypes is not checked again.
-Modules that begin with an underscore are shared. The folder depends on jax and jaxtyping only.
+Arguments are checked while a function is traced: a call with shapes and dtypes seen before costs no check.
+A file is an operation's only implementation; a folder has the plain one and its variants.
+The kernels depend on jax and jaxtyping only.
 """

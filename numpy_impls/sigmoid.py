@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from numpy_impls._runtime.arguments import check_sigmoid
+from numpy_impls._runtime.arguments import check_elementwise
 
 BLOCK = 1 << 15
 """Elements per step: the float64 temporary (256 KiB) stays in the cache."""
@@ -20,7 +20,7 @@ def sigmoid(x: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
 
     Raises ValueError for other dtypes.
     """
-    check_sigmoid(x)
+    check_elementwise("sigmoid", x)
     y = np.empty(x.shape, x.dtype)
     source, target = x.reshape(-1), y.reshape(-1)
     for start in range(0, x.size, BLOCK):

@@ -35,7 +35,7 @@ TOPS = (
     "examples",
 )
 PATH = re.compile(rf"(?:{'|'.join(TOPS)})/[\w./*<>-]*[\w*>]\.(?:py|cuh?|md|h|yml)\b")
-PLACEHOLDER = re.compile(r"NAME|[*<>]|_mine\b")
+PLACEHOLDER = re.compile(r"NAME|[*<>]|/mine\.(?:py|cu)$")
 
 each_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 
@@ -144,6 +144,12 @@ def test_the_readme_is_short_and_begins_with_the_two_commands() -> None:
     first_screen = "\n".join(lines[:25])
     assert "make compare" in first_screen
     assert "make test" in first_screen
+
+
+def test_the_table_of_validation_programs_names_every_program() -> None:
+    table = (ROOT / "validation" / "README.md").read_text(encoding="utf-8")
+    programs = [path.name for path in (ROOT / "validation").glob("*.py") if "ArgumentParser(" in path.read_text()]
+    assert not [name for name in programs if f"| `{name}` |" not in table]
 
 
 def test_the_lab_index_names_every_page() -> None:

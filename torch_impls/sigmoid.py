@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from torch_impls._runtime.arguments import check_sigmoid
+from torch_impls._runtime.arguments import check_elementwise
 
 VENDOR = "PyTorch"
 
@@ -18,7 +18,7 @@ def sigmoid(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     For x < -88.7 exp(-x) overflows and y is 0, although float32 and bfloat16 have subnormals there. Raises ValueError
     for other dtypes.
     """
-    check_sigmoid(x)
+    check_elementwise("sigmoid", x)
     if x.is_contiguous():
         return torch.sigmoid(x)
     return torch.sigmoid(x, out=x.new_empty(x.shape))

@@ -1,5 +1,6 @@
-"""Triton kernels: one file per implementation; modules that begin with an underscore are shared by them.
+"""Triton kernels: a folder for each operation, with the plain kernel in its `__init__.py` and a file for each variant.
 
-They run natively on NVIDIA GPUs, and on CPU tensors in Triton's interpreter if TRITON_INTERPRET=1 is set before import.
-The folder depends on torch, triton and jaxtyping only: copied elsewhere, it works as it is.
+Names that begin with an underscore are helpers. The kernels run natively on NVIDIA GPUs, and on CPU tensors in Triton's
+interpreter if TRITON_INTERPRET=1 is set before the import. The folder depends on torch, triton and jaxtyping only:
+copied elsewhere, it works as it is.
 """

@@ -36,7 +36,7 @@ DIVISION_US = 2.0
 
 
 def is_listed(plan: Plan) -> bool:
-    """Whether a plan is in the list: in tf32 and float8 all are."""
+    """Return True for a plan of the list. In tf32 and float8 all are."""
     indices = CONFIGURATIONS.get(plan.kernel)
     return indices is None or plan.tile in indices
 

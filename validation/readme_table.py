@@ -41,7 +41,7 @@ CASES = (
     ("multi_head_attention", "B=4,S=4096,E=2048,H=16", "bfloat16", "ieee"),
     ("lstm", "T=512,B=1,I=1024,H=1024", "bfloat16", "ieee"),
 )
-"""Cases of the table: one for each operation with results."""
+"""Cases of the table: one for each operation with committed results, in the order of `list`."""
 FRAMEWORKS = ("triton", "jax", "cuda")
 HEADS = ["case", "best vendor", "its rate", "of limit", "Triton", "JAX", "CUDA"]
 NUMERIC = {"its rate", "of limit", "Triton", "JAX", "CUDA"}

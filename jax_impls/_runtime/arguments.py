@@ -19,9 +19,9 @@ def check_add(operation: str, a: jax.Array, b: jax.Array, *, ndim: int) -> None:
     _check_dtypes(operation, a=a, b=b)
 
 
-def check_sigmoid(x: jax.Array) -> None:
-    """Raises: ValueError for other dtypes."""
-    _check_dtypes("sigmoid", x=x)
+def check_elementwise(operation: str, x: jax.Array) -> None:
+    """An array whose elements are computed each by itself. Raises: ValueError for other dtypes."""
+    _check_dtypes(operation, x=x)
 
 
 def check_rows(operation: str, x: jax.Array) -> None:

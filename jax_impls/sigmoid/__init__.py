@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.arguments import check_sigmoid
+from jax_impls._runtime.arguments import check_elementwise
 
 VENDOR = "XLA"
 
@@ -20,7 +20,7 @@ def sigmoid(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
     Raises ValueError for other dtypes.
     """
-    check_sigmoid(x)
+    check_elementwise("sigmoid", x)
     return sigmoid_float32(x.astype(jnp.float32)).astype(x.dtype)
 
 

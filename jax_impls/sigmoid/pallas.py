@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.arguments import check_hopper, check_sigmoid
+from jax_impls._runtime.arguments import check_elementwise, check_hopper
 from jax_impls._runtime.mosaic import plgpu
 
 REQUIRES = "sm_90"
@@ -27,7 +27,7 @@ def sigmoid(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
     Raises ValueError for other dtypes; NotImplementedError for float32, and on anything but a Hopper GPU.
     """
-    check_sigmoid(x)
+    check_elementwise("sigmoid", x)
     if x.dtype == jnp.float32:
         raise NotImplementedError("sigmoid: this kernel takes float16 and bfloat16; got float32")
     check_hopper("sigmoid")

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.arguments import check_sigmoid
+from jax_impls._runtime.arguments import check_elementwise
 
 VENDOR = "XLA"
 
@@ -23,7 +23,7 @@ def sigmoid(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
     Raises ValueError for other dtypes; NotImplementedError for float32.
     """
-    check_sigmoid(x)
+    check_elementwise("sigmoid", x)
     if x.dtype == jnp.float32:
         raise NotImplementedError("sigmoid: words hold two float16 or bfloat16 numbers; got float32")
     pairs = jnp.pad(x.reshape(-1), (0, x.size % 2)).reshape(-1, 2)

@@ -20,9 +20,9 @@ def check_add(operation: str, a: np.ndarray, b: np.ndarray, *, ndim: int) -> Non
     _check_dtypes(operation, a=a, b=b)
 
 
-def check_sigmoid(x: np.ndarray) -> None:
-    """Raises: ValueError for other dtypes."""
-    _check_dtypes("sigmoid", x=x)
+def check_elementwise(operation: str, x: np.ndarray) -> None:
+    """An array whose elements are computed each by itself. Raises: ValueError for other dtypes."""
+    _check_dtypes(operation, x=x)
 
 
 def check_rows(operation: str, x: np.ndarray) -> None:

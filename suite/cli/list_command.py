@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
-from suite.cli.options import DeviceOption, JsonOption, device
+import typer
+
+from suite.cli.options import DeviceOption, JsonOption, complete_operation, device
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -16,18 +19,30 @@ LONGEST_VENDOR = 36
 """The largest number of characters of a library's name in the table."""
 
 
-def list_operations(device_text: DeviceOption = None, as_json: JsonOption = False) -> None:
+def list_operations(
+    operations: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Operations, by name or pattern such as 'mat*'. Default: all.",
+            metavar="[NAME]...",
+            autocompletion=complete_operation,
+        ),
+    ] = None,
+    device_text: DeviceOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Operations with their dimensions, options and default cases; implementations: which run here, what each needs.
 
-    Then the kinds of inputs that `compare --inputs` takes.
+    Then the kinds of inputs that `compare --inputs` takes. Exit status: 0; 2 for an unknown operation.
     """
     from suite import ops
 
+    names = tuple(dict.fromkeys(name for pattern in operations or ["all"] for name in ops.matching(pattern)))
     where = device(device_text)
-    entries = _implementations(where)
+    entries = _implementations(names, where)
     if as_json:
-        inputs = {name: {key: kind.about for key, kind in ops.get(name).families.items()} for name in ops.names()}
-        telling = {name: [each.name for each in ops.get(name).telling] for name in ops.names()}
+        inputs = {name: {key: kind.about for key, kind in ops.get(name).families.items()} for name in names}
+        telling = {name: [each.name for each in ops.get(name).telling] for name in names}
         found = {"device": where.name, "implementations": entries, "inputs": inputs, "telling": telling}
         print(json.dumps(found))
         return
@@ -38,21 +53,22 @@ def list_operations(device_text: DeviceOption = None, as_json: JsonOption = Fals
     print_lines(
         console, wrapped(f"on {where.name}; Triton interpreted and CUDA emulated are never timed", console.width)
     )
-    for name in ops.names():
+    for name in names:
         own = [entry for entry in entries if entry["operation"] == name]
         print_lines(console, _operation_lines(name, where, own, console.width))
-    print_lines(console, _input_lines(console.width))
+    print_lines(console, _input_lines(names, console.width))
 
 
-def _implementations(where: Device) -> list[dict[str, Any]]:
+def _implementations(names: Sequence[str], where: Device) -> list[dict[str, Any]]:
     """One entry for each implementation, with the values of the JSON output."""
-    from suite import ops
+    from suite.core.paths import ROOT
     from suite.implementations import builtin
 
     entries = []
-    for name in ops.names():
+    for name in names:
         for implementation in builtin.implementations(name):
             status, reason = implementation.obstacle(where) or ("ok", "")
+            file = builtin.files(implementation.framework, name)[implementation.name.partition("/")[2]]
             entries.append(
                 {
                     "operation": name,
@@ -64,7 +80,7 @@ def _implementations(where: Device) -> list[dict[str, Any]]:
                     "vendor": implementation.vendor or "",
                     "peer": implementation.peer or "",
                     "dtypes_beyond": implementation.dtypes_beyond,
-                    "file": implementation.module.replace(".", "/") + ".py",
+                    "file": str(file.relative_to(ROOT)),
                 }
             )
     return entries
@@ -119,22 +135,22 @@ def _operation_lines(name: str, where: Device, entries: list[dict[str, Any]], wi
     return [*lines, *(Text(line) for text in refused for line in wrapped(text, width, indent="    ")), Text()]
 
 
-def _input_lines(width: int) -> list[Text]:
-    """Lines on the kinds of inputs, each with the operations that have it."""
+def _input_lines(names: Sequence[str], width: int) -> list[Text]:
+    """Lines on the kinds of inputs, each with the operations that have it unless all of `names` do."""
     from rich.text import Text
 
     from suite import ops
     from suite.results.render.layout import wrapped
 
     kinds: dict[tuple[str, str], list[str]] = {}
-    for name in ops.names():
+    for name in names:
         for key, kind in ops.get(name).families.items():
             kinds.setdefault((key, kind.about), []).append(name)
     texts = []
     for (key, about), having in kinds.items():
-        texts.append(f"{key}: {about}" + ("" if len(having) == len(ops.names()) else f" ({', '.join(having)})"))
-    for name in ops.names():
-        names = ", ".join(each.name for each in ops.get(name).telling)
-        texts.append(f"telling: small cases that are part of every plain run: {names} ({name})")
+        texts.append(f"{key}: {about}" + ("" if len(having) == len(names) else f" ({', '.join(having)})"))
+    for name in names:
+        cases = ", ".join(each.name for each in ops.get(name).telling)
+        texts.append(f"telling: small cases that are part of every plain run: {cases} ({name})")
     lines = [Text("compare --inputs", style="bold")]
     return lines + [Text(line) for text in texts for line in wrapped(f"  {text}", width, indent="    ")]

@@ -13,7 +13,7 @@ def new_op(
         str, typer.Option(help="elementwise: y = f(x) of a vector. rowwise: each row of a matrix, as softmax.")
     ] = "elementwise",
 ) -> None:
-    """Write working skeletons of a new operation, one file a framework, which pass compare and the parity tests.
+    """Write working skeletons of a new operation in every framework, which pass `compare` and all tests.
 
     Exit status: 0; 2 for a name that cannot be used or that exists.
     """
@@ -25,6 +25,7 @@ def new_op(
         f"\nNext, in these {len(written)} files:\n"
         f"  1. suite/ops/{name}.py: the formula, sizes, truth and bound (docs/agreement.md says how to derive one).\n"
         f"  2. The kernels; each works alone: python -m suite compare --op {name} --impl torch --no-time\n"
-        f"  3. All of them: python -m suite compare --op {name}\n"
-        f"  4. Every family of inputs: python -m pytest tests/parity -k {name}"
+        f"  3. All of them, with every family of inputs: python -m suite compare --op {name} --no-time --inputs all\n"
+        f"  4. The tests of every operation: python -m pytest tests -k {name}\n"
+        "CONTRIBUTING.md explains each part."
     )

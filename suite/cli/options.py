@@ -17,17 +17,22 @@ LONGEST_S = 1e6
 MOST_NOISE = 1000.0
 
 
-def _operations(incomplete: str) -> list[str]:
+def complete_operation(incomplete: str) -> list[str]:
+    """Names of operations for the shell's completion."""
     return [name for name in (*ops.names(), "all") if name.startswith(incomplete)]
 
 
 OperationOption = Annotated[
     list[str],
-    typer.Option("--op", help="Operation, a GLOB as 'mat*', or all. May be repeated.", autocompletion=_operations),
+    typer.Option(
+        "--op", help="Operation, a GLOB as 'mat*', or all. May be repeated.", autocompletion=complete_operation
+    ),
 ]
 OperationsOption = Annotated[
     list[str] | None,
-    typer.Option("--op", help="Operation, a GLOB as 'mat*', or all. May be repeated.", autocompletion=_operations),
+    typer.Option(
+        "--op", help="Operation, a GLOB as 'mat*', or all. May be repeated.", autocompletion=complete_operation
+    ),
 ]
 ReferenceOption = Annotated[
     Path | None,

@@ -34,7 +34,7 @@ class ExternalImplementation(Implementation):
     line: int | None = None
     """Line of the file that defines the operation."""
     fault: str = ""
-    """Why the file cannot be used at all; empty if it can."""
+    """The reason why the file cannot be used at all; empty if it can."""
     case: Case | None = None
     """The case of the calls, in a process that makes calls."""
 

@@ -32,7 +32,7 @@ class TimeExternalRequest:
 
 @dataclass(frozen=True)
 class NotTimed:
-    """Why a user's file has no times: it failed, or its results were wrong while timed."""
+    """The reason why a user's file has no times: it failed, or its results were wrong while timed."""
 
     status: Literal["error", "wrong"]
     reason: str

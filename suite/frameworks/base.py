@@ -48,7 +48,7 @@ class Adapter(ABC):
     """Name of the type that an implementation returns, for messages."""
 
     def missing(self, device: Device) -> str | None:
-        """Why this framework cannot run on `device`, with the remedy; None if it can. Imports no framework."""
+        """Return why this framework cannot run on `device`, and the remedy; None if it can. Imports no framework."""
         absent = [package for package in self.packages if importlib.util.find_spec(package) is None]
         if absent:
             return f"{', '.join(absent)} not installed: {CPU_EXTRA if device.type == 'cpu' else GPU_EXTRA}"

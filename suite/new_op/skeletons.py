@@ -1,8 +1,13 @@
 """Writes the files of a new operation from templates.
 
-`templates/<kind>/operation.py.template` becomes `suite/ops/<name>.py`. `templates/<kind>/<framework>.<suffix>.template`
-becomes `<name>.<suffix>` in the framework's folder. `$name`, `$Name` and `$rank` in a template are the operation's
-name, its class and its rank.
+| template in `templates/<kind>/` | file |
+|---|---|
+| `operation.py.template` | `suite/ops/<name>.py` |
+| `triton.py.template`, `cuda.py.template` | `<name>/__init__.py` in the framework's folder |
+| `cuda.cu.template` | `cuda_ref/<name>/<name>.cu` |
+| `jax.py.template` and others | `<name>.py` in the framework's folder |
+
+`$name`, `$Name` and `$rank` in a template are the operation's name, its class and its rank.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ import ast
 import ctypes
 import keyword
 import re
+from contextlib import suppress
 from pathlib import Path
 from string import Template
 
@@ -23,6 +29,8 @@ TEMPLATES = Path(__file__).parent / "templates"
 SUFFIX = ".template"
 OPERATION = "operation"
 """Name of the template of the file in `suite/ops/`."""
+OWN_FOLDER = ("triton", "cuda")
+"""Frameworks in which a new operation is a folder: its variants and helpers come beside its plain kernel."""
 KINDS = tuple(sorted(path.name for path in TEMPLATES.iterdir() if path.is_dir()))
 RANK_STEP = 10
 
@@ -34,17 +42,21 @@ def write(name: str, kind: str, root: Path = ROOT) -> list[Path]:
     be used, `ResultsError` for a folder that cannot be written.
     """
     files = render(name, kind)
-    for path in files:
-        if (root / path).exists():
-            raise UsageError(f"new-op {name!r}: {path} exists already")
-    written: list[Path] = []
+    for module in dict.fromkeys(path.parent if path.parent.name == name else path.with_suffix("") for path in files):
+        for path in (module.with_suffix(".py"), module):  # Python imports one of them: the other would be hidden
+            if (root / path).exists():
+                raise UsageError(f"new-op {name!r}: {path} exists already")
     try:
         for path, text in files.items():
             write_atomically(root / path, text)
-            written.append(root / path)
     except BaseException:
-        for each in written:
-            each.unlink(missing_ok=True)
+        for path in files:
+            with suppress(OSError):
+                (root / path).unlink()
+        for path in files:
+            if path.parent.name == name:
+                with suppress(OSError):
+                    (root / path.parent).rmdir()
         raise
     return list(files)
 
@@ -88,9 +100,11 @@ def _templates(kind: str) -> list[Path]:
 
 
 def _path(template: Path, name: str) -> Path:
-    """The path of the file that a template becomes: `cuda.cu.template` -> `cuda_ref/<name>.cu`."""
+    """The path of the file that a template becomes: `cuda.cu.template` -> `cuda_ref/<name>/<name>.cu`."""
     framework, suffix = template.name.removesuffix(SUFFIX).split(".")
     folder = "suite/ops" if framework == OPERATION else frameworks.get(framework).folder
+    if framework in OWN_FOLDER:
+        return Path(folder, name, "__init__.py" if suffix == "py" else f"{name}.{suffix}")
     return Path(folder, f"{name}.{suffix}")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -41,11 +42,11 @@ def options(name: str) -> tuple[Option, ...]:
 
 
 def get(name: str) -> Operation:
-    """Return the operation called `name`. Raises `UsageError` that lists all names."""
+    """Return the operation called `name`. Raises `UsageError` with all names, and those nearest to it."""
     from suite.problem.operation import Operation
 
     if name not in names():
-        raise UsageError(f"unknown operation {name!r}; there are {', '.join(names())}, or all")
+        raise _unknown(name)
     op = importlib.import_module(f"suite.ops.{name}").OP
     if not isinstance(op, Operation) or op.name != name:
         raise TypeError(f"suite/ops/{name}.py must define OP, an Operation named {name!r}")
@@ -74,8 +75,15 @@ def matching(pattern: str) -> tuple[str, ...]:
     """Return the operations that match a name, `all` or a pattern such as `mat*`. Raises `UsageError` if none does."""
     found = names() if pattern == "all" else tuple(name for name in names() if fnmatchcase(name, pattern))
     if not found:
-        raise UsageError(f"unknown operation {pattern!r}; there are {', '.join(names())}, or all")
+        raise _unknown(pattern)
     return found
+
+
+def _unknown(name: str) -> UsageError:
+    """Return the error for a name or pattern of no operation."""
+    near = get_close_matches(name, names())
+    meant = f"; did you mean {' or '.join(near)}?" if near else ""
+    return UsageError(f"unknown operation {name!r}; there are {', '.join(names())}, or all{meant}")
 
 
 @cache

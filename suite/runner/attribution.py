@@ -1,11 +1,12 @@
-"""Attribution: implementations are timed together, and one that fails must cost only its own row.
+"""Finds the implementation that breaks a timed run, so that its failure costs only its own row.
 
-The implementation that was running when a worker died is a suspect: an earlier one may have damaged the process. The
-suspect is timed alone. If it fails again it is the failing implementation, and the others are timed without it. If it
-succeeds, or none was running, all are timed together once more; after a second failure each is timed alone.
+The implementation that was running when a worker died is only a suspect: an earlier one may have damaged the process.
 
-An implementation whose results were wrong while its inputs were intact is a failing one at once, and so is the first
-implementation after whose call the inputs differ.
+1. The suspect is timed alone. If it fails again, it is the failing implementation; the others are timed without it.
+2. If it succeeds, or none was running, all are timed together once more. After a second failure each is timed alone.
+
+No second attempt is needed for an implementation whose results were wrong although its inputs were intact, or for the
+first one after whose call the inputs differ: it fails at once.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Failure:
-    """Why implementations that were timed together have no times."""
+    """The reason why implementations that were timed together have no times."""
 
     status: str
     reason: str
@@ -43,7 +44,7 @@ class Outcome(Generic[T]):
     failed: dict[str, Failure] = field(default_factory=dict)
     """The failing implementations, each with the failure that it caused."""
     given_up: Failure | None = None
-    """Why the implementations in neither have no times: no failing one was found."""
+    """The failure of the implementations that are in neither mapping: no failing one among them was found."""
 
 
 Attempt = Callable[[Sequence[str]], "Mapping[str, T] | Failure"]

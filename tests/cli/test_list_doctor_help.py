@@ -21,12 +21,37 @@ def test_list_names_every_implementation_of_every_operation(
     assert call(monkeypatch, "list", "--device", "cpu", "--json") == 0
     listed = {(i["operation"], i["implementation"]): i for i in json.loads(capsys.readouterr().out)["implementations"]}
     assert set(listed) == {(name, i.name) for name in ops.names() for i in builtin.implementations(name)}
+    assert all((ROOT / each["file"]).is_file() for each in listed.values())
     assert listed["matmul", "triton"]["mode"] == "interpreted"
     assert listed["matmul", "cuda/tiled"]["mode"] == "emulated"
     assert listed["attention", "torch/cudnn"]["status"] == "unsupported"
     assert "needs an NVIDIA GPU" in listed["attention", "torch/cudnn"]["reason"]
     assert call(monkeypatch, "list", "--device", "cpu") == 0
     assert "cuda/tiled" in capsys.readouterr().out
+
+
+def test_list_takes_operations_by_name_and_pattern(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "list", "sum", "mat*", "--device", "cpu", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    named = {"sum", "matmul", "matrix_add"}
+    assert {entry["operation"] for entry in found["implementations"]} == named
+    assert set(found["inputs"]) == set(found["telling"]) == named
+    assert call(monkeypatch, "list", "sum", "--device", "cpu") == 0
+    text = capsys.readouterr().out
+    assert "cuda/atomics" in text
+    assert "matmul" not in text
+    assert "(sum)" in text, "its telling cases"
+
+
+def test_list_refuses_an_unknown_operation_and_names_the_nearest(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "list", "sum", "matmull") == 2
+    text = " ".join(capsys.readouterr().err.split())
+    assert "unknown operation 'matmull'; there are vector_add" in text
+    assert text.endswith("or all; did you mean matmul?")
 
 
 def test_doctor_runs_without_a_gpu_and_speaks_json(

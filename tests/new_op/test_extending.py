@@ -73,10 +73,20 @@ def statuses(checkout: Path, *arguments: str) -> dict[tuple[str, str, str], str]
 
 
 def test_an_implementation_is_one_file(checkout: Path) -> None:
-    plain = (checkout / "torch_impls" / "vector_add.py").read_text(encoding="utf-8")
-    (checkout / "torch_impls" / "vector_add_mine.py").write_text(plain, encoding="utf-8")
-    found = statuses(checkout, "--op", "vector_add", "--impl", "torch/*", "--shape", "N=1000")
-    assert found == {("vector_add", "torch/mine", dtype): "ok" for dtype in DTYPES}
+    folder = checkout / "triton_kernels" / "vector_add"
+    (folder / "mine.py").write_text((folder / "__init__.py").read_text(encoding="utf-8"), encoding="utf-8")
+    found = statuses(checkout, "--op", "vector_add", "--impl", "triton/*", "--shape", "N=1000")
+    assert found == {("vector_add", "triton/mine", dtype): "ok" for dtype in DTYPES}
+
+
+def test_an_operation_that_is_one_file_becomes_a_folder_for_its_variants(checkout: Path) -> None:
+    plain = checkout / "numpy_impls" / "vector_add.py"
+    folder = plain.with_suffix("")
+    folder.mkdir()
+    plain = plain.rename(folder / "__init__.py")
+    (folder / "mine.py").write_text(plain.read_text(encoding="utf-8"), encoding="utf-8")
+    found = statuses(checkout, "--op", "vector_add", "--impl", "numpy*", "--shape", "N=1000")
+    assert found == {("vector_add", name, dtype): "ok" for name in ("numpy", "numpy/mine") for dtype in DTYPES}
 
 
 @pytest.mark.slow

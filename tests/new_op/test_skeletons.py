@@ -61,9 +61,15 @@ def test_an_unknown_kind_names_the_kinds() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_operation_and_a_file_for_every_framework_are_written(kind: str, tmp_path: Path) -> None:
     files = write("scale", kind, tmp_path)
-    folders = {frameworks.get(name).folder for name in frameworks.names()}
-    assert {str(path.parent) for path in files} == {"suite/ops", *folders}
-    assert {path.stem for path in files} == {"scale"}
+    assert [str(path) for path in files] == [
+        "suite/ops/scale.py",
+        "triton_kernels/scale/__init__.py",
+        "jax_impls/scale.py",
+        "cuda_ref/scale/scale.cu",
+        "cuda_ref/scale/__init__.py",
+        "torch_impls/scale.py",
+        "numpy_impls/scale.py",
+    ]
     for path in files:
         text = (tmp_path / path).read_text(encoding="utf-8")
         assert "$" not in text
@@ -74,11 +80,22 @@ def test_an_operation_and_a_file_for_every_framework_are_written(kind: str, tmp_
     assert int(rank.split("=")[1]) > max(ops.rank(name) for name in ops.names())
 
 
-def test_a_file_that_exists_is_kept_and_nothing_is_written(tmp_path: Path) -> None:
-    mine = tmp_path / "numpy_impls" / "scale.py"
-    mine.parent.mkdir()
+@pytest.mark.parametrize(
+    ("place", "complaint"),
+    [
+        ("numpy_impls/scale.py", r"numpy_impls/scale\.py"),
+        ("numpy_impls/scale/__init__.py", "numpy_impls/scale"),
+        ("triton_kernels/scale.py", r"triton_kernels/scale\.py"),
+        ("cuda_ref/scale/scale.cu", "cuda_ref/scale"),
+    ],
+)
+def test_a_file_or_folder_that_exists_is_kept_and_nothing_is_written(
+    place: str, complaint: str, tmp_path: Path
+) -> None:
+    mine = tmp_path / place
+    mine.parent.mkdir(parents=True)
     mine.write_text("mine", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"new-op 'scale': numpy_impls/scale\.py exists already"):
+    with pytest.raises(UsageError, match=rf"new-op 'scale': {complaint} exists already"):
         write("scale", "rowwise", tmp_path)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [mine]
     assert mine.read_text(encoding="utf-8") == "mine"
@@ -89,6 +106,7 @@ def test_where_one_file_cannot_be_written_none_is(tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match="cannot write"):
         write("scale", "rowwise", tmp_path)
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["numpy_impls"]
+    assert not list(tmp_path.rglob("scale")), "an empty folder would be in the way of the next attempt"
 
 
 def test_the_command_refuses_with_exit_status_2_and_writes_nothing() -> None:

@@ -13,5 +13,7 @@ def test_the_readme_has_the_numbers_of_the_results() -> None:
     assert found == readme_table.table(), "python validation/readme_table.py --write"
 
 
-def test_every_operation_has_a_case() -> None:
-    assert tuple(case[0] for case in readme_table.CASES) == ops.names()
+def test_every_operation_with_results_has_a_case() -> None:
+    named = [case[0] for case in readme_table.CASES]
+    assert named == [name for name in ops.names() if name in named]
+    assert set(named) >= {name for name in ops.names() if (readme_table.RESULTS / f"{name}.csv").exists()}

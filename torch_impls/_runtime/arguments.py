@@ -20,9 +20,9 @@ def check_add(operation: str, a: Tensor, b: Tensor, *, ndim: int) -> None:
     _check_kinds(operation, ("a", "b"), (a, b))
 
 
-def check_sigmoid(x: Tensor) -> None:
-    """Raises: ValueError for other dtypes."""
-    _check_kinds("sigmoid", ("x",), (x,))
+def check_elementwise(operation: str, x: Tensor) -> None:
+    """An array whose elements are computed each by itself. Raises: ValueError for other dtypes."""
+    _check_kinds(operation, ("x",), (x,))
 
 
 def check_rows(operation: str, x: Tensor) -> None:

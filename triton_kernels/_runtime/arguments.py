@@ -26,10 +26,13 @@ def check_add(operation: str, a: Tensor, b: Tensor, *, ndim: int) -> None:
     _check_runs(operation, "a", a)
 
 
-def check_sigmoid(x: Tensor) -> None:
-    """Raises: ValueError for other dtypes, and on a CPU without the interpreter."""
-    _check_dtypes("sigmoid", ("x",), (x,))
-    _check_runs("sigmoid", "x", x)
+def check_elementwise(operation: str, x: Tensor) -> None:
+    """A tensor whose elements are computed each by itself.
+
+    Raises: ValueError for other dtypes, and on a CPU without the interpreter.
+    """
+    _check_dtypes(operation, ("x",), (x,))
+    _check_runs(operation, "x", x)
 
 
 def check_rows(operation: str, x: Tensor) -> None:

@@ -5,7 +5,7 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._runtime.arguments import check_sigmoid
+from triton_kernels._runtime.arguments import check_elementwise
 from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 
@@ -61,7 +61,7 @@ def sigmoid(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     Errors: ValueError for other dtypes or devices.
     Source: W. Cody, W. Waite, "Software Manual for the Elementary Functions", 1980, for the exponential.
     """
-    check_sigmoid(x)
+    check_elementwise("sigmoid", x)
     out = empty_output(x.shape, x.dtype, x.device)
     N = x.numel()
     if N > 0:

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from triton_kernels._common.sigmoid import sigmoid_of
-from triton_kernels._runtime.arguments import check_sigmoid
+from triton_kernels._runtime.arguments import check_elementwise
 from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 
@@ -78,7 +78,7 @@ def sigmoid(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     Errors: ValueError for other dtypes or devices.
     Source: Cody and Waite's argument reduction; Markstein's correction of a reciprocal by its residual.
     """
-    check_sigmoid(x)
+    check_elementwise("sigmoid", x)
     out = empty_output(x.shape, x.dtype, x.device)
     if x.numel() > 0:
         with device_of(x):
