@@ -183,10 +183,7 @@ class DeviceRun:
         return row, row.status not in (Status.ERROR, Status.WRONG)
 
     def _probe(self, case: Case, implementation: Implementation, row: Row) -> None:
-        """Record the results of the telling cases in a row that is otherwise ok.
-
-        They run once for each implementation, dtype and precision.
-        """
+        """Record the results of the telling cases, which run once in a dtype and precision, in a row that is ok."""
         key = (case.operation, case.dtype, case.precision, implementation.name)
         result = self._probed.get(key)
         if result is None:

@@ -1,10 +1,10 @@
-"""Device functions of pipelined products: addresses that the compiler copies by 16 bytes, and multiply-adds."""
+"""Device functions of pipelined products: addresses that the compiler copies by 16 bytes."""
 
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from triton_kernels._runtime.interpreter import INTERPRET, dot_operand
+from triton_kernels._runtime.interpreter import INTERPRET
 
 
 @triton.jit
@@ -28,21 +28,6 @@ def opaque_offsets(offs, ALIGN: tl.constexpr, ROWS: tl.constexpr):
 def known_multiple(x, ALIGN: tl.constexpr):
     """x, a multiple of ALIGN, in a form from which the compiler infers it (by itself it tests for 16 only)."""
     return x // ALIGN * ALIGN
-
-
-@triton.jit
-def multiply_add(a, b, acc, PRECISION: tl.constexpr):
-    """acc + a b. PRECISION: "ieee", "tf32", or of float8 "promoted" or "fast"."""
-    a = dot_operand(a)
-    b = dot_operand(b)
-    if PRECISION == "promoted":
-        BLOCK_K: tl.constexpr = a.shape[1]
-        acc = tl.dot(a, b, acc, max_num_imprecise_acc=BLOCK_K if BLOCK_K < 128 else 128)
-    elif PRECISION == "fast":
-        acc = tl.dot(a, b, acc)
-    else:
-        acc = tl.dot(a, b, acc, input_precision=PRECISION)
-    return acc
 
 
 def alignment(*matrices: Tensor) -> int:

@@ -8,7 +8,7 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._common.pipelining import alignment, known_multiple, multiply_add, opaque_offsets
+from triton_kernels._common.pipelining import alignment, known_multiple, opaque_offsets
 from triton_kernels._common.sigmoid import sigmoid_16_bit, sigmoid_float32
 from triton_kernels._common.tiles import grouped_tile
 from triton_kernels._runtime.arguments import check_linear
@@ -16,6 +16,7 @@ from triton_kernels._runtime.autotuner import autotune
 from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 from triton_kernels.linear_sigmoid._configs_pipelined import CONFIGS, short_list, tuning_space  # noqa: F401
+from triton_kernels.matmul import multiply_add
 
 DETERMINISTIC = True
 GROUP_M = 8  # tile rows per group of the tile scheduler

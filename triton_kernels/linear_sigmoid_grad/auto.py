@@ -1,4 +1,4 @@
-"""The gradients of a linear layer with a sigmoid in Triton: dz by `triton/pipelined`, then two products."""
+"""The gradients of a linear layer with a sigmoid in Triton: dz by `pipelined`, then two products by `auto`."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -7,7 +7,7 @@ from triton_kernels._runtime.arguments import check_linear
 from triton_kernels._runtime.interpreter import empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept
 from triton_kernels.linear_sigmoid.pipelined import launch_forward
-from triton_kernels.matmul import matmul
+from triton_kernels.matmul import auto
 from triton_kernels.sum.parts import sum as sum_of
 
 DETERMINISTIC = True
@@ -39,4 +39,12 @@ def linear_sigmoid_grad(
         with device_of(x):
             launch_forward(x, weight, bias, dy, dz, precision)
     dz = finished_output(dz, x.dtype)
-    return matmul(dz, weight, precision=precision), matmul(dz.t(), x, precision=precision), sum_of(dz, axis=0)
+    dx = auto.matmul(dz, weight, precision=precision)
+    return dx, auto.matmul(dz.t(), x, precision=precision), sum_of(dz, axis=0)
+
+
+def config(x: Tensor, weight: Tensor, bias: Tensor, dy: Tensor, *, precision: str = "ieee") -> str:
+    """The kernels that `linear_sigmoid_grad` runs: dz, the two products as `triton/auto` of matmul, and the sum."""
+    dz = dy.new_empty(dy.shape)
+    products = (auto.config(dz, weight, precision=precision), auto.config(dz.t(), x, precision=precision))
+    return "; ".join(["pipelined", *products, "sum_parts"])

@@ -8,14 +8,15 @@ from triton_kernels._runtime.arguments import check_lstm
 from triton_kernels._runtime.launch import kept
 from triton_kernels.lstm import Sequence, State, run_steps
 from triton_kernels.lstm.persistent import fits, run_together
-from triton_kernels.matmul import matmul
+from triton_kernels.matmul import auto
 
 DETERMINISTIC = True
 
 
 def config(x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor, h0: Tensor, c0: Tensor) -> str:
-    """The kernel of the recurrence: `persistent`, or `step` for a launch of each step."""
-    return "persistent" if fits(h0) else "step"
+    """The kernels that `lstm` runs: those of the product x w_ih^T, then `persistent`, or `step` for each step."""
+    product = auto.config(x.reshape(-1, x.shape[2]), w_ih.t())
+    return "; ".join(filter(None, (product, "persistent" if fits(h0) else "step")))
 
 
 @kept
@@ -30,5 +31,5 @@ def lstm(
     """(y, h, c), as `triton_kernels.lstm.lstm`, whose shapes, dtypes and errors are those of this function."""
     check_lstm(x, w_ih, w_hh, bias, h0, c0)
     T, B, I = x.shape  # noqa: E741
-    inputs = matmul(x.reshape(T * B, I), w_ih.t()).view(T, B, w_ih.shape[0])
+    inputs = auto.matmul(x.reshape(T * B, I), w_ih.t()).view(T, B, w_ih.shape[0])
     return (run_together if fits(h0) else run_steps)(inputs, w_hh, bias, h0, c0)

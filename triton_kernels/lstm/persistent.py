@@ -13,7 +13,7 @@ from triton_kernels._runtime.arguments import check_lstm
 from triton_kernels._runtime.configs import multiprocessors
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
-from triton_kernels.matmul import matmul
+from triton_kernels.matmul import auto
 
 DETERMINISTIC = True
 BLOCK_U = 256 if INTERPRET else 8  # hidden units of a program
@@ -160,8 +160,8 @@ def lstm(
 
     Shapes: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H), any strides: torch copies what is not
     contiguous. The results are contiguous.
-    Dtypes: float32 (ieee), float16, bfloat16, the same for all. x w_ih^T, by `matmul`, and h are rounded to it; sums
-    and c are float32. Memory: 4 T B H numbers for x w_ih^T, and 4 B H bytes.
+    Dtypes: float32 (ieee), float16, bfloat16, the same for all. x w_ih^T, by `auto` of matmul, and h are rounded to it;
+    sums and c are float32. Memory: 4 T B H numbers for x w_ih^T, and 4 B H bytes.
     Tail: masked. Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for more programs, of 8
     units and up to 128 rows each, than multiprocessors.
     """
@@ -172,5 +172,10 @@ def lstm(
             f"and the device runs {multiprocessors(h0)} at a time"
         )
     T, B, I = x.shape  # noqa: E741
-    inputs = matmul(x.reshape(T * B, I), w_ih.t())
+    inputs = auto.matmul(x.reshape(T * B, I), w_ih.t())
     return run_together(inputs.view(T, B, w_ih.shape[0]), w_hh, bias, h0, c0)
+
+
+def config(x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor, h0: Tensor, c0: Tensor) -> str:
+    """The kernels that `lstm` runs: those of the product x w_ih^T, and `persistent`."""
+    return "; ".join(filter(None, (auto.config(x.reshape(-1, x.shape[2]), w_ih.t()), "persistent")))

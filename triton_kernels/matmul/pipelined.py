@@ -14,6 +14,7 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
+from triton_kernels._common.pipelining import alignment, known_multiple, opaque_offsets
 from triton_kernels._common.tiles import grouped_tile
 from triton_kernels._runtime.arguments import check_matmul, check_sizes
 from triton_kernels._runtime.autotuner import autotune
@@ -34,29 +35,6 @@ def in_registers(x):
         return x
     else:
         return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], tl.float32, is_pure=True, pack=1)
-
-
-@triton.jit
-def opaque_offsets(offs, ALIGN: tl.constexpr, ROWS: tl.constexpr):
-    """offs, runs of ALIGN consecutive numbers along rows or columns, after a no-op instruction.
-
-    The compiler cannot look through the instruction. Without it, it recomputes the offsets of every copy within the
-    loop, and the next product waits for those addresses.
-    """
-    if INTERPRET or ALIGN == 1:
-        return offs
-    else:
-        offs = tl.inline_asm_elementwise("mov.b64 $0, $1;", "=l,l", [offs], tl.int64, is_pure=True, pack=1)
-        if ROWS:
-            return tl.max_contiguous(tl.multiple_of(offs, (1, ALIGN)), (1, ALIGN))
-        else:
-            return tl.max_contiguous(tl.multiple_of(offs, (ALIGN, 1)), (ALIGN, 1))
-
-
-@triton.jit
-def known_multiple(x, ALIGN: tl.constexpr):
-    """x, a multiple of ALIGN, in a form from which the compiler infers it (by itself it tests for 16 only)."""
-    return x // ALIGN * ALIGN
 
 
 @triton.jit
@@ -198,16 +176,6 @@ else:  # tuned, or timed once per key and kept in Triton's cache folder
     TILE = {}
     KEY = ["M", "N", "K", "stride_am", "stride_ak", "stride_bk", "stride_bn", "PRECISION"]
     pipelined_matmul_kernel = autotune(CONFIGS, KEY, short_list)(pipelined_matmul_kernel)
-
-
-def alignment(*matrices: Tensor) -> int:
-    """Elements in 16 bytes if every contiguous row or column starts and ends at a multiple of 16 bytes; otherwise 1."""
-    vector = 16 // matrices[0].element_size()
-    for matrix in matrices:
-        along = 1 if matrix.stride(1) == 1 else 0
-        if matrix.stride(along) != 1 or matrix.shape[along] % vector != 0 or matrix.stride(1 - along) % vector != 0:
-            return 1
-    return vector
 
 
 @kept
