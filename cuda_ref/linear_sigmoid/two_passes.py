@@ -32,3 +32,8 @@ def linear_sigmoid(
         product, bias.contiguous(), out, M, N, build.DTYPES[x.dtype],
     )  # fmt: skip
     return out
+
+
+def config(x: Tensor, weight: Tensor, bias: Tensor, *, precision: str = "ieee") -> str:
+    """The kernels that `linear_sigmoid` runs: those of the product, and `bias_sigmoid`."""
+    return "; ".join(filter(None, (matmul_wgmma.config(x, weight.t(), precision=precision), "bias_sigmoid")))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
 import torch
 
 from suite import ops
+from suite.core.paths import ROOT
 from suite.implementations import builtin
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
@@ -48,11 +50,16 @@ def steps(config: str) -> list[str]:
     return [step.split()[0] for step in config.split(";") if step.strip() and "=" not in step.split()[0]]
 
 
+HELPERS = {"copy_pitched": "copied", "pad": "copied", "transpose": "copied", "add_parts": "parts="}
+"""Kernels that `config` may name by a word of a step: `wgmma 64x128 parts=4 (b copied)`."""
+
+
 def unexplained(config: str, ran: Sequence[str]) -> list[str]:
     """What `config` and the names of the kernels that ran do not have in common."""
     named = steps(config)
+    helpers = [kernel for kernel, word in HELPERS.items() if word in config]
     return [word for word in named if not any(word in name for name in ran)] + [
-        name for name in ran if not any(word in name for word in named)
+        name for name in ran if not any(word in name for word in (*named, *helpers))
     ]
 
 
@@ -73,45 +80,58 @@ def kernels(call: Callable[[], object]) -> list[str]:
     return [name for name in names if not re.match(r"Memset|Memcpy|void at::|at::|ProfilerStep|Activity Buffer", name)]
 
 
-def source(implementation: Implementation) -> str:
-    variant = implementation.name.partition("/")[2]
-    return builtin.files(implementation.framework, implementation.operation)[variant].read_text(encoding="utf-8")
+def source(module: str) -> str:
+    """The text of a module and of the CUDA sources beside it that are called like it."""
+    path = ROOT / module.replace(".", "/")
+    package = path / "__init__.py"
+    files = [package, path / f"{path.name}.cu"] if package.is_file() else [path.with_suffix(e) for e in (".py", ".cu")]
+    return "".join(each.read_text(encoding="utf-8") for each in files if each.is_file())
+
+
+def own_kernels(module: str) -> str:
+    """The text that may define the kernels of a line without a `config`: its own, and that of the lines it imports."""
+    text = source(module)
+    imported = re.findall(r"^from ([a-z_0-9.]+) import", text, re.MULTILINE)
+    return text + "".join(map(source, (name for name in imported if "._" not in name)))
 
 
 @pytest.mark.gpu
 @pytest.mark.slow(60)
 @pytest.mark.parametrize("operation", SHAPES)
 def test_rows_name_the_kernels_that_run(operation: str) -> None:
-    """Lines without a `config` run the same kernels for all shapes of a dtype."""
-    wrong, single = {}, dict[tuple[str, str], dict[frozenset[str], str]]()
+    """Lines without a `config` run kernels of their own files, and of the lines that they import."""
+    wrong = {}
+    tuned: set[tuple[str, str]] = set()
     for case in cases(operation):
         op = ops.operation(case)
         inputs, arguments = op.make_inputs(case, 0, torch.device("cuda")), op.arguments(case)
         for each in ours(operation):
             call = partial(each.function(), *inputs, **arguments)
+            known = (each.name, case.dtype) in tuned
             try:
-                with each.adapter.without_tuning(each.load()):
+                with each.adapter.without_tuning(each.load()) if known else nullcontext():
                     call()
                     torch.cuda.synchronize()
                     ran = kernels(call)
             except NotImplementedError:
                 continue
-            if "\ndef config(" not in source(each):
-                names = frozenset(re.sub(r"<.*", "", name) for name in ran)
-                single.setdefault((each.name, case.dtype), {}).setdefault(names, case.label)
-            elif found := unexplained(config := each.configuration(inputs, arguments), ran):
+            tuned.add((each.name, case.dtype))
+            if hasattr(each.load(), "config"):
+                found = unexplained(config := each.configuration(inputs, arguments), ran)
+            else:
+                config, text = "", own_kernels(each.module)
+                found = [name for name in ran if (re.findall(r"\w+", re.sub(r"<.*", "", name)) or [""])[-1] not in text]
+            if found:
                 wrong[each.name, case.label, case.dtype] = (config, ran, found)
     assert wrong == {}
-    different = {line: ran for line, ran in single.items() if len(ran) > 1}
-    assert different == {}, "kernels differ from case to case, and no config says so"
 
 
 def cases(operation: str) -> Iterator[Case]:
     """Each shape in two dtypes, float32 in tf32 where that exists, with the first and the last of the options."""
     op = ops.get(operation)
     every = {option.name: option.values for option in op.options}
-    for shape in SHAPES[operation]:
-        for dtype in ("bfloat16", "float32"):
+    for dtype in ("bfloat16", "float32"):
+        for shape in SHAPES[operation]:
             options = list(op.option_combinations(dtype, every))
             for chosen in options if len(options) == 1 else (options[0], options[-1]):
                 yield op.case(shape, dtype, op.precisions(dtype)[-1], **chosen)

@@ -7,7 +7,8 @@ from torch import Tensor
 from triton_kernels._runtime.arguments import check_linear
 from triton_kernels._runtime.launch import device_of, kept
 from triton_kernels.matmul._configs_gluon import tuning_space  # noqa: F401
-from triton_kernels.matmul.gluon import gluon_matmul_kernel, launch_product  # noqa: F401
+from triton_kernels.matmul._gluon_operands import copies
+from triton_kernels.matmul.gluon import gluon_matmul_kernel, is_stored_by_tma, launch_product  # noqa: F401
 
 REQUIRES = "sm_90"
 
@@ -39,3 +40,11 @@ def linear_sigmoid(
         with device_of(x):
             launch_product(x, weight.t(), out, None, None, "ieee", bias.contiguous())
     return out
+
+
+def config(x: Tensor, weight: Tensor, bias: Tensor, *, precision: str = "ieee") -> str:
+    """The kernels that `linear_sigmoid` runs: `pad_both; gluon; pad`, with copies of what TMA cannot read or store."""
+    if x.numel() * weight.numel() == 0:
+        return ""
+    stored = is_stored_by_tma(x, weight.shape[0])
+    return "; ".join([*copies(x, weight.t()), "gluon", *([] if stored else ["pad"])])

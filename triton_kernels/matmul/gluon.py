@@ -297,9 +297,13 @@ def config(
     product = "gluon" + f" parts={triton.cdiv(K, K_part)}" * (K_part < K) + " transposed" * transposed
     if K_part < K:
         return "; ".join([*copies(a, b), product, "add_parts"])
+    return "; ".join([*copies(a, b), product, *([] if is_stored_by_tma(a, N) else ["pad"])])
+
+
+def is_stored_by_tma(a: Tensor, N: int) -> bool:
+    """Whether TMA can store the product of `a` and a matrix of N columns; otherwise it is copied (`tma_output`)."""
     unit = 8 if a.element_size() < 4 else 4  # elements of C in 16 bytes
-    written = N % unit == 0 or (N == 1 and M % unit == 0)  # see `tma_output`
-    return "; ".join([*copies(a, b), product, *([] if written else ["pad"])])
+    return N % unit == 0 or (N == 1 and a.shape[0] % unit == 0)
 
 
 def launch_product(

@@ -98,7 +98,9 @@ def matmul(
 ) -> Float[Tensor, "M N"]:
     """C = A @ B; for float8 C = scale_a * scale_b * A @ B.
 
-    Shapes, strides, dtypes, precision, tail and errors: those of `pipelined`. The output is contiguous.
+    Shapes, strides, dtypes, precision, tail and errors: those of `pipelined`, but NotImplementedError for tf32, where
+    Triton 3.6 compiles a loop whose results differ from call to call (docs/lab/matmul_tried.md). The output is
+    contiguous.
     Parts: as many as give each multiprocessor a tile of 128 x 128, at most 64, each of at least 256 terms. Their
     float32 sums take 4 M N bytes for each part and are added in a fixed order. One part is stored without a sum.
     Source: "split-K" of CUTLASS, with a reduction by a second kernel.
@@ -106,6 +108,8 @@ def matmul(
     check_matmul(a, b, scale_a, scale_b, precision=precision, float8=True)
     (M, K), N = a.shape, b.shape[1]
     check_sizes(M, N, K)
+    if precision == "tf32":
+        raise NotImplementedError("matmul: parts of K are not for tf32, where results differ from call to call")
     dtype = torch.bfloat16 if a.dtype == torch.float8_e4m3fn else a.dtype
     if K == 0:
         return torch.zeros((M, N), dtype=dtype, device=a.device)

@@ -14,7 +14,7 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from triton_kernels._common.tiles import tile_offsets
-from triton_kernels._common.tma import TmaMatrix, both_tma_matrices, tma_matrix, tma_output
+from triton_kernels._common.tma import TmaMatrix, both_tma_matrices, find_tma, tma_matrix, tma_output
 from triton_kernels._runtime.arguments import check_matmul, check_tensor_cores
 from triton_kernels._runtime.autotuner import autotune
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
@@ -100,6 +100,21 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
         with device_of(a):
             _launch(a, b, out, precision)
     return finished_output(out, a.dtype)
+
+
+def config(a: Tensor, b: Tensor, *, precision: str = "ieee") -> str:
+    """The kernel that `matmul` runs, and the matrices that it copies for TMA: `persistent (a and out copied)`."""
+    size, N = a.element_size(), b.shape[1]
+    if a.numel() * b.numel() == 0:
+        return ""
+    left, right = find_tma(a, size), find_tma(b, size)
+    copied = {
+        "a": left is None or (precision == "tf32" and not left.row_major),
+        "b": right is None or (precision == "tf32" and right.row_major),
+        "out": N * size % 16 != 0 and not (N == 1 and a.shape[0] * size % 16 == 0),
+    }
+    names = " and ".join(name for name, is_copied in copied.items() if is_copied)
+    return f"persistent ({names} copied)" if names else "persistent"
 
 
 def _launch(a: Tensor, b: Tensor, out: Tensor, precision: str) -> None:
