@@ -32,6 +32,7 @@ from cuda_ref.matmul import _plan as _matmul_plan
 from cuda_ref.matmul import _tiles as _matmul_tiles
 from cuda_ref.matmul import auto
 from cuda_ref.matmul._rates import rates_of
+from suite.core.integers import cdiv
 from suite.timing.intervals import RecorderError
 from suite.timing.recorder import Recorder
 from suite.timing.target import target

@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 import torch
 
+from cuda_ref import build
 from suite import ops
 from suite.core.paths import ROOT
 from suite.implementations import builtin
@@ -81,11 +82,13 @@ def kernels(call: Callable[[], object]) -> list[str]:
 
 
 def source(module: str) -> str:
-    """The text of a module and of the CUDA sources beside it that are called like it."""
+    """The text of a module and of the CUDA source called like it, with the headers that this includes."""
     path = ROOT / module.replace(".", "/")
     package = path / "__init__.py"
     files = [package, path / f"{path.name}.cu"] if package.is_file() else [path.with_suffix(e) for e in (".py", ".cu")]
-    return "".join(each.read_text(encoding="utf-8") for each in files if each.is_file())
+    text = "".join(each.read_text(encoding="utf-8") for each in files if each.is_file())
+    headers = [build.HERE / name for name in re.findall(r'#include "([^"]+)"', text)]
+    return text + "".join(each.read_text(encoding="utf-8") for each in headers if each.is_file())
 
 
 def own_kernels(module: str) -> str:
@@ -120,10 +123,15 @@ def test_rows_name_the_kernels_that_run(operation: str) -> None:
                 found = unexplained(config := each.configuration(inputs, arguments), ran)
             else:
                 config, text = "", own_kernels(each.module)
-                found = [name for name in ran if (re.findall(r"\w+", re.sub(r"<.*", "", name)) or [""])[-1] not in text]
+                found = [name for name in ran if function_name(name) not in text]
             if found:
                 wrong[each.name, case.label, case.dtype] = (config, ran, found)
     assert wrong == {}
+
+
+def function_name(kernel: str) -> str:
+    """`void clear<float>(float*, long)` is `clear`."""
+    return re.sub(r"[<(].*", "", kernel).split()[-1]
 
 
 def cases(operation: str) -> Iterator[Case]:
