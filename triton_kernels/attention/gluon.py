@@ -16,8 +16,9 @@ from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 
 from triton_kernels._common.tma import descriptor, tma_rows
-from triton_kernels._runtime.arguments import check_attention, check_head
+from triton_kernels._runtime.arguments import check_gpu, check_head
 from triton_kernels._runtime.configs import multiprocessors
+from triton_kernels._runtime.contract import check_attention
 from triton_kernels._runtime.launch import device_of, kept, launch
 from triton_kernels.attention import LOG2_E
 from triton_kernels.attention._configs_gluon import configuration, heads_together
@@ -351,7 +352,8 @@ def attention(
     or causal with new sizes: it needs one call before the capture.
     Source: FlashAttention-3 (Shah et al., 2024): overlap of softmax and products within a warpgroup and between two.
     """
-    check_attention(q, k, v, interpreter=False)
+    check_attention(q, k, v)
+    check_gpu("attention", "q", q)
     _check_limits(q, sm_scale)
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     attend(q, k, v, out, causal, sm_scale)

@@ -13,7 +13,8 @@ from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 
 from triton_kernels._common.tma import descriptor, tma_rows
-from triton_kernels._runtime.arguments import check_attention_grad, check_head
+from triton_kernels._runtime.arguments import check_gpu, check_head
+from triton_kernels._runtime.contract import check_attention_grad
 from triton_kernels._runtime.launch import device_of, kept, launch
 from triton_kernels.attention import LOG2_E
 from triton_kernels.attention._gluon_rows import OUT_COLUMNS, ROWS, hide, store
@@ -354,7 +355,8 @@ def attention_grad(
     sm_scale, other GPUs; RuntimeError for a call in a CUDA graph capture that must compile, or causal with new sizes.
     Source: FlashAttention-3 (Shah et al., 2024), with a second kernel for dq.
     """
-    check_attention_grad(q, k, v, do, interpreter=False)
+    check_attention_grad(q, k, v, do)
+    check_gpu("attention_grad", "q", q)
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     _check_limits(q, sm_scale)
     if q.numel() == 0 or k.numel() == 0:
