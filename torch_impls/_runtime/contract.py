@@ -4,8 +4,8 @@ Each function raises ValueError for arguments that break the contract, and then 
 folder's `arguments.py`, which refuses what its framework does not cover. Errors name the argument, what is expected and
 what was given: `matmul: a is (M, K)=(128, 64), so b must be (64, N); got (32, 256)`.
 
-This file is the same in cuda_ref/, triton_kernels/, jax_impls/, torch_impls/ and numpy_impls/, and needs the standard
-library only. Edit cuda_ref/_runtime/contract.py and copy it to the others; a test compares them.
+This file is the same in cuda_ref/, triton_kernels/, jax_impls/, torch_impls/ and numpy_impls/. Edit
+cuda_ref/_runtime/contract.py and copy it to the others; a test compares them. So it imports no framework.
 """
 
 from __future__ import annotations

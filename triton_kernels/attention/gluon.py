@@ -348,8 +348,7 @@ def attention(
     second product).
     Tail: TMA reads zeros beyond the last key, whose scores are masked, and does not write beyond the last query.
     Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for float32, other D, a negative
-    sm_scale, and a GPU other than Hopper; RuntimeError for a call in a CUDA graph capture whose kernel is not compiled,
-    or causal with new sizes: it needs one call before the capture.
+    sm_scale, other GPUs; RuntimeError for a call in a CUDA graph capture that must compile, or causal with new sizes.
     Source: FlashAttention-3 (Shah et al., 2024): overlap of softmax and products within a warpgroup and between two.
     """
     check_attention(q, k, v)

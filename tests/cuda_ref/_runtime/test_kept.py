@@ -317,14 +317,6 @@ def test_an_emulated_kernel_is_repeated() -> None:
     assert torch.equal(out, a + b)
 
 
-@pytest.mark.parametrize("name", ["kept.py", "operator.py", "autograd.py"])
-def test_both_folders_have_the_same_file(name: str) -> None:
-    texts = [
-        (ROOT / folder / "_runtime" / name).read_text(encoding="utf-8") for folder in ("cuda_ref", "triton_kernels")
-    ]
-    assert texts[0] == texts[1]
-
-
 def test_a_compiled_function_has_one_graph() -> None:
     from cuda_ref.rms_norm import rms_norm
     from cuda_ref.sum import sum as total
