@@ -84,6 +84,12 @@ ARGUMENTS: list[tuple[Callable[..., Tensor], tuple[Tensor, ...], dict[str, Any],
             ((tensor(2, 2), torch.zeros(2, 2, device="meta")), {}, "a is on cpu, so b must be on cpu; got meta"),
         )
     ),
+    (
+        matmul_wgmma.matmul,
+        (*(tensor(16, 16, dtype=torch.float8_e4m3fn),) * 2, tensor(), torch.zeros((), device="meta")),
+        {"precision": "fast"},
+        "a is on cpu, so scale_b must be on cpu; got meta",
+    ),
     (attention, (tensor(2, 3, 64),) * 3, {}, "attention: q must be (B, H, S_q, D); got (2, 3, 64)"),
     (
         attention,

@@ -6,7 +6,6 @@ import ctypes
 import threading
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +17,6 @@ from cuda_ref import build
 from cuda_ref._runtime import kept as _kept
 from cuda_ref._runtime.kept import kept
 from cuda_ref._runtime.operator import schema
-
-ROOT = Path(__file__).parents[3]
 
 
 class Launcher:
