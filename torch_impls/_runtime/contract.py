@@ -11,7 +11,6 @@ cuda_ref/_runtime/contract.py and copy it to the others; a test compares them. S
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import cache
 from typing import Any, TypeAlias
 
 from .arguments import HAS_DEVICES, check_supported
@@ -278,7 +277,6 @@ def _check_arrays(
     check_supported(operation, arrays, precision)
 
 
-@cache
 def _name(dtype: Any) -> str:
     """`float32`, of any framework's dtype."""
     return str(dtype).removeprefix("torch.")
