@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.arguments import check_conv2d
+from jax_impls._runtime.contract import check_conv2d
 
 VENDOR = "XLA"
 
@@ -33,8 +33,6 @@ def conv2d(
     """
     check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
     on_gpu = jax.default_backend() == "gpu"
-    if precision == "tf32" and not on_gpu:
-        raise NotImplementedError("conv2d: precision 'tf32' needs NVIDIA's tensor cores; XLA on a CPU has only 'ieee'")
     dtype = x.dtype
     if not on_gpu:
         x, weight = x.astype(jnp.float32), weight.astype(jnp.float32)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.arguments import check_linear
+from jax_impls._runtime.contract import check_linear
 from jax_impls.linear_sigmoid import logits, product
 from jax_impls.sigmoid import sigmoid_float32
 

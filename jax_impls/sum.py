@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.arguments import check_sum
+from jax_impls._runtime.contract import check_sum
 
 VENDOR = "XLA"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.arguments import check_add
+from jax_impls._runtime.contract import check_add
 
 VENDOR = "XLA"
 

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 from jaxtyping import Float
 
-from numpy_impls._runtime.arguments import FLOAT8, check_attention
+from numpy_impls._runtime.contract import check_attention
 
 DTYPES_BEYOND = ("float8_e4m3fn",)
 
@@ -42,7 +42,7 @@ def attention(
     check_attention(q, k, v, (scale_q, scale_k, scale_v))
     B, H, S_q, D = q.shape
     H_kv, S_k = k.shape[1], k.shape[2]
-    o = np.zeros(q.shape, ml_dtypes.bfloat16 if q.dtype == FLOAT8 else q.dtype)
+    o = np.zeros(q.shape, ml_dtypes.bfloat16 if q.dtype == ml_dtypes.float8_e4m3fn else q.dtype)
     if o.size == 0 or S_k == 0:
         return o
     scale = np.float32(1.0 / math.sqrt(D) if sm_scale is None else sm_scale)

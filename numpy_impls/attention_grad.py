@@ -7,7 +7,7 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from numpy_impls._runtime.arguments import check_attention_grad
+from numpy_impls._runtime.contract import check_attention_grad
 
 BLOCK_M = 128
 """Queries per step: the probabilities in memory are (BLOCK_M, S_k), never (S_q, S_k)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from numpy_impls._runtime.arguments import check_conv2d
+from numpy_impls._runtime.contract import check_conv2d
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -24,7 +24,7 @@ def conv2d(
 
     Raises ValueError for other shapes, dtypes and precisions, NotImplementedError for "tf32".
     """
-    check_conv2d(x, weight, stride, padding, precision)
+    check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
     (N, H, W, C), (K, R, S, _) = x.shape, weight.shape
     P, Q = (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // stride + 1
     border = (padding, padding)

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 from jaxtyping import Float
 
-from numpy_impls._runtime.arguments import FLOAT8, check_matmul
+from numpy_impls._runtime.contract import check_matmul
 
 DTYPES_BEYOND = ("float8_e4m3fn",)
 
@@ -31,8 +31,8 @@ def matmul(
     Raises ValueError for other shapes, dtypes, scales and precisions, NotImplementedError for "tf32", which no CPU BLAS
     computes.
     """
-    check_matmul(a, b, scale_a, scale_b, precision)
+    check_matmul(a, b, scale_a, scale_b, precision=precision, float8=True)
     c = a.astype(np.float32, copy=False) @ b.astype(np.float32, copy=False)
-    if a.dtype == FLOAT8:
+    if a.dtype == ml_dtypes.float8_e4m3fn:
         return (c * (scale_a * scale_b)).astype(ml_dtypes.bfloat16)
     return c.astype(a.dtype, copy=False)

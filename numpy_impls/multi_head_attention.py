@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from numpy_impls._runtime.arguments import check_multi_head_attention
+from numpy_impls._runtime.contract import check_multi_head_attention
 from numpy_impls.attention import attention
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from numpy_impls._runtime.arguments import check_norm
+from numpy_impls._runtime.contract import check_norm
 
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from numpy_impls._runtime.arguments import check_elementwise
+from numpy_impls._runtime.contract import check_elementwise
 
 BLOCK = 1 << 15
 """Elements per step: the float64 temporary (256 KiB) stays in the cache."""

@@ -29,8 +29,8 @@ DEVICES = {
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 ATTENTION = {
     "numpy": ["attention"],
-    "torch": ["attention", "attention_cudnn", "attention_flash", "attention_math"],
-    "jax": ["attention", "attention_cudnn"],
+    "torch": ["attention", "attention.cudnn", "attention.flash", "attention.math"],
+    "jax": ["attention", "attention.cudnn"],
 }
 FUSED = ("torch_impls.attention.cudnn", "torch_impls.attention.flash", "jax_impls.attention.cudnn")
 
@@ -41,9 +41,7 @@ class Implementation:
     def __init__(self, framework: str, file: str, device: str) -> None:
         self.framework, self.file, self.device = framework, file, device
         self.module = importlib.import_module(f"{framework}_impls.{file}")
-        self.function: Callable[..., Any] = getattr(
-            self.module, file.partition("_")[0] if "attention" in file else file
-        )
+        self.function: Callable[..., Any] = getattr(self.module, file.partition(".")[0])
 
     def __call__(self, *tensors: torch.Tensor, **arguments: Any) -> torch.Tensor:
         tensors = tuple(tensor.to(self.device) for tensor in tensors)
@@ -104,7 +102,7 @@ def ulp(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 def uncovered(implementation: Implementation, dtype: torch.dtype, keys: int) -> bool:
     """Whether the implementation does not cover the case on its device."""
     if implementation.device == "cpu":
-        return implementation.file == "attention_cudnn"
+        return implementation.file == "attention.cudnn"
     fused = implementation.module.__name__ in FUSED
     return fused and (
         dtype == torch.float32 or (implementation.module.__name__ == "torch_impls.attention.cudnn" and keys == 1)

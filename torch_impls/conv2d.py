@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from torch_impls._runtime.arguments import check_conv2d
+from torch_impls._runtime.contract import check_conv2d
 
 VENDOR = "PyTorch (cuDNN on a GPU)"
 

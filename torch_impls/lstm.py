@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from torch_impls._runtime.arguments import check_lstm
+from torch_impls._runtime.contract import check_lstm
 
 VENDOR = "PyTorch (cuDNN on a GPU)"
 

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from torch_impls._runtime.arguments import check_matmul
+from torch_impls._runtime.contract import check_matmul
 from torch_impls._runtime.precision import with_precision
 
 VENDOR = "PyTorch (cuBLAS on a GPU)"
@@ -32,7 +32,7 @@ def matmul(
     Raises ValueError for other shapes, dtypes, scales and precisions and for different devices, NotImplementedError
     for "tf32" on a CPU and for other float8 matrices on a GPU.
     """
-    check_matmul(a, b, scale_a, scale_b, precision)
+    check_matmul(a, b, scale_a, scale_b, precision=precision, float8=True)
     if scale_a is not None:
         return _matmul_float8(a, b, scale_a, scale_b, fast=precision == "fast")
     return with_precision(precision, torch.matmul, a, b)

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from torch_impls._runtime.arguments import check_add
+from torch_impls._runtime.contract import check_add
 
 VENDOR = "PyTorch"
 

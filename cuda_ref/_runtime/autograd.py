@@ -1,6 +1,7 @@
 """Attention of this folder as an operator of torch with a gradient.
 
-This file is the same in cuda_ref/ and triton_kernels/.
+This file is the same in cuda_ref/ and triton_kernels/. Edit cuda_ref/_runtime/autograd.py and copy it to the other;
+a test compares them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Functions of this folder as operators of torch, so that torch.compile does not trace into them or break its graph.
 
-This file is the same in cuda_ref/ and triton_kernels/.
+This file is the same in cuda_ref/ and triton_kernels/. Edit cuda_ref/_runtime/operator.py and copy it to the other;
+a test compares them.
 """
 
 from __future__ import annotations

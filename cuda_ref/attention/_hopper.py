@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.arguments import check_attention
+from cuda_ref._runtime.contract import check_attention
 
 HEAD_DIMS = (64, 128, 256)
 

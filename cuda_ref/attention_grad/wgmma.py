@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.arguments import check_attention_grad
+from cuda_ref._runtime.contract import check_attention_grad
 from cuda_ref._runtime.device import multiprocessors
 from cuda_ref._runtime.kept import kept
 from cuda_ref.attention._hopper import check_covered, copied, readable, scales, strides

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.arguments import check_conv2d
+from cuda_ref._runtime.contract import check_conv2d
 from cuda_ref._runtime.kept import kept
 from cuda_ref.conv2d._images import check_16_bit, check_sizes, copies, views
 

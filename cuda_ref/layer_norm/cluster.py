@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.arguments import check_norm
+from cuda_ref._runtime.contract import check_norm
 from cuda_ref._runtime.kept import kept
 from cuda_ref.common.rows import are_packed, sharing
 

@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.arguments import check_linear
+from cuda_ref._runtime.contract import check_linear
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True

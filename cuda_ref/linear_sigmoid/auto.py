@@ -3,7 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from cuda_ref._runtime.arguments import check_linear
+from cuda_ref._runtime.contract import check_linear
 from cuda_ref._runtime.kept import kept
 from cuda_ref.linear_sigmoid import skinny, wgmma
 from cuda_ref.matmul._tiles import Plan, described

@@ -4,8 +4,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.arguments import check_linear, tma_layout
+from cuda_ref._runtime.contract import check_linear
 from cuda_ref._runtime.kept import kept
+from cuda_ref.hopper.layouts import tma_layout
 from cuda_ref.matmul._plan import best_plan
 from cuda_ref.matmul._tiles import SKINNY_COLUMNS, SKINNY_M, Plan, described
 

@@ -8,8 +8,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.arguments import check_linear, find_tma_layout, tma_layout
+from cuda_ref._runtime.contract import check_linear
 from cuda_ref._runtime.kept import kept
+from cuda_ref.hopper.layouts import find_tma_layout, tma_layout
 from cuda_ref.hopper.pitched import LINE, pitch, pitched
 from cuda_ref.matmul._plan import best_of, one_of_two_tiles, problem_of
 from cuda_ref.matmul._tiles import Plan, described, elements_of_parts

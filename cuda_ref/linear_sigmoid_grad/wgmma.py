@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.arguments import check_linear
+from cuda_ref._runtime.contract import check_linear
 from cuda_ref._runtime.kept import kept
 from cuda_ref.linear_sigmoid.wgmma import check_products, copies, rows_for_tma
 from cuda_ref.matmul import wgmma as product

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.arguments import check_lstm
+from cuda_ref._runtime.contract import check_lstm
 from cuda_ref._runtime.kept import kept
 from cuda_ref.lstm._parts import input_products, product_config, product_for
 

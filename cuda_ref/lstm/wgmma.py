@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.arguments import check_lstm
+from cuda_ref._runtime.contract import check_lstm
 from cuda_ref._runtime.kept import kept
 from cuda_ref.lstm._parts import input_products, product_config
 from cuda_ref.matmul import wgmma as product

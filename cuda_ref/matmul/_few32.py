@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.arguments import find_tma_layout
+from cuda_ref.hopper.layouts import find_tma_layout
 from cuda_ref.matmul._tiles import Plan
 
 

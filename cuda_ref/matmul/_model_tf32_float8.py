@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cuda_ref._runtime.arguments import find_tma_layout
+from cuda_ref.hopper.layouts import find_tma_layout
 from cuda_ref.hopper.pitched import LINE
 from cuda_ref.matmul import _model
 from cuda_ref.matmul._model import longest

@@ -5,7 +5,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from cuda_ref._runtime.arguments import find_tma_layout
+from cuda_ref.hopper.layouts import find_tma_layout
 from cuda_ref.hopper.pitched import LINE, pitch
 from cuda_ref.matmul._model import costs_of, predicted_us
 from cuda_ref.matmul._tiles import KERNELS, TILES, Plan, Problem, Tile, candidates, cdiv

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.arguments import check_matmul
+from cuda_ref._runtime.contract import check_matmul
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
@@ -26,7 +26,7 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     types and tf32, which asynchronous copies cannot convert; build.CudaError if the launch fails.
     Source: see async_copies.cu.
     """
-    M, N, K = check_matmul(a, b, precision)
+    M, N, K = check_matmul(a, b, precision=precision)
     if a.dtype != torch.float32 or precision != "ieee":
         raise NotImplementedError(
             f'matmul: asynchronous copies convert nothing: float32 and "ieee" only; got {a.dtype}, "{precision}"'

@@ -7,8 +7,8 @@ _narrow.py; in tf32 among wgmma.py and _few32.py; in float8 among wgmma.py and _
 from jaxtyping import Float
 from torch import Tensor
 
-from cuda_ref._runtime.arguments import find_tma_layout
 from cuda_ref._runtime.kept import kept
+from cuda_ref.hopper.layouts import find_tma_layout
 from cuda_ref.hopper.pitched import pitched
 from cuda_ref.matmul import _few8, _few32, _model_tf32_float8, _narrow, _short, mma, skinny, stream, wgmma
 from cuda_ref.matmul._plan import best_plan

@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.arguments import check_matmul
+from cuda_ref._runtime.contract import check_matmul
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
@@ -25,7 +25,7 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     fails.
     Source: see register_tiles.cu.
     """
-    M, N, K = check_matmul(a, b, precision)
+    M, N, K = check_matmul(a, b, precision=precision)
     out = a.new_empty(M, N)
     if M > 0 and N > 0:
         build.launch(

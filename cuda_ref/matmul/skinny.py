@@ -7,8 +7,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.arguments import check_16_bit, check_matmul, check_sizes, tma_layout
+from cuda_ref._runtime.contract import check_matmul
 from cuda_ref._runtime.kept import kept
+from cuda_ref.hopper.layouts import tma_layout
+from cuda_ref.matmul._limits import check_16_bit, check_sizes
 from cuda_ref.matmul._plan import best_plan
 from cuda_ref.matmul._tiles import SKINNY_COLUMNS, SKINNY_M, Plan, described
 
@@ -31,7 +33,7 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     for float32, for other strides, and on other devices; build.CudaError if the launch fails.
     Source: see skinny.cu.
     """
-    M, N, K = check_matmul(a, b, precision)
+    M, N, K = check_matmul(a, b, precision=precision)
     check_16_bit(a)
     if M > SKINNY_M:
         raise NotImplementedError(f"matmul: M must be at most {SKINNY_M}; got M={M}")

@@ -5,8 +5,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.arguments import check_matmul, check_sizes
+from cuda_ref._runtime.contract import check_matmul
 from cuda_ref._runtime.kept import kept
+from cuda_ref.matmul._limits import check_sizes
 
 REQUIRES = "sm_90"
 DETERMINISTIC = True
@@ -30,7 +31,7 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     inputs and tf32, which need a single product, and on other devices; build.CudaError if a launch fails.
     Source: see split.cu.
     """
-    M, N, K = check_matmul(a, b, precision)
+    M, N, K = check_matmul(a, b, precision=precision)
     if a.dtype != torch.float32 or precision != "ieee":
         raise NotImplementedError(f'matmul: splits float32 with precision="ieee" only; got {a.dtype}, "{precision}"')
     check_sizes((M, N, K), 29)

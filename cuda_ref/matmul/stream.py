@@ -7,9 +7,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.arguments import check_16_bit, check_matmul, check_sizes, find_row_layout
+from cuda_ref._runtime.contract import check_matmul
 from cuda_ref._runtime.kept import kept
+from cuda_ref.hopper.layouts import find_row_layout
 from cuda_ref.hopper.pitched import pitched
+from cuda_ref.matmul._limits import check_16_bit, check_sizes
 from cuda_ref.matmul._plan import best_plan
 from cuda_ref.matmul._tiles import STREAM_FEW, Plan, described
 
@@ -28,7 +30,7 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     and for larger sizes; build.CudaError if the launch fails.
     Source: see stream.cu.
     """
-    M, N, K = check_matmul(a, b, precision)
+    M, N, K = check_matmul(a, b, precision=precision)
     check_16_bit(a)
     if min(M, N) > STREAM_FEW:
         raise NotImplementedError(f"matmul: M or N must be at most {STREAM_FEW}; got M={M} and N={N}")

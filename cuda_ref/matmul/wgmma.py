@@ -8,23 +8,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.arguments import (
-    FLOAT8,
-    check_float8_scales,
-    check_matmul,
-    check_sizes,
-    find_tma_layout,
-    tma_layout,
-)
+from cuda_ref._runtime.contract import check_matmul
 from cuda_ref._runtime.kept import kept
+from cuda_ref.hopper.layouts import find_tma_layout, tma_layout
 from cuda_ref.hopper.pitched import pitched
 from cuda_ref.matmul import _model_tf32_float8
+from cuda_ref.matmul._limits import check_sizes
 from cuda_ref.matmul._plan import best_plan
 from cuda_ref.matmul._tiles import SHARE_A, SHARE_B, WGMMA, Plan, described, elements_of_parts, fitted_tile
 
 REQUIRES = "sm_90"
 DTYPES_BEYOND = ("float8_e4m3fn",)
-DTYPES = (*build.DTYPES, FLOAT8)
+FLOAT8 = torch.float8_e4m3fn
 
 
 @kept
@@ -72,8 +67,7 @@ def choose(a: Tensor, b: Tensor, precision: str) -> Plan:
 
 def checked(a: Tensor, b: Tensor, scale_a: Tensor | None, scale_b: Tensor | None, precision: str) -> Tensor | None:
     """Raises the errors that `matmul` documents. Returns the result if it is empty or zero, or else None."""
-    M, N, K = check_matmul(a, b, precision, DTYPES)
-    check_float8_scales(a, scale_a, scale_b)
+    M, N, K = check_matmul(a, b, scale_a, scale_b, precision=precision, float8=True)
     if a.dtype == torch.float32 and precision == "ieee":
         raise NotImplementedError('matmul: tensor cores multiply float32 in precision "tf32" only; got "ieee"')
     check_sizes((M, N, K), 30)

@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.arguments import check_addition
+from cuda_ref._runtime.contract import check_add
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
@@ -22,7 +22,7 @@ def matrix_add(a: Float[Tensor, "M N"], b: Float[Tensor, "M N"]) -> Float[Tensor
     Raises: ValueError for other shapes and dtypes, and for two devices; build.CudaError if the launch fails.
     Source: see tiles.cu, which also lists the kernels and their layouts.
     """
-    check_addition("matrix_add", a, b, ("M", "N"))
+    check_add("matrix_add", a, b, ndim=2)
     M, N = a.shape
     out = a.new_empty(M, N)
     if M > 0 and N > 0:

@@ -3,7 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from cuda_ref._runtime.arguments import check_multi_head_attention
+from cuda_ref._runtime.contract import check_multi_head_attention
 from cuda_ref._runtime.kept import kept
 from cuda_ref.attention import attend
 from cuda_ref.matmul import matmul

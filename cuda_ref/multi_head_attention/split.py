@@ -5,7 +5,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cuda_ref._runtime.arguments import check_multi_head_attention
+from cuda_ref._runtime.contract import check_multi_head_attention
 from cuda_ref._runtime.kept import kept
 from cuda_ref.attention.tiles import attend
 from cuda_ref.matmul.split import matmul

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cuda_ref._runtime.arguments import check_multi_head_attention
+from cuda_ref._runtime.contract import check_multi_head_attention
 from cuda_ref._runtime.kept import kept
 from cuda_ref.attention._hopper import HEAD_DIMS, scales
 from cuda_ref.attention._plan import launch_planned

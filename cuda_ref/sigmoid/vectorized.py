@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.arguments import check_dtypes_devices
+from cuda_ref._runtime.contract import check_elementwise
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
@@ -24,7 +24,7 @@ def sigmoid(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     Raises: ValueError for other dtypes; build.CudaError if the launch fails.
     Source: see vectorized.cu.
     """
-    check_dtypes_devices("sigmoid", ("x",), (x,))
+    check_elementwise("sigmoid", x)
     x = x.contiguous()
     out = torch.empty_like(x)
     N = out.numel()

@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.arguments import check_dims, check_dtypes_devices
+from cuda_ref._runtime.contract import check_rows
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
@@ -20,8 +20,7 @@ def softmax(x: Float[Tensor, "M N"]) -> Float[Tensor, "M N"]:
     Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
     Raises: ValueError for other shapes and dtypes; build.CudaError if the launch fails.
     """
-    check_dims("softmax", "x", x, ("M", "N"))
-    check_dtypes_devices("softmax", ("x",), (x,))
+    check_rows("softmax", x)
     M, N = x.shape
     out = x.new_empty(M, N)
     if out.numel() > 0:

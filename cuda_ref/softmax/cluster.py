@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.arguments import check_dims, check_dtypes_devices
+from cuda_ref._runtime.contract import check_rows
 from cuda_ref._runtime.kept import kept
 from cuda_ref.common.rows import are_packed, sharing
 
@@ -24,8 +24,7 @@ def softmax(x: Float[Tensor, "M N"]) -> Float[Tensor, "M N"]:
     Raises: ValueError for other shapes and dtypes; NotImplementedError for other rows and on other devices;
     build.CudaError if the launch fails.
     """
-    check_dims("softmax", "x", x, ("M", "N"))
-    check_dtypes_devices("softmax", ("x",), (x,))
+    check_rows("softmax", x)
     M, N = x.shape
     out = x.new_empty(M, N)
     if out.numel() > 0:

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.arguments import check_sum
+from cuda_ref._runtime.contract import check_sum
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True

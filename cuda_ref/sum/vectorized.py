@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.arguments import check_sum
+from cuda_ref._runtime.contract import check_sum
 from cuda_ref._runtime.device import multiprocessors
 from cuda_ref._runtime.kept import kept
 from cuda_ref.common.rows import PACK_BYTES, WARP

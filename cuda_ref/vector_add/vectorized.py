@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cuda_ref import build
-from cuda_ref._runtime.arguments import check_addition
+from cuda_ref._runtime.contract import check_add
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
@@ -22,7 +22,7 @@ def vector_add(a: Float[Tensor, "N"], b: Float[Tensor, "N"]) -> Float[Tensor, "N
     Raises: ValueError for other shapes and dtypes, and for two devices; build.CudaError if the launch fails.
     Source: see vectorized.cu.
     """
-    check_addition("vector_add", a, b, ("N",))
+    check_add("vector_add", a, b, ndim=1)
     (N,) = a.shape
     out = a.new_empty(N)
     if N > 0:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.arguments import check_attention
+from jax_impls._runtime.contract import check_attention
 
 VENDOR = "XLA"
 DTYPES_BEYOND = ("float8_e4m3fn",)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax._src.cudnn.fused_attention_stablehlo import MaskType, dot_product_attention  # the public one: BTNH alone
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.arguments import check_attention
+from jax_impls._runtime.contract import check_attention
 
 VENDOR = "cuDNN through JAX"
 REQUIRES = "cuda"

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.arguments import check_attention, check_hopper
+from jax_impls._runtime.arguments import check_hopper
+from jax_impls._runtime.contract import check_attention
 from jax_impls.attention._pallas import CONFIGS, forward
 from jax_impls.attention_grad._pallas import backward
 

@@ -7,7 +7,7 @@ from functools import partial
 import jax
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.arguments import check_attention_grad
+from jax_impls._runtime.contract import check_attention_grad
 from jax_impls.attention.cudnn import attention
 
 VENDOR = "cuDNN through JAX"

@@ -7,7 +7,8 @@ from functools import partial
 import jax
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.arguments import check_attention_grad, check_hopper
+from jax_impls._runtime.arguments import check_hopper
+from jax_impls._runtime.contract import check_attention_grad
 from jax_impls.attention.pallas import check_limits, padded_attention
 
 REQUIRES = "sm_90"

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.arguments import check_norm
+from jax_impls._runtime.contract import check_norm
 from jax_impls._runtime.tokamax import tokamax
 
 PEER = "tokamax"

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.arguments import check_matmul
+from jax_impls._runtime.contract import check_matmul
 
 VENDOR = "XLA"
 DTYPES_BEYOND = ("float8_e4m3fn",)
@@ -37,8 +37,6 @@ def matmul(
     Raises ValueError for other shapes, dtypes, scales and precisions, NotImplementedError for "tf32" without a GPU.
     """
     check_matmul(a, b, scale_a, scale_b, precision=precision, float8=True)
-    if precision == "tf32" and jax.default_backend() != "gpu":
-        raise NotImplementedError("matmul: precision 'tf32' needs NVIDIA's tensor cores; XLA on a CPU has only 'ieee'")
     if scale_a is not None:
         algorithm = lax.Precision.HIGHEST if precision == "promoted" else lax.Precision.DEFAULT
         sums = lax.dot(a, b, precision=algorithm, preferred_element_type=jnp.float32)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from jax_impls._runtime.arguments import check_hopper, check_matmul
+from jax_impls._runtime.arguments import check_hopper
+from jax_impls._runtime.contract import check_matmul
 from jax_impls.matmul._configs import Config, TileConfig
 
 

@@ -7,7 +7,7 @@ from functools import partial
 import jax
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.arguments import check_multi_head_attention
+from jax_impls._runtime.contract import check_multi_head_attention
 from jax_impls.attention import attention
 from jax_impls.matmul import matmul
 

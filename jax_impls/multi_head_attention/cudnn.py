@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.arguments import check_multi_head_attention
+from jax_impls._runtime.contract import check_multi_head_attention
 from jax_impls.attention.cudnn import check_limits
 from jax_impls.matmul import matmul
 

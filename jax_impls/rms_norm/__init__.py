@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.arguments import check_norm
+from jax_impls._runtime.contract import check_norm
 
 VENDOR = "XLA"
 

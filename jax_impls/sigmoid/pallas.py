@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.arguments import check_elementwise, check_hopper
+from jax_impls._runtime.arguments import check_hopper
+from jax_impls._runtime.contract import check_elementwise
 from jax_impls._runtime.mosaic import plgpu
 
 REQUIRES = "sm_90"

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.arguments import check_elementwise
+from jax_impls._runtime.contract import check_elementwise
 
 VENDOR = "XLA"
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jax_impls._runtime.arguments import check_rows
+from jax_impls._runtime.contract import check_rows
 
 VENDOR = "XLA"
 

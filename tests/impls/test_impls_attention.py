@@ -7,7 +7,7 @@ import torch
 from impls_common import DTYPES, Implementation, implementations, normal, ulp, uncovered
 
 
-@pytest.fixture(params=implementations("attention", "attention_cudnn", "attention_flash", "attention_math"))
+@pytest.fixture(params=implementations("attention", "attention.cudnn", "attention.flash", "attention.math"))
 def attention(request: pytest.FixtureRequest) -> Implementation:
     return Implementation(*request.param)
 

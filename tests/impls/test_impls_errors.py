@@ -22,12 +22,10 @@ def test_shape_errors_name_the_argument(
 @pytest.mark.parametrize("parameters", implementations("vector_add", "matrix_add", "matmul"))
 def test_dtype_errors_name_the_argument(parameters: tuple[str, str, str]) -> None:
     x = normal(*((4,) if parameters[1] == "vector_add" else (4, 4)))
-    with pytest.raises(
-        ValueError, match=r"a is (torch\.)?float32, so b must be (torch\.)?float32; got (torch\.)?float16"
-    ):
+    with pytest.raises(ValueError, match="a is float32, so b must be float32; got float16"):
         Implementation(*parameters)(x, x.half())
     dtypes = (
         "float32, float16, bfloat16 or float8_e4m3fn" if parameters[1] == "matmul" else "float32, float16 or bfloat16"
     )
-    with pytest.raises(ValueError, match=rf"a must be {dtypes}; got (torch\.)?int32"):
+    with pytest.raises(ValueError, match=rf"a must be {dtypes}; got int32"):
         Implementation(*parameters)(x.int(), x.int())

@@ -59,16 +59,16 @@ def test_tf32_runs_on_a_gpu_only(matmul: Implementation) -> None:
 @pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)
 def test_tf32_is_for_float32(matmul: Implementation, dtype: torch.dtype) -> None:
     a = normal(4, 4, dtype=dtype)
-    with pytest.raises(ValueError, match="precision 'tf32' is for float32 inputs"):
+    with pytest.raises(ValueError, match=r"a is b?float16, so precision must be 'ieee'; got 'tf32'"):
         matmul(a, a, precision="tf32")
-    with pytest.raises(ValueError, match=r"precision must be 'ieee' or 'tf32' for .*; got 'bf16x3'"):
+    with pytest.raises(ValueError, match="so precision must be 'ieee'; got 'bf16x3'"):
         matmul(a, a, precision="bf16x3")
 
 
 FLOAT8_ERRORS = [
-    ("float8", (None, 0.5), "promoted", "scale_a must be"),
-    ("float8", (0.5, [0.5]), "promoted", "scale_b must be"),
-    ("float32", (0.5, 0.5), "ieee", "scale_a must be"),
+    ("float8", (None, 0.5), "promoted", "so scale_a must be float32 of shape"),
+    ("float8", (0.5, [0.5]), "promoted", "so scale_b must be float32 of shape"),
+    ("float32", (0.5, 0.5), "ieee", "so scale_a must be None; got float32"),
     ("float8", (0.5, 0.5), "ieee", "precision must be 'promoted' or 'fast'"),
     ("float32", (), "fast", "precision must be 'ieee' or 'tf32'"),
 ]

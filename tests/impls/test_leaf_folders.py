@@ -24,7 +24,12 @@ FOLDERS = {  # folder: packages that its files may import, beside the standard l
 PEERS = {"liger": {"liger_kernel"}, "quack": {"quack"}, "helion": {"helion"}, "tokamax": {"tokamax", "absl"}}
 """Imports of a file that is named after a public kernel library, beside its folder's framework."""
 
-
+COPIES = {  # file below _runtime/: folders that have it; the first one has the source
+    "contract.py": ("cuda_ref", "triton_kernels", "jax_impls", "torch_impls", "numpy_impls"),
+    "kept.py": ("cuda_ref", "triton_kernels"),
+    "operator.py": ("cuda_ref", "triton_kernels"),
+    "autograd.py": ("cuda_ref", "triton_kernels"),
+}
 OWN_JAX = ("jax/pallas", "jax/elements", "jax/auto")
 """Lines of JAX whose kernels are ours: Pallas for Hopper, and the chooser among them."""
 IMPLEMENTATIONS = [
@@ -48,6 +53,36 @@ def test_a_folder_imports_its_framework_and_itself(folder: str) -> None:
                 imported.add((node.module or "").split(".")[0])
         beyond = imported - sys.stdlib_module_names - {folder} - FOLDERS[folder] - PEERS.get(path.stem, set())
         assert not beyond, f"{path.relative_to(ROOT)} imports {', '.join(sorted(beyond))}"
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_copies_are_equal_to_their_source(name: str) -> None:
+    source, *copies = (Path(folder, "_runtime", name) for folder in COPIES[name])
+    for copy in copies:
+        assert (ROOT / copy).read_bytes() == (ROOT / source).read_bytes(), (
+            f"{source} is the source of {copy}: edit the source, then run: cp {source} {copy}"
+        )
+    assert f"Edit {source} and copy it" in " ".join((ROOT / source).read_text(encoding="utf-8").split())
+
+
+def test_copies_are_declared() -> None:
+    """Files of equal text in the `_runtime/` of several folders are those of COPIES."""
+    found: dict[tuple[str, bytes], list[str]] = {}
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder / "_runtime").glob("*.py")):
+            if path.name != "__init__.py":
+                found.setdefault((path.name, path.read_bytes()), []).append(folder)
+    equal = {name: set(folders) for (name, _), folders in found.items() if len(folders) > 1}
+    assert equal == {name: set(folders) for name, folders in COPIES.items()}
+
+
+def test_the_contract_needs_the_standard_library_and_its_folder_alone() -> None:
+    for node in ast.walk(ast.parse((ROOT / "cuda_ref/_runtime/contract.py").read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            assert {alias.name.split(".")[0] for alias in node.names} <= sys.stdlib_module_names
+        elif isinstance(node, ast.ImportFrom):
+            package = (node.module or "").split(".")[0]
+            assert package == "arguments" if node.level else package in sys.stdlib_module_names
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
 
-from torch_impls._runtime.arguments import check_attention
+from torch_impls._runtime.contract import check_attention
 from torch_impls.attention._sdpa import aligned
 
 VENDOR = "PyTorch"

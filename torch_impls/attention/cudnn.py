@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.backends.cuda import SDPAParams, can_use_cudnn_attention
 from torch.nn.attention import SDPBackend
 
-from torch_impls._runtime.arguments import check_attention
+from torch_impls._runtime.contract import check_attention
 from torch_impls.attention._sdpa import check_alignment, only_kernel
 
 VENDOR = "cuDNN"

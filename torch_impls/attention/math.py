@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from torch_impls._runtime.arguments import check_attention
+from torch_impls._runtime.contract import check_attention
 from torch_impls.attention._sdpa import lower_right, unfused_in_float32
 
 VENDOR = "PyTorch math"

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from torch_impls._runtime.arguments import check_attention_grad
+from torch_impls._runtime.contract import check_attention_grad
 from torch_impls.attention._sdpa import aligned, gradients, lower_right, unfused_in_float32
 
 VENDOR = "PyTorch (cuDNN on a GPU)"

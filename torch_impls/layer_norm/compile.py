@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from torch_impls._runtime.arguments import check_norm
 from torch_impls._runtime.compiled import compiled
+from torch_impls._runtime.contract import check_norm
 
 VENDOR = "PyTorch (Inductor)"
 REQUIRES = "cuda"

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from torch_impls._runtime.arguments import check_linear
+from torch_impls._runtime.contract import check_linear
 from torch_impls._runtime.precision import with_precision
 from torch_impls.linear_sigmoid import plain
 

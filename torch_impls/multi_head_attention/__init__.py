@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.backends.cuda import SDPAParams, can_use_cudnn_attention
 
-from torch_impls._runtime.arguments import check_multi_head_attention
+from torch_impls._runtime.contract import check_multi_head_attention
 from torch_impls.attention._sdpa import sums_in_float32
 
 VENDOR = "PyTorch (cuBLAS and cuDNN on a GPU)"

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from torch_impls._runtime.arguments import check_multi_head_attention
 from torch_impls._runtime.compiled import compiled
+from torch_impls._runtime.contract import check_multi_head_attention
 from torch_impls.attention._sdpa import sums_in_float32
 
 VENDOR = "PyTorch (Inductor)"

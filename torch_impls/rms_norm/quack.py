@@ -6,7 +6,7 @@ from jaxtyping import Float
 from quack.rmsnorm import rmsnorm_fwd
 from torch import Tensor
 
-from torch_impls._runtime.arguments import check_norm
+from torch_impls._runtime.contract import check_norm
 
 PEER = "quack-kernels"
 REQUIRES = "sm_90"

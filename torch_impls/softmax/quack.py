@@ -6,7 +6,7 @@ from jaxtyping import Float
 from quack.softmax import softmax_fwd
 from torch import Tensor
 
-from torch_impls._runtime.arguments import check_rows
+from torch_impls._runtime.contract import check_rows
 
 PEER = "quack-kernels"
 REQUIRES = "sm_90"

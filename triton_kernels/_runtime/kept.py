@@ -11,7 +11,8 @@ function that is decorated by `kept` runs
 A call always runs as it is written if torch computes in it, if it returns no new tensor, or if its launch cannot be
 repeated. Each thread keeps its own plans, so that no two threads fill the arguments of one launch.
 
-This file is the same in cuda_ref/ and triton_kernels/.
+This file is the same in cuda_ref/ and triton_kernels/. Edit cuda_ref/_runtime/kept.py and copy it to the other;
+a test compares them.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from triton_kernels._common.tma import readable
-from triton_kernels._runtime.arguments import FLOAT8, check_attention
 from triton_kernels._runtime.configs import multiprocessors
+from triton_kernels._runtime.contract import check_attention
 from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._runtime.launch import kept
 from triton_kernels.attention import float8, gluon, packed, parts, specialized
@@ -26,7 +26,7 @@ GLUON_FROM = 512
 
 def choose(q: Tensor, k: Tensor, v: Tensor, *, causal: bool, contiguous: bool = True) -> ModuleType:
     """The module whose kernel `attention` runs. contiguous: the output is, which `parts` needs."""
-    if q.dtype == FLOAT8:
+    if q.dtype == torch.float8_e4m3fn:
         return float8
     if q.shape[2] <= parts.MOST_QUERIES and contiguous:
         return parts
@@ -81,9 +81,9 @@ def attention(
     scales = scale_q, scale_k, scale_v
     check_attention(q, k, v, scales)
     check_limits(q, k, v, sm_scale)
-    dtype = torch.bfloat16 if q.dtype == FLOAT8 else q.dtype
+    dtype = torch.bfloat16 if q.dtype == torch.float8_e4m3fn else q.dtype
     out = empty_output(q.shape, dtype, q.device)
-    if q.dtype == FLOAT8:
+    if q.dtype == torch.float8_e4m3fn:
         float8.attend(q, k, v, scales, out, causal, sm_scale)
     else:
         choose(q, k, v, causal=causal).attend(q, k, v, out, causal, sm_scale)

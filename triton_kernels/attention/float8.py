@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from triton_kernels._common.tma import describe, tma_rows
-from triton_kernels._runtime.arguments import FLOAT8, check_attention
+from triton_kernels._runtime.contract import check_attention
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 from triton_kernels.attention import LOWEST
@@ -145,7 +145,7 @@ def attention(
     scales = scale_q, scale_k, scale_v
     check_attention(q, k, v, scales)
     check_limits(q, k, v, sm_scale)
-    if q.dtype != FLOAT8:
+    if q.dtype != torch.float8_e4m3fn:
         raise NotImplementedError(f"attention: needs float8_e4m3fn; got {q.dtype}")
     out = empty_output(q.shape, torch.bfloat16, q.device)
     attend(q, k, v, scales, out, causal, sm_scale)

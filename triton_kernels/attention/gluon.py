@@ -16,8 +16,9 @@ from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 
 from triton_kernels._common.tma import descriptor, tma_rows
-from triton_kernels._runtime.arguments import check_attention, check_head
+from triton_kernels._runtime.arguments import check_gpu, check_head
 from triton_kernels._runtime.configs import multiprocessors
+from triton_kernels._runtime.contract import check_attention
 from triton_kernels._runtime.launch import device_of, kept, launch
 from triton_kernels.attention import LOG2_E
 from triton_kernels.attention._configs_gluon import configuration, heads_together
@@ -347,11 +348,11 @@ def attention(
     second product).
     Tail: TMA reads zeros beyond the last key, whose scores are masked, and does not write beyond the last query.
     Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for float32, other D, a negative
-    sm_scale, and a GPU other than Hopper; RuntimeError for a call in a CUDA graph capture whose kernel is not compiled,
-    or causal with new sizes: it needs one call before the capture.
+    sm_scale, other GPUs; RuntimeError for a call in a CUDA graph capture that must compile, or causal with new sizes.
     Source: FlashAttention-3 (Shah et al., 2024): overlap of softmax and products within a warpgroup and between two.
     """
-    check_attention(q, k, v, interpreter=False)
+    check_attention(q, k, v)
+    check_gpu("attention", "q", q)
     _check_limits(q, sm_scale)
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     attend(q, k, v, out, causal, sm_scale)

@@ -11,8 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from triton_kernels._common.tma import describe, readable
-from triton_kernels._runtime.arguments import check_attention
 from triton_kernels._runtime.autotuner import autotune
+from triton_kernels._runtime.contract import check_attention
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 from triton_kernels.attention import LOG2_E, LOWEST

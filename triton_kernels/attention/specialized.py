@@ -13,8 +13,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from triton_kernels._common.tma import describe, readable
-from triton_kernels._runtime.arguments import check_attention, check_head
+from triton_kernels._runtime.arguments import check_gpu, check_head
 from triton_kernels._runtime.configs import multiprocessors
+from triton_kernels._runtime.contract import check_attention
 from triton_kernels._runtime.launch import device_of, kept, launch, persistent_grid
 from triton_kernels.attention import LOG2_E, LOWEST
 from triton_kernels.attention._softmax import check_limits, head_and_rank, head_group, weigh
@@ -147,7 +148,8 @@ def attention(
     strides, a negative sm_scale, and a GPU other than Hopper.
     Source: FlashAttention-3 (Shah et al., 2024), as far as Triton's `warp_specialize` goes.
     """
-    check_attention(q, k, v, interpreter=False)
+    check_attention(q, k, v)
+    check_gpu("attention", "q", q)
     check_head(q.shape[3], tuple(TILES), sm_scale)
     check_limits(q, k, v, sm_scale)
     if reason := obstacle(q, k, v, causal):

@@ -10,7 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from triton_kernels._runtime.arguments import check_attention, check_head
+from triton_kernels._runtime.arguments import check_head
+from triton_kernels._runtime.contract import check_attention
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand
 from triton_kernels._runtime.launch import device_of, kept, launch
 from triton_kernels.attention import HEAD_DIMS, LOG2_E, LOWEST

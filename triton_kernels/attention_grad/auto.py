@@ -8,7 +8,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from triton_kernels._runtime.arguments import check_attention_grad
+from triton_kernels._runtime.contract import check_attention_grad
 from triton_kernels._runtime.interpreter import INTERPRET
 from triton_kernels._runtime.launch import kept
 from triton_kernels.attention_grad import Keys, Queries, gluon, peeled

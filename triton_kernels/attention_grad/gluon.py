@@ -13,7 +13,8 @@ from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 
 from triton_kernels._common.tma import descriptor, tma_rows
-from triton_kernels._runtime.arguments import check_attention_grad, check_head
+from triton_kernels._runtime.arguments import check_gpu, check_head
+from triton_kernels._runtime.contract import check_attention_grad
 from triton_kernels._runtime.launch import device_of, kept, launch
 from triton_kernels.attention import LOG2_E
 from triton_kernels.attention._gluon_rows import OUT_COLUMNS, ROWS, hide, store
@@ -354,8 +355,8 @@ def attention_grad(
     sm_scale, other GPUs; RuntimeError for a call in a CUDA graph capture that must compile, or causal with new sizes.
     Source: FlashAttention-3 (Shah et al., 2024), with a second kernel for dq.
     """
-    check_attention_grad(q, k, v, do, interpreter=False)
-    (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
+    B, H, H_kv, S_q, S_k, D = check_attention_grad(q, k, v, do)
+    check_gpu("attention_grad", "q", q)
     _check_limits(q, sm_scale)
     if q.numel() == 0 or k.numel() == 0:
         return tuple(torch.zeros(x.shape, dtype=q.dtype, device=q.device) for x in (q, k, v))  # type: ignore[return-value]
@@ -375,8 +376,7 @@ def attention_grad(
         launch(
             gluon_dk_dv_kernel, (B * H_kv * triton.cdiv(S_k, block),),
             q_step, k_kept, v_kept, do_step, dk_out, dv_out, lse, delta, H, B * H_kv, queries_together, S_q, S_k, G,
-            qk_scale, sm_scale, CAUSAL=causal, RAGGED=S_q % QUERIES != 0, D=D, STAGES=STAGES,
-            num_warps=4,
+            qk_scale, sm_scale, CAUSAL=causal, RAGGED=S_q % QUERIES != 0, D=D, STAGES=STAGES, num_warps=4,
         )  # fmt: skip
         launch(
             gluon_dq_kernel, (B * H * triton.cdiv(S_q, block),),

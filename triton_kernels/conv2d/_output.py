@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from triton_kernels._runtime.arguments import check_conv2d
+from triton_kernels._runtime.contract import check_conv2d
 from triton_kernels._runtime.interpreter import empty_output
 
 

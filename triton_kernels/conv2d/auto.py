@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from triton_kernels import conv2d as plain
-from triton_kernels._runtime.arguments import check_conv2d
+from triton_kernels._runtime.contract import check_conv2d
 from triton_kernels._runtime.launch import kept
 from triton_kernels.conv2d import boxes, taps
 

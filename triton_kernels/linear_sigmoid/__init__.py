@@ -6,8 +6,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from triton_kernels._common.tiles import grouped_tile_any
-from triton_kernels._runtime.arguments import check_linear
+from triton_kernels._runtime.arguments import check_sizes
 from triton_kernels._runtime.autotuner import autotune
+from triton_kernels._runtime.contract import check_linear
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 from triton_kernels.sigmoid import sigmoid_of
@@ -70,8 +71,8 @@ def linear_sigmoid(
     2^26 or K above 2^30.
     Source: the matrix multiplication of Triton's tutorials.
     """
-    check_linear("linear_sigmoid", x, weight, bias, precision=precision)
-    (M, K), N = x.shape, weight.shape[0]
+    M, N, K = check_linear("linear_sigmoid", x, weight, bias, precision=precision)
+    check_sizes("linear_sigmoid", M, N, K)
     out = empty_output((M, N), x.dtype, x.device)
     if out.numel() > 0:
         with device_of(x):

@@ -4,7 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._runtime.arguments import check_linear
+from triton_kernels._runtime.arguments import check_gpu, check_sizes
+from triton_kernels._runtime.contract import check_linear
 from triton_kernels._runtime.launch import device_of, kept
 from triton_kernels.matmul._configs_gluon import tuning_space  # noqa: F401
 from triton_kernels.matmul._gluon_operands import copies
@@ -27,8 +28,9 @@ def linear_sigmoid(
     M or N above 2^26, for K above 2^30, and for a GPU other than Hopper.
     Source: matmul/gluon.py.
     """
-    check_linear("linear_sigmoid", x, weight, bias, precision=precision, interpreter=False)
-    (M, K), N = x.shape, weight.shape[0]
+    M, N, K = check_linear("linear_sigmoid", x, weight, bias, precision=precision)
+    check_gpu("linear_sigmoid", "x", x)
+    check_sizes("linear_sigmoid", M, N, K)
     if torch.cuda.get_device_capability(x.device)[0] != 9:
         raise NotImplementedError("linear_sigmoid: wgmma needs a Hopper GPU (compute capability 9.0)")
     if x.element_size() != 2 or K == 0 or M > 2**26:

@@ -11,8 +11,9 @@ from torch import Tensor
 from triton_kernels._common.pipelining import alignment, known_multiple, opaque_offsets
 from triton_kernels._common.sigmoid import sigmoid_16_bit, sigmoid_float32
 from triton_kernels._common.tiles import grouped_tile
-from triton_kernels._runtime.arguments import check_linear
+from triton_kernels._runtime.arguments import check_sizes
 from triton_kernels._runtime.autotuner import autotune
+from triton_kernels._runtime.contract import check_linear
 from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 from triton_kernels.linear_sigmoid._configs_pipelined import CONFIGS, short_list, tuning_space  # noqa: F401
@@ -100,8 +101,9 @@ def linear_sigmoid(
     N above 2^26 or K above 2^30.
     Source: `triton/pipelined` of matmul.
     """
-    check_linear("linear_sigmoid", x, weight, bias, precision=precision)
-    out = empty_output((x.shape[0], weight.shape[0]), x.dtype, x.device)
+    M, N, K = check_linear("linear_sigmoid", x, weight, bias, precision=precision)
+    check_sizes("linear_sigmoid", M, N, K)
+    out = empty_output((M, N), x.dtype, x.device)
     if out.numel() > 0:
         with device_of(x):
             launch_forward(x, weight, bias, None, out, precision)

@@ -5,7 +5,8 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._runtime.arguments import check_linear
+from triton_kernels._runtime.arguments import check_sizes
+from triton_kernels._runtime.contract import check_linear
 from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 from triton_kernels.linear_sigmoid import linear_sigmoid
@@ -46,8 +47,8 @@ def linear_sigmoid_grad(
     Precision: as in `linear_sigmoid`, for all three products.
     Tail: masked. Errors: those of `linear_sigmoid` and `matmul`.
     """
-    check_linear("linear_sigmoid_grad", x, weight, bias, dy, precision=precision)
-    M, N = dy.shape
+    M, N, K = check_linear("linear_sigmoid_grad", x, weight, bias, dy, precision=precision)
+    check_sizes("linear_sigmoid_grad", M, N, K)
     y = linear_sigmoid(x, weight, bias, precision=precision)
     dz = empty_output((M, N), x.dtype, x.device)
     if dz.numel() > 0:

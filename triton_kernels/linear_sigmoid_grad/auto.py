@@ -3,7 +3,8 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._runtime.arguments import check_linear
+from triton_kernels._runtime.arguments import check_sizes
+from triton_kernels._runtime.contract import check_linear
 from triton_kernels._runtime.interpreter import empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept
 from triton_kernels.linear_sigmoid.pipelined import launch_forward
@@ -33,8 +34,9 @@ def linear_sigmoid_grad(
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for M above 2^28,
     N or K above 2^26.
     """
-    check_linear("linear_sigmoid_grad", x, weight, bias, dy, precision=precision)
-    dz = empty_output(tuple(dy.shape), x.dtype, x.device)
+    M, N, K = check_linear("linear_sigmoid_grad", x, weight, bias, dy, precision=precision)
+    check_sizes("linear_sigmoid_grad", M, N, K)
+    dz = empty_output((M, N), x.dtype, x.device)
     if dz.numel() > 0:
         with device_of(x):
             launch_forward(x, weight, bias, dy, dz, precision)

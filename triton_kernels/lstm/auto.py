@@ -4,7 +4,7 @@ otherwise a launch for each step."""
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._runtime.arguments import check_lstm
+from triton_kernels._runtime.contract import check_lstm
 from triton_kernels._runtime.launch import kept
 from triton_kernels.lstm import Sequence, State, run_steps
 from triton_kernels.lstm.persistent import fits, run_together

@@ -9,8 +9,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from triton_kernels._common.tiles import grouped_tile_any
-from triton_kernels._runtime.arguments import check_matmul, check_sizes
+from triton_kernels._runtime.arguments import check_sizes
 from triton_kernels._runtime.autotuner import autotune
+from triton_kernels._runtime.contract import check_matmul
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 
@@ -112,7 +113,7 @@ def matmul(
     """
     check_matmul(a, b, scale_a, scale_b, precision=precision, float8=True)
     (M, K), N = a.shape, b.shape[1]
-    check_sizes(M, N, K)
+    check_sizes("matmul", M, N, K)
     dtype = torch.bfloat16 if a.dtype == torch.float8_e4m3fn else a.dtype
     out = empty_output((M, N), dtype, a.device)
     tile = TILE or {"BLOCK_K": STEP_BYTES // a.element_size()}

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from triton_kernels._common.padding import VECTOR, both_zero_padded, zero_padded
 from triton_kernels._common.tma import find_tma
-from triton_kernels._runtime.arguments import check_matmul, check_sizes
+from triton_kernels._runtime.arguments import check_sizes
 from triton_kernels._runtime.configs import device
+from triton_kernels._runtime.contract import check_matmul
 from triton_kernels._runtime.interpreter import empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept
 from triton_kernels.matmul import _plan, _plan_gluon, gluon, parts, pipelined
@@ -96,7 +97,7 @@ def matmul(
     """
     check_matmul(a, b, scale_a, scale_b, precision=precision, float8=True)
     (M, K), N = a.shape, b.shape[1]
-    check_sizes(M, N, K)
+    check_sizes("matmul", M, N, K)
     dtype = torch.bfloat16 if a.dtype == torch.float8_e4m3fn else a.dtype
     if K == 0:
         return torch.zeros((M, N), dtype=dtype, device=a.device)

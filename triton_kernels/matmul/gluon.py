@@ -16,9 +16,10 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from triton_kernels._common.tiles import left_columns
 from triton_kernels._common.tma import TmaMatrix, tma_output
-from triton_kernels._runtime.arguments import check_matmul, check_tensor_cores
+from triton_kernels._runtime.arguments import check_gpu, check_tensor_cores
 from triton_kernels._runtime.autotuner import autotune
 from triton_kernels._runtime.configs import device, multiprocessors
+from triton_kernels._runtime.contract import check_matmul
 from triton_kernels._runtime.launch import device_of, kept, launch, persistent_grid
 from triton_kernels.matmul._add_parts import add_strided_parts
 from triton_kernels.matmul._configs_gluon import CONFIGS, ROWS, SWIZZLE, short_list, tile_count, tuning_space  # noqa: F401
@@ -271,7 +272,8 @@ def matmul(
     precision="ieee", for M or N above 2^27 or K above 2^30, and for a GPU other than Hopper.
     Source: the persistent, warp-specialized kernels of CUTLASS ("cooperative" schedule), without clusters.
     """
-    check_matmul(a, b, scale_a, scale_b, precision=precision, float8=True, interpreter=False)
+    check_matmul(a, b, scale_a, scale_b, precision=precision, float8=True)
+    check_gpu("matmul", "a", a)
     (M, K), N = a.shape, b.shape[1]
     if torch.cuda.get_device_capability(a.device)[0] != 9:
         raise NotImplementedError("matmul: wgmma needs a Hopper GPU (compute capability 9.0)")

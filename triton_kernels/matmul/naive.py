@@ -5,7 +5,8 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._runtime.arguments import check_matmul, check_sizes
+from triton_kernels._runtime.arguments import check_sizes
+from triton_kernels._runtime.contract import check_matmul
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 
@@ -49,7 +50,7 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     """
     check_matmul(a, b, precision=precision)
     (M, K), N = a.shape, b.shape[1]
-    check_sizes(M, N, K)
+    check_sizes("matmul", M, N, K)
     out = empty_output((M, N), a.dtype, a.device)
     if M > 0 and N > 0:
         with device_of(a):

@@ -10,9 +10,10 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._runtime.arguments import check_matmul, check_sizes
+from triton_kernels._runtime.arguments import check_sizes
 from triton_kernels._runtime.autotuner import autotune
 from triton_kernels._runtime.configs import device
+from triton_kernels._runtime.contract import check_matmul
 from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 from triton_kernels.matmul._add_parts import STEP, add_parts
@@ -107,7 +108,7 @@ def matmul(
     """
     check_matmul(a, b, scale_a, scale_b, precision=precision, float8=True)
     (M, K), N = a.shape, b.shape[1]
-    check_sizes(M, N, K)
+    check_sizes("matmul", M, N, K)
     if precision == "tf32":
         raise NotImplementedError("matmul: parts of K are not for tf32, where results differ from call to call")
     dtype = torch.bfloat16 if a.dtype == torch.float8_e4m3fn else a.dtype

@@ -15,8 +15,9 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from triton_kernels._common.tiles import tile_offsets
 from triton_kernels._common.tma import TmaMatrix, both_tma_matrices, find_tma, tma_matrix, tma_output
-from triton_kernels._runtime.arguments import check_matmul, check_tensor_cores
+from triton_kernels._runtime.arguments import check_tensor_cores
 from triton_kernels._runtime.autotuner import autotune
+from triton_kernels._runtime.contract import check_matmul
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand, empty_output, finished_output
 from triton_kernels._runtime.launch import column_major, device_of, kept, launch, persistent_grid
 from triton_kernels.matmul._configs_persistent import CONFIGS, set_blocks, short_list, tuning_space  # noqa: F401

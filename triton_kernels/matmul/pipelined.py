@@ -16,8 +16,9 @@ from torch import Tensor
 
 from triton_kernels._common.pipelining import alignment, known_multiple, opaque_offsets
 from triton_kernels._common.tiles import grouped_tile
-from triton_kernels._runtime.arguments import check_matmul, check_sizes
+from triton_kernels._runtime.arguments import check_sizes
 from triton_kernels._runtime.autotuner import autotune
+from triton_kernels._runtime.contract import check_matmul
 from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._runtime.launch import column_major, device_of, kept, launch
 from triton_kernels.matmul import GROUP_M, multiply_add
@@ -197,7 +198,7 @@ def matmul(
     """
     check_matmul(a, b, scale_a, scale_b, precision=precision, float8=True)
     (M, K), N = a.shape, b.shape[1]
-    check_sizes(M, N, K)
+    check_sizes("matmul", M, N, K)
     dtype = torch.bfloat16 if a.dtype == torch.float8_e4m3fn else a.dtype
     if K == 0:
         return torch.zeros((M, N), dtype=dtype, device=a.device)

@@ -8,8 +8,8 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from triton_kernels._common.tiles import grouped_tile_any
-from triton_kernels._runtime.arguments import check_matmul
 from triton_kernels._runtime.autotuner import autotune
+from triton_kernels._runtime.contract import check_matmul
 from triton_kernels._runtime.interpreter import INTERPRET, dot_operand
 from triton_kernels._runtime.launch import device_of, kept, launch
 from triton_kernels.matmul._configs_split import CONFIGS, set_blocks, short_list, tuning_space  # noqa: F401

@@ -5,7 +5,7 @@ import triton.language as tl
 from jaxtyping import Shaped
 from torch import Tensor
 
-from triton_kernels._runtime.arguments import check_add
+from triton_kernels._runtime.contract import check_add
 from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 

@@ -6,7 +6,7 @@ from jaxtyping import Shaped
 from torch import Tensor
 
 from triton_kernels._common.tiles import grouped_tile_any
-from triton_kernels._runtime.arguments import check_add
+from triton_kernels._runtime.contract import check_add
 from triton_kernels._runtime.interpreter import empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 

@@ -3,7 +3,8 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._runtime.arguments import check_head, check_multi_head_attention
+from triton_kernels._runtime.arguments import check_head
+from triton_kernels._runtime.contract import check_multi_head_attention
 from triton_kernels._runtime.interpreter import empty_output, finished_output
 from triton_kernels._runtime.launch import kept
 from triton_kernels.attention import HEAD_DIMS

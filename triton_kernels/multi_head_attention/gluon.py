@@ -4,7 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._runtime.arguments import check_head, check_multi_head_attention
+from triton_kernels._runtime.arguments import check_gpu, check_head
+from triton_kernels._runtime.contract import check_multi_head_attention
 from triton_kernels._runtime.launch import kept
 from triton_kernels.attention.gluon import DTYPES, HEAD_DIMS, attend
 from triton_kernels.matmul.gluon import matmul
@@ -33,7 +34,8 @@ def multi_head_attention(
     cannot read raise NotImplementedError; ValueError for an E that is no multiple of heads.
     Source: Vaswani et al., "Attention Is All You Need", 2017.
     """
-    check_multi_head_attention(x, w_qkv, w_out, heads, interpreter=False)
+    check_multi_head_attention(x, w_qkv, w_out, heads)
+    check_gpu("multi_head_attention", "x", x)
     (B, S, E), D = x.shape, x.shape[2] // heads
     if x.dtype not in DTYPES:
         raise NotImplementedError(f"multi_head_attention: the tensor cores need 16 bits; got {x.dtype}")

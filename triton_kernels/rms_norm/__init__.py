@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from triton_kernels._common.rows import blocks
-from triton_kernels._runtime.arguments import check_norm
+from triton_kernels._runtime.contract import check_norm
 from triton_kernels._runtime.interpreter import empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 

@@ -4,7 +4,7 @@ from jaxtyping import Float
 from liger_kernel.ops import LigerRMSNormFunction
 from torch import Tensor
 
-from triton_kernels._runtime.arguments import check_norm
+from triton_kernels._runtime.contract import check_norm
 
 PEER = "liger-kernel"
 REQUIRES = "cuda"  # Triton's interpreter has no libdevice

@@ -5,7 +5,7 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._runtime.arguments import check_elementwise
+from triton_kernels._runtime.contract import check_elementwise
 from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 

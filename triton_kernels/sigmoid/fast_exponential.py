@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from triton_kernels._common.sigmoid import sigmoid_of
-from triton_kernels._runtime.arguments import check_elementwise
+from triton_kernels._runtime.contract import check_elementwise
 from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from triton_kernels._runtime.arguments import check_rows
+from triton_kernels._runtime.contract import check_rows
 
 PEER = "helion"
 REQUIRES = "cuda"

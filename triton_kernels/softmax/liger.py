@@ -4,7 +4,7 @@ from jaxtyping import Float
 from liger_kernel.ops import LigerSoftmaxFunction
 from torch import Tensor
 
-from triton_kernels._runtime.arguments import check_rows
+from triton_kernels._runtime.contract import check_rows
 
 PEER = "liger-kernel"
 REQUIRES = "cuda"  # Triton's interpreter truncates what it stores in bfloat16

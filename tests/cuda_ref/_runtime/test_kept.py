@@ -6,7 +6,6 @@ import ctypes
 import threading
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +17,6 @@ from cuda_ref import build
 from cuda_ref._runtime import kept as _kept
 from cuda_ref._runtime.kept import kept
 from cuda_ref._runtime.operator import schema
-
-ROOT = Path(__file__).parents[3]
 
 
 class Launcher:
@@ -315,14 +312,6 @@ def test_an_emulated_kernel_is_repeated() -> None:
     a = torch.randn(100)
     build.launch("vector_add/vector_add", "vector_add", a.device, a, b, out := torch.empty(100), 100, 1, 1, 0)
     assert torch.equal(out, a + b)
-
-
-@pytest.mark.parametrize("name", ["kept.py", "operator.py", "autograd.py"])
-def test_both_folders_have_the_same_file(name: str) -> None:
-    texts = [
-        (ROOT / folder / "_runtime" / name).read_text(encoding="utf-8") for folder in ("cuda_ref", "triton_kernels")
-    ]
-    assert texts[0] == texts[1]
 
 
 def test_a_compiled_function_has_one_graph() -> None:

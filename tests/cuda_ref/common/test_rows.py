@@ -72,7 +72,7 @@ def test_arguments() -> None:
     for call, message in (
         (lambda: softmax(weight), r"softmax: x must be \(M, N\); got \(8,\)"),
         (lambda: rms_norm(x, weight[:7], eps=1.0), r"x is \(M, N\)=\(3, 8\), so weight must be \(8,\); got \(7,\)"),
-        (lambda: layer_norm(x, weight, weight.double(), eps=1.0), "so weight and bias must be too"),
+        (lambda: layer_norm(x, weight, weight.double(), eps=1.0), "x is float32, so bias must be float32; got float64"),
         (lambda: sum_of(x, axis=2), "sum: axis must be None, 0 or 1; got 2"),
     ):
         with pytest.raises(ValueError, match=message):

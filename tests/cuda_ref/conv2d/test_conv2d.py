@@ -89,8 +89,8 @@ def test_float32_is_for_other_kernels() -> None:
     [
         ((8, 3, 3, 4), {}, r"x is \(N, H, W, C\)=\(1, 5, 5, 3\), so weight must be \(K, R, S, 3\); got \(8, 3, 3, 4\)"),
         ((8, 3, 3, 3), {"padding": -1}, "stride must be at least 1 and padding at least 0; got 1 and -1"),
-        ((8, 6, 3, 3), {}, r"R and S must be from 1 to 5 \+ 2 padding"),
-        ((8, 3, 3, 3), {"precision": "tf32"}, 'precision must be "ieee", or "tf32" for float32; got "tf32"'),
+        ((8, 6, 3, 3), {}, r"R must be from 1 to 5 \+ 2 \* 0, .*; got weight \(K, R, S, C\)=\(8, 6, 3, 3\)"),
+        ((8, 3, 3, 3), {"precision": "tf32"}, "x is float16, so precision must be 'ieee'; got 'tf32'"),
     ],
 )
 def test_arguments(weight: tuple[int, ...], arguments: dict[str, int], message: str) -> None:

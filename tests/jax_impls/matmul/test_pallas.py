@@ -201,12 +201,12 @@ ERRORS: dict[str, tuple[Callable[[Any, Any], Any], type[Exception], str]] = {
     "unknown precision": (
         lambda e, m: m(e(4, 4), e(4, 4), precision="high"),
         ValueError,
-        "matmul: precision must be 'ieee' or 'tf32' for bfloat16; got 'high'",
+        "matmul: a is bfloat16, so precision must be 'ieee'; got 'high'",
     ),
     "tf32 of 16 bits": (
         lambda e, m: m(e(4, 4), e(4, 4), precision="tf32"),
         ValueError,
-        "matmul: precision 'tf32' is for float32 inputs; got bfloat16",
+        "matmul: a is bfloat16, so precision must be 'ieee'; got 'tf32'",
     ),
     "float32 products": (
         lambda e, m: m(e(4, 4, dtype="float32"), e(4, 4, dtype="float32")),

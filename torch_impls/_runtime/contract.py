@@ -1,0 +1,287 @@
+"""The contract of each operation: shapes, dtypes, devices, precisions, scales and options of its arguments.
+
+Each function raises ValueError for arguments that break the contract, and then calls `check_supported` of this
+folder's `arguments.py`, which refuses what its framework does not cover. Errors name the argument, what is expected and
+what was given: `matmul: a is (M, K)=(128, 64), so b must be (64, N); got (32, 256)`.
+
+This file is the same in cuda_ref/, triton_kernels/, jax_impls/, torch_impls/ and numpy_impls/. Edit
+cuda_ref/_runtime/contract.py and copy it to the others; a test compares them. So it imports no framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, TypeAlias
+
+from .arguments import HAS_DEVICES, check_supported
+
+Array: TypeAlias = Any
+"""A tensor of torch, or an array of JAX (a traced one too) or NumPy."""
+FLOAT8 = "float8_e4m3fn"
+PRECISIONS = {
+    "float32": ("ieee", "tf32"),
+    "float16": ("ieee",),
+    "bfloat16": ("ieee",),
+    FLOAT8: ("promoted", "fast"),
+}
+"""Dtypes of the operands, and the precisions of each."""
+
+
+def check_add(operation: str, a: Array, b: Array, *, ndim: int) -> tuple[int, ...]:
+    """Checks the operands of an addition, of `ndim` dimensions: 1 or 2. Returns their shape."""
+    symbols = ("N",) if ndim == 1 else ("M", "N")
+    shape = _check_dims(operation, "a", a, symbols)
+    _check_shape(operation, ("a", shape, symbols), "b", b, shape)
+    _check_arrays(operation, {"a": a, "b": b})
+    return shape
+
+
+def check_elementwise(operation: str, x: Array) -> None:
+    """Checks an array of any shape, whose elements are computed each by itself."""
+    _check_arrays(operation, {"x": x})
+
+
+def check_rows(operation: str, x: Array) -> tuple[int, ...]:
+    """Checks a matrix whose rows are computed each by itself. Returns M and N."""
+    shape = _check_dims(operation, "x", x, ("M", "N"))
+    _check_arrays(operation, {"x": x})
+    return shape
+
+
+def check_norm(operation: str, x: Array, **vectors: Array) -> tuple[int, ...]:
+    """Checks a matrix, and vectors (N,) that its rows are multiplied by or added to. Returns M and N."""
+    shape = _check_dims(operation, "x", x, ("M", "N"))
+    for name, vector in vectors.items():
+        _check_shape(operation, ("x", shape, ("M", "N")), name, vector, shape[1:])
+    _check_arrays(operation, {"x": x, **vectors})
+    return shape
+
+
+def check_sum(operation: str, x: Array, axis: int | None) -> tuple[int, ...]:
+    """Checks a matrix, and the axis that is summed: 0, 1 or None for both. Returns M and N."""
+    shape = check_rows(operation, x)
+    if axis not in (None, 0, 1):
+        raise ValueError(f"{operation}: axis must be None, 0 or 1; got {axis!r}")
+    return shape
+
+
+def check_matmul(
+    a: Array,
+    b: Array,
+    scale_a: Array | None = None,
+    scale_b: Array | None = None,
+    *,
+    precision: str,
+    float8: bool = False,
+) -> tuple[int, int, int]:
+    """Checks the operands of a matrix product.
+
+    Args:
+        a, b: (M, K) and (K, N).
+        scale_a, scale_b: float32 of shape () for float8, else None.
+        precision: "ieee", or "tf32" for float32; "promoted" or "fast" for float8.
+        float8: whether the kernel takes float8.
+
+    Returns:
+        M, N and K.
+    """
+    M, K = shape = _check_dims("matmul", "a", a, ("M", "K"))
+    _check_shape("matmul", ("a", shape, ("M", "K")), "b", b, (K, "N"))
+    scales = {"scale_a": scale_a, "scale_b": scale_b}
+    _check_arrays("matmul", {"a": a, "b": b}, scales, precision=precision, float8=float8)
+    return M, b.shape[1], K
+
+
+def check_linear(
+    operation: str, x: Array, weight: Array, bias: Array, dy: Array | None = None, *, precision: str = "ieee"
+) -> tuple[int, int, int]:
+    """Checks a linear layer: x (M, K), weight (N, K), bias (N,), and dy (M, N) if there is a gradient of its output.
+
+    Returns M, N and K.
+    """
+    M, K = shape = _check_dims(operation, "x", x, ("M", "K"))
+    _check_shape(operation, ("x", shape, ("M", "K")), "weight", weight, ("N", K))
+    N = weight.shape[0]
+    _check_shape(operation, ("weight", (N, K), ("N", "K")), "bias", bias, (N,))
+    arrays = {"x": x, "weight": weight, "bias": bias}
+    if dy is not None:
+        _check_shape(operation, ("the output", (M, N), ("M", "N")), "dy", dy, (M, N))
+        arrays["dy"] = dy
+    _check_arrays(operation, arrays, precision=precision)
+    return M, N, K
+
+
+def check_attention(
+    q: Array, k: Array, v: Array, scales: tuple[Array | None, ...] = ()
+) -> tuple[int, int, int, int, int, int]:
+    """Checks the operands of attention.
+
+    Args:
+        q: (B, H, S_q, D).
+        k, v: (B, H_kv, S_k, D), H a multiple of H_kv.
+        scales: where the kernel takes float8, those of q, k and v: float32 of shape () for float8, else None.
+
+    Returns:
+        B, H, H_kv, S_q, S_k and D.
+    """
+    sizes = _check_heads("attention", q, k, v)
+    named = dict(zip(("scale_q", "scale_k", "scale_v"), scales, strict=True)) if scales else {}
+    _check_arrays("attention", {"q": q, "k": k, "v": v}, named, float8=bool(scales))
+    return sizes
+
+
+def check_attention_grad(q: Array, k: Array, v: Array, do: Array) -> tuple[int, int, int, int, int, int]:
+    """Checks the operands of attention, and the gradient of its output, of the shape of q.
+
+    Returns B, H, H_kv, S_q, S_k and D.
+    """
+    sizes = _check_heads("attention_grad", q, k, v)
+    _check_shape("attention_grad", ("q", q.shape, ("B", "H", "S_q", "D")), "do", do, q.shape)
+    _check_arrays("attention_grad", {"q": q, "k": k, "v": v, "do": do})
+    return sizes
+
+
+def check_multi_head_attention(x: Array, w_qkv: Array, w_out: Array, heads: int) -> tuple[int, int, int]:
+    """Checks a layer of attention: x (B, S, E), w_qkv (3 E, E), w_out (E, E), E a multiple of heads.
+
+    Returns B, S and E.
+    """
+    operation = "multi_head_attention"
+    B, S, E = shape = _check_dims(operation, "x", x, ("B", "S", "E"))
+    given = ("x", shape, ("B", "S", "E"))
+    _check_shape(operation, given, "w_qkv", w_qkv, (3 * E, E))
+    _check_shape(operation, given, "w_out", w_out, (E, E))
+    if heads < 1 or E % heads != 0:
+        raise ValueError(f"{operation}: E must be a multiple of heads; got E={E}, heads={heads}")
+    _check_arrays(operation, {"x": x, "w_qkv": w_qkv, "w_out": w_out})
+    return B, S, E
+
+
+def check_conv2d(x: Array, weight: Array, *, stride: int, padding: int, precision: str) -> tuple[int, int]:
+    """Checks images (N, H, W, C), and weights (K, R, S, C) of a window that fits into a padded image.
+
+    Returns rows and columns of the output.
+    """
+    _, H, W, C = shape = _check_dims("conv2d", "x", x, ("N", "H", "W", "C"))
+    _check_shape("conv2d", ("x", shape, ("N", "H", "W", "C")), "weight", weight, ("K", "R", "S", C))
+    if stride < 1 or padding < 0:
+        raise ValueError(f"conv2d: stride must be at least 1 and padding at least 0; got {stride} and {padding}")
+    _, R, S, _ = weight.shape
+    for name, taps, size in (("R", R, H), ("S", S, W)):
+        if not 1 <= taps <= size + 2 * padding:
+            limit = f"{name} must be from 1 to {size} + 2 * {padding}, that of the padded x"
+            raise ValueError(f"conv2d: {limit}; got weight (K, R, S, C)={tuple(weight.shape)}")
+    _check_arrays("conv2d", {"x": x, "weight": weight}, precision=precision)
+    return (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // stride + 1
+
+
+def check_lstm(x: Array, w_ih: Array, w_hh: Array, bias: Array, h0: Array, c0: Array) -> tuple[int, int, int, int]:
+    """Checks an LSTM layer: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H).
+
+    Returns T, B, I and H.
+    """
+    T, B, I = _check_dims("lstm", "x", x, ("T", "B", "I"))  # noqa: E741
+    of_x = ("x", (T, B, I), ("T", "B", "I"))
+    _check_shape("lstm", of_x, "h0", h0, (B, "H"))
+    H = h0.shape[1]
+    of_h0 = ("h0", (B, H), ("B", "H"))
+    _check_shape("lstm", of_h0, "c0", c0, (B, H))
+    _check_shape("lstm", of_x, "w_ih", w_ih, ("4 H", I))
+    _check_shape("lstm", of_h0, "w_ih", w_ih, (4 * H, "I"))
+    _check_shape("lstm", of_h0, "w_hh", w_hh, (4 * H, H))
+    _check_shape("lstm", of_h0, "bias", bias, (4 * H,))
+    _check_arrays("lstm", {"x": x, "w_ih": w_ih, "w_hh": w_hh, "bias": bias, "h0": h0, "c0": c0})
+    return T, B, I, H
+
+
+def _check_heads(operation: str, q: Array, k: Array, v: Array) -> tuple[int, int, int, int, int, int]:
+    """Checks the shapes of q, k and v. Returns B, H, H_kv, S_q, S_k and D."""
+    B, H, S_q, D = shape = _check_dims(operation, "q", q, ("B", "H", "S_q", "D"))
+    _check_shape(operation, ("q", shape, ("B", "H", "S_q", "D")), "k", k, (B, "H_kv", "S_k", D))
+    _, H_kv, S_k, _ = k.shape
+    _check_shape(operation, ("k", k.shape, ("B", "H_kv", "S_k", "D")), "v", v, k.shape)
+    if H % H_kv != 0 if H_kv > 0 else H > 0:
+        raise ValueError(f"{operation}: H must be a multiple of H_kv; got H={H}, H_kv={H_kv}")
+    return B, H, H_kv, S_q, S_k, D
+
+
+def _check_dims(operation: str, name: str, x: Array, symbols: tuple[str, ...]) -> tuple[int, ...]:
+    """Checks that x has one dimension for each symbol. Returns its shape."""
+    shape: tuple[int, ...] = x.shape
+    if len(shape) != len(symbols):
+        raise ValueError(f"{operation}: {name} must be {_text(symbols)}; got {tuple(shape)}")
+    return shape
+
+
+def _check_shape(
+    operation: str, given: tuple[str, tuple[int, ...], tuple[str, ...]], name: str, x: Array, expected: tuple[Any, ...]
+) -> None:
+    """Checks that x has the expected shape, in which a symbol stands for any size.
+
+    `given` is what the expected shape follows from: an argument's name, shape and symbols.
+    """
+    shape = x.shape
+    if shape == expected:
+        return
+    if len(shape) == len(expected):
+        for size, wanted in zip(shape, expected, strict=True):
+            if size != wanted and not isinstance(wanted, str):
+                break
+        else:
+            return
+    source, known, symbols = given
+    reason = f"{source} is {_text(symbols)}={tuple(known)}"
+    raise ValueError(f"{operation}: {reason}, so {name} must be {_text(expected)}; got {tuple(shape)}")
+
+
+def _check_arrays(
+    operation: str,
+    arrays: dict[str, Array],
+    scales: dict[str, Array | None] | None = None,
+    *,
+    precision: str | None = None,
+    float8: bool = False,
+) -> None:
+    """Checks that all arrays have the dtype and the device of the first, and its precision and scales.
+
+    Args:
+        operation: for the errors.
+        arrays: the operands, by name.
+        scales: float32 of shape () for float8, else None, by name.
+        precision: None where the operation has none.
+        float8: whether float8 is allowed.
+    """
+    first, x = next(iter(arrays.items()))
+    dtype, kind = x.dtype, _name(x.dtype)
+    if kind not in PRECISIONS or (kind == FLOAT8 and not float8):
+        *others, last = (each for each in PRECISIONS if float8 or each != FLOAT8)
+        raise ValueError(f"{operation}: {first} must be {', '.join(others)} or {last}; got {kind}")
+    for name, other in arrays.items():
+        if other.dtype != dtype:
+            raise ValueError(f"{operation}: {first} is {kind}, so {name} must be {kind}; got {_name(other.dtype)}")
+    if precision is not None and precision not in PRECISIONS[kind]:
+        expected = " or ".join(map(repr, PRECISIONS[kind]))
+        raise ValueError(f"{operation}: {first} is {kind}, so precision must be {expected}; got {precision!r}")
+    for name, scale in (scales or {}).items():
+        expected = "float32 of shape ()" if kind == FLOAT8 else "None"
+        found = "None" if scale is None else f"{_name(scale.dtype)} of shape {tuple(scale.shape)}"
+        if found != expected:
+            raise ValueError(f"{operation}: {first} is {kind}, so {name} must be {expected}; got {found}")
+        if scale is not None:
+            arrays[name] = scale
+    if HAS_DEVICES:
+        for name, other in arrays.items():
+            if other.device != x.device:
+                place = f"{first} is on {x.device}, so {name} must be on {x.device}"
+                raise ValueError(f"{operation}: {place}; got {other.device}")
+    check_supported(operation, arrays, precision)
+
+
+def _name(dtype: Any) -> str:
+    """`float32`, of any framework's dtype."""
+    return str(dtype).removeprefix("torch.")
+
+
+def _text(sizes: Collection[int | str]) -> str:
+    """`(M, K)`, `(64, N)`, `(N,)`."""
+    return f"({', '.join(map(str, sizes))}{',' if len(sizes) == 1 else ''})"
