@@ -2,7 +2,7 @@
 
 python -m validation.matmul_lines --shapes shapes.csv --out lines/list.csv
 python -m validation.matmul_lines --draws 60 --seed 107 --impl triton --impl 'triton/gluon' --out lines/draws_g.csv
-python -m validation.matmul_lines --read lines/*.csv --write docs/lab/matmul_lines.md --plot docs/img/matmul_lines.png
+python -m validation.matmul_lines --read lines/*.csv --write docs/lab/matmul.md --plot docs/img/matmul_lines.png
 
 Every result is compared with torch's once. `--build 0/8` to `--build 7/8`, run at once before, compile ahead.
 """
@@ -37,9 +37,10 @@ from suite.results.render import pipe_table
 from suite.timing.intervals import RecorderError
 from suite.timing.recorder import Recorder, Sample
 from suite.timing.target import Target, target
-from validation.matmul_plans import BEGIN, END, drawn, listed
+from validation.matmul_plans import drawn, listed
 
 OP = ops.get("matmul")
+BEGIN, END = "<!-- lines:begin -->", "<!-- lines:end -->"
 VENDOR = "torch"
 LINES = ("triton", "triton/auto", "triton/gluon", "cuda/auto", "cuda/wgmma", "jax/pallas", "jax")
 HEAD = ("M", "N", "K", "layout", "dtype", "precision", "line", "us", "samples", "error", "kernels")
