@@ -50,7 +50,8 @@ SLOW_US, FEWER = 2000.0, 3
 """Time of a call in us above which a line takes this smaller number of samples."""
 WRONG = 0.01
 """Relative norm of the difference to torch's result that no rounding causes; with float8 ten times as much."""
-WORST = 10
+WORST, SHOWN = 6, 3
+"""Products of the profiles, and of the table of a line."""
 COMPILING = 4
 """Threads of a process that builds."""
 
@@ -310,7 +311,7 @@ def tables(sets: dict[str, list[Timed]]) -> str:
 
 def worst(line: str, timed: Iterable[Timed]) -> str:
     """Format the worst cases of a line, with the kernels that the device ran."""
-    found = sorted(timed, key=lambda each: each.ratio(line))[:WORST]
+    found = sorted(timed, key=lambda each: each.ratio(line))[:SHOWN]
     head = [f"the worst of `{line}`", "of cuBLAS", "us: kernels", "cuBLAS, us: kernels"]
     rows = [
         [each.text, f"{each.ratio(line):.3f}", each.kernels[line].replace("|", "/"), each.kernels[VENDOR]]
