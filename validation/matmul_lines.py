@@ -2,7 +2,7 @@
 
 python -m validation.matmul_lines --shapes shapes.csv --out lines/list.csv
 python -m validation.matmul_lines --draws 60 --seed 107 --impl triton --impl 'triton/gluon' --out lines/draws_g.csv
-python -m validation.matmul_lines --read lines/*.csv --write docs/lab/matmul_lines.md --plot docs/img/matmul_lines.png
+python -m validation.matmul_lines --read lines/*.csv --write docs/lab/matmul.md --plot docs/img/matmul_lines.png
 
 Every result is compared with torch's once. `--build 0/8` to `--build 7/8`, run at once before, compile ahead.
 """
@@ -37,9 +37,10 @@ from suite.results.render import pipe_table
 from suite.timing.intervals import RecorderError
 from suite.timing.recorder import Recorder, Sample
 from suite.timing.target import Target, target
-from validation.matmul_plans import BEGIN, END, drawn, listed
+from validation.matmul_plans import drawn, listed
 
 OP = ops.get("matmul")
+BEGIN, END = "<!-- lines:begin -->", "<!-- lines:end -->"
 VENDOR = "torch"
 LINES = ("triton", "triton/auto", "triton/gluon", "cuda/auto", "cuda/wgmma", "jax/pallas", "jax")
 HEAD = ("M", "N", "K", "layout", "dtype", "precision", "line", "us", "samples", "error", "kernels")
@@ -49,7 +50,8 @@ SLOW_US, FEWER = 2000.0, 3
 """Time of a call in us above which a line takes this smaller number of samples."""
 WRONG = 0.01
 """Relative norm of the difference to torch's result that no rounding causes; with float8 ten times as much."""
-WORST = 10
+WORST, SHOWN = 6, 3
+"""Products of the profiles, and of the table of a line."""
 COMPILING = 4
 """Threads of a process that builds."""
 
@@ -309,7 +311,7 @@ def tables(sets: dict[str, list[Timed]]) -> str:
 
 def worst(line: str, timed: Iterable[Timed]) -> str:
     """Format the worst cases of a line, with the kernels that the device ran."""
-    found = sorted(timed, key=lambda each: each.ratio(line))[:WORST]
+    found = sorted(timed, key=lambda each: each.ratio(line))[:SHOWN]
     head = [f"the worst of `{line}`", "of cuBLAS", "us: kernels", "cuBLAS, us: kernels"]
     rows = [
         [each.text, f"{each.ratio(line):.3f}", each.kernels[line].replace("|", "/"), each.kernels[VENDOR]]

@@ -74,12 +74,24 @@ class Timed:
     @cached_property
     def short_list(self) -> str:
         """The choice of the short list's rule among the measured plans."""
-        some = [each for each in self.plans if is_listed(plan(each))] or list(self.plans)
-        return min(some, key=lambda each: estimated_us(plan(each), self.x, self.rates))
+        return min(self._listed, key=lambda each: estimated_us(plan(each), self.x, self.rates))
+
+    @property
+    def _listed(self) -> list[str]:
+        return [each for each in self.plans if is_listed(plan(each))] or list(self.plans)
 
     @property
     def best(self) -> str:
         return min(self.plans, key=self.plans.__getitem__)
+
+    @property
+    def best_listed(self) -> str:
+        """The fastest measured plan of the short list."""
+        return min(self._listed, key=self.plans.__getitem__)
+
+    def without(self, kernel: str) -> float | None:
+        """The time of the fastest plan of the other kernels, None if there is none."""
+        return min((us for each, us in self.plans.items() if plan(each).kernel != kernel), default=None)
 
     def of_vendor(self, name: str) -> float:
         return self.vendor_us / self.plans[name]
@@ -93,23 +105,50 @@ class Timed:
 
 
 def read(path: Path) -> list[Timed]:
-    """The shapes of a file. Prints results that are wrong.
+    """The shapes of a file of times or of a summary (`summarize`). Prints results that are wrong.
 
     Files without columns for the device are of an H200, those without one for the precision of 16 bits or "fast".
     """
     found: dict[tuple[tuple[int, int, int], AnyProblem, Rates], dict[str, float]] = {}
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    usual = "fast" if any("8/" in row["plan"].partition("/")[0] + "/" for row in rows) else "ieee"
+    usual = "fast" if any("8/" in row.get("plan", "").partition("/")[0] + "/" for row in rows) else "ieee"
     for row in rows:
         sizes = int(row["M"]), int(row["N"]), int(row["K"])
         if float(row.get("error") or 0) > WRONG:
             print(f"WRONG {' x '.join(map(str, sizes))} {row['plan']}: {row['error']}")
         rates = Rates(row["device"], float(row["clock"]), float(row["dram"])) if row.get("device") else Rates()
         x = _problem(row, sizes, row.get("precision") or usual)
-        found.setdefault((sizes, x, rates), {})[row["plan"]] = float(row["us"])
+        found.setdefault((sizes, x, rates), {}).update(_times(row))
     complete = {key: plans for key, plans in found.items() if "torch" in plans and len(plans) > 1}
     return [Timed(*key, plans.pop("torch"), plans) for key, plans in complete.items()]
+
+
+def _times(row: dict[str, str]) -> dict[str, float]:
+    """The times in us by plan: those of a line of a summary, or one."""
+    if "plans" not in row:
+        return {row["plan"]: float(row["us"])}
+    words = row["plans"].split()
+    plans = dict(zip(words[::2], map(float, words[1::2]), strict=True))
+    return {"torch": float(row["torch"]), **plans}
+
+
+def summarize(timed: Sequence[Timed], path: Path) -> None:
+    """Write a line for each shape of 16 bits, with the vendor's time and those of the plans that `table` compares.
+
+    These are the fastest plan of each kernel and of the short list, and the choices of the model and of the short list.
+    """
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow((*"MNK", *FACTS, "device", "clock", "dram", "torch", "plans"))
+        for each in timed:
+            fastest: dict[str, str] = {}
+            for some in sorted(each.plans, key=each.plans.__getitem__):
+                fastest.setdefault(plan(some).kernel, some)
+            kept = {*fastest.values(), each.best_listed, each.chosen, each.short_list}
+            # In the order of the file: of plans with equal predicted times the first one is chosen.
+            plans = " ".join(f"{some} {us:.4g}" for some, us in each.plans.items() if some in kept)
+            rows.writerow((*map(int, each.x), *each.rates, f"{each.vendor_us:.4g}", plans))
 
 
 def _problem(row: dict[str, str], sizes: tuple[int, int, int], precision: str) -> AnyProblem:
@@ -147,12 +186,14 @@ def table(sets: dict[str, list[Timed]]) -> str:
             "best plan, of cuBLAS": [each.of_vendor(each.best) for each in complete],
             "chosen plan, of the best": [each.of_best(each.chosen) for each in complete],
             "short list, of the best": [each.of_best(each.short_list) for each in complete],
+            "best plan of the short list, of the best": [each.of_best(each.best_listed) for each in complete],
         }
         lines += [f"| {title} | {what} | {_distribution(values)} |" for what, values in ratios.items() if values]
     lines += ["", f"| chosen plan, of cuBLAS | {' | '.join(sets)} |", f"|---|{'---|' * len(sets)}"]
     for kind in ("at most 16 rows or columns", "others, copied for TMA", "others"):
         values = [[each.of_vendor(each.chosen) for each in timed if kind_of(each.x) == kind] for timed in sets.values()]
         lines.append(f"| {kind} | {' | '.join(f'{mean(v):.3f} ({len(v)})' if v else '' for v in values)} |")
+    lines += ["", *_kernels([each for timed in sets.values() for each in timed])]
     lines += ["", "| the worst: M x N x K | cuBLAS, us | chosen | us | best | us | of cuBLAS |"]
     lines += ["|---|---:|---|---:|---|---:|---:|"]
     for each in sorted((t for timed in sets.values() for t in timed), key=lambda t: t.of_vendor(t.chosen))[:10]:
@@ -160,6 +201,21 @@ def table(sets: dict[str, list[Timed]]) -> str:
         ratio = each.of_vendor(each.chosen)
         lines.append(f"| {each.text} | {each.vendor_us:.1f} | {chosen} | {best} | {ratio:.3f} |")
     return "\n".join(lines)
+
+
+def _kernels(timed: Sequence[Timed]) -> list[str]:
+    """A table of the shapes in which a kernel has the fastest plan, and how much longer the others take there."""
+    best: dict[str, list[float]] = {}
+    for each in timed:
+        kernel = plan(each.best).kernel
+        others = each.without(kernel)
+        best.setdefault(kernel, []).extend([] if others is None else [others / each.plans[each.best]])
+    lines = ["| kernel | fastest of shapes | time of the other kernels' best, over its own: geometric mean, most |"]
+    lines.append("|---|---:|---:|")
+    for kernel, ratios in sorted(best.items(), key=lambda item: -len(item[1])):
+        if ratios:
+            lines.append(f"| {kernel} | {len(ratios)} | {mean(ratios):.3f}, {max(ratios):.2f} |")
+    return lines
 
 
 def plot(sets: dict[str, list[Timed]], path: Path) -> None:

@@ -4,6 +4,7 @@ python -m validation.matmul_plans --draws 100 --seed 7 --out plans.csv
 python -m validation.matmul_plans --shapes shapes.csv --out plans.csv
 python -m validation.matmul_plans --draws 60 --seed 7 --precision tf32 --out plans_tf32.csv
 python -m validation.matmul_plans --read plans.csv         # the table of a file, by the present models
+python -m validation.matmul_plans --read plans.csv --summary FOLDER    # the same, from a short file that is kept
 python -m validation.matmul_plans --check                  # all plans against float64 instead
 """
 
@@ -37,7 +38,7 @@ from suite.timing.intervals import RecorderError
 from suite.timing.recorder import Recorder
 from suite.timing.target import target
 from torch_impls.matmul import matmul as vendor
-from validation.matmul_plan_tables import DTYPES, FACTS, AnyProblem, name, plot, predicted_us, read, table
+from validation.matmul_plan_tables import DTYPES, FACTS, AnyProblem, name, plot, predicted_us, read, summarize, table
 from validation.matmul_short_list import estimated_us, is_listed
 
 Shape = tuple[int, int, int]
@@ -48,7 +49,7 @@ MOST_PRODUCTS = 2**40
 ROUNDS = 4
 HOPELESS = 1.5
 """A plan whose time is above this multiple of the best one is timed once."""
-BEGIN, END = "<!-- table:begin -->", "<!-- table:end -->"
+BEGIN, END = "<!-- plans:begin -->", "<!-- plans:end -->"
 SETUP = "inputs"
 SOME_WRONG = 3
 """Exit status of --check: 1 is that of Python's own errors."""
@@ -289,10 +290,14 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="judge the plans of --kernels against float64 instead")
     parser.add_argument("--read", type=Path, nargs="+", help="print tables of such files, by the present models")
     parser.add_argument("--write", type=Path, help="write the tables of --read between the marks of this document")
+    parser.add_argument("--summary", type=Path, help="folder for short files that make the same tables (16 bits)")
     parser.add_argument("--plot", type=Path, help="PNG file to draw from the files of --read")
     given = parser.parse_args()
     if given.read:
         sets = {path.stem: read(path) for path in given.read}
+        if given.summary:
+            for title, timed in sets.items():
+                summarize(timed, given.summary / f"{title}.csv")
         text = table(sets)
         if given.plot:
             plot(sets, given.plot)

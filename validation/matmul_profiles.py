@@ -1,6 +1,6 @@
 """Profiles the worst products of validation.matmul_lines by Nsight Compute: our best line and the best vendor's.
 
-    python -m validation.matmul_profiles --read lines/*.csv --out profiles.csv --write docs/lab/matmul_lines.md
+    python -m validation.matmul_profiles --read lines/*.csv --out profiles.csv --write docs/lab/matmul.md
 
 The cache is cold, and the clocks are left as they are. Needs ncu, and a GPU whose counters it may read.
 """

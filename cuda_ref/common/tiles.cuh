@@ -27,7 +27,7 @@ struct TileCoordinate {
 // into the L2 cache.
 // Blocks outside of clusters are assigned to the device by whole GPCs (graphics processing clusters), 16 successive
 // blocks to each. The L2 cache serves simultaneous requests of one GPC for the same line once, so that 4 x 4 tiles
-// (GROUP_M = 4) cause less traffic than 16 tiles of one column. Measurements: docs/lab/cuda_matmul.md
+// (GROUP_M = 4) cause less traffic than 16 tiles of one column. Measurements: docs/lab/matmul_tried.md
 template <int GROUP_M>
 struct GroupedTileScheduler {
     int tiles_m, tiles_n;

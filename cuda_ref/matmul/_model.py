@@ -1,4 +1,4 @@
-"""Predicted times of the plans of a matmul in 16 bits on Hopper (docs/lab/matmul_shapes.md).
+"""Predicted times of the plans of a matmul in 16 bits on Hopper (docs/lab/matmul.md).
 
 The blocks of a plan run in rounds over the multiprocessors. A step of a round takes the longest of its products and
 latencies; all rounds together take no less than the traffic of device memory and of the L2 cache.

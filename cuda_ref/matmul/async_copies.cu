@@ -14,7 +14,7 @@
 //     Going down a column of the outputs keeps the element of b in the operand cache; going up the next column keeps
 //     the element of a at the turn.
 //
-// Speed: docs/ladder.md. Variants that were tried: docs/lab/cuda_matmul.md
+// Speed: docs/ladder.md. Variants that were tried: docs/lab/matmul_tried.md
 //
 // An operand that is contiguous along m (or n) is copied 16 bytes at a time. Any other operand is copied element by
 // element, which transposes it. Tiles that overhang the matrix are copied with a test for each element; cp.async with a

@@ -1,4 +1,4 @@
-"""Matrix multiplication in CUDA by the kernel and plan with the least predicted time: docs/lab/matmul_shapes.md.
+"""Matrix multiplication in CUDA by the kernel and plan with the least predicted time: docs/lab/matmul.md.
 
 Chooses in 16 bits among wgmma.py, mma.py, stream.py, skinny.py, and, for small or narrow products, _short.py and
 _narrow.py; in tf32 among wgmma.py and _few32.py; in float8 among wgmma.py and _few8.py.

@@ -10,7 +10,7 @@
 //   - tf32 (_wgmma32.cu) and float8 (_wgmma8.cu).
 // The tile of 128 x 256 takes 85 products for each element that is loaded to shared memory.
 //
-// Speed: docs/ladder.md. Variants that were tried: docs/lab/cuda_matmul.md
+// Speed: docs/ladder.md. Variants that were tried: docs/lab/matmul_tried.md
 //
 // Precision: products are exact, sums float32.
 //

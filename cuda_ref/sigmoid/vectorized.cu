@@ -6,7 +6,7 @@
 // one time, takes 512.
 //
 // An H200 at full bandwidth has issue slots for about 55 instructions for each float32 element, but only 27 for each
-// 16-bit element, and hides about half of them (docs/lab/cuda_elementwise.md). So there are two functions, in
+// 16-bit element, and hides about half of them (docs/lab/streaming.md). So there are two functions, in
 // common/sigmoid.cuh.
 #include "common/sigmoid.cuh"
 

@@ -8,7 +8,7 @@
 //     threads have 64 KB in flight with two loads each, so that one pack a thread suffices.
 //   - Loads have no cache hints, which cost time on this stream.
 //   - Large vectors take blocks of 768 threads, small ones 256.
-// Measurements: docs/lab/cuda_elementwise.md, docs/streaming.md
+// Measurements: docs/lab/streaming.md, docs/streaming.md
 //
 // The last n % LANES elements are added by additional threads, one each. Vectors with strides, and those that do not
 // start at a multiple of 16 bytes, take `add_strided`, with one element an access.

@@ -113,3 +113,23 @@ def test_the_tables_have_the_choice_of_the_model(tmp_path: Path, capsys: pytest.
     assert "| two | chosen plan, of the best | 2 | 1.000 | 1.000 |" in shown
     assert "| others, copied for TMA | 2.000 (1) |" in shown
     assert "| 4096 x 4096 x 4096 | 180.0 | wgmma/1/1 | 176.0 | wgmma/1/1 | 176.0 | 1.023 |" in shown
+
+
+def test_a_summary_makes_the_same_tables(tmp_path: Path) -> None:
+    path, short = tmp_path / "plans.csv", tmp_path / "short.csv"
+    slower = "4096,4096,4096,nn,0,0,132,0,0,0,1,0,wgmma/3/4,400,1,0\n"
+    path.write_text(ROWS + slower)
+    timed = matmul_plan_tables.read(path)
+    matmul_plan_tables.summarize(timed, short)
+    again = matmul_plan_tables.read(short)
+    assert matmul_plan_tables.table({"two": again}) == matmul_plan_tables.table({"two": timed})
+    assert again[0].plans == {"wgmma/1/1": 176, "mma/2/1": 300}
+    assert [(each.x, each.rates) for each in again] == [(each.x, each.rates) for each in timed]
+
+
+def test_the_tables_say_what_each_kernel_gains(tmp_path: Path) -> None:
+    path = tmp_path / "plans.csv"
+    path.write_text(ROWS)
+    shown = matmul_plan_tables.table({"two": matmul_plan_tables.read(path)})
+    assert "| wgmma | 1 | 1.705, 1.70 |" in shown
+    assert "| mma | 1 | 4.000, 4.00 |" in shown

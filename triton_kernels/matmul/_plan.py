@@ -1,6 +1,6 @@
 """Predicted times of `pipelined`, `parts` and the kernel for few rows, for 16 bits; and the choice of the least.
 
-A model of few constants, fitted to the times of all plans over drawn shapes on an H200 (docs/lab/matmul_lines.md).
+A model of few constants, fitted to the times of all plans over drawn shapes on an H200 (docs/lab/matmul.md).
 Programs run in rounds over the multiprocessors. Latency bounds a round's steps over K if a multiprocessor has few
 programs, the tensor cores if it has many. All rounds together take no less than the traffic of memory and L2.
 Constants are in cycles and in shares of the memory's peak rate, which the device gives; launches are in microseconds.

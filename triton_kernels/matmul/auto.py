@@ -2,7 +2,7 @@
 
 16 bits: two models predict the time of each way (`_plan.py`, `_plan_gluon.py`), and the shortest is taken. Operands at
 odd addresses may be copied first. Other types: `gluon` for large outputs on Hopper, otherwise `pipelined`.
-`persistent` is not among the ways: on Hopper `gluon` is faster (docs/lab/matmul_lines.md).
+`persistent` is not among the ways: on Hopper `gluon` is faster (docs/lab/matmul.md).
 """
 
 from typing import NamedTuple
