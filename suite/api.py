@@ -184,7 +184,7 @@ def time(
 ) -> Timed:
     """Check `function`, then time it with the recorder of `compare`, in this process.
 
-    Arguments are those of `check`, and
+    Takes the arguments of `check`, and:
 
         beside: names of implementations of the tree to time in turns with it. If one is a vendor's, `vs_best` is its
             time divided by that of `function`. Above 1, the function is faster than the vendor.

@@ -169,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     executable = nsight.ncu()
     if executable is None:
-        print(f"ncu (Nsight Compute) is not on PATH, nor at {', '.join(nsight.PLACES)}", file=sys.stderr)
+        print(f"ncu (Nsight Compute) is not on PATH, nor at {', '.join(nsight.NCU_PATHS)}", file=sys.stderr)
         return 2
     device = resolve("cuda:0")
     environment = hardware.environment_record("cuda", 0)

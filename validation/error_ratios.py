@@ -51,7 +51,7 @@ from validation.error_ratio_files import (  # noqa: E402
 )
 
 CPU_FLOPS = 2**24
-"""Most flops of a case of the sweep on a CPU, where interpreted and emulated kernels are slow."""
+"""Largest number of flops of a case of the sweep on a CPU, where interpreted and emulated kernels are slow."""
 
 
 def cases(operation: str, device_type: str, families: Sequence[str]) -> Iterator[Case]:

@@ -1,4 +1,4 @@
-"""Measures what one warm call costs its caller, by a loop of its own beside the columns of `compare`.
+"""Measures the host time of one warm call, by a loop of its own beside the columns of `compare`.
 
     python validation/host_cost.py                                     # all operations, small sizes
     python validation/host_cost.py --op matmul --impl triton --impl torch --out results/nvidia-h200/proof
@@ -259,7 +259,7 @@ HEAD = ("operation", "implementation", "loop us", "vs torch", "as written us", "
 
 
 def cells(cost: Cost) -> list[str]:
-    """Return a row of the table."""
+    """Return the cells of a row of the table."""
     split = [cost.parts.get(name) for name in ("look up", "allocate", "launch")]
     columns = [
         cost.dispatch_us,

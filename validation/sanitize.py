@@ -71,7 +71,7 @@ FURTHER: dict[str, tuple[Shape, ...]] = {
     "lstm": ((2, 33, 9, 136), (2, 230, 9, 264), (1, 6, 9, 520)),
 }
 """Sizes besides the ragged ones, for kernels that are chosen by size: few columns, tiles that fit the output, larger
-tiles, clusters of 8 and 16 blocks, query heads of a key head that several blocks divide."""
+tiles, clusters of 8 and 16 blocks, and several blocks for the query heads of one key head."""
 FURTHER_DTYPES = {"matmul": (FLOAT8,)}
 """Dtypes besides those that every operation has."""
 CALLED = "calls made: "

@@ -83,7 +83,7 @@ def gluon_tiles(configs: Any, args: dict[str, Any], **constants: Any) -> Any:
 
 
 def use_list() -> None:
-    """Replaces the models in this process."""
+    """Replace the fitted models by the rules in this process."""
     from triton_kernels.matmul import auto, gluon, parts, pipelined
 
     auto.choose = partial(choose, auto.choose)
@@ -94,7 +94,7 @@ def use_list() -> None:
 
 
 def compare(model: Path, rules: Path) -> str:
-    """The list's speed over the model's, and both over the vendor's, for the shapes that both files have."""
+    """Format the speed of the list over that of the model, and both over the vendor's, for shapes in both files."""
     timed = [{(t.M, t.N, t.K, t.kind): t for t in matmul_lines.read(path)} for path in (model, rules)]
     both = sorted(timed[0].keys() & timed[1].keys())
     ratios = [[t[shape].ratio(LINE) for shape in both] for t in timed]

@@ -29,8 +29,8 @@ AMPLIFICATIONS = (1.0, 2.0, 4.0, 8.0)
 JUMP = 2.0
 """An error of more than JUMP times the bound from all runs is a discontinuity, such as that of round at 1/2: a rounding
 may move a right result across it."""
-MOST = MAX_FINITE["float32"]
-SAME = 1e-9
+MAX_ERROR = MAX_FINITE["float32"]
+REPEAT_TOLERANCE = 1e-9
 """Largest difference of two float64 runs, relative to the largest element, of a reference that is not random."""
 
 Tensors = tuple[torch.Tensor, ...]
@@ -49,7 +49,9 @@ def refuse_random(program: Program, case: Case, inputs: Tensors, value: torch.Te
     """Raise `SuiteError` for a reference whose results differ from call to call."""
     again = exact(program, case, inputs)
     difference = (again - value).abs().nan_to_num(0.0, 0.0, 0.0)
-    if difference.numel() and float(difference.max()) > SAME * float(value.abs().nan_to_num(0.0, 0.0, 0.0).max()):
+    if difference.numel() and float(difference.max()) > REPEAT_TOLERANCE * float(
+        value.abs().nan_to_num(0.0, 0.0, 0.0).max()
+    ):
         raise SuiteError(
             f"{program.source.name}: the reference gives other results for the same inputs, in float64 too: "
             "does it draw random numbers, as dropout does in training?"
@@ -84,7 +86,7 @@ def _errors(
 
 def _error(result: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     """The absolute errors of a float64 result; infinities and NaN become the largest float32."""
-    return (result - value).abs_().nan_to_num_(MOST, MOST, MOST)
+    return (result - value).abs_().nan_to_num_(MAX_ERROR, MAX_ERROR, MAX_ERROR)
 
 
 def _own_error(program: Program, case: Case, inputs: Tensors, value: torch.Tensor) -> torch.Tensor:

@@ -132,7 +132,7 @@ def _import(path: Path, source: bytes, remarks: Remarks) -> ModuleType:
     finally:
         sys.dont_write_bytecode = writes_bytecode
         sys.path[:] = search_path + [folder for folder in sys.path if folder not in search_path]
-        new = {name for name in set(sys.modules) - known if _lies_in(sys.modules[name], path.parent)}
+        new = {name for name in set(sys.modules) - known if _is_inside(sys.modules[name], path.parent)}
         _neighbours.setdefault(path.parent, set()).update(new)
     return module
 
@@ -146,7 +146,7 @@ def _forget_neighbours(folder: Path) -> None:
             sys.path.remove(str(other))
 
 
-def _lies_in(module: ModuleType, folder: Path) -> bool:
+def _is_inside(module: ModuleType, folder: Path) -> bool:
     file = Path(getattr(module, "__file__", None) or "/")
     return folder in (file.parent, file.parent.parent if file.name == "__init__.py" else None)
 

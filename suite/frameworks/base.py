@@ -40,7 +40,7 @@ class Adapter(ABC):
     code_kinds: ClassVar[tuple[str, ...]] = ()
     """The kinds of code that `code` returns in native mode."""
     builds: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Builds worth making ahead of a run, by device type: `once` for all cases; once for each `arithmetic`, that is
+    """Builds to make ahead of a run, by device type: `once` for all cases; once for each `arithmetic`, that is
     dtype and precision; `each` case and telling case by itself; or `telling` cases alone, for a compiler that chooses
     by times."""
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")

@@ -13,7 +13,7 @@ from suite.core.errors import UsageError
 from suite.core.text import one_line
 from suite.problem.option import Value
 
-OWN = ("name", "count", "operation")
+SHAPE_KEYS = ("name", "count", "operation")
 """Keys of a shape in a document, besides sizes and options."""
 
 
@@ -104,8 +104,8 @@ def from_document(document: Any) -> Workload:
 def _shape(entry: Any) -> LayerShape:
     if not isinstance(entry, dict):
         raise UsageError(f"a shape is an object; got {one_line(entry)[:60]!r}")
-    name, count, operation = (_typed(entry, key, kind) for key, kind in zip(OWN, (str, int, str), strict=True))
-    rest = {key: value for key, value in entry.items() if key not in OWN}
+    name, count, operation = (_typed(entry, key, kind) for key, kind in zip(SHAPE_KEYS, (str, int, str), strict=True))
+    rest = {key: value for key, value in entry.items() if key not in SHAPE_KEYS}
     if operation not in ops.names():
         raise UsageError(f"unknown operation {one_line(operation)!r}; there are {', '.join(ops.names())}")
     dims = {key: value for key, value in rest.items() if type(value) is int}

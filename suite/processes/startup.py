@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 
 
-def settle(stacks: int, lifeline: int) -> int:
-    """Tie this process to its parent's life, let it dump its stack, and send its prints to its log.
+def set_up(stacks: int, lifeline: int) -> int:
+    """Make this process end with its parent, dump its stack on a signal, and print to its log.
 
     SIGUSR1 writes the Python stack to the descriptor `stacks`. The end of the pipe `lifeline` kills the process group:
     a shell waits for it. Returns the process id of that shell.

@@ -36,7 +36,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Choice:
-    """An implementation, or a way to choose one for each shape, and its time in a layer."""
+    """An implementation or a rule that picks one for each shape, and its time in a layer."""
 
     name: str
     us: float

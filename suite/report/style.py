@@ -36,7 +36,7 @@ def look(framework: str) -> Look:
 
 
 def place(framework: str) -> tuple[int, str]:
-    """Sorts frameworks in the order of `LOOKS`, others after them."""
+    """Sort key of a framework: the order of `LOOKS`, others after them."""
     order = list(LOOKS)
     return (order.index(framework) if framework in order else len(order), framework)
 

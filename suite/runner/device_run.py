@@ -81,9 +81,9 @@ class DeviceRun:
 
         A user's file always has one on the device of the run, because it was asked for by name.
         """
-        return [each for each in job.implementations if self.interpreted_too or self._shown(each)]
+        return [each for each in job.implementations if self.interpreted_too or self._has_row(each)]
 
-    def _shown(self, implementation: Implementation) -> bool:
+    def _has_row(self, implementation: Implementation) -> bool:
         if implementation.is_external:
             return self.device == self.options.device
         return implementation.obstacle(self.device) is None and implementation.adapter.mode(self.device) == Mode.NATIVE
@@ -259,15 +259,15 @@ class DeviceRun:
             progress.step(position, f"timing again, since the last attempt failed: {failure.reason}")
 
         here = {name: row for name, row in by_name.items() if name not in brought}
-        self._time_by(here, lambda names: self._attempt(self._request(case, names)), on_retry)
+        self._time_rows(here, lambda names: self._attempt(self._request(case, names)), on_retry)
         vendors = [row for row in here.values() if row.vendor and row.device_us]
         vendor = min(vendors, key=lambda row: row.device_us or 0.0, default=None)
         for name in [name for name in by_name if name in brought]:
             progress.step(position, f"timing {name} in its own process")
             request = self._external_request(case, brought[name], vendor)
-            self._time_by({name: by_name[name]}, partial(self._attempt_alone, request), on_retry)
+            self._time_rows({name: by_name[name]}, partial(self._attempt_alone, request), on_retry)
 
-    def _time_by(
+    def _time_rows(
         self,
         by_name: Mapping[str, Row],
         attempt: attribution.Attempt[TimingColumns],

@@ -15,9 +15,9 @@ from suite.variants._blocks import SIZES, shortened_lengths
 from suite.variants._rounding import coarser_formats, rounded, sixteen_bit_formats
 
 COLUMNS = 64
-"""Most columns of the part of a result for which variants are computed."""
-MOST_STEPS = 1024
-"""Most additions of a simulated sum."""
+"""Largest number of columns of the part of a result for which variants are computed."""
+MAX_STEPS = 1024
+"""Largest number of additions of a simulated sum."""
 
 
 def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
@@ -80,7 +80,7 @@ def _products(
         for kind in ("tf32", "float16", "bfloat16"):
             yield f"factors were rounded to {kind}", rounded(x, kind) @ rounded(weight, kind).T
     for kind in sixteen_bit_formats(case.dtype):
-        if k <= MOST_STEPS:
+        if k <= MAX_STEPS:
             acc = torch.zeros_like(product)
             for at in range(k):
                 acc = rounded(acc + x[:, at, None] * weight[:, at], kind)

@@ -10,8 +10,8 @@ from suite.hardware.device import Device
 from suite.worker import fork_server
 from suite.worker.fork_server import ForkServer
 from suite.worker.process import (
-    HASTY_KILL_S,
     KILL_S,
+    SHORT_KILL_S,
     WorkerDiedError,
     WorkerProcess,
     WorkerTimeoutError,
@@ -61,7 +61,7 @@ class Pool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.discard(KILL_S if error is None or isinstance(error, Exception) else HASTY_KILL_S)
+        self.discard(KILL_S if error is None or isinstance(error, Exception) else SHORT_KILL_S)
         server, self._server = self._server, None
         if server is not None:
             fork_server.give_back(server)
@@ -93,7 +93,7 @@ class Pool:
             self.discard()
             raise
         except BaseException:  # interrupted
-            self.discard(HASTY_KILL_S)
+            self.discard(SHORT_KILL_S)
             raise
 
     def start(self) -> WorkerProcess:
@@ -115,9 +115,9 @@ class Pool:
         """True if the worker has run another implementation than `name`, which may have changed the process."""
         return bool(self._served - {name})
 
-    def discard(self, patience_s: float = KILL_S) -> None:
-        """End the current worker, if there is one, and wait up to `patience_s` for its end."""
+    def discard(self, wait_s: float = KILL_S) -> None:
+        """End the current worker, if there is one, and wait up to `wait_s` for its end."""
         worker, self._worker = self._worker, None
         self._served = set()
         if worker is not None:
-            worker.close(patience_s)
+            worker.close(wait_s)

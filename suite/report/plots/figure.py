@@ -45,7 +45,7 @@ SETTINGS: dict[Any, Any] = {
 FONT = re.compile(r"font(-family)?: ?([^;\"]*?)'DejaVu Sans'[^;\"]*")
 REDUNDANT = re.compile(r' transform="rotate\(-?0 [^"]*"| stroke-(?:linecap|linejoin): (?:butt|miter);?|<!--.*?-->')
 LONG_NUMBER = re.compile(r"(-?\d+\.\d{2})\d+")
-MOST_VECTORS = 1500
+MAX_VECTORS = 1500
 """The largest number of marks in an SVG that are drawn one by one. More are drawn as one image."""
 
 

@@ -26,7 +26,7 @@ COSTS: dict[str, tuple[Callable[[Row], float | None], str, str]] = {
     "latency": (lambda row: row.latency_us, "D", "until the result is ready"),
     "graph": (lambda row: row.graph_us, "x", "in a replayed CUDA graph"),
 }
-MOST_PANELS = 8
+MAX_PANELS = 8
 
 
 def cpu_against_gpu(entries: Sequence[Entry]) -> Iterator[Plot]:
@@ -47,7 +47,7 @@ def cpu_against_gpu(entries: Sequence[Entry]) -> Iterator[Plot]:
         about = (
             "The least time of a call on the CPU and on the GPU by size, with data in place and with copies both ways."
         )
-        yield Plot("cpu-against-gpu", "CPU against GPU by size", about, {"panels": panels[:MOST_PANELS]}, draw_sizes)
+        yield Plot("cpu-against-gpu", "CPU against GPU by size", about, {"panels": panels[:MAX_PANELS]}, draw_sizes)
 
 
 def _least(series: Series) -> dict[str, list[list[float | None]]]:
@@ -104,11 +104,11 @@ def small_calls(results: Sequence[CaseResult]) -> Iterator[Plot]:
             "For the smallest case of each operation: time on the device, until the call returns, "
             "until its result is ready."
         )
-        yield Plot("small-calls", "The cost of a small call", about, {"panels": panels[:MOST_PANELS]}, draw_costs)
+        yield Plot("small-calls", "The cost of a small call", about, {"panels": panels[:MAX_PANELS]}, draw_costs)
 
 
 def _work(result: CaseResult) -> tuple[float, int]:
-    """Sorts cases by size. Among cases of one size, the one with the most implementations comes first."""
+    """Sort key of a case: its size, then the largest number of implementations."""
     ranked = [entry for entry in result.entries if entry.ranked]
     return math.prod(result.first.dims.values()), -len(ranked)
 

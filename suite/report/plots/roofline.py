@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from suite.report.load import Entry, Run
-from suite.report.plots.figure import MOST_VECTORS, Plot, canvas, rounded
+from suite.report.plots.figure import MAX_VECTORS, Plot, canvas, rounded
 from suite.report.plots.labels import plain_numbers
 from suite.report.style import INK, MUTED, look
 
@@ -73,7 +73,7 @@ def draw(data: dict[str, Any]) -> Figure:
             "markersize": 4.5,
             "label": style.name,
         }
-        ax.plot(x, y, style.marker, rasterized=len(every) > MOST_VECTORS, **looks)
+        ax.plot(x, y, style.marker, rasterized=len(every) > MAX_VECTORS, **looks)
     ax.legend(frameon=False, loc="lower right", labelcolor="linecolor", handletextpad=0.2)
     _draw_reaches(below, operations)
     plain_numbers(ax.yaxis)
