@@ -116,7 +116,7 @@ def quality(shapes: Sequence[Timed], costs: Costs) -> str:
     ratios = []
     for each in shapes:
         times = {name: predicted_us(plan(name), each, costs) for name in each.plans}
-        ratios.append(each.of_best(min(times, key=times.__getitem__)))
+        ratios.append(each.best_ratio(min(times, key=times.__getitem__)))
     return f"{len(ratios)} shapes: chosen plan, of the best: geometric mean {mean(ratios):.4f}, worst {min(ratios):.3f}"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from suite.core.errors import ResultsError, UsageError
-from suite.core.signals import at_end, uninterruptible
+from suite.core.signals import register_cleanup, uninterruptible
 
 PART = ".part"
 """Suffix of files that are still being written."""
@@ -113,7 +113,7 @@ class FolderLock:
                 self._close()
         os.ftruncate(self._descriptor, 0)
         os.write(self._descriptor, f"{os.getpid()}\n".encode())
-        self._withdraw = at_end(self.release)
+        self._withdraw = register_cleanup(self.release)
 
     def _take(self, descriptor: int) -> None:
         try:

@@ -18,7 +18,7 @@ _known: dict[Source, CustomOperation] = {}
 
 
 def find(source: Source) -> CustomOperation:
-    """The operation of a file. Loads the file unless `described` has been called for it."""
+    """The operation of a file. Loads the file unless `from_description` has been called for it."""
     if source not in _known:
         from suite.custom.load import load
         from suite.custom.operation import CustomOperation
@@ -29,7 +29,7 @@ def find(source: Source) -> CustomOperation:
 
 
 def from_description(source: Source, about: About) -> CustomOperation:
-    """The operation that another process has described. Later calls of `of` return it."""
+    """The operation that another process has described. Later calls of `find` return it."""
     from suite.custom.operation import CustomOperation
 
     _known[source] = CustomOperation(source, about)

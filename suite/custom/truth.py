@@ -18,7 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from suite.core.errors import SuiteError, UsageError
 from suite.custom.about import Facts
 from suite.custom.perturbed import InFloat64, Perturbed, unrounded
-from suite.custom.program import Program, on_meta_or, the_tensor
+from suite.custom.program import Program, make_on_meta_or, single_tensor
 from suite.numerics.bounds import MARGIN, limit, student_deviations
 from suite.numerics.formats import MAX_FINITE
 from suite.problem.case import Case
@@ -42,7 +42,7 @@ def exact(program: Program, case: Case, inputs: Tensors) -> torch.Tensor:
     wide = [each.to(torch.float64 if each.is_floating_point() else each.dtype, copy=True) for each in inputs]
     with _plain_operations(torch.float64), InFloat64():
         result = function(*wide)
-    return the_tensor(result, program.source.name).to(inputs[0].device, torch.float64).contiguous()
+    return single_tensor(result, program.source.name).to(inputs[0].device, torch.float64).contiguous()
 
 
 def refuse_random(program: Program, case: Case, inputs: Tensors, value: torch.Tensor) -> None:
@@ -93,7 +93,7 @@ def _own_error(program: Program, case: Case, inputs: Tensors, value: torch.Tenso
     """The errors of the unchanged reference in the case's type: a library may round more than the formula."""
     function = program.function(case, getattr(torch, case.dtype), value.device)
     with _plain_operations(torch.float32):
-        result = the_tensor(function(*(each.clone() for each in inputs)), program.source.name)
+        result = single_tensor(function(*(each.clone() for each in inputs)), program.source.name)
     return _error(result.double(), value)
 
 
@@ -105,7 +105,7 @@ def _torch_run(program: Program, case: Case, inputs: Tensors) -> Callable[[float
 
     def run(amplification: float) -> torch.Tensor:
         with _plain_operations(torch.float32), Perturbed(source, amplification, case.precision):
-            return unrounded(the_tensor(function(*(each.clone() for each in inputs)), program.source.name))
+            return unrounded(single_tensor(function(*(each.clone() for each in inputs)), program.source.name))
 
     return run
 
@@ -120,7 +120,7 @@ def _numpy_run(program: Program, case: Case, inputs: Tensors) -> Callable[[float
     def run(amplification: float) -> torch.Tensor:
         result = function(*(rounded(in_float64(each), case.dtype, amplification, source) for each in inputs))
         exact = getattr(result, "unrounded", None)
-        found = the_tensor(np.array(result if exact is None else exact), program.source.name)
+        found = single_tensor(np.array(result if exact is None else exact), program.source.name)
         return found.to(inputs[0].device, torch.float64)
 
     return run
@@ -168,10 +168,12 @@ def facts(program: Program, case: Case, device: torch.device) -> Facts:
             raise UsageError(f"{program.source.name}: the inputs have no tensor or array")
         counter = FlopCounterMode(display=False)
         with torch.no_grad(), counter:
-            result = the_tensor(program.function(case, getattr(torch, case.dtype), on)(*tensors), program.source.name)
+            result = single_tensor(
+                program.function(case, getattr(torch, case.dtype), on)(*tensors), program.source.name
+            )
         return _facts(program, case, tensors, result, counter.get_total_flops())
 
-    return on_meta_or(device, made)
+    return make_on_meta_or(device, made)
 
 
 def _facts(program: Program, case: Case, inputs: Tensors, result: torch.Tensor, flops: int) -> Facts:

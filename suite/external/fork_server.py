@@ -41,7 +41,7 @@ class ExternalForkServer(Child):
         self.wait_for(self._control.fileno(), START_S, time.monotonic() + START_S)
         answer = self._control.recv(PID.size, socket.MSG_WAITALL)
         if len(answer) < PID.size:
-            raise self.died()
+            raise self.death_error()
         return ForkedProcess(PID.unpack(answer)[0])
 
     def close(self, wait_s: float = KILL_S) -> None:

@@ -118,7 +118,7 @@ def _import(path: Path, source: bytes, remarks: Remarks) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    _forget_neighbours(path.parent)
+    _unload_neighbours(path.parent)
     search_path, writes_bytecode, known = list(sys.path), sys.dont_write_bytecode, set(sys.modules)
     sys.modules[name] = module
     sys.path.append(str(path.parent))
@@ -137,7 +137,7 @@ def _import(path: Path, source: bytes, remarks: Remarks) -> ModuleType:
     return module
 
 
-def _forget_neighbours(folder: Path) -> None:
+def _unload_neighbours(folder: Path) -> None:
     """Unload modules from the folders of other files: two files may each have a `helpers.py` beside them."""
     for other in set(_neighbours) - {folder, ROOT}:
         for name in _neighbours.pop(other):

@@ -219,7 +219,7 @@ class ExternalPool:
                 raise
         self._kept[reference] = process  # the most recent, so the last to be ended
         self._active, process.timeout_s = process, timeout_s
-        process.forget_output()
+        process.discard_output()
         process.resume()
         self._report(reference.name, Phase.PREPARING)
         return process

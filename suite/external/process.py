@@ -100,7 +100,7 @@ class ExternalProcess(Child):
         try:
             self._channel.send(command, descriptors)
         except ClosedError:
-            raise self.died() from None
+            raise self.death_error() from None
         return self._expect(expected)
 
     def answer(self, expected: type[A]) -> A:
@@ -114,7 +114,7 @@ class ExternalProcess(Child):
         try:
             found: Any = self._channel.receive(p.Answer)[0]
         except ClosedError:
-            raise self.died() from None
+            raise self.death_error() from None
         except ForgedError as error:
             raise WorkerDiedError(str(error), self.current.implementation) from None
         if isinstance(found, p.Raised):

@@ -19,7 +19,7 @@ from suite.processes.startup import set_up
 
 DESCRIPTORS = range(300, 900)
 """The socket moves to a random descriptor among these."""
-NEVER = 2**31 - 1
+GC_THRESHOLD = 2**31 - 1
 """Objects allocated before Python's garbage collector runs."""
 
 
@@ -35,7 +35,7 @@ def run(device: Device, descriptors: Sequence[int]) -> None:
     connection = socket.socket(fileno=_move(channel_end))
     lifeline = set_up(stacks, lifeline_end)
     channel = Channel(connection, connection.recv(KEY_BYTES, socket.MSG_WAITALL), EXTERNAL)
-    gc.set_threshold(NEVER)  # as while calls are timed, so that a file cannot recognize timing by this setting
+    gc.set_threshold(GC_THRESHOLD)  # as while calls are timed, so that a file cannot recognize timing by this setting
     try:
         session = ExternalSession(device, channel)
     except Exception as error:

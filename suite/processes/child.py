@@ -73,7 +73,7 @@ Start = Callable[[Mapping[str, int], int], Process]
 """Starts a process from its descriptors by option name, and the descriptor that it prints to."""
 
 
-def with_suite(environment: Mapping[str, str]) -> dict[str, str]:
+def environment_with_suite(environment: Mapping[str, str]) -> dict[str, str]:
     """`environment` plus settings with which Python finds the suite and prints without a buffer."""
     inherited = environment.get("PYTHONPATH")
     path = f"{ROOT}{os.pathsep}{inherited}" if inherited else str(ROOT)
@@ -93,7 +93,7 @@ def spawn(module: str, device: Device, environment: Mapping[str, str]) -> Start:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env=with_suite(environment),
+            env=environment_with_suite(environment),
             start_new_session=True,
         )
 
@@ -157,7 +157,7 @@ class Child:
             if descriptor in ready:
                 return
             if dead:
-                raise self.died()
+                raise self.death_error()
             if not ready:
                 self.tick()
                 stopped_at = (stopped_at or time.monotonic()) if _is_stopped(self.pid) else None
@@ -170,7 +170,7 @@ class Child:
         """Runs every TICK_S while the process sends nothing."""
         self._watch_memory()
 
-    def forget_output(self) -> None:
+    def discard_output(self) -> None:
         """Read and drop the output so far: it belongs to earlier requests."""
         self._drain_output()
         self.output = b""
@@ -212,7 +212,7 @@ class Child:
             found += data
         return found.decode(errors="replace")
 
-    def died(self) -> WorkerDiedError:
+    def death_error(self) -> WorkerDiedError:
         """An error that says how the process ended, at which line, and what it printed last."""
         try:
             code = self.process.wait(KILL_S)

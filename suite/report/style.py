@@ -35,7 +35,7 @@ def look(framework: str) -> Look:
     return LOOKS.get(framework, OTHER)
 
 
-def place(framework: str) -> tuple[int, str]:
+def sort_key(framework: str) -> tuple[int, str]:
     """Sort key of a framework: the order of `LOOKS`, others after them."""
     order = list(LOOKS)
     return (order.index(framework) if framework in order else len(order), framework)

@@ -95,12 +95,12 @@ class ForkServer(Child):
                     kind, pid = self._event()
                 self._codes.pop(pid, None)  # the status of an earlier process with this id
         except OSError:
-            raise self.died() from None
+            raise self.death_error() from None
         except BaseException:  # interrupted: its next answer is unknown
             self._gone = True
             raise
         if self._gone:
-            raise self.died()
+            raise self.death_error()
         if kind == REFUSED:
             raise OSError(pid, os.strerror(pid))
         return ForkedWorker(self, pid)
@@ -115,7 +115,7 @@ class ForkServer(Child):
                 wait_s = 0.0
         if pid in self._codes:
             return self._codes[pid]
-        return None if _lives(pid) else -SIGKILL  # the server is dead, and the status with it
+        return None if _is_alive(pid) else -SIGKILL  # the server is dead, and the status with it
 
     def _event(self) -> tuple[bytes, int]:
         try:
@@ -147,7 +147,7 @@ def _working_directory() -> str:
         return ""
 
 
-def _lives(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
     except OSError:
@@ -165,17 +165,17 @@ def _key(device: Device, environment: Mapping[str, str]) -> object:
 _kept: list[ForkServer] = []
 
 
-def take(device: Device, environment: Mapping[str, str]) -> ForkServer:
+def acquire(device: Device, environment: Mapping[str, str]) -> ForkServer:
     """A kept server, or a new one. Raises `WorkerDiedError` if the system cannot start a process."""
     for server in _kept:
         if server.serves(device, environment):
             _kept.remove(server)
-            server.forget_output()
+            server.discard_output()
             return server
     return ForkServer(device, environment)
 
 
-def give_back(server: ForkServer) -> None:
+def release(server: ForkServer) -> None:
     """Keep a server that its pool no longer needs."""
     _kept.append(server)
     while len(_kept) > MAX_KEPT:

@@ -64,7 +64,7 @@ class Pool:
         self.discard(KILL_S if error is None or isinstance(error, Exception) else SHORT_KILL_S)
         server, self._server = self._server, None
         if server is not None:
-            fork_server.give_back(server)
+            fork_server.release(server)
 
     @overload
     def ask(self, request: CheckRequest, *, timeout_s: float) -> CheckReply | Failed: ...
@@ -101,7 +101,7 @@ class Pool:
         wanted = environment(self.device, self._environment)
         if self._server is None or not self._server.serves(self.device, wanted):
             self.renew()
-            self._server = fork_server.take(self.device, wanted)
+            self._server = fork_server.acquire(self.device, wanted)
         return WorkerProcess(self._server, wanted, self._memory_bytes)
 
     def renew(self) -> None:
@@ -111,7 +111,7 @@ class Pool:
         if server is not None:
             server.close()
 
-    def served_others(self, name: str) -> bool:
+    def has_run_others(self, name: str) -> bool:
         """True if the worker has run another implementation than `name`, which may have changed the process."""
         return bool(self._served - {name})
 

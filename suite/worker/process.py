@@ -12,7 +12,14 @@ from suite import hardware
 from suite.core.phases import Phase
 from suite.hardware.device import Device
 from suite.processes import limits
-from suite.processes.child import KILL_S, SHORT_KILL_S, Child, WorkerDiedError, WorkerTimeoutError, with_suite
+from suite.processes.child import (
+    KILL_S,
+    SHORT_KILL_S,
+    Child,
+    WorkerDiedError,
+    WorkerTimeoutError,
+    environment_with_suite,
+)
 from suite.worker.fork_server import ForkServer
 from suite.worker.protocol import (
     REPLIES,
@@ -59,7 +66,7 @@ class WorkerProcess(Child):
             raise WorkerDiedError(f"no worker process could be started: {error.strerror}", None) from error
         requests, self._requests, self._events, events = pipes
         try:
-            start = partial(server.fork, with_suite(environment))
+            start = partial(server.fork, environment_with_suite(environment))
             super().__init__(start, {"--requests": requests, "--events": events}, memory_bytes)
         except WorkerDiedError:
             os.close(self._requests)
@@ -73,7 +80,7 @@ class WorkerProcess(Child):
         self.current = Started(name, Phase.STARTING if starting else Phase.PREPARING)
         self.number += 1
         self.max_stop_s = timeout_s
-        self.forget_output()
+        self.discard_output()
         with contextlib.suppress(BrokenPipeError):  # the worker is dead; reading its pipe tells how it ended
             os.write(self._requests, encode_numbered(request, self.number))
         while True:
@@ -94,7 +101,7 @@ class WorkerProcess(Child):
             while not self.lines:
                 self.wait_for(self._events, limit_s, deadline)
                 if not (data := os.read(self._events, 65536)):
-                    raise self.died()
+                    raise self.death_error()
                 *whole, self.partial = (self.partial + data).split(b"\n")
                 self.lines += whole
             try:

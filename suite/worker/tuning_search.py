@@ -58,7 +58,7 @@ class Outcome(Generic[C]):
     wrong: int
 
 
-def race(
+def find_fastest(
     candidates: Sequence[C],
     first: C,
     *,
@@ -129,7 +129,7 @@ class Search:
         candidates = launch.candidates(getattr(self.module, SPACE))
         threads = len(os.sched_getaffinity(0))
         autotuner.compile_all(launch, candidates, threads, on_compiled=partial(self.on_phase, Phase.FIRST_CALL))
-        outcome = race(
+        outcome = find_fastest(
             candidates,
             first,
             time_once=partial(self.time_once, launch),

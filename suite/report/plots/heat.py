@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from suite.report.plots.figure import Margins, Plot, grid, rounded, text_inches
 from suite.report.ranking import CaseResult
-from suite.report.style import look, place
+from suite.report.style import look, sort_key
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,7 +35,7 @@ def heat_maps(results: Sequence[CaseResult]) -> Iterator[Plot]:
         rows = [{entry.row.implementation: entry.ratio for entry in result.entries if entry.ranked} for result in shown]
         names = sorted(
             {name for row in rows for name, value in row.items() if value},
-            key=lambda name: (place(name.partition("/")[0]), name),
+            key=lambda name: (sort_key(name.partition("/")[0]), name),
         )
         data = {
             "cases": [f"{result.first.row.case} {result.first.arithmetic}" for result in shown],

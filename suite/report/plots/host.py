@@ -41,7 +41,7 @@ def cpu_against_gpu(entries: Sequence[Entry]) -> Iterator[Plot]:
     lines_of: dict[str, dict[str, Any]] = {}
     for series in series_of(shared):
         panel = lines_of.setdefault(f"{series.operation} {series.title}", {"axis": series.axis, "lines": {}})
-        panel["lines"] |= _least(series)
+        panel["lines"] |= _shortest_times(series)
     panels = [{"title": title, **panel} for title, panel in lines_of.items() if len(panel["lines"]) > 1]
     if panels:
         about = (
@@ -50,7 +50,7 @@ def cpu_against_gpu(entries: Sequence[Entry]) -> Iterator[Plot]:
         yield Plot("cpu-against-gpu", "CPU against GPU by size", about, {"panels": panels[:MAX_PANELS]}, draw_sizes)
 
 
-def _least(series: Series) -> dict[str, list[list[float | None]]]:
+def _shortest_times(series: Series) -> dict[str, list[list[float | None]]]:
     on_cpu = all(entry.row.device == "cpu" for rows in series.by_size.values() for entry in rows)
     columns: dict[str, Callable[[Row], float | None]] = {"CPU": lambda row: row.latency_us}
     if not on_cpu:
@@ -128,14 +128,14 @@ def draw_costs(data: dict[str, Any]) -> Figure:
     for panel, ax in zip(panels, axes, strict=True):
         _draw_cost_panel(ax, panel)
     ticks(axes[-1], [10.0**power for power in range(-1, 8)])
-    axes[-1].set_xlim(*_reach(panels))
+    axes[-1].set_xlim(*_axis_range(panels))
     handles, names = max((ax.get_legend_handles_labels() for ax in axes), key=lambda found: len(found[0]))
     figure.legend(handles, names, loc="outside upper left", ncols=4, frameon=False)
     axes[-1].set_xlabel("us")
     return figure
 
 
-def _reach(panels: Sequence[dict[str, Any]]) -> tuple[float, float]:
+def _axis_range(panels: Sequence[dict[str, Any]]) -> tuple[float, float]:
     known = [value for panel in panels for row in panel["rows"].values() for value in row.values() if value]
     return min(known) / 1.3, max(known) * 1.3
 

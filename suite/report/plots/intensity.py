@@ -9,7 +9,7 @@ from suite.report.plots.figure import Margins, Plot, grid, rounded
 from suite.report.plots.labels import plain_numbers
 from suite.report.plots.lanes import BEYOND, RANGE
 from suite.report.ranking import CaseResult
-from suite.report.style import INK, look, place
+from suite.report.style import INK, look, sort_key
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,7 +35,7 @@ def against_intensity(results: Sequence[CaseResult]) -> Iterator[Plot]:
             if best is not None and best.ratio and best.row.is_ours:
                 points.setdefault(framework, []).append([rounded(entry.flops / entry.bytes), rounded(best.ratio)])
     panels = [
-        {"title": title, "points": {name: points[name] for name in sorted(points, key=place)}}
+        {"title": title, "points": {name: points[name] for name in sorted(points, key=sort_key)}}
         for title, points in groups.items()
         if len({x for found in points.values() for x, _ in found}) >= MIN_INTENSITIES
     ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from suite.report.load import Entry
 from suite.report.plots.figure import MAX_VECTORS, Plot, canvas, rounded
 from suite.report.ranking import CaseResult
-from suite.report.style import INK, look, place
+from suite.report.style import INK, look, sort_key
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -110,7 +110,7 @@ def _plot(
             "title": operation,
             "lanes": {
                 framework: sorted({rounded(value) for value in lanes[framework]}, key=float)  # type: ignore[arg-type]
-                for framework in sorted(lanes, key=place)
+                for framework in sorted(lanes, key=sort_key)
             },
         }
         for operation, lanes in found.items()

@@ -40,7 +40,7 @@ def _panel(series: Series) -> dict[str, Any]:
     in_flops = counts_flops([entry for rows in series.by_size.values() for entry in rows])
     rate, unit = rate_function(in_flops)
     lines = {
-        name: [[series.size_of(entry), rounded(rate(entry))] for entry in _some(rows)]
+        name: [[series.size_of(entry), rounded(rate(entry))] for entry in _evenly_spaced(rows)]
         for name, rows in series.lines().items()
     }
     limits = [[size, limit] for size, rows in sorted(series.by_size.items()) if (limit := _limit(rows, in_flops))]
@@ -56,7 +56,7 @@ def _panel(series: Series) -> dict[str, Any]:
     }
 
 
-def _some(rows: Sequence[Entry]) -> Sequence[Entry]:
+def _evenly_spaced(rows: Sequence[Entry]) -> Sequence[Entry]:
     """About `MAX_SIZES` of the rows at most, evenly spaced, including the last."""
     step = math.ceil(len(rows) / MAX_SIZES)
     return rows[::-1][::step][::-1]
