@@ -1,4 +1,4 @@
-"""The rate at which `diff` sees a change where there is none: repeated runs of the same code, compared in all pairs.
+"""Measures the rate of false verdicts of `diff`: compares repeated runs of the same code in all pairs.
 
     python validation/a_a_rates.py --runs 5 --op sigmoid --op vector_add       # makes 5 runs in a temporary folder
     python validation/a_a_rates.py results/a results/b results/c               # a folder without tables is made
@@ -6,7 +6,7 @@
 
 Arguments after `--` are those of `compare`. R runs give R (R - 1) / 2 pairs. The pairs are not independent: each run is
 in R - 1 of them, so one odd run counts R - 1 times. FASTER, SLOWER, BROKEN and FIXED are false verdicts; AMBIGUOUS,
-SAME and UNTIMED claim nothing. Passes if at most 1 in 1,000 rows of all pairs has a false verdict.
+SAME and UNTIMED are not counted. Passes if at most 1 in 1,000 rows of all pairs has a false verdict.
 
 Exit status: 0 if it passes, 1 if not, 2 if the folders cannot be compared.
 """

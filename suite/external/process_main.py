@@ -1,4 +1,4 @@
-"""The life of an external process, from its fork on."""
+"""Runs an external process, from its fork to its end."""
 
 from __future__ import annotations
 

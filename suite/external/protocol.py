@@ -85,6 +85,8 @@ class Deliver:
 
 @dataclass(frozen=True)
 class Bind:
+    """Load an implementation and bind it to the operands, to be timed."""
+
     implementation: Reference
 
 

@@ -55,7 +55,9 @@ class Workload:
     @property
     def title(self) -> str:
         """The title of a report: `LlamaForCausalLM, batch 1, 4096 tokens`."""
-        tokens = f"{self.seq} tokens" if self.queries == self.seq else f"{self.queries} tokens after {self.before}"
+        tokens = (
+            f"{self.seq} tokens" if self.queries == self.seq else f"{self.queries} tokens after {self.cached_tokens}"
+        )
         return f"{self.model}, batch {self.batch}, {tokens}"
 
     @property
@@ -63,7 +65,7 @@ class Workload:
         return hashlib.sha256(self.text().encode()).hexdigest()[:8]
 
     @property
-    def before(self) -> int:
+    def cached_tokens(self) -> int:
         """The number of tokens whose keys and values are already cached."""
         return self.seq - self.queries
 

@@ -104,7 +104,7 @@ def bias_that_cancels(shapes: tuple[Shape, ...], case: Case, source: torch.Gener
 
 
 def one_nan_in_turn(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """One NaN, in another operand for each type: in x for float32."""
+    """One NaN. Its operand depends on the dtype: x for float32."""
     drawn = LAYER(shapes, case, source)
     operand = drawn[("float32", "float16", "bfloat16").index(case.dtype)]
     numbers.put(operand, math.nan, tuple(numbers.index_below(size, source) for size in operand.shape))

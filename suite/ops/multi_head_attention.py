@@ -213,7 +213,7 @@ def _attended(
     covariances -= (p @ k.nan_to_num(0.0))[:, :, None] * value[:, None, :]
     sizes_squared, score_variance = q.square() @ k.square().T, q.square() @ k_variance.T
     moved, variance = attention_error(
-        value, p, scores, sizes_squared, finite, head_dim=d, terms=s, dtype=case.dtype, more=score_variance
+        value, p, scores, sizes_squared, finite, head_dim=d, terms=s, dtype=case.dtype, score_variance=score_variance
     )
     variance += p.square() @ v_variance.nan_to_num(0.0)
     variance += torch.einsum("rc,rcd->rd", q_variance * scale**2, covariances.square_())

@@ -17,7 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from suite.core.errors import WorkerError
 
 TAG = "class"
-"""The key of a JSON object that names its dataclass: a keyword, which no field can be called."""
+"""The key of a JSON object that names its dataclass. No field can have this name, a keyword of Python."""
 
 Reader = Callable[[Any, str], Any]
 """Turns JSON data into a value. The text names the place of the data in the message, for errors."""

@@ -127,7 +127,7 @@ class Results:
             self._attempt(lambda: self._write(operation))
 
     def render(self, operation: str) -> None:
-        """Bring `<operation>.md` up to date."""
+        """Render `<operation>.md` again if its rows have changed."""
         if operation in self._unrendered:
             self._attempt(lambda: self._render(operation))
 

@@ -49,9 +49,9 @@ class Head:
 
 
 HeadResults = Iterator[tuple[str, torch.Tensor, torch.Tensor]]
-"""For each mistake: its name, a head's rows of the result, and their bound."""
+"""Yields each mistake with a head's rows of the result and their bound."""
 HeadWeights = Iterator[tuple[str, Head, torch.Tensor]]
-"""For each mistake: its name, the head whose bound holds, and the weights of its keys."""
+"""Yields each mistake with the head whose bound holds and the weights of its keys."""
 
 
 def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:

@@ -1,4 +1,4 @@
-"""Variants of linear_sigmoid_grad: other slopes, operands read otherwise, rows or columns that are missing, digits."""
+"""Variants of linear_sigmoid_grad: other slopes, a wrong bias, missing rows or columns, other digits."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _mistakes(layer: Layer, right: Derivative) -> Iterator[tuple[str, list[Sum]]
 
 
 def _slopes(layer: Layer) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield for each mistake its dz."""
+    """Yield each mistake with its dz."""
     y, dy = layer.y, layer.dy
     yield "dz was dy y, without 1 - y", dy * y
     yield "dz was dy (1 - y), without y", dy * (1.0 - y)
