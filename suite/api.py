@@ -32,7 +32,7 @@ from suite.processes.limits import FIRST_CALL_S
 from suite.results.row import Row
 from suite.results.store import Results
 from suite.runner import in_process
-from suite.runner.given import Size, as_texts, check_known, one_case, selection
+from suite.runner.arguments import Size, as_texts, check_known, one_case, selection
 from suite.runner.observer import Observer, Step
 from suite.runner.options import Options
 from suite.runner.plan import Job, plan, refuse_too_large

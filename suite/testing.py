@@ -31,7 +31,7 @@ from suite.diff.render import plain_lines
 from suite.problem.case import Case
 from suite.results.csv_file import to_csv
 from suite.results.row import Row
-from suite.runner.given import title
+from suite.runner.arguments import title
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter

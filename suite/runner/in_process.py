@@ -17,7 +17,7 @@ from suite.problem.case import Case
 from suite.results.noise import mark_noisy
 from suite.results.rates import rates
 from suite.results.row import COLUMNS, Attempt, Row
-from suite.runner.given import check_known, title
+from suite.runner.arguments import check_known, title
 
 if TYPE_CHECKING:
     import torch
