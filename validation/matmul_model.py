@@ -4,8 +4,9 @@ python -m validation.matmul_model --fit plans.csv          # files of one precis
 python -m validation.matmul_model --fit plans.csv --share 0.67 --seed 1      # fits part of the shapes, tests the others
 
 The constants are printed as Python, to be written to FITTED of the model under the name of the device. The fit lowers
-the loss of the choice (the mean logarithm of the chosen plan's time over that of the best one), and slightly the error
-of predicted times of plans near the best one. It changes one constant at a time as long as that lowers the objective.
+the loss of the choice: the mean logarithm of the chosen plan's time over that of the best one. A small weight lowers
+the error of predicted times of plans near the best one too. It changes one constant at a time as long as that lowers
+the objective.
 """
 
 from __future__ import annotations

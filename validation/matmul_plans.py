@@ -52,8 +52,8 @@ SETUP = "inputs"
 SOME_WRONG = 3
 """Exit status of --check if a plan is wrong. Python's own errors have 1."""
 MAX_PREDICTED_RATIO, MAX_PREDICTED_EXTRA_US, MAX_PLANS = 2, 5.0, 60
-"""A plan is timed if its predicted time is below the first number times the shortest one plus the second, in us, and if
-it is among the first MAX_PLANS of the shape."""
+"""The MAX_PLANS plans of a shape with the shortest predicted times are timed. Those above MAX_PREDICTED_RATIO times the
+predicted time of the first one plus MAX_PREDICTED_EXTRA_US are left out."""
 DEVICE = ("device", "clock", "dram")
 """Columns for the device's rates."""
 SOURCES = {

@@ -47,7 +47,7 @@ MAX_ELEMENT_BITS, NAN_BITS = 20.0, 4.0
 """Largest evidence of one element, and the evidence of a NaN or an infinity. The latter counts only if the variant
 explains the right elements too, and if the result or the inputs also have finite numbers."""
 TIE_RATIO = 1.02
-"""Largest ratio of two distances that are taken as equal."""
+"""Two distances count as equal up to this ratio."""
 WORK = 2**23
 """Flops of the examined part of the result, by the operation's own count. Variants are computed for it alone."""
 MAX_ELEMENTS = 2**17

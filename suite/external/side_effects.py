@@ -54,7 +54,7 @@ class SideEffects:
         self._folder = _working_directory()
         self._settings = settings()
         self._before = [setting.get() for setting in self._settings]
-        # With tracing on, the file starts from the process's state: seeding to its own last seed would change nothing.
+        # Traced code starts from the process's random states: from its own, setting the same seed would change nothing.
         own = {} if self._traced else self._random_states
         self._entry = [own.get(s.what, state) for s, state in zip(self._settings, self._before, strict=True)]
         self._put(self._entry)

@@ -223,7 +223,7 @@ class Attention(Operation):
     )
 
     def default_cases(self, device_type: str) -> list[Case]:
-        """On a GPU FlashAttention's 16384 tokens and 2048 features; then float16, grouped, ragged, float32."""
+        """Cases on a GPU: FlashAttention's 16384 tokens and 2048 features; then float16, grouped, ragged, float32."""
         if device_type != "cuda":
             return [
                 self.case((1, 2, 1, 100, 100, 64), dtype, causal=causal) for dtype in DTYPES for causal in (False, True)

@@ -161,7 +161,7 @@ class LinearSigmoid(Operation):
         return ("ieee", "tf32") if dtype == "float32" else ("ieee",)
 
     def default_cases(self, device_type: str) -> list[Case]:
-        """On a GPU squares, a layer of a transformer with many rows and with few, and the other types."""
+        """Cases on a GPU: squares, a layer of a transformer with many rows and with few, and the other types."""
         if device_type != "cuda":
             return [self.case((50, 72, 40), dtype) for dtype in DTYPES]
         shapes = ((4096, 4096, 4096), (8192, 8192, 8192), (4096, 14336, 4096), (16, 14336, 4096))

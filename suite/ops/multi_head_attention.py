@@ -89,7 +89,7 @@ class MultiHeadAttention(Operation):
     }
 
     def default_cases(self, device_type: str) -> list[Case]:
-        """On a GPU 16384 tokens of 2048 features in heads of 128 and 64; short sequences; float16 and float32."""
+        """Cases on a GPU: 16384 tokens of 2048 features in heads of 128 and 64; short sequences; other types."""
         if device_type != "cuda":
             return [self.case((2, 40, 128, 2), dtype, causal=causal) for dtype in DTYPES for causal in (False, True)]
         cases = [self.case((4, 4096, 2048, 16), "bfloat16", causal=causal) for causal in (False, True)]

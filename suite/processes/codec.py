@@ -77,7 +77,7 @@ def _scalar(expected: type) -> Reader:
 
 
 def _member(expected: Any, members: Mapping[Any, Any]) -> Reader:
-    """Reads a text that stands for a member of an Enum or of a Literal."""
+    """Reads a text that names a member of an Enum or a Literal."""
     name = expected.__name__ if isinstance(expected, type) else str(expected)
 
     def read(data: Any, where: str) -> Any:

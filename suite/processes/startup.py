@@ -22,7 +22,7 @@ def set_up(stacks: int, lifeline: int) -> int:
     faulthandler.register(signal.SIGUSR1, stacks, all_threads=False)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
         score.write("1000")
-    # The shell outlives a killed parent and ends this process group, with compilers and whatever else was started.
+    # The shell outlives a killed parent and ends this process group, including compilers that were started.
     shell = subprocess.Popen(["/bin/sh", "-c", "read -r line; kill -KILL 0"], stdin=lifeline, stdout=subprocess.DEVNULL)
     os.close(lifeline)
     sys.stdout = sys.stderr

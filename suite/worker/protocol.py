@@ -210,7 +210,7 @@ class TimeReply:
 
 @dataclass(frozen=True)
 class TimingFailed:
-    """No times: one implementation failed, or some gave wrong results while they were timed.
+    """The reply without times: one implementation failed, or some gave wrong results while they were timed.
 
     `implementation` is the one that was running; None during the suite's own work. `wrong` has the reason of each
     implementation whose results are wrong.
