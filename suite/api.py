@@ -32,7 +32,7 @@ from suite.processes.limits import FIRST_CALL_S
 from suite.results.row import Row
 from suite.results.store import Results
 from suite.runner import in_process
-from suite.runner.given import Size, as_texts, check_known, one_case, selection
+from suite.runner.arguments import Size, as_texts, check_known, one_case, selection
 from suite.runner.observer import Observer, Step
 from suite.runner.options import Options
 from suite.runner.plan import Job, plan, refuse_too_large
@@ -184,7 +184,7 @@ def time(
 ) -> Timed:
     """Check `function`, then time it with the recorder of `compare`, in this process.
 
-    Arguments are those of `check`, and
+    Takes the arguments of `check`, and:
 
         beside: names of implementations of the tree to time in turns with it. If one is a vendor's, `vs_best` is its
             time divided by that of `function`. Above 1, the function is faster than the vendor.

@@ -31,7 +31,7 @@ from suite.diff.render import plain_lines
 from suite.problem.case import Case
 from suite.results.csv_file import to_csv
 from suite.results.row import Row
-from suite.runner.given import title
+from suite.runner.arguments import title
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -74,7 +74,7 @@ def _arguments_of_check(
 assert_agrees = _asserting(check)
 assert_agrees.__doc__ = """Raise `AssertionError`, with the reason, unless a function agrees on a case.
 
-Arguments are those of `suite.check`. What the function raises passes through, such as the `NotImplementedError` for a
+Takes the arguments of `suite.check`. Exceptions of the function pass through, such as the `NotImplementedError` for a
 case that it refuses.
 """
 
@@ -82,8 +82,8 @@ case that it refuses.
 class NoSlower:
     """Compares the device time of functions with baselines in a folder. The fixture `assert_no_slower` returns one."""
 
-    def __init__(self, folder: Path, test: str, tell: Callable[[str], None]) -> None:
-        self._folder, self._test, self._tell = folder, test, tell
+    def __init__(self, folder: Path, test: str, report_line: Callable[[str], None]) -> None:
+        self._folder, self._test, self._report_line = folder, test, report_line
         self._count = 0
 
     def __call__(self, *args: Any, threshold: float = THRESHOLD, beside: str | list[str] = "torch", **how: Any) -> None:
@@ -97,13 +97,13 @@ class NoSlower:
         path = self._path(how.get("device"))
         if not path.exists():
             write_atomically(path, to_csv(rows))
-            self._tell(f"{self._test}: no baseline: this run's times are written to {_shown(path)}")
+            self._report_line(f"{self._test}: no baseline: this run's times are written to {_short_path(path)}")
             return
         found = compared(path, rows, threshold)
         line = [Verdict.UNTIMED.value, *plain_lines(found)][-1]
-        self._tell(f"{self._test}: {line}")
+        self._report_line(f"{self._test}: {line}")
         if found.exit_status:
-            raise AssertionError(f"{line}\n{_shown(path)} is the baseline; delete it to accept the new time")
+            raise AssertionError(f"{line}\n{_short_path(path)} is the baseline; delete it to accept the new time")
 
     def _path(self, device: str | None) -> Path:
         """The file of the baseline of this call. Each call of a test has its own file."""
@@ -114,13 +114,13 @@ class NoSlower:
         return self._folder / resolve(device).results_folder.name / f"{name}.csv"
 
 
-def _shown(path: Path) -> Path:
+def _short_path(path: Path) -> Path:
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def compared(baseline: Path, rows: list[Row], threshold: float) -> Diff:
-    """The verdict on the first of `rows`, which is the function's. The others are the vendor's.
+    """Compare the first of `rows`, the row of the function, with its baseline. The other rows are the vendor's.
 
     Raises `UsageError` for a baseline of another function, case, cache state or recorder.
     """
@@ -133,10 +133,10 @@ def compared(baseline: Path, rows: list[Row], threshold: float) -> Diff:
 def assert_no_slower(request: pytest.FixtureRequest) -> NoSlower:
     """A function with the arguments of `suite.time` that fails if it is slower than in the stored baseline."""
 
-    def tell(line: str) -> None:
+    def report_line(line: str) -> None:
         request.node.user_properties.append((SPEED, line))
 
-    return NoSlower(request.path.parent / BASELINES, f"{request.path.stem}.{request.node.name}", tell)
+    return NoSlower(request.path.parent / BASELINES, f"{request.path.stem}.{request.node.name}", report_line)
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:

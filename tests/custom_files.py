@@ -20,7 +20,7 @@ HEAD = "import torch\nfrom torch import Tensor\nfrom jaxtyping import Float\n\n"
 def operation(folder: Path, text: str, name: str = "mine", kind: Kind = "reference") -> CustomOperation:
     path = folder / f"{name}.py"
     path.write_text(text, encoding="utf-8")
-    return custom.of(source_of(path, kind))
+    return custom.find(source_of(path, kind))
 
 
 def verdict(op: CustomOperation, case: Case, output: torch.Tensor, inputs: tuple[torch.Tensor, ...]) -> Verdict:

@@ -80,7 +80,7 @@ class SharedProcess:
     def __init__(self) -> None:
         self.fork_server = ExternalForkServer(CPU)
         self.process = ExternalProcess(self.fork_server.fork, CPU, on_wait=lambda: None)
-        self.process.settle()
+        self.process.wait_until_ready()
 
     def close(self) -> None:
         self.process.close()

@@ -14,7 +14,7 @@ from suite.problem.operation import Operation
 from suite.processes.child import WorkerDiedError
 from suite.results.row import Key, Row
 from suite.runner import compare as comparison
-from suite.runner import device_run
+from suite.runner import compile_times
 from suite.runner.observer import Observer, Step
 from suite.runner.options import Options
 from suite.runner.plan import plan
@@ -93,7 +93,7 @@ class ScriptedPool:
         answer = type(self).answer({**plain, "device": self.device.type, "fresh": len(self.served) == 1})
         return as_reply(request, answer)
 
-    def served_others(self, name: str) -> bool:
+    def has_run_others(self, name: str) -> bool:
         return bool(self.served - {name})
 
     def discard(self) -> None:
@@ -141,7 +141,7 @@ def compare(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Row]]:
         **options: Any,
     ) -> list[Row]:
         pool = type("Pool", (ScriptedPool,), {"answer": staticmethod(answer)})
-        for module in (comparison, device_run):
+        for module in (comparison, compile_times):
             monkeypatch.setattr(module, "Pool", pool)
         monkeypatch.setattr("suite.frameworks.base.torch_is_cpu_build", lambda: False)
         monkeypatch.setattr("suite.frameworks.jax.Jax.missing", lambda self, device: None)

@@ -1,4 +1,4 @@
-"""The rate at which `diff` sees a change where there is none: repeated runs of the same code, compared in all pairs.
+"""Measures the rate of false verdicts of `diff`: compares repeated runs of the same code in all pairs.
 
     python validation/a_a_rates.py --runs 5 --op sigmoid --op vector_add       # makes 5 runs in a temporary folder
     python validation/a_a_rates.py results/a results/b results/c               # a folder without tables is made
@@ -6,7 +6,7 @@
 
 Arguments after `--` are those of `compare`. R runs give R (R - 1) / 2 pairs. The pairs are not independent: each run is
 in R - 1 of them, so one odd run counts R - 1 times. FASTER, SLOWER, BROKEN and FIXED are false verdicts; AMBIGUOUS,
-SAME and UNTIMED claim nothing. Passes if at most 1 in 1,000 rows of all pairs has a false verdict.
+SAME and UNTIMED are not counted. Passes if at most 1 in 1,000 rows of all pairs has a false verdict.
 
 Exit status: 0 if it passes, 1 if not, 2 if the folders cannot be compared.
 """
@@ -37,8 +37,8 @@ from suite.diff.judge import THRESHOLD, judge  # noqa: E402
 from suite.diff.load import Side, load  # noqa: E402
 from suite.results.render import number, pipe_table, plain  # noqa: E402
 
-FALSE = (Verdict.FASTER, Verdict.SLOWER, Verdict.BROKEN, Verdict.FIXED)
-MOST = 1e-3
+FALSE_VERDICTS = (Verdict.FASTER, Verdict.SLOWER, Verdict.BROKEN, Verdict.FIXED)
+MAX_FALSE_SHARE = 1e-3
 """Largest share of rows with a false verdict."""
 
 
@@ -73,18 +73,18 @@ class Rates:
 
     @property
     def false(self) -> int:
-        return sum(self.counts.get(verdict, 0) for verdict in FALSE)
+        return sum(self.counts.get(verdict, 0) for verdict in FALSE_VERDICTS)
 
     @property
     def passed(self) -> bool:
-        return self.judged > 0 and self.false <= MOST * self.judged
+        return self.judged > 0 and self.false <= MAX_FALSE_SHARE * self.judged
 
     def __str__(self) -> str:
         verdicts = ", ".join(f"{self.counts[verdict]} {verdict}" for verdict in Verdict if self.counts.get(verdict))
         return (
             f"{'passed' if self.passed else 'not passed'}: {self.false} false verdicts on {self.judged} rows of "
-            f"{self.pairs} pairs of {self.runs} runs of the same code (at most 1 in {1 / MOST:,.0f}); {verdicts}; "
-            f"threshold {100 * self.threshold:g}%"
+            f"{self.pairs} pairs of {self.runs} runs of the same code (at most 1 in {1 / MAX_FALSE_SHARE:,.0f}); "
+            f"{verdicts}; threshold {100 * self.threshold:g}%"
         )
 
 

@@ -3,9 +3,9 @@
     python validation/against_nsight.py          # the largest default case of every operation in bfloat16
     python validation/against_nsight.py --op matmul --impl torch --impl triton --out results/nvidia-h200/proof
 
-Each side runs in its own process, since CUPTI has one subscriber a process. Both draw the inputs, warm up, and then
-call the implementations in shuffled rounds, each call after the suite's eviction of the cache and at the same period of
-one call every --period-ms. The period matters: the power cap slows a matmul that runs every other millisecond, but not
+Each side runs in its own process, since CUPTI has one subscriber a process. Both draw the inputs, warm up, and call the
+implementations in shuffled rounds. The suite's eviction of the cache precedes each call, and one call is made every
+--period-ms on either side. The period matters: the power cap slows a matmul that runs every other millisecond, but not
 one that runs ten times a second, which is what Nsight Compute's overhead allows. The sides take turns, --blocks times
 each; the table shows the median of every block, and so any drift.
 
@@ -169,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     executable = nsight.ncu()
     if executable is None:
-        print(f"ncu (Nsight Compute) is not on PATH, nor at {', '.join(nsight.PLACES)}", file=sys.stderr)
+        print(f"ncu (Nsight Compute) is not on PATH, nor at {', '.join(nsight.NCU_PATHS)}", file=sys.stderr)
         return 2
     device = resolve("cuda:0")
     environment = hardware.environment_record("cuda", 0)

@@ -1,4 +1,4 @@
-"""Measures how often the diagnosis of a wrong result is right: on the gallery of wrong kernels and their right twins.
+"""Measures the share of right diagnoses of wrong results, on the gallery of wrong kernels and their right twins.
 
     python validation/diagnoses.py                           # every wrong kernel that this machine can run
     python validation/diagnoses.py --op matmul --markdown    # the tables of docs/diagnosis.md
@@ -26,13 +26,13 @@ from suite.core.errors import SuiteError  # noqa: E402
 from suite.hardware.device import Device, resolve  # noqa: E402
 from suite.results.render import pipe_table, plain  # noqa: E402
 
-LEAST_RIGHT = 0.8
+MIN_RIGHT_SHARE = 0.8
 VALUES = ("value", "not finite")
 RIGHT, NONE, FALSE = "right", "none", "false"
 
 
 @dataclass(frozen=True)
-class Found:
+class DiagnosedKernel:
     """One wrong kernel: its mistake, its diagnosis, and whether that is right. twin: diagnosis of the right kernel."""
 
     operation: str
@@ -50,7 +50,7 @@ class Found:
         return RIGHT if self.expected and said.startswith(self.expected) else FALSE
 
 
-def gallery(where: Device, operations: Sequence[str]) -> Iterator[Found]:
+def gallery(where: Device, operations: Sequence[str]) -> Iterator[DiagnosedKernel]:
     """Yield the wrong kernels whose values are wrong and that run on this device."""
     import torch
     import wrong_kernels
@@ -74,10 +74,12 @@ def gallery(where: Device, operations: Sequence[str]) -> Iterator[Found]:
             check(lambda entry=entry, mistake=mistake: entry.make(mistake), adapter, problem).diagnosis
             for mistake in (entry.mistake, "")
         ]
-        yield Found(entry.operation, entry.name, entry.wrong.about, texts[0], expected.get(entry.name, ""), texts[1])
+        yield DiagnosedKernel(
+            entry.operation, entry.name, entry.wrong.about, texts[0], expected.get(entry.name, ""), texts[1]
+        )
 
 
-def tables(found: Sequence[Found]) -> str:
+def tables(found: Sequence[DiagnosedKernel]) -> str:
     """Format the counts by operation, and every wrong kernel with its diagnosis, as Markdown."""
     groups = [(name, [each for each in found if each.operation == name]) for name in ops.names()]
     counts = [
@@ -116,10 +118,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(tables(found))
     counts = Counter(each.outcome for each in found)
     twins = sum(bool(each.twin) for each in found)
-    passed = counts[RIGHT] >= LEAST_RIGHT * len(found) and not counts[FALSE] and not twins
+    passed = counts[RIGHT] >= MIN_RIGHT_SHARE * len(found) and not counts[FALSE] and not twins
     print(
         f"\n{'passed' if passed else 'not passed'}: of {len(found)} wrong kernels {counts[RIGHT]} right "
-        f"(at least {LEAST_RIGHT:.0%}), {counts[NONE]} none, {counts[FALSE]} false; "
+        f"(at least {MIN_RIGHT_SHARE:.0%}), {counts[NONE]} none, {counts[FALSE]} false; "
         f"{twins} right kernels with a diagnosis"
     )
     return 0 if passed else 1

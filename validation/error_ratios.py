@@ -5,7 +5,7 @@
     python validation/error_ratios.py --op matmul --impl cuda --inputs sizes
 
 Each implementation is checked as `compare` checks it, in a worker process, on every family of inputs, the sizes of
-`--sweep` and the default sizes. Passes if no right kernel has a ratio above 0.7, none failed, and every wrong kernel of
+`--sweep` and the default sizes. Passes if no right kernel fails or has a ratio above 0.7, and if every wrong kernel of
 the gallery tests/wrong_kernels has a ratio above 1 or is refused for another reason. Cases that tests/known_limits.py
 lists as known limits of a library are excluded and counted. Kernels of other libraries (PEER) run if --impl names them.
 
@@ -51,7 +51,7 @@ from validation.error_ratio_files import (  # noqa: E402
 )
 
 CPU_FLOPS = 2**24
-"""Most flops of a case of the sweep on a CPU, where interpreted and emulated kernels are slow."""
+"""Largest number of flops of a case of the sweep on a CPU, where interpreted and emulated kernels are slow."""
 
 
 def cases(operation: str, device_type: str, families: Sequence[str]) -> Iterator[Case]:

@@ -1,4 +1,4 @@
-"""Measures what one warm call costs its caller, by a loop of its own beside the columns of `compare`.
+"""Measures the host time of one warm call, by a loop of its own beside the columns of `compare`.
 
     python validation/host_cost.py                                     # all operations, small sizes
     python validation/host_cost.py --op matmul --impl triton --impl torch --out results/nvidia-h200/proof
@@ -87,7 +87,7 @@ class Cost:
         return [f"{self.operation} {self.implementation}: {each}" for each in found]
 
 
-def steady(calls: Sequence[Callable[[], object]], wait: Callable[[], None]) -> list[list[float]]:
+def steady_us(calls: Sequence[Callable[[], object]], wait: Callable[[], None]) -> list[list[float]]:
     """Time each call in us, once a round.
 
     A round has a batch of each, issued without waiting, so that all see the same speed of the host.
@@ -111,7 +111,7 @@ def steady(calls: Sequence[Callable[[], object]], wait: Callable[[], None]) -> l
     return found
 
 
-def to_idle(call: Callable[[], object], wait: Callable[[], None]) -> float:
+def idle_us(call: Callable[[], object], wait: Callable[[], None]) -> float:
     """Return the median time in us of single calls from idle to idle device. A call before each warms caches."""
     found = []
     for _ in range(4 * BATCHES):
@@ -148,7 +148,7 @@ def parts(function: Any, tensors: Sequence[Any], options: dict[str, Any], wait: 
     def allocations() -> list[Any]:
         return [allocate(tensors[0]) for allocate in plan.allocations]
 
-    times = steady([look_up, allocations, launches], wait)
+    times = steady_us([look_up, allocations, launches], wait)
     return dict(zip(("look up", "allocate", "launch"), map(statistics.median, times), strict=True))
 
 
@@ -201,7 +201,7 @@ def columns_beside_loops(line: Line, device: Any, wait: Callable[[], None]) -> d
     timed = timing.Call(line.implementation.name, line.call, adapter.wait, capture=adapter.capture)
 
     def loops() -> tuple[float, float]:
-        return statistics.median(steady([line.call], wait)[0]), to_idle(line.call, wait)
+        return statistics.median(steady_us([line.call], wait)[0]), idle_us(line.call, wait)
 
     if device.type != "cuda":  # on a CPU both columns come from samples, with the work between them
         return {"ready_us": loops()[1]}
@@ -231,7 +231,7 @@ def measured(found: Sequence[Line], device: Any) -> Iterator[Cost]:
 
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     written = [line for line in found if line.is_kept]
-    times = steady([*(line.call for line in found), *(line.as_written for line in written)], wait)
+    times = steady_us([*(line.call for line in found), *(line.as_written for line in written)], wait)
     as_written = {id(line): each for line, each in zip(written, times[len(found) :], strict=True)}
     for line, own in zip(found, times, strict=False):
         each = line.implementation
@@ -259,7 +259,7 @@ HEAD = ("operation", "implementation", "loop us", "vs torch", "as written us", "
 
 
 def cells(cost: Cost) -> list[str]:
-    """Return a row of the table."""
+    """Return the cells of a row of the table."""
     split = [cost.parts.get(name) for name in ("look up", "allocate", "launch")]
     columns = [
         cost.dispatch_us,

@@ -4,8 +4,9 @@ python -m validation.matmul_model --fit plans.csv          # files of one precis
 python -m validation.matmul_model --fit plans.csv --share 0.67 --seed 1      # fits part of the shapes, tests the others
 
 The constants are printed as Python, to be written to FITTED of the model under the name of the device. The fit lowers
-the loss of the choice (the mean logarithm of the chosen plan's time over that of the best one), and slightly the error
-of predicted times of plans near the best one. It changes one constant at a time as long as that lowers the objective.
+the loss of the choice: the mean logarithm of the chosen plan's time over that of the best one. A small weight lowers
+the error of predicted times of plans near the best one too. It changes one constant at a time as long as that lowers
+the objective.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ SQUARES = 4
 """Weight of a shape M = N = K."""
 STEPS = (1.2, 1.05)
 """Factors by which a constant is changed."""
-ENOUGH = 1e-5
-"""Least improvement of the objective for which a constant is changed."""
+MIN_GAIN = 1e-5
+"""Smallest improvement of the objective for which a constant is changed."""
 TILED = ("sm_wgmma", "sm_odd", "wgmma_store", "wgmma_block", "beyond", "add", "request")
 DEPENDS = {
     "mma": ("mma", "sm_mma"),
@@ -48,7 +49,7 @@ DEPENDS = {
     "wgmma16": ("wgmma", *TILED),
     "fitted": ("fitted", *TILED),
 }
-"""Kernels of 16 bits, and how the names of constants begin that only some of these kernels depend on."""
+"""Kernels of 16 bits, each with the first parts of the names of constants that only it and a few others depend on."""
 
 
 class Fit:
@@ -63,7 +64,7 @@ class Fit:
         self.weights = [SQUARES if len(set(each.sizes)) == 1 else 1 for each in shapes]
 
     def update(self, costs: Costs, constant: str | None = None) -> float:
-        """Predicts what depends on a constant, or all; returns the objective."""
+        """Predict the times that depend on a constant, or all, and return the objective."""
         kernels = {kernel for kernel, names in DEPENDS.items() if constant and constant.startswith(names)}
         for i, shape in enumerate(self.shapes):
             changed = [j for j, each in enumerate(self.plans[i]) if not kernels or each.kernel in kernels]
@@ -83,7 +84,7 @@ class Fit:
 
 
 def predicted_us(plan: Plan, shape: Timed, costs: Costs) -> float:
-    """The time of a plan by these constants."""
+    """Return the time of a plan that these constants predict."""
     if isinstance(shape.x, Problem):
         assert isinstance(costs, model.Costs)
         return model.predicted_us(plan, shape.x, costs)
@@ -92,7 +93,7 @@ def predicted_us(plan: Plan, shape: Timed, costs: Costs) -> float:
 
 
 def fit(shapes: Sequence[Timed], costs: Costs, seconds: float) -> Costs:
-    """Constants with a lower objective, by a search along one constant at a time."""
+    """Return constants with a lower objective, found by changing one constant at a time."""
     begin, state = time.monotonic(), Fit(shapes)
     least = state.update(costs)
     for step in STEPS:
@@ -103,7 +104,7 @@ def fit(shapes: Sequence[Timed], costs: Costs, seconds: float) -> Costs:
                 for factor in (step, 1 / step):
                     changed = costs._replace(**{name: getattr(costs, name) * factor})
                     found = state.update(changed, name)
-                    if found < least - ENOUGH:
+                    if found < least - MIN_GAIN:
                         costs, least, improved = changed, found, True
                         break
                     state.update(costs, name)
@@ -112,11 +113,11 @@ def fit(shapes: Sequence[Timed], costs: Costs, seconds: float) -> Costs:
 
 
 def quality(shapes: Sequence[Timed], costs: Costs) -> str:
-    """The best plan's time over the chosen plan's: geometric mean and worst."""
+    """Format the best plan's time over the chosen plan's: geometric mean and worst."""
     ratios = []
     for each in shapes:
         times = {name: predicted_us(plan(name), each, costs) for name in each.plans}
-        ratios.append(each.of_best(min(times, key=times.__getitem__)))
+        ratios.append(each.best_ratio(min(times, key=times.__getitem__)))
     return f"{len(ratios)} shapes: chosen plan, of the best: geometric mean {mean(ratios):.4f}, worst {min(ratios):.3f}"
 
 

@@ -93,10 +93,10 @@ class Timed:
         """The time of the fastest plan of the other kernels, None if there is none."""
         return min((us for each, us in self.plans.items() if plan(each).kernel != kernel), default=None)
 
-    def of_vendor(self, name: str) -> float:
+    def vendor_ratio(self, name: str) -> float:
         return self.vendor_us / self.plans[name]
 
-    def of_best(self, name: str) -> float:
+    def best_ratio(self, name: str) -> float:
         return self.plans[self.best] / self.plans[name]
 
     @property
@@ -105,9 +105,10 @@ class Timed:
 
 
 def read(path: Path) -> list[Timed]:
-    """The shapes of a file of times or of a summary (`summarize`). Prints results that are wrong.
+    """Read the shapes of a file of times or of a summary (`summarize`). Prints results that are wrong.
 
-    Files without columns for the device are of an H200, those without one for the precision of 16 bits or "fast".
+    A file without columns for the device is from an H200. A file without a column for the precision is of
+    16-bit products, or of `fast` ones in float8.
     """
     found: dict[tuple[tuple[int, int, int], AnyProblem, Rates], dict[str, float]] = {}
     with path.open(newline="") as file:
@@ -162,7 +163,7 @@ def _problem(row: dict[str, str], sizes: tuple[int, int, int], precision: str) -
 
 
 def matrices(sizes: tuple[int, int, int], layout: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Operands without elements; a letter t of the layout: stored transposed."""
+    """Return operands on the meta device. A letter t in the layout stores that operand transposed."""
     M, N, K = sizes
 
     def matrix(rows: int, columns: int, letter: str) -> Tensor:
@@ -174,7 +175,7 @@ def matrices(sizes: tuple[int, int, int], layout: str, dtype: torch.dtype) -> tu
 
 
 def table(sets: dict[str, list[Timed]]) -> str:
-    """Markdown: the distribution of ratios of each set, the same by kind of shape, and the worst shapes."""
+    """Format as Markdown the distribution of ratios of each set, the same by kind of shape, and the worst shapes."""
     lines = [
         "| shapes | ratio | number | geometric mean | worst | quartiles |",
         "|---|---|---:|---:|---:|---|",
@@ -182,23 +183,25 @@ def table(sets: dict[str, list[Timed]]) -> str:
     for title, timed in sets.items():
         complete = [each for each in timed if len(each.plans) > 1]
         ratios = {
-            "chosen plan, of cuBLAS": [each.of_vendor(each.chosen) for each in timed],
-            "best plan, of cuBLAS": [each.of_vendor(each.best) for each in complete],
-            "chosen plan, of the best": [each.of_best(each.chosen) for each in complete],
-            "short list, of the best": [each.of_best(each.short_list) for each in complete],
-            "best plan of the short list, of the best": [each.of_best(each.best_listed) for each in complete],
+            "chosen plan, of cuBLAS": [each.vendor_ratio(each.chosen) for each in timed],
+            "best plan, of cuBLAS": [each.vendor_ratio(each.best) for each in complete],
+            "chosen plan, of the best": [each.best_ratio(each.chosen) for each in complete],
+            "short list, of the best": [each.best_ratio(each.short_list) for each in complete],
+            "best plan of the short list, of the best": [each.best_ratio(each.best_listed) for each in complete],
         }
         lines += [f"| {title} | {what} | {_distribution(values)} |" for what, values in ratios.items() if values]
     lines += ["", f"| chosen plan, of cuBLAS | {' | '.join(sets)} |", f"|---|{'---|' * len(sets)}"]
     for kind in ("at most 16 rows or columns", "others, copied for TMA", "others"):
-        values = [[each.of_vendor(each.chosen) for each in timed if kind_of(each.x) == kind] for timed in sets.values()]
+        values = [
+            [each.vendor_ratio(each.chosen) for each in timed if kind_of(each.x) == kind] for timed in sets.values()
+        ]
         lines.append(f"| {kind} | {' | '.join(f'{mean(v):.3f} ({len(v)})' if v else '' for v in values)} |")
     lines += ["", *_kernels([each for timed in sets.values() for each in timed])]
     lines += ["", "| the worst: M x N x K | cuBLAS, us | chosen | us | best | us | of cuBLAS |"]
     lines += ["|---|---:|---|---:|---|---:|---:|"]
-    for each in sorted((t for timed in sets.values() for t in timed), key=lambda t: t.of_vendor(t.chosen))[:10]:
+    for each in sorted((t for timed in sets.values() for t in timed), key=lambda t: t.vendor_ratio(t.chosen))[:10]:
         chosen, best = (f"{name} | {each.plans[name]:.1f}" for name in (each.chosen, each.best))
-        ratio = each.of_vendor(each.chosen)
+        ratio = each.vendor_ratio(each.chosen)
         lines.append(f"| {each.text} | {each.vendor_us:.1f} | {chosen} | {best} | {ratio:.3f} |")
     return "\n".join(lines)
 
@@ -219,7 +222,7 @@ def _kernels(timed: Sequence[Timed]) -> list[str]:
 
 
 def plot(sets: dict[str, list[Timed]], path: Path) -> None:
-    """Draws the ratio of the chosen plan to the vendor over arithmetic intensity and over waves of large tiles."""
+    """Plot the ratio of the chosen plan to the vendor over arithmetic intensity and over waves of large tiles."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 4), layout="constrained")
@@ -229,7 +232,7 @@ def plot(sets: dict[str, list[Timed]], path: Path) -> None:
         strict=True,
     ):
         for title, timed in sets.items():
-            points = [(place(each.x), each.of_vendor(each.chosen)) for each in timed]
+            points = [(place(each.x), each.vendor_ratio(each.chosen)) for each in timed]
             axes.scatter(*zip(*points, strict=True), s=14, alpha=0.7, label=title)
         axes.axhline(1, color="gray", linewidth=0.8)
         axes.set(xscale="log", yscale="log", xlabel=label)

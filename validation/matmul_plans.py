@@ -44,18 +44,18 @@ from validation.matmul_short_list import estimated_us, is_listed
 Shape = tuple[int, int, int]
 LONG_K, SMALL_OUTPUT = 131072, 2**16
 """Largest K that is drawn, where M N is at most SMALL_OUTPUT."""
-MOST_PRODUCTS = 2**40
-"""Most multiplications of a drawn shape: larger ones take most of the time and add little."""
+MAX_PRODUCTS = 2**40
+"""Largest number of multiplications of a drawn shape: larger ones take most of the time and add little."""
 ROUNDS = 4
-HOPELESS = 1.5
+SLOW_PLAN_RATIO = 1.5
 """A plan whose time is above this multiple of the best one is timed once."""
 BEGIN, END = "<!-- plans:begin -->", "<!-- plans:end -->"
 SETUP = "inputs"
 SOME_WRONG = 3
-"""Exit status of --check: 1 is that of Python's own errors."""
-ABSURD, ABSURD_US, MOST_PLANS = 2, 5.0, 60
-"""The plans of a shape that are timed have predicted times below this multiple of the least one plus these
-microseconds, and are the first ones of so many."""
+"""Exit status of --check if a plan is wrong. Python's own errors have 1."""
+MAX_PREDICTED_RATIO, MAX_PREDICTED_EXTRA_US, MAX_PLANS = 2, 5.0, 60
+"""The MAX_PLANS plans of a shape with the shortest predicted times are timed. Those above MAX_PREDICTED_RATIO times the
+predicted time of the first one plus MAX_PREDICTED_EXTRA_US are left out."""
 DEVICE = ("device", "clock", "dram")
 """Columns for the device's rates."""
 SOURCES = {
@@ -100,7 +100,7 @@ def drawn(count: int, seed: int) -> list[Shape]:
             sizes.append(round(math.exp(source.uniform(0, math.log(most)))))
         if source.random() < 0.5:
             sizes = [cdiv(size, 8) * 8 for size in sizes]
-        if math.prod(sizes) <= MOST_PRODUCTS:
+        if math.prod(sizes) <= MAX_PRODUCTS:
             shapes.append((sizes[0], sizes[1], sizes[2]))
     return shapes
 
@@ -128,7 +128,7 @@ def operands(shape: Shape, layout: str, dtype: torch.dtype, seed: int) -> tuple[
 def calls(
     a: Tensor, b: Tensor, kernels: Sequence[str], all_plans: bool, precision: str = "ieee"
 ) -> dict[str, Callable[[], Tensor]]:
-    """The vendor and the model's choice, or all plans that are worth timing and that of the short list, by name."""
+    """Return the calls by name: the vendor, and the model's choice or all plans to time and that of the short list."""
     scales = [torch.ones((), device=a.device) for _ in "ab"] if a.element_size() == 1 else [None, None]
     found: dict[str, Callable[[], Tensor]] = {"torch": partial(vendor, a, b, *scales, precision=precision)}
     rates = rates_of(a.device if a.is_cuda else None)
@@ -142,9 +142,9 @@ def calls(
     times = {each: predicted_us(each, x, rates) for each in plans}
     chosen = sorted(times, key=times.__getitem__)
     if all_plans:
-        most_us = ABSURD * times[chosen[0]] + ABSURD_US
+        most_us = MAX_PREDICTED_RATIO * times[chosen[0]] + MAX_PREDICTED_EXTRA_US
         simple = min(filter(is_listed, plans), key=lambda each: estimated_us(each, x, rates), default=chosen[0])
-        chosen = [*(each for each in chosen[:MOST_PLANS] if times[each] < most_us), simple]
+        chosen = [*(each for each in chosen[:MAX_PLANS] if times[each] < most_us), simple]
     for each in chosen if all_plans else chosen[:1]:
         found[name(each)] = partial(auto.run, each, a, b, precision, *scales)
     return found
@@ -223,7 +223,7 @@ class Timer:
                         times.setdefault(sample.name, []).append(sample.us)
                 medians = {each: statistics.median(values) for each, values in times.items()}
                 fastest = min(us for each, us in medians.items() if each != "torch")
-                remaining = [each for each in found if each == "torch" or medians[each] <= HOPELESS * fastest]
+                remaining = [each for each in found if each == "torch" or medians[each] <= SLOW_PLAN_RATIO * fastest]
         except RecorderError as error:
             print(f"{shape} is left out: {error}", flush=True)
             self.recorder.stop()
@@ -235,7 +235,7 @@ class Timer:
 
 
 def compared(found: dict[str, Callable[[], Tensor]]) -> dict[str, float]:
-    """The relative norm of the difference to the vendor's result. Removes calls that cannot be built or launched."""
+    """Return the relative norms of the differences to the vendor's result. Removes calls that fail."""
     expected = found["torch"]().float()
     errors = {}
     for each, call in list(found.items()):
@@ -264,7 +264,7 @@ def measure(shapes: Sequence[Shape], path: Path, timer: Timer, seconds: float) -
 
 
 def build_all(precision: str) -> None:
-    """Builds the kernels of a precision at the same time, by a process for each."""
+    """Build the kernels of a precision in parallel, each in a process."""
     target = compiler.arch_of(*torch.cuda.get_device_capability())
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
         list(pool.map(build.library, [f"matmul/{each}" for each in SOURCES[precision]], repeat(target)))

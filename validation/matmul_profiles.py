@@ -28,7 +28,7 @@ from validation import matmul_lines
 from validation.matmul_lines import OP, WORST, Timed, is_vendor
 
 BEGIN, END = "<!-- profiles:begin -->", "<!-- profiles:end -->"
-BETWEEN = "spin_kernel"
+SEPARATOR = "spin_kernel"
 """The kernel of torch.cuda._sleep, which separates calls in the profile."""
 TIMEOUT_S = 300
 HEAD = ("M", "N", "K", "layout", "dtype", "precision", "line", "us", "of_vendor", "kernel", *nsight.SHARES)
@@ -56,7 +56,7 @@ def run(calls: Sequence[tuple[tuple[int, ...], tuple[str, str, str], str]]) -> N
 
 def split(kernels: Sequence[nsight.Kernel]) -> list[list[nsight.Kernel]]:
     """Split the kernels into calls."""
-    return [list(each) for between, each in groupby(kernels, lambda k: BETWEEN in k.name) if not between]
+    return [list(each) for between, each in groupby(kernels, lambda k: SEPARATOR in k.name) if not between]
 
 
 def profile(calls: Sequence[tuple[Any, ...]], executable: str) -> list[list[nsight.Kernel]]:
@@ -120,7 +120,7 @@ def main() -> int:
         return 0
     executable = nsight.ncu()
     if executable is None:
-        print(f"ncu is missing: {nsight.GET_IT}", file=sys.stderr)
+        print(f"ncu is missing: {nsight.INSTALL_HINT}", file=sys.stderr)
         return 1
     timed = worst([each for path in given.read for each in matmul_lines.read(path)], given.count)
     calls = [((each.M, each.N, each.K), each.kind, line) for each in timed for line in (each.best, each.best_vendor)]

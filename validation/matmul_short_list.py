@@ -1,4 +1,4 @@
-"""A rule that chooses a matmul's plan from a short list by properties of the device alone, to compare the model with.
+"""Chooses a matmul's plan from a short list by properties of the device alone. The fitted model is compared with it.
 
 The list has a few configurations of each kernel. A plan's time is estimated by the roofline of the device: the waves of
 its blocks, each as long as the products or the loads of its steps, or the traffic of device memory. The only numbers
@@ -23,16 +23,16 @@ CONFIGURATIONS = {
     "short": (0, 2, 5, 6, 7, 8, 9, 11, 13),
     "narrow": (0, 1),
 }
-"""Kernels of 16 bits and their tiles in the list; those of other kernels are all in it, and all parts."""
+"""Kernels of 16 bits with their tiles in the list. The list has all tiles of other kernels, and all split-K factors."""
 LAUNCH_US, LATENCY_US = 1.5, 0.65
 L2_BYTES_PER_CLOCK, PRODUCTS_PER_CLOCK, MMA_PRODUCTS_PER_CLOCK = 64, 2048, 128
 """Peak rates of a multiprocessor; mma.cu loads each element by threads, which bound its products."""
 STORES_PER_CLOCK = 2
-"""Elements of rows that TMA cannot store."""
+"""Elements that a multiprocessor stores per clock in rows that TMA cannot store."""
 REACHED = 0.8
 """Share of a peak rate that kernels reach."""
 DIVISION_US = 2.0
-"""Launch of the addition of parts, or of a copy for TMA."""
+"""Time of the launch that adds the parts, or that copies an operand for TMA."""
 
 
 def is_listed(plan: Plan) -> bool:
@@ -85,7 +85,7 @@ def _16_bits_us(plan: Plan, x: Problem, clocks: float, dram: float) -> float:
 
 
 def _short_us(plan: Plan, x: Problem, clocks: float) -> float:
-    """Waits for memory one after the other, or the loads of a multiprocessor: 4 warps load in a clock."""
+    """The larger of successive waits for memory and of the time of a multiprocessor's loads, 4 warps per clock."""
     if plan.tile in tiles.SHORT_GRIDS:
         rows = tiles.SHORT_GRIDS[plan.tile]
         warps = cdiv(cdiv(x.M, rows) * cdiv(x.N, rows), 32 * x.multiprocessors)
@@ -102,7 +102,7 @@ def _short_us(plan: Plan, x: Problem, clocks: float) -> float:
 
 
 def _other_us(plan: Plan, x: OtherProblem, clocks: float, dram: float) -> float:
-    """The same in tf32 and float8."""
+    """The estimated time in tf32 and float8."""
     read, written, rate = (4, 4, PRODUCTS_PER_CLOCK // 2) if x.kernel == "wgmma32" else (1, 2, 2 * PRODUCTS_PER_CLOCK)
     memory = (read * (x.M * x.K + x.K * x.N) + written * x.M * x.N) / dram
     (few, size), sms = sorted((x.M, x.N)), x.multiprocessors

@@ -1,4 +1,4 @@
-"""Repeatability: two runs of `compare` in fresh processes, compared row by row.
+"""Measures repeatability: compares two runs of `compare` in fresh processes row by row.
 
     python validation/repeatability.py                               # run `compare --op all` twice
     python validation/repeatability.py results/a results/b           # two runs; a missing one is made

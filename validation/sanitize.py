@@ -3,8 +3,8 @@
     python validation/sanitize.py                                     # all four tools over every CUDA implementation
     python validation/sanitize.py --tool racecheck --op matmul --impl cuda/tiled --out results/nvidia-h200/proof
 
-Each tool runs over each operation in a process of its own, which calls every implementation once for each ragged size
-(and those of FURTHER), dtype and precision and, where the operation has them, layout and mask. The same calls are made
+Each tool runs over each operation in a process of its own. The process calls every implementation once for each ragged
+size (and those of FURTHER), dtype, precision, layout and mask. The same calls are made
 without a tool first, which builds the libraries. Memory comes from cudaMalloc without torch's cache
 (PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past an array is one past an allocation. A row passes if
 compute-sanitizer counts no error. A process that dies, does not finish in time or makes no call does not pass. The
@@ -71,7 +71,7 @@ FURTHER: dict[str, tuple[Shape, ...]] = {
     "lstm": ((2, 33, 9, 136), (2, 230, 9, 264), (1, 6, 9, 520)),
 }
 """Sizes besides the ragged ones, for kernels that are chosen by size: few columns, tiles that fit the output, larger
-tiles, clusters of 8 and 16 blocks, query heads of a key head that several blocks divide."""
+tiles, clusters of 8 and 16 blocks, and several blocks for the query heads of one key head."""
 FURTHER_DTYPES = {"matmul": (FLOAT8,)}
 """Dtypes besides those that every operation has."""
 CALLED = "calls made: "

@@ -29,7 +29,7 @@ LINE = "triton/auto"
 
 
 def choose(model: Callable[..., Any], a: Tensor, b: Tensor, precision: str) -> Any:
-    """`auto.choose` by rules: few rows, then TMA where it needs no copies, then parts that fill the device."""
+    """Replace `auto.choose` by rules: few rows, then TMA where it needs no copies, then parts that fill the device."""
     from triton_kernels._common.tma import find_tma
     from triton_kernels._runtime.configs import device
     from triton_kernels.matmul import _few, auto, parts, pipelined
@@ -53,7 +53,7 @@ def choose(model: Callable[..., Any], a: Tensor, b: Tensor, precision: str) -> A
 
 
 def gluon_parts(a: Tensor, b: Tensor, biased: bool) -> tuple[int, bool]:
-    """`gluon._parts_and_order` by rules: parts that fill the device, and the transpose for at most 64 rows."""
+    """Replace `gluon._parts_and_order` by rules: parts that fill the device, and the transpose for at most 64 rows."""
     from triton_kernels._runtime.configs import device
     from triton_kernels.matmul import parts
 
@@ -65,7 +65,7 @@ def gluon_parts(a: Tensor, b: Tensor, biased: bool) -> tuple[int, bool]:
 
 
 def pointer_tiles(configs: Any, args: dict[str, Any], **constants: Any) -> Any:
-    """The short list of `pipelined` and `parts` without the model: tiles that suit C and fill the device."""
+    """Return the short list of `pipelined` and `parts` without the model: tiles that suit C and fill the device."""
     from triton_kernels.matmul import _configs_pipelined as short
 
     if args["a_ptr"].element_size() != 2:
@@ -74,7 +74,7 @@ def pointer_tiles(configs: Any, args: dict[str, Any], **constants: Any) -> Any:
 
 
 def gluon_tiles(configs: Any, args: dict[str, Any], **constants: Any) -> Any:
-    """The short list of `gluon` without the model."""
+    """Return the short list of `gluon` without the model."""
     from triton_kernels.matmul import _configs_gluon as short
 
     if args["a_desc"].base.element_size() != 2:
@@ -83,7 +83,7 @@ def gluon_tiles(configs: Any, args: dict[str, Any], **constants: Any) -> Any:
 
 
 def use_list() -> None:
-    """Replaces the models in this process."""
+    """Replace the fitted models by the rules in this process."""
     from triton_kernels.matmul import auto, gluon, parts, pipelined
 
     auto.choose = partial(choose, auto.choose)
@@ -94,7 +94,7 @@ def use_list() -> None:
 
 
 def compare(model: Path, rules: Path) -> str:
-    """The list's speed over the model's, and both over the vendor's, for the shapes that both files have."""
+    """Format the speed of the list over that of the model, and both over the vendor's, for shapes in both files."""
     timed = [{(t.M, t.N, t.K, t.kind): t for t in matmul_lines.read(path)} for path in (model, rules)]
     both = sorted(timed[0].keys() & timed[1].keys())
     ratios = [[t[shape].ratio(LINE) for shape in both] for t in timed]

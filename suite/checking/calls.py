@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from suite.checking.problem import Problem
     from suite.frameworks.base import Adapter
 
-MOST_REPEATS = 1000
-"""Most repeated calls on the inputs of the first call."""
-LEAST_REPEATS = 50
-"""Repeated calls that are made even if they take up to three times the time asked for."""
+MAX_REPEATS = 1000
+"""Largest number of repeated calls on the inputs of the first call."""
+MIN_REPEATS = 50
+"""Smallest number of repeated calls, which may take up to three times the requested time."""
 
 
 class RefusedError(Exception):
@@ -82,7 +82,7 @@ class LocalResult:
 
 
 class LocalCaller:
-    """Calls in this process on the buffers of `problem`. `load` returns the function; the first call loads it."""
+    """Makes calls in this process on the buffers of `problem`. The first call gets the function from `load`."""
 
     def __init__(self, load: Callable[[], Callable[..., Any]], adapter: Adapter, problem: Problem) -> None:
         self._load, self._adapter, self._problem = load, adapter, problem
@@ -98,7 +98,7 @@ class LocalCaller:
 
 
 def repeatable(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `function` without the search for side effects that a user's file is wrapped in, if it is."""
+    """Return the function of a user's file without the detection of side effects; any other function unchanged."""
     found: Callable[..., Any] = getattr(function, "repeatable", function)
     return found
 
@@ -138,13 +138,13 @@ def most_different(
     """Repeat the call on draw 0 and return the result that differs most from `first`; None if none differs.
 
     another: a result of draw 0 that is known to differ. call_s: the time of one call; a call that would end too late is
-    not begun. seconds: the time for all calls, tripled if a busy machine makes fewer than LEAST_REPEATS calls by then.
+    not begun. seconds: the time for all calls, tripled if a busy machine makes fewer than MIN_REPEATS calls by then.
     Raises `RefusedError` for a result that changes after its call.
     """
     farthest, distance, begin = another, -1.0 if another is None else _distance(another, first), perf_counter()
-    for count in range(MOST_REPEATS):
+    for count in range(MAX_REPEATS):
         now = perf_counter()
-        if call_s > seconds or now - begin + call_s > (seconds if count >= LEAST_REPEATS else 3 * seconds):
+        if call_s > seconds or now - begin + call_s > (seconds if count >= MIN_REPEATS else 3 * seconds):
             break
         result = caller.call(0, again=True)
         call_s = perf_counter() - now

@@ -1,15 +1,15 @@
 """The check of one implementation on one case: three calls, their use of memory, and the verdict on their results.
 
-A single right result is not enough: a kernel may return a stale result, read its inputs before they are written, leave
-elements unwritten where freed memory happens to hold the right numbers, or be right only sometimes.
+A single right result is not enough. A kernel may return a stale result, read its inputs before they are written, or be
+right only sometimes. Elements that it leaves unwritten may hold the right numbers from freed memory.
 
     call   inputs                        what it shows
     1      draw 0                        load, build and compile; its time is `first_call_s`
     2      draw 1, in the same memory    stale results; work on a stream that does not wait for the inputs
     3      draw 0 again                  whether the bits are those of call 1: `deterministic`
 
-Each result goes one way: `calls` makes the call and copies its result, `memory` finds writes outside of the result,
-`judge` compares the copy with the truth, and `diagnosis` names the likely mistake if it is wrong.
+`calls` makes each call and copies its result, `memory` finds writes outside of the result, and `judge` compares the
+copy with the truth. If it is wrong, `diagnosis` names the likely mistake.
 
 - All calls read the same buffers, which hold the previous call's inputs until they are overwritten: catches results
   cached by input address.

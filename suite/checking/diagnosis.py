@@ -39,31 +39,34 @@ FITS = 0.9
 """Smallest share of the wrong elements, and of the right ones, that a variant must explain. Intermediate roundings
 explain the others: a sum nearly halfway between two numbers is rounded to either."""
 EVIDENCE_BITS = 14.0
-"""Least evidence for a variant: the bits by which the errors exceed its bound, summed over all elements. The
+"""Smallest evidence for a variant: the bits by which the errors exceed its bound, summed over all elements. The
 probability that one of a hundred variants explains a single number by coincidence is about a hundred over 2^bits."""
 PARTIAL_BITS = 28.0
-"""Least evidence for a variant that explains the wrong elements alone. No single element has as much."""
-BITS_OF_ONE, BITS_OF_NAN = 20.0, 4.0
-"""Most evidence of one element, and the evidence of a NaN or an infinity. The latter counts only if the variant
+"""Smallest evidence for a variant that explains the wrong elements alone. No single element has as much."""
+MAX_ELEMENT_BITS, NAN_BITS = 20.0, 4.0
+"""Largest evidence of one element, and the evidence of a NaN or an infinity. The latter counts only if the variant
 explains the right elements too, and if the result or the inputs also have finite numbers."""
-AS_CLOSE = 1.02
-"""Largest ratio of two distances that are taken as equal."""
+TIE_RATIO = 1.02
+"""Two distances count as equal up to this ratio."""
 WORK = 2**23
 """Flops of the examined part of the result, by the operation's own count. Variants are computed for it alone."""
-MOST_ELEMENTS = 2**17
-"""Most elements of the examined part. Variants that move elements are tried only for results up to this size."""
+MAX_ELEMENTS = 2**17
+"""Largest number of elements of the examined part, and of results for which variants that move elements are tried."""
 BUDGET_S = 1.0
 """Time of this thread after which no further variant is computed. Thread time excludes the load of other processes."""
-LEAST_DIGITS, NEAR = 8, 0.1
-"""Fewest elements that show how many digits a result has, and their largest relative distance from the truth."""
+MIN_DIGIT_ELEMENTS, DIGIT_TOLERANCE = 8, 0.1
+"""Smallest number of elements from which digits are counted, and their largest relative distance from the truth."""
 FAILED = "the diagnosis failed:"
 UNWRITTEN = "never written, or computed from memory that was never written"
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """text: the mistake, `as if ...`; empty if nothing explains the result. error_map: the wrong elements by tile;
-    empty for a scalar."""
+    """The explanation of a wrong result.
+
+    text: the mistake, `as if ...`; empty if nothing explains the result. error_map: the wrong elements by tile; empty
+    for a scalar.
+    """
 
     text: str = ""
     error_map: str = ""
@@ -91,8 +94,8 @@ class Fit:
 def diagnose(output: torch.Tensor, draw: int, problem: Problem, *, beside: torch.Tensor | None = None) -> Diagnosis:
     """Diagnose a wrong result of a draw. beside: the result of the other draw, if that is wrong too.
 
-    Returns an empty diagnosis if the device lacks memory for it. An error in the diagnosis becomes its text, since the
-    result is wrong all the same.
+    Returns an empty diagnosis if the device lacks memory for it. An error in the diagnosis becomes its text; the
+    result is wrong in any case.
     """
     try:
         return _diagnose(output, draw, problem, beside)
@@ -125,7 +128,7 @@ def _diagnose(output: torch.Tensor, draw: int, problem: Problem, beside: torch.T
 def _survey(output: torch.Tensor, draw: int, problem: Problem) -> Survey | None:
     case = problem.case
     elements = max(1, math.prod(problem.output_shape))
-    room = int(min(MOST_ELEMENTS, max(1024, WORK * elements // max(1, problem.op.flops(case)))))
+    room = int(min(MAX_ELEMENTS, max(1024, WORK * elements // max(1, problem.op.flops(case)))))
     columns = variants.columns(case.operation) if case.source is None else None
     return survey(output, problem.truth(draw), problem.output_dtype, room, columns)
 
@@ -152,11 +155,11 @@ def _coarse_digits(piece: Piece) -> str:
     """Return the diagnosis if a float32 result is near the truth but has only the digits of a 16-bit format."""
     near = piece.output.isfinite() & piece.value.isfinite() & (piece.value != 0.0)
     output, value = piece.output[near], piece.value[near]
-    if output.dtype != torch.float32 or len(output) < LEAST_DIGITS:
+    if output.dtype != torch.float32 or len(output) < MIN_DIGIT_ELEMENTS:
         return ""
     for kind in (torch.bfloat16, torch.float16):
         few, expected = (_mean(x.to(kind).double() == x) for x in (output.double(), value))
-        if few == 1.0 and expected < 0.5 and float((output - value).norm() / value.norm()) < NEAR:
+        if few == 1.0 and expected < 0.5 and float((output - value).norm() / value.norm()) < DIGIT_TOLERANCE:
             name = str(kind).removeprefix("torch.")
             return f"as if it was computed in {name}: the result has no more digits"
     return ""
@@ -180,7 +183,7 @@ def _name_closest(fits: Sequence[Fit], where: str = "") -> str:
     plain = [fit for fit in fits if not fit.fitted]
     distances = [(fit.distance_of_wrong if where else fit.distance, fit) for fit in plain or fits]
     nearest = min((distance for distance, _ in distances), default=0.0)
-    close = [fit for distance, fit in distances if distance <= nearest * AS_CLOSE]
+    close = [fit for distance, fit in distances if distance <= nearest * TIE_RATIO]
     mistakes = list(dict.fromkeys(fit.mistake for fit in close))
     if not mistakes:
         return ""
@@ -246,7 +249,7 @@ def _candidates(piece: Piece, found: Survey, draw: int, problem: Problem) -> Ite
 
 
 def _unusual_inputs(problem: Problem, draw: int) -> Iterator[Variant]:
-    """Yield results for inputs whose subnormals, NaN or infinities were taken for other numbers."""
+    """Yield the results of inputs in which subnormals, NaN or infinities are replaced by other numbers."""
     dtype = problem.case.dtype
     smallest, largest = 2.0 ** MIN_EXPONENT[dtype], MAX_FINITE[dtype]
     given = [x.double() for x in problem.draws[draw]]
@@ -262,7 +265,7 @@ def _unusual_inputs(problem: Problem, draw: int) -> Iterator[Variant]:
 
 
 def _earlier_inputs(problem: Problem, draw: int) -> Iterator[Variant]:
-    """Yield results for arguments of which some, or all, are those of the first call."""
+    """Yield the results with some or all arguments of the first call."""
     now, before = problem.draws[draw], problem.draws[draw - 1]
     count = len(now)
     for chosen in (*general_variants.subsets(count), tuple(range(count))):
@@ -311,11 +314,11 @@ def _distance(ratios: torch.Tensor) -> float:
 
 
 def _bits(piece: Piece, variant: Variant, limit: torch.Tensor, explained: torch.Tensor) -> float:
-    """Return by how many bits the explained errors exceed the bound of a right result."""
+    """Return the bits by which the explained errors exceed the bound of a right result."""
     error = (piece.output.double() - piece.value).abs()
     error = torch.where(piece.value.isfinite(), error, variant.value.abs())
-    ratios = torch.log2(MARGIN * error / limit).nan_to_num(BITS_OF_NAN, BITS_OF_NAN, 0.0)
-    return float(ratios.clamp(0.0, BITS_OF_ONE)[explained].sum())
+    ratios = torch.log2(MARGIN * error / limit).nan_to_num(NAN_BITS, NAN_BITS, 0.0)
+    return float(ratios.clamp(0.0, MAX_ELEMENT_BITS)[explained].sum())
 
 
 def _mean(mask: torch.Tensor) -> float:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from suite.problem.shape import Shape
     from suite.problem.variant import Part
 
-MOST_TILES = 32
-"""Most tiles along an axis."""
+MAX_TILES = 32
+"""Largest number of tiles along an axis."""
 NONE, ALL = ".", "#"
 """Characters of a tile without wrong elements, and of one in which all are wrong. Digits between them count tenths,
 rounded up, 9 at most."""
@@ -107,8 +107,8 @@ class Tiles:
 
 
 def _tile(size: int) -> int:
-    """Return the smallest power of two of which at most MOST_TILES cover an axis."""
-    return 1 << max(0, math.ceil(size / MOST_TILES) - 1).bit_length()
+    """Return the smallest power of two with which at most MAX_TILES tiles cover an axis."""
+    return 1 << max(0, math.ceil(size / MAX_TILES) - 1).bit_length()
 
 
 def character(share: float) -> str:

@@ -16,7 +16,7 @@ from suite.problem.variant import Variant
 SHIFTS = (1, 2, 4, 8, 16, 32)
 TILES = (8, 16, 32, 64, 128)
 """Tile widths to try for programs that compute several tiles."""
-MOST_PROGRAMS = 8
+MAX_PROGRAMS = 8
 ROW_MULTIPLES = (4, 8, 16, 32, 64, 128, 256)
 """Row pitches, in elements, that a kernel may wrongly round up to."""
 UNKNOWN = 1e300
@@ -116,7 +116,7 @@ def accumulated(whole: Piece) -> Iterator[Variant]:
         value[:m, :n] = whole.output.double()
         tiles = value.view(-1, tile, across, tile).transpose(1, 2).reshape(count, tile, tile)
         limit = whole.limit * 2.0
-        for programs in range(1, min(MOST_PROGRAMS, count - 1) + 1):
+        for programs in range(1, min(MAX_PROGRAMS, count - 1) + 1):
             before = torch.cat((torch.zeros_like(tiles[:programs]), tiles[:-programs]))
             before = before.view(-1, across, tile, tile).transpose(1, 2).reshape(value.shape)[:m, :n]
             yield Variant("a program went on with the sums of its tile before", whole.value + before, limit)

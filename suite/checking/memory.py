@@ -1,4 +1,4 @@
-"""The memory of operands and results: its layout, its guard bands, and whether a call wrote where it must not.
+"""The memory of operands and results: its layout, its guard bands, and writes of a call to other places.
 
 - Bits of results are compared (`same_bits`, `first_difference`).
 - Operands are copied with their strides and gaps, between guard bands (`copies_with_layout`, `copies_with_bands`).

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 TRUTH_BYTES = 2 * 8
 """Bytes of the truth and the bound of one element."""
 KEPT_BYTES = 1 << 31
-"""Truths of both draws are kept for the next implementation if they take at most this much, or an eighth of the free
-memory of a GPU if that is more."""
+"""Limit in bytes for the truths of both draws to be kept for the next implementation. On a GPU the limit is an eighth
+of its free memory if that is more."""
 
 
 class Problem:

@@ -62,8 +62,8 @@ class Piece:
 def survey(output: torch.Tensor, truths: Iterable[Truth], dtype: str, room: int, columns: int | None) -> Survey | None:
     """Survey a result; return None if nothing is wrong.
 
-    room: most elements of the examined part, which lies around the worst element; smaller results are examined whole.
-    columns: most elements of the part along the last axis; None for no limit.
+    room: largest number of elements of the examined part around the worst element. Smaller results are examined whole.
+    columns: largest number of elements of the part along the last axis; None for no limit.
     """
     tiles: Tiles | None = None
     counts = dict.fromkeys(("wrong", "unwritten", "zero", "lost_nan", "saturated"), 0)

@@ -42,10 +42,10 @@ def probe(
             raise NotImplementedError
         return check_briefly(LocalCaller(lambda: function, adapter, problem), problem, repeat_s)
 
-    return probe_by(check_case, adapter, problems, on_case)
+    return probe_cases(check_case, adapter, problems, on_case)
 
 
-def probe_by(
+def probe_cases(
     check_case: Callable[[Problem], tuple[str, Diagnosis]],
     adapter: Adapter,
     problems: Mapping[str, Problem],

@@ -8,9 +8,9 @@
 - Values change in place: addresses, objects and version counters of the arrays stay the same.
 - Random normal numbers are replaced in one of 64 or of 1,024 elements, at random places; other families draw all
   operands anew. A few sampled elements therefore do not identify the inputs, and equal inputs do not return.
-- Every round is equally likely to be judged, and whether it is becomes known only when it begins.
+- Every round is equally likely to be judged. The choice is made when the round begins.
 - The result is copied outside the measured span, right after it ends: later writes to it do not count.
-- A second copy of the inputs takes the same changes. The first call after which the two differ wrote to its inputs.
+- A second copy of the inputs gets the same changes. The first call after which the two differ wrote to its inputs.
 - All implementations of a round have the same inputs, so one truth serves all.
 """
 
@@ -36,11 +36,11 @@ from suite.problem.outputs import joined
 JUDGED_ROUNDS = 3
 """Rounds of a case that are judged, among those in which every implementation is timed."""
 SPARSE = (64, 1024)
-"""One of this many elements changes in a round. Few changes catch results cached by a few elements of the inputs."""
+"""A round changes one of this many elements, which catches results cached by a few elements of the inputs."""
 HOST_BYTES = 1 << 30
 """Memory for kept results on a CPU. A GPU uses half of its free memory."""
-BEFORE_BYTES = 1 << 26
-"""Largest inputs whose values in the round before a judged one are kept too."""
+MAX_PREVIOUS_BYTES = 1 << 26
+"""Largest inputs, in bytes, of which the values of the previous round are kept too."""
 EARLIER = "returned the result of earlier inputs"
 
 Tensors = tuple[torch.Tensor, ...]
@@ -48,8 +48,7 @@ Tensors = tuple[torch.Tensor, ...]
 
 @dataclass
 class Round:
-    """A round that may be judged: its inputs, the round's before if they are small, and copies of its results by
-    name."""
+    """A round that may be judged: its inputs, copies of its results by name, and the previous inputs if small."""
 
     number: int
     inputs: Tensors
@@ -153,7 +152,7 @@ class TimedInputs:
 
     def begin_round(self, complete: bool) -> None:
         self._begun += 1
-        small = sum(whole_storage(buffer).nbytes for buffer in self._problem.buffers) <= BEFORE_BYTES
+        small = sum(whole_storage(buffer).nbytes for buffer in self._problem.buffers) <= MAX_PREVIOUS_BYTES
         if complete:
             self._round = self._complete.offer(lambda: self._next(small))
         else:

@@ -295,7 +295,7 @@ def _with_operation_file(selection: Selection, own: tuple[Path, Kind] | None, op
         return selection
     if selection.workload is not None:
         raise UsageError(f"--shapes-from: a model's shapes are of the suite's operations, and --{own[1]} has its own")
-    from suite.runner.own import load_operation
+    from suite.runner.operation_file import load_operation
 
     return replace(
         selection, own=load_operation(*own, options.device, selection.shapes, selection.dtypes, options.timeout_s)

@@ -60,11 +60,11 @@ def history(
     total, shown_lines = (sum(len(each.lines) for each in cases) for cases in (every, shown))
     if total > shown_lines:
         say(f"{total - shown_lines} of {total} lines are in one run alone and are not shown")
-    for path in _written(chosen, every, shown, out if out is not None else where / "history"):
+    for path in _write(chosen, every, shown, out if out is not None else where / "history"):
         print(path)
 
 
-def _written(chosen: list[str], every: Sequence[CaseHistory], shown: Sequence[CaseHistory], out: Path) -> list[Path]:
+def _write(chosen: list[str], every: Sequence[CaseHistory], shown: Sequence[CaseHistory], out: Path) -> list[Path]:
     """Write the files in the chosen formats. The CSV has every time; plots have the lines that several runs timed."""
     from suite.core.files import write_atomically
     from suite.history import plot, render

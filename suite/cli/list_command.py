@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from suite.hardware.device import Device
 
-LONGEST_VENDOR = 36
+MAX_VENDOR_LENGTH = 36
 """The largest number of characters of a library's name in the table."""
 
 
@@ -124,7 +124,7 @@ def _operation_lines(name: str, where: Device, entries: list[dict[str, Any]], wi
         Field("  implementation", [f"  {entry['implementation']}" for entry in entries], False),
         Field("here", [entry["mode"] or "no" for entry in entries], False),
         Field("needs", [entry["needs"] for entry in entries], False),
-        Field("library", [clipped(entry["vendor"] or entry["peer"], LONGEST_VENDOR) for entry in entries], False),
+        Field("library", [clipped(entry["vendor"] or entry["peer"], MAX_VENDOR_LENGTH) for entry in entries], False),
     )
     lines += table(fields, width)
     reasons: dict[str, list[str]] = {}

@@ -50,7 +50,7 @@ def _call(case: Case, implementation: Implementation, where: Device, seed: int) 
     """Make the call of one case. Prints and returns the outcome: `called`, `error`, or the reason of a missing call."""
     from suite.implementations import failure
     from suite.profiling import once
-    from suite.runner.given import title
+    from suite.runner.arguments import title
 
     outcome, reason = implementation.obstacle(where, case) or ("called", "")
     if outcome == "called":

@@ -13,8 +13,8 @@ from suite.core.errors import UsageError
 if TYPE_CHECKING:
     from suite.hardware.device import Device
 
-LONGEST_S = 1e6
-MOST_NOISE = 1000.0
+MAX_TIMEOUT_S = 1e6
+MAX_NOISE_PERCENT = 1000.0
 
 
 def complete_operation(incomplete: str) -> list[str]:
@@ -163,11 +163,11 @@ def device(text: str | None) -> Device:
 
 def check_noise(percent: float) -> None:
     """Raise `UsageError` for a `--max-noise` that is out of range."""
-    if not 0.0 < percent <= MOST_NOISE:
-        raise UsageError(f"--max-noise {percent:g}: must lie between 0 and {MOST_NOISE:g} percent, e.g. 5")
+    if not 0.0 < percent <= MAX_NOISE_PERCENT:
+        raise UsageError(f"--max-noise {percent:g}: must lie between 0 and {MAX_NOISE_PERCENT:g} percent, e.g. 5")
 
 
 def check_timeout(timeout: float) -> None:
     """Raise `UsageError` for a `--timeout` that is out of range."""
-    if not 1.0 <= timeout <= LONGEST_S:
-        raise UsageError(f"--timeout {timeout:g}: must lie between 1 and {LONGEST_S:g} seconds")
+    if not 1.0 <= timeout <= MAX_TIMEOUT_S:
+        raise UsageError(f"--timeout {timeout:g}: must lie between 1 and {MAX_TIMEOUT_S:g} seconds")

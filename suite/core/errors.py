@@ -6,11 +6,11 @@ class SuiteError(Exception):
 
 
 class UsageError(SuiteError):
-    """Arguments that cannot be used. Names the value given and the valid ones; exit status 2, before any work."""
+    """Arguments that cannot be used. The message has the valid ones; the exit status is 2, before any work."""
 
 
 class DisagreementError(SuiteError):
-    """A function that was to be timed gives wrong results. Names the case and the error."""
+    """A function that was to be timed gives wrong results. The message has the case and the error."""
 
 
 class ResultsError(SuiteError):

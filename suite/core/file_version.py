@@ -12,7 +12,7 @@ from pathlib import Path
 from suite.core.files import read_regular
 from suite.core.paths import ROOT
 
-MOST_BYTES, MOST_FILES = 16 << 20, 1000
+MAX_BYTES, MAX_FILES = 16 << 20, 1000
 """Size of the largest helper that is read, and most helpers that are followed."""
 INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
@@ -26,13 +26,13 @@ def digest_of(path: Path, source: bytes) -> str:
     everything = hashlib.sha256(source)
     uses: Callable[[Path, bytes, Path], Iterator[Path]] = _includes if path.suffix == ".cu" else _imports
     waiting, known = list(uses(path, source, path.parent)), {path}
-    while waiting and len(known) <= MOST_FILES:
+    while waiting and len(known) <= MAX_FILES:
         helper = waiting.pop(0)
         if helper in known or helper.is_relative_to(ROOT / "cuda_ref"):
             continue
         known.add(helper)
         try:
-            text = read_regular(helper, MOST_BYTES)
+            text = read_regular(helper, MAX_BYTES)
         except (OSError, ValueError):
             continue
         everything.update(f"\0{helper.name} {len(text)}\0".encode("utf-8", "backslashreplace") + text)

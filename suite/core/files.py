@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from suite.core.errors import ResultsError, UsageError
-from suite.core.signals import at_end, uninterruptible
+from suite.core.signals import register_cleanup, uninterruptible
 
 PART = ".part"
 """Suffix of files that are still being written."""
-MOST_SOURCE_BYTES = 4 << 20
+MAX_SOURCE_BYTES = 4 << 20
 """Size of the largest source file of a user that is read."""
 
 
@@ -65,7 +65,7 @@ def read_regular(path: Path, most_bytes: int) -> bytes:
 
 def read_source(path: Path) -> bytes:
     """The contents of a user's source file. Raises as `read_regular` does."""
-    return read_regular(path, MOST_SOURCE_BYTES)
+    return read_regular(path, MAX_SOURCE_BYTES)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -113,7 +113,7 @@ class FolderLock:
                 self._close()
         os.ftruncate(self._descriptor, 0)
         os.write(self._descriptor, f"{os.getpid()}\n".encode())
-        self._withdraw = at_end(self.release)
+        self._withdraw = register_cleanup(self.release)
 
     def _take(self, descriptor: int) -> None:
         try:

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 
-class _Later(ModuleType):
+class _LazyModule(ModuleType):
     """A module that runs at the first access to an attribute.
 
     That includes `__path__`, so that an import of a submodule runs the module first.
@@ -39,5 +39,5 @@ def import_when_used(name: str) -> None:
         return
     module = importlib.util.module_from_spec(spec)
     vars(module).pop("__path__", None)
-    module.__class__ = _Later
+    module.__class__ = _LazyModule
     sys.modules[name] = module

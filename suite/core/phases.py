@@ -1,4 +1,4 @@
-"""Phases of a request to a worker: each has its own limit of silence, and a timeout message names the phase."""
+"""Phases of a request to a worker: each has its own time limit, and a timeout message names the phase."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 The first signal raises KeyboardInterrupt in the main thread, so that `finally` and `with` clean up. Inside an
 `uninterruptible` section, and during an import, the exception waits until the section or the import is over. If the
 main thread does not end in time (C code that never returns), a second thread ends the process; the worker processes end
-with it. An exception that is lost in a destructor is raised again. The functions registered by `at_end` run in each
+with it. An exception that is lost in a destructor is raised again. Functions given to `register_cleanup` run in each
 case. Later signals have no effect. The exit status is 128 + signal: 130 for Ctrl-C, 143 for SIGTERM.
 """
 
@@ -31,7 +31,7 @@ class _State:
     received: int | None = None
     raised = False
     sections = 0
-    at_end: ClassVar[list[Callable[[], object]]] = []
+    cleanups: ClassVar[list[Callable[[], object]]] = []
 
 
 @contextmanager
@@ -63,24 +63,24 @@ def uninterruptible() -> Iterator[None]:
             _interrupt()
 
 
-def at_end(act: Callable[[], object]) -> Callable[[], None]:
+def register_cleanup(act: Callable[[], object]) -> Callable[[], None]:
     """Register `act` to run if a signal ends the command before other clean-up can. It must be short.
 
     Returns a function that withdraws it.
     """
-    _State.at_end.append(act)
+    _State.cleanups.append(act)
 
     def withdraw() -> None:
         with contextlib.suppress(ValueError):
-            _State.at_end.remove(act)
+            _State.cleanups.remove(act)
 
     return withdraw
 
 
 def _clean_up() -> None:
-    while _State.at_end:
+    while _State.cleanups:
         with contextlib.suppress(Exception):
-            _State.at_end.pop()()
+            _State.cleanups.pop()()
 
 
 def _on_unraisable(unraisable: Any) -> None:

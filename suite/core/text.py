@@ -8,3 +8,8 @@ from typing import Any
 def one_line(text: Any) -> str:
     """`str(text)` on one line with printable characters only, so that no escape sequence reaches a terminal."""
     return " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
+
+
+def joined_reasons(reason: str, more: str) -> str:
+    """Join two reasons to one text, without repetition."""
+    return reason if more in reason else "; ".join(filter(None, [reason, more]))

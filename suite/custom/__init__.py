@@ -1,6 +1,6 @@
 """Operations that a user's file defines: a reference in PyTorch or NumPy, or a problem of KernelBench.
 
-The parent process knows such an operation from the description that a worker makes (`About`); it never runs the file.
+The parent process gets a description of the operation (`About`) from a worker, and never runs the file.
 Workers and external processes load the file by its path.
 """
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:  # these import torch, which must happen after the frameworks 
 _known: dict[Source, CustomOperation] = {}
 
 
-def of(source: Source) -> CustomOperation:
-    """The operation of a file. Loads the file unless `described` has been called for it."""
+def find(source: Source) -> CustomOperation:
+    """The operation of a file. Loads the file unless `from_description` has been called for it."""
     if source not in _known:
         from suite.custom.load import load
         from suite.custom.operation import CustomOperation
@@ -28,8 +28,8 @@ def of(source: Source) -> CustomOperation:
     return _known[source]
 
 
-def described(source: Source, about: About) -> CustomOperation:
-    """The operation that another process has described. Later calls of `of` return it."""
+def from_description(source: Source, about: About) -> CustomOperation:
+    """The operation that another process has described. Later calls of `find` return it."""
     from suite.custom.operation import CustomOperation
 
     _known[source] = CustomOperation(source, about)

@@ -26,7 +26,9 @@ NEEDED = ("Model", "get_inputs", "get_init_inputs")
 WEIGHTS_SEED = 42
 
 
-class Problem(Program):
+class KernelBenchFile(Program):
+    """The code of a file with a KernelBench problem."""
+
     def __init__(self, source: Source) -> None:
         super().__init__(source)
         names = [name for node in parsed(source).body for name in assigned(node)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suite.custom.kernelbench import Problem
+from suite.custom.kernelbench import KernelBenchFile
 from suite.custom.program import Program
 from suite.custom.reference import ReferenceFile
 from suite.problem.source import Source
@@ -10,4 +10,4 @@ from suite.problem.source import Source
 
 def load(source: Source) -> Program:
     """The file's program. Raises `UsageError` for a file that has changed, or that lacks a required definition."""
-    return Problem(source) if source.kind == "kernelbench" else ReferenceFile(source)
+    return KernelBenchFile(source) if source.kind == "kernelbench" else ReferenceFile(source)

@@ -1,4 +1,4 @@
-"""An operation that a user's file defines, as the rest of the suite sees it."""
+"""Makes an `Operation` of the operation that a user's file defines."""
 
 from __future__ import annotations
 

@@ -32,15 +32,15 @@ from suite.numerics.bounds import EXP_ULPS
 from suite.numerics.formats import unit_roundoff
 
 aten = torch.ops.aten
-LOW = frozenset((torch.float32, torch.float16, torch.bfloat16))
+NARROW_TYPES = frozenset((torch.float32, torch.float16, torch.bfloat16))
 U = unit_roundoff("float32")
 ROUNDED_ONCE = frozenset(("add", "sub", "rsub", "mul", "div", "sqrt", "sum", "mean", "_to_copy", "copy"))
 """Functions whose only errors are those of their sums and one rounding; others have EXP_ULPS more."""
-THROUGH_ONE = frozenset(
+ADDS_ONE = frozenset(
     ("expm1", "log1p", "tanh", "gelu", "elu", "celu", "selu", "softplus", "mish", "log_sigmoid_forward")
 )
 """Functions whose usual formulas add or subtract 1, and so lose digits of small results."""
-FARTHEST = 8.0
+ADDS_ONE_LIMIT = 8.0
 """Size of the argument beyond which such formulas lose no more digits."""
 PRODUCTS: dict[Any, tuple[int, ...]] = {
     aten.mm: (0, 1),
@@ -73,7 +73,7 @@ class Perturbed(TorchDispatchMode):  # type: ignore[misc]
                 return parts(*args, **kwargs)
         if _is_view(func):
             return _with_unrounded_view(func(*args, **kwargs), func, args, kwargs)
-        given = [each for each in tree_leaves((args, kwargs)) if _is_low(each)]
+        given = [each for each in tree_leaves((args, kwargs)) if _is_narrow(each)]
         if not given or torch.Tag.nondeterministic_seeded in func.tags:
             return func(*args, **kwargs)
         wide_args, wide_kwargs = tree_map(_widened, (args, kwargs))
@@ -82,7 +82,7 @@ class Perturbed(TorchDispatchMode):  # type: ignore[misc]
         noisy: list[Any] | None = None
         terms = _terms(func.overloadpacket, args, next(filter(_is_tensor, wide), None))
         for position, (stored, exact) in enumerate(zip(tree_leaves(result), wide, strict=True)):
-            if not _is_low(stored) or stored.numel() == 0:
+            if not _is_narrow(stored) or stored.numel() == 0:
                 continue
             unrounded = exact
             if bool((exact.to(stored.dtype).to(torch.float64) != exact).any()):
@@ -105,7 +105,7 @@ class Perturbed(TorchDispatchMode):  # type: ignore[misc]
 
         def vary(value: Any) -> Any:
             wide = _widened(value)
-            if _is_low(value):
+            if _is_narrow(value):
                 wide.mul_(1.0 + self._noise(wide) * (scale * self._amplification * math.sqrt(3.0)))
             return wide
 
@@ -125,8 +125,8 @@ class Perturbed(TorchDispatchMode):  # type: ignore[misc]
         if self._tf32 and packet in PRODUCTS:
             relative += 2.0 * unit_roundoff("tf32")
         size = value.abs() * relative
-        if name in THROUGH_ONE:
-            size += 2.0 * U * (1.0 + given.to(torch.float64).abs().clamp_(max=FARTHEST))
+        if name in ADDS_ONE:
+            size += 2.0 * U * (1.0 + given.to(torch.float64).abs().clamp_(max=ADDS_ONE_LIMIT))
         return value + size * self._noise(value) * self._amplification
 
     def _noise(self, like: torch.Tensor) -> torch.Tensor:
@@ -136,7 +136,7 @@ class Perturbed(TorchDispatchMode):  # type: ignore[misc]
 
 
 class InFloat64(TorchDispatchMode):  # type: ignore[misc]
-    """While entered, in this thread, all is computed and stored in float64, whatever type the code requests."""
+    """While entered, in this thread, everything is computed and stored in float64, whichever type the code requests."""
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -228,12 +228,12 @@ def _is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def _is_low(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.dtype in LOW
+def _is_narrow(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype in NARROW_TYPES
 
 
 def _wide_type(value: Any) -> Any:
-    return torch.float64 if isinstance(value, torch.dtype) and value in LOW else value
+    return torch.float64 if isinstance(value, torch.dtype) and value in NARROW_TYPES else value
 
 
 def _widened(value: Any) -> Any:
@@ -244,4 +244,4 @@ def _widened(value: Any) -> Any:
 
 
 def _widened_in_place(value: Any) -> Any:
-    return value.to(torch.float64) if _is_low(value) else _wide_type(value)
+    return value.to(torch.float64) if _is_narrow(value) else _wide_type(value)

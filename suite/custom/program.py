@@ -87,7 +87,7 @@ class Program(ABC):
         """The arguments of the call, with TENSOR in place of each tensor."""
         key = case.dims, case.dtype
         if key not in self._patterns:
-            values = on_meta_or(torch.device("cpu"), lambda device: self.draw(case, 0, device))
+            values = make_on_meta_or(torch.device("cpu"), lambda device: self.draw(case, 0, device))
             self._patterns[key] = [TENSOR if isinstance(each, torch.Tensor) else each for each in values]
         return self._patterns[key]
 
@@ -101,7 +101,7 @@ class Program(ABC):
 TENSOR = object()
 
 
-def on_meta_or(device: torch.device, make: Callable[[torch.device], T]) -> T:
+def make_on_meta_or(device: torch.device, make: Callable[[torch.device], T]) -> T:
     """The result of `make` on tensors without memory, or on `device` if that fails."""
     try:
         return make(META)
@@ -135,7 +135,7 @@ def signature_of(name: str, function: Function) -> str:
     return f"{name}{inspect.Signature(parameters)}"
 
 
-def the_tensor(result: Any, name: str) -> torch.Tensor:
+def single_tensor(result: Any, name: str) -> torch.Tensor:
     """A result as a tensor. Raises `UsageError` unless it is one floating-point tensor or array."""
     if isinstance(result, np.ndarray | np.generic):
         result = torch.from_numpy(np.ascontiguousarray(result))

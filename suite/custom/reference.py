@@ -36,6 +36,8 @@ STATED = ("flops", "bytes", "tolerance")
 
 
 class ReferenceFile(Program):
+    """The code of a file of `--reference`."""
+
     def __init__(self, source: Source) -> None:
         super().__init__(source)
         self._name = source.name

@@ -18,7 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from suite.core.errors import SuiteError, UsageError
 from suite.custom.about import Facts
 from suite.custom.perturbed import InFloat64, Perturbed, unrounded
-from suite.custom.program import Program, on_meta_or, the_tensor
+from suite.custom.program import Program, make_on_meta_or, single_tensor
 from suite.numerics.bounds import MARGIN, limit, student_deviations
 from suite.numerics.formats import MAX_FINITE
 from suite.problem.case import Case
@@ -29,8 +29,8 @@ AMPLIFICATIONS = (1.0, 2.0, 4.0, 8.0)
 JUMP = 2.0
 """An error of more than JUMP times the bound from all runs is a discontinuity, such as that of round at 1/2: a rounding
 may move a right result across it."""
-MOST = MAX_FINITE["float32"]
-SAME = 1e-9
+MAX_ERROR = MAX_FINITE["float32"]
+REPEAT_TOLERANCE = 1e-9
 """Largest difference of two float64 runs, relative to the largest element, of a reference that is not random."""
 
 Tensors = tuple[torch.Tensor, ...]
@@ -42,14 +42,16 @@ def exact(program: Program, case: Case, inputs: Tensors) -> torch.Tensor:
     wide = [each.to(torch.float64 if each.is_floating_point() else each.dtype, copy=True) for each in inputs]
     with _plain_operations(torch.float64), InFloat64():
         result = function(*wide)
-    return the_tensor(result, program.source.name).to(inputs[0].device, torch.float64).contiguous()
+    return single_tensor(result, program.source.name).to(inputs[0].device, torch.float64).contiguous()
 
 
 def refuse_random(program: Program, case: Case, inputs: Tensors, value: torch.Tensor) -> None:
     """Raise `SuiteError` for a reference whose results differ from call to call."""
     again = exact(program, case, inputs)
     difference = (again - value).abs().nan_to_num(0.0, 0.0, 0.0)
-    if difference.numel() and float(difference.max()) > SAME * float(value.abs().nan_to_num(0.0, 0.0, 0.0).max()):
+    if difference.numel() and float(difference.max()) > REPEAT_TOLERANCE * float(
+        value.abs().nan_to_num(0.0, 0.0, 0.0).max()
+    ):
         raise SuiteError(
             f"{program.source.name}: the reference gives other results for the same inputs, in float64 too: "
             "does it draw random numbers, as dropout does in training?"
@@ -84,14 +86,14 @@ def _errors(
 
 def _error(result: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     """The absolute errors of a float64 result; infinities and NaN become the largest float32."""
-    return (result - value).abs_().nan_to_num_(MOST, MOST, MOST)
+    return (result - value).abs_().nan_to_num_(MAX_ERROR, MAX_ERROR, MAX_ERROR)
 
 
 def _own_error(program: Program, case: Case, inputs: Tensors, value: torch.Tensor) -> torch.Tensor:
     """The errors of the unchanged reference in the case's type: a library may round more than the formula."""
     function = program.function(case, getattr(torch, case.dtype), value.device)
     with _plain_operations(torch.float32):
-        result = the_tensor(function(*(each.clone() for each in inputs)), program.source.name)
+        result = single_tensor(function(*(each.clone() for each in inputs)), program.source.name)
     return _error(result.double(), value)
 
 
@@ -103,7 +105,7 @@ def _torch_run(program: Program, case: Case, inputs: Tensors) -> Callable[[float
 
     def run(amplification: float) -> torch.Tensor:
         with _plain_operations(torch.float32), Perturbed(source, amplification, case.precision):
-            return unrounded(the_tensor(function(*(each.clone() for each in inputs)), program.source.name))
+            return unrounded(single_tensor(function(*(each.clone() for each in inputs)), program.source.name))
 
     return run
 
@@ -118,7 +120,7 @@ def _numpy_run(program: Program, case: Case, inputs: Tensors) -> Callable[[float
     def run(amplification: float) -> torch.Tensor:
         result = function(*(rounded(in_float64(each), case.dtype, amplification, source) for each in inputs))
         exact = getattr(result, "unrounded", None)
-        found = the_tensor(np.array(result if exact is None else exact), program.source.name)
+        found = single_tensor(np.array(result if exact is None else exact), program.source.name)
         return found.to(inputs[0].device, torch.float64)
 
     return run
@@ -166,10 +168,12 @@ def facts(program: Program, case: Case, device: torch.device) -> Facts:
             raise UsageError(f"{program.source.name}: the inputs have no tensor or array")
         counter = FlopCounterMode(display=False)
         with torch.no_grad(), counter:
-            result = the_tensor(program.function(case, getattr(torch, case.dtype), on)(*tensors), program.source.name)
+            result = single_tensor(
+                program.function(case, getattr(torch, case.dtype), on)(*tensors), program.source.name
+            )
         return _facts(program, case, tensors, result, counter.get_total_flops())
 
-    return on_meta_or(device, made)
+    return make_on_meta_or(device, made)
 
 
 def _facts(program: Program, case: Case, inputs: Tensors, result: torch.Tensor, flops: int) -> Facts:

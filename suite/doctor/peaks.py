@@ -26,7 +26,7 @@ STREAM_BYTES = {"cuda": 8 << 30, "cpu": 1 << 30}
 """Size of a stream's array, if a sixteenth of the memory is as large. At the end of a kernel, less than a hundredth of
 such an array is still in the cache, not yet written back."""
 SIZES: Mapping[str, Sequence[int]] = {"cuda": (4096, 8192, 16384), "cpu": (512, 1024, 2048, 4096)}
-LONGEST_US = 100_000.0
+MAX_PRODUCT_US = 100_000.0
 """Limit of the expected time of a product, in us. Longer ones are left out."""
 ARITHMETICS = (
     ("fp32", "float32", "ieee"),
@@ -99,7 +99,7 @@ def _products(device: torch.device, free: int | None, on_phase: OnPhase) -> tupl
         for size in SIZES[device.type]:
             if free is not None and 16 * size * size > free // 4:
                 break
-            if last is not None and last.device_us * (2 * size**3 / last.work) > LONGEST_US:
+            if last is not None and last.device_us * (2 * size**3 / last.work) > MAX_PRODUCT_US:
                 break
             on_phase(f"{name}, {size} x {size} x {size}")
             try:

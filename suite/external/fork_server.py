@@ -1,4 +1,4 @@
-"""The process from which external processes are forked in milliseconds, as the worker sees it.
+"""The worker's side of the process from which external processes are forked in milliseconds.
 
 It has imported torch and runs no user's file, so that every external process begins alike.
 """
@@ -41,11 +41,11 @@ class ExternalForkServer(Child):
         self.wait_for(self._control.fileno(), START_S, time.monotonic() + START_S)
         answer = self._control.recv(PID.size, socket.MSG_WAITALL)
         if len(answer) < PID.size:
-            raise self.died()
+            raise self.death_error()
         return ForkedProcess(PID.unpack(answer)[0])
 
-    def close(self, patience_s: float = KILL_S) -> None:
-        super().close(patience_s)
+    def close(self, wait_s: float = KILL_S) -> None:
+        super().close(wait_s)
         self._control.close()
 
 

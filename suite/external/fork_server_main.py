@@ -18,7 +18,7 @@ from suite.external.process_main import run
 from suite.hardware.device import Device
 from suite.processes.codec import from_json
 from suite.processes.preload import preload
-from suite.processes.settle import detach, settle
+from suite.processes.startup import detach, set_up
 
 PID = struct.Struct("!i")
 """An answer: the id of the new process."""
@@ -42,7 +42,7 @@ def begin(device: Device, ends: Mapping[str, int], output: int, ready: int) -> N
 
 def _serve(device: Device, control: int, stacks: int, lifeline: int) -> None:
     connection = socket.socket(fileno=control)
-    settle(stacks, lifeline)
+    set_up(stacks, lifeline)
     preload(device, _import_others)
     _fork_on_request(device, connection, stacks)
 

@@ -118,7 +118,7 @@ def _import(path: Path, source: bytes, remarks: Remarks) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    _forget_neighbours(path.parent)
+    _unload_neighbours(path.parent)
     search_path, writes_bytecode, known = list(sys.path), sys.dont_write_bytecode, set(sys.modules)
     sys.modules[name] = module
     sys.path.append(str(path.parent))
@@ -132,12 +132,12 @@ def _import(path: Path, source: bytes, remarks: Remarks) -> ModuleType:
     finally:
         sys.dont_write_bytecode = writes_bytecode
         sys.path[:] = search_path + [folder for folder in sys.path if folder not in search_path]
-        new = {name for name in set(sys.modules) - known if _lies_in(sys.modules[name], path.parent)}
+        new = {name for name in set(sys.modules) - known if _is_inside(sys.modules[name], path.parent)}
         _neighbours.setdefault(path.parent, set()).update(new)
     return module
 
 
-def _forget_neighbours(folder: Path) -> None:
+def _unload_neighbours(folder: Path) -> None:
     """Unload modules from the folders of other files: two files may each have a `helpers.py` beside them."""
     for other in set(_neighbours) - {folder, ROOT}:
         for name in _neighbours.pop(other):
@@ -146,7 +146,7 @@ def _forget_neighbours(folder: Path) -> None:
             sys.path.remove(str(other))
 
 
-def _lies_in(module: ModuleType, folder: Path) -> bool:
+def _is_inside(module: ModuleType, folder: Path) -> bool:
     file = Path(getattr(module, "__file__", None) or "/")
     return folder in (file.parent, file.parent.parent if file.name == "__init__.py" else None)
 

@@ -1,7 +1,7 @@
 """The external processes of a worker: one for each user's file, in which the file is checked and timed.
 
-The worker itself never runs the file's code. It makes the inputs, judges the results and has the clock (on a CPU), so
-that the file can spoil only its own row.
+The worker itself never runs the file's code. It makes the inputs, judges the results and, on a CPU, reads the clock, so
+that the file can affect only its own row.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from suite.external.requests import TimeExternalRequest
 from suite.hardware import monitor
 from suite.hardware.device import Device
 from suite.implementations.identity import ExternalReference, Reference, name_of
-from suite.processes.child import HASTY_KILL_S
+from suite.processes.child import SHORT_KILL_S
 
 if TYPE_CHECKING:
     from suite.checking.check import CheckResult
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from suite.timing import Timing
     from suite.timing.target import Target
 
-KEPT = 8
+MAX_KEPT = 8
 """Processes kept for later cases: each holds its framework."""
 
 
@@ -71,7 +71,7 @@ class ExternalPool:
         for reference in list(self._kept):
             self.drop(reference)
         if self._fork_server is not None:
-            self._fork_server.close(HASTY_KILL_S)
+            self._fork_server.close(SHORT_KILL_S)
             self._fork_server = None
 
     def drop(self, reference: ExternalReference) -> None:
@@ -107,7 +107,7 @@ class ExternalPool:
         """Call a file on the telling cases. Raises as `check` does."""
         from suite import frameworks
         from suite.checking.check import check_briefly
-        from suite.checking.telling_cases import probe_by
+        from suite.checking.telling_cases import probe_cases
         from suite.external.remote import RemoteCaller
 
         config = ""
@@ -124,7 +124,7 @@ class ExternalPool:
             nonlocal config
             config = name
 
-        return probe_by(brief, frameworks.get(reference.framework), problems, on_case)
+        return probe_cases(brief, frameworks.get(reference.framework), problems, on_case)
 
     def time(
         self, request: TimeExternalRequest, vendor: str, problem: Problem, local: Target
@@ -132,7 +132,7 @@ class ExternalPool:
         """Time a file, and a vendor's implementation unless `vendor` is empty, in the file's process.
 
         Returns the times by name, and the memory that a call of the file takes. Raises `WrongResultsError` for results
-        that were wrong while timed, and as `check` does.
+        that were wrong while timed, and the errors of `check`.
         """
         from suite.checking.timed_inputs import TimedInputs
         from suite.external.remote import RemoteResults, RemoteTarget, remote_call
@@ -204,14 +204,14 @@ class ExternalPool:
             self._discard(process)
             process = None
         if process is None:
-            while len(self._kept) >= KEPT:
+            while len(self._kept) >= MAX_KEPT:
                 self._discard(self._kept.pop(next(iter(self._kept))))
             process = self._fresh()
             monitor.own_processes.add(process.pid)
             self._active = process
             self._report(reference.name, Phase.STARTING)
             try:
-                process.settle(self._handoff_ns)
+                process.wait_until_ready(self._handoff_ns)
                 self._handoff_ns = process.handoff_ns if process.handoff_ns < MAX_HANDOFF_NS else 0
             except BaseException:
                 self._active = None
@@ -219,7 +219,7 @@ class ExternalPool:
                 raise
         self._kept[reference] = process  # the most recent, so the last to be ended
         self._active, process.timeout_s = process, timeout_s
-        process.forget_output()
+        process.discard_output()
         process.resume()
         self._report(reference.name, Phase.PREPARING)
         return process
@@ -234,7 +234,7 @@ class ExternalPool:
         return ExternalProcess(self._fork_server.fork, self.device, self._still_running)
 
     def _discard(self, process: ExternalProcess) -> None:
-        process.close(HASTY_KILL_S)
+        process.close(SHORT_KILL_S)
         monitor.own_processes.discard(process.pid)
 
     def _still_running(self) -> None:

@@ -1,6 +1,6 @@
-"""The process of one user's file, as the worker sees it: commands and answers over a signed channel.
+"""The worker's side of the process of one user's file: commands and answers over a signed channel.
 
-Signals stop the process while it has nothing to do, so that what the file has started takes no time from others.
+Signals stop the process while it has nothing to do, so that threads and processes of the file take no time from others.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ORPHAN_S = 1.0
 WARM_UP_PINGS, PINGS, PING_QUANTILE = 5, 21, 0.75
 """Commands without effect that measure the cost of a command, and the quantile of their times that is its cost."""
 MAX_HANDOFF_NS = 1_000_000
-"""Largest cost of a command that is believed: on a busy machine some commands wait for a processor."""
+"""Largest cost of a command that is accepted: on a busy machine some commands wait for a processor."""
 
 A = TypeVar("A")
 
@@ -54,7 +54,7 @@ class ExternalProcess(Child):
             ours.close()
             raise
         key = os.urandom(KEY_BYTES)
-        with contextlib.suppress(BrokenPipeError):  # the process is dead, which `settle` reports
+        with contextlib.suppress(BrokenPipeError):  # the process is dead, which `wait_until_ready` reports
             ours.sendall(key)
         ours.settimeout(FRAME_S)
         self._channel = Channel(ours, key, WORKER)
@@ -72,15 +72,15 @@ class ExternalProcess(Child):
 
             self._synchronize = torch.cuda.synchronize
 
-    def settle(self, handoff_ns: int = 0) -> None:
+    def wait_until_ready(self, handoff_ns: int = 0) -> None:
         """Wait until the process has started; it has loaded no file yet.
 
         `handoff_ns` is the cost of a command, if an earlier process has shown it; 0 to measure it.
         """
-        self._lifeline_process = self._expect(p.Settled).lifeline
-        self.handoff_ns = handoff_ns or self._handoff()
+        self._lifeline_process = self._expect(p.Ready).lifeline
+        self.handoff_ns = handoff_ns or self._measure_handoff()
 
-    def _handoff(self) -> int:
+    def _measure_handoff(self) -> int:
         """Measure the cost of a command that follows an eviction of the cache."""
         spans = []
         for _ in range(WARM_UP_PINGS + PINGS):
@@ -100,7 +100,7 @@ class ExternalProcess(Child):
         try:
             self._channel.send(command, descriptors)
         except ClosedError:
-            raise self.died() from None
+            raise self.death_error() from None
         return self._expect(expected)
 
     def answer(self, expected: type[A]) -> A:
@@ -109,12 +109,12 @@ class ExternalProcess(Child):
 
     def _expect(self, expected: type[A]) -> A:
         limit_s = limits.limit_s(self.current.phase, self.timeout_s)
-        self.patience_s = self.timeout_s
+        self.max_stop_s = self.timeout_s
         self.wait_for(self._channel.fileno(), limit_s, time.monotonic() + limit_s)
         try:
             found: Any = self._channel.receive(p.Answer)[0]
         except ClosedError:
-            raise self.died() from None
+            raise self.death_error() from None
         except ForgedError as error:
             raise WorkerDiedError(str(error), self.current.implementation) from None
         if isinstance(found, p.Raised):
@@ -133,7 +133,7 @@ class ExternalProcess(Child):
         self._signal(signal.SIGCONT)
 
     def pause(self) -> None:
-        """Stop the process and all that it has started, in whatever sessions and groups."""
+        """Stop the process and all that it has started, in any session and group."""
         self._find_orphans()
         self._signal(signal.SIGSTOP)
 
@@ -150,10 +150,10 @@ class ExternalProcess(Child):
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.kill(each, number)
 
-    def close(self, patience_s: float = KILL_S) -> None:
+    def close(self, wait_s: float = KILL_S) -> None:
         self._find_orphans()
         self._signal(signal.SIGKILL)
-        super().close(patience_s)
+        super().close(wait_s)
         self._channel.close()
         for orphan in self._orphans:
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""The life of an external process, from its fork on."""
+"""Runs an external process, from its fork to its end."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from suite.external.channel import EXTERNAL, KEY_BYTES, Channel, ClosedError
 from suite.external.session import ExternalSession
 from suite.hardware.device import Device
 from suite.implementations import failure
-from suite.processes.settle import settle
+from suite.processes.startup import set_up
 
 DESCRIPTORS = range(300, 900)
 """The socket moves to a random descriptor among these."""
-NEVER = 2**31 - 1
+GC_THRESHOLD = 2**31 - 1
 """Objects allocated before Python's garbage collector runs."""
 
 
@@ -33,15 +33,15 @@ def run(device: Device, descriptors: Sequence[int]) -> None:
     os.dup2(output, 2)
     os.close(output)
     connection = socket.socket(fileno=_move(channel_end))
-    lifeline = settle(stacks, lifeline_end)
+    lifeline = set_up(stacks, lifeline_end)
     channel = Channel(connection, connection.recv(KEY_BYTES, socket.MSG_WAITALL), EXTERNAL)
-    gc.set_threshold(NEVER)  # as while calls are timed, so that a file cannot recognize timing by this setting
+    gc.set_threshold(GC_THRESHOLD)  # as while calls are timed, so that a file cannot recognize timing by this setting
     try:
         session = ExternalSession(device, channel)
     except Exception as error:
         channel.send(p.Raised("error", failure.describe(error, device.type)))
         return
-    channel.send(p.Settled(lifeline))
+    channel.send(p.Ready(lifeline))
     with contextlib.suppress(ClosedError):
         session.serve()
 

@@ -45,7 +45,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class Hold:
-    """A case: `operands` are its inputs in `blocks`, `result` is the memory for results in the form required of them.
+    """A case: `operands` are its inputs in `blocks`, `result` is the memory for results, in the required form.
 
     `staged` has the inputs that a late call copies to the operands on its own stream.
     """
@@ -85,6 +85,8 @@ class Deliver:
 
 @dataclass(frozen=True)
 class Bind:
+    """Load an implementation and bind it to the operands, to be timed."""
+
     implementation: Reference
 
 
@@ -168,7 +170,7 @@ Command = (
 
 
 @dataclass(frozen=True)
-class Settled:
+class Ready:
     """The process has started. `lifeline` is the id of the shell that ends it with the worker."""
 
     lifeline: int
@@ -180,8 +182,11 @@ class Finished: ...
 
 @dataclass(frozen=True)
 class Called:
-    """`refusal` says why the result has not the required form; empty if it has. `alias` is the position of the input
-    whose memory holds the result, or None. `ranges` are the addresses of each result."""
+    """The outcome of a call of the check.
+
+    `refusal` says why the result does not have the required form; empty if it has. `alias` is the position of the input
+    whose memory holds the result, or None. `ranges` are the addresses of each result.
+    """
 
     refusal: str = ""
     alias: int | None = None
@@ -237,7 +242,7 @@ class Observed:
     start: int
     end: int
     kind: str
-    of_graph: bool
+    in_graph: bool
     launch: ObservedLaunch | None
 
 
@@ -279,4 +284,4 @@ class Raised:
     reason: str
 
 
-Answer = Settled | Finished | Called | Delivered | Bound | Ran | Collected | Peak | Facts | Raised
+Answer = Ready | Finished | Called | Delivered | Bound | Ran | Collected | Peak | Facts | Raised

@@ -69,7 +69,7 @@ class SharedCase:
 
 @dataclass
 class RemoteResult:
-    """The result of a call of the check: the number of the call, and the facts that the process gives of its memory."""
+    """The result of a call of the check: the number of the call, and the memory use that the process reports."""
 
     case: SharedCase
     number: int
@@ -129,7 +129,7 @@ class RemoteCall(Call):
     def _run(self, count: int, clock: Callable[[], int]) -> tuple[float, float]:
         begin = clock()
         ran = self.process.ask(p.Run(self.name, count), p.Ran)
-        ready = longer(ran.ready_ns, clock() - begin, self.process)
+        ready = call_ns(ran.ready_ns, clock() - begin, self.process)
         return max(0.0, min(ran.issued_ns, ready)), ready
 
     def repeat(self, count: int) -> object:
@@ -141,7 +141,7 @@ def remote_call(process: ExternalProcess, name: str, *, vendor: bool) -> RemoteC
     return RemoteCall(name, lambda: process.ask(p.Run(name, 1), p.Ran), lambda ran: None, vendor, process=process)
 
 
-def longer(claimed_ns: float, span_ns: float, process: ExternalProcess) -> float:
+def call_ns(claimed_ns: float, span_ns: float, process: ExternalProcess) -> float:
     """The time of a call: the claim of the external process, but at least `span_ns` less the cost of a command.
 
     `span_ns` is the time by this process's clock. Raises `RaisedError` for a larger claim.
@@ -184,7 +184,7 @@ class RemoteTarget:
 class RemoteRecorder:
     """Takes samples in an external process.
 
-    On a CPU the time of a sample is that of `longer`. On a GPU it comes from the recorder of the external process,
+    On a CPU the time of a sample is that of `call_ns`. On a GPU it comes from the recorder of the external process,
     which was bound before the file was loaded.
     """
 
@@ -216,7 +216,7 @@ class RemoteRecorder:
         if isinstance(run, Sampled):
             run.issue_us = min(ran.issued_ns, span) / 1000
         if self._on_host:
-            self._samples.append(Sample(name, longer(ran.ready_ns, span, self._process) / 1000, None))
+            self._samples.append(Sample(name, call_ns(ran.ready_ns, span, self._process) / 1000, None))
 
     def collect(self) -> list[Sample]:
         if self._on_host:
@@ -224,7 +224,10 @@ class RemoteRecorder:
             return samples
         collected = self._ask(p.Collect(), p.Collected)
         latest = {each.name: each.activities for each in collected.latest}
-        return [Sample(each.name, each.us, Counted(each.activities, latest[each.name])) for each in collected.samples]
+        return [
+            Sample(each.name, each.us, SampleActivities(each.activities, latest[each.name]))
+            for each in collected.samples
+        ]
 
     def _ask(self, command: Any, expected: Any) -> Any:
         try:
@@ -233,7 +236,7 @@ class RemoteRecorder:
             raise RecorderError(str(error)) if error.kind == "recorder" else error from None
 
 
-class Counted(Sequence[Activity]):
+class SampleActivities(Sequence[Activity]):
     """The activities of a sample: its own number of them, and the records of the latest sample of its name."""
 
     def __init__(self, count: int, latest: Sequence[p.Observed]) -> None:
@@ -245,7 +248,7 @@ class Counted(Sequence[Activity]):
     def __iter__(self) -> Iterator[Activity]:
         for each in self._latest:
             launch = None if each.launch is None else Launch(*vars(each.launch).values())
-            yield Activity(each.name, each.start, each.end, each.kind, each.of_graph, launch)
+            yield Activity(each.name, each.start, each.end, each.kind, each.in_graph, launch)
 
     def __getitem__(self, index: Any) -> Any:
         return list(self)[index]
@@ -265,7 +268,7 @@ class RemoteResults:
         return self._case.result
 
     def run(self, name: str) -> None:
-        """One more call, if no recorder takes samples."""
+        """Make one more call. Used if no recorder takes samples."""
         self._case.process.ask(p.Run(name, 1, keep=True), p.Ran)
         self.refusals[name] = self._case.process.answer(p.Delivered).refusal
 

@@ -1,8 +1,8 @@
 """Inside an external process: it answers the worker's commands about one user's file.
 
 It loads the file, calls it on inputs that the worker puts into shared memory, and puts the results into shared memory.
-It holds no truth, no bound and no other user's file. The worker alone decides what is called when and on which inputs,
-and judges the results.
+It holds no truth, no bound and no other user's file. The worker alone chooses the calls, their times and
+their inputs, and judges the results.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class ExternalSession:
 
         self.current = None
         try:
-            return self._do(command, descriptors)
+            return self._execute(command, descriptors)
         except NotImplementedError as error:
             return p.Raised("unsupported", failure.unsupported_reason(error))
         except (RecorderError, NoRecorderError) as error:
@@ -102,7 +102,7 @@ class ExternalSession:
             describe = failure.describe if self.current is None else self.current.describe_error
             return p.Raised("error", describe(error, self.device.type))
 
-    def _do(self, command: Any, descriptors: list[int]) -> Any:
+    def _execute(self, command: Any, descriptors: list[int]) -> Any:
         match command:
             case p.Hold():
                 return self._hold(command, descriptors)
@@ -127,7 +127,7 @@ class ExternalSession:
                 self.target.synchronize()
                 return p.Finished()
             case p.PeakBytes():
-                bound = self._use(command.name)
+                bound = self._bound_call(command.name)
                 return p.Peak(bound.implementation.adapter.peak_bytes(bound.function, bound.inputs, bound.arguments))
             case p.About():
                 found = self._find(command.implementation)
@@ -185,7 +185,7 @@ class ExternalSession:
         )
         return self.current
 
-    def _use(self, name: str) -> BoundCall:
+    def _bound_call(self, name: str) -> BoundCall:
         bound = self._case.bound[name]
         self.current = bound.implementation
         return bound
@@ -263,7 +263,7 @@ class ExternalSession:
     def _run(self, command: p.Run) -> p.Ran | p.Delivered:
         if not command.name:
             return p.Ran(0, 0)
-        bound, result = self._use(command.name), None
+        bound, result = self._bound_call(command.name), None
         start = perf_counter_ns()
         for _ in range(command.count):
             result = bound.issue()
@@ -277,7 +277,7 @@ class ExternalSession:
 
     def _sample(self, name: str) -> Any:
         """One sample; the commands before `Go` are its preparation."""
-        bound = self._use(name)
+        bound = self._bound_call(name)
         result: Any = None
         spans = [0, 0, 0]
 

@@ -24,13 +24,13 @@ class Setting:
 def settings() -> list[Setting]:
     """The state of Python's random module and of the imported frameworks. Imports no framework."""
     found = [Setting("the random state of random", random.getstate, random.setstate, random=True)]
-    for module, of_framework in (("numpy", _of_numpy), ("torch", _of_torch), ("jax", _of_jax)):
+    for module, of_framework in (("numpy", _numpy_settings), ("torch", _torch_settings), ("jax", _jax_settings)):
         if module in sys.modules:
             found += of_framework()
     return found
 
 
-def _of_numpy() -> list[Setting]:
+def _numpy_settings() -> list[Setting]:
     import numpy as np
 
     def get() -> tuple[Any, ...]:
@@ -48,7 +48,7 @@ def _of_numpy() -> list[Setting]:
     ]
 
 
-def _of_torch() -> list[Setting]:
+def _torch_settings() -> list[Setting]:
     import torch
 
     def generator(where: str, get: Callable[[], torch.Tensor], put: Callable[[torch.Tensor], object]) -> Setting:
@@ -128,7 +128,7 @@ def _torch_switches() -> list[Setting]:
     return found
 
 
-def _of_jax() -> list[Setting]:
+def _jax_settings() -> list[Setting]:
     import jax
 
     return [

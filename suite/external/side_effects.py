@@ -54,12 +54,12 @@ class SideEffects:
         self._folder = _working_directory()
         self._settings = settings()
         self._before = [setting.get() for setting in self._settings]
-        # With tracing on, the file starts from the process's state: seeding to its own last seed would change nothing.
+        # Traced code starts from the process's random states: from its own, setting the same seed would change nothing.
         own = {} if self._traced else self._random_states
         self._entry = [own.get(s.what, state) for s, state in zip(self._settings, self._before, strict=True)]
         self._put(self._entry)
         self._stdout = Stdout()
-        self._tracer = LineTracer(str(self.path), self._settings, self._entry, self._printed_past_python)
+        self._tracer = LineTracer(str(self.path), self._settings, self._entry, self._record_native_prints)
         if self._traced:
             self._previous_trace = sys.gettrace()
             sys.settrace(self._tracer)
@@ -72,7 +72,7 @@ class SideEffects:
             sys.settrace(self._previous_trace)
         hooks.activate(self._outer)
         self._stdout.restore_streams()
-        self._printed_past_python(self._tracer.line)
+        self._record_native_prints(self._tracer.line)
         self._stdout.restore()
         self._restore_folder()
         self._restore_environment()
@@ -100,7 +100,7 @@ class SideEffects:
             return
         self._variables[variable] = self.line(frame)
 
-    def _printed_past_python(self, line: int | None) -> None:
+    def _record_native_prints(self, line: int | None) -> None:
         """Attribute to `line` the prints of C code or child processes since the last call."""
         if self._stdout.has_grown():
             self.unplaced |= line is None

@@ -40,7 +40,7 @@ class Adapter(ABC):
     code_kinds: ClassVar[tuple[str, ...]] = ()
     """The kinds of code that `code` returns in native mode."""
     builds: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Builds worth making ahead of a run, by device type: `once` for all cases; once for each `arithmetic`, that is
+    """Builds to make ahead of a run, by device type: `once` for all cases; once for each `arithmetic`, that is
     dtype and precision; `each` case and telling case by itself; or `telling` cases alone, for a compiler that chooses
     by times."""
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
@@ -190,7 +190,7 @@ class TorchAdapter(Adapter):
 
     @contextlib.contextmanager
     def late_inputs(self, device: torch.device) -> Iterator[None]:
-        """On a GPU the current stream is a new one, whose first work is a delay of LATE_CYCLES.
+        """Make a new stream of the GPU the current one, and begin it with a delay of LATE_CYCLES.
 
         A kernel on another stream does not wait for it: torch's streams do not synchronize with the default stream
         either. On a CPU everything runs in program order, so there is nothing to delay.

@@ -114,7 +114,7 @@ class Jax(Adapter):
         """
         import jax
 
-        for array in jax.block_until_ready([_of_nan(shape, dtype) for shape in shapes]):
+        for array in jax.block_until_ready([_nan_array(shape, dtype) for shape in shapes]):
             array.delete()
         return call()
 
@@ -149,7 +149,7 @@ class Jax(Adapter):
         jax.block_until_ready(result)
 
 
-def _of_nan(shape: tuple[int, ...], dtype: str) -> Any:
+def _nan_array(shape: tuple[int, ...], dtype: str) -> Any:
     """An array of NaN in XLA's memory. A small one is copied, as a fill needs a program for each shape."""
     import jax
     import jax.numpy as jnp

@@ -198,7 +198,7 @@ def _reasons_function(lib: Any) -> Callable[..., Any]:
 
 
 def _ask(question: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of an NVML query; None if the device does not support it, as often for vGPUs and MIG slices."""
+    """The result of an NVML query; None if the device does not support it, which is common for vGPUs and MIG."""
     try:
         return question(*arguments)
     except nvml().NVMLError:

@@ -1,4 +1,4 @@
-"""Loads the runs of a device in order of time, and the time of each line in each of them."""
+"""Loads the runs of a device in order of time, with the times of each implementation and case."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CaseKey = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Visit:
+class RunRecord:
     """One run. `date` is UTC as ISO 8601, or empty if the run does not record it."""
 
     name: str
@@ -30,7 +30,7 @@ class Visit:
 class Point:
     """The time of a line in one run. `ratio` is vs_best, or None if the row or its reference is noisy."""
 
-    visit: Visit
+    run: RunRecord
     row: Row
     ratio: float | None
 
@@ -50,12 +50,12 @@ class Line:
     def times(self) -> list[float]:
         return [point.row.device_us for point in self.points if point.row.device_us and not point.row.noisy]
 
-    def at(self, visit: Visit) -> Point | None:
-        return self._by_run.get(visit.name)
+    def at(self, run: RunRecord) -> Point | None:
+        return self._by_run.get(run.name)
 
     @cached_property
     def _by_run(self) -> dict[str, Point]:
-        return {point.visit.name: point for point in self.points}
+        return {point.run.name: point for point in self.points}
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class CaseHistory:
     """`cpu` or `cuda`. In a sweep, the host of a GPU has rows of its own."""
     measured: str
     """Differences from a cold cache and CUPTI's records, such as `warm, wall`; empty if there are none."""
-    visits: Sequence[Visit]
+    runs: Sequence[RunRecord]
     lines: Sequence[Line]
 
 
@@ -95,7 +95,7 @@ class Filter:
 
 @dataclass
 class _Found:
-    visits: dict[str, Visit] = field(default_factory=dict)
+    runs: dict[str, RunRecord] = field(default_factory=dict)
     lines: dict[str, list[Point]] = field(default_factory=dict)
 
 
@@ -118,7 +118,7 @@ def load_history(folder: Path, chosen: Filter, on_damage: Callable[[str], None])
             for key, point in _points(path.name, side):
                 if chosen.has(point.row):
                     found = cases.setdefault(key, _Found())
-                    found.visits.setdefault(path.name, point.visit)
+                    found.runs.setdefault(path.name, point.run)
                     found.lines.setdefault(point.row.implementation, []).append(point)
     if not cases:
         raise UsageError(f"{runs}: none of the {count} tables in {len(folders)} runs has a time of what was asked for")
@@ -137,7 +137,7 @@ def _points(name: str, side: Side) -> Iterator[tuple[CaseKey, Point]]:
     """The timed rows of one table."""
     environment = side.environment or {}
     commit = environment.get("git")
-    found = Visit(
+    found = RunRecord(
         name,
         str(environment.get("date_utc") or ""),
         str(commit.get("commit") or "") if isinstance(commit, dict) else "",
@@ -161,7 +161,7 @@ def _measured(row: Row) -> str:
 def _case(key: CaseKey, found: _Found) -> CaseHistory:
     operation, case, dtype, precision, device, measured = key
     lines = [Line(*each) for each in found.lines.items()]
-    return CaseHistory(operation, case, dtype, precision, device, measured, list(found.visits.values()), lines)
+    return CaseHistory(operation, case, dtype, precision, device, measured, list(found.runs.values()), lines)
 
 
 def timed_repeatedly(cases: Iterable[CaseHistory]) -> list[CaseHistory]:

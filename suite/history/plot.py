@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_PANELS, MOST_RUNS, MOST_TICKS = 8, 60, 5
+MAX_PANELS, MAX_RUNS, MAX_TICKS = 8, 60, 5
 RATIO, TIME = "times as fast as the best vendor library", "device us"
 
 
@@ -27,7 +27,7 @@ def plots_of(cases: Sequence[CaseHistory]) -> Iterator[Plot]:
     for each in cases:
         groups.setdefault(each.operation, []).append(each)
     for operation, group in groups.items():
-        most = sorted(group, key=lambda each: -len(each.visits))[:MOST_PANELS]
+        most = sorted(group, key=lambda each: -len(each.runs))[:MAX_PANELS]
         panels = [_panel(each) for each in group if each in most]
         left_out = f" The {len(most)} cases of most runs, of {len(group)}." if len(group) > len(most) else ""
         about = f"How each {operation} implementation has moved over the runs of this device, run by run.{left_out}"
@@ -35,22 +35,22 @@ def plots_of(cases: Sequence[CaseHistory]) -> Iterator[Plot]:
 
 
 def _panel(each: CaseHistory) -> dict[str, Any]:
-    visits = each.visits[-MOST_RUNS:]
+    runs = each.runs[-MAX_RUNS:]
     has_ratios = any(line.ratios for line in each.lines)
     row = each.lines[0].points[0].row
     how = f" ({each.measured})" if each.measured else ""
     return {
         "title": f"{short_case(each.case)} {short_dtype(row)}{how}",
         "unit": RATIO if has_ratios else TIME,
-        "runs": [visit.date[5:16].replace("T", " ") or visit.name for visit in visits],
-        "lines": {line.implementation: _values(line, visits, has_ratios) for line in each.lines},
+        "runs": [run.date[5:16].replace("T", " ") or run.name for run in runs],
+        "lines": {line.implementation: _values(line, runs, has_ratios) for line in each.lines},
     }
 
 
-def _values(line: Line, visits: Sequence[Any], has_ratios: bool) -> list[float | None]:
+def _values(line: Line, runs: Sequence[Any], has_ratios: bool) -> list[float | None]:
     found = []
-    for visit in visits:
-        point = line.at(visit)
+    for run in runs:
+        point = line.at(run)
         time = None if point is None or point.row.noisy else point.row.device_us
         found.append(rounded(point.ratio if point is not None and has_ratios else time))
     return found
@@ -80,7 +80,7 @@ def _draw_panel(ax: Axes, panel: dict[str, Any]) -> None:
         ax.axhline(1.0, color=INK, linewidth=0.8, zorder=0)
     ax.set_ylim(bottom=0)
     count = len(panel["runs"])
-    step = cdiv(count, MOST_TICKS)
+    step = cdiv(count, MAX_TICKS)
     ax.set_xticks(range(0, count, step), panel["runs"][::step], fontsize=7)
     ax.set_xlim(-0.3, count - 0.7)
     ax.set_title(panel["title"])

@@ -47,10 +47,10 @@ def _title(each: CaseHistory, several: bool) -> str:
     row = each.lines[0].points[0].row
     where = f" on {each.device}" if several else ""
     how = f" ({each.measured})" if each.measured else ""
-    dates = [visit.date[:10] for visit in each.visits if visit.date]
+    dates = [run.date[:10] for run in each.runs if run.date]
     when = f", {dates[0]} to {dates[-1]}" if dates else ""
     return one_line(
-        f"{each.operation} {short_case(each.case)} {short_dtype(row)}{where}{how}: {len(each.visits)} runs{when}"
+        f"{each.operation} {short_case(each.case)} {short_dtype(row)}{where}{how}: {len(each.runs)} runs{when}"
     )
 
 
@@ -73,7 +73,7 @@ def _fields(each: CaseHistory, plain: bool) -> list[Field]:
 
 
 def _sparkline(each: CaseHistory, line: Line, what: str, plain: bool) -> str:
-    return sparkline([_value(line.at(visit), what) for visit in each.visits], PLAIN_STEPS if plain else STEPS)
+    return sparkline([_value(line.at(run), what) for run in each.runs], PLAIN_STEPS if plain else STEPS)
 
 
 def _value(point: Point | None, what: str) -> float | None:
@@ -109,7 +109,7 @@ def to_csv(cases: Sequence[CaseHistory]) -> str:
     for each in cases:
         for line in each.lines:
             for point in line.points:
-                known = [point.visit.name, point.visit.date, point.visit.commit]
+                known = [point.run.name, point.run.date, point.run.commit]
                 values = [getattr(point.row, name) for name in COLUMNS[len(known) :]]
                 writer.writerow([cell(value) for value in (*known, *values)])
     return text.getvalue()

@@ -12,7 +12,7 @@ from suite import hardware
 from suite.core.paths import ROOT
 from suite.core.text import one_line
 
-LONGEST = 500
+MAX_MESSAGE_LENGTH = 500
 """Characters of a message that a row shows."""
 LIBRARIES = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 SUITE = f"{ROOT / 'suite'}{os.sep}"
@@ -40,8 +40,8 @@ def describe_without_place(error: BaseException, device_type: str) -> str:
     """`describe` without the source line."""
     message = one_line(ADVICE.split(str(error), maxsplit=1)[0])
     text = f"{type(error).__name__}: {message}" if message else type(error).__name__
-    if len(text) > LONGEST:
-        text = f"{text[:LONGEST]}..."
+    if len(text) > MAX_MESSAGE_LENGTH:
+        text = f"{text[:MAX_MESSAGE_LENGTH]}..."
     if isinstance(error, MemoryError) or OUT_OF_MEMORY.search(message):
         on_host = isinstance(error, MemoryError) or "CPU" in message
         text += _free_memory("cpu" if on_host else device_type, message)
@@ -80,7 +80,7 @@ def place_in_stack(dump: str) -> str:
 
 def unsupported_reason(error: NotImplementedError) -> str:
     """The message of an implementation about a case that it does not cover."""
-    return one_line(error)[:LONGEST] or "NotImplementedError"
+    return one_line(error)[:MAX_MESSAGE_LENGTH] or "NotImplementedError"
 
 
 def _is_implementation(path: str) -> bool:

@@ -1,4 +1,4 @@
-"""A user's reference as implementations: unchanged, and compiled by torch.compile.
+"""The implementations of a user's reference: unchanged, and compiled by torch.compile.
 
 It is the user's own code and the truth, so it runs in the worker, like the implementations of the tree.
 """
@@ -39,7 +39,7 @@ class ReferenceImplementation(Implementation):
         """The reference, with products in the case's precision that are summed in float32."""
         assert self.source is not None
         assert self.case is not None
-        program = custom.of(self.source).program
+        program = custom.find(self.source).program
         if self.framework == "numpy":
             return _numpy(program.native(self.case))
         return _Torch(partial(program.function, self.case), self.case, compiled=self.name == COMPILED)
@@ -121,8 +121,8 @@ def implementations(op: Operation) -> tuple[ReferenceImplementation, ...]:
 
     assert isinstance(op, CustomOperation)
     if op.about.framework == "numpy":
-        return (_of(op, "numpy", "NumPy"),)
-    return _of(op, "torch", "PyTorch"), _of(op, COMPILED, "PyTorch (Inductor)", requires="cuda")
+        return (_implementation(op, "numpy", "NumPy"),)
+    return _implementation(op, "torch", "PyTorch"), _implementation(op, COMPILED, "PyTorch (Inductor)", requires="cuda")
 
 
 def find(case: Case, name: str) -> Implementation:
@@ -133,6 +133,8 @@ def find(case: Case, name: str) -> Implementation:
     raise LookupError(f"{case.operation} has no implementation {name!r}")
 
 
-def _of(op: CustomOperation, name: str, vendor: str, requires: str | None = None) -> ReferenceImplementation:
+def _implementation(
+    op: CustomOperation, name: str, vendor: str, requires: str | None = None
+) -> ReferenceImplementation:
     framework = name.partition("/")[0]
     return ReferenceImplementation(op.name, name, framework, "", vendor, requires, source=op.source)

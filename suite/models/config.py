@@ -13,7 +13,7 @@ from suite.core.files import NotReadableError, read_regular
 from suite.core.text import one_line
 from suite.models.workload import LayerShape, Workload
 
-MOST_BYTES = 1 << 24
+MAX_BYTES = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ NAMES = {
     "inner": ("intermediate_size", "n_inner", "ffn_dim"),
     "layers": ("num_hidden_layers", "n_layer"),
 }
-"""Configuration keys by which models name the same number."""
+"""Keys of a configuration that stand for the same number, by its name here."""
 
 
 def workload(path: Path, batch: int, seq: int, queries: int) -> Workload:
@@ -132,7 +132,7 @@ def _merged(shapes: list[LayerShape]) -> Iterator[LayerShape]:
 def _config(path: Path) -> dict[str, Any]:
     """Read the configuration of the language model: the part `text_config` if there is one."""
     try:
-        found = json.loads(read_regular(path, MOST_BYTES))
+        found = json.loads(read_regular(path, MAX_BYTES))
     except NotReadableError as error:
         raise UsageError(f"{path}: {error}") from None
     except OSError as error:

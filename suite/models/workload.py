@@ -13,7 +13,7 @@ from suite.core.errors import UsageError
 from suite.core.text import one_line
 from suite.problem.option import Value
 
-OWN = ("name", "count", "operation")
+SHAPE_KEYS = ("name", "count", "operation")
 """Keys of a shape in a document, besides sizes and options."""
 
 
@@ -55,7 +55,9 @@ class Workload:
     @property
     def title(self) -> str:
         """The title of a report: `LlamaForCausalLM, batch 1, 4096 tokens`."""
-        tokens = f"{self.seq} tokens" if self.queries == self.seq else f"{self.queries} tokens after {self.before}"
+        tokens = (
+            f"{self.seq} tokens" if self.queries == self.seq else f"{self.queries} tokens after {self.cached_tokens}"
+        )
         return f"{self.model}, batch {self.batch}, {tokens}"
 
     @property
@@ -63,7 +65,7 @@ class Workload:
         return hashlib.sha256(self.text().encode()).hexdigest()[:8]
 
     @property
-    def before(self) -> int:
+    def cached_tokens(self) -> int:
         """The number of tokens whose keys and values are already cached."""
         return self.seq - self.queries
 
@@ -104,8 +106,8 @@ def from_document(document: Any) -> Workload:
 def _shape(entry: Any) -> LayerShape:
     if not isinstance(entry, dict):
         raise UsageError(f"a shape is an object; got {one_line(entry)[:60]!r}")
-    name, count, operation = (_typed(entry, key, kind) for key, kind in zip(OWN, (str, int, str), strict=True))
-    rest = {key: value for key, value in entry.items() if key not in OWN}
+    name, count, operation = (_typed(entry, key, kind) for key, kind in zip(SHAPE_KEYS, (str, int, str), strict=True))
+    rest = {key: value for key, value in entry.items() if key not in SHAPE_KEYS}
     if operation not in ops.names():
         raise UsageError(f"unknown operation {one_line(operation)!r}; there are {', '.join(ops.names())}")
     dims = {key: value for key, value in rest.items() if type(value) is int}

@@ -98,14 +98,14 @@ def attention_error(
     head_dim: int,
     terms: int,
     dtype: str,
-    more: torch.Tensor | None = None,
+    score_variance: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the derivative of o = sum_j p_j v_j by a common relative growth of all scores, and the variance of o.
 
     p = softmax(scores), one query a row. All tensors are float64, and may have equal leading dimensions. value: o
     (rows, D). p (rows, keys): probabilities. scores (rows, keys): -inf where hidden; overwritten. sizes_squared (rows,
-    keys): sum over d of (scale q_d k_jd)^2. v (keys, D). terms: all keys, hidden ones too. more (rows, keys): variances
-    of the scores from errors of k.
+    keys): sum over d of (scale q_d k_jd)^2. v (keys, D). terms: all keys, hidden ones too. score_variance (rows, keys):
+    variances of the scores from errors of k.
 
     1. Errors of a score come from its sum over D, from rounding the scaled score and its distance from the largest, and
        from the exponential: relative to p_j a variance w_j. Since do = sum_j p_j (v_j - o) e_j, that of o is
@@ -121,8 +121,8 @@ def attention_error(
     hidden = scores == -math.inf
     v_squared, p_squared = v.square(), p.square()
     relative = exponential_variance(scores, sizes_squared, head_dim, depth)
-    if more is not None:
-        relative += more
+    if score_variance is not None:
+        relative += score_variance
     weights = relative.mul_(p_squared).masked_fill_(hidden, 0.0)
     scaled = scores.mul_(p)
     moved = scaled @ v - value * scaled.sum(dim=-1, keepdim=True)

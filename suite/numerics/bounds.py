@@ -31,7 +31,7 @@ MARGIN = 1.5
 """Safety factor on every bound."""
 FALSE_ALARM = 1e-6
 """Probability that independent roundings take the largest error ratio of a right kernel's output to 1 / MARGIN. A ratio
-above 1 is rarer still. Sums with wandering partial sums are no more likely to exceed it (docs/agreement.md)."""
+above 1 is rarer. Sums with large partial sums are no more likely to exceed it (docs/agreement.md)."""
 EXP_ULPS = 2.0
 """Largest error of a float32 exponential, in ulps (CUDA C++ Programming Guide: expf 1, ex2.approx 2)."""
 RSQRT_ULPS = 2.0
@@ -72,7 +72,7 @@ def sum_variance(total: torch.Tensor, spread_squared: torch.Tensor, terms: int, 
 
     Numbers in no particular order have partial sums s_k = (k/n) total + a random walk that returns to 0, with steps of
     size spread / sqrt(n). Each rounding has a variance of (u s_k)^2 / 3. The mean square of the walk is spread^2 / 6;
-    the bound uses spread^2, since a few of many walks go far. Below the normal range the spacing is constant.
+    the bound uses spread^2, since a few of many walks are larger. Below the normal range the spacing is constant.
 
     Tensor cores add `depth` products at a time and truncate: s_k loses between 0 and 2u|s_k|. Such an error has the
     variance of a rounding, and a mean, whose sum (`sum_shift`) varies as the walk does.

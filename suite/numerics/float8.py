@@ -11,11 +11,11 @@ from suite.numerics.formats import half_smallest, unit_roundoff
 
 FLOAT8 = "float8_e4m3fn"
 MMA_WIDTH = 32
-"""Most float8 products that a tensor core adds in one step."""
+"""Largest number of float8 products that a tensor core adds in one step."""
 FLOAT8_SUM_BITS = 14
 """Significant bits of a sum of float8 products in a tensor core (docs/agreement.md)."""
 PROMOTED_TERMS = 128
-"""Most products of such a sum, in the precision `promoted`, before it is added to others in float32."""
+"""Largest number of products of such a sum, in the precision `promoted`, before it is added to others in float32."""
 
 
 def scales(count: int, power: int, seed: int, device: torch.device) -> list[torch.Tensor]:

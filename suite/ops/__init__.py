@@ -68,7 +68,7 @@ def operation(owner: HasOperation) -> Operation:
         return get(owner.operation)
     from suite import custom
 
-    return custom.of(owner.source)
+    return custom.find(owner.source)
 
 
 def matching(pattern: str) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ def matching(pattern: str) -> tuple[str, ...]:
 
 
 def _unknown(name: str) -> UsageError:
-    """Return the error for a name or pattern of no operation."""
+    """Return the error for a name or pattern that matches no operation."""
     near = get_close_matches(name, names())
     meant = f"; did you mean {' or '.join(near)}?" if near else ""
     return UsageError(f"unknown operation {name!r}; there are {', '.join(names())}, or all{meant}")

@@ -26,7 +26,7 @@ from suite.problem.truth import Truth
 
 ODD = (3, 2, 1, 50, 70, 64)
 """Shape of most families: grouped heads, a batch entry for each of q, k and v, sizes that are multiples of no tile."""
-FEW = (3, 2, 1, 10, 19, 64)
+FEW_KEYS = (3, 2, 1, 10, 19, 64)
 """The same shape with fewer keys, for families that kernels compute key by key."""
 
 SM_SCALE = 0.3125
@@ -179,8 +179,8 @@ class Attention(Operation):
             ),
             "largest": family.large(ODD, values=numbers.per_operand(numbers.normals, numbers.normals, large_values)),
             "signed_zero": family.signed_zero(ODD),
-            "infinity": family.infinity(FEW, values=single_element(math.inf, 1, 2)),
-            "nan": family.nan(FEW, values=single_element(math.nan, 0, 1, 2)),
+            "infinity": family.infinity(FEW_KEYS, values=single_element(math.inf, 1, 2)),
+            "nan": family.nan(FEW_KEYS, values=single_element(math.nan, 0, 1, 2)),
             "cancellation": family.cancellation(ODD, values=pairs_that_cancel),
             "minus_infinity_first": Family(
                 "the first half of the keys scores minus infinity",
@@ -223,7 +223,7 @@ class Attention(Operation):
     )
 
     def default_cases(self, device_type: str) -> list[Case]:
-        """On a GPU FlashAttention's 16384 tokens and 2048 features; then float16, grouped, ragged, float32."""
+        """Cases on a GPU: FlashAttention's 16384 tokens and 2048 features; then float16, grouped, ragged, float32."""
         if device_type != "cuda":
             return [
                 self.case((1, 2, 1, 100, 100, 64), dtype, causal=causal) for dtype in DTYPES for causal in (False, True)

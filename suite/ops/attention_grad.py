@@ -276,7 +276,7 @@ class AttentionGrad(Attention):
     }
 
     def default_cases(self, device_type: str) -> list[Case]:
-        """On a GPU 16384 tokens and 2048 features in bfloat16; grouped heads in float16; a small one in float32."""
+        """Cases on a GPU: 16384 tokens and 2048 features in bfloat16; grouped heads in float16; small in float32."""
         if device_type != "cuda":
             return [
                 self.case((1, 2, 1, 33, 40, 64), dtype, causal=causal) for dtype in DTYPES for causal in (False, True)
@@ -309,7 +309,7 @@ class AttentionGrad(Attention):
             return Truth((slice(begin, begin + bound.numel()),), total.value.reshape(-1), bound.reshape(-1))
 
         at_once = self._key_heads_at_once(case)
-        # Hidden keys are left out unless they hold an infinity or NaN, which 0 times does not make 0.
+        # Hidden keys are left out unless an input has an infinity or NaN, whose product with 0 is NaN.
         skips = case.option("causal") and all(bool(each.isfinite().all()) for each in inputs)
         for batch, first in product(range(b), range(0, h_kv, at_once)):
             key_heads = slice(first, min(first + at_once, h_kv))

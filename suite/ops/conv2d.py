@@ -118,7 +118,7 @@ class Conv2d(Operation):
         return ("ieee", "tf32") if dtype == "float32" else ("ieee",)
 
     def default_cases(self, device_type: str) -> list[Case]:
-        """On a GPU layers of ResNet-50 with 256 images: 3 x 3 of each size, one 1 x 1, the first layer."""
+        """Cases on a GPU: layers of ResNet-50 with 256 images: 3 x 3 of each size, one 1 x 1, the first layer."""
         if device_type != "cuda":
             return [self.case((1, 8, 8, 16, 24, 3, 3, 1, 1), dtype) for dtype in DTYPES]
         return [

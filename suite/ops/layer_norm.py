@@ -24,7 +24,7 @@ EPS = 1e-5
 
 def layer_norm_limit(
     x: torch.Tensor,
-    apart: torch.Tensor,
+    centered: torch.Tensor,
     scale: torch.Tensor,
     weight: torch.Tensor,
     value: torch.Tensor,
@@ -33,7 +33,7 @@ def layer_norm_limit(
 ) -> torch.Tensor:
     """Return the bound for y_j = (x_j - mean) scale w_j + b_j with scale = 1 / sqrt(variance + eps), in float32.
 
-    x, value and apart (x - mean): (rows, N); scale: (rows, 1); weight: (N,); all float64.
+    x, value and centered (x - mean): (rows, N); scale: (rows, 1); weight: (N,); all float64.
 
     1. The error of the mean is that of a sum of N numbers over N, and of the division.
     2. The variance is the sum of the squared differences. Its relative error has 3u from each square, the roundings of
@@ -48,14 +48,14 @@ def layer_norm_limit(
     sum_error = sum_variance(mean * n, x.square().sum(dim=1, keepdim=True), n, None)
     mean_error = sum_error.sqrt() * (sigmas / n) + mean.abs() * u
 
-    squares = apart.square()
+    squares = centered.square()
     total = squares.sum(dim=1, keepdim=True)
     spread = squares.square().sum(dim=1, keepdim=True) / total.square().clamp(min=2.0**-1000)
     squares_error = sum_variance(torch.ones_like(spread), spread, n, None).sqrt() * sigmas + 3.0 * u
     relative = (squares_error + (mean_error * scale).square() + 2.0 * u) / 2.0 + (RSQRT_ULPS * 2.0 + 3.0) * u
 
     factor = scale * weight.abs()
-    error = apart.abs() * factor * relative + factor * mean_error + value.abs() * u
+    error = centered.abs() * factor * relative + factor * mean_error + value.abs() * u
     return limit(error + half_smallest("float32") * (factor + weight.abs() + 1.0), value, dtype)
 
 
@@ -119,7 +119,7 @@ class LayerNorm(Operation):
     }
 
     def default_cases(self, device_type: str) -> list[Case]:
-        """On a GPU 2^27 bfloat16 elements in rows of 2 KB to 256 KB, more than an SM holds; then other types."""
+        """Cases on a GPU: 2^27 bfloat16 elements in rows of 2 KB to 256 KB, more than an SM holds; then other types."""
         if device_type != "cuda":
             return [self.case((50, 264), dtype) for dtype in DTYPES]
         cases = [self.case((2**27 // n, n), "bfloat16") for n in (1024, 4096, 32768, 131072)]
@@ -139,11 +139,11 @@ class LayerNorm(Operation):
         for start in range(0, m if n else 0, together):
             rows = slice(start, min(start + together, m))
             x = inputs[0][rows].double()
-            apart = x - x.mean(dim=1, keepdim=True)
-            scale = apart.square().mean(dim=1, keepdim=True).add_(EPS).rsqrt_()
-            value = apart * scale * weight + bias
-            bound = layer_norm_limit(x, apart, scale, weight, value, m * n, case.dtype)
-            del x, apart
+            centered = x - x.mean(dim=1, keepdim=True)
+            scale = centered.square().mean(dim=1, keepdim=True).add_(EPS).rsqrt_()
+            value = centered * scale * weight + bias
+            bound = layer_norm_limit(x, centered, scale, weight, value, m * n, case.dtype)
+            del x, centered
             yield Truth((rows, slice(0, n)), value, bound)
             del value, bound
 

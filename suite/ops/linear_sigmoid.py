@@ -104,7 +104,7 @@ def bias_that_cancels(shapes: tuple[Shape, ...], case: Case, source: torch.Gener
 
 
 def one_nan_in_turn(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """One NaN, in another operand for each type: in x for float32."""
+    """One NaN. Its operand depends on the dtype: x for float32."""
     drawn = LAYER(shapes, case, source)
     operand = drawn[("float32", "float16", "bfloat16").index(case.dtype)]
     numbers.put(operand, math.nan, tuple(numbers.index_below(size, source) for size in operand.shape))
@@ -161,7 +161,7 @@ class LinearSigmoid(Operation):
         return ("ieee", "tf32") if dtype == "float32" else ("ieee",)
 
     def default_cases(self, device_type: str) -> list[Case]:
-        """On a GPU squares, a layer of a transformer with many rows and with few, and the other types."""
+        """Cases on a GPU: squares, a layer of a transformer with many rows and with few, and the other types."""
         if device_type != "cuda":
             return [self.case((50, 72, 40), dtype) for dtype in DTYPES]
         shapes = ((4096, 4096, 4096), (8192, 8192, 8192), (4096, 14336, 4096), (16, 14336, 4096))

@@ -83,7 +83,7 @@ class Sum:
         return limit(shift + variance.sqrt() * deviations(count), self.value, case.dtype)
 
 
-def times(gradient: Derivative, b: torch.Tensor, *, transposed: bool = False) -> Sum:
+def multiply(gradient: Derivative, b: torch.Tensor, *, transposed: bool = False) -> Sum:
     """Return dz b, or dz^T b."""
     squares = b.square()
     factors = (gradient.dz, gradient.shift, gradient.variance, gradient.dz.square())
@@ -91,7 +91,7 @@ def times(gradient: Derivative, b: torch.Tensor, *, transposed: bool = False) ->
     return Sum(dz @ b, shift @ b.abs(), variance @ squares, dz_squared @ squares)
 
 
-def over_rows(gradient: Derivative) -> Sum:
+def sum_over_rows(gradient: Derivative) -> Sum:
     return Sum(gradient.dz.sum(0), gradient.shift.sum(0), gradient.variance.sum(0), gradient.dz.square().sum(0))
 
 
@@ -122,7 +122,7 @@ class LinearSigmoidGrad(LinearSigmoid):
     }
 
     def default_cases(self, device_type: str) -> list[Case]:
-        """On a GPU squares, a layer of a transformer, and the other types."""
+        """Cases on a GPU: squares, a layer of a transformer, and the other types."""
         if device_type != "cuda":
             return [self.case((50, 72, 40), dtype) for dtype in DTYPES]
         shapes = ((4096, 4096, 4096), (8192, 8192, 8192), (4096, 14336, 4096))
@@ -156,11 +156,11 @@ class LinearSigmoidGrad(LinearSigmoid):
         for start in range(0, m, together):
             x, dy = (each[start : start + together].double() for each in (inputs[0], inputs[3]))
             gradient = derivative(x, weight, bias, dy, case)
-            dx = times(gradient, weight)
+            dx = multiply(gradient, weight)
             yield piece(starts[0] + start * k, dx.value, dx.limit(n, count, case))
             del dx, dy
-            dweight += times(gradient, x, transposed=True)
-            dbias += over_rows(gradient)
+            dweight += multiply(gradient, x, transposed=True)
+            dbias += sum_over_rows(gradient)
         yield piece(starts[1], dweight.value, dweight.limit(m, count, case))
         yield piece(starts[2], dbias.value, dbias.limit(m, count, case, products=False))
 

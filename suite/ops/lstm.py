@@ -151,7 +151,7 @@ class Lstm(Operation):
     }
 
     def default_cases(self, device_type: str) -> list[Case]:
-        """On a GPU a single sequence, batches of long and of short sequences in bfloat16; then the other types."""
+        """Cases on a GPU: a single sequence, batches of long and short sequences in bfloat16; other types."""
         if device_type != "cuda":
             return [self.case((4, 6, 16, 24), dtype) for dtype in DTYPES]
         cases = [self.case(shape, "bfloat16") for shape in ((512, 1, 1024, 1024), (256, 64, 1024, 1024))]

@@ -100,7 +100,7 @@ def exact_sums(shapes: tuple[Shape, ...], case: Case, source: torch.Generator) -
 
 
 def grain(x: torch.Tensor) -> float:
-    """Return the largest power of two of which all finite float8 elements are multiples; 0 if all are 0."""
+    """Return the largest power of two that divides all finite float8 elements; 0 if all are 0."""
     found = torch.bincount(x.view(torch.uint8).reshape(-1), minlength=256).cpu() > 0
     values = torch.arange(256, dtype=torch.uint8).view(x.dtype).double()[found]
     smallest = 2 * half_smallest(FLOAT8)
@@ -196,7 +196,7 @@ class Matmul(Operation):
         return replace(case, inputs="exact_sums") if case.dtype == FLOAT8 and case.inputs == "normal" else case
 
     def default_cases(self, device_type: str) -> list[Case]:
-        """On a CPU only `ieee`, since tf32 is a precision of NVIDIA's tensor cores; `--precision tf32` asks for it."""
+        """Cases on a CPU have only `ieee`: tf32 is a precision of tensor cores, which `--precision tf32` asks for."""
         if device_type != "cuda":
             return [self.case((256, 256, 256), dtype) for dtype in DTYPES]
         kinds = [(dtype, precision) for dtype in DTYPES for precision in self.precisions(dtype)]

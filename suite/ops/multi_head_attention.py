@@ -89,7 +89,7 @@ class MultiHeadAttention(Operation):
     }
 
     def default_cases(self, device_type: str) -> list[Case]:
-        """On a GPU 16384 tokens of 2048 features in heads of 128 and 64; short sequences; float16 and float32."""
+        """Cases on a GPU: 16384 tokens of 2048 features in heads of 128 and 64; short sequences; other types."""
         if device_type != "cuda":
             return [self.case((2, 40, 128, 2), dtype, causal=causal) for dtype in DTYPES for causal in (False, True)]
         cases = [self.case((4, 4096, 2048, 16), "bfloat16", causal=causal) for causal in (False, True)]
@@ -213,7 +213,7 @@ def _attended(
     covariances -= (p @ k.nan_to_num(0.0))[:, :, None] * value[:, None, :]
     sizes_squared, score_variance = q.square() @ k.square().T, q.square() @ k_variance.T
     moved, variance = attention_error(
-        value, p, scores, sizes_squared, finite, head_dim=d, terms=s, dtype=case.dtype, more=score_variance
+        value, p, scores, sizes_squared, finite, head_dim=d, terms=s, dtype=case.dtype, score_variance=score_variance
     )
     variance += p.square() @ v_variance.nan_to_num(0.0)
     variance += torch.einsum("rc,rcd->rd", q_variance * scale**2, covariances.square_())

@@ -102,7 +102,7 @@ class Softmax(Operation):
     }
 
     def default_cases(self, device_type: str) -> list[Case]:
-        """On a GPU 2^27 bfloat16 elements in rows of 2 KB to 256 KB, more than an SM holds; then other types."""
+        """Cases on a GPU: 2^27 bfloat16 elements in rows of 2 KB to 256 KB, more than an SM holds; then other types."""
         if device_type != "cuda":
             return [self.case((50, 264), dtype) for dtype in DTYPES]
         cases = [self.case((2**27 // n, n), "bfloat16") for n in (1024, 4096, 32768, 131072)]

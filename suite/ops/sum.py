@@ -86,7 +86,7 @@ class Sum(Operation):
     }
 
     def default_cases(self, device_type: str) -> list[Case]:
-        """On a GPU 2^28 elements, along each axis in bfloat16, all of them in the other types, and few long columns."""
+        """Cases on a GPU: 2^28 elements, along each axis in bfloat16, all in the other types; few long columns."""
         if device_type != "cuda":
             return [
                 self.case((64, 264), dtype, axis=axis) for dtype, axis in zip(DTYPES, ("all", "0", "1"), strict=True)

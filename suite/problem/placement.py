@@ -1,4 +1,4 @@
-"""Placements of an operand in memory: with gaps, misaligned, repeated, transposed.
+"""Places an operand in memory: with gaps, misaligned, repeated, transposed.
 
 Each function takes an operand and its position in the signature, and returns a tensor of the same shape. The memory
 between and beside its elements is NaN, so that reads outside the operand show in the result.

@@ -20,7 +20,7 @@ from suite.core.errors import UsageError
 
 Shape = tuple[int, ...]
 
-MOST_SHAPES = 1000
+MAX_SHAPES = 1000
 POWERS = re.compile(r"2\^(?:(\d{1,2})|\[(\d{1,2}):(\d{1,2})(?::(\d{1,2}))?\])")
 
 
@@ -51,8 +51,8 @@ def parse(
         raise UsageError(f"--shape {text!r}: missing {', '.join(missing)}; {operation} takes e.g. {example}")
     shapes: list[dict[str, int]] = []
     for chosen in product(*sizes):
-        if len(shapes) == MOST_SHAPES:
-            raise UsageError(f"--shape {text!r}: more than {MOST_SHAPES} shapes; give shorter lists")
+        if len(shapes) == MAX_SHAPES:
+            raise UsageError(f"--shape {text!r}: more than {MAX_SHAPES} shapes; give shorter lists")
         by_name = {name: size for (names, _), size in zip(groups, chosen, strict=True) for name in names}
         shapes.append({dim: by_name.get(dim, defaults.get(dim, 0)) for dim in dims})
     return shapes

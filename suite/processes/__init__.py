@@ -1,1 +1,1 @@
-"""Processes that run kernels, as their parent sees them and from inside: start, limits, messages, end."""
+"""Processes that run kernels: start, limits, messages and end, in the parent and in the process itself."""

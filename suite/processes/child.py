@@ -1,10 +1,10 @@
-"""A process that runs kernels, as its parent sees it: start, watch, wait for messages, end with all that it started.
+"""The parent's side of a process that runs kernels: start, watch, wait for messages, end with all that it started.
 
 - The process has its own session, so Ctrl-C in the terminal does not reach it.
 - It ends with its parent, even a killed one: a shell in its process group waits for the end of a pipe, the lifeline,
   whose other end only the parent holds, and then kills the group.
 - It is the first process that the kernel kills when the system runs out of memory (`oom_score_adj`).
-- Its stdout and stderr go to a pipe. The parent keeps only the last bytes, so that no kernel can fill a disk.
+- Its stdout and stderr go to a pipe. The parent keeps only the last bytes, so that a kernel cannot fill a disk.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TICK_S = 0.1
 """Period of the memory checks."""
 DUMP_S = 0.3
 """Time allowed for a process that hangs to dump its Python stack."""
-KILL_S, HASTY_KILL_S = 10.0, 0.5
+KILL_S, SHORT_KILL_S = 10.0, 0.5
 """Time allowed for a killed process to end; one that hangs in a driver may never end."""
 PAUSE_S = 0.05
 """A stack dump is complete when nothing has followed for this long."""
@@ -73,7 +73,7 @@ Start = Callable[[Mapping[str, int], int], Process]
 """Starts a process from its descriptors by option name, and the descriptor that it prints to."""
 
 
-def with_suite(environment: Mapping[str, str]) -> dict[str, str]:
+def environment_with_suite(environment: Mapping[str, str]) -> dict[str, str]:
     """`environment` plus settings with which Python finds the suite and prints without a buffer."""
     inherited = environment.get("PYTHONPATH")
     path = f"{ROOT}{os.pathsep}{inherited}" if inherited else str(ROOT)
@@ -93,7 +93,7 @@ def spawn(module: str, device: Device, environment: Mapping[str, str]) -> Start:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env=with_suite(environment),
+            env=environment_with_suite(environment),
             start_new_session=True,
         )
 
@@ -112,7 +112,7 @@ class Child:
         self.current = Started(None, Phase.STARTING)
         self.output = b""
         self.left_behind = False
-        self.patience_s = limits.FIRST_CALL_S
+        self.max_stop_s = limits.FIRST_CALL_S
         """Time for which a signal may stop the process before it is killed."""
         pipes: list[int] = []
         try:
@@ -147,7 +147,7 @@ class Child:
         while True:
             left = deadline - time.monotonic()
             if left <= 0:
-                reason = limits.overdue(self.current.phase, limit_s, self.current.config) + self._where_it_hangs()
+                reason = limits.overdue(self.current.phase, limit_s, self.current.config) + self._hang_location()
                 self.kill()
                 raise WorkerTimeoutError(self._ended(reason), self.current.implementation)
             dead = self.process.poll() is not None  # a child of the process may still hold the pipes open
@@ -157,20 +157,20 @@ class Child:
             if descriptor in ready:
                 return
             if dead:
-                raise self.died()
+                raise self.death_error()
             if not ready:
                 self.tick()
                 stopped_at = (stopped_at or time.monotonic()) if _is_stopped(self.pid) else None
-                if stopped_at is not None and time.monotonic() - stopped_at > self.patience_s:
+                if stopped_at is not None and time.monotonic() - stopped_at > self.max_stop_s:
                     self.kill()
-                    reason = f"it was stopped by a signal from outside for {self.patience_s:g} s, and was killed"
+                    reason = f"it was stopped by a signal from outside for {self.max_stop_s:g} s, and was killed"
                     raise WorkerTimeoutError(self._ended(reason), self.current.implementation, from_outside=True)
 
     def tick(self) -> None:
         """Runs every TICK_S while the process sends nothing."""
         self._watch_memory()
 
-    def forget_output(self) -> None:
+    def discard_output(self) -> None:
         """Read and drop the output so far: it belongs to earlier requests."""
         self._drain_output()
         self.output = b""
@@ -197,22 +197,22 @@ class Child:
             message = f"out of host memory: it took more than the {allowed} that it may have, and was stopped"
             raise WorkerDiedError(self._ended(message), self.current.implementation)
 
-    def _where_it_hangs(self) -> str:
+    def _hang_location(self) -> str:
         """` at kernel.py:12`, from the Python stack. SIGUSR1 dumps it even while C code does not return."""
         with contextlib.suppress(OSError):
             os.kill(self.pid, signal.SIGUSR1)
         return place_in_stack(self._stack(DUMP_S))
 
-    def _stack(self, patience_s: float) -> str:
-        """The stack that the process dumps within `patience_s`; empty if it dumps none."""
+    def _stack(self, wait_s: float) -> str:
+        """The stack that the process dumps within `wait_s`; empty if it dumps none."""
         found = b""
-        while select.select([self._stacks], [], [], min(patience_s, PAUSE_S) if found else patience_s)[0]:
+        while select.select([self._stacks], [], [], min(wait_s, PAUSE_S) if found else wait_s)[0]:
             if not (data := os.read(self._stacks, 65536)):
                 break
             found += data
         return found.decode(errors="replace")
 
-    def died(self) -> WorkerDiedError:
+    def death_error(self) -> WorkerDiedError:
         """An error that says how the process ended, at which line, and what it printed last."""
         try:
             code = self.process.wait(KILL_S)
@@ -230,19 +230,19 @@ class Child:
     def _ended(self, message: str) -> str:
         return f"{message}; its process cannot be killed and was left behind" if self.left_behind else message
 
-    def kill(self, patience_s: float = KILL_S) -> None:
-        """End the process and all that it has started, and wait up to `patience_s` for its end."""
+    def kill(self, wait_s: float = KILL_S) -> None:
+        """End the process and all that it has started, and wait up to `wait_s` for its end."""
         tree.signal_all(self.pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         try:
-            self.process.wait(patience_s)
+            self.process.wait(wait_s)
         except subprocess.TimeoutExpired:
             self.left_behind = True
 
-    def close(self, patience_s: float = KILL_S) -> None:
+    def close(self, wait_s: float = KILL_S) -> None:
         """`kill`, then close the pipes and remove the temporary folders that the process leaves."""
-        self.kill(0.0 if self.left_behind else patience_s)
+        self.kill(0.0 if self.left_behind else wait_s)
         for each in (self._output, self._stacks, self._lifeline):
             os.close(each)
         _caches.remove_temporary(self.pid)

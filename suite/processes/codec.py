@@ -17,7 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from suite.core.errors import WorkerError
 
 TAG = "class"
-"""The key of a JSON object that names its dataclass: a keyword, which no field can be called."""
+"""The key of a JSON object that names its dataclass. No field can have this name, a keyword of Python."""
 
 Reader = Callable[[Any, str], Any]
 """Turns JSON data into a value. The text names the place of the data in the message, for errors."""
@@ -77,7 +77,7 @@ def _scalar(expected: type) -> Reader:
 
 
 def _member(expected: Any, members: Mapping[Any, Any]) -> Reader:
-    """Reads a text that stands for a member of an Enum or of a Literal."""
+    """Reads a text that names a member of an Enum or a Literal."""
     name = expected.__name__ if isinstance(expected, type) else str(expected)
 
     def read(data: Any, where: str) -> Any:

@@ -7,7 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
-PATIENCE_S = 10.0
+MAX_WAIT_S = 10.0
 POLL_S = 0.002
 
 
@@ -29,11 +29,11 @@ class ForkedProcess:
         return self._code
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit status. Raises `subprocess.TimeoutExpired` after `timeout` seconds, by default `PATIENCE_S`."""
-        patience = PATIENCE_S if timeout is None else timeout
-        end = time.monotonic() + patience
+        """The exit status. Raises `subprocess.TimeoutExpired` after `timeout` seconds, by default `MAX_WAIT_S`."""
+        limit_s = MAX_WAIT_S if timeout is None else timeout
+        end = time.monotonic() + limit_s
         while (code := self.poll()) is None:
             if time.monotonic() >= end:
-                raise subprocess.TimeoutExpired(f"process {self.pid}", patience)
+                raise subprocess.TimeoutExpired(f"process {self.pid}", limit_s)
             time.sleep(POLL_S)
         return code

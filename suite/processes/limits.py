@@ -1,4 +1,4 @@
-"""Limits of a worker's silence in each phase, and the reason of a row whose worker exceeds one."""
+"""Limits of the time between two messages of a worker in each phase, and the reason of a row that exceeds one."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def _by_parent() -> dict[int, list[int]]:
 
 
 def signal_all(pid: int, number: int) -> None:
-    """Send a signal to all descendants of `pid`, in whatever sessions and process groups."""
+    """Send a signal to all descendants of `pid`, in any session and process group."""
     for each in descendants(pid):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(each, number)

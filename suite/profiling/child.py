@@ -22,7 +22,7 @@ from suite.profiling import nsight
 from suite.profiling.once import Once
 from suite.worker.process import environment
 
-LONGEST_REASON = 400
+MAX_REASON_LENGTH = 400
 
 
 class OnceError(WorkerError):
@@ -89,7 +89,7 @@ def _reason(output: str, status: int) -> str:
     lines = [line for line in map(one_line, output.splitlines()) if line]
     own = [line for line in lines if not line.startswith("==")] or lines
     how = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"
-    return own[-1][:LONGEST_REASON] if own else f"its process {how}"
+    return own[-1][:MAX_REASON_LENGTH] if own else f"its process {how}"
 
 
 def _text(path: Path) -> str:

@@ -36,15 +36,15 @@ LIMITS = {
 counts."""
 BUSY = 0.6
 """A kernel whose units are all less busy than this is limited by latency: the rule of Nsight Compute's own report."""
-ABOUT = 0.9
+TIE_RATIO = 0.9
 """Units count as equally busy if their ratio is above this, because DRAM traffic keeps the L2 cache busy too."""
 
-PLACES = ("/usr/local/cuda/bin/ncu", "/usr/local/cuda/nsight-compute*/ncu", "/opt/nvidia/nsight-compute/*/ncu")
-GET_IT = "apt install cuda-nsight-compute-13-0, or see https://developer.nvidia.com/nsight-compute"
+NCU_PATHS = ("/usr/local/cuda/bin/ncu", "/usr/local/cuda/nsight-compute*/ncu", "/opt/nvidia/nsight-compute/*/ncu")
+INSTALL_HINT = "apt install cuda-nsight-compute-13-0, or see https://developer.nvidia.com/nsight-compute"
 NO_PERMISSION = "ERR_NVGPUCTRPERM"
 REFUSALS = (NO_PERMISSION, "LibraryNotLoaded", "Failed to initialize the profiler")
 """Messages of ncu if it cannot, or is not permitted to, read the device's counters."""
-GET_PERMISSION = (
+PERMISSION_HINT = (
     f"Nsight Compute may not read this GPU's counters ({NO_PERMISSION}): run as root, or load the driver with "
     "NVreg_RestrictProfilingToAdminUsers=0 (https://developer.nvidia.com/ERR_NVGPUCTRPERM); "
     "in a container also with --cap-add=SYS_ADMIN"
@@ -103,7 +103,7 @@ def ncu() -> str | None:
     """The path of Nsight Compute's command-line program, or None."""
     if found := shutil.which("ncu"):
         return found
-    candidates = [str(path) for place in PLACES for path in sorted(Path("/").glob(place.lstrip("/")))]
+    candidates = [str(path) for place in NCU_PATHS for path in sorted(Path("/").glob(place.lstrip("/")))]
     return next((path for path in reversed(candidates) if os.access(path, os.X_OK)), None)
 
 
@@ -128,11 +128,13 @@ def command(executable: str, log: Path, metrics: Sequence[str] = METRICS, *, col
 def refuse(text: str) -> None:
     """Raise `NsightError` if ncu says in `text` that it cannot profile on this machine."""
     if any(word in text for word in REFUSALS):
-        message = GET_PERMISSION if NO_PERMISSION in text else _said("ncu cannot profile here", text.splitlines())
+        message = (
+            PERMISSION_HINT if NO_PERMISSION in text else _last_message("ncu cannot profile here", text.splitlines())
+        )
         raise NsightError(message, refused=True)
 
 
-def _said(what: str, lines: Sequence[str]) -> str:
+def _last_message(what: str, lines: Sequence[str]) -> str:
     """The last message that ncu printed. Its own lines begin with ==."""
     own = [line for line in lines if line.startswith("==")] or lines
     return f"{what}: {one_line(' '.join(own[-6:]))[:600]}"
@@ -144,7 +146,7 @@ def kernels(text: str) -> list[Kernel]:
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
     if start is None:
         refuse(text)
-        raise NsightError(_said("ncu printed no table", lines))
+        raise NsightError(_last_message("ncu printed no table", lines))
     rows = list(csv.DictReader(line for line in lines[start:] if line.startswith('"')))
     if not rows or "Metric Name" not in rows[0]:  # the wide form: a row of units, then a row for each kernel
         units, *rows = rows or [{}]
@@ -172,7 +174,7 @@ def columns(found: Sequence[Kernel]) -> dict[str, Any]:
     names = dict.fromkeys(name for each in waiting for name in each)
     stalls = {name: _mean(times, [each.get(name, 0.0) for each in waiting]) or 0.0 for name in names}
     busiest = max(shares[name] or 0.0 for name in LIMITS)
-    first = next(bound for name, bound in LIMITS.items() if (shares[name] or 0.0) >= ABOUT * busiest)
+    first = next(bound for name, bound in LIMITS.items() if (shares[name] or 0.0) >= TIE_RATIO * busiest)
     return {
         **shares,
         "ncu_stall": max(stalls, key=lambda name: stalls[name], default=""),

@@ -20,7 +20,7 @@ from suite.report.tables import pairs_table, rows_table
 from suite.report.wording import duration, interval, percent_of_limit, rate, ratio
 
 TEMPLATES = Path(__file__).with_name("templates")
-FIRST, MOST_CASES = 3, 25
+FIRST, MAX_CASES = 3, 25
 """Number of findings on the first screen; largest number of cases of an operation in the table of winners."""
 
 
@@ -49,7 +49,7 @@ def html(runs: Sequence[Run]) -> str:
         tallies=tallies(results),
         share=share,
         level=f"{100 * LEVEL:g}%",
-        most=MOST_CASES,
+        most=MAX_CASES,
         groups=grouped(results),
         layers=list(layers(runs)),
         plots=[(run, list(plots_of(run))) for run in runs],

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from suite.core.errors import UsageError
 from suite.models.workload import LayerShape, Workload, from_document
 from suite.report.load import Entry, Run
-from suite.report.style import place
+from suite.report.style import sort_key
 from suite.report.wording import duration
 from suite.results.row import Row
 
@@ -36,7 +36,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Choice:
-    """An implementation, or a way to choose one for each shape, and its time in a layer."""
+    """An implementation or a rule that picks one for each shape, and its time in a layer."""
 
     name: str
     us: float
@@ -53,7 +53,7 @@ class Layer:
 
     @property
     def frameworks(self) -> list[str]:
-        return sorted({entry.framework for part in self.parts for entry in part.entries}, key=place)
+        return sorted({entry.framework for part in self.parts for entry in part.entries}, key=sort_key)
 
     @property
     def missing(self) -> list[str]:

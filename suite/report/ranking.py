@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from suite.report.load import Entry
-from suite.report.style import place
+from suite.report.style import sort_key
 
 LEVEL = 0.02
 """Relative difference within which two rows are level. Runs of the same code differ by up to 1.4% in `vs_best`
@@ -124,7 +124,7 @@ def tallies(results: Iterable[CaseResult]) -> list[Tally]:
         for case in cases:
             if case.outcome is Outcome.FASTER and case.other is not None:
                 faster[case.other.framework] = faster.get(case.other.framework, 0) + 1
-        faster = {name: faster[name] for name in sorted(faster, key=place)}
+        faster = {name: faster[name] for name in sorted(faster, key=sort_key)}
         counts = [outcomes.count(kind) for kind in (Outcome.LEVEL, Outcome.UNDECIDED, Outcome.SLOWER)]
         found.append(Tally(run, operation, faster, *counts))
     return found
@@ -149,7 +149,7 @@ def grouped(results: Iterable[CaseResult]) -> list[Group]:
     groups = []
     for (run, operation), cases in _by_operation(found):
         names = {entry.framework for case in cases for entry in case.entries if entry.ranked and entry.ratio}
-        groups.append(Group(run, operation, sorted(names, key=place), cases))
+        groups.append(Group(run, operation, sorted(names, key=sort_key), cases))
     return groups
 
 

@@ -35,8 +35,8 @@ def look(framework: str) -> Look:
     return LOOKS.get(framework, OTHER)
 
 
-def place(framework: str) -> tuple[int, str]:
-    """Sorts frameworks in the order of `LOOKS`, others after them."""
+def sort_key(framework: str) -> tuple[int, str]:
+    """Sort key of a framework: the order of `LOOKS`, others after them."""
     order = list(LOOKS)
     return (order.index(framework) if framework in order else len(order), framework)
 

@@ -70,7 +70,9 @@ def read_rows(path: Path) -> list[Row]:
     is_old = not any(name in header for name in legacy.MISSING)
     expected = [name for name in COLUMNS if not (is_old and name in legacy.MISSING)]
     missing = [
-        name for name in expected if header.count(name) != 1 and not (name in legacy.LATER and name not in header)
+        name
+        for name in expected
+        if header.count(name) != 1 and not (name in legacy.ADDED_COLUMNS and name not in header)
     ]
     if missing:
         raise ResultsError(f"{path}: not a results table of this version: no column {', '.join(missing)}")

@@ -9,7 +9,7 @@ MISSING = ("timed", "compiled", "clocks_lowered", "suspect")
 """Columns that older tables do not have."""
 RENAMED = {"flags": "remarks", "mode": "execution"}
 """New names of columns that were renamed. The old names are also attributes of a pandas DataFrame."""
-LATER = (
+ADDED_COLUMNS = (
     *("killed_from_outside", "kernels_run", "kernel_details", "clock_of_max", "occupancy"),
     *("noisy", "runs", "spread", "vs_best_spread", "compile_cache", "bytes", "flops", "checked"),
     *("ncu_tensor", "ncu_dram", "ncu_l2", "ncu_issue", "ncu_occupancy", "ncu_stall", "bound_by", "code"),

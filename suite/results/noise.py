@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from suite.results.row import Row, Status
 
 MAX_NOISE = 0.05
-"""Default of `--max-noise`: rows whose interval is wider, as a fraction of the time to either side, are not ranked."""
+"""Default of `--max-noise`: half the width of the interval, relative to the time, above which a row is not ranked."""
 CONTRADICTION = "device_us and vs_best name different winners: the machine's speed changed while the case was timed"
 
 

@@ -14,7 +14,7 @@ from suite.results.groups import cases
 from suite.results.render import case_lines, chart_lines, overview_lines
 from suite.results.row import COLUMNS
 
-WIDTH, MOST_CASES = 110, 20
+WIDTH, MAX_CASES = 110, 20
 """Characters in a line; the largest number of cases that are each shown as a table."""
 BLOCK = '<pre style="white-space:pre;overflow-x:auto;line-height:1.3">{code}</pre>'
 
@@ -37,7 +37,7 @@ def html(table: pd.DataFrame) -> str:
     rows = rows_of(table)
     groups = list(cases(rows))
     lines: list[Text] = []
-    for group in groups if len(groups) <= MOST_CASES else ():
+    for group in groups if len(groups) <= MAX_CASES else ():
         lines += [*case_lines(group, WIDTH), Text()]
     chart = chart_lines(rows, WIDTH)
     return _as_html([*lines, *chart, *([Text()] if chart else []), *overview_lines(rows, WIDTH)])

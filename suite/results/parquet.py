@@ -31,7 +31,7 @@ def write(folder: Path, rows: Sequence[Row]) -> None:
 
 
 def _type(kind: object) -> str:
-    """The pandas type of a column of numbers some of which may be missing; empty for any other column."""
+    """The pandas type of a column of numbers that may be missing; empty for any other column."""
     return {float | None: "float64", int | None: "Int64"}.get(kind, "")  # type: ignore[call-overload, no-any-return]
 
 

@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 
 RUNS, LATEST = "runs", "latest"
-MOST_NAMED = 3
+MAX_NAMED = 3
 """The largest number of operations in the name of a folder. The others are counted."""
 
 
@@ -47,7 +47,7 @@ def set_latest(run: Path) -> None:
 
 
 def _operations_text(operations: Sequence[str]) -> str:
-    return "+".join(operations) if len(operations) <= MOST_NAMED else f"{len(operations)}-operations"
+    return "+".join(operations) if len(operations) <= MAX_NAMED else f"{len(operations)}-operations"
 
 
 def _without_number(name: str) -> str:

@@ -106,7 +106,7 @@ class Results:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self._catch_up()
+            self._write_pending()
         finally:
             self._lock.release()
 
@@ -127,18 +127,18 @@ class Results:
             self._attempt(lambda: self._write(operation))
 
     def render(self, operation: str) -> None:
-        """Bring `<operation>.md` up to date."""
+        """Render `<operation>.md` again if its rows have changed."""
         if operation in self._unrendered:
             self._attempt(lambda: self._render(operation))
 
     def complete(self) -> None:
         """Record that the run is complete, unless something could not be written."""
-        self._catch_up()
+        self._write_pending()
         if self.problem is None and self._listed:
             self._complete = True
             self._attempt(self._write_environment)
 
-    def _catch_up(self) -> None:
+    def _write_pending(self) -> None:
         """Write what an earlier attempt could not write, and render the tables that have changed."""
         for operation in sorted(self._unwritten):
             self._attempt(lambda operation=operation: self._write(operation))  # type: ignore[misc]

@@ -24,7 +24,7 @@ from suite.core.paths import ROOT
 from suite.hardware import host
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
-from suite.processes.child import HASTY_KILL_S
+from suite.processes.child import SHORT_KILL_S
 from suite.results.row import Mode
 from suite.runner.options import Options
 from suite.runner.plan import Job
@@ -137,7 +137,7 @@ def _build_all(pending: queue.SimpleQueue[tuple[Build, Path]], pool: Pool, proce
                 thread.join(WAIT_S)
     finally:
         for worker in workers:
-            worker.close(HASTY_KILL_S)
+            worker.close(SHORT_KILL_S)
         for thread in threads:
             thread.join()
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 
 from suite import ops
-from suite.core.text import one_line
+from suite.core.text import joined_reasons, one_line
 from suite.hardware import measured_peaks
 from suite.implementations.implementation import Implementation
 from suite.problem.case import Case
@@ -19,7 +17,7 @@ from suite.results.peers import set_vs_peer
 from suite.results.rates import rates
 from suite.results.repeats import merged, without_times
 from suite.results.row import Attempt, Key, Mode, Row, Status
-from suite.runner import attribution
+from suite.runner import attribution, compile_times
 from suite.runner.attribution import Failure
 from suite.runner.options import Options
 from suite.runner.plan import Job
@@ -36,15 +34,6 @@ from suite.worker.protocol import (
     TimingColumns,
     TimingFailed,
 )
-
-CACHE_VARIABLES = (
-    "XDG_CACHE_HOME",
-    "TRITON_CACHE_DIR",
-    "CUDA_CACHE_PATH",
-    "JAX_COMPILATION_CACHE_DIR",
-    "TORCHINDUCTOR_CACHE_DIR",
-)
-"""Environment variables that name the compilers' cache folders: of CUDA sources, Triton, the driver and XLA."""
 
 
 class CaseProgress(Protocol):
@@ -81,9 +70,9 @@ class DeviceRun:
 
         A user's file always has one on the device of the run, because it was asked for by name.
         """
-        return [each for each in job.implementations if self.interpreted_too or self._shown(each)]
+        return [each for each in job.implementations if self.interpreted_too or self._has_row(each)]
 
-    def _shown(self, implementation: Implementation) -> bool:
+    def _has_row(self, implementation: Implementation) -> bool:
         if implementation.is_external:
             return self.device == self.options.device
         return implementation.obstacle(self.device) is None and implementation.adapter.mode(self.device) == Mode.NATIVE
@@ -154,7 +143,7 @@ class DeviceRun:
         if obstacle is not None:
             row.status, row.reason = Status(obstacle[0]), obstacle[1]
             return row
-        shared = not implementation.is_external and self.pool.served_others(implementation.name)
+        shared = not implementation.is_external and self.pool.has_run_others(implementation.name)
         row, conclusive = self._check_once(case, implementation)
         if not conclusive and shared:
             self.pool.discard()
@@ -188,7 +177,7 @@ class DeviceRun:
         result = self._probed.get(key)
         if result is None:
             result = self._probe_once(case, implementation)
-            shared = not implementation.is_external and self.pool.served_others(implementation.name)
+            shared = not implementation.is_external and self.pool.has_run_others(implementation.name)
             if shared and result["status"] != Status.OK and not result.get("killed_from_outside"):
                 self.pool.discard()
                 result = self._probe_once(case, implementation)
@@ -198,7 +187,7 @@ class DeviceRun:
                 self._probed[key] = result
         reason = row.reason
         row.fill(result)
-        row.reason = _joined(row.reason, reason)
+        row.reason = joined_reasons(row.reason, reason)
 
     def _probe_once(self, case: Case, implementation: Implementation) -> Mapping[str, object]:
         request = ProbeRequest(case, implementation.reference, self.options.seed, self.options.timeout_s)
@@ -253,21 +242,21 @@ class DeviceRun:
         An implementation that fails becomes an error row, and the others are timed without it.
         """
         by_name = {row.implementation: row for row in rows if row.status is Status.OK}
-        brought = {each.name: each.reference for each in job.implementations if each.is_external}
+        external = {each.name: each.reference for each in job.implementations if each.is_external}
 
         def on_retry(failure: Failure) -> None:
             progress.step(position, f"timing again, since the last attempt failed: {failure.reason}")
 
-        here = {name: row for name, row in by_name.items() if name not in brought}
-        self._time_by(here, lambda names: self._attempt(self._request(case, names)), on_retry)
-        vendors = [row for row in here.values() if row.vendor and row.device_us]
+        in_tree = {name: row for name, row in by_name.items() if name not in external}
+        self._time_rows(in_tree, lambda names: self._attempt(self._request(case, names)), on_retry)
+        vendors = [row for row in in_tree.values() if row.vendor and row.device_us]
         vendor = min(vendors, key=lambda row: row.device_us or 0.0, default=None)
-        for name in [name for name in by_name if name in brought]:
+        for name in [name for name in by_name if name in external]:
             progress.step(position, f"timing {name} in its own process")
-            request = self._external_request(case, brought[name], vendor)
-            self._time_by({name: by_name[name]}, partial(self._attempt_alone, request), on_retry)
+            request = self._external_request(case, external[name], vendor)
+            self._time_rows({name: by_name[name]}, partial(self._attempt_alone, request), on_retry)
 
-    def _time_by(
+    def _time_rows(
         self,
         by_name: Mapping[str, Row],
         attempt: attribution.Attempt[TimingColumns],
@@ -287,7 +276,7 @@ class DeviceRun:
             elif outcome.given_up is not None:
                 row.timed = Attempt.FAILED if row.device_us is None else Attempt.DONE
                 row.killed_from_outside = outcome.given_up.from_outside and row.device_us is None
-                row.reason = _joined(row.reason, f"not timed: {outcome.given_up.reason}")
+                row.reason = joined_reasons(row.reason, f"not timed: {outcome.given_up.reason}")
 
     def _request(self, case: Case, names: Sequence[str]) -> TimeRequest:
         options = self.options
@@ -347,34 +336,8 @@ class DeviceRun:
         for row in rows:
             if row.status is Status.OK and not row.compiled:
                 progress.step(position, f"compiling {row.implementation} in fresh processes")
-                self._compile(case, implementations[row.implementation], row)
+                compile_times.measure(row, case, implementations[row.implementation], self.device, self.options)
                 progress.store([row])
-
-    def _compile(self, case: Case, implementation: Implementation, row: Row) -> None:
-        """Measure two first calls in fresh processes: with empty caches, then with the caches that the first filled."""
-        with tempfile.TemporaryDirectory(prefix="suite-caches-", ignore_cleanup_errors=True) as folder:
-            caches = {name: str(Path(folder, name.lower())) for name in CACHE_VARIABLES}
-            for column in ("compile_s", "compile_warm_s"):
-                seconds, problem = self._first_call(case, implementation, caches)
-                row.fill({column: seconds})
-                if problem:
-                    row.compiled = Attempt.FAILED
-                    row.reason = _joined(row.reason, f"not compiled again: {problem}")
-                    return
-        row.compiled = Attempt.DONE
-
-    def _first_call(
-        self, case: Case, implementation: Implementation, caches: Mapping[str, str]
-    ) -> tuple[float | None, str]:
-        """Seconds of a first call in a fresh process, and the reason if it failed."""
-        with Pool(self.device, caches, self.options.memory_bytes) as fresh:
-            try:
-                reply = fresh.ask(self._check_request(case, implementation), timeout_s=self.options.timeout_s)
-            except WorkerDiedError as error:
-                return None, str(error)
-        if isinstance(reply, Failed):
-            return None, one_line(reply.reason)
-        return reply.first_call_s, "" if reply.status == "ok" else one_line(reply.reason)
 
 
 def _record_check(row: Row, reply: CheckReply | Failed) -> None:
@@ -390,10 +353,5 @@ def _record_timing(row: Row, timing: TimingColumns) -> None:
     """Set the columns of the times. A new reason is appended to the one that the row has."""
     reason = row.reason
     row.fill(vars(timing))
-    row.reason = _joined(reason, row.reason)
+    row.reason = joined_reasons(reason, row.reason)
     row.timed = Attempt.FAILED if row.device_us is None else Attempt.DONE
-
-
-def _joined(reason: str, more: str) -> str:
-    """Two reasons as one text, without repetition."""
-    return reason if more in reason else "; ".join(filter(None, [reason, more]))

@@ -17,7 +17,7 @@ from suite.problem.case import Case
 from suite.results.noise import mark_noisy
 from suite.results.rates import rates
 from suite.results.row import COLUMNS, Attempt, Row
-from suite.runner.given import check_known, title
+from suite.runner.arguments import check_known, title
 
 if TYPE_CHECKING:
     import torch
@@ -86,14 +86,14 @@ def time(
         for each in timed:
             each.adapter.prepare(where)
         problem = Problem(case, seed, device)
-        found = {each.name: _agreeing(each, problem) for each in timed}
+        found = {each.name: _check_agrees(each, problem) for each in timed}
         times = _times(timed, problem, cache, max_noise)
     rows = [_row(each, problem, where, seed, found[each.name], times[each.name]) for each in timed]
     mark_noisy(rows, max_noise)
     return [(times[row.implementation], row) for row in rows]
 
 
-def _agreeing(implementation: Implementation, problem: Problem) -> CheckResult:
+def _check_agrees(implementation: Implementation, problem: Problem) -> CheckResult:
     from suite.checking.check import check as run
 
     found = run(implementation.function, implementation.adapter, problem)

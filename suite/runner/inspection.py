@@ -27,7 +27,7 @@ CODE = "code"
 KINDS = ("ptx", "sass", "ttir", "ttgir", "hlo")
 PROFILERS = ("ncu",)
 NO_CODE = "none: "
-LEAST_TIMEOUT_S = 300.0
+MIN_TIMEOUT_S = 300.0
 """Shortest time limit of a profiled call: Nsight Compute repeats each kernel dozens of times."""
 
 
@@ -48,7 +48,8 @@ def check(profiler: str, options: Options, *, publish: bool) -> None:
         raise UsageError(f"--profile ncu: needs an NVIDIA GPU; the device is a CPU ({options.device.name})")
     if nsight.ncu() is None:
         raise UsageError(
-            f"--profile ncu: ncu (Nsight Compute) is not on PATH, nor at {', '.join(nsight.PLACES)}: {nsight.GET_IT}"
+            f"--profile ncu: ncu (Nsight Compute) is not on PATH, nor at {', '.join(nsight.NCU_PATHS)}: "
+            f"{nsight.INSTALL_HINT}"
         )
 
 
@@ -116,7 +117,7 @@ class Inspection:
 
     @property
     def _timeout_s(self) -> float:
-        return max(self.options.timeout_s, LEAST_TIMEOUT_S)
+        return max(self.options.timeout_s, MIN_TIMEOUT_S)
 
 
 def summary(rows: Sequence[Row]) -> str:

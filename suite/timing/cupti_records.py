@@ -46,7 +46,7 @@ RECORD = np.dtype(
         ("start", "<i8"),
         ("end", "<i8"),
         ("name", object),
-        ("of_graph", bool),
+        ("in_graph", bool),
         ("device", "<i4"),
         ("grid", "<i4", 3),
         ("block", "<i4", 3),
@@ -91,7 +91,7 @@ class Layout:
             addresses, which = np.unique(found["name"], return_inverse=True)
             table["name"] = np.array([_text(int(address)) for address in addresses], object)[which]
         if "graph_node_id" in self._has:
-            table["of_graph"] = found["graph_node_id"] != 0
+            table["in_graph"] = found["graph_node_id"] != 0
         if self._has >= KERNEL_FIELDS.keys():
             for what in ("grid", "block"):
                 for axis, name in enumerate("xyz"):

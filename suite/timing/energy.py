@@ -13,7 +13,7 @@ WINDOW_NS = 60_000_000
 """The shortest time between the two counter updates of one measurement."""
 BATCH_NS = 5_000_000
 """The duration of a batch of calls."""
-PATIENCE_NS = 1_000_000_000
+UPDATE_TIMEOUT_NS = 1_000_000_000
 """Time limit for an update of the counter. Measured devices update it every 20 to 100 ms."""
 
 
@@ -76,7 +76,7 @@ def _until_update(start: Start, batch: int, counter: Counter, clock: Clock) -> t
     """
     calls, before, begin = 0, counter(), clock()
     now = read = begin
-    while before is not None and (calls == 0 or now - begin < PATIENCE_NS):
+    while before is not None and (calls == 0 or now - begin < UPDATE_TIMEOUT_NS):
         finish = start(batch)
         after = counter()
         previous, read = read, clock()

@@ -1,4 +1,4 @@
-"""Measures calls as the host sees them: in a steady loop, to an idle device, and replayed from a CUDA graph.
+"""Measures calls by the host's clock: in a steady loop, to an idle device, and replayed from a CUDA graph.
 
 A loop is steady if no call waits for the device: it has so few calls that the stream's queue does not fill.
 """
@@ -18,15 +18,15 @@ LOOPS, REPLAYS = 9, 9
 """The number of loops, and of replays of a graph with as many calls as a loop. The median counts."""
 
 
-def idle_us(call: Call, least: int, clock: Callable[[], int], prepare: Callable[[], None]) -> tuple[float, float]:
+def idle_us(call: Call, min_calls: int, clock: Callable[[], int], prepare: Callable[[], None]) -> tuple[float, float]:
     """Median times, in us, until a call returns and until its result is ready.
 
-    `prepare` leaves the device idle before each call. At least `least` calls are made.
+    `prepare` leaves the device idle before each call. At least `min_calls` calls are made.
     """
     issued: list[float] = []
     ready: list[float] = []
     begin = clock()
-    while len(ready) < LATENCY_CALLS and (len(ready) < least or clock() - begin <= LATENCY_NS):
+    while len(ready) < LATENCY_CALLS and (len(ready) < min_calls or clock() - begin <= LATENCY_NS):
         prepare()
         spans = call.spans(clock)
         issued.append(spans[0] / 1000)

@@ -49,7 +49,7 @@ class Activity(NamedTuple):
     end: int
     kind: str
     """`kernel`, `memcpy` or `memset`."""
-    of_graph: bool = False
+    in_graph: bool = False
     """True if a CUDA graph launched it."""
     launch: Launch | None = None
     """The launch configuration of a kernel; None if it is unknown."""
@@ -83,7 +83,7 @@ def are_serial(activities: Sequence[Activity]) -> bool:
     """True if no two activities overlap and none was launched by a CUDA graph."""
     ordered = sorted((activity.start, activity.end) for activity in activities)
     apart = all(later[0] >= before[1] for before, later in pairwise(ordered))
-    return apart and not any(activity.of_graph for activity in activities)
+    return apart and not any(activity.in_graph for activity in activities)
 
 
 def clock_offset(starts: NDArray[Any], ends: NDArray[Any], edges: NDArray[Any], guess: int = 0) -> int:

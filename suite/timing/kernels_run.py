@@ -11,7 +11,7 @@ from itertools import groupby
 from suite.hardware.occupancy import Limits, occupancy
 from suite.timing.intervals import Activity
 
-LONGEST_NAME = 72
+MAX_NAME_LENGTH = 72
 """The largest number of characters in a shortened name."""
 
 
@@ -102,4 +102,4 @@ def shortened(name: str) -> str:
         depth -= character == ">"
     kept = re.sub(r"\([^()]*\)", "", kept)  # casts, as in (int)4
     kept = re.sub(r"[\w~]+::", "", kept).removeprefix("void ").replace(" >", ">").strip()
-    return kept if len(kept) <= LONGEST_NAME else f"{kept[: LONGEST_NAME - 3]}..."
+    return kept if len(kept) <= MAX_NAME_LENGTH else f"{kept[: MAX_NAME_LENGTH - 3]}..."

@@ -78,11 +78,11 @@ class Activities(Sequence[Activity]):
         return len(self._records)
 
     def __iter__(self) -> Iterator[Activity]:
-        for kind, start, end, name, of_graph, _, grid, block, registers, shared_bytes in self._records.tolist():
+        for kind, start, end, name, in_graph, _, grid, block, registers, shared_bytes in self._records.tolist():
             label = self._labels[kind]
             known = label == "kernel" and block[0] > 0
             launch = Launch(_integers(grid), _integers(block), registers, shared_bytes) if known else None
-            yield Activity(name if label == "kernel" else label, start, end, label, of_graph, launch)
+            yield Activity(name if label == "kernel" else label, start, end, label, in_graph, launch)
 
     def __getitem__(self, index: Any) -> Any:
         return list(self)[index]

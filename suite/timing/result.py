@@ -83,7 +83,7 @@ class CallRecord:
     """Time until the call returned, for each sample. Recorded only if the calling thread is the device."""
     spent_ns: int = 0
     """Time spent on its samples and their preparation."""
-    look: int = MIN_SAMPLES
+    evaluate_at: int = MIN_SAMPLES
     """Number of samples at which the stopping rule is evaluated next."""
     stopped_by: str = ""
     """The reason why it takes no more samples; empty while it does."""

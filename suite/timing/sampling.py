@@ -18,7 +18,7 @@ from suite.timing.inputs import FixedInputs, Inputs
 from suite.timing.intervals import NoRecorderError, are_serial
 from suite.timing.recorder import Recorder
 from suite.timing.result import MIN_SAMPLES, SLOW_NS, CallRecord, Timing, best_vendor, timing
-from suite.timing.stats import half_width, median, next_look, noise
+from suite.timing.stats import half_width, median, next_evaluation, noise
 from suite.timing.target import Target, target
 
 CACHES = ("cold", "warm")
@@ -199,7 +199,7 @@ class Measurement:
         """Measure the energy of calls that keep the device busy and are nearly as fast as the fastest one.
 
         The other calls are only warmed up. A call that ends before the next can be issued leaves the device idle
-        between calls, so that its power would be mostly that of waiting.
+        between calls, so that mostly idle power would be measured.
         """
         records = self.records
         busy = [call for call in self.calls if self.keeps_busy(records[call.name])]
@@ -333,8 +333,8 @@ def decide(record: CallRecord, budget_s: float, interval: float, limit: float) -
     count, share = len(record.device_us), record.spent_ns / 1e9 / budget_s if budget_s else math.inf
     if record.finished or count < record.minimum:
         return
-    if count >= record.look and share >= MIN_BUDGET_SHARE:
-        record.look = next_look(count)
+    if count >= record.evaluate_at and share >= MIN_BUDGET_SHARE:
+        record.evaluate_at = next_evaluation(count)
         if half_width(record.device_us) <= interval:
             record.stopped_by = "interval"
             return

@@ -61,7 +61,7 @@ def noise(values: Sequence[float]) -> float:
     return math.inf if bounds is None or middle <= 0 else (bounds[1] - bounds[0]) / 2 / middle
 
 
-def next_look(n: int) -> int:
+def next_evaluation(n: int) -> int:
     """The number of samples at which the stopping rule is evaluated next: a tenth more than `n`.
 
     Every evaluation may stop on an interval that is narrow by chance, so evaluations are few.

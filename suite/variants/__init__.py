@@ -20,7 +20,7 @@ def find(operation: str) -> Variants | None:
 
 
 def columns(operation: str) -> int | None:
-    """Return the operation's `COLUMNS`: most columns of a large result to compute variants for; None for all."""
+    """Return the operation's `COLUMNS`: the largest number of examined columns of a large result; None for all."""
     found: int | None = getattr(_file(operation), "COLUMNS", None)
     return found
 

@@ -1,4 +1,4 @@
-"""Lengths of the blocks in which kernels process a row, and of the remainders that they may forget."""
+"""Lengths of the blocks in which kernels process a row, and of the remainders that they may leave out."""
 
 from __future__ import annotations
 

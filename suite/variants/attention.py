@@ -15,10 +15,10 @@ from suite.problem.variant import Inputs, Part, Variant
 from suite.variants._blocks import SIZES, count_were, padding_lengths, shortened_lengths, spans
 from suite.variants._rounding import coarser_formats, rounded, sixteen_bit_formats
 
-MOST_STEPS = 64
-"""Most blocks of keys in a simulated loop."""
-MOST_SCORES = 2**22
-"""Most scores of a part with variants, over its heads and rows: each variant computes its own scores."""
+MAX_STEPS = 64
+"""Largest number of blocks of keys in a simulated loop."""
+MAX_SCORES = 2**22
+"""Largest number of scores of a part with variants, over its heads and rows: each variant computes its own scores."""
 
 
 @dataclass(frozen=True)
@@ -49,15 +49,15 @@ class Head:
 
 
 HeadResults = Iterator[tuple[str, torch.Tensor, torch.Tensor]]
-"""For each mistake: its name, a head's rows of the result, and their bound."""
+"""Yields each mistake with a head's rows of the result and their bound."""
 HeadWeights = Iterator[tuple[str, Head, torch.Tensor]]
-"""For each mistake: its name, the head whose bound holds, and the weights of its keys."""
+"""Yields each mistake with the head whose bound holds and the weights of its keys."""
 
 
 def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     heads = [(batch, head) for batch in _places(part[0]) for head in _places(part[1])]
     rows = part[2].stop - part[2].start
-    if not 0 < len(heads) * rows * case["S_k"] * case["D"] <= MOST_SCORES * case["D"]:
+    if not 0 < len(heads) * rows * case["S_k"] * case["D"] <= MAX_SCORES * case["D"]:
         return
     shape = tuple(each.stop - each.start for each in part)
     for mistake, head_results in _common_mistakes(
@@ -104,7 +104,7 @@ def _head_results(inputs: Inputs, case: Case, batch: int, head: int, part: Part)
     groups += [_masks(right, case, part), _keys(right, case)]
     if not inputs[3:]:
         groups.append(_maxima(right))
-        if s_q * s_k <= MOST_SCORES:
+        if s_q * s_k <= MAX_SCORES:
             every = slice(0, s_q)
             whole = replace(right, q=q[batch, head].double(), hidden=_mask(case, every, q.device))
             groups.append(_across_queries(right, whole, part))
@@ -163,7 +163,7 @@ def _limit(head: Head, weights: torch.Tensor, value: torch.Tensor, case: Case) -
 
 
 def _mask(case: Case, rows: slice, device: torch.device, shift: int | None = None) -> torch.Tensor | None:
-    """Return which keys the queries `rows` do not see: those after their own key. shift: the own key of query 0."""
+    """Return the mask of the keys that `rows` do not see: those after their own. shift: the own key of query 0."""
     if not case.option("causal"):
         return None
     s_q, s_k = case["S_q"], case["S_k"]
@@ -254,7 +254,7 @@ def _blocks(right: Head) -> HeadWeights:
     """An online softmax that does not rescale its sums when the maximum grows, or adds parts without rescaling."""
     scores = right.scores
     for size in SIZES:
-        if not size < scores.shape[1] <= size * MOST_STEPS * (4 if size == 1 else 1):
+        if not size < scores.shape[1] <= size * MAX_STEPS * (4 if size == 1 else 1):
             continue
         largest, total = torch.full_like(scores[:, :1], -math.inf), torch.zeros_like(scores[:, :1])
         kept, shifts, alone = torch.zeros_like(total), [], []

@@ -18,8 +18,8 @@ from suite.problem.variant import Inputs, Part, Variant
 from suite.variants._blocks import SIZES, count_were, shortened_lengths
 from suite.variants._rounding import coarser_formats, rounded
 
-MOST_SCORES = 2**20
-"""Most scores of a part with variants, over its heads: each variant computes its own scores."""
+MAX_SCORES = 2**20
+"""Largest number of scores of a part with variants, over its heads: each variant computes its own scores."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Mistake:
 def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     units = _touched(case, part[0])
     h, h_kv = case["H"], case["H_kv"]
-    if not 0 < len(units) * (h // h_kv) * case["S_q"] * case["S_k"] <= MOST_SCORES:
+    if not 0 < len(units) * (h // h_kv) * case["S_q"] * case["S_k"] <= MAX_SCORES:
         return
     scale = ops.get("attention_grad").arguments(case).get("sm_scale", case["D"] ** -0.5)
     whole = len(units) == h_kv * len({batch for batch, _ in units})
@@ -151,7 +151,7 @@ def _operands(head: Head) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, tor
 
 
 def _mask(case: Case, device: torch.device, shift: int | None = None) -> torch.Tensor | None:
-    """Return which keys each query does not see: those after its own key. shift: the own key of query 0."""
+    """Return the mask of keys that a query does not see: those after its own. shift: the own key of query 0."""
     if not case.option("causal"):
         return None
     s_q, s_k = case["S_q"], case["S_k"]

@@ -18,7 +18,7 @@ from suite.variants._rounding import coarser_formats, rounded, sixteen_bit_forma
 from suite.variants._strides import read_with_strides, row_major
 
 COLUMNS = 64
-"""Most columns of the part of a result for which variants are computed."""
+"""Largest number of columns of the part of a result for which variants are computed."""
 
 
 @dataclass(frozen=True)

@@ -14,45 +14,45 @@ from suite.problem.variant import Inputs, Part, Variant
 from suite.variants._blocks import SIZES, count_were, shortened_lengths, spans
 from suite.variants._rounding import rounded, sixteen_bit_formats
 
-MOST_ELEMENTS = 2**20
-"""Most elements of an input; larger ones have only variants that need no other rows than the part's."""
+MAX_ELEMENTS = 2**20
+"""Largest number of elements of an input; larger ones have only variants that need no other rows than the part's."""
 
 
 @dataclass(frozen=True)
 class Formula:
-    """The terms of y = apart * scale * weight + bias. apart: (rows, N); scale: (rows, 1) or (rows, N)."""
+    """The terms of y = centered * scale * weight + bias. centered: (rows, N); scale: (rows, 1) or (rows, N)."""
 
-    apart: torch.Tensor
+    centered: torch.Tensor
     scale: torch.Tensor
     weight: torch.Tensor
     bias: torch.Tensor
 
     @property
     def value(self) -> torch.Tensor:
-        return self.apart * self.scale * self.weight + self.bias
+        return self.centered * self.scale * self.weight + self.bias
 
 
 def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     x = inputs[0][part[0]].double()
     weight, bias = (each.double() for each in inputs[1:])
     mean = x.mean(dim=1, keepdim=True)
-    apart = x - mean
-    variance = apart.square().mean(dim=1, keepdim=True)
-    right = Formula(apart, torch.rsqrt(variance + EPS), weight, bias)
+    centered = x - mean
+    variance = centered.square().mean(dim=1, keepdim=True)
+    right = Formula(centered, torch.rsqrt(variance + EPS), weight, bias)
 
     def variant(mistake: str, formula: Formula, value: torch.Tensor | None = None) -> Variant:
         value = formula.value if value is None else value
-        limit = layer_norm_limit(x, formula.apart, formula.scale, weight, value, math.prod(case.shape), case.dtype)
+        limit = layer_norm_limit(x, formula.centered, formula.scale, weight, value, math.prod(case.shape), case.dtype)
         return Variant(mistake, value[:, part[1]], limit[:, part[1]])
 
     for formulas in (_orders(x, right), _variances(x, right, mean, variance), _means(x, right)):
         for mistake, formula in formulas:
             yield variant(mistake, formula)
-    if inputs[0].numel() <= MOST_ELEMENTS:
+    if inputs[0].numel() <= MAX_ELEMENTS:
         for mistake, formula in _other_statistics(inputs[0].double(), right, part):
             yield variant(mistake, formula)
     for kind in sixteen_bit_formats(case.dtype):
-        y = right.apart * right.scale
+        y = right.centered * right.scale
         yield variant(f"(x - mean) * scale was rounded to {kind}", right, rounded(y, kind) * weight + bias)
         yield variant(f"(x - mean) * scale * weight was rounded to {kind}", right, rounded(y * weight, kind) + bias)
         around = x - rounded(mean, kind)
@@ -76,8 +76,8 @@ def _orders(x: torch.Tensor, right: Formula) -> Formulas:
     yield "the bias was added twice", replace(right, bias=2.0 * bias)
     yield "the weight was 1 + weight", replace(right, weight=1.0 + weight)
     square = torch.rsqrt(x.square().mean(dim=1, keepdim=True) + EPS)
-    yield "the mean was not subtracted", replace(right, apart=x, scale=square)
-    yield "the mean was not subtracted from x", replace(right, apart=x)
+    yield "the mean was not subtracted", replace(right, centered=x, scale=square)
+    yield "the mean was not subtracted from x", replace(right, centered=x)
     yield "it was not divided by the deviation", replace(right, scale=torch.ones_like(right.scale))
 
 
@@ -113,29 +113,29 @@ def _means(x: torch.Tensor, right: Formula) -> Formulas:
             chunks = [x[:, span] for span in spans(n, size)]
             means = [each.mean(dim=1, keepdim=True) for each in chunks]
             mean = sum(means) / len(means)
-            apart = x - mean
+            centered = x - mean
             mistake = f"the means of blocks of {size} and of the rest counted alike"
-            spread = apart.square().mean(dim=1, keepdim=True)
-            yield mistake, replace(right, apart=apart, scale=torch.rsqrt(spread + EPS))
+            spread = centered.square().mean(dim=1, keepdim=True)
+            yield mistake, replace(right, centered=centered, scale=torch.rsqrt(spread + EPS))
     for kept in shortened_lengths(n):
         left = count_were(n - kept, "column")
         some = x[:, :kept]
-        apart = x - some.mean(dim=1, keepdim=True)
-        variance = apart[:, :kept].square().mean(dim=1, keepdim=True)
+        centered = x - some.mean(dim=1, keepdim=True)
+        variance = centered[:, :kept].square().mean(dim=1, keepdim=True)
         mistake = f"the last {left} missing in mean and variance"
-        yield mistake, replace(right, apart=apart, scale=torch.rsqrt(variance + EPS))
+        yield mistake, replace(right, centered=centered, scale=torch.rsqrt(variance + EPS))
 
 
 def _other_statistics(x: torch.Tensor, right: Formula, part: Part) -> Formulas:
     """Statistics of other elements than the row's."""
     down = x - x.mean(dim=0, keepdim=True)
     scale = torch.rsqrt(down.square().mean(dim=0, keepdim=True) + EPS)
-    yield "mean and variance were of columns", replace(right, apart=down[part[0]], scale=scale)
+    yield "mean and variance were of columns", replace(right, centered=down[part[0]], scale=scale)
     whole = x - x.mean()
     scale = torch.rsqrt(whole.square().mean() + EPS).expand(right.scale.shape)
-    yield "mean and variance were of the whole", replace(right, apart=whole[part[0]], scale=scale)
+    yield "mean and variance were of the whole", replace(right, centered=whole[part[0]], scale=scale)
     if x.shape[0] > 1:
         means = x.mean(dim=1, keepdim=True)
         scale = torch.rsqrt((x - means).square().mean(dim=1, keepdim=True) + EPS).roll(1, 0)[part[0]]
-        apart = x[part[0]] - means.roll(1, 0)[part[0]]
-        yield "mean and variance were those of the row before", replace(right, apart=apart, scale=scale)
+        centered = x[part[0]] - means.roll(1, 0)[part[0]]
+        yield "mean and variance were those of the row before", replace(right, centered=centered, scale=scale)

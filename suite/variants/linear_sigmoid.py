@@ -15,9 +15,9 @@ from suite.variants._blocks import SIZES, shortened_lengths
 from suite.variants._rounding import coarser_formats, rounded, sixteen_bit_formats
 
 COLUMNS = 64
-"""Most columns of the part of a result for which variants are computed."""
-MOST_STEPS = 1024
-"""Most additions of a simulated sum."""
+"""Largest number of columns of the part of a result for which variants are computed."""
+MAX_STEPS = 1024
+"""Largest number of additions of a simulated sum."""
 
 
 def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
@@ -43,7 +43,7 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
 
 
 def _biases(inputs: Inputs, bias: torch.Tensor, part: Part) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield for each mistake the bias that it adds."""
+    """Yield each mistake with the bias that it adds."""
     yield "the bias was left out", torch.zeros_like(bias)
     yield "the bias was added twice", 2.0 * bias
     yield "the bias was subtracted", -bias
@@ -55,7 +55,7 @@ def _biases(inputs: Inputs, bias: torch.Tensor, part: Part) -> Iterator[tuple[st
 
 
 def _results(product: torch.Tensor, z: torch.Tensor, bias: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield for each mistake the result."""
+    """Yield each mistake with its result."""
     yield "the bias was added after the sigmoid", torch.sigmoid(product) + bias
     yield "the sigmoid was left out", z
     yield "the sigmoid was of the other sign", torch.sigmoid(-z)
@@ -66,7 +66,7 @@ def _results(product: torch.Tensor, z: torch.Tensor, bias: torch.Tensor) -> Iter
 def _products(
     inputs: Inputs, x: torch.Tensor, weight: torch.Tensor, case: Case, part: Part
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield for each mistake the product."""
+    """Yield each mistake with its product."""
     k, (n, _) = x.shape[1], inputs[1].shape
     if n == k:
         yield "the weight was read transposed", x @ inputs[1].double()[:, part[1]]
@@ -80,7 +80,7 @@ def _products(
         for kind in ("tf32", "float16", "bfloat16"):
             yield f"factors were rounded to {kind}", rounded(x, kind) @ rounded(weight, kind).T
     for kind in sixteen_bit_formats(case.dtype):
-        if k <= MOST_STEPS:
+        if k <= MAX_STEPS:
             acc = torch.zeros_like(product)
             for at in range(k):
                 acc = rounded(acc + x[:, at, None] * weight[:, at], kind)

@@ -1,4 +1,4 @@
-"""Variants of linear_sigmoid_grad: other slopes, operands read otherwise, rows or columns that are missing, digits."""
+"""Variants of linear_sigmoid_grad: other slopes, a wrong bias, missing rows or columns, other digits."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import torch
 
 from suite.numerics.formats import unit_roundoff
 from suite.ops.linear_sigmoid import logits
-from suite.ops.linear_sigmoid_grad import Derivative, Sum, derivative, over_rows, times
+from suite.ops.linear_sigmoid_grad import Derivative, Sum, derivative, multiply, sum_over_rows
 from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
 from suite.variants._blocks import SIZES, count_were, shortened_lengths
 from suite.variants._rounding import coarser_formats, rounded, sixteen_bit_formats
 
-MOST_PRODUCTS = 2**24
-"""Most terms of each of the three products; every variant computes all of them again."""
-MOST_STEPS = 1024
-"""Most additions of a simulated sum."""
+MAX_PRODUCTS = 2**24
+"""Largest number of terms of each of the three products; every variant computes all of them again."""
+MAX_STEPS = 1024
+"""Largest number of additions of a simulated sum."""
 SIGMOID_ERROR = 8.0
-"""Error of dy times the sigmoid's factors, in float32 unit roundoffs: an exponential, a quotient, products."""
+"""Error of dy multiply the sigmoid's factors, in float32 unit roundoffs: an exponential, a quotient, products."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class Layer:
 
     def results(self, gradient: Derivative) -> list[Sum]:
         """Return dx, dweight and dbias."""
-        return [times(gradient, self.weight), times(gradient, self.x, transposed=True), over_rows(gradient)]
+        return [multiply(gradient, self.weight), multiply(gradient, self.x, transposed=True), sum_over_rows(gradient)]
 
 
 def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     m, n, k = case.shape
-    if not 0 < m * n * k <= MOST_PRODUCTS:
+    if not 0 < m * n * k <= MAX_PRODUCTS:
         return
     x, weight, bias, dy = (each.double() for each in inputs)
     layer = Layer(x, weight, bias, dy, torch.sigmoid(logits(x, weight, bias, case).z), case)
@@ -75,7 +75,7 @@ def _mistakes(layer: Layer, right: Derivative) -> Iterator[tuple[str, list[Sum]]
 
 
 def _slopes(layer: Layer) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield for each mistake its dz."""
+    """Yield each mistake with its dz."""
     y, dy = layer.y, layer.dy
     yield "dz was dy y, without 1 - y", dy * y
     yield "dz was dy (1 - y), without y", dy * (1.0 - y)
@@ -100,10 +100,13 @@ def _arrangements(layer: Layer, right: Derivative, sums: list[Sum]) -> Iterator[
     dx, dweight, dbias = sums
     m, n, k = layer.case.shape
     if n == k:
-        yield "the weight was read transposed in dx", [times(right, layer.weight.T), dweight, dbias]
+        yield "the weight was read transposed in dx", [multiply(right, layer.weight.T), dweight, dbias]
         yield "dweight was transposed", [dx, _map_fields(dweight, lambda each: each.T), dbias]
     if m == n:
-        yield "dbias added up the columns of dz", [dx, dweight, over_rows(_map_derivative(right, lambda each: each.T))]
+        yield (
+            "dbias added up the columns of dz",
+            [dx, dweight, sum_over_rows(_map_derivative(right, lambda each: each.T))],
+        )
     yield "dbias was divided by M", [dx, dweight, _times(dbias, 1.0 / m)]
     yield "dweight was divided by M", [dx, _times(dweight, 1.0 / m), dbias]
     yield "dweight and dbias were divided by M", [dx, _times(dweight, 1.0 / m), _times(dbias, 1.0 / m)]
@@ -116,25 +119,25 @@ def _ranges(layer: Layer, right: Derivative, sums: list[Sum]) -> Iterator[tuple[
     m, n, _ = layer.case.shape
     for kept in shortened_lengths(m):
         rows = _map_derivative(right, _rows(kept))
-        weight_sum, bias_sum = times(rows, layer.x[:kept], transposed=True), over_rows(rows)
+        weight_sum, bias_sum = multiply(rows, layer.x[:kept], transposed=True), sum_over_rows(rows)
         gone = f"the last {count_were(m - kept, 'row')} left out of"
         yield f"{gone} dweight", [dx, weight_sum, dbias]
         yield f"{gone} dbias", [dx, dweight, bias_sum]
         yield f"{gone} dweight and dbias", [dx, weight_sum, bias_sum]
     for kept in shortened_lengths(n):
-        columns = times(_map_derivative(right, _columns(kept)), layer.weight[:kept])
+        columns = multiply(_map_derivative(right, _columns(kept)), layer.weight[:kept])
         yield f"the last {count_were(n - kept, 'column')} left out of dx", [columns, dweight, dbias]
     for size in SIZES:
         if size < m:
             rows = _map_derivative(right, _rows(size))
-            weight_sum = _plus(dweight, times(rows, layer.x[:size], transposed=True))
-            bias_sum = _plus(dbias, over_rows(rows))
+            weight_sum = _plus(dweight, multiply(rows, layer.x[:size], transposed=True))
+            bias_sum = _plus(dbias, sum_over_rows(rows))
             gone = f"the first {count_were(size, 'row')} added to"
             yield f"{gone} dweight twice", [dx, weight_sum, dbias]
             yield f"{gone} dbias twice", [dx, dweight, bias_sum]
             yield f"{gone} dweight and dbias twice", [dx, weight_sum, bias_sum]
         if size < n:
-            more = times(_map_derivative(right, _columns(size)), layer.weight[:size])
+            more = multiply(_map_derivative(right, _columns(size)), layer.weight[:size])
             yield f"the first {count_were(size, 'column')} added to dx twice", [_plus(dx, more), dweight, dbias]
 
 
@@ -144,7 +147,7 @@ def _digits(layer: Layer, right: Derivative, sums: list[Sum]) -> Iterator[tuple[
         yield f"dz was rounded to {kind}", layer.results(replace(right, dz=rounded(right.dz, kind)))
         yield f"the results were rounded to {kind}", [_map_fields(each, _rounding(kind), only="value") for each in sums]
     for kind in sixteen_bit_formats(layer.case.dtype):
-        if len(right.dz) <= MOST_STEPS:
+        if len(right.dz) <= MAX_STEPS:
             total = torch.zeros_like(dbias.value)
             for row in right.dz:
                 total = rounded(total + row, kind)

@@ -15,10 +15,10 @@ from suite.problem.variant import Inputs, Part, Variant
 from suite.variants._blocks import SIZES
 from suite.variants._rounding import coarser_formats, rounded, sixteen_bit_formats
 
-MOST_PRODUCTS = 2**25
-"""Most terms of the products with inputs and h; every variant computes all of them again."""
-MOST_SUMS = 2**12
-"""Most additions of a simulated sum."""
+MAX_PRODUCTS = 2**25
+"""Largest number of terms of the products with inputs and h; every variant computes all of them again."""
+MAX_SUMS = 2**12
+"""Largest number of additions of a simulated sum."""
 GATES = "ifgo"
 
 Gates = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
@@ -32,8 +32,8 @@ class Recurrence:
 
     x, w_ih, w_hh, bias, h0, c0: operands. order: positions of i, f, g and o in the weights. product: computes h w^T.
     tanh, tanh_of_c: are applied to g and to c. gates: changes the gates of a step, given those of the step before.
-    kept: changes c as it is stored. seen: the h that a step reads, given h, the h before it, and whether the step is
-    the last. carried: c is carried over. extra_steps: repetitions of the last step.
+    kept: changes c as it is stored. seen: returns the h that a step reads, from h, the h before it, and whether the
+    step is the last. carried: c is carried over. extra_steps: repetitions of the last step.
     """
 
     x: torch.Tensor
@@ -79,7 +79,7 @@ class Recurrence:
 
 def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     t, b, inner, h = case.shape
-    if not 0 < t * b * 4 * h * (inner + h) <= MOST_PRODUCTS:
+    if not 0 < t * b * 4 * h * (inner + h) <= MAX_PRODUCTS:
         return
     x, w_ih, w_hh, bias, h0, c0 = (each.double() for each in inputs)
     right = Recurrence(x, w_ih, w_hh, bias, h0, c0, case.dtype)
@@ -167,7 +167,7 @@ def _digits(right: Recurrence, case: Case) -> Iterator[tuple[str, Recurrence]]:
         yield f"factors of all products were rounded to {kind}", both
     for kind in sixteen_bit_formats(case.dtype):
         yield f"c was rounded to {kind} in every step", replace(right, kept=_rounding(kind))
-        if case["T"] * case["H"] <= MOST_SUMS:
+        if case["T"] * case["H"] <= MAX_SUMS:
             yield f"products with h were rounded and added in {kind}", replace(right, product=_added(kind, kind))
             yield f"the sum of products with h was rounded to {kind}", replace(right, product=_added(kind, "float32"))
 

@@ -20,9 +20,9 @@ from suite.variants._rounding import coarser_formats, rounded, sixteen_bit_forma
 from suite.variants._strides import read_with_strides, row_major
 
 COLUMNS = 64
-"""Most columns of the part of a result for which variants are computed."""
-MOST_STEPS = 1024
-"""Most blocks of K in a simulated sum."""
+"""Largest number of columns of the part of a result for which variants are computed."""
+MAX_STEPS = 1024
+"""Largest number of blocks of K in a simulated sum."""
 PARTS = (2, 4, 8, 16)
 """Split-K factors to try."""
 
@@ -160,7 +160,7 @@ def _readings(inputs: Inputs, product: Product, part: Part) -> Iterator[Variant]
 def _float8_sums(product: Product) -> Iterator[Variant]:
     """Tensor-core accumulation over more than 128 products."""
     a, b, k = product.a, product.b, product.a.shape[1]
-    if product.case.dtype == FLOAT8 and product.case.precision == "promoted" and k <= MMA_WIDTH * MOST_STEPS:
+    if product.case.dtype == FLOAT8 and product.case.precision == "promoted" and k <= MMA_WIDTH * MAX_STEPS:
         acc = torch.zeros(a.shape[0], b.shape[1], dtype=torch.float64, device=a.device)
         for span in spans(k, MMA_WIDTH):
             acc = truncated(acc + a[:, span] @ b[span], FLOAT8_SUM_BITS)
@@ -182,7 +182,7 @@ def _sums(product: Product) -> Iterator[Variant]:
                     acc = rounded(acc + rounded(a[:, span] @ b[span], kind), kind)
                 yield product.as_bounded(f"the sums of {count} parts of K were rounded to {kind}", acc, a, b)
         for size in reversed(SIZES):
-            if size < k <= size * MOST_STEPS:
+            if size < k <= size * MAX_STEPS:
                 acc = torch.zeros(a.shape[0], b.shape[1], dtype=torch.float64, device=a.device)
                 for span in spans(k, size):
                     acc = rounded(acc + a[:, span] @ b[span], kind)

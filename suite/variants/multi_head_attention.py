@@ -13,8 +13,8 @@ from suite.problem.case import Case
 from suite.problem.variant import Inputs, Part, Variant
 from suite.variants._rounding import rounded, sixteen_bit_formats
 
-MOST_WORK = 2**30
-"""Most multiplications of one batch entry; larger layers have no variants."""
+MAX_WORK = 2**30
+"""Largest number of multiplications of one batch entry; larger layers have no variants."""
 OVERFLOW = math.log(2.0**128)
 """A score whose exponential is infinite in float32."""
 
@@ -25,7 +25,7 @@ ChangedLayer = tuple[str, torch.Tensor, torch.Tensor, Case]
 def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     _, s, e, h = case.shape
     x = inputs[0][part[0]]
-    if x.numel() == 0 or 4 * s * e * e + s * s * e * (e // h) > MOST_WORK:
+    if x.numel() == 0 or 4 * s * e * e + s * s * e * (e // h) > MAX_WORK:
         return
     weights = inputs[1].double(), inputs[2].double()
     box = (slice(None), *part[1:])

@@ -13,10 +13,10 @@ from suite.problem.variant import Inputs, Part, Variant
 from suite.variants._blocks import count_were, shortened_lengths
 from suite.variants._rounding import rounded, sixteen_bit_formats
 
-MOST_ELEMENTS = 2**20
-"""Most elements of an input; larger ones have only variants that need no other rows than the part's."""
-MOST_STEPS = 1024
-"""Most additions of a simulated sum."""
+MAX_ELEMENTS = 2**20
+"""Largest number of elements of an input; larger ones have only variants that need no other rows than the part's."""
+MAX_STEPS = 1024
+"""Largest number of additions of a simulated sum."""
 
 
 def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
@@ -69,7 +69,7 @@ def _formulas(
         squares = x[:, :kept].square().sum(dim=1, keepdim=True)
         yield f"the last {left} missing in the mean", x, weight, torch.rsqrt(squares / kept + EPS)
         yield f"the last {left} missing in the sum of squares", x, weight, torch.rsqrt(squares / n + EPS)
-    if inputs[0].numel() <= MOST_ELEMENTS:
+    if inputs[0].numel() <= MAX_ELEMENTS:
         squares = inputs[0].double().square()
         yield "the mean was of the whole", x, weight, torch.rsqrt(squares.mean() + EPS).expand(scale.shape)
         yield "the mean was of columns", x, weight, torch.rsqrt(squares.mean(dim=0, keepdim=True) + EPS)
@@ -95,7 +95,7 @@ def _digits(
         total = rounded(squares.sum(dim=1, keepdim=True), kind)
         yield f"squares and their sum were rounded to {kind}", x * torch.rsqrt(total / n + EPS) * weight
         yield f"the mean was rounded to {kind}", x * torch.rsqrt(rounded(mean, kind) + EPS) * weight
-        if n <= MOST_STEPS:
+        if n <= MAX_STEPS:
             acc = torch.zeros_like(mean)
             for column in squares.split(1, dim=1):
                 acc = rounded(acc + column, kind)

@@ -13,10 +13,10 @@ from suite.problem.variant import Inputs, Part, Variant
 from suite.variants._blocks import SIZES, count_were, padding_lengths, shortened_lengths, spans
 from suite.variants._rounding import coarser_formats, rounded, sixteen_bit_formats
 
-MOST_ELEMENTS = 2**20
-"""Most elements of an input; larger ones have only variants that need no other rows than the part's."""
-MOST_STEPS = 256
-"""Most blocks of a row in a simulated loop."""
+MAX_ELEMENTS = 2**20
+"""Largest number of elements of an input; larger ones have only variants that need no other rows than the part's."""
+MAX_STEPS = 256
+"""Largest number of blocks of a row in a simulated loop."""
 
 
 def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
@@ -36,7 +36,7 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     yield variant("the maximum was not subtracted", plain)
     bare = x.nan_to_num(-math.inf, math.inf, -math.inf)
     yield variant("NaN was taken for minus infinity", torch.softmax(bare, dim=1))
-    if inputs[0].numel() <= MOST_ELEMENTS:
+    if inputs[0].numel() <= MAX_ELEMENTS:
         everything = inputs[0].double()
         single = torch.exp((x - everything.amax()).float())
         yield variant("the maximum of the whole was subtracted", (single / single.sum(dim=1, keepdim=True)).double())
@@ -44,9 +44,9 @@ def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
         columns = torch.exp((everything - everything.amax(dim=1, keepdim=True)).float()).double()
         yield variant("the sum was of columns", e / columns.sum(dim=0, keepdim=True))
     yield from _digits(x, e, total, case, part)
-    yield from _rests(x, e, total, highest, case, part)
+    yield from _column_counts(x, e, total, highest, case, part)
     for size in SIZES:
-        if size < x.shape[1] <= size * MOST_STEPS:
+        if size < x.shape[1] <= size * MAX_STEPS:
             yield variant(
                 f"the sum was not rescaled when the maximum grew, block by block of {size}", _unrescaled(x, size)
             )
@@ -72,7 +72,7 @@ def _digits(x: torch.Tensor, e: torch.Tensor, total: torch.Tensor, case: Case, p
         yield Variant(mistake, value[:, part[1]], softmax_limit(x, value, count, case.dtype)[:, part[1]])
 
 
-def _rests(
+def _column_counts(
     x: torch.Tensor, e: torch.Tensor, total: torch.Tensor, highest: torch.Tensor, case: Case, part: Part
 ) -> Iterator[Variant]:
     """Sums of too few or too many columns."""

@@ -15,15 +15,15 @@ from suite.problem.variant import Inputs, Part, Variant
 from suite.variants._blocks import SIZES, count_were, shortened_lengths, spans
 from suite.variants._rounding import coarser_formats, rounded, sixteen_bit_formats
 
-MOST_ELEMENTS = 2**20
-"""Most elements of an input; every variant sums all of them again."""
-MOST_STEPS = 1024
-"""Most additions of a simulated sum."""
+MAX_ELEMENTS = 2**20
+"""Largest number of elements of an input; every variant sums all of them again."""
+MAX_STEPS = 1024
+"""Largest number of additions of a simulated sum."""
 
 
 def variants(inputs: Inputs, case: Case, part: Part) -> Iterator[Variant]:
     x = inputs[0]
-    if x.numel() > MOST_ELEMENTS:
+    if x.numel() > MAX_ELEMENTS:
         return
     axis = ops.get("sum").arguments(case)["axis"]
     whole = x.double()
@@ -69,7 +69,7 @@ def _in_steps(rows: torch.Tensor, case: Case, count: int, part: Part) -> Iterato
     """Sums of rows that are rounded after each block."""
     squares = rows.square().sum(dim=1)
     for kind, size in product(sixteen_bit_formats(case.dtype), SIZES):
-        if not size < rows.shape[1] <= size * MOST_STEPS:
+        if not size < rows.shape[1] <= size * MAX_STEPS:
             continue
         acc, exact = torch.zeros_like(rows[:, 0]), torch.zeros_like(rows[:, 0])
         for span in spans(rows.shape[1], size):

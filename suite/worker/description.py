@@ -17,7 +17,7 @@ def describe(request: DescribeRequest, device: torch.device) -> About:
 
     Raises `SuiteError` for a file that cannot be used.
     """
-    op = custom.of(request.source)
+    op = custom.find(request.source)
     shapes = [shape for text in request.shapes for shape in op.parse_shapes(text)] or op.about.defaults
     asked = [dtype for dtype in request.dtypes if dtype in (*op.dtypes, *op.dtypes_beyond)]
     cases = [op.case(shape, dtype, "ieee") for shape in shapes for dtype in asked or op.dtypes]

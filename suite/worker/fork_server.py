@@ -1,4 +1,4 @@
-"""The process from which workers are forked, as its parent sees it. It imports torch once: later workers start at once.
+"""The parent's side of the fork server, the process from which workers are forked. It imports torch once, for all.
 
 A server belongs to one pool at a time. Then it is kept for a later pool of this process, such as that of another run
 from Python, if that pool would start its server in the same way.
@@ -20,11 +20,11 @@ from pathlib import Path
 from signal import SIGKILL
 
 from suite.hardware.device import Device
-from suite.processes.child import HASTY_KILL_S, KILL_S, Child, spawn
+from suite.processes.child import KILL_S, SHORT_KILL_S, Child, spawn
 from suite.worker.fork_server_main import ENDED, EVENT, LENGTH, OPTIONS, REFUSED
 
 START_S = 600.0
-LATE = frozenset(
+LATE_VARIABLES = frozenset(
     (
         "CUDA_CACHE_PATH",
         "CXX",
@@ -36,7 +36,7 @@ LATE = frozenset(
     )
 )
 """Variables that nothing reads before a worker is forked: runs that differ in them share a server."""
-KEPT = 2
+MAX_KEPT = 2
 """Servers that are kept. Each has 0.3 GB, most of it pages of files that it shares with other processes."""
 LIMITS = tuple(getattr(resource, name) for name in sorted(vars(resource)) if name.startswith("RLIMIT_"))
 
@@ -54,17 +54,17 @@ class ForkedWorker:
         return self._code
 
     def wait(self, timeout: float | None = None) -> int:
-        patience = KILL_S if timeout is None else timeout
-        end = time.monotonic() + patience
+        limit_s = KILL_S if timeout is None else timeout
+        end = time.monotonic() + limit_s
         while self._code is None:
             self._code = self.server.code(self.pid, max(0.0, end - time.monotonic()))
             if self._code is None and time.monotonic() >= end:
-                raise subprocess.TimeoutExpired("worker", patience)
+                raise subprocess.TimeoutExpired("worker", limit_s)
         return self._code
 
 
 class ForkServer(Child):
-    """A process that forks workers on `device` with environments that differ from `environment` only in LATE."""
+    """A process that forks workers on `device`. Their environments differ from `environment` only in LATE_VARIABLES."""
 
     def __init__(self, device: Device, environment: Mapping[str, str]) -> None:
         self.key = _key(device, environment)
@@ -95,27 +95,27 @@ class ForkServer(Child):
                     kind, pid = self._event()
                 self._codes.pop(pid, None)  # the status of an earlier process with this id
         except OSError:
-            raise self.died() from None
+            raise self.death_error() from None
         except BaseException:  # interrupted: its next answer is unknown
             self._gone = True
             raise
         if self._gone:
-            raise self.died()
+            raise self.death_error()
         if kind == REFUSED:
             raise OSError(pid, os.strerror(pid))
         return ForkedWorker(self, pid)
 
-    def code(self, pid: int, patience_s: float) -> int | None:
-        """The exit status of a worker that ends within `patience_s`; else None."""
+    def code(self, pid: int, wait_s: float) -> int | None:
+        """The exit status of a worker that ends within `wait_s`; else None."""
         with self._reading:
             while pid not in self._codes and not self._gone:
-                if not select.select([self._control], [], [], patience_s)[0]:
+                if not select.select([self._control], [], [], wait_s)[0]:
                     return None
                 self._event()
-                patience_s = 0.0
+                wait_s = 0.0
         if pid in self._codes:
             return self._codes[pid]
-        return None if _lives(pid) else -SIGKILL  # the server is dead, and the status with it
+        return None if _is_alive(pid) else -SIGKILL  # the server is dead, and the status with it
 
     def _event(self) -> tuple[bytes, int]:
         try:
@@ -135,8 +135,8 @@ class ForkServer(Child):
         lives = self.owner == os.getpid() and not self._gone and self.alive
         return lives and self.key == _key(device, environment)
 
-    def close(self, patience_s: float = KILL_S) -> None:
-        super().close(patience_s)
+    def close(self, wait_s: float = KILL_S) -> None:
+        super().close(wait_s)
         self._control.close()
 
 
@@ -147,7 +147,7 @@ def _working_directory() -> str:
         return ""
 
 
-def _lives(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
     except OSError:
@@ -158,39 +158,39 @@ def _key(device: Device, environment: Mapping[str, str]) -> object:
     """The settings that a server and its workers must share."""
     limits = tuple(map(resource.getrlimit, LIMITS))
     cores = tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else ()
-    variables = frozenset((name, value) for name, value in environment.items() if name not in LATE)
+    variables = frozenset((name, value) for name, value in environment.items() if name not in LATE_VARIABLES)
     return device, variables, limits, cores
 
 
 _kept: list[ForkServer] = []
 
 
-def take(device: Device, environment: Mapping[str, str]) -> ForkServer:
+def acquire(device: Device, environment: Mapping[str, str]) -> ForkServer:
     """A kept server, or a new one. Raises `WorkerDiedError` if the system cannot start a process."""
     for server in _kept:
         if server.serves(device, environment):
             _kept.remove(server)
-            server.forget_output()
+            server.discard_output()
             return server
     return ForkServer(device, environment)
 
 
-def give_back(server: ForkServer) -> None:
+def release(server: ForkServer) -> None:
     """Keep a server that its pool no longer needs."""
     _kept.append(server)
-    while len(_kept) > KEPT:
+    while len(_kept) > MAX_KEPT:
         _close(_kept.pop(0), KILL_S)
 
 
 def close_kept() -> None:
     """End the kept servers."""
     while _kept:
-        _close(_kept.pop(), HASTY_KILL_S)
+        _close(_kept.pop(), SHORT_KILL_S)
 
 
-def _close(server: ForkServer, patience_s: float) -> None:
+def _close(server: ForkServer, wait_s: float) -> None:
     if server.owner == os.getpid():  # a fork of this process has a copy of the list
-        server.close(patience_s)
+        server.close(wait_s)
 
 
 atexit.register(close_kept)

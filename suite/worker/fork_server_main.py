@@ -21,7 +21,7 @@ from typing import Any
 from suite.hardware.device import Device
 from suite.processes.codec import from_json
 from suite.processes.preload import preload
-from suite.processes.settle import detach, settle
+from suite.processes.startup import detach, set_up
 
 LENGTH = struct.Struct("!I")
 """Length of a request in JSON, which holds the environment and the working directory of the worker.
@@ -48,12 +48,12 @@ def _work(device: Device, request: dict[str, Any], descriptors: Sequence[int]) -
     os.environ.clear()
     os.environ.update(request["environment"])
     requests, events, stacks, lifeline = descriptors
-    settle(stacks, lifeline)
+    set_up(stacks, lifeline)
     process_main.run(device, requests, events)
 
 
-class Forks:
-    """Forks a worker for each request on `control`, and reports on it how workers end."""
+class ForkService:
+    """ForkService a worker for each request on `control`, and reports on it how workers end."""
 
     def __init__(self, device: Device, control: socket.socket) -> None:
         self.device, self.control = device, control
@@ -95,7 +95,7 @@ class Forks:
             self.control.sendall(EVENT.pack(REFUSED, error.errno or 0, 0))
         else:
             if worker == 0:
-                self._be_worker(request, descriptors, ready)
+                self._run_worker(request, descriptors, ready)
             os.close(ready)
             os.read(answer, 1)  # the worker has its session
             ready = -1
@@ -106,7 +106,7 @@ class Forks:
                 os.close(each)
         return True
 
-    def _be_worker(self, request: dict[str, Any], descriptors: list[int], ready: int) -> None:
+    def _run_worker(self, request: dict[str, Any], descriptors: list[int], ready: int) -> None:
         """The new worker; does not return."""
         try:
             signal.set_wakeup_fd(-1)
@@ -131,10 +131,10 @@ def main() -> None:
         parser.add_argument(name, type=int, required=True)
     arguments = parser.parse_args()
     control = socket.socket(fileno=arguments.control)
-    settle(arguments.stacks, arguments.lifeline)
+    set_up(arguments.stacks, arguments.lifeline)
     device = from_json(Device, json.loads(arguments.device), "--device")
     preload(device, _import_others)
-    Forks(device, control).serve()
+    ForkService(device, control).serve()
 
 
 if __name__ == "__main__":

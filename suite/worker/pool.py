@@ -10,8 +10,8 @@ from suite.hardware.device import Device
 from suite.worker import fork_server
 from suite.worker.fork_server import ForkServer
 from suite.worker.process import (
-    HASTY_KILL_S,
     KILL_S,
+    SHORT_KILL_S,
     WorkerDiedError,
     WorkerProcess,
     WorkerTimeoutError,
@@ -61,10 +61,10 @@ class Pool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.discard(KILL_S if error is None or isinstance(error, Exception) else HASTY_KILL_S)
+        self.discard(KILL_S if error is None or isinstance(error, Exception) else SHORT_KILL_S)
         server, self._server = self._server, None
         if server is not None:
-            fork_server.give_back(server)
+            fork_server.release(server)
 
     @overload
     def ask(self, request: CheckRequest, *, timeout_s: float) -> CheckReply | Failed: ...
@@ -93,7 +93,7 @@ class Pool:
             self.discard()
             raise
         except BaseException:  # interrupted
-            self.discard(HASTY_KILL_S)
+            self.discard(SHORT_KILL_S)
             raise
 
     def start(self) -> WorkerProcess:
@@ -101,7 +101,7 @@ class Pool:
         wanted = environment(self.device, self._environment)
         if self._server is None or not self._server.serves(self.device, wanted):
             self.renew()
-            self._server = fork_server.take(self.device, wanted)
+            self._server = fork_server.acquire(self.device, wanted)
         return WorkerProcess(self._server, wanted, self._memory_bytes)
 
     def renew(self) -> None:
@@ -111,13 +111,13 @@ class Pool:
         if server is not None:
             server.close()
 
-    def served_others(self, name: str) -> bool:
+    def has_run_others(self, name: str) -> bool:
         """True if the worker has run another implementation than `name`, which may have changed the process."""
         return bool(self._served - {name})
 
-    def discard(self, patience_s: float = KILL_S) -> None:
-        """End the current worker, if there is one, and wait up to `patience_s` for its end."""
+    def discard(self, wait_s: float = KILL_S) -> None:
+        """End the current worker, if there is one, and wait up to `wait_s` for its end."""
         worker, self._worker = self._worker, None
         self._served = set()
         if worker is not None:
-            worker.close(patience_s)
+            worker.close(wait_s)

@@ -1,4 +1,4 @@
-"""One worker process, as its parent sees it: requests to it and events from it over two pipes (`protocol.py`)."""
+"""The parent's side of one worker process: requests to it and events from it over two pipes (`protocol.py`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from suite import hardware
 from suite.core.phases import Phase
 from suite.hardware.device import Device
 from suite.processes import limits
-from suite.processes.child import HASTY_KILL_S, KILL_S, Child, WorkerDiedError, WorkerTimeoutError, with_suite
+from suite.processes.child import (
+    KILL_S,
+    SHORT_KILL_S,
+    Child,
+    WorkerDiedError,
+    WorkerTimeoutError,
+    environment_with_suite,
+)
 from suite.worker.fork_server import ForkServer
 from suite.worker.protocol import (
     REPLIES,
@@ -31,7 +38,7 @@ from suite.worker.protocol import (
     name_of,
 )
 
-__all__ = ["HASTY_KILL_S", "KILL_S", "WorkerDiedError", "WorkerProcess", "WorkerTimeoutError"]
+__all__ = ["KILL_S", "SHORT_KILL_S", "WorkerDiedError", "WorkerProcess", "WorkerTimeoutError"]
 
 MEMORY_SHARE = 0.9
 """Fraction of the free host memory that a worker may use."""
@@ -59,7 +66,7 @@ class WorkerProcess(Child):
             raise WorkerDiedError(f"no worker process could be started: {error.strerror}", None) from error
         requests, self._requests, self._events, events = pipes
         try:
-            start = partial(server.fork, with_suite(environment))
+            start = partial(server.fork, environment_with_suite(environment))
             super().__init__(start, {"--requests": requests, "--events": events}, memory_bytes)
         except WorkerDiedError:
             os.close(self._requests)
@@ -72,8 +79,8 @@ class WorkerProcess(Child):
         starting = self.current.phase is Phase.STARTING
         self.current = Started(name, Phase.STARTING if starting else Phase.PREPARING)
         self.number += 1
-        self.patience_s = timeout_s
-        self.forget_output()
+        self.max_stop_s = timeout_s
+        self.discard_output()
         with contextlib.suppress(BrokenPipeError):  # the worker is dead; reading its pipe tells how it ended
             os.write(self._requests, encode_numbered(request, self.number))
         while True:
@@ -94,7 +101,7 @@ class WorkerProcess(Child):
             while not self.lines:
                 self.wait_for(self._events, limit_s, deadline)
                 if not (data := os.read(self._events, 65536)):
-                    raise self.died()
+                    raise self.death_error()
                 *whole, self.partial = (self.partial + data).split(b"\n")
                 self.lines += whole
             try:
@@ -111,8 +118,8 @@ class WorkerProcess(Child):
     def _unreadable(self) -> WorkerDiedError:
         return WorkerDiedError("the worker answered what cannot be read; it was stopped", self.current.implementation)
 
-    def close(self, patience_s: float = KILL_S) -> None:
-        super().close(patience_s)
+    def close(self, wait_s: float = KILL_S) -> None:
+        super().close(wait_s)
         os.close(self._requests)
         os.close(self._events)
 

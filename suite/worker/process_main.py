@@ -1,6 +1,6 @@
 """Inside a worker, a fork of the fork server: it runs the kernels of the tree and judges all results.
 
-Requests and events (`protocol.py`) have two pipes of their own, so that prints of a kernel disturb nothing.
+Requests and events (`protocol.py`) have two pipes of their own, which prints of a kernel do not reach.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ Each line begins with the number of its request; events before the first request
 may answer a request a second time: lines with an earlier number are dropped.
 
 The parent sends a request. The worker sends `Ready` once after it has started, `Started` before each phase that may
-hang or crash, and `Done` with the reply. A death or a silence is attributed to the implementation that `Started` names.
+hang or crash, and `Done` with the reply. If it dies or sends nothing for too long, the failure is
+attributed to the implementation that `Started` names.
 
     request                             replies
     CheckRequest                        CheckReply, Failed
@@ -209,7 +210,7 @@ class TimeReply:
 
 @dataclass(frozen=True)
 class TimingFailed:
-    """No times: one implementation failed, or some gave wrong results while they were timed.
+    """The reply without times: one implementation failed, or some gave wrong results while they were timed.
 
     `implementation` is the one that was running; None during the suite's own work. `wrong` has the reason of each
     implementation whose results are wrong.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from suite.core.errors import SuiteError
 from suite.core.phases import Phase, Started
 from suite.core.text import one_line
-from suite.external.beside import time_beside
+from suite.external.disturbance import time_file
 from suite.external.pool import ExternalPool
 from suite.external.process import RaisedError
 from suite.external.requests import NotTimed, TimeExternalRequest
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
     from suite.external.fork_server import ExternalForkServer
     from suite.timing import Timing
 
-SIGN_OF_LIFE_S = 0.5
+REPORT_PERIOD_S = 0.5
 """Period at which `Started` is repeated while the same phase goes on."""
 
 REPEAT_S, TELLING_REPEAT_S = 0.004, 0.002
 """Time for which a checked call, and a call on a telling case, is repeated with the same inputs."""
-EXTERNAL = 25
+EXTERNAL_FACTOR = 25
 """Factor on these times for a user's file."""
 
 
@@ -163,7 +163,7 @@ class Session:
         """Call one implementation of the tree on telling cases.
 
         Its autotuned kernels keep the configuration of their last launch: the probe checks the configurations of the
-        rows, and spends no time on tuning for sizes that nobody uses.
+        rows, and spends no time on tuning for the sizes of telling cases.
         """
         from suite.checking.telling_cases import probe
 
@@ -199,7 +199,9 @@ class Session:
         self._report(reference.name, Phase.PREPARING)
         problem = self.hold(request.case, request.seed)
         try:
-            return checked_reply(*self.external.check(reference, problem, EXTERNAL * REPEAT_S, request.timeout_s))
+            return checked_reply(
+                *self.external.check(reference, problem, EXTERNAL_FACTOR * REPEAT_S, request.timeout_s)
+            )
         except RaisedError as error:
             if error.kind != "unsupported":
                 raise
@@ -209,19 +211,21 @@ class Session:
         """Call a user's file on telling cases in its external process."""
         self._report(reference.name, Phase.PREPARING)
         problems = self._telling_problems(request.case, request.seed)
-        result = self.external.probe(reference, problems, EXTERNAL * TELLING_REPEAT_S, request.timeout_s)
+        result = self.external.probe(reference, problems, EXTERNAL_FACTOR * TELLING_REPEAT_S, request.timeout_s)
         return probe_reply(result)
 
     def time(self, request: TimeRequest) -> TimeReply | TimingFailed:
         """Time implementations that agree, together; then judge their results of some of the rounds."""
-        timings, peak_bytes, wrong = self._time_here(request)
+        timings, peak_bytes, wrong = self._time_local(request)
         if wrong:
             name = next(iter(wrong))
             return TimingFailed("wrong", wrong[name], name, wrong)
         columns = {name: timing_columns(timings[name], peak_bytes[name], self.device.type) for name in timings}
         return self._with_transfers(columns, request)
 
-    def _time_here(self, request: TimeRequest) -> tuple[dict[str, Timing], Mapping[str, int | None], Mapping[str, str]]:
+    def _time_local(
+        self, request: TimeRequest
+    ) -> tuple[dict[str, Timing], Mapping[str, int | None], Mapping[str, str]]:
         """Times of implementations of the tree, the memory that each call takes, and reasons of wrong results."""
         from suite import timing
         from suite.checking.timed_inputs import LocalResults, TimedInputs
@@ -271,9 +275,7 @@ class Session:
         from suite.timing.target import target
 
         problem = self.hold(request.case, request.seed)
-        found = time_beside(
-            self.external, request, problem, target(self.torch_device), partial(self._vendor_us, request)
-        )
+        found = time_file(self.external, request, problem, target(self.torch_device), partial(self._vendor_us, request))
         if isinstance(found, NotTimed):
             name = request.implementation.name
             return TimingFailed(
@@ -288,7 +290,7 @@ class Session:
     def _vendor_us(self, request: TimeExternalRequest) -> float:
         """Upper end of the interval of the vendor's device time in this process; 0 if it has no device time."""
         here = TimeRequest(request.case, (request.vendor,), request.seed, request.cache, False, request.max_noise)
-        timing = self._time_here(here)[0][request.vendor]
+        timing = self._time_local(here)[0][request.vendor]
         return timing.device_us_high or timing.device_us or 0.0
 
     def _with_transfers(
@@ -374,8 +376,8 @@ class Session:
             inputs.keep(name, result)
 
     def _report(self, implementation: str | None, phase: Phase, config: str = "") -> None:
-        """Send the next phase, unless it was sent a moment ago. A death or a silence is attributed to the last one."""
+        """Send the next phase, unless it was sent a moment ago. A failure is attributed to the last one."""
         current, now = Started(implementation, phase, config), time.monotonic()
-        if current != self._current or now - self._sent_at > SIGN_OF_LIFE_S:
+        if current != self._current or now - self._sent_at > REPORT_PERIOD_S:
             self._current, self._sent_at = current, now
             self._on_started(current)

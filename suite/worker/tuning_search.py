@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from suite.implementations.implementation import Implementation
 
 SLACK, HOST_US = 1.3, 50.0
-"""By the host's clock a candidate stays up to SLACK times the fastest plus HOST_US, the clock's own error."""
+"""A candidate stays if the host's clock gives at most SLACK times the fastest plus HOST_US, the clock's error."""
 CLOSE, FINAL_S = 1.06, 2.0
 """After the first samples a candidate stays up to CLOSE times the fastest. The rest is timed for FINAL_S in all, since
 the power cap takes that long to act and may change the order."""
@@ -58,7 +58,7 @@ class Outcome(Generic[C]):
     wrong: int
 
 
-def race(
+def find_fastest(
     candidates: Sequence[C],
     first: C,
     *,
@@ -129,7 +129,7 @@ class Search:
         candidates = launch.candidates(getattr(self.module, SPACE))
         threads = len(os.sched_getaffinity(0))
         autotuner.compile_all(launch, candidates, threads, on_compiled=partial(self.on_phase, Phase.FIRST_CALL))
-        outcome = race(
+        outcome = find_fastest(
             candidates,
             first,
             time_once=partial(self.time_once, launch),

@@ -9,7 +9,7 @@ import pytest
 import torch
 from checked_calls import kind, problem, run
 
-from suite.checking.calls import MOST_REPEATS
+from suite.checking.calls import MAX_REPEATS
 
 Add = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -32,7 +32,7 @@ def test_a_result_that_is_wrong_in_one_of_many_calls_is_refused() -> None:
     assert kind(found) == "value"
     assert "in a later call, with the inputs of the first" in found.reason
     assert found.deterministic == "no"
-    assert len(calls) == 3 + MOST_REPEATS
+    assert len(calls) == 3 + MAX_REPEATS
 
 
 def test_results_that_differ_within_the_bound_are_right_and_not_deterministic() -> None:

@@ -54,7 +54,7 @@ def test_arrays_fit_into_memory(free: int | None, expected: int) -> None:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peaks, "STREAM_BYTES", {"cpu": 1 << 20})
     monkeypatch.setattr(peaks, "SIZES", {"cpu": (32, 64, 4096)})
-    monkeypatch.setattr(peaks, "LONGEST_US", 1000.0)
+    monkeypatch.setattr(peaks, "MAX_PRODUCT_US", 1000.0)
     monkeypatch.setattr(peaks, "BUDGET_S", 0.01)
     monkeypatch.setattr(hardware.host, "cpu_cache_bytes", lambda: 1 << 20)
     monkeypatch.setattr(hardware, "cpu_cache_bytes", lambda: 1 << 20)

@@ -15,7 +15,7 @@ import pytest
 from external_files import CASE, CPU, RIGHT, external, write
 
 from suite.core.phases import Phase
-from suite.external.beside import SLOWER, disturbance
+from suite.external.disturbance import DISTURBED_RATIO, disturbance
 from suite.external.process import MAX_HANDOFF_NS, ExternalProcess
 from suite.implementations.identity import ExternalReference
 from suite.processes import tree
@@ -66,7 +66,7 @@ def timed(session: Session, reference: ExternalReference, vendor: str = "", vend
 def test_the_time_of_a_command_is_measured_once(session: Session, tmp_path: Path, monkeypatch: Any) -> None:
     """So that a file which was loaded before cannot lengthen it."""
     measured = iter((MAX_HANDOFF_NS, 300_000))
-    monkeypatch.setattr(ExternalProcess, "_handoff", lambda self: next(measured))
+    monkeypatch.setattr(ExternalProcess, "_measure_handoff", lambda self: next(measured))
     monkeypatch.setattr(session.external, "_handoff_ns", 0)
     known = []
     for name in ("first", "second", "third"):
@@ -217,7 +217,7 @@ def test_a_file_that_disturbs_the_vendor_has_no_ratio(name: str, session: Sessio
 def test_a_vendor_is_disturbed_beyond_a_limit_alone() -> None:
     beside = Timing("wall", "", "cold", device_us=150.0, device_us_low=90.0)
     found = {"torch": beside}, None
-    limit = 150.0 / SLOWER["cpu"]
+    limit = 150.0 / DISTURBED_RATIO["cpu"]
     assert disturbance(found, "torch", limit, "cpu") == ""
     assert disturbance(found, "torch", 90.0, "cpu") == "", "the intervals overlap"
     assert disturbance(found, "torch", 89.0, "cpu").startswith("torch takes 150 us beside it, and 89 us")

@@ -13,7 +13,7 @@ from suite.checking.calls import RefusedError
 from suite.checking.memory import copies_with_layout
 from suite.external import protocol as p
 from suite.external.process import RaisedError
-from suite.external.remote import RemoteRecorder, RemoteResults, longer, remote_call
+from suite.external.remote import RemoteRecorder, RemoteResults, call_ns, remote_call
 from suite.external.shared_memory import allocate, attach, describe, tensor_of
 from suite.timing.intervals import Activity, Launch, NoRecorderError, RecorderError
 
@@ -67,12 +67,12 @@ def test_a_sample_on_a_cpu_has_the_external_time_within_that_of_this_process() -
 def test_a_claim_is_bounded_by_what_this_process_saw(claimed: int, span: int, found: int) -> None:
     process = ScriptedProcess()
     process.handoff_ns = 300
-    assert longer(claimed, span, process) == found  # type: ignore[arg-type]
+    assert call_ns(claimed, span, process) == found  # type: ignore[arg-type]
 
 
 def test_a_claim_of_more_than_this_process_saw_is_an_error() -> None:
     with pytest.raises(RaisedError, match="claims 1001 ns of a call that took 1000 ns: a clock was replaced"):
-        longer(1001, 1000, ScriptedProcess())  # type: ignore[arg-type]
+        call_ns(1001, 1000, ScriptedProcess())  # type: ignore[arg-type]
 
 
 def test_the_samples_of_a_gpu_are_those_of_the_external_recorder() -> None:

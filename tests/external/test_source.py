@@ -12,7 +12,7 @@ from external_files import CPU, CUDA_FILE, RIGHT, TRITON_FILE, external, write
 
 from suite import ops
 from suite.core.errors import UsageError
-from suite.core.files import MOST_SOURCE_BYTES
+from suite.core.files import MAX_SOURCE_BYTES
 from suite.external.implementation import from_files
 from suite.runner.compare import compare
 from suite.runner.options import Options
@@ -131,7 +131,7 @@ def test_the_version_of_the_file_is_part_of_its_row(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_too_large_or_endless_is_a_fault(tmp_path: Path) -> None:
-    write(tmp_path / "large.py", b"#" * (MOST_SOURCE_BYTES + 1))
+    write(tmp_path / "large.py", b"#" * (MAX_SOURCE_BYTES + 1))
     (tmp_path / "endless.py").symlink_to("/dev/zero")
     assert external(tmp_path / "large.py").fault == "large.py has more than 4 MiB, the most that is read"
     assert external(tmp_path / "endless.py").fault == "endless.py is not a regular file"

@@ -37,7 +37,7 @@ def test_a_line_is_followed_over_all_runs(results: Path) -> None:
     (case,) = load_history(results, Filter(), pytest.fail)
     lines = {line.implementation: line for line in case.lines}
     assert lines["cuda/wgmma"].ratios == list(SPEEDS)
-    assert [visit.date[:10] for visit in case.visits] == [f"2026-11-{10 + number}" for number in range(4)]
+    assert [run.date[:10] for run in case.runs] == [f"2026-11-{10 + number}" for number in range(4)]
     assert load_history(results / "runs", Filter(), pytest.fail) == [case]
 
 
@@ -57,7 +57,7 @@ def test_the_table(results: Path) -> None:
 def test_other_conditions_are_other_lines(results: Path) -> None:
     folder(results / "runs" / "2026-11-20-matmul", [row("torch", cache="warm"), row("triton", 0.9, cache="warm")])
     found = load_history(results, Filter(), pytest.fail)
-    assert [(each.measured, len(each.visits)) for each in found] == [("", 4), ("warm", 1)]
+    assert [(each.measured, len(each.runs)) for each in found] == [("", 4), ("warm", 1)]
     assert [each.measured for each in timed_repeatedly(found)] == [""]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from commands import call
 
-from suite.profiling.nsight import GET_IT, SHARES, ncu
+from suite.profiling.nsight import INSTALL_HINT, SHARES, ncu
 
 WORDS = ["compare", "--op", "vector_add", "--shape", "N=2^26", "--dtype", "fp32", "--inputs", "none"]
 IMPLEMENTATIONS = ("torch", "triton", "jax", "cuda")
@@ -21,7 +21,7 @@ def rows(folder: Path) -> dict[str, dict[str, str]]:
 
 @pytest.mark.gpu
 @pytest.mark.ncu
-@pytest.mark.skipif(ncu() is None, reason=f"Nsight Compute (ncu) is not installed: {GET_IT}")
+@pytest.mark.skipif(ncu() is None, reason=f"Nsight Compute (ncu) is not installed: {INSTALL_HINT}")
 def test_an_addition_is_bound_by_the_memory_in_every_framework(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     chosen = [word for name in IMPLEMENTATIONS for word in ("--impl", name)]
     assert call(monkeypatch, *WORDS, *chosen, "--profile", "ncu", "--out", tmp_path) == 0

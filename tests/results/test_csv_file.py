@@ -19,7 +19,7 @@ from suite.results import render, resume
 from suite.results.csv_file import read_rows, to_csv
 from suite.results.frame import read_frame
 from suite.results.groups import cases
-from suite.results.legacy import LATER, MISSING
+from suite.results.legacy import ADDED_COLUMNS, MISSING
 from suite.results.row import COLUMNS, TYPES, Attempt, Mode, Row, Status, StoppedBy
 from tests.results.rows import ANY_ROW, TEXTS, row
 
@@ -73,7 +73,7 @@ def test_no_text_is_a_formula_to_a_spreadsheet(text: str, tmp_path: Path) -> Non
 
 def test_a_table_of_this_version_may_lack_columns_that_came_later(tmp_path: Path) -> None:
     rows = [row("torch", killed_from_outside=True)]
-    found = read_rows(written(tmp_path / "t.csv", without(to_csv(rows), *LATER)))
+    found = read_rows(written(tmp_path / "t.csv", without(to_csv(rows), *ADDED_COLUMNS)))
     assert found == [row("torch")]
 
 
@@ -190,7 +190,7 @@ def test_enumerations_and_booleans_are_plain_words(tmp_path: Path) -> None:
 
 def test_the_columns_of_earlier_versions_keep_their_places() -> None:
     assert COLUMNS[:8] == ("operation", "case", "dtype", "precision", "implementation", "execution", "status", "reason")
-    assert COLUMNS[-len((*MISSING, *LATER)) :] == (*MISSING, *LATER)
+    assert COLUMNS[-len((*MISSING, *ADDED_COLUMNS)) :] == (*MISSING, *ADDED_COLUMNS)
 
 
 def test_each_dimension_and_option_has_a_column(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from suite.core.errors import UsageError
 from suite.core.paths import ROOT
 from suite.results import render
 from suite.results.render.labels import short_case
-from suite.results.render.layout import NARROWEST
+from suite.results.render.layout import MIN_WIDTH
 from suite.results.render.view import View
 from suite.results.row import Row
 
@@ -74,7 +74,7 @@ def test_a_case_looks_as_it_should(width: int) -> None:
 @pytest.mark.parametrize("width", [1, 60, 80, 100, 120, 200])
 @pytest.mark.parametrize("view", [View(), View(wide=True), View(columns=("case", "kernels_run"))], ids=str)
 def test_nothing_is_wider_than_the_terminal_and_no_number_is_cut(width: int, view: View) -> None:
-    text = "\n".join(shown(max(width, NARROWEST), view))
+    text = "\n".join(shown(max(width, MIN_WIDTH), view))
     if not view.columns:
         for number in ("186.4", "3,504 ^", "0.0511", "0.785", "3.20"):
             assert number in text

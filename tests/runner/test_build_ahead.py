@@ -29,7 +29,7 @@ class Worker:
     def ask(self, request: BuildRequest, timeout_s: float) -> Any:
         return self.answer(request)
 
-    def close(self, patience_s: float) -> None:
+    def close(self, wait_s: float) -> None:
         self.closed = True
 
 

@@ -79,10 +79,10 @@ def test_a_call_that_fails_costs_its_own_figures(profiled: Callable[..., list[Ro
 
 
 def test_where_ncu_has_no_permission_it_is_asked_once(profiled: Callable[..., list[Row]]) -> None:
-    profiler = Profiler(NsightError(nsight.GET_PERMISSION, refused=True))
+    profiler = Profiler(NsightError(nsight.PERMISSION_HINT, refused=True))
     rows = profiled(profiler)
     assert len(profiler.calls) == 1
-    assert {row.reason for row in rows} == {f"not profiled: {nsight.GET_PERMISSION}"}
+    assert {row.reason for row in rows} == {f"not profiled: {nsight.PERMISSION_HINT}"}
 
 
 def test_a_resumed_run_profiles_what_the_first_one_has_not(profiled: Callable[..., list[Row]]) -> None:

@@ -68,7 +68,7 @@ def test_kernels_are_traced_serialize_kernels_unless_they_cannot_be(beside: str)
     def issue() -> object:
         result = call.issue()
         if beside == "a graph":
-            target.running[-1] = target.running[-1]._replace(of_graph=True)
+            target.running[-1] = target.running[-1]._replace(in_graph=True)
         else:
             target.running.append(target.running[-1]._replace(name="beside it"))
         return result

@@ -16,7 +16,7 @@ from suite.timing import (
     median_interval,
     paired_ratio,
 )
-from suite.timing.stats import MIN_FOR_INTERVAL, half_width, interval_rank, next_look, noise
+from suite.timing.stats import MIN_FOR_INTERVAL, half_width, interval_rank, next_evaluation, noise
 
 floats = st.floats(1e-3, 1e6, allow_nan=False)
 
@@ -78,7 +78,7 @@ def test_noise_is_half_the_width_as_in_tables() -> None:
 
 
 def test_evaluations_of_the_stopping_rule_are_few_and_never_end() -> None:
-    looks = list(itertools.accumulate(range(100), lambda n, _: next_look(n), initial=6))
+    looks = list(itertools.accumulate(range(100), lambda n, _: next_evaluation(n), initial=6))
     assert looks == sorted(set(looks))
     assert looks[1] == 7
     assert sum(look <= 1000 for look in looks) < 60

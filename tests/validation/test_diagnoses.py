@@ -11,7 +11,7 @@ from wrong_kernels import diagnoses
 
 from suite import variants
 from suite.core.paths import ROOT
-from validation.diagnoses import FALSE, NONE, RIGHT, VALUES, Found, main
+from validation.diagnoses import FALSE, NONE, RIGHT, VALUES, DiagnosedKernel, main
 
 COUNTS = re.compile(r"^\| (\w+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", re.MULTILINE)
 
@@ -26,7 +26,7 @@ COUNTS = re.compile(r"^\| (\w+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$
     ],
 )
 def test_the_outcome_of_a_diagnosis(text: str, expected: str, outcome: str) -> None:
-    assert Found("matmul", "name", "about", text, expected, "").outcome == outcome
+    assert DiagnosedKernel("matmul", "name", "about", text, expected, "").outcome == outcome
 
 
 def test_one_operation(capsys: pytest.CaptureFixture[str]) -> None:

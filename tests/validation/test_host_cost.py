@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from validation.host_cost import BATCHES, Cost, steady, table, to_idle
+from validation.host_cost import BATCHES, Cost, idle_us, steady_us, table
 
 RIGHT = Cost("matmul", "cuda/wgmma", 10.0, 1.1, 1.2, 20.0, 10.5, 1.05, 30.0, 31.0, 1.03, 6.0, {"look up": 2.0})
 
@@ -55,7 +55,7 @@ def test_the_table_leaves_out_what_was_not_measured() -> None:
 
 def test_the_loops_call_and_wait() -> None:
     calls: list[str] = []
-    first, second = steady([lambda: calls.append("call"), lambda: None], lambda: calls.append("wait"))
+    first, second = steady_us([lambda: calls.append("call"), lambda: None], lambda: calls.append("wait"))
     assert len(first) == len(second) == BATCHES
-    to_idle(lambda: calls.append("call"), lambda: calls.append("wait"))
+    idle_us(lambda: calls.append("call"), lambda: calls.append("wait"))
     assert {"call", "wait"} == set(calls)

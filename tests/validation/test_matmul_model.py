@@ -70,7 +70,7 @@ def test_files_of_another_device_and_precision(tmp_path: Path, precision: str, k
     assert found.rates == Rates("NVIDIA H100", 0.9, 0.7)
     assert found.x.kernel == kernel
     assert found.x.promoted == (precision == "promoted")
-    assert (found.best, found.of_best(f"{kernel}/0/1")) == (f"{kernel}/2/1", 7 / 8)
+    assert (found.best, found.best_ratio(f"{kernel}/0/1")) == (f"{kernel}/2/1", 7 / 8)
     usual = [predicted_us(_plan, found.x, Rates()) for _plan in _model_tf32_float8.candidates(found.x)]
     slower = [predicted_us(_plan, found.x, found.rates) for _plan in _model_tf32_float8.candidates(found.x)]
     assert all(a < b for a, b in zip(usual, slower, strict=True))

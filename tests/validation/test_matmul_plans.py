@@ -99,7 +99,7 @@ def test_all_work_belongs_to_samples_and_a_lost_shape_does_not_end_the_run(
     path = tmp_path / "plans.csv"
     matmul_plans.measure(shapes, path, matmul_plans.Timer(["mma", "wgmma"], "nn"), 60)
     shown = capsys.readouterr().out
-    assert {each.of_vendor(each.chosen) for each in matmul_plan_tables.read(path)} == {1.5}
+    assert {each.vendor_ratio(each.chosen) for each in matmul_plan_tables.read(path)} == {1.5}
     assert ("is left out: lost" in shown) == bool(fails)
     assert work.started == 1 + len(fails)
 

@@ -16,7 +16,7 @@ from faulty import inject
 
 from suite import ops
 from suite.hardware.device import Device
-from suite.processes.child import HASTY_KILL_S, WorkerDiedError
+from suite.processes.child import SHORT_KILL_S, WorkerDiedError
 from suite.worker import fork_server
 from suite.worker.fork_server import ForkServer
 from suite.worker.pool import Pool
@@ -108,14 +108,14 @@ def test_workers_are_started_while_others_are_watched(kept: None) -> None:
             thread.start()
         try:
             workers += [pool.start() for _ in range(8)]
-            workers[-1].close(HASTY_KILL_S)
+            workers[-1].close(SHORT_KILL_S)
             assert workers.pop().process.poll() == -signal.SIGKILL
         finally:
             watching = False
             for thread in threads:
                 thread.join()
             for worker in workers:
-                worker.close(HASTY_KILL_S)
+                worker.close(SHORT_KILL_S)
 
 
 def test_a_server_that_was_killed_costs_one_request(kept: None) -> None:
@@ -124,7 +124,7 @@ def test_a_server_that_was_killed_costs_one_request(kept: None) -> None:
         server = psutil.Process(server_of(pool).process.pid)
         server.kill()
         assert checked(pool) == "ok", "its workers live on"
-        worker_of(pool).close(HASTY_KILL_S)
+        worker_of(pool).close(SHORT_KILL_S)
         pool._worker = None
         server.wait(5)
         assert checked(pool) == "ok", "by another server"
@@ -134,7 +134,7 @@ def test_a_system_that_cannot_fork_is_an_error_of_the_request(kept: None) -> Non
     with Pool(CPU) as pool:
         checked(pool)
         server = server_of(pool)
-        worker_of(pool).close(HASTY_KILL_S)
+        worker_of(pool).close(SHORT_KILL_S)
         pool._worker = None
         server._event = lambda: (fork_server.REFUSED, 11)  # type: ignore[method-assign]
         with pytest.raises(WorkerDiedError, match="no worker process could be started: Resource temporarily"):

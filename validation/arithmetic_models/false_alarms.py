@@ -1,4 +1,4 @@
-"""The probability that a right result exceeds its bound."""
+"""Bounds the probability that a right result exceeds its bound."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import torch
 
 from suite.numerics.float8 import FLOAT8_SUM_BITS
 from validation.arithmetic_models.rounding import Array, Product, Sum, rounded
-from validation.arithmetic_models.sums import SUMS, accumulated, fused, in_parts
+from validation.arithmetic_models.sums import SUMS, accumulated, fused, sum_of_parts
 
 FAST_SHOWS = 1024
 """Smallest K at which sums that are not promoted exceed the bound."""
@@ -35,7 +35,7 @@ def _last_place(x: Array) -> Array:
 
 def promoted(depth: int, terms: int) -> Sum:
     """Sum `terms` terms at a time by a tensor core, and add these sums in float32."""
-    return lambda a, b: in_parts(a, b, terms, lambda *part: aligned(depth)(*part).astype(np.float32))
+    return lambda a, b: sum_of_parts(a, b, terms, lambda *part: aligned(depth)(*part).astype(np.float32))
 
 
 def scaled(add: Sum) -> Product:

@@ -9,7 +9,7 @@ from suite import ops
 from suite.checking.judge import judge
 from validation.arithmetic_models.float8 import right_float8, wrong_float8
 from validation.arithmetic_models.rounding import CPU, Product, rounded, truncated
-from validation.arithmetic_models.sums import CORES, SUMS, accumulated, fused, of_inputs, parts_of
+from validation.arithmetic_models.sums import CORES, SUMS, accumulated, fused, with_rounded_inputs, with_rounded_parts
 
 KS = (1, 2, 16, 256, 4096, 16384)
 """Lengths of the sums."""
@@ -39,24 +39,24 @@ def wrong_products(dtype: str, precision: str, k: int) -> dict[str, Product]:
         return wrong_float8(precision, k)
     if precision == "tf32":
         return {
-            "bfloat16 inputs": of_inputs("bfloat16"),
-            "bfloat16 inputs, truncated": of_inputs("bfloat16", truncated),
+            "bfloat16 inputs": with_rounded_inputs("bfloat16"),
+            "bfloat16 inputs, truncated": with_rounded_inputs("bfloat16", truncated),
         }
     if dtype == "float32":
         found = {
-            "tf32 inputs": of_inputs("tf32"),
-            "tf32 inputs, truncated": of_inputs("tf32", truncated),
-            "float16 inputs": of_inputs("float16"),
+            "tf32 inputs": with_rounded_inputs("tf32"),
+            "tf32 inputs, truncated": with_rounded_inputs("tf32", truncated),
+            "float16 inputs": with_rounded_inputs("float16"),
             "float16 output": lambda a, b: rounded(a @ b, "float16"),
         }
         if k > 1:
             found |= {"float16 sums": accumulated("float16", max(1, min(32, k // 2)))}
-            found |= {"2 parts in float16": parts_of("float16", 2)}
+            found |= {"2 parts in float16": with_rounded_parts("float16", 2)}
         return found
-    found = {"bfloat16 inputs": of_inputs("bfloat16")} if dtype == "float16" else {}
+    found = {"bfloat16 inputs": with_rounded_inputs("bfloat16")} if dtype == "float16" else {}
     if k > 1:
         step = max(1, min(32, k // 2))
-        found |= {f"{dtype} sums": accumulated(dtype, step), f"2 parts in {dtype}": parts_of(dtype, 2)}
+        found |= {f"{dtype} sums": accumulated(dtype, step), f"2 parts in {dtype}": with_rounded_parts(dtype, 2)}
     return found
 
 

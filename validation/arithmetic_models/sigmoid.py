@@ -17,19 +17,19 @@ def sigmoids(dtype: str) -> tuple[dict[str, Map], dict[str, Map]]:
         x = x.astype(np.float32)
         return 1 / (1 + np.exp(-x))
 
-    def through(kind: str) -> Map:
+    def with_rounded_exponential(kind: str) -> Map:
         return lambda x: 1 / rounded(1 + rounded(np.exp(-x), kind), kind)
 
-    def by_tanh(x: Array) -> Array:
+    def from_tanh(x: Array) -> Array:
         return np.float32(0.5) + np.float32(0.5) * np.tanh(np.float32(0.5) * x.astype(np.float32))
 
     right = {"1 / (1 + exp(-x))": plain}
     if dtype != "float32":
-        return right, {f"{dtype} exponential": through(dtype)}
+        return right, {f"{dtype} exponential": with_rounded_exponential(dtype)}
     return right, {
-        "float16 exponential": through("float16"),
+        "float16 exponential": with_rounded_exponential("float16"),
         "float16 result": lambda x: rounded(plain(x), "float16"),
-        "by tanh, whose error stays where the result is small": by_tanh,
+        "by tanh, whose error stays where the result is small": from_tanh,
     }
 
 

@@ -31,7 +31,7 @@ def separate(a: Array, b: Array) -> Array:
 
 def blocked(a: Array, b: Array) -> Array:
     """Add sums of 32 terms in order."""
-    return in_parts(a, b, 32, fused)
+    return sum_of_parts(a, b, 32, fused)
 
 
 def pairwise(a: Array, b: Array) -> Array:
@@ -44,10 +44,10 @@ def pairwise(a: Array, b: Array) -> Array:
 
 def split(a: Array, b: Array) -> Array:
     """Split K into four parts, then add their sums."""
-    return in_parts(a, b, max(1, cdiv(a.shape[1], 4)), fused)
+    return sum_of_parts(a, b, max(1, cdiv(a.shape[1], 4)), fused)
 
 
-def in_parts(a: Array, b: Array, step: int, part: Sum) -> Array:
+def sum_of_parts(a: Array, b: Array, step: int, part: Sum) -> Array:
     """Sum parts of `step` terms by `part`, and add them in float32."""
     c = np.zeros((a.shape[0], b.shape[1]), np.float32)
     for k in range(0, a.shape[1], step):
@@ -77,7 +77,7 @@ SUMS: dict[str, Sum] = {
 CORES: dict[str, Sum] = {f"tensor core of {depth}": tensor_core(depth) for depth in (4, 8, 16)}
 
 
-def of_inputs(kind: str, to: Callable[[Array, str], Array] = rounded) -> Sum:
+def with_rounded_inputs(kind: str, to: Callable[[Array, str], Array] = rounded) -> Sum:
     """Sum inputs in a narrower type exactly."""
     return lambda a, b: to(a, kind) @ to(b, kind)
 
@@ -94,7 +94,7 @@ def accumulated(kind: str, step: int) -> Sum:
     return add
 
 
-def parts_of(kind: str, parts: int) -> Sum:
+def with_rounded_parts(kind: str, parts: int) -> Sum:
     """Split K into parts whose sums are stored as `kind`."""
 
     def add(a: Array, b: Array) -> Array:

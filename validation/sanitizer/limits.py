@@ -1,7 +1,7 @@
 """False reports of compute-sanitizer on copies whose order or writes a tool does not follow.
 
-A report is left out only if probe.cu, run under the same version of the same tool, shows that the tool reports a right
-program in the same way and still finds a real error.
+A report is left out only if a run of probe.cu under the same version of the same tool shows two facts: the tool reports
+a right program in the same way, and it still finds a real error.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def host_clock(name: str) -> Callable[[Timings], float | None]:
 
 
 def requires_idle(us: float) -> Callable[[Timing], str]:
-    """Requires gaps between the activities, of at least `us` in total."""
+    """A requirement: gaps between the activities of at least `us` in total."""
 
     def complaint(timing: Timing) -> str:
         span, busy = _span_and_busy(timing)
@@ -53,7 +53,7 @@ def requires_idle(us: float) -> Callable[[Timing], str]:
 
 
 def requires_overlap(us: float) -> Callable[[Timing], str]:
-    """Requires that activities overlap for at least `us`."""
+    """A requirement: activities overlap for at least `us`."""
 
     def complaint(timing: Timing) -> str:
         both = sum(a.end - a.start for a in timing.activities) / 1000 - _span_and_busy(timing)[1]

@@ -48,7 +48,7 @@ class Triton(TorchAdapter):
     def without_tuning(self, module: ModuleType) -> AbstractContextManager[None]:
         from suite.frameworks.triton import autotuner
 
-        return autotuner.last_answers(autotuner.autotuners(module).values())
+        return autotuner.use_last_configs(autotuner.autotuners(module).values())
 
     def building(self, module: ModuleType) -> AbstractContextManager[None]:
         from suite.frameworks.triton import autotuner

@@ -1,6 +1,6 @@
 """Access to the kernels' autotuners: the launches that look up a configuration, and changes of their choices.
 
-`triton_kernels/_runtime/autotuner.py` defines how they choose. Import this only after `Adapter.prepare` of Triton.
+`triton_kernels/_runtime/autotuner.py` defines the choice. Import this only after `Adapter.prepare` of Triton.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def text(config: Config) -> str:
     return ", ".join(f"{name}={value}" for name, value in plain(config).items())
 
 
-class LastAnswer(dict[Key, Config]):
+class LastConfigCache(dict[Key, Config]):
     """An autotuner's cache that gives unknown keys the configuration of the kernel's last launch."""
 
     def __init__(self, known: dict[Key, Config], last: Config) -> None:
@@ -50,12 +50,12 @@ class LastAnswer(dict[Key, Config]):
 
 
 @contextlib.contextmanager
-def last_answers(kernels: Iterable[Autotuner]) -> Iterator[None]:
+def use_last_configs(kernels: Iterable[Autotuner]) -> Iterator[None]:
     """While open, new keys get the configuration of the kernel's last launch. A kernel without one is tuned."""
     launched = [kernel for kernel in kernels if getattr(kernel, "best_config", None) is not None]
     caches = [kernel.cache for kernel in launched]
     for kernel in launched:
-        kernel.cache = LastAnswer(kernel.cache, kernel.best_config)
+        kernel.cache = LastConfigCache(kernel.cache, kernel.best_config)
     try:
         yield
     finally:

@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LEAST_STEPS, MOST_PANELS = 3, 6
+MIN_STEPS, MAX_PANELS = 3, 6
 
 
 def steps(results: Sequence[CaseResult]) -> Iterator[Plot]:
     """A plot of the largest case of each dtype, for operations with at least three implementations in a framework."""
     found: dict[str, dict[str, CaseResult]] = {}
     for result in results:
-        if _longest_ladder(result) >= LEAST_STEPS:
+        if _longest_ladder(result) >= MIN_STEPS:
             cases = found.setdefault(result.first.row.operation, {})
             known = cases.get(result.first.arithmetic)
             if known is None or _rank(result) > _rank(known):
                 cases[result.first.arithmetic] = result
     for operation, cases in found.items():
-        panels = [_panel(result) for result in list(cases.values())[:MOST_PANELS]]
+        panels = [_panel(result) for result in list(cases.values())[:MAX_PANELS]]
         about = (
             f"Every {operation} implementation from slow to fast, in {'; '.join(panel['title'] for panel in panels)}."
         )

@@ -16,7 +16,7 @@ from suite.results.row import Row, Status
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_MAPS = 6
+MAX_MAPS = 6
 """The largest number of maps in a report. The run's folder has all of them."""
 SIDE, MIN_SIDE, WIDTH, MIN_HEIGHT = 2.8, 0.35, 8.0, 1.2
 """Inches: the longer side of a map, its shorter side at least, and the figure's width and least height with text."""
@@ -25,13 +25,13 @@ TITLE = 48
 WRONG = 200 / 255, 78 / 255, 0.0
 """The colour of wrong tiles: red, green and blue."""
 MIN_OPACITY = 0.25
-"""Least opacity of that colour, so that wrong tiles are visible on a light and on a dark page."""
+"""Smallest opacity of that colour, so that wrong tiles are visible on a light and on a dark page."""
 
 
 def error_maps(entries: Sequence[Entry]) -> Iterator[Plot]:
     """A figure for each of the first wrong rows whose errors are not everywhere."""
     found = [plot for entry in entries if (plot := error_map(entry.row)) is not None and not plot.data["is_uniform"]]
-    yield from found[:MOST_MAPS]
+    yield from found[:MAX_MAPS]
 
 
 def error_map(row: Row) -> Plot | None:

@@ -45,7 +45,7 @@ SETTINGS: dict[Any, Any] = {
 FONT = re.compile(r"font(-family)?: ?([^;\"]*?)'DejaVu Sans'[^;\"]*")
 REDUNDANT = re.compile(r' transform="rotate\(-?0 [^"]*"| stroke-(?:linecap|linejoin): (?:butt|miter);?|<!--.*?-->')
 LONG_NUMBER = re.compile(r"(-?\d+\.\d{2})\d+")
-MOST_VECTORS = 1500
+MAX_VECTORS = 1500
 """The largest number of marks in an SVG that are drawn one by one. More are drawn as one image."""
 
 
@@ -76,7 +76,7 @@ class Plot:
         text = LONG_NUMBER.sub(r"\1", FONT.sub(_inherited, text))
         text = re.sub(r'style="[^"]*"', lambda found: re.sub(r"([:;]) ;? ?", r"\1", found[0]), text)
         text = re.sub(r' (?:width|height)="[\d.]+pt"', "", text, count=2)
-        return re.sub(r">\s+<", "><", _own_ids(text, prefix)).strip()
+        return re.sub(r">\s+<", "><", _prefix_ids(text, prefix)).strip()
 
 
 def data_of(file: bytes) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _inherited(found: re.Match[str]) -> str:
     return f"font: {found[2]}var(--sans)"
 
 
-def _own_ids(text: str, name: str) -> str:
+def _prefix_ids(text: str, name: str) -> str:
     """Replaces ids that are referred to by short ones that begin with `name`, and removes the others."""
     used = dict.fromkeys(re.findall(r'(?:href="|url\()#([^")]+)', text))
     short = {each: f"{name}-{place}" for place, each in enumerate(used)}

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from suite.report.plots.figure import Margins, Plot, grid, rounded, text_inches
 from suite.report.ranking import CaseResult
-from suite.report.style import look, place
+from suite.report.style import look, sort_key
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_CASES, MIN_IMPLEMENTATIONS = 30, 2
+MAX_CASES, MIN_IMPLEMENTATIONS = 30, 2
 RANGE = 2.0
 """The ratio with the strongest colour. Ratios above it, or below its inverse, have the same colour."""
 CELL = 0.46, 0.21
@@ -31,18 +31,18 @@ def heat_maps(results: Sequence[CaseResult]) -> Iterator[Plot]:
         if result.vendor is not None:
             groups.setdefault(result.first.row.operation, []).append(result)
     for operation, group in groups.items():
-        shown = group[:MOST_CASES]
+        shown = group[:MAX_CASES]
         rows = [{entry.row.implementation: entry.ratio for entry in result.entries if entry.ranked} for result in shown]
         names = sorted(
             {name for row in rows for name, value in row.items() if value},
-            key=lambda name: (place(name.partition("/")[0]), name),
+            key=lambda name: (sort_key(name.partition("/")[0]), name),
         )
         data = {
             "cases": [f"{result.first.row.case} {result.first.arithmetic}" for result in shown],
             "implementations": names,
             "values": [[rounded(row.get(name)) for name in names] for row in rows],
         }
-        left_out = f" The first {MOST_CASES} of {len(group)} cases." if len(group) > MOST_CASES else ""
+        left_out = f" The first {MAX_CASES} of {len(group)} cases." if len(group) > MAX_CASES else ""
         about = (
             f"Speed of every {operation} implementation against the best vendor library, for each case. "
             f"Above 1, in blue, is faster; below 1, in orange, is slower.{left_out}"

@@ -26,7 +26,7 @@ COSTS: dict[str, tuple[Callable[[Row], float | None], str, str]] = {
     "latency": (lambda row: row.latency_us, "D", "until the result is ready"),
     "graph": (lambda row: row.graph_us, "x", "in a replayed CUDA graph"),
 }
-MOST_PANELS = 8
+MAX_PANELS = 8
 
 
 def cpu_against_gpu(entries: Sequence[Entry]) -> Iterator[Plot]:
@@ -41,16 +41,16 @@ def cpu_against_gpu(entries: Sequence[Entry]) -> Iterator[Plot]:
     lines_of: dict[str, dict[str, Any]] = {}
     for series in series_of(shared):
         panel = lines_of.setdefault(f"{series.operation} {series.title}", {"axis": series.axis, "lines": {}})
-        panel["lines"] |= _least(series)
+        panel["lines"] |= _shortest_times(series)
     panels = [{"title": title, **panel} for title, panel in lines_of.items() if len(panel["lines"]) > 1]
     if panels:
         about = (
             "The least time of a call on the CPU and on the GPU by size, with data in place and with copies both ways."
         )
-        yield Plot("cpu-against-gpu", "CPU against GPU by size", about, {"panels": panels[:MOST_PANELS]}, draw_sizes)
+        yield Plot("cpu-against-gpu", "CPU against GPU by size", about, {"panels": panels[:MAX_PANELS]}, draw_sizes)
 
 
-def _least(series: Series) -> dict[str, list[list[float | None]]]:
+def _shortest_times(series: Series) -> dict[str, list[list[float | None]]]:
     on_cpu = all(entry.row.device == "cpu" for rows in series.by_size.values() for entry in rows)
     columns: dict[str, Callable[[Row], float | None]] = {"CPU": lambda row: row.latency_us}
     if not on_cpu:
@@ -104,11 +104,11 @@ def small_calls(results: Sequence[CaseResult]) -> Iterator[Plot]:
             "For the smallest case of each operation: time on the device, until the call returns, "
             "until its result is ready."
         )
-        yield Plot("small-calls", "The cost of a small call", about, {"panels": panels[:MOST_PANELS]}, draw_costs)
+        yield Plot("small-calls", "The cost of a small call", about, {"panels": panels[:MAX_PANELS]}, draw_costs)
 
 
 def _work(result: CaseResult) -> tuple[float, int]:
-    """Sorts cases by size. Among cases of one size, the one with the most implementations comes first."""
+    """Sort key of a case: its size, then the largest number of implementations."""
     ranked = [entry for entry in result.entries if entry.ranked]
     return math.prod(result.first.dims.values()), -len(ranked)
 
@@ -128,14 +128,14 @@ def draw_costs(data: dict[str, Any]) -> Figure:
     for panel, ax in zip(panels, axes, strict=True):
         _draw_cost_panel(ax, panel)
     ticks(axes[-1], [10.0**power for power in range(-1, 8)])
-    axes[-1].set_xlim(*_reach(panels))
+    axes[-1].set_xlim(*_axis_range(panels))
     handles, names = max((ax.get_legend_handles_labels() for ax in axes), key=lambda found: len(found[0]))
     figure.legend(handles, names, loc="outside upper left", ncols=4, frameon=False)
     axes[-1].set_xlabel("us")
     return figure
 
 
-def _reach(panels: Sequence[dict[str, Any]]) -> tuple[float, float]:
+def _axis_range(panels: Sequence[dict[str, Any]]) -> tuple[float, float]:
     known = [value for panel in panels for row in panel["rows"].values() for value in row.values() if value]
     return min(known) / 1.3, max(known) * 1.3
 

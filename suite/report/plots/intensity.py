@@ -9,15 +9,15 @@ from suite.report.plots.figure import Margins, Plot, grid, rounded
 from suite.report.plots.labels import plain_numbers
 from suite.report.plots.lanes import BEYOND, RANGE
 from suite.report.ranking import CaseResult
-from suite.report.style import INK, look, place
+from suite.report.style import INK, look, sort_key
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MIN_INTENSITIES, MOST_PANELS = 8, 6
+MIN_INTENSITIES, MAX_PANELS = 8, 6
 """Number of different intensities that a panel needs; largest number of panels."""
-MOST_VECTORS = 500
+MAX_VECTORS = 500
 """The largest number of marks that are drawn one by one. More are drawn as one image."""
 TICKS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
 
@@ -35,7 +35,7 @@ def against_intensity(results: Sequence[CaseResult]) -> Iterator[Plot]:
             if best is not None and best.ratio and best.row.is_ours:
                 points.setdefault(framework, []).append([rounded(entry.flops / entry.bytes), rounded(best.ratio)])
     panels = [
-        {"title": title, "points": {name: points[name] for name in sorted(points, key=place)}}
+        {"title": title, "points": {name: points[name] for name in sorted(points, key=sort_key)}}
         for title, points in groups.items()
         if len({x for found in points.values() for x, _ in found}) >= MIN_INTENSITIES
     ]
@@ -46,7 +46,7 @@ def against_intensity(results: Sequence[CaseResult]) -> Iterator[Plot]:
         )
         yield Plot(
             "intensity", "Speed against the best vendor library over intensity", about,
-            {"panels": panels[:MOST_PANELS]}, draw,
+            {"panels": panels[:MAX_PANELS]}, draw,
         )  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def draw(data: dict[str, Any]) -> Figure:
     figure, axes = grid(len(panels), (6.2 if len(panels) == 1 else 3.4, 2.4), Margins(0.65, 0.3, 0.35, 0.5))
     marks = sum(len(points) for panel in panels for points in panel["points"].values())
     for panel, ax in zip(panels, axes, strict=True):
-        _draw_panel(ax, panel, rasterized=marks > MOST_VECTORS)
+        _draw_panel(ax, panel, rasterized=marks > MAX_VECTORS)
     handles = {label: line for ax in axes for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     axes[0].legend(
         handles.values(), handles, frameon=False, fontsize=7.5, labelcolor="linecolor", handletextpad=0.2,

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from suite.report.load import Entry
-from suite.report.plots.figure import MOST_VECTORS, Plot, canvas, rounded
+from suite.report.plots.figure import MAX_VECTORS, Plot, canvas, rounded
 from suite.report.ranking import CaseResult
-from suite.report.style import INK, look, place
+from suite.report.style import INK, look, sort_key
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -110,7 +110,7 @@ def _plot(
             "title": operation,
             "lanes": {
                 framework: sorted({rounded(value) for value in lanes[framework]}, key=float)  # type: ignore[arg-type]
-                for framework in sorted(lanes, key=place)
+                for framework in sorted(lanes, key=sort_key)
             },
         }
         for operation, lanes in found.items()
@@ -125,7 +125,7 @@ def draw(data: dict[str, Any]) -> Figure:
     figure, axes = canvas(WIDTH, sum(heights) + 0.5, rows=len(panels), sharex=True, height_ratios=heights)
     marks = sum(len(values) for panel in panels for values in panel["lanes"].values())
     for number, (panel, ax) in enumerate(zip(panels, axes, strict=True)):
-        _draw_panel(ax, panel, data, rasterized=marks > MOST_VECTORS)
+        _draw_panel(ax, panel, data, rasterized=marks > MAX_VECTORS)
         if number == 0:
             ax.annotate(data["line"], (1, 1), (3, 3), ("data", "axes fraction"), "offset points", color=INK, fontsize=8)
     axes[-1].set_xlabel(data["x_label"])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_PANELS, MOST_SIZES = 6, 12
+MAX_PANELS, MAX_SIZES = 6, 12
 
 
 def rate_against_size(entries: Sequence[Entry]) -> Iterator[Plot]:
@@ -27,7 +27,7 @@ def rate_against_size(entries: Sequence[Entry]) -> Iterator[Plot]:
     for series in series_of([entry for entry in entries if entry.ranked]):
         found.setdefault(series.operation, []).append(series)
     for operation, group in found.items():
-        most = sorted(group, key=lambda series: -len(series.by_size))[:MOST_PANELS]
+        most = sorted(group, key=lambda series: -len(series.by_size))[:MAX_PANELS]
         panels = [_panel(series) for series in group if series in most]
         about = (
             f"Rate of every {operation} implementation against size, "
@@ -40,7 +40,7 @@ def _panel(series: Series) -> dict[str, Any]:
     in_flops = counts_flops([entry for rows in series.by_size.values() for entry in rows])
     rate, unit = rate_function(in_flops)
     lines = {
-        name: [[series.size_of(entry), rounded(rate(entry))] for entry in _some(rows)]
+        name: [[series.size_of(entry), rounded(rate(entry))] for entry in _evenly_spaced(rows)]
         for name, rows in series.lines().items()
     }
     limits = [[size, limit] for size, rows in sorted(series.by_size.items()) if (limit := _limit(rows, in_flops))]
@@ -56,9 +56,9 @@ def _panel(series: Series) -> dict[str, Any]:
     }
 
 
-def _some(rows: Sequence[Entry]) -> Sequence[Entry]:
-    """About `MOST_SIZES` of the rows at most, evenly spaced, including the last."""
-    step = math.ceil(len(rows) / MOST_SIZES)
+def _evenly_spaced(rows: Sequence[Entry]) -> Sequence[Entry]:
+    """About `MAX_SIZES` of the rows at most, evenly spaced, including the last."""
+    step = math.ceil(len(rows) / MAX_SIZES)
     return rows[::-1][::step][::-1]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from suite.report.load import Entry, Run
-from suite.report.plots.figure import MOST_VECTORS, Plot, canvas, rounded
+from suite.report.plots.figure import MAX_VECTORS, Plot, canvas, rounded
 from suite.report.plots.labels import plain_numbers
 from suite.report.style import INK, MUTED, look
 
@@ -38,7 +38,7 @@ def roofline(run: Run, entries: Sequence[Entry]) -> Iterator[Plot]:
         "tb_per_s": peaks["gb_per_s"] / 1e3,
         "roofs": [[rate, name] for rate, name in sorted(roofs.items())],
         "points": points,
-        "operations": _reaches(shown),
+        "operations": _intensity_ranges(shown),
     }
     about = (
         f"Every timed row: flops for each byte against TFLOP/s, below the memory roof of {data['tb_per_s']:g} TB/s and "
@@ -47,7 +47,7 @@ def roofline(run: Run, entries: Sequence[Entry]) -> Iterator[Plot]:
     yield Plot("roofline", "Roofline", about, data, draw)
 
 
-def _reaches(entries: Sequence[Entry]) -> dict[str, list[float | None]]:
+def _intensity_ranges(entries: Sequence[Entry]) -> dict[str, list[float | None]]:
     """The smallest and the largest flops per byte of each operation."""
     found: dict[str, list[float]] = {}
     for entry in entries:
@@ -73,9 +73,9 @@ def draw(data: dict[str, Any]) -> Figure:
             "markersize": 4.5,
             "label": style.name,
         }
-        ax.plot(x, y, style.marker, rasterized=len(every) > MOST_VECTORS, **looks)
+        ax.plot(x, y, style.marker, rasterized=len(every) > MAX_VECTORS, **looks)
     ax.legend(frameon=False, loc="lower right", labelcolor="linecolor", handletextpad=0.2)
-    _draw_reaches(below, operations)
+    _draw_intensity_ranges(below, operations)
     plain_numbers(ax.yaxis)
     plain_numbers(below.xaxis)
     return figure
@@ -95,7 +95,7 @@ def _draw_roofs(ax: Axes, data: dict[str, Any], low: float, high: float) -> None
         ax.annotate(f"{name} {rate:g}", (high, rate), (4, 0), textcoords="offset points", va="center", fontsize=8)
 
 
-def _draw_reaches(ax: Axes, operations: dict[str, Any]) -> None:
+def _draw_intensity_ranges(ax: Axes, operations: dict[str, Any]) -> None:
     """Draw, below the roofs, the range of intensities of each operation."""
     for place, (least, most) in enumerate(operations.values()):
         ax.plot([least, most], [place, place], color=MUTED, linewidth=3, marker="o", markersize=3)

@@ -39,7 +39,7 @@ def series_of(entries: Sequence[Entry], least: int = 2) -> Iterator[Series]:
     groups: dict[tuple[str, ...], list[Entry]] = {}
     for entry in entries:
         if entry.dims:
-            groups.setdefault((*_problem(entry), *_ties(entry)), []).append(entry)
+            groups.setdefault((*_problem(entry), *_equal_dimensions(entry)), []).append(entry)
     for group in groups.values():
         yield from _split(group, least)
 
@@ -48,7 +48,7 @@ def _problem(entry: Entry) -> tuple[str, ...]:
     return (entry.row.operation, entry.arithmetic, entry.options, str(entry.row.device == "cpu"))
 
 
-def _ties(entry: Entry) -> tuple[str, ...]:
+def _equal_dimensions(entry: Entry) -> tuple[str, ...]:
     """The first dimension of the same size, for each dimension: M, N, K = 8, 4, 8 gives M, N, M."""
     first: dict[int, str] = {}
     return tuple(first.setdefault(size, name) for name, size in entry.dims.items())
@@ -56,7 +56,7 @@ def _ties(entry: Entry) -> tuple[str, ...]:
 
 def _split(group: Sequence[Entry], least: int) -> Iterator[Series]:
     """The series of each set of equal dimensions: rows that agree in all other dimensions."""
-    ties = _ties(group[0])
+    ties = _equal_dimensions(group[0])
     used: set[int] = set()
     for leader in dict.fromkeys(ties):
         tied = [name for name, tie in zip(group[0].dims, ties, strict=True) if tie == leader]

@@ -10,7 +10,7 @@ from suite.core.text import one_line
 from suite.results.groups import cases, fastest
 from suite.results.render.columns import number
 from suite.results.render.labels import short_dtype
-from suite.results.render.layout import NARROWEST, clipped
+from suite.results.render.layout import MIN_WIDTH, clipped
 from suite.results.render.view import Comparison
 from suite.results.row import Row, Status
 
@@ -44,7 +44,7 @@ def chart_lines(rows: Iterable[Row], width: int, baseline: str = "", *, plain: b
         return []
     title, bars = _case_bars(groups[0], baseline) if len(groups) == 1 else _kind_bars(groups, baseline)
     left_out = f"; the best {MAX_BARS} of {len(bars)}" if len(bars) > MAX_BARS else ""
-    return _draw(f"{title}{left_out}", bars[:MAX_BARS], max(width, NARROWEST), plain) if bars else []
+    return _draw(f"{title}{left_out}", bars[:MAX_BARS], max(width, MIN_WIDTH), plain) if bars else []
 
 
 def _timed(rows: Sequence[Row]) -> list[Row]:

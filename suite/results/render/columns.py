@@ -13,8 +13,8 @@ from suite.results.noise import noise, ratio_is_noise, references
 from suite.results.row import Bound, Row
 
 INTERVAL, NOISY = "interval", "noisy"
-"""Two special columns. `interval` is no field of `Row`: half the width of the 95% interval of device_us, in percent.
-`noisy` is no number."""
+"""Two special columns. `interval` is half the width of the 95% interval of device_us in percent, and no field of `Row`.
+`noisy` is not a number."""
 RATIOS = ("vs_best", "vs_peer", "of_limit")
 """Columns that are blank for noisy rows."""
 
@@ -67,7 +67,7 @@ SHOWN = (
 SLOWED, LOW_CLOCK = "!", "^"
 """Marks of a time. `!`: heat or the power supply lowered the clocks. `^`: the clock was below NEAR_MAX."""
 NEAR_MAX = 0.97
-LONGEST_KERNELS = 100
+MAX_KERNELS_LENGTH = 100
 """The largest number of characters for the names of a row's kernels in a table."""
 
 
@@ -152,7 +152,7 @@ def _remarks(rows: Sequence[Row]) -> list[str]:
 
 def _kernels(rows: Sequence[Row]) -> list[str]:
     texts = [one_line(row.kernels_run) for row in rows]
-    return [text if len(text) <= LONGEST_KERNELS else f"{text[: LONGEST_KERNELS - 3]}..." for text in texts]
+    return [text if len(text) <= MAX_KERNELS_LENGTH else f"{text[: MAX_KERNELS_LENGTH - 3]}..." for text in texts]
 
 
 def _cell(row: Row, column: Column) -> str:

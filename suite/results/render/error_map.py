@@ -10,7 +10,7 @@ from suite.core.integers import cdiv
 from suite.core.text import one_line
 from suite.results.row import Row
 
-MOST_LINES, MOST_COLUMNS = 8, 32
+MAX_LINES, MAX_COLUMNS = 8, 32
 """The largest number of tiles shown downwards and across. Finer maps are made coarser."""
 
 
@@ -43,7 +43,7 @@ def map_lines(rows: Sequence[Row], *, every: bool) -> list[str]:
 def coarse(found: ErrorMap) -> tuple[tuple[int, int], list[list[float]]]:
     """A map with few enough tiles to be shown: the size of a tile, and the share of wrong elements in each."""
     shares = found.shares()
-    factors = [cdiv(len(of), most) for of, most in ((shares, MOST_LINES), (shares[0], MOST_COLUMNS))]
+    factors = [cdiv(len(of), most) for of, most in ((shares, MAX_LINES), (shares[0], MAX_COLUMNS))]
     down, across = factors
     merged = [
         [_mean([share for line in shares[i : i + down] for share in line[j : j + across]])

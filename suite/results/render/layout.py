@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 GAP = 2
-NARROWEST = 56
+MIN_WIDTH = 56
 """The smallest width in characters. Narrower terminals are treated as this wide."""
 
 
@@ -30,7 +30,7 @@ class Field:
 
 def table(fields: Sequence[Field], width: int, row_styles: Sequence[str] = ()) -> list[Text]:
     """The lines of a table at most `width` wide. Every block begins with the first column."""
-    width = max(width, NARROWEST)
+    width = max(width, MIN_WIDTH)
     first, *rest = fields
     names = [_folded(cell, max(16, 2 * width // 5)) for cell in first.cells]
     name_width = max(len(part) for parts in (*names, [first.head]) for part in parts)
@@ -42,7 +42,7 @@ def table(fields: Sequence[Field], width: int, row_styles: Sequence[str] = ()) -
 
 def wrapped(text: str, width: int, *, indent: str = "") -> list[str]:
     """`text` on lines at most `width` wide. Lines after the first begin with `indent`."""
-    found = textwrap.wrap(text, max(width, NARROWEST), subsequent_indent=indent, break_on_hyphens=False)
+    found = textwrap.wrap(text, max(width, MIN_WIDTH), subsequent_indent=indent, break_on_hyphens=False)
     return found or [""]
 
 

@@ -51,7 +51,7 @@ def _table(groups: Sequence[Sequence[Row]], width: int, baseline: str) -> list[T
 
 
 def _noisy_rival(rows: Sequence[Row], winner: Row) -> Row | None:
-    """A noisy row whose interval reaches below the winner's time."""
+    """A noisy row whose interval reaches below the winner's time; None if there is none."""
     for row in rows:
         if row.noisy and row.device == winner.device and (row.device_us_low or 0.0) < (winner.device_us or 0.0):
             return row

@@ -9,7 +9,7 @@ from suite.core.text import one_line
 from suite.results.groups import cases
 from suite.results.row import Row, Status
 
-NAMED = 3
+MAX_NAMED = 3
 """The largest number of noisy rows that are named at the end of a run."""
 
 
@@ -30,10 +30,10 @@ def noise_remark(rows: Iterable[Row], limit: float) -> str:
     if not noisy:
         return ""
     names = [f"{row.operation} {row.case} {row.dtype} {row.precision} {row.implementation}" for row in noisy]
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
     return one_line(
         f"{len(noisy)} noisy row{'s' if len(noisy) > 1 else ''}, not ranked (95% interval wider than "
-        f"+- {100 * limit:g}%, or time and ratio contradict each other): {'; '.join(names[:NAMED])}{more}. "
+        f"+- {100 * limit:g}%, or time and ratio contradict each other): {'; '.join(names[:MAX_NAMED])}{more}. "
         "Run again while nothing else uses the machine; on a CPU also with fewer threads (OMP_NUM_THREADS); "
         "--max-noise PERCENT sets another limit"
     )

@@ -39,7 +39,7 @@ HEADS = {column.field: column.head for column in SHOWN} | {"error_ratio": "error
 DIGITS = {column.field: column.digits for column in SHOWN}
 BALANCED_FLOPS_PER_BYTE = 10.0
 """Flops per byte from which a row without a known limit shows its rate of arithmetic instead of memory."""
-LONGEST_CELL = 32
+MAX_CELL_LENGTH = 32
 MIN_TENTH = 0.00095
 """The narrowest interval that is shown in percent with one decimal. Narrower ones have two."""
 
@@ -176,7 +176,7 @@ def _cell(row: Row, name: str) -> str:
     if isinstance(value, bool):
         return "yes" if value else ""
     if isinstance(value, str):
-        return clipped(one_line(value), LONGEST_CELL)
+        return clipped(one_line(value), MAX_CELL_LENGTH)
     return f"{value:,}" if isinstance(value, int) else number(value, DIGITS.get(name, 4))
 
 

@@ -1,8 +1,8 @@
 """The groups of calls that prove the timer, each with its checks.
 
 The calls of a group are timed together, then its checks are judged. The cache is warm, except in the checks of
-coldness. Each call therefore starts from the state that an equal call left, including dirty lines that are still to be
-written back, so that twice the work is exactly twice the traffic.
+coldness. Each call therefore starts from the state that an equal call left, including dirty lines of the cache. Twice
+the work is then exactly twice the traffic.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def idle_gaps(kits: Sequence[Kit], arena: Arena, spins: Spins) -> Group:
             Call(
                 name,
                 partial(_issue_with_gap, halves[first.name][0], halves[second.name][1]),
-                _both(first.wait, second.wait),
+                _wait_for_both(first.wait, second.wait),
             )
         )
         checks.append(
@@ -63,7 +63,7 @@ def _issue_with_gap(first: Callable[[], object], second: Callable[[], object]) -
     return one, second()
 
 
-def _both(first: Callable[[Any], None], second: Callable[[Any], None]) -> Callable[[Any], None]:
+def _wait_for_both(first: Callable[[Any], None], second: Callable[[Any], None]) -> Callable[[Any], None]:
     def wait(results: tuple[object, object]) -> None:
         first(results[0])
         second(results[1])

@@ -1,4 +1,4 @@
-"""The timing of a user's file beside a vendor's implementation, which must be as fast there as without the file."""
+"""Times a user's file beside a vendor's implementation, and tests whether the file slows the implementation down."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from suite.timing import Timing
     from suite.timing.target import Target
 
-SLOWER = {"cpu": 1.25, "cuda": 1.05}
-"""By device type: a file disturbs a vendor's implementation that takes this many times as long beside it as the upper
-end of its interval without users' files, if the two intervals do not overlap."""
+DISTURBED_RATIO = {"cpu": 1.25, "cuda": 1.05}
+"""Largest allowed ratio, by device type: the vendor's time beside the file over the upper end of its interval without
+users' files. A file with a larger ratio disturbs the implementation, unless the two intervals overlap."""
 
 
 @dataclass(frozen=True)
-class Beside:
+class FileTiming:
     """The times of a file, the memory that a call takes, and how it disturbs the vendor's implementation."""
 
     timing: Timing
@@ -29,17 +29,17 @@ class Beside:
     disturbance: str
 
 
-Found = tuple["dict[str, Timing]", int | None] | NotTimed | str
+Outcome = tuple["dict[str, Timing]", int | None] | NotTimed | str
 """Times by name, and memory; or the failure of the file; or, as a text, the failure of the vendor's call beside it."""
 
 
-def time_beside(
+def time_file(
     pool: ExternalPool,
     request: TimeExternalRequest,
     problem: Problem,
     local: Target,
     vendor_us_here: Callable[[], float],
-) -> Beside | NotTimed:
+) -> FileTiming | NotTimed:
     """Time the file of `request` beside the vendor's implementation that it names.
 
     If that takes longer there, both are timed again in a fresh process for the file, between two measurements of the
@@ -59,10 +59,10 @@ def time_beside(
         found = _time(pool, request, "", problem, local)
     if isinstance(found, str):
         return NotTimed("error", found)
-    return found if isinstance(found, NotTimed) else Beside(found[0][name], found[1], disturbed)
+    return found if isinstance(found, NotTimed) else FileTiming(found[0][name], found[1], disturbed)
 
 
-def _time(pool: ExternalPool, request: TimeExternalRequest, vendor: str, problem: Problem, local: Target) -> Found:
+def _time(pool: ExternalPool, request: TimeExternalRequest, vendor: str, problem: Problem, local: Target) -> Outcome:
     name = request.implementation.name
     try:
         return pool.time(request, vendor, problem, local)
@@ -76,8 +76,8 @@ def _time(pool: ExternalPool, request: TimeExternalRequest, vendor: str, problem
         raise
 
 
-def disturbance(found: Found, vendor: str, vendor_us: float, device_type: str) -> str:
-    """How a file disturbs the vendor's implementation beside it; empty if it does not."""
+def disturbance(found: Outcome, vendor: str, vendor_us: float, device_type: str) -> str:
+    """Describe how a file disturbs the vendor's implementation beside it; empty if it does not."""
     if isinstance(found, str):
         return found
     if isinstance(found, NotTimed) or not vendor:
@@ -86,6 +86,6 @@ def disturbance(found: Found, vendor: str, vendor_us: float, device_type: str) -
     if beside.device_us is None:
         return f"{vendor} has no time beside it: {beside.error}"
     low = beside.device_us_low or beside.device_us
-    if beside.device_us <= SLOWER[device_type] * vendor_us or low <= vendor_us:
+    if beside.device_us <= DISTURBED_RATIO[device_type] * vendor_us or low <= vendor_us:
         return ""
     return f"{vendor} takes {beside.device_us:,.4g} us beside it, and {vendor_us:,.4g} us in a process without it"

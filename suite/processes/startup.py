@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 
 
-def settle(stacks: int, lifeline: int) -> int:
-    """Tie this process to its parent's life, let it dump its stack, and send its prints to its log.
+def set_up(stacks: int, lifeline: int) -> int:
+    """Make this process end with its parent, dump its stack on a signal, and print to its log.
 
     SIGUSR1 writes the Python stack to the descriptor `stacks`. The end of the pipe `lifeline` kills the process group:
     a shell waits for it. Returns the process id of that shell.
@@ -22,7 +22,7 @@ def settle(stacks: int, lifeline: int) -> int:
     faulthandler.register(signal.SIGUSR1, stacks, all_threads=False)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
         score.write("1000")
-    # The shell outlives a killed parent and ends this process group, with compilers and whatever else was started.
+    # The shell outlives a killed parent and ends this process group, including compilers that were started.
     shell = subprocess.Popen(["/bin/sh", "-c", "read -r line; kill -KILL 0"], stdin=lifeline, stdout=subprocess.DEVNULL)
     os.close(lifeline)
     sys.stdout = sys.stderr

@@ -34,6 +34,7 @@ def selection(
     files: Iterable[str | Path] = (),
     excluded: str | Iterable[str] = (),
 ) -> Selection:
+    """Convert the arguments of `suite.compare`. Raises `UsageError` for shapes of several operations."""
     names = as_texts(operation)
     sizes = [shapes] if isinstance(shapes, str | Mapping) else list(shapes)
     if sizes and (len(names) != 1 or names == ("all",)):
@@ -53,6 +54,7 @@ def selection(
 
 
 def as_texts(given: str | Iterable[str]) -> tuple[str, ...]:
+    """Convert a text or several texts to a tuple."""
     return (given,) if isinstance(given, str) else tuple(given)
 
 
@@ -75,6 +77,7 @@ def one_case(
     inputs: str | None,
     options: Mapping[str, Value],
 ) -> Case:
+    """Return `case` itself, or the case of a size. Raises `UsageError` for arguments that cannot be used."""
     op = ops.get(operation)
     if isinstance(case, Case):
         if case.operation != operation:
@@ -95,5 +98,6 @@ def one_case(
 
 
 def check_known(name: str, value: str, valid: Iterable[str]) -> None:
+    """Raise `UsageError`, with the valid values, unless `value` is one of them."""
     if value not in valid:
         raise UsageError(f"{name}: unknown {value!r}; valid are {', '.join(valid)}")

@@ -35,7 +35,7 @@ def load_operation(
             raise UsageError(f"--{kind} {path}: {error}") from None
     if isinstance(reply, Failed):
         raise UsageError(f"--{kind} {path}: {reply.reason}")
-    op = custom.described(source, reply.about)
+    op = custom.from_description(source, reply.about)
     if not shapes and not reply.about.defaults:
         example = ",".join(f"{dim}=512" for dim in op.dims)
         raise UsageError(f"--{kind} {path}: it has no shapes = [...], so that --shape is needed, e.g. {example}")
