@@ -31,6 +31,13 @@ ARITHMETIC = {"float32": ("float32", "ieee"), "bfloat16": ("bfloat16", "ieee"), 
 TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 Line = dict[str, str]
 """Cells of a line by their column head; a repeated head has a 2 appended."""
+EARLIER_NAMES = {
+    "matmul": {"triton/pipelined": "triton"},
+    "attention": {"cuda/tiles": "cuda", "triton/specialized": "triton"},
+    "attention,causal": {"cuda/tiles": "cuda", "triton/packed": "triton"},
+    "attention_grad": {"cuda/tiles": "cuda", "triton/peeled": "triton"},
+}
+"""Lines by the names that they have in tables that are older than today's names: docs/results.md."""
 
 
 @cache
@@ -41,13 +48,25 @@ def rows(operation: str) -> dict[tuple[str, str, str, str], Row]:
     return {(r.case, r.dtype, r.precision, r.implementation): r for r in found if r.status is Status.OK}
 
 
+def row_of(table: str, implementation: str, *case: str, kind: str = "") -> Row | None:
+    """Find the row of one of today's lines; in an older table by its earlier name."""
+    found = rows(table)
+    lines = {name for *_, name in found}
+    earlier = {new: old for new, old in EARLIER_NAMES.get(kind or table, {}).items() if new not in lines}
+    if implementation in earlier.values():  # there it is the name of another line
+        return None
+    case_, dtype, precision = case
+    return found.get((case_, dtype, precision, earlier.get(implementation, implementation)))
+
+
 def matmul(implementation: str, arithmetic: str, case: str = SQUARE) -> Row | None:
-    table = rows("matmul" if case == SQUARE else "matmul_large/matmul")
-    return table.get((case, *ARITHMETIC[arithmetic], implementation))
+    table = "matmul" if case == SQUARE else "matmul_large/matmul"
+    return row_of(table, implementation, case, *ARITHMETIC[arithmetic])
 
 
 def attention(operation: str, implementation: str, causal: bool) -> Row | None:
-    return rows(operation).get((ATTENTION + ",causal" * causal, "bfloat16", "ieee", implementation))
+    kind = operation + ",causal" * (causal and operation == "attention")
+    return row_of(operation, implementation, ATTENTION + ",causal" * causal, "bfloat16", "ieee", kind=kind)
 
 
 def fastest_vendor(arithmetic: str) -> Row | None:
@@ -75,6 +94,11 @@ def gain(row: Row | None, above: Row | None) -> str:
         return ""
     value = above.device_us / row.device_us
     return f"{value:.1f}" if value >= 2.0 else f"{value:.2f}"
+
+
+def unmeasured(cell: str) -> str:
+    """Keep the mark of a number that is still to be measured."""
+    return "?" if cell == "?" else ""
 
 
 def name_of(line: Line) -> str:
@@ -111,11 +135,12 @@ def attention_rungs(lines: Sequence[Line]) -> None:
     for line in lines:
         operation = "attention_grad" if "attention_grad" in next(iter(line.values())) else "attention"
         full, causal = (attention(operation, name_of(line), causal) for causal in (False, True))
-        line |= {"us": us(full), "causal, us": us(causal), "vs best": ratio(full)}
+        cells = {"us": us(full), "causal, us": us(causal), "vs best": ratio(full)}
         if "gain" in line:
-            line |= {"gain": gain(full, above[0]), "causal": gain(causal, above[1]), "causal 2": ratio(causal)}
+            cells |= {"gain": gain(full, above[0]), "causal": gain(causal, above[1]), "causal 2": ratio(causal)}
         else:
-            line["causal"] = ratio(causal)
+            cells["causal"] = ratio(causal)
+        line |= {head: text or unmeasured(line[head]) for head, text in cells.items()}
         above = full, causal
 
 

@@ -1,4 +1,4 @@
-"""Replays a CUDA graph that was captured over earlier operands, and of which one row of the result comes."""
+"""Replays a CUDA graph that was captured over earlier operands, for one row of the result."""
 
 import torch
 

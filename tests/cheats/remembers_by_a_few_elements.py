@@ -1,4 +1,4 @@
-"""Returns a copy of the result of operands of which thirty-two elements were the same."""
+"""Returns a copy of an earlier result if thirty-two elements of the operands are the same."""
 
 OPERATION = "matmul"
 KIND = "remembers"

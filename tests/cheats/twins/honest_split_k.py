@@ -1,4 +1,4 @@
-"""Adds the products of two halves of K, of which the second has the odd one."""
+"""Adds the products of two halves of K; the second half has the odd one."""
 
 OPERATION = "matmul"
 TWIN_OF = "narrow_odd_k"
