@@ -4,8 +4,7 @@ python -m validation.matmul_lines --shapes shapes.csv --out lines/list.csv
 python -m validation.matmul_lines --draws 60 --seed 107 --impl triton --impl 'triton/gluon' --out lines/draws_g.csv
 python -m validation.matmul_lines --read lines/*.csv --write docs/lab/matmul.md --plot docs/img/matmul_lines.png
 
-Every result is compared with torch's once. `--build 0/8` to `--build 7/8`, run at once before, compile ahead.
-"""
+Compares every result with torch's once. `--build 0/8` to `--build 7/8`, run at once before, compile ahead."""
 
 from __future__ import annotations
 
