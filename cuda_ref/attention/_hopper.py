@@ -87,7 +87,7 @@ def strides(x: Tensor) -> list[int]:
 
 
 def is_readable(x: Tensor) -> bool:
-    """Whether TMA can read x: rows are contiguous, and each begins at a multiple of 16 bytes."""
+    """True if TMA can read x: rows are contiguous, and each begins at a multiple of 16 bytes."""
     align = 16 // x.element_size()
     aligned = all(stride > 0 and stride % align == 0 for stride in strides(x))
     return x.stride(3) == 1 and aligned and x.data_ptr() % 16 == 0

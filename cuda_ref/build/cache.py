@@ -113,7 +113,7 @@ def _seal(folder: Path) -> None:
 
 
 def _is_intact(folder: Path) -> bool:
-    """Whether `folder` exists and holds the files that its checksums name."""
+    """True if `folder` exists and holds the files that its checksums name."""
     try:
         sums = json.loads((folder / CHECKSUMS).read_text())
         return bool(sums == {name: _checksum(path) for name, path in _files(folder)})

@@ -124,7 +124,7 @@ def arch_flag(arch: str) -> str:
 
 
 def satisfies(arch: str, required: str | None) -> bool:
-    """Whether code with a line `// requires: <required>` compiles for `arch`: sm_80 is a minimum, sm_90a is exact."""
+    """True if code with a line `// requires: <required>` compiles for `arch`: sm_80 is a minimum, sm_90a is exact."""
     if required is None or arch == required:
         return True
     return not required.endswith("a") and int(arch[3:].rstrip("a")) >= int(required[3:])

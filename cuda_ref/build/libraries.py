@@ -91,7 +91,7 @@ def requires(source: str | Path) -> str | None:
 
 
 def supports(source: str | Path, target: str) -> bool:
-    """Whether a .cu can be built for "host" or for an architecture, according to its `// requires:` line."""
+    """True if a .cu can be built for "host" or for an architecture, according to its `// requires:` line."""
     required = requires(source)
     return required is None if target == "host" else compiler.satisfies(target, required)
 

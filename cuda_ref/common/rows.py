@@ -13,7 +13,7 @@ BLOCK_PACKS = CLUSTER_THREADS * CLUSTER_PACKS  # packs that a block holds
 
 
 def are_packed(x: Tensor, *vectors: Tensor) -> bool:
-    """Whether each row of x, and each contiguous vector, begins and ends at multiples of 16 bytes, without gaps."""
+    """True if each row of x, and each contiguous vector, begins and ends at multiples of 16 bytes, without gaps."""
     lanes = PACK_BYTES // x.element_size()
     M, N = x.shape
     aligned = all(each.data_ptr() % PACK_BYTES == 0 for each in (x, *vectors))

@@ -84,5 +84,5 @@ def _rows_on_tensor_cores(x: Tensor, w_hh: Tensor, h0: Tensor) -> int:
 
 
 def _aligned(*tensors: Tensor) -> bool:
-    """Whether all begin at multiples of 16 bytes, after copies of those that are not contiguous."""
+    """True if all begin at multiples of 16 bytes, after copies of those that are not contiguous."""
     return all(not each.is_contiguous() or each.data_ptr() % 16 == 0 for each in tensors)

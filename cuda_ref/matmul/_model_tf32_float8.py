@@ -41,7 +41,7 @@ class Problem(NamedTuple):
     """Elements of operands that TMA cannot read."""
     multiprocessors: int
     few: bool = False
-    """Whether "few32" can compute it."""
+    """True if "few32" can compute it."""
     promoted: bool = False
 
 
@@ -195,6 +195,6 @@ def problem_of(a: Tensor, b: Tensor, precision: str) -> Problem:
 
 
 def _rows_of_quads(x: Tensor) -> bool:
-    """Whether TMA could read a matrix in rows of multiples of 16 bytes."""
+    """True if TMA could read a matrix in rows of multiples of 16 bytes."""
     layout = find_tma_layout(x, 1)
     return layout is not None and x.shape[0 if layout[0] else 1] % 4 == 0

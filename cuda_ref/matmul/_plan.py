@@ -59,7 +59,7 @@ def problem_of(a: Tensor, b: Tensor) -> Problem:
 
 
 def _straddles(x: Tensor, layout: tuple[bool, int] | None) -> bool:
-    """Whether rows of an operand, or of its copy for TMA, begin within lines of the L2 cache."""
+    """True if rows of an operand, or of its copy for TMA, begin within lines of the L2 cache."""
     size = x.element_size()
     if layout is None:
         columns = x.shape[1] if x.stride(1) <= x.stride(0) else x.shape[0]

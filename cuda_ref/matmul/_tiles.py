@@ -45,18 +45,18 @@ class Problem(NamedTuple):
     N: int
     K: int
     a_copied: bool
-    """Whether TMA cannot read a."""
+    """True if TMA cannot read a."""
     b_copied: bool
     multiprocessors: int
     a_across_k: bool = False
-    """Whether a is contiguous along M."""
+    """True if a is contiguous along M."""
     a_split: bool = False
-    """Whether rows of a, or of its copy, straddle lines of the L2 cache: 128 bytes of a row then lie in two lines."""
+    """True if rows of a, or of its copy, straddle lines of the L2 cache: 128 bytes of a row then lie in two lines."""
     b_split: bool = False
     a_dense: bool = False
-    """Whether rows of a follow each other without gaps, and begin at a multiple of 16 bytes."""
+    """True if rows of a follow each other without gaps, and begin at a multiple of 16 bytes."""
     b_along_k: bool = False
-    """Whether b is contiguous along K, and no vector."""
+    """True if b is contiguous along K, and no vector."""
 
 
 KERNELS = ("wgmma", "wgmma16", "fitted", "mma", "stream", "skinny", "short", "narrow")

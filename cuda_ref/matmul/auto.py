@@ -76,5 +76,5 @@ def run(
 
 
 def _across_k(a: Tensor) -> bool:
-    """Whether "skinny", which reads a along K by TMA, needs a copy of it."""
+    """True if "skinny", which reads a along K by TMA, needs a copy of it."""
     return find_tma_layout(a, 1, k_major_only=True) is None

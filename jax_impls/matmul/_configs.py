@@ -113,7 +113,7 @@ def choose_elements(M: int, N: int, K: int, itemsize: int, max_blocks: int) -> E
 
 
 def elements_fit(M: int, N: int, K: int) -> bool:
-    """Whether the offsets of elements.py, of 32 bits, reach all elements."""
+    """True if the offsets of elements.py, of 32 bits, reach all elements."""
     return M * K + K * N + M * N < 2**31
 
 

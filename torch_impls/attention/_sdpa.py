@@ -13,7 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 def aligned(x: Tensor) -> bool:
-    """Whether every row of x begins at a multiple of 16 bytes, which the fused kernels read at a time.
+    """True if every row of x begins at a multiple of 16 bytes, which the fused kernels read at a time.
 
     They do not check it: a misaligned address ends the process's CUDA context. Of rows that are no multiple of 16 bytes
     long only the first counts: PyTorch pads or refuses them itself.

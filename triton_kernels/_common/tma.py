@@ -70,7 +70,7 @@ def tma_output(out: Tensor, element: int) -> Iterator[TmaMatrix]:
 
 
 def readable(x: Tensor) -> bool:
-    """Whether TMA can read x (B, H, S, D): rows contiguous, each at a multiple of 16 bytes."""
+    """True if TMA can read x (B, H, S, D): rows contiguous, each at a multiple of 16 bytes."""
     unit = 16 // x.element_size()
     outer = [stride for size, stride in zip(x.shape[:3], x.stride()[:3], strict=True) if size > 1]
     return x.stride(3) == 1 and all(s > 0 and s % unit == 0 for s in outer) and x.data_ptr() % 16 == 0

@@ -58,7 +58,7 @@ class Autotuner(TritonAutotuner):
         super().__init__(kernel, kernel.arg_names, configs, key, None, None, prune_configs_by=prune, cache_results=True)
         self.name = f"{self.base_fn.__module__.partition('.')[2]}.{self.base_fn.__name__}"
         self.remembers = True
-        """Whether tuned configurations and kept choices are used, and choices kept."""
+        """True if tuned configurations and kept choices are used, and choices kept."""
         self.fault = ""
         self.origins: dict[Key, str] = {}
         self._borrowed: list[triton.Config] = []

@@ -307,7 +307,7 @@ def _as_written(kind: Kind, function: Callable[..., Any], tensors: tuple[Tensor,
 
 
 def _are_apart(tensors: Sequence[Tensor]) -> bool:
-    """Whether the tensors of a call have different addresses."""
+    """True if the tensors of a call have different addresses."""
     return len({x.data_ptr() for x in tensors}) == len(tensors)
 
 

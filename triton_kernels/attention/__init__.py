@@ -70,7 +70,7 @@ def attention_kernel(
 
 @triton.jit
 def has_nan(x):
-    """Whether any element of a tile is NaN."""
+    """True if any element of a tile is NaN."""
     return tl.max(tl.max((x != x).to(tl.int32), 1), 0) > 0
 
 

@@ -38,14 +38,14 @@ def choose(q: Tensor, k: Tensor, v: Tensor, *, causal: bool, contiguous: bool = 
 
 
 def _gluon_pays(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
-    """Whether `gluon` is the fastest on Hopper in 16 bits; with D = 64 and a mask `packed` is faster by 5%."""
+    """True if `gluon` is the fastest on Hopper in 16 bits; with D = 64 and a mask `packed` is faster by 5%."""
     S_q, D = q.shape[2:]
     covered = D in gluon.HEAD_DIMS and all(map(readable, (q, k, v)))
     return covered and min(S_q, k.shape[2]) >= GLUON_FROM and not (causal and D == 64)
 
 
 def _specialized_pays(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
-    """Whether `specialized` covers the case, with a tile for each multiprocessor and tiles that are mostly full."""
+    """True if `specialized` covers the case, with a tile for each multiprocessor and tiles that are mostly full."""
     B, H, S_q, D = q.shape
     if D not in specialized.TILES or specialized.obstacle(q, k, v, causal):
         return False

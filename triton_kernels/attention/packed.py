@@ -159,6 +159,6 @@ def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale:
 
 
 def _by_tma(x: Tensor) -> bool:
-    """Whether TMA can load blocks of keys or values: 16 bits, and rows that it can read."""
+    """True if TMA can load blocks of keys or values: 16 bits, and rows that it can read."""
     has_tma = INTERPRET or torch.cuda.get_device_capability(x.device)[0] >= 9
     return has_tma and x.element_size() == 2 and readable(x)

@@ -36,7 +36,7 @@ def dot(x, y, acc=None):
 
 @triton.jit
 def visible(rows, keys, S_q, S_k, CAUSAL: tl.constexpr):
-    """Whether query `rows` sees `keys`, by broadcasting. Both may lie beyond the last one."""
+    """True if query `rows` sees `keys`, by broadcasting. Both may lie beyond the last one."""
     seen = (rows < S_q) & (keys < S_k)
     return seen & (keys <= rows + (S_k - S_q)) if CAUSAL else seen
 

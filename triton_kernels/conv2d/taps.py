@@ -100,7 +100,7 @@ else:  # tuned, or timed once per key and kept in Triton's cache folder
 
 
 def covers(x: Tensor, weight: Tensor) -> bool:
-    """Whether a tap has enough channels for a step of its own."""
+    """True if a tap has enough channels for a step of its own."""
     (_, R, S, C) = weight.shape
     return C >= FEW_CHANNELS or R * S == 1
 

@@ -139,7 +139,7 @@ def programs(B: int, H: int) -> int:
 
 
 def fits(h0: State) -> bool:
-    """Whether the device runs all programs at the same time. The interpreter needs no such limit."""
+    """True if the device runs all programs at the same time. The interpreter needs no such limit."""
     return INTERPRET or programs(*h0.shape) <= multiprocessors(h0)
 
 

@@ -41,7 +41,7 @@ class Choice(NamedTuple):
     """gluon, pipelined, parts or few."""
     parts: int = 1
     padded: bool = False
-    """Whether operands at odd addresses are copied first."""
+    """True if operands at odd addresses are copied first."""
     few: Few | None = None
 
 

@@ -343,7 +343,7 @@ def _parts_and_order(a: Tensor, b: Tensor, biased: bool) -> tuple[int, bool]:
 
 
 def output_is_odd(M: int, N: int) -> bool:
-    """Whether TMA cannot write a contiguous 16-bit output: it has several rows, not all at multiples of 16 bytes."""
+    """True if TMA cannot write a contiguous 16-bit output: it has several rows, not all at multiples of 16 bytes."""
     return M > 1 and N > 1 and N % 8 != 0
 
 

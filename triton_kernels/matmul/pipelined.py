@@ -45,7 +45,7 @@ def rounded_up(x, ALIGN: tl.constexpr):
 
 @triton.constexpr_function
 def needs_two_accumulators(PRECISION, BLOCK_M, BLOCK_N):
-    """Whether a tile is computed as two halves of its columns: promoted sums take twice the registers."""
+    """True if a tile is computed as two halves of its columns: promoted sums take twice the registers."""
     return PRECISION == "promoted" and BLOCK_M * BLOCK_N > 128 * 128
 
 
@@ -223,7 +223,7 @@ def oriented(a: Tensor, b: Tensor, c: Tensor, precision: str) -> tuple[Tensor, T
 
 
 def needs_columns(a: Tensor, b: Tensor, precision: str) -> bool:
-    """Whether b is copied to column-major order: wgmma can transpose only one of two tf32 operands."""
+    """True if b is copied to column-major order: wgmma can transpose only one of two tf32 operands."""
     return precision == "tf32" and a.stride(1) != 1 and b.stride(0) != 1
 
 

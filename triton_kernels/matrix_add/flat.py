@@ -36,7 +36,7 @@ def flat_add_kernel(a_ptr, b_ptr, out_ptr, N, BLOCK: tl.constexpr):
 
 
 def covers(a: Tensor, b: Tensor) -> bool:
-    """Whether both operands are contiguous."""
+    """True if both operands are contiguous."""
     return a.is_contiguous() and b.is_contiguous()
 
 
