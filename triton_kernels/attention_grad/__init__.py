@@ -211,7 +211,8 @@ def attention_grad(
     if max(S_q, S_k) > LONGEST:
         raise NotImplementedError(f"attention_grad: S_q and S_k must be at most 2^30; got {S_q}, {S_k}")
     if q.numel() == 0 or k.numel() == 0:
-        return tuple(torch.zeros(x.shape, dtype=q.dtype, device=q.device) for x in (q, k, v))  # type: ignore[return-value]
+        dq, dk, dv = (torch.zeros(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
+        return dq, dk, dv
     sm_scale = D**-0.5 if sm_scale is None else sm_scale
     qk_scale = sm_scale * LOG2_E  # the kernels' exponentials are powers of 2
     dq, dk, dv = (empty_output(x.shape, x.dtype, x.device) for x in (q, k, v))

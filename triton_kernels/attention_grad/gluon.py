@@ -358,7 +358,8 @@ def attention_grad(
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     _check_limits(q, sm_scale)
     if q.numel() == 0 or k.numel() == 0:
-        return tuple(torch.zeros(x.shape, dtype=q.dtype, device=q.device) for x in (q, k, v))  # type: ignore[return-value]
+        dq, dk, dv = (torch.zeros(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
+        return dq, dk, dv
     dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
     sm_scale = D**-0.5 if sm_scale is None else sm_scale
     qk_scale = max(sm_scale * LOG2_E, 2.0**-126)  # not 0, which times the minus infinity of a hidden score is NaN

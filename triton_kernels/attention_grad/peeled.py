@@ -289,7 +289,8 @@ def attention_grad(
     q, k, v, do = (x if x.stride(3) == 1 else x.contiguous() for x in (q, k, v, do))
     _check_limits(q, k, v, do, sm_scale)
     if q.numel() == 0 or k.numel() == 0:
-        return tuple(torch.zeros(x.shape, dtype=q.dtype, device=q.device) for x in (q, k, v))  # type: ignore[return-value]
+        dq, dk, dv = (torch.zeros(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
+        return dq, dk, dv
     sm_scale = D**-0.5 if sm_scale is None else sm_scale
     dq, dk, dv = (empty_output(x.shape, x.dtype, x.device) for x in (q, k, v))
     G = H // H_kv
