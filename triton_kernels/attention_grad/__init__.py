@@ -36,7 +36,7 @@ def dot(x, y, acc=None):
 
 @triton.jit
 def visible(rows, keys, S_q, S_k, CAUSAL: tl.constexpr):
-    """True if query `rows` sees `keys`, by broadcasting. Both may lie beyond the last one."""
+    """Mask [rows, keys] of the pairs in which the query sees the key. Both may lie beyond the last one."""
     seen = (rows < S_q) & (keys < S_k)
     return seen & (keys <= rows + (S_k - S_q)) if CAUSAL else seen
 
@@ -94,7 +94,7 @@ def dk_dv_kernel(
 ):  # fmt: skip
     """One program computes BLOCK_N rows of dk and dv of one key head, from all queries of its G query heads.
 
-    p^T and ds^T have a key a row, so that they are the left operands of the products with do and q.
+    p^T and ds^T have one key per row, so that they are the left operands of the products with do and q.
     """
     tiles = tl.cdiv(S_k, BLOCK_N)
     start_n = tl.program_id(0) % tiles * BLOCK_N
@@ -170,7 +170,7 @@ CONFIGS = LARGE + SMALL
 
 
 def short_list(configs: list[triton.Config], args: dict[str, Any], **_: Any) -> list[triton.Config]:
-    """Small tiles for float32, which has no tensor cores: its operands pass through registers."""
+    """Selects small tiles for float32, whose operands pass through registers for lack of tensor cores."""
     return SMALL if args["q_ptr"].dtype == torch.float32 else LARGE
 
 

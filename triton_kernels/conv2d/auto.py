@@ -1,7 +1,7 @@
-"""Convolution of images in Triton: the kernel that suits the images.
+"""Convolution of images in Triton: chooses the kernel by the shape and layout of the images.
 
-`triton/boxes` if TMA can read them and boxes overhang the output by at most a quarter, else `triton/taps`; the plain
-kernel for windows of few channels.
+It is `triton/boxes` if TMA can read the images and boxes overhang the output by at most a quarter, otherwise
+`triton/taps`; the plain kernel for windows with few channels.
 """
 
 import triton

@@ -192,22 +192,22 @@ def gluon_matmul_kernel(
     gl.static_assert(CONSUMERS == 1 or CONSUMERS == 2)
     a_smem = gl.allocate_shared_memory(
         DTYPE,
-        [STAGES * CONSUMERS] + a_desc.block_type.shape,
-        a_desc.layout,  # noqa: RUF005
+        [STAGES * CONSUMERS] + a_desc.block_type.shape,  # noqa: RUF005
+        a_desc.layout,
     )
     b_smem = gl.allocate_shared_memory(DTYPE, [STAGES] + b_desc.block_type.shape, b_desc.layout)  # noqa: RUF005
     if left_columns(BLOCK_N) < BLOCK_N:
         right_smem = gl.allocate_shared_memory(
             DTYPE,
-            [STAGES] + right_desc.block_type.shape,
-            right_desc.layout,  # noqa: RUF005
+            [STAGES] + right_desc.block_type.shape,  # noqa: RUF005
+            right_desc.layout,
         )
     else:
         right_smem = b_smem
     c_smem = gl.allocate_shared_memory(
         c_desc.dtype,
-        [BUFFERS * CONSUMERS] + c_desc.block_type.shape,
-        c_desc.layout,  # noqa: RUF005
+        [BUFFERS * CONSUMERS] + c_desc.block_type.shape,  # noqa: RUF005
+        c_desc.layout,
     )
     full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
