@@ -1,4 +1,4 @@
-"""Matrix multiplication in CUDA with asynchronous copies (cp.async), three tiles in flight."""
+"""Matrix multiplication in CUDA with asynchronous copies (cp.async): three tiles are in flight."""
 
 import torch
 from jaxtyping import Float
