@@ -10,7 +10,7 @@ from cuda_ref._runtime.arguments import check_attention
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
-BLOCK_M = 32  # queries of a block, as in attention.cu
+BLOCK_M = 32  # queries per block, as in attention.cu
 
 
 @kept
@@ -63,7 +63,7 @@ def attention(
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float) -> None:
-    """Writes attention's result to `out` (B, H, S_q, D). Rows are contiguous; `out` is not empty."""
+    """Writes the result of `attention` to `out` (B, H, S_q, D). Rows are contiguous; `out` is not empty."""
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     build.launch(
         "attention/attention", "attention_into", q.device,

@@ -1,5 +1,5 @@
-"""Attention in CUDA by tiles: to the plain kernel it adds tiles of keys and values in shared memory, which the warps of
-a block use for eight queries each."""
+"""Attention in CUDA by tiles: adds to the plain kernel tiles of keys and values in shared memory. The warps of a block
+use each element for eight queries."""
 
 import math
 
@@ -11,7 +11,7 @@ from cuda_ref._runtime.arguments import check_attention
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
-BLOCK_M = 32  # queries of a block, as in tiles.cu
+BLOCK_M = 32  # queries per block, as in tiles.cu
 
 
 @kept
@@ -64,7 +64,7 @@ def attention(
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float) -> None:
-    """Writes attention's result to `out` (B, H, S_q, D). Rows are contiguous; `out` is not empty."""
+    """Writes the result of `attention` to `out` (B, H, S_q, D). Rows are contiguous; `out` is not empty."""
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     build.launch(
         "attention/tiles", "attention_tiles_into", q.device,

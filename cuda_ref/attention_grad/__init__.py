@@ -11,7 +11,7 @@ from cuda_ref._runtime.arguments import check_attention_grad
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
-ROWS = 32  # queries or keys of a block, as in attention_grad.cu
+ROWS = 32  # queries or keys per block, as in attention_grad.cu
 
 Queries = Float[Tensor, "B H S_q D"]
 Keys = Float[Tensor, "B H_kv S_k D"]

@@ -1,5 +1,5 @@
-"""The gradients of attention in CUDA by tiles: to the plain kernels it adds tiles in shared memory, which the warps of
-a block use for four rows each."""
+"""The gradients of attention in CUDA by tiles: adds to the plain kernels tiles in shared memory. The warps of a block
+use each element for four rows."""
 
 import math
 
@@ -12,7 +12,7 @@ from cuda_ref._runtime.arguments import check_attention_grad
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
-KEPT = 16  # rows of a block, as in tiles.cu
+KEPT = 16  # rows per block, as in tiles.cu
 
 Queries = Float[Tensor, "B H S_q D"]
 Keys = Float[Tensor, "B H_kv S_k D"]

@@ -68,7 +68,7 @@ def search_path() -> str:
 
 
 def missing(device_type: str) -> str | None:
-    """What a build of a .cu lacks on this machine, and how to install it. Builds nothing.
+    """Names the tools that a build of a .cu lacks on this machine, and how to install them. Builds nothing.
 
     Args:
         device_type: "cuda" or "cpu".

@@ -1,4 +1,4 @@
-"""A linear layer with a sigmoid in CUDA: a product of tiles in shared memory, finished before it is stored."""
+"""A linear layer with a sigmoid in CUDA: tiles in shared memory; bias and sigmoid are applied before the store."""
 
 from jaxtyping import Float
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""A linear layer with a sigmoid in CUDA for few rows, as in decoding: matmul/skinny.py with another end."""
+"""A linear layer with a sigmoid in CUDA for few rows, as in decoding: adds bias and sigmoid to matmul/skinny.py."""
 
 from jaxtyping import Float
 from torch import Tensor

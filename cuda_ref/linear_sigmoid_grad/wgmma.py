@@ -1,6 +1,6 @@
 """The gradients of a linear layer with a sigmoid in CUDA on Hopper's tensor cores: three products and a sum.
 
-Adds to the plain kernel products by matmul/wgmma.py, and sums over rows that the first product's tiles begin.
+Adds to the plain kernel products by matmul/wgmma.py, and sums over rows that begin in the first product's tiles.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from cuda_ref.matmul._tiles import Plan, Problem, described
 
 REQUIRES = "sm_90"
 ROWS, SUMS = 64, 4
-"""Rows of dz of which SUMS sums leave the kernel."""
+"""For every ROWS rows of dz the kernel stores SUMS sums."""
 TILES_OF_TWO = (1, 2, 3)
 """The tiles of matmul/wgmma.cu with two consumer warpgroups."""
 
@@ -83,7 +83,7 @@ def gradients(
 
 
 def steps(product_config: Callable[[Tensor, Tensor], str], x: Tensor, weight: Tensor, dy: Tensor) -> str:
-    """The steps of `gradients` in words."""
+    """Describes the steps of `gradients`."""
     (M, K), N = x.shape, weight.shape[0]
     if M * N * K == 0:
         return ""
@@ -93,7 +93,7 @@ def steps(product_config: Callable[[Tensor, Tensor], str], x: Tensor, weight: Te
 
 
 def _plan(M: int, N: int, K: int, x: Tensor) -> Plan:
-    """The tile of the product that ends with dz, which is not divided into parts."""
+    """The tile of the product that ends with dz. Its K is not divided into parts."""
     problem = Problem(M, N, K, False, False, multiprocessors(x.device) if x.is_cuda else 1)
     costs = costs_of(x.device if x.is_cuda else None)
     return min((Plan("wgmma", tile, 1) for tile in TILES_OF_TWO), key=lambda plan: predicted_us(plan, problem, costs))

@@ -33,7 +33,7 @@
 #include "hopper/wgmma.cuh"
 
 constexpr int PARTS = 3, GROUP_K = 16;            // terms of one wgmma
-constexpr int STEP_K = 64, STEP_STAGES = 3;       // terms and stages of a step, whose leading products are added from zero
+constexpr int STEP_K = 64, STEP_STAGES = 3;       // terms of a step (leading products start from zero); its stages
 constexpr int STAGE_ELEMENTS = ROW_BYTES / 2;     // bfloat16 elements in a row of a stage
 constexpr int BLOCK_N = 128, SUMS = BLOCK_N / 2;  // columns of a tile; sums of a thread
 static_assert(STEP_K * PARTS == STEP_STAGES * STAGE_ELEMENTS, "a step is whole stages");
@@ -305,7 +305,8 @@ __global__ void __launch_bounds__(C::THREADS)
         tma_prefetch_descriptor(&maps.b);
         init_pipeline<C>(shared);
     }
-    // No thread may arrive at a barrier, or write to another block, before the barriers there are initialized.
+    // No thread may arrive at a barrier of another block, or write there, before that block has initialized its
+    // barriers.
     if constexpr (C::CLUSTER > 1) {
         cluster_sync();
     } else {

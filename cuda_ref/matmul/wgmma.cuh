@@ -309,7 +309,8 @@ __global__ void __launch_bounds__(C::THREADS)
         if constexpr (C::CLUSTER == 1) producer.load_first();
     }
     if (threadIdx.x == 0 && out_columns % (16 / sizeof(*out)) == 0) tma_prefetch_descriptor(&maps.out);
-    // No thread may arrive at a barrier, or write to another block, before the barriers there are initialized.
+    // No thread may arrive at a barrier of another block, or write there, before that block has initialized its
+    // barriers.
     if constexpr (C::CLUSTER > 1) {
         cluster_arrive_relaxed();
     } else {

@@ -1,5 +1,5 @@
-"""Root mean square normalization of each row of a matrix in CUDA: to the plain kernel it adds registers that keep a
-row, which is read once."""
+"""Root mean square normalization of each row of a matrix in CUDA: adds to the plain kernel registers that hold a row,
+so that it is read once."""
 
 from jaxtyping import Float
 from torch import Tensor

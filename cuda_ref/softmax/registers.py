@@ -1,4 +1,4 @@
-"""Softmax of each row of a matrix in CUDA: to the plain kernel it adds registers that keep a row, so that it is read
+"""Softmax of each row of a matrix in CUDA: adds to the plain kernel registers that hold a row, which is read
 once."""
 
 from jaxtyping import Float

@@ -9,7 +9,7 @@ from cuda_ref._runtime.arguments import check_sum
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
-THREADS = 16384  # fewest threads of a launch, where there are as many elements for each as PART has
+THREADS = 16384  # fewest threads of a launch, if each then has at least PART elements
 PART = 64  # fewest elements of a part
 
 

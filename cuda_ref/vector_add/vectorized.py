@@ -1,4 +1,4 @@
-"""Vector addition in CUDA by 16-byte accesses: to the plain kernel it adds one pack of each operand a thread."""
+"""Vector addition in CUDA by 16-byte accesses: adds to the plain kernel one pack of each operand per thread."""
 
 from jaxtyping import Float
 from torch import Tensor

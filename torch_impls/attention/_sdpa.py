@@ -1,4 +1,4 @@
-"""What the attention files share: PyTorch's scaled_dot_product_attention restricted to one kernel; its gradients."""
+"""Shared by the attention files: PyTorch's scaled_dot_product_attention restricted to one kernel, and its gradients."""
 
 from __future__ import annotations
 

@@ -36,8 +36,7 @@ def head_and_rank(pid, tiles, HEADS, HEAD_GROUP):
     """Head of program `pid`, and the rank of its tile among the `tiles` of the head; in Triton and in Gluon.
 
     HEAD_GROUP heads run together, so that the data that all their tiles read stays in the L2 cache. If a mask makes
-    tiles
-    unequal, the first rank is the longest tile: short programs fill the end of the last wave.
+    tiles unequal, the first rank is the longest tile: short programs fill the end of the last wave.
     """
     first_head = pid // (HEAD_GROUP * tiles) * HEAD_GROUP
     heads_in_group = min(HEADS - first_head, HEAD_GROUP)
