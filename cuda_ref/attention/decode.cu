@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(WARPS * 32, Ring<D>::RESIDENT)
                      float* __restrict__ sums, float2* __restrict__ statistics, const Decoding x) {
     using R = Ring<D>;
     extern __shared__ float4 shared[];
-    const int warp = __shfl_sync(ALL, threadIdx.x / 32, 0);  // tells the compiler that it is uniform
+    const int warp = __shfl_sync(ALL, threadIdx.x / 32, 0);  // warp-uniform for the compiler
     const int lane = threadIdx.x % 32, G = x.H / x.H_kv, count = x.S_q * G;
     const int tiles = ceil_div(count, ROWS), row0 = blockIdx.x % tiles * ROWS;
     const int part = blockIdx.x / tiles % x.parts, head = blockIdx.x / tiles / x.parts;

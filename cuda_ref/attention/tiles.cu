@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
     constexpr int WIDTH = BLOCK_D / 32 < 4 ? BLOCK_D / 32 : 4;  // contiguous columns per lane
     constexpr int SPANS = BLOCK_D / 32 / WIDTH;                 // groups of them, 32 * WIDTH columns apart
     extern __shared__ float4 shared[];
-    const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);  // tells the compiler that it is uniform
+    const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);  // warp-uniform for the compiler
     const int lane = threadIdx.x % 32;
     const int S_q = problem.S_q, S_k = problem.S_k;
 

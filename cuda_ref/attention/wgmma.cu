@@ -219,7 +219,7 @@ __global__ void __launch_bounds__(P::THREADS, 1)
     char* const aligned = raw + (-shared_address(raw) & (BOX_ALIGNMENT - 1));
     auto tiles_of = [&](int team) { return reinterpret_cast<Tile*>(aligned + team * P::TEAM_BYTES + P::TILES); };
     auto shared_of = [&](int team) { return shared_address(aligned) + team * P::TEAM_BYTES; };
-    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0);  // tells the compiler that it is uniform
+    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0);  // warp-uniform for the compiler
     if (threadIdx.x == P::PRODUCER) {
         tma_prefetch_descriptor(&maps.q);
         tma_prefetch_descriptor(&maps.k);

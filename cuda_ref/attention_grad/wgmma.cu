@@ -247,7 +247,7 @@ __global__ void __launch_bounds__(P::THREADS, 1)
     char* const aligned = raw + (-shared_address(raw) & (BOX_ALIGNMENT - 1));
     const uint32_t shared = shared_address(aligned);
     int* const ticket = reinterpret_cast<int*>(aligned + P::TICKET);
-    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0);  // tells the compiler that it is uniform
+    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0);  // warp-uniform for the compiler
     if (threadIdx.x == P::PRODUCER) {
         start_next_kernel();
         tma_prefetch_descriptor(&maps.k);

@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(THREADS, 1)
                      T* __restrict__ out, int M, int N, int K) {
     extern __shared__ char raw[];
     const uint32_t start = shared_address(raw), shared = start + (-start & (BOX_ALIGNMENT - 1));
-    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0);  // tells the compiler that it is uniform
+    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0);  // warp-uniform for the compiler
     const TileCoordinate tile = tiles[blockIdx.x];
     const int m = tile.m * BLOCK_M, n = tile.n * BLOCK_N, steps = ceil_div(K, BLOCK_K);
 
