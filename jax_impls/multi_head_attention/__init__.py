@@ -1,4 +1,4 @@
-"""A layer of multi-head attention as XLA compiles it: a product, attention with its scores in memory, and a product."""
+"""A layer of multi-head attention compiled by XLA: a product, attention with its scores in memory, and a product."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def multi_head_attention(
     Shapes: x (B, S, E), w_qkv (3 E, E), w_out (E, E), laid out as in torch.nn.Linear. The first E columns of x w_qkv^T
     are queries, the next keys, then values, head by head.
     Causal: position i sees positions up to i. float16 or bfloat16 with sums in float32; the first product and
-    attention's result are rounded. JAX's interface to cuDNN takes (B, S, H, D), as the first product leaves it.
+    attention's result are rounded. JAX's interface to cuDNN takes (B, S, H, D), the layout of the first product.
 
     Raises ValueError for other shapes and dtypes, NotImplementedError for float32, for other D, and without a GPU.
     """
