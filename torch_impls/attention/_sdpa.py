@@ -113,7 +113,7 @@ def lower_right(q: Tensor, k: Tensor, *, causal: bool) -> Tensor | None:
 def gradients(
     attend: Callable[[Tensor, Tensor, Tensor], Tensor], q: Tensor, k: Tensor, v: Tensor, do: Tensor, *, causal: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(dq, dk, dv) of `attend` by autograd, contiguous. `attend` is called without the first queries that see no key."""
+    """(dq, dk, dv) of `attend` by autograd, contiguous. `attend` does not get the first queries that see no key."""
     blind = max(0, q.shape[2] - k.shape[2]) if causal else 0
     if q.numel() == 0 or k.numel() == 0:
         return q.new_zeros(q.shape), k.new_zeros(k.shape), v.new_zeros(v.shape)
