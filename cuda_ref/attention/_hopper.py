@@ -27,9 +27,9 @@ def attend(start: Launch, q: Tensor, k: Tensor, v: Tensor, causal: bool, sm_scal
     Dtypes: float16, bfloat16, the same for all; scores, softmax and sums in float32, weights rounded to 16 bits for
     their product with v.
     Tail: rows beyond the last one of a head are read as zeros; scores of keys beyond it are masked.
-    Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for float32, other D, a
-    negative sm_scale, more than 2^30 queries, keys or tiles, and on devices without the kernel's instructions;
-    build.CudaError if the launch fails.
+    Raises: ValueError for other shapes and dtypes, and for tensors on different devices; NotImplementedError for
+    float32, other D, a negative sm_scale, more than 2^30 queries, keys or tiles, and on devices without the kernel's
+    instructions; build.CudaError if the launch fails.
     """
     B, H, _, S_q, S_k, D = check_attention(q, k, v)
     check_covered("attention", q, k, HEAD_DIMS, sm_scale)

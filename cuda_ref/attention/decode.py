@@ -42,7 +42,7 @@ def attention(
 
     Shapes: S_q up to 16; otherwise shapes, masks, dtypes and errors of cuda_ref.attention._hopper.attend.
     The keys of a head are divided among blocks; all query heads of a key head read it once.
-    Devices: CUDA, compute capability 8.0 or newer; on the CPU the same kernels are emulated, for agreement only.
+    Devices: CUDA, compute capability 8.0 or newer; on the CPU the same kernels are emulated, only to check results.
     Source: see decode.cu.
     """
     if q.dim() == 4 and q.shape[2] > MOST_QUERIES:

@@ -33,9 +33,9 @@ def attention(
     Dtypes: float32, float16, bfloat16, the same for all; scores, softmax and sums in float32 without tensor cores,
     rounded once at the end. The S_q x S_k scores are never stored.
     Tail: tiles that overhang are padded with zeros and their scores masked. D is padded to 64, 128 or 256.
-    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
-    Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for D above 256 and for
-    more than 2^30 queries, keys or blocks; build.CudaError if the launch fails.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
+    Raises: ValueError for other shapes and dtypes, and for tensors on different devices; NotImplementedError for D
+    above 256 and for more than 2^30 queries, keys or blocks; build.CudaError if the launch fails.
     Source: see tiles.cu.
     """
     B, H, H_kv, S_q, S_k, D = check_attention(q, k, v)

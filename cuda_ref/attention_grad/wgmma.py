@@ -42,16 +42,17 @@ def attention_grad(
     """(dq, dk, dv): gradients of the sum of do * o, where o = softmax(sm_scale q k^T) v; forward and backward.
 
     Shapes: q and do (B, H, S_q, D), k and v (B, H_kv, S_k, D), D 64 or 128, H a multiple of H_kv: query head h uses key
-    head h // (H // H_kv). An operand that TMA cannot read (rows contiguous, each at a multiple of 16 bytes) is copied
-    first. The results are contiguous. `sm_scale` defaults to 1 / sqrt(D).
+    head h // (H // H_kv). An operand that TMA cannot read (it needs contiguous rows, each at a multiple of 16 bytes) is
+    copied first. The results are contiguous. `sm_scale` defaults to 1 / sqrt(D).
     Causal: aligned to the last key; query i sees the keys j <= i + S_k - S_q. A query that sees no key has no gradient.
     Hidden pairs are weighted by 0: NaN and infinities of hidden rows can reach the gradients of rows of the same tile.
     Dtypes: float16, bfloat16, the same for all; scores, softmax and sums in float32, o, p and ds rounded to 16 bits.
     The order of the sums is fixed. Memory: dq in float32; with few key heads, where `parts_of_a_group` divides the
     query heads of each, also dk and dv in float32 for each part.
     Devices: CUDA, compute capability 9.0.
-    Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for float32, other D, a
-    negative sm_scale, more than 2^30 queries, keys or tiles, and on other devices; build.CudaError if a launch fails.
+    Raises: ValueError for other shapes and dtypes, and for tensors on different devices; NotImplementedError for
+    float32, other D, a negative sm_scale, more than 2^30 queries, keys or tiles, and on other devices; build.CudaError
+    if a launch fails.
     Source: see wgmma.cu.
     """
     sizes = check_attention_grad(q, k, v, do)

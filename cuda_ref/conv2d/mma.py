@@ -29,8 +29,8 @@ def conv2d(
     Dtypes: float16, bfloat16, with sums in float32, rounded once at the end.
     Tail: copies fill the padding and overhanging elements with zeros; outputs beyond the edge are not stored.
     Devices: CUDA, compute capability 8.0 or newer. On a CPU tiles are of 32 x 32.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for float32 and
-    for larger sizes; build.CudaError if the launch fails.
+    Raises: ValueError for other shapes, dtypes and precisions, and for tensors on different devices;
+    NotImplementedError for float32 and for larger sizes; build.CudaError if the launch fails.
     Source: see mma.cu.
     """
     P, Q = check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)

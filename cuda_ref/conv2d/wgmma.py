@@ -43,8 +43,9 @@ def conv2d(
     Tail: TMA writes zeros for pixels and channels beyond the ends, and does not write elements that overhang the
     output.
     Devices: CUDA, compute capability 9.0.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for
-    precision "ieee" of float32, for larger sizes, and on other devices; build.CudaError if the launch fails.
+    Raises: ValueError for other shapes, dtypes and precisions, and for tensors on different devices;
+    NotImplementedError for precision "ieee" of float32, for larger sizes, and on other devices; build.CudaError if the
+    launch fails.
     Source: see wgmma.cu.
     """
     P, Q = check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)

@@ -31,8 +31,9 @@ def linear_sigmoid(
     is added. float32 with precision "tf32": factors are rounded to tf32.
     Tail: TMA pads tiles that overhang the inputs with zeros and does not write elements that overhang the output.
     Devices: CUDA, compute capability 9.0.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for precision
-    "ieee" of float32, for K = 0, for larger sizes, and on other devices; build.CudaError if the launch fails.
+    Raises: ValueError for other shapes, dtypes and precisions, and for tensors on different devices;
+    NotImplementedError for precision "ieee" of float32, for K = 0, for larger sizes, and on other devices;
+    build.CudaError if the launch fails.
     Source: see wgmma.cu.
     """
     M, N, K = check_linear("linear_sigmoid", x, weight, bias, precision=precision)

@@ -45,8 +45,9 @@ def linear_sigmoid_grad(
     Precision: "ieee".
     Memory: 2 M N bytes for dz and M N / 4 for sums over its rows.
     Devices: CUDA, compute capability 9.0.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for float32,
-    for other N, for sizes of 0, for larger sizes, and on other devices; build.CudaError if a launch fails.
+    Raises: ValueError for other shapes, dtypes and precisions, and for tensors on different devices;
+    NotImplementedError for float32, for other N, for sizes of 0, for larger sizes, and on other devices;
+    build.CudaError if a launch fails.
     Source: see wgmma.cu.
     """
     return gradients(product.matmul, x, weight, bias, dy, precision)

@@ -27,7 +27,7 @@ def lstm(
     that are not contiguous. The results are contiguous.
     Dtypes: float32, float16, bfloat16, the same for all; h is rounded to this dtype in each step, sums and c are
     float32. Memory: 4 B H bytes.
-    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
     Raises: ValueError for other shapes and dtypes; NotImplementedError for I, B or H above 2^18; build.CudaError if a
     launch fails.
     Source: S. Hochreiter, J. Schmidhuber, "Long Short-Term Memory", Neural Computation 9(8), 1997.

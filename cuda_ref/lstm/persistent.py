@@ -37,7 +37,7 @@ def lstm(
     Kernel: batches beyond four rows of 16-bit numbers use tensor cores, if H is a multiple of 8. All blocks run at the
     same time and wait for each other in every step, so the launch is cooperative.
     Memory: 8 T B H numbers for the products of the inputs, and 24 B H bytes.
-    Devices: CUDA; on the CPU the same kernel is emulated, a launch for each step, for agreement only.
+    Devices: CUDA; on the CPU the same kernel is emulated, with one launch per step, only to check results.
     Raises: ValueError for other shapes and dtypes; NotImplementedError for H above 1024, and for more than 1024 rows of
     a group of blocks (512 on tensor cores); build.CudaError if the blocks do not fit on the device at the same time.
     Source: G. Diamos et al., "Persistent RNNs: Stashing Recurrent Weights On-Chip", ICML 2016.

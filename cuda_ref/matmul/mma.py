@@ -24,8 +24,8 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     Precision: "ieee".
     Tail: copies pad tiles that overhang with zeros; outputs beyond the edge are not stored.
     Devices: CUDA, compute capability 8.0 or newer; only Hopper divides k. On a CPU tiles are of 32 x 32.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for float32 and
-    for larger sizes; build.CudaError if the launch fails.
+    Raises: ValueError for other shapes, dtypes and precisions, and for tensors on different devices;
+    NotImplementedError for float32 and for larger sizes; build.CudaError if the launch fails.
     Source: see mma.cu.
     """
     M, N, K = check_matmul(a, b, precision)

@@ -27,8 +27,9 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     Plan: a model of the time chooses the tile, and the number of blocks of a cluster that divide k; see `config`.
     Tail: TMA pads tiles that overhang the inputs with zeros; outputs beyond the edge are not stored.
     Devices: CUDA, compute capability 9.0.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for more rows,
-    for float32, for other strides, and on other devices; build.CudaError if the launch fails.
+    Raises: ValueError for other shapes, dtypes and precisions, and for tensors on different devices;
+    NotImplementedError for more rows, for float32, for other strides, and on other devices; build.CudaError if the
+    launch fails.
     Source: see skinny.cu.
     """
     M, N, K = check_matmul(a, b, precision)

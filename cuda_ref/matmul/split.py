@@ -26,8 +26,9 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     Memory: 6 bytes for each element of a and b, K rounded up to a multiple of 16, and 8 for each row and column.
     Tail: TMA pads tiles that overhang the inputs with zeros; outputs beyond the edge are not stored.
     Devices: CUDA, compute capability 9.0.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for 16-bit
-    inputs and tf32, which need a single product, and on other devices; build.CudaError if a launch fails.
+    Raises: ValueError for other shapes, dtypes and precisions, and for tensors on different devices;
+    NotImplementedError for 16-bit inputs and tf32, which need a single product, and on other devices; build.CudaError
+    if a launch fails.
     Source: see split.cu.
     """
     M, N, K = check_matmul(a, b, precision)

@@ -24,8 +24,8 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     Precision: "ieee".
     Tail: elements beyond the edge are not read, and are zero in products.
     Devices: CUDA, compute capability 8.0 or newer; only Hopper divides k among blocks. On a CPU one warp sums all of k.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for float32
-    and for larger sizes; build.CudaError if the launch fails.
+    Raises: ValueError for other shapes, dtypes and precisions, and for tensors on different devices;
+    NotImplementedError for float32 and for larger sizes; build.CudaError if the launch fails.
     Source: see stream.cu.
     """
     M, N, K = check_matmul(a, b, precision)

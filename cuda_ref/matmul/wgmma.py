@@ -50,8 +50,9 @@ def matmul(
     then added in float32 ("promoted").
     Tail: TMA pads tiles that overhang the inputs with zeros and does not write elements that overhang the output.
     Devices: CUDA, compute capability 9.0.
-    Raises: ValueError for other shapes, dtypes, scales and precisions, and for two devices; NotImplementedError for
-    precision "ieee" of float32, for larger sizes, and on other devices; build.CudaError if the launch fails.
+    Raises: ValueError for other shapes, dtypes, scales and precisions, and for tensors on different devices;
+    NotImplementedError for precision "ieee" of float32, for larger sizes, and on other devices; build.CudaError if the
+    launch fails.
     Source: see wgmma.cu.
     """
     empty = checked(a, b, scale_a, scale_b, precision)

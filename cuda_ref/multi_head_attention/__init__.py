@@ -30,9 +30,9 @@ def multi_head_attention(
     Causal: position i sees positions up to i.
     Dtypes: float32, float16, bfloat16; products and sums in float32. The first product and attention's result are
     rounded.
-    Devices: CUDA; on the CPU the same kernels are emulated, for agreement only.
-    Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for D above 256;
-    build.CudaError if a launch fails.
+    Devices: CUDA; on the CPU the same kernels are emulated, only to check results.
+    Raises: ValueError for other shapes and dtypes, and for tensors on different devices; NotImplementedError for D
+    above 256; build.CudaError if a launch fails.
     Source: see matmul/matmul.cu and attention/attention.cu.
     """
     check_multi_head_attention(x, w_qkv, w_out, heads)

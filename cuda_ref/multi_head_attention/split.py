@@ -33,8 +33,8 @@ def multi_head_attention(
     Dtypes: float32. The products x w_qkv^T and o w_out^T are sums of six products of bfloat16; attention multiplies
     float32.
     Devices: CUDA, compute capability 9.0.
-    Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for 16-bit dtypes and for D
-    above 256; build.CudaError if a launch fails.
+    Raises: ValueError for other shapes and dtypes, and for tensors on different devices; NotImplementedError for 16-bit
+    dtypes and for D above 256; build.CudaError if a launch fails.
     Source: see matmul/split.cu and attention/tiles.cu.
     """
     check_multi_head_attention(x, w_qkv, w_out, heads)

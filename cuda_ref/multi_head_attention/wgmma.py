@@ -34,8 +34,8 @@ def multi_head_attention(
     first. The output is contiguous. Causal: position i sees positions up to i.
     Dtypes: float16, bfloat16; sums in float32. The first product and attention's result are rounded.
     Devices: CUDA, compute capability 9.0.
-    Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for float32 and for D other
-    than 64, 128 and 256; build.CudaError if a launch fails.
+    Raises: ValueError for other shapes and dtypes, and for tensors on different devices; NotImplementedError for
+    float32 and for D other than 64, 128 and 256; build.CudaError if a launch fails.
     Source: see matmul/wgmma.cu and attention/wgmma.cu.
     """
     return layer(product, x, w_qkv, w_out, heads, causal)

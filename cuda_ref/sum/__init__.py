@@ -22,7 +22,7 @@ def sum(
     Shapes: x (M, N), any strides; the output is contiguous.
     Dtypes: float32, float16, bfloat16; added in float32, in an order that depends on the shape alone, rounded once.
     Tail: threads beyond the last part do nothing. Indices are int64.
-    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
     Raises: ValueError for other shapes, dtypes and axes; build.CudaError if a launch fails.
     Source: see sum.cu.
     """

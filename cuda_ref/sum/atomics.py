@@ -22,7 +22,7 @@ def sum(
     Dtypes: float32, float16, bfloat16; added in float32 by each warp. The warps' sums are added in float64, in which
     atomic additions keep subnormal numbers. Their order varies: equal inputs may give different last bits.
     Tail: elements beyond the end are left out. Indices are int64.
-    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
     Raises: ValueError for other shapes, dtypes and axes; build.CudaError if the launch fails.
     """
     check_sum("sum", x, axis)

@@ -30,7 +30,7 @@ def sum(
     Dtypes: float32, float16, bfloat16; added in float32, in an order that depends on the shape alone, rounded once.
     Tail: elements beyond the end are left out. Rows that do not begin and end at multiples of 16 bytes are read element
     by element. Indices are int64.
-    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
     Raises: ValueError for other shapes, dtypes and axes; build.CudaError if the launch fails.
     """
     check_sum("sum", x, axis)

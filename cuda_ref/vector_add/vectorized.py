@@ -18,8 +18,9 @@ def vector_add(a: Float[Tensor, "N"], b: Float[Tensor, "N"]) -> Float[Tensor, "N
     Dtypes: float32, float16, bfloat16, the same for both; 16-bit types are added in float32 and rounded once.
     Tail: the elements after the last pack of 16 bytes are added one by one, and so are vectors that are strided or do
     not start at a multiple of 16 bytes. Indices are int64.
-    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
-    Raises: ValueError for other shapes and dtypes, and for two devices; build.CudaError if the launch fails.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
+    Raises: ValueError for other shapes and dtypes, and for tensors on different devices; build.CudaError if the launch
+    fails.
     Source: see vectorized.cu.
     """
     check_addition("vector_add", a, b, ("N",))

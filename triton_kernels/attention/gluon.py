@@ -338,8 +338,8 @@ def attention(
     """out = softmax(sm_scale q k^T) v, for each batch entry and head.
 
     Shapes: q (B, H, S_q, D), k and v (B, H_kv, S_k, D); query head h reads key head h // (H // H_kv). D is 64, 128 or
-    256. An operand that TMA cannot read (rows contiguous, each at a multiple of 16 bytes) is copied first. The output
-    is contiguous. `sm_scale` defaults to 1 / sqrt(D).
+    256. An operand that TMA cannot read (it needs contiguous rows, each at a multiple of 16 bytes) is copied first. The
+    output is contiguous. `sm_scale` defaults to 1 / sqrt(D).
     Causal: query i sees keys up to i + S_k - S_q; a query that sees no key gives zeros. NaN and infinities of hidden
     keys and values do not reach the result: 64 queries with a NaN are computed again, far more slowly.
     Dtypes: float16, bfloat16 (scores, softmax and accumulation in float32, the probabilities rounded once for the

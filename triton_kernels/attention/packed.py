@@ -119,8 +119,8 @@ def attention(
     computed again, far more slowly.
     Dtypes: float32 (ieee products and sums), float16, bfloat16 (scores, softmax and accumulation in float32, the
     probabilities rounded once for the second product).
-    Loads: TMA reads keys and values of 16 bits where it can (rows contiguous, each at a multiple of 16 bytes). Queries
-    are then in registers if D is 64.
+    Loads: TMA reads keys and values of 16 bits where it can (it needs contiguous rows, each at a multiple of 16 bytes).
+    Queries are then in registers if D is 64.
     Tail: only the blocks on the diagonal and the last one mask; blocks without visible keys are skipped.
     Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for other D, a negative sm_scale, or
     strides of k and v along S_k or D of 2**22 or more.

@@ -342,10 +342,10 @@ def attention_grad(
 ) -> tuple[Queries, Keys, Keys]:
     """(dq, dk, dv): gradients of the sum of do * o, where o = softmax(sm_scale q k^T) v; forward and backward.
 
-    Shapes: q and do (B, H, S_q, D), k and v (B, H_kv, S_k, D); D is 64 or 128. An operand that TMA cannot read (rows
-    contiguous, each at a multiple of 16 bytes) is copied first. `causal` and `sm_scale` are those of `attention`.
-    The forward pass is that of attention/gluon.py. Then scores are computed twice more, for dk and dv and for dq,
-    instead of adding dq by atomic operations: the result is deterministic.
+    Shapes: q and do (B, H, S_q, D), k and v (B, H_kv, S_k, D); D is 64 or 128. An operand that TMA cannot read (it
+    needs contiguous rows, each at a multiple of 16 bytes) is copied first. `causal` and `sm_scale` are those of
+    `attention`. The forward pass is that of attention/gluon.py. Then scores are computed twice more, for dk and dv and
+    for dq, instead of adding dq by atomic operations: the result is deterministic.
     Dtypes: float16, bfloat16 (scores, softmax and sums in float32; p and ds are rounded once for the products that
     follow). Tail: TMA reads zeros beyond the last row, whose scores are hidden, and does not write there.
     A query that sees no key has no gradient. Hidden pairs are weighted by 0: NaN and infinities of hidden rows can
