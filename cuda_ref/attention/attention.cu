@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(LANES* QUERIES, 1)
 #pragma unroll
     for (int c = 0; c < COLUMNS; ++c) {
         const int d = c * LANES + threadIdx.x;
-                // A query that sees no key gives zeros. If all keys that it sees score -inf, 0 / 0 gives NaN.
+        // A query that sees no key gives zeros. If all keys that it sees score -inf, 0 / 0 gives NaN.
         if (d < x.D) out[d] = from_float<T>(visible > 0 ? acc[c] / l : 0.0f);
     }
 }

@@ -23,8 +23,8 @@ struct Heads {
     float scale_log2;           // sm_scale * log2(e)
     const void *q, *k, *v;
     HeadStrides q_strides, k_strides, v_strides, out_strides;
-        // Statistics, stored instead of the output if there is a `d_out`. lse: base-2 logarithm of a query's sum of
-        // exponentials. delta: a query's sum of d_out * o. Each head has `padded` of both.
+    // Statistics, stored instead of the output if there is a `d_out`. lse: base-2 logarithm of a query's sum of
+    // exponentials. delta: a query's sum of d_out * o. Each head has `padded` of both.
     float *lse = nullptr, *delta = nullptr;
     int padded = 0;
     const void* d_out = nullptr;
@@ -76,8 +76,8 @@ struct Schedule {
         single_heads = heads.count - paired_heads;
     }
 
-        // The tile that team `of_block` of this block computes in turn number `turn`, from 0 on. It has no blocks of
-        // keys if there is no tile; then later turns have none either. The first teams of all blocks come first.
+    // The tile that team `of_block` of this block computes in turn number `turn`, from 0 on. It has no blocks of
+    // keys if there is no tile; then later turns have none either. The first teams of all blocks come first.
     __device__ __forceinline__ Tile tile(const Heads& heads, int turn, int of_block) const {
         const int team = of_block * gridDim.x + blockIdx.x;
         if (team >= teams) return {};
@@ -205,7 +205,7 @@ struct Softmax {
         for (int i = 0; i < COUNT; ++i) acc[i] *= factor[i / 2 % 2];
     }
 
-        // Divides acc by the sums over all columns.
+    // Divides acc by the sums over all columns.
     template <int COUNT>
     __device__ __forceinline__ void normalize(float (&acc)[COUNT]) {
         float inverse[2];

@@ -216,7 +216,7 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
     for (int r = 0; r < ROWS; ++r) {
         const int row = warp * ROWS + r;
         const float sum = warp_sum(l[r]);
-                // A query that sees no key gives zeros. If all keys that it sees score -inf, 1 / 0 times 0 gives NaN.
+        // A query that sees no key gives zeros. If all keys that it sees score -inf, 1 / 0 times 0 gives NaN.
         const float inverse = min(S_k, visible + r) > 0 ? 1.0f / sum : 0.0f;
 #pragma unroll
         for (int c = 0; c < SPANS * WIDTH; ++c) {

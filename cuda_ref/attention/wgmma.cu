@@ -59,7 +59,7 @@ struct Plan {
     static_assert(SHARED_BYTES <= MAX_SHARED_BYTES && BLOCK_BYTES % BOX_ALIGNMENT == 0, "");
     static_assert(TEAMS < 4 && (TEAMS == 1 || !TURNS), "a warp stores zeros; named barriers are those of one team");
 
-        // Registers per thread.
+    // Registers per thread.
     template <bool CAUSAL>
     static constexpr int PRODUCER_REGISTERS = ALL_CONSUMERS == 3 ? 32 : CAUSAL ? 40 : 24;
     template <bool CAUSAL>
@@ -145,7 +145,7 @@ __device__ __forceinline__ void consume(const Heads& heads, T* __restrict__ out,
             multiply_values<T>(acc, weights, shared + P::VALUES + values.stage * P::BLOCK_BYTES, add);
             wgmma_commit_group();
         };
-                // Computes the scores of a block, and adds the previous block, whose weights are known.
+        // Computes the scores of a block, and adds the previous block, whose weights are known.
         auto step = [&](int block, bool masked, int add) {
             mbarrier_wait_parity(shared + P::K_FULL + keys.stage * MBARRIER_BYTES, keys.phase);
             turns.take();

@@ -30,7 +30,7 @@ struct Problem {
     float scale, scale_log2;  // sm_scale, and sm_scale * log2(e)
     bool causal;
 
-        // True if query i sees key j.
+    // True if query i sees key j.
     __device__ bool visible(int i, int j) const { return i < S_q && j < S_k && (!causal || j <= i + S_k - S_q); }
 };
 

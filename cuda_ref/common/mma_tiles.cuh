@@ -15,7 +15,7 @@ struct MmaConfig {
     static constexpr int WARPS_M = WARPS_M_, WARPS_N = WARPS_N_, THREADS = WARPS_M * WARPS_N * 32;
     static constexpr int TILES_M = BLOCK_M / WARPS_M / 16, TILES_N = BLOCK_N / WARPS_N / 8;  // tiles per warp
     static_assert(TILES_N % 2 == 0, "ldmatrix loads two tiles of b");
-        // Sums before they are stored. A warp stores 8 rows of 4 pairs to 32 banks.
+    // Sums before they are stored. A warp stores 8 rows of 4 pairs to 32 banks.
     static constexpr int PITCH = BLOCK_N + 8, SUM_BYTES = BLOCK_M * PITCH * 4;
 };
 

@@ -38,7 +38,7 @@ struct Registers {
                       : (pack * LANES + lane) * int(blockDim.x) + int(threadIdx.x);
     }
 
-        // Loads pack `number` of this thread. Elements beyond the row are `beyond`.
+    // Loads pack `number` of this thread. Elements beyond the row are `beyond`.
     __device__ __forceinline__ static uint4 load_pack(const Part<const T>& x, int number, float beyond) {
         if (PACKED && index(number, 0) < x.n) return *reinterpret_cast<const uint4*>(x.data + index(number, 0));
         Pack<T, LANES> pack;
@@ -57,7 +57,7 @@ struct Registers {
         for (int pack = 0; pack < PACKS; ++pack) v[pack] = load_pack(x, pack, beyond);
     }
 
-        // Calls f(element as float) for each element.
+    // Calls f(element as float) for each element.
     template <typename F>
     __device__ __forceinline__ void each(F f) const {
 #pragma unroll
@@ -67,7 +67,7 @@ struct Registers {
         }
     }
 
-        // Calls f(element as float) for each element of a row of n elements.
+    // Calls f(element as float) for each element of a row of n elements.
     template <typename F>
     __device__ __forceinline__ void each_within(int n, F f) const {
 #pragma unroll
@@ -80,7 +80,7 @@ struct Registers {
         }
     }
 
-        // Called between two passes: keeps the compiler from holding the elements as floats, in twice the registers.
+    // Called between two passes: keeps the compiler from holding the elements as floats, in twice the registers.
     __device__ __forceinline__ void stay_packed() {
 #ifdef __CUDA_ARCH__
         if constexpr (sizeof(T) < 4) {
@@ -92,7 +92,7 @@ struct Registers {
 #endif
     }
 
-        // Stores f(element as float, the operands' elements at the same position as float).
+    // Stores f(element as float, the operands' elements at the same position as float).
     template <typename F, typename... Operands>
     __device__ __forceinline__ void store(const Part<T>& out, F f, const Operands&... operands) const {
 #pragma unroll

@@ -93,6 +93,6 @@ struct Neighbours {
         low = load_now(aligned);
         high = load_now(aligned + (loaded && two ? 1 : 0));
     }
-        // The neighbours, with zeros for those that do not exist.
+    // The neighbours, with zeros for those that do not exist.
     __device__ __forceinline__ uint4 value() const { return first_elements(shifted(low, high, offset), count); }
 };

@@ -14,10 +14,10 @@ struct TileConfig {
     static constexpr int CONSUMERS = CONSUMERS_, ROWS = ROWS_, BLOCK_M = CONSUMERS * ROWS, BLOCK_N = BLOCK_N_;
     static constexpr int STAGES = STAGES_;
     static constexpr int CLUSTER = CLUSTER_, GROUP_M = GROUP_M_, BOXES = EPILOGUE_BOXES;
-        // The producer is one warp, or a warpgroup if setmaxnreg moves registers from it to the consumers.
+    // The producer is one warp, or a warpgroup if setmaxnreg moves registers from it to the consumers.
     static constexpr int PRODUCER = CONSUMERS * WARPGROUP, THREADS = PRODUCER + (CONSUMERS > 1 ? WARPGROUP : 32);
     static constexpr int A_BYTES = BLOCK_M * ROW_BYTES, STAGE_BYTES = A_BYTES + BLOCK_N * ROW_BYTES;
-        // Offsets in shared memory, after the stages.
+    // Offsets in shared memory, after the stages.
     static constexpr int EPILOGUE = STAGES * STAGE_BYTES;
     static constexpr int FULL_BARRIERS = EPILOGUE + CONSUMERS * EPILOGUE_BOXES * BOX_BYTES;
     static constexpr int EMPTY_BARRIERS = FULL_BARRIERS + STAGES * MBARRIER_BYTES;

@@ -14,7 +14,7 @@ struct Thread {
     Wait wait;
     int line;   // source line at which the thread waits
     int fiber;  // the fiber whose stack it uses
-        // Arguments and result of the thread in a warp operation.
+    // Arguments and result of the thread in a warp operation.
     unsigned mask, operation, source;
     uint64_t given, received;
 };

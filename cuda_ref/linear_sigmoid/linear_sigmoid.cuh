@@ -84,8 +84,7 @@ struct Aside {
     Work work;
     int tiles;  // tiles of the product, in units of a cluster
 
-        // Finishes the boxes of a consumer, for the 64 rows from m on. Calls `begin` after the first loads have
-        // started.
+    // Finishes the boxes of a consumer, for the 64 rows from m on. Calls `begin` after the first loads have started.
     template <typename G, typename C, typename Begin>
     __device__ __forceinline__ static void finish_rows(const Work& work, const CUtensorMap* out, uint32_t shared,
                                                        char* boxes, int barrier, int thread, int m, int n, int M, int N,
@@ -140,7 +139,7 @@ struct Aside {
         }
     };
 
-        // Called by the three warps: finishes all tiles of the block but the last one.
+    // Called by the three warps: finishes all tiles of the block but the last one.
     template <typename C, typename Scheduler>
     __device__ __forceinline__ void run(const CUtensorMap* out, const Scheduler& tiles, uint32_t shared, char* boxes,
                                         int M, int N) const {
@@ -278,7 +277,7 @@ struct SigmoidGradientAside {
         }
     }
 
-        // With three warps the fourth sum stays 0.
+    // With three warps the fourth sum stays 0.
     template <typename G>
     __device__ __forceinline__ void store(const Result& result, int thread, int m, int n, int M, int N) const {
         constexpr int WARPS = G::THREADS / 32;

@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(THREADS) lstm_mma(const Layer layer, int begin
     constexpr int OUTPUTS = TILE * UNITS / THREADS, APART = THREADS / UNITS;  // rows per thread, and their distance
     extern __shared__ __align__(16) float shared[];
     float4* const partial = reinterpret_cast<float4*>(shared);  // [WARPS][TILE][UNITS], the four gates together
-        // Elements of h in flight: a thread reads only data that it has copied itself.
+    // Elements of h in flight: a thread reads only data that it has copied itself.
     uint4* const chunks = reinterpret_cast<uint4*>(shared + SUMS) + threadIdx.x;
     float* const cells = shared + SUMS + CHUNKS<BLOCKS>;  // [rows][UNITS]
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;

@@ -57,8 +57,7 @@ __global__ void __launch_bounds__(THREADS, 1) lstm_rows(const Layer layer) {
     load_state<T, BATCH>(raw, layer.h0, first_row, S::WIDTH, B, H, THREADS);
     uint32_t weights[PRODUCTS][4];
     load_weights<T>(weights, layer.w_hh, unit, 0, H);
-        // A lane has all gates of its unit for these rows once the halves of the warp have exchanged half of their
-        // sums.
+    // A lane has all gates of its unit for these rows once the halves of the warp have exchanged half of their sums.
     const auto row_of = [&](int i) { return i * 8 + quarter * 2 + half; };
     float bias[GATES] = {}, c[CELLS] = {};
     T next[CELLS][GATES];

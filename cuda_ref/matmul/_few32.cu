@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(THREADS, 3)
     }
     __syncthreads();
 
-        // Neighbouring threads store neighbouring elements.
+    // Neighbouring threads store neighbouring elements.
     const int width = min(STRIP, x.size - s), count = width * few.size;
     const auto place = [&](int i, int& r, int& column) {
         const int by = out_s == 1 ? width : few.size, outer = i / by, inner = i - outer * by;
@@ -191,8 +191,8 @@ __global__ void __launch_bounds__(THREADS, 3)
     cluster_sync();  // a block must not exit while others read its sums
 }
 
-// The stream's element (s, k) is at x + s * x_stride + k if along_k, else at x + s + k * x_stride, by rows of multiples
-// of 16 bytes; few's element (r, k) at few + r * few_r + k * few_k. `blocks` of a cluster, at most 8, divide k.
+// Element (s, k) of the stream is at x + s * x_stride + k if along_k, else at x + s + k * x_stride; rows are multiples
+// of 16 bytes. Element (r, k) of `few` is at few + r * few_r + k * few_k. `blocks` of a cluster, at most 8, divide k.
 extern "C" int matmul_few32(const void* x, const void* few, void* out, int64_t size, int64_t few_size, int64_t K,
                             int64_t along_k, int64_t x_stride, int64_t few_r, int64_t few_k, int64_t out_r,
                             int64_t out_s, int64_t blocks, cudaStream_t stream, LaunchRecord* record) {

@@ -29,7 +29,7 @@ PROMOTED_TILES = (0, 1, 2, 4)
 
 
 class Problem(NamedTuple):
-    """All that the choice of a plan depends on, beside the device's rates."""
+    """All that the choice of a plan depends on, besides the device's rates."""
 
     kernel: str
     """"wgmma32" or "wgmma8"."""

@@ -216,7 +216,7 @@ __device__ __forceinline__ void store_rows(T* to, const char* from, const Narrow
         const int place = padding == 0 ? i : i + x.by_out_chunks.quotient(i);
         reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<const uint4*>(from)[place];
     }
-        // Padded rows leave no remainder.
+    // Padded rows leave no remainder.
     const int last = chunks * CHUNK + thread;
     if (last < count) to[last] = reinterpret_cast<const T*>(from)[last];
 }

@@ -39,7 +39,7 @@ class Plan(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """All that the choice of a plan in 16 bits depends on, beside the device's rates."""
+    """All that the choice of a plan in 16 bits depends on, besides the device's rates."""
 
     M: int
     N: int
@@ -56,7 +56,7 @@ class Problem(NamedTuple):
     a_dense: bool = False
     """True if rows of a follow each other without gaps, and begin at a multiple of 16 bytes."""
     b_along_k: bool = False
-    """True if b is contiguous along K, and no vector."""
+    """True if b is contiguous along K and is not a vector."""
 
 
 KERNELS = ("wgmma", "wgmma16", "fitted", "mma", "stream", "skinny", "short", "narrow")
@@ -110,7 +110,7 @@ PARTS = {
     "skinny": (1, 2, 3, 4, 5, 6, 8),
 }
 FITTED_ROWS = {64: 256, 128: 256, 192: 192}
-"""Columns of a "fitted" tile to its most rows; rows are a multiple of 16."""
+"""Maps the columns of a "fitted" tile to its largest number of rows; rows are a multiple of 16."""
 SHARE_A, SHARE_B = 1, 2
 """Bits of `sharing`: the operands whose loads the blocks of a "fitted" cluster share."""
 SKINNY_COLUMNS, SKINNY_TERMS = (128, 64), 64
@@ -124,11 +124,11 @@ STREAM_WARPS, STREAM_STRIP, STREAM_TERMS = 8, 64, 32
 SHORT_LANES, SHORT_TERMS = 5, 8
 """Logarithm of the most threads of a warp that share a "short" sum; terms that a thread has in flight."""
 SHORT_BLOCKS = {10: 7, 11: 8, 12: 9, 13: 10}
-"""Tile to the logarithm of the threads of a block that share a sum."""
+"""Maps a tile to the logarithm of the threads of a block that share a sum."""
 SHORT_GRIDS = {6: 4, 7: 8}
-"""Tile to the rows and columns of the grid of elements that a thread computes."""
+"""Maps a tile to the rows and columns of the grid of elements that a thread computes."""
 SHORT_TILES, SHORT_TILE_TERMS = {8: 8, 9: 16}, 64
-"""Tile to the threads of a warp along a row, with 4 x 4 elements each; and the most terms of such tiles."""
+"""Maps a tile to the threads of a warp along a row, with 4 x 4 elements each; and the most terms of such tiles."""
 SHORT_PRODUCTS, SHORT_GRID_PRODUCTS = 2**26, 2**29
 """Most multiplications for which "short", and its grids, are candidates."""
 

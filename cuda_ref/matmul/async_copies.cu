@@ -97,7 +97,7 @@ class SplitBarrier {
     uint32_t address, parity = 0;
 
 public:
-        // Called by all threads, with a __syncthreads() before the first arrival.
+    // Called by all threads, with a __syncthreads() before the first arrival.
     __device__ __forceinline__ SplitBarrier(void* shared, int threads) {
 #if __CUDA_ARCH__ >= 800
         address = uint32_t(__cvta_generic_to_shared(shared));
@@ -165,8 +165,7 @@ struct TileCopy {
 #endif
     }
 
-        // Copies a whole tile with bounds checks: its first `depth` terms are in the matrix. `valid` is any valid
-        // address.
+    // Copies a whole tile with bounds checks: its first `depth` terms are in the matrix. `valid` is any valid address.
     __device__ __forceinline__ void checked(float* tile, int64_t depth, const float* __restrict__ valid) const {
         const int x = target % PITCH, k = target / PITCH;
 #pragma unroll

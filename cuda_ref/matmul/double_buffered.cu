@@ -58,7 +58,7 @@ struct TileCopy {
         step = operand.along_k ? THREADS / 2 * operand.stride_x : 8 / NEAR * operand.stride_k;
     }
 
-        // Loads from the next tile, whose first `depth` terms are in the matrix; elements outside are zeros.
+    // Loads from the next tile, whose first `depth` terms are in the matrix; elements outside are zeros.
     __device__ __forceinline__ void load(const StridedOperand<T>& operand, int64_t depth) {
         if (operand.packed && left >= BLOCK && depth >= BLOCK_K) {
 #pragma unroll
@@ -85,9 +85,9 @@ struct TileCopy {
         source += BLOCK_K * operand.stride_k;
     }
 
-        // Stores to shared memory, where k is the outer dimension: groups along k are transposed. A warp has two of
-        // them for each of 16 x. Rows of a tile are PITCH floats apart, a multiple of 32 plus 4, so that they use 32
-        // different banks.
+    // Stores to shared memory, where k is the outer dimension: groups along k are transposed. A warp has two of
+    // them for each of 16 x. Rows of a tile are PITCH floats apart, a multiple of 32 plus 4, so that they use 32
+    // different banks.
     __device__ __forceinline__ void store(float* tile, bool along_k) const {
         float* const to = tile + k * PITCH + x;
 #pragma unroll

@@ -121,7 +121,7 @@ __device__ __forceinline__ void produce(const Maps& maps, const Work& work, uint
             ring.advance();
         }
     }
-        // A block does not exit while another one may still arrive at its barriers.
+    // A block does not exit while another one may still arrive at its barriers.
     if (work.cluster > 1) {
         for (int i = 0; i < work.stages; ++i) {
             mbarrier_wait_parity(ring.empty + ring.stage * MBARRIER_BYTES, ring.phase ^ 1);

@@ -42,7 +42,7 @@ struct TileCopy {
         source = operand.data + first * operand.stride_x + k * operand.stride_k;
     }
 
-        // Loads from the next tile, whose first `depth` terms are in the matrix; elements outside are zeros.
+    // Loads from the next tile, whose first `depth` terms are in the matrix; elements outside are zeros.
     template <bool TF32>
     __device__ __forceinline__ Quad load(const StridedOperand<T>& operand, int depth) {
         const int left = operand.along_k ? (x_left > 0 ? depth - k : 0) : (k < depth ? x_left : 0);

@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(THREADS, 2)
             mbarrier_init(shared + C::EMPTY_BARRIERS + stage * MBARRIER_BYTES, 1);
         }
         mbarrier_fence_init();
-                // The first loads do not wait.
+        // The first loads do not wait.
         for (int k = k_begin; k < min(k_end, k_begin + C::STAGES); ++k) {
             load_step<T, B_MN, C>(maps, shared, k - k_begin, n0, k);
         }
@@ -181,8 +181,8 @@ __global__ void __launch_bounds__(THREADS, 2)
     }
     blocks > 1 ? cluster_sync() : __syncthreads();
 
-        // Groups of four neighbours of a row. Those of the M rows are divided among all threads of the cluster;
-        // neighbouring threads get neighbouring groups.
+    // Groups of four neighbours of a row. Those of the M rows are divided among all threads of the cluster;
+    // neighbouring threads get neighbouring groups.
     constexpr int GROUPS = C::COLUMNS / 4;
     const bool packed = !Form::TRANSPOSED && N % 4 == 0;
     for (int i = rank * THREADS + threadIdx.x; i < M * GROUPS; i += blocks * THREADS) {

@@ -40,7 +40,7 @@ struct Few {
     int64_t stride, stride_k;
     bool pairs;  // two neighbours along k can be read at once; then K is even
 
-        // Brings this thread's share of all elements to the L2 cache. (prefetch.global.L2 in the loop is slower.)
+    // Brings this thread's share of all elements to the L2 cache. (prefetch.global.L2 in the loop is slower.)
     __device__ __forceinline__ void touch(int thread, int threads, int K) const {
         const int step = stride_k == 1 ? LINE : 1, rows = stride_k == 1 ? size : 1, count = ceil_div(K, step);
         for (int r = 0; r < rows; ++r) {
@@ -151,7 +151,7 @@ struct Ring {
     static constexpr int STEP_BYTES = O::CHUNKS * SLOTS * 16;
     static constexpr int STAGES = 100 * 1024 / (WARPS * STEP_BYTES);  // leaves room for two blocks on a multiprocessor
 
-            // Avoids bank conflicts, both for threads that copy and for threads that read.
+    // Avoids bank conflicts, both for threads that copy and for threads that read.
     static __device__ __forceinline__ int slot(int row, int place) {
         return row * ROW + (ALIGNED && !ALONG_K ? place ^ row * 2 : place);
     }
@@ -231,7 +231,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     const int turns = begin < end && s < x.size ? (end - begin - 1 >> log_warps) + 1 : 0;  // steps of this warp
     const auto k_of = [&](int n) { return (begin + n * warps) * O::TERMS; };
 
-        // The warp's slots of a stage. There are at most as many stages as a warp has steps.
+    // The warp's slots of a stage. There are at most as many stages as a warp has steps.
     const auto stage = [&](int n) { return dynamic + (n % R::STAGES * WARPS + warp) * R::STEP_BYTES; };
     const auto copy = [&](int n) {
         if (n < turns) R::copy(stage(n), x, s, k_of(n), threadIdx.x % 32);
@@ -281,8 +281,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     }
     __syncthreads();
 
-        // Neighbouring threads store neighbours in memory. A row of out has STRIP columns per strip, or few.size
-        // columns.
+    // Neighbouring threads store neighbours in memory. A row of out has STRIP columns per strip, or few.size columns.
     const int width = min(strips * STRIP, x.size - first), log_columns = LOG_STRIP + LOG_WARPS - log_warps;
     const int count = out_s == 1 ? few.size << log_columns : width * few.size;
     const auto place = [&](int i, int& r, int& column) {

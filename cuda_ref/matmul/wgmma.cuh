@@ -34,7 +34,7 @@ struct Place {
 struct StoreSums {
     static constexpr bool BOXES_FOR_ALL = false, OTHER_WARPS = false;
 
-        // Finishes a sum of column n that was computed in parts.
+    // Finishes a sum of column n that was computed in parts.
     __device__ __forceinline__ float operator()(float sum, int) const { return sum; }
 
     template <typename Out, bool PERMUTED, bool TRANSPOSED, typename C>
@@ -42,7 +42,7 @@ struct StoreSums {
         __device__ Consumer(const StoreSums&) {}
         // Called before the sums of the 64 rows from (m, n) on are computed.
         __device__ __forceinline__ void start(const Place<Out>&, int, int) {}
-                // Called after the sums have been computed.
+        // Called after the sums have been computed.
         __device__ __forceinline__ void store(const Place<Out>& place, float (&acc)[C::BLOCK_N / 2], int m, int n) {
             store_through_shared<Out, PERMUTED, TRANSPOSED>(place.map, place.out, acc, place.shared, place.boxes,
                                                             place.consumer, place.thread, m, n, place.M, place.N);
@@ -68,8 +68,8 @@ struct Producer {
     const Parts& parts;
     uint32_t shared;
 
-        // Loads the first stages. A block without a cluster does so before it runs code that is not yet in the caches.
-        // Each block loads all of them itself, since the barriers of the other block may not be initialized.
+    // Loads the first stages. A block without a cluster does so before it runs code that is not yet in the caches.
+    // Each block loads all of them itself, since the barriers of the other block may not be initialized.
     __device__ __forceinline__ void load_first() const {
         const Share share = first();
         const TileCoordinate tile = tiles[share.tile];
@@ -80,7 +80,7 @@ struct Producer {
         }
     }
 
-        // Loads all other stages. It recomputes the values of load_first in uniform registers.
+    // Loads all other stages. It recomputes the values of load_first in uniform registers.
     __device__ __forceinline__ void load_others() const {
         const uint32_t empty = shared + C::EMPTY_BARRIERS;
         const int rank = cta_rank<C>();
@@ -143,7 +143,7 @@ private:
 // The consumers' side of the ring of stages.
 template <typename C>
 struct ConsumerPipeline {
-        uint32_t full, empty_to_signal;  // addresses of the first barriers; for the second see empty_barriers_to_signal
+    uint32_t full, empty_to_signal;  // addresses of the first barriers; for the second see empty_barriers_to_signal
     PipelineState<C::STAGES> state;
     int previous;  // stage that wgmma may still be reading; -1 if there is none
 
@@ -151,7 +151,7 @@ struct ConsumerPipeline {
         mbarrier_wait_parity(full + state.stage * MBARRIER_BYTES, state.phase);
     }
 
-        // Called when all products but those of the current stage have ended.
+    // Called when all products but those of the current stage have ended.
     __device__ __forceinline__ void release_previous() const {
         if (empty_to_signal == 0 || previous < 0) return;
         signal_empty<C>(empty_to_signal + previous * MBARRIER_BYTES);

@@ -166,7 +166,7 @@ struct Operand {
     const T* at;
     int64_t stride_m, stride_n;
 
-        // True if elements along m are closer in memory than along n. A stride of 0 is fast in either layout.
+    // True if elements along m are closer in memory than along n. A stride of 0 is fast in either layout.
     bool is_columns(int64_t M, int64_t N) const {
         return M > 1 && N > 1 && stride_m != 0 && stride_n != 0 && stride_m < stride_n;
     }
