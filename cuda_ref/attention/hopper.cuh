@@ -266,7 +266,7 @@ __device__ __forceinline__ void unpack(float& low, float& high, uint32_t pair) {
     }
 }
 
-// Stores the sums of a warpgroup, 64 rows of 2 COUNT elements from `row` on. `out` is the begin of the head; its rows
+// Stores the sums of a warpgroup, 64 rows of 2 COUNT elements from `row` on. `out` is the start of the head; its rows
 // are `pitch` elements apart. Each thread stores 16 bytes at a time.
 template <typename T, int COUNT>
 __device__ __forceinline__ void store_rows(T* __restrict__ out, int64_t pitch, const float (&acc)[COUNT], int row,

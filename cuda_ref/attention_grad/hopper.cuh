@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(CONSUMERS* WARPGROUP) finish(const Problem pro
     wait_for_earlier_kernel();  // so that kernels after this one find dk and dv complete too
 }
 
-// Stores float32 sums of a warpgroup, 64 rows of D elements from `row` on. `out` is the begin of the head.
+// Stores float32 sums of a warpgroup, 64 rows of D elements from `row` on. `out` is the start of the head.
 template <int D>
 __device__ __forceinline__ void store_sums(float* __restrict__ out, const float (&acc)[D / 2], int row, int rows) {
     const int thread = threadIdx.x % WARPGROUP, first = row + thread / 32 * 16 + thread % 32 / 4;

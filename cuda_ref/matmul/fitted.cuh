@@ -38,7 +38,7 @@ struct Work {
     GroupedTileScheduler<GROUP> tiles;  // m counts tiles of columns of out, n tiles of rows
     FastDivisor by_tiles;
     int sharing, cluster;  // sharing: see Sharing; cluster: blocks of a cluster
-    int rows, stages, stage_bytes;  // rows and bytes of a stage; number of stages
+    int rows, stages, stage_bytes;  // rows of a tile; stages of the ring; bytes of a stage
     int parts, least, longer;       // the first `longer` parts have `least + 1` steps, the others `least`
     float* sums;                    // sums of parts: for each part M rows of N columns
 

@@ -157,7 +157,7 @@ extern "C" int sum_vectorized(const void* x, void* partial, void* out, int64_t m
             launch_columns(from, to, m, n, stride_m, stride_n, one, stream, record);
         } else if (axis == 0) {
             launch_columns(from, between, m, n, stride_m, stride_n, parts, stream, record);
-            if (parts <= COLUMN_WARPS * UNROLL) {  // each thread loads each part once
+            if (parts <= COLUMN_WARPS * UNROLL) {  // all loads of a thread are in flight at once
                 launch_columns(between, to, parts, n, n, one, one, stream, record);
             } else {  // few columns: one block per column
                 launch_rows(between, to, n, parts, one, n, one, stream, record);

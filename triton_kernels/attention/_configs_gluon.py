@@ -16,7 +16,7 @@ the times of causal cases from S = 512 to 8192."""
 GROUP_BYTES = 2**24
 """Bytes of keys and values of the heads that run together: a third of an H200's L2 cache."""
 GROUP_WAVES = 8
-"""With fewer tiles per program, groups of heads get twice the bytes: fewer groups balance the programs better."""
+"""With fewer tiles per program, groups of heads get twice the bytes: the last group is a larger part of the work."""
 
 
 class Config(NamedTuple):

@@ -63,8 +63,8 @@ CONFIGS = [c for configs in (*HALF_CONFIGS.values(), *IEEE_CONFIGS.values()) for
 def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: Any) -> list[triton.Config]:
     """The configurations that the autotuner times: those for this D and dtype whose tiles suit the queries.
 
-    Where TMA loads and D is at most 128, only the fastest is kept: the first, or the second for grouped heads of D =
-    128. Timing them back to back in a warm cache would choose others that are up to 8% slower.
+    If TMA loads and D is at most 128, only the first one is kept, which is the fastest; for grouped heads of D = 128
+    the first two. Timing more of them, back to back in a warm cache, would choose some that are up to 8% slower.
     """
     D, G = constants["D"], constants["G"]
     configs = (IEEE_CONFIGS if args["q_ptr"].dtype == torch.float32 else HALF_CONFIGS)[max(64, D)]

@@ -57,7 +57,7 @@ def tile_of(count, HEADS, HEAD_GROUP, BLOCK_M: tl.constexpr):
 
 @triton.jit
 def row_pointers(x_ptr, rows, h_kv, stride_h, stride_m, G: tl.constexpr):
-    """Offsets at which rows of a key head begin, (rows, 1): row r is query r // G of query head h_kv G + r % G."""
+    """Pointers to the rows of a key head, (rows, 1): row r is query r // G of query head h_kv G + r % G."""
     return x_ptr + (h_kv * G + rows % G)[:, None] * stride_h + (rows // G)[:, None].to(tl.int64) * stride_m
 
 
@@ -94,8 +94,7 @@ def visible_keys(
 
 @triton.jit
 def store_tile(out_ptrs, acc, l_i, last_key, rows, count, scale, CAUSAL: tl.constexpr):
-    """Stores scale acc / l_i in the rows below `count`. Under a mask stores nothing if one is NaN. Returns whether it
-    is.
+    """Stores scale acc / l_i in the rows below `count`, or nothing if a mask is used and one is NaN: then returns True.
 
     A hidden key has weight 0, but 0 times NaN or infinity is NaN, and tl.dot cannot leave a key out. The caller then
     computes the tile again without the hidden keys.
