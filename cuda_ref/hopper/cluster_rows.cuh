@@ -1,4 +1,4 @@
-// Rows that the blocks of a cluster share: the exchange of their sums.
+// Rows that the blocks of a cluster share: the exchange of their sums. Needs sm_90a.
 #pragma once
 
 #include "common/launch.cuh"

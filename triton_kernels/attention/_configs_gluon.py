@@ -23,7 +23,7 @@ class Config(NamedTuple):
     """How a launch divides the work. The fields are compile-time constants of the kernel."""
 
     CONSUMERS: int
-    """Warpgroups of ROWS queries: 2 with 240 registers a thread, or 3 with 160."""
+    """Warpgroups of ROWS queries: 2 with 240 registers per thread, or 3 with 160."""
     BLOCK_N: int
     """Keys of a step."""
     STAGES: int

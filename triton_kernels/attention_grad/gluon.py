@@ -102,7 +102,6 @@ def add_queries(
     """Adds the contributions of queries start to end of one head to 64 rows of dk (without the scale) and dv.
 
     Returns dk, dv and the number of steps so far. row: the first key.
-
     Scores have one key per row, so that p and ds are left operands of the products with do and q, in registers. MASKED:
     query i does not see the keys beyond i + shift, or some of the queries lie beyond the last. PREFETCH: lse and delta
     are loaded one step ahead, which takes registers that masks need.
