@@ -1,6 +1,6 @@
 """The operations in JAX, compiled by XLA for the GPU or the CPU. Each function is jitted.
 
-Arguments are checked while a function is traced: a call with shapes and dtypes seen before costs no check.
-A file is an operation's only implementation; a folder has the plain one and its variants.
-The kernels depend on jax and jaxtyping only.
+Arguments are checked while a function is traced, so a call with known shapes and dtypes costs no check.
+An operation with one implementation is a file; a folder holds the plain implementation and its variants.
+The kernels depend only on jax and jaxtyping.
 """

@@ -25,9 +25,9 @@ def conv2d(
 ) -> Float[Array, "N P Q K"]:
     """y[n, p, q, k] = sum over r, s, c of x[n, p stride + r - padding, q stride + s - padding, c] weight[k, r, s, c].
 
-    x (N, H, W, C), weight (K, R, S, C); float32, float16 or bfloat16. On a GPU 16-bit products are summed in float32 by
-    cuDNN; on a CPU the operands are widened first, because XLA may sum in 16 bits there.
-    float32: "ieee" is `Precision.HIGHEST`, "tf32", on a GPU only, `Precision.HIGH`.
+    Shapes: x (N, H, W, C), weight (K, R, S, C). Dtypes: float32, float16 or bfloat16. On a GPU cuDNN sums 16-bit
+    products in float32; on a CPU the operands are widened first, because XLA may sum in 16 bits there.
+    float32: "ieee" is `Precision.HIGHEST`; "tf32", only on a GPU, is `Precision.HIGH`.
 
     Raises ValueError for other shapes, dtypes and precisions, NotImplementedError for "tf32" without a GPU.
     """

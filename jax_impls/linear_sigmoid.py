@@ -21,8 +21,8 @@ def linear_sigmoid(
 ) -> Float[Array, "M N"]:
     """y[i, j] = sigma(sum over k of x[i, k] weight[j, k] + bias[j]), for float32, float16 or bfloat16.
 
-    The arithmetic is that of `matmul`. In 16 bits the sums are float32, and rounded before the sigmoid is computed in
-    float32: XLA then lets cuBLAS add the bias, and reads and writes half of the bytes.
+    The arithmetic is that of `matmul`. In 16 bits the sums are float32. They are rounded before the sigmoid, which is
+    computed in float32: XLA then lets cuBLAS add the bias, and reads and writes half of the bytes.
 
     Raises ValueError for other shapes, dtypes and precisions, NotImplementedError for "tf32" without a GPU.
     """
@@ -31,12 +31,12 @@ def linear_sigmoid(
 
 
 def logits(x: Array, weight: Array, bias: Array, precision: str) -> Array:
-    """x weight^T + bias, in the type of x."""
+    """x weight^T + bias, in the dtype of x."""
     return product(x, weight, (1, 1), precision) + bias
 
 
 def product(a: Array, b: Array, contracted: tuple[int, int], precision: str) -> Array:
-    """Sum of the products of a and b over one dimension of each, in their type."""
+    """Sum of the products of a and b over one dimension of each, in their dtype."""
     dimensions = (((contracted[0],), (contracted[1],)), ((), ()))
     if a.dtype != jnp.float32:
         return lax.dot_general(a, b, dimensions)

@@ -26,8 +26,8 @@ def linear_sigmoid_grad(
 ) -> tuple[Float[Array, "M K"], Float[Array, "N K"], Float[Array, N]]:
     """(dx, dweight, dbias): gradients of the sum of dy * y, where y is the `linear_sigmoid` of x, weight and bias.
 
-    float32, float16 or bfloat16. dz = dy y (1 - y) is computed in float32; in 16 bits it is rounded, as an operand of
-    products. `jax.vjp` of `linear_sigmoid` would multiply it in float32.
+    Dtypes: float32, float16 or bfloat16. dz = dy y (1 - y) is computed in float32. In 16 bits it is then rounded, since
+    it is an operand of products; `jax.vjp` of `linear_sigmoid` would multiply it in float32.
 
     Raises ValueError for other shapes, dtypes and precisions, NotImplementedError for "tf32" without a GPU.
     """

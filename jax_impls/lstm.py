@@ -1,4 +1,4 @@
-"""A layer of LSTM cells by lax.scan: XLA launches a product and a fused kernel for each step."""
+"""A layer of LSTM cells by lax.scan: XLA launches a product and a fused kernel per step."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def lstm(
     """(y, h, c): i, f, g, o = x_t w_ih^T + h w_hh^T + bias; c = sigmoid(f) c + sigmoid(i) tanh(g);
     h = y_t = sigmoid(o) tanh(c).
 
-    float32, float16 or bfloat16. Sums and c are float32; x w_ih^T, one product for all steps, and h are rounded to the
-    inputs' type. Raises ValueError for other shapes and dtypes.
+    Dtypes: float32, float16 or bfloat16. Sums and c are float32; x w_ih^T, one product for all steps, and h are rounded
+    to the inputs' dtype. Raises ValueError for other shapes and dtypes.
     """
     check_lstm(x, w_ih, w_hh, bias, h0, c0)
     exactly = {"precision": lax.Precision.HIGHEST, "preferred_element_type": jnp.float32}

@@ -1,5 +1,5 @@
-"""The operations in NumPy, on the CPU: a baseline without compiler or device. One file per operation.
+"""The operations in NumPy on the CPU, a baseline without compiler or device: one file per operation.
 
 bfloat16 is ml_dtypes' dtype for NumPy. 16-bit inputs are computed in float32 and rounded once at the end.
-Names that begin with an underscore are helpers. The folder depends on numpy, ml_dtypes and jaxtyping only.
+Names that begin with an underscore are helpers. The folder depends only on numpy, ml_dtypes and jaxtyping.
 """

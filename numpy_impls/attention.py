@@ -30,12 +30,12 @@ def attention(
 ) -> Float[np.ndarray, "B H S_q D"]:
     """o[b, h, i] = sum over visible keys j of softmax_j(q[b, h, i] . k[b, h_kv, j] * sm_scale) v[b, h_kv, j].
 
-    float32, float16 or bfloat16, any strides. 16-bit inputs are widened: everything is computed in float32, with the
-    row's maximum subtracted before the exponential, and the output is rounded once. H is a multiple of H_kv: query
-    head h reads key head h_kv = h // (H // H_kv). `sm_scale` defaults to 1 / sqrt(D). With `causal` query i sees the
-    keys j <= i + S_k - S_q; a query that sees none gives zeros, one whose keys all score minus infinity gives NaN.
-    NaN and infinities of hidden keys and values do not reach the result. float8_e4m3fn: q, k and v are multiplied by
-    a scale each, and the output is bfloat16.
+    Dtypes: float32, float16 or bfloat16, any strides. 16-bit inputs are widened: everything is computed in float32,
+    with the row's maximum subtracted before the exponential, and the output is rounded once. H is a multiple of H_kv:
+    query head h reads key head h_kv = h // (H // H_kv). `sm_scale` defaults to 1 / sqrt(D). With `causal` query i sees
+    the keys j <= i + S_k - S_q; a query that sees none gives zeros, one whose keys all score minus infinity gives NaN.
+    NaN and infinities of hidden keys and values do not reach the result. float8_e4m3fn: q, k and v are each multiplied
+    by a scale, and the output is bfloat16.
 
     Raises ValueError for other shapes and dtypes.
     """
@@ -64,9 +64,9 @@ def attention(
 
 
 def _weighted_sum(p: np.ndarray, values: np.ndarray, causal: bool) -> np.ndarray:
-    """p @ values; row by row where a hidden value is not finite, because its weight of 0 would make it NaN.
+    """p @ values. Computed row by row if a hidden value is not finite, because its weight of 0 would give NaN.
 
-    With `causal` the last row sees all of `values`, each row before it one key less.
+    With `causal` the last row sees all of `values`, and each row before it sees one key less.
     """
     if not causal or np.isfinite(values).all():
         return p @ values

@@ -19,8 +19,8 @@ def conv2d(
 ) -> Float[np.ndarray, "N P Q K"]:
     """y[n, p, q, k] = sum over r, s, c of x[n, p stride + r - padding, q stride + s - padding, c] weight[k, r, s, c].
 
-    x (N, H, W, C), weight (K, R, S, C), any strides; float32, float16 or bfloat16. Products and sums are float32 and
-    the result is rounded once.
+    Shapes: x (N, H, W, C), weight (K, R, S, C), any strides. Dtypes: float32, float16 or bfloat16. Products and sums
+    are float32 and the result is rounded once.
 
     Raises ValueError for other shapes, dtypes and precisions, NotImplementedError for "tf32".
     """

@@ -1,4 +1,4 @@
-"""A layer of LSTM cells, a step after the other."""
+"""A layer of LSTM cells, one step after the other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def lstm(
     """(y, h, c): i, f, g, o = x_t w_ih^T + h w_hh^T + bias; c = sigmoid(f) c + sigmoid(i) tanh(g);
     h = y_t = sigmoid(o) tanh(c).
 
-    float32, float16 or bfloat16; computed in float64, h and c too, and rounded once.
+    Dtypes: float32, float16 or bfloat16; everything is computed in float64, including h and c, and rounded once.
     Raises ValueError for other shapes and dtypes.
     """
     T, B, _, H = check_lstm(x, w_ih, w_hh, bias, h0, c0)

@@ -1,4 +1,4 @@
-"""Matrix product: c = a b by NumPy's BLAS; for float8 times a scale of a and one of b."""
+"""Matrix product c = a b by NumPy's BLAS; for float8 times a scale of a and one of b."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def matmul(
 ) -> Float[np.ndarray, "M N"]:
     """c[i, j] = sum over k of a[i, k] b[k, j], for float32, float16 or bfloat16 with any strides; K = 0 gives zeros.
 
-    float8_e4m3fn: scale_a * scale_b * a b in bfloat16. Its precisions "promoted" and "fast" name ways in which tensor
-    cores sum; here both are float32 sums.
+    float8_e4m3fn: scale_a * scale_b * a b in bfloat16. Its precisions "promoted" and "fast" select how tensor cores
+    sum; here both are float32 sums.
 
     Products and sums are float32 and the result is rounded once. Narrower inputs are widened first, because NumPy's
     own 16-bit product sums in 16 bits.

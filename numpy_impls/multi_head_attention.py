@@ -20,8 +20,8 @@ def multi_head_attention(
 ) -> Float[np.ndarray, "B S E"]:
     """y = concat_h(softmax(q_h k_h^T / sqrt(D)) v_h) w_out^T with q, k, v = x w_qkv^T, and D = E // heads.
 
-    Shapes: x (B, S, E), w_qkv (3 E, E), w_out (E, E), as torch.nn.Linear keeps weights; of the columns of x w_qkv^T the
-    first E are queries, the next keys, then values, head by head.
+    Shapes: x (B, S, E), w_qkv (3 E, E), w_out (E, E), laid out as in torch.nn.Linear. The first E columns of x w_qkv^T
+    are queries, the next keys, then values, head by head.
     Causal: position i sees positions up to i. float32, float16 or bfloat16: 16-bit inputs are widened, everything is
     float32, and the output is rounded once.
 

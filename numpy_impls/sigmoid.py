@@ -15,8 +15,8 @@ BLOCK = 1 << 15
 def sigmoid(x: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
     """y = 1 / (1 + exp(-x)) for float32, float16 or bfloat16, any shape and strides; the result is row-major.
 
-    Computed in float64 and rounded at the end: NumPy's float32 exponential alone errs by up to 2.5 units in the last
-    place. float64 also has the range: exp(-x) overflows only where y is below every type's smallest subnormal.
+    Computed in float64 and rounded at the end, because NumPy's float32 exponential alone errs by up to 2.5 ulp. float64
+    also has the range: exp(-x) overflows only where y is below the smallest subnormal of every dtype.
 
     Raises ValueError for other dtypes.
     """

@@ -12,8 +12,8 @@ from numpy_impls._runtime.contract import check_rows
 def softmax(x: Float[np.ndarray, "M N"]) -> Float[np.ndarray, "M N"]:
     """y[i, j] = exp(x[i, j]) / sum over k of exp(x[i, k]), x (M, N) of any strides; the result is row-major.
 
-    float32, float16 or bfloat16; computed in float64 and rounded once: NumPy's float32 exponential alone errs by up to
-    2.5 units in the last place. Raises ValueError for other shapes and dtypes.
+    float32, float16 or bfloat16; computed in float64 and rounded once, because NumPy's float32 exponential alone errs
+    by up to 2.5 ulp. Raises ValueError for other shapes and dtypes.
     """
     check_rows("softmax", x)
     y = x.astype(np.float64, order="C")

@@ -12,8 +12,8 @@ from numpy_impls._runtime.contract import check_add
 def vector_add(a: Float[np.ndarray, " N"], b: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
     """c = a + b for vectors of float32, float16 or bfloat16 with any stride.
 
-    16-bit types: NumPy adds in float32, whose 24 bits suffice (at least 2 * 11 + 2) that rounding the float32 sum
-    gives the correctly rounded result. Sums beyond the type's range are infinite, without a warning.
+    16-bit types: NumPy adds in float32. Its 24 bits suffice (at least 2 * 11 + 2) for the rounded float32 sum to be the
+    correctly rounded result. Sums beyond the dtype's range are infinite, without a warning.
 
     Raises ValueError for other shapes and dtypes.
     """

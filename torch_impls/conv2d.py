@@ -21,8 +21,8 @@ def conv2d(
 ) -> Float[Tensor, "N P Q K"]:
     """y[n, p, q, k] = sum over r, s, c of x[n, p stride + r - padding, q stride + s - padding, c] weight[k, r, s, c].
 
-    x (N, H, W, C), weight (K, R, S, C), any strides; the result is row-major. cuDNN gets views in `channels_last`,
-    without copies, and times its algorithms in the first call of each shape (`benchmark`).
+    Shapes: x (N, H, W, C), weight (K, R, S, C), any strides; the result is row-major. cuDNN gets views in
+    `channels_last`, without copies, and times its algorithms in the first call of each shape (`benchmark`).
     float32, float16 or bfloat16; sums in float32. float32: precision "ieee", or "tf32" on a GPU. The settings of the
     process are restored after the call.
 
@@ -30,7 +30,7 @@ def conv2d(
     """
     check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
     if weight.numel() == 0 or x.numel() == 0:
-        return _of_nothing(x, weight, stride, padding)
+        return _zeros(x, weight, stride, padding)
     images, taps = x.permute(0, 3, 1, 2), weight.permute(0, 3, 1, 2)
     if not x.is_cuda:
         y = torch.nn.functional.conv2d(images, taps, stride=stride, padding=padding)
@@ -45,6 +45,6 @@ def conv2d(
     return y.permute(0, 2, 3, 1).contiguous()
 
 
-def _of_nothing(x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
+def _zeros(x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
     (N, H, W, _), (K, R, S, _) = x.shape, weight.shape
     return x.new_zeros(N, (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // stride + 1, K)

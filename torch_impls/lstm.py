@@ -1,4 +1,4 @@
-"""A layer of LSTM cells by torch.lstm: cuDNN's on a GPU."""
+"""A layer of LSTM cells by torch.lstm, which calls cuDNN on a GPU."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def lstm(
     """(y, h, c): i, f, g, o = x_t w_ih^T + h w_hh^T + bias; c = sigmoid(f) c + sigmoid(i) tanh(g);
     h = y_t = sigmoid(o) tanh(c).
 
-    float32, float16 or bfloat16. On a GPU each call copies the weights to where cuDNN wants them. On a CPU 16-bit types
-    are computed in float32, and rounded once, since PyTorch's own kernels round c in each step.
+    Dtypes: float32, float16 or bfloat16. On a GPU each call copies the weights to the layout of cuDNN. On a CPU 16-bit
+    dtypes are computed in float32 and rounded once, since PyTorch's own kernels round c in each step.
     Raises ValueError for other shapes and dtypes.
     """
     T, B, _, H = check_lstm(x, w_ih, w_hh, bias, h0, c0)

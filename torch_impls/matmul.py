@@ -23,9 +23,9 @@ def matmul(
 ) -> Float[Tensor, "M N"]:
     """c[i, j] = sum over k of a[i, k] b[k, j], for float32, float16 or bfloat16 with any strides; K = 0 gives zeros.
 
-    float8_e4m3fn: scale_a * scale_b * a b in bfloat16. "fast" leaves all sums to the tensor cores; "promoted": cuBLASLt
-    adds them in float32 at intervals of K. On a GPU a must be row-major and b column-major, K and N multiples of 16,
-    and both aligned to 16 bytes.
+    float8_e4m3fn: scale_a * scale_b * a b in bfloat16. With "fast" the tensor cores compute the whole sums; with
+    "promoted" cuBLASLt adds their sums in float32 at intervals of K. On a GPU a must be row-major and b column-major, K
+    and N multiples of 16, and both aligned to 16 bytes.
 
     Precision: see `with_precision`.
 

@@ -14,8 +14,8 @@ VENDOR = "PyTorch"
 def matrix_add(a: Float[Tensor, "M N"], b: Float[Tensor, "M N"]) -> Float[Tensor, "M N"]:
     """c = a + b for matrices of float32, float16 or bfloat16 with any strides: transposed, sliced, broadcast (0).
 
-    16-bit types are added in float32 and rounded once. By default torch.add's result has the strides of its inputs; it
-    gets a row-major `out`. Raises ValueError for other shapes and dtypes, and for different devices.
+    16-bit dtypes are added in float32 and rounded once. The result is row-major: torch.add gets an `out`, because by
+    default it uses the strides of its inputs. Raises ValueError for other shapes and dtypes, and for different devices.
     """
     check_add("matrix_add", a, b, ndim=2)
     return torch.add(a, b, out=a.new_empty(a.shape))

@@ -14,9 +14,9 @@ VENDOR = "PyTorch"
 def sigmoid(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """y = 1 / (1 + exp(-x)) for float32, float16 or bfloat16, any shape and strides; the result is row-major.
 
-    16-bit types are computed in float32 and rounded once. float32 on a CPU errs by up to 2.5 units in the last place.
-    For x < -88.7 exp(-x) overflows and y is 0, although float32 and bfloat16 have subnormals there. Raises ValueError
-    for other dtypes.
+    16-bit dtypes are computed in float32 and rounded once. float32 on a CPU errs by up to 2.5 ulp. For x < -88.7
+    exp(-x) overflows and y is 0, although float32 and bfloat16 have subnormal numbers there. Raises ValueError for
+    other dtypes.
     """
     check_elementwise("sigmoid", x)
     if x.is_contiguous():

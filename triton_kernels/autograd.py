@@ -10,4 +10,4 @@ attention = differentiable("")
 attention_gluon = differentiable("gluon")
 """For Hopper: D = 64 or 128, float16 and bfloat16."""
 attention_auto = differentiable("auto")
-"""The kernels that suit the case."""
+"""Chooses the kernels by shapes, dtype and device."""

@@ -1,4 +1,4 @@
-"""Properties of a device that the choice of a tile or a division depends on."""
+"""Device properties on which the choice of a tile or of a division of the work depends."""
 
 from functools import lru_cache
 

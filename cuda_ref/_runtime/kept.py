@@ -1,4 +1,4 @@
-"""Keeps what a call launches, and repeats it for later calls that differ in values and addresses alone.
+"""Records the launches of a call and repeats them for later calls that differ only in values and addresses.
 
 A launcher checks its arguments, chooses tiles and grid, and describes operands to the device, which takes several times
 as long as the launch itself. All this depends only on the options and on what `kind_of` returns for the tensors. So a
@@ -30,11 +30,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from .operator import operator
 
 LIMIT = 512
-"""Most plans of a thread. The oldest one is dropped first."""
+"""Largest number of plans per thread. The oldest one is dropped first."""
 ALIGNMENT = 16
-"""Bytes. Compilers and launchers distinguish addresses only by whether they are multiples of this."""
+"""Bytes. Compilers and launchers depend on addresses only through whether they are multiples of this."""
 MATCHERS = 4
-"""Most matchers that a plan gets. A matcher is for the modes of torch, such as no_grad, in which it was made."""
+"""Largest number of matchers per plan. A matcher holds for the torch modes, such as no_grad, of its creation."""
 PLAIN = (Tensor, torch.nn.Parameter)
 ALLOCATORS = frozenset(
     getattr(torch.ops.aten, name) for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
@@ -179,7 +179,7 @@ class Recording(TorchDispatchMode):  # type: ignore[misc]
 
 
 def _allocation(x: Tensor, like: Tensor) -> Callable[[Tensor], Tensor]:
-    """A function that allocates a tensor like x from the first tensor of a call, by the cheapest way."""
+    """Returns a function that allocates a tensor like x, given the first tensor of a call, in the cheapest way."""
     allocate: Callable[[Tensor], Tensor] = torch.empty_like
     if _form(x)[1:] != _form(like)[1:]:
         dtype = {} if x.dtype == like.dtype else {"dtype": x.dtype}
@@ -192,8 +192,8 @@ def _form(x: Tensor) -> Kind:
 
 
 class _Thread(threading.local):
-    """State of a thread: its plans, the latest plan of each function, the kinds of calls that were made once, with
-    whether they may be recorded, and the current recording."""
+    """State of a thread: its plans; the latest plan of each function; the kinds of calls made once, with a flag whether
+    these may be recorded; the current recording."""
 
     def __init__(self) -> None:
         self.plans: dict[Kind, Plan] = {}
@@ -245,7 +245,7 @@ def matcher(tensors: Sequence[Tensor]) -> Callable[..., bool]:
 
 
 def kept(function: Function) -> Function:
-    """Decorator of a function of positional tensors and keyword options. torch.compile sees it as an operator."""
+    """Decorator of a function of positional tensors and keyword options. torch.compile treats it as an operator."""
 
     @wraps(function)
     def call(*tensors: Any, **options: Any) -> Any:
@@ -266,7 +266,7 @@ def kept(function: Function) -> Function:
 
 
 def _look_up(function: Callable[..., Any], tensors: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """A call of another kind than the last call of the function."""
+    """Runs a call whose kind differs from that of the function's last call."""
     try:
         kind = (function, *map(kind_of, tensors), *options.items())
         plan = _thread.plans.get(kind)
@@ -282,7 +282,7 @@ def _look_up(function: Callable[..., Any], tensors: tuple[Any, ...], options: di
 
 
 def _as_written(kind: Kind, function: Callable[..., Any], tensors: tuple[Tensor, ...], options: dict[str, Any]) -> Any:
-    """A call without a plan. The second call of a kind is recorded."""
+    """Runs a call without a plan. The second call of a kind is recorded."""
     thread = _thread
     recordable = thread.recordable.get(kind)
     if thread.recording is not None or not (recordable and _are_apart(tensors)):
@@ -308,7 +308,7 @@ def _as_written(kind: Kind, function: Callable[..., Any], tensors: tuple[Tensor,
 
 
 def _are_apart(tensors: Sequence[Tensor]) -> bool:
-    """Whether the tensors of a call have different addresses."""
+    """True if the tensors of a call have different addresses."""
     return len({x.data_ptr() for x in tensors}) == len(tensors)
 
 

@@ -1,4 +1,4 @@
-"""Functions of this folder as operators of torch, so that torch.compile does not trace into them or break its graph.
+"""Makes functions of this folder torch operators, so that torch.compile does not trace into them or break its graph.
 
 This file is the same in cuda_ref/ and triton_kernels/. Edit cuda_ref/_runtime/operator.py and copy it to the other;
 a test compares them.
@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 TYPES = {str: "str", bool: "bool", int: "int", float: "float", int | None: "int?", float | None: "float?"}
-"""Python types of options, and their names in torch's schemas."""
+"""Python types of options, and the names of these types in torch's schemas."""
 
 
 def operator(function: Callable[..., Any]) -> Callable[..., Any] | None:
-    """The operator `torch.ops.<folder>.<operation>_<variant>` of a function; None for one of another folder."""
+    """Returns the operator `torch.ops.<folder>.<operation>_<variant>`; None for a function of another folder."""
     folder, _, file = function.__module__.partition(".")
     if folder != __package__.partition(".")[0]:
         return None
@@ -30,7 +30,7 @@ def operator(function: Callable[..., Any]) -> Callable[..., Any] | None:
 
 
 def schema(function: Callable[..., Any]) -> str:
-    """`(Tensor x, Tensor weight, *, float eps) -> Tensor`."""
+    """The schema of a function, such as `(Tensor x, Tensor weight, *, float eps) -> Tensor`."""
     parameters, named = [], False
     for each in signature(function).parameters.values():
         if each.kind is Parameter.KEYWORD_ONLY and not named:
@@ -53,7 +53,7 @@ def _count(function: Callable[..., Any]) -> int:
 
 
 def _results(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that allocates tensors like the results: like the first tensors, except for matmul and sum."""
+    """Returns a function that allocates tensors like the results: like the first tensors, except for matmul and sum."""
     if function.__name__ == "matmul":
         return lambda a, b, *_, **__: a.new_empty(a.shape[0], b.shape[1], dtype=_result_dtype(a))
     if function.__name__ == "sum":

@@ -10,7 +10,7 @@ from cuda_ref._runtime.contract import check_attention
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
-BLOCK_M = 32  # queries of a block, as in attention.cu
+BLOCK_M = 32  # queries per block, as in attention.cu
 
 
 @kept
@@ -32,9 +32,9 @@ def attention(
     Dtypes: float32, float16, bfloat16, the same for all; scores, softmax and sums in float32 without tensor cores,
     rounded once at the end. The S_q x S_k scores are never stored.
     Tail: the four lanes of a query take every fourth column up to D; lanes beyond the last query do nothing.
-    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
-    Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for D above 256 and for
-    more than 2^30 queries, keys or blocks; build.CudaError if the launch fails.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
+    Raises: ValueError for other shapes and dtypes, and for tensors on different devices; NotImplementedError for D
+    above 256 and for more than 2^30 queries, keys or blocks; build.CudaError if the launch fails.
     Source: see attention.cu.
     """
     B, H, H_kv, S_q, S_k, D = check_attention(q, k, v)
@@ -63,7 +63,7 @@ def attention(
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float) -> None:
-    """Writes attention's result to `out` (B, H, S_q, D). Rows are contiguous; `out` is not empty."""
+    """Writes the result of `attention` to `out` (B, H, S_q, D). Rows are contiguous; `out` is not empty."""
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     build.launch(
         "attention/attention", "attention_into", q.device,

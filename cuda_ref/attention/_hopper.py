@@ -1,4 +1,4 @@
-"""Argument checks, copies and the launch that the kernels of attention on tensor cores share."""
+"""Shared by the attention kernels on tensor cores: argument checks, copies and the launch."""
 
 import math
 from collections.abc import Callable
@@ -27,9 +27,9 @@ def attend(start: Launch, q: Tensor, k: Tensor, v: Tensor, causal: bool, sm_scal
     Dtypes: float16, bfloat16, the same for all; scores, softmax and sums in float32, weights rounded to 16 bits for
     their product with v.
     Tail: rows beyond the last one of a head are read as zeros; scores of keys beyond it are masked.
-    Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for float32, other D, a
-    negative sm_scale, more than 2^30 queries, keys or tiles, and on devices without the kernel's instructions;
-    build.CudaError if the launch fails.
+    Raises: ValueError for other shapes and dtypes, and for tensors on different devices; NotImplementedError for
+    float32, other D, a negative sm_scale, more than 2^30 queries, keys or tiles, and on devices without the kernel's
+    instructions; build.CudaError if the launch fails.
     """
     B, H, _, S_q, S_k, D = check_attention(q, k, v)
     check_covered("attention", q, k, HEAD_DIMS, sm_scale)
@@ -44,9 +44,9 @@ def attend(start: Launch, q: Tensor, k: Tensor, v: Tensor, causal: bool, sm_scal
 def launch(
     source: str, q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, scale_log2: float, *plan: int
 ) -> None:  # fmt: skip
-    """Launches the kernel of a `source`, as `attention/wgmma`, for checked arguments, none of them empty.
+    """Launches the kernel of `source`, such as `attention/wgmma`, for checked arguments, none of them empty.
 
-    Rows of `out` are contiguous and begin at multiples of 16 bytes. `plan`: its number, if there are several.
+    Rows of `out` are contiguous and begin at multiples of 16 bytes. `plan`: the plan's number, if there are several.
     """
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     q, k, v = (readable(x) for x in (q, k, v))
@@ -58,13 +58,14 @@ def launch(
 
 
 def scales(D: int, sm_scale: float | None) -> tuple[float, float]:
-    """sm_scale, and sm_scale * log2(e) for exponentials to base 2: not 0, which times a hidden key's -inf is NaN."""
+    """sm_scale, and sm_scale * log2(e) for base-2 exponentials. It is not 0, because 0 times a hidden key's -inf is
+    NaN."""
     scale = 1.0 / math.sqrt(D) if sm_scale is None else sm_scale
     return scale, max(scale * math.log2(math.e), 2.0**-126)
 
 
 def check_covered(operation: str, q: Tensor, k: Tensor, dims: tuple[int, ...], sm_scale: float | None) -> None:
-    """Raises NotImplementedError for arguments that fit together but that the kernels do not cover."""
+    """Raises NotImplementedError for consistent arguments that the kernels do not cover."""
     (B, H, S_q, D), S_k = q.shape, k.shape[2]
     if q.dtype == torch.float32:
         raise NotImplementedError(f"{operation}: written for float16 and bfloat16; got torch.float32")
@@ -81,13 +82,13 @@ def check_covered(operation: str, q: Tensor, k: Tensor, dims: tuple[int, ...], s
 
 
 def strides(x: Tensor) -> list[int]:
-    """Strides of batch entries, heads and rows. A dimension of size 1 gets a dense one: TMA refuses invalid strides."""
+    """Strides of batch entries, heads and rows. A dimension of size 1 gets a valid stride, which TMA requires."""
     spans = [x.shape[1] * x.shape[2] * x.shape[3], x.shape[2] * x.shape[3], x.shape[3]]
     return [span if size == 1 else stride for size, stride, span in zip(x.shape, x.stride(), spans, strict=False)]
 
 
 def is_readable(x: Tensor) -> bool:
-    """Whether TMA can read x: rows are contiguous, and each begins at a multiple of 16 bytes."""
+    """True if TMA can read x: rows are contiguous, and each begins at a multiple of 16 bytes."""
     align = 16 // x.element_size()
     aligned = all(stride > 0 and stride % align == 0 for stride in strides(x))
     return x.stride(3) == 1 and aligned and x.data_ptr() % 16 == 0
@@ -99,5 +100,5 @@ def readable(x: Tensor) -> Tensor:
 
 
 def copied(*operands: Tensor) -> str:
-    """` (operands copied)` for a configuration, if `readable` copies one of them."""
+    """Returns ` (operands copied)`, for a configuration, if `readable` copies one of them; otherwise an empty text."""
     return "" if all(map(is_readable, operands)) else " (operands copied)"

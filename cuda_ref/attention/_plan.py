@@ -1,7 +1,8 @@
-"""Plans of attention/wgmma.cu, and the choice of one by the sizes of a call.
+"""Plans of attention/wgmma.cu, and the choice of one from the sizes of a call.
 
-On the 56 timed cases of D 64 and 128 (H200) the choice takes 1.004 times as long as the best plan in the geometric
-mean, and 1.047 times in the worst case: results/nvidia-h200/proof/attention_plans.csv, docs/lab/cuda_attention.md.
+On the 56 timed cases with D 64 and 128 (H200) the chosen plan takes 1.004 times as long as the best one in the
+geometric mean, and 1.047 times in the worst case: results/nvidia-h200/proof/attention_plans.csv,
+docs/lab/cuda_attention.md.
 """
 
 from dataclasses import dataclass
@@ -14,14 +15,14 @@ from cuda_ref.attention._hopper import launch
 
 @dataclass(frozen=True)
 class Plan:
-    """How a launch divides the work. A team of warpgroups computes a tile at a time."""
+    """How a launch divides the work. A team of warpgroups computes one tile at a time."""
 
     BLOCK_M: int
     """Queries of a tile."""
     BLOCK_N: int
     """Keys of a step."""
     teams: int = 1
-    """Teams of a multiprocessor, which do not wait for each other."""
+    """Teams per multiprocessor. They do not wait for each other."""
 
     def __str__(self) -> str:
         return f"{self.BLOCK_M}x{self.BLOCK_N} teams={self.teams}"
@@ -32,11 +33,11 @@ PLANS = {
     128: (Plan(128, 128), Plan(128, 176)),
     256: (Plan(128, 64),),
 }
-"""By D, in the order of launch_head in wgmma.cu."""
+"""Plans by D, in the order of launch_head in wgmma.cu."""
 LONG_KEYS = 2048
-"""Keys from which a tile's steps hide its first loads, first softmax and store."""
+"""Number of keys from which the steps of a tile hide its first loads, first softmax and store."""
 FULL_WAVES = 1.5
-"""Tiles of a multiprocessor from which large tiles keep all multiprocessors busy."""
+"""Tiles per multiprocessor from which large tiles keep all multiprocessors busy."""
 
 
 def cdiv(size: int, by: int) -> int:
@@ -45,11 +46,11 @@ def cdiv(size: int, by: int) -> int:
 
 
 def choose(D: int, causal: bool, S_q: int, S_k: int, heads: int, processors: int) -> int:
-    """The number of the plan, in PLANS[D]. heads: query heads of all batch entries. processors: multiprocessors.
+    """The index of the plan in PLANS[D]. heads: query heads of all batch entries. processors: multiprocessors.
 
-    D=64: one team with large tiles, which read keys least often, for long rows of many tiles; otherwise three teams, of
-    which one multiplies while another loads or stores. D=128: steps of 176 keys if they pad the keys less than steps of
-    128; under a causal mask the first steps of a tile apply the mask, and short steps waste less.
+    D = 64: one team with large tiles, which read keys least often, if rows are long and tiles many; otherwise three
+    teams, of which one multiplies while another loads or stores. D = 128: steps of 176 keys if they pad the keys less
+    than steps of 128. Under a causal mask the first steps of a tile apply the mask, and short steps waste less.
     """
     if D == 64:
         tiles = heads * cdiv(S_q, PLANS[64][0].BLOCK_M)
@@ -69,6 +70,6 @@ def plan_for(q: Tensor, k: Tensor, causal: bool) -> int:
 def launch_planned(
     q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, scale_log2: float, plan: int | None = None
 ) -> None:  # fmt: skip
-    """`launch` of _hopper.py for wgmma.cu, by a plan, or by the choice."""
+    """`launch` of _hopper.py for wgmma.cu, with the given plan or, by default, the chosen one."""
     chosen = plan_for(q, k, causal) if plan is None else plan
     launch("attention/wgmma", q, k, v, out, causal, scale_log2, chosen)

@@ -1,8 +1,8 @@
 // out[b, h, i] = sum over j of softmax_j(sm_scale * q[b, h, i] . k[b, h_kv, j]) * v[b, h_kv, j]
 // with h_kv = h // (H // H_kv): every key head serves H // H_kv query heads
 //
-// Four lanes compute one query, all in float32. Each has every fourth column of q and of the output. For each key the
-// lanes add up the score by two shuffles, and each adds its columns of that value.
+// Four lanes compute one query, all in float32. Each lane has every fourth column of q and of the output. For each key
+// the lanes add up the score by two shuffles, and each lane adds its columns of the weighted value.
 //
 // Online softmax: the scores are never stored. A query keeps the largest score so far (m), the sum of exp(score - m)
 // (l), and the sum of exp(score - m) * v (acc). When a larger score comes, l and acc are multiplied by
@@ -10,33 +10,33 @@
 //   - Scores include a factor log2(e), since the hardware computes exp2.
 //   - While all scores are -inf, exponents are relative to 0: -inf - (-inf) is NaN.
 //
-// The eight queries of a warp read the same keys and values, from the caches. tiles.cu reads them once for 32 queries.
+// The eight queries of a warp read the same keys and values from the caches. tiles.cu reads them once for 32 queries.
 //
 // Source: M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018 (arXiv 1805.02867).
 #include "common/common.cuh"
 
-constexpr int LANES = 4;      // lanes of a query
-constexpr int QUERIES = 32;   // queries of a block
+constexpr int LANES = 4;      // lanes per query
+constexpr int QUERIES = 32;   // queries per block
 
-struct Strides {  // in elements; the elements of a row are contiguous
+struct Strides {  // in elements; rows are contiguous
     int64_t batch, head, row;
 };
 
 struct Problem {
-    int64_t queries, H, H_kv, S_q, S_k, D;  // queries: of all heads and batch entries
+    int64_t queries, H, H_kv, S_q, S_k, D;  // queries: number over all heads and batch entries
     Strides q, k, v, out;
     float scale_log2;  // sm_scale * log2(e)
     bool causal;
 };
 
-// Column c of this lane in a row: LANES apart, as float32; zero from column D on.
+// Column c of this lane in a row, as float32: the lane's columns are LANES apart; zero from column D on.
 template <typename T>
 __device__ __forceinline__ float column(const T* row, int c, int64_t D) {
     const int d = c * LANES + threadIdx.x;
     return d < D ? to_float(row[d]) : 0.0f;
 }
 
-// Adds up the parts of the four lanes of a query. The other queries of the warp may have ended.
+// Adds up the partial results of the four lanes of a query. Other queries of the warp may already have returned.
 __device__ __forceinline__ float over_lanes(float part) {
     const unsigned lanes = 0xfu << (threadIdx.y * LANES % 32);  // bits of the four lanes in the warp
     part += __shfl_xor_sync(lanes, part, 1);
@@ -74,12 +74,12 @@ __global__ void __launch_bounds__(LANES* QUERIES, 1)
 #pragma unroll
     for (int c = 0; c < COLUMNS; ++c) {
         const int d = c * LANES + threadIdx.x;
-        // No key seen: zeros. All keys that are seen score -inf: 0 / 0 is NaN.
+        // A query that sees no key gives zeros. If all keys that it sees score -inf, 0 / 0 gives NaN.
         if (d < x.D) out[d] = from_float<T>(visible > 0 ? acc[c] / l : 0.0f);
     }
 }
 
-// With strides of the output too, whose rows are contiguous.
+// Takes strides of the output too; its rows are contiguous.
 extern "C" int attention_into(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H,
                               int64_t H_kv, int64_t S_q, int64_t S_k, int64_t D, int64_t stride_qb, int64_t stride_qh,
                               int64_t stride_qs, int64_t stride_kb, int64_t stride_kh, int64_t stride_ks,

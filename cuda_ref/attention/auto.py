@@ -1,4 +1,4 @@
-"""Attention in CUDA by the kernel that suits the shape: `decode` for a few queries, otherwise `wgmma`."""
+"""Attention in CUDA: `decode` for a few queries, otherwise `wgmma`."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -11,7 +11,7 @@ DETERMINISTIC = True
 
 
 def choose(q: Tensor) -> str:
-    """`decode` for so few queries that the time is that of reading the keys, which it divides among blocks."""
+    """Chooses `decode` for so few queries that reading the keys takes the time; it divides the keys among blocks."""
     return "decode" if q.dim() == 4 and q.shape[2] <= decode.MOST_QUERIES else "wgmma"
 
 
@@ -26,7 +26,7 @@ def attention(
 ) -> Float[Tensor, "B H S_q D"]:
     """out[b, h, i] = sum over visible j of softmax_j(sm_scale * q[b, h, i] . k[b, h_kv, j]) * v[b, h_kv, j].
 
-    Shapes, masks, dtypes and errors: those of cuda_ref.attention._hopper.attend.
+    Shapes, masks, dtypes and errors: those of `attend` in cuda_ref/attention/_hopper.py.
     Devices: CUDA, compute capability 9.0.
     """
     kernel = decode if choose(q) == "decode" else wgmma

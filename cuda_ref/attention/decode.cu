@@ -1,14 +1,14 @@
 // out[b, h, i] = sum over j of softmax_j(scale q[b, h, i] . k[b, h_kv, j]) v[b, h_kv, j] for a few queries: decoding
 //
-// Every key is read once and used by few queries, so that memory's rate is the limit. A block goes over a part of the
-// keys of one key head, for 16 rows: the queries of all query heads of this key head, row r being query r / G of head
-// r % G. A second kernel adds the parts.
+// Every key is read once and used by few queries, so memory bandwidth is the limit. A block reads a part of the keys of
+// one key head, for 16 rows: the queries of all query heads of this key head, where row r is query r / G of head r % G.
+// A second kernel adds the parts.
 //
-// The warps of a block take 16 keys each in turn, with rings of stages of their own, filled by cp.async: no barrier
-// in the loop. mma.sync multiplies 16 rows by 16 keys; the sums of the scores are the weights of the second product, in
-// the same registers. Each warp keeps the largest score m, the sum of weights l and the sum of weighted values acc of
-// its keys. They are added up over the warps at the end, and over the parts by the second kernel, both in fixed order:
-// those of a part are scaled by exp2(its m - the largest m).
+// The warps of a block take 16 keys each in turn. Each warp has its own ring of stages, filled by cp.async, so the loop
+// has no barrier. mma.sync multiplies 16 rows by 16 keys; the sums of the scores become the weights of the second
+// product in the same registers. Each warp keeps the largest score m, the sum of weights l and the sum of weighted
+// values acc of its keys. They are combined over the warps at the end, and over the parts by the second kernel, both in
+// a fixed order: each is scaled by exp2(its m - the largest m).
 //
 // Under a causal mask the last S_q - 1 keys are hidden from some rows. Their values are multiplied without tensor
 // cores, which cannot leave a key out: 0 times NaN is NaN.
@@ -18,17 +18,17 @@
 
 #include "common/mma.cuh"
 
-constexpr int WARPS = 4, ROWS = 16, KEYS = 16;  // rows of a block; keys of a step of a warp
+constexpr int WARPS = 4, ROWS = 16, KEYS = 16;  // rows per block; keys per step of a warp
 constexpr int MOST_PARTS = 1024;                // most parts that the second kernel adds, as in decode.py
 constexpr float LOWEST = -3.4028234663852886e38f;  // first maximum: unlike -inf, it can be subtracted from -inf
 constexpr unsigned ALL = 0xffffffffu;
 
-struct Strides {  // in elements; the elements of a row are contiguous, and rows begin at multiples of 16 bytes
+struct Strides {  // in elements; rows are contiguous, and begin at multiples of 16 bytes
     int64_t batch, head, row;
 };
 
 struct Decoding {
-    int H, H_kv, S_q, S_k, part, parts;  // keys of a part, number of parts
+    int H, H_kv, S_q, S_k, part, parts;  // keys per part, number of parts
     Strides q, k, v;
     float scale;  // includes log2(e)
     bool causal;
@@ -36,14 +36,15 @@ struct Decoding {
 
 template <int D>
 struct Ring {
-    static constexpr int PITCH = 2 * D + 16;  // bytes from row to row: ldmatrix without bank conflicts
+    static constexpr int PITCH = 2 * D + 16;  // bytes from row to row; lets ldmatrix read without bank conflicts
     static constexpr int TILE = KEYS * PITCH, STAGES = D == 64 ? 6 : 3;
-    static constexpr int RESIDENT = D == 256 ? 1 : 2;  // blocks of a multiprocessor
+    static constexpr int RESIDENT = D == 256 ? 1 : 2;  // blocks per multiprocessor
     static constexpr int BYTES = WARPS * STAGES * 2 * TILE;
     static_assert(BYTES >= WARPS * ROWS * (D + 2) * 4, "the sums of the warps fit too");
 };
 
-// Rows [first, end) of a matrix, at most KEYS, on their way to shared memory; zeros below them. By one warp.
+// Starts the copy of rows [first, end) of a matrix, at most KEYS, to shared memory; zeros below them. Called by one
+// warp.
 template <typename T, int D>
 __device__ __forceinline__ void copy_rows(char* to, const T* from, int64_t stride, int first, int end) {
     constexpr int CHUNKS = D / 8;
@@ -74,14 +75,14 @@ __device__ __forceinline__ float quad_sum(float x) {
     return x + __shfl_xor_sync(ALL, x, 2);
 }
 
-// The state of a lane for rows g and g + 8, with g = lane / 4: sums of columns 8 i + 2 (lane % 4) and the next one.
+// A lane's state for rows g and g + 8, with g = lane / 4: sums of columns 8 i + 2 (lane % 4) and the next one.
 template <int D>
 struct Rows {
     float m[2], l[2], acc[D / 8][4];
     int last[2];  // the last key that the row sees
 };
 
-// Adds the KEYS keys from `first` on, in shared memory. `common`: the keys before it are seen by all rows.
+// Adds the KEYS keys from `first` on, which are in shared memory. All rows see the keys before `common`.
 template <typename T, int D>
 __device__ __forceinline__ void add_keys(Rows<D>& rows, const uint32_t (&q)[D / 16][4], const char* k, const char* v,
                                          int first, int end, int common, float scale) {
@@ -157,14 +158,15 @@ __device__ __forceinline__ void add_keys(Rows<D>& rows, const uint32_t (&q)[D / 
     }
 }
 
-// sums (rows of the output, parts, D) and statistics (rows of the output, parts, 2): of each part acc, and m and l.
+// sums (rows of the output, parts, D): acc of each part. statistics (rows of the output, parts, 2): m and l of each
+// part.
 template <typename T, int D>
 __global__ void __launch_bounds__(WARPS * 32, Ring<D>::RESIDENT)
     attention_decode(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v, T* __restrict__ out,
                      float* __restrict__ sums, float2* __restrict__ statistics, const Decoding x) {
     using R = Ring<D>;
     extern __shared__ float4 shared[];
-    const int warp = __shfl_sync(ALL, threadIdx.x / 32, 0);  // uniform for the compiler
+    const int warp = __shfl_sync(ALL, threadIdx.x / 32, 0);  // warp-uniform for the compiler
     const int lane = threadIdx.x % 32, G = x.H / x.H_kv, count = x.S_q * G;
     const int tiles = ceil_div(count, ROWS), row0 = blockIdx.x % tiles * ROWS;
     const int part = blockIdx.x / tiles % x.parts, head = blockIdx.x / tiles / x.parts;
@@ -212,7 +214,7 @@ __global__ void __launch_bounds__(WARPS * 32, Ring<D>::RESIDENT)
         __syncwarp();  // all lanes have read the stage
     }
     __pipeline_wait_prior(0);
-    __syncthreads();  // the sums of the warps take the memory of the rings
+    __syncthreads();  // the sums of the warps reuse the memory of the rings
 
     float* const all = reinterpret_cast<float*>(shared);              // [WARPS][ROWS][D]
     float2* const of_warps = reinterpret_cast<float2*>(all + WARPS * ROWS * D);  // [WARPS][ROWS]: m and l
@@ -252,7 +254,7 @@ __global__ void __launch_bounds__(WARPS * 32, Ring<D>::RESIDENT)
     }
 }
 
-// One block adds the parts of one row, in their order, and divides by the sum of weights. A thread has one column.
+// One block adds the parts of one row, in order, and divides by the sum of weights. A thread has one column.
 template <typename T, int D>
 __global__ void attention_decode_add(const float* __restrict__ sums, const float2* __restrict__ statistics,
                                      T* __restrict__ out, const Decoding x) {
@@ -310,7 +312,7 @@ cudaError_t launch_head(int64_t D, const void* q, const void* k, const void* v, 
     }
 }
 
-// Strides in elements. part: keys of a part, a multiple of 16.
+// Strides are in elements. part: keys per part, a multiple of 16.
 extern "C" int attention_decode(const void* q, const void* k, const void* v, void* out, void* sums, void* statistics,
                                 int64_t B, int64_t H, int64_t H_kv, int64_t S_q, int64_t S_k, int64_t D,
                                 int64_t q_batch, int64_t q_head, int64_t q_row, int64_t k_batch, int64_t k_head,

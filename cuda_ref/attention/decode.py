@@ -1,5 +1,5 @@
-"""Attention of a few queries in CUDA: to tensor cores it adds a division of the keys among blocks, whose parts a second
-kernel adds."""
+"""Attention of a few queries in CUDA: adds to tensor cores a division of the keys among blocks (split-K over keys). A
+second kernel adds the parts."""
 
 import torch
 from jaxtyping import Float
@@ -13,20 +13,20 @@ from cuda_ref.attention._hopper import attend, copied, readable, strides
 DETERMINISTIC = True
 
 MOST_QUERIES = 16
-"""Queries that a block computes together, and the most of a call."""
+"""Queries that a block computes together; a call has at most so many."""
 STEP = 64
-"""Keys that the warps of a block take together; a part has a multiple of it."""
+"""Keys per step of a block's warps together; divides the keys of a part."""
 MOST_PARTS = 1024  # as in decode.cu
 RESIDENT = {64: 2, 128: 2, 256: 1}
 """Blocks that a multiprocessor runs at a time, by D, as in decode.cu."""
 STEP_US = 0.5
 """Least time of a step (H200)."""
 START_US = 1.5
-"""Time of a block beyond its steps (H200)."""
+"""Time of a block besides its steps (H200)."""
 ADDING_US = 3.0
 """Time of the second kernel (H200)."""
 BYTES_PER_US = 4.4e6
-"""Bytes that memory delivers in a microsecond (H200)."""
+"""Memory bandwidth in bytes per microsecond (H200)."""
 
 
 @kept
@@ -42,7 +42,7 @@ def attention(
 
     Shapes: S_q up to 16; otherwise shapes, masks, dtypes and errors of cuda_ref.attention._hopper.attend.
     The keys of a head are divided among blocks; all query heads of a key head read it once.
-    Devices: CUDA, compute capability 8.0 or newer; on the CPU the same kernels are emulated, for agreement only.
+    Devices: CUDA, compute capability 8.0 or newer; on the CPU the same kernels are emulated, only to check results.
     Source: see decode.cu.
     """
     if q.dim() == 4 and q.shape[2] > MOST_QUERIES:
@@ -51,7 +51,7 @@ def attention(
 
 
 def config(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, sm_scale: float | None = None) -> str:
-    """The number of parts of the keys, as `decode parts=3`; empty without queries or keys."""
+    """The number of parts of the keys, such as `decode parts=3`; empty without queries or keys."""
     if q.numel() == 0 or k.numel() == 0:
         return ""
     return f"decode parts={division(q, k)[0]}{copied(q, k, v)}"
@@ -74,7 +74,7 @@ def decode(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, scale_log
 
 
 def division(q: Tensor, k: Tensor) -> tuple[int, int]:
-    """The number of parts, and the keys of a part; by shapes, dtype and device alone. On a CPU up to three parts."""
+    """The number of parts and the keys per part, from shapes, dtype and device alone. On a CPU up to three parts."""
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     if not q.is_cuda:
         part = cdiv(S_k, 3 * STEP) * STEP
@@ -84,10 +84,10 @@ def division(q: Tensor, k: Tensor) -> tuple[int, int]:
 
 
 def parts_of(blocks: int, S_k: int, step_bytes: int, processors: int, resident: int) -> tuple[int, int]:
-    """The number of parts that the keys are divided into, and the keys of a part, a multiple of STEP; by sizes alone.
+    """The number of parts of the keys, and the keys per part, a multiple of STEP. It depends on sizes alone.
 
-    Minimizes the predicted time of the multiprocessor with the most blocks. It has its share of the memory's rate, or
-    less if its blocks, `resident` at a time, wait for their keys.
+    Minimizes the predicted time of the multiprocessor with the most blocks. It has its share of the memory bandwidth,
+    or less if its blocks, `resident` at a time, wait for their keys.
 
     Args:
         blocks: blocks without a division.

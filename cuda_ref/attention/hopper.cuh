@@ -10,7 +10,7 @@
 
 constexpr float INF = INFINITY;
 
-struct HeadStrides {  // in elements; the elements of a row are contiguous
+struct HeadStrides {  // in elements; rows are contiguous
     int64_t batch, head, row;
 };
 
@@ -23,8 +23,8 @@ struct Heads {
     float scale_log2;           // sm_scale * log2(e)
     const void *q, *k, *v;
     HeadStrides q_strides, k_strides, v_strides, out_strides;
-    // Stored instead of the output, where there is a `d_out`: of each query the logarithm to base 2 of its sum of
-    // exponentials, and its sum of d_out * o. `padded` of each a head.
+    // Statistics, stored instead of the output if there is a `d_out`. lse: base-2 logarithm of a query's sum of
+    // exponentials. delta: a query's sum of d_out * o. Each head has `padded` of both.
     float *lse = nullptr, *delta = nullptr;
     int padded = 0;
     const void* d_out = nullptr;
@@ -33,11 +33,11 @@ struct Heads {
 
 struct Tile {
     int batch, head, first_query;
-    int blocks;    // of keys that any of its queries sees, at least one; 0: this is no tile
-    int unmasked;  // of keys that all of them see
+    int blocks;    // blocks of keys that any of its queries sees, at least one; 0 marks an empty slot
+    int unmasked;  // blocks of keys that all of its queries see
 };
 
-// The tile of the queries from row * BLOCK_M on of a head, counted over all batch entries.
+// The tile of queries from row * BLOCK_M on, of a head counted over all batch entries.
 template <int BLOCK_M, int BLOCK_N, bool CAUSAL>
 __device__ __forceinline__ Tile tile_at(const Heads& heads, int head, int row) {
     Tile tile = {head / heads.H, head % heads.H, row * BLOCK_M, ceil_div(heads.S_k, BLOCK_N), heads.S_k / BLOCK_N};
@@ -49,20 +49,20 @@ __device__ __forceinline__ Tile tile_at(const Heads& heads, int head, int row) {
     return tile;
 }
 
-// Which team of warpgroups computes which tiles. A block has one or more teams. Row r of a head is its tile of the
-// queries from r BLOCK_M on. Under a causal mask, rows whose queries see no key are left out: `blind_rows` a head.
+// Assigns tiles to teams of warpgroups. A block has one or more teams. Row r of a head is its tile of the queries from
+// r BLOCK_M on. Under a causal mask, rows whose queries see no key are left out: `blind_rows` per head.
 //
-// Without a mask all tiles take as long: head by head, in turns of one tile for each block.
+// Without a mask all tiles take the same time. They are computed head by head, one tile per block in each turn.
 //
-// With a causal mask row r takes a time proportional to r + 1 and a constant, so rows r and rows - 1 - r together take
+// With a causal mask row r takes a time proportional to r + 1 plus a constant, so rows r and rows - 1 - r together take
 // the same time for all r. Such pairs are computed head by head, so that few heads share the L2 cache at a time, as
-// long as they fill whole waves of teams. The tiles of the other heads come last, the long ones first, and with them
-// the middle rows of odd numbers of rows. In every second turn the teams take them in the opposite order.
+// long as they fill whole waves of teams. The tiles of the other heads come last, the long ones first, together with
+// the middle rows of odd numbers of rows. In every second turn the teams take these tiles in the opposite order.
 template <int BLOCK_M_, int BLOCK_N_, bool CAUSAL_>
 struct Schedule {
     static constexpr int BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_;
     static constexpr bool CAUSAL = CAUSAL_;
-    static constexpr int LAST_WAVES = 1;  // of pairs that are computed as single tiles, so that teams end together
+    static constexpr int LAST_WAVES = 1;  // waves computed as single tiles, not pairs, so that teams end together
 
     int blind_rows, rows, paired_heads, single_heads, teams;
 
@@ -76,8 +76,8 @@ struct Schedule {
         single_heads = heads.count - paired_heads;
     }
 
-    // The tile that team `of_block` of this block computes in turn number `turn`, 0 or more; no blocks of keys if
-    // there is none, and none later. The first teams of all blocks come first.
+    // The tile that team `of_block` of this block computes in turn number `turn`, from 0 on. It has no blocks of
+    // keys if there is no tile; then later turns have none either. The first teams of all blocks come first.
     __device__ __forceinline__ Tile tile(const Heads& heads, int turn, int of_block) const {
         const int team = of_block * gridDim.x + blockIdx.x;
         if (team >= teams) return {};
@@ -124,7 +124,7 @@ __device__ __forceinline__ void load_boxes(uint32_t to, const CUtensorMap* map, 
     }
 }
 
-// load_boxes, after an arrival at the barrier that announces `bytes`: these, and more that follow.
+// load_boxes, after an arrival at the barrier that announces `bytes`: those of this load and of loads that follow.
 template <int ROWS, int D>
 __device__ __forceinline__ void load_rows(uint32_t to, const CUtensorMap* map, int row, int head, int batch,
                                           uint32_t barrier, int bytes = ROWS * D * 2) {
@@ -132,7 +132,7 @@ __device__ __forceinline__ void load_rows(uint32_t to, const CUtensorMap* map, i
     load_boxes<ROWS, D>(to, map, row, head, batch, barrier);
 }
 
-// scores = q k^T of 64 queries and BLOCK_N keys, both in boxes of 64 columns.
+// scores = q k^T for 64 queries and BLOCK_N keys, both in boxes of 64 columns.
 template <typename T, int D, int COUNT>
 __device__ __forceinline__ void multiply_keys(float (&scores)[COUNT], uint32_t q, uint32_t k) {
     constexpr int BLOCK_N = 2 * COUNT;
@@ -145,7 +145,7 @@ __device__ __forceinline__ void multiply_keys(float (&scores)[COUNT], uint32_t q
     }
 }
 
-// acc (+)= weights v, of 64 queries and as many keys as there are weights.
+// acc (+)= weights v for 64 queries and the keys of the weights.
 template <typename T, int COUNT, int WEIGHTS>
 __device__ __forceinline__ void multiply_values(float (&acc)[COUNT], const uint32_t (&weights)[WEIGHTS], uint32_t v,
                                                 int add) {
@@ -164,13 +164,13 @@ __device__ __forceinline__ void round_weights(uint32_t (&weights)[COUNT / 2], co
 
 // The online softmax of the two rows of a thread. Four threads share a row.
 //
-// With SLACK, the maximum is raised only by scores that pass it by more than 8, as an exponent of 2: few blocks do, and
-// the others do not rescale what was summed. Weights are at most 2^8 then, as exact in 16 bits as those up to 1.
+// With SLACK, the maximum is raised only if a score exceeds it by more than 8 (as an exponent of 2). Few blocks do so,
+// and the others need not rescale the sums. Weights are then at most 2^8, and as exact in 16 bits as those up to 1.
 template <bool SLACK>
 struct Softmax {
-    float maximum[2] = {-INF, -INF};  // of the scores so far, or less by the slack
-    float sum[2] = {0, 0};            // of exp2(scale_log2 (score - maximum)), over this thread's columns
-    float factor[2];                  // of what was summed before the last block
+    float maximum[2] = {-INF, -INF};  // maximum of the scores so far, or less by the slack
+    float sum[2] = {0, 0};            // sum of exp2(scale_log2 (score - maximum)) over this thread's columns
+    float factor[2];                  // factor of the sums before the last block
 
     // scores -> exp2(scale_log2 (score - maximum))
     template <int COUNT>
@@ -205,7 +205,7 @@ struct Softmax {
         for (int i = 0; i < COUNT; ++i) acc[i] *= factor[i / 2 % 2];
     }
 
-    // acc / the sums over all columns.
+    // Divides acc by the sums over all columns.
     template <int COUNT>
     __device__ __forceinline__ void normalize(float (&acc)[COUNT]) {
         float inverse[2];
@@ -220,7 +220,7 @@ struct Softmax {
     }
 };
 
-// Minus infinity for the scores of columns after last[r], counted from this thread's first column.
+// Sets the scores of columns after last[r], counted from this thread's first column, to minus infinity.
 template <int COUNT>
 __device__ __forceinline__ void hide(float (&scores)[COUNT], const int (&last)[2]) {
 #pragma unroll
@@ -229,7 +229,7 @@ __device__ __forceinline__ void hide(float (&scores)[COUNT], const int (&last)[2
     }
 }
 
-// The mask of a block of keys, for a thread whose rows are `query` and `query` + 8.
+// Masks a block of keys, for a thread whose rows are `query` and `query` + 8.
 template <int BLOCK_N, bool CAUSAL, int COUNT>
 __device__ __forceinline__ void hide_after(float (&scores)[COUNT], const Heads& heads, int query, int block,
                                            int thread) {
@@ -256,7 +256,7 @@ __device__ __forceinline__ void transpose_in_quad(uint32_t (&x)[4], int t) {
     }
 }
 
-// The two 16-bit numbers of a pair.
+// Unpacks the two 16-bit numbers of a pair.
 template <typename T>
 __device__ __forceinline__ void unpack(float& low, float& high, uint32_t pair) {
     if constexpr (std::is_same_v<T, __nv_bfloat16>) {
@@ -266,7 +266,7 @@ __device__ __forceinline__ void unpack(float& low, float& high, uint32_t pair) {
     }
 }
 
-// Stores the sums of a warpgroup, 64 rows of 2 COUNT elements from `row` on, of a head that begins at `out`, whose rows
+// Stores the sums of a warpgroup, 64 rows of 2 COUNT elements from `row` on. `out` is the start of the head; its rows
 // are `pitch` elements apart. Each thread stores 16 bytes at a time.
 template <typename T, int COUNT>
 __device__ __forceinline__ void store_rows(T* __restrict__ out, int64_t pitch, const float (&acc)[COUNT], int row,
@@ -287,11 +287,11 @@ __device__ __forceinline__ void store_rows(T* __restrict__ out, int64_t pitch, c
     }
 }
 
-// A warp computes 16 rows of a head with a causal mask, from `row` on, one key at a time: hidden keys are left out,
-// instead of weighted by 0, which times NaN or infinity is NaN.
+// A warp computes 16 rows of a head with a causal mask, from `row` on, one key at a time. Hidden keys are left out
+// instead of weighted by 0, because 0 times NaN or infinity is NaN.
 template <typename T, int D>
 __device__ __noinline__ void attend_by_key(const Heads& heads, T* __restrict__ out, int batch, int head, int row) {
-    constexpr int EACH = D / 32;  // columns of a lane
+    constexpr int EACH = D / 32;  // columns per lane
     const int lane = threadIdx.x % 32, later = heads.S_k - heads.S_q;
     auto rows_of = [&](const void* x, const HeadStrides& strides, int h) {
         return static_cast<const T*>(x) + batch * strides.batch + h * strides.head + lane * EACH;
@@ -322,7 +322,7 @@ __device__ __noinline__ void attend_by_key(const Heads& heads, T* __restrict__ o
     }
 }
 
-// Stores 64 rows of the output of a tile; under a causal mask, zeros for queries that see no key, and rows with a NaN
+// Stores 64 rows of the output of a tile. Under a causal mask, queries that see no key give zeros, and rows with a NaN
 // are computed again.
 template <typename T, bool CAUSAL, int COUNT>
 __device__ __forceinline__ void store_output(const Heads& heads, T* __restrict__ out, float (&acc)[COUNT],
@@ -345,7 +345,7 @@ __device__ __forceinline__ void store_output(const Heads& heads, T* __restrict__
     store_rows(head, heads.out_strides.row, acc, row, heads.S_q);
 }
 
-// Maps for tiles of 64 queries and of `block_n` keys.
+// Encodes TMA maps for tiles of 64 queries and of `block_n` keys.
 template <typename T, int D>
 bool encode_maps(HeadMaps* maps, const Heads& heads, int64_t B, int block_n) {
     auto encode = [&](CUtensorMap* map, const void* x, int64_t H, int64_t S, const HeadStrides& strides, int rows) {

@@ -1,9 +1,9 @@
-// Statistics that wgmma.cu stores for gradients instead of its output, and the results of queries that see no key.
+// Statistics that wgmma.cu stores for gradients instead of its output, and results of queries that see no key.
 #pragma once
 
 #include "attention/hopper.cuh"
 
-// The 8 columns of d_out, number i, that a thread loads: of the first of its rows, of the second one, and so on.
+// Address of the i-th group of 8 columns of d_out that a thread loads, alternating between its first and second row.
 template <typename T>
 __device__ __forceinline__ const T* d_out_at(const Heads& heads, const Tile& tile, int query, int i) {
     const HeadStrides& strides = heads.d_out_strides;
@@ -18,8 +18,8 @@ __device__ __forceinline__ void prefetch_d_out(const Heads& heads, const Tile& t
     for (int i = 0; i < D / 16; ++i) prefetch_l2(d_out_at<T>(heads, tile, query, i));
 }
 
-// Stores lse and delta of a thread's rows, whose sums normalize has added up. A query that sees no key gets an infinite
-// lse, which makes its weights 0.
+// Stores lse and delta of a thread's rows, after `normalize` has added up their sums. A query that sees no key gets an
+// infinite lse, which makes its weights 0.
 template <typename T, bool CAUSAL, bool SLACK, int COUNT>
 __device__ __forceinline__ void store_statistics(const Heads& heads, const Softmax<SLACK>& softmax,
                                                  const float (&acc)[COUNT], const Tile& tile, int query) {
@@ -51,11 +51,11 @@ __device__ __forceinline__ void store_statistics(const Heads& heads, const Softm
     }
 }
 
-// Stores the results of the rows that the schedule leaves out, by the block's last warp: zeros, or their statistics.
+// Stores the results of rows that the schedule leaves out: zeros, or their statistics. Called by the block's last warp.
 template <typename T, int D, typename Schedule>
 __device__ __forceinline__ void store_blind_rows(const Heads& heads, T* __restrict__ out, const Schedule& schedule) {
     const int lane = threadIdx.x % 32;
-    const int each = schedule.blind_rows * Schedule::BLOCK_M / 64;  // of 64 rows, of a head
+    const int each = schedule.blind_rows * Schedule::BLOCK_M / 64;  // groups of 64 rows per head
     for (int index = blockIdx.x; index < each * heads.count; index += gridDim.x) {
         const int head = index / each, row = index % each * 64;
         if (D <= 128 && heads.d_out != nullptr) {

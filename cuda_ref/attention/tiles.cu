@@ -2,26 +2,26 @@
 // with h_kv = h // (H // H_kv): every key head serves H // H_kv query heads
 //
 // A block computes BLOCK_M queries of one head, a warp ROWS of them, in steps of 32 keys. The S_q x S_k scores are
-// never stored: a warp holds ROWS x 32 of them, one key a lane.
+// never stored: a warp holds ROWS x 32 of them, one key per lane.
 //
 // Online softmax. Each row keeps the largest score so far (m), the sum of exp(score - m) (l), and the sum of
 // exp(score - m) * v (acc), in float32. When a tile has a larger maximum, l and acc are multiplied by
 // exp(old m - new m). Exponents are never positive, so nothing overflows. At the end the row is acc / l.
 //   - Scores include a factor log2(e), since the hardware computes exp2.
 //   - While a row has seen no key, m is -inf. Exponents are then relative to 0, since -inf - (-inf) is NaN.
-//   - Each lane keeps l of its own keys. The lanes are summed once, at the end; only the maximum is exchanged each
+//   - Each lane keeps l of its own keys. The lanes are summed once, at the end; only the maximum is exchanged in each
 //     step.
 //
 // The two matrix products are divided among the lanes in two ways:
-//   scores    lane = key. A lane reads its row of the K tile, and the queries, which are a broadcast.
+//   scores    lane = key. A lane reads its row of the K tile, and the queries, which are broadcast.
 //   output    lane = D / 32 columns. A lane reads these columns of a row of the V tile, and the weights of that key,
-//             which are a broadcast.
-// In between, the weights pass through shared memory. A lane uses each element of K or V for ROWS queries, a block for
-// BLOCK_M.
+//             which are broadcast.
+// In between, the weights pass through shared memory. A lane uses each element of K or V for ROWS queries, a block uses
+// it for BLOCK_M queries.
 //
 // Shared memory serves 16-byte reads of eight lanes at a time, without conflict if they are in eight different groups
-// of four banks: rows of the K tile are BLOCK_D + 4 floats apart. V reuses the memory of K. The smaller a block, the
-// more of them share a multiprocessor, and one computes while another waits for memory.
+// of four banks; so rows of the K tile are BLOCK_D + 4 floats apart. V reuses the memory of K. Small blocks let more of
+// them share a multiprocessor, so that one computes while another waits for memory.
 //
 // Source: online softmax: M. Milakov, N. Gimelshein, 2018 (arXiv 1805.02867); tiles of keys without a matrix of scores:
 // T. Dao et al., "FlashAttention", 2022 (arXiv 2205.14135).
@@ -30,12 +30,12 @@
 #include "common/common.cuh"
 
 constexpr int WARPS = 4;
-constexpr int ROWS = 8;                // queries of a warp; a multiple of 4
-constexpr int BLOCK_M = WARPS * ROWS;  // queries of a block
-constexpr int BLOCK_N = 32;            // keys of a tile: one a lane
+constexpr int ROWS = 8;                // queries per warp; a multiple of 4
+constexpr int BLOCK_M = WARPS * ROWS;  // queries per block
+constexpr int BLOCK_N = 32;            // keys per tile: one per lane
 constexpr float INF = INFINITY;
 
-struct Strides {  // in elements; the elements of a row are contiguous
+struct Strides {  // in elements; rows are contiguous
     int64_t batch, head, row;
 };
 
@@ -61,7 +61,7 @@ struct Layout {
 template <int TILE_ROWS, int BLOCK_D, typename T>
 __device__ __forceinline__ void load_tile(float4* tile, int pitch, const T* __restrict__ matrix, int64_t stride_row,
                                           int rows, int D, bool packed) {
-    constexpr int GROUPS = BLOCK_D / 4, STEP = WARPS * 32 / GROUPS;  // groups of four in a row; rows of one pass
+    constexpr int GROUPS = BLOCK_D / 4, STEP = WARPS * 32 / GROUPS;  // groups of four per row; rows per pass
     if (packed) {
         const int group = threadIdx.x % GROUPS;
         const T* from = matrix + threadIdx.x / GROUPS * stride_row + group * 4;
@@ -93,16 +93,16 @@ __device__ __forceinline__ float warp_sum(float x) {
     return x;
 }
 
-// One block a multiprocessor: a thread may use all the registers that it needs, and nothing is spilled.
+// One block per multiprocessor: a thread may use as many registers as it needs, without spilling.
 template <typename T, int BLOCK_D>
 __global__ void __launch_bounds__(WARPS * 32, 1)
     attention_tiles(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v, T* __restrict__ out,
                       const Problem problem) {
     using In = Layout<BLOCK_D>;
-    constexpr int WIDTH = BLOCK_D / 32 < 4 ? BLOCK_D / 32 : 4;  // contiguous columns of a lane
+    constexpr int WIDTH = BLOCK_D / 32 < 4 ? BLOCK_D / 32 : 4;  // contiguous columns per lane
     constexpr int SPANS = BLOCK_D / 32 / WIDTH;                 // groups of them, 32 * WIDTH columns apart
     extern __shared__ float4 shared[];
-    const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);  // uniform for the compiler
+    const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);  // warp-uniform for the compiler
     const int lane = threadIdx.x % 32;
     const int S_q = problem.S_q, S_k = problem.S_k;
 
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
 
     // Row r of this warp sees the keys below min(S_k, visible + r).
     const int visible = problem.causal ? first + warp * ROWS + 1 + S_k - S_q : S_k;
-    const int warp_visible = first + warp * ROWS < S_q ? min(S_k, visible + ROWS - 1) : 0;  // the maximum of its rows
+    const int warp_visible = first + warp * ROWS < S_q ? min(S_k, visible + ROWS - 1) : 0;  // most that a row sees
     const int block_visible = problem.causal ? min(S_k, first + BLOCK_M + S_k - S_q) : S_k;
 
     float m[ROWS], l[ROWS], acc[ROWS][SPANS * WIDTH];
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
             float s[ROWS] = {};
             const float4* q_row = shared + warp * ROWS * In::Q_PITCH;
             const float4* k_row = shared + In::KV + lane * In::KV_PITCH;
-#pragma unroll 1  // unrolling would take registers, and so warps, from the multiprocessor
+#pragma unroll 1  // unrolling takes registers, and leaves room for fewer warps on the multiprocessor
             for (int d = 0; d < BLOCK_D / 4; ++d) {
                 const float4 y = k_row[d];
 #pragma unroll
@@ -186,7 +186,7 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
                 for (int c = 0; c < SPANS; ++c) {
                     memcpy(y + c * WIDTH, v_row + (c * 32 + lane) * WIDTH, WIDTH * sizeof(float));
                 }
-                if (start + j >= visible) {  // masked in some row: weight 0, but 0 * inf and 0 * NaN are NaN
+                if (start + j >= visible) {  // masked in some row: its weight is 0, but 0 * inf and 0 * NaN are NaN
 #pragma unroll
                     for (int r = 0; r < ROWS; ++r) {
                         if (start + j >= min(S_k, visible + r)) continue;
@@ -216,7 +216,7 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
     for (int r = 0; r < ROWS; ++r) {
         const int row = warp * ROWS + r;
         const float sum = warp_sum(l[r]);
-        // No key seen: zeros. All keys that are seen score -inf: 1 / 0 times 0 is NaN.
+        // A query that sees no key gives zeros. If all keys that it sees score -inf, 1 / 0 times 0 gives NaN.
         const float inverse = min(S_k, visible + r) > 0 ? 1.0f / sum : 0.0f;
 #pragma unroll
         for (int c = 0; c < SPANS * WIDTH; ++c) {
@@ -247,7 +247,7 @@ void launch(const void* q, const void* k, const void* v, void* out, int64_t B, P
         static_cast<const T*>(q), static_cast<const T*>(k), static_cast<const T*>(v), static_cast<T*>(out), problem);
 }
 
-// With strides of the output too, whose rows are contiguous.
+// Takes strides of the output too; its rows are contiguous.
 extern "C" int attention_tiles_into(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H,
                                     int64_t H_kv, int64_t S_q, int64_t S_k, int64_t D, int64_t stride_qb,
                                     int64_t stride_qh, int64_t stride_qs, int64_t stride_kb, int64_t stride_kh,

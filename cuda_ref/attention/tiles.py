@@ -1,5 +1,5 @@
-"""Attention in CUDA by tiles: to the plain kernel it adds tiles of keys and values in shared memory, which the warps of
-a block use for eight queries each."""
+"""Attention in CUDA by tiles: adds to the plain kernel tiles of keys and values in shared memory. The warps of a block
+use each element for eight queries."""
 
 import math
 
@@ -11,7 +11,7 @@ from cuda_ref._runtime.contract import check_attention
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
-BLOCK_M = 32  # queries of a block, as in tiles.cu
+BLOCK_M = 32  # queries per block, as in tiles.cu
 
 
 @kept
@@ -33,9 +33,9 @@ def attention(
     Dtypes: float32, float16, bfloat16, the same for all; scores, softmax and sums in float32 without tensor cores,
     rounded once at the end. The S_q x S_k scores are never stored.
     Tail: tiles that overhang are padded with zeros and their scores masked. D is padded to 64, 128 or 256.
-    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
-    Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for D above 256 and for
-    more than 2^30 queries, keys or blocks; build.CudaError if the launch fails.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
+    Raises: ValueError for other shapes and dtypes, and for tensors on different devices; NotImplementedError for D
+    above 256 and for more than 2^30 queries, keys or blocks; build.CudaError if the launch fails.
     Source: see tiles.cu.
     """
     B, H, H_kv, S_q, S_k, D = check_attention(q, k, v)
@@ -64,7 +64,7 @@ def attention(
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float) -> None:
-    """Writes attention's result to `out` (B, H, S_q, D). Rows are contiguous; `out` is not empty."""
+    """Writes the result of `attention` to `out` (B, H, S_q, D). Rows are contiguous; `out` is not empty."""
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     build.launch(
         "attention/tiles", "attention_tiles_into", q.device,

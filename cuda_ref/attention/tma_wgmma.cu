@@ -3,14 +3,14 @@
 //
 // requires: sm_90a
 //
-// To tiles.cu it adds the tensor cores, and the registers that they leave free.
+// Adds to tiles.cu the tensor cores, and the registers that they leave free.
 //   - TMA copies tiles of 64 rows of q and of 128 keys and values to shared memory, two stages ahead of their use.
 //   - wgmma multiplies. Two warpgroups compute 64 queries each. The tile of scores stays in registers: rounded, it is
 //     the left operand of the product with v.
-//   - All that a warpgroup does is in order: scores, softmax, sums. While it computes a softmax, the tensor cores work
-//     only for the other warpgroup, if for any.
+//   - A warpgroup does everything in order: scores, softmax, sums. While it computes a softmax, the tensor cores are
+//     busy only if the other warpgroup multiplies.
 //
-// wgmma.cu continues: specialized warps, products under the softmax, persistent blocks.
+// wgmma.cu continues with specialized warps, products during the softmax, and persistent blocks.
 //
 // Speed: docs/ladder.md
 //
@@ -31,7 +31,7 @@ struct Memory {  // offsets in shared memory
     static_assert(SHARED_BYTES <= MAX_SHARED_BYTES, "");
 };
 
-// One block of the grid computes BLOCK_M queries of one head, the last ones first.
+// A block computes BLOCK_M queries of one head, the last queries first.
 template <typename T, int D, bool CAUSAL>
 __global__ void __launch_bounds__(THREADS, 1)
     attention_tma_wgmma(const __grid_constant__ HeadMaps maps, const __grid_constant__ Heads heads,
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     const int row_of_tiles = ceil_div(heads.S_q, BLOCK_M) - 1 - blockIdx.x / heads.count;
     const Tile tile = tile_at<BLOCK_M, BLOCK_N, CAUSAL>(heads, blockIdx.x % heads.count, row_of_tiles);
 
-    auto load = [&](int block, int stage) {  // keys and values of a block
+    auto load = [&](int block, int stage) {  // loads keys and values of a block
         const uint32_t full = shared + M::FULL + stage * MBARRIER_BYTES, to = shared + stage * M::BLOCK_BYTES;
         load_rows<BLOCK_N, D>(to + M::KEYS, &maps.k, block * BLOCK_N, tile.head / heads.G, tile.batch, full,
                               2 * M::BLOCK_BYTES);
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     __syncthreads();  // the barriers are initialized
 
     const int row = tile.first_query + warpgroup * 64;
-    const int query = row + thread / 32 * 16 + thread % 32 / 4;  // of the first of this thread's two rows
+    const int query = row + thread / 32 * 16 + thread % 32 / 4;  // first of this thread's two rows
     float scores[BLOCK_N / 2], acc[D / 2] = {};
     uint32_t weights[BLOCK_N / 4];
     Softmax<false> softmax;
@@ -104,7 +104,7 @@ cudaError_t launch(const Heads& heads, int64_t B, void* out, cudaStream_t stream
                            record, maps, heads, static_cast<T*>(out));
 }
 
-// Strides in elements.
+// Strides are in elements.
 extern "C" int attention_tma_wgmma(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H,
                                    int64_t H_kv, int64_t S_q, int64_t S_k, int64_t D, int64_t q_batch, int64_t q_head,
                                    int64_t q_row, int64_t k_batch, int64_t k_head, int64_t k_row, int64_t v_batch,

@@ -1,5 +1,5 @@
-"""Attention in CUDA on Hopper's tensor cores: to tiles in shared memory it adds TMA, which loads them, and wgmma, which
-multiplies them, one step after the other."""
+"""Attention in CUDA on Hopper's tensor cores: adds to tiles in shared memory TMA loads and wgmma products, one step
+after the other."""
 
 from functools import partial
 
@@ -24,7 +24,7 @@ def attention(
 ) -> Float[Tensor, "B H S_q D"]:
     """out[b, h, i] = sum over visible j of softmax_j(sm_scale * q[b, h, i] . k[b, h_kv, j]) * v[b, h_kv, j].
 
-    Shapes, masks, dtypes and errors: those of cuda_ref.attention._hopper.attend.
+    Shapes, masks, dtypes and errors: those of `attend` in cuda_ref/attention/_hopper.py.
     Devices: CUDA, compute capability 9.0.
     Source: see tma_wgmma.cu.
     """

@@ -4,28 +4,28 @@
 // requires: sm_90a
 //
 // Roles. One thread of a producer warpgroup copies tiles of q, k and v to shared memory by TMA. Two or three consumer
-// warpgroups compute 64 queries each. Their tile of scores, their weights and their sums stay in registers: the scores
-// of a product, rounded, are the left operand of the next.
+// warpgroups compute 64 queries each. Their scores, weights and sums stay in registers: the scores, rounded, are the
+// left operand of the next product.
 //
-// Teams. In one plan a block has three teams of one consumer, each with a producer thread and shared memory of its own.
-// They compute different tiles and do not wait for each other: first loads, first softmax and store of one team's tile
-// take place under the products of another's. The launcher chooses the plan (_plan.py).
+// Teams. In one plan a block has three teams of one consumer, each with its own producer thread and shared memory. They
+// compute different tiles and do not wait for each other: the first loads, first softmax and store of one team's tile
+// overlap with the products of another team. The launcher chooses the plan (_plan.py).
 //
 // Overlap. The tensor cores should never wait for the softmax.
-//   - Within a warpgroup, the products of one block of keys are started before those of the block before have ended:
-//     while the tensor cores compute weights v of block n - 1, the warpgroup computes the softmax of block n.
-//   - Between warpgroups, named barriers let them start their products in turn. One multiplies while another computes
+//   - Within a warpgroup, the products of one block of keys start before those of the previous block have ended: while
+//     the tensor cores compute weights v of block n - 1, the warpgroup computes the softmax of block n.
+//   - Between warpgroups, named barriers make them start their products in turn. One multiplies while another computes
 //     exponentials.
 //
-// Blocks of keys come from the last to the first: only the first ones of a tile need a mask, and the loop after them
+// Blocks of keys come from the last to the first: only the first steps of a tile need a mask, and the loop after them
 // has none. Blocks are persistent: the queries and keys of the next tile are loaded during the last steps of this one.
 // Tiles whose queries see no key are not computed: warps without other work store their zeros.
 //
-// Every stage of keys, of values, and the queries of every consumer have two mbarriers, `full` and `empty`, as in
-// matmul/warp_specialized.cu.
+// Every stage of keys, every stage of values, and the queries of every consumer have mbarriers `full` and `empty`, as
+// in matmul/warp_specialized.cu.
 //
 // Precision. Products of 16 bits are exact; scores, softmax and sums are float32; weights are rounded to 16 bits for
-// the second product. Exponents are those of 2: sm_scale includes log2(e).
+// the second product. Exponentials are powers of 2: sm_scale includes log2(e).
 //
 // Speed: docs/ladder.md. Variants that were tried: docs/lab/cuda_attention.md
 //
@@ -34,32 +34,32 @@
 #include "attention/statistics.cuh"
 #include "common/launch.cuh"
 
-// How a launch divides the work. TEAMS teams a block, of CONSUMERS warpgroups of 64 queries; BLOCK_N keys a step;
-// STAGES blocks of keys, and as many of values, in shared memory; TURNS: consumers start their products in turn.
+// How a launch divides the work: TEAMS teams per block, each with CONSUMERS warpgroups of 64 queries; BLOCK_N keys per
+// step; STAGES blocks of keys, and as many of values, in shared memory. TURNS: consumers start their products in turn.
 //
-// setmaxnreg divides the registers that the block has at launch: 3 x 168 for each thread of a warpgroup into 24 and
-// 2 x 240, or, where the producer has a causal schedule to compute, 40 and 2 x 232; 4 x 128 into 32 and 3 x 160.
+// setmaxnreg divides the registers that the block has at launch: 3 x 168 per thread of a warpgroup into 24 and 2 x 240,
+// or, if the producer computes a causal schedule, 40 and 2 x 232; 4 x 128 into 32 and 3 x 160.
 template <int D_, int CONSUMERS_, int BLOCK_N_, int STAGES_, bool TURNS_, int TEAMS_ = 1>
 struct Plan {
     static constexpr int D = D_, CONSUMERS = CONSUMERS_, BLOCK_M = CONSUMERS * 64, BLOCK_N = BLOCK_N_;
     static constexpr int STAGES = STAGES_, TEAMS = TEAMS_, ALL_CONSUMERS = TEAMS * CONSUMERS;
     static constexpr int PRODUCER = ALL_CONSUMERS * WARPGROUP, THREADS = PRODUCER + WARPGROUP;
     static constexpr bool TURNS = TURNS_;
-    using RowSoftmax = Softmax<D == 256>;  // slack pays where the sums are large, beside few scores
+    using RowSoftmax = Softmax<D == 256>;  // slack is faster if there are many sums and few scores
     static constexpr int Q_BYTES = 64 * D * 2, BLOCK_BYTES = BLOCK_N * D * 2;
     // Offsets in shared memory.
     static constexpr int KEYS = CONSUMERS * Q_BYTES, VALUES = KEYS + STAGES * BLOCK_BYTES;
     static constexpr int Q_FULL = VALUES + STAGES * BLOCK_BYTES, Q_EMPTY = Q_FULL + CONSUMERS * MBARRIER_BYTES;
     static constexpr int K_FULL = Q_EMPTY + CONSUMERS * MBARRIER_BYTES, K_EMPTY = K_FULL + STAGES * MBARRIER_BYTES;
     static constexpr int V_FULL = K_EMPTY + STAGES * MBARRIER_BYTES, V_EMPTY = V_FULL + STAGES * MBARRIER_BYTES;
-    static constexpr int TILES = V_EMPTY + STAGES * MBARRIER_BYTES;  // of each consumer: this turn's and the next one's
+    static constexpr int TILES = V_EMPTY + STAGES * MBARRIER_BYTES;  // two tiles per consumer: current and next turn
     static constexpr int END = TILES + 2 * CONSUMERS * int(sizeof(Tile));
-    static constexpr int TEAM_BYTES = ceil_div(END, BOX_ALIGNMENT) * BOX_ALIGNMENT;  // from one team to the next
+    static constexpr int TEAM_BYTES = ceil_div(END, BOX_ALIGNMENT) * BOX_ALIGNMENT;  // distance between teams
     static constexpr int SHARED_BYTES = BOX_ALIGNMENT + (TEAMS - 1) * TEAM_BYTES + END;
     static_assert(SHARED_BYTES <= MAX_SHARED_BYTES && BLOCK_BYTES % BOX_ALIGNMENT == 0, "");
     static_assert(TEAMS < 4 && (TEAMS == 1 || !TURNS), "a warp stores zeros; named barriers are those of one team");
 
-    // Registers of a thread.
+    // Registers per thread.
     template <bool CAUSAL>
     static constexpr int PRODUCER_REGISTERS = ALL_CONSUMERS == 3 ? 32 : CAUSAL ? 40 : 24;
     template <bool CAUSAL>
@@ -67,7 +67,7 @@ struct Plan {
 };
 
 // A team's producer thread. It loads in the order of use: queries; keys of block n before values of block n + 1. It
-// tells consumers which tile it has loaded: they have no registers to spare for the schedule.
+// passes the loaded tile to the consumers through shared memory, since they have no registers for the schedule.
 template <typename P, typename Schedule>
 __device__ __forceinline__ void produce(const HeadMaps& maps, const Heads& heads, const Schedule& schedule,
                                         uint32_t shared, Tile* tiles, int team) {
@@ -104,7 +104,7 @@ __device__ __forceinline__ void produce(const HeadMaps& maps, const Heads& heads
     }
 }
 
-// A consumer's turn to start products: it waits until the one before it has started its own.
+// Orders the products of the consumers: each waits until the previous one has started its own.
 template <typename P>
 struct Turns {
     int consumer;
@@ -129,13 +129,13 @@ __device__ __forceinline__ void consume(const Heads& heads, T* __restrict__ out,
     auto release = [&](int barriers, const PipelineState<P::STAGES>& at) {
         if (thread == 0) mbarrier_arrive(shared + barriers + at.stage * MBARRIER_BYTES);
     };
-    if (P::TURNS && consumer == P::CONSUMERS - 1) turns.pass();  // the first turn is consumer 0's
+    if (P::TURNS && consumer == P::CONSUMERS - 1) turns.pass();  // consumer 0 has the first turn
     for (int turn = 0;; ++turn) {
         mbarrier_wait_parity(shared + P::Q_FULL + consumer * MBARRIER_BYTES, turn % 2);
         const Tile& tile = tiles[2 * consumer + turn % 2];
         if (tile.blocks == 0) break;
         const int row = tile.first_query + consumer * 64;
-        const int query = row + thread / 32 * 16 + thread % 32 / 4;  // of the first of this thread's two rows
+        const int query = row + thread / 32 * 16 + thread % 32 / 4;  // first of this thread's two rows
         float scores[P::BLOCK_N / 2], acc[P::D / 2];
         uint32_t weights[P::BLOCK_N / 4];
         typename P::RowSoftmax softmax;
@@ -145,7 +145,7 @@ __device__ __forceinline__ void consume(const Heads& heads, T* __restrict__ out,
             multiply_values<T>(acc, weights, shared + P::VALUES + values.stage * P::BLOCK_BYTES, add);
             wgmma_commit_group();
         };
-        // Scores of a block, and the sums of the block before, whose weights are known.
+        // Computes the scores of a block, and adds the previous block, whose weights are known.
         auto step = [&](int block, bool masked, int add) {
             mbarrier_wait_parity(shared + P::K_FULL + keys.stage * MBARRIER_BYTES, keys.phase);
             turns.take();
@@ -219,7 +219,7 @@ __global__ void __launch_bounds__(P::THREADS, 1)
     char* const aligned = raw + (-shared_address(raw) & (BOX_ALIGNMENT - 1));
     auto tiles_of = [&](int team) { return reinterpret_cast<Tile*>(aligned + team * P::TEAM_BYTES + P::TILES); };
     auto shared_of = [&](int team) { return shared_address(aligned) + team * P::TEAM_BYTES; };
-    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0);  // uniform for the compiler
+    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0);  // warp-uniform for the compiler
     if (threadIdx.x == P::PRODUCER) {
         tma_prefetch_descriptor(&maps.q);
         tma_prefetch_descriptor(&maps.k);
@@ -270,7 +270,7 @@ cudaError_t launch(const Heads& heads, int64_t B, void* out, int multiprocessors
                            P::THREADS, P::SHARED_BYTES, stream, record, maps, heads, schedule, static_cast<T*>(out));
 }
 
-// By plan number `plan` of those that are given.
+// Launches plan number `plan` of the given ones.
 template <typename T, bool CAUSAL, typename First, typename... Others>
 cudaError_t launch_plan(int64_t plan, const Heads& heads, int64_t B, void* out, cudaStream_t stream,
                         LaunchRecord* record) {
@@ -281,7 +281,7 @@ cudaError_t launch_plan(int64_t plan, const Heads& heads, int64_t B, void* out, 
     return cudaErrorInvalidValue;
 }
 
-// Plans of each D, in the order of _plan.py.
+// The plans of each D, in the order of _plan.py.
 template <typename T, int D, bool CAUSAL>
 cudaError_t launch_head(int64_t plan, const Heads& heads, int64_t B, void* out, cudaStream_t stream,
                         LaunchRecord* record) {
@@ -304,7 +304,7 @@ cudaError_t launch_any(const Heads& heads, int64_t B, int64_t D, int64_t causal,
     });
 }
 
-// Strides in elements.
+// Strides are in elements.
 extern "C" int attention_wgmma(const void* q, const void* k, const void* v, void* out, int64_t B, int64_t H,
                                int64_t H_kv, int64_t S_q, int64_t S_k, int64_t D, int64_t q_batch, int64_t q_head,
                                int64_t q_row, int64_t k_batch, int64_t k_head, int64_t k_row, int64_t v_batch,

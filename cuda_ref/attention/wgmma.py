@@ -1,5 +1,5 @@
-"""Attention in CUDA on Hopper's tensor cores: to TMA and wgmma it adds roles of warps, and the softmax of one block of
-keys during the products of another."""
+"""Attention in CUDA on Hopper's tensor cores: adds to TMA and wgmma specialized warps, and a softmax that runs during
+the products of another block of keys."""
 
 from functools import partial
 
@@ -25,7 +25,7 @@ def attention(
 ) -> Float[Tensor, "B H S_q D"]:
     """out[b, h, i] = sum over visible j of softmax_j(sm_scale * q[b, h, i] . k[b, h_kv, j]) * v[b, h_kv, j].
 
-    Shapes, masks, dtypes and errors: those of cuda_ref.attention._hopper.attend.
+    Shapes, masks, dtypes and errors: those of `attend` in cuda_ref/attention/_hopper.py.
     Devices: CUDA, compute capability 9.0.
     Source: see wgmma.cu.
     """
@@ -33,12 +33,13 @@ def attention(
 
 
 def config(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, sm_scale: float | None = None) -> str:
-    """The plan: queries of a tile, keys of a step, teams, as `wgmma 128x176 teams=1`; empty without queries or keys."""
+    """The plan: queries per tile, keys per step, teams, as in `wgmma 128x176 teams=1`; empty without queries or
+    keys."""
     if q.numel() == 0 or k.numel() == 0:
         return ""
     return f"wgmma {PLANS[q.shape[3]][plan_for(q, k, causal)]}{copied(q, k, v)}"
 
 
 def run(plan: int, q: Tensor, k: Tensor, v: Tensor, causal: bool = False, sm_scale: float | None = None) -> Tensor:
-    """`attention` by a plan, given by its number in PLANS of cuda_ref.attention._plan."""
+    """`attention` by the plan with this index in PLANS of _plan.py."""
     return attend(partial(launch_planned, plan=plan), q, k, v, causal, sm_scale)

@@ -1,5 +1,5 @@
-// wgmma as attention needs it: 16 bits, sums of other widths than in hopper/wgmma.cuh, a flag whether to add to the
-// sums, and A in registers.
+// wgmma for attention: 16 bits, widths of sums that hopper/wgmma.cuh lacks, a flag whether to add to the sums, and A in
+// registers.
 // Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
 #pragma once
 
@@ -7,8 +7,8 @@
 
 #define ACC_88(i) ACC_64(i), ACC_8(i + 64), ACC_8(i + 72), ACC_8(i + 80)
 
-// The operands after the sums. From shared memory: descriptors of A and B, whether to add, whether B is MN-major. From
-// registers: four of A, then the same.
+// The operands after the sums. A in shared memory: descriptors of A and B, the flag whether to add, the flag whether B
+// is MN-major. A in registers: four registers of A, then the same.
 #define PRODUCT_SS(N, TYPE, SUMS, A, B, ADD, MN, ...)                                                         \
     asm volatile("{\n\t.reg .pred add;\n\tsetp.ne.b32 add, " ADD ", 0;\n\t"                                  \
                  "wgmma.mma_async.sync.aligned.m64n" N "k16.f32." TYPE "." TYPE " {" SUMS "}, " A ", " B      \
@@ -43,9 +43,9 @@ __device__ __forceinline__ void wgmma(float (&acc)[COUNT], uint64_t a, uint64_t 
     }
 }
 
-// The same with A in registers: a[0..3] are pairs of elements (row, 2 (t % 4)), (row + 8, 2 (t % 4)),
-// (row, 2 (t % 4) + 8), (row + 8, 2 (t % 4) + 8), with row and t as in hopper/wgmma.cuh. So sums of 16 columns,
-// rounded, are the A of a next product.
+// wgmma with A in registers: a[0..3] are pairs of elements (row, 2 (t % 4)), (row + 8, 2 (t % 4)),
+// (row, 2 (t % 4) + 8), (row + 8, 2 (t % 4) + 8), with row and t as in hopper/wgmma.cuh. The sums of 16 columns,
+// rounded, therefore are the A of a next product.
 template <typename T, bool B_MN, int COUNT>
 __device__ __forceinline__ void wgmma(float (&acc)[COUNT], const uint32_t* a, uint64_t b, int add) {
     if constexpr (COUNT == 32) {

@@ -11,7 +11,7 @@ from cuda_ref._runtime.contract import check_attention_grad
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
-ROWS = 32  # queries or keys of a block, as in attention_grad.cu
+ROWS = 32  # queries or keys per block, as in attention_grad.cu
 
 Queries = Float[Tensor, "B H S_q D"]
 Keys = Float[Tensor, "B H_kv S_k D"]
@@ -29,9 +29,9 @@ def attention_grad(
     Causal: aligned to the last key; query i sees the keys j <= i + S_k - S_q. A query that sees no key has no gradient.
     Dtypes: float32, float16, bfloat16, the same for all; everything in float32 without tensor cores, rounded once at
     the end. Memory: two float32 numbers for each query.
-    Devices: CUDA; on the CPU the same kernels are emulated, for agreement only.
-    Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for D above 128 and for
-    more than 2^30 queries, keys or blocks; build.CudaError if a launch fails.
+    Devices: CUDA; on the CPU the same kernels are emulated, only to check results.
+    Raises: ValueError for other shapes and dtypes, and for tensors on different devices; NotImplementedError for D
+    above 128 and for more than 2^30 queries, keys or blocks; build.CudaError if a launch fails.
     Source: see attention_grad.cu.
     """
     B, H, H_kv, S_q, S_k, D = check_attention_grad(q, k, v, do)

@@ -3,33 +3,33 @@
 // With p = softmax(sm_scale q k^T), dp = do v^T, delta = a row's sum of p * dp, and ds = p * (dp - delta):
 //     dq = sm_scale ds k        dk = sm_scale ds^T q        dv = p^T do
 // No matrix of S_q x S_k is stored: scores are computed again where they are needed, all in float32.
-//   gradients_of_queries    One query at a time: a first pass over the keys for lse (the logarithm of the sum of the
-//                           exponentials) and delta, by the online softmax of attention/attention.cu; then dq.
-//   gradients_of_keys       One key at a time, after that: dk and dv, over the queries of all heads that use the key.
+//   gradients_of_queries    Computes one query at a time. A first pass over the keys gives delta and lse (the logarithm
+//                           of the sum of exponentials) by the online softmax of attention/attention.cu; a second, dq.
+//   gradients_of_keys       Then computes one key at a time: dk and dv, over the queries of all heads that use the key.
 //
-// Four lanes compute one query or one key. Each has every fourth column of its rows. For each row of the other side the
-// lanes add up a score and a dp by shuffles, and each adds its columns of that row, weighted by ds or p.
+// Four lanes compute one query or one key. Each has every fourth column of its rows. For each row of the other operand
+// the lanes add up a score and a dp by shuffles, and each adds its columns of that row, weighted by ds or p.
 //
-// No two threads add to one number, so the order of all sums is fixed. tiles.cu shares what is read among 16 rows.
+// No two threads add to the same number, so the order of all sums is fixed. tiles.cu shares each read among 16 rows.
 //
 // Source: T. Dao et al., "FlashAttention", 2022 (arXiv 2205.14135), appendix B, without its tiles.
 #include "common/common.cuh"
 
-constexpr int LANES = 4;  // lanes of a query or key
-constexpr int ROWS = 32;  // queries or keys of a block
+constexpr int LANES = 4;  // lanes per query or key
+constexpr int ROWS = 32;  // queries or keys per block
 
-struct Strides {  // in elements; the elements of a row are contiguous
+struct Strides {  // in elements; rows are contiguous
     int64_t batch, head, row;
 };
 
 struct Problem {
     int64_t B, H, H_kv, S_q, S_k, D;
-    Strides q, k, v, o;        // o: of d_out
+    Strides q, k, v, o;        // o: strides of d_out
     float scale, scale_log2;  // sm_scale, and sm_scale * log2(e)
     bool causal;
 };
 
-// Column c of this lane in a row: LANES apart, as float32; zero from column D on.
+// Column c of this lane in a row, as float32: the lane's columns are LANES apart; zero from column D on.
 template <typename T>
 __device__ __forceinline__ float column(const T* row, int c, int64_t D) {
     const int d = c * LANES + threadIdx.x;
@@ -51,7 +51,7 @@ __device__ __forceinline__ void store_row(T* out, const float (&row)[COLUMNS], f
     }
 }
 
-// The product of a row that the lanes hold with another one. The other rows of the warp may have ended.
+// Dot product of the row that the lanes hold and another row. Other rows of the warp may already have returned.
 template <typename T, int COLUMNS>
 __device__ __forceinline__ float product(const float (&held)[COLUMNS], const T* row, int64_t D) {
     const unsigned lanes = 0xfu << (threadIdx.y * LANES % 32);  // bits of the four lanes in the warp
@@ -73,7 +73,7 @@ template <typename T, int COLUMNS>
 __global__ void __launch_bounds__(LANES* ROWS, 1)
     gradients_of_queries(const T* q, const T* k, const T* v, const T* d_out, float* lse_out, float* delta_out, T* dq,
                          const Problem x) {
-    const int64_t query = int64_t(blockIdx.x) * ROWS + threadIdx.y;  // in all heads and batch entries
+    const int64_t query = int64_t(blockIdx.x) * ROWS + threadIdx.y;  // index over all heads and batch entries
     if (query >= x.B * x.H * x.S_q) return;
     const int64_t i = query % x.S_q, h = query / x.S_q % x.H, b = query / x.S_q / x.H, h_kv = h / (x.H / x.H_kv);
     k += b * x.k.batch + h_kv * x.k.head;
@@ -105,7 +105,7 @@ template <typename T, int COLUMNS>
 __global__ void __launch_bounds__(LANES* ROWS, 1)
     gradients_of_keys(const T* q, const T* k, const T* v, const T* d_out, const float* lse, const float* delta, T* dk,
                       T* dv, const Problem x) {
-    const int64_t key = int64_t(blockIdx.x) * ROWS + threadIdx.y;  // in all heads and batch entries
+    const int64_t key = int64_t(blockIdx.x) * ROWS + threadIdx.y;  // index over all heads and batch entries
     if (key >= x.B * x.H_kv * x.S_k) return;
     const int64_t j = key % x.S_k, h_kv = key / x.S_k % x.H_kv, b = key / x.S_k / x.H_kv, group = x.H / x.H_kv;
     const int64_t first = x.causal ? max(int64_t(0), j + x.S_q - x.S_k) : 0;  // the first query that sees the key

@@ -1,5 +1,5 @@
-// Surroundings of the kernel of wgmma.cu: the problem, shared memory, the order of the work, and the
-// kernels before and after it.
+// Shared by the kernels of wgmma.cu: the problem, shared memory, the order of the work, and the kernels before and
+// after the main one.
 #pragma once
 
 #include "attention/hopper.cuh"
@@ -11,15 +11,15 @@ struct GradMaps {
 };
 
 struct Problem {
-    int H, G, S_q, S_k, key_heads;  // G query heads for each part of a group; key_heads = B H_kv parts
-    int parts;                      // of the query heads of a key head; each sums dk and dv of its own
-    int tiles;                      // of queries of a head
-    int together;                   // key heads that run at the same time: what they read stays in the L2 cache
+    int H, G, S_q, S_k, key_heads;  // G query heads per part of a group; key_heads = B H_kv parts
+    int parts;                      // parts of the query heads of a key head; each has its own sums of dk and dv
+    int tiles;                      // tiles of queries per head
+    int together;                   // key heads that run at the same time, so that their data stays in the L2 cache
     float scale, scale_log2;        // sm_scale, and sm_scale * log2(e)
     float *lse, *delta;             // [B H][tiles][BLOCK_M]; lse to base 2
     float* dq_sums;                 // [B H][tiles][BLOCK_M * D], in the order of the registers that hold them
-    float* part_sums;               // dk, then dv, each [key_heads][S_k][D]; with one part not used
-    int* counters;                  // work that blocks have taken, and tiles of dq; blocks that have added to each
+    float* part_sums;               // dk, then dv, each [key_heads][S_k][D]; unused with one part
+    int* counters;                  // work taken; tiles of dq taken; blocks that have added to each tile
 };
 
 template <int D_>
@@ -29,7 +29,7 @@ struct Plan {
     static constexpr int PART_BYTES = 64 * D * 2, TILE_BYTES = BLOCK_M * D * 2, DS_BOX_BYTES = BLOCK_M * ROW_BYTES;
     static constexpr int DQ_BYTES = BLOCK_M * D * 4, ROW_NUMBERS_BYTES = BLOCK_M * 4;
     static constexpr int DQ_BUFFERS = D == 64 ? 1 : 2;  // as many as fit
-    static constexpr bool ROUNDED = D == 64;  // ds is made of the rounded p, for want of registers
+    static constexpr bool ROUNDED = D == 64;  // ds is computed from the rounded p, because registers are short
     // Offsets in shared memory.
     static constexpr int KEYS = 0, VALUES = KEYS + CONSUMERS * PART_BYTES, Q = VALUES + CONSUMERS * PART_BYTES;
     static constexpr int D_OUT = Q + STAGES * TILE_BYTES, DS = D_OUT + STAGES * TILE_BYTES;
@@ -50,11 +50,11 @@ __device__ __forceinline__ int first_tile(const Problem& problem, int key) {
 }
 
 struct Work {
-    int block, head, batch, first;  // of keys; the part of a key head in its batch entry; the first tile of queries
+    int block, head, batch, first;  // block of keys; part of a key head; its batch entry; first tile of queries
 };
 
-// Number `ticket` of all work: groups of heads, one after the other; within a group the first keys of all heads, which
-// most queries see under a causal mask, then the next ones.
+// Work number `ticket`. Groups of heads come one after the other. Within a group the first keys of all heads come
+// first, since most queries see them under a causal mask, then the next ones.
 template <int BLOCK_M, bool CAUSAL>
 __device__ __forceinline__ Work work_at(const Problem& problem, int ticket) {
     const int blocks = ceil_div(problem.S_k, BLOCK_N), heads_of_entry = problem.H / problem.G;
@@ -64,8 +64,8 @@ __device__ __forceinline__ Work work_at(const Problem& problem, int ticket) {
     return {block, head % heads_of_entry, head / heads_of_entry, first_tile<BLOCK_M, CAUSAL>(problem, block * BLOCK_N)};
 }
 
-// Calls f(step, query head over all batch entries, tile) for all tiles of queries that the block of keys meets, from
-// the last one to the first, of all heads of the group in turn.
+// Calls f(step, query head over all batch entries, tile) for all tiles of queries that see the block of keys, from the
+// last to the first, for all heads of the group in turn.
 template <typename F>
 __device__ __forceinline__ void for_each_tile(const Problem& problem, const Work& work, F f) {
     const int first_head = work.batch * problem.H + work.head * problem.G;
@@ -77,14 +77,14 @@ __device__ __forceinline__ void for_each_tile(const Problem& problem, const Work
     }
 }
 
-// The blocks of keys that any query of a tile sees. They are the first ones.
+// Number of blocks of keys that any query of a tile sees. They are the first blocks.
 template <int BLOCK_M, bool CAUSAL>
 __device__ __forceinline__ int blocks_seen(const Problem& problem, int tile) {
     const int seen = CAUSAL ? (tile + 1) * BLOCK_M + problem.S_k - problem.S_q : problem.S_k;
     return ceil_div(min(max(seen, 0), problem.S_k), BLOCK_N);
 }
 
-// A thread for each tile. Queries beyond the last get an infinite lse, so that their p is 0.
+// One thread per tile. Queries beyond the last get an infinite lse, so that their p is 0.
 template <typename P>
 __global__ void prepare(const Problem problem, int tiles) {
     const int index = blockIdx.x * blockDim.x + threadIdx.x;
@@ -96,8 +96,8 @@ __global__ void prepare(const Problem problem, int tiles) {
     }
 }
 
-// Rounds dq. Blocks take tiles, and wait until all blocks of keys have added to them: the kernel begins before the one
-// that adds has ended, where a multiprocessor has no more work of that one.
+// Rounds dq. Blocks take tiles, and wait until all blocks of keys have added to them. This kernel starts before the
+// main kernel has ended, on multiprocessors where that has no more work.
 template <typename T, typename P, bool CAUSAL>
 __global__ void __launch_bounds__(CONSUMERS* WARPGROUP) finish(const Problem problem, T* __restrict__ dq, int tiles) {
     __shared__ int ticket;
@@ -128,10 +128,10 @@ __global__ void __launch_bounds__(CONSUMERS* WARPGROUP) finish(const Problem pro
         const int row = tile * P::BLOCK_M + (P::D == 64 ? part * 64 : 0), column = P::D == 64 ? 0 : part * 64;
         store_rows(dq + int64_t(head) * problem.S_q * P::D + column, P::D, sums, row, problem.S_q);
     }
-    wait_for_earlier_kernel();  // so that what follows this kernel finds dk and dv too
+    wait_for_earlier_kernel();  // so that kernels after this one find dk and dv complete too
 }
 
-// Stores float32 sums of a warpgroup, 64 rows of D elements from `row` on, of a head that begins at `out`.
+// Stores float32 sums of a warpgroup, 64 rows of D elements from `row` on. `out` is the start of the head.
 template <int D>
 __device__ __forceinline__ void store_sums(float* __restrict__ out, const float (&acc)[D / 2], int row, int rows) {
     const int thread = threadIdx.x % WARPGROUP, first = row + thread / 32 * 16 + thread % 32 / 4;
@@ -144,7 +144,7 @@ __device__ __forceinline__ void store_sums(float* __restrict__ out, const float 
     }
 }
 
-// dk or dv of four elements a thread: the sums of a key head's parts, in their order, rounded once.
+// Computes dk or dv, four elements per thread: adds the parts of a key head in order and rounds once.
 template <typename T>
 __global__ void add_parts(const Problem problem, T* __restrict__ dk, T* __restrict__ dv, int64_t head_quads) {
     const int64_t quads = problem.key_heads / problem.parts * head_quads;

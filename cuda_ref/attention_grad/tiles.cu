@@ -7,9 +7,9 @@
 //                           the exponentials) and delta of each row, then for ds and dq.
 //   gradients_of_keys       keeps rows of k and v, and passes over q and do of all query heads of the key head.
 //
-// In both a warp keeps ROWS rows of two matrices and meets 32 rows of the two others in each step, a lane one of them:
-// it computes a score and a dp with each kept row. Then a lane adds to D / 32 columns of the result, weighted by all 32
-// p or ds, which pass through shared memory.
+// In both kernels a warp keeps ROWS rows of two matrices and reads 32 rows of the two others in each step, one row per
+// lane. A lane computes a score and a dp of its row with each kept row. Then it adds to D / 32 columns of the result,
+// weighted by all 32 p or ds, which pass through shared memory.
 //
 // Source: T. Dao et al., "FlashAttention", 2022 (arXiv 2205.14135), without its atomic operations.
 #include "common/common.cuh"
@@ -17,10 +17,10 @@
 constexpr int WARPS = 4;
 constexpr int ROWS = 4;              // rows that a warp keeps: one float4 of weights
 constexpr int KEPT = WARPS * ROWS;   // rows that a block keeps
-constexpr int MOVING = 32;           // rows of a step: one a lane
+constexpr int MOVING = 32;           // rows per step: one per lane
 constexpr float INF = INFINITY;
 
-struct Strides {  // in elements; the elements of a row are contiguous
+struct Strides {  // in elements; rows are contiguous
     int64_t batch, head, row;
 };
 
@@ -30,12 +30,12 @@ struct Problem {
     float scale, scale_log2;  // sm_scale, and sm_scale * log2(e)
     bool causal;
 
-    // Whether query i sees key j.
+    // True if query i sees key j.
     __device__ bool visible(int i, int j) const { return i < S_q && j < S_k && (!causal || j <= i + S_k - S_q); }
 };
 
-// Shared memory of a block, in floats. BLOCK_D is D, padded with zeros. Rows of moving tiles are BLOCK_D + 4 apart, so
-// that eight lanes that read 16 bytes each do it in one pass.
+// Shared memory of a block, in floats. BLOCK_D is D, padded with zeros. Rows of moving tiles are BLOCK_D + 4 floats
+// apart, so that eight lanes read 16 bytes each in one pass.
 template <int BLOCK_D>
 struct Layout {
     static constexpr int PITCH = BLOCK_D + 4;
@@ -59,7 +59,7 @@ __device__ __forceinline__ float dot(float4 x, float4 y, float sum) {
     return fmaf(x.x, y.x, fmaf(x.y, y.y, fmaf(x.z, y.z, fmaf(x.w, y.w, sum))));
 }
 
-// a[r] = the warp's kept row r of the first matrix times the lane's moving row, b[r] the same of the second.
+// a[r] = kept row r of the first matrix times the lane's moving row; b[r] is the same for the second matrix.
 template <int BLOCK_D>
 __device__ __forceinline__ void products(const float* shared, float (&a)[ROWS], float (&b)[ROWS]) {
     using In = Layout<BLOCK_D>;
@@ -81,7 +81,7 @@ __device__ __forceinline__ void products(const float* shared, float (&a)[ROWS], 
     }
 }
 
-// sum[r][c] += the weights of row r and the 32 moving rows times column lane + 32 c of these.
+// sum[r][c] += sum over the 32 moving rows of their weight for row r times their column lane + 32 c.
 template <int COLUMNS>
 __device__ __forceinline__ void add_weighted(float (&sum)[ROWS][COLUMNS], const float* weights, const float* moving,
                                              int pitch) {
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(WARPS * 32)
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int S_q = problem.S_q, S_k = problem.S_k, D = problem.D;
     const int tiles = ceil_div(S_q, KEPT);
-    const int start = (tiles - 1 - blockIdx.x % tiles) * KEPT;  // the longest blocks of a causal mask first
+    const int start = (tiles - 1 - blockIdx.x % tiles) * KEPT;  // the longest blocks of a causal mask come first
     const int head = blockIdx.x / tiles, b = head / problem.H, h = head % problem.H;
     const int h_kv = h / (problem.H / problem.H_kv);
     q += b * problem.q.batch + h * problem.q.head + start * problem.q.row;
@@ -146,11 +146,11 @@ __global__ void __launch_bounds__(WARPS * 32)
     load_rows<KEPT, BLOCK_D>(shared, BLOCK_D, q, problem.q.row, S_q - start, D);
     load_rows<KEPT, BLOCK_D>(shared + In::KEPT_B, BLOCK_D, d_out, problem.o.row, S_q - start, D);
 
-    const int first = start + warp * ROWS;  // query of the warp's first row
+    const int first = start + warp * ROWS;  // first query of the warp
     const int end = problem.causal ? min(S_k, max(0, start + KEPT + S_k - S_q)) : S_k;
     float a[ROWS], dp[ROWS], m[ROWS], l[ROWS], delta[ROWS];
     auto next_keys = [&](int key) {
-        __syncthreads();  // the tiles before have been read
+        __syncthreads();  // the previous tiles have been read
         load_rows<MOVING, BLOCK_D>(shared + In::MOVING_A, In::PITCH, k + key * problem.k.row, problem.k.row, S_k - key,
                                    D);
         load_rows<MOVING, BLOCK_D>(shared + In::MOVING_B, In::PITCH, v + key * problem.v.row, problem.v.row, S_k - key,
@@ -181,7 +181,7 @@ __global__ void __launch_bounds__(WARPS * 32)
         const float largest = warp_max(m[r]), origin = largest == -INF ? 0.0f : largest;
         const float alpha = exp2f(m[r] - origin);
         const float sum = warp_sum(l[r] * alpha), weighted = warp_sum(delta[r] * alpha);
-        const bool blind = !problem.visible(first + r, 0);  // the row sees no key
+        const bool blind = !problem.visible(first + r, 0);  // true if the row sees no key
         lse[r] = blind ? INF : origin + log2f(sum);
         delta[r] = blind ? 0.0f : weighted / sum;
         if (lane == 0 && first + r < S_q) {
@@ -223,7 +223,7 @@ __global__ void __launch_bounds__(WARPS * 32)
     load_rows<KEPT, BLOCK_D>(shared, BLOCK_D, k, problem.k.row, S_k - start, D);
     load_rows<KEPT, BLOCK_D>(shared + In::KEPT_B, BLOCK_D, v, problem.v.row, S_k - start, D);
 
-    const int first = problem.causal ? max(0, start + S_q - S_k) / MOVING * MOVING : 0;  // query that sees a key
+    const int first = problem.causal ? max(0, start + S_q - S_k) / MOVING * MOVING : 0;  // first query that sees a key
     float sum_k[ROWS][BLOCK_D / 32] = {}, sum_v[ROWS][BLOCK_D / 32] = {};
     float* weights = shared + In::WEIGHTS + warp * 2 * MOVING * ROWS;
     for (int g = 0; g < group; ++g) {
@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(WARPS * 32)
         const T* q_head = q + b * problem.q.batch + h * problem.q.head;
         const T* o_head = d_out + b * problem.o.batch + h * problem.o.head;
         for (int query = first; query < S_q; query += MOVING) {
-            __syncthreads();  // the tiles before have been read
+            __syncthreads();  // the previous tiles have been read
             load_rows<MOVING, BLOCK_D>(shared + In::MOVING_A, In::PITCH, q_head + query * problem.q.row, problem.q.row,
                                        S_q - query, D);
             load_rows<MOVING, BLOCK_D>(shared + In::MOVING_B, In::PITCH, o_head + query * problem.o.row, problem.o.row,

@@ -1,5 +1,5 @@
-"""The gradients of attention in CUDA by tiles: to the plain kernels it adds tiles in shared memory, which the warps of
-a block use for four rows each."""
+"""The gradients of attention in CUDA by tiles: adds to the plain kernels tiles in shared memory. The warps of a block
+use each element for four rows."""
 
 import math
 
@@ -12,7 +12,7 @@ from cuda_ref._runtime.contract import check_attention_grad
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
-KEPT = 16  # rows of a block, as in tiles.cu
+KEPT = 16  # rows per block, as in tiles.cu
 
 Queries = Float[Tensor, "B H S_q D"]
 Keys = Float[Tensor, "B H_kv S_k D"]
@@ -30,9 +30,9 @@ def attention_grad(
     Causal: aligned to the last key; query i sees the keys j <= i + S_k - S_q. A query that sees no key has no gradient.
     Dtypes: float32, float16, bfloat16, the same for all; everything in float32 without tensor cores, rounded once at
     the end. Memory: two float32 numbers for each query.
-    Devices: CUDA; on the CPU the same kernels are emulated, for agreement only.
-    Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for D above 128 and for
-    more than 2^30 queries, keys or blocks; build.CudaError if a launch fails.
+    Devices: CUDA; on the CPU the same kernels are emulated, only to check results.
+    Raises: ValueError for other shapes and dtypes, and for tensors on different devices; NotImplementedError for D
+    above 128 and for more than 2^30 queries, keys or blocks; build.CudaError if a launch fails.
     Source: see tiles.cu.
     """
     B, H, H_kv, S_q, S_k, D = check_attention_grad(q, k, v, do)

@@ -6,24 +6,24 @@
 // With p = softmax(sm_scale q k^T), dp = do v^T, delta = a row's sum of do * o, and ds = p * (dp - delta):
 //     dq = sm_scale ds k        dk = sm_scale ds^T q        dv = p^T do
 // attention/wgmma.cu has computed delta and lse, the logarithm of a row's sum of exponentials. Then three kernels run:
-//   prepare           zeros in the numbers by which blocks order their sums
-//   gradients         all five products. A block keeps 128 keys and values and meets all queries that see them.
+//   prepare           clears the counters by which blocks order their sums
+//   gradients         computes all five products; a block keeps 128 keys and values and reads the queries that see them
 //   finish            rounds the float32 sums of dq, on multiprocessors that have no more work of `gradients`
-// and, where the query heads of a key head are divided into parts, so that there are blocks for all multiprocessors,
+// A fourth kernel runs if the query heads of a key head are divided into parts to occupy all multiprocessors:
 //   add_parts         adds the parts' float32 sums of dk and dv, in a fixed order
 //
-// Roles in `gradients`. Two threads of a producer warpgroup copy tiles by TMA, two others add the block's part of dq to
-// global memory. Two consumer warpgroups keep 64 keys each. Scores and dp are computed transposed, a key a row, so
+// Roles in `gradients`. Two threads of a producer warpgroup copy tiles by TMA; two others add the block's part of dq to
+// global memory. Two consumer warpgroups keep 64 keys each. Scores and dp are computed transposed, one key per row, so
 // that p^T and ds^T, rounded, are left operands of the products with do and q in registers. dv and dk stay there.
 // ds also goes through shared memory: dq is a sum over the keys of both consumers, each of which computes half of it.
 //
-// Order of dq's sums. Blocks of keys add to a tile of queries in ascending order: each waits until the one before has
-// added. All begin with the last queries, which all of them meet under a causal mask too, so that each is a step behind
-// the one before. Blocks take their work in the order in which they start, so that they wait only for blocks that
-// already run. The first one stores instead, so that the sums need no zeros.
+// Order of the sums of dq. Blocks of keys add to a tile of queries in ascending order: each waits until the previous
+// one has added. All begin with the last queries, which every block of keys needs even under a causal mask, so that
+// each is one step behind the previous one. Blocks take their work in the order in which they start, so they wait only
+// for blocks that already run. The first block stores instead of adding, so that the sums need no zeros.
 //
-// Overlap. The scores of the next queries are started before dq leaves the registers. dv is multiplied during the
-// exchange of ds, dk during the wait for the other consumer's.
+// Overlap. The scores of the next queries start before dq leaves the registers. dv is multiplied during the exchange of
+// ds, and dk during the wait for the other consumer's ds.
 //
 // Speed: docs/lab/attention_grad.md
 //
@@ -42,7 +42,7 @@ __device__ __forceinline__ void load_kept(const CUtensorMap* map, const Problem&
     }
 }
 
-// Copies tiles of queries, or of do, and a number of each query. `shared` is where the stages of the three begin.
+// Copies tiles of queries, or of do, and one number per query. The stages of the three begin at `shared`.
 template <typename P>
 __device__ __forceinline__ void load_tiles(const CUtensorMap* map, const float* numbers, const Problem& problem,
                                            const Work& work, uint32_t to, uint32_t numbers_to, uint32_t full,
@@ -60,8 +60,8 @@ __device__ __forceinline__ void load_tiles(const CUtensorMap* map, const float* 
     });
 }
 
-// Adds the block's part of dq to every second tile, when it is its turn. So one thread waits until the sums of a tile
-// are in memory, while the other one adds those of the next.
+// Adds the block's part of dq to every second tile, in the order of blocks. So one thread waits until the sums of a
+// tile are in memory, while the other thread adds those of the next tile.
 template <typename P>
 __device__ __forceinline__ void add_dq(const Problem& problem, const Work& work, uint32_t shared, int parity) {
     for_each_tile(problem, work, [&](int step, int head, int tile) {
@@ -85,7 +85,7 @@ __device__ __forceinline__ void add_dq(const Problem& problem, const Work& work,
     });
 }
 
-// ds^T of 16 keys of each warp goes to a box of ds: a query a row, 64 keys. `x` are pairs of a left operand.
+// Stores ds^T of 16 keys per warp to a box of ds with one query per row and 64 keys. `x`: pairs of a left operand.
 template <int COUNT>
 __device__ __forceinline__ void store_transposed(uint32_t box, const uint32_t (&x)[COUNT]) {
     const int lane = threadIdx.x % 32, chunk = threadIdx.x % WARPGROUP / 32 * 2 + lane / 8 % 2;
@@ -97,7 +97,7 @@ __device__ __forceinline__ void store_transposed(uint32_t box, const uint32_t (&
     }
 }
 
-// sums = ds k, of 64 queries, all keys of the block, and 64 columns of k.
+// sums = ds k, for 64 queries, all keys of the block, and 64 columns of k.
 template <typename T, typename P>
 __device__ __forceinline__ void multiply_gradients(float (&sums)[32], uint32_t ds, uint32_t keys, int consumer) {
     const int first_row = P::D == 64 ? consumer * 64 : 0, box = P::D == 64 ? 0 : consumer;
@@ -111,7 +111,7 @@ __device__ __forceinline__ void multiply_gradients(float (&sums)[32], uint32_t d
     }
 }
 
-// The numbers of the queries of a thread's columns, in shared memory: two of eight columns.
+// The numbers of the queries of a thread's columns, in shared memory: two of each eight columns.
 __device__ __forceinline__ float2 of_columns(uint32_t numbers, int i) {
     return load_shared_pair(numbers + (8 * i + threadIdx.x % 4 * 2) * 4);
 }
@@ -121,7 +121,7 @@ __device__ __forceinline__ void consume(const Problem& problem, const Work& work
                                         T* __restrict__ dk, T* __restrict__ dv) {
     constexpr int BLOCK_M = P::BLOCK_M;
     const int thread = threadIdx.x % WARPGROUP, lane = threadIdx.x % 32, row = work.block * BLOCK_N + consumer * 64;
-    const int first_key = row + thread / 32 * 16 + lane / 4;  // the other one is 8 further
+    const int first_key = row + thread / 32 * 16 + lane / 4;  // first key; the second is 8 further
     const uint32_t keys = shared + P::KEYS + consumer * P::PART_BYTES;
     const uint32_t values = shared + P::VALUES + consumer * P::PART_BYTES;
     float scores[BLOCK_M / 2], dp[BLOCK_M / 2], dk_sums[P::D / 2] = {}, dv_sums[P::D / 2] = {}, dq_sums[32];
@@ -200,12 +200,12 @@ __device__ __forceinline__ void consume(const Problem& problem, const Work& work
         wgmma_wait_group<1>();
         warpgroup_fence_operand(weights);
         warpgroup_fence_operand(gradients);
-        PipelineState<STAGES> next = at;  // after the last step the same scores again: no product is in a branch
+        PipelineState<STAGES> next = at;  // the last step repeats its scores, so that no product is in a branch
         if (step + 1 < steps) next.advance();
         start_scores(next);
         wgmma_wait_group<1>();
         warpgroup_fence_operand(dq_sums);
-        // One thread is enough: all have read lse and delta before they arrived at DS_FULL, for which it has waited.
+        // One thread is enough: all have read lse and delta before they arrived at DS_FULL, and it has waited for that.
         if (thread == 0) mbarrier_arrive(shared + P::EMPTY + at.stage * MBARRIER_BYTES);
         const int buffer = step % P::DQ_BUFFERS;
         mbarrier_wait_parity(shared + P::DQ_EMPTY + buffer * MBARRIER_BYTES, step / P::DQ_BUFFERS % 2 ^ 1);
@@ -246,7 +246,7 @@ __global__ void __launch_bounds__(P::THREADS, 1)
     char* const aligned = raw + (-shared_address(raw) & (BOX_ALIGNMENT - 1));
     const uint32_t shared = shared_address(aligned);
     int* const ticket = reinterpret_cast<int*>(aligned + P::TICKET);
-    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0);  // uniform for the compiler
+    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0);  // warp-uniform for the compiler
     if (threadIdx.x == P::PRODUCER) {
         start_next_kernel();
         tma_prefetch_descriptor(&maps.k);
@@ -313,8 +313,8 @@ cudaError_t launch(const GradMaps& maps, const Problem& problem, int64_t B, T* d
     return cudaGetLastError();
 }
 
-// Strides in elements. together, parts, part_sums: see Problem. lse is (B, H, tiles * BLOCK_M), so are delta and the
-// rows of dq_sums.
+// Strides are in elements. together, parts, part_sums: see Problem. lse and delta are (B, H, tiles * BLOCK_M), and so
+// are the rows of dq_sums.
 extern "C" int attention_grad_wgmma(const void* q, const void* k, const void* v, const void* d_out, void* lse,
                                     void* delta, void* dq_sums, void* part_sums, void* counters, void* dq,
                                     void* dk, void* dv, int64_t B, int64_t H, int64_t H_kv, int64_t S_q, int64_t S_k,

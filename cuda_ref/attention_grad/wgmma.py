@@ -1,5 +1,5 @@
-"""The gradients of attention in CUDA on Hopper's tensor cores: to tiles it adds TMA, wgmma and roles of warps, and one
-kernel for all gradients, whose blocks add to dq in a fixed order."""
+"""The gradients of attention in CUDA on Hopper's tensor cores: adds to tiles TMA, wgmma and specialized warps. One
+kernel computes all gradients; its blocks add to dq in a fixed order."""
 
 import torch
 from jaxtyping import Float
@@ -17,17 +17,17 @@ DETERMINISTIC = True
 
 HEAD_DIMS = (64, 128)
 QUERIES = {64: 128, 128: 64}
-"""Queries of a tile, by D: Plan::BLOCK_M of wgmma.cu."""
+"""Queries per tile, by D: Plan::BLOCK_M of wgmma.cu."""
 HEADS_TOGETHER = 16
-"""Key heads whose blocks run at the same time. With fewer, more blocks wait for each other; with more, fewer of them
-read the same queries from the L2 cache."""
+"""Key heads whose blocks run at the same time. With fewer heads, more blocks wait for each other; with more, fewer
+blocks read the same queries from the L2 cache."""
 
 KEYS = 128
-"""Keys of a block."""
+"""Keys per block."""
 STEP_US = 2.5
-"""Time of a block for a tile of queries (H200)."""
+"""Time of a block for one tile of queries (H200)."""
 BYTES_PER_US = 3e6
-"""Bytes that memory takes or gives in a microsecond (H200)."""
+"""Memory bandwidth in bytes per microsecond (H200)."""
 GAIN = 0.95
 """Use more parts if their predicted time is below this fraction of that of fewer."""
 
@@ -42,16 +42,17 @@ def attention_grad(
     """(dq, dk, dv): gradients of the sum of do * o, where o = softmax(sm_scale q k^T) v; forward and backward.
 
     Shapes: q and do (B, H, S_q, D), k and v (B, H_kv, S_k, D), D 64 or 128, H a multiple of H_kv: query head h uses key
-    head h // (H // H_kv). An operand that TMA cannot read (rows contiguous, each at a multiple of 16 bytes) is copied
-    first. The results are contiguous. `sm_scale` defaults to 1 / sqrt(D).
+    head h // (H // H_kv). An operand that TMA cannot read (it needs contiguous rows, each at a multiple of 16 bytes) is
+    copied first. The results are contiguous. `sm_scale` defaults to 1 / sqrt(D).
     Causal: aligned to the last key; query i sees the keys j <= i + S_k - S_q. A query that sees no key has no gradient.
     Hidden pairs are weighted by 0: NaN and infinities of hidden rows can reach the gradients of rows of the same tile.
     Dtypes: float16, bfloat16, the same for all; scores, softmax and sums in float32, o, p and ds rounded to 16 bits.
-    The sums of a query and of a group of heads have a fixed order. Memory: dq in float32; where there are few key
-    heads, so that `parts_of_a_group` divides the query heads of each, dk and dv in float32 for each part.
+    The order of the sums is fixed. Memory: dq in float32; with few key heads, where `parts_of_a_group` divides the
+    query heads of each, also dk and dv in float32 for each part.
     Devices: CUDA, compute capability 9.0.
-    Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for float32, other D, a
-    negative sm_scale, more than 2^30 queries, keys or tiles, and on other devices; build.CudaError if a launch fails.
+    Raises: ValueError for other shapes and dtypes, and for tensors on different devices; NotImplementedError for
+    float32, other D, a negative sm_scale, more than 2^30 queries, keys or tiles, and on other devices; build.CudaError
+    if a launch fails.
     Source: see wgmma.cu.
     """
     sizes = check_attention_grad(q, k, v, do)
@@ -62,8 +63,8 @@ def attention_grad(
 def config(
     q: Tensor, k: Tensor, v: Tensor, do: Tensor, *, causal: bool = False, sm_scale: float | None = None
 ) -> str:  # fmt: skip
-    """The kernels: attention's `wgmma` computes lse and delta, and `gradients` the parts of a group of query heads, as
-    `wgmma 128x128 teams=1; prepare; gradients parts=2; finish; add_parts`; empty without queries or keys."""
+    """The kernels and their parts, as in `wgmma 128x128 teams=1; prepare; gradients parts=2; finish; add_parts`, where
+    `wgmma` computes lse and delta; empty without queries or keys."""
     if q.numel() == 0 or k.numel() == 0:
         return ""
     sizes = check_attention_grad(q, k, v, do)
@@ -105,16 +106,16 @@ def run(
 
 
 def parts_of_a_group(B: int, H: int, H_kv: int, S_q: int, S_k: int, D: int, causal: bool, processors: int) -> int:
-    """The parts that the query heads of a key head are divided into: the fewest that are about as fast as any.
+    """Number of parts into which the query heads of a key head are divided: the fewest that are about as fast as any.
 
-    A block meets the queries of its part one after the other. With few key heads there are fewer blocks than
-    multiprocessors, or the last ones run alone. But the sums of parts go through memory.
+    A block reads the queries of its part one after the other. With few key heads there are fewer blocks than
+    multiprocessors, or the last blocks run alone. But the sums of parts go through memory.
     """
 
     def predicted_us(parts: int) -> float:
         longest = H // H_kv // parts * -(-S_q // QUERIES[D])
         blocks = B * H_kv * parts * -(-S_k // KEYS)
-        # Under a mask a block meets half of the queries in the mean, and the long ones begin.
+        # Under a mask a block needs half of the queries on average, and the longest blocks start first.
         steps = max(longest, blocks * longest / 2 / processors) if causal else -(-blocks // processors) * longest
         sums = 2 * 2 * 4 * B * H_kv * parts * S_k * D if parts > 1 else 0
         return steps * STEP_US + sums / BYTES_PER_US

@@ -2,12 +2,12 @@
 
     build.launch("vector_add/vector_add", "vector_add", a.device, a, b, out, out.numel(), build.dtype_code(out.dtype))
 
-- calling.py: `launch` calls an extern "C" function of a .cu on a device, `launched` says which have been called;
+- calling.py: `launch` calls an extern "C" function of a .cu on a device; `launched` lists those called so far;
   `DTYPES` and `dtype_code` are the codes of dtypes in a .cu; `CudaError`.
-- libraries.py: `library` builds a .cu; `requires` and `supports` say where it runs; `compile_only`, `resources`, `ptx`
+- libraries.py: `library` builds a .cu; `requires` and `supports` tell where it runs; `compile_only`, `resources`, `ptx`
   and `sass` compile for inspection, without a GPU.
-- compiler.py: commands and flags; `missing` says what a build needs, `newest_arch` and `Resources` what nvcc makes.
-- cache.py: what has been built; `BuildError`. rewrite.py: signatures, local headers, and the text for the CPU.
+- compiler.py: commands and flags; `missing` names missing tools; `newest_arch` and `Resources` describe nvcc's output.
+- cache.py: the cache of builds; `BuildError`. rewrite.py: signatures, local headers, and the text for the CPU.
 """
 
 from .cache import BuildError

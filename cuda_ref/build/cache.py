@@ -1,9 +1,9 @@
 """The build cache: a private folder `<cache>/<key>/` for each library, shared by all processes of one user.
 
 A folder is filled under a temporary name, synced to disk, and renamed when it is complete, so that no process sees an
-incomplete one. It keeps the sizes and SHA-256 of its files; one that differs from them is built again.
-A build holds a flock, which the system releases when the process ends: a killed process blocks no other one. All files
-here may be deleted at any time.
+incomplete one. It holds the sizes and SHA-256 of its files; if a file differs, the folder is built again.
+A build holds a flock. The system releases it when the process ends, so a killed process blocks no other one. All
+files here may be deleted at any time.
 """
 
 import contextlib
@@ -18,9 +18,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-LOCK_TIMEOUT_S = 300.0  # after this the other build counts as hung; a second one beside it is safe
+LOCK_TIMEOUT_S = 300.0  # then the other build counts as hung; a second build beside it is safe
 CHECKSUMS = "checksums.json"
-STALE_S = 3600.0  # age of an unfinished build that is removed
+STALE_S = 3600.0  # an unfinished build of this age is removed
 
 
 class BuildError(RuntimeError):
@@ -85,7 +85,7 @@ def entry(key: str, make: Callable[[Path], None]) -> Path:
     if _is_intact(folder):
         return folder
     with _locked(cache / f"{key}.lock"):
-        if _is_intact(folder):  # built by another process meanwhile
+        if _is_intact(folder):  # another process has built it meanwhile
             return folder
         discard(key)
         _remove_stale(cache)
@@ -96,7 +96,7 @@ def entry(key: str, make: Callable[[Path], None]) -> Path:
             try:
                 temporary.rename(folder)
             except OSError:
-                if not folder.exists():  # otherwise another process was faster, and its result is equal
+                if not folder.exists():  # otherwise another process was faster, with an equal result
                     raise
             _sync(cache)
         finally:
@@ -113,7 +113,7 @@ def _seal(folder: Path) -> None:
 
 
 def _is_intact(folder: Path) -> bool:
-    """Whether `folder` exists and holds the files that its checksums name."""
+    """True if `folder` exists and holds the files that its checksums name."""
     try:
         sums = json.loads((folder / CHECKSUMS).read_text())
         return bool(sums == {name: _checksum(path) for name, path in _files(folder)})
@@ -133,7 +133,7 @@ def _checksum(path: Path) -> list[int | str]:
 
 
 def _sync(path: Path) -> None:
-    """Syncs a file or a folder to disk. Errors are ignored: some file systems cannot sync a folder."""
+    """Syncs a file or a folder to disk. Ignores errors, because some file systems cannot sync a folder."""
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
@@ -143,7 +143,7 @@ def _sync(path: Path) -> None:
 
 
 def discard(key: str) -> None:
-    """Removes the folder `key`, for one that is damaged."""
+    """Removes the folder `key`, for example because it is damaged."""
     discarded = root() / f".building-{key}-{os.getpid()}"
     with contextlib.suppress(FileNotFoundError):
         (root() / key).rename(discarded)

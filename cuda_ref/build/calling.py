@@ -1,7 +1,7 @@
-"""Calls of extern "C" functions of a .cu: arguments converted by the signature, the current stream, errors of a launch.
+"""Calls extern "C" functions of a .cu: converts arguments by the signature, passes the stream, raises launch errors.
 
-ctypes passes `data_ptr()` of tensors, and the stream. A process binds a function once; an edit of the .cu takes effect
-in the next process.
+ctypes passes `data_ptr()` of tensors, and the stream. A process binds a function once, so an edit of the .cu takes
+effect in the next process.
 """
 
 import ctypes
@@ -50,7 +50,7 @@ def launch(source: str | Path, function: str, device: torch.device, *args: Any) 
     On a CPU the kernel has run when this returns; on a GPU it is queued.
 
     Args:
-        source: path of a .cu below cuda_ref/ without the suffix, as `matmul/wgmma`, or the Path of any .cu.
+        source: path of a .cu below cuda_ref/ without the suffix, such as `matmul/wgmma`, or the Path of any .cu.
         function: name of the extern "C" function.
         device: a CUDA device or the CPU.
         args: tensors are passed as pointers, None as a null pointer, ints and floats as the types in the signature.
@@ -98,8 +98,8 @@ class Bound:
             raise _error(self.loaded, code, self.what, record)
 
     def repeatable(self, args: tuple[Any, ...], place: Callable[[torch.Tensor], int]) -> kept.Issue:
-        """The same call at other addresses: the arguments are converted once, and stay. For one thread at a time."""
-        function = self.loaded[self.function]  # one without argtypes: it takes values of C types as they are
+        """The same call at other addresses; arguments are converted once. Only one thread may call it at a time."""
+        function = self.loaded[self.function]  # without argtypes: it takes values of C types as they are
         values = [kind(None if p else a) for kind, a, p in zip(self.types, args, self.pointers, strict=True)]
         addressed = [(values[i], place(a)) for i, a in enumerate(args) if self.pointers[i] and a is not None]
         given_stream, record = ctypes.c_void_p(), LaunchRecord()
@@ -119,9 +119,9 @@ _bound: dict[tuple[str | Path, str, torch.device], Bound] = {}
 
 
 def _bind(source: str | Path, function: str, device: torch.device) -> Bound:
-    """A function bound to a device. Determines once what is the same for all calls."""
+    """Binds a function to a device. Computes once everything that is the same for all calls."""
     if device.type == "cuda":
-        if device.index is None:  # the current one, which may change from call to call
+        if device.index is None:  # the current device, which may change between calls
             device = torch.device("cuda", torch.cuda.current_device())
         target = compiler.arch_of(*torch.cuda.get_device_capability(device))
     elif device.type == "cpu":
@@ -153,7 +153,7 @@ def _load(source: str | Path, target: str) -> ctypes.CDLL:
     path = library(source, target)
     try:
         return ctypes.CDLL(str(path))
-    except OSError:  # built for another system, for example
+    except OSError:  # for example built for another system
         cache.discard(path.parent.name)
         return ctypes.CDLL(str(library(source, target)))
 

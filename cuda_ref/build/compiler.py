@@ -35,13 +35,13 @@ HOST_FLAGS = [
     "-fsanitize=alignment",  # a misaligned access is an error, as on a GPU; handler in host/launch.h
 ]
 LINK_FLAGS = [
-    "-Wl,--as-needed",  # load_inline adds libraries of torch; none is used
+    "-Wl,--as-needed",  # load_inline adds libraries of torch, none of which is used
     "-Wl,-Bsymbolic",  # calls stay within the library, whatever else the process has loaded
 ]
 
 
 def nvcc() -> str | None:
-    """Path of nvcc, found like torch does it: in $CUDA_HOME or $CUDA_PATH, else on PATH, else in /usr/local/cuda."""
+    """Path of nvcc, found as torch finds it: in $CUDA_HOME or $CUDA_PATH, else on PATH, else in /usr/local/cuda."""
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
     if home:
         return shutil.which("nvcc", path=f"{home}/bin")
@@ -49,12 +49,12 @@ def nvcc() -> str | None:
 
 
 def cxx() -> str | None:
-    """Path of the C++ compiler, or of its launcher (`CXX="ccache g++"`), found like torch does it: $CXX, else c++."""
+    """Path of the C++ compiler, or of its launcher (`CXX="ccache g++"`), found as torch finds it: $CXX, else c++."""
     return shutil.which(cxx_command()[0])
 
 
 def cxx_command() -> list[str]:
-    """The words of $CXX: the compiler, perhaps after a launcher such as ccache, perhaps with options; else c++."""
+    """The words of $CXX: an optional launcher such as ccache, the compiler, options; otherwise c++."""
     given = os.environ.get("CXX", "c++")
     try:
         return shlex.split(given) or ["c++"]
@@ -63,12 +63,12 @@ def cxx_command() -> list[str]:
 
 
 def search_path() -> str:
-    """PATH and the scripts folder of this Python, where pip installs ninja."""
+    """PATH with the scripts folder of this Python, where pip installs ninja."""
     return os.pathsep.join(filter(None, [os.environ.get("PATH"), sysconfig.get_path("scripts")]))
 
 
 def missing(device_type: str) -> str | None:
-    """What a build of a .cu lacks on this machine, and how to install it. Builds nothing.
+    """Names the tools that a build of a .cu lacks on this machine, and how to install them. Builds nothing.
 
     Args:
         device_type: "cuda" or "cpu".
@@ -93,7 +93,7 @@ def missing(device_type: str) -> str | None:
 
 
 def identity(executable: str) -> str:
-    """Path, size, time and --version of a compiler: changes with an upgrade, in place or behind a wrapper script."""
+    """Path, size, time and --version of a compiler. It changes with an upgrade, also behind a wrapper script."""
     path = Path(executable).resolve()
     status = path.stat()
     return f"{path} {status.st_size} {status.st_mtime_ns} {_version(executable, status.st_mtime_ns)}"
@@ -105,7 +105,7 @@ def _version(executable: str, mtime_ns: int) -> str:
 
 
 def compilers(target: str) -> list[str]:
-    """The programs of a build for "host" or an architecture: the words of $CXX that are programs, and nvcc."""
+    """The programs of a build for "host" or an architecture: those among the words of $CXX, and nvcc."""
     programs = [shutil.which(word) for word in cxx_command()]
     return [each for each in (programs if target == "host" else [*programs, nvcc()]) if each]
 
@@ -115,7 +115,7 @@ def compiler_for(target: str) -> str:
 
 
 def arch_of(major: int, minor: int) -> str:
-    """The architecture to build for, from a compute capability: sm_90a for (9, 0); before Hopper without `a`."""
+    """The architecture to build for, from a compute capability: sm_90a for (9, 0); without `a` before Hopper."""
     return f"sm_{major}{minor}" + ("a" if major >= 9 else "")
 
 
@@ -124,7 +124,7 @@ def arch_flag(arch: str) -> str:
 
 
 def satisfies(arch: str, required: str | None) -> bool:
-    """Whether code with a line `// requires: <required>` compiles for `arch`: sm_80 is a minimum, sm_90a is exact."""
+    """True if code with a line `// requires: <required>` compiles for `arch`: sm_80 is a minimum, sm_90a is exact."""
     if required is None or arch == required:
         return True
     return not required.endswith("a") and int(arch[3:].rstrip("a")) >= int(required[3:])
@@ -159,7 +159,7 @@ def device_code(key: str, text: str, arch: str, kind: str = "cubin") -> Path:
 
 
 def cuobjdump() -> str | None:
-    """Path of cuobjdump: on PATH, beside nvcc, or in the Triton package, which has one of its own."""
+    """Path of cuobjdump: on PATH, beside nvcc, or in the Triton package, which contains a copy."""
     found = shutil.which("cuobjdump") or (shutil.which(str(Path(nvcc() or "nvcc").resolve().parent / "cuobjdump")))
     triton = importlib.util.find_spec("triton")
     if found is None and triton is not None and triton.origin is not None:
@@ -179,7 +179,7 @@ def disassembled(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Resources:
-    """Registers of a thread, and stack and spills in bytes, of one compiled function."""
+    """Registers per thread, and bytes of stack and spills, of one compiled function."""
 
     function: str
     arch: str
@@ -219,7 +219,7 @@ _NOISE = re.compile(
 
 
 def useful(output: str, limit: int = 40) -> str:
-    """The messages of the compiler in a build log, at most `limit` lines, without commands, progress and ptxas info."""
+    """The compiler's messages in a build log, at most `limit` lines, without commands, progress and ptxas info."""
     lines = output.splitlines()
     kept = [
         line

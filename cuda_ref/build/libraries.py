@@ -1,8 +1,8 @@
-"""Libraries of a .cu, built with torch's load_inline: by nvcc for a GPU, or by the C++ compiler for the CPU.
+"""Libraries of a .cu, built by torch's load_inline: with nvcc for a GPU, or with the C++ compiler for the CPU.
 
 The build includes no headers of torch, which take most of a minute to compile, and no bindings: `calling.py` calls the
-functions by ctypes. A library is built once and kept in a private cache (`cache.py`). Its key is a hash of all that it
-depends on: the text with its local headers, flags, compilers, architecture.
+functions by ctypes. A library is built once and kept in a private cache (`cache.py`). Its key is a hash of its
+inputs: the text with its local headers, flags, compilers, architecture.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ def library(source: str | Path, target: str) -> Path:
 def _build(folder: Path, source: str | Path, target: str, arguments: dict[str, Any]) -> None:
     from torch.utils import cpp_extension  # the import takes half a second
 
-    # ninja may be installed beside this Python only. The key has the dependencies, so nvcc need not list them.
+    # ninja may be installed only beside this Python. The key covers the dependencies, so nvcc need not list them.
     changed = {"PATH": compiler.search_path(), "TORCH_EXTENSION_SKIP_NVCC_GEN_DEPENDENCIES": "1"}
     if len(compiler.cxx_command()) > 1:
         changed["CXX"] = _one_program(folder, compiler.cxx_command())
@@ -78,7 +78,7 @@ def _build(folder: Path, source: str | Path, target: str, arguments: dict[str, A
 
 
 def _one_program(folder: Path, command: list[str]) -> str:
-    """Path of a script that runs `command`: torch takes a compiler for one word."""
+    """Path of a script that runs `command`, because torch takes a compiler for one word."""
     script = folder / "g++"  # torch expects such a name
     script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
     script.chmod(0o700)
@@ -91,7 +91,7 @@ def requires(source: str | Path) -> str | None:
 
 
 def supports(source: str | Path, target: str) -> bool:
-    """Whether a .cu can be built for "host" or for an architecture, according to its `// requires:` line."""
+    """True if a .cu can be built for "host" or for an architecture, according to its `// requires:` line."""
     required = requires(source)
     return required is None if target == "host" else compiler.satisfies(target, required)
 
@@ -136,12 +136,12 @@ def key_of(source: str | Path, target: str, parts: list[str]) -> str:
     compilers = [compiler.identity(each) for each in compiler.compilers(target)]
     given = [shlex.join(compiler.cxx_command()), os.environ.get("CC", "")]  # load_inline passes CC to nvcc
     everything = "\0".join([*parts, *compilers, *given, target, platform.machine(), platform.system()])
-    everything = everything.replace(str(HERE), HERE.name)  # of the lines' origin: copies of the tree share results
+    everything = everything.replace(str(HERE), HERE.name)  # for lines' origins: copies of the tree share results
     name = source.stem if isinstance(source, Path) else source
-    name = re.sub(r"\W", "_", name, flags=re.ASCII)[:64]  # part of a path and of a ninja file
+    name = re.sub(r"\W", "_", name, flags=re.ASCII)[:64]  # the name is part of a path and of a ninja file
     return f"{name}-{target}-{hashlib.sha256(everything.encode()).hexdigest()[:24]}"
 
 
 def path_of(source: str | Path) -> Path:
-    """The file of a source: a Path itself, or a path below cuda_ref/ without its suffix."""
+    """The file of a source, given as a Path or as a path below cuda_ref/ without its suffix."""
     return source if isinstance(source, Path) else HERE / f"{source}.cu"

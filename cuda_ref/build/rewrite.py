@@ -1,10 +1,10 @@
 """Reads and rewrites the text of a .cu file: its requirement and signatures, its includes, and its form as C++.
 
-For the CPU, three constructs of CUDA that are no C++ are rewritten; the headers in host/ provide the rest:
+For the CPU, three constructs of CUDA that are not C++ are rewritten; the headers in host/ provide the rest:
     kernel<<<grid, block, bytes, stream>>>(a, b)    a launch
     __shared__ float tile[32][33], sums[32];        static shared memory, filled with NaN for each block
     extern __shared__ float buffer[];               dynamic shared memory, whose size is an argument of the launch
-Line numbers do not change, so that messages of the compiler name lines of the .cu file.
+Line numbers do not change, so that compiler messages refer to lines of the .cu file.
 """
 
 import hashlib
@@ -93,7 +93,7 @@ def expand(path: Path, folders: list[Path], _within: tuple[Path, ...] = ()) -> s
 
 
 def to_host(text: str) -> str:
-    """The text as C++ for the headers in host/. It must include cuda_runtime.h, directly or by common/common.cuh."""
+    """The text as C++ for the headers in host/. It must include cuda_runtime.h, at least through common/common.cuh."""
     return _launches(_shared(text))
 
 

@@ -3,12 +3,12 @@
 // Conventions of a .cu file
 //   extern "C" int <function>(<arguments>, cudaStream_t stream, LaunchRecord* record)
 // Arguments are pointers, int64_t, int, float and double. The function fills the record, launches with `<<<>>>`, or
-// launch_clusters of launch.cuh, and returns cudaGetLastError(). build reads this signature from the text, so it
-// must be in one piece, with plain types and names.
+// launch_clusters of launch.cuh, and returns cudaGetLastError(). `build` reads this signature from the text, so it must
+// be in one piece, with plain types and names.
 //
-// The same text is compiled by nvcc for a GPU, and by the C++ compiler, with the headers in host/, for the CPU.
-// A file that uses what the host headers do not provide (wgmma, mma, TMA, mbarriers, clusters, inline PTX outside of
-// `#ifdef __CUDA_ARCH__`) or that needs a particular architecture has a line of this form:
+// nvcc compiles the text for a GPU; the C++ compiler compiles the same text, with the headers in host/, for the CPU.
+// The host headers do not provide wgmma, mma, TMA, mbarriers, clusters, or inline PTX outside of
+// `#ifdef __CUDA_ARCH__`. A file that uses these, or needs a particular architecture, has a line of this form:
 //   // requires: sm_90a
 // Building it for the CPU, or for another GPU, then raises NotImplementedError. sm_80 means 8.0 or newer; the suffix
 // `a` means exactly that architecture. cp.async from <cuda_pipeline.h> (__pipeline_memcpy_async, __pipeline_commit,
@@ -22,8 +22,8 @@
 
 enum Dtype { FLOAT32 = 0, FLOAT16 = 1, BFLOAT16 = 2 };  // build.DTYPES
 
-// The last launch, for error messages; LaunchRecord in build. `set` comes before each launch and clears an earlier
-// error, not of this launch, which cudaGetLastError would return after it.
+// The last launch, for error messages; LaunchRecord in build. `set` must be called before each launch. It also clears
+// any earlier error, which cudaGetLastError would otherwise return after the launch.
 struct LaunchRecord {
     unsigned grid[3];
     unsigned block[3];
@@ -37,7 +37,7 @@ struct LaunchRecord {
     }
 };
 
-// All dtypes compute in float. to_float is exact, from_float rounds once, to nearest even.
+// All dtypes are computed in float. to_float is exact, from_float rounds once, to nearest even.
 __host__ __device__ __forceinline__ float to_float(float x) { return x; }
 __host__ __device__ __forceinline__ float to_float(__half x) { return __half2float(x); }
 __host__ __device__ __forceinline__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
@@ -65,7 +65,7 @@ struct alignas(sizeof(T) * N) Pack {
     __host__ __device__ __forceinline__ const T& operator[](int i) const { return at[i]; }
 };
 
-// Applies f to the elements of one or two packs of 16 bytes, which are passed as four registers each.
+// Applies f to the elements of one or more packs of 16 bytes, which are passed as four registers each.
 template <typename T, typename F, typename... Packs>
 __device__ __forceinline__ uint4 elementwise(F f, uint4 first, Packs... rest) {
     constexpr int LANES = 16 / sizeof(T);
@@ -96,7 +96,7 @@ __host__ __device__ constexpr I ceil_div(I a, I b) {
     return (a + b - 1) / b;
 }
 
-// Multiprocessors of the current device.
+// Number of multiprocessors of the current device.
 inline int multiprocessor_count() {
     int device, count;
     cudaGetDevice(&device);
@@ -106,7 +106,7 @@ inline int multiprocessor_count() {
 
 inline bool is_aligned(const void* pointer, size_t bytes) { return reinterpret_cast<uintptr_t>(pointer) % bytes == 0; }
 
-// Calls f with a zero of the type of a dtype code: by_dtype(dtype, [&](auto x) { using T = decltype(x); ... });
+// Calls f with a zero of a dtype code's type: by_dtype(dtype, [&](auto x) { using T = decltype(x); ... });
 template <typename F>
 inline cudaError_t by_dtype(int64_t dtype, F f) {
     switch (dtype) {

@@ -1,4 +1,4 @@
-// Host side of the matmul kernels on tensor cores: launches in clusters, and of one block for each tile.
+// Host side of the matmul kernels on tensor cores: launches in clusters, and launches of one block per tile.
 #pragma once
 
 #include <type_traits>
@@ -6,8 +6,8 @@
 #include "common/tiles.cuh"
 #include "hopper/tma.cuh"
 
-// Launches as launch_clusters does, for a kernel that other launches, perhaps of other threads, give up to `most_bytes`
-// of shared memory.
+// Launches like launch_clusters. Use it for a kernel that other launches, also by other threads, give up to
+// `most_bytes` of shared memory.
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch_clusters_up_to(size_t most_bytes, int cluster, void (*kernel)(Parameters...), dim3 grid, dim3 block,
                                   size_t shared_bytes, cudaStream_t stream, LaunchRecord* record,
@@ -19,11 +19,11 @@ cudaError_t launch_clusters_up_to(size_t most_bytes, int cluster, void (*kernel)
     attribute.val.clusterDim = {unsigned(cluster), 1, 1};
     const cudaLaunchConfig_t config = {grid, block, shared_bytes, stream, &attribute, cluster > 1};
     cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
-    return cudaGetLastError();  // and clears it
+    return cudaGetLastError();  // returns the error and clears it
 }
 
-// Launches blocks in clusters of `cluster`. 1 launches them outside of clusters, which assigns them to the GPCs in
-// another order than clusters of one block (see tiles.cuh).
+// Launches blocks in clusters of `cluster` blocks. 1 launches them outside of clusters, which assigns them to the GPCs
+// in another order than clusters of one block (see tiles.cuh).
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch_clusters(int cluster, void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
                             cudaStream_t stream, LaunchRecord* record, Arguments... arguments) {
@@ -31,8 +31,8 @@ cudaError_t launch_clusters(int cluster, void (*kernel)(Parameters...), dim3 gri
                                  arguments...);
 }
 
-// The number of clusters that the device runs at a time, if each block takes all of a multiprocessor's shared memory.
-// Parts of the device have no room for clusters of four or more. 0 if the driver does not say.
+// Number of clusters that the device runs at a time, if each block takes all shared memory of a multiprocessor. Some
+// GPCs have no room for clusters of four or more. 0 if the driver does not tell.
 template <typename... Parameters>
 int active_clusters(int cluster, void (*kernel)(Parameters...), int threads, size_t shared_bytes) {
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes));
@@ -45,7 +45,7 @@ int active_clusters(int cluster, void (*kernel)(Parameters...), int threads, siz
     return cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess ? clusters : 0;
 }
 
-// Launches a kernel that may begin before the one before it in the stream has ended: see start_next_kernel.
+// Launches a kernel that may begin before the previous kernel in the stream has ended: see start_next_kernel.
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch_early(void (*kernel)(Parameters...), dim3 grid, dim3 block, cudaStream_t stream,
                          LaunchRecord* record, Arguments... arguments) {
@@ -62,7 +62,7 @@ struct OperandMaps {
     CUtensorMap a, b;
 };
 
-// Launches a kernel that computes one tile of BLOCK_M x BLOCK_N in each block and loads whole tiles of a and b by TMA.
+// Launches a kernel in which each block computes one tile of BLOCK_M x BLOCK_N and loads whole tiles of a and b by TMA.
 template <int BLOCK_M, int BLOCK_N, int GROUP_M, typename T>
 cudaError_t launch_tiles(void (*kernel)(OperandMaps, GroupedTileScheduler<GROUP_M>, T*, int, int, int),
                          const MatrixOperand& a, const MatrixOperand& b, void* out, int64_t K, int threads,

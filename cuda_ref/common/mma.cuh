@@ -15,8 +15,7 @@
 //   sums      (g, 2q), (g, 2q + 1), (g + 8, 2q), (g + 8, 2q + 1)
 
 // Loads four 8 x 8 matrices of 16-bit elements. Lane l passes the address of row l % 8 of matrix l / 8, a multiple of
-// 16 bytes, and receives elements (g, 2q) and (g, 2q + 1) of matrix i in x[i]; with TRANSPOSED, (2q, g) and (2q + 1,
-// g).
+// 16 bytes. It receives elements (g, 2q) and (g, 2q + 1) of matrix i in x[i]; with TRANSPOSED, (2q, g) and (2q + 1, g).
 template <bool TRANSPOSED>
 __device__ __forceinline__ void ldmatrix_x4(uint32_t (&x)[4], const char* row) {
 #ifdef __CUDACC__
@@ -46,8 +45,8 @@ __device__ __forceinline__ void ldmatrix_x4(uint32_t (&x)[4], const char* row) {
 #endif
 }
 
-// Copies `bytes` of 16 to shared memory by cp.async, the others become zeros. __pipeline_memcpy_async has a branch and
-// an instruction for each number of bytes that is not known when it is compiled.
+// Copies `bytes` of 16 bytes to shared memory by cp.async; the others become zeros. __pipeline_memcpy_async would emit
+// a branch and an instruction for each number of bytes that is not known at compile time.
 __device__ __forceinline__ void copy_async(char* to, const char* from, int bytes) {
 #ifdef __CUDA_ARCH__
     const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
@@ -77,7 +76,7 @@ __device__ __forceinline__ void mma(float (&sums)[4], const uint32_t (&a)[4], ui
 #else
     const int lane = threadIdx.x % 32;
     struct Pair {
-        uint32_t low, high;  // k 2q and 2q + 8
+        uint32_t low, high;  // terms 2q and 2q + 8
     };
     struct Fragments {
         Pair upper, lower, right;

@@ -1,6 +1,5 @@
 // Shared by kernels that multiply by mma.sync: the shape of their work, tiles in shared memory, products of a stage,
-// and the store of the sums. Rows of a tile are one chunk of 16 bytes farther apart than they are long, so that
-// ldmatrix has no bank conflicts.
+// and the store of the sums. Rows of a tile are padded by one 16-byte chunk, so that ldmatrix has no bank conflicts.
 #pragma once
 
 #include "common/mma.cuh"
@@ -14,9 +13,9 @@ template <int BLOCK_M_, int BLOCK_N_, int BLOCK_K_, int WARPS_M_, int WARPS_N_, 
 struct MmaConfig {
     static constexpr int BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_, BLOCK_K = BLOCK_K_, STAGES = STAGES_;
     static constexpr int WARPS_M = WARPS_M_, WARPS_N = WARPS_N_, THREADS = WARPS_M * WARPS_N * 32;
-    static constexpr int TILES_M = BLOCK_M / WARPS_M / 16, TILES_N = BLOCK_N / WARPS_N / 8;  // of a warp
+    static constexpr int TILES_M = BLOCK_M / WARPS_M / 16, TILES_N = BLOCK_N / WARPS_N / 8;  // tiles per warp
     static_assert(TILES_N % 2 == 0, "ldmatrix loads two tiles of b");
-    // Sums on their way to out; a warp stores 8 rows of 4 pairs to 32 banks.
+    // Sums before they are stored. A warp stores 8 rows of 4 pairs to 32 banks.
     static constexpr int PITCH = BLOCK_N + 8, SUM_BYTES = BLOCK_M * PITCH * 4;
 };
 
@@ -60,7 +59,7 @@ __device__ __forceinline__ void multiply(float (&sums)[C::TILES_M][C::TILES_N][4
     }
 }
 
-// The sums of a warp, as rows of the tile.
+// Writes the sums of a warp as rows of the tile.
 template <typename C>
 __device__ __forceinline__ void write_sums(float* to, const float (&sums)[C::TILES_M][C::TILES_N][4]) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -78,7 +77,7 @@ __device__ __forceinline__ void write_sums(float* to, const float (&sums)[C::TIL
     }
 }
 
-// Element `at` of the sums, or of each of WIDTH neighbours, added up over the blocks of the cluster.
+// Element `at` of the sums, or each of WIDTH neighbours, added up over the blocks of the cluster.
 template <int WIDTH>
 __device__ __forceinline__ Pack<float, WIDTH> add_blocks(const float* at, int blocks) {
     Pack<float, WIDTH> sum = *reinterpret_cast<const Pack<float, WIDTH>*>(at);
@@ -111,7 +110,7 @@ __device__ __forceinline__ Pack<float, WIDTH> add_blocks(const float* at, int bl
 }
 
 // Stores this block's share of the tile at (m, n), four neighbours at a time. If rows of out do not begin at multiples
-// of four elements, a row's groups of four begin up to three columns before the tile.
+// of four elements, the groups of four of a row begin up to three columns before the tile.
 template <typename T, typename C>
 __device__ __forceinline__ void store_tile(T* __restrict__ out, const float* sums, int rank, int blocks, int m, int n,
                                            int M, int N) {

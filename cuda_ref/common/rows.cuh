@@ -1,7 +1,7 @@
 // Rows of a matrix in registers: loads and stores of 16 bytes, and reductions over the threads of a row.
 //
-// The threads of a row have threadIdx.x; threadIdx.y counts rows of a block, which is not 1 only if a row has one warp.
-// Thread t of T holds the packs t, t + T, ... of its part of the row. A pack is 16 bytes.
+// The threads of a row differ in threadIdx.x. threadIdx.y counts rows of a block; there are several only if a row has
+// one warp. Thread t of T holds the packs t, t + T, ... of its part of the row. A pack is 16 bytes.
 #pragma once
 
 #include <type_traits>
@@ -26,7 +26,7 @@ struct Part {
     int64_t stride;
 };
 
-// A part of a row in registers, PACKS packs of each thread. PACKED: it is contiguous, begins and ends at multiples of
+// A part of a row in registers, PACKS packs per thread. PACKED: the part is contiguous, begins and ends at multiples of
 // 16 bytes, and a thread accesses whole packs. Otherwise neighbouring threads access neighbouring elements.
 template <typename T, int PACKS, bool PACKED>
 struct Registers {
@@ -38,7 +38,7 @@ struct Registers {
                       : (pack * LANES + lane) * int(blockDim.x) + int(threadIdx.x);
     }
 
-    // The pack of this thread with that number. Elements beyond the row are `beyond`.
+    // Loads pack `number` of this thread. Elements beyond the row are `beyond`.
     __device__ __forceinline__ static uint4 load_pack(const Part<const T>& x, int number, float beyond) {
         if (PACKED && index(number, 0) < x.n) return *reinterpret_cast<const uint4*>(x.data + index(number, 0));
         Pack<T, LANES> pack;
@@ -57,7 +57,7 @@ struct Registers {
         for (int pack = 0; pack < PACKS; ++pack) v[pack] = load_pack(x, pack, beyond);
     }
 
-    // f(element as float)
+    // Calls f(element as float) for each element.
     template <typename F>
     __device__ __forceinline__ void each(F f) const {
 #pragma unroll
@@ -67,7 +67,7 @@ struct Registers {
         }
     }
 
-    // f(element as float) of those in a row of n
+    // Calls f(element as float) for each element of a row of n elements.
     template <typename F>
     __device__ __forceinline__ void each_within(int n, F f) const {
 #pragma unroll
@@ -80,7 +80,7 @@ struct Registers {
         }
     }
 
-    // Between two passes: keeps the compiler from holding the elements as floats, in twice the registers.
+    // Called between two passes: keeps the compiler from holding the elements as floats, in twice the registers.
     __device__ __forceinline__ void stay_packed() {
 #ifdef __CUDA_ARCH__
         if constexpr (sizeof(T) < 4) {
@@ -92,7 +92,7 @@ struct Registers {
 #endif
     }
 
-    // out = f(element as float, of each operand the element at the same place as float)
+    // Stores f(element as float, the operands' elements at the same position as float).
     template <typename F, typename... Operands>
     __device__ __forceinline__ void store(const Part<T>& out, F f, const Operands&... operands) const {
 #pragma unroll
@@ -120,8 +120,8 @@ struct Registers {
     }
 };
 
-// The values of all threads of the row in this block, combined in a fixed order; every thread gets the result.
-// `scratch`: shared memory, a place for each warp. Calls one after the other use different ones, which saves a barrier.
+// Combines the values of all threads of the row in this block in a fixed order; every thread gets the result.
+// `scratch`: shared memory, one place per warp. Successive calls use different memory, which saves a barrier.
 template <typename F>
 __device__ __forceinline__ float over_block(float value, F combine, float* scratch) {
     value = over_warp(value, combine);
@@ -132,7 +132,7 @@ __device__ __forceinline__ float over_block(float value, F combine, float* scrat
     return over_warp(lane < blockDim.x / WARP ? scratch[lane] : F::NEUTRAL, combine);
 }
 
-// The division of rows among threads. rows: of a block; packs: of a thread; held: whether the threads hold a row.
+// The division of rows among threads. rows: per block; packs: per thread; held: true if the threads hold a row.
 struct Division {
     dim3 block;
     int64_t rows;
@@ -142,13 +142,13 @@ struct Division {
     dim3 grid(int64_t m) const { return dim3(unsigned(ceil_div(m, rows))); }
 };
 
-constexpr int WARP_PACKS = 4;   // packs of a thread in the longest row of a warp
-constexpr int WARP_ROWS = 4;    // rows of a block, if each has a warp
-constexpr int BLOCK_PACKS = 4;  // packs of a thread of a block with one row: enough loads under way
-constexpr int MOST_PACKS = 8;   // packs of a thread in longer packed rows; of others, addresses take registers too
-constexpr int PAIR = 512;       // threads: with 8 packs each, two blocks take a multiprocessor's registers
+constexpr int WARP_PACKS = 4;   // packs per thread in the longest row of a warp
+constexpr int WARP_ROWS = 4;    // rows per block, if each has one warp
+constexpr int BLOCK_PACKS = 4;  // packs per thread of a block with one row: enough loads in flight
+constexpr int MOST_PACKS = 8;   // packs per thread in longer packed rows; in other rows addresses take registers too
+constexpr int PAIR = 512;       // threads: with 8 packs each, two blocks take all registers of a multiprocessor
 
-// Divides rows: a warp for a short row, a block for a longer one. vectors: n elements each, read with each row.
+// Divides rows: a warp per short row, a block per longer one. vectors: n elements each, read with each row.
 template <typename T, typename... Vectors>
 Division divide_rows(const T* x, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n, const Vectors*... vectors) {
     constexpr int64_t LANES = 16 / sizeof(T);

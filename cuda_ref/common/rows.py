@@ -6,14 +6,14 @@ from torch import Tensor
 
 PACK_BYTES = 16
 WARP = 32
-MULTIPROCESSORS = 132  # of an H100 or H200
-CLUSTER_THREADS = 512  # threads of a block of a cluster; two blocks take a multiprocessor's registers
+MULTIPROCESSORS = 132  # number on an H100 or H200
+CLUSTER_THREADS = 512  # threads per block of a cluster; two blocks take all registers of a multiprocessor
 CLUSTER_PACKS = 8  # packs that each thread holds
 BLOCK_PACKS = CLUSTER_THREADS * CLUSTER_PACKS  # packs that a block holds
 
 
 def are_packed(x: Tensor, *vectors: Tensor) -> bool:
-    """Whether each row of x, and each contiguous vector, begins and ends at multiples of 16 bytes, without gaps."""
+    """True if each row of x, and each contiguous vector, begins and ends at multiples of 16 bytes, without gaps."""
     lanes = PACK_BYTES // x.element_size()
     M, N = x.shape
     aligned = all(each.data_ptr() % PACK_BYTES == 0 for each in (x, *vectors))
@@ -21,7 +21,7 @@ def are_packed(x: Tensor, *vectors: Tensor) -> bool:
 
 
 class Sharing(NamedTuple):
-    """cluster: blocks that share a row. threads: of a block."""
+    """cluster: blocks that share a row. threads: per block."""
 
     cluster: int
     threads: int

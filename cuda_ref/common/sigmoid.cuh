@@ -1,8 +1,8 @@
-// 1 / (1 + exp(-x)) of a float32:
-//   - `sigmoid_accurate` for float32: 20 instructions, error at most 1.96 ulp (checked for all float32 values). A
-//     Newton step removes the error of the reciprocal; the other operations round correctly.
-//   - `sigmoid_fast` for 16 bits: 5 instructions, with the exp2 and the reciprocal of the hardware. Its error, about
-//     2^-17, is far below the rounding of the result, 2^-11 (float16) or 2^-8 (bfloat16).
+// 1 / (1 + exp(-x)) for a float32 x:
+//   - `sigmoid_accurate` for float32 results: 20 instructions, error at most 1.96 ulp (checked for all float32 values).
+//     A Newton step removes the error of the reciprocal; the other operations round correctly.
+//   - `sigmoid_fast` for 16-bit results: 5 instructions, with the exp2 and the reciprocal of the hardware. Its error,
+//     about 2^-17, is far below the rounding of the result, 2^-11 (float16) or 2^-8 (bfloat16).
 //
 // exp(-x) overflows for x < -88, where 1 / (1 + exp(-x)) is not yet 0. Both compute 2^-S / (2^-S + 2^-S exp(-x)).
 //
@@ -11,7 +11,7 @@
 
 #include "common/common.cuh"
 
-// 1 / x within 1 ulp, for normal x and 1 / x; one instruction.
+// 1 / x within 1 ulp, if x and 1 / x are normal; one instruction.
 __device__ __forceinline__ float reciprocal(float x) {
 #ifdef __CUDA_ARCH__
     float result;
@@ -65,7 +65,7 @@ __device__ __forceinline__ float sigmoid_fast(float x) {
     return reciprocal(exp2_fast(fmaf(x, -1.44269504f, -16.0f)) + 0x1p-16f) * 0x1p-16f;
 }
 
-// For a result of type T.
+// The sigmoid for a result of type T.
 template <typename T>
 __device__ __forceinline__ float sigmoid_for(float x) {
     if constexpr (sizeof(T) == 4) {

@@ -4,8 +4,8 @@
 
 #include "common/common.cuh"
 
-// Exact quotients of numbers below 2^31 by a divisor that the host knows. They take about ten cycles on the device,
-// where an integer division takes more than a hundred.
+// Exact quotients of numbers below 2^31 by a divisor that the host knows. They take about ten cycles on the device; an
+// integer division takes more than a hundred.
 // Source: T. Granlund, P. Montgomery, "Division by Invariant Integers using Multiplication", PLDI 1994.
 struct FastDivisor {
     uint32_t multiplier;  // floor(2^32 (2^shift / divisor - 1)) + 1
@@ -22,12 +22,12 @@ struct TileCoordinate {
     int m, n;
 };
 
-// Groups of GROUP_M rows of tiles, one group after the other; within a group column by column, downwards. The tiles in
-// flight at one time then form nearly a square of the output, and the rows of a and columns of b that they need fit
-// into the L2 cache.
-// Blocks outside of clusters are assigned to the device by whole GPCs (graphics processing clusters), 16 successive
-// blocks to each. The L2 cache serves simultaneous requests of one GPC for the same line once, so that 4 x 4 tiles
-// (GROUP_M = 4) cause less traffic than 16 tiles of one column. Measurements: docs/lab/matmul_tried.md
+// Orders tiles in groups of GROUP_M tile rows, one group after the other; within a group column by column, downwards.
+// The tiles in flight at one time then form nearly a square of the output, and the rows of a and columns of b that they
+// need fit into the L2 cache.
+// The device assigns blocks outside of clusters to whole GPCs (graphics processing clusters), 16 successive blocks to
+// each. The L2 cache serves simultaneous requests of one GPC for the same line once, so that 4 x 4 tiles (GROUP_M = 4)
+// cause less traffic than 16 tiles of one column. Measurements: docs/lab/matmul_tried.md
 template <int GROUP_M>
 struct GroupedTileScheduler {
     int tiles_m, tiles_n;

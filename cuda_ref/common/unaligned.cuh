@@ -1,11 +1,11 @@
-// 16-bit elements at addresses that are no multiples of 16 bytes, in 16-byte accesses.
+// 16-bit elements at addresses that are not multiples of 16 bytes, in 16-byte accesses.
 #pragma once
 
 #include "common/common.cuh"
 
 constexpr int CHUNK = 8;  // elements in 16 bytes
 
-// The eight elements that begin `offset` elements after the start of low, continued in high; 0 <= offset < 8.
+// The eight elements that begin `offset` elements after the start of low and continue in high; 0 <= offset < 8.
 __device__ __forceinline__ uint4 shifted(uint4 low, uint4 high, int offset) {
     uint32_t x[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
     if (offset & 4) {
@@ -23,7 +23,7 @@ __device__ __forceinline__ uint4 shifted(uint4 low, uint4 high, int offset) {
     return {x[0], x[1], x[2], x[3]};
 }
 
-// x with zeros for all but the first `count` elements; count may be negative, or more than eight.
+// x with zeros in place of all but the first `count` elements; count may be negative, or above eight.
 __device__ __forceinline__ uint4 first_elements(uint4 x, int count) {
     uint32_t words[4] = {x.x, x.y, x.z, x.w};
 #pragma unroll
@@ -37,7 +37,7 @@ __device__ __forceinline__ uint4 first_elements(uint4 x, int count) {
     return {words[0], words[1], words[2], words[3]};
 }
 
-// Loads that stay where they are in the program: nvcc moves plain ones down to their first use, and so waits for one
+// Loads that keep their place in the program. nvcc would move plain loads down to their first use, and so wait for one
 // after the other.
 __device__ __forceinline__ uint4 load_now(const uint4* from) {
 #ifdef __CUDA_ARCH__
@@ -74,10 +74,10 @@ __host__ __device__ __forceinline__ int misalignment(const void* address) {
     return int(reinterpret_cast<uintptr_t>(address) % 16 / 2);
 }
 
-// Eight neighbours, of which the first `count` exist, on their way from memory, in aligned 16 bytes. Loads are in
-// flight together if all `Neighbours` are made before the first `value`: there is no branch around a load. If those 16
-// bytes do not all end before `end`, or nothing exists, the aligned 16 bytes at `somewhere` are read, and nothing is
-// `loaded`.
+// Eight neighbours, of which the first `count` exist, read by loads of aligned 16 bytes that may still be in flight.
+// All loads are in flight together if all `Neighbours` are constructed before the first `value`: there is no branch
+// around a load. If the aligned 16 bytes do not all end before `end`, or if no neighbour exists, the 16 bytes at
+// `somewhere` are read instead, and `loaded` is false.
 struct Neighbours {
     uint4 low, high;
     int offset, count;
@@ -93,6 +93,6 @@ struct Neighbours {
         low = load_now(aligned);
         high = load_now(aligned + (loaded && two ? 1 : 0));
     }
-    // The neighbours; zeros for those that do not exist.
+    // The neighbours, with zeros for those that do not exist.
     __device__ __forceinline__ uint4 value() const { return first_elements(shifted(low, high, offset), count); }
 };

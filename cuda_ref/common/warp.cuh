@@ -14,7 +14,7 @@ struct Addition {
     __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
 };
 
-// Combines the values of all lanes in five steps; every lane gets the result, with the same bits.
+// Combines the values of all lanes in five steps; every lane gets the same bits.
 template <typename F>
 __device__ __forceinline__ float over_warp(float value, F combine) {
 #pragma unroll

@@ -25,9 +25,9 @@ def conv2d(
     Dtypes: float32, float16, bfloat16, the same for both; products and sums in float32, rounded once at the end.
     Precision: "ieee" multiplies the inputs as they are; "tf32", for float32 only, first rounds them to tf32 (11
     significant bits, to nearest, ties away from zero). Sums are in order of r, s and c, without tensor cores.
-    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; build.CudaError if the launch
-    fails.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
+    Raises: ValueError for other shapes, dtypes and precisions, and for tensors on different devices; build.CudaError if
+    the launch fails.
     Source: see conv2d.cu.
     """
     P, Q = check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)

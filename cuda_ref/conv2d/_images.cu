@@ -1,7 +1,7 @@
-// out[n, h, w, c] = x[n, h, w - left, c], or zero outside of x: images that TMA can read
+// out[n, h, w, c] = x[n, h, w - left, c], or zero outside x: makes images that TMA can read
 //
-// Pixels of `channels` elements, a multiple of 4, in rows of whole 16 bytes. Elements of 2 or 4 bytes, any strides of
-// x. A block writes one row; a thread 16 bytes at a time, and reads element by element.
+// Pixels have `channels` elements, a multiple of 4; rows are whole multiples of 16 bytes. Elements have 2 or 4 bytes; x
+// has any strides. A block writes one row. A thread writes 16 bytes at a time, and reads single elements.
 #include "common/common.cuh"
 
 constexpr int THREADS = 128;

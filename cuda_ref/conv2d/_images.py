@@ -1,4 +1,4 @@
-"""Images and weights for copies of 16 bytes: as they are, or copied to pixels of whole 16 bytes."""
+"""Images and weights for 16-byte copies: unchanged, or copied so that pixels are multiples of 16 bytes."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from torch import Tensor
 from cuda_ref import build
 
 FEW_CHANNELS = 16
-"""Channels below which a step of the sum takes a row of the window instead of a tap."""
+"""With fewer channels, a step of the sum takes a row of the window instead of a tap."""
 
 
 def check_16_bit(x: Tensor) -> None:
@@ -25,10 +25,10 @@ def check_sizes(x: Tensor, weight: Tensor, P: int, Q: int) -> None:
 
 @dataclass(frozen=True)
 class Views:
-    """Images (N, height, width, channels) and weights (K, taps, channels), and the convolution of these.
+    """Images (N, height, width, channels) and weights (K, taps, channels), and the convolution parameters for them.
 
-    channels, width: of a pixel and of a row as the kernel sees them. x_pitch: strides of images, rows and pixels.
-    weight_pitch: strides of K and of taps. S: taps in a row. stride, padding: along the width.
+    channels, width: per pixel and per row, as the kernel sees them. x_pitch: strides of images, rows and pixels.
+    weight_pitch: strides of K and of taps. S: taps per row. stride, padding: along the width.
     """
 
     x: Tensor
@@ -45,8 +45,8 @@ class Views:
 def views(x: Tensor, weight: Tensor, Q: int, stride: int, padding: int) -> Views:
     """The views that the kernel reads for x (N, H, W, C) and weight (K, R, S, C), with Q columns of the output.
 
-    Few channels, such as three of a first layer: pixels are padded to 4 or 8 channels, and rows by `padding`. A row of
-    a window is then contiguous: it becomes the one pixel of S * 4 channels of a view whose pixels overlap.
+    Few channels, such as three in a first layer: pixels are padded to 4 or 8 channels, and rows by `padding`. A row of
+    a window is then contiguous: the view has one pixel of S * 4 channels for it, and its pixels overlap.
     """
     (_, _, W, C), S, align = x.shape, weight.shape[2], alignment(x)
     if (channels := _few_channels(x, stride)) is not None:
@@ -66,20 +66,21 @@ def views(x: Tensor, weight: Tensor, Q: int, stride: int, padding: int) -> Views
 
 
 def taps_and_channels(x: Tensor, weight: Tensor, stride: int) -> tuple[int, int]:
-    """`S` and `channels` of `views`: taps in a row of the window, and channels of a tap, as the kernel sees them."""
+    """`S` and `channels` of `views`: taps per row of the window, and channels per tap, as the kernel sees them."""
     C, S, align = x.shape[3], weight.shape[2], alignment(x)
     few = _few_channels(x, stride)
     return (S, -(-C // align) * align) if few is None else (1, S * few)
 
 
 def copies(x: Tensor, weight: Tensor, stride: int) -> str:
-    """`pad_images; `, a step of a configuration, if `views` copies images or weights; else empty."""
+    """Returns `pad_images; `, a step of a configuration, if `views` copies images or weights; otherwise an empty
+    text."""
     reads = _few_channels(x, stride) is None and _image_pitch(x) is not None and _weight_pitch(weight) is not None
     return "" if reads else "pad_images; "
 
 
 def _few_channels(x: Tensor, stride: int) -> int | None:
-    """Channels to which a pixel of few channels is padded; None for images that are read tap by tap."""
+    """Channels to which a pixel with few channels is padded; None for images that are read tap by tap."""
     C, align = x.shape[3], alignment(x)
     if C % align == 0 or C >= FEW_CHANNELS:
         return None
@@ -87,13 +88,13 @@ def _few_channels(x: Tensor, stride: int) -> int | None:
 
 
 def alignment(x: Tensor) -> int:
-    """Elements in 16 bytes, of which addresses and strides must be multiples."""
+    """Elements in 16 bytes: addresses and strides must be multiples of this."""
     return 16 // x.element_size()
 
 
 def padded(x: Tensor, left: int, channels: int, width: int) -> Tensor:
     """A copy of x (N, H, W, C) as (N, H, row). A row has `left` pixels of zeros, the pixels of x, and zeros up to
-    `width` pixels of `channels` elements and to a multiple of 16 bytes."""
+    `width` pixels of `channels` elements and up to a multiple of 16 bytes."""
     (N, H, W, C), align = x.shape, alignment(x)
     row = -(-width * channels // align) * align
     out = x.new_empty(N, H, row)
@@ -105,7 +106,7 @@ def padded(x: Tensor, left: int, channels: int, width: int) -> Tensor:
 
 
 def _image_pitch(x: Tensor) -> tuple[int, int, int] | None:
-    """Strides of images, rows and pixels; None where TMA cannot read x as it is."""
+    """Strides of images, rows and pixels; None if TMA cannot read x as it is."""
     (_, H, W, C), align = x.shape, alignment(x)
     plain = (H * W * C, W * C, C)
     strides = [own if size == 1 else stride for size, stride, own in zip(x.shape, x.stride(), plain, strict=False)]
@@ -114,7 +115,7 @@ def _image_pitch(x: Tensor) -> tuple[int, int, int] | None:
 
 
 def _weight_pitch(weight: Tensor) -> tuple[int, int] | None:
-    """Strides of K and of taps, row after row; None where TMA cannot read the weights as they are."""
+    """Strides of K and of taps, row after row; None if TMA cannot read the weights as they are."""
     (K, R, S, C), align = weight.shape, alignment(weight)
     tap = C if R * S == 1 else weight.stride(2) if S > 1 else weight.stride(1)
     k = R * S * C if K == 1 else weight.stride(0)

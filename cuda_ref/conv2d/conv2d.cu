@@ -3,9 +3,9 @@
 //
 // One thread computes one element of out: the window of one pixel times the weights of one output channel.
 //
-// The first rung of the ladder is the definition. Taps that lie in the padding are left out. The lanes of a warp have
-// neighbouring k: all read the same pixel, and each its own weights. Two loads for one multiply-add, and weights that
-// are far apart: the load units are busy, the arithmetic idle. mma.cu loads tiles into shared memory.
+// This first rung of the ladder is the definition. Taps that lie in the padding are left out. The lanes of a warp have
+// neighbouring k: all read the same pixel, and each its own weights. There are two loads per multiply-add, and weights
+// are far apart: the load units are busy, the arithmetic units idle. mma.cu loads tiles into shared memory.
 //
 // Precision. 16-bit inputs: products are exact in float32. float32: `ieee` multiplies the inputs as they are; `tf32`
 // first rounds each factor to tf32. Additions round, in float32, in order of r, s and c.
@@ -21,10 +21,10 @@ struct ConvShape {
 };
 
 struct ConvStrides {
-    int64_t x[4], weight[4];  // of n, h, w, c; of k, r, s, c
+    int64_t x[4], weight[4];  // strides of n, h, w, c; of k, r, s, c
 };
 
-// Room for four blocks on a multiprocessor: for eight, the compiler would spill registers.
+// Four blocks fit on a multiprocessor; for eight, the compiler would spill registers.
 template <typename T, bool TF32>
 __global__ void __launch_bounds__(THREADS, 4)
     conv2d_naive(const T* x, const T* weight, T* __restrict__ out, const ConvShape shape, const ConvStrides by) {
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     out[index] = from_float<T>(acc);
 }
 
-// x_n ... x_c and weight_k ... weight_c: strides in elements.
+// x_n ... x_c and weight_k ... weight_c are strides in elements.
 extern "C" int conv2d(const void* x, const void* weight, void* out, int64_t N, int64_t H, int64_t W, int64_t C,
                       int64_t x_n, int64_t x_h, int64_t x_w, int64_t x_c, int64_t K, int64_t R, int64_t S,
                       int64_t weight_k, int64_t weight_r, int64_t weight_s, int64_t weight_c, int64_t P, int64_t Q,

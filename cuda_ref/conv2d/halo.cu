@@ -3,17 +3,17 @@
 //
 // requires: sm_90a
 //
-// wgmma.cu reads the pixels of a tile once for each tap, nine times for a window of 3 x 3. With 64 channels and 64
-// outputs a product needs so many bytes that the L2 cache limits it. Here a tile of 8 x ROWS pixels is loaded once,
-// with the pixels around it that the window reaches (the halo), and all weights stay in shared memory.
+// wgmma.cu reads the pixels of a tile once per tap, nine times for a window of 3 x 3. With 64 channels and 64 outputs a
+// product needs so many bytes that the L2 cache limits it. Here a tile of 8 x ROWS pixels is loaded once, together with
+// the surrounding pixels that the window reaches (the halo), and all weights stay in shared memory.
 //
 // A tap is then another address. wgmma reads its right operand in groups of eight rows: eight pixels of a row of the
-// image. Tap (r, s) begins r rows of the image and s pixels further; rows in shared memory are 16 pixels apart, so that
-// all groups have the same place in the swizzle. The pixels are the right operand, since that one has up to 256 rows,
-// and the weights the left one: the product is out^T, which is transposed on its way to shared memory (stmatrix).
+// image. Tap (r, s) begins r rows of the image and s pixels further. Rows in shared memory are 16 pixels apart, so that
+// all groups have the same position in the swizzle. The pixels are the right operand, since that may have 256 rows, and
+// the weights the left one: the product is out^T, which is transposed on its way to shared memory (stmatrix).
 //
-// Two consumers work in turn: while one has the tensor cores, the other stores its tile from the buffer of its halo and
-// loads the next one there. There is no producer.
+// Two consumers work in turn: while one uses the tensor cores, the other stores its tile from the buffer of its halo
+// and loads the next halo there. There is no producer.
 //
 // Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"; turns as in FlashAttention-3 (Shah et al.,
 // 2024).
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(THREADS, 1) conv2d_halo(const __grid_constant_
     }
     mbarrier_wait_parity(weights_full, 0);
 
-    if (consumer == 1) named_barrier_arrive(TURN_BARRIER, THREADS);  // consumer 0 begins
+    if (consumer == 1) named_barrier_arrive(TURN_BARRIER, THREADS);  // consumer 0 has the first turn
     uint32_t phase = 0;
     for (int index = first; index < halo.tiles; index += apart, phase ^= 1) {
         float acc[ROWS * GROUP / 2] = {};

@@ -1,5 +1,5 @@
-"""Convolution of images of few channels in CUDA on Hopper's tensor cores: to TMA and wgmma it adds tiles with the
-pixels around them, so that each pixel is loaded once for all taps."""
+"""Convolution of images with few channels in CUDA on Hopper's tensor cores: adds to TMA and wgmma tiles with a halo,
+so that each pixel is loaded once for all taps."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -11,8 +11,8 @@ from cuda_ref.conv2d._images import check_16_bit, check_sizes, copies, views
 
 REQUIRES = "sm_90"
 MOST_CHANNELS = 64  # 128 bytes: a row of shared memory as TMA swizzles it
-SHARED_BYTES = 227 * 1024  # of a multiprocessor, for one block
-WIDTH = 16  # pixels of a row of the halo
+SHARED_BYTES = 227 * 1024  # shared memory of a multiprocessor, for one block
+WIDTH = 16  # pixels per row of the halo
 
 
 @kept
@@ -30,10 +30,11 @@ def conv2d(
     1 and S up to 9; weights of all taps and two tiles fit into shared memory (3 x 3 do). The output is contiguous.
     Strides: any. TMA reads contiguous channels in multiples of 16 bytes; other images are copied first.
     Dtypes: float16, bfloat16, with sums in float32, rounded once at the end.
-    Tail: TMA writes zeros for pixels and channels beyond the ends, and leaves out what overhangs the output.
+    Tail: TMA writes zeros for pixels and channels beyond the ends, and does not write elements that overhang the
+    output.
     Devices: CUDA, compute capability 9.0.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for float32,
-    for other sizes, and on other devices; build.CudaError if the launch fails.
+    Raises: ValueError for other shapes, dtypes and precisions, and for tensors on different devices;
+    NotImplementedError for float32, for other sizes, and on other devices; build.CudaError if the launch fails.
     Source: see halo.cu.
     """
     P, Q = check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
@@ -59,7 +60,7 @@ def conv2d(
 
 
 def config(x: Tensor, weight: Tensor, *, stride: int = 1, padding: int = 0, precision: str = "ieee") -> str:
-    """Whether images or weights are copied first, and the tile, as `pad_images; halo 28x16`; empty without work."""
+    """The tile, preceded by the copies of images or weights, as in `pad_images; halo 28x16`; empty without work."""
     P, _ = check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
     if x.numel() == 0 or weight.numel() == 0:
         return ""
@@ -67,6 +68,7 @@ def config(x: Tensor, weight: Tensor, *, stride: int = 1, padding: int = 0, prec
 
 
 def best_rows(P: int, R: int, S: int) -> int | None:
-    """Rows of a tile, 28 or 32: those that fit into shared memory and overhang P rows least; None if neither fits."""
+    """Rows of a tile, 28 or 32: of those that fit into shared memory, the ones that overhang P least; None if none
+    fits."""
     fits = [rows for rows in (32, 28) if (R * S * 64 + 2 * (rows + R - 1) * WIDTH) * 128 + 1024 + 64 <= SHARED_BYTES]
     return min(fits, key=lambda rows: -(-P // rows) * rows, default=None)

@@ -1,12 +1,12 @@
 // out[n, p, q, k] = sum over r, s, c of x[n, p stride + r - padding, q stride + s - padding, c] * weight[k, r, s, c],
 // 16 bits, as an implicit product of matrices
 //
-// To conv2d.cu it adds tiles: a block computes a tile of pixels by outputs. Rows of the left operand are output pixels;
-// a step of the sum takes up to 64 channels of one tap. The matrix itself, R S times as large as x, is in no memory:
-// threads compute where each row is at a tap, and copy it to shared memory (cp.async), or zeros in the padding. Tensor
-// cores multiply by mma.sync, while the copies of the next two steps are in flight.
+// Adds tiles to conv2d.cu: a block computes a tile of pixels by outputs. Rows of the left operand are output pixels; a
+// step of the sum takes up to 64 channels of one tap. The left matrix, R S times as large as x, is never stored:
+// threads compute the address of each row at a tap, and copy it to shared memory (cp.async), or zeros in the padding.
+// Tensor cores multiply by mma.sync while the copies of the next two steps are in flight.
 //
-// Each thread computes addresses for as many rows as it copies. wgmma.cu leaves that to TMA.
+// Each thread computes addresses for all rows that it copies. In wgmma.cu TMA does that.
 //
 // Precision: products of 16 bits are exact, sums float32, rounded once.
 //
@@ -33,7 +33,7 @@ struct Output {
     int P, Q, pixels;
 };
 
-struct Row {  // a row of the tile of pixels: its place in memory at tap (0, 0), which may lie in the padding
+struct Row {  // a row of the tile: its address at tap (0, 0), which may lie in the padding
     int64_t offset;
     int x, y;
 };
@@ -45,7 +45,7 @@ __device__ __forceinline__ Row row_of(const Pixels& x, const Output& out, int pi
     return {image * x.pitch_image + at_y * x.pitch_y + at_x * x.pitch_x, at_x, at_y};
 }
 
-// Copies `left` elements, at most 8, and zeros behind them.
+// Copies `left` elements, at most 8, followed by zeros.
 __device__ __forceinline__ void copy_chunk(char* to, const char* from, const char* somewhere, int left) {
     copy_async(to, left <= 0 ? somewhere : from, left <= 0 ? 0 : left >= CHUNK ? 16 : 2 * left);
 }
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(C::THREADS)
     __syncthreads();
 
     const int blocks = ceil_div(x.channels, C::BLOCK_K), steps = weight.R * weight.S * blocks;
-    int r = 0, s = 0, channel = 0, stage = 0;  // of the next copy
+    int r = 0, s = 0, channel = 0, stage = 0;  // position of the next copy
     auto copy = [&](int step) {
         if (step < steps) {
             char* const a = stages + stage * STAGE_BYTES;
@@ -98,12 +98,12 @@ __global__ void __launch_bounds__(C::THREADS)
     for (int step = 0; step < steps; ++step) {
         const char* const a = stages + step % C::STAGES * STAGE_BYTES;
         __pipeline_wait_prior(C::STAGES - 2);
-        __syncthreads();  // this stage has arrived, and all have read the one before
+        __syncthreads();  // this stage has arrived, and all threads have read the previous one
         copy(step + C::STAGES - 1);
         multiply<T, false, false, C>(sums, a, a + A::BYTES);
     }
     __pipeline_wait_prior(0);
-    __syncthreads();  // all have read the last stages
+    __syncthreads();  // all threads have read the last stages
     write_sums<C>(reinterpret_cast<float*>(stages), sums);
     __syncthreads();
     store_tile<T, C>(out, reinterpret_cast<const float*>(stages), 0, 1, m, n, out_shape.pixels, weight.K);
@@ -124,7 +124,7 @@ cudaError_t launch(const Pixels& x, const Taps& weight, const Output& shape, voi
     return cudaGetLastError();
 }
 
-// The arguments of wgmma.cu, but for the tile: x (images, height, width, channels), weight (K, R S, channels).
+// Arguments as in wgmma.cu, without the tile: x (images, height, width, channels), weight (K, R S, channels).
 extern "C" int conv2d_mma(const void* x, const void* weight, void* out, int64_t images, int64_t height, int64_t width,
                           int64_t channels, int64_t pitch_image, int64_t pitch_y, int64_t pitch_x, int64_t K,
                           int64_t R, int64_t S, int64_t pitch_k, int64_t pitch_tap, int64_t P, int64_t Q,
@@ -140,7 +140,7 @@ extern "C" int conv2d_mma(const void* x, const void* weight, void* out, int64_t 
 #ifdef __CUDACC__
         if (K > 64) return launch<T, MmaConfig<128, 128, 64, 2, 4, 3>>(pixels, taps, shape, out, stream, record);
         return launch<T, MmaConfig<128, 64, 64, 2, 2, 3>>(pixels, taps, shape, out, stream, record);
-#else  // one is enough for the CPU
+#else  // one tile is enough on the CPU
         return launch<T, MmaConfig<32, 32, 64, 2, 2, 3>>(pixels, taps, shape, out, stream, record);
 #endif
     };

@@ -1,5 +1,5 @@
-"""Convolution of images in CUDA by mma.sync: to the plain kernel it adds tensor cores, for an implicit matrix product
-whose rows threads copy to shared memory."""
+"""Convolution of images in CUDA by mma.sync: adds to the plain kernel tensor cores, which compute an implicit matrix
+product whose rows threads copy to shared memory."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -24,13 +24,13 @@ def conv2d(
     """out[n, p, q, k] = sum over r, s, c of x[n, p stride + r - padding, q stride + s - padding, c] weight[k, r, s, c].
 
     Shapes: x (N, H, W, C), weight (K, R, S, C), up to 2^31 - 513 pixels of the output; the output is contiguous.
-    Strides: any. Copies take contiguous channels in multiples of 16 bytes; other images, and those of few channels, are
-    copied first, which takes their size in memory.
+    Strides: any. Copies take contiguous channels in multiples of 16 bytes. Other images, and those with few channels,
+    are copied first; this takes their size in memory.
     Dtypes: float16, bfloat16, with sums in float32, rounded once at the end.
-    Tail: copies fill with zeros what lies in the padding or overhangs; outputs beyond the edge are not stored.
+    Tail: copies fill the padding and overhanging elements with zeros; outputs beyond the edge are not stored.
     Devices: CUDA, compute capability 8.0 or newer. On a CPU tiles are of 32 x 32.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for float32 and
-    for larger sizes; build.CudaError if the launch fails.
+    Raises: ValueError for other shapes, dtypes and precisions, and for tensors on different devices;
+    NotImplementedError for float32 and for larger sizes; build.CudaError if the launch fails.
     Source: see mma.cu.
     """
     P, Q = check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
@@ -50,5 +50,5 @@ def conv2d(
 
 
 def config(x: Tensor, weight: Tensor, *, stride: int = 1, padding: int = 0, precision: str = "ieee") -> str:
-    """Whether images or weights are copied first, as `pad_images; mma`; empty without work."""
+    """The kernel, preceded by the copies of images or weights, as in `pad_images; mma`; empty without work."""
     return f"{copies(x, weight, stride)}mma" if x.numel() > 0 and weight.numel() > 0 else ""

@@ -3,18 +3,18 @@
 //
 // requires: sm_90a
 //
-// An implicit matrix product: rows are output pixels (n, p, q), columns are k, and the sum goes over taps (r, s) and
-// channels c, 128 bytes of channels a step. matmul/wgmma.cu explains the kernel: persistent blocks in clusters of two,
-// a producer thread that loads by TMA, consumer warpgroups that multiply by wgmma, rounded sums stored by TMA.
+// This is an implicit matrix product: rows are output pixels (n, p, q), columns are k, and the sum goes over taps (r,
+// s) and channels c, 128 bytes of channels per step. matmul/wgmma.cu explains the kernel: persistent blocks in clusters
+// of two, a producer thread that loads by TMA, consumer warpgroups that multiply by wgmma, rounded sums stored by TMA.
 //
-// To matmul it adds the left operand, which is in no memory. TMA's im2col mode reads successive output pixels at one
-// tap, across ends of rows and images, and writes zeros for what lies in the padding. A tile is thus any 128 or 256
-// successive pixels, whatever the size of the images.
+// Adds to matmul a left operand that is never stored. TMA's im2col mode reads successive output pixels at one tap,
+// across ends of rows and images, and writes zeros for the padding. A tile thus has any 128 or 256 successive pixels,
+// whatever the size of the images.
 //
 // Tiles. The more pixels and outputs a tile has, the fewer bytes a product needs from the L2 cache, which limits
-// convolutions with few output channels: 256 x 64, 256 x 128, 128 x 256, and 192 x 128 with three consumers, where that
-// gives fuller waves. Sums of one or two steps, as of 1 x 1, wait for memory: blocks outside of clusters keep their
-// weights in shared memory, and wait for no other block. wgmma.py chooses.
+// convolutions with few output channels. The tiles are 256 x 64, 256 x 128, 128 x 256, and 192 x 128 with three
+// consumers, where that gives fuller waves. Sums of one or two steps, as of 1 x 1 windows, wait for memory: there,
+// blocks outside of clusters keep their weights in shared memory, and wait for no other block. wgmma.py chooses.
 //
 // Precision. 16 bits: products are exact, sums float32. float32: `tf32` only; TMA rounds the factors as it copies them.
 //
@@ -30,8 +30,8 @@ using Tall = TileConfig<2, 128, 4, 2, 8, EPILOGUE_BOXES, 128>;
 using Trio = TileConfig<3, 128, 4, 2, 8, EPILOGUE_BOXES>;
 using Thin = TileConfig<2, 64, 4, 2, 8, EPILOGUE_BOXES, 128>;
 
-// Tiles of 128 x 256 by blocks outside of clusters that keep their weights, of at most STEPS steps, in shared memory:
-// the stages hold pixels alone.
+// Tiles of 128 x 256 for blocks outside of clusters. They keep their weights, of at most STEPS steps, in shared memory;
+// the stages hold only pixels.
 struct Alone {
     static constexpr int CONSUMERS = 2, ROWS = 64, BLOCK_M = CONSUMERS * ROWS, BLOCK_N = 256, CLUSTER = 1;
     static constexpr int STEPS = 2, STAGES = 6, BOXES = BLOCK_N * 2 / ROW_BYTES;
@@ -51,13 +51,13 @@ struct ConvMaps {
 
 struct Window {
     int R, S, channel_steps;
-    int P, Q, K, pixels;  // of the output; pixels of all images
+    int P, Q, K, pixels;  // sizes of the output; pixels of all images
     int stride_x, stride_y, lower_x, lower_y;
 
     __host__ __device__ __forceinline__ int steps() const { return R * S * channel_steps; }
 };
 
-// Where the first pixel of a tile lies, at the first tap.
+// Position of the first pixel of a tile, at the first tap.
 struct Base {
     int x, y, image;
 
@@ -107,7 +107,7 @@ __device__ __forceinline__ void produce(const ConvMaps& maps, const GroupedTileS
     drain_pipeline<C>(empty, state);
 }
 
-// A consumer: sums of its rows of a tile, in blocks of 64. A stage is given back one step late, when the products that
+// A consumer: sums of its rows of a tile, in blocks of 64. A stage is released one step late, when the products that
 // read it have ended.
 template <typename T, typename C>
 __device__ __forceinline__ void consume(float (&acc)[C::ROWS / 64][C::BLOCK_N / 2], uint32_t shared, int consumer,
@@ -153,7 +153,8 @@ __global__ void __launch_bounds__(C::THREADS)
         tma_prefetch_descriptor(&maps.weight);
         init_pipeline<C>(shared);
     }
-    // No thread may arrive at a barrier, or write to another block, before the barriers there are initialized.
+    // No thread may arrive at a barrier of another block, or write there, before that block has initialized its
+    // barriers.
     cluster_sync();
 
     if (consumer == C::CONSUMERS) {
@@ -179,7 +180,8 @@ __global__ void __launch_bounds__(C::THREADS)
     }
 }
 
-// The same with the weights kept. A block computes every gridDim.x / columns-th tile of a column of tiles.
+// The kernel with weights kept in shared memory. A block computes every gridDim.x / columns-th tile of a column of
+// tiles.
 template <typename T>
 __global__ void __launch_bounds__(Alone::THREADS)
     conv2d_wgmma_alone(const __grid_constant__ ConvMaps maps, const Window window, int rows, int columns,
@@ -296,8 +298,8 @@ cudaError_t launch(const Images& x, const Weights& weight, const Window& window,
                            C::THREADS, C::SHARED_BYTES, stream, record, maps, tiles, window, static_cast<T*>(out));
 }
 
-// x: (images, height, width, channels), channels contiguous, the other strides in elements; so is weight, (K, R S,
-// channels). `tile`: 0 Thin, 1 Tall, 2 Wide, 3 Trio, 4 Alone. Addresses and strides are multiples of 16 bytes.
+// x: (images, height, width, channels), channels contiguous, other strides in elements; weight: (K, R S, channels), the
+// same. `tile`: 0 Thin, 1 Tall, 2 Wide, 3 Trio, 4 Alone. Addresses and strides are multiples of 16 bytes.
 extern "C" int conv2d_wgmma(const void* x, const void* weight, void* out, int64_t images, int64_t height, int64_t width,
                             int64_t channels, int64_t pitch_image, int64_t pitch_y, int64_t pitch_x, int64_t K,
                             int64_t R, int64_t S, int64_t pitch_k, int64_t pitch_tap, int64_t P, int64_t Q,

@@ -1,5 +1,5 @@
-"""Convolution of images in CUDA on Hopper's tensor cores: to the implicit matrix product it adds TMA's im2col mode,
-which reads its rows, and the roles of warps and persistent clusters of matmul."""
+"""Convolution of images in CUDA on Hopper's tensor cores: adds to the implicit matrix product TMA's im2col mode, which
+reads its rows, and the specialized warps and persistent clusters of matmul."""
 
 import torch
 from jaxtyping import Float
@@ -16,11 +16,11 @@ THIN, TALL, WIDE, TRIO, ALONE = range(5)
 """Tiles of wgmma.cu."""
 NAMES = ("THIN", "TALL", "WIDE", "TRIO", "ALONE")
 TILES = {WIDE: (128, 256, 1.0), TALL: (256, 128, 1.02), TRIO: (192, 128, 1.05), THIN: (256, 64, 1.45)}
-"""Rows, columns, and the time of a tile's work over the time of WIDE for as much work (H200, 3 x 3 of ResNet-50)."""
-CLUSTER = 2  # blocks of a cluster, with successive rows of tiles
-STEP_BYTES = 128  # bytes of channels of a step of the sum
+"""Rows, columns, and the time per unit of work relative to WIDE (H200, 3 x 3 of ResNet-50)."""
+CLUSTER = 2  # blocks per cluster, with successive rows of tiles
+STEP_BYTES = 128  # bytes of channels per step of the sum
 FEW_STEPS = 2
-"""Most steps of a sum for ALONE: memory is the limit, so blocks keep their weights and need no cluster."""
+"""Most steps of a sum for ALONE, where memory is the limit: blocks keep their weights and need no cluster."""
 
 
 @kept
@@ -36,14 +36,16 @@ def conv2d(
 
     Shapes: x (N, H, W, C), weight (K, R, S, C), R and S up to 128, padding up to 127, stride up to 8; the output is
     contiguous.
-    Strides: any. TMA reads contiguous channels in multiples of 16 bytes; other images, and those of few channels, are
-    copied first, which takes their size in memory.
+    Strides: any. TMA reads contiguous channels in multiples of 16 bytes. Other images, and those with few channels, are
+    copied first; this takes their size in memory.
     Dtypes: float16, bfloat16, with sums in float32, rounded once at the end. float32 with precision "tf32": TMA rounds
     factors to tf32, sums are float32.
-    Tail: TMA writes zeros for pixels and channels beyond the ends, and leaves out what overhangs the output.
+    Tail: TMA writes zeros for pixels and channels beyond the ends, and does not write elements that overhang the
+    output.
     Devices: CUDA, compute capability 9.0.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for
-    precision "ieee" of float32, for larger sizes, and on other devices; build.CudaError if the launch fails.
+    Raises: ValueError for other shapes, dtypes and precisions, and for tensors on different devices;
+    NotImplementedError for precision "ieee" of float32, for larger sizes, and on other devices; build.CudaError if the
+    launch fails.
     Source: see wgmma.cu.
     """
     P, Q = check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
@@ -70,7 +72,7 @@ def conv2d(
 
 
 def config(x: Tensor, weight: Tensor, *, stride: int = 1, padding: int = 0, precision: str = "ieee") -> str:
-    """Whether images or weights are copied first, and the tile, as `pad_images; wgmma TALL`; empty without work."""
+    """The tile, preceded by the copies of images or weights, as in `pad_images; wgmma TALL`; empty without work."""
     P, Q = check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
     if x.numel() == 0 or weight.numel() == 0:
         return ""
@@ -80,7 +82,7 @@ def config(x: Tensor, weight: Tensor, *, stride: int = 1, padding: int = 0, prec
 
 
 def choose(x: Tensor, taps: int, channels: int, pixels: int, K: int) -> int:
-    """The tile for a sum over `taps` of so many channels, for all pixels and K channels of the output."""
+    """The tile for a sum over `taps` taps with `channels` channels, for all pixels and K channels of the output."""
     tile = best_tile(pixels, K, multiprocessors(x.device))
     steps = taps * -(-channels * x.element_size() // STEP_BYTES)
     return ALONE if tile == WIDE and steps <= FEW_STEPS and x.element_size() == 2 else tile

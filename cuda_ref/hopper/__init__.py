@@ -1,1 +1,1 @@
-"""Headers of Hopper (TMA, mbarriers, wgmma, clusters), and copies with rows that TMA can read."""
+"""Headers for Hopper (TMA, mbarriers, wgmma, clusters), and copies of matrices for TMA."""

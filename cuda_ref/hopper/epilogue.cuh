@@ -1,10 +1,10 @@
-// Epilogues: how the sums of a warpgroup, in the fragment layout of wgmma (see wgmma.cuh), are stored to out.
+// Epilogues store the sums of a warpgroup, in the fragment layout of wgmma (see wgmma.cuh), to out.
 #pragma once
 
 #include "hopper/tma.cuh"
 
-// Directly from registers, two elements at a time, tested against the bounds. Stores the 64 x 2 COUNT sums of a
-// warpgroup from (m, n) of the row-major out on; `thread` is 0 ... 127.
+// Stores directly from registers, two elements at a time, with bounds checks: the 64 x 2 COUNT sums of a warpgroup,
+// from (m, n) of the row-major out on. `thread` is 0 ... 127.
 template <typename T, int COUNT>
 __device__ __forceinline__ void store_from_registers(T* __restrict__ out, const float (&acc)[COUNT], int thread, int m,
                                                      int n, int M, int N) {
@@ -24,7 +24,7 @@ __device__ __forceinline__ void store_from_registers(T* __restrict__ out, const 
     }
 }
 
-// Through shared memory: sums are rounded, written to swizzled boxes, and stored by TMA.
+// The functions below store through shared memory: sums are rounded, written to swizzled boxes, and stored by TMA.
 
 // Fragments of A that threads read from an MN-major tile (tf32) take its rows in another order: row r of the product is
 // row permuted_row(r) of the tile. A warp that reads eight rows and four k then accesses 32 different banks.
@@ -49,7 +49,7 @@ __device__ __forceinline__ void write_box(uint32_t box, const float (&acc)[COUNT
         }
     } else {
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {  // four times eight columns, of rows r and r + 8
+        for (int i = 0; i < 8; ++i) {  // four times eight columns of rows r and r + 8
             const int r = warp_row + lane / 4 + i % 2 * 8, row = PERMUTED ? permuted_row(r) : r;
             const int chunk = i / 2 * 2 + lane % 4 / 2;
             const float* pair = &acc[(j + i / 2) * 4 + i % 2 * 2];
@@ -58,8 +58,8 @@ __device__ __forceinline__ void write_box(uint32_t box, const float (&acc)[COUNT
     }
 }
 
-// Writes the transpose of 64 rows and 64 columns of the sums, from column 8 j on, to two boxes of 64 rows and 32
-// columns; float32.
+// Writes the transpose of 64 rows and 64 columns of float32 sums, from column 8 j on, to two boxes of 64 rows and 32
+// columns.
 template <int COUNT>
 __device__ __forceinline__ void write_boxes_transposed(uint32_t boxes, const float (&acc)[COUNT], int j, int thread) {
 #pragma unroll
@@ -71,9 +71,9 @@ __device__ __forceinline__ void write_boxes_transposed(uint32_t boxes, const flo
     }
 }
 
-// Stores a box of 64 rows to out, from (m, n) on, 8 aligned bytes at a time: a row's first group begins before the box
-// if its first element is not at a multiple of 8 bytes. Not inlined: a kernel that stores by TMA would fetch its own
-// instructions from between those of four copies of this.
+// Stores a box of 64 rows to out, from (m, n) on, 8 aligned bytes at a time. A row's first group begins before the box
+// if its first element is not at a multiple of 8 bytes. Not inlined: four copies of this code would lie between the
+// instructions of a kernel that stores by TMA, and slow down their fetching.
 template <typename T>
 __device__ __noinline__ void store_box_directly(T* __restrict__ out, const char* box, int thread, int m, int n, int M,
                                                    int N) {
@@ -102,7 +102,7 @@ __device__ __noinline__ void store_box_directly(T* __restrict__ out, const char*
     }
 }
 
-// Stores a box of 64 rows to out, from (m, n) on: by TMA if the rows of out are multiples of 16 bytes.
+// Stores a box of 64 rows to out, from (m, n) on; by TMA if the rows of out are multiples of 16 bytes.
 template <typename T>
 __device__ __forceinline__ void store_box(const CUtensorMap* map, T* __restrict__ out, uint32_t shared, const char* box,
                                           int thread, int m, int n, int M, int N) {
@@ -119,8 +119,8 @@ template <typename T, bool PERMUTED, bool TRANSPOSED, int COUNT>
 __device__ __forceinline__ void store_through_shared(const CUtensorMap* map, T* __restrict__ out,
                                                      const float (&acc)[COUNT], uint32_t shared, const char* boxes,
                                                      int consumer, int thread, int m, int n, int M, int N) {
-    constexpr int COLUMNS = TRANSPOSED ? 64 : ROW_BYTES / sizeof(T);  // of the product, in one turn of the loop
-    constexpr bool SAME_BOX = COUNT / 4 / (COLUMNS / 8) % 2 == 1;  // first box: that of the last store
+    constexpr int COLUMNS = TRANSPOSED ? 64 : ROW_BYTES / sizeof(T);  // columns of the product per iteration
+    constexpr bool SAME_BOX = COUNT / 4 / (COLUMNS / 8) % 2 == 1;  // true if the first box is that of the last store
 #pragma unroll
     for (int j = 0; j < COUNT / 4; j += COLUMNS / 8) {
         const int offset = TRANSPOSED ? 0 : j / (COLUMNS / 8) % 2 * BOX_BYTES;
@@ -152,7 +152,7 @@ __device__ __forceinline__ void store_through_shared(const CUtensorMap* map, T* 
     }
 }
 
-// The same of 16 bits, with a box for each 64 columns: all are written before the first is stored.
+// store_through_shared for 16 bits, with a box for each 64 columns: all are written before the first is stored.
 template <int BOXES, typename T, int COUNT>
 __device__ __forceinline__ void store_boxes(const CUtensorMap* map, T* __restrict__ out, const float (&acc)[COUNT],
                                             uint32_t shared, const char* boxes, int consumer, int thread, int m, int n,

@@ -1,23 +1,23 @@
 // Shared by the persistent, warp-specialized matmul kernels: the shape of their work, the plan of tiles and blocks, and
-// how consumers give stages back to producers. A persistent kernel launches about one block per multiprocessor;
-// each block computes tile after tile. Source: CUTLASS 3, "warp-specialized cooperative" kernels.
+// the release of stages by consumers. A persistent kernel launches about one block per multiprocessor; each block
+// computes tile after tile. Source: CUTLASS 3, "warp-specialized cooperative" kernels.
 #pragma once
 
 #include "common/launch.cuh"
 #include "hopper/mbarrier.cuh"
 
 // CONSUMERS warpgroups multiply ROWS rows of a tile each. CLUSTER blocks, with successive rows of tiles, share the
-// loads of b. A stage holds 128 bytes of each row of the tiles of a and b. EPILOGUE_BOXES boxes for each consumer hold
-// sums on their way to global memory.
+// loads of b. A stage holds 128 bytes of each row of the tiles of a and b. EPILOGUE_BOXES boxes per consumer hold sums
+// before they are stored.
 template <int CONSUMERS_, int BLOCK_N_, int STAGES_, int CLUSTER_, int GROUP_M_, int EPILOGUE_BOXES, int ROWS_ = 64>
 struct TileConfig {
     static constexpr int CONSUMERS = CONSUMERS_, ROWS = ROWS_, BLOCK_M = CONSUMERS * ROWS, BLOCK_N = BLOCK_N_;
     static constexpr int STAGES = STAGES_;
     static constexpr int CLUSTER = CLUSTER_, GROUP_M = GROUP_M_, BOXES = EPILOGUE_BOXES;
-    // The producer is one warp, or a warpgroup where setmaxnreg moves registers from it to the consumers.
+    // The producer is one warp, or a warpgroup if setmaxnreg moves registers from it to the consumers.
     static constexpr int PRODUCER = CONSUMERS * WARPGROUP, THREADS = PRODUCER + (CONSUMERS > 1 ? WARPGROUP : 32);
     static constexpr int A_BYTES = BLOCK_M * ROW_BYTES, STAGE_BYTES = A_BYTES + BLOCK_N * ROW_BYTES;
-    // Offsets in shared memory. First come the stages.
+    // Offsets in shared memory, after the stages.
     static constexpr int EPILOGUE = STAGES * STAGE_BYTES;
     static constexpr int FULL_BARRIERS = EPILOGUE + CONSUMERS * EPILOGUE_BOXES * BOX_BYTES;
     static constexpr int EMPTY_BARRIERS = FULL_BARRIERS + STAGES * MBARRIER_BYTES;
@@ -30,8 +30,8 @@ __device__ __forceinline__ int cta_rank() {
     return C::CLUSTER > 1 ? int(cta_rank_in_cluster()) : 0;
 }
 
-// By one thread of the block, before the barrier of all threads that follows. A stage is full when one thread has
-// announced its bytes and they have come, and empty when all consumers of all blocks that read it have arrived.
+// Called by one thread of the block, before a barrier of all threads. A stage is full when one thread has announced its
+// bytes and they have arrived, and empty when all consumers of all blocks that read it have arrived.
 template <typename C>
 __device__ __forceinline__ void init_pipeline(uint32_t shared) {
     for (int stage = 0; stage < C::STAGES; ++stage) {
@@ -41,8 +41,8 @@ __device__ __forceinline__ void init_pipeline(uint32_t shared) {
     mbarrier_fence_init();
 }
 
-// The empty barriers at which a thread of a consumer arrives when a stage has been read: thread t does it in block t of
-// the cluster, since all blocks load a part of each stage. 0 for the other threads.
+// The empty barriers at which a consumer thread arrives when a stage has been read: thread t arrives in block t of the
+// cluster, since all blocks load a part of each stage. 0 for the other threads.
 template <typename C>
 __device__ __forceinline__ uint32_t empty_barriers_to_signal(uint32_t empty, int thread) {
     if (thread >= C::CLUSTER) return 0;
@@ -58,8 +58,8 @@ __device__ __forceinline__ void signal_empty(uint32_t barrier) {
     }
 }
 
-// By the producer at its end. A block of a cluster must not exit while another one may still arrive at its barriers:
-// waits until every stage has been given back.
+// Called by the producer at its end. A block of a cluster must not exit while another one may still arrive at its
+// barriers, so this waits until every stage has been released.
 template <typename C>
 __device__ __forceinline__ void drain_pipeline(uint32_t empty, PipelineState<C::STAGES> state) {
     if constexpr (C::CLUSTER > 1) {
@@ -70,34 +70,34 @@ __device__ __forceinline__ void drain_pipeline(uint32_t empty, PipelineState<C::
     }
 }
 
-// The tiles of an (M, N) output in units of a cluster, which computes CLUSTER tiles below each other.
+// The tiles of an (M, N) output in units of a cluster, which computes CLUSTER tiles one below the other.
 template <typename C>
 GroupedTileScheduler<C::GROUP_M> cluster_tiles(int64_t M, int64_t N) {
     return {ceil_div<int64_t>(M, C::BLOCK_M * C::CLUSTER), ceil_div<int64_t>(N, C::BLOCK_N)};
 }
 
-// The most tiles that a cluster computes if the device is full of clusters.
+// Most tiles that a cluster computes if the device is full of clusters.
 template <typename C>
 int64_t waves(int64_t M, int64_t N, int multiprocessors) {
     return ceil_div<int64_t>(cluster_tiles<C>(M, N).count(), multiprocessors / C::CLUSTER);
 }
 
-// The fewest blocks that need no more waves than a full device for `work` tiles, or parts of tiles: the others would
-// only draw power.
+// Fewest blocks that need no more waves than a full device for `work` tiles, or parts of tiles: idle multiprocessors
+// save power.
 template <typename C>
 dim3 persistent_grid(int64_t work, int multiprocessors) {
     const int64_t waves = ceil_div<int64_t>(work, multiprocessors / C::CLUSTER);
     return dim3(unsigned(ceil_div<int64_t>(work, waves) * C::CLUSTER));
 }
 
-// The work of a cluster at a time: a tile over the steps of k from `begin` to `end`.
+// A unit of a cluster's work: a tile over the steps of k from `begin` to `end`.
 struct Share {
     int tile, part, begin, end;
 };
 
-// Each tile is divided along k in `count` parts, the first `longer` of which have `least + 1` steps, the others
-// `least`. If there are several, their float32 sums go to `sums`: tile after tile for the first part, then for the next
-// one, each tile as rows of BLOCK_N columns.
+// Each tile is divided along k into `count` parts. The first `longer` of them have `least + 1` steps, the others
+// `least`. Several parts go to `sums` in float32: tile after tile for the first part, then for the next part; each tile
+// as rows of BLOCK_N columns.
 struct Parts {
     int tiles, count, least, longer;
     FastDivisor by_tiles;
@@ -113,21 +113,21 @@ struct Parts {
     }
 };
 
-// How add_parts divides a tile of a cluster: a thread adds four neighbours.
+// The division of a tile of a cluster by add_parts: a thread adds four neighbours.
 template <typename C>
 struct AddConfig {
     static constexpr int THREADS = 256, ROWS = C::BLOCK_M * C::CLUSTER, QUADS = ROWS * C::BLOCK_N / 4;
-    static constexpr int BLOCKS = QUADS / THREADS;  // of a tile
+    static constexpr int BLOCKS = QUADS / THREADS;  // blocks per tile
 };
 
-// out[m, n] = finish(the sum over the parts, in their order, n). If TRANSPOSED, out is the transpose of the product,
-// and each block's part of a tile lies by columns.
+// out[m, n] = finish(sum of the parts in order, n). If TRANSPOSED, out is the transpose of the product, and each
+// block's part of a tile is stored by columns.
 template <typename T, typename C, bool TRANSPOSED, typename Finish>
 __global__ void __launch_bounds__(AddConfig<C>::THREADS)
     add_parts(const GroupedTileScheduler<C::GROUP_M> tiles, const Parts parts, T* __restrict__ out, int M, int N,
               const Finish finish) {
     using A = AddConfig<C>;
-    constexpr int LOADS = 8;  // in flight, the last ones too: each wait takes as long as all additions
+    constexpr int LOADS = 8;  // loads in flight, also at the end: each wait takes as long as all additions
     const int index = blockIdx.x / A::BLOCKS, quad = blockIdx.x % A::BLOCKS * A::THREADS + threadIdx.x;
     const TileCoordinate tile = tiles[index];
     constexpr int BLOCK_QUADS = A::QUADS / C::CLUSTER;

@@ -1,20 +1,20 @@
-// Copies one or two matrices to rows that begin at multiples of 16 bytes, as TMA needs them
+// Copies one or two matrices to rows that begin at multiples of 16 bytes, as TMA requires
 //
-// A thread writes 16 bytes at a time. Rows of contiguous 16-bit elements are read by 16 bytes too, at whatever address
-// they begin (common/unaligned.cuh), but for what ends beyond the matrix; others element by element. Where neighbouring
-// rows are neighbours in memory, so are the threads that read them.
+// A thread writes 16 bytes at a time. Rows of contiguous 16-bit elements are also read 16 bytes at a time, at any
+// address (common/unaligned.cuh), except for chunks that end beyond the matrix; other rows are read element by element.
+// If neighbouring rows are neighbours in memory, neighbouring threads read them.
 #include "common/tiles.cuh"
 #include "common/unaligned.cuh"
 
-constexpr int THREADS = 256, CHUNKS = 4;  // of 16 bytes, for a thread
+constexpr int THREADS = 256, CHUNKS = 4;  // chunks of 16 bytes per thread
 
 struct PitchedCopy {
     const char* from;
-    char* to;  // rows of `pitch` times 16 bytes; the end of the last chunk that is written is filled with zeros
+    char* to;  // rows are `pitch` times 16 bytes apart; the end of the last written chunk is zeros
     int64_t stride_row, stride_column;  // in elements
-    int rows, columns, chunks, pitch, count;  // chunks: of a row that are written; count: of all rows
+    int rows, columns, chunks, pitch, count;  // chunks: written per row; count: over all rows
     bool across;                        // neighbouring threads read neighbouring rows
-    FastDivisor inner;                  // by what is neighbouring: rows or chunks
+    FastDivisor inner;                  // divides by the number of neighbours: rows or chunks
 };
 
 template <typename E>
@@ -28,8 +28,8 @@ __device__ __forceinline__ uint4 gather(const E* from, int64_t stride, int count
     return chunk;
 }
 
-// THREADS * CHUNKS chunks of a matrix: store(load(from, columns), to, from, columns), all loads of a thread before its
-// first store.
+// Copies THREADS * CHUNKS chunks of a matrix by store(load(from, columns), to, from, columns). A thread does all its
+// loads before its first store.
 template <typename E, typename Load, typename Store>
 __device__ __forceinline__ void copy_chunks(const PitchedCopy& x, int block, Load load, Store store) {
     const int64_t first = int64_t(block) * (THREADS * CHUNKS) + threadIdx.x;
@@ -98,9 +98,9 @@ cudaError_t launch(const PitchedCopy& a, const PitchedCopy& b, cudaStream_t stre
     return cudaGetLastError();
 }
 
-// Element (row, column) of x is x[row * x_row + column * x_column], in elements, and x_to[row * x_pitch + column] in
-// the copy, whose pitch is a multiple of 16 bytes; a matrix of 0 rows is left out. A copy has at most 2^30 times 16
-// bytes.
+// Element (row, column) of x is x[row * x_row + column * x_column], in elements. In the copy it is
+// x_to[row * x_pitch + column], with a pitch that is a multiple of 16 bytes. A matrix of 0 rows is skipped. A copy has
+// at most 2^30 times 16 bytes.
 extern "C" int copy_pitched(const void* x, void* x_to, int64_t x_rows, int64_t x_columns, int64_t x_row,
                             int64_t x_column, int64_t x_pitch, const void* y, void* y_to, int64_t y_rows,
                             int64_t y_columns, int64_t y_row, int64_t y_column, int64_t y_pitch, int64_t element_bytes,

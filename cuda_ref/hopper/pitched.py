@@ -1,15 +1,15 @@
-"""Copies of matrices whose rows begin at multiples of 16 bytes, as TMA needs them."""
+"""Copies of matrices whose rows begin at multiples of 16 bytes, as TMA requires."""
 
 from torch import Tensor
 
 from cuda_ref import build
 
 LINE, SHORT_ROW = 128, 512
-"""Bytes of a line of the L2 cache; shorter rows than SHORT_ROW are not lengthened to whole lines."""
+"""Bytes of a line of the L2 cache; rows shorter than SHORT_ROW are not padded to whole lines."""
 
 
 def pitch(columns: int, element_bytes: int) -> int:
-    """Elements from one row of a copy to the next. A row of whole lines takes half as many requests of the L2 cache."""
+    """Elements from one row of a copy to the next. Rows of whole cache lines need half as many L2 cache requests."""
     align = (LINE if columns * element_bytes >= SHORT_ROW else 16) // element_bytes
     return -(-columns // align) * align
 
@@ -18,11 +18,11 @@ def pitched(*operands: tuple[Tensor, int]) -> list[Tensor]:
     """Copies of one or two matrices of the same dtype and device, by one kernel.
 
     Args:
-        operands: a matrix, and the dimension that is contiguous in its copy.
+        operands: a matrix, and the dimension that will be contiguous in its copy.
 
     Returns:
-        matrices of the same shapes. The other stride is what `pitch` says. They take as many bytes of device memory as
-        the matrices, rounded up to 16 bytes a row, or to 128 bytes.
+        matrices of the same shapes, with the stride that `pitch` gives. They take as many bytes of device memory as the
+        originals, with each row rounded up to 16 bytes, or to 128 bytes.
 
     Raises:
         NotImplementedError: for copies of more than 16 GiB.

@@ -1,5 +1,5 @@
 // TMA (tensor memory accelerator): one thread copies a box of a matrix between global and shared memory,
-// asynchronously. Elements outside of the matrix are read as zeros and are not written. Coordinates: x counts along the
+// asynchronously. Elements outside the matrix are read as zeros and are not written. Coordinates: x counts along the
 // contiguous dimension, y along the other one. Source: PTX ISA, "cp.async.bulk.tensor"; CUDA driver API,
 // cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col.
 #pragma once
@@ -12,7 +12,7 @@ __device__ __forceinline__ void tma_prefetch_descriptor(const CUtensorMap* map) 
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-// Counts the bytes of the box on `barrier` when they have arrived.
+// Loads a box; `barrier` counts its bytes when they have arrived.
 __device__ __forceinline__ void tma_load(uint32_t to, const CUtensorMap* map, int x, int y, uint32_t barrier) {
     asm volatile(
         "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
@@ -21,7 +21,7 @@ __device__ __forceinline__ void tma_load(uint32_t to, const CUtensorMap* map, in
         : "memory");
 }
 
-// The same from a four-dimensional array; x counts along the contiguous dimension.
+// Loads a box of a four-dimensional array; x counts along the contiguous dimension.
 __device__ __forceinline__ void tma_load(uint32_t to, const CUtensorMap* map, int x, int y, int z, int w,
                                          uint32_t barrier) {
     asm volatile(
@@ -31,7 +31,7 @@ __device__ __forceinline__ void tma_load(uint32_t to, const CUtensorMap* map, in
         : "memory");
 }
 
-// The same from a three-dimensional array.
+// Loads a box of a three-dimensional array.
 __device__ __forceinline__ void tma_load(uint32_t to, const CUtensorMap* map, int x, int y, int z, uint32_t barrier) {
     asm volatile(
         "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
@@ -40,8 +40,9 @@ __device__ __forceinline__ void tma_load(uint32_t to, const CUtensorMap* map, in
         : "memory");
 }
 
-// Pixels of an im2col map (encode_im2col_map), from the base pixel (x, y) of image `image` on: each at `tap_x` and
-// `tap_y` from its base pixel, from `channel` on. Behind the last base pixel of a row follows the next row, or image.
+// Loads pixels of an im2col map (encode_im2col_map), from the base pixel (x, y) of image `image` on, and from `channel`
+// on: each is (tap_x, tap_y) away from its base pixel. The last base pixel of a row is followed by the next row or
+// image.
 __device__ __forceinline__ void tma_load_im2col(uint32_t to, const CUtensorMap* map, int channel, int x, int y,
                                                 int image, uint16_t tap_x, uint16_t tap_y, uint32_t barrier) {
     asm volatile(
@@ -51,7 +52,7 @@ __device__ __forceinline__ void tma_load_im2col(uint32_t to, const CUtensorMap* 
         : "memory");
 }
 
-// To the same address in every block whose bit is set in `cta_mask`, counted on the same barrier of each.
+// Loads to the same address in every block whose bit is set in `cta_mask`; the same barrier of each counts the bytes.
 __device__ __forceinline__ void tma_load_multicast(uint32_t to, const CUtensorMap* map, int x, int y, uint32_t barrier,
                                                    uint16_t cta_mask) {
     asm volatile(
@@ -82,16 +83,16 @@ __device__ __forceinline__ void tma_store(const CUtensorMap* map, uint32_t from,
 }
 __device__ __forceinline__ void tma_store_commit_group() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 
-// Waits until all but the last PRIOR groups of stores of this thread have read their shared memory.
+// Waits until all but the last PRIOR groups of this thread's stores have read their shared memory.
 template <int PRIOR>
 __device__ __forceinline__ void tma_store_wait_group_read() {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PRIOR) : "memory");
 }
 
-// Waits until all groups of stores of this thread are complete: others can read what they wrote.
+// Waits until all groups of this thread's stores are complete, so that others can read the results.
 __device__ __forceinline__ void tma_store_wait_complete() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
-// Contiguous copies, of a multiple of 16 bytes. bulk_add adds float32 numbers, each at once.
+// Contiguous copies of a multiple of 16 bytes. bulk_add adds float32 numbers, each atomically.
 __device__ __forceinline__ void bulk_load(uint32_t to, const void* from, int bytes, uint32_t barrier) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                  "l"(from), "r"(bytes), "r"(barrier)
@@ -107,8 +108,8 @@ __device__ __forceinline__ void bulk_add(float* to, uint32_t from, int bytes) {
                  : "memory");
 }
 
-// Loads ROWS rows (m or n) of an operand from `row` on, and one stage of k from `k` on, by calls of load(to, x, y).
-// A K-major operand takes one box. An MN-major one, whose boxes hold 128 bytes of rows in each line, takes several.
+// Loads ROWS rows (m or n) of an operand from `row` on, and one stage of k from `k` on, by calls of load(to, x, y). A
+// K-major operand takes one box. An MN-major one takes several, with 128 bytes of rows in each line.
 template <typename T, bool MN_MAJOR, int ROWS, typename Load>
 __device__ __forceinline__ void load_operand(uint32_t to, int row, int k, Load load) {
     if constexpr (MN_MAJOR) {
@@ -119,7 +120,7 @@ __device__ __forceinline__ void load_operand(uint32_t to, int row, int k, Load l
     }
 }
 
-// A function of libcuda, which is not linked. Null if the driver does not have it.
+// Looks up a function of libcuda, which is not linked. Null if the driver does not have it.
 template <typename Function>
 Function driver_function(const char* name) {
     void* entry = nullptr;
@@ -128,7 +129,7 @@ Function driver_function(const char* name) {
     return reinterpret_cast<Function>(error == cudaSuccess && found == cudaDriverEntryPointSuccess ? entry : nullptr);
 }
 
-// Calls encode(). A new thread has no current context, which encoding needs: the device's context is then made current.
+// Calls encode(). Encoding needs a current context, which a new thread lacks: then makes the device's context current.
 template <typename Encode>
 bool with_context(Encode encode) {
     if (encode()) return true;
@@ -136,10 +137,10 @@ bool with_context(Encode encode) {
     return cudaGetDevice(&device) == cudaSuccess && cudaSetDevice(device) == cudaSuccess && encode();
 }
 
-// Encodes an array of RANK dimensions that is copied in boxes of 128 bytes by box_outer[0] by box_outer[1] ... (each at
-// most 256). `strides` are those of the outer dimensions, in elements. The 16-byte chunks of a row of a box are
-// swizzled: chunk c of row r is stored in the place of chunk c ^ (r % 8), so that the same chunk of eight rows covers
-// all banks. Returns false if TMA cannot copy the array: base and strides must be multiples of 16 bytes.
+// Encodes an array of RANK dimensions, copied in boxes of 128 bytes by box_outer[0] by box_outer[1] ... (each at most
+// 256). `strides` are those of the outer dimensions, in elements. The 16-byte chunks of a row of a box are swizzled:
+// chunk c of row r is stored in the place of chunk c ^ (r % 8), so that the same chunk of eight rows covers all banks.
+// Returns false if TMA cannot copy the array: base and strides must be multiples of 16 bytes.
 template <int RANK>
 bool encode_tensor_map(CUtensorMap* map, CUtensorMapDataType type, int element_bytes, const void* base,
                        const int64_t (&sizes)[RANK], const int64_t (&strides)[RANK - 1],
@@ -161,7 +162,7 @@ bool encode_tensor_map(CUtensorMap* map, CUtensorMapDataType type, int element_b
     });
 }
 
-// The same for a matrix of `outer` rows of `inner` elements, `stride` elements apart, in boxes of `box_outer` rows.
+// Encodes a matrix of `outer` rows of `inner` elements, `stride` elements apart, in boxes of `box_outer` rows.
 inline bool encode_tensor_map(CUtensorMap* map, CUtensorMapDataType type, int element_bytes, const void* base,
                               int64_t inner, int64_t outer, int64_t stride, int box_outer) {
     return encode_tensor_map<2>(map, type, element_bytes, base, {inner, outer}, {stride}, {box_outer});
@@ -172,7 +173,7 @@ struct Float8 {  // e4m3: 4 bits of exponent, 3 of mantissa, no infinities
 };
 
 template <typename T>
-constexpr CUtensorMapDataType TENSOR_MAP_TYPE = CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;  // rounds to tf32 on the way
+constexpr CUtensorMapDataType TENSOR_MAP_TYPE = CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;  // rounds to tf32 while it copies
 template <>
 constexpr CUtensorMapDataType TENSOR_MAP_TYPE<__half> = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
 template <>
@@ -180,16 +181,16 @@ constexpr CUtensorMapDataType TENSOR_MAP_TYPE<__nv_bfloat16> = CU_TENSOR_MAP_DAT
 template <>
 constexpr CUtensorMapDataType TENSOR_MAP_TYPE<Float8> = CU_TENSOR_MAP_DATA_TYPE_UINT8;
 
-// a or b of a matmul as the launcher gets it.
+// An operand of a matmul, a or b, as the launcher receives it.
 struct MatrixOperand {
     const void* data;
     bool mn_major;   // contiguous along m (of a) or n (of b), otherwise along k
     int64_t rows;    // M or N
-    int64_t stride;  // of the other dimension, in elements
+    int64_t stride;  // stride of the other dimension, in elements
 };
 
-// A K-major operand is copied in boxes of `box_rows` rows, an MN-major one in boxes of `box_k` k, by default as many as
-// a stage has.
+// A K-major operand is copied in boxes of `box_rows` rows, an MN-major one in boxes of `box_k` terms, by default those
+// of a stage.
 template <typename T>
 bool encode_operand_map(CUtensorMap* map, const MatrixOperand& x, int64_t K, int box_rows,
                         int box_k = ROW_BYTES / int(sizeof(T))) {
@@ -198,9 +199,9 @@ bool encode_operand_map(CUtensorMap* map, const MatrixOperand& x, int64_t K, int
 }
 
 // Images as a convolution reads them: (images, height, width, channels) with strides in elements, channels contiguous.
-// A load gives `pixels` successive base pixels in the order of images, rows and columns, 128 bytes of
-// channels of each. Base pixels are `stride_x` and `stride_y` apart, and go from lower_x to width - 1 + upper_x, and
-// likewise in y; a tap moves them all. Pixels outside of the image, and channels beyond its own, are zero.
+// A load gives `pixels` successive base pixels in the order of images, rows and columns, with 128 bytes of channels
+// each. Base pixels are `stride_x` and `stride_y` apart, and go from lower_x to width - 1 + upper_x, and likewise in y.
+// A tap shifts them all. Pixels outside the image, and channels beyond the last, are zero.
 struct Images {
     const void* data;
     int64_t channels, width, height, images;

@@ -1,4 +1,4 @@
-// wgmma: a warpgroup (four warps, the first one a multiple of four) multiplies a 64 x K by a K x N matrix and adds the
+// wgmma: a warpgroup (four warps, the first a multiple of four) multiplies a 64 x K by a K x N matrix and adds the
 // product to sums in its registers. B is in shared memory, A in shared memory or, in tf32, in registers. K is 32 bytes:
 // 32 elements of float8, 16 of 16 bits, or 8 of tf32.
 // Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
@@ -9,15 +9,15 @@
 #include "hopper/hopper.cuh"
 #include "hopper/tma.cuh"
 
-// The elements of a product.
+// The dtype of the output of a product.
 template <typename T>
 using Output = std::conditional_t<std::is_same_v<T, Float8>, __nv_bfloat16, T>;
 
-// Matrix descriptor of an operand in boxes of 128 swizzled bytes, which begin at multiples of 1024; so does the
-// operand, unless it is K-major, and so are the strides.
+// Matrix descriptor of an operand in boxes of 128 swizzled bytes, which begin at multiples of 1024. The operand, unless
+// it is K-major, and the strides are multiples of 1024 too.
 //   K-major   Rows of the box are rows of the operand. Eight of them take 1024 bytes, and the next eight begin `eight`
-//             bytes further. The next K elements begin 32 bytes further in the row, since the hardware swizzles the
-//             address that it has computed; for that reason the operand may also begin at any row of a box.
+//             bytes further. The next K elements begin 32 bytes further in the row: the hardware swizzles the computed
+//             address, so the operand may also begin at any row of a box.
 //   MN-major  Rows of the box are k. Eight of them take 1024 bytes. The next K elements begin K rows further. The box
 //             of the next 128 bytes of rows of the operand begins `box_stride` bytes further.
 __device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t address, int box_stride, int eight = 1024) {
@@ -25,7 +25,7 @@ __device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t address, int box_s
     return SWIZZLE_128B | uint64_t(eight >> 4) << 32 | uint64_t(box_stride >> 4) << 16 | (address & 0x3ffff) >> 4;
 }
 
-// From one K to the next, in the units of a descriptor (16 bytes); the second one for 16-bit types.
+// Distance from one K to the next, in the units of a descriptor (16 bytes); the second one for 16-bit types.
 constexpr int K_MAJOR_STEP = 32 >> 4, MN_MAJOR_STEP = 16 * ROW_BYTES >> 4;
 
 // Called before the first wgmma, and after other writes to registers that the next wgmma reads or adds to.
@@ -45,18 +45,18 @@ __device__ __forceinline__ void warpgroup_fence_operand(float (&acc)[COUNT]) {
     for (int i = 0; i < COUNT; ++i) asm volatile("" : "+f"(acc[i])::"memory");
 }
 
-// The same for A in registers: they are not reused before that wait.
+// Keeps the compiler from reusing the registers of A before that wait.
 template <int COUNT>
 __device__ __forceinline__ void warpgroup_fence_operand(uint32_t (&a)[COUNT]) {
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) asm volatile("" : "+r"(a[i])::"memory");
 }
 
-// Fragment of the sums: thread t of the warpgroup holds, for the columns 8 j ... 8 j + 7, in acc[4 j + 0..3]
+// Fragment of the sums. For the columns 8 j ... 8 j + 7, thread t of the warpgroup holds in acc[4 j + 0..3]
 //   (row, column), (row, column + 1), (row + 8, column), (row + 8, column + 1)
 // with row = t / 32 * 16 + t % 32 / 4 and column = 8 j + t % 4 * 2.
 
-// Lists of operands of the asm statements: the registers %0 ... %(n - 1), and acc[i] ... acc[i + n - 1].
+// Operand lists of the asm statements: the registers %0 ... %(n - 1), and acc[i] ... acc[i + n - 1].
 #define SUMS_8 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define SUMS_16 SUMS_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define SUMS_24 SUMS_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
@@ -83,7 +83,7 @@ __device__ __forceinline__ void warpgroup_fence_operand(uint32_t (&a)[COUNT]) {
 #define ACC_48(i) ACC_32(i), ACC_16(i + 32)
 #define ACC_56(i) ACC_32(i), ACC_24(i + 32)
 #define ACC_64(i) ACC_32(i), ACC_32(i + 32)
-// After the sums, a and b follow flags: whether to add to the sums (float8), factors 1 of a and b, and whether a and b
+// After the sums, a and b come flags: whether to add to the sums (float8), factors 1 of a and b, and whether a and b
 // are MN-major (16 bits).
 #define WGMMA_8(N_, SUMS, A, B, ADD_, ...)                                                                         \
     asm volatile("wgmma.mma_async.sync.aligned.m64n" N_ "k32.f32.e4m3.e4m3 {" SUMS "}, " A ", " B ", " ADD_        \
@@ -158,7 +158,7 @@ __device__ __forceinline__ void wgmma(float (&acc)[COUNT], uint64_t a, uint64_t 
 }
 
 // acc += A B in tf32 with A in registers: a[0..3] are the elements (row, t % 4), (row + 8, t % 4), (row, t % 4 + 4),
-// (row + 8, t % 4 + 4), with row and t as above. A need not be K-major in shared memory then.
+// (row + 8, t % 4 + 4), with row and t as above. A may then be MN-major in shared memory.
 template <int COUNT>
 __device__ __forceinline__ void wgmma(float (&acc)[COUNT], const uint32_t* a, uint64_t b) {
     static_assert(COUNT == 32 || COUNT == 64 || COUNT == 96 || COUNT == 128, "N = 2 COUNT is 64, 128, 192 or 256");

@@ -1,10 +1,10 @@
-// __syncthreads and its variants with a predicate, and shared memory.
+// __syncthreads, its variants with a predicate, and shared memory.
 #pragma once
 
 namespace cuda_host {
 
-// Makes the chosen ones of `count` threads from `first` on ready. The running thread, the last one to arrive, is the
-// first one to continue: that saves a switch and reverses the order at each barrier.
+// Makes those of `count` threads from `first` on ready for which `chosen` is true. The running thread, which arrives
+// last, continues first: this saves a switch and reverses the order at each barrier.
 template <typename Chosen>
 static inline void release(int first, int count, Chosen chosen) {
     const int last = block.running - first, step = last * 2 >= count ? -1 : 1;
@@ -22,8 +22,8 @@ static void open_barrier() {
     release(0, block.count, [](int i) { return block.threads[i].wait == BARRIER; });
 }
 
-// All live threads must reach the same one. Threads that have returned are not waited for, as CUDA specifies since
-// Volta. Kernels should not rely on it: an H200 hangs when the threads of one warp return one by one.
+// All live threads must reach the same barrier. Threads that have returned are not waited for, as CUDA specifies since
+// Volta. Kernels should not rely on this: an H200 hangs if the threads of one warp return one by one.
 static void barrier(bool predicate, int line) {
     if (block.waiting == 0) block.barrier_line = line;
     if (line == block.barrier_line) {

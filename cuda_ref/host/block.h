@@ -9,12 +9,12 @@ namespace cuda_host {
 enum Wait : unsigned char { RUNS, BARRIER, WARP_OPERATION, PAUSE, LEFT };
 
 struct Thread {
-    Context context;  // saved while it waits
+    Context context;  // saved while the thread waits
     uint3 index;
     Wait wait;
-    int line;   // of the source, where it waits
-    int fiber;  // whose stack it uses
-    // Its arguments and result in a warp operation.
+    int line;   // source line at which the thread waits
+    int fiber;  // the fiber whose stack it uses
+    // Arguments and result of the thread in a warp operation.
     unsigned mask, operation, source;
     uint64_t given, received;
 };
@@ -26,22 +26,22 @@ struct Block {
     int live;              // threads that have not returned
     int direction;         // +1: threads start in ascending order, -1: descending
     uint3 grid_index;
-    unsigned long long serial = 0;  // counts the blocks that this library has run
+    unsigned long long serial = 0;  // number of blocks that this library has run
 
     int ready[MAX_THREADS], ready_begin, ready_count;  // queue of threads that can continue
     int waiting, barrier_line, barrier_votes;          // at the barrier: threads, line, true predicates
-    int barrier_result_count, barrier_result_size;     // of the last barrier
+    int barrier_result_count, barrier_result_size;     // results of the last barrier
     unsigned warp_live[MAX_THREADS / WARP], warp_waiting[MAX_THREADS / WARP];  // lanes
 
-    Context fibers[MAX_THREADS];  // idle ones wait in fiber_main for a thread to start
+    Context fibers[MAX_THREADS];  // idle fibers wait in fiber_main for a thread to start
     int idle[MAX_THREADS], idle_count, fiber_count;
-    int fiber;  // the running one
+    int fiber;  // the running fiber
     Context launcher;
 
     void (*body)(const void*);
     const void* closure;
     uint64_t blocks_left;
-    size_t dynamic_bytes, static_bytes, shared_bytes;  // the last one limits the sum of the others
+    size_t dynamic_bytes, static_bytes, shared_bytes;  // shared_bytes limits the sum of the others
     bool failed;
 };
 static Block block;
@@ -74,7 +74,7 @@ static const char* name_of(Wait wait) {
     return wait == BARRIER ? "__syncthreads" : wait == WARP_OPERATION ? "a warp operation" : "__nanosleep";
 }
 
-// No thread can run, but not all have returned. Lists the source lines at which threads wait.
+// Fails because no thread can run, but not all have returned. Lists the source lines at which threads wait.
 [[noreturn]] static void fail_deadlock() {
     char places[240] = "";
     int used = 0, left = 0;
@@ -104,7 +104,7 @@ static inline int take_ready() {
     return thread;
 }
 
-// Ensures that there is an idle fiber. Returns false without memory for one.
+// Ensures that there is an idle fiber. Returns false if there is no memory for one.
 static bool have_idle() {
     if (block.idle_count) return true;
     const int fresh = block.fiber_count;
@@ -113,8 +113,7 @@ static bool have_idle() {
     return true;
 }
 
-// Saves the calling context in `from` and switches to a ready thread, or to an idle fiber, which starts the next
-// thread.
+// Saves the calling context in `from`. Switches to a ready thread, or to an idle fiber, which starts the next thread.
 static void run_another(Context& from, bool prefer_new) {
     if (block.ready_count && !(prefer_new && block.started < block.count)) {
         const int next = take_ready();
@@ -129,7 +128,7 @@ static void run_another(Context& from, bool prefer_new) {
     }
 }
 
-// Suspends the running thread until another one has made it ready and its turn in the queue has come.
+// Suspends the running thread until another thread has made it ready and its turn in the queue has come.
 static void wait(Wait why, int line) {
     const int self = block.running;
     Thread& thread = block.threads[self];

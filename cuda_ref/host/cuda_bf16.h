@@ -1,4 +1,4 @@
-// __nv_bfloat16 and __nv_bfloat162, with the functions of the CUDA header of this name.
+// __nv_bfloat16 and __nv_bfloat162, with the functions of the CUDA header of the same name.
 #pragma once
 
 #include "narrow_float.h"

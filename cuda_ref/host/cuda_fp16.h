@@ -1,4 +1,4 @@
-// __half and __half2, with the functions of the CUDA header of this name.
+// __half and __half2, with the functions of the CUDA header of the same name.
 #pragma once
 
 #include "narrow_float.h"

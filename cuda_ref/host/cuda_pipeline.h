@@ -1,6 +1,6 @@
-// Asynchronous copies to shared memory (cp.async on a GPU), with the functions of the CUDA header of this name.
+// Asynchronous copies to shared memory (cp.async on a GPU), with the functions of the CUDA header of the same name.
 //
-// A copy is made when it is waited for; until then its target is NaN. This detects missing waits, and copies to memory
+// A copy is done when it is waited for; until then its target is NaN. This detects missing waits, and copies to memory
 // that is still being read.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace cuda_host {
 
-constexpr int MAX_COPIES = 256;  // of one thread at a time
+constexpr int MAX_COPIES = 256;  // most copies of one thread in flight
 
 struct Copy {
     void* to;
@@ -17,9 +17,9 @@ struct Copy {
     unsigned group;
 };
 struct Pipeline {
-    unsigned long long serial;  // of the block that the other members belong to
+    unsigned long long serial;  // number of the block to which the other members belong
     int count;
-    unsigned groups;  // committed ones
+    unsigned groups;  // committed groups
     Copy copies[MAX_COPIES];
 };
 static Pipeline pipelines[MAX_THREADS];

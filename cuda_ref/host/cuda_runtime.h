@@ -1,19 +1,18 @@
 // CUDA on a CPU: compiles the text of a .cu, rewritten by build/rewrite.py, with an ordinary C++ compiler.
 //
 // The threads of a block are fibers. Blocks run one after the other, all on the calling thread, and a launch returns
-// when they have ended. What a GPU would refuse, fault at or never finish becomes an error code: launch limits,
-// barriers that not all threads reach, misaligned accesses. Shared memory is NaN until it is written. Threads run in
-// ascending order up to the first barrier, in descending order to the second, and so on, with the order reversed in
-// every second block, so that missing barriers change results.
+// when they have ended. Launch limits, barriers that not all threads reach and misaligned accesses become error codes.
+// Shared memory is NaN until it is written. Threads run in ascending order up to the first barrier, in descending order
+// up to the second, and so on, with the order reversed in every second block, so that missing barriers change results.
 //
 // Differences from a GPU:
 //   - Accesses out of bounds are not detected.
-//   - Blocks that wait for each other hang. So does a thread that spins on a write of another one without __nanosleep.
+//   - Blocks that wait for each other hang. So does a thread that spins on another thread's write without __nanosleep.
 //   - Memory is consistent without fences, since nothing runs in parallel.
 //   - Approximate intrinsics are exact.
 //   - Launch bounds and registers have no limits.
-//   - __activemask() has all lanes that have not returned, whether they reach that place or not.
-// common/common.cuh lists what cannot run here, and how a file declares it.
+//   - __activemask() contains all lanes that have not returned, whether they reach that place or not.
+// common/common.cuh lists the features that cannot run here, and how a file declares that it uses them.
 #pragma once
 
 #include <math.h>

@@ -8,7 +8,7 @@ struct Same {
     using type = T;
 };
 template <typename T>
-using Exactly = typename Same<T>::type;  // an argument that is converted to T and not used to deduce it
+using Exactly = typename Same<T>::type;  // an argument type that is converted to T and not used to deduce T
 
 template <typename To, typename From>
 static inline To bits_as(From from) {

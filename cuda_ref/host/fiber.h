@@ -1,4 +1,4 @@
-// Execution contexts with their own stacks: a thread of a block that waits is one.
+// Execution contexts with their own stacks. A waiting thread of a block is such a context.
 //
 // A switch saves the callee-saved registers and the stack pointer, which takes about five nanoseconds.
 #pragma once
@@ -77,7 +77,7 @@ namespace cuda_host {
 
 constexpr size_t PAGE = 65536;  // a multiple of every page size in use
 constexpr size_t STACK = 2 * PAGE, STRIDE = STACK + PAGE;
-static char* stacks = nullptr;  // MAX_THREADS of them, each above an unmapped page, so that an overflow faults
+static char* stacks = nullptr;  // MAX_THREADS stacks, each above an unmapped page, so that an overflow faults
 
 #ifdef CUDA_HOST_ASM
 
@@ -122,7 +122,7 @@ static inline void make_context(Context& context, char* bottom, size_t size, voi
 #endif
 
 // Creates a context on stack i that starts in `entry`. Returns false without memory. The tops of the stacks are
-// staggered, so that they use different lines of the cache.
+// staggered, so that they use different cache lines.
 static bool fresh_context(Context& context, int i, void (*entry)()) {
     if (stacks == nullptr) {
         void* all = mmap(nullptr, STRIDE * MAX_THREADS, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -67,7 +67,7 @@ static cudaError_t check(dim3 grid, dim3 threads, size_t bytes, const void* kern
     const bool possible = within(grid.x, 0x7fffffff) && within(grid.y, 65535) && within(grid.z, 65535) &&
                           within(threads.x, MAX_THREADS) && within(threads.y, MAX_THREADS) && within(threads.z, 64) &&
                           threads.x * threads.y * threads.z <= MAX_THREADS;
-    if (!possible) return cudaErrorInvalidValue;  // the code of CUDA 13
+    if (!possible) return cudaErrorInvalidValue;  // as in CUDA 13
     return bytes <= shared_limit(kernel) ? cudaSuccess : cudaErrorInvalidValue;
 }
 

@@ -1,4 +1,4 @@
-// Constants of the CUDA header of this name.
+// Constants of the CUDA header of the same name.
 #pragma once
 
 #define CUDART_INF_F __builtin_inff()

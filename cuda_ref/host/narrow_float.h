@@ -1,5 +1,5 @@
-// The 16-bit floating-point types: one template for both formats. Arithmetic is done in float and rounded again, which
-// is exact rounding, since float has more than twice the bits. A fused multiply-add uses double and round_to_odd.
+// The 16-bit floating-point types, by one template for both formats. Arithmetic is done in float and rounded again. The
+// result is correctly rounded, since float has more than twice the bits. fma uses double and round_to_odd.
 #pragma once
 
 #include "cuda_runtime.h"

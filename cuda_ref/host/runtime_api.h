@@ -62,7 +62,7 @@ constexpr int MAX_THREADS = 1024, WARP = 32, MULTIPROCESSORS = 4;
 constexpr size_t SHARED_DEFAULT = 48 << 10, SHARED_OPTIN = 227 << 10, SHARED_MULTIPROCESSOR = 228 << 10;
 
 static cudaError_t last_error = cudaSuccess;
-static char detail[512];  // of the last failure
+static char detail[512];  // description of the last failure
 static cudaError_t detail_of = cudaSuccess;
 
 static inline cudaError_t set_error(cudaError_t error) {
@@ -88,7 +88,7 @@ struct SharedLimit {
 static SharedLimit shared_limits[1024];
 static int shared_limit_count = 0;
 
-// The limit of dynamic shared memory of a kernel; null is a kernel whose address is not known.
+// The dynamic shared memory limit of a kernel. Null stands for a kernel with an unknown address.
 static inline size_t shared_limit(const void* kernel) {
     size_t limit = SHARED_DEFAULT;
     for (int i = 0; i < shared_limit_count; i++) {
@@ -182,7 +182,7 @@ static inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attr
     return cudaSuccess;
 }
 
-// Limited by threads and shared memory alone; registers are not known here.
+// Counts only the limits by threads and shared memory; registers are not known here.
 template <typename K>
 static cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, K*, int threads, size_t dynamic_bytes) {
     using namespace cuda_host;

@@ -1,4 +1,4 @@
-// Warp operations: the lanes of a mask wait for each other, exchange a word each, and continue.
+// Warp operations: the lanes of a mask wait for each other, exchange one word each, and continue.
 //
 // Lanes that have returned are not waited for. A shuffle reads NaN from a lane that does not take part.
 #pragma once
@@ -7,7 +7,7 @@ namespace cuda_host {
 
 enum Operation : unsigned { SYNC, SHUFFLE, BALLOT, MATCH, ADD, MIN, MAX, AND, OR, XOR, GATHER, SIGNED = 16 };
 
-// The values that the lanes of a warp have given to gather(), until the next gather().
+// The values that the lanes of a warp have passed to gather(), until the next gather().
 alignas(64) static char gathered[MAX_THREADS / WARP][WARP * 32];
 
 static inline unsigned lane() { return block.running % WARP; }
@@ -66,7 +66,7 @@ static uint64_t meet(unsigned mask, unsigned operation, uint64_t given, unsigned
     return thread.received;
 }
 
-// A thread that returns may be the last one that others wait for.
+// Called when a thread returns, since others may wait only for this one.
 static void leave_warp(int self) {
     const int warp = self / WARP;
     block.warp_live[warp] &= ~(1u << self % WARP);
@@ -87,7 +87,7 @@ static inline T shuffle(unsigned mask, T value, int source, int line) {
     return value;
 }
 
-// The values of all 32 lanes, valid until the warp's next call. One wait, where shuffles of many words take many.
+// The values of all 32 lanes, valid until the warp's next call. It takes one wait; shuffles of many words take many.
 template <typename T>
 static inline const T* gather(const T& value, int line = __builtin_LINE()) {
     static_assert(sizeof(T) <= 32, "a gather takes 32 bytes of each lane at most");

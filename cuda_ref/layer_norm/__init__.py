@@ -20,7 +20,7 @@ def layer_norm(
     Shapes: x (M, N), weight and bias (N,), any strides; the output is contiguous. Strided vectors are copied.
     Dtypes: float32, float16, bfloat16; float32 inside, rounded once.
     Tail: the lanes of a warp take every 32nd column up to N. Indices are int64.
-    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
     Raises: ValueError for other shapes and dtypes; build.CudaError if the launch fails.
     """
     check_norm("layer_norm", x, weight=weight, bias=bias)

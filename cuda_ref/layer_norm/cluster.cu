@@ -1,4 +1,4 @@
-// Layer normalization of long rows: to registers.cu it adds clusters, whose blocks share a row and keep it in their
+// Layer normalization of long rows: adds to registers.cu clusters, whose blocks share a row and keep it in their
 // registers.
 //
 // A block computes the mean of its part and the sum of squared differences to that. The blocks exchange both through
@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(CLUSTER_MAX, 2)
                             T* __restrict__ out, int64_t n, int64_t stride_m, int64_t part, float eps) {
     __shared__ float scratch[2][WARP];
     const int64_t row = blockIdx.x / ctas_in_cluster(), start = cta_rank_in_cluster() * part;
-    const int rest = int(n - start);  // at most what the registers of 8 blocks hold
+    const int rest = int(n - start);  // at most the elements that the registers of 8 blocks hold
     Registers<T, MOST_PACKS, true> r;
     r.load(Part<const T>{x + row * stride_m + start, rest, 1}, 0.0f);
 
@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(CLUSTER_MAX, 2)
     squares = over_block(squares, Addition(), scratch[1]);
 
     const float2 other = exchange(make_float2(own_mean, squares), make_float2(0.0f, 0.0f));
-    const int64_t before = int64_t(threadIdx.x % WARP) * part;  // elements of the blocks before this lane's
+    const int64_t before = int64_t(threadIdx.x % WARP) * part;  // elements of the blocks before this lane's block
     const float count = before < n ? float(min(n - before, part)) : 0.0f;
     const float mean = over_warp(other.x * count, Addition()) / n;
     const float apart = other.x - mean;
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(CLUSTER_MAX, 2)
     cluster_wait();
 }
 
-// cluster: blocks of a row. threads: of a block.
+// cluster: blocks per row. threads: per block.
 extern "C" int layer_norm_cluster(const void* x, const void* weight, const void* bias, void* out, int64_t m,
                                   int64_t n, int64_t stride_m, float eps, int64_t cluster, int64_t threads,
                                   int64_t dtype, cudaStream_t stream, LaunchRecord* record) {

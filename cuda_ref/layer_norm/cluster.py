@@ -1,4 +1,4 @@
-"""Layer normalization of long rows in CUDA: a cluster of blocks shares each row."""
+"""Layer normalization of long rows in CUDA: adds to registers clusters of blocks that share each row."""
 
 from jaxtyping import Float
 from torch import Tensor

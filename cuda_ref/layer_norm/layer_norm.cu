@@ -1,21 +1,21 @@
 // out[i, j] = (x[i, j] - mean_i) / sqrt(variance_i + eps) * weight[j] + bias[j], mean_i and variance_i of row i
 //
 // One warp computes one row, in float32, and reads it three times: for the mean, for the variance and for the result. A
-// lane takes every 32nd column, so that the lanes read neighbours. The variance is the mean of (x - mean)^2: the mean
-// of x^2 less the square of the mean would save a pass, and cancel where the mean is large. registers.cu reads 16 bytes
-// a lane and keeps the row.
+// lane takes every 32nd column, so that the lanes read neighbours. The variance is the mean of (x - mean)^2. Computing
+// it as the mean of x^2 minus the squared mean would save a pass, but cancels if the mean is large. registers.cu reads
+// 16 bytes per lane and keeps the row.
 //
 // Source: J. Ba, J. Kiros, G. Hinton, "Layer Normalization", 2016 (arXiv 1607.06450).
 #include "common/warp.cuh"
 
-constexpr int ROWS = 4;  // rows of a block, a warp each
+constexpr int ROWS = 4;  // rows per block, one per warp
 
 template <typename T>
 __global__ void __launch_bounds__(WARP* ROWS)
     layer_norm_naive(const T* x, const T* weight, const T* bias, T* out, int64_t m, int64_t n, int64_t stride_m,
                      int64_t stride_n, float eps) {
     const int64_t row = int64_t(blockIdx.x) * ROWS + threadIdx.y;
-    if (row >= m) return;  // all lanes of the warp
+    if (row >= m) return;  // true for all lanes of the warp
     x += row * stride_m;
     out += row * n;
 

@@ -1,8 +1,8 @@
 // out[i, j] = (x[i, j] - mean_i) / sqrt(variance_i + eps) * weight[j] + bias[j], mean_i and variance_i of row i
 //
-// A row is read once and stays in registers, in its own type: a warp has up to 128 packs of 16 bytes, a block up to
-// 8192. The variance comes from the differences to the mean: E[x^2] - E[x]^2 would cancel. Longer rows are read three
-// times. A row that is not aligned, or has gaps, is read element by element.
+// A row is read once and stays in registers, in its own type: a warp holds up to 128 packs of 16 bytes, a block up to
+// 8192. The variance comes from the differences from the mean, since E[x^2] - E[x]^2 would cancel. Longer rows are read
+// three times. A row that is not aligned, or has gaps, is read element by element.
 #include "common/rows.cuh"
 
 template <typename T, int PACKS, bool PACKED>
@@ -11,7 +11,7 @@ __global__ void __launch_bounds__(MAX_THREADS)
                     T* __restrict__ out, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n, float eps) {
     __shared__ float scratch[2][WARP];
     const int64_t row = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
-    if (row >= m) return;  // all lanes of a warp
+    if (row >= m) return;  // true for all lanes of a warp
     Registers<T, PACKS, PACKED> r;
     r.load(Part<const T>{x + row * stride_m, int(n), stride_n}, 0.0f);
 
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(MAX_THREADS)
             Part<const T>{weight, int(n), 1}, Part<const T>{bias, int(n), 1});
 }
 
-// Rows of any length, a block each.
+// Rows of any length, one block per row.
 template <typename T, int PACKS, bool PACKED>
 __global__ void __launch_bounds__(MAX_THREADS)
     layer_norm_long_rows(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias,

@@ -1,5 +1,5 @@
-"""Layer normalization of each row of a matrix in CUDA: to the plain kernel it adds registers that keep a
-row, which is read once."""
+"""Layer normalization of each row of a matrix in CUDA: adds to the plain kernel registers that hold a row, so that it
+is read once."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -22,7 +22,7 @@ def layer_norm(
     Dtypes: float32, float16, bfloat16; float32 inside, rounded once.
     Tail: columns beyond N are left out. Rows that do not begin and end at multiples of 16 bytes are read element by
     element; rows beyond 128 KiB are read three times. Indices are int64.
-    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
     Raises: ValueError for other shapes and dtypes; build.CudaError if the launch fails.
     """
     check_norm("layer_norm", x, weight=weight, bias=bias)

@@ -1,4 +1,4 @@
-"""A linear layer with a sigmoid in CUDA: a product of tiles in shared memory, finished before it is stored."""
+"""A linear layer with a sigmoid in CUDA: tiles in shared memory; bias and sigmoid are applied before the store."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -21,9 +21,9 @@ def linear_sigmoid(
     Precision: "ieee" multiplies the inputs as they are; "tf32", for float32 only, first rounds them to tf32 (11
     significant bits, to nearest, ties away from zero). Sums are in order of k, without tensor cores.
     Tail: tiles of 32 x 32 that overhang are padded with zeros; outputs beyond the edge are not stored.
-    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; build.CudaError if the launch
-    fails.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
+    Raises: ValueError for other shapes, dtypes and precisions, and for tensors on different devices; build.CudaError if
+    the launch fails.
     Source: see linear_sigmoid.cu.
     """
     M, N, K = check_linear("linear_sigmoid", x, weight, bias, precision=precision)

@@ -1,4 +1,4 @@
-"""A linear layer with a sigmoid in CUDA by the kernel with the least predicted time: skinny.py or wgmma.py."""
+"""A linear layer with a sigmoid in CUDA: skinny.py or wgmma.py, whichever has the least predicted time."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -17,7 +17,7 @@ def linear_sigmoid(
 ) -> Float[Tensor, "M N"]:
     """out[m, n] = sigma(sum over k of x[m, k] * weight[n, k] + bias[n]), in one pass.
 
-    Shapes, strides, dtypes, precisions, devices and errors: those of wgmma.py. `config` says what runs.
+    Shapes, strides, dtypes, precisions, devices and errors: those of wgmma.py. `config` names the kernels that run.
     """
     M, N, K = check_linear("linear_sigmoid", x, weight, bias, precision=precision)
     wgmma.check_products("linear_sigmoid", x, precision, (M, N, K))
@@ -36,5 +36,5 @@ def config(x: Tensor, weight: Tensor, bias: Tensor, *, precision: str = "ieee") 
 
 
 def choose(x: Tensor, weight: Tensor) -> Plan:
-    """The plan with the least predicted time: in tf32 only wgmma.py has any."""
+    """The plan with the least predicted time. In tf32 only wgmma.py has plans."""
     return wgmma.choose(x, weight, ("wgmma", "skinny"))

@@ -1,9 +1,9 @@
 // out[m, n] = sigma(sum over k of x[m, k] * weight[n, k] + bias[n]); any strides of x and weight; out is row-major
 //
-// A block of 32 x 8 threads computes a tile of 32 x 32 elements of out, a thread four of them, 8 rows apart: the
-// product is that of matmul/tiled.cu (tiles.cuh). What this adds is the end: the thread that holds a sum adds
-// the bias, computes the sigmoid, and only then rounds and stores. A second kernel would read and write all M N
-// elements once more, and would see sums rounded to 16 bits.
+// A block of 32 x 8 threads computes a tile of 32 x 32 elements of out, a thread four of them, 8 rows apart. The
+// product is that of matmul/tiled.cu (tiles.cuh). This adds the epilogue: the thread that holds a sum adds the bias,
+// computes the sigmoid, and only then rounds and stores. A second kernel would read and write all M N elements once
+// more, and would get sums rounded to 16 bits.
 #include "linear_sigmoid/tiles.cuh"
 
 extern "C" int linear_sigmoid(const void* x, const void* weight, const void* bias, void* out, int64_t M, int64_t N,

@@ -1,11 +1,11 @@
-// Ends for the kernel of matmul/wgmma.cuh: sigma(x W^T + b), and its gradient.
+// Epilogues for the kernel of matmul/wgmma.cuh: sigma(x W^T + b), and its gradient.
 #pragma once
 
 #include "matmul/wgmma.cuh"
 #include "common/sigmoid.cuh"
 
-// The bias of the columns of a tile. A lane keeps, for each 64 columns, the two that its fragment of the sums has in
-// one of eight groups of 8 columns, and gets the others from other lanes. Loaded before the sums are computed.
+// The bias of the columns of a tile, loaded before the sums are computed. For each 64 columns a lane keeps the two that
+// its fragment of the sums has in one of eight groups of 8 columns, and gets the others from other lanes.
 template <typename C>
 struct TileBias {
     float kept[C::BLOCK_N / 32];
@@ -26,7 +26,7 @@ struct TileBias {
     }
 };
 
-// out = sigma(sum + bias), by the threads that hold the sums
+// out = sigma(sum + bias), computed by the threads that hold the sums
 template <typename T>
 struct BiasSigmoid {
     static constexpr bool BOXES_FOR_ALL = false, OTHER_WARPS = false;
@@ -58,16 +58,16 @@ struct BiasSigmoid {
     };
 };
 
-// The warps that finish the sums of 16 bits beside the producer, so that the tensor cores need not wait. The consumers
-// round the sums of a tile, leave them in shared memory, and go on with the next one; three other warps finish them in
-// place, and store. Two barriers for each consumer: its boxes are full, and empty. After the last tile of a block there
-// are no products to hide behind: the consumers, of which there are more, finish it themselves.
+// The warps beside the producer that finish 16-bit sums, so that the tensor cores need not wait. The consumers round
+// the sums of a tile, leave them in shared memory, and continue with the next tile. Three other warps finish the sums
+// in place, and store them. Each consumer has two barriers: its boxes are full, and empty. After a block's last tile
+// there are no products to overlap with: the consumers, which are more, finish it themselves.
 //
-// Work says what a group of threads does with a box, of 64 rows and columns. A thread has 8 columns of every ROWS-th
+// Work defines the work of a group of threads on a box of 64 rows and columns. A thread has 8 columns of every ROWS-th
 // row.
-//   work.load<G>(m, n, M, N)               what it needs from global memory, two boxes ahead; (m, n): its first element
-//   work.finish<G>(loaded, box, row, result)        computes them, from `row` of the box on
-//   work.store<G>(result, thread, m, n, M, N)       stores what else came of it; m: the first row of the box
+//   work.load<G>(m, n, M, N)               loads inputs from global memory, two boxes ahead; (m, n): its first element
+//   work.finish<G>(loaded, box, row, result)        computes the results, from `row` of the box on
+//   work.store<G>(result, thread, m, n, M, N)       stores other results; m: the first row of the box
 // The fence between the writes to a box and TMA waits for all loads and stores of the thread: they begin after it.
 template <int THREADS_>
 struct Group {
@@ -80,11 +80,11 @@ template <typename T, typename Work>
 struct Aside {
     static constexpr bool BOXES_FOR_ALL = true, OTHER_WARPS = true;
     static constexpr int BOTH = ThreeWarps::THREADS + WARPGROUP;
-    static constexpr int OWN = 1, FULL = 3, EMPTY = 5, ASIDE = 7;  // barriers, the first three of consumer 0
+    static constexpr int OWN = 1, FULL = 3, EMPTY = 5, ASIDE = 7;  // barriers; the first three are those of consumer 0
     Work work;
-    int tiles;  // of the product, in units of a cluster
+    int tiles;  // tiles of the product, in units of a cluster
 
-    // The boxes of a consumer, for the 64 rows from m on. `begin` is called when the first loads are under way.
+    // Finishes the boxes of a consumer, for the 64 rows from m on. Calls `begin` after the first loads have started.
     template <typename G, typename C, typename Begin>
     __device__ __forceinline__ static void finish_rows(const Work& work, const CUtensorMap* out, uint32_t shared,
                                                        char* boxes, int barrier, int thread, int m, int n, int M, int N,
@@ -114,7 +114,7 @@ struct Aside {
         static_assert(sizeof(T) == 2 && !PERMUTED && !TRANSPOSED && C::CONSUMERS == 2, "");
         const Work& work;
         bool is_first = true;
-        int left;  // tiles of this block
+        int left;  // number of tiles of this block
 
         __device__ Consumer(const Aside& finish) : work(finish.work) {
             left = (finish.tiles - 1 - int(blockIdx.x) / C::CLUSTER) / (int(gridDim.x) / C::CLUSTER);
@@ -139,7 +139,7 @@ struct Aside {
         }
     };
 
-    // By the three warps: all tiles of the block but the last one.
+    // Called by the three warps: finishes all tiles of the block but the last one.
     template <typename C, typename Scheduler>
     __device__ __forceinline__ void run(const CUtensorMap* out, const Scheduler& tiles, uint32_t shared, char* boxes,
                                         int M, int N) const {
@@ -166,8 +166,8 @@ __device__ __forceinline__ uint4& chunk_of(char* box, int row) {
     return *reinterpret_cast<uint4*>(box + row * ROW_BYTES + (threadIdx.x % CHUNKS ^ row % 8) * 16);
 }
 
-// 8 elements at a multiple of 16 bytes, or zeros. As four words: the compiler takes a pack apart at once, and would
-// wait for each load before the next.
+// Loads 8 elements from a multiple of 16 bytes, or gives zeros. The result is four words, because the compiler would
+// take a pack apart at once, and so wait for each load before the next.
 template <typename T>
 __device__ __forceinline__ uint4 load_if(bool inside, const T* __restrict__ at) {
     uint4 x = make_uint4(0, 0, 0, 0);
@@ -189,7 +189,7 @@ __device__ __forceinline__ uint4 packed(const Pack<T, 8>& pack) {
     return x;
 }
 
-// out = sigma(sum + bias). The bias is at a multiple of 16 bytes, and N a multiple of 8.
+// out = sigma(sum + bias). The bias begins at a multiple of 16 bytes, and N is a multiple of 8.
 template <typename T>
 struct SigmoidAside {
     const T* __restrict__ bias;
@@ -218,11 +218,11 @@ struct SigmoidAside {
     __device__ __forceinline__ void store(const Result&, int, int, int, int, int) const {}
 };
 
-// out = dz = dy s (1 - s), where s = sigma(sum + bias), and for each warp the sums over its rows of a box, of which the
-// gradient of the bias is made. Also the rows of dy are at multiples of 16 bytes.
+// out = dz = dy s (1 - s), where s = sigma(sum + bias). Each warp also computes the sums over its rows of a box, from
+// which the gradient of the bias is made. The rows of dy must begin at multiples of 16 bytes too.
 template <typename T>
 struct SigmoidGradientAside {
-    static constexpr int SUMS = 4;  // of a box
+    static constexpr int SUMS = 4;  // sums per box
     const T* __restrict__ bias;
     const T* __restrict__ dy;
     int64_t dy_stride;
@@ -271,13 +271,13 @@ struct SigmoidGradientAside {
             chunk = packed(x);
         }
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {  // over the lanes with the same columns
+        for (int i = 0; i < 8; ++i) {  // adds over the lanes with the same columns
             columns[i] += __shfl_xor_sync(0xffffffffu, columns[i], 8);
             columns[i] += __shfl_xor_sync(0xffffffffu, columns[i], 16);
         }
     }
 
-    // Three warps leave the fourth sum 0.
+    // With three warps the fourth sum stays 0.
     template <typename G>
     __device__ __forceinline__ void store(const Result& result, int thread, int m, int n, int M, int N) const {
         constexpr int WARPS = G::THREADS / 32;

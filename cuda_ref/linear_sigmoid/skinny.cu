@@ -2,8 +2,8 @@
 //
 // requires: sm_90a
 //
-// matmul/skinny.cu, where the threads that add up the sums of a cluster also add the bias and compute the sigmoid. The
-// time is that of reading the weights; a second kernel would take a tenth of it, mostly to start and to end.
+// This is matmul/skinny.cu, where the threads that add up the sums of a cluster also add the bias and compute the
+// sigmoid. The time is that of reading the weights; a second kernel would take a tenth of it, mostly to start and end.
 #include "matmul/skinny.cuh"
 #include "common/sigmoid.cuh"
 
@@ -16,8 +16,8 @@ struct BiasSigmoid {
     }
 };
 
-// x[m, k] is at x + m * x_stride + k, weight[n, k] at weight + n * weight_stride + k. Tiles of 64 or 128 `columns`, k in
-// `parts`.
+// x[m, k] is at x + m * x_stride + k, weight[n, k] at weight + n * weight_stride + k. Tiles have 64 or 128 `columns`;
+// `parts` divide k.
 extern "C" int linear_sigmoid_skinny(const void* x, const void* weight, const void* bias, void* out, int64_t M,
                                      int64_t N, int64_t K, int64_t x_stride, int64_t weight_stride, int64_t columns,
                                      int64_t parts, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {

@@ -1,4 +1,4 @@
-"""A linear layer with a sigmoid in CUDA for few rows, as in decoding: matmul/skinny.py with another end."""
+"""A linear layer with a sigmoid in CUDA for few rows, as in decoding: adds bias and sigmoid to matmul/skinny.py."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -27,8 +27,9 @@ def linear_sigmoid(
     Plan: a model of the time chooses the tile, and the number of parts in which a cluster divides k; see `config`.
     Tail: TMA pads tiles that overhang the inputs with zeros; outputs beyond the edge are not stored.
     Devices: CUDA, compute capability 9.0.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for more rows,
-    for float32, for K = 0, for other strides, and on other devices; build.CudaError if the launch fails.
+    Raises: ValueError for other shapes, dtypes and precisions, and for tensors on different devices;
+    NotImplementedError for more rows, for float32, for K = 0, for other strides, and on other devices; build.CudaError
+    if the launch fails.
     Source: see skinny.cu.
     """
     M, N, K = check_linear("linear_sigmoid", x, weight, bias, precision=precision)

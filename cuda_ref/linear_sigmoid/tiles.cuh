@@ -1,4 +1,4 @@
-// The product of matmul/tiled.cu for operands whose rows are multiplied, finished before it is stored.
+// The product of matmul/tiled.cu for a and b^T (rows times rows), with a function applied before the store.
 #pragma once
 
 #include "matmul/operands.cuh"
@@ -8,7 +8,7 @@ constexpr int TILE = 32;                   // rows and columns of every tile; th
 constexpr int THREAD_ROWS = 8;             // rows of threads in a block
 constexpr int STEPS = TILE / THREAD_ROWS;  // outputs of a thread, and elements of a tile that it copies
 
-// Copies the tile from (row0, k0) on; the lanes of a warp copy neighbours along k if these follow each other in memory.
+// Copies the tile from (row0, k0) on. The lanes of a warp copy along k if neighbours along k are adjacent in memory.
 template <typename T, bool TF32>
 __device__ __forceinline__ void load_tile(float (&tile)[TILE][TILE + 1], const StridedOperand<T>& x, int64_t K,
                                           int64_t row0, int64_t k0) {

@@ -1,6 +1,6 @@
-// out[m, n] = sigma(product[m, n] + bias[n]): the second pass over a product that is already in memory
+// out[m, n] = sigma(product[m, n] + bias[n]): a second pass over a product that is already in memory
 //
-// A thread computes one pack of 16 bytes of a row, or a single element where rows are not made of whole packs.
+// A thread computes one pack of 16 bytes of a row, or a single element if rows are not made of whole packs.
 #include "common/sigmoid.cuh"
 
 constexpr int BLOCK = 256;

@@ -18,8 +18,8 @@ def linear_sigmoid(
 ) -> Float[Tensor, "M N"]:
     """out[m, n] = sigma(sum over k of x[m, k] * weight[n, k] + bias[n]), which wgmma.py computes in one pass.
 
-    Shapes, strides, dtypes, precision, devices and errors: those of wgmma.py. The product is rounded to
-    the type of the inputs between the passes, as it is between two calls of a library.
+    Shapes, strides, dtypes, precision, devices and errors: those of wgmma.py. The product is rounded to the dtype of
+    the inputs between the passes, as it is between two calls of a library.
     """
     M, N, K = check_linear("linear_sigmoid", x, weight, bias, precision=precision)
     check_products("linear_sigmoid", x, precision, (M, N, K))

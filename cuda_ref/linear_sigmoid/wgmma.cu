@@ -2,15 +2,16 @@
 //
 // requires: sm_90a
 //
-// matmul/wgmma.cu with another end of a tile (linear_sigmoid.cuh), so that M N elements are neither written to device
-// memory nor read in between. A multiprocessor computes 16 exponentials or reciprocals a clock: the sigmoids of a tile
-// take over 2 us, while the tensor cores wait. So in 16 bits, for blocks of many large tiles, three other warps compute
-// them, in shared memory, during the products of the next tile; the product is rounded on the way there. Elsewhere the
-// threads that hold the sums do, in float32. If k is divided into parts, the kernel that adds them does.
+// This is matmul/wgmma.cu with another epilogue (linear_sigmoid.cuh), so that the M N elements of the product are
+// neither written to device memory nor read again. A multiprocessor computes 16 exponentials or reciprocals per clock:
+// the sigmoids of a tile take over 2 us, while the tensor cores wait. So in 16 bits, for blocks of many large tiles,
+// three other warps compute them in shared memory during the products of the next tile; the product is rounded on the
+// way there. Otherwise the threads that hold the sums compute them in float32. If k is divided into parts, the kernel
+// that adds the parts computes them.
 #include "linear_sigmoid/linear_sigmoid.cuh"
 
-// Fewest terms of a sum, and tiles of a block, for which other warps finish a tile: they then have enough time, and
-// save more than the last tile of a block takes longer.
+// Fewest terms of a sum, and fewest tiles of a block, for which other warps finish a tile. They then have enough time,
+// and save more than they add to the last tile of a block.
 constexpr int64_t ASIDE_K = 1024, ASIDE_TILES = 4;
 
 template <typename T>
@@ -32,7 +33,7 @@ cudaError_t launch_wgmma(const void* x, const void* weight, const void* bias, vo
 }
 
 // x[m, k] is at x + m * x_stride + k, weight[n, k] at weight + n * weight_stride + k. `tile` and `parts` are those of
-// matmul/_tiles.py. float32 is multiplied in tf32. Sums of several parts go to `sums`, as Parts says.
+// matmul/_tiles.py. float32 is multiplied in tf32. With several parts the sums go to `sums`: see Parts.
 extern "C" int linear_sigmoid_wgmma(const void* x, const void* weight, const void* bias, void* out, int64_t M,
                                     int64_t N, int64_t K, int64_t x_stride, int64_t weight_stride, int64_t tile,
                                     int64_t parts, float* sums, int64_t dtype, cudaStream_t stream,

@@ -1,6 +1,6 @@
-"""A linear layer with a sigmoid in CUDA on Hopper's tensor cores: matmul/wgmma.cu with another end.
+"""A linear layer with a sigmoid in CUDA on Hopper's tensor cores: matmul/wgmma.cu with another epilogue.
 
-Adds to two_passes.py the end of a tile: bias and sigmoid are applied before it is stored.
+Adds to two_passes.py an epilogue that applies bias and sigmoid before the tile is stored.
 """
 
 import torch
@@ -25,15 +25,16 @@ def linear_sigmoid(
     """out[m, n] = sigma(sum over k of x[m, k] * weight[n, k] + bias[n]), in one pass.
 
     Shapes: x (M, K), weight (N, K), bias (N,), any sizes up to 2^30; the output is contiguous.
-    Strides: any. x and weight are copied first unless they are contiguous along K, the other stride a multiple of 16
-    bytes, and the first element at a multiple of 16 bytes; which takes their size in memory. So is a strided bias.
+    Strides: any. x and weight are copied first unless they are contiguous along K, the other stride is a multiple of 16
+    bytes, and the first element is at a multiple of 16 bytes. A strided bias is copied too. Copies take memory.
     Plan: a model of the time chooses the tile, and in 16 bits the number of parts in which k is divided; see `config`.
     Dtypes: float16, bfloat16; sums and sigmoids in float32, and for large tiles the product is rounded before the bias
     is added. float32 with precision "tf32": factors are rounded to tf32.
-    Tail: TMA pads tiles that overhang the inputs with zeros and leaves out what overhangs the output.
+    Tail: TMA pads tiles that overhang the inputs with zeros and does not write elements that overhang the output.
     Devices: CUDA, compute capability 9.0.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for precision
-    "ieee" of float32, for K = 0, for larger sizes, and on other devices; build.CudaError if the launch fails.
+    Raises: ValueError for other shapes, dtypes and precisions, and for tensors on different devices;
+    NotImplementedError for precision "ieee" of float32, for K = 0, for larger sizes, and on other devices;
+    build.CudaError if the launch fails.
     Source: see wgmma.cu.
     """
     M, N, K = check_linear("linear_sigmoid", x, weight, bias, precision=precision)
@@ -51,7 +52,7 @@ def config(x: Tensor, weight: Tensor, bias: Tensor, *, precision: str = "ieee") 
 
 
 def choose(x: Tensor, weight: Tensor, kernels: tuple[str, ...] = ("wgmma",)) -> Plan:
-    """The plan of these kernels with the least predicted time, after copies, which all plans need alike."""
+    """The plan of these kernels with the least predicted time. Copies are not counted: all plans need the same ones."""
     if x.element_size() != 2:
         return one_of_two_tiles(x.shape[0], weight.shape[0], x)
     if not x.is_cuda:
@@ -66,7 +67,7 @@ def choose(x: Tensor, weight: Tensor, kernels: tuple[str, ...] = ("wgmma",)) -> 
 
 
 def run(plan: Plan, x: Tensor, x_stride: int, weight: Tensor, weight_stride: int, bias: Tensor) -> Tensor:
-    """The result for matrices that are not empty and that TMA can read by rows, by a plan of "wgmma"."""
+    """The result for matrices that are not empty and that TMA can read by rows, by a "wgmma" plan."""
     (M, K), N = x.shape, weight.shape[0]
     out = x.new_empty(M, N)
     sums = x.new_empty(elements_of_parts(plan, M, N), dtype=torch.float32) if plan.parts > 1 else None

@@ -1,4 +1,4 @@
-"""The gradients of a linear layer with a sigmoid in CUDA: four kernels, each as simple as it can be."""
+"""The gradients of a linear layer with a sigmoid in CUDA, the definition: four simple kernels."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -27,8 +27,9 @@ def linear_sigmoid_grad(
     Shapes: x (M, K), weight (N, K), bias (N,), dy (M, N), any strides, any sizes; the results are contiguous.
     Dtypes: float32, float16, bfloat16, the same for all; products and sums in float32; dz and the results are rounded.
     Precision: "ieee" multiplies the factors as they are; "tf32", for float32 only, first rounds them to tf32.
-    Devices: CUDA; on the CPU the same kernels are emulated, for agreement only.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; build.CudaError if a launch fails.
+    Devices: CUDA; on the CPU the same kernels are emulated, only to check results.
+    Raises: ValueError for other shapes, dtypes and precisions, and for tensors on different devices; build.CudaError if
+    a launch fails.
     Source: see linear_sigmoid_grad.cu.
     """
     M, N, K = check_linear("linear_sigmoid_grad", x, weight, bias, dy, precision=precision)

@@ -21,7 +21,7 @@ def linear_sigmoid_grad(
 ) -> tuple[Float[Tensor, "M K"], Float[Tensor, "N K"], Float[Tensor, "N"]]:
     """(dx, dweight, dbias): gradients of the sum of dy * y, where y is the `linear_sigmoid` of x, weight and bias.
 
-    Shapes, strides, dtypes, precisions, devices and errors: those of wgmma.py. `config` says what runs.
+    Shapes, strides, dtypes, precisions, devices and errors: those of wgmma.py. `config` names the kernels that run.
     """
     return gradients(product.matmul, x, weight, bias, dy, precision)
 

@@ -1,9 +1,8 @@
 // dz = dy s (1 - s), s = sigma(x weight^T + bias); dx = dz weight, dweight = dz^T x, dbias = sum over the rows of dz
 //
-// Three products of tiles (linear_sigmoid/tiles.cuh) and a sum. The first ends with the derivative of the sigmoid, so that
-// neither the product nor s is stored. dx adds up over n, and dweight over m: the same kernel with other strides, since
-// a transposed matrix is one whose strides have changed places. A thread adds up a column for dbias; the lanes of a
-// warp read neighbours.
+// There are three products by tiles (linear_sigmoid/tiles.cuh) and a sum. The first product ends with the derivative of
+// the sigmoid, so that neither the product nor s is stored. dx adds over n, and dweight over m, by the same kernel with
+// exchanged strides for a transposed matrix. For dbias a thread adds up a column; the lanes of a warp read neighbours.
 #include "linear_sigmoid/tiles.cuh"
 
 constexpr int COLUMNS = 256;  // columns that a block of `column_sums` adds up

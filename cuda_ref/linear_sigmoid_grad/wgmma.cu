@@ -5,8 +5,9 @@
 //
 // The forward product ends with its derivative (linear_sigmoid/linear_sigmoid.cuh): neither the product nor s goes to
 // device memory. Three warps read dy, compute dz in shared memory, and store it, while the others multiply the next
-// tile. They also begin the sums over the rows of dz: about 21 rows each are added in registers and by shuffles, and
-// stored for a second kernel, an eighth of the bytes of dz. The gradients dx = dz W and dW = dz^T x are products of matmul.
+// tile. They also begin the sums over the rows of dz: about 21 rows each are added in registers and by shuffles. The
+// results, an eighth of the bytes of dz, are stored for a second kernel. The gradients dx = dz W and dW = dz^T x are
+// products of matmul.
 #include "linear_sigmoid/linear_sigmoid.cuh"
 
 template <typename T>
@@ -43,7 +44,7 @@ extern "C" int sigmoid_gradient(const void* x, const void* weight, const void* b
     }
 }
 
-// A block adds 32 columns: a warp every WARPS-th row, then one warp the sums of all.
+// A block adds 32 columns: each warp adds every WARPS-th row, then one warp adds the sums of all warps.
 constexpr int WARPS = 16;
 
 template <typename T>

@@ -1,6 +1,6 @@
 """The gradients of a linear layer with a sigmoid in CUDA on Hopper's tensor cores: three products and a sum.
 
-Adds to the plain kernel products by matmul/wgmma.py, and sums over rows that the first product's tiles begin.
+Adds to the plain kernel products by matmul/wgmma.py, and sums over rows that begin in the first product's tiles.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from cuda_ref.matmul._tiles import Plan, Problem, described
 
 REQUIRES = "sm_90"
 ROWS, SUMS = 64, 4
-"""Rows of dz of which SUMS sums leave the kernel."""
+"""For every ROWS rows of dz the kernel stores SUMS sums."""
 TILES_OF_TWO = (1, 2, 3)
 """The tiles of matmul/wgmma.cu with two consumer warpgroups."""
 
@@ -45,8 +45,9 @@ def linear_sigmoid_grad(
     Precision: "ieee".
     Memory: 2 M N bytes for dz and M N / 4 for sums over its rows.
     Devices: CUDA, compute capability 9.0.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for float32,
-    for other N, for sizes of 0, for larger sizes, and on other devices; build.CudaError if a launch fails.
+    Raises: ValueError for other shapes, dtypes and precisions, and for tensors on different devices;
+    NotImplementedError for float32, for other N, for sizes of 0, for larger sizes, and on other devices;
+    build.CudaError if a launch fails.
     Source: see wgmma.cu.
     """
     return gradients(product.matmul, x, weight, bias, dy, precision)
@@ -83,7 +84,7 @@ def gradients(
 
 
 def steps(product_config: Callable[[Tensor, Tensor], str], x: Tensor, weight: Tensor, dy: Tensor) -> str:
-    """The steps of `gradients` in words."""
+    """Describes the steps of `gradients`."""
     (M, K), N = x.shape, weight.shape[0]
     if M * N * K == 0:
         return ""
@@ -93,7 +94,7 @@ def steps(product_config: Callable[[Tensor, Tensor], str], x: Tensor, weight: Te
 
 
 def _plan(M: int, N: int, K: int, x: Tensor) -> Plan:
-    """The tile of the product that ends with dz, which is not divided into parts."""
+    """The tile of the product that ends with dz. Its K is not divided into parts."""
     problem = Problem(M, N, K, False, False, multiprocessors(x.device) if x.is_cuda else 1)
     costs = costs_of(x.device if x.is_cuda else None)
     return min((Plan("wgmma", tile, 1) for tile in TILES_OF_TWO), key=lambda plan: predicted_us(plan, problem, costs))

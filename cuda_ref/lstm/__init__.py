@@ -23,11 +23,11 @@ def lstm(
     """(y, h, c): i, f, g, o = x_t w_ih^T + h w_hh^T + bias; c = sigmoid(f) c + sigmoid(i) tanh(g);
     h = y_t = sigmoid(o) tanh(c).
 
-    Shapes: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H); any strides: torch copies what is not
-    contiguous; the results are.
-    Dtypes: float32, float16, bfloat16, the same for all; h is rounded to it in each step, sums and c are float32.
-    Memory: 4 B H bytes.
-    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
+    Shapes: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H), any strides: torch copies tensors
+    that are not contiguous. The results are contiguous.
+    Dtypes: float32, float16, bfloat16, the same for all; h is rounded to this dtype in each step, sums and c are
+    float32. Memory: 4 B H bytes.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
     Raises: ValueError for other shapes and dtypes; NotImplementedError for I, B or H above 2^18; build.CudaError if a
     launch fails.
     Source: S. Hochreiter, J. Schmidhuber, "Long Short-Term Memory", Neural Computation 9(8), 1997.

@@ -1,4 +1,4 @@
-"""The product of all inputs with their weights, one for all time steps, which precedes the LSTM kernels."""
+"""The product of all inputs with their weights: one product for all time steps, before the LSTM kernels."""
 
 from types import ModuleType
 
@@ -10,7 +10,7 @@ from cuda_ref.matmul import auto, mma, register_tiles
 
 
 def input_products(product: ModuleType, x: Tensor, w_ih: Tensor) -> Tensor:
-    """x w_ih^T for all time steps, by a module's `matmul`: (T, B, 4H), in the type of x. x (T, B, I), w_ih (4H, I)."""
+    """x w_ih^T for all time steps, by a module's `matmul`: (T, B, 4H), in the dtype of x. x (T, B, I), w_ih (4H, I)."""
     (T, B, I), columns = x.shape, w_ih.shape[0]  # noqa: E741
     return product.matmul(x.reshape(T * B, I), w_ih.t()).view(T, B, columns)
 

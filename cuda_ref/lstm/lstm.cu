@@ -5,7 +5,7 @@
 
 constexpr int WARPS = 8, ROWS = 8;
 
-// sums[r][g] += the products of row r of `rows` and row (g, unit) of `weights`, over columns of this lane.
+// sums[r][g] += the products of row r of `rows` and row (g, unit) of `weights`, over the columns of this lane.
 template <typename T>
 __device__ __forceinline__ void add_products(float (&sums)[ROWS][GATES], const T* rows, int count, const T* weights,
                                              int columns, int unit, int units) {
@@ -23,14 +23,14 @@ __device__ __forceinline__ void add_products(float (&sums)[ROWS][GATES], const T
     }
 }
 
-// One step. A warp computes one unit of ROWS rows of the batch: it reads the unit's weights once for all of them.
+// One step. A warp computes one unit for ROWS rows of the batch: it reads the unit's weights once for all of them.
 template <typename T>
 __global__ void __launch_bounds__(32 * WARPS)
     lstm_step(const T* __restrict__ x, const T* __restrict__ w_ih, const T* __restrict__ w_hh,
               const T* __restrict__ bias, const T* __restrict__ h, const T* __restrict__ c0, float* __restrict__ cells,
               T* __restrict__ y, T* __restrict__ last_h, T* __restrict__ last_c, int batch, int inner, int units) {
     const int unit = blockIdx.x * WARPS + threadIdx.y, row = blockIdx.y * ROWS, count = min(ROWS, batch - row);
-    if (unit >= units) return;  // all lanes of a warp
+    if (unit >= units) return;  // true for all lanes of a warp
     float sums[ROWS][GATES] = {};
     add_products(sums, x + int64_t(row) * inner, count, w_ih, inner, unit, units);
     add_products(sums, h + int64_t(row) * units, count, w_hh, units, unit, units);

@@ -3,15 +3,15 @@
 //
 // A block has 8 or 16 hidden units, each with four rows of w_hh. All blocks must run at the same time, since each waits
 // for the others in every step: the launch is cooperative, and fails if they do not fit. The blocks of an emulated
-// device run one after the other; there every step is a launch of its own, and no block waits.
+// device run one after the other; there every step is a separate launch, and no block waits.
 #include "lstm/steps.cuh"
 #include "common/mma.cuh"
 
-constexpr int MOST = 1024, MOST_ROWS[] = {1024, 512};  // H; rows of a block, without and with tensor cores
+constexpr int MOST = 1024, MOST_ROWS[] = {1024, 512};  // largest H; rows per block, without and with tensor cores
 
-// Small batches, without tensor cores: a warp has a unit. A number and its step are one word of 64 bits, so that a
-// reader needs no other sign that it has arrived. A block writes step t + 1 after it has read all of t, and so after
-// all blocks have read t - 1, in whose place it writes. ROWS of the batch at a time.
+// Small batches, without tensor cores: one warp per unit, ROWS rows of the batch at a time. A number and its step are
+// one word of 64 bits, so a reader needs no other sign that the number has arrived. A block writes step t + 1 after it
+// has read all of step t. By then all blocks have read step t - 1, whose place it overwrites.
 template <typename T, int ROWS>
 __global__ void __launch_bounds__(THREADS) lstm_words(const Layer layer, int begin, int end) {
     constexpr int WIDTH = MOST, QUADS = WIDTH / 128;
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(THREADS) lstm_words(const Layer layer, int beg
                     if (k + 1 < H) rows[buffer][r][k + 1] = __uint_as_float(unsigned(x[i].y));
                 }
             }
-            __syncthreads();  // two buffers: those who are late read the other one
+            __syncthreads();  // two buffers: late threads read the other one
 
             float sums[ROWS][GATES] = {};
 #pragma unroll
@@ -131,13 +131,13 @@ __global__ void __launch_bounds__(THREADS) lstm_words(const Layer layer, int beg
 }
 
 // Larger batches of 16-bit numbers, on tensor cores. A warp has 32 BLOCKS columns of the block's weights and multiplies
-// TILE rows of h by them; the sums of the warps are added in shared memory. h is read from y, 16 bytes a lane: the
-// elements of a lane are those of two products along k, in an order that is the same for both operands. They come by
-// cp.async, since registers would hold a quarter of them only: all reads of a tile wait for the L2 cache at once.
+// TILE rows of h by them; the sums of the warps are added in shared memory. h is read from y, 16 bytes per lane: the
+// elements of a lane belong to two products along k, in an order that is the same for both operands. They are copied by
+// cp.async, since registers would hold only a quarter of them: all reads of a tile wait for the L2 cache at once.
 //
-// A warp waits until the blocks that compute its columns of h have finished the step before.
-constexpr int UNITS = 16, TILE = 32;  // of a block; rows of the batch at a time
-// In shared memory: the sums of all warps, and the elements of h of a tile, as many bytes as so many floats take.
+// A warp waits until the blocks that compute its columns of h have finished the previous step.
+constexpr int UNITS = 16, TILE = 32;  // units per block; rows of the batch at a time
+// Floats in shared memory: the sums of all warps, then the elements of h of a tile (as many bytes).
 constexpr int SUMS = WARPS * TILE * UNITS * GATES;
 template <int BLOCKS>
 constexpr int CHUNKS = BLOCKS * TILE / 8 * THREADS * 4;
@@ -145,10 +145,10 @@ constexpr int CHUNKS = BLOCKS * TILE / 8 * THREADS * 4;
 template <typename T, int BLOCKS>
 __global__ void __launch_bounds__(THREADS) lstm_mma(const Layer layer, int begin, int end) {
     constexpr int DEPTH = 32 * BLOCKS, MS = TILE / 16, NS = UNITS / 8;
-    constexpr int OUTPUTS = TILE * UNITS / THREADS, APART = THREADS / UNITS;  // rows of a thread, and their distance
+    constexpr int OUTPUTS = TILE * UNITS / THREADS, APART = THREADS / UNITS;  // rows per thread, and their distance
     extern __shared__ __align__(16) float shared[];
     float4* const partial = reinterpret_cast<float4*>(shared);  // [WARPS][TILE][UNITS], the four gates together
-    // Elements of h on their way: a thread reads what it has copied itself.
+    // Elements of h in flight: a thread reads only data that it has copied itself.
     uint4* const chunks = reinterpret_cast<uint4*>(shared + SUMS) + threadIdx.x;
     float* const cells = shared + SUMS + CHUNKS<BLOCKS>;  // [rows][UNITS]
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(THREADS) lstm_mma(const Layer layer, int begin
             bias[gate] = to_float(static_cast<const T*>(layer.bias)[gate * H + unit]);
         }
     }
-    T next[OUTPUTS][GATES];  // the inputs of a thread, a tile ahead
+    T next[OUTPUTS][GATES];  // inputs of a thread, loaded one tile ahead
     const auto load_inputs = [&](int t, int row) {
 #pragma unroll
         for (int o = 0; o < OUTPUTS; ++o) {
@@ -283,7 +283,7 @@ __global__ void __launch_bounds__(THREADS) lstm_mma(const Layer layer, int begin
                     y[(int64_t(t) * B + b) * H + unit] = from_float<T>(out);
                 }
             }
-            __syncthreads();  // the sums are read, and y is written
+            __syncthreads();  // the sums have been read, and y has been written
         }
         if (threadIdx.x == 0) write_flag(flags + blockIdx.x, t + 1);
     }
@@ -314,7 +314,7 @@ cudaError_t launch_mma(const Layer& layer, cudaStream_t stream, LaunchRecord* re
     return launch_steps(lstm_mma<T, BLOCKS>, layer, grid, bytes(layer.rows), bytes(MOST_ROWS[1]), stream, record);
 }
 
-// inputs (T, B, 4H). `rows` of the batch belong to one group of blocks on tensor cores; 0: without tensor cores.
+// inputs (T, B, 4H). With tensor cores a group of blocks computes `rows` rows of the batch; 0: without tensor cores.
 extern "C" int lstm_persistent(const void* inputs, const void* w_hh, const void* bias, const void* h0, const void* c0,
                                void* y, void* h, void* c, void* cells, void* exchange, int64_t steps, int64_t batch,
                                int64_t size, int64_t pitch, int64_t rows, int64_t dtype, cudaStream_t stream,
@@ -326,7 +326,7 @@ extern "C" int lstm_persistent(const void* inputs, const void* w_hh, const void*
     const auto by_size = [&](auto zero) {
         using T = decltype(zero);
         if constexpr (sizeof(T) == 2) {
-#ifdef __CUDACC__  // one is enough for the CPU
+#ifdef __CUDACC__  // one variant is enough on the CPU
             if (rows > 0 && size <= 512) return launch_mma<T, 2>(layer, stream, record);
 #endif
             if (rows > 0) return launch_mma<T, 4>(layer, stream, record);

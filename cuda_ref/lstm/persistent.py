@@ -1,6 +1,6 @@
-"""A layer of LSTM cells in CUDA: one kernel for all time steps, with the recurrent weights in its registers.
+"""A layer of LSTM cells in CUDA: one kernel for all time steps, with the recurrent weights in registers.
 
-Adds to the plain kernel blocks that keep their weights and exchange h, and one product of all inputs before them.
+Adds to the plain kernel blocks that keep their weights and exchange h. One product of all inputs precedes it.
 """
 
 import torch
@@ -13,8 +13,8 @@ from cuda_ref._runtime.kept import kept
 from cuda_ref.lstm._parts import input_products, product_config, product_for
 
 DETERMINISTIC = True
-UNITS = 16  # hidden units of a block on tensor cores, as in persistent.cu
-LARGEST = 1024  # H
+UNITS = 16  # hidden units per block on tensor cores, as in persistent.cu
+LARGEST = 1024  # largest H
 EMULATED = 4  # multiprocessors of the emulated device
 
 
@@ -30,14 +30,14 @@ def lstm(
     """(y, h, c): i, f, g, o = x_t w_ih^T + h w_hh^T + bias; c = sigmoid(f) c + sigmoid(i) tanh(g);
     h = y_t = sigmoid(o) tanh(c).
 
-    Shapes: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H), H up to 1024; any strides: torch
-    copies what is not contiguous; the results are.
-    Dtypes: float32, float16, bfloat16, the same for all. x w_ih^T, one product for all steps, and h are rounded to it;
-    sums and c are float32.
+    Shapes: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H), H up to 1024, any strides: torch
+    copies tensors that are not contiguous. The results are contiguous.
+    Dtypes: float32, float16, bfloat16, the same for all. x w_ih^T, one product for all steps, and h are rounded to this
+    dtype; sums and c are float32.
     Kernel: batches beyond four rows of 16-bit numbers use tensor cores, if H is a multiple of 8. All blocks run at the
     same time and wait for each other in every step, so the launch is cooperative.
     Memory: 8 T B H numbers for the products of the inputs, and 24 B H bytes.
-    Devices: CUDA; on the CPU the same kernel is emulated, a launch for each step, for agreement only.
+    Devices: CUDA; on the CPU the same kernel is emulated, with one launch per step, only to check results.
     Raises: ValueError for other shapes and dtypes; NotImplementedError for H above 1024, and for more than 1024 rows of
     a group of blocks (512 on tensor cores); build.CudaError if the blocks do not fit on the device at the same time.
     Source: G. Diamos et al., "Persistent RNNs: Stashing Recurrent Weights On-Chip", ICML 2016.
@@ -71,7 +71,7 @@ def config(x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor, h0: Tensor, c0: 
 
 
 def _rows_on_tensor_cores(x: Tensor, w_hh: Tensor, h0: Tensor) -> int:
-    """Rows of the batch for each group of blocks that together has all weights; 0 without tensor cores.
+    """Rows of the batch per group of blocks that together hold all weights; 0 without tensor cores.
 
     There are as many groups as the device can run at the same time.
     """
@@ -84,5 +84,5 @@ def _rows_on_tensor_cores(x: Tensor, w_hh: Tensor, h0: Tensor) -> int:
 
 
 def _aligned(*tensors: Tensor) -> bool:
-    """Whether all begin at multiples of 16 bytes, after copies of those that are not contiguous."""
+    """True if all begin at multiples of 16 bytes, after copies of those that are not contiguous."""
     return all(not each.is_contiguous() or each.data_ptr() % 16 == 0 for each in tensors)

@@ -8,13 +8,13 @@ constexpr int WARPS = 8, THREADS = 32 * WARPS;
 struct Layer {
     const void *inputs, *w_hh, *bias, *h0, *c0;
     void *y, *h, *c;
-    float* cells;     // (B, H), between launches
-    uint64_t* words;  // (2, B, pitch): h of even and of odd steps, each with the number of its step
-    unsigned* flags;  // (groups, blocks of a group): steps that a block has finished
-    int steps, batch, size, pitch, rows;  // T, B, H; rows of a group
+    float* cells;     // (B, H), kept between launches
+    uint64_t* words;  // (2, B, pitch): h of even and odd steps, each with the number of its step
+    unsigned* flags;  // (groups, blocks per group): steps that a block has finished
+    int steps, batch, size, pitch, rows;  // T, B, H; rows per group
 };
 
-// Reads numbers that other blocks write while this kernel runs: from the L2 cache, each time.
+// Reads numbers that other blocks write while this kernel runs. Each read goes to the L2 cache.
 __device__ __forceinline__ ulonglong2 read_words(const uint64_t* from) {
 #ifdef __CUDA_ARCH__
     ulonglong2 x;
@@ -52,8 +52,8 @@ __device__ __forceinline__ void write_flag(unsigned* to, unsigned step) {
 #endif
 }
 
-// All steps in one cooperative launch; in the emulation a launch for each step. Launches of other threads may take up
-// to `most_bytes` of shared memory.
+// Launches all steps cooperatively; in the emulation one launch per step. Launches of this kernel by other threads may
+// take up to `most_bytes` of shared memory.
 cudaError_t launch_steps(void (*kernel)(Layer, int, int), const Layer& layer, dim3 grid, int shared_bytes,
                          int most_bytes, cudaStream_t stream, LaunchRecord* record) {
     record->set(grid, THREADS, shared_bytes);

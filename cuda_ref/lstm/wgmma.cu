@@ -1,17 +1,17 @@
-// A layer of LSTM cells in one kernel, for H up to 512: a cluster of blocks has the recurrent weights in its registers,
+// A layer of LSTM cells in one kernel, for H up to 512. A cluster of blocks holds the recurrent weights in registers,
 // and exchanges h through the shared memory of its blocks. `inputs` are the products x W_ih^T of all steps.
 //
 // requires: sm_90a
 //
-// Rows of the batch are independent. So a cluster computes 32 to 64 of them over all steps and waits for no
-// other cluster, and h of a step never goes through the L2 cache, except to y. The fewest rows are best with which all
-// clusters run at the same time: there may be room for fewer clusters than the multiprocessors suggest.
-// A block has 32 hidden units: 128 rows of w_hh, by which wgmma multiplies h^T, from registers. It writes its units of h
+// Rows of the batch are independent, so a cluster computes 32 to 64 rows over all steps and waits for no other cluster.
+// h of a step never goes through the L2 cache, except to y. The best number of rows is the smallest with which all
+// clusters run at the same time. There may be room for fewer clusters than the multiprocessors suggest.
+// A block has 32 hidden units: 128 rows of w_hh in registers, by which wgmma multiplies h^T. It writes its units of h
 // to its own buffer, and sends them to the other blocks by bulk copies, which count their bytes on a barrier of the
 // receiver.
 //
-// Two buffers are enough: a block writes and sends h of step t when it has read all of step t - 1, and so when every
-// block has sent that, after its last read of step t - 2, in whose place the new one comes.
+// Two buffers are enough. A block writes and sends h of step t when it has read all of step t - 1. By then every block
+// has sent step t - 1, after its last read of step t - 2, whose place step t takes.
 //
 // Source: G. Diamos et al., "Persistent RNNs: Stashing Recurrent Weights On-Chip", ICML 2016, with clusters.
 #include "lstm/wgmma.cuh"
@@ -19,7 +19,7 @@
 // Hidden units and threads of a block. A warp has four units.
 constexpr int UNITS = 32, THREADS = 2 * WARPGROUP;
 
-// A cluster of BLOCKS blocks with BATCH rows of the batch. A PART is the share of h that a block computes.
+// A cluster of BLOCKS blocks with BATCH rows of the batch. A PART is the share of h that one block computes.
 template <int BLOCKS_, int BATCH_>
 struct Shape {
     static constexpr int BLOCKS = BLOCKS_, BATCH = BATCH_, WIDTH = BLOCKS * UNITS, PART_BYTES = UNITS * BATCH * 2;
@@ -27,7 +27,7 @@ struct Shape {
     static constexpr int SHARED_BYTES = 2 * (STATE_BYTES + PART_BYTES + MBARRIER_BYTES);
 };
 
-// Copies from the block's shared memory to that of a block of the cluster; counts the bytes on the barrier there.
+// Copies from this block's shared memory to another block of the cluster, and counts the bytes on the barrier there.
 __device__ __forceinline__ void bulk_send(uint32_t remote, uint32_t from, int bytes, uint32_t remote_barrier) {
     asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                      remote),
@@ -38,9 +38,9 @@ __device__ __forceinline__ void bulk_send(uint32_t remote, uint32_t from, int by
 template <typename T, typename S>
 __global__ void __launch_bounds__(THREADS, 1) lstm_rows(const Layer layer) {
     constexpr int BATCH = S::BATCH, CELLS = BATCH / 8, PRODUCTS = S::WIDTH / 16;
-    constexpr int CHAINS = CELLS < 6 ? 2 : 1;  // of sums, one of even and one of odd products, which need not wait
+    constexpr int CHAINS = CELLS < 6 ? 2 : 1;  // sums of even and of odd products are independent
     extern __shared__ __align__(128) char raw[];
-    char* const parts = raw + 2 * S::STATE_BYTES;  // what the block sends, of even and of odd steps
+    char* const parts = raw + 2 * S::STATE_BYTES;  // parts that the block sends, of even and odd steps
     const uint32_t shared = shared_address(raw), barriers = shared + 2 * (S::STATE_BYTES + S::PART_BYTES);
     const int thread = threadIdx.x, lane = thread % 32, quarter = lane % 4, H = layer.size, B = layer.batch;
     const int rank = int(cta_rank_in_cluster()), first_row = blockIdx.x / S::BLOCKS * BATCH;
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(THREADS, 1) lstm_rows(const Layer layer) {
     load_state<T, BATCH>(raw, layer.h0, first_row, S::WIDTH, B, H, THREADS);
     uint32_t weights[PRODUCTS][4];
     load_weights<T>(weights, layer.w_hh, unit, 0, H);
-    // A lane has all gates of its unit for these rows, when both halves of the warp have exchanged half of their sums.
+    // A lane has all gates of its unit for these rows once the halves of the warp have exchanged half of their sums.
     const auto row_of = [&](int i) { return i * 8 + quarter * 2 + half; };
     float bias[GATES] = {}, c[CELLS] = {};
     T next[CELLS][GATES];
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(THREADS, 1) lstm_rows(const Layer layer) {
         }
     }
     load_inputs(0);
-    fence_proxy_async();  // h0
+    fence_proxy_async();  // makes h0 visible to wgmma
     cluster_sync();
 
     for (int t = 0; t < layer.steps; ++t) {
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(THREADS, 1) lstm_rows(const Layer layer) {
         wgmma_wait_group<0>();
         for (auto& chain : sums) warpgroup_fence_operand(chain);
 
-        char* const part = parts + t % 2 * S::PART_BYTES;  // sent from here: from the buffer itself it takes 2% longer
+        char* const part = parts + t % 2 * S::PART_BYTES;  // sending from the buffer itself takes 2% longer
         char* const own_part = raw + other * S::STATE_BYTES + rank * S::PART_BYTES;
 #pragma unroll
         for (int i = 0; i < CELLS; ++i) {
@@ -117,14 +117,14 @@ __global__ void __launch_bounds__(THREADS, 1) lstm_rows(const Layer layer) {
         }
         fence_proxy_async();
         __syncthreads();
-        constexpr int EACH = (S::BLOCKS + THREADS / 32 - 1) / (THREADS / 32);  // receivers of a warp
+        constexpr int EACH = (S::BLOCKS + THREADS / 32 - 1) / (THREADS / 32);  // receivers per warp
         const int index = thread / 32 * EACH + lane;
         if (lane < EACH && index > 0 && index < S::BLOCKS && t + 1 < layer.steps) {
             const int to = (rank + index) % S::BLOCKS;
             bulk_send(map_shared_rank(shared + other * S::STATE_BYTES + rank * S::PART_BYTES, to), shared_address(part),
                       S::PART_BYTES, map_shared_rank(barriers + other * MBARRIER_BYTES, to));
         }
-        if (t + 1 < layer.steps) load_inputs(t + 1);  // here, since the fence would wait for it
+        if (t + 1 < layer.steps) load_inputs(t + 1);  // placed here because the fence would wait for the loads
         const int row = thread / (UNITS / CHUNK), chunk = thread % (UNITS / CHUNK);
         const int b = first_row + row, k = rank * UNITS + chunk * CHUNK;
         if (row < BATCH && b < B && k < H) {
@@ -141,12 +141,12 @@ __global__ void __launch_bounds__(THREADS, 1) lstm_rows(const Layer layer) {
     cluster_sync();  // no block ends while others read its shared memory
 }
 
-// Launches if all clusters run at the same time, or if `always`.
+// Launches and returns true if all clusters run at the same time, or if `always`.
 template <typename T, typename S>
 bool launch_shape(const Layer& layer, bool always, cudaStream_t stream, LaunchRecord* record, cudaError_t& error) {
     const auto kernel = lstm_rows<T, S>;
     const dim3 grid(S::BLOCKS * ceil_div(layer.batch, S::BATCH));
-    static const int most = [&] {  // clusters at a time
+    static const int most = [&] {  // clusters that run at the same time
         cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::SHARED_BYTES);
         cudaLaunchAttribute attribute = {};

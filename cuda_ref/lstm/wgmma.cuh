@@ -6,7 +6,7 @@
 #include "hopper/mbarrier.cuh"
 #include "hopper/wgmma.cuh"
 
-constexpr int CHUNK = 16 / 2;  // elements of 16 bytes
+constexpr int CHUNK = 16 / 2;  // elements in 16 bytes
 
 struct Layer {
     const void *inputs, *w_hh, *bias, *h0, *c0;
@@ -49,8 +49,8 @@ __device__ __forceinline__ void wgmma_of_registers(float (&acc)[COUNT], const ui
     }
 }
 
-// The fragments of a warp's 16 rows of w_hh, from `first_k` on: four units. A lane's two rows are two gates of one
-// unit: i and f in the upper half of a warp, g and o in the other half.
+// Loads the fragments of a warp's 16 rows of w_hh, from `first_k` on: four units. A lane's two rows are two gates of
+// one unit: i and f in the upper half of a warp, g and o in the other half.
 template <typename T, int PRODUCTS>
 __device__ __forceinline__ void load_weights(uint32_t (&weights)[PRODUCTS][4], const void* w_hh, int unit, int first_k,
                                              int H) {
@@ -66,8 +66,8 @@ __device__ __forceinline__ void load_weights(uint32_t (&weights)[PRODUCTS][4], c
     }
 }
 
-// Adds a lane's sums of two neighbouring rows of the batch to z: each half of a warp keeps one of the rows, and gets
-// the other two gates of it from the other half.
+// Adds a lane's sums of two neighbouring rows of the batch to z. Each half of a warp keeps one of the rows, and gets
+// the other two gates of that row from the other half.
 __device__ __forceinline__ void add_gates(float (&z)[GATES], const float* sums) {
     const bool half = threadIdx.x % 32 / 16;
 #pragma unroll
@@ -79,14 +79,14 @@ __device__ __forceinline__ void add_gates(float (&z)[GATES], const float* sums) 
     }
 }
 
-// The sums of the inputs of one step and row, of which `from` has the first gate.
+// Loads the input sums of one step and row; `from` is the first gate.
 template <typename T>
 __device__ __forceinline__ void load_gates(T (&next)[GATES], bool inside, const T* from, int H) {
 #pragma unroll
     for (int gate = 0; gate < GATES; ++gate) next[gate] = inside ? __ldg(from + gate * H) : from_float<T>(0.0f);
 }
 
-// h of the rows from `first_row` on, of which shared memory holds `batch`; `width` k.
+// Loads h of `batch` rows from `first_row` on to shared memory; `width` terms of k.
 template <typename T, int BATCH>
 __device__ __forceinline__ void load_state(char* state, const void* h0, int first_row, int width, int B, int H,
                                            int threads) {

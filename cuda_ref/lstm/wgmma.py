@@ -1,6 +1,6 @@
 """A layer of LSTM cells in CUDA on Hopper's tensor cores, with the recurrent weights in registers.
 
-Adds to persistent.py clusters that compute rows of the batch of their own, and exchange h in shared memory.
+Adds to persistent.py clusters that compute different rows of the batch and exchange h in shared memory.
 """
 
 from jaxtyping import Float
@@ -14,7 +14,7 @@ from cuda_ref.matmul import wgmma as product
 
 DETERMINISTIC = True
 REQUIRES = "sm_90"
-LARGEST = 512  # H
+LARGEST = 512  # largest H
 
 
 @kept
@@ -29,12 +29,12 @@ def lstm(
     """(y, h, c): i, f, g, o = x_t w_ih^T + h w_hh^T + bias; c = sigmoid(f) c + sigmoid(i) tanh(g);
     h = y_t = sigmoid(o) tanh(c).
 
-    Shapes: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H), H a multiple of 8 up to 512; any
-    strides: torch copies what is not contiguous; the results are.
-    Dtypes: float16, bfloat16, the same for all. x w_ih^T, one product for all steps, and h are rounded to it; sums and
-    c are float32.
-    Kernel: a cluster of 4, 8 or 16 blocks, by H, computes 32 to 64 rows of the batch over all steps: the fewest with
-    which all clusters run at the same time.
+    Shapes: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H), H a multiple of 8 up to 512, any
+    strides: torch copies tensors that are not contiguous. The results are contiguous.
+    Dtypes: float16, bfloat16, the same for all. x w_ih^T, one product for all steps, and h are rounded to this dtype;
+    sums and c are float32.
+    Kernel: a cluster of 4, 8 or 16 blocks, by H, computes 32 to 64 rows of the batch over all steps: the smallest
+    number with which all clusters run at the same time.
     Memory: 8 T B H bytes for the products of the inputs.
     Devices: CUDA, compute capability 9.0, with clusters of 16 blocks for H above 256.
     Raises: ValueError for other shapes and dtypes; NotImplementedError for float32, for other H, and on other devices;
@@ -64,6 +64,6 @@ def config(x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor, h0: Tensor, c0: 
 
 
 def _aligned(x: Tensor) -> Tensor:
-    """x, or a copy unless it is contiguous and begins at a multiple of 16 bytes."""
+    """Returns x, or a copy if x is not contiguous or does not begin at a multiple of 16 bytes."""
     x = x.contiguous()
     return x if x.data_ptr() % 16 == 0 else x.clone()

@@ -19,9 +19,9 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     Precision: "ieee" multiplies the inputs as they are; "tf32", for float32 only, first rounds them to tf32 (11
     significant bits, to nearest, ties away from zero). Sums are in order of k, without tensor cores.
     Tail: threads beyond the edge of the output do nothing. Offsets are int64.
-    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; build.CudaError if the launch
-    fails.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
+    Raises: ValueError for other shapes, dtypes and precisions, and for tensors on different devices; build.CudaError if
+    the launch fails.
     Source: see matmul.cu.
     """
     M, N, K = check_matmul(a, b, precision=precision)

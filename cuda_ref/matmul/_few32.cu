@@ -1,12 +1,12 @@
-// out[m, n] = sum over k of a[m, k] * b[k, n] in tf32, for at most 8 rows or columns: as fast as an operand is read
+// out[m, n] = sum over k of a[m, k] * b[k, n] in tf32, for at most 8 rows or columns
 //
 // requires: sm_90
 //
-// This is stream.cu for tf32. The larger operand is the stream, the other one has few rows (or columns). A
-// warp multiplies STRIP elements of the stream by all of the few, TERMS of k at a time. Each thread loads 16 bytes of the
-// stream at once, along k or across it, and has whole fragments of mma.sync: which elements a fragment has, and in which
-// order k is taken, is free as long as both operands agree. The warps of a block, and the blocks of a cluster, divide k.
-// Their sums meet in shared memory, in a fixed order.
+// This is stream.cu for tf32: the time is that of reading the larger operand, the "stream". The other operand, `few`,
+// has few rows (or columns). A warp multiplies STRIP elements of the stream by all rows of `few`, TERMS of k at a time.
+// Each thread loads 16 bytes of the stream at once, along k or across it, and holds whole fragments of mma.sync. The
+// assignment of elements and terms to positions of a fragment is free as long as both operands use the same one. The
+// warps of a block, and the blocks of a cluster, divide k. Their sums are added in shared memory, in a fixed order.
 //
 // Precision: factors are rounded to tf32, products are exact, sums float32.
 //
@@ -28,7 +28,7 @@ struct Few {
     bool quads;  // four neighbours along k can be read at once, and K is a multiple of 4
 };
 
-// Loads 16 bytes, or gives zeros unless they exist. The compiler does not move the load.
+// Loads 16 bytes, or gives zeros if they do not exist. The compiler does not move the load.
 __device__ __forceinline__ void load_quad(uint32_t* x, const float* from, bool exists) {
     asm volatile(
         "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %5, 0;\n\tmov.b32 %0, 0;\n\tmov.b32 %1, 0;\n\tmov.b32 %2, 0;\n\t"
@@ -59,10 +59,10 @@ __device__ __forceinline__ void mma(float (&sums)[4], const uint32_t (&a)[4], ui
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// With g = lane / 4 and q = lane % 4: term j of a thread is k + term(j, q).
+// Term j of a thread is k + term(j, q), where q = lane % 4.
 __device__ __forceinline__ int term(int j, int q) { return 4 * q + j % 4 + j / 4 * 16; }
 
-// The orders in which a thread takes the stream. Word i of `x` is one of its 32 in a step.
+// The order in which a thread reads the stream: `x` holds its 32 words of a step, and word() finds one of them.
 // Contiguous along k: four elements, 8 terms of each.
 template <bool ALONG_K>
 struct Order {
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(THREADS, 3)
     }
     __syncthreads();
 
-    // Neighbouring threads store neighbours in memory.
+    // Neighbouring threads store neighbouring elements.
     const int width = min(STRIP, x.size - s), count = width * few.size;
     const auto place = [&](int i, int& r, int& column) {
         const int by = out_s == 1 ? width : few.size, outer = i / by, inner = i - outer * by;
@@ -191,8 +191,8 @@ __global__ void __launch_bounds__(THREADS, 3)
     cluster_sync();  // a block must not exit while others read its sums
 }
 
-// The stream's element (s, k) is at x + s * x_stride + k if along_k, else at x + s + k * x_stride, by rows of multiples
-// of 16 bytes; few's element (r, k) at few + r * few_r + k * few_k. `blocks` of a cluster, at most 8, divide k.
+// Element (s, k) of the stream is at x + s * x_stride + k if along_k, else at x + s + k * x_stride; rows are multiples
+// of 16 bytes. Element (r, k) of `few` is at few + r * few_r + k * few_k. `blocks` of a cluster, at most 8, divide k.
 extern "C" int matmul_few32(const void* x, const void* few, void* out, int64_t size, int64_t few_size, int64_t K,
                             int64_t along_k, int64_t x_stride, int64_t few_r, int64_t few_k, int64_t out_r,
                             int64_t out_s, int64_t blocks, cudaStream_t stream, LaunchRecord* record) {

@@ -8,7 +8,7 @@ from cuda_ref.matmul._tiles import Plan
 
 
 def run(plan: Plan, a: Tensor, b: Tensor) -> Tensor:
-    """The product of two matrices that are not empty, by a plan of "few32": `parts` blocks of a cluster divide k."""
+    """The product of two matrices that are not empty, by a "few32" plan: `parts` blocks of a cluster divide k."""
     (M, K), N = a.shape, b.shape[1]
     out = a.new_empty(M, N)
     few, stream, out_strides = (a, b.t(), (N, 1)) if M <= N else (b.t(), a, (1, N))

@@ -9,7 +9,7 @@ from cuda_ref.matmul.wgmma import for_tma
 
 
 def run(plan: Plan, a: Tensor, b: Tensor, precision: str, scale_a: Tensor | None, scale_b: Tensor | None) -> Tensor:
-    """The product of two matrices that are not empty, by a plan of "skinny8" or "short8"."""
+    """The product of two matrices that are not empty, by a "skinny8" or "short8" plan."""
     (M, K), N = a.shape, b.shape[1]
     a, b, (_, a_stride), (_, b_stride) = for_tma(a, b)
     out = a.new_empty(M, N, dtype=torch.bfloat16)

@@ -25,15 +25,15 @@ class Costs(NamedTuple):
     dram_copy_bytes_per_us: float = 3.874e06  # copies for TMA and sums of parts
     sm_l2_bytes_per_us: float = 9.924e04  # TMA loads, if all multiprocessors load
     sm_wgmma_products_per_us: float = 3.456e06
-    request_us: float = 0.001518  # a request of a line that many blocks read
+    request_us: float = 0.001518  # a request for a cache line that many blocks read
     copy_us: float = 3.028  # launch of the copy for TMA
     add_us: float = 1.879  # launch of the addition of parts
     add_part_us: float = 0.04977
     wgmma_launch_us: float = 1.223
     wgmma_cluster_us: float = 2.582
-    wgmma_block_us: float = 0.2558  # until a block's first step, and after its last
+    wgmma_block_us: float = 0.2558  # before a block's first step and after its last
     wgmma_step_us: float = 0.1216  # least time of a step
-    wgmma_store_us: float = 5.749e-05  # an element
+    wgmma_store_us: float = 5.749e-05  # per element
     sm_odd_stores_per_us: float = 5140  # elements whose rows TMA cannot store
     beyond_share: float = 0.3635  # Extra step time if all rows of a tile lay beyond the output.
     fitted_launch_us: float = 2.806
@@ -41,7 +41,7 @@ class Costs(NamedTuple):
     mma_launch_us: float = 2.864
     mma_cluster_us: float = 1.19
     mma_step_us: float = 0.273  # a step of a block alone on its multiprocessor
-    mma_shift_share: float = 1.907  # Extra step time for each operand at odd addresses.
+    mma_shift_share: float = 1.907  # extra time of a step for each operand at odd addresses
     sm_mma_copies_per_us: float = 3.393e04  # elements to shared memory
     sm_mma_stores_per_us: float = 6805  # elements
     sm_mma_l2_bytes_per_us: float = 3.212e04
@@ -59,17 +59,17 @@ class Costs(NamedTuple):
     skinny_block_us: float = 0.9766
     skinny_step_us: float = 0.1328
     short_launch_us: float = 0.8967
-    short_turn_us: float = 0.7233  # a wait for memory
-    short_load_us: float = 0.002517  # a warp's load
-    short_sector_us: float = 0.0004362  # more for each 32 bytes of another row of b
-    short_element_us: float = 0.02145  # an element of a thread's grid
+    short_turn_us: float = 0.7233  # one wait for memory
+    short_load_us: float = 0.002517  # one load by a warp
+    short_sector_us: float = 0.0004362  # extra time for each 32 bytes of another row of b
+    short_element_us: float = 0.02145  # per element of a thread's grid
     short_tile_launch_us: float = 2.213
     short_tile_term_us: float = 0.02101
     short_tile_store_us: float = 0.6365
     narrow_launch_us: float = 4.549
-    narrow_step_us: float = 0.07612  # a warp's 16 terms
-    narrow_odd_share: float = 3  # times that, if rows do not begin at multiples of 16 bytes
-    narrow_mma_us: float = 0.0279  # a warp's tile of 8 columns
+    narrow_step_us: float = 0.07612  # 16 terms of a warp
+    narrow_odd_share: float = 3  # multiple of the above, if rows do not begin at multiples of 16 bytes
+    narrow_mma_us: float = 0.0279  # 8 columns of a warp's tile
 
 
 H200 = Costs()
@@ -91,18 +91,18 @@ def predicted_us(plan: Plan, x: Problem, costs: Costs = H200) -> float:
 
 
 def longest(*times: float) -> float:
-    """The longest of concurrent activities, and some of the others, since they overlap imperfectly."""
+    """The longest of concurrent activities plus a share of the others, since they overlap imperfectly."""
     return sum(each**4 for each in times) ** 0.25
 
 
 def _wgmma_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
-    """Copies, launch, the longest of rounds and traffic, and the addition of parts."""
+    """Copies and launch, plus the longest of rounds and traffic, plus the addition of parts."""
     tile, fitted = tile_of(plan), plan.kernel == "fitted"
     together = tile.cluster * tile.beside
     blocks, steps = blocks_of(tile, x) * plan.parts, cdiv(cdiv(x.K, tile.K), plan.parts)
-    # Some parts of the device have no place for clusters of four.
+    # Some GPCs have no room for a cluster of four blocks.
     rounds = cdiv(blocks // together, max(1, x.multiprocessors // together - 3 * (together == 4)))
-    rows = cdiv(tile.M, 64) * 64 if fitted and x.a_across_k else tile.M  # that TMA loads
+    rows = cdiv(tile.M, 64) * 64 if fitted and x.a_across_k else tile.M  # rows that TMA loads
     loaded = 2 * tile.K * (rows * (1 + x.a_split) / tile.beside + tile.N * (1 + x.b_split) / tile.cluster)
     products = max(tile.M, 64) * tile.N * tile.K / c.sm_wgmma_products_per_us
     own = c.fitted_step_us + products if fitted else longest(c.wgmma_step_us, products)
@@ -120,7 +120,7 @@ def _wgmma_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
 
 
 def _requests_us(tile: Tile, x: Problem, c: Costs) -> float:
-    """Blocks that read the same line wait for each other, once for each row that lies in the line."""
+    """Extra time of blocks that read the same cache line: they wait for each other, once per row in the line."""
     below, beside = cdiv(x.M, tile.M * tile.cluster), cdiv(x.N, tile.N * tile.beside)
     of_b = min(below, x.multiprocessors // tile.cluster) * _rows_of_a_line(x.K if x.b_along_k else x.N)
     of_a = min(beside, x.multiprocessors // tile.beside) * _rows_of_a_line(x.M if x.a_across_k else x.K)
@@ -128,12 +128,12 @@ def _requests_us(tile: Tile, x: Problem, c: Costs) -> float:
 
 
 def _rows_of_a_line(elements: int) -> float:
-    """Rows of this length that lie in a line of the L2 cache, on average."""
+    """Average number of rows of this length in a line of the L2 cache."""
     return 1.0 if elements >= LINE else (LINE + 2 * elements - gcd(LINE, 2 * elements)) / (2 * elements)
 
 
 def _mma_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
-    """Launch, and the longest of rounds of resident blocks, a multiprocessor's work, and traffic."""
+    """Launch, plus the longest of rounds of resident blocks, a multiprocessor's work, and traffic."""
     tile = tile_of(plan)
     blocks, steps = blocks_of(tile, x) * plan.parts, cdiv(cdiv(x.K, tile.K), plan.parts)
     shared = min(steps, tile.stages) * 9 * tile.K * (tile.M + tile.N) // 4 + 1024
@@ -146,7 +146,7 @@ def _mma_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
 
 
 def _stream_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
-    """Launch, and the longer of reading memory and rounds of two blocks a multiprocessor."""
+    """Launch, plus the longer of reading memory and rounds of two blocks per multiprocessor."""
     blocks, steps = stream_blocks(x, plan.tile) * plan.parts, cdiv(x.K, tiles.STREAM_TERMS * plan.parts << plan.tile)
     shifts = 1 + c.stream_shift_share * (x.a_copied if x.M > x.N else x.b_copied)
     work = min(2, cdiv(blocks, x.multiprocessors)) * (1 + c.stream_groups_share * (min(x.M, x.N) > 8))
@@ -157,11 +157,11 @@ def _stream_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
 
 
 def _skinny_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
-    """A copy unless a is contiguous along k, launch, and the longest of rounds of clusters and traffic."""
+    """A copy unless a is contiguous along k, launch, plus the longer of rounds of clusters and traffic."""
     columns = tiles.SKINNY_COLUMNS[plan.tile]
     blocks, steps = cdiv(x.N, columns), cdiv(x.K, tiles.SKINNY_TERMS)
     loaded = 2 * tiles.SKINNY_TERMS * (columns * (1 + x.b_split) + max(16, x.M) * (1 + x.a_split))
-    slots = 2 * x.multiprocessors - 24 * (plan.parts > 2)  # Some parts of the device have no place for large clusters.
+    slots = 2 * x.multiprocessors - 24 * (plan.parts > 2)  # some GPCs have no room for large clusters
     busy = cdiv(blocks, max(1, slots // plan.parts)) * (c.skinny_block_us + cdiv(steps, plan.parts) * c.skinny_step_us)
     us = c.skinny_launch_us + (c.skinny_cluster_us + plan.parts * c.skinny_part_us) * (plan.parts > 1)
     us += longest(busy, memory, blocks * steps * loaded / (c.sm_l2_bytes_per_us * x.multiprocessors))
@@ -169,7 +169,7 @@ def _skinny_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
 
 
 def _short_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
-    """Launch, and the longest of waits for memory one after the other, a multiprocessor's loads, and traffic."""
+    """Launch, plus the longest of successive waits for memory, a multiprocessor's loads, and traffic."""
     if plan.tile in tiles.SHORT_TILES:
         across = tiles.SHORT_TILES[plan.tile]
         rows, columns = 1024 // across, 4 * across
@@ -190,7 +190,7 @@ def _short_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
 
 
 def _narrow_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
-    """Launch, the load of b, and the longer of a warp's work and traffic."""
+    """Launch and the load of b, plus the longer of a warp's work and traffic."""
     division = divide(x.M, x.N, x.K, plan.tile, x.multiprocessors)
     assert division is not None, "`candidates` has a division for each plan"
     groups = cdiv(cdiv(x.N, division.tile_columns), division.sharing)

@@ -1,4 +1,4 @@
-"""Plans of a matmul in tf32 and float8 on Hopper, and their predicted times: _model.py with constants of their own."""
+"""Plans of a matmul in tf32 and float8 on Hopper, and their times by the model of _model.py with other constants."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -17,31 +17,31 @@ from cuda_ref.matmul._tiles import PARTS, SKINNY_COLUMNS, SKINNY_M, TILES, Plan,
 from cuda_ref.matmul._tiles import Problem as Problem16Bits
 
 FEW = 8
-"""Most rows or columns of "few32"."""
+"""Largest number of rows or columns of "few32"."""
 FEW_STRIP, FEW_TERMS, FEW_WARPS, FEW_PARTS = 32, 32, 8, (1, 2, 4, 8)
-"""Elements of the larger operand, and terms, of a warp's step; warps of a block, and blocks, that divide k."""
+"""Elements of the larger operand, and terms, per step of a warp; warps of a block, and blocks, that divide k."""
 SKINNY_TERMS = 128
-"""Terms of a step of "skinny8", as many bytes as a step of "skinny"."""
+"""Terms per step of "skinny8": as many bytes as a step of "skinny"."""
 SHORT_FEW, SHORT_TERMS = 8, 64
-"""Most rows or columns, and terms, of "short8"; the terms are a multiple of 16."""
+"""Most rows or columns of "short8", and most terms; its terms are a multiple of 16."""
 PROMOTED_TILES = (0, 1, 2, 4)
 """Tiles of "wgmma8" whose promoted sums fit in registers."""
 
 
 class Problem(NamedTuple):
-    """All that the choice of a plan depends on, beside the device's rates."""
+    """All that the choice of a plan depends on, besides the device's rates."""
 
     kernel: str
     """"wgmma32" or "wgmma8"."""
     M: int
-    """Sizes of the product that the kernel computes: that of tf32 may be the transpose."""
+    """Sizes of the product that the kernel computes. In tf32 this may be the transpose."""
     N: int
     K: int
     copied: int
     """Elements of operands that TMA cannot read."""
     multiprocessors: int
     few: bool = False
-    """Whether "few32" can compute it."""
+    """True if "few32" can compute it."""
     promoted: bool = False
 
 
@@ -54,20 +54,20 @@ class Costs(NamedTuple):
     sm_l2_bytes_per_us: float  # TMA loads
     sm_products_per_us: float
     launch_us: float
-    block_us: float  # until a block's first step, and after its last
+    block_us: float  # before a block's first step and after its last
     step_us: float  # added to the products of a step
-    store_us: float  # an element
+    store_us: float  # per element
     add_us: float  # launch of the addition of parts
     copy_us: float = 2.0  # launch of the copy for TMA
     few_launch_us: float = 2.82
     few_cluster_us: float = 0.929
     few_step_us: float = 0.796
-    few_row_us: float = 0.0586  # more for each row
+    few_row_us: float = 0.0586  # extra time per row
     short_launch_us: float = 1.9
     short_term_us: float = 0.015
-    skinny_launch_us: float = 0.06694  # more than in 16 bits
-    skinny_share: float = 1.045  # of the time in 16 bits
-    skinny_rows_us: float = 1.207  # more for 17 to 32 rows
+    skinny_launch_us: float = 0.06694  # added to the launch in 16 bits
+    skinny_share: float = 1.045  # multiple of the time in 16 bits
+    skinny_rows_us: float = 1.207  # extra time for 17 to 32 rows
 
 
 H200 = {
@@ -88,7 +88,7 @@ FITTED = {"NVIDIA H200": H200}
 
 
 def candidates(x: Problem) -> Iterator[Plan]:
-    """The plans that may be the best: parts that the device has blocks for, with at least one step each."""
+    """The plans that may be the fastest: parts that the device has blocks for, with at least one step each."""
     for index, tile in enumerate(TILES[x.kernel]):
         if x.promoted and index not in PROMOTED_TILES:
             continue
@@ -122,7 +122,7 @@ def costs_of(device: torch.device | Rates | None) -> dict[str, Costs]:
 
 
 def predicted_us(plan: Plan, x: Problem, c: Costs | None = None, skinny: _model.Costs = _model.H200) -> float:
-    """The predicted time of a plan, by the constants of its kernel and those of 16 bits, without any on an H200."""
+    """The predicted time of a plan. c, skinny: constants of its kernel and of 16 bits; by default those of an H200."""
     read, written = (4, 4) if x.kernel == "wgmma32" else (1, 2)  # bytes of an element
     c = c or H200[x.kernel]
     memory = read * (x.M * x.K + x.K * x.N) / c.dram_read_bytes_per_us + written * x.M * x.N / c.dram_write_bytes_per_us
@@ -147,7 +147,7 @@ def predicted_us(plan: Plan, x: Problem, c: Costs | None = None, skinny: _model.
 
 
 def _skinny_us(plan: Plan, x: Problem, c: Costs, skinny: _model.Costs) -> float:
-    """The time in 16 bits of half of the terms, which are as many bytes, with corrections."""
+    """The 16-bit time for half as many terms, which are the same number of bytes, with corrections."""
     (few, size), straddles = sorted((x.M, x.N)), x.K % LINE != 0
     halves = Problem16Bits(
         few, size, cdiv(x.K, 2), False, False, x.multiprocessors, a_split=straddles, b_split=straddles
@@ -157,7 +157,7 @@ def _skinny_us(plan: Plan, x: Problem, c: Costs, skinny: _model.Costs) -> float:
 
 
 def _few_us(plan: Plan, x: Problem, memory: float, c: Costs) -> float:
-    """Launch, and the longer of reading memory and the steps of a warp, two blocks a multiprocessor."""
+    """Launch, plus the longer of reading memory and the steps of a warp, with two blocks per multiprocessor."""
     few, size = sorted((x.M, x.N))
     blocks = cdiv(size, FEW_STRIP) * plan.parts
     steps = cdiv(x.K, FEW_TERMS * FEW_WARPS * plan.parts)
@@ -195,6 +195,6 @@ def problem_of(a: Tensor, b: Tensor, precision: str) -> Problem:
 
 
 def _rows_of_quads(x: Tensor) -> bool:
-    """Whether TMA could read a matrix in rows of multiples of 16 bytes."""
+    """True if TMA could read a matrix in rows of multiples of 16 bytes."""
     layout = find_tma_layout(x, 1)
     return layout is not None and x.shape[0 if layout[0] else 1] % 4 == 0

@@ -1,14 +1,14 @@
-// out[m, n] = sum over k of a[m, k] * b[k, n], 16 bits, for many rows of few terms and few columns, which are bound by
-// the device's memory. Rows of a follow each other without gaps from a multiple of 16 bytes on; b has any strides.
+// out[m, n] = sum over k of a[m, k] * b[k, n], 16 bits, for many rows, few terms and few columns: memory-bound. Rows of
+// a follow each other without gaps, from a multiple of 16 bytes on; b has any strides.
 //
-// A multiprocessor has one block, with successive rows of a. It copies b to shared memory once. Each of its warps has
-// 8, 16 or 32 rows at a time, and a ring of asynchronous copies of its own: no warp waits for another. Rows of a are
-// copied as they lie, in 16-byte chunks from the last multiple of 16 bytes before each row on. ldmatrix reads rows of
-// a multiple of 8 terms; others are read as pairs, or as elements.
+// A multiprocessor runs one block, which computes successive rows. The block copies b to shared memory once. Each warp
+// computes 8, 16 or 32 rows at a time and has its own ring of asynchronous copies: no warp waits for another. Rows of a
+// are copied as they lie in memory, in 16-byte chunks from the last multiple of 16 bytes before each row. ldmatrix
+// reads rows of a multiple of 8 terms; other rows are read as pairs or single elements.
 //
 // If a block has fewer tiles than warps, and several groups of columns, warps share the columns of a tile.
 //
-// Tiles of out are contiguous too: sums are rounded into shared memory as they lie in out, and stored 16 bytes at a
+// Tiles of out are contiguous too. Sums are rounded into shared memory in the layout of out, and stored 16 bytes at a
 // time.
 //
 // Precision: products of 16 bits are exact, sums float32 in the order of k, rounded once.
@@ -24,31 +24,31 @@ struct Narrow {
     const uint16_t* b;
     int64_t stride_bk, stride_bn;
     int M, N, K;
-    int rows, tile_rows;  // of a block, a multiple of 8; of a tile, which may be 8
-    int warps, sharing;  // that have tiles; that share one
+    int rows, tile_rows;  // rows of a block, a multiple of 8; rows of a tile, which may be 8
+    int warps, sharing;  // warps that have tiles; warps that share a tile
     int piece, pieces, groups;  // terms of a stage, a multiple of 16; stages of a row; groups of columns
     int chunks, pitch, stages;  // most chunks of a row in a stage, bytes from row to row, stages of a warp
     int b_pitch;
     FastDivisor by_chunks, by_pieces, by_b_inner, by_out_chunks;
 
-    __host__ __device__ int terms() const { return ceil_div(K, 16) * 16; }  // of b, with zeros
+    __host__ __device__ int terms() const { return ceil_div(K, 16) * 16; }  // terms of b, padded with zeros
     __host__ __device__ bool b_along_k() const { return stride_bk == 1 && (stride_bn != 1 || N == 1); }
-    // Neighbours of the items of load_b.
+    // Items of load_b along its inner dimension.
     __host__ __device__ int b_inner() const { return b_along_k() || stride_bn != 1 ? N : ceil_div(N, CHUNK); }
-    // Rows of an even number of chunks begin one chunk later each, which avoids bank conflicts.
+    // A row with an even number of chunks is followed by one chunk of padding, which avoids bank conflicts.
     __host__ __device__ int out_padding() const { return N % 16 == 0 ? 1 : 0; }
     __host__ __device__ int out_pitch() const { return N * 2 + out_padding() * 16; }
     __host__ __device__ int b_bytes() const { return terms() * b_pitch; }
 };
 
-// b as rows of k in shared memory, zeros from K on. A thread has B_LOADS loads in flight.
+// Copies b to shared memory as rows of k, with zeros from K on. A thread has B_LOADS loads in flight.
 template <int B_LOADS>
 __device__ __forceinline__ void load_b(char* to, const Narrow& x) {
     const int terms = x.terms(), inner = x.b_inner();
     const auto at = [&](int k, int n) { return reinterpret_cast<uint16_t*>(to + k * x.b_pitch) + n; };
     const auto from = [&](int k, int n) { return x.b + k * x.stride_bk + n * x.stride_bn; };
     const bool along_k = x.b_along_k();
-    if (!along_k && x.stride_bn != 1) {  // elements
+    if (!along_k && x.stride_bn != 1) {  // element by element
         for (int first = threadIdx.x; first < terms * x.N; first += THREADS * B_LOADS) {
             uint32_t values[B_LOADS];
 #pragma unroll
@@ -69,7 +69,7 @@ __device__ __forceinline__ void load_b(char* to, const Narrow& x) {
     const int count = (along_k ? terms / CHUNK : terms) * inner;
     for (int first = threadIdx.x; first < count; first += THREADS * B_LOADS) {
         Neighbours loaded[B_LOADS];
-        const auto place = [&](int i, int& k, int& n) {  // and the number of neighbours that exist
+        const auto place = [&](int i, int& k, int& n) {  // sets k and n; returns the number of neighbours that exist
             const int index = min(first + i * THREADS, count - 1), outer = x.by_b_inner.quotient(index);
             k = along_k ? outer * CHUNK : outer;
             n = along_k ? index - outer * inner : (index - outer * inner) * CHUNK;
@@ -79,13 +79,13 @@ __device__ __forceinline__ void load_b(char* to, const Narrow& x) {
 #pragma unroll
         for (int i = 0; i < B_LOADS; ++i) {
             const int exist = place(i, k, n);
-            loaded[i] = Neighbours(from(k, n), exist, end, x.a);  // a has 16 bytes
+            loaded[i] = Neighbours(from(k, n), exist, end, x.a);  // `a` is a valid address of 16 bytes
         }
 #pragma unroll
         for (int i = 0; i < B_LOADS; ++i) {
             if (first + i * THREADS >= count) break;
             const int exist = place(i, k, n);
-            if (exist > 0 && !loaded[i].loaded) {  // the last ones
+            if (exist > 0 && !loaded[i].loaded) {  // near the end of b, where a wide load is not possible
 #pragma unroll 1
                 for (int j = 0; j < min(exist, CHUNK); ++j) {
                     *(along_k ? at(k + j, n) : at(k, n + j)) = uint16_t(load_now(from(k, n) + j));
@@ -107,7 +107,7 @@ __device__ __forceinline__ void load_b(char* to, const Narrow& x) {
     }
 }
 
-// Copies a warp's `rows` rows from m on, terms from k on: the 16-byte chunks that contain them, up to the end of a.
+// Copies a warp's `rows` rows from m on, terms from k on: all 16-byte chunks that contain them, up to the end of a.
 template <bool ALIGNED>
 __device__ __forceinline__ void copy_rows(char* to, const Narrow& x, int m, int rows, int k) {
     const int terms = min(x.piece, x.K - k);
@@ -129,8 +129,8 @@ __device__ __forceinline__ void copy_rows(char* to, const Narrow& x, int m, int 
     }
 }
 
-// The fragment of a at 16 rows and 16 terms: of ALIGNED rows the address is that of ldmatrix, of others that of the
-// lane's first element. `below`: bytes to the row eight rows below; 0 if there is none.
+// Loads the fragment of a for 16 rows and 16 terms. `at`: the lane's ldmatrix address if ALIGNED, otherwise its first
+// element. `below`: bytes to the row eight rows below; 0 if there is none.
 template <bool ALIGNED>
 __device__ __forceinline__ void load_a(uint32_t (&a)[4], const char* at, int below, bool pairs) {
     if constexpr (ALIGNED) {
@@ -149,10 +149,10 @@ __device__ __forceinline__ void load_a(uint32_t (&a)[4], const char* at, int bel
     }
 }
 
-// The bits of two terms of which the first `count` exist.
+// Mask of the bits of two terms, of which the first `count` exist.
 __device__ __forceinline__ uint32_t terms_mask(int count) { return count >= 2 ? ~0u : count == 1 ? 0xffffu : 0u; }
 
-// sums += rows of a, `terms` terms of them, times NT * 8 columns of b. `a`: see load_a; `b`: of ldmatrix, transposed.
+// sums += `terms` terms of rows of a, times NT * 8 columns of b. `a`: see load_a; `b`: address of ldmatrix, transposed.
 template <typename T, bool ALIGNED, int MT, int NT>
 __device__ __forceinline__ void multiply(float (&sums)[MT][NT][4], const char* a, const char* b, const Narrow& x,
                                          int terms, uint32_t low, uint32_t high) {
@@ -206,7 +206,7 @@ __device__ __forceinline__ void write_sums(char* to, const Narrow& x, const floa
     }
 }
 
-// Stores `rows` rows, which begin at a multiple of 16 bytes, by the threads `thread` of `threads`.
+// Stores `rows` rows, whose memory begins at a multiple of 16 bytes. Called by `threads` threads with their numbers.
 template <typename T>
 __device__ __forceinline__ void store_rows(T* to, const char* from, const Narrow& x, int rows, int thread,
                                            int threads) {
@@ -216,7 +216,7 @@ __device__ __forceinline__ void store_rows(T* to, const char* from, const Narrow
         const int place = padding == 0 ? i : i + x.by_out_chunks.quotient(i);
         reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<const uint4*>(from)[place];
     }
-    // There is no rest if rows are padded.
+    // Padded rows leave no remainder.
     const int last = chunks * CHUNK + thread;
     if (last < count) to[last] = reinterpret_cast<const T*>(from)[last];
 }
@@ -230,10 +230,10 @@ __global__ void __launch_bounds__(THREADS) matmul_narrow(const Narrow x, T* __re
     char* const ring = shared + x.b_bytes() + warp * x.stages * stage_bytes;
     char* const rounded = shared + x.b_bytes() + x.warps * x.stages * stage_bytes + team * x.tile_rows * x.out_pitch();
     const int begin = int(blockIdx.x) * x.rows, end = min(x.M, begin + x.rows);
-    const int turns = ceil_div(ceil_div(end - begin, x.tile_rows), teams) * x.pieces;  // of every warp
+    const int turns = ceil_div(ceil_div(end - begin, x.tile_rows), teams) * x.pieces;  // the same for every warp
 
     struct Turn {
-        int m, rows, piece;  // no rows: this warp has nothing to do
+        int m, rows, piece;  // without rows this warp has nothing to do
     };
     const auto turn_of = [&](int n) {
         const int round = x.by_pieces.quotient(n), m = begin + (round * teams + team) * x.tile_rows;
@@ -249,17 +249,17 @@ __global__ void __launch_bounds__(THREADS) matmul_narrow(const Narrow x, T* __re
     const char* const b = shared + lane % 16 * x.b_pitch + (NT > 1 ? lane / 16 * 16 : 0);
     const int a_offset = ALIGNED ? lane % min(16, x.tile_rows) * x.pitch + lane / 16 * 16
                                  : g * x.pitch + (g * x.K % CHUNK + 2 * q) * 2;
-    const int rest = x.K % 16;  // of the last step's terms
+    const int rest = x.K % 16;  // terms of the last, partial step
     const uint32_t low = terms_mask(rest - 2 * q), high = terms_mask(rest - 2 * q - 8);
     float sums[MT][NT][4];
 #pragma unroll 1
-    for (int n = -STAGES; n < turns; ++n) {  // the first ones only copy: the code of copies is there once
+    for (int n = -STAGES; n < turns; ++n) {  // the first turns only copy, so that the code of copies exists once
         const Turn now = turn_of(max(n, 0));
         const bool last = n >= 0 && now.rows > 0 && now.piece == x.pieces - 1;
         if (n >= 0) {
             const int k = now.piece * x.piece;
             __pipeline_wait_prior(STAGES - 1);
-            wait_for_sharers();  // a thread reads what others have copied, and writes where others have stored from
+            wait_for_sharers();  // this thread reads and overwrites data of other warps
 #pragma unroll 1
             for (int group = now.rows > 0 ? member : x.groups; group < x.groups; group += x.sharing) {
                 if (now.piece == 0) {
@@ -277,7 +277,7 @@ __global__ void __launch_bounds__(THREADS) matmul_narrow(const Narrow x, T* __re
             store_rows(out + int64_t(now.m) * x.N, rounded, x, now.rows, member * 32 + lane, x.sharing * 32);
         }
         if (n == -1) {
-            load_b<(MT > 1 ? 3 : 4)>(shared, x);  // registers that sums leave
+            load_b<(MT > 1 ? 3 : 4)>(shared, x);  // as many loads as the registers beside the sums allow
             __syncthreads();
         }
     }
@@ -296,7 +296,7 @@ cudaError_t launch(const Narrow& x, void* out, cudaStream_t stream, LaunchRecord
     return cudaGetLastError();
 }
 
-// The numbers are those of Narrow and of _narrow_plan.py. a has at least 8 elements.
+// Arguments: see Narrow and _narrow_plan.py. a has at least 8 elements.
 extern "C" int matmul_narrow(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K,
                              int64_t stride_bk, int64_t stride_bn, int64_t tile_rows, int64_t tile_columns,
                              int64_t rows, int64_t warps, int64_t sharing, int64_t piece, int64_t stages,

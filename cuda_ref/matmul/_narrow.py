@@ -1,4 +1,4 @@
-"""Products in 16 bits of many dense rows of few terms with few columns: bound by device memory."""
+"""Products in 16 bits with many dense rows, few terms and few columns: memory-bound."""
 
 from torch import Tensor
 

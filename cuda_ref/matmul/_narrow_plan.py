@@ -1,4 +1,4 @@
-"""The division of a narrow product in 16 bits, many rows of few terms with few columns, into the work of _narrow.cu."""
+"""Divides a narrow product in 16 bits (many rows, few terms, few columns) into the work of blocks of _narrow.cu."""
 
 import math
 from functools import lru_cache
@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 SHARED_BYTES = 227 * 1024  # shared memory of a multiprocessor
 STAGES, MOST_WARPS, FEW_WARPS = 4, 16, 4
-"""Stages of a warp's ring; most warps of a block, and the fewest that saturate memory, if there are as many tiles."""
+"""Stages of a warp's ring; most warps of a block; fewest warps that saturate memory, if there are as many tiles."""
 TILE_ROWS = (16, 32, 8)
-"""Rows of the tiles of plans. 32 rows read b from shared memory half as often; 8 rows are for more warps."""
+"""Rows of a tile, by plan. 32 rows read b from shared memory half as often; 8 rows occupy more warps."""
 PIECES = (128, 64)
-"""Terms of a stage, for rows with more."""
+"""Terms of a stage, for rows with more terms."""
 MOST_COLUMNS, MOST_TERMS = 512, 256
-"""Most columns; most terms with several groups of columns, which need whole rows."""
+"""Most columns; most terms with several groups of columns, which need whole rows in shared memory."""
 
 
 class Division(NamedTuple):
@@ -40,7 +40,7 @@ def _up(size: int, by: int) -> int:
 
 
 def _columns_of(N: int, tile_rows: int) -> int:
-    """The columns of a group that leave the fewest without work."""
+    """Columns per group: the number that leaves the fewest columns unused."""
     eights = -(-N // 8)
     if tile_rows > 16:
         return 64
@@ -49,7 +49,7 @@ def _columns_of(N: int, tile_rows: int) -> int:
 
 @lru_cache(maxsize=4096)
 def divide(M: int, N: int, K: int, tile: int, processors: int) -> Division | None:
-    """The division for a tile of TILE_ROWS; None if there is none."""
+    """The division for a tile of TILE_ROWS; None if the product does not fit."""
     tile_rows, whole = TILE_ROWS[tile], _up(K, 16)
     columns = _columns_of(N, tile_rows)
     if N > MOST_COLUMNS or M * K < 8 or (columns < N and K > MOST_TERMS) or (tile_rows > 16 and N <= 32):
@@ -63,8 +63,8 @@ def divide(M: int, N: int, K: int, tile: int, processors: int) -> Division | Non
 
 
 def _with_piece(piece: int, N: int, K: int, tile_rows: int, columns: int, rows: int) -> Division | None:
-    """As many warps as there are tiles, or as fit in shared memory in as many rounds."""
-    behind = 8 - math.gcd(K, 8)  # the most elements of a row's first chunk that are of the row before
+    """As many warps as tiles, or as fit in shared memory; of these, the fewest with the same number of rounds."""
+    behind = 8 - math.gcd(K, 8)  # most elements of the previous row in a row's first chunk
     chunks, pitch = (min(piece, K) + behind + 7) // 8, ((piece + behind + 7) // 8 | 1) * 16
     groups, pieces, tiles = -(-N // columns), -(-K // piece), -(-rows // tile_rows)
     left = SHARED_BYTES - _up(K, 16) * (groups * columns // 8 | 1) * 16

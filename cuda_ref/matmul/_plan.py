@@ -13,7 +13,7 @@ from cuda_ref.matmul._tiles import KERNELS, TILES, Plan, Problem, Tile, candidat
 
 @lru_cache(maxsize=4096)
 def best_of(x: Problem, kernels: tuple[str, ...], device: torch.device | None = None) -> Plan:
-    """The plan of these kernels with the least predicted time on a device, without one on an H200."""
+    """The plan of these kernels with the least predicted time on a device; by default an H200."""
     parts = device is None or has_clusters(device)
     plans = [each for each in candidates(x) if each.kernel in kernels and (parts or each.parts == 1)]
     costs = costs_of(device)
@@ -21,7 +21,7 @@ def best_of(x: Problem, kernels: tuple[str, ...], device: torch.device | None = 
 
 
 def best_plan(a: Tensor, b: Tensor, kernels: tuple[str, ...] = KERNELS) -> Plan:
-    """The plan for two operands that are not empty. On a CPU the first of these kernels with its first tile."""
+    """The plan for two operands that are not empty. On a CPU: the first of these kernels, with its first tile."""
     return best_of(problem_of(a, b), kernels, a.device) if a.is_cuda else Plan(kernels[0], 0, 1)
 
 
@@ -36,7 +36,7 @@ def multiprocessors(device: torch.device) -> int:
 
 
 def one_of_two_tiles(M: int, N: int, a: Tensor) -> Plan:
-    """The smallest tile of wgmma or the largest: that whose waves take less time."""
+    """The smallest or the largest tile of wgmma, whichever takes less time by its number of waves."""
     small, large = TILES["wgmma"][:2]
     processors = multiprocessors(a.device) if a.is_cuda else 1
 
@@ -59,7 +59,7 @@ def problem_of(a: Tensor, b: Tensor) -> Problem:
 
 
 def _straddles(x: Tensor, layout: tuple[bool, int] | None) -> bool:
-    """Whether rows of an operand, or of its copy for TMA, begin within lines of the L2 cache."""
+    """True if rows of an operand, or of its copy for TMA, begin within lines of the L2 cache."""
     size = x.element_size()
     if layout is None:
         columns = x.shape[1] if x.stride(1) <= x.stride(0) else x.shape[0]

@@ -1,15 +1,17 @@
-// out[m, n] = sum over k of a[m, k] * b[k, n], 16 bits, any strides, for products that are over before a tile is loaded
+// out[m, n] = sum over k of a[m, k] * b[k, n], 16 bits, any strides, for products that take less time than to load a
+// tile
 //
-// 2^log_lanes neighbouring threads share an element of out: each adds up every 2^log_lanes-th term, TERMS of which are
-// in flight, and shuffles add their sums in a fixed order. There is no shared memory, no barrier and little code: the
-// time is that of the accesses of memory that follow each other, those of instructions included. If sums are long and
-// outputs few, a block shares an element; the sums of its warps meet in shared memory.
+// matmul_short: 2^log_lanes neighbouring threads share an element of out. Each adds up every 2^log_lanes-th term, with
+// TERMS loads in flight, and shuffles add their sums in a fixed order. There is no shared memory, no barrier and little
+// code: the time is that of dependent memory accesses, including those for instructions. For few outputs with long sums
+// a block shares an element, and the sums of its warps are added in shared memory.
 //
-// If sums are short and outputs are many, a thread computes a grid of elements: it loads 2 ROWS factors for ROWS^2
-// products. Neighbouring threads have neighbouring columns.
+// matmul_short_grid, for many outputs with short sums: a thread computes a grid of elements and loads 2 ROWS factors
+// for ROWS^2 products. Neighbouring threads have neighbouring columns.
 //
-// If outputs are many more, blocks compute tiles, whose factors pass through shared memory as float32: all of them are on
-// their way at once, elements at any address, and rows of out are stored 8 aligned bytes at a time.
+// matmul_short_tile, for still more outputs: a block computes a tile. Its factors pass through shared memory as
+// float32; all of their loads are in flight at once. Operands may be at any address, and out is stored 8 aligned bytes
+// at a time.
 //
 // Precision: products of 16 bits are exact, sums float32, rounded once.
 #include <algorithm>
@@ -71,8 +73,8 @@ __global__ void __launch_bounds__(LANES > 5 ? 1 << LANES : THREADS)
     if (lane == 0 && index < count) out[index] = from_float<T>(sum);
 }
 
-// 2^log_across threads of a warp are beside each other, and the others below them. A thread's rows and columns are as far
-// apart as the warp has threads below and beside each other.
+// A warp's threads form a grid, 2^log_across of them along a row. A thread's columns are as far apart as the warp's
+// grid is wide, its rows as far apart as the grid is high.
 template <typename T, int ROWS, int TERMS>
 __global__ void __launch_bounds__(THREADS) matmul_short_grid(const ShortOperand a, const ShortOperand b,
                                                              T* __restrict__ out, int warps, const FastDivisor columns,
@@ -123,7 +125,7 @@ __global__ void __launch_bounds__(THREADS) matmul_short_grid(const ShortOperand 
     }
 }
 
-// As matmul_short. `rows`: rows of a thread's grid, 4 or 8.
+// Arguments as for matmul_short. `rows`: rows of a thread's grid, 4 or 8.
 extern "C" int matmul_short_grid(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K,
                                  int64_t stride_am, int64_t stride_ak, int64_t stride_bk, int64_t stride_bn,
                                  int64_t rows, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
@@ -149,7 +151,7 @@ extern "C" int matmul_short_grid(const void* a, const void* b, void* out, int64_
     }
 }
 
-// Stores the elements `first` ... `last` - 1 of four to 8 aligned bytes.
+// Stores elements `first` ... `last` - 1 of a group of four to 8 aligned bytes.
 template <typename T>
 __device__ __forceinline__ void store_four(T* to, uint64_t four, int first, int last) {
     if (first <= 0 && last >= 4) {
@@ -163,7 +165,7 @@ __device__ __forceinline__ void store_four(T* to, uint64_t four, int first, int 
     }
 }
 
-// A block computes a tile. ACROSS threads of a warp are beside each other, the others below them; each has 4 rows and 4
+// A block computes a tile. A warp's threads form a grid, ACROSS of them along a row. Each thread has 4 rows and 4
 // columns.
 template <int ACROSS>
 struct ShortTile {
@@ -171,7 +173,7 @@ struct ShortTile {
     static constexpr int LOG_COLUMNS = ACROSS == 16 ? 6 : 5, LOG_ROWS = 12 - LOG_COLUMNS;
     static constexpr int ROWS = 1 << LOG_ROWS, COLUMNS = 1 << LOG_COLUMNS;
     static_assert(COLUMNS == 4 * ACROSS && ROWS == 4 * BELOW * WARPS, "");
-    static constexpr int LEFT_WARPS = WARPS * ROWS / (ROWS + COLUMNS);  // that load rows of a, the others columns of b
+    static constexpr int LEFT_WARPS = WARPS * ROWS / (ROWS + COLUMNS);  // warps that load a; the others load b
     static constexpr int LEFT_PITCH = ROWS + 4, RIGHT_PITCH = COLUMNS + 4;
     static constexpr int TERM_BYTES = 4 * (LEFT_PITCH + RIGHT_PITCH);
 };
@@ -248,7 +250,7 @@ __global__ void __launch_bounds__(ShortTile<ACROSS>::THREADS)
     }
 }
 
-// As matmul_short, for K up to 64. `across`: ACROSS of ShortTile, 8 or 16.
+// Arguments as for matmul_short, with K up to 64. `across`: ACROSS of ShortTile, 8 or 16.
 extern "C" int matmul_short_tile(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K,
                                  int64_t stride_am, int64_t stride_ak, int64_t stride_bk, int64_t stride_bn,
                                  int64_t across, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
@@ -280,7 +282,7 @@ extern "C" int matmul_short_tile(const void* a, const void* b, void* out, int64_
     }
 }
 
-// The elements of out, times 2^log_lanes, are fewer than 2^31. log_lanes: at most 5 in a warp, or 7 to LONG_LANES in a
+// out has fewer than 2^31 / 2^log_lanes elements. log_lanes: at most 5 within a warp, or 7 to LONG_LANES within a
 // block.
 extern "C" int matmul_short(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K,
                             int64_t stride_am, int64_t stride_ak, int64_t stride_bk, int64_t stride_bn,

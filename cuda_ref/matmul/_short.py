@@ -1,4 +1,4 @@
-"""Small products in 16 bits, any strides: elements of the output by one thread, several, or a block."""
+"""Small products in 16 bits, any strides: a thread, several threads or a block compute an element of the output."""
 
 from torch import Tensor
 
@@ -7,10 +7,10 @@ from cuda_ref.matmul._tiles import SHORT_BLOCKS, SHORT_GRIDS, SHORT_TILES, Plan
 
 
 def run(plan: Plan, a: Tensor, b: Tensor) -> Tensor:
-    """The product of two matrices that are not empty, by a plan of "short".
+    """The product of two matrices that are not empty, by a "short" plan.
 
-    2^plan.tile threads or a block divide the sum of an element; or a thread computes a grid of elements; or a block
-    computes a tile.
+    Depending on plan.tile, 2^tile threads or a block share the sum of an element, a thread computes a grid of
+    elements, or a block computes a tile.
     """
     (M, K), N = a.shape, b.shape[1]
     out = a.new_empty(M, N)

@@ -1,10 +1,10 @@
-// out[m, n] = scale_a * scale_b * (sum over k of a[m, k] * b[k, n]), float8 to bfloat16, for few rows or columns and short
-// sums, which are over before a tile is loaded
+// out[m, n] = scale_a * scale_b * (sum over k of a[m, k] * b[k, n]), float8 to bfloat16, for few rows or columns and
+// short sums: products that take less time than to load a tile
 //
 // requires: sm_90
 //
-// A thread multiplies a row of the larger operand, 16 bytes at a time, by all rows of the other one, which lie in shared
-// memory as float32.
+// A thread multiplies a row of the larger operand, 16 bytes at a time, by all rows of the other one, which lie in
+// shared memory as float32.
 //
 // Precision: products are exact, sums float32, rounded once.
 #include <cuda_fp8.h>
@@ -13,7 +13,7 @@
 
 #include "common/common.cuh"
 
-constexpr int THREADS = 128, CHUNK = 16, CHUNKS = 4;  // 64 terms at most
+constexpr int THREADS = 128, CHUNK = 16, CHUNKS = 4;  // at most 64 terms
 
 struct Operand8 {
     const uint8_t* data;
@@ -26,7 +26,7 @@ __device__ __forceinline__ float2 as_floats(uint16_t two) {
     return __half22float2(*reinterpret_cast<const __half2*>(&halves));
 }
 
-// Element (r, s) of the product, of the few and of the many, is out[r * out_r + s * out_s].
+// Element (r, s), row r of the smaller and s of the larger operand, is out[r * out_r + s * out_s].
 template <int FEW>
 __global__ void __launch_bounds__(THREADS)
     matmul_short8(const Operand8 few, const Operand8 many, __nv_bfloat16* __restrict__ out, int K, int64_t out_r,
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(THREADS)
     extern __shared__ __align__(16) float shared[];  // [k][FEW]
     const int row = int(blockIdx.x) * THREADS + threadIdx.x, chunks = K / CHUNK;
     const uint4* const from = reinterpret_cast<const uint4*>(many.data + min(row, many.rows - 1) * many.stride);
-    uint4 loaded[CHUNKS];  // all on their way at once
+    uint4 loaded[CHUNKS];  // all loads in flight at once
 #pragma unroll
     for (int i = 0; i < CHUNKS; ++i) loaded[i] = __ldg(from + min(i, chunks - 1));
     for (int i = threadIdx.x; i < K * FEW; i += THREADS) {
@@ -63,8 +63,8 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-// a[m, k] is at a + m * a_stride + k, b[k, n] at b + n * b_stride + k. Rows of the larger operand begin at multiples of 16
-// bytes, K is 16, 32, 48 or 64, and min(M, N) is at most 8.
+// a[m, k] is at a + m * a_stride + k, b[k, n] at b + n * b_stride + k. Rows of the larger operand begin at multiples of
+// 16 bytes, K is 16, 32, 48 or 64, and min(M, N) is at most 8.
 extern "C" int matmul_short8(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, int64_t a_stride,
                              int64_t b_stride, const float* scale_a, const float* scale_b, cudaStream_t stream,
                              LaunchRecord* record) {

@@ -1,4 +1,4 @@
-"""The plans of a matmul on Hopper, kernels, tiles and parts of k, and those worth comparing in 16 bits."""
+"""Plans of a matmul on Hopper (kernel, tile, parts of k), and the candidates for 16 bits."""
 
 import itertools
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ class Tile:
     N: int
     K: int
     cluster: int = 1
-    """Blocks below each other, which share their loads of b."""
+    """Blocks of a cluster that are one below the other and share their loads of b."""
     beside: int = 1
-    """Clusters of such blocks beside each other, which share their loads of a."""
+    """Such columns of blocks side by side in a cluster, which share their loads of a."""
     stages: int = 4
     resident: int = 1
-    """Most blocks that the registers of a multiprocessor hold."""
+    """Most blocks that fit on a multiprocessor by their registers."""
 
 
 class Plan(NamedTuple):
@@ -31,41 +31,41 @@ class Plan(NamedTuple):
     kernel: str
     """One of KERNELS; "wgmma32" or "few32" in tf32; "wgmma8", "skinny8" or "short8" in float8."""
     tile: int
-    """The configuration, as the .cu numbers it: an index in TILES[kernel], of SKINNY_COLUMNS or of TILE_ROWS (narrow),
-    `fitted_number`, the logarithm of warps that divide k (stream) or of threads that do (short), or a key of
+    """The configuration, as the .cu numbers it: an index in TILES[kernel], SKINNY_COLUMNS or TILE_ROWS (narrow); for
+    "fitted" a `fitted_number`; the logarithm of the warps (stream) or threads (short) that divide k; or a key of
     SHORT_BLOCKS, SHORT_GRIDS or SHORT_TILES."""
     parts: int
     """Parts of k that different blocks sum."""
 
 
 class Problem(NamedTuple):
-    """All that the choice of a plan in 16 bits depends on, beside the device's rates."""
+    """All that the choice of a plan in 16 bits depends on, besides the device's rates."""
 
     M: int
     N: int
     K: int
     a_copied: bool
-    """Whether TMA cannot read a."""
+    """True if TMA cannot read a."""
     b_copied: bool
     multiprocessors: int
     a_across_k: bool = False
-    """Whether a is contiguous along M."""
+    """True if a is contiguous along M."""
     a_split: bool = False
-    """Whether rows of a, or of its copy, straddle lines of the L2 cache: 128 bytes of a row then lie in two lines."""
+    """True if rows of a, or of its copy, straddle lines of the L2 cache: 128 bytes of a row then lie in two lines."""
     b_split: bool = False
     a_dense: bool = False
-    """Whether rows of a follow each other without gaps, and begin at a multiple of 16 bytes."""
+    """True if rows of a follow each other without gaps, and begin at a multiple of 16 bytes."""
     b_along_k: bool = False
-    """Whether b is contiguous along K, and no vector."""
+    """True if b is contiguous along K and is not a vector."""
 
 
 KERNELS = ("wgmma", "wgmma16", "fitted", "mma", "stream", "skinny", "short", "narrow")
 """Kernels of 16 bits.
 
-wgmma: TMA, persistent blocks, sums of parts in memory; wgmma16: the same with more tiles; fitted: the same with rows of
-tiles that fit the output. mma: rows at any address, parts within a cluster; stream: the same for few rows or columns;
-skinny: few rows by TMA, parts within a cluster. short: few products, any strides. narrow: many dense rows of few terms
-with few columns.
+wgmma: TMA, persistent blocks, parts added through memory. wgmma16: the same with more tiles. fitted: the same with
+tile heights fitted to the output. mma: rows at any address, parts added within a cluster. stream: the same for few
+rows or columns. skinny: few rows by TMA, parts added within a cluster. short: small products, any strides. narrow: many
+dense rows with few terms and few columns.
 """
 WGMMA = ("wgmma", "wgmma16", "fitted", "wgmma32", "wgmma8")
 """The kernels of wgmma.py."""
@@ -110,27 +110,27 @@ PARTS = {
     "skinny": (1, 2, 3, 4, 5, 6, 8),
 }
 FITTED_ROWS = {64: 256, 128: 256, 192: 192}
-"""Columns of a tile of "fitted", and its most rows, which are a multiple of 16."""
+"""Maps the columns of a "fitted" tile to its largest number of rows; rows are a multiple of 16."""
 SHARE_A, SHARE_B = 1, 2
-"""Bits of `sharing`: the loads that blocks of "fitted" share."""
+"""Bits of `sharing`: the operands whose loads the blocks of a "fitted" cluster share."""
 SKINNY_COLUMNS, SKINNY_TERMS = (128, 64), 64
-"""Columns of the tiles of "skinny", and terms of a step."""
+"""Columns of "skinny" tiles, and terms of a step."""
 SKINNY_M = 32
-"""Most rows for which "skinny" is compared."""
+"""Most rows for which "skinny" is a candidate."""
 STREAM_FEW = 16
 """Most rows or columns of "stream"."""
 STREAM_WARPS, STREAM_STRIP, STREAM_TERMS = 8, 64, 32
-"""Warps of a block of "stream"; elements of the larger operand, and terms, that a warp has in flight."""
+"""Warps of a "stream" block; elements of the larger operand, and terms, that a warp has in flight."""
 SHORT_LANES, SHORT_TERMS = 5, 8
-"""Logarithm of the most threads of a warp that share a sum of "short"; terms that a thread has in flight."""
+"""Logarithm of the most threads of a warp that share a "short" sum; terms that a thread has in flight."""
 SHORT_BLOCKS = {10: 7, 11: 8, 12: 9, 13: 10}
-"""Tile to the logarithm of the threads of a block that share a sum."""
+"""Maps a tile to the logarithm of the threads of a block that share a sum."""
 SHORT_GRIDS = {6: 4, 7: 8}
-"""Tile to the rows and columns of the grid of elements that a thread computes."""
+"""Maps a tile to the rows and columns of the grid of elements that a thread computes."""
 SHORT_TILES, SHORT_TILE_TERMS = {8: 8, 9: 16}, 64
-"""Tile to the threads of a warp beside each other, of 4 rows and 4 columns each; and the most terms of such tiles."""
+"""Maps a tile to the threads of a warp along a row, with 4 x 4 elements each; and the most terms of such tiles."""
 SHORT_PRODUCTS, SHORT_GRID_PRODUCTS = 2**26, 2**29
-"""Most multiplications for which "short", and its grids, are compared."""
+"""Most multiplications for which "short", and its grids, are candidates."""
 
 
 def cdiv(size: int, by: int) -> int:
@@ -138,7 +138,7 @@ def cdiv(size: int, by: int) -> int:
 
 
 def described(plan: Plan, **copied: bool) -> str:
-    """The plan in words, which begin with a word of the kernel's name in CUDA; then the operands that are copied."""
+    """Describes a plan: a word of the CUDA kernel's name, the configuration, then the operands that are copied."""
     kernel, tile, parts = plan
     if kernel in (*WGMMA, "mma"):
         sizes = tile_of(plan)
@@ -176,12 +176,12 @@ def tile_of(plan: Plan) -> Tile:
 
 
 def blocks_of(tile: Tile, x: Problem) -> int:
-    """Blocks that compute one part."""
+    """Number of blocks that compute one part."""
     return cdiv(x.M, tile.M * tile.cluster) * cdiv(x.N, tile.N * tile.beside) * tile.cluster * tile.beside
 
 
 def elements_of_parts(plan: Plan, M: int, N: int) -> int:
-    """Sums that a plan of WGMMA with several parts keeps in memory: of whole tiles, in "fitted" of the output."""
+    """Sums that a WGMMA plan with several parts keeps in memory: of whole tiles, or in "fitted" of the output alone."""
     if plan.kernel == "fitted":
         return plan.parts * M * N
     tile = TILES[plan.kernel][plan.tile]
@@ -193,7 +193,8 @@ def stream_blocks(x: Problem, tile: int) -> int:
 
 
 def candidates(x: Problem) -> Iterator[Plan]:
-    """The plans in 16 bits that may be the best: parts that the device has blocks for, with at least one step each."""
+    """The plans in 16 bits that may be the fastest: parts that the device has blocks for, with at least one step
+    each."""
     if min(x.M, x.N) <= STREAM_FEW:
         for index in range(4):
             blocks = stream_blocks(x, index)
@@ -227,7 +228,7 @@ def candidates(x: Problem) -> Iterator[Plan]:
 
 
 def _fitted(x: Problem) -> Iterator[Plan]:
-    """For each number of tiles below each other the fewest rows of a tile, and parts of k that fill the device."""
+    """For each number of tile rows, the lowest tile that covers M, and parts of k that fill the device."""
     for (columns, most), sharing in itertools.product(FITTED_ROWS.items(), range(4)):
         last = 0
         for rows in range(16, most + 1, 16):

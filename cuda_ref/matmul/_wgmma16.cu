@@ -2,9 +2,9 @@
 //
 // requires: sm_90a
 //
-// wgmma.cu has the tiles that are best at large powers of two. These fill the device at other sizes: large ones
-// without a cluster, so that an odd number of rows of tiles leaves no block idle; a tall one; a small one; and one of
-// 128 x 128 whose blocks share b, for a few columns and many rows, when L2 would deliver b to all blocks.
+// wgmma.cu has the tiles that are best for large powers of two. The tiles here fill the device at other sizes: large
+// tiles without a cluster, so that an odd number of tile rows leaves no block idle; a tall one; a small one; and one of
+// 128 x 128 whose blocks share b, for few columns and many rows, where L2 would otherwise deliver b to all blocks.
 // wgmma.py chooses.
 #include "matmul/wgmma.cuh"
 
@@ -21,7 +21,7 @@ cudaError_t launch_layout(const MatrixOperand& a, const MatrixOperand& b, void* 
     return a.mn_major ? b.mn_major ? with(yes, yes) : with(yes, no) : b.mn_major ? with(no, yes) : with(no, no);
 }
 
-// As matmul_wgmma. `tile`: its number in _tiles.py.
+// Arguments as for matmul_wgmma. `tile`: its number in _tiles.py.
 extern "C" int matmul_wgmma16(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, int64_t a_mn,
                               int64_t a_stride, int64_t b_mn, int64_t b_stride, int64_t tile, int64_t parts,
                               float* sums, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {

@@ -4,11 +4,11 @@
 //
 // Precision: TMA rounds the factors to tf32 as it copies them; products are exact, sums float32.
 //
-// Layouts. Operands of wgmma in shared memory must be K-major in tf32, but the left one may come from registers. So one
+// Layouts. In tf32, wgmma needs K-major operands in shared memory, but the left one may come from registers. So one
 // operand may be MN-major: a as it is; b by computing out^T = b^T a^T, transposed when it is stored.
 #include "matmul/wgmma.cuh"
 
-// As matmul_wgmma. `tile`: its number in _tiles.py, of the product or, if b is MN-major, of its transpose.
+// Arguments as for matmul_wgmma. `tile`: its number in _tiles.py, for the product or, if b is MN-major, its transpose.
 extern "C" int matmul_wgmma32(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, int64_t a_mn,
                               int64_t a_stride, int64_t b_mn, int64_t b_stride, int64_t tile, int64_t parts,
                               float* sums, cudaStream_t stream, LaunchRecord* record) {

@@ -7,9 +7,9 @@
 // without passing through registers. Threads spend no instructions on storing them, and no registers on holding them,
 // and three tiles are in flight instead of one.
 // Two more stalls of the multiply-adds are removed:
-//   - At the barrier. A thread arrives when its copies of the next tile are there, and waits only when it turns to that
-//     tile (split arrive and wait on an mbarrier). That takes one more stage: the tile that is overwritten meanwhile is
-//     not the last one read but the one before, which all threads have left.
+//   - At the barrier. A thread arrives when its copies of the next tile have landed, and waits only when it turns to
+//     that tile (split arrive and wait on an mbarrier). This takes one more stage: the copies in flight overwrite not
+//     the last tile but the one before, which all threads have left.
 //   - At the register file. It has two banks with one read a cycle each, and a multiply-add reads three registers.
 //     Going down a column of the outputs keeps the element of b in the operand cache; going up the next column keeps
 //     the element of a at the turn.
@@ -17,7 +17,7 @@
 // Speed: docs/ladder.md. Variants that were tried: docs/lab/matmul_tried.md
 //
 // An operand that is contiguous along m (or n) is copied 16 bytes at a time. Any other operand is copied element by
-// element, which transposes it. Tiles that overhang the matrix are copied with a test for each element; cp.async with a
+// element, which transposes it. Tiles that overhang the matrix are copied with a test per element; cp.async with a
 // source size of 0 writes zeros.
 //
 // Precision: as in matmul.cu, and the sum has the same order, so the results are bitwise the same.
@@ -26,7 +26,7 @@
 #include "matmul/operands.cuh"
 
 constexpr int BLOCK_K = 16, STAGES = 5, AHEAD = STAGES - 2;  // tiles in flight
-constexpr int LANES_M = 8, LANES_N = 4;  // of a warp
+constexpr int LANES_M = 8, LANES_N = 4;  // lanes of a warp along m and n
 constexpr int THREAD_M = 8;              // rows of a thread; it has THREAD_N columns, both in groups of four
 
 template <int WARPS_M_, int WARPS_N_, int THREAD_N_>
@@ -49,8 +49,8 @@ struct Operand {
     int64_t size, stride_x, stride_k;  // size: M or N
 };
 
-// Copies COUNT neighbours, or zeros if they do not exist, asynchronously: they have arrived after the wait for the
-// group of the copy. Before compute capability 8.0, and in the host build, the copy is synchronous.
+// Copies COUNT neighbours asynchronously, or writes zeros if they do not exist. The data has arrived after the wait for
+// the group of the copy. Before compute capability 8.0, and in the host build, the copy is synchronous.
 template <int COUNT>
 __device__ __forceinline__ void copy_async(float* to, const float* from) {
 #if __CUDA_ARCH__ >= 800
@@ -97,7 +97,7 @@ class SplitBarrier {
     uint32_t address, parity = 0;
 
 public:
-    // By all threads; a __syncthreads() must come before the first arrival.
+    // Called by all threads, with a __syncthreads() before the first arrival.
     __device__ __forceinline__ SplitBarrier(void* shared, int threads) {
 #if __CUDA_ARCH__ >= 800
         address = uint32_t(__cvta_generic_to_shared(shared));
@@ -133,8 +133,8 @@ public:
     }
 };
 
-// Copies the part of a thread of each tile of an operand, BLOCK x BLOCK_K: PIECES times four neighbours along x, or one
-// element. Piece i + 1 is `step` elements after piece i, and PIECE_FLOATS in shared memory.
+// Copies a thread's part of each tile of an operand, BLOCK x BLOCK_K: PIECES pieces of four neighbours along x, or of
+// one element. Piece i + 1 is `step` elements after piece i in memory, and PIECE_FLOATS after it in shared memory.
 template <bool QUADS, int BLOCK, int THREADS>
 struct TileCopy {
     static constexpr int COUNT = QUADS ? 4 : 1, PITCH = BLOCK + 4;
@@ -144,8 +144,8 @@ struct TileCopy {
 
     const float* __restrict__ source;
     int64_t step, last_step;
-    int target;    // of the first piece, in the tile
-    int64_t left;  // rows of the operand from the first one of the tile on
+    int target;    // position of the first piece in the tile
+    int64_t left;  // rows of the operand from the tile's first row on
 
     __device__ __forceinline__ TileCopy(const Operand& operand, unsigned tile) {
         const int near = threadIdx.x % ACROSS, far = threadIdx.x / ACROSS;
@@ -165,7 +165,7 @@ struct TileCopy {
 #endif
     }
 
-    // A whole tile, with bounds checks: `depth` k of it are inside of the matrix. `valid` is any valid address.
+    // Copies a whole tile with bounds checks: its first `depth` terms are in the matrix. `valid` is any valid address.
     __device__ __forceinline__ void checked(float* tile, int64_t depth, const float* __restrict__ valid) const {
         const int x = target % PITCH, k = target / PITCH;
 #pragma unroll
@@ -177,7 +177,7 @@ struct TileCopy {
     }
 };
 
-// One block a multiprocessor: a thread may use all the registers that it needs, and nothing is spilled.
+// One block per multiprocessor: a thread may use as many registers as it needs, without spilling.
 template <bool A_QUADS, bool B_QUADS, typename C>
 __global__ void __launch_bounds__(C::THREADS, 1)
     matmul_async_copies(const Operand a, const Operand b, float* __restrict__ out, int64_t K) {
@@ -219,7 +219,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 
     float acc[THREAD_M][THREAD_N] = {}, a_k[2][THREAD_M], b_k[2][THREAD_N];
     float* const last = stages + (STAGES - 1) * C::STAGE_FLOATS;
-    float *current = stages, *target = stages + AHEAD * C::STAGE_FLOATS;  // stages that are multiplied, and copied to
+    float *current = stages, *target = stages + AHEAD * C::STAGE_FLOATS;  // stages being multiplied and being copied to
     const float* a_now = stages + thread_m;
     const float* b_now = stages + C::A_FLOATS + thread_n;
     load_fragment(a_k[0], a_now, APART_M);
@@ -243,12 +243,12 @@ __global__ void __launch_bounds__(C::THREADS, 1)
             if (k == BLOCK_K - 2) {
                 commit();
                 copy_wait_group<AHEAD - 1>();
-                barrier.arrive();  // the part of this thread of the next tile has arrived
+                barrier.arrive();  // this thread's part of the next tile has arrived
             }
             if (k == BLOCK_K - 1) {
                 target = target == last ? stages : target + C::STAGE_FLOATS;
                 current = current == last ? stages : current + C::STAGE_FLOATS;
-                barrier.wait();  // all of it has, and all warps have left the previous tile of `target`
+                barrier.wait();  // all parts have arrived, and all warps have left the previous tile of `target`
                 a_now = current + thread_m;
                 b_now = current + C::A_FLOATS + thread_n;
             }
@@ -312,7 +312,7 @@ extern "C" int matmul_async_copies(const void* a, const void* b, void* out, int6
     const Operand left{static_cast<const float*>(a), M, stride_am, stride_ak};
     const Operand right{static_cast<const float*>(b), N, stride_bn, stride_bk};
     const int64_t large_tiles = ceil_div<int64_t>(M, Large::BLOCK_M) * ceil_div<int64_t>(N, Large::BLOCK_N);
-    const bool large = large_tiles * 3 > multiprocessor_count() * 2;  // they occupy more than two thirds of the device
+    const bool large = large_tiles * 3 > multiprocessor_count() * 2;  // they occupy over two thirds of the device
     const bool a_quads = in_quads(left), b_quads = in_quads(right);
     const auto start = large ? (a_quads ? b_quads ? launch<true, true, Large> : launch<true, false, Large>
                                         : b_quads ? launch<false, true, Large> : launch<false, false, Large>)

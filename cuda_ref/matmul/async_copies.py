@@ -1,4 +1,4 @@
-"""Matrix multiplication in CUDA with asynchronous copies (cp.async), three tiles in flight."""
+"""Matrix multiplication in CUDA with asynchronous copies (cp.async): three tiles are in flight."""
 
 import torch
 from jaxtyping import Float
@@ -21,9 +21,10 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     Tail: tiles (128 x 256, or 64 x 128) that overhang are padded with zeros, element by element; outputs beyond the
     edge are not stored. Offsets are int64. Other tiles are copied four elements at a time if the operand is contiguous
     along m (or n) and its columns (or rows) start at multiples of 16 bytes.
-    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for 16-bit
-    types and tf32, which asynchronous copies cannot convert; build.CudaError if the launch fails.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
+    Raises: ValueError for other shapes, dtypes and precisions, and for tensors on different devices;
+    NotImplementedError for 16-bit types and tf32, which asynchronous copies cannot convert; build.CudaError if the
+    launch fails.
     Source: see async_copies.cu.
     """
     M, N, K = check_matmul(a, b, precision=precision)

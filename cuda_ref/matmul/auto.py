@@ -31,7 +31,7 @@ def matmul(
 ) -> Float[Tensor, "M N"]:
     """out[m, n] = sum over k of a[m, k] * b[k, n], in float8 times scale_a * scale_b.
 
-    Shapes, strides, dtypes, precisions, devices and errors: those of wgmma.py. `config` says what runs.
+    Shapes, strides, dtypes, precisions, devices and errors: those of wgmma.py. `config` names the kernel that runs.
     """
     empty = wgmma.checked(a, b, scale_a, scale_b, precision)
     return run(choose(a, b, precision), a, b, precision, scale_a, scale_b) if empty is None else empty
@@ -40,7 +40,7 @@ def matmul(
 def config(
     a: Tensor, b: Tensor, scale_a: Tensor | None = None, scale_b: Tensor | None = None, *, precision: str = "ieee"
 ) -> str:
-    """The kernel, its tile and parts that `matmul` runs, and the operands that it copies."""
+    """The kernel, tile and parts that `matmul` runs, and the operands that it copies."""
     if a.numel() * b.numel() == 0:
         return ""
     plan = choose(a, b, precision)
@@ -76,5 +76,5 @@ def run(
 
 
 def _across_k(a: Tensor) -> bool:
-    """Whether "skinny", which reads a along K by TMA, needs a copy of it."""
+    """True if "skinny", which reads a along K by TMA, needs a copy of it."""
     return find_tma_layout(a, 1, k_major_only=True) is None

@@ -3,15 +3,15 @@
 // A block of 256 threads computes a tile of 128 x 256 elements of out, a thread 8 x 16 of them. Outputs with too few of
 // such tiles for the device take tiles of 64 x 128, with 128 threads and 8 x 8 elements a thread.
 //
-// Adds double buffering to register_tiles.cu, at two levels. While one pair of tiles is multiplied,
-// the next pair is loaded from global memory to registers, and then stored to the other half of shared memory. While
-// row k of the tiles is multiplied, row k + 1 is read from shared memory. Multiply-adds of a thread wait for none of
-// its loads, one barrier a tile is left, and no second block is needed to hide latency: its registers go into a larger
-// tile, which takes six loads of 16 bytes for 128 multiply-adds.
+// Adds double buffering to register_tiles.cu, at two levels. While one pair of tiles is multiplied, the next pair is
+// loaded from global memory to registers, and then stored to the other half of shared memory. While row k of the tiles
+// is multiplied, row k + 1 is read from shared memory. The multiply-adds of a thread wait for none of its loads, and
+// one barrier per tile is left. No second block is needed to hide latency: its registers go into a larger tile, which
+// takes six loads of 16 bytes for 128 multiply-adds.
 // Speed: docs/ladder.md
 //
 // The lanes of a warp form 8 rows of 4, so that 16-byte reads of shared memory have no bank conflicts. Lanes l and l ^
-// 1 have the same rows, l and l ^ 2 the same columns, which serves half a warp at once. Tiles inside of the matrix are
+// 1 have the same rows, and l and l ^ 2 the same columns, so one access serves half a warp. Tiles inside the matrix are
 // copied four elements at a time without tests, others element by element.
 //
 // Precision: as in matmul.cu, and the sum has the same order, so the results are bitwise the same.
@@ -20,8 +20,8 @@
 #include "matmul/operands.cuh"
 
 constexpr int BLOCK_K = 16;
-constexpr int UNROLL = 16;               // of the loop over them; even, since two sets of registers alternate
-constexpr int LANES_M = 8, LANES_N = 4;  // of a warp
+constexpr int UNROLL = 16;               // unrolling of the loop over them; even, since two sets of registers alternate
+constexpr int LANES_M = 8, LANES_N = 4;  // lanes of a warp along m and n
 constexpr int THREAD_M = 8;              // rows of a thread; it has THREAD_N columns, both in groups of four
 
 template <int WARPS_M_, int WARPS_N_, int THREAD_N_>
@@ -36,18 +36,18 @@ struct TileConfig {
 using Large = TileConfig<2, 4, 16>;
 using Small = TileConfig<1, 4, 8>;
 
-// Copies the part of a thread of each tile of an operand, BLOCK x BLOCK_K: QUADS times four neighbours along the
-// dimension with the smaller stride. Successive NEAR of them are within 8 k.
+// Copies a thread's part of each tile of an operand, BLOCK x BLOCK_K: QUADS groups of four neighbours along the
+// dimension with the smaller stride. Each NEAR successive groups lie within 8 terms.
 template <typename T, bool TF32, int BLOCK, int THREADS>
 struct TileCopy {
     static constexpr int QUADS = BLOCK * BLOCK_K / 4 / THREADS, NEAR = BLOCK * 2 / THREADS, PITCH = BLOCK + 4;
     static_assert(NEAR >= 1 && QUADS % NEAR == 0, "");
 
     Quad quads[QUADS];
-    int x, k;      // of the first quad, in the tile
-    int64_t left;  // rows of the operand from the first one of the tile on
+    int x, k;      // position of the first group in the tile
+    int64_t left;  // rows of the operand from the tile's first row on
     const T* __restrict__ source;
-    int64_t step;  // between successive quads of the NEAR ones
+    int64_t step;  // distance between successive groups of the NEAR ones
 
     __device__ __forceinline__ TileCopy(const StridedOperand<T>& operand, unsigned tile) {
         const int thread = threadIdx.x;
@@ -58,7 +58,7 @@ struct TileCopy {
         step = operand.along_k ? THREADS / 2 * operand.stride_x : 8 / NEAR * operand.stride_k;
     }
 
-    // Loads from the next tile, of which `depth` k are inside of the matrix; zeros outside.
+    // Loads from the next tile, whose first `depth` terms are in the matrix; elements outside are zeros.
     __device__ __forceinline__ void load(const StridedOperand<T>& operand, int64_t depth) {
         if (operand.packed && left >= BLOCK && depth >= BLOCK_K) {
 #pragma unroll
@@ -85,8 +85,9 @@ struct TileCopy {
         source += BLOCK_K * operand.stride_k;
     }
 
-    // To shared memory, where k is the outer dimension: quads along k are transposed. A warp has two of them for each
-    // of 16 x. Rows of a tile are PITCH floats apart, a multiple of 32 plus 4, so that they are in 32 different banks.
+    // Stores to shared memory, where k is the outer dimension: groups along k are transposed. A warp has two of
+    // them for each of 16 x. Rows of a tile are PITCH floats apart, a multiple of 32 plus 4, so that they use 32
+    // different banks.
     __device__ __forceinline__ void store(float* tile, bool along_k) const {
         float* const to = tile + k * PITCH + x;
 #pragma unroll
@@ -101,7 +102,7 @@ struct TileCopy {
     }
 };
 
-// One block a multiprocessor: a thread may use all the registers that it needs, and nothing is spilled.
+// One block per multiprocessor: a thread may use as many registers as it needs, without spilling.
 template <typename T, bool TF32, typename C>
 __global__ void __launch_bounds__(C::THREADS, 1)
     matmul_double_buffered(const StridedOperand<T> a, const StridedOperand<T> b, T* __restrict__ out, int64_t K) {
@@ -128,7 +129,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     load_fragment(a_k[0], a_now, APART_M);
     load_fragment(b_k[0], b_now, APART_N);
 
-    int half = 0;  // of shared memory, that is multiplied now
+    int half = 0;  // half of shared memory that is being multiplied
 #pragma unroll 1
     for (int64_t k_left = K; k_left > 0; k_left -= BLOCK_K) {
         const bool more = k_left > BLOCK_K;
@@ -147,7 +148,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
                     half ^= 1;
                     a_copy.store(a_tiles + half * C::A_FLOATS, a.along_k);
                     b_copy.store(b_tiles + half * C::B_FLOATS, b.along_k);
-                    __syncthreads();  // the new tiles are complete, and of the old ones the last row is in registers
+                    __syncthreads();  // the new tiles are complete, and the last row of the old ones is in registers
                     a_now = a_tiles + half * C::A_FLOATS + thread_m;
                     b_now = b_tiles + half * C::B_FLOATS + thread_n;
                 }
@@ -199,7 +200,7 @@ extern "C" int matmul_double_buffered(const void* a, const void* b, void* out, i
                                       int64_t stride_am, int64_t stride_ak, int64_t stride_bk, int64_t stride_bn,
                                       int64_t tf32, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
     const int64_t large_tiles = ceil_div<int64_t>(M, Large::BLOCK_M) * ceil_div<int64_t>(N, Large::BLOCK_N);
-    const bool large = large_tiles * 3 > multiprocessor_count() * 2;  // they occupy more than two thirds of the device
+    const bool large = large_tiles * 3 > multiprocessor_count() * 2;  // they occupy over two thirds of the device
     return by_precision(dtype, tf32, [&](auto zero, auto rounded) {
         using T = decltype(zero);
         constexpr bool TF32 = decltype(rounded)::value;

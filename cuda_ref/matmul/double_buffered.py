@@ -21,9 +21,9 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     Tail: tiles (128 x 256, or 64 x 128) that overhang are padded with zeros, element by element; outputs beyond the
     edge are not stored. Offsets are int64. Other tiles are read four elements at a time if the rows (or columns) of the
     operand start at multiples of four elements.
-    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; build.CudaError if the launch
-    fails.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
+    Raises: ValueError for other shapes, dtypes and precisions, and for tensors on different devices; build.CudaError if
+    the launch fails.
     Source: see double_buffered.cu.
     """
     M, N, K = check_matmul(a, b, precision=precision)

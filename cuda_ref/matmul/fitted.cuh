@@ -1,11 +1,11 @@
-// The matmul kernel in 16 bits whose rows of tiles are fitted to the output, and its launch
+// The matmul kernel in 16 bits with tile heights fitted to the output, and its launch
 //
-// A product of wgmma has 64 rows, and any multiple of 16 columns up to 256. This kernel computes the transpose of out,
-// so that columns of a product are rows of out: a tile has 64, 128 or 192 columns, and as many rows of out as fill the
-// device best, which wgmma.py chooses. All numbers of rows share a kernel, since only its products depend on them.
+// wgmma multiplies 64 rows by any multiple of 16 columns up to 256. This kernel computes the transpose of out, so that
+// columns of a wgmma are rows of out. A tile has 64, 128 or 192 columns of out, and the number of rows that fills the
+// device best; wgmma.py chooses it. One kernel serves all numbers of rows, since only its wgmma shape depends on them.
 //
 // As in wgmma.cu, a producer loads stages by TMA, consumers multiply, and blocks are persistent. If k is divided,
-// blocks store float32 sums of parts, by rows of out, and a second kernel adds them in their order.
+// blocks store float32 sums of parts in the order of out's rows, and a second kernel adds the parts in order.
 //
 // Precision: products are exact, sums float32, rounded once.
 #pragma once
@@ -14,42 +14,42 @@
 #include "hopper/mbarrier.cuh"
 #include "hopper/wgmma.cuh"
 
-// CONSUMERS warpgroups compute 64 columns of out each, and up to ROWS rows.
+// CONSUMERS warpgroups compute 64 columns and up to ROWS rows of out each.
 template <int CONSUMERS_, int ROWS_>
 struct Columns {
     static constexpr int CONSUMERS = CONSUMERS_, ROWS = ROWS_, COUNT = CONSUMERS * 64;
     static constexpr int PRODUCER = CONSUMERS * WARPGROUP, THREADS = PRODUCER + (CONSUMERS > 1 ? WARPGROUP : 32);
-    static constexpr int BYTES = COUNT * ROW_BYTES;  // of a stage of b
-    static constexpr int BOXES = 2;                  // of a consumer, for sums on their way to out
-    static constexpr int BOX_ROWS = 16;              // that one store takes
+    static constexpr int BYTES = COUNT * ROW_BYTES;  // bytes of b per stage
+    static constexpr int BOXES = 2;                  // boxes of a consumer that hold sums before they are stored
+    static constexpr int BOX_ROWS = 16;              // rows that one store takes
 };
 
 constexpr int GROUP = 8, MOST_STAGES = 12, BARRIER_BYTES = 2 * MOST_STAGES * MBARRIER_BYTES, BLOCK_K = 64;
 
-// Loads that blocks of a cluster share: two beside each other those of a, two below each other those of b, four both.
+// Operands whose loads the blocks of a cluster share: a by blocks side by side, b by blocks one below the other.
 enum Sharing { NOTHING, SHARE_A, SHARE_B, SHARE_BOTH };
 
 struct Maps {
     CUtensorMap a, b, out;
 };
 
-// A cluster computes one share after the other: a tile of each block over a part of the steps of k.
+// A cluster computes one share after the other: for each block a tile, over one part of the steps of k.
 struct Work {
     GroupedTileScheduler<GROUP> tiles;  // m counts tiles of columns of out, n tiles of rows
     FastDivisor by_tiles;
-    int sharing, cluster;  // cluster: blocks of one
-    int rows, stages, stage_bytes;  // of a tile
+    int sharing, cluster;  // sharing: see Sharing; cluster: blocks of a cluster
+    int rows, stages, stage_bytes;  // rows of a tile; stages of the ring; bytes of a stage
     int parts, least, longer;       // the first `longer` parts have `least + 1` steps, the others `least`
-    float* sums;                    // of parts: for each one M rows of N columns
+    float* sums;                    // sums of parts: for each part M rows of N columns
 
     __device__ __forceinline__ int shares() const { return tiles.count() * parts; }
 };
 
-// A block of a cluster. Two blocks are beside each other if their ranks differ in the lowest bit, unless they share b only.
+// A block of a cluster. If a is shared, two blocks whose ranks differ in the lowest bit are side by side.
 struct Member {
     int rank, x, y;      // x, y: place in the cluster
-    int beside, below;   // ranks of the blocks that share a and b; its own rank without one
-    int partners;        // blocks with which it shares
+    int beside, below;   // ranks of the blocks that share a and b with it; its own rank if there is none
+    int partners;        // number of blocks with which it shares loads
 
     __device__ __forceinline__ Member(const Work& work) {
         const bool a = work.sharing & SHARE_A, b = work.sharing & SHARE_B;
@@ -61,7 +61,7 @@ struct Member {
 };
 
 struct FittedShare {
-    int row, column;  // of the first element of the block's tile, in tiles
+    int row, column;  // position of the block's tile, in tiles
     int part, begin, end;
 
     __device__ __forceinline__ FittedShare(const Work& work, int index, const Member& member) {
@@ -83,8 +83,8 @@ struct Ring {
     }
 };
 
-// One stage of an operand, whose rows (m or n) are at most `rows`: all of it, or half `half` for the block and for another
-// one. A half has half of the rows of a K-major operand, and half of the k of an MN-major one.
+// Loads one stage of an operand, at most `rows` rows (m or n): all of it, or its half `half`, for this block and
+// another one. A half is half of the rows of a K-major operand, or half of the k of an MN-major one.
 template <bool MN>
 __device__ __forceinline__ void load_stage(const CUtensorMap* map, uint32_t to, int row, int k, int rows, int rank,
                                            int other, int half, uint32_t full) {
@@ -130,8 +130,8 @@ __device__ __forceinline__ void produce(const Maps& maps, const Work& work, uint
     }
 }
 
-// The barriers at which a thread of a consumer arrives when stages have been read: one thread for each block that loads
-// a part of them. 0 for the other threads.
+// The barriers at which a consumer thread arrives when a stage has been read, one thread for each block that loads a
+// part of the stage. 0 for the other threads.
 __device__ __forceinline__ uint32_t empty_to_signal(const Member& member, uint32_t empty, int thread) {
     if (thread > member.partners) return 0;
     if (member.partners == 0) return empty;
@@ -148,8 +148,8 @@ __device__ __forceinline__ void release(const Work& work, uint32_t to_signal, in
     }
 }
 
-// acc += the product of one stage, for 16 (`size` + 1) rows of out. All sizes are in one statement, so that their sums are
-// in the same registers: the compiler would move sums between loops of C++.
+// acc += the product of one stage, for 16 (`size` + 1) rows of out. All sizes are in one asm statement, so that their
+// sums stay in the same registers: between separate statements the compiler would move them.
 #define PRODUCT(N, TYPE, SUMS, STEP, A_MN, B_MN)                                                        \
     "wgmma.mma_async.sync.aligned.m64n" N "k16.f32." TYPE "." TYPE " {" SUMS "}, a" STEP ", b" STEP \
     ", 1, 1, 1, " A_MN ", " B_MN ";\n\t"
@@ -157,7 +157,7 @@ __device__ __forceinline__ void release(const Work& work, uint32_t to_signal, in
     "size" N ":\n\twgmma.fence.sync.aligned;\n\t" PRODUCT(N, TYPE, SUMS, "0", A_MN, B_MN)                   \
         PRODUCT(N, TYPE, SUMS, "1", A_MN, B_MN) PRODUCT(N, TYPE, SUMS, "2", A_MN, B_MN)                    \
             PRODUCT(N, TYPE, SUMS, "3", A_MN, B_MN) "wgmma.commit_group.sync.aligned;\n\tbra.uni done;\n\t"
-// A, B, SIZE, A_STEP, B_STEP, A_MN and B_MN are operands. LABELS and FURTHER are of the sizes that 192 columns lack.
+// A, B, SIZE, A_STEP, B_STEP, A_MN and B_MN are operands. LABELS and FURTHER hold the sizes that 192 columns lack.
 #define STAGE(TYPE, LABELS, FURTHER, A, B, SIZE, A_STEP, B_STEP, A_MN, B_MN, ...)                                    \
     asm volatile(                                                                                                    \
         "{\n\t.reg .b64 a0, a1, a2, a3, b0, b1, b2, b3;\n\tmov.b64 a0, " A ";\n\tadd.s64 a1, a0, " A_STEP            \
@@ -223,8 +223,8 @@ __device__ __forceinline__ void multiply(float (&acc)[C::ROWS / 2], const Work& 
     if (previous >= 0) release(work, to_signal, previous);
 }
 
-// The sums of 64 columns of out, from column n on, and of work.rows rows from m on. 64 rows are written to a box, and
-// stored from there by 16, while the next ones are written to the other box.
+// Stores the sums of work.rows rows from m on and 64 columns from n on. 64 rows are written to a box, and stored from
+// there 16 at a time, while the next rows are written to the other box.
 template <typename T, typename C>
 __device__ __forceinline__ void store(const CUtensorMap* map, const float (&acc)[C::ROWS / 2], int rows, uint32_t boxes,
                                       int consumer, int thread, int m, int n, int& turn) {
@@ -238,7 +238,7 @@ __device__ __forceinline__ void store(const CUtensorMap* map, const float (&acc)
         named_barrier_sync(1 + consumer, WARPGROUP);
 #pragma unroll
         for (int i = 0; i < 64 && first + i < C::ROWS; i += 16) {
-            const float* const sums = &acc[(first + i) / 2];  // of rows 0 to 7, then of rows 8 to 15
+            const float* const sums = &acc[(first + i) / 2];  // rows 0 to 7, then rows 8 to 15
             stmatrix_x4_transposed(box + (i + row) * ROW_BYTES + (chunk ^ row % 8) * 16,
                                    rounded_pair<T>(sums[0], sums[1]), rounded_pair<T>(sums[2], sums[3]),
                                    rounded_pair<T>(sums[4], sums[5]), rounded_pair<T>(sums[6], sums[7]));
@@ -254,7 +254,7 @@ __device__ __forceinline__ void store(const CUtensorMap* map, const float (&acc)
     }
 }
 
-// Stores them as sums of a part, from registers: eight neighbouring threads write 32 neighbouring bytes.
+// Stores the sums of a part from registers: eight neighbouring threads write 32 neighbouring bytes.
 template <typename C>
 __device__ __forceinline__ void store_part(float* __restrict__ sums, const float (&acc)[C::ROWS / 2], int rows,
                                            int thread, int m, int n, int M, int N) {
@@ -310,14 +310,15 @@ __global__ void __launch_bounds__(C::THREADS)
         const FittedShare share(work, index, member);
         const int m = share.row * work.rows, n = share.column * C::COUNT + consumer * 64;
         int count = share.end - share.begin;
-        asm volatile("" : "+r"(count));  // computes it here, not in each step
+        asm volatile("" : "+r"(count));  // keeps the computation out of the steps
         float acc[C::ROWS / 2] = {};
         multiply<T, A_MN, B_MN, C>(acc, work, shared, consumer, to_signal, count, ring);
         warpgroup_fence_operand(acc);
         if (work.parts > 1) {
             store_part<C>(work.sums + share.part * int64_t(M) * N, acc, work.rows, thread, m, n, M, N);
         } else {
-            store<T, C>(&maps.out, acc, work.rows, boxes + consumer * C::BOXES * BOX_BYTES, consumer, thread, m, n, turn);
+            store<T, C>(&maps.out, acc, work.rows, boxes + consumer * C::BOXES * BOX_BYTES, consumer, thread, m, n,
+                        turn);
         }
     }
     if (thread == 0) tma_store_wait_group_read<0>();
@@ -325,7 +326,7 @@ __global__ void __launch_bounds__(C::THREADS)
 
 constexpr int ADD_THREADS = 256, ADD_LOADS = 8;
 
-// out = the sum over the parts, in their order; a thread has four neighbours.
+// out = the sum of the parts, in order; a thread adds four neighbours.
 template <typename T>
 __global__ void __launch_bounds__(ADD_THREADS)
     add_parts_by_rows(const float* __restrict__ sums, T* __restrict__ out, int64_t count, int parts) {
@@ -355,7 +356,7 @@ cudaError_t launch(const MatrixOperand& a, const MatrixOperand& b, void* out, in
                    int parts, float* sums, cudaStream_t stream, LaunchRecord* record) {
     const int64_t M = a.rows, N = b.rows;
     const int steps = int(ceil_div<int64_t>(K, BLOCK_K)), of_a = sharing & SHARE_A ? 2 : 1;
-    const int of_b = sharing & SHARE_B ? 2 : 1, cluster = of_a * of_b;  // blocks that share an operand, and both
+    const int of_b = sharing & SHARE_B ? 2 : 1, cluster = of_a * of_b;  // blocks that share b; blocks of a cluster
     const int stage_bytes = C::BYTES + (A_MN ? ceil_div(rows, 64) * 64 : rows) * ROW_BYTES;
     const int fixed = BOX_ALIGNMENT + C::CONSUMERS * C::BOXES * BOX_BYTES + BARRIER_BYTES;
     const int stages = min(MOST_STAGES, (MAX_SHARED_BYTES - fixed) / stage_bytes);
@@ -387,8 +388,8 @@ cudaError_t launch(const MatrixOperand& a, const MatrixOperand& b, void* out, in
     return cudaGetLastError();
 }
 
-// As matmul_wgmma; N is a multiple of 8. A tile has 64, 128 or 192 `columns` and `rows`, a multiple of 16: at most 256,
-// with 192 columns 192. `sharing` is a number of Sharing.
+// Arguments as for matmul_wgmma; N is a multiple of 8. A tile has 64, 128 or 192 `columns`, and `rows`, a multiple of
+// 16 up to 256, or up to 192 with 192 columns. `sharing` is a value of Sharing.
 template <typename T>
 int run(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, int64_t a_mn, int64_t a_stride,
         int64_t b_mn, int64_t b_stride, int64_t columns, int64_t rows, int64_t sharing, int64_t parts, float* sums,

@@ -2,15 +2,16 @@
 //
 // One thread computes one element of out: a row of a times a column of b, by fused multiply-adds in float32.
 //
-// The first rung of the ladder is the definition. The lanes of a warp have neighbouring n: with a row-major b they read
-// neighbours, and all lanes read the same element of a. Both factors of every product are loaded from the caches. Two
-// loads for one multiply-add keep the load units busy and the arithmetic idle; tiled.cu removes most of them.
+// This first rung of the ladder is the definition. The lanes of a warp have neighbouring n: with a row-major b they
+// read neighbours, and all lanes read the same element of a. Both factors of every product are loaded from the caches.
+// Two loads per multiply-add keep the load units busy and the arithmetic units idle; tiled.cu removes most of the
+// loads.
 //
 // Precision. 16-bit inputs: products are exact in float32. float32: `ieee` multiplies the inputs as they are; `tf32`
 // first rounds each factor to tf32 (8 bits of exponent, 11 of significand), as for tensor cores, which makes products
 // exact too. Additions round, in float32, in order of k.
 //
-// Source: the definition. One thread an element: "CUDA C++ Programming Guide", section "Shared Memory", first version.
+// Source: the definition. One thread per element: "CUDA C++ Programming Guide", section "Shared Memory", first version.
 #include <algorithm>
 
 #include "matmul/operands.cuh"

@@ -1,12 +1,12 @@
 // out[m, n] = sum over k of a[m, k] * b[k, n], 16 bits, for small outputs and for rows at any address
 //
-// For products that TMA and wgmma cannot do well: tiles below 64 x 64, rows that begin at odd addresses, and a few
-// tiles with long sums. Tensor cores are used by mma.sync, which every GPU since Ampere has.
+// This kernel is for products that suit neither TMA nor wgmma: outputs below 64 x 64, rows that begin at odd addresses,
+// and a few tiles with long sums. It uses mma.sync, which the tensor cores of every GPU since Ampere have.
 //
 // Tiles of k pass through a ring of STAGES stages, copied by cp.async, 16 bytes at a time.
-//   - Rows at any address. The chunks of 16 bytes that hold a row's part are copied as they lie, one more than the part
-//     has. Before the products, threads shift them into place: a row of a tile in shared memory has room for one more
-//     chunk. This extra chunk also is the padding that keeps ldmatrix free of bank conflicts.
+//   - Rows at any address. The 16-byte chunks that hold a row's part are copied as they lie: one more chunk than an
+//     aligned part has. Before the products, threads shift them into place. The room for the extra chunk in each row
+//     also is the padding that keeps ldmatrix free of bank conflicts.
 //   - Long sums. The blocks of a cluster divide the k of a tile. They leave their sums in shared memory, and each adds
 //     up its part of the rows over the whole cluster, in the order of the blocks: no workspace, no second kernel.
 //
@@ -25,7 +25,7 @@ struct MmaOperand {
     bool aligned;       // rows begin at multiples of 16 bytes
 };
 
-// Copies 16 bytes at (row, column + c * CHUNK), as they lie in memory; zeros take the place of bytes beyond the row.
+// Copies 16 bytes at (row, column + c * CHUNK), as they lie in memory; bytes beyond the row become zeros.
 template <typename Tile>
 __device__ __forceinline__ void copy_chunk(char* to, const MmaOperand& x, const char* row_begin, bool exists,
                                            int columns, int r, int c) {
@@ -35,11 +35,11 @@ __device__ __forceinline__ void copy_chunk(char* to, const MmaOperand& x, const 
     copy_async(to + r * Tile::PITCH + c * 16, from, left <= 0 ? 0 : left >= CHUNK ? 16 : 2 * left);
 }
 
-// Copies the part from (row, column) on, as it lies in memory. Elements outside of the matrix become zeros, or, in rows
-// that are to be shifted, may belong to another row.
+// Copies the part from (row, column) on, as it lies in memory. Elements outside the matrix become zeros; in rows that
+// are shifted later they may belong to another row.
 template <typename Tile, int THREADS>
 __device__ __forceinline__ void copy_tile(char* to, const MmaOperand& x, int row, int column) {
-    constexpr int ROWS_APART = THREADS / Tile::CHUNKS;  // of a thread's chunks, which have the same columns
+    constexpr int ROWS_APART = THREADS / Tile::CHUNKS;  // rows between a thread's chunks, which have the same columns
     static_assert(Tile::ROWS % ROWS_APART == 0, "");
     const int first = threadIdx.x / Tile::CHUNKS, c = threadIdx.x % Tile::CHUNKS, columns = x.columns - column;
     const char* const begin = x.data + row * x.stride + int64_t(column) * 2;
@@ -81,7 +81,7 @@ __device__ __forceinline__ void shift_tile(char* tile, const MmaOperand& x, int 
     }
 }
 
-// A block computes the sums of one tile over its share of k, block `rank` of the cluster the share `rank` of it.
+// A block computes the sums of one tile over its share of k: block `rank` of the cluster has share `rank`.
 template <typename T, bool A_MN, bool B_MN, typename C>
 __global__ void __launch_bounds__(C::THREADS)
     matmul_mma(const MmaOperand a, const MmaOperand b, const GroupedTileScheduler<GROUP_M> tiles, T* __restrict__ out,
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(C::THREADS)
     const int index = blockIdx.x / blocks, rank = blockIdx.x - index * blocks;
     const TileCoordinate tile = tiles[index];
     const int m = tile.m * C::BLOCK_M, n = tile.n * C::BLOCK_N, steps = ceil_div(K, C::BLOCK_K);
-    const int begin = steps * rank / blocks, end = steps * (rank + 1) / blocks;  // at most 2^25 * 16
+    const int begin = steps * rank / blocks, end = steps * (rank + 1) / blocks;  // products are at most 2^25 * 16
 
     auto copy = [&](int step) {
         if (step < end) {
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(C::THREADS)
         char* const stage = shared + (step - begin) % C::STAGES * STAGE_BYTES;
         const int k = step * C::BLOCK_K;
         __pipeline_wait_prior(C::STAGES - 2);
-        __syncthreads();  // this stage has arrived, and all have read the one before
+        __syncthreads();  // this stage has arrived, and all threads have read the previous one
         copy(step + C::STAGES - 1);
         if (!a.aligned || !b.aligned) {
             if (!a.aligned) shift_tile<A, C::THREADS>(stage, a, A_MN ? k : m, A_MN ? m : k);
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(C::THREADS)
         multiply<T, A_MN, B_MN, C>(sums, stage, stage + A::BYTES);
     }
     __pipeline_wait_prior(0);
-    __syncthreads();  // all have read the last stages
+    __syncthreads();  // all threads have read the last stages
     write_sums<C>(reinterpret_cast<float*>(shared), sums);
 #ifdef __CUDA_ARCH__
 #if __CUDA_ARCH__ >= 900
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(C::THREADS)
     store_tile<T, C>(out, reinterpret_cast<const float*>(shared), rank, blocks, m, n, M, N);
 #ifdef __CUDA_ARCH__
 #if __CUDA_ARCH__ >= 900
-    if (blocks > 1) {  // a block must not exit while others read its sums; those that were read have been stored
+    if (blocks > 1) {  // a block must not exit while others read its sums; relaxed, since values read have been stored
         cluster_arrive_relaxed();
         cluster_wait();
     }
@@ -147,7 +147,7 @@ cudaError_t launch(const MmaOperand& a, const MmaOperand& b, void* out, int M, i
     constexpr int STAGE_BYTES =
         TileRows<C::BLOCK_M, C::BLOCK_K, A_MN>::BYTES + TileRows<C::BLOCK_N, C::BLOCK_K, B_MN>::BYTES;
     const int64_t steps = ceil_div<int64_t>(ceil_div<int64_t>(K, C::BLOCK_K), blocks);
-    const int stages = int(steps < C::STAGES ? steps : C::STAGES);  // more would only keep other blocks away
+    const int stages = int(steps < C::STAGES ? steps : C::STAGES);  // more would only take room from other blocks
     const int shared_bytes = stages * STAGE_BYTES > C::SUM_BYTES ? stages * STAGE_BYTES : C::SUM_BYTES;
     constexpr int MOST_BYTES = C::STAGES * STAGE_BYTES > C::SUM_BYTES ? C::STAGES * STAGE_BYTES : C::SUM_BYTES;
     const GroupedTileScheduler<GROUP_M> tiles(ceil_div(M, C::BLOCK_M), ceil_div(N, C::BLOCK_N));
@@ -198,7 +198,7 @@ extern "C" int matmul_mma(const void* a, const void* b, void* out, int64_t M, in
     const auto run_tile = [&](auto zero) {
         switch (tile) {
             case 0: return run(zero, MmaConfig<32, 32, 128, 2, 2, 4>());
-#ifdef __CUDACC__  // one is enough for the CPU
+#ifdef __CUDACC__  // one tile is enough on the CPU
             case 1: return run(zero, MmaConfig<64, 16, 128, 4, 1, 4>());
             case 2: return run(zero, MmaConfig<128, 128, 64, 2, 4, 3>());
 #endif

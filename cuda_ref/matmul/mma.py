@@ -1,6 +1,6 @@
 """Matrix multiplication in CUDA by mma.sync: small outputs, rows at any address, sums divided within a cluster.
 
-Adds to async_copies.py tensor cores, and parts of k that the blocks of a cluster sum.
+Adds to async_copies.py tensor cores, and split-K within a cluster of blocks.
 """
 
 from jaxtyping import Float
@@ -26,8 +26,8 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     Precision: "ieee".
     Tail: copies pad tiles that overhang with zeros; outputs beyond the edge are not stored.
     Devices: CUDA, compute capability 8.0 or newer; only Hopper divides k. On a CPU tiles are of 32 x 32.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for float32 and
-    for larger sizes; build.CudaError if the launch fails.
+    Raises: ValueError for other shapes, dtypes and precisions, and for tensors on different devices;
+    NotImplementedError for float32 and for larger sizes; build.CudaError if the launch fails.
     Source: see mma.cu.
     """
     M, N, K = check_matmul(a, b, precision=precision)

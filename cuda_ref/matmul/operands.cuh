@@ -1,5 +1,5 @@
-// Shared by the matmul kernels on CUDA cores: operands of any strides, the fragments of a thread, and the choice of a
-// kernel by dtype and precision.
+// Shared by the matmul kernels on CUDA cores: operands with any strides, the fragments of a thread, and dispatch by
+// dtype and precision.
 #pragma once
 
 #include <type_traits>
@@ -8,7 +8,7 @@
 
 using Quad = Pack<float, 4>;
 
-// A factor of a product: exact, or rounded to tf32 as tensor cores do it.
+// A factor of a product: exact, or rounded to tf32 as the tensor cores round it.
 template <typename T, bool TF32>
 __device__ __forceinline__ float factor(T x) {
     return TF32 ? round_to_tf32(to_float(x)) : to_float(x);

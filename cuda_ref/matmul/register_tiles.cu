@@ -2,16 +2,16 @@
 //
 // A block of 256 threads computes a tile of 128 x 128 elements of out, a thread 8 x 8 of them.
 //
-// Adds a tile in the registers of each thread to tiled.cu. A thread reads 8 elements of a and 8 of
-// b from shared memory and multiplies each with each: four loads of 16 bytes for 64 multiply-adds, where
-// tiled.cu needs five for four. Arithmetic is the limit now, not loads. Larger tiles also read global memory
-// four times less, and four neighbours by one instruction where alignment allows it.
+// Adds a tile in the registers of each thread to tiled.cu. A thread reads 8 elements of a and 8 of b from shared memory
+// and multiplies each with each: four loads of 16 bytes for 64 multiply-adds, where tiled.cu needs five for four.
+// Arithmetic becomes the limit instead of loads. Larger tiles also read global memory four times less, and one
+// instruction loads four neighbours where alignment allows it.
 // Speed: docs/ladder.md
 //
-// Both tiles are stored in shared memory with k as the outer dimension, so that a thread reads contiguous elements: its
-// 8 rows, and its 8 columns, are two groups of four, 64 apart, and the lanes of a warp read neighbouring groups. An
-// operand that is contiguous along k is transposed when it is stored. Rows are 132 floats apart: the 2 x 16 elements
-// that a warp stores, in rows four apart, are then in 32 different banks.
+// Both tiles are stored in shared memory with k as the outer dimension, so that a thread reads contiguous elements. Its
+// 8 rows, and its 8 columns, are two groups of four, 64 apart; the lanes of a warp read neighbouring groups. An operand
+// that is contiguous along k is transposed when it is stored. Rows are 132 floats apart, so that the 2 x 16 elements
+// that a warp stores, in rows four apart, are in 32 different banks.
 //
 // Precision: as in matmul.cu, and the sum has the same order, so the results are bitwise the same.
 //
@@ -25,8 +25,8 @@ constexpr int LANES = 16;         // threads along a row, and along a column, of
 constexpr int APART = BLOCK / 2;  // elements between the two groups of four rows, or columns, of a thread
 constexpr int PITCH = BLOCK + 4;
 
-// Copies four elements of each tile of an operand for a thread: from (x, k) in the tile on, along the dimension with
-// the smaller stride.
+// Copies a thread's four elements of each tile of an operand: from (x, k) in the tile on, along the dimension with the
+// smaller stride.
 template <typename T>
 struct TileCopy {
     int x, k;
@@ -42,7 +42,7 @@ struct TileCopy {
         source = operand.data + first * operand.stride_x + k * operand.stride_k;
     }
 
-    // Loads from the next tile, of which `depth` k are inside of the matrix; zeros outside.
+    // Loads from the next tile, whose first `depth` terms are in the matrix; elements outside are zeros.
     template <bool TF32>
     __device__ __forceinline__ Quad load(const StridedOperand<T>& operand, int depth) {
         const int left = operand.along_k ? (x_left > 0 ? depth - k : 0) : (k < depth ? x_left : 0);
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(THREADS, 2)
         a_copy.store(a_tile, a.along_k, a_quad);
         b_copy.store(b_tile, b.along_k, b_quad);
         __syncthreads();
-#pragma unroll 2  // with more steps the compiler loads further ahead than there are registers for
+#pragma unroll 2  // with more steps the compiler loads further ahead than registers allow
         for (int k = 0; k < BLOCK_K; ++k) {
             float a_k[8], b_k[8];
             load_fragment(a_k, a_tile[k] + ty * 4, APART);

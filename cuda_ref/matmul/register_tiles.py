@@ -20,9 +20,9 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     significant bits, to nearest, ties away from zero). Sums are in order of k, without tensor cores.
     Tail: tiles of 128 x 128 that overhang are padded with zeros; outputs beyond the edge are not stored.
     Offsets are int64. Operands whose rows (or columns) start at multiples of four elements are read four at a time.
-    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; build.CudaError if the launch
-    fails.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
+    Raises: ValueError for other shapes, dtypes and precisions, and for tensors on different devices; build.CudaError if
+    the launch fails.
     Source: see register_tiles.cu.
     """
     M, N, K = check_matmul(a, b, precision=precision)

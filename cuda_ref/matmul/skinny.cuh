@@ -12,19 +12,19 @@ constexpr int STAGES_BYTES = 108 * 1024;                        // two blocks sh
 template <typename T>
 constexpr int BLOCK_K = ROW_BYTES / int(sizeof(T));
 
-// Finishes a sum of column n before it is rounded: here it stays as it is.
+// Finishes a sum of column n before it is rounded. This one returns it unchanged.
 struct TheSum {
     __device__ __forceinline__ float operator()(float sum, int) const { return sum; }
 };
 
-// The order of sums. PROMOTED, in float8: the tensor cores sum the products of a step, which are added in float32.
+// The form of the product. PROMOTED, in float8: sums of the tensor cores over one step are added in float32.
 // TRANSPOSED: the rows of out are columns of the product.
 template <bool PROMOTED_ = false, bool TRANSPOSED_ = false>
 struct SkinnyForm {
     static constexpr bool PROMOTED = PROMOTED_, TRANSPOSED = TRANSPOSED_;
 };
 
-// A tile has ROWS rows, which is M, padded, and BOXES times 64 columns.
+// A tile has ROWS rows (M, padded) and 64 BOXES columns.
 template <int ROWS_, int BOXES_>
 struct SkinnyConfig {
     static constexpr int ROWS = ROWS_, BOXES = BOXES_, COLUMNS = 64 * BOXES;
@@ -33,7 +33,7 @@ struct SkinnyConfig {
     static constexpr int FULL_BARRIERS = STAGES * STAGE_BYTES;
     static constexpr int EMPTY_BARRIERS = FULL_BARRIERS + STAGES * MBARRIER_BYTES;
     static constexpr int SHARED_BYTES = BOX_ALIGNMENT + EMPTY_BARRIERS + STAGES * MBARRIER_BYTES;
-    static constexpr int PITCH = COLUMNS + 4;  // floats between rows of sums: few threads meet in a bank
+    static constexpr int PITCH = COLUMNS + 4;  // floats between rows of sums; avoids most bank conflicts
     static_assert(ROWS * PITCH * 4 <= FULL_BARRIERS, "the sums overwrite the stages");
 };
 
@@ -55,7 +55,7 @@ __device__ __forceinline__ void load_step(const OperandMaps& maps, uint32_t shar
 }
 
 // The consumer warpgroup: acc[box] = columns 64 box ... 64 box + 63 of the tile of b, times a, over steps k_begin ...
-// k_end.
+// k_end - 1.
 template <typename T, bool B_MN, typename C>
 __device__ __forceinline__ void multiply(float (&acc)[C::BOXES][C::ROWS / 2], uint32_t shared, int k_begin,
                                          int k_end) {
@@ -83,7 +83,7 @@ __device__ __forceinline__ void multiply(float (&acc)[C::BOXES][C::ROWS / 2], ui
     for (int box = 0; box < C::BOXES; ++box) warpgroup_fence_operand(acc[box]);
 }
 
-// The same in float8: a step's products are summed from zero, and added when all have ended.
+// `multiply` in float8: a step's products are summed from zero, and these sums are added when all have ended.
 template <typename C>
 __device__ __forceinline__ void multiply_promoted(float (&acc)[C::BOXES][C::ROWS / 2], uint32_t shared, int k_begin,
                                                   int k_end) {
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(THREADS, 2)
             mbarrier_init(shared + C::EMPTY_BARRIERS + stage * MBARRIER_BYTES, 1);
         }
         mbarrier_fence_init();
-        // The first loads need not wait.
+        // The first loads do not wait.
         for (int k = k_begin; k < min(k_end, k_begin + C::STAGES); ++k) {
             load_step<T, B_MN, C>(maps, shared, k - k_begin, n0, k);
         }
@@ -181,8 +181,8 @@ __global__ void __launch_bounds__(THREADS, 2)
     }
     blocks > 1 ? cluster_sync() : __syncthreads();
 
-    // Groups of four neighbours of a row; those of the M rows are divided among all threads of the cluster. Neighbours in
-    // memory go to neighbouring threads.
+    // Groups of four neighbours of a row. Those of the M rows are divided among all threads of the cluster;
+    // neighbouring threads get neighbouring groups.
     constexpr int GROUPS = C::COLUMNS / 4;
     const bool packed = !Form::TRANSPOSED && N % 4 == 0;
     for (int i = rank * THREADS + threadIdx.x; i < M * GROUPS; i += blocks * THREADS) {
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(THREADS, 2)
             sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
         }
         if (n >= N) continue;
-        const int last = N - 1;  // of an incomplete group, neighbours beyond the row repeat its last column
+        const int last = N - 1;  // in an incomplete group, elements beyond the row repeat its last column
         const Pack<Out, 4> quad = {
             from_float<Out>(finish(sum.x, n)), from_float<Out>(finish(sum.y, min(n + 1, last))),
             from_float<Out>(finish(sum.z, min(n + 2, last))), from_float<Out>(finish(sum.w, min(n + 3, last)))};
@@ -221,10 +221,11 @@ cudaError_t launch(const MatrixOperand& a, const MatrixOperand& b, void* out, in
     }
     const int64_t tiles = ceil_div<int64_t>(b.rows, C::COLUMNS);
     return launch_clusters(parts, matmul_skinny<T, B_MN, Form, C, Finish>, dim3(unsigned(tiles * parts)), THREADS,
-                           C::SHARED_BYTES, stream, record, maps, static_cast<Output<T>*>(out), a.rows, b.rows, K, finish);
+                           C::SHARED_BYTES, stream, record, maps, static_cast<Output<T>*>(out), a.rows, b.rows, K,
+                           finish);
 }
 
-// Tiles of 64 or 128 columns; clusters of `parts` blocks, at most 8, divide K.
+// Tiles have 64 or 128 `columns`; clusters of `parts` blocks, at most 8, divide K.
 template <typename T, bool B_MN, typename Form = SkinnyForm<>, typename Finish>
 cudaError_t launch_skinny(const MatrixOperand& a, const MatrixOperand& b, void* out, int64_t K, int64_t columns,
                           int64_t parts, const Finish& finish, cudaStream_t stream, LaunchRecord* record) {

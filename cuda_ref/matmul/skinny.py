@@ -1,6 +1,6 @@
-"""Matrix multiplication in CUDA for few rows, as in decoding: limited by the reading of b.
+"""Matrix multiplication in CUDA for few rows, as in decoding: bound by reading b.
 
-Adds to tma_wgmma.py tiles with few rows, two blocks a multiprocessor, and parts of k that a cluster sums.
+Adds to tma_wgmma.py tiles with few rows, two blocks per multiprocessor, and split-K within a cluster.
 """
 
 from jaxtyping import Float
@@ -26,11 +26,12 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     multiple of 8 elements, and the first element at a multiple of 16 bytes.
     Dtypes: float16, bfloat16, the same for both; sums in float32, rounded once at the end.
     Precision: "ieee".
-    Plan: a model of the time chooses the tile, and the number of parts in which a cluster divides k; see `config`.
+    Plan: a model of the time chooses the tile, and the number of blocks of a cluster that divide k; see `config`.
     Tail: TMA pads tiles that overhang the inputs with zeros; outputs beyond the edge are not stored.
     Devices: CUDA, compute capability 9.0.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for more rows,
-    for float32, for other strides, and on other devices; build.CudaError if the launch fails.
+    Raises: ValueError for other shapes, dtypes and precisions, and for tensors on different devices;
+    NotImplementedError for more rows, for float32, for other strides, and on other devices; build.CudaError if the
+    launch fails.
     Source: see skinny.cu.
     """
     M, N, K = check_matmul(a, b, precision=precision)

@@ -2,14 +2,14 @@
 //
 // requires: sm_90a
 //
-// A float32 has 24 significant bits, a bfloat16 has 8. Every number is written as the exact sum of three, and
+// A float32 has 24 significant bits, a bfloat16 has 8. Every number is written as the exact sum of three bfloat16, and
 //   a b = a1 b1 + (a1 b2 + a2 b1) + (a1 b3 + a2 b2 + a3 b1)
-// drops only products below 2^-24 of it. Six products in bfloat16 take 6/16 of the time of one on the CUDA cores.
+// drops only products below 2^-24 of a b. Six products in bfloat16 take 6/16 of the time of one on the CUDA cores.
 //
 // The first kernel, split_rows, splits both operands. It scales each row of a and each column of b by a power of two
 // that brings its largest element to [1, 2), so that the parts of small numbers stay above the subnormal range and sums
-// below infinity. It reads any strides and writes rows of k, in which the three parts of 16 k, the k of one wgmma, are
-// neighbours:
+// stay below infinity. It reads any strides and writes rows of k. In a row the three parts of 16 terms (the k of one
+// wgmma) are neighbours:
 //   bytes     0        32       64       96       128      160      192
 //   row       1st k0   2nd k0   3rd k0   1st k16  2nd k16  3rd k16  1st k32 ...
 // A stage of the ring in shared memory holds 128 bytes of each row, so that three stages hold 64 k. Data arrives in the
@@ -17,12 +17,12 @@
 //
 // The second kernel is built like wgmma.cu: a producer thread, a ring of stages guarded by mbarriers, consumer
 // warpgroups of 64 rows each, clusters of two that share b, persistent blocks. Each part is used in two products on
-// average, so that tiles of 128 x 128 suffice. They leave registers for three sums of each output.
+// average, so tiles of 128 x 128 suffice. They leave registers for three sums of each output.
 //
-// Precision. Tensor cores add in float32 but truncate, always towards zero, which over a long K would lose more than
-// rounding to nearest. So they add only 64 of the leading products at a time, from zero, and `acc` takes these sums in
-// additions that round, while the tensor cores compute other products. The lower products are summed apart, over all of
-// K: they are 2^-8 of the leading ones, and so is the error of their truncation.
+// Precision. Tensor cores add in float32 but truncate towards zero; over a long K this would lose more than rounding to
+// nearest. So they add only 64 of the leading products at a time, from zero, and `acc` adds these sums with rounding
+// while the tensor cores compute other products. The lower products are summed separately over all of K: they are 2^-8
+// of the leading ones, and so is the error of their truncation.
 //
 // Speed: docs/ladder.md
 //
@@ -32,10 +32,10 @@
 #include "hopper/persistent.cuh"
 #include "hopper/wgmma.cuh"
 
-constexpr int PARTS = 3, GROUP_K = 16;            // k of one wgmma
-constexpr int STEP_K = 64, STEP_STAGES = 3;       // k for which the leading products are added from zero; their stages
-constexpr int STAGE_ELEMENTS = ROW_BYTES / 2;     // bfloat16 in a row of a stage
-constexpr int BLOCK_N = 128, SUMS = BLOCK_N / 2;  // of a thread
+constexpr int PARTS = 3, GROUP_K = 16;            // terms of one wgmma
+constexpr int STEP_K = 64, STEP_STAGES = 3;       // terms of a step (leading products start from zero); its stages
+constexpr int STAGE_ELEMENTS = ROW_BYTES / 2;     // bfloat16 elements in a row of a stage
+constexpr int BLOCK_N = 128, SUMS = BLOCK_N / 2;  // columns of a tile; sums of a thread
 static_assert(STEP_K * PARTS == STEP_STAGES * STAGE_ELEMENTS, "a step is whole stages");
 
 using Large = TileConfig<2, BLOCK_N, 7, 2, 8, 0>;
@@ -48,17 +48,17 @@ struct Rows {
     int64_t count, stride, k_stride;
 };
 
-constexpr int SPLIT_ROWS = 16, SPLIT_K = 128;  // of a tile
+constexpr int SPLIT_ROWS = 16, SPLIT_K = 128;  // rows and terms of a tile
 constexpr int SPLIT_THREADS = SPLIT_ROWS * 16;
-constexpr int PER_THREAD = SPLIT_ROWS * SPLIT_K / SPLIT_THREADS;  // elements of a tile
+constexpr int PER_THREAD = SPLIT_ROWS * SPLIT_K / SPLIT_THREADS;  // elements of a tile per thread
 
 // 2^exponent, for exponents of normal numbers.
 __device__ __forceinline__ float power_of_two(int exponent) { return __int_as_float((exponent + 127) << 23); }
 
-// A block splits SPLIT_ROWS rows. It reads them twice: for the largest element, then backwards, from what the caches
-// still hold. `scales` gets two factors for each row that undo its scaling, since 2^-149 x 2^-149 is no float32.
-// Infinities are not scaled, and the lower parts of infinities and NaN are zero. Elements from K up to a multiple of 16
-// are zero.
+// A block splits SPLIT_ROWS rows. It reads them twice: for the largest element, then backwards, so that the caches
+// still hold the first reads. `scales` gets two factors per row that undo its scaling, since 2^-149 x 2^-149 is no
+// float32. Infinities are not scaled, and the lower parts of infinities and NaN are zero. Elements from K up to a
+// multiple of 16 are zero.
 __global__ void __launch_bounds__(SPLIT_THREADS, 4)
     split_rows(Rows a, Rows b, int64_t K, __nv_bfloat16* __restrict__ parts, float2* __restrict__ scales) {
     __shared__ uint32_t largest[SPLIT_ROWS];
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(SPLIT_THREADS, 4)
     int64_t k = (K - 1) / SPLIT_K * SPLIT_K;
     load(loaded, k);
     __syncthreads();
-    atomicMax(&largest[row], __float_as_uint(most));  // floats that are not negative are ordered like their bits
+    atomicMax(&largest[row], __float_as_uint(most));  // non-negative floats are ordered like their bits
     __syncthreads();
 
     // From here on a thread owns eight successive k of row `high`.
@@ -134,11 +134,11 @@ __global__ void __launch_bounds__(SPLIT_THREADS, 4)
     }
 }
 
-// The producer thread: loads a stage as soon as all consumers of all blocks that it is loaded for have read it.
+// The producer thread: loads a stage as soon as all consumers that read it, in all blocks of the cluster, have done so.
 template <typename C>
 __device__ __forceinline__ void produce(const OperandMaps& maps, const GroupedTileScheduler<C::GROUP_M>& tiles,
                                         uint32_t shared, int steps) {
-    constexpr int SHARE = BLOCK_N / C::CLUSTER;  // rows of b that it loads
+    constexpr int SHARE = BLOCK_N / C::CLUSTER;  // rows of b that this block loads
     const int rank = cta_rank<C>();
     const uint32_t full = shared + C::FULL_BARRIERS, empty = shared + C::EMPTY_BARRIERS;
     PipelineState<C::STAGES> state;
@@ -163,12 +163,12 @@ __device__ __forceinline__ void produce(const OperandMaps& maps, const GroupedTi
     drain_pipeline<C>(empty, state);
 }
 
-// Descriptors of a and b in the three stages of a step.
+// Matrix descriptors of a and b in the three stages of a step.
 struct StepDescriptors {
     uint64_t a[STEP_STAGES], b[STEP_STAGES];
 };
 
-// Part `part`, from 0, of the GROUP'th 16 k of a step.
+// Descriptor of part `part` (0 to 2) of the GROUP-th 16 terms of a step.
 template <int GROUP>
 __device__ __forceinline__ uint64_t part_descriptor(const uint64_t (&stages)[STEP_STAGES], int part) {
     const int index = GROUP * PARTS + part;
@@ -181,7 +181,7 @@ __device__ __forceinline__ void product(float (&sums)[SUMS], const StepDescripto
                                        part_descriptor<GROUP>(step.b, b_part));
 }
 
-// All but the leading product of 16 k. ALL_PRODUCTS adds two that are visible only in very short sums.
+// All but the leading product of 16 terms. ALL_PRODUCTS adds two that matter only in very short sums.
 template <int GROUP, bool ALL_PRODUCTS>
 __device__ __forceinline__ void lower_products(float (&lower)[SUMS], const StepDescriptors& step) {
     if constexpr (ALL_PRODUCTS) {
@@ -195,7 +195,7 @@ __device__ __forceinline__ void lower_products(float (&lower)[SUMS], const StepD
     product<GROUP>(lower, step, 1, 0);
 }
 
-// acc = the sums of the leading products, lower = the sums of the others, scaled like the operands.
+// acc = sums of the leading products, lower = sums of the other products, both scaled like the operands.
 template <bool ALL_PRODUCTS, typename C>
 __device__ __forceinline__ void multiply(float (&acc)[SUMS], float (&lower)[SUMS], uint32_t shared, int consumer,
                                          int thread, int steps, PipelineState<C::STAGES>& state) {
@@ -249,7 +249,7 @@ __device__ __forceinline__ void multiply(float (&acc)[SUMS], float (&lower)[SUMS
         warpgroup_fence_operand(leading);
 #pragma unroll
         for (int s = 0; s < SUMS; ++s) acc[s] += leading[s], leading[s] = 0.0f;
-        warpgroup_fence_operand(leading);  // zeroed here; where the next step begins it would wait for all products
+        warpgroup_fence_operand(leading);  // zeroed here; at the start of the next step it would wait for all products
         previous = at[2].stage;
     }
     wgmma_wait_group<0>();
@@ -305,7 +305,8 @@ __global__ void __launch_bounds__(C::THREADS)
         tma_prefetch_descriptor(&maps.b);
         init_pipeline<C>(shared);
     }
-    // No thread may arrive at a barrier, or write to another block, before the barriers there are initialized.
+    // No thread may arrive at a barrier of another block, or write there, before that block has initialized its
+    // barriers.
     if constexpr (C::CLUSTER > 1) {
         cluster_sync();
     } else {
@@ -322,7 +323,7 @@ __global__ void __launch_bounds__(C::THREADS)
         for (int index = blockIdx.x / C::CLUSTER; index < tiles.count(); index += gridDim.x / C::CLUSTER) {
             const TileCoordinate tile = tiles[index];
             int m = (tile.m * C::CLUSTER + rank) * C::BLOCK_M + consumer * 64, n = tile.n * BLOCK_N;
-            asm volatile("" : "+r"(m), "+r"(n));  // computes them here, while the first stage is waited for
+            asm volatile("" : "+r"(m), "+r"(n));  // computed here, while the thread waits for the first stage
             float acc[SUMS] = {}, lower[SUMS] = {};
             multiply<ALL_PRODUCTS, C>(acc, lower, shared, consumer, thread, steps, state);
             store(out, acc, lower, scales, scales + M, thread, m, n, M, N);
@@ -341,7 +342,8 @@ cudaError_t launch(const __nv_bfloat16* parts, const float2* scales, float* out,
     if (!encode(&maps.a, parts, M, C::BLOCK_M) || !encode(&maps.b, parts + M * pitch, N, BLOCK_N / C::CLUSTER)) {
         return cudaErrorInvalidValue;
     }
-    return launch_clusters(C::CLUSTER, matmul_parts<ALL_PRODUCTS, C>, persistent_grid<C>(cluster_tiles<C>(M, N).count(), multiprocessors),
+    return launch_clusters(C::CLUSTER, matmul_parts<ALL_PRODUCTS, C>,
+                           persistent_grid<C>(cluster_tiles<C>(M, N).count(), multiprocessors),
                            C::THREADS, C::SHARED_BYTES, stream, record, maps, cluster_tiles<C>(M, N), scales, out, M, N,
                            K);
 }

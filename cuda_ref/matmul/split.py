@@ -22,13 +22,14 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     Shapes: a (M, K), b (K, N), any strides, any sizes up to 2^29, K = 0 included; the output is contiguous.
     Dtypes: float32; the tensor cores multiply bfloat16, exactly, and add in float32.
     Precision: "ieee". The error of a product is below 2^-24, and sums have fewer roundings than float32 products and
-    sums. An element below 2^-110 of the largest one in its row of a or column of b loses low bits, below 2^-133 all.
+    sums. An element below 2^-110 of the largest one in its row of a or column of b loses low bits; below 2^-133, all.
     Partial sums do not overflow: out is infinite only where the result is beyond float32 or an input is infinite.
     Memory: 6 bytes for each element of a and b, K rounded up to a multiple of 16, and 8 for each row and column.
     Tail: TMA pads tiles that overhang the inputs with zeros; outputs beyond the edge are not stored.
     Devices: CUDA, compute capability 9.0.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for 16-bit
-    inputs and tf32, which need a single product, and on other devices; build.CudaError if a launch fails.
+    Raises: ValueError for other shapes, dtypes and precisions, and for tensors on different devices;
+    NotImplementedError for 16-bit inputs and tf32, which need a single product, and on other devices; build.CudaError
+    if a launch fails.
     Source: see split.cu.
     """
     M, N, K = check_matmul(a, b, precision=precision)

@@ -1,12 +1,13 @@
-// out[m, n] = sum over k of a[m, k] * b[k, n], 16 bits, for at most 16 rows or columns: as fast as an operand is read
+// out[m, n] = sum over k of a[m, k] * b[k, n], 16 bits, for at most 16 rows or columns: bound by reading one operand
 //
-// The larger operand is the stream, the other one has few rows (or columns). Each warp copies its parts of the stream
-// to a ring in shared memory that no other warp uses, so that no barrier is needed until all is read. Loads to registers
-// would do without the ring, but then the compiler decides how many are in flight.
-//   - mma.sync multiplies 16 elements of the stream by 8 of the few. Which 16 these are, and in which order k is taken,
-//     is free as long as both operands agree. So a thread takes 16 bytes, along k or across it, and has whole
-//     fragments: along k as they come, across it after exchanges of halves between two registers.
-//   - The warps of a block, and the blocks of a cluster, divide k. Their sums meet in shared memory, in a fixed order.
+// The larger operand is called the stream; the other one, `few`, has few rows (or columns). Each warp copies its parts
+// of the stream to a ring in shared memory that no other warp uses, so no barrier is needed until all is read. Loads to
+// registers would need no ring, but the compiler would decide how many are in flight.
+//   - mma.sync multiplies 16 elements of the stream by 8 rows of `few`. The choice of these 16, and the order of k, are
+//     free as long as both operands agree. So a thread takes 16 bytes along k or across it, and holds whole fragments:
+//     along k as they are, across k after exchanging halves between two registers.
+//   - The warps of a block, and the blocks of a cluster, divide k. Their sums are added in shared memory, in fixed
+//     order.
 // Rows may begin at any address (common/unaligned.cuh).
 //
 // Precision: products of 16 bits are exact, sums float32, rounded once.
@@ -23,8 +24,9 @@
 #endif
 
 constexpr int LOG_WARPS = 3, WARPS = 1 << LOG_WARPS, THREADS = WARPS * 32, LOG_STRIP = 6;
-constexpr int LINE = 64;  // elements of a line of the cache
-constexpr int STRIP = 1 << LOG_STRIP, PITCH = STRIP + 1;  // elements of the stream that a warp multiplies; 65 avoids bank conflicts
+constexpr int LINE = 64;  // elements of a cache line
+// STRIP: elements of the stream that a warp multiplies. PITCH: 65 avoids bank conflicts.
+constexpr int STRIP = 1 << LOG_STRIP, PITCH = STRIP + 1;
 
 struct Stream {
     const uint16_t* data;
@@ -36,9 +38,9 @@ struct Few {
     const uint16_t* data;
     int size;
     int64_t stride, stride_k;
-    bool pairs;  // two neighbours along k can be read at once; K is even
+    bool pairs;  // two neighbours along k can be read at once; then K is even
 
-    // Brings a share of all elements to the L2 cache. (prefetch.global.L2 in the loop takes longer than the products.)
+    // Brings this thread's share of all elements to the L2 cache. (prefetch.global.L2 in the loop is slower.)
     __device__ __forceinline__ void touch(int thread, int threads, int K) const {
         const int step = stride_k == 1 ? LINE : 1, rows = stride_k == 1 ? size : 1, count = ceil_div(K, step);
         for (int r = 0; r < rows; ++r) {
@@ -47,7 +49,7 @@ struct Few {
     }
 };
 
-// Elements k and k + 1 of row r of the few, on their way from memory, as in Neighbours.
+// Elements k and k + 1 of row r of `few`, while their loads are in flight, as in Neighbours.
 struct FewPair {
     uint32_t first, second;
     bool exists, has_second;
@@ -69,16 +71,15 @@ struct FewPair {
     }
 };
 
-// Eight neighbours of the stream, from which on their row has `count` elements; negative beyond its end.
+// Eight neighbours of the stream. `count` elements of their row are left from there on; negative beyond its end.
 struct Part {
     const uint16_t* from;
     int count;
 };
 
-// The orders in which a warp takes the stream, CHUNKS of 16 bytes a thread for STRIP elements at TERMS k; g = lane / 4,
-// q = lane % 4.
-// WIDTH threads have neighbours in memory.
-// Contiguous along k: chunk 2 i + h has k 8 q ... 8 q + 7 of element 16 i + 8 h + g.
+// The order in which a warp reads the stream: each thread loads CHUNKS chunks of 16 bytes, for STRIP elements and TERMS
+// terms. WIDTH threads have neighbours in memory. g = lane / 4, q = lane % 4.
+// Contiguous along k: chunk 2 i + h has terms 8 q ... 8 q + 7 of element 16 i + 8 h + g.
 template <bool ALONG_K>
 struct Order {
     static constexpr int TERMS = 32, CHUNKS = 8, PAIRS = 4, WIDTH = 4;
@@ -106,7 +107,7 @@ struct Order {
     }
 };
 
-// Contiguous across k: chunk i has elements 8 g ... 8 g + 7 at k 2 q + {0, 1, 8, 9}[i].
+// Contiguous across k: chunk i has elements 8 g ... 8 g + 7 of term 2 q + {0, 1, 8, 9}[i].
 template <>
 struct Order<false> {
     static constexpr int TERMS = 16, CHUNKS = 4, PAIRS = 2, WIDTH = 8;
@@ -140,17 +141,17 @@ struct Order<false> {
     }
 };
 
-// The ring of a warp. Eight neighbouring threads copy neighbours in memory, since accesses of 16 bytes are served for
-// eight threads at a time; other threads read them. Rows at any address are copied as they lie, with one more chunk than
-// they have, and shifted when they are read.
+// The ring of a warp. Eight neighbouring threads copy neighbours in memory, since 16-byte accesses are served for eight
+// threads at a time; other threads read them. Rows at any address are copied as they lie, with one extra chunk, and
+// shifted when they are read.
 template <bool ALONG_K, bool ALIGNED>
 struct Ring {
     using O = Order<ALONG_K>;
     static constexpr int ROW = O::WIDTH + (ALIGNED ? 0 : 1), SLOTS = 32 / O::WIDTH * ROW;
     static constexpr int STEP_BYTES = O::CHUNKS * SLOTS * 16;
-    static constexpr int STAGES = 100 * 1024 / (WARPS * STEP_BYTES);  // two blocks on a multiprocessor
+    static constexpr int STAGES = 100 * 1024 / (WARPS * STEP_BYTES);  // leaves room for two blocks on a multiprocessor
 
-    // Without bank conflicts, for threads that copy and for threads that read.
+    // Avoids bank conflicts, both for threads that copy and for threads that read.
     static __device__ __forceinline__ int slot(int row, int place) {
         return row * ROW + (ALIGNED && !ALONG_K ? place ^ row * 2 : place);
     }
@@ -180,7 +181,7 @@ struct Ring {
     }
 };
 
-// The sum of row r at an element of a strip over its warps, in shared memory.
+// Sum over the warps for row r at an element of a strip, in shared memory.
 template <int FEW>
 __device__ __forceinline__ float add_warps(const float* at, int warps, int r) {
     float sum = 0;
@@ -191,7 +192,7 @@ __device__ __forceinline__ float add_warps(const float* at, int warps, int r) {
     return sum;
 }
 
-// The same over the blocks of the cluster, each of which has added up its warps.
+// Sum over the blocks of the cluster, each of which has added up its warps.
 __device__ __forceinline__ float add_blocks(const float* at, int blocks) {
     float sum = *at;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -230,7 +231,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     const int turns = begin < end && s < x.size ? (end - begin - 1 >> log_warps) + 1 : 0;  // steps of this warp
     const auto k_of = [&](int n) { return (begin + n * warps) * O::TERMS; };
 
-    // The warp's slots of a stage; only as many stages exist as a warp has steps.
+    // The warp's slots of a stage. There are at most as many stages as a warp has steps.
     const auto stage = [&](int n) { return dynamic + (n % R::STAGES * WARPS + warp) * R::STEP_BYTES; };
     const auto copy = [&](int n) {
         if (n < turns) R::copy(stage(n), x, s, k_of(n), threadIdx.x % 32);
@@ -259,7 +260,7 @@ __global__ void __launch_bounds__(THREADS, 2)
         }
         if (n + 1 < turns) load_few(n + 1);
         __pipeline_wait_prior(R::STAGES - 1);
-        __syncwarp();  // a thread reads what others have copied
+        __syncwarp();  // a thread reads data that others have copied
         uint4 chunks[O::CHUNKS];
 #pragma unroll
         for (int i = 0; i < O::CHUNKS; ++i) chunks[i] = R::read(stage(n), x, i, s, k_of(n), g, q);
@@ -280,7 +281,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     }
     __syncthreads();
 
-    // Neighbouring threads store neighbours in memory. A row of out has STRIP columns for each strip, or few.size.
+    // Neighbouring threads store neighbours in memory. A row of out has STRIP columns per strip, or few.size columns.
     const int width = min(strips * STRIP, x.size - first), log_columns = LOG_STRIP + LOG_WARPS - log_warps;
     const int count = out_s == 1 ? few.size << log_columns : width * few.size;
     const auto place = [&](int i, int& r, int& column) {
@@ -306,7 +307,7 @@ __global__ void __launch_bounds__(THREADS, 2)
         if (column < width) out[r * out_r + (first + column) * out_s] = from_float<T>(sum);
     }
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    if (blocks > 1) {  // a block must not exit while others read its sums; those that were read have been stored
+    if (blocks > 1) {  // a block must not exit while others read its sums; relaxed, since values read have been stored
         cluster_arrive_relaxed();
         cluster_wait();
     }
@@ -318,7 +319,7 @@ cudaError_t launch(const Stream& x, const Few& few, void* out, int64_t out_r, in
                    cudaStream_t stream, LaunchRecord* record) {
     using R = Ring<ALONG_K, ALIGNED>;
     const dim3 grid(unsigned(ceil_div(x.size, (WARPS >> log_warps) * STRIP)) * blocks);
-    const int steps = ceil_div(ceil_div(x.K, Order<ALONG_K>::TERMS), blocks << log_warps);  // of a warp
+    const int steps = ceil_div(ceil_div(x.K, Order<ALONG_K>::TERMS), blocks << log_warps);  // steps of a warp
     const auto bytes = [](int stages) { return std::max(WARPS * stages * R::STEP_BYTES, WARPS * FEW * PITCH * 4); };
     const int shared_bytes = bytes(std::min(steps, R::STAGES));
     const auto kernel = matmul_stream<T, ALONG_K, ALIGNED, FEW>;
@@ -337,8 +338,8 @@ cudaError_t launch(const Stream& x, const Few& few, void* out, int64_t out_r, in
 #endif
 }
 
-// The stream's element (s, k) is at x + s * x_stride + k if along_k, else at x + s + k * x_stride; few's element (r, k)
-// at few + r * few_r + k * few_k. 2^log_warps warps of a block (at most 8), and `blocks` of a cluster, divide k.
+// Element (s, k) of the stream is at x + s * x_stride + k if along_k, else at x + s + k * x_stride; element (r, k) of
+// `few` at few + r * few_r + k * few_k. 2^log_warps warps of a block (at most 8), and `blocks` of a cluster, divide k.
 extern "C" int matmul_stream(const void* x, const void* few, void* out, int64_t size, int64_t few_size, int64_t K,
                              int64_t along_k, int64_t x_stride, int64_t few_r, int64_t few_k, int64_t out_r,
                              int64_t out_s, int64_t log_warps, int64_t blocks, int64_t dtype, cudaStream_t stream,

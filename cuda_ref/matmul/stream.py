@@ -21,13 +21,13 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     """out[m, n] = sum over k of a[m, k] * b[k, n].
 
     Shapes: a (M, K), b (K, N), M or N at most 16, others up to 2^30, K = 0 included; the output is contiguous.
-    Strides: any. If the larger operand has no contiguous dimension, it is copied first, which takes its size in memory.
+    Strides: any. If the larger operand has no contiguous dimension, it is copied first; this takes its size in memory.
     Dtypes: float16, bfloat16, the same for both; sums in float32, rounded once at the end.
     Precision: "ieee".
-    Tail: what overhangs is not read, and is zero in products.
-    Devices: CUDA, compute capability 8.0 or newer; only Hopper divides k among blocks. On a CPU one warp takes all k.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for float32
-    and for larger sizes; build.CudaError if the launch fails.
+    Tail: elements beyond the edge are not read, and are zero in products.
+    Devices: CUDA, compute capability 8.0 or newer; only Hopper divides k among blocks. On a CPU one warp sums all of k.
+    Raises: ValueError for other shapes, dtypes and precisions, and for tensors on different devices;
+    NotImplementedError for float32 and for larger sizes; build.CudaError if the launch fails.
     Source: see stream.cu.
     """
     M, N, K = check_matmul(a, b, precision=precision)

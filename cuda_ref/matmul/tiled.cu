@@ -2,14 +2,14 @@
 //
 // A block of 32 x 8 threads computes a tile of 32 x 32 elements of out, a thread four of them, 8 rows apart.
 //
-// Adds tiles in shared memory to matmul.cu. In steps of 32 along K the block copies a 32 x 32 tile of a
-// and one of b, each element once, and uses each element 32 times: global memory is read 32 times less. The lanes of a
-// warp copy along the dimension with the smaller stride, so that they read neighbours in any layout. A thread uses an
-// element of b for four products. Elements are widened to float32, or rounded to tf32, once, when they are copied.
+// Adds tiles in shared memory to matmul.cu. In steps of 32 along K the block copies a 32 x 32 tile of a and one of b,
+// each element once, and uses each element 32 times: global memory is read 32 times less. The lanes of a warp copy
+// along the dimension with the smaller stride, so that they read neighbours in any layout. A thread uses an element of
+// b for four products. Elements are widened to float32, or rounded to tf32, once, when they are copied.
 //
-// The rows of a tile are 33 floats apart: along a row as well as down a column, the lanes access 32 different banks. In
+// The rows of a tile are 33 floats apart: both along a row and down a column, the lanes access 32 different banks. In
 // the inner loop they read 32 neighbours of b, and one element of a, which is broadcast.
-// Elements outside of a or b are zeros in the tiles; outputs outside of out are not stored.
+// Elements outside a or b are zeros in the tiles; results outside out are not stored.
 //
 // Precision: as in matmul.cu, and the sum has the same order, so the results are bitwise the same.
 //

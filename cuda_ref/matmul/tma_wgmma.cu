@@ -6,15 +6,15 @@
 //
 // Adds to async_copies.cu:
 //   - TMA. One thread starts the copy of a whole tile; no thread computes addresses or waits for it. The copy swizzles
-//     the tile, fills elements outside of the matrix with zeros, and counts its bytes on an mbarrier in shared memory.
+//     the tile, fills elements outside the matrix with zeros, and counts its bytes on an mbarrier in shared memory.
 //   - wgmma. A warpgroup (four warps) multiplies 64 x 16 by 16 x 256. It reads both operands from shared memory and
-//     keeps the sums in registers. It is asynchronous as well: the next products are issued before the last have ended.
+//     keeps the sums in registers. It is asynchronous too: the next products are issued before the last have ended.
 //
 // Tiles of 64 k pass through a ring of STAGES stages. Thread 0 fills all stages at the start. In each step all threads
 // wait for the mbarrier of one stage, issue its products, and wait until the products of the previous step have ended.
 // After __syncthreads both warpgroups have read the previous stage, and thread 0 starts the next copy to it.
-// The mbarrier of a stage ends one phase for each tile that arrives there: the wait for tile n of a stage, from 0, is
-// for parity n % 2, which PipelineState keeps.
+// The mbarrier of a stage ends one phase per tile that arrives there: the wait for tile n of a stage, from 0, is for
+// parity n % 2, which PipelineState keeps.
 //
 // All warps copy, multiply and synchronize here. warp_specialized.cu separates these jobs.
 // Speed: docs/ladder.md
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(THREADS, 1)
                      T* __restrict__ out, int M, int N, int K) {
     extern __shared__ char raw[];
     const uint32_t start = shared_address(raw), shared = start + (-start & (BOX_ALIGNMENT - 1));
-    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0);  // uniform for the compiler
+    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0);  // warp-uniform for the compiler
     const TileCoordinate tile = tiles[blockIdx.x];
     const int m = tile.m * BLOCK_M, n = tile.n * BLOCK_N, steps = ceil_div(K, BLOCK_K);
 

@@ -23,8 +23,9 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     Precision: "ieee".
     Tail: TMA pads tiles of 128 x 256 that overhang with zeros; outputs beyond the edge are not stored.
     Devices: CUDA, compute capability 9.0.
-    Raises: ValueError for other shapes, dtypes and precisions, and for two devices; NotImplementedError for float32,
-    for other strides and sizes, and on other devices; build.CudaError if the launch fails.
+    Raises: ValueError for other shapes, dtypes and precisions, and for tensors on different devices;
+    NotImplementedError for float32, for other strides and sizes, and on other devices; build.CudaError if the launch
+    fails.
     Source: see tma_wgmma.cu.
     """
     M, N, K = check_matmul(a, b, precision=precision)

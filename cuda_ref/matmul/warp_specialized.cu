@@ -2,17 +2,16 @@
 //
 // requires: sm_90a
 //
-// Adds a division of labour between warps to tma_wgmma.cu. One thread of a producer warpgroup only
-// starts copies; two consumer warpgroups only multiply, 64 rows of the tile of 128 x 256 each. No barrier of the whole
-// block is left in the loop: each consumer goes on as soon as its own operands are there, and copies are started as
-// soon as a stage is free.
+// Adds specialized warps to tma_wgmma.cu. One thread of a producer warpgroup only starts copies; two consumer
+// warpgroups only multiply, 64 rows of the tile of 128 x 256 each. The loop contains no barrier of the whole block:
+// each consumer continues as soon as its own operands have arrived, and a copy starts as soon as its stage is free.
 //
 // Each stage of the ring has two mbarriers.
 //   full    The producer announces the bytes of the stage, TMA counts them. Consumers wait for it.
-//   empty   Each consumer arrives when its products have read the stage. The producer waits for it, before it loads.
-// Producer and consumers walk through the ring separately (PipelineState). At a given stage a consumer waits for parity
+//   empty   Each consumer arrives when its products have read the stage. The producer waits for it before it loads.
+// Producer and consumers step through the ring separately (PipelineState). At a given stage a consumer waits for parity
 // `phase` of full, the producer for parity `phase ^ 1` of empty: the phase before the first counts as ended, so that
-// the first turn of the producer does not wait.
+// the producer does not wait in its first turn.
 //
 // setmaxnreg divides the registers. 65,536 registers are 168 for each of 384 threads. Threads of the producer keep 40,
 // and those of the consumers get 232, of which 128 hold sums.
@@ -87,7 +86,7 @@ __global__ void __launch_bounds__(THREADS, 1)
                             T* __restrict__ out, int M, int N, int K) {
     extern __shared__ char raw[];
     const uint32_t start = shared_address(raw), shared = start + (-start & (BOX_ALIGNMENT - 1));
-    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0);  // uniform for the compiler
+    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0);  // warp-uniform for the compiler
     const TileCoordinate tile = tiles[blockIdx.x];
     const int m = tile.m * BLOCK_M, n = tile.n * BLOCK_N, steps = ceil_div(K, BLOCK_K);
 

@@ -3,12 +3,12 @@
 // requires: sm_90a
 //
 // Adds to warp_specialized.cu:
-//   - Persistent blocks. While the sums of one tile are rounded and stored, by TMA too, the next one is loaded.
+//   - Persistent blocks. While the sums of one tile are rounded and stored, also by TMA, the next one is loaded.
 //   - Clusters. Two blocks, one below the other, load one half each of the tile of b, for both (multicast).
 //   - Other tiles: 128 x 192, 128 x 128, and 64 x 128 with one consumer; wgmma.py chooses.
-//   - Split sums. With too few tiles for the device, blocks compute parts of a sum over k; a second kernel adds them.
+//   - Split-K. With too few tiles for the device, blocks compute parts of the sums over k; a second kernel adds them.
 //   - tf32 (_wgmma32.cu) and float8 (_wgmma8.cu).
-// The tile of 128 x 256 takes 85 products for each element that is loaded to shared memory.
+// The tile of 128 x 256 gives 85 products for each element that is loaded to shared memory.
 //
 // Speed: docs/ladder.md. Variants that were tried: docs/lab/matmul_tried.md
 //
@@ -31,8 +31,8 @@ cudaError_t launch_layout(const MatrixOperand& a, const MatrixOperand& b, void* 
     return launch<T, false, false>(a, b, out, K, NONE, plan, FINISH, stream, record);
 }
 
-// a_mn: a[m, k] is at a + m + k * a_stride, otherwise at a + m * a_stride + k; b_mn: the same with n. `tile`: its number
-// in _tiles.py. The sums of several `parts` of k go to `sums`, as Parts says.
+// a_mn: a[m, k] is at a + m + k * a_stride, otherwise at a + m * a_stride + k; b_mn: the same with n. `tile`: its
+// number in _tiles.py. With several `parts` of k the sums go to `sums`: see Parts.
 extern "C" int matmul_wgmma(const void* a, const void* b, void* out, int64_t M, int64_t N, int64_t K, int64_t a_mn,
                             int64_t a_stride, int64_t b_mn, int64_t b_stride, int64_t tile, int64_t parts, float* sums,
                             int64_t dtype, cudaStream_t stream, LaunchRecord* record) {

@@ -1,26 +1,26 @@
 // The persistent matmul kernel on Hopper's tensor cores, and its launch; wgmma.cu explains it.
 //
-// A kernel finishes the sums of its tiles by an object of a type like StoreSums: other operations add a bias and apply
-// a function before they are rounded (linear_sigmoid/linear_sigmoid.cuh).
+// An object of a type like StoreSums finishes the sums of a tile. Other operations add a bias and apply a function
+// before the sums are rounded (linear_sigmoid/linear_sigmoid.cuh).
 #pragma once
 
 #include "hopper/epilogue.cuh"
 #include "hopper/persistent.cuh"
 #include "hopper/wgmma.cuh"
 
-// The tiles of _tiles.py. If BOXES_FOR_ALL, the boxes of a consumer hold all sums of a tile of 16 bits, otherwise
-// two of them take turns.
+// The tiles of _tiles.py. If BOXES_FOR_ALL, the boxes of a consumer hold all sums of a 16-bit tile; otherwise two boxes
+// alternate.
 template <bool BOXES_FOR_ALL>
 struct Tiles {
     using Large = TileConfig<2, 256, BOXES_FOR_ALL ? 3 : 4, 2, 8, BOXES_FOR_ALL ? 4 : 2>;
     using Small = TileConfig<1, 128, 6, 1, 4, 2>;
     using Narrow = TileConfig<2, 192, 4, 2, 8, BOXES_FOR_ALL ? 3 : 2>;
     using Square = TileConfig<2, 128, 5, 1, 4, 2>;
-    using Slim = TileConfig<1, 64, 12, 1, 16, 2>;  // not in 16 bits, nor is Tall
+    using Slim = TileConfig<1, 64, 12, 1, 16, 2>;  // Slim and Tall are not used in 16 bits
     using Tall = TileConfig<3, 128, 4, 1, 8, 2>;
 };
 
-// A consumer's boxes in shared memory, and out, whose sizes are M and N.
+// The boxes of a consumer in shared memory, and out with its sizes M and N.
 template <typename Out>
 struct Place {
     const CUtensorMap* map;
@@ -30,11 +30,11 @@ struct Place {
     int consumer, thread, M, N;
 };
 
-// The sums are the result.
+// Stores the sums unchanged.
 struct StoreSums {
     static constexpr bool BOXES_FOR_ALL = false, OTHER_WARPS = false;
 
-    // The result of a sum of column n that was computed in parts.
+    // Finishes a sum of column n that was computed in parts.
     __device__ __forceinline__ float operator()(float sum, int) const { return sum; }
 
     template <typename Out, bool PERMUTED, bool TRANSPOSED, typename C>
@@ -42,7 +42,7 @@ struct StoreSums {
         __device__ Consumer(const StoreSums&) {}
         // Called before the sums of the 64 rows from (m, n) on are computed.
         __device__ __forceinline__ void start(const Place<Out>&, int, int) {}
-        // Called after that.
+        // Called after the sums have been computed.
         __device__ __forceinline__ void store(const Place<Out>& place, float (&acc)[C::BLOCK_N / 2], int m, int n) {
             store_through_shared<Out, PERMUTED, TRANSPOSED>(place.map, place.out, acc, place.shared, place.boxes,
                                                             place.consumer, place.thread, m, n, place.M, place.N);
@@ -54,22 +54,22 @@ struct TensorMaps {
     CUtensorMap a, b, out;
 };
 
-// Whether blocks of a cluster share a tile of b by k, not by columns: a share of an MN-major b must be whole boxes.
+// True if the blocks of a cluster share a tile of b by k, not by columns: a share of an MN-major b must be whole boxes.
 template <typename T, bool B_MN, typename C>
 constexpr bool shared_by_k = B_MN && C::BLOCK_N / C::CLUSTER * sizeof(T) % ROW_BYTES != 0;
 
-// The producer thread: loads a stage as soon as all consumers of all blocks that it is loaded for have read it.
+// The producer thread: loads a stage as soon as all consumers that read it, in all blocks of the cluster, have done so.
 template <typename T, bool A_MN, bool B_MN, typename C>
 struct Producer {
-    static constexpr int BLOCK_K = ROW_BYTES / sizeof(T), SHARE = C::BLOCK_N / C::CLUSTER;  // columns of b that it loads
+    static constexpr int BLOCK_K = ROW_BYTES / sizeof(T), SHARE = C::BLOCK_N / C::CLUSTER;  // columns of b to load
 
     const TensorMaps& maps;
     const GroupedTileScheduler<C::GROUP_M>& tiles;
     const Parts& parts;
     uint32_t shared;
 
-    // Loads the first stages. A block without a cluster does so before it runs code that is not in the caches yet. Each
-    // block loads them alone, since the barriers of the other one may not be initialized.
+    // Loads the first stages. A block without a cluster does so before it runs code that is not yet in the caches.
+    // Each block loads all of them itself, since the barriers of the other block may not be initialized.
     __device__ __forceinline__ void load_first() const {
         const Share share = first();
         const TileCoordinate tile = tiles[share.tile];
@@ -80,7 +80,7 @@ struct Producer {
         }
     }
 
-    // Loads all other stages. It computes again what load_first has computed, in uniform registers.
+    // Loads all other stages. It recomputes the values of load_first in uniform registers.
     __device__ __forceinline__ void load_others() const {
         const uint32_t empty = shared + C::EMPTY_BARRIERS;
         const int rank = cta_rank<C>();
@@ -143,7 +143,7 @@ private:
 // The consumers' side of the ring of stages.
 template <typename C>
 struct ConsumerPipeline {
-    uint32_t full, empty_to_signal;  // addresses of the first barriers; the second one of empty_barriers_to_signal
+    uint32_t full, empty_to_signal;  // addresses of the first barriers; for the second see empty_barriers_to_signal
     PipelineState<C::STAGES> state;
     int previous;  // stage that wgmma may still be reading; -1 if there is none
 
@@ -151,7 +151,7 @@ struct ConsumerPipeline {
         mbarrier_wait_parity(full + state.stage * MBARRIER_BYTES, state.phase);
     }
 
-    // To be called when all products but those of the current stage have ended.
+    // Called when all products but those of the current stage have ended.
     __device__ __forceinline__ void release_previous() const {
         if (empty_to_signal == 0 || previous < 0) return;
         signal_empty<C>(empty_to_signal + previous * MBARRIER_BYTES);
@@ -186,8 +186,8 @@ __device__ __forceinline__ void multiply(float (&acc)[C::BLOCK_N / 2], uint32_t 
     pipeline.previous = -1;
 }
 
-// The same in float8, `promoted`. The 128 products of a stage are summed from zero, for 128 columns at a time, as many
-// as fit in registers. While this warpgroup adds these sums to acc, the tensor cores work for the other one.
+// `multiply` in float8, `promoted`. The 128 products of a stage are summed from zero, for 128 columns at a time: no
+// more fit in registers. While this warpgroup adds these sums to acc, the tensor cores work for the other one.
 template <typename C>
 __device__ __forceinline__ void multiply_promoted(float (&acc)[C::BLOCK_N / 2], uint32_t shared, int consumer,
                                                   int count, ConsumerPipeline<C>& pipeline) {
@@ -221,14 +221,14 @@ __device__ __forceinline__ void multiply_promoted(float (&acc)[C::BLOCK_N / 2], 
     pipeline.previous = -1;
 }
 
-// The same in tf32 with an MN-major a: threads read its elements, and wgmma takes them from registers. Row r of the
+// `multiply` in tf32 with an MN-major a: threads read its elements, and wgmma takes them from registers. Row r of the
 // product is row permuted_row(r) of the tile, which avoids bank conflicts.
 template <typename C>
 __device__ __forceinline__ void multiply_from_registers(float (&acc)[C::BLOCK_N / 2], uint32_t shared,
                                                         const char* stages, int consumer, int thread, int count,
                                                         ConsumerPipeline<C>& pipeline) {
     uint32_t even[16], odd[16];  // fragments for the four products of the current and of the previous stage
-    int offset[4];               // of a fragment's elements in the stage; each product is 8 rows of the box further
+    int offset[4];               // offsets of a fragment's elements in the stage; each product is 8 rows further
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const int row = permuted_row(thread / 32 * 16 + thread % 32 / 4 + i % 2 * 8), k = thread % 4 + i / 2 * 4;
@@ -265,11 +265,11 @@ __device__ __forceinline__ void multiply_from_registers(float (&acc)[C::BLOCK_N 
     pipeline.previous = -1;
 }
 
-// Whether k may be divided, and tiles between the smallest and the largest are compiled.
+// True if k may be divided, and all tiles between the smallest and the largest are compiled.
 template <typename T, typename Finish>
 constexpr bool DIVISIBLE = sizeof(T) == 2 || std::is_same_v<Finish, StoreSums>;
 
-// Writes a consumer's sums to its rows of `tile`, which lies by rows, or by columns if TRANSPOSED, as out does.
+// Writes a consumer's sums to its rows of `tile`, which is stored by rows, or by columns if TRANSPOSED, like out.
 template <bool PERMUTED, bool TRANSPOSED, typename C>
 __device__ __forceinline__ void store_part(float* __restrict__ tile, const float (&acc)[C::BLOCK_N / 2], int thread,
                                            int consumer) {
@@ -278,15 +278,16 @@ __device__ __forceinline__ void store_part(float* __restrict__ tile, const float
     } else {
 #pragma unroll
         for (int i = 0; i < C::BLOCK_N / 2; ++i) {
-            const int r = thread / 32 * 16 + thread % 32 / 4 + i % 4 / 2 * 8, column = i / 4 * 8 + thread % 4 * 2 + i % 2;
+            const int r = thread / 32 * 16 + thread % 32 / 4 + i % 4 / 2 * 8,
+                      column = i / 4 * 8 + thread % 4 * 2 + i % 2;
             const int row = consumer * 64 + (PERMUTED ? permuted_row(r) : r);
             tile[TRANSPOSED ? column * C::BLOCK_M + row : row * C::BLOCK_N + column] = acc[i];
         }
     }
 }
 
-// With two consumers, setmaxnreg divides 3 x 168 registers into 40 for the producer and 2 x 232 for the consumers, with
-// three 4 x 128 into 32 and 3 x 160, unless the other three warps of the producer's warpgroup finish the sums.
+// setmaxnreg divides the registers. With two consumers 3 x 168 become 40 for the producer and 2 x 232 for the
+// consumers. With three 4 x 128 become 32 and 3 x 160, unless the producer's other three warps finish the sums.
 template <typename T, bool A_MN, bool B_MN, bool TRANSPOSED, bool PROMOTED, typename C, typename Finish>
 __global__ void __launch_bounds__(C::THREADS)
     matmul_wgmma(const __grid_constant__ TensorMaps maps, const GroupedTileScheduler<C::GROUP_M> tiles,
@@ -308,7 +309,8 @@ __global__ void __launch_bounds__(C::THREADS)
         if constexpr (C::CLUSTER == 1) producer.load_first();
     }
     if (threadIdx.x == 0 && out_columns % (16 / sizeof(*out)) == 0) tma_prefetch_descriptor(&maps.out);
-    // No thread may arrive at a barrier, or write to another block, before the barriers there are initialized.
+    // No thread may arrive at a barrier of another block, or write there, before that block has initialized its
+    // barriers.
     if constexpr (C::CLUSTER > 1) {
         cluster_arrive_relaxed();
     } else {
@@ -346,7 +348,7 @@ __global__ void __launch_bounds__(C::THREADS)
             const TileCoordinate tile = tiles[share.tile];
             int count = share.end - share.begin;
             int m = (tile.m * C::CLUSTER + rank) * C::BLOCK_M + consumer * 64, n = tile.n * C::BLOCK_N;
-            asm volatile("" : "+r"(m), "+r"(n), "+r"(count));  // here, while the first stage is waited for, and only here
+            asm volatile("" : "+r"(m), "+r"(n), "+r"(count));  // computed here, while the first stage is loaded
             finisher.start(place, m, n);
             float acc[C::BLOCK_N / 2] = {};
             if constexpr (FROM_REGISTERS) {
@@ -375,7 +377,7 @@ __global__ void __launch_bounds__(C::THREADS)
     }
 }
 
-struct Scales {  // of float8, otherwise null
+struct Scales {  // scales of float8, otherwise null
     const float *a, *b;
 };
 

@@ -35,18 +35,19 @@ def matmul(
 
     Shapes: a (M, K), b (K, N), any sizes up to 2^30, K = 0 included; the output is contiguous.
     Strides: any. TMA copies tiles of an operand that has one contiguous dimension (in float8 the one along K), the
-    other stride a multiple of 16 bytes, and the first element at a multiple of 16 bytes. Others, and in tf32 b if none
-    is contiguous along K, are copied first, which takes their size in memory.
-    Plan: a model of the time chooses the tile and the number of parts in which k is divided, see `config`. Parts take
-    4 bytes of memory for each part and element of the tiles.
-    Dtypes: float16, bfloat16, with sums in float32, rounded once at the end. float32 with precision "tf32":
-    factors are rounded to tf32, sums are float32. float8_e4m3fn, with a float32
-    scale of shape () for each operand, gives bfloat16: the tensor cores keep 14 bits of sums over all of K ("fast"), or
-    over 128 products each, which are then added in float32 ("promoted").
-    Tail: TMA pads tiles that overhang the inputs with zeros and leaves out what overhangs the output.
+    other stride a multiple of 16 bytes, and the first element at a multiple of 16 bytes. Other operands are copied
+    first, in tf32 also b if neither is contiguous along K. The copies take their size in memory.
+    Plan: a model of the time chooses the tile and the number of parts in which k is divided, see `config`. Each part
+    takes 4 bytes of memory per element of the tiles.
+    Dtypes: float16, bfloat16, with sums in float32, rounded once at the end. float32 with precision "tf32": factors are
+    rounded to tf32, sums are float32. float8_e4m3fn, with a float32 scale of shape () for each operand, gives
+    bfloat16: the tensor cores keep 14 bits of the sums over all of K ("fast"), or over 128 products each, which are
+    then added in float32 ("promoted").
+    Tail: TMA pads tiles that overhang the inputs with zeros and does not write elements that overhang the output.
     Devices: CUDA, compute capability 9.0.
-    Raises: ValueError for other shapes, dtypes, scales and precisions, and for two devices; NotImplementedError for
-    precision "ieee" of float32, for larger sizes, and on other devices; build.CudaError if the launch fails.
+    Raises: ValueError for other shapes, dtypes, scales and precisions, and for tensors on different devices;
+    NotImplementedError for precision "ieee" of float32, for larger sizes, and on other devices; build.CudaError if the
+    launch fails.
     Source: see wgmma.cu.
     """
     empty = checked(a, b, scale_a, scale_b, precision)
@@ -82,11 +83,11 @@ def run(
     scale_a: Tensor | None = None,
     scale_b: Tensor | None = None,
 ) -> Tensor:
-    """The product of two matrices that are not empty, by a plan of WGMMA."""
+    """The product of two matrices that are not empty, by a WGMMA plan."""
     (M, K), N = a.shape, b.shape[1]
     a, b, a_layout, b_layout = for_tma(a, b)
     out = a.new_empty(M, N, dtype=_out_dtype(a))
-    product = (N, M) if a.dtype == torch.float32 and b_layout[0] else (M, N)  # the kernel computes out^T then
+    product = (N, M) if a.dtype == torch.float32 and b_layout[0] else (M, N)  # then the kernel computes out^T
     sums = a.new_empty(elements_of_parts(plan, *product), dtype=torch.float32) if plan.parts > 1 else None
     sizes = (a, b, out, M, N, K)
     if plan.kernel == "wgmma8":

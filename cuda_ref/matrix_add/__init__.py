@@ -16,10 +16,11 @@ def matrix_add(a: Float[Tensor, "M N"], b: Float[Tensor, "M N"]) -> Float[Tensor
 
     Shapes: a and b (M, N), any strides: transposed, sliced, broadcast (stride 0); the output is contiguous.
     Dtypes: float32, float16, bfloat16, the same for both; 16-bit types are added in float32 and rounded once.
-    Tail: threads beyond the right and lower edge do nothing; more rows than a grid has are stepped through. Indices are
+    Tail: threads beyond the right and lower edge do nothing; a loop steps through rows beyond the grid. Indices are
     int64.
-    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
-    Raises: ValueError for other shapes and dtypes, and for two devices; build.CudaError if the launch fails.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
+    Raises: ValueError for other shapes and dtypes, and for tensors on different devices; build.CudaError if the launch
+    fails.
     Source: see matrix_add.cu.
     """
     check_add("matrix_add", a, b, ndim=2)

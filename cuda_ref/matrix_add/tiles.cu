@@ -9,12 +9,12 @@
 //                     elements (4 x 4 of float32, 8 x 8 of 16 bits) as packs along the columns of b and transposes it
 //                     in registers. The packs, now along rows, pass through a tile of TILE x TILE elements in shared
 //                     memory to the threads that write these rows.
-//   add_strided       anything else, one element an access; column-major operands pass through a tile here too.
+//   add_strided       anything else, one element per access; column-major operands pass through a tile here too.
 //
-// Bank conflicts. Shared memory has 32 banks of 4 bytes. A warp accesses 16-byte packs in four phases of 8 lanes, and a
-// phase has no conflict when its packs are in 8 different groups of 4 banks. One pack of padding after every LANES rows
-// of the tile ensures it in both directions: writing, neighbouring lanes are LANES rows and so 1 pack (mod 8) apart;
-// reading, they are 1 pack apart.
+// Bank conflicts. Shared memory has 32 banks of 4 bytes. A warp accesses 16-byte packs in four phases of 8 lanes. A
+// phase has no conflict if its packs are in 8 different groups of 4 banks. One pack of padding after every LANES rows
+// of the tile ensures this in both directions: neighbouring lanes are LANES rows, and so 1 pack (mod 8), apart when
+// they write, and 1 pack apart when they read.
 //
 // The y dimension of a grid is limited to 65535, so the kernels step through the rows: `m += gridDim.y * ...`.
 //
@@ -24,10 +24,10 @@
 
 #include "common/common.cuh"
 
-constexpr int BLOCK = 768, BLOCK_SMALL = 256;  // threads; add_dense takes BLOCK for LARGE matrices
+constexpr int BLOCK = 768, BLOCK_SMALL = 256;  // threads; add_dense uses BLOCK for LARGE matrices
 constexpr int64_t LARGE = 1 << 20;              // packs
 constexpr int TILE = 64;                        // add_transposing: rows and columns of a block's tile
-constexpr int TILE_STRIDED = 32;                // add_strided, likewise: the lanes of a warp
+constexpr int TILE_STRIDED = 32;                // add_strided: rows and columns of a tile; the lanes of a warp
 constexpr int THREAD_ROWS = 8;                  // add_strided: rows of threads in a block
 constexpr int64_t MAX_GRID_Y = 65535;
 
@@ -39,7 +39,7 @@ __device__ __forceinline__ T add(T x, T y) {
     return from_float<T>(to_float(x) + to_float(y));
 }
 
-// Pack c of a row, or of a column, that starts at `line`.
+// Loads pack c of a row, or of a column, that starts at `line`.
 template <typename T>
 __device__ __forceinline__ uint4 load_pack(const T* line, int64_t c) {
     return reinterpret_cast<const uint4*>(line)[c];
@@ -76,15 +76,15 @@ __global__ void __launch_bounds__(BLOCK_SMALL)
     }
 }
 
-// b is column-major; a is too if BOTH, otherwise row-major. Every row of out and of a row-major operand, and every
-// column of a column-major one, starts at a multiple of 16 bytes; M and N are multiples of LANES. The 1 in the launch
-// bounds allows a thread the registers of its two squares, so that nothing is spilled.
+// b is column-major; a is column-major if BOTH, otherwise row-major. Every row of out and of a row-major operand, and
+// every column of a column-major one, starts at a multiple of 16 bytes; M and N are multiples of LANES. The 1 in the
+// launch bounds gives a thread enough registers for its two squares, without spilling.
 template <typename T, bool BOTH>
 __global__ void __launch_bounds__((TILE / LANES<T>)*(TILE / LANES<T>), 1)
     add_transposing(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ out, int64_t M, int64_t N,
                     int64_t stride_a, int64_t stride_b) {
     constexpr int L = LANES<T>;
-    constexpr int SIDE = TILE / L;                 // threads along an edge of the block; packs along one of the tile
+    constexpr int SIDE = TILE / L;                 // threads along a block's edge, packs along a tile's edge
     __shared__ uint4 tile[SIDE][L * SIDE + 1];     // pack c of row r is tile[r / L][r % L * SIDE + c]
     const int tx = threadIdx.x, ty = threadIdx.y;  // the lanes of a warp differ in tx
     for (int64_t tile_m = int64_t(blockIdx.y) * TILE; tile_m < M; tile_m += int64_t(gridDim.y) * TILE) {
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__((TILE / LANES<T>)*(TILE / LANES<T>), 1)
             if (reads) column[i] = load_pack(b + (n + i) * stride_b, c_m);
         }
 #pragma unroll
-        for (int i = 0; i < L; ++i) {  // a, loaded early since it is needed last
+        for (int i = 0; i < L; ++i) {  // a is loaded early because it is needed last
             if (BOTH && reads) row[i] = load_pack(a + (n + i) * stride_a, c_m);
             if (!BOTH && m + i * SIDE < M && c_n < N / L) row[i] = load_pack(a + (m + i * SIDE) * stride_a, c_n);
         }
@@ -133,8 +133,8 @@ template <typename T, int COLUMNS>
 __global__ void __launch_bounds__(TILE_STRIDED* THREAD_ROWS)
     add_strided(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ out, int64_t M, int64_t N,
                 int64_t stride_am, int64_t stride_an, int64_t stride_bm, int64_t stride_bn) {
-    constexpr int STEPS = TILE_STRIDED / THREAD_ROWS;  // elements of a thread
-    __shared__ T tile[TILE_STRIDED][TILE_STRIDED + 1];  // [n][m]; padded: a column is in 32 banks
+    constexpr int STEPS = TILE_STRIDED / THREAD_ROWS;  // elements per thread
+    __shared__ T tile[TILE_STRIDED][TILE_STRIDED + 1];  // [n][m]; padded so that a column is in 32 banks
     const int tx = threadIdx.x, ty = threadIdx.y;
     const int64_t tile_n = int64_t(blockIdx.x) * TILE_STRIDED;
     for (int64_t tile_m = int64_t(blockIdx.y) * TILE_STRIDED; tile_m < M; tile_m += int64_t(gridDim.y) * TILE_STRIDED) {
@@ -166,14 +166,14 @@ struct Operand {
     const T* at;
     int64_t stride_m, stride_n;
 
-    // Whether elements along m are closer in memory than along n. A stride of 0 is fast in either layout.
+    // True if elements along m are closer in memory than along n. A stride of 0 is fast in either layout.
     bool is_columns(int64_t M, int64_t N) const {
         return M > 1 && N > 1 && stride_m != 0 && stride_n != 0 && stride_m < stride_n;
     }
     bool is_contiguous(int64_t M, int64_t N) const { return stride_n == 1 && (M == 1 || stride_m == N); }
 };
 
-// Whether all rows (or columns) start at multiples of 16 bytes: `count` of them, `stride` elements apart.
+// True if all of `count` rows (or columns), `stride` elements apart, start at multiples of 16 bytes.
 template <typename T>
 bool starts_aligned(const T* at, int64_t count, int64_t stride) {
     return is_aligned(at, 16) && (count == 1 || stride % LANES<T> == 0);

@@ -1,4 +1,4 @@
-"""Matrix addition in CUDA by tiles: to the plain kernel it adds reading each operand along its contiguous dimension."""
+"""Matrix addition in CUDA by tiles: adds to the plain kernel reads of each operand along its contiguous dimension."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -16,10 +16,11 @@ def matrix_add(a: Float[Tensor, "M N"], b: Float[Tensor, "M N"]) -> Float[Tensor
 
     Shapes: a and b (M, N), any strides: transposed, sliced, broadcast (stride 0); the output is contiguous.
     Dtypes: float32, float16, bfloat16, the same for both; 16-bit types are added in float32 and rounded once.
-    Tail: blocks leave out what is beyond the right and lower edge; unless all rows start at multiples of 16 bytes,
-    elements are read one by one. Indices are int64.
-    Devices: CUDA; on the CPU the same kernels are emulated, for agreement only.
-    Raises: ValueError for other shapes and dtypes, and for two devices; build.CudaError if the launch fails.
+    Tail: blocks skip elements beyond the right and lower edge. Unless all rows start at multiples of 16 bytes, elements
+    are read one by one. Indices are int64.
+    Devices: CUDA; on the CPU the same kernels are emulated, only to check results.
+    Raises: ValueError for other shapes and dtypes, and for tensors on different devices; build.CudaError if the launch
+    fails.
     Source: see tiles.cu, which also lists the kernels and their layouts.
     """
     check_add("matrix_add", a, b, ndim=2)

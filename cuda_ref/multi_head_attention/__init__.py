@@ -22,17 +22,17 @@ def multi_head_attention(
 ) -> Float[Tensor, "B S E"]:
     """y = concat_h(softmax(q_h k_h^T / sqrt(D)) v_h) w_out^T with q, k, v = x w_qkv^T, and D = E // heads.
 
-    Shapes: x (B, S, E), w_qkv (3 E, E), w_out (E, E), as torch.nn.Linear keeps weights; of the columns of x w_qkv^T the
-    first E are queries, the next keys, then values, head by head.
-    Nothing is copied between the three kernels: attention.cu reads q, k and v where the first product has left them, as
+    Shapes: x (B, S, E), w_qkv (3 E, E), w_out (E, E), laid out as in torch.nn.Linear. The first E columns of x w_qkv^T
+    are queries, the next keys, then values, head by head.
+    No data is copied between the three kernels: attention.cu reads q, k and v from the first product's output, as
     views with a stride of 3 E from one position to the next, and writes heads side by side, as the second product reads
-    them. An x whose first two dimensions are no common stride apart is copied first. The output is contiguous.
+    them. An x whose rows (b, s) are not equally far apart is copied first. The output is contiguous.
     Causal: position i sees positions up to i.
     Dtypes: float32, float16, bfloat16; products and sums in float32. The first product and attention's result are
     rounded.
-    Devices: CUDA; on the CPU the same kernels are emulated, for agreement only.
-    Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for D above 256;
-    build.CudaError if a launch fails.
+    Devices: CUDA; on the CPU the same kernels are emulated, only to check results.
+    Raises: ValueError for other shapes and dtypes, and for tensors on different devices; NotImplementedError for D
+    above 256; build.CudaError if a launch fails.
     Source: see matmul/matmul.cu and attention/attention.cu.
     """
     check_multi_head_attention(x, w_qkv, w_out, heads)

@@ -1,6 +1,6 @@
 """A layer of multi-head attention in CUDA: wgmma.py, with both products by matmul/auto.py.
 
-Attention is by attention/wgmma.cu, which writes heads side by side; attention/auto.py would need a copy of its result.
+Attention is attention/wgmma.cu, which writes heads side by side. attention/auto.py would need a copy of its result.
 """
 
 from jaxtyping import Float
@@ -24,7 +24,7 @@ def multi_head_attention(
 ) -> Float[Tensor, "B S E"]:
     """y = concat_h(softmax(q_h k_h^T / sqrt(D)) v_h) w_out^T with q, k, v = x w_qkv^T, and D = E // heads.
 
-    Shapes, strides, dtypes, devices and errors: those of wgmma.py. `config` says what runs.
+    Shapes, strides, dtypes, devices and errors: those of wgmma.py. `config` names the kernels that run.
     """
     return layer(product, x, w_qkv, w_out, heads, causal)
 

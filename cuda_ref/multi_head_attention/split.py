@@ -1,5 +1,5 @@
-"""A layer of multi-head attention in CUDA with float32 accuracy: both products from Hopper's bfloat16 tensor cores, by
-matmul/split.py, and between them attention/tiles.cu."""
+"""A layer of multi-head attention in CUDA with float32 accuracy. Both products use Hopper's bfloat16 tensor cores, by
+matmul/split.py; attention between them is attention/tiles.cu."""
 
 import torch
 from jaxtyping import Float
@@ -26,15 +26,15 @@ def multi_head_attention(
 ) -> Float[Tensor, "B S E"]:
     """y = concat_h(softmax(q_h k_h^T / sqrt(D)) v_h) w_out^T with q, k, v = x w_qkv^T, and D = E // heads.
 
-    Shapes: x (B, S, E), w_qkv (3 E, E), w_out (E, E), as torch.nn.Linear keeps weights; of the columns of x w_qkv^T the
-    first E are queries, the next keys, then values, head by head.
-    Nothing is copied between the products and attention: see the plain kernel. The output is contiguous.
+    Shapes: x (B, S, E), w_qkv (3 E, E), w_out (E, E), laid out as in torch.nn.Linear. The first E columns of x w_qkv^T
+    are queries, the next keys, then values, head by head.
+    No data is copied between the products and attention: see the plain kernel. The output is contiguous.
     Causal: position i sees positions up to i.
     Dtypes: float32. The products x w_qkv^T and o w_out^T are sums of six products of bfloat16; attention multiplies
     float32.
     Devices: CUDA, compute capability 9.0.
-    Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for 16-bit dtypes and for D
-    above 256; build.CudaError if a launch fails.
+    Raises: ValueError for other shapes and dtypes, and for tensors on different devices; NotImplementedError for 16-bit
+    dtypes and for D above 256; build.CudaError if a launch fails.
     Source: see matmul/split.cu and attention/tiles.cu.
     """
     check_multi_head_attention(x, w_qkv, w_out, heads)

@@ -1,5 +1,5 @@
-"""A layer of multi-head attention in CUDA on Hopper's tensor cores: matmul/wgmma.py, attention/wgmma.cu and again the
-product."""
+"""A layer of multi-head attention in CUDA on Hopper's tensor cores: products by matmul/wgmma.py, attention by
+attention/wgmma.cu."""
 
 from types import ModuleType
 
@@ -27,15 +27,15 @@ def multi_head_attention(
 ) -> Float[Tensor, "B S E"]:
     """y = concat_h(softmax(q_h k_h^T / sqrt(D)) v_h) w_out^T with q, k, v = x w_qkv^T, and D = E // heads.
 
-    Shapes: x (B, S, E), w_qkv (3 E, E), w_out (E, E), as torch.nn.Linear keeps weights; of the columns of x w_qkv^T the
-    first E are queries, the next keys, then values, head by head.
-    Nothing is copied between the three kernels: TMA reads q, k and v where the first product has left them, and
+    Shapes: x (B, S, E), w_qkv (3 E, E), w_out (E, E), laid out as in torch.nn.Linear. The first E columns of x w_qkv^T
+    are queries, the next keys, then values, head by head.
+    No data is copied between the three kernels: TMA reads q, k and v from the first product's output, and
     attention writes heads side by side, as the second product reads them. An operand that TMA cannot read is copied
     first. The output is contiguous. Causal: position i sees positions up to i.
     Dtypes: float16, bfloat16; sums in float32. The first product and attention's result are rounded.
     Devices: CUDA, compute capability 9.0.
-    Raises: ValueError for other shapes and dtypes, and for two devices; NotImplementedError for float32 and for D other
-    than 64, 128 and 256; build.CudaError if a launch fails.
+    Raises: ValueError for other shapes and dtypes, and for tensors on different devices; NotImplementedError for
+    float32 and for D other than 64, 128 and 256; build.CudaError if a launch fails.
     Source: see matmul/wgmma.cu and attention/wgmma.cu.
     """
     return layer(product, x, w_qkv, w_out, heads, causal)
@@ -64,7 +64,7 @@ def layer(product: ModuleType, x: Tensor, w_qkv: Tensor, w_out: Tensor, heads: i
 
 
 def steps(product: ModuleType, x: Tensor, w_qkv: Tensor, w_out: Tensor) -> str:
-    """The steps of `layer` in words."""
+    """Describes the steps of `layer`."""
     if x.numel() == 0:
         return ""
     rows = x.reshape(-1, x.shape[2])

@@ -1,4 +1,4 @@
-// Root mean square normalization of long rows: to registers.cu it adds clusters, whose blocks share a row, keep it in
+// Root mean square normalization of long rows: adds to registers.cu clusters, whose blocks share a row, keep it in
 // their registers, and exchange their sums through distributed shared memory.
 // requires: sm_90a
 #include "hopper/cluster_rows.cuh"
@@ -9,7 +9,7 @@ __global__ void __launch_bounds__(CLUSTER_MAX, 2)
                           int64_t stride_m, int64_t part, float eps) {
     __shared__ float scratch[WARP];
     const int64_t row = blockIdx.x / ctas_in_cluster(), start = cta_rank_in_cluster() * part;
-    const int rest = int(n - start);  // at most what the registers of 8 blocks hold
+    const int rest = int(n - start);  // at most the elements that the registers of 8 blocks hold
     Registers<T, MOST_PACKS, true> r;
     r.load(Part<const T>{x + row * stride_m + start, rest, 1}, 0.0f);
 
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(CLUSTER_MAX, 2)
     cluster_wait();
 }
 
-// cluster: blocks of a row. threads: of a block.
+// cluster: blocks per row. threads: per block.
 extern "C" int rms_norm_cluster(const void* x, const void* weight, void* out, int64_t m, int64_t n, int64_t stride_m,
                                 float eps, int64_t cluster, int64_t threads, int64_t dtype, cudaStream_t stream,
                                 LaunchRecord* record) {

@@ -1,6 +1,6 @@
 // out[i, j] = x[i, j] * weight[j] / sqrt(mean over k of x[i, k]^2 + eps)
 //
-// A row is read once and stays in registers, in its own type: a warp has up to 128 packs of 16 bytes, a block up to
+// A row is read once and stays in registers, in its own type: a warp holds up to 128 packs of 16 bytes, a block up to
 // 8192. Longer rows are read twice. A row that is not aligned, or has gaps, is read element by element.
 #include "common/rows.cuh"
 
@@ -10,7 +10,7 @@ __global__ void __launch_bounds__(MAX_THREADS)
                   int64_t stride_m, int64_t stride_n, float eps) {
     __shared__ float scratch[WARP];
     const int64_t row = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
-    if (row >= m) return;  // all lanes of a warp
+    if (row >= m) return;  // true for all lanes of a warp
     Registers<T, PACKS, PACKED> r;
     r.load(Part<const T>{x + row * stride_m, int(n), stride_n}, 0.0f);
 
@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(MAX_THREADS)
             Part<const T>{weight, int(n), 1});
 }
 
-// Rows of any length, a block each.
+// Rows of any length, one block per row.
 template <typename T, int PACKS, bool PACKED>
 __global__ void __launch_bounds__(MAX_THREADS)
     rms_norm_long_rows(const T* __restrict__ x, const T* __restrict__ weight, T* __restrict__ out, int64_t n,

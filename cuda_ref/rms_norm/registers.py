@@ -1,5 +1,5 @@
-"""Root mean square normalization of each row of a matrix in CUDA: to the plain kernel it adds registers that keep a
-row, which is read once."""
+"""Root mean square normalization of each row of a matrix in CUDA: adds to the plain kernel registers that hold a row,
+so that it is read once."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -19,7 +19,7 @@ def rms_norm(x: Float[Tensor, "M N"], weight: Float[Tensor, "N"], *, eps: float)
     Dtypes: float32, float16, bfloat16; float32 inside, rounded once.
     Tail: columns beyond N are left out. Rows that do not begin and end at multiples of 16 bytes are read element by
     element; rows beyond 128 KiB are read twice. Indices are int64.
-    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
     Raises: ValueError for other shapes and dtypes; build.CudaError if the launch fails.
     """
     check_norm("rms_norm", x, weight=weight)

@@ -1,19 +1,19 @@
 // out[i, j] = x[i, j] * weight[j] / sqrt(mean over k of x[i, k]^2 + eps)
 //
 // One warp computes one row, in float32, and reads it twice: for the mean of the squares and for the result. A lane
-// takes every 32nd column, so that the lanes read neighbours. registers.cu reads 16 bytes a lane and keeps the row.
+// takes every 32nd column, so that the lanes read neighbours. registers.cu reads 16 bytes per lane and keeps the row.
 //
 // Source: B. Zhang, R. Sennrich, "Root Mean Square Layer Normalization", 2019 (arXiv 1910.07467).
 #include "common/warp.cuh"
 
-constexpr int ROWS = 4;  // rows of a block, a warp each
+constexpr int ROWS = 4;  // rows per block, one per warp
 
 template <typename T>
 __global__ void __launch_bounds__(WARP* ROWS)
     rms_norm_naive(const T* x, const T* weight, T* out, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n,
                    float eps) {
     const int64_t row = int64_t(blockIdx.x) * ROWS + threadIdx.y;
-    if (row >= m) return;  // all lanes of the warp
+    if (row >= m) return;  // true for all lanes of the warp
     x += row * stride_m;
     out += row * n;
 

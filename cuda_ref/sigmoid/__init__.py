@@ -19,7 +19,7 @@ def sigmoid(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     over memory.
     Dtypes: float32 (subnormal results included), float16, bfloat16 (float32 inside, rounded once).
     Tail: threads beyond the last element do nothing. Indices are int64.
-    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
     Raises: ValueError for other dtypes; build.CudaError if the launch fails.
     Source: see sigmoid.cu.
     """

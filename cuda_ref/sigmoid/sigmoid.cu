@@ -1,8 +1,8 @@
 // out[i] = 1 / (1 + exp(-x[i]))
 //
 // One thread computes one element, in float32. With e = exp(-|x|) <= 1 the result is 1 / (1 + e) for x >= 0 and
-// e / (1 + e) for x < 0. Nothing overflows, and results near 0 keep their digits: exp(-x) alone is infinite for
-// x < -88, where the sigmoid is not yet 0. vectorized.cu reads 16 bytes a thread and needs fewer instructions.
+// e / (1 + e) for x < 0. Nothing overflows, and results near 0 keep their precision: exp(-x) alone is infinite for
+// x < -88, where the sigmoid is not yet 0. vectorized.cu reads 16 bytes per thread and needs fewer instructions.
 //
 // Source: the definition.
 #include "common/common.cuh"

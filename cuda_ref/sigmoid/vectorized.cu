@@ -1,12 +1,12 @@
 // out[i] = 1 / (1 + exp(-x[i]))
 //
 // One thread computes one pack of 16 bytes: 4 float32 or 8 16-bit elements. The loads and stores are those of
-// vector_add/vectorized.cu. Large data takes blocks of 128 threads: a block frees its place when its last thread ends,
-// and threads that compute between load and store end at different times. Small data, which all fits on the device at
-// one time, takes 512.
+// vector_add/vectorized.cu. Large inputs use blocks of 128 threads: a block frees its place when its last thread ends,
+// and threads that compute between load and store end at different times. Small inputs, which fit on the device at
+// once, use 512.
 //
-// An H200 at full bandwidth has issue slots for about 55 instructions for each float32 element, but only 27 for each
-// 16-bit element, and hides about half of them (docs/lab/streaming.md). So there are two functions, in
+// An H200 at full bandwidth has issue slots for about 55 instructions per float32 element, but only 27 per 16-bit
+// element, and hides about half of them (docs/lab/streaming.md). So there are two functions, in
 // common/sigmoid.cuh.
 #include "common/sigmoid.cuh"
 

@@ -1,4 +1,4 @@
-"""Sigmoid in CUDA by 16-byte accesses: to the plain kernel it adds packs, and a short device function for 16 bits."""
+"""Sigmoid in CUDA by 16-byte accesses: adds to the plain kernel packs, and a short device function for 16 bits."""
 
 import torch
 from jaxtyping import Float
@@ -20,7 +20,7 @@ def sigmoid(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     Dtypes: float32 (within 1.96 ulp, subnormal results included), float16, bfloat16 (float32 inside, rounded once).
     Tail: the elements after the last pack of 16 bytes are computed one by one, and so is an input that does not start
     at a multiple of 16 bytes. Indices are int64.
-    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
     Raises: ValueError for other dtypes; build.CudaError if the launch fails.
     Source: see vectorized.cu.
     """

@@ -1,8 +1,8 @@
-// Softmax of long rows: to registers.cu it adds clusters, whose blocks share a row and keep it in their registers.
+// Softmax of long rows: adds to registers.cu clusters, whose blocks share a row and keep it in their registers.
 //
 // A block computes the maximum of its part, and the sum of exponentials relative to it. The blocks exchange these two
-// numbers through distributed shared memory, with one barrier of the cluster. A row then has up to 8 multiprocessors'
-// registers, and is still read once.
+// numbers through distributed shared memory, with one barrier of the cluster. A row is thus held by the registers of up
+// to 8 multiprocessors, and is still read once.
 // requires: sm_90a
 #include "hopper/cluster_rows.cuh"
 #include "softmax/exponential.cuh"
@@ -12,7 +12,7 @@ __global__ void __launch_bounds__(CLUSTER_MAX, 2)
     softmax_cluster_rows(const T* __restrict__ x, T* __restrict__ out, int64_t n, int64_t stride_m, int64_t part) {
     __shared__ float scratch[2][WARP];
     const int64_t row = blockIdx.x / ctas_in_cluster(), start = cta_rank_in_cluster() * part;
-    const int rest = int(n - start);  // at most what the registers of 8 blocks hold
+    const int rest = int(n - start);  // at most the elements that the registers of 8 blocks hold
     Registers<T, MOST_PACKS, true> r;
     r.load(Part<const T>{x + row * stride_m + start, rest, 1}, -INFINITY);
 
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(CLUSTER_MAX, 2)
     cluster_wait();
 }
 
-// cluster: blocks of a row. threads: of a block.
+// cluster: blocks per row. threads: per block.
 extern "C" int softmax_cluster(const void* x, void* out, int64_t m, int64_t n, int64_t stride_m, int64_t cluster,
                                int64_t threads, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
     cudaError_t launched = cudaSuccess;

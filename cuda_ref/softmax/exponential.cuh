@@ -5,8 +5,9 @@
 
 constexpr float LOG2_E = 1.44269504f;
 
-// exp(x) for x <= 0, for results of type T. For 16-bit types it is times 2^16 and one instruction: the hardware's 2^y
-// gives 0 where it would be subnormal. The sum with 16 costs 2^-20 relatively, far below the rounding of the result.
+// exp(x) for x <= 0, for results of type T. For 16-bit types the value is 2^16 exp(x), by one instruction: the
+// hardware's 2^y gives 0 for subnormal results. Adding 16 costs a relative error of 2^-20, far below the rounding of
+// the result.
 template <typename T>
 __device__ __forceinline__ float exponential(float x) {
 #ifdef __CUDA_ARCH__
@@ -22,5 +23,5 @@ __device__ __forceinline__ float exponential<float>(float x) {
     return exp2f(x * LOG2_E);
 }
 
-// Where all elements are minus infinity, 0 stands for their maximum: exp gives 0 then, and not NaN.
+// Replaces a maximum of minus infinity by 0, so that exp gives 0 and not NaN.
 __device__ __forceinline__ float finite_maximum(float largest) { return largest == -INFINITY ? 0.0f : largest; }

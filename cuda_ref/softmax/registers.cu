@@ -1,8 +1,8 @@
 // out[i, j] = exp(x[i, j] - max_i) / sum over k of exp(x[i, k] - max_i), where max_i is the largest of row i
 //
-// A row is read once and stays in registers, in its own type: a warp has up to 128 packs of 16 bytes, a block up to
-// 8192. Exponentials are computed twice, for the sum and for the result: registers for them would cost more, since
-// fewer rows would be under way. Longer rows are read twice.
+// A row is read once and stays in registers, in its own type: a warp holds up to 128 packs of 16 bytes, a block up to
+// 8192. Exponentials are computed twice, for the sum and for the result: keeping them in registers would leave room for
+// fewer rows in flight, which costs more. Longer rows are read twice.
 //
 // A row that is not aligned, or has gaps, is read element by element.
 #include "softmax/exponential.cuh"
@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(MAX_THREADS)
                  int64_t stride_n) {
     __shared__ float scratch[2][WARP];
     const int64_t row = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
-    if (row >= m) return;  // all lanes of a warp
+    if (row >= m) return;  // true for all lanes of a warp
     Registers<T, PACKS, PACKED> r;
     r.load(Part<const T>{x + row * stride_m, int(n), stride_n}, -INFINITY);
 
@@ -28,8 +28,8 @@ __global__ void __launch_bounds__(MAX_THREADS)
     r.store(Part<T>{out + row * n, int(n), 1}, [&](float v) { return exponential<T>(v - largest) * scale; });
 }
 
-// Rows of any length, a block each. A thread keeps its own maximum and the sum relative to it, and rescales the sum
-// where the maximum grows. Source: M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018.
+// Rows of any length, one block per row. A thread keeps its own maximum and the sum relative to it, and rescales the
+// sum when the maximum grows. Source: M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018.
 template <typename T, int PACKS, bool PACKED>
 __global__ void __launch_bounds__(MAX_THREADS)
     softmax_long_rows(const T* __restrict__ x, T* __restrict__ out, int64_t n, int64_t stride_m, int64_t stride_n) {

@@ -4,21 +4,21 @@
 // lane takes every 32nd column, so that the lanes read neighbours. Subtracting the maximum keeps exponentials from
 // overflowing.
 //
-// A row of a few KB comes from the L1 or L2 cache the second time, but each lane has only one load of 2 or 4 bytes
-// under way. registers.cu reads 16 bytes a lane and keeps the row.
+// A row of a few KB comes from the L1 or L2 cache the second time, but each lane has only one load of 2 or 4 bytes in
+// flight. registers.cu reads 16 bytes per lane and keeps the row.
 //
 // Source: the definition. Lanes that combine their results by shuffles: J. Luitjens, "Faster Parallel Reductions on
 // Kepler", NVIDIA developer blog, 2014.
 #include "common/warp.cuh"
 
-constexpr int ROWS = 4;  // rows of a block, a warp each
+constexpr int ROWS = 4;  // rows per block, one per warp
 
 template <typename T>
 __global__ void __launch_bounds__(WARP* ROWS)
     softmax_naive(const T* __restrict__ x, T* __restrict__ out, int64_t m, int64_t n, int64_t stride_m,
                   int64_t stride_n) {
     const int64_t row = int64_t(blockIdx.x) * ROWS + threadIdx.y;
-    if (row >= m) return;  // all lanes of the warp
+    if (row >= m) return;  // true for all lanes of the warp
     x += row * stride_m;
     out += row * n;
 

@@ -9,7 +9,7 @@ from cuda_ref._runtime.contract import check_sum
 from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
-THREADS = 16384  # fewest threads of a launch, where there are as many elements for each as PART has
+THREADS = 16384  # fewest threads of a launch, if each then has at least PART elements
 PART = 64  # fewest elements of a part
 
 
@@ -22,7 +22,7 @@ def sum(
     Shapes: x (M, N), any strides; the output is contiguous.
     Dtypes: float32, float16, bfloat16; added in float32, in an order that depends on the shape alone, rounded once.
     Tail: threads beyond the last part do nothing. Indices are int64.
-    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
     Raises: ValueError for other shapes, dtypes and axes; build.CudaError if a launch fails.
     Source: see sum.cu.
     """

@@ -1,15 +1,15 @@
-// Sums by atomics: to sum.cu it adds warps, each of which adds its part to the result by an atomic addition
+// Sums by atomics: adds to sum.cu warps, each of which adds its part to the result by an atomic addition
 //
-// A warp adds what its lanes read by shuffles, and one lane adds that to a total in memory. Totals are cleared before
-// and rounded after. Additions to one address come one after the other, in the order in which the warps arrive: the
-// result differs from call to call in its last bits, within the bound, which holds for any order. Few totals, and many
-// warps for each, wait for each other.
-// Totals are double: atomic additions of float32 to global memory flush subnormal numbers to zero (PTX ISA, "red"),
-// and a subnormal float is a normal double.
+// A warp adds the elements of its lanes by shuffles, and one lane adds the sum to a total in memory. Totals are cleared
+// before and rounded after. Additions to one address are serialized, in the order in which the warps arrive, so the
+// last bits of the result differ from call to call; the error bound holds for any order. If there are few totals and
+// many warps for each, the warps wait for each other.
+// Totals are double: atomic additions of float32 to global memory flush subnormal numbers to zero (PTX ISA, "red"), and
+// a subnormal float is a normal double.
 #include "common/common.cuh"
 
 constexpr int THREADS = 256, LANES = 32;
-constexpr int64_t MOST_BLOCKS = 32768;  // of the second dimension of a grid
+constexpr int64_t MOST_BLOCKS = 32768;  // limit of the second dimension of a grid
 
 __global__ void __launch_bounds__(THREADS) clear(double* totals, int64_t count) {
     const int64_t i = int64_t(blockIdx.x) * THREADS + threadIdx.x;
@@ -22,13 +22,13 @@ __global__ void __launch_bounds__(THREADS) round_totals(const double* totals, T*
     if (i < count) out[i] = from_float<T>(float(totals[i]));
 }
 
-// Block (part, row): every parts-th stretch of as many elements as threads.
+// Block (part, row) adds every parts-th run of as many elements as it has threads.
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
     sum_atomics(const T* __restrict__ x, double* totals, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n,
                 bool all) {
     const int64_t row = int64_t(blockIdx.z) * gridDim.y + blockIdx.y;
-    if (row >= m) return;  // the whole block
+    if (row >= m) return;  // true for the whole block
     float sum = 0.0f;
     for (int64_t j = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; j < n; j += int64_t(gridDim.x) * blockDim.x) {
         sum += to_float(x[row * stride_m + j * stride_n]);
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(THREADS)
     if (threadIdx.x % LANES == 0) atomicAdd(totals + (all ? 0 : row), double(sum));
 }
 
-// out[i] = sum over j of x[i, j], or the sum of all if `all`. parts: blocks of a row. totals: double, for the sums.
+// out[i] = sum over j of x[i, j], or the sum of all if `all`. parts: blocks per row. totals: double, for the sums.
 extern "C" int sum_atomics(const void* x, void* totals, void* out, int64_t m, int64_t n, int64_t stride_m,
                            int64_t stride_n, int64_t parts, int64_t all, int64_t dtype, cudaStream_t stream,
                            LaunchRecord* record) {

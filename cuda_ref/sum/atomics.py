@@ -1,4 +1,4 @@
-"""Sums in CUDA by atomics: to the plain kernel it adds warps, whose sums are added atomically, in no fixed order."""
+"""Sums in CUDA by atomics: adds to the plain kernel warps, whose sums are added atomically, in no fixed order."""
 
 import torch
 from jaxtyping import Float
@@ -9,7 +9,7 @@ from cuda_ref._runtime.contract import check_sum
 from cuda_ref._runtime.kept import kept
 
 THREADS = 256
-BLOCKS = 1024  # for few outputs: a few more than a device runs at a time
+BLOCKS = 1024  # blocks for few outputs: slightly more than a device runs at a time
 
 
 @kept
@@ -19,10 +19,10 @@ def sum(
     """The sum of all elements (axis None), of each column (0) or of each row (1).
 
     Shapes: x (M, N), any strides; the output is contiguous.
-    Dtypes: float32, float16, bfloat16; added in float32 by each warp, and the warps' sums in float64, in which
-    atomic additions keep subnormal numbers. They arrive in any order: equal inputs may give other last bits.
+    Dtypes: float32, float16, bfloat16; added in float32 by each warp. The warps' sums are added in float64, in which
+    atomic additions keep subnormal numbers. Their order varies: equal inputs may give different last bits.
     Tail: elements beyond the end are left out. Indices are int64.
-    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
     Raises: ValueError for other shapes, dtypes and axes; build.CudaError if the launch fails.
     """
     check_sum("sum", x, axis)

@@ -1,11 +1,11 @@
 // out[i] = sum over j of x[i, j], out[j] = sum over i of x[i, j], or the sum of all, for any strides of x
 //
-// One thread adds one output, or a part of it, one element after the other in float32. With few outputs there would be
-// few threads, so each output has `parts` threads: thread p adds the elements p, p + parts, ... A second launch of the
-// same kernel adds the parts. The order of all additions is fixed, so equal inputs give equal bits.
+// One thread adds one output, or a part of it, one element after the other in float32. Few outputs would give few
+// threads, so each output has `parts` threads: thread p adds the elements p, p + parts, ... A second launch of the same
+// kernel adds the parts. The order of all additions is fixed, so equal inputs give equal bits.
 //
-// One addition waits for the one before it, and one load is under way in each thread. atomics.cu and tree.cu let the
-// threads of a warp or a block add together; vectorized.cu keeps more loads under way.
+// Each addition waits for the previous one, and each thread has one load in flight. atomics.cu and tree.cu let the
+// threads of a warp or a block add together; vectorized.cu keeps more loads in flight.
 //
 // Source: the definition.
 #include <algorithm>
@@ -13,15 +13,15 @@
 #include "common/common.cuh"
 
 constexpr int THREADS = 128;
-constexpr int64_t MOST_PARTS = 16384;  // of the sum of all: one thread adds them in the second launch
+constexpr int64_t MOST_PARTS = 16384;  // most parts of the sum of all: one thread adds them in the second launch
 
-// Terms of an output in rows of `width`: term t of output o is x[o * stride_o + t / width * stride_m + t % width *
+// The terms of an output, in rows of `width`: term t of output o is x[o * stride_o + t / width * stride_m + t % width *
 // stride_n].
 struct Terms {
     int64_t outputs, count, width, stride_o, stride_m, stride_n;
 };
 
-// Thread (output, part). out: (parts, outputs): neighbouring threads have neighbouring outputs and write neighbours.
+// Thread (output, part). out: (parts, outputs). Neighbouring threads compute and write neighbouring outputs.
 template <typename T, typename Out>
 __global__ void __launch_bounds__(THREADS) sum_naive(const T* x, Out* out, const Terms terms, int64_t parts) {
     const int64_t index = int64_t(blockIdx.x) * THREADS + threadIdx.x;
@@ -41,7 +41,7 @@ void launch(const T* x, Out* out, const Terms& terms, int64_t parts, cudaStream_
     sum_naive<T, Out><<<grid, block, 0, stream>>>(x, out, terms, parts);
 }
 
-// axis: 0, 1, or 2 for the sum of all. partial: float, room for `parts` numbers of each column (axis 0) or row.
+// axis: 0, 1, or 2 for the sum of all. partial: float, memory for `parts` numbers per column (axis 0) or row.
 extern "C" int sum(const void* x, void* partial, void* out, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n,
                    int64_t axis, int64_t parts, int64_t dtype, cudaStream_t stream, LaunchRecord* record) {
     const Terms columns = {n, m, 1, stride_n, stride_m, 0}, rows = {m, n, n, stride_m, 0, stride_n};

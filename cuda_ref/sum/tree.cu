@@ -1,21 +1,21 @@
-// Sums by a tree: to sum.cu it adds blocks, each of which adds one output, or a part of it, in shared memory
+// Sums by a tree: adds to sum.cu blocks, each of which adds one output, or a part of it, in shared memory
 //
 // Each thread adds every 256th element, one load at a time. Then half of the threads add the sums of the other half,
-// with a barrier after each of eight steps. Short rows have fewer threads. Columns are read down, one row apart: 32
-// threads of a warp read from 32 places, of which each brings 32 bytes.
+// with a barrier after each of eight steps. Short rows have fewer threads. In columns, neighbouring threads read
+// elements one row apart: the 32 threads of a warp read from 32 places, each of which delivers 32 bytes.
 #include "common/common.cuh"
 
 constexpr int MAX_THREADS = 256, MIN_THREADS = 32;
-constexpr int64_t MOST_BLOCKS = 32768;  // of the second dimension of a grid
+constexpr int64_t MOST_BLOCKS = 32768;  // limit of the second dimension of a grid
 
-// Block (part, output): every parts-th stretch of as many elements as threads. out: (outputs, parts).
+// Block (part, output) adds every parts-th run of as many elements as it has threads. out: (outputs, parts).
 template <typename T, typename Out>
 __global__ void __launch_bounds__(MAX_THREADS)
     sum_tree(const T* __restrict__ x, Out* __restrict__ out, int64_t outputs, int64_t n, int64_t stride_m,
              int64_t stride_n) {
     __shared__ float sums[MAX_THREADS];
     const int64_t output = int64_t(blockIdx.z) * gridDim.y + blockIdx.y;
-    if (output >= outputs) return;  // the whole block
+    if (output >= outputs) return;  // true for the whole block
     float sum = 0.0f;
     for (int64_t j = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; j < n; j += int64_t(gridDim.x) * blockDim.x) {
         sum += to_float(x[output * stride_m + j * stride_n]);
@@ -39,7 +39,7 @@ void launch(const T* x, Out* out, int64_t outputs, int64_t n, int64_t stride_m, 
     sum_tree<T, Out><<<grid, threads, 0, stream>>>(x, out, outputs, n, stride_m, stride_n);
 }
 
-// out[i] = sum over j of x[i, j], or the sum of all if `all`. parts: blocks of an i. partial: float, m * parts of them.
+// out[i] = sum over j of x[i, j], or the sum of all if `all`. parts: blocks per output. partial: m * parts floats.
 extern "C" int sum_tree(const void* x, void* partial, void* out, int64_t m, int64_t n, int64_t stride_m,
                         int64_t stride_n, int64_t parts, int64_t all, int64_t dtype, cudaStream_t stream,
                         LaunchRecord* record) {

@@ -1,4 +1,4 @@
-"""Sums in CUDA by a tree: to the plain kernel it adds blocks, which add in shared memory, in a fixed order."""
+"""Sums in CUDA by a tree: adds to the plain kernel blocks, whose threads add in shared memory, in a fixed order."""
 
 import torch
 from jaxtyping import Float
@@ -10,7 +10,7 @@ from cuda_ref._runtime.kept import kept
 
 DETERMINISTIC = True
 THREADS = 256
-BLOCKS = 1024  # for few outputs: a few more than a device runs at a time
+BLOCKS = 1024  # blocks for few outputs: slightly more than a device runs at a time
 
 
 @kept
@@ -22,7 +22,7 @@ def sum(
     Shapes: x (M, N), any strides; the output is contiguous.
     Dtypes: float32, float16, bfloat16; added in float32, in an order that depends on the shape alone, rounded once.
     Tail: elements beyond the end are left out. Indices are int64.
-    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
     Raises: ValueError for other shapes, dtypes and axes; build.CudaError if the launch fails.
     """
     check_sum("sum", x, axis)

@@ -1,24 +1,24 @@
 // out[i] = sum over j of x[i, j], out[j] = sum over i of x[i, j], or the sum of all
 //
 // Few outputs have many blocks each: each block writes the sum of its part, in float32, and a second launch of the same
-// kernel adds the parts. The order of all additions is fixed, unlike that of atomics.
+// kernel adds the parts. The order of all additions is fixed, unlike with atomics.
 //
-// Rows: a block has a stretch of a row. A thread adds packs of 16 bytes, UNROLL of them under way at a time; then the
-// warp, by shuffles, and the block.
-// Columns: a thread adds a pack of neighbouring columns down the rows; the warps of a block take turns at the rows, and
-// meet in shared memory.
+// Rows: a block adds a run of a row. A thread adds packs of 16 bytes, with UNROLL of them in flight; then the warp adds
+// by shuffles, then the block.
+// Columns: a thread adds a pack of neighbouring columns down the rows. The warps of a block take turns at the rows, and
+// their sums are added in shared memory.
 #include "common/rows.cuh"
 
-constexpr int UNROLL = 4;          // loads under way in each thread; more would leave room for fewer threads
+constexpr int UNROLL = 4;          // loads in flight in each thread; more would leave room for fewer threads
 constexpr int COLUMN_WARPS = 8;    // warps of a block that sums columns
 constexpr int MAX_ROW_THREADS = 512;
-constexpr int SM_THREADS = 2048;   // threads of a multiprocessor: all are used
+constexpr int SM_THREADS = 2048;   // threads per multiprocessor: all are used
 
-// The elements of one load: a pack, or one element where rows are not aligned.
+// The elements of one load: a pack, or one element if rows are not aligned.
 template <typename T, bool PACKED>
 struct Load {
     static constexpr int LANES = PACKED ? 16 / sizeof(T) : 1;
-    uint4 words;  // of which an element uses the first bytes
+    uint4 words;  // an element uses only the first bytes
 
     __device__ __forceinline__ Load() : words(make_uint4(0, 0, 0, 0)) {}  // zeros of every type
     __device__ __forceinline__ void from(const T* x) {
@@ -31,8 +31,8 @@ struct Load {
     __device__ __forceinline__ float operator[](int lane) const { return element<T>(words, lane); }
 };
 
-// Block (part, row) adds `stretch` elements of a row. out: (rows, parts). With threadIdx.y, a warp has a row of its
-// own.
+// Block (part, row) adds `stretch` elements of a row. out: (rows, parts). With several threadIdx.y, each warp has its
+// own row.
 template <typename T, typename Out, bool PACKED>
 __global__ void __launch_bounds__(MAX_ROW_THREADS, SM_THREADS / MAX_ROW_THREADS)
     sum_rows(const T* __restrict__ x, Out* __restrict__ out, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n,
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(MAX_ROW_THREADS, SM_THREADS / MAX_ROW_THREADS)
     constexpr int LANES = Load<T, PACKED>::LANES;
     __shared__ float scratch[WARP];
     const int64_t row = (int64_t(blockIdx.z) * gridDim.y + blockIdx.y) * blockDim.y + threadIdx.y;
-    if (row >= m) return;  // all lanes of a warp
+    if (row >= m) return;  // true for all lanes of a warp
     const int64_t begin = blockIdx.x * stretch, step = int64_t(blockDim.x) * (PACKED ? LANES : stride_n);
     const unsigned count = unsigned((min(n - begin, stretch) + LANES - 1) / LANES);
     x += row * stride_m + (begin + int64_t(threadIdx.x) * LANES) * (PACKED ? 1 : stride_n);
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(MAX_ROW_THREADS, SM_THREADS / MAX_ROW_THREADS)
         }
 #pragma unroll
         for (int k = 0; k < UNROLL; ++k) {
-            float of_lanes[LANES];  // added in pairs: fewer additions wait for each other
+            float of_lanes[LANES];  // added in pairs, so that fewer additions wait for each other
 #pragma unroll
             for (int lane = 0; lane < LANES; ++lane) of_lanes[lane] = v[k][lane];
 #pragma unroll
@@ -113,7 +113,7 @@ bool are_packed(const T* x, int64_t m, int64_t n, int64_t stride_m, int64_t stri
     return is_aligned(x, 16) && n % LANES == 0 && stride_n == 1 && (m == 1 || stride_m % LANES == 0);
 }
 
-// A row has at most `parts` parts; returns how many.
+// Divides a row into at most `parts` parts, and returns their number.
 template <typename T, typename Out>
 int64_t launch_rows(const T* x, Out* out, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n, int64_t parts,
                     cudaStream_t stream, LaunchRecord* record) {
@@ -121,7 +121,7 @@ int64_t launch_rows(const T* x, Out* out, int64_t m, int64_t n, int64_t stride_m
     const int64_t lanes = packed ? 16 / int64_t(sizeof(T)) : 1, stretch = ceil_div(ceil_div(n, parts), lanes) * lanes;
     const int64_t warps = ceil_div<int64_t>(stretch, lanes * UNROLL * WARP), most_warps = MAX_ROW_THREADS / WARP;
     const dim3 block = warps == 1 ? dim3(WARP, most_warps) : dim3(unsigned(min(warps, most_warps) * WARP));
-    const int64_t groups = ceil_div<int64_t>(m, block.y), most = 32768;  // of the second and third dimension of a grid
+    const int64_t groups = ceil_div<int64_t>(m, block.y), most = 32768;  // limit of a grid's second and third dimension
     parts = ceil_div(n, stretch);
     const dim3 grid(unsigned(parts), unsigned(min(groups, most)), unsigned(ceil_div(groups, most)));
     record->set(grid, block);
@@ -142,8 +142,8 @@ void launch_columns(const T* x, Out* out, int64_t m, int64_t n, int64_t stride_m
     kernel<<<grid, block, 0, stream>>>(x, out, m, n, stride_m, stride_n);
 }
 
-// axis: 0, 1, or 2 for the sum of all. parts: blocks of a column (axis 0), or at most of a row. partial: float, room
-// for `parts` numbers of each column or row.
+// axis: 0, 1, or 2 for the sum of all. parts: blocks per column (axis 0), or at most per row. partial: float, memory
+// for `parts` numbers per column or row.
 extern "C" int sum_vectorized(const void* x, void* partial, void* out, int64_t m, int64_t n, int64_t stride_m,
                               int64_t stride_n, int64_t axis, int64_t parts, int64_t dtype, cudaStream_t stream,
                               LaunchRecord* record) {
@@ -157,9 +157,9 @@ extern "C" int sum_vectorized(const void* x, void* partial, void* out, int64_t m
             launch_columns(from, to, m, n, stride_m, stride_n, one, stream, record);
         } else if (axis == 0) {
             launch_columns(from, between, m, n, stride_m, stride_n, parts, stream, record);
-            if (parts <= COLUMN_WARPS * UNROLL) {  // for each thread one load of each part
+            if (parts <= COLUMN_WARPS * UNROLL) {  // all loads of a thread are in flight at once
                 launch_columns(between, to, parts, n, n, one, one, stream, record);
-            } else {  // of few columns: a block for each
+            } else {  // few columns: one block per column
                 launch_rows(between, to, n, parts, one, n, one, stream, record);
             }
         } else if (axis == 1 && parts == 1) {

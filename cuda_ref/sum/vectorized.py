@@ -1,5 +1,5 @@
-"""Sums in CUDA by 16-byte loads: to the tree it adds four loads under way in each thread, shuffles within a warp, and
-enough blocks for the device whatever the shape."""
+"""Sums in CUDA by 16-byte loads: adds to the tree four loads in flight in each thread, shuffles within a warp, and
+enough blocks for the device with any shape."""
 
 import torch
 from jaxtyping import Float
@@ -12,12 +12,12 @@ from cuda_ref._runtime.kept import kept
 from cuda_ref.common.rows import PACK_BYTES, WARP
 
 DETERMINISTIC = True
-ROW_THREADS = 512  # threads of a block that sums rows, as in vectorized.cu
-COLUMN_WARPS = 8  # warps of a block that sums columns, as in vectorized.cu
-UNROLL = 4  # packs under way in each thread
-SM_THREADS = 2048  # threads of a multiprocessor
+ROW_THREADS = 512  # threads per block that sums rows, as in vectorized.cu
+COLUMN_WARPS = 8  # warps per block that sums columns, as in vectorized.cu
+UNROLL = 4  # packs in flight in each thread
+SM_THREADS = 2048  # threads per multiprocessor
 STRETCH = 2 * ROW_THREADS * UNROLL
-"""Packs of a long row for one block. Short blocks keep the memory busy until the last one ends."""
+"""Packs of a long row per block. Small blocks keep the memory busy until the last one ends."""
 
 
 @kept
@@ -30,7 +30,7 @@ def sum(
     Dtypes: float32, float16, bfloat16; added in float32, in an order that depends on the shape alone, rounded once.
     Tail: elements beyond the end are left out. Rows that do not begin and end at multiples of 16 bytes are read element
     by element. Indices are int64.
-    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
     Raises: ValueError for other shapes, dtypes and axes; build.CudaError if the launch fails.
     """
     check_sum("sum", x, axis)
@@ -59,5 +59,5 @@ def sum(
 
 
 def _parts(x: Tensor, threads: int, groups: int, most: int) -> int:
-    """Blocks that share a row, or a group of columns, at most `most`: as many as run at the same time in all."""
+    """Blocks per row, or per group of columns: at most `most`, and in all as many as run at the same time."""
     return max(1, min(SM_THREADS // threads * multiprocessors(x.device) // groups, most))

@@ -17,8 +17,9 @@ def vector_add(a: Float[Tensor, "N"], b: Float[Tensor, "N"]) -> Float[Tensor, "N
     Shapes: a and b (N,), any strides; the output is contiguous.
     Dtypes: float32, float16, bfloat16, the same for both; 16-bit types are added in float32 and rounded once.
     Tail: threads beyond N do nothing. Indices are int64.
-    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
-    Raises: ValueError for other shapes and dtypes, and for two devices; build.CudaError if the launch fails.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
+    Raises: ValueError for other shapes and dtypes, and for tensors on different devices; build.CudaError if the launch
+    fails.
     Source: see vector_add.cu.
     """
     check_add("vector_add", a, b, ndim=1)

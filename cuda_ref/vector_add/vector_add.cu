@@ -1,9 +1,9 @@
 // out[i] = a[i] + b[i], for any strides of a and b
 //
 // One thread adds one element, in float32. The lanes of a warp have neighbouring i: with stride 1 they read 32
-// neighbours of each operand, which the memory delivers together. vectorized.cu reads 16 bytes a thread instead.
+// neighbours of each operand, which the memory delivers together. vectorized.cu reads 16 bytes per thread instead.
 //
-// Source: the definition. One thread an element: "CUDA C++ Programming Guide", section "Kernels".
+// Source: the definition. One thread per element: "CUDA C++ Programming Guide", section "Kernels".
 #include "common/common.cuh"
 
 constexpr int THREADS = 256;

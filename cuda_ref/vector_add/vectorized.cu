@@ -2,16 +2,16 @@
 //
 // One thread adds one pack of 16 bytes of each operand: 4 float32 or 8 16-bit elements.
 //
-// An addition moves three elements for one flop, so that only the stream from and to memory counts:
+// An addition moves three elements per flop, so only the memory traffic counts:
 //   - 16 bytes is the widest access of a thread: one instruction of a warp covers 512 consecutive bytes.
 //   - By Little's law, bandwidth times latency must be in flight: 25 KB on each multiprocessor of an H200. Its 2048
-//     threads have 64 KB in flight with two loads each, so that one pack a thread suffices.
+//     threads have 64 KB in flight with two loads each, so one pack per thread suffices.
 //   - Loads have no cache hints, which cost time on this stream.
-//   - Large vectors take blocks of 768 threads, small ones 256.
+//   - Large vectors use blocks of 768 threads, small ones 256.
 // Measurements: docs/lab/streaming.md, docs/streaming.md
 //
 // The last n % LANES elements are added by additional threads, one each. Vectors with strides, and those that do not
-// start at a multiple of 16 bytes, take `add_strided`, with one element an access.
+// start at a multiple of 16 bytes, use `add_strided`, with one element per access.
 //
 // Wide accesses: J. Luitjens, "Increase Performance with Vectorized Memory Access", NVIDIA developer blog, 2013.
 // Many loads in flight rather than many threads: V. Volkov, "Better Performance at Lower Occupancy", GTC 2010.

@@ -1,4 +1,4 @@
-"""Vector addition in CUDA by 16-byte accesses: to the plain kernel it adds one pack of each operand a thread."""
+"""Vector addition in CUDA by 16-byte accesses: adds to the plain kernel one pack of each operand per thread."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -18,8 +18,9 @@ def vector_add(a: Float[Tensor, "N"], b: Float[Tensor, "N"]) -> Float[Tensor, "N
     Dtypes: float32, float16, bfloat16, the same for both; 16-bit types are added in float32 and rounded once.
     Tail: the elements after the last pack of 16 bytes are added one by one, and so are vectors that are strided or do
     not start at a multiple of 16 bytes. Indices are int64.
-    Devices: CUDA; on the CPU the same kernel is emulated, for agreement only.
-    Raises: ValueError for other shapes and dtypes, and for two devices; build.CudaError if the launch fails.
+    Devices: CUDA; on the CPU the same kernel is emulated, only to check results.
+    Raises: ValueError for other shapes and dtypes, and for tensors on different devices; build.CudaError if the launch
+    fails.
     Source: see vectorized.cu.
     """
     check_add("vector_add", a, b, ndim=1)

@@ -1,8 +1,8 @@
-"""Pallas for Mosaic GPU, with names that let JAX's compilation cache find a kernel in any process.
+"""Pallas for Mosaic GPU with kernel names that let JAX's compilation cache find a kernel in any process.
 
 Mosaic names the dump files of a kernel by the number of kernels that the process has lowered. The name is an attribute
-of the kernel's module and so part of the key of the cache, which then misses in a process that has lowered another
-number of kernels. Here the name has no number, and a dump overwrites that of another kernel of the same name.
+of the kernel's module, and so part of the cache key. A process that has lowered another number of kernels then misses
+the cache. Here the name has no number, and the dump of a kernel overwrites that of another kernel of the same name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NAME = "mosaic_gpu.dump_basename"
 
 
 def without_count(get_or_set: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Wraps the dialect's `get_or_set_dump_options`: sets the name of the module before."""
+    """Wraps the dialect's `get_or_set_dump_options`: first sets the name of the module."""
 
     def dump_options(module: Any) -> Any:
         attributes = module.operation.attributes

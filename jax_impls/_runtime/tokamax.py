@@ -1,4 +1,4 @@
-"""Imports tokamax, with its flags at their defaults: otherwise it parses the command line of the process."""
+"""Imports tokamax with its flags at their defaults. Otherwise tokamax parses the command line of the process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention: o = softmax(q k^T * sm_scale) v as XLA compiles it: a product, a fused softmax and a product."""
+"""Attention, o = softmax(q k^T * sm_scale) v, compiled by XLA: a product, a fused softmax and a product."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def attention(
 ) -> Float[Array, "B H S_q D"]:
     """o[b, h, i] = sum over visible keys j of softmax_j(q[b, h, i] . k[b, h_kv, j] * sm_scale) v[b, h_kv, j].
 
-    float32 with float32 products, float16 or bfloat16. Scores, softmax (the row's maximum subtracted) and sums are
-    float32; in 16 bits the numerators exp(s - max) are rounded to v's dtype for the second product, and the output is
-    rounded once. H is a multiple of H_kv: query head h reads key head h // (H // H_kv); a group of query heads is one
-    product, without a copy of k and v. `sm_scale` defaults to 1 / sqrt(D). With `causal` query i sees the keys
+    Dtypes: float32 with float32 products, float16 or bfloat16. Scores, softmax (the row's maximum subtracted) and sums
+    are float32. In 16 bits the numerators exp(s - max) are rounded to v's dtype for the second product, and the output
+    is rounded once. H is a multiple of H_kv: query head h reads key head h // (H // H_kv). A group of query heads is
+    one product, without a copy of k and v. `sm_scale` defaults to 1 / sqrt(D). With `causal` query i sees the keys
     j <= i + S_k - S_q; a query that sees none gives zeros, one whose keys all score minus infinity gives NaN. The
     scores, B H S_q S_k float32 numbers, go through memory.
 
-    float8_e4m3fn: q, k and v are multiplied by a scale each, and the output is bfloat16. The products are bfloat16's,
-    in which float8 numbers are exact.
+    float8_e4m3fn: q, k and v are each multiplied by a scale, and the output is bfloat16. The products are computed in
+    bfloat16, in which float8 numbers are exact.
 
     Raises ValueError for other shapes and dtypes.
     """

@@ -1,4 +1,4 @@
-"""The kernel of pallas.py: a warpgroup loads by TMA, others overlap products with the softmax."""
+"""The kernel of pallas.py: one warpgroup loads by TMA, the others overlap products with the softmax."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from jax_impls._runtime.mosaic import plgpu
 WGMMA_M = 64  # queries per consumer
 SWIZZLE = 128  # bytes per shared-memory row
 LOG2E = math.log2(math.e)
-TILE_STEPS = 2.0  # time of a tile besides its blocks of keys, in blocks of keys
-L2_BYTES = 24 * 2**20  # budget of the L2 cache for keys and values of the heads in progress
+TILE_STEPS = 2.0  # time of a tile besides its blocks of keys, as a number of blocks of keys
+L2_BYTES = 24 * 2**20  # part of the L2 cache for keys and values of the heads in progress
 
 
 @dataclass(frozen=True)
 class Config:
-    """A block computes consumers * WGMMA_M queries of a head, block_k keys at a time, num_stages of them in flight."""
+    """A block computes consumers * WGMMA_M queries of a head, block_k keys at a time, num_stages blocks in flight."""
 
     consumers: int
     block_k: int
     num_stages: int
     persistent: bool = True
-    """One block per multiprocessor, which needs shared memory for results; otherwise one block per tile."""
+    """One block per multiprocessor, which needs shared memory for results. Otherwise one block per tile."""
 
     @property
     def registers(self) -> tuple[int, int]:
-        """Registers of a thread of the producer, and of a consumer."""
+        """Registers per thread of the producer, and of a consumer."""
         return (40, 232) if self.consumers == 2 else (32, 160)
 
 
@@ -45,9 +45,9 @@ CONFIGS = {64: Config(3, 128, 3), 128: Config(2, 128, 2), 256: Config(2, 64, 2, 
 def forward(
     q: jax.Array, k: jax.Array, v: jax.Array, causal: bool, sm_scale: float, config: Config | None = None
 ) -> tuple[jax.Array, jax.Array]:
-    """The output, and the logarithm to base 2 of each row's sum of exponentials, (B, H, more than S_q) in float32.
+    """The output, and the base-2 logarithm of each row's sum of exponentials, (B, H, at least S_q) in float32.
 
-    D is a key of CONFIGS, `sm_scale` above 0. A row's logarithm is infinite if it sees no key, and beyond S_q.
+    D is a key of CONFIGS, `sm_scale` is above 0. The logarithm is infinite for a row that sees no key, and beyond S_q.
     """
     (B, H, S_q, D), S_k = q.shape, k.shape[2]
     q, k, v = (whole_blocks(x) for x in (q, k, v))
@@ -89,13 +89,13 @@ def forward(
 
 
 def multiprocessors() -> int:
-    """Multiprocessors of the device; those of an H200 if a kernel is only lowered."""
+    """Multiprocessors of the device; those of an H200 if a kernel is only lowered, without a device."""
     device = jax.devices()[0]
     return device.core_count if device.platform == "gpu" else 132
 
 
 def whole_blocks(x: jax.Array) -> jax.Array:
-    """(B, H, S, D) with S a multiple of 8: TMA needs whole blocks of 8 rows."""
+    """Pads x (B, H, S, D) so that S is a multiple of 8: TMA needs whole blocks of 8 rows."""
     return jnp.pad(x, ((0, 0), (0, 0), (0, -x.shape[2] % 8), (0, 0)))
 
 
@@ -106,7 +106,7 @@ def tiled(shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def tile_of(index: jax.Array, heads: int, tiles: int, group: int) -> tuple[jax.Array, jax.Array]:
-    """Head and query tile of a block: `group` heads in turn, their last tiles first, which see the most keys."""
+    """Head and query tile of a block: `group` heads in turn, their last tiles first, since these see the most keys."""
     per_group = group * tiles
     first_head = index // per_group * group
     in_group = lax.min(jnp.int32(group), heads - first_head)  # the last group may be smaller
@@ -119,8 +119,8 @@ def schedule_of(
 ) -> list[list[int]]:
     """For each block the number of its tiles, then head * tiles + tile for each of them.
 
-    The order goes through the heads by groups of `group`, whose keys stay in the L2 cache. In a group the longest tile
-    comes first, and each goes to the block with the least work.
+    The heads come in groups of `group`, whose keys stay in the L2 cache. Within a group the longest tile comes first,
+    and each tile goes to the block with the least work.
     """
     (S_q, S_k), rows = lengths, config.consumers * WGMMA_M
     tiles = pl.cdiv(S_q, rows)
@@ -149,9 +149,9 @@ def _kernel(
     q_full: Any, q_empty: Any, k_full: Any, v_full: Any, k_empty: Any, v_empty: Any,
     lengths: tuple[int, int], config: Config, causal: bool, scale: float, group: int, o_smem: Any = None,
 ) -> None:  # fmt: skip
-    """One block: for each of its tiles `consumers` parts of queries, over all keys that they see.
+    """One block: computes each of its tiles, `consumers` parts of queries, over all keys that they see.
 
-    Keys and values have rings of their own: `full` completes when TMA has written a stage, `empty` when all consumers
+    Keys and values have separate rings: `full` completes when TMA has written a stage, `empty` when all consumers
     have read it.
     """
     (B, H, _, D), H_kv, (S_q, S_k) = q_gmem.shape, k_gmem.shape[1], lengths
@@ -168,7 +168,7 @@ def _kernel(
         return body(jnp.int32(0), jnp.int32(0))
 
     def place(turn: jax.Array) -> tuple[jax.Array, ...]:
-        """Batch, head of the queries and of the keys, and first row of a tile."""
+        """Batch entry, head of the queries and of the keys, and first row of a tile."""
         if config.persistent:
             index = schedule[block, turn + 1]
             head, tile = index // tiles, index % tiles
@@ -177,7 +177,7 @@ def _kernel(
         return head // H, head % H, (head % H) // (H // H_kv), tile * rows
 
     def steps_for(end_row: jax.Array) -> jax.Array:
-        """Blocks of keys that the queries before end_row see; at least one, so that every consumer has a result."""
+        """Blocks of keys that queries before end_row see; at least one, so that every consumer has a result."""
         seen = lax.min(jnp.int32(S_k), end_row + shift) if causal else jnp.int32(S_k)
         return lax.max(jnp.int32(1), pl.cdiv(seen, block_k))
 
@@ -205,7 +205,7 @@ def _kernel(
                     pl.when(at >= stages)(partial(plgpu.barrier_wait, empty.at[slot(at)]))
                     plgpu.copy_gmem_to_smem(gmem.at[batch, key_head, keys], smem.at[slot(at)], full.at[slot(at)])
 
-                if config.persistent:  # after the first keys: the queries of the tile before may still be read
+                if config.persistent:  # after the first keys: the previous tile's queries may still be read
                     pl.when(i == 0)(load_queries)
                 return at + 1
 
@@ -225,7 +225,7 @@ def _kernel(
 
     @pl.when(warpgroup < config.consumers)
     def consume() -> None:
-        """Scores of the next keys and the product with the values of the last ones run at the same time.
+        """Computes the scores of the next keys at the same time as the product with the last values.
 
         The softmax of the new scores runs while the second product does.
         """
@@ -260,7 +260,7 @@ def _kernel(
             def softmax(s: jax.Array, m: jax.Array, l: jax.Array) -> tuple[jax.Array, ...]:  # noqa: E741
                 """The numerators, the factor of earlier results, and the new maximum and sum; in units of log2."""
                 m_new = lax.max(m, s.max(axis=1) * scale)
-                base = jnp.where(m_new == -jnp.inf, 0.0, m_new)  # no key yet, or minus infinity alone
+                base = jnp.where(m_new == -jnp.inf, 0.0, m_new)  # no key seen yet, or all scores are minus infinity
                 alpha = jnp.exp2(m - base)
                 p = jnp.exp2(s * scale - spread(base, block_k))
                 return p.astype(q_gmem.dtype), alpha, m_new, l * alpha + p.sum(axis=1)
@@ -309,7 +309,7 @@ def _kernel(
 
                 @pl.loop(mine, steps)
                 def skip(step: jax.Array) -> None:
-                    """Other consumers see more keys; the producer waits for all."""
+                    """Skips keys that only other consumers see; the producer waits for all consumers."""
                     plgpu.barrier_wait(k_full.at[slot(ring + step)])
                     plgpu.barrier_arrive(k_empty.at[slot(ring + step)])
                     plgpu.barrier_wait(v_full.at[slot(ring + step)])

@@ -1,4 +1,4 @@
-"""Attention by cuDNN's fused kernel, through the function behind `jax.nn.dot_product_attention`."""
+"""Attention by cuDNN's fused kernel, through the private function behind `jax.nn.dot_product_attention`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jax._src.cudnn.fused_attention_stablehlo import MaskType, dot_product_attention  # the public one: BTNH alone
+from jax._src.cudnn.fused_attention_stablehlo import MaskType, dot_product_attention  # the public one takes only BTNH
 from jaxtyping import Array, Float
 
 from jax_impls._runtime.contract import check_attention
@@ -27,15 +27,15 @@ def attention(
 ) -> Float[Array, "B H S_q D"]:
     """o[b, h, i] = sum over visible keys j of softmax_j(q[b, h, i] . k[b, h_kv, j] * sm_scale) v[b, h_kv, j].
 
-    float16 and bfloat16 with float32 scores, softmax and sums; H a multiple of H_kv; D a multiple of 8, up to 256 on
-    Hopper and 128 before. JAX's public function takes (B, S, H, D), and the transposes around it are four copies on
-    the device; the function behind it takes (B, H, S, D) too. XLA copies operands that are in memory in another order.
-    `sm_scale` defaults to 1 / sqrt(D).
+    Dtypes: float16 and bfloat16 with float32 scores, softmax and sums. H is a multiple of H_kv; D is a multiple of 8,
+    up to 256 on Hopper and 128 before. JAX's public function takes (B, S, H, D), so the transposes around it would be
+    four copies on the device; the function behind it also takes (B, H, S, D). XLA copies operands that are in memory in
+    another order. `sm_scale` defaults to 1 / sqrt(D).
 
-    With `causal` query i sees the keys j <= i + S_k - S_q, and a query that sees none gives zeros. cuDNN
-    aligns the mask to the first key instead. Its mask is used if both agree: for S_q = S_k, and for the last S_k
-    queries when S_q > S_k (those before see nothing). A single query sees every key, without a mask. For 1 < S_q < S_k
-    the mask is explicit, and cuDNN adds it to the scores.
+    With `causal` query i sees the keys j <= i + S_k - S_q, and a query that sees none gives zeros. cuDNN aligns its
+    mask to the first key instead. Its mask is used if both agree: for S_q = S_k, and for the last S_k queries if S_q >
+    S_k (earlier queries see nothing). A single query sees every key, without a mask. For 1 < S_q < S_k the mask is
+    explicit, and cuDNN adds it to the scores.
 
     Raises ValueError for other shapes and dtypes, NotImplementedError for float32, other D, or without a GPU.
     """

@@ -24,11 +24,11 @@ Keys = Float[Array, "B H_kv S_k D"]
 def attention(q: Queries, k: Keys, v: Keys, *, causal: bool = False, sm_scale: float | None = None) -> Queries:
     """o[b, h, i] = sum over visible keys j of softmax_j(q[b, h, i] . k[b, h_kv, j] * sm_scale) v[b, h_kv, j].
 
-    float16 and bfloat16 with float32 scores, softmax and sums. The numerators exp(s - max) are rounded to v's dtype for
-    the second product, and the output is rounded once. H is a multiple of H_kv: query head h reads key head
-    h // (H // H_kv). D up to 256, and for a gradient 128; XLA pads it to 64, 128 or 256. `sm_scale` defaults to
-    1 / sqrt(D). With `causal` query i sees the keys j <= i + S_k - S_q; a query that sees none gives zeros, one whose
-    keys all score minus infinity gives NaN.
+    Dtypes: float16 and bfloat16 with float32 scores, softmax and sums. The numerators exp(s - max) are rounded to v's
+    dtype for the second product, and the output is rounded once. H is a multiple of H_kv: query head h reads key head
+    h // (H // H_kv). D is up to 256, and for a gradient up to 128; XLA pads it to 64, 128 or 256. `sm_scale` defaults
+    to 1 / sqrt(D). With `causal` query i sees the keys j <= i + S_k - S_q; a query that sees none gives zeros, one
+    whose keys all score minus infinity gives NaN.
 
     Raises ValueError for other shapes and dtypes; NotImplementedError for float32, other D, and on anything but a
     Hopper GPU.
@@ -48,7 +48,7 @@ def check_limits(operation: str, q: jax.Array, max_d: int) -> None:
 
 
 def padded_attention(q: jax.Array, k: jax.Array, v: jax.Array, causal: bool, sm_scale: float | None) -> jax.Array:
-    """The output, with D padded to a width that the kernels have."""
+    """The output, with D padded to a width that the kernels support."""
     D = q.shape[3]
     if q.size == 0 or k.shape[2] == 0:
         return jnp.zeros(q.shape, q.dtype)

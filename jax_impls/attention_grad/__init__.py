@@ -1,4 +1,4 @@
-"""The gradients of `attention` as JAX derives and XLA compiles them, with the S_q x S_k scores in memory."""
+"""The gradients of `attention`, derived by JAX and compiled by XLA, with the S_q x S_k scores in memory."""
 
 from __future__ import annotations
 

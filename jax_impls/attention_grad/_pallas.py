@@ -1,4 +1,4 @@
-"""The kernels of pallas.py: one keeps keys and values and goes over the queries, one the reverse.
+"""The kernels of pallas.py: one keeps keys and values and steps over the queries, the other does the reverse.
 
 In each, one warpgroup loads by TMA into a ring of stages, and two multiply. Scores are recomputed from the kept
 logarithms, so that every sum has a fixed order.
@@ -20,7 +20,7 @@ from jax_impls.attention._pallas import LOG2E, WGMMA_M, tile_of, tiled, whole_bl
 
 CONSUMERS = 2
 ROWS = CONSUMERS * WGMMA_M  # keys, or queries, that a block keeps
-BLOCK = 64  # queries, or keys, of a step
+BLOCK = 64  # queries, or keys, per step
 LAYOUT = plgpu.Layout.WGMMA
 
 
@@ -47,7 +47,7 @@ def backward(
     def launch(
         body: Callable[..., None], tiles: int, out: Any, copies: tuple[int, int], scratch: Any, name: str
     ) -> Any:
-        """copies: arrivals at the barrier of a consumer's own operands, and at that of a stage."""
+        """copies: arrivals at the barrier of a consumer's kept operands, and at that of a stage."""
         return plgpu.kernel(
             partial(body, lengths=(S_q, S_k), causal=causal, sm_scale=sm_scale),
             out_type=out,
@@ -87,7 +87,7 @@ def backward(
 
 
 def _exponentials(s: jax.Array, logs: jax.Array, axis: int, scale: float) -> jax.Array:
-    """Probabilities, from scores and the logarithms of the rows along `axis`."""
+    """Probabilities from scores and the logarithms of the rows along `axis`."""
     return jnp.exp2(s * (scale * LOG2E) - lax.broadcast_in_dim(logs, s.shape, [axis]))
 
 
@@ -100,14 +100,14 @@ def _keys_kernel(
     k_smem: Any, v_smem: Any, q_smem: Any, do_smem: Any, log_smem: Any, delta_smem: Any,
     kept_full: Any, full: Any, empty: Any, lengths: tuple[int, int], causal: bool, sm_scale: float,
 ) -> None:  # fmt: skip
-    """dk and dv of CONSUMERS * WGMMA_M keys, over all queries of a group of heads.
+    """Computes dk and dv of CONSUMERS * WGMMA_M keys, over all queries of a group of heads.
 
     Scores are transposed, (keys, queries), so that they are left operands in registers.
     """
     (_, H, _, D), (B, H_kv, _, _), (S_q, S_k) = q_gmem.shape, k_gmem.shape, lengths
     stages, group, shift = q_smem.shape[0], H // H_kv, S_k - S_q
     head, reverse = tile_of(lax.axis_index("tile"), B * H_kv, pl.cdiv(S_k, ROWS), 1)
-    tile = pl.cdiv(S_k, ROWS) - 1 - reverse  # the first keys are seen by the most queries
+    tile = pl.cdiv(S_k, ROWS) - 1 - reverse  # the first keys come first, since the most queries see them
     batch, key_head = head // H_kv, head % H_kv
     warpgroup = lax.axis_index("warpgroup")
     first_step = lax.max(tile * ROWS - shift, jnp.int32(0)) // BLOCK if causal else jnp.int32(0)
@@ -152,7 +152,7 @@ def _keys_kernel(
         plgpu.barrier_wait(kept_full.at[warpgroup])
 
         def hide(s: jax.Array, first_row: jax.Array) -> jax.Array:
-            """s with minus infinity where a query does not exist or does not see a key. Few tiles need it."""
+            """Returns s with minus infinity where a query does not exist or does not see a key. Few tiles need it."""
 
             def hidden() -> jax.Array:
                 row = plgpu.broadcasted_iota(jnp.int32, s.shape, 1, layout=LAYOUT) + first_row
@@ -205,7 +205,7 @@ def _queries_kernel(
     q_smem: Any, do_smem: Any, log_smem: Any, delta_smem: Any, k_smem: Any, v_smem: Any,
     kept_full: Any, full: Any, empty: Any, lengths: tuple[int, int], causal: bool, sm_scale: float,
 ) -> None:  # fmt: skip
-    """dq of CONSUMERS * WGMMA_M queries, over all keys that they see."""
+    """Computes dq of CONSUMERS * WGMMA_M queries, over all keys that they see."""
     (B, H, _, D), H_kv, (S_q, S_k) = q_gmem.shape, k_gmem.shape[1], lengths
     stages, shift = k_smem.shape[0], S_k - S_q
     head, tile = tile_of(lax.axis_index("tile"), B * H, pl.cdiv(S_q, ROWS), 1)
@@ -252,7 +252,7 @@ def _queries_kernel(
         deltas = plgpu.layout_cast(delta_smem[warpgroup], LAYOUT.reduce(1))
 
         def hide(s: jax.Array, first_key: jax.Array) -> jax.Array:
-            """s with minus infinity where a key does not exist or is not seen. Few tiles need it."""
+            """Returns s with minus infinity where a key does not exist or is not seen. Few tiles need it."""
 
             def hidden() -> jax.Array:
                 key = plgpu.broadcasted_iota(jnp.int32, s.shape, 1, layout=LAYOUT) + first_key

@@ -28,11 +28,11 @@ def matmul(
 
     float8_e4m3fn: scale_a * scale_b * a b in bfloat16.
 
-    The arithmetic is always explicit (on a GPU JAX's default for float32 is tf32):
+    The arithmetic is always explicit, because JAX's default for float32 on a GPU is tf32.
     float32, "ieee": `Precision.HIGHEST`, float32 products and sums. float32, "tf32": the algorithm TF32_TF32_F32.
     16 bits: exact products, summed in float32 (`preferred_element_type`) and rounded once.
-    float8: sums in float32. With `Precision.HIGHEST` cuBLASLt adds the tensor cores' sums in float32 at intervals of K
-    ("promoted"); with the default the tensor cores keep them ("fast").
+    float8: sums in float32. With `Precision.HIGHEST` ("promoted") cuBLASLt adds the tensor cores' sums in float32 at
+    intervals of K; with the default ("fast") the tensor cores compute the whole sums.
 
     Raises ValueError for other shapes, dtypes, scales and precisions, NotImplementedError for "tf32" without a GPU.
     """

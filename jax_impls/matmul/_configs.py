@@ -1,4 +1,4 @@
-"""Tile configurations of pallas.py and elements.py, and a model of their times, which chooses one for a problem."""
+"""Tile configurations of pallas.py and elements.py, and a model of their times that chooses one for a problem."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class TileConfig:
     num_stages: int
     """Steps of K whose loads are in flight."""
     cluster: tuple[int, int]
-    """Rows and columns of blocks."""
+    """Blocks of a cluster along rows and columns."""
     grid_tile_width: int
     splits: int = 1
-    """Parts of K, none of them empty. Their sums are added in their order."""
+    """Parts of K, none of them empty. Their sums are added in order."""
     consumers: int = 2
     """Warpgroups per block that multiply."""
 
@@ -71,22 +71,22 @@ CLOCK = 1700.0  # cycles per microsecond
 DEVICE_BYTES, COPY_BYTES = 3.9e6, 3.1e6  # memory traffic per microsecond: of the kernel; of XLA's copies and additions
 KERNEL_US = 1.3  # launch of a copy or an addition
 
-ROW_BYTES = 128  # bytes of K in a step
+ROW_BYTES = 128  # bytes of K per step
 LATENCY = 2500.0  # cycles until a load arrives
 COLUMN_STEP = 3.95  # cycles per step of K and column of a tile
-NARROW = 24  # columns that a step takes in addition to those of the tile
+NARROW = 24  # columns added to those of the tile in the time of a step
 L2_BYTES = 50.0  # bytes per cycle from the L2 cache to a multiprocessor
 TILE, COLUMN = 770.0, 8.0  # cycles per tile, and per column of it, besides the steps; columns count twice with parts
-BEYOND = 0.5  # cost of a row beyond M relative to a row in memory
+BEYOND = 0.5  # time of a row beyond M relative to a row of the matrix
 
 ELEMENTS = ((16, 16, 128), (16, 64, 64), (64, 16, 64), (32, 32, 64), (64, 64, 32), (128, 64, 64), (128, 128, 64))
-PROGRAMS, PROGRAM_SUMS = 4, 128 * 128 * 2  # most programs of a multiprocessor, and most float32 sums of all of them
+PROGRAMS, PROGRAM_SUMS = 4, 128 * 128 * 2  # most programs per multiprocessor, and most float32 sums of all of them
 START, PROGRAM, STORE = 1700.0, 450.0, 0.04  # cycles per kernel, per program, and per result
-WAIT, ELEMENT_WAIT = 750.0, 0.025  # cycles per step, and per element of it, while a program waits for memory
-ELEMENTS_PER_CYCLE = 18.0  # loads of all programs of a multiprocessor
-FLOAT32 = 6.7  # cost of an element of tf32, which is converted, relative to 16 bits
+WAIT, ELEMENT_WAIT = 750.0, 0.025  # cycles per step, and per element of a step, while a program waits for memory
+ELEMENTS_PER_CYCLE = 18.0  # rate of the loads of all programs of a multiprocessor
+FLOAT32 = 6.7  # time of a tf32 element, which is converted, relative to 16 bits
 NARROW_ROWS, NARROW_N = 0.2, 64  # extra time for rows of b in tiles narrower than NARROW_N, per multiple of the width
-ODD, UNALIGNED = 4.4, 2.6  # cost of an element if rows begin at any element, or not at multiples of 16 bytes
+ODD, UNALIGNED = 4.4, 2.6  # time of an element if rows begin at any element, or not at multiples of 16 bytes
 
 Config = TileConfig | ElementsConfig
 
@@ -113,7 +113,7 @@ def choose_elements(M: int, N: int, K: int, itemsize: int, max_blocks: int) -> E
 
 
 def elements_fit(M: int, N: int, K: int) -> bool:
-    """Whether the offsets of elements.py, of 32 bits, reach all elements."""
+    """True if the 32-bit offsets of elements.py reach all elements."""
     return M * K + K * N + M * N < 2**31
 
 
@@ -128,7 +128,7 @@ def tiles_plans(M: int, N: int, K: int, itemsize: int, max_blocks: int) -> Itera
 
 
 def tiles_us(M: int, N: int, K: int, itemsize: int, config: TileConfig, max_blocks: int) -> float:
-    """Time of the kernel, whichever of products, L2 cache and memory limits it, and of the copies around it."""
+    """Time of the kernel, limited by products, L2 cache or memory, and of the copies around it."""
     block_k = ROW_BYTES // itemsize
     rows, columns = config.cluster
     loaded = ROW_BYTES * (config.consumers * WGMMA_M / columns + config.block_n / rows)

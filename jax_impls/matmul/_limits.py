@@ -11,8 +11,8 @@ from jax_impls.matmul._configs import Config, TileConfig
 
 
 def check_products(a: jax.Array, b: jax.Array, precision: str) -> None:
-    """Raises ValueError for operands that do not fit each other; NotImplementedError for float32 with "ieee", and on
-    anything but a Hopper GPU."""
+    """Raises ValueError for inconsistent operands; NotImplementedError for float32 with "ieee", and on anything but a
+    Hopper GPU."""
     check_matmul(a, b, precision=precision)
     if precision == "ieee" and a.dtype == jnp.float32:
         raise NotImplementedError("matmul: float32 with precision 'ieee' has no use for the tensor cores")
@@ -26,7 +26,7 @@ def multiprocessors() -> int:
 
 
 def described(config: Config) -> str:
-    """`pallas 128x256 parts=2` or `elements 64x64 parts=1`: kernel, tile and parts of K."""
+    """Describes kernel, tile and parts of K, such as `pallas 128x256 parts=2` or `elements 64x64 parts=1`."""
     if isinstance(config, TileConfig):
         rows, columns = config.cluster_tile
         return f"pallas {rows}x{columns} parts={config.splits}"

@@ -1,4 +1,4 @@
-"""Matrix product in Pallas: `jax/pallas` or `jax/elements`, whichever a model predicts to be faster with its copies."""
+"""Matrix product in Pallas: `jax/pallas` or `jax/elements`, whichever is faster by a model, copies included."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ REQUIRES = "sm_90"
 
 
 def choose(a: jax.Array, b: jax.Array) -> Config:
-    """The configuration with the shortest predicted time, of either kernel."""
+    """The configuration with the shortest predicted time, for either kernel."""
     return choose_config(a.shape[0], b.shape[1], a.shape[1], a.dtype.itemsize, multiprocessors())
 
 
 def config(a: jax.Array, b: jax.Array, *, precision: str = "ieee") -> str:
-    """Kernel, tile and parts of K: `pallas 256x256 parts=1`, `elements 64x64 parts=2`."""
+    """Kernel, tile and parts of K, such as `pallas 256x256 parts=1` or `elements 64x64 parts=2`."""
     return described(choose(a, b))
 
 

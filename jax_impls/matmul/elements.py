@@ -1,4 +1,4 @@
-"""Matrix product in Pallas for Triton: masked loads of elements, which take rows at any address without copies."""
+"""Matrix product in Pallas for Triton: masked loads of single elements accept rows at any address without copies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def matmul(a: Float[Array, "M K"], b: Float[Array, "K N"], *, precision: str = "
 
     float16 and bfloat16 (products exact, sums in float32, rounded once), and float32 with precision="tf32": the tensor
     cores truncate each factor to 11 significant bits. No operand is copied, and rows may begin at any address. If tiles
-    leave most of the device idle, K is divided into parts, whose float32 sums XLA adds in their order.
+    leave most of the device idle, K is divided into parts (split-K), whose float32 sums XLA adds in order.
 
     Raises ValueError for other shapes, dtypes and precisions; NotImplementedError for float32 with precision="ieee",
     for 2^31 elements and more in total, and on anything but a Hopper GPU.
@@ -39,7 +39,7 @@ def matmul(a: Float[Array, "M K"], b: Float[Array, "K N"], *, precision: str = "
 
 
 def config(a: jax.Array, b: jax.Array, *, precision: str = "ieee") -> str:
-    """The tile and the parts of K: `elements 64x64 parts=2`."""
+    """The tile and the parts of K, such as `elements 64x64 parts=2`."""
     return described(choose_elements(a.shape[0], b.shape[1], a.shape[1], a.dtype.itemsize, multiprocessors()))
 
 
@@ -49,7 +49,8 @@ def matmul_by_elements(a: Float[Array, "M K"], b: Float[Array, "K N"], config: E
     part = pl.cdiv(pl.cdiv(K, config.block_k), config.splits) * config.block_k
     splits = pl.cdiv(K, part)
     tiles = pl.cdiv(M, config.block_m), pl.cdiv(N, config.block_n)
-    # Concurrent programs then share their part of the larger operand. The second axis of a grid has 2^16 - 1 programs.
+    # Concurrent programs then share their part of the larger operand. The second axis of a grid has at most 2^16 - 1
+    # programs.
     rows_first = M < N or tiles[0] >= 2**16
     out = jax.ShapeDtypeStruct((splits, M, N), jnp.float32 if splits > 1 else a.dtype)
     c = pl.pallas_call(

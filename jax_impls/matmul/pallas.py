@@ -19,7 +19,7 @@ from jax_impls.matmul._limits import check_products, described, multiprocessors
 
 REQUIRES = "sm_90"
 
-SWIZZLE = 128  # bytes per shared-memory row: rows of 128 bytes, swizzled, serve wgmma and TMA without bank conflicts
+SWIZZLE = 128  # bytes per row of shared memory: rows of 128 bytes, swizzled, serve wgmma and TMA without bank conflicts
 GPCS = 8  # graphics processing clusters of the device, each with its own path to the L2 cache
 
 
@@ -32,10 +32,10 @@ def matmul(a: Float[Array, "M K"], b: Float[Array, "K N"], *, precision: str = "
     transposes b first, unless it is column-major.
 
     Any M, N, K: TMA reads zeros beyond the edges and writes nothing there. It needs whole blocks of 8 rows of 128
-    bytes: where M is not a multiple of 8, N of 64, or K of 64 (32 for tf32), XLA first copies a and b into padded
-    matrices, and at the end the result out of one. XLA also copies column-major operands.
+    bytes. If M is not a multiple of 8, N of 64, or K of 64 (32 for tf32), XLA first copies a and b into padded
+    matrices, and finally copies the result out of one. XLA also copies column-major operands.
 
-    If tiles leave most of the device idle, K is divided into parts, whose float32 sums XLA adds in their order.
+    If tiles leave most of the device idle, K is divided into parts (split-K), whose float32 sums XLA adds in order.
 
     Raises ValueError for other shapes, dtypes and precisions; NotImplementedError for float32 with precision="ieee",
     which has no use for the tensor cores, and on anything but a Hopper GPU.
@@ -49,14 +49,14 @@ def matmul(a: Float[Array, "M K"], b: Float[Array, "K N"], *, precision: str = "
 
 
 def config(a: jax.Array, b: jax.Array, *, precision: str = "ieee") -> str:
-    """The tile of a cluster and the parts of K: `pallas 256x256 parts=1`."""
+    """The tile of a cluster and the parts of K, such as `pallas 256x256 parts=1`."""
     return described(choose_tiles(a.shape[0], b.shape[1], a.shape[1], a.dtype.itemsize, multiprocessors()))
 
 
 def padded_matmul(
     a: Float[Array, "M K"], b: Float[Array, "K N"], config: TileConfig, max_blocks: int
 ) -> Float[Array, "M N"]:
-    """The product by at most `max_blocks` blocks. Operands are padded with zeros as TMA needs it."""
+    """The product by at most `max_blocks` blocks. Operands are padded with zeros as TMA requires."""
     (M, K), N = a.shape, b.shape[1]
     block_k = SWIZZLE // a.dtype.itemsize
     a = jnp.pad(a, ((0, -M % 8), (0, -K % block_k)))
@@ -72,7 +72,7 @@ def _matmul(a: Float[Array, "M K"], b: Array, config: TileConfig, max_blocks: in
     c_type = jnp.dtype(a.dtype if config.splits == 1 else jnp.float32)
     c_columns = min(SWIZZLE // c_type.itemsize, config.block_n)
     parts = config.block_n // c_columns
-    buffers = next(count for count in (2, 3, 1) if parts % count == 0)  # They alternate across tiles too.
+    buffers = next(count for count in (2, 3, 1) if parts % count == 0)  # buffers alternate across tiles too
     clusters = cluster_count(M, N, config, max_blocks)
 
     def shared(*shape: int, dtype: Any = a.dtype) -> Any:
@@ -107,10 +107,9 @@ def _matmul(a: Float[Array, "M K"], b: Array, config: TileConfig, max_blocks: in
 
 
 def gpc_tile(index: jax.Array, clusters: int, tiles: int) -> jax.Array:
-    """The tile that is computed as number `index`, so that each GPC gets consecutive tiles of a wave.
+    """Tile number for position `index` in the order of computation: each GPC gets consecutive tiles of a wave.
 
-    The device assigns clusters to the GPCS in turn. The L2 cache serves equal requests of one GPC at the same time
-    once.
+    The device assigns clusters to the GPCs in turn. The L2 cache serves simultaneous equal requests of one GPC once.
     """
     first = index // clusters * clusters
     gpc, in_gpc = (index - first) % GPCS, (index - first) // GPCS
@@ -122,10 +121,10 @@ def _kernel(
     a_gmem: Any, b_gmem: Any, c_gmem: Any,
     a_smem: Any, b_smem: Any, c_smem: Any, full: Any, empty: Any, config: TileConfig, clusters: int, b_rows: bool,
 ) -> None:  # fmt: skip
-    """A persistent cluster computes tiles cluster, cluster + clusters, ... of all parts of K, one part after the other.
+    """A persistent cluster computes tiles cluster, cluster + clusters, ... of one part of K after the other.
 
     In each block the last warpgroup is the producer, the others are consumers.
-    Every stage has two barriers: `full` completes when TMA has written a and b; `empty` when all readers are done: the
+    Every stage has two barriers. `full` completes when TMA has written a and b; `empty` when all readers are done: the
     consumers of this block and of the blocks to which it multicasts a or b.
     """
     (M, K), N = a_gmem.shape, c_gmem.shape[2]
@@ -190,9 +189,9 @@ def _kernel(
     def consume() -> None:
         """Computes WGMMA_M rows of each tile in float32 registers.
 
-        One wgmma stays in flight while the warpgroup waits for the next operands: it releases a stage one step late,
-        when the wgmma that reads the stage is known to have finished. Epilogue: the tile is stored in parts; each is
-        converted, written to a buffer, and copied from there by TMA while the next part is written.
+        One wgmma stays in flight while the warpgroup waits for the next operands. It releases a stage one step late,
+        when the wgmma that reads the stage has finished. Epilogue: the tile is stored in parts; each part is converted,
+        written to a buffer, and copied from there by TMA while the next part is written.
         """
         if config.consumers > 1:
             plgpu.set_max_registers(232, action="increase")

@@ -27,10 +27,10 @@ def multi_head_attention(
 ) -> Float[Array, "B S E"]:
     """y = concat_h(softmax(q_h k_h^T / sqrt(D)) v_h) w_out^T with q, k, v = x w_qkv^T, and D = E // heads.
 
-    Shapes: x (B, S, E), w_qkv (3 E, E), w_out (E, E), as torch.nn.Linear keeps weights; of the columns of x w_qkv^T the
-    first E are queries, the next keys, then values, head by head.
+    Shapes: x (B, S, E), w_qkv (3 E, E), w_out (E, E), laid out as in torch.nn.Linear. The first E columns of x w_qkv^T
+    are queries, the next keys, then values, head by head.
     Causal: position i sees positions up to i. float16 or bfloat16 with sums in float32; the first product and
-    attention's result are rounded. JAX's interface to cuDNN takes (B, S, H, D), as the first product leaves it.
+    attention's result are rounded. JAX's interface to cuDNN takes (B, S, H, D), the layout of the first product.
 
     Raises ValueError for other shapes and dtypes, NotImplementedError for float32, for other D, and without a GPU.
     """

@@ -15,8 +15,8 @@ VENDOR = "XLA"
 def sigmoid(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """y = 1 / (1 + exp(-x)) for float32, float16 or bfloat16, any shape.
 
-    Computed in float32 and rounded once: `jax.nn.sigmoid` of a 16-bit array rounds every step, and errs by 2 units in
-    the last place of bfloat16, and by hundreds where float16 is subnormal.
+    Computed in float32 and rounded once. `jax.nn.sigmoid` of a 16-bit array rounds every step: it errs by 2 ulp in
+    bfloat16, and by hundreds where float16 is subnormal.
 
     Raises ValueError for other dtypes.
     """
@@ -27,8 +27,8 @@ def sigmoid(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 def sigmoid_float32(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Sigmoid in float32: c - c r with z = exp(-|x|), r = z / (1 + z), and c = 1 for x >= 0, z for x < 0.
 
-    r is the sigmoid of -|x|. The quotient corrects a term that is already accurate, so its rounding errors
-    count little. Nothing overflows. XLA on a CPU flushes subnormal results to zero.
+    r is the sigmoid of -|x|. The quotient corrects a term that is already accurate, so its rounding errors matter
+    little. Nothing overflows. XLA on a CPU flushes subnormal results to zero.
     """
     z = jnp.exp(-jnp.abs(x))
     c = jnp.where(x < 0, z, 1.0)

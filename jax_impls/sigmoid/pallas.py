@@ -1,4 +1,4 @@
-"""Sigmoid in Pallas for Hopper (Mosaic GPU): 16-bit types, where XLA's exponential and division delay memory."""
+"""Sigmoid in Pallas for Hopper (Mosaic GPU) in 16 bits, where XLA's exponential and division limit the bandwidth."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def sigmoid(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 
 def _rows(x: Float[Array, "rows {BLOCK}"]) -> Float[Array, "rows {BLOCK}"]:
-    """Sigmoid of every row; a block computes one row."""
+    """Sigmoid of every row. A block computes one row."""
     return plgpu.kernel(
         _kernel,
         out_type=jax.ShapeDtypeStruct(x.shape, x.dtype),
@@ -51,11 +51,11 @@ def _rows(x: Float[Array, "rows {BLOCK}"]) -> Float[Array, "rows {BLOCK}"]:
 
 
 def _kernel(x_gmem: Any, y_gmem: Any) -> None:
-    """Loads a row into registers, without shared memory: nothing is read twice.
+    """Loads a row into registers, without shared memory, because nothing is read twice.
 
-    1 / d is the square of 1 / sqrt(d), one instruction, as is 2^x; a division takes seven. Their errors are about
-    2^-21. The factor of 2^-16 in d keeps it from overflowing, and its root from being flushed to zero, until the
-    result is below bfloat16's smallest number.
+    1 / d is computed as the square of 1 / sqrt(d), which is one instruction, as is 2^x; a division takes seven. The
+    errors are about 2^-21. The factor of 2^-16 in d keeps it from overflowing, and its root from being flushed to
+    zero, until the result is below bfloat16's smallest number.
     """
     row = lax.axis_index("row")
     x = plgpu.load(x_gmem, (row,), layout=plgpu.Layout.WG_STRIDED((BLOCK,), vec_size=VECTOR)).astype(jnp.float32)

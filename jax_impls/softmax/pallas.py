@@ -18,7 +18,7 @@ REQUIRES = "sm_90"
 
 VECTOR = 8  # 16-bit numbers in one 16-byte load
 STEP = 128 * VECTOR  # numbers that a warpgroup loads at a time
-LONGEST = 8 * STEP  # numbers of a row: 64 in float32 registers of each thread
+LONGEST = 8 * STEP  # most numbers of a row: 64 in float32 registers of each thread
 
 
 @jax.jit
@@ -38,7 +38,7 @@ def softmax(x: Float[Array, "M N"]) -> Float[Array, "M N"]:
 
 
 def _rows(x: Float[Array, "M N"]) -> Float[Array, "M N"]:
-    """Softmax of every row; a block of one warpgroup computes one row."""
+    """Softmax of every row. A block of one warpgroup computes one row."""
     return plgpu.kernel(
         _kernel,
         out_type=jax.ShapeDtypeStruct(x.shape, x.dtype),
@@ -52,7 +52,7 @@ def _rows(x: Float[Array, "M N"]) -> Float[Array, "M N"]:
 def _kernel(x_gmem: Any, y_gmem: Any) -> None:
     """Loads a row into registers and reads it once.
 
-    Exponentials are 2^16 times as large: the hardware's 2^x gives 0 where it would be subnormal.
+    Exponentials are scaled by 2^16, because the hardware's 2^x gives 0 for subnormal results.
     """
     row = lax.axis_index("row")
     layout = plgpu.Layout.WG_STRIDED((x_gmem.shape[1],), vec_size=VECTOR)

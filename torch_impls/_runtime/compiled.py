@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 SMALLEST = 2**20
-"""Elements of the first operand: below that, compiling takes longer than it is worth."""
+"""Fewest elements of the first operand. For smaller operands compiling takes longer than it saves."""
 Result = TypeVar("Result", Tensor, tuple[Tensor, Tensor, Tensor])
 
 
 def compiled(operation: str, function: Callable[..., Result]) -> Callable[..., Result]:
-    """`function` compiled for each shape, dtype and layout by itself: one kernel for all sizes would be slower.
+    """Compiles `function` separately for each shape, dtype and layout: one kernel for all sizes would be slower.
 
     Raises, when called: NotImplementedError for operands that are not row-major or have fewer than SMALLEST elements.
     """
@@ -39,6 +39,6 @@ def compiled(operation: str, function: Callable[..., Result]) -> Callable[..., R
 
 @cache
 def _prepare() -> None:
-    """Room for one kernel of each shape, which are compiled in this process: no processes stay behind."""
+    """Makes room for one kernel per shape. Compiles in this process, so that no worker processes stay behind."""
     torch._dynamo.config.recompile_limit = 256
     torch._inductor.config.compile_threads = 1

@@ -16,11 +16,11 @@ REDUCTION_FLAG = {
 
 
 def with_precision(precision: str, function: Callable[..., Result], x: Tensor, *operands: Tensor) -> Result:
-    """function(x, *operands), whose products are of the type of x and have this precision.
+    """Calls function(x, *operands) with products in the dtype of x and with this precision.
 
     The setting is restored after the call, also after an error. Concurrent calls from several threads with different
     precisions are not supported. float32: `fp32_precision` is "ieee", or "tf32" on a GPU. 16 bits: products are exact
-    and sums float32; on a GPU cuBLAS must not add the parts of a split K in 16 bits, which PyTorch allows by default.
+    and sums are float32; on a GPU cuBLAS must not add split-K parts in 16 bits, which PyTorch allows by default.
     """
     if x.dtype == torch.float32:
         flags = torch.backends.cuda.matmul if x.is_cuda else torch.backends.mkldnn.matmul
@@ -33,7 +33,7 @@ def with_precision(precision: str, function: Callable[..., Result], x: Tensor, *
 def _with_setting(
     flags: object, name: str, value: str | bool, function: Callable[..., Result], *operands: Tensor
 ) -> Result:
-    """The call with one setting of the process changed and restored."""
+    """Calls the function with one setting of the process changed, and restores the setting."""
     before = getattr(flags, name)
     if before == value:
         return function(*operands)

@@ -1,4 +1,4 @@
-"""Attention by scaled_dot_product_attention, with the kernel that PyTorch chooses."""
+"""Attention by scaled_dot_product_attention; PyTorch chooses the kernel."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def attention(
 ) -> Float[Tensor, "B H S_q D"]:
     """o[b, h, i] = sum over visible keys j of softmax_j(q[b, h, i] . k[b, h_kv, j] * sm_scale) v[b, h_kv, j].
 
-    float32, float16 or bfloat16; H a multiple of H_kv; `sm_scale` defaults to 1 / sqrt(D). 16-bit types have float32
-    scores, softmax and sums. float32 on a GPU uses the unfused kernels with float32 products, because the fused kernel
-    that PyTorch would choose splits its inputs for the tensor cores.
+    Dtypes: float32, float16 or bfloat16. H is a multiple of H_kv; `sm_scale` defaults to 1 / sqrt(D). 16-bit dtypes
+    have float32 scores, softmax and sums. float32 on a GPU uses the unfused kernels with float32 products, because the
+    fused kernel that PyTorch would choose splits its inputs for the tensor cores.
 
     With `causal` query i sees the keys j <= i + S_k - S_q, and a query that sees none gives zeros. PyTorch's
-    `is_causal` aligns the mask to the first key instead. It is used where the two agree: for S_q = S_k, and for the
-    last S_k queries when S_q > S_k (those before see nothing). A single query sees every key, without a mask. For
-    1 < S_q < S_k `causal_lower_right` picks a kernel that can align to the last key, or makes the mask.
+    `is_causal` aligns the mask to the first key instead. It is used if the two agree: for S_q = S_k, and for the last
+    S_k queries if S_q > S_k (earlier queries see nothing). A single query sees every key, without a mask. For 1 < S_q <
+    S_k `causal_lower_right` picks a kernel that can align to the last key, or makes the mask.
 
-    On a GPU tensors with a row that does not begin at a multiple of 16 bytes are copied first: the fused kernels read
+    On a GPU tensors with a row that does not begin at a multiple of 16 bytes are copied first. The fused kernels read
     16 bytes at a time without a check, and a misaligned address ends the process's CUDA context.
 
-    float8_e4m3fn: q, k and v are multiplied by a scale each, and the output is bfloat16. PyTorch has no float8 kernel:
+    float8_e4m3fn: q, k and v are each multiplied by a scale, and the output is bfloat16. PyTorch has no float8 kernel:
     the inputs are widened to bfloat16.
 
     Raises ValueError for other shapes and dtypes, and for different devices.

@@ -1,4 +1,4 @@
-"""What the attention files share: PyTorch's scaled_dot_product_attention restricted to one kernel; its gradients."""
+"""PyTorch's scaled_dot_product_attention restricted to one kernel, and its gradients: shared by the attention files."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 def aligned(x: Tensor) -> bool:
-    """Whether every row of x begins at a multiple of 16 bytes, which the fused kernels read at a time.
+    """True if every row of x begins at a multiple of 16 bytes: the fused kernels read 16 bytes at a time.
 
-    They do not check it: a misaligned address ends the process's CUDA context. Of rows that are no multiple of 16 bytes
-    long only the first counts: PyTorch pads or refuses them itself.
+    The kernels do not check this: a misaligned address ends the process's CUDA context. If the length of a row is not a
+    multiple of 16 bytes, only the first row counts: PyTorch pads or refuses such rows itself.
     """
     if x.shape[-1] * x.element_size() % 16 != 0:
         return bool(x.data_ptr() % 16 == 0)
@@ -47,7 +47,7 @@ def only_kernel(
 ) -> Tensor:
     """scaled_dot_product_attention by `backend` alone.
 
-    Raises NotImplementedError with PyTorch's reasons if that kernel refuses; `kernel` is its name in the message.
+    Raises NotImplementedError with PyTorch's reasons if that kernel refuses. `kernel` is its name in the message.
     """
     with warnings.catch_warnings(record=True) as caught, sdpa_kernel(backend):
         warnings.simplefilter("always")
@@ -64,7 +64,7 @@ def only_kernel(
 
 @contextmanager
 def unfused_in_float32(q: Tensor) -> Iterator[None]:
-    """While open, PyTorch's attention of tensors like q is its unfused kernels, all in float32, products included.
+    """Context in which PyTorch's attention of tensors like q uses its unfused kernels, all in float32.
 
     PyTorch widens 16-bit inputs for these kernels, unless it may reduce in 16 bits. The settings are restored.
     """
@@ -83,7 +83,7 @@ def unfused_in_float32(q: Tensor) -> Iterator[None]:
 
 @contextmanager
 def sums_in_float32(x: Tensor) -> Iterator[None]:
-    """While open, PyTorch multiplies tensors like x as they are, and adds the products in float32 alone.
+    """Context in which PyTorch multiplies tensors like x as they are, and adds the products only in float32.
 
     On a GPU cuBLAS may otherwise add parts of a sum in 16 bits. The settings are restored.
     """
@@ -105,7 +105,7 @@ def sums_in_float32(x: Tensor) -> Iterator[None]:
 
 
 def lower_right(q: Tensor, k: Tensor, *, causal: bool) -> Tensor | None:
-    """The mask that aligns causal attention to the last key, where PyTorch's `is_causal` differs from it."""
+    """The mask that aligns causal attention to the last key; None if PyTorch's `is_causal` gives the same."""
     S_q, S_k = q.shape[2], k.shape[2]
     return q.new_ones(S_q, S_k, dtype=torch.bool).tril(S_k - S_q) if causal and 1 < S_q < S_k else None
 
@@ -113,7 +113,7 @@ def lower_right(q: Tensor, k: Tensor, *, causal: bool) -> Tensor | None:
 def gradients(
     attend: Callable[[Tensor, Tensor, Tensor], Tensor], q: Tensor, k: Tensor, v: Tensor, do: Tensor, *, causal: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(dq, dk, dv) of `attend` by autograd, contiguous. It is called without the first queries, which see no key."""
+    """(dq, dk, dv) of `attend` by autograd, contiguous. `attend` does not get the first queries that see no key."""
     blind = max(0, q.shape[2] - k.shape[2]) if causal else 0
     if q.numel() == 0 or k.numel() == 0:
         return q.new_zeros(q.shape), k.new_zeros(k.shape), v.new_zeros(v.shape)

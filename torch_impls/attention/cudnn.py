@@ -1,4 +1,4 @@
-"""Attention by cuDNN's fused kernel through PyTorch, and by no other kernel."""
+"""Attention by cuDNN's fused kernel through PyTorch, without fallback to other kernels."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def attention(
 ) -> Float[Tensor, "B H S_q D"]:
     """o[b, h, i] = sum over visible keys j of softmax_j(q[b, h, i] . k[b, h_kv, j] * sm_scale) v[b, h_kv, j].
 
-    float16 and bfloat16 with float32 scores, softmax and sums; H a multiple of H_kv; D a multiple of 8 up to the limit
-    of the device and the cuDNN version; `sm_scale` defaults to 1 / sqrt(D). PyTorch's wrapper of the kernel is called
-    directly: `sdpa_kernel` would add host time to every call.
+    Dtypes: float16 and bfloat16 with float32 scores, softmax and sums. H is a multiple of H_kv; D is a multiple of 8 up
+    to the limit of the device and the cuDNN version; `sm_scale` defaults to 1 / sqrt(D). PyTorch's wrapper of the
+    kernel is called directly, because `sdpa_kernel` would add host time to every call.
 
     With `causal` query i sees the keys j <= i + S_k - S_q, and a query that sees none gives zeros. PyTorch's
-    `is_causal` aligns the mask to the first key instead. It is used where the two agree: for S_q = S_k, and for the
-    last S_k queries when S_q > S_k (those before see nothing). A single query sees every key, without a mask. For
-    1 < S_q < S_k the mask is explicit, and cuDNN adds it to the scores.
+    `is_causal` aligns the mask to the first key instead. It is used if the two agree: for S_q = S_k, and for the last
+    S_k queries if S_q > S_k (earlier queries see nothing). A single query sees every key, without a mask. For 1 < S_q <
+    S_k the mask is explicit, and cuDNN adds it to the scores.
 
     Raises ValueError for other shapes and dtypes and for different devices, NotImplementedError with PyTorch's reasons
-    for what the kernel refuses.
+    for cases that the kernel refuses.
     """
     check_attention(q, k, v)
     S_q, S_k = q.shape[2], k.shape[2]

@@ -1,4 +1,4 @@
-"""Attention by the FlashAttention-2 kernels in PyTorch, and by no other kernel."""
+"""Attention by the FlashAttention-2 kernels in PyTorch, without fallback to other kernels."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ def attention(
 ) -> Float[Tensor, "B H S_q D"]:
     """o[b, h, i] = sum over visible keys j of softmax_j(q[b, h, i] . k[b, h_kv, j] * sm_scale) v[b, h_kv, j].
 
-    On a GPU float16 and bfloat16, D a multiple of 8 up to 256; on a CPU, where PyTorch has a kernel of the same
-    algorithm, also float32. Scores, softmax and sums are float32; H a multiple of H_kv; `sm_scale` defaults to
-    1 / sqrt(D).
+    Dtypes: on a GPU float16 and bfloat16, with D a multiple of 8 up to 256. On a CPU PyTorch has a kernel of the same
+    algorithm, which also takes float32. Scores, softmax and sums are float32. H is a multiple of H_kv; `sm_scale`
+    defaults to 1 / sqrt(D).
 
     With `causal` query i sees the keys j <= i + S_k - S_q, and a query that sees none gives zeros. On a GPU the
-    kernel's own mask has this alignment; its wrapper refuses S_q != S_k, because `is_causal` means the other one. So
-    the kernel is called directly; `sdpa_kernel` would also add host time to every call. On a CPU the mask is explicit.
+    kernel's own mask has this alignment, but its wrapper refuses S_q != S_k, because `is_causal` means the other
+    alignment. So the kernel is called directly; `sdpa_kernel` would also add host time to every call. On a CPU the mask
+    is explicit.
 
     Raises ValueError for other shapes and dtypes and for different devices, NotImplementedError with PyTorch's reasons
-    for what the kernel refuses.
+    for cases that the kernel refuses.
     """
     check_attention(q, k, v)
     S_q, S_k, D = q.shape[2], k.shape[2], q.shape[3]

@@ -31,10 +31,10 @@ def attention(
     Everything is float32, products included: PyTorch widens 16-bit inputs for these kernels, unless it may reduce in
     16 bits, and rounds the output once. Both settings and the choice of kernel are made for the call and restored.
 
-    With `causal` query i sees the keys j <= i + S_k - S_q, by an explicit mask where PyTorch's `is_causal` differs, and
-    a query that sees none gives zeros.
+    With `causal` query i sees the keys j <= i + S_k - S_q, by an explicit mask if PyTorch's `is_causal` differs. A
+    query that sees none gives zeros.
 
-    float8_e4m3fn: q, k and v are widened to float32 and multiplied by a scale each, and the output is bfloat16.
+    float8_e4m3fn: q, k and v are widened to float32 and each multiplied by a scale, and the output is bfloat16.
 
     Raises ValueError for other shapes and dtypes, and for different devices.
     """

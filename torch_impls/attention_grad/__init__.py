@@ -1,4 +1,4 @@
-"""The gradients of attention by scaled_dot_product_attention: cuDNN's kernels where they take the case."""
+"""The gradients of attention by scaled_dot_product_attention: cuDNN's kernels if they accept the case."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FUSED = [
     SDPBackend.EFFICIENT_ATTENTION,
     SDPBackend.MATH,
 ]
-"""Kernels on a GPU, the first that takes the case."""
+"""Kernels on a GPU. The first one that accepts the case is used."""
 
 Queries = Float[Tensor, "B H S_q D"]
 Keys = Float[Tensor, "B H_kv S_k D"]
@@ -30,14 +30,15 @@ def attention_grad(
 ) -> tuple[Queries, Keys, Keys]:
     """(dq, dk, dv): gradients of the sum of do * o, where o is the `attention` of q, k and v.
 
-    float32, float16 or bfloat16; H a multiple of H_kv; `sm_scale` defaults to 1 / sqrt(D). On a GPU 16-bit types use
-    fused kernels: the inputs' products have float32 sums, and probabilities and their gradients are rounded to 16 bits
-    before the other products. float32, and any type on a CPU, where PyTorch's fused kernel adds in the inputs' type,
-    uses the unfused ones in float32.
+    Dtypes: float32, float16 or bfloat16. H is a multiple of H_kv; `sm_scale` defaults to 1 / sqrt(D). 16-bit dtypes on
+    a
+    GPU use fused kernels: the products of the inputs have float32 sums; probabilities and their gradients are rounded
+    to 16 bits before the other products. All other cases use the unfused kernels in float32, because PyTorch's fused
+    kernel for CPUs adds in the dtype of the inputs.
 
-    With `causal` query i sees the keys j <= i + S_k - S_q, by an explicit mask where PyTorch's `is_causal` differs; a
+    With `causal` query i sees the keys j <= i + S_k - S_q, by an explicit mask if PyTorch's `is_causal` differs. A
     query that sees none has no gradient. On a GPU tensors with a row that does not begin at a multiple of 16 bytes are
-    copied first, because the fused kernels do not check that.
+    copied first, because the fused kernels do not check this.
 
     Raises ValueError for other shapes and dtypes, and for different devices.
     """

@@ -1,4 +1,4 @@
-"""The gradients of attention by the FlashAttention-2 kernels in PyTorch, and by no other kernel."""
+"""The gradients of attention by the FlashAttention-2 kernels in PyTorch, without fallback to other kernels."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def attention_grad(
     float16 and bfloat16, D a multiple of 8 up to 256. Scores, softmax and sums are float32; dq is added by atomic
     operations, so its last bits differ from call to call. H a multiple of H_kv; `sm_scale` defaults to 1 / sqrt(D).
 
-    With `causal` query i sees the keys j <= i + S_k - S_q, which is the kernel's own mask; its wrapper refuses
+    With `causal` query i sees the keys j <= i + S_k - S_q. This is the kernel's own mask, but its wrapper refuses
     S_q != S_k, so the kernel is called directly. A query that sees no key has no gradient.
 
     Raises ValueError for other shapes and dtypes and for different devices, NotImplementedError with PyTorch's reasons
-    for what the kernel refuses.
+    for cases that the kernel refuses.
     """
     check_attention_grad(q, k, v, do)
     if not q.is_cuda:

@@ -20,8 +20,8 @@ def attention_grad(
 ) -> tuple[Queries, Keys, Keys]:
     """(dq, dk, dv): gradients of the sum of do * o, where o is the `attention` of q, k and v.
 
-    float32, float16 or bfloat16; everything is float32, products included, and the gradients are rounded once; those
-    of k and v are rounded for each query head of a group before they are added. Masks and scale are those of
+    Dtypes: float32, float16 or bfloat16. Everything is float32, products included, and the gradients are rounded once.
+    Those of k and v are rounded for each query head of a group before they are added. Masks and scale are those of
     `attention_math`; a query that sees no key has no gradient.
 
     Raises ValueError for other shapes and dtypes, and for different devices.

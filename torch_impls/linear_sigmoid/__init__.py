@@ -21,7 +21,7 @@ def linear_sigmoid(
 ) -> Float[Tensor, "M N"]:
     """y[i, j] = sigma(sum over k of x[i, k] weight[j, k] + bias[j]), for float32, float16 or bfloat16, any strides.
 
-    In 16 bits the sums are float32 and rounded once with the bias, and the sigmoid is computed of the rounded sum.
+    In 16 bits the sums are float32 and rounded once with the bias. The sigmoid is computed from the rounded sum.
     Precision: see `with_precision`.
 
     Raises ValueError for other shapes, dtypes and precisions and for different devices, NotImplementedError for "tf32"

@@ -15,7 +15,7 @@ Gradients = tuple[Tensor, Tensor, Tensor]
 
 
 def gradients(x: Tensor, weight: Tensor, bias: Tensor, dy: Tensor) -> Gradients:
-    """What autograd computes of y = sigma(x weight^T + bias)."""
+    """The gradients of y = sigma(x weight^T + bias), by autograd."""
     dz = torch.ops.aten.sigmoid_backward(dy, plain(x, weight, bias))
     return dz @ weight, dz.mT @ x, dz.sum(0)
 

@@ -24,11 +24,11 @@ def multi_head_attention(
 ) -> Float[Tensor, "B S E"]:
     """y = concat_h(softmax(q_h k_h^T / sqrt(D)) v_h) w_out^T with q, k, v = x w_qkv^T, and D = E // heads.
 
-    Shapes: x (B, S, E), w_qkv (3 E, E), w_out (E, E), as torch.nn.Linear keeps weights; of the columns of x w_qkv^T the
-    first E are queries, the next keys, then values, head by head.
+    Shapes: x (B, S, E), w_qkv (3 E, E), w_out (E, E), laid out as in torch.nn.Linear. The first E columns of x w_qkv^T
+    are queries, the next keys, then values, head by head.
     Causal: position i sees positions up to i. float32 with float32 products, float16 or bfloat16 with sums in float32;
-    the first product and attention's result are rounded. In 16 bits on a GPU attention is cuDNN's, the fastest of
-    PyTorch's, where it takes the sizes. Settings of the process are changed for the call, and restored.
+    the first product and attention's result are rounded. In 16 bits on a GPU attention is by cuDNN, PyTorch's fastest
+    kernel, if it accepts the sizes. Settings of the process are changed for the call, and restored.
 
     Raises ValueError for other shapes and dtypes, and for different devices.
     """
@@ -38,7 +38,7 @@ def multi_head_attention(
 
 
 def layer(x: Tensor, w_qkv: Tensor, w_out: Tensor, *, heads: int, causal: bool) -> Tensor:
-    """The layer, in the precision that PyTorch is set to."""
+    """Computes the layer in the precision to which PyTorch is set."""
     B, S, E = x.shape
     q, k, v = F.linear(x, w_qkv).view(B, S, 3, heads, E // heads).permute(2, 0, 3, 1, 4)
     if (

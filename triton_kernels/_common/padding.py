@@ -1,4 +1,4 @@
-"""Copies of matrices whose sizes are no multiples of 16 bytes, with zeros at the ends of rows and columns."""
+"""Copies of matrices, padded with zeros so that rows and columns are multiples of 16 bytes."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ from torch import Tensor
 from triton_kernels._runtime.launch import launch
 
 VECTOR = 8
-"""Elements of 16 bits in 16 bytes, which a thread copies at a time."""
+"""16-bit elements that a thread copies at a time: 16 bytes."""
 BLOCK, MOST_COLUMNS = 4096, 256
-"""Elements of a block, and the most columns of one."""
+"""Elements per block, and the largest number of columns per block."""
 SIZES = ["R", "C", "rows", "columns"]
 
 
@@ -21,7 +21,7 @@ def pad_block(
     block, x_ptr, y_ptr, R, C, stride_r, stride_c, rows, columns,
     BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, ALIGN: tl.constexpr,
 ):  # fmt: skip
-    """y [rows, columns] = x [R, C], and zeros beyond: one block. Columns of y are a multiple of ALIGN."""
+    """Copies one block of y [rows, columns] = x [R, C], with zeros beyond x. ALIGN divides the columns of y."""
     columns = columns // ALIGN * ALIGN
     blocks_c = tl.cdiv(columns, BLOCK_C)
     r = block // blocks_c * BLOCK_R + tl.arange(0, BLOCK_R)
@@ -46,7 +46,7 @@ def pad_both_kernel(
     x_ptr_2, y_ptr_2, R_2, C_2, stride_r_2, stride_c_2, rows_2, columns_2, blocks,
     BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, ALIGN: tl.constexpr,
 ):  # fmt: skip
-    """Two matrices: programs below `blocks` copy the first one, the others the second one."""
+    """Copies two matrices in one launch: programs below `blocks` copy the first, the others copy the second."""
     block = tl.program_id(0)
     if block < blocks:
         pad_block(block, x_ptr, y_ptr, R, C, stride_r, stride_c, rows, columns, BLOCK_R, BLOCK_C, ALIGN)
@@ -58,14 +58,14 @@ def pad_both_kernel(
 
 
 def zero_padded(x: Tensor, vector: int = VECTOR) -> Tensor:
-    """x, in the same order of dimensions, in memory with zeros up to multiples of `vector` rows and columns."""
+    """Returns a copy of x, in the same order of dimensions, with zeros up to multiples of `vector` rows and columns."""
     y, padded = _padded_memory(x, vector)
     copy_matrix(x if y is padded else x.t(), y)
     return padded[: x.shape[0], : x.shape[1]]
 
 
 def both_zero_padded(a: Tensor, b: Tensor, vector: int = VECTOR) -> tuple[Tensor, Tensor]:
-    """`zero_padded` of two matrices of one type, by one kernel."""
+    """`zero_padded` of two matrices of one dtype, by one kernel."""
     found, arguments, blocks = [], [], []
     copies = [_padded_memory(x, vector) for x in (a, b)]
     columns = _columns(max(y.shape[1] for y, _ in copies))
@@ -81,7 +81,7 @@ def both_zero_padded(a: Tensor, b: Tensor, vector: int = VECTOR) -> tuple[Tensor
 
 
 def copy_matrix(x: Tensor, y: Tensor) -> None:
-    """Copies x to y, contiguous, with zeros where only y has elements; x may be the larger one."""
+    """Copies x to y (contiguous) and stores zeros where only y has elements. x may be larger than y."""
     vector = 16 // x.element_size()
     align = vector if y.shape[1] % vector == 0 else 1
     columns = _columns(y.shape[1])
@@ -92,7 +92,7 @@ def copy_matrix(x: Tensor, y: Tensor) -> None:
 
 
 def _padded_memory(x: Tensor, vector: int) -> tuple[Tensor, Tensor]:
-    """Contiguous memory for x and its padding: as it is in memory, and as a view in x's order of dimensions."""
+    """Allocates contiguous memory for x and its padding: as it lies in memory, and as a view in x's dimension order."""
     sizes = [triton.cdiv(size, vector) * vector for size in x.shape]
     transposed = x.stride(0) < x.stride(1)
     y = torch.empty(sizes[::-1] if transposed else sizes, dtype=x.dtype, device=x.device)
@@ -100,13 +100,13 @@ def _padded_memory(x: Tensor, vector: int) -> tuple[Tensor, Tensor]:
 
 
 def _copied(x: Tensor, y: Tensor) -> tuple[Any, ...]:
-    """Arguments of pad_block. It copies bits: those of zero are the same in all types."""
+    """Arguments of pad_block. The kernel copies bits, because zero has the same bits in all types."""
     bits = {1: torch.int8, 2: torch.int16, 4: torch.int32}[x.element_size()]
     return x.view(bits), y.view(bits), *x.shape, *x.stride(), *y.shape
 
 
 def _columns(columns: int) -> int:
-    """Columns of a block: no more than the matrix has, so that threads of narrow ones have work."""
+    """Columns per block: at most those of the matrix, so that all threads have work in narrow matrices."""
     return max(16, min(MOST_COLUMNS, triton.next_power_of_2(columns)))
 
 

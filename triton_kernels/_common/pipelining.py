@@ -1,4 +1,4 @@
-"""Device functions of pipelined products: addresses that the compiler copies by 16 bytes."""
+"""Device functions of pipelined products: offsets for which the compiler emits copies of 16 bytes."""
 
 import triton
 import triton.language as tl
@@ -9,7 +9,7 @@ from triton_kernels._runtime.interpreter import INTERPRET
 
 @triton.jit
 def opaque_offsets(offs, ALIGN: tl.constexpr, ROWS: tl.constexpr):
-    """offs, runs of ALIGN consecutive numbers along rows or columns, after a no-op instruction.
+    """Returns offs (runs of ALIGN consecutive numbers along rows or columns) after a no-op instruction.
 
     The compiler cannot look through the instruction. Without it, it recomputes the offsets of every copy within the
     loop, and the next product waits for those addresses.
@@ -26,7 +26,7 @@ def opaque_offsets(offs, ALIGN: tl.constexpr, ROWS: tl.constexpr):
 
 @triton.jit
 def known_multiple(x, ALIGN: tl.constexpr):
-    """x, a multiple of ALIGN, in a form from which the compiler infers it (by itself it tests for 16 only)."""
+    """Returns x, a multiple of ALIGN, in a form from which the compiler infers this. By itself it tests for 16 only."""
     return x // ALIGN * ALIGN
 
 

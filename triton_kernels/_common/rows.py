@@ -1,4 +1,4 @@
-"""Blocks of the kernels that compute each row of a matrix by itself: rows and columns of a program."""
+"""Block sizes for kernels that compute each row of a matrix independently."""
 
 from typing import NamedTuple
 
@@ -6,16 +6,16 @@ import triton
 
 from triton_kernels._runtime.interpreter import INTERPRET
 
-PER_THREAD = 32  # elements of a long row in float32 registers
-# Elements of a program with several rows. Small programs end at different times, so that loads and stores overlap.
+PER_THREAD = 32  # elements of a long row per thread, in float32 registers
+# Elements per program, if it has several rows. Small programs end at different times, so loads and stores overlap.
 PROGRAM = 2**18 if INTERPRET else 2048
-LONGEST = 1024 * PER_THREAD  # columns that a program of 1024 threads holds
+LONGEST = 1024 * PER_THREAD  # longest row that a program of 1024 threads holds
 MOST_ROWS = 512 if INTERPRET else 64
 
 
 class Blocks(NamedTuple):
-    """rows: rows of a program. columns: columns that it loads at a time, a power of two. warps: its warps. holds_row:
-    whether `columns` covers the row."""
+    """Work of one program. rows: its rows. columns: columns that it loads at a time, a power of two. warps: its warps.
+    holds_row: whether `columns` covers the row."""
 
     rows: int
     columns: int

@@ -8,7 +8,7 @@ from triton_kernels._runtime.interpreter import INTERPRET
 
 @triton.jit
 def reciprocal(x):
-    """1 / x within one ulp, for normal x and 1 / x: one instruction, where 1.0 / x compiles to six."""
+    """1 / x within one ulp, if x and 1 / x are normal numbers. It is one instruction; 1.0 / x compiles to six."""
     if INTERPRET:
         return 1.0 / x
     else:

@@ -1,4 +1,4 @@
-"""Tensors as TMA can copy them: their descriptors, and copies of those that it cannot read."""
+"""TMA descriptors of tensors, and copies of tensors that TMA cannot read."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ HEADS_LAYOUT = gl.NVMMASharedLayout(128, 16, rank=4)
 
 
 class TmaMatrix(NamedTuple):
-    """A matrix as TMA copies it, with contiguous rows that are `pitch` elements apart. row_major: False if it is the
+    """A matrix in the layout that TMA copies: contiguous rows, `pitch` elements apart. row_major: False if it is the
     transpose of the original."""
 
     matrix: Tensor
@@ -39,7 +39,7 @@ def find_tma(x: Tensor, element: int) -> TmaMatrix | None:
 
 
 def tma_matrix(x: Tensor, element: int) -> TmaMatrix:
-    """x as TMA copies it, or a copy of x that TMA can read."""
+    """Returns x in the layout that TMA copies; a copy of x if TMA cannot read x itself."""
     found = find_tma(x, element) or find_tma(zero_padded(x, 16 // element), element)
     assert found is not None
     return found
@@ -56,7 +56,7 @@ def both_tma_matrices(a: Tensor, b: Tensor) -> tuple[TmaMatrix, TmaMatrix]:
 
 @contextmanager
 def tma_output(out: Tensor, element: int) -> Iterator[TmaMatrix]:
-    """Memory that a kernel writes by TMA: out, or a buffer that is copied to out at the end."""
+    """Yields memory that a kernel writes by TMA: out, or a buffer that is copied to out at the end."""
     found = find_tma(out, element)
     if found is not None and found.matrix.shape[1] * element % 16 == 0:  # otherwise TMA may write beyond a single row
         yield found
@@ -70,7 +70,7 @@ def tma_output(out: Tensor, element: int) -> Iterator[TmaMatrix]:
 
 
 def readable(x: Tensor) -> bool:
-    """Whether TMA can read x (B, H, S, D): rows contiguous, each at a multiple of 16 bytes."""
+    """True if TMA can read x (B, H, S, D): rows contiguous, each at a multiple of 16 bytes."""
     unit = 16 // x.element_size()
     outer = [stride for size, stride in zip(x.shape[:3], x.stride()[:3], strict=True) if size > 1]
     return x.stride(3) == 1 and all(s > 0 and s % unit == 0 for s in outer) and x.data_ptr() % 16 == 0

@@ -1,4 +1,4 @@
-"""Attention of this folder as an operator of torch with a gradient.
+"""Makes the attention of this folder a torch operator with a gradient.
 
 This file is the same in cuda_ref/ and triton_kernels/. Edit cuda_ref/_runtime/autograd.py and copy it to the other;
 a test compares them.
@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 def differentiable(variant: str) -> Callable[..., Tensor]:
-    """`attention.<variant>.attention`, or `attention.attention`, whose gradient is that of `attention_grad`.
+    """Gives `attention.<variant>.attention`, or `attention.attention`, the gradient that `attention_grad` computes.
 
     The first call imports both files. The operators are `<folder>::differentiable_attention_<variant>` and, for
     its gradient, `<folder>::attention_gradients_<variant>`; the attribute `operators` of the function holds them.

@@ -1,7 +1,7 @@
-"""Triton's autotuner with a memory: it times configurations only if neither a search nor an earlier process has.
+"""Triton's autotuner with stored answers: configurations are timed only if no search or earlier process has done so.
 
-A question is the key under which an autotuner caches its choice: a tuple of the values of the arguments that its `keys`
-name, then the dtypes of all arguments that have one. The first of these that knows the answer gives it:
+A *question* is the key under which an autotuner caches its choice: a tuple of the values of the arguments that its
+`keys` name, then the dtypes of all arguments that have one. The answer is taken from the first of these that has it:
 
 1. the file of tuned configurations of this device and version of Triton (`tuned.py`);
 2. the choice that an earlier process has kept in Triton's cache folder;
@@ -45,7 +45,7 @@ def autotune(
 
 
 class Autotuner(TritonAutotuner):
-    """An autotuner with the answers of this module. fault: the reason why a tuned entry cannot be used."""
+    """An autotuner that takes answers from the sources above. fault: the reason why a tuned entry cannot be used."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Autotuner(TritonAutotuner):
         super().__init__(kernel, kernel.arg_names, configs, key, None, None, prune_configs_by=prune, cache_results=True)
         self.name = f"{self.base_fn.__module__.partition('.')[2]}.{self.base_fn.__name__}"
         self.remembers = True
-        """Whether tuned configurations and kept choices are used, and choices kept."""
+        """True if tuned configurations and kept choices are used, and choices kept."""
         self.fault = ""
         self.origins: dict[Key, str] = {}
         self._borrowed: list[triton.Config] = []
@@ -114,8 +114,7 @@ class Autotuner(TritonAutotuner):
         return False
 
     def _bench(self, *args: Any, config: triton.Config, **meta: Any) -> Any:
-        """The times of one configuration. One that comes from another version of Triton may fail; then they are
-        infinite."""
+        """Times one configuration. One from another version of Triton may fail; its times are then infinite."""
         try:
             return super()._bench(*args, config=config, **meta)
         except Exception:

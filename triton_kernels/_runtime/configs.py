@@ -52,7 +52,7 @@ def tile_counts(configs: list[triton.Config], M: int, N: int) -> TileCounts:
 
 
 def with_enough_tiles(tiles: TileCounts, processors: int) -> TileCounts:
-    """Drops configurations with tiles for less than a third of the multiprocessors, unless none has more."""
+    """Drops configurations with fewer tiles than a third of the multiprocessors, unless none has more."""
     enough = min(max(tiles.values()), processors // 3)
     return {config: count for config, count in tiles.items() if count >= enough}
 
@@ -64,8 +64,8 @@ def without_small_tiles(tiles: TileCounts, processors: int) -> list[triton.Confi
 
 
 def columns_that_suit(configs: list[triton.Config], K: int) -> list[triton.Config]:
-    """Configurations with at most 1.5 times the fewest columns that cover K, and with at least half of the widest block
-    among these."""
+    """Keeps configurations that cover K with at most 1.5 times the fewest columns. Of these, drops those with less than
+    half the columns of the widest."""
     columns = {config: triton.cdiv(K, config.kwargs["BLOCK_N"]) * config.kwargs["BLOCK_N"] for config in configs}
     fewest = min(columns.values())
     suitable = [config for config in configs if 2 * columns[config] <= 3 * fewest]

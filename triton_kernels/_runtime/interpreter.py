@@ -12,7 +12,7 @@ INTERPRET = tl.constexpr(triton.knobs.runtime.interpret)  # TRITON_INTERPRET=1 w
 
 
 class _Language:
-    """Looks like a function whose globals are all modules that the interpreter patches."""
+    """Stands in for a function whose globals are all modules that the interpreter patches."""
 
     __globals__: ClassVar[dict[str, Any]] = {"tl": tl, "core": tl.core}
 
@@ -67,8 +67,8 @@ def _once_a_type(numpy_type: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _widens_by_shifting(convert: Callable[..., Any]) -> Callable[..., Any]:
-    """The interpreter's conversion of numbers, with its own widening of bfloat16: the original is slow, and wrong for
-    subnormal numbers."""
+    """The interpreter's conversion of numbers, with a different widening of bfloat16: the original one is slow, and
+    wrong for subnormal numbers."""
 
     def converted(bits: Any, given: Any, wanted: Any, rounding_mode: Any) -> Any:
         if given == tl.bfloat16 and wanted == tl.float32:

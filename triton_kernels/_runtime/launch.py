@@ -1,4 +1,4 @@
-"""Functions that launchers share: the current device, launches one at a time, the grid of a persistent kernel, and a
+"""Functions that launchers share: the current device, serialized launches, the grid of a persistent kernel, and a
 copy with contiguous columns."""
 
 import ctypes
@@ -26,7 +26,7 @@ _thread = threading.local()  # devices: indices of the GPUs whose context has be
 
 
 def kept(function: Function) -> Function:
-    """Decorator of a launcher: `_kept.kept`. It does nothing in the interpreter, which has no launches to repeat."""
+    """Decorator of a launcher: `kept.kept`. It does nothing in the interpreter, where no launch can be repeated."""
     return function if INTERPRET else _kept.kept(function)
 
 
@@ -103,14 +103,14 @@ def launch(kernel: Any, grid: Any, *args: Any, scratch_like: Tensor | None = Non
 
 
 def _launch(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Launches; returns the compiled kernel."""
+    """Launches the kernel and returns it in compiled form."""
     if not INTERPRET and torch.cuda.is_current_stream_capturing():
         return _launch_captured(kernel, grid, args, kwargs)
     return kernel[grid](*args, **kwargs)
 
 
 def _launch_captured(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A launch without timing, of a kernel that is loaded; see `launch`."""
+    """Launches a loaded kernel without timing it; see `launch`."""
     jit = kernel.fn if isinstance(kernel, Autotuner) else kernel
     run: Callable[..., Any] = jit.run
 
@@ -124,7 +124,7 @@ def _launch_captured(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict
         compiled = run(*args, **{**kwargs, "warmup": True})
         return refuse() if compiled is None or compiled.module is None else run(*args, **kwargs)
 
-    jit.run = run_loaded  # covers the method
+    jit.run = run_loaded  # an attribute of the instance hides the method
     if kernel is not jit:
         kernel.prune_configs = refuse  # the autotuner calls it first if it has no answer
     try:

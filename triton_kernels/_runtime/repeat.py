@@ -1,9 +1,8 @@
-"""Launches a compiled kernel again by the driver, without Triton's launcher, which reads every argument anew.
+"""Launches a compiled kernel again through the driver, without Triton's launcher, which inspects every argument anew.
 
-The parameters of a kernel are numbers, addresses, and for each tensor descriptor a TMA descriptor with the sizes and
-strides, in the order of its signature; then two scratch buffers, the first of which few of our kernels use. The driver
-knows the sizes of the parameters. If they differ from these, as in another version of Triton, Triton launches the
-kernel.
+The parameters of a kernel follow its signature: numbers, addresses, and for each tensor descriptor a TMA descriptor
+with the sizes and strides. Two scratch buffers come last; few kernels here use the first. The driver reports the size
+of each parameter. If the sizes differ from this layout, as in another version of Triton, Triton launches the
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from triton_kernels._runtime.kept import Issue, NotRepeatable, Repeatable
 
 FORMATS = {"i1": "b", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "u1": "B", "u8": "B", "u16": "H", "u32": "I",
            "u64": "Q", "fp32": "f", "f32": "f", "fp64": "d"}  # fmt: skip
-"""Format of a number of each of Triton's types, as in `struct`. No signature of ours has 16-bit floats."""
+"""`struct` format of each of Triton's number types. No signature of this folder has 16-bit floats."""
 TENSOR_MAP_BYTES = 128
 LIMIT = 64
-"""Most TMA descriptors that are cached for one argument, by address."""
+"""Largest number of TMA descriptors cached for one argument, by address."""
 
 
 class LaunchConfig(ctypes.Structure):
@@ -81,7 +80,7 @@ class TensorMaps:
 def repeatable(
     compiled: Any, grid: Sequence[int], arguments: Mapping[str, Any], scratch: Tensor | None = None
 ) -> Repeatable:
-    """A past launch of a compiled kernel, to be repeated. arguments: by name. scratch: its scratch buffer, if any."""
+    """Makes a past launch of a compiled kernel repeatable. arguments: by name. scratch: its scratch buffer, if any."""
 
     def with_places(place: Callable[[Tensor], int]) -> Issue:
         try:
@@ -107,7 +106,7 @@ def _issue(
     maps = iter(getattr(metadata, "tensordesc_meta", None) or ())
     sizes: list[int] = []  # bytes of each parameter
     values: list[bytes] = []  # each parameter in 8 bytes; a TMA descriptor lies elsewhere
-    pointers: list[tuple[int, int]] = []  # parameter, place of its address
+    pointers: list[tuple[int, int]] = []  # index of the parameter, index of its address
     described: list[tuple[int, int, TensorMaps]] = []
     for kind, value in _parameters(compiled.src.signature, arguments):
         if kind.startswith("*"):

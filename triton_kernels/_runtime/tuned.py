@@ -1,8 +1,7 @@
 """Tuned configurations: `tuned/<device>/triton-<version>.json`, which `python -m suite tune` writes.
 
-Each entry answers one question of an autotuner, which consists of the kernel, the values of its key by name, and the
-dtypes of its arguments.
-Each device and each version of the compiler has its own file.
+Each entry answers one question of an autotuner: a kernel, the values of its key by name, and the dtypes of its
+arguments. Each device and each version of Triton has its own file.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def question(kernel: str, key: Mapping[str, Scalar], dtypes: Iterable[str]) -> s
 
 
 def version() -> str:
-    """The version of Triton. With another compiler another configuration may be the fastest."""
+    """The version of Triton. Another version has other tuned configurations, since its compiler differs."""
     try:
         return installed("triton")
     except PackageNotFoundError:

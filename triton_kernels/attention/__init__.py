@@ -16,7 +16,7 @@ from triton_kernels._runtime.launch import device_of, kept, launch
 
 DETERMINISTIC = True
 HEAD_DIMS = (16, 32, 64, 128, 256)
-LONGEST = 2**30  # queries or keys: positions are 32-bit integers
+LONGEST = 2**30  # most queries or keys: positions are 32-bit integers
 LOG2_E = 1.4426950408889634
 LOWEST = tl.constexpr(-3.4028234663852886e38)  # first maximum: unlike -inf, it can be subtracted from -inf
 
@@ -41,7 +41,7 @@ def attention_kernel(
     k_row = k_ptr + b * stride_kb + h // G * stride_kh + offs_d * stride_kd  # key 0
     v_row = v_ptr + b * stride_vb + h // G * stride_vh + offs_d * stride_vd
 
-    last_key = tl.full((BLOCK_M,), S_k - 1, tl.int32)  # that each query sees
+    last_key = tl.full((BLOCK_M,), S_k - 1, tl.int32)  # last key that each query sees
     end = S_k
     if CAUSAL:
         last_key = tl.minimum(offs_m + (S_k - S_q), S_k - 1)
@@ -71,13 +71,13 @@ def attention_kernel(
 
 @triton.jit
 def has_nan(x):
-    """Whether any element of a tile is NaN."""
+    """True if any element of a tile is NaN."""
     return tl.max(tl.max((x != x).to(tl.int32), 1), 0) > 0
 
 
 @triton.jit
 def attend_key_by_key(q, k_row, v_row, end, last_key, qk_scale, stride_kn, stride_vn):
-    """acc and l_i of a tile, one key at a time, so that a key hidden from a query is left out instead of weighted by 0.
+    """acc and l_i of a tile, one key at a time. A key that a query does not see is left out instead of weighted by 0.
 
     In a product of tiles, 0 times the NaN or infinity of a hidden value is NaN.
     """
@@ -109,7 +109,7 @@ CONFIGS = LARGE + SMALL
 
 
 def short_list(configs: list[triton.Config], args: dict[str, Any], **_: Any) -> list[triton.Config]:
-    """Small tiles for float32, which has no tensor cores: its operands pass through registers."""
+    """Selects small tiles for float32, whose operands pass through registers for lack of tensor cores."""
     return SMALL if args["q_ptr"].dtype == torch.float32 else LARGE
 
 
@@ -151,7 +151,7 @@ def attention(
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float | None) -> None:
-    """Writes attention's result to `out` (B, H, S_q, D), of any strides with contiguous rows."""
+    """Writes the result of `attention` to `out` (B, H, S_q, D), with any strides and contiguous rows."""
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     if q.numel() == 0:
         return

@@ -1,4 +1,4 @@
-"""Configurations of gluon.py, chosen by a model of the waves of tiles: nothing is timed."""
+"""Configurations of gluon.py, chosen by a model of the waves of tiles. No configuration is timed."""
 
 from typing import NamedTuple
 
@@ -9,25 +9,25 @@ ROWS = 64
 OUT_COLUMNS = 64
 """Columns of the output that one TMA store writes: 128 bytes, a swizzled row of shared memory."""
 STEP_OF_THREE = 1.32
-"""Time of a step of three consumers over that of two, D=64 without a mask (docs/lab/attention_gluon.md)."""
+"""Time of a step with three consumers over that with two, for D = 64 without a mask (docs/lab/attention_gluon.md)."""
 TILE_COST = 2.0
-"""What a tile costs beyond its blocks of keys (first loads, first softmax, epilogue), in blocks, fitted to the times of
-causal cases from S=512 to 8192."""
+"""Cost of a tile besides its blocks of keys (first loads, first softmax, epilogue), as a number of blocks. Fitted to
+the times of causal cases from S = 512 to 8192."""
 GROUP_BYTES = 2**24
-"""Keys and values of the heads in flight together: a third of an H200's L2 cache."""
+"""Bytes of keys and values of the heads that run together: a third of an H200's L2 cache."""
 GROUP_WAVES = 8
-"""With fewer tiles per program, heads form groups of twice the bytes: the last group is a larger part of the work."""
+"""With fewer tiles per program, groups of heads get twice the bytes: the last group is a larger part of the work."""
 
 
 class Config(NamedTuple):
-    """How a launch divides the work: constants of the kernel."""
+    """How a launch divides the work. The fields are compile-time constants of the kernel."""
 
     CONSUMERS: int
-    """Warpgroups of ROWS queries: 2 with 240 registers a thread, or 3 with 160."""
+    """Warpgroups of ROWS queries: 2 with 240 registers per thread, or 3 with 160."""
     BLOCK_N: int
     """Keys of a step."""
     STAGES: int
-    """Blocks of keys, and as many of values, in shared memory."""
+    """Blocks of keys in shared memory, and the same number of blocks of values."""
     PINGPONG: bool = False
     """Consumers issue their products in turn."""
     RESCALE_EARLY: bool = False
@@ -46,9 +46,9 @@ CONFIGS = [HEAD_64_TWO, HEAD_64_THREE, HEAD_128, HEAD_256]
 def configuration(D: int, causal: bool, heads: int, S_q: int, processors: int) -> Config:
     """The configuration for `heads` heads of S_q queries on a GPU of `processors` multiprocessors.
 
-    Two consumers hold the scores of 128 keys in registers beside the output, for D=256 those of 64 keys. At D=64 the
-    softmax limits, and a third consumer hides more of it. A mask takes registers that three consumers do not have, and
-    three consumers pay only where their larger tiles do not need more waves.
+    Two consumers hold the scores of 128 keys (64 for D = 256) in registers beside the output. At D = 64 softmax is the
+    limit, and a third consumer hides more of it. A mask takes registers that three consumers do not have. Three
+    consumers are faster only if their larger tiles do not need more waves.
     """
     if D == 128:
         return HEAD_128
@@ -64,10 +64,10 @@ def configuration(D: int, causal: bool, heads: int, S_q: int, processors: int) -
 
 
 def heads_together(heads: int, G: int, tiles: int, programs: int, bytes_per_head: int) -> int:
-    """How many of the query heads advance together, so that their keys and values stay in the L2 cache.
+    """Number of query heads that run together, so that their keys and values stay in the L2 cache.
 
-    Arguments: query heads, query heads of a key head, tiles and programs of the launch, bytes of keys and values of
-    one key head. Small groups mix long and short tiles of a causal mask; large ones balance few tiles better.
+    Arguments: query heads, query heads per key head, tiles and programs of the launch, bytes of keys and values of one
+    key head. Small groups mix long and short tiles of a causal mask; large groups balance few tiles better.
     """
     group_bytes = GROUP_BYTES if tiles >= GROUP_WAVES * programs else 2 * GROUP_BYTES
     return min(heads, G * max(1, group_bytes // bytes_per_head))

@@ -21,9 +21,9 @@ def _config(BLOCK_M: int, BLOCK_N: int, num_warps: int, num_stages: int, maxnreg
     return triton.Config(tile, num_warps=num_warps, num_stages=num_stages, maxnreg=maxnreg, pre_hook=set_blocks)
 
 
-# By the largest D they suit. Tiles of 64 rows leave room for several programs on a multiprocessor, four at D=64:
-# the softmax of one overlaps with the tensor cores' work for the others. 128 rows read half as much from the L2 cache;
-# with maxnreg=128 two programs of 8 warps fit, but the compiler puts their products one after the other.
+# Keys: the largest D that a list suits. Tiles of 64 rows leave room for several programs per multiprocessor, four at
+# D = 64: the softmax of one overlaps with the products of the others. Tiles of 128 rows read half as much from the L2
+# cache. With maxnreg=128 two programs of 8 warps fit, but the compiler serializes their products.
 HALF_CONFIGS = {
     64: [
         _config(64, 64, 4, 3),
@@ -63,8 +63,8 @@ CONFIGS = [c for configs in (*HALF_CONFIGS.values(), *IEEE_CONFIGS.values()) for
 def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: Any) -> list[triton.Config]:
     """The configurations that the autotuner times: those for this D and dtype whose tiles suit the queries.
 
-    Where TMA loads, up to D = 128, the first is the fastest, but for grouped heads of D = 128 where the second may be:
-    times of calls one after the other, in a warm cache, choose others that are up to 8% slower.
+    If TMA loads and D is at most 128, only the first one is kept, which is the fastest; for grouped heads of D = 128
+    the first two. Timing more of them, back to back in a warm cache, would choose some that are up to 8% slower.
     """
     D, G = constants["D"], constants["G"]
     configs = (IEEE_CONFIGS if args["q_ptr"].dtype == torch.float32 else HALF_CONFIGS)[max(64, D)]
@@ -74,9 +74,9 @@ def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: 
 
 
 def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
-    """The configurations that a search of minutes times beyond the short list.
+    """The configurations that a search of several minutes times beyond the short list.
 
-    All whose output and scores take at most 160 registers per thread (16 bits) or 64 (float32), and whose stages of
+    All whose output and scores take at most 160 registers per thread (64 for float32), and whose stages of
     keys and values fit into shared memory.
     """
     q, D = args["q_ptr"], constants["D"]
@@ -96,7 +96,7 @@ def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
 
 
 def _suitable(configs: list[triton.Config], args: dict[str, Any], constants: dict[str, Any]) -> list[triton.Config]:
-    """Drops tiles that pad the rows to over twice the least, or are small without need."""
+    """Drops tiles that pad the rows to over twice the least, and tiles that are needlessly small."""
     rows = args["S_q"] * constants["G"]
     padded = {config: triton.cdiv(rows, b := config.kwargs["BLOCK_M"]) * b for config in configs}
     configs = [config for config in configs if padded[config] <= 2 * min(padded.values())]

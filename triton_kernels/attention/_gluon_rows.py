@@ -1,4 +1,4 @@
-"""Rows of gluon.py: softmax, masks and sums in registers, stores by TMA, and rows that are computed again."""
+"""Operations of gluon.py on rows: softmax, masks and sums in registers, stores by TMA, and rows computed again."""
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -14,14 +14,14 @@ tma_store = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
 
 @gluon.jit
 def halved(x):
-    """The sums of x's left and right halves of columns; every element stays in its thread."""
+    """Adds the left half of x's columns to the right half; every element stays in its thread."""
     left, right = x.reshape([x.shape[0], 2, x.shape[1] // 2]).permute([0, 2, 1]).split()
     return left + right
 
 
 @gluon.jit
 def row_sums(p, COLUMNS: gl.constexpr):
-    """Sums of each row's columns that are equal modulo COLUMNS, which lie in one thread from COLUMNS = 8 on."""
+    """Sums, for each row, the columns that are equal modulo COLUMNS. For COLUMNS >= 8 these lie in one thread."""
     if p.shape[1] == COLUMNS:
         return p
     else:
@@ -30,7 +30,7 @@ def row_sums(p, COLUMNS: gl.constexpr):
 
 @gluon.jit
 def weigh(s, m_i, l_i, qk_scale, LATE_SUM: gl.constexpr):
-    """One block of the online softmax: weights, the factor of all earlier sums, and the new maximum and sum."""
+    """One block of the online softmax. Returns weights, the factor of all earlier sums, and the new maximum and sum."""
     m_new = gl.maximum(m_i, gl.max(s, 1))
     m_scaled = gl.where(m_new == float("-inf"), 0.0, m_new * qk_scale)  # exp2(-inf - 0) is 0, not NaN
     p = gl.exp2(s * qk_scale - m_scaled[:, None])
@@ -45,10 +45,10 @@ def weigh(s, m_i, l_i, qk_scale, LATE_SUM: gl.constexpr):
 
 @gluon.jit
 def hide(s, last):
-    """Minus infinity for the scores of a row in columns after `last`.
+    """Sets the scores of a row in columns after `last` to minus infinity.
 
-    Column 8 i + 2 t + j is in registers (i, j) of thread t of a quad. So a thread compares constants with one number
-    for each row; column numbers would take a register each, throughout the loops.
+    Column 8 i + 2 t + j is in registers (i, j) of thread t of a quad. A thread compares constants with one number per
+    row; column numbers would take a register each, throughout the loops.
     """
     parts = s.reshape([s.shape[0], s.shape[1] // 8, 4, 2])
     LAYOUT: gl.constexpr = parts.type.layout
@@ -64,7 +64,7 @@ def hide(s, last):
 
 @gluon.jit
 def columns(x, PARTS: gl.constexpr):
-    """x cut into PARTS blocks of columns; every element stays in its register."""
+    """Splits x into PARTS blocks of columns; every element stays in its register."""
     if PARTS == 1:
         return (x,)
     else:
@@ -74,7 +74,7 @@ def columns(x, PARTS: gl.constexpr):
 
 @gluon.jit
 def store(out, o_desc, o_smem, b, h, row, consumer: gl.constexpr, CONSUMERS: gl.constexpr):
-    """Stores ROWS rows of the output by TMA, in parts: one is written to shared memory while TMA reads the last."""
+    """Stores ROWS rows of the output by TMA, in parts: the next is written to shared memory while TMA reads one."""
     OUT_BUFFERS: gl.constexpr = o_smem.shape[0] // CONSUMERS
     parts = columns(out, out.shape[1] // OUT_COLUMNS)
     gl.static_assert(len(parts) % OUT_BUFFERS == 0)
@@ -88,7 +88,7 @@ def store(out, o_desc, o_smem, b, h, row, consumer: gl.constexpr, CONSUMERS: gl.
 
 @gluon.jit
 def store_statistics(out, lse, grad, sizes, b, h, start_m):
-    """Stores lse, and delta, the sum of do * out, of the ROWS rows from start_m on."""
+    """Stores the statistics of ROWS rows from start_m on: lse, and delta, the row sum of do * out."""
     do_ptr, lse_ptr, delta_ptr, stride_ob, stride_oh, stride_om = grad
     H, _, _, S_q, _, _ = sizes
     rows = start_m + gl.arange(0, ROWS, gl.SliceLayout(1, out.type.layout))

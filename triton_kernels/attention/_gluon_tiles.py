@@ -1,4 +1,4 @@
-"""Tiles of gluon.py: which program computes which, and where a tile lies."""
+"""Tiles of gluon.py: their assignment to programs, and their position in the output."""
 
 import heapq
 from functools import lru_cache
@@ -13,7 +13,7 @@ from triton_kernels.attention._configs_gluon import TILE_COST
 
 Sizes = tuple[int, int, int, int, int, int, int]
 captured: dict[tuple[Sizes, torch.device], Tensor] = {}
-"""Tables whose addresses CUDA graphs hold: never freed, since a graph may run at any time."""
+"""Tables whose addresses CUDA graphs hold. They are never freed, since a graph may run at any time."""
 
 
 def tile_lists(
@@ -21,7 +21,7 @@ def tile_lists(
 ) -> list[list[int]]:
     """The tiles of each program under a causal mask: the next tile goes to the program with the least work so far.
 
-    An atomic counter gives much the same order; fixed lists need no counter to be reset before each launch.
+    An atomic counter gives nearly the same order, but must be reset before each launch; fixed lists need no counter.
     Arguments: programs; the sizes of the problem and of the tiles, as in tile_of.
     """
     tiles_m = triton.cdiv(S_q, BLOCK_M)
@@ -39,22 +39,22 @@ def tile_lists(
 
 @lru_cache(maxsize=64)
 def _table(sizes: Sizes, device: torch.device) -> Tensor:
-    """tile_lists as int32 (turns, programs) on the device: a column per program, its count and then its tiles."""
+    """tile_lists as int32 (turns, programs) on the device. A column belongs to a program: its count, then its tiles."""
     if torch.cuda.is_current_stream_capturing():
         raise RuntimeError(
             "attention: first causal call with these sizes inside a CUDA graph capture; "
             "call it once before, to copy a table of tiles to the GPU"
         )
     lists = tile_lists(*sizes)
-    turns = 1 + max(len(tiles) for tiles in lists)  # one more, which programs read ahead
+    turns = 1 + max(len(tiles) for tiles in lists)  # one more, because programs read one turn ahead
     columns = [[len(tiles), *tiles] + [0] * (turns - len(tiles)) for tiles in lists]
     return torch.tensor(columns, dtype=torch.int32).t().contiguous().to(device)
 
 
 def tile_table(*sizes: int, device: torch.device) -> Tensor:
-    """The table of tile_lists(*sizes) for the kernel; kept for the last 64 sizes, and for those in CUDA graphs.
+    """The table of tile_lists(*sizes) for the kernel. It is cached for the last 64 sizes, and for those in CUDA graphs.
 
-    Raises: RuntimeError in a CUDA graph capture, unless the table is kept from an earlier call.
+    Raises: RuntimeError in a CUDA graph capture, unless an earlier call has cached the table.
     """
     key = (sizes, device)
     table = captured.get(key)  # type: ignore[arg-type]
@@ -63,13 +63,13 @@ def tile_table(*sizes: int, device: torch.device) -> Tensor:
         if torch.cuda.is_current_stream_capturing():
             captured[key] = table  # type: ignore[index]
         else:
-            table.record_stream(torch.cuda.current_stream())  # its memory is not used again before the kernel has run
+            table.record_stream(torch.cuda.current_stream())  # keeps its memory until the kernel has run
     return table
 
 
 @gluon.jit
 def tile_count(table_ptr, tiles):
-    """How many tiles this program computes: those of its list, or every num_programs-th."""
+    """Number of tiles that this program computes: those of its list, or every num_programs-th tile."""
     if table_ptr is None:
         return gl.cdiv(tiles - gl.program_id(0), gl.num_programs(0))
     else:
@@ -78,7 +78,7 @@ def tile_count(table_ptr, tiles):
 
 @gluon.jit
 def tile_number(table_ptr, turn):
-    """Which tile this program computes in turn number `turn`."""
+    """Index of the tile that this program computes in turn number `turn`."""
     if table_ptr is None:
         return turn * gl.num_programs(0) + gl.program_id(0)
     else:
@@ -87,9 +87,9 @@ def tile_number(table_ptr, turn):
 
 @gluon.jit
 def tile_of(tile, sizes, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, CAUSAL: gl.constexpr):
-    """Batch entry, head, and first query of a tile; the blocks of keys that any query of it sees, and that all see.
+    """Batch entry, head, and first query of a tile; the blocks of keys that any of its queries sees, and that all see.
 
-    HEAD_GROUP heads advance together, so that their keys and values stay in the L2 cache. Within a group the last
+    HEAD_GROUP heads run together, so that their keys and values stay in the L2 cache. Within a group the last
     queries, which see most keys when causal, come first.
     """
     H, HEADS, HEAD_GROUP, S_q, S_k, _ = sizes

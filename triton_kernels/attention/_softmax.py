@@ -35,8 +35,8 @@ def head_group(HEADS: int, head_bytes: int) -> int:
 def head_and_rank(pid, tiles, HEADS, HEAD_GROUP):
     """Head of program `pid`, and the rank of its tile among the `tiles` of the head; in Triton and in Gluon.
 
-    HEAD_GROUP heads run together, so that what all tiles read of them stays in the L2 cache. Where a mask makes tiles
-    unequal, the first rank is the longest tile: short programs fill the end of the last wave.
+    HEAD_GROUP heads run together, so that the data that all their tiles read stays in the L2 cache. If a mask makes
+    tiles unequal, the first rank is the longest tile: short programs fill the end of the last wave.
     """
     first_head = pid // (HEAD_GROUP * tiles) * HEAD_GROUP
     heads_in_group = min(HEADS - first_head, HEAD_GROUP)
@@ -46,7 +46,7 @@ def head_and_rank(pid, tiles, HEADS, HEAD_GROUP):
 
 @triton.jit
 def tile_of(count, HEADS, HEAD_GROUP, BLOCK_M: tl.constexpr):
-    """Key head of this program, of all batch entries, and the first row of its tile; a head has `count` rows.
+    """Key head of this program, counted over all batch entries, and the first row of its tile; a head has `count` rows.
 
     The last rows, which see most keys under a mask, come first.
     """
@@ -57,13 +57,14 @@ def tile_of(count, HEADS, HEAD_GROUP, BLOCK_M: tl.constexpr):
 
 @triton.jit
 def row_pointers(x_ptr, rows, h_kv, stride_h, stride_m, G: tl.constexpr):
-    """Where rows of a key head begin, (rows, 1): row r is query r // G of query head h_kv G + r % G."""
+    """Pointers to the rows of a key head, (rows, 1): row r is query r // G of query head h_kv G + r % G."""
     return x_ptr + (h_kv * G + rows % G)[:, None] * stride_h + (rows // G)[:, None].to(tl.int64) * stride_m
 
 
 @triton.jit
 def in_registers(q, D: tl.constexpr):
-    """q (rows, D) of 16 bits, exactly: times the identity, since tl.dot reads what was loaded from shared memory."""
+    """q (rows, D) of 16 bits, exactly, in registers: times the identity, since tl.dot reads loaded operands from shared
+    memory."""
     if INTERPRET:
         return q
     else:
@@ -75,7 +76,7 @@ def in_registers(q, D: tl.constexpr):
 def visible_keys(
     start_m, S_q, S_k, CAUSAL: tl.constexpr, G: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
 ):
-    """The last key that each row of a tile sees, `full` and `end`.
+    """Returns the last key that each row of a tile sees, `full` and `end`.
 
     Keys before `full`, a multiple of BLOCK_N, are visible to every row of the tile, keys from `end` on to none.
     """
@@ -93,10 +94,10 @@ def visible_keys(
 
 @triton.jit
 def store_tile(out_ptrs, acc, l_i, last_key, rows, count, scale, CAUSAL: tl.constexpr):
-    """Stores scale acc / l_i in the rows below `count`. Under a mask not if a NaN is among them: returns whether.
+    """Stores scale acc / l_i in the rows below `count`, or nothing if a mask is used and one is NaN: then returns True.
 
-    A hidden key has weight 0, but 0 times NaN or infinity is NaN, and tl.dot cannot leave a key out. So a tile with a
-    NaN is to be computed again without the hidden keys.
+    A hidden key has weight 0, but 0 times NaN or infinity is NaN, and tl.dot cannot leave a key out. The caller then
+    computes the tile again without the hidden keys.
     A row without visible keys is 0; one whose visible keys all score -inf is 0 / 0.
     """
     l_i = tl.sum(l_i, 1) if len(l_i.shape) == 2 else l_i
@@ -108,7 +109,7 @@ def store_tile(out_ptrs, acc, l_i, last_key, rows, count, scale, CAUSAL: tl.cons
 
 @triton.jit
 def weigh(qk, acc, l_i, m_i, keys, last_key, qk_scale, MASKED: tl.constexpr):
-    """Weights exp2(score - maximum) of the keys of a block; acc and l_i, rescaled, with l_i of these keys; the maximum.
+    """Weights exp2(score - maximum) of a block's keys; acc and l_i, rescaled, l_i with these keys; the new maximum.
 
     qk (BLOCK_M, BLOCK_N): products without the scale. MASKED: some keys are after the last that a row sees.
     l_i (BLOCK_M), or (BLOCK_M, COLUMNS): sums of every eighth key, each in one thread.
@@ -165,7 +166,8 @@ def online_softmax_tma(
     acc, l_i, m_i, q, k_desc, v_desc, head, start, end, last_key, qk_scale,
     MASKED: tl.constexpr, D: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """online_softmax of 16 bits, with blocks that TMA loads; zeros beyond the last key. head: b and h_kv."""
+    """`online_softmax` in 16 bits, with blocks that TMA loads; zeros beyond the last key. head: batch entry and key
+    head."""
     b, h_kv = head
     for start_n in range(start, end, BLOCK_N):
         k = dot_operand(k_desc.load([b, h_kv, start_n, 0]).reshape(BLOCK_N, D))
@@ -179,7 +181,7 @@ def online_softmax_tma(
 
 @triton.jit
 def add_key(acc, l_i, m_i, q, k_ptrs, v_ptrs, seen, qk_scale):
-    """Adds one key, which only the rows `seen` see, in float32: acc, l_i, m_i of `online_softmax`; q in float32."""
+    """Adds one key in float32, for the rows where `seen`, to acc, l_i, m_i of `online_softmax`. q is in float32."""
     qk = tl.sum(q * tl.load(k_ptrs).to(tl.float32)[None, :], 1) * qk_scale
     qk = tl.where(seen, qk, float("-inf"))
     m_new = tl.maximum(m_i, qk)
@@ -198,7 +200,7 @@ def recompute_by_key(
 ):  # fmt: skip
     """Computes and stores rows start_m to start_m + BLOCK_M of one key head, one key at a time. Query i sees i + shift.
 
-    Keys after that are left out instead of weighted by 0. Few rows at a time need few registers.
+    Hidden keys are left out instead of weighted by 0. Few rows at a time need few registers.
     """
     ROWS: tl.constexpr = 16
     offs_d = tl.arange(0, D).to(tl.int64)

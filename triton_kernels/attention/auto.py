@@ -1,4 +1,4 @@
-"""Attention in Triton by the kernel that suits the case: parts, float8, gluon, specialized or packed.
+"""Attention in Triton: chooses among parts, float8, gluon, specialized and packed.
 
 The choice depends on shapes, strides, dtype and device alone. Times: results/nvidia-h200/attention_sizes.
 """
@@ -21,11 +21,11 @@ from triton_kernels.attention._softmax import check_limits
 DETERMINISTIC = True
 DTYPES_BEYOND = ("float8_e4m3fn",)
 GLUON_FROM = 512
-"""Fewest queries and keys for `gluon`: the shortest that were measured."""
+"""Fewest queries and keys for `gluon`, the fewest at which it was measured."""
 
 
 def choose(q: Tensor, k: Tensor, v: Tensor, *, causal: bool, contiguous: bool = True) -> ModuleType:
-    """The module whose kernel `attention` runs. contiguous: the output is, which `parts` needs."""
+    """The module whose kernel `attention` runs. contiguous: whether the output is contiguous, as `parts` needs."""
     if q.dtype == torch.float8_e4m3fn:
         return float8
     if q.shape[2] <= parts.MOST_QUERIES and contiguous:
@@ -38,14 +38,14 @@ def choose(q: Tensor, k: Tensor, v: Tensor, *, causal: bool, contiguous: bool = 
 
 
 def _gluon_pays(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
-    """Whether `gluon` is the fastest on Hopper in 16 bits; with D = 64 and a mask `packed` is faster by 5%."""
+    """True if `gluon` is the fastest, on Hopper in 16 bits. With D = 64 and a mask `packed` is faster by 5%."""
     S_q, D = q.shape[2:]
     covered = D in gluon.HEAD_DIMS and all(map(readable, (q, k, v)))
     return covered and min(S_q, k.shape[2]) >= GLUON_FROM and not (causal and D == 64)
 
 
 def _specialized_pays(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
-    """Whether `specialized` covers the case, with a tile for each multiprocessor and tiles that are mostly full."""
+    """True if `specialized` covers the case, with a tile for each multiprocessor and tiles that are mostly full."""
     B, H, S_q, D = q.shape
     if D not in specialized.TILES or specialized.obstacle(q, k, v, causal):
         return False
@@ -99,5 +99,5 @@ def config(
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float | None) -> None:
-    """Writes attention's result to `out` (B, H, S_q, D), of strides that TMA can write; not for float8."""
+    """Writes the result of `attention` to `out` (B, H, S_q, D), with strides that TMA can write; not for float8."""
     choose(q, k, v, causal=causal, contiguous=out.is_contiguous()).attend(q, k, v, out, causal, sm_scale)

@@ -1,7 +1,7 @@
-"""Attention in Triton of float8 tensors, with a scale for each operand; both products by float8 tensor cores.
+"""Attention in Triton of float8 tensors with a scale per operand. Float8 tensor cores compute both products.
 
-Adds to `triton/packed`: weights that use the range of float8, and V transposed in memory, since float8 tensor cores
-read both operands along the sum.
+Adds to `triton/packed`: weights scaled to the range of float8, and V transposed in memory, since float8 tensor cores
+need both operands contiguous along the sum.
 """
 
 import torch
@@ -29,7 +29,7 @@ DETERMINISTIC = True
 DTYPES_BEYOND = ("float8_e4m3fn",)
 LOG2_E = tl.constexpr(1.4426950408889634)
 LARGEST_WEIGHT = tl.constexpr(8.0)  # base-2 logarithm; float8 weights range from 2^8 down to 2^-9
-TILES = {  # by D: rows, keys, warps, stages
+TILES = {  # by D: rows, keys, warps, stages of a tile
     **dict.fromkeys((16, 32, 64, 128), (64, 128, 4, 3)),
     256: (128, 64, 8, 3),
 }
@@ -39,7 +39,7 @@ TILES = {  # by D: rows, keys, warps, stages
 def transpose_kernel(
     v_ptr, out_ptr, H_kv, S_k, pitch, stride_b, stride_h, stride_n, stride_d, D: tl.constexpr, BLOCK_N: tl.constexpr
 ):
-    """out (B, H_kv, D, S_k), rows `pitch` apart, is v (B, H_kv, S_k, D) transposed. One program copies BLOCK_N keys."""
+    """Transposes v (B, H_kv, S_k, D) to out (B, H_kv, D, S_k), rows `pitch` apart. One program copies BLOCK_N keys."""
     blocks = tl.cdiv(S_k, BLOCK_N)
     head = (tl.program_id(0) // blocks).to(tl.int64)
     keys = tl.program_id(0) % blocks * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -55,7 +55,7 @@ def add_keys(
     acc, l_i, m_i, q, k_desc, v_desc, head, start, end, last_key, qk_scale,
     MASKED: tl.constexpr, D: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """`online_softmax_tma` of float8, with weights up to 2^LARGEST_WEIGHT: m_i is that much below the maximum."""
+    """`online_softmax_tma` in float8, with weights up to 2^LARGEST_WEIGHT: m_i is LARGEST_WEIGHT below the maximum."""
     b, h_kv = head
     for start_n in range(start, end, BLOCK_N):
         k = dot_operand(k_desc.load([b, h_kv, start_n, 0]).reshape(BLOCK_N, D))
@@ -171,7 +171,7 @@ def attend(
     causal: bool,
     sm_scale: float | None,
 ) -> None:
-    """Writes attention's result to `out` (B, H, S_q, D), contiguous."""
+    """Writes the result of `attention` to `out` (B, H, S_q, D), contiguous."""
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     if q.numel() == 0 or S_k == 0:
         out.zero_()

@@ -1,7 +1,7 @@
 """Attention in Gluon for Hopper: a producer warp loads by TMA, consumer warpgroups multiply by wgmma.
 
-Adds to `triton/specialized`: roles, layouts and barriers are written out, so that the softmax of one block of keys runs
-during the products of another.
+Adds to `triton/specialized`: the source states the roles, layouts and barriers, so that the softmax of one block of
+keys runs during the products of another.
 """
 
 from typing import Any
@@ -45,7 +45,7 @@ tma_load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared  
 
 @gluon.jit
 def fill(desc, smem, full, empty, count, b, h, row):
-    """Loads the block of keys or values at `row` into the next stage, once the block before is used up."""
+    """Loads the block of keys or values at `row` into the next stage, once its previous block has been read."""
     STAGES: gl.constexpr = smem.shape[0]
     stage = count % STAGES
     mbarrier.wait(empty.index(stage), (count // STAGES & 1) ^ 1)
@@ -57,7 +57,7 @@ def fill(desc, smem, full, empty, count, b, h, row):
 def load(q_desc, k_desc, v_desc, smem, barriers, table_ptr, sizes, CAUSAL: gl.constexpr):
     """The producer warp loads in the order of use: queries, then keys of block i + 1 before values of block i.
 
-    The last block comes first, since it alone is masked.
+    The last block comes first, because it is the only masked one.
     """
     q_smem, k_smem, v_smem, _ = smem
     q_full, q_empty, k_full, k_empty, v_full, v_empty, _ = barriers
@@ -91,7 +91,7 @@ def step(
     consumer: gl.constexpr, acc, p, alpha, m_i, l_i, q, smem, barriers, count, turn, last_key, start_n, qk_scale,
     masked, CAUSAL: gl.constexpr, PINGPONG: gl.constexpr, RESCALE_EARLY: gl.constexpr, LATE_SUM: gl.constexpr,
 ):  # fmt: skip
-    """Computes the scores of block number `count`, and adds the block before, whose weights are p, to the output.
+    """Computes the scores of block `count`, and adds the previous block, whose weights are p, to the output.
 
     The tensor cores compute the output while this warpgroup computes the softmax of the scores.
     """
@@ -106,7 +106,7 @@ def step(
     before = (count - 1) % STAGES
     mbarrier.wait(k_full.index(stage), count // STAGES & 1)
     if PINGPONG:
-        # The steps of a tile are its blocks less one, and both consumers make all of them.
+        # A tile has one step less than blocks, and both consumers make all of them.
         passed = count - turn - 1
         mbarrier.wait(turns.index(consumer), (passed & 1) ^ (1 if consumer == 0 else 0))
     s = gl.zeros([ROWS, BLOCK_N], gl.float32, SCORES)
@@ -126,8 +126,7 @@ def step(
     weights, factor, m_i, l_i = weigh(s, m_i, l_i, qk_scale, LATE_SUM)
     # This barrier is complete, but ptxas moves nothing across its loop: without it, the wait comes before the softmax.
     mbarrier.wait(v_full.index(before), (count - 1) // STAGES & 1)
-    # p is among the operands, so that its registers are not used again before; the new weights, so that they are
-    # converted before.
+    # As operands of the wait, p keeps its registers until then, and the new weights are converted before.
     weights = gl.convert_layout(weights.to(k_smem.dtype), p.type.layout)
     acc, p, weights = hopper.warpgroup_mma_wait(0, deps=(acc, p, weights))
     mbarrier.arrive(v_empty.index(before))
@@ -143,10 +142,10 @@ def consume(
     CAUSAL: gl.constexpr, RAGGED: gl.constexpr, PINGPONG: gl.constexpr, RESCALE_EARLY: gl.constexpr,
     LATE_SUM: gl.constexpr,
 ):  # fmt: skip
-    """A warpgroup computes 64 queries of each tile, block of keys by block of keys, from the last to the first.
+    """A warpgroup computes 64 queries of each tile, one block of keys after the other, from the last to the first.
 
-    m_i is the running maximum of the scores q k^T, l_i the sum of exp2(qk_scale (score - m_i)), and acc the sum of
-    exp2(qk_scale (score - m_i)) v, which is one block behind. If `grad` has pointers, the statistics of the backward
+    m_i is the running maximum of the scores q k^T, and l_i the sum of exp2(qk_scale (score - m_i)). acc is the sum of
+    exp2(qk_scale (score - m_i)) v and is one block behind. If `grad` has pointers, the statistics of the backward
     pass are stored instead of the output.
     """
     q_smem, k_smem, v_smem, o_smem = smem
@@ -167,7 +166,7 @@ def consume(
     tile = tile_number(table_ptr, 0)
     for turn in range(tile_count(table_ptr, HEADS * gl.cdiv(S_q, BLOCK_M))):
         b, h, start_m, blocks, unmasked = tile_of(tile, sizes, BLOCK_M, BLOCK_N, CAUSAL)
-        tile = tile_number(table_ptr, turn + 1)  # now, so that nothing waits for it
+        tile = tile_number(table_ptr, turn + 1)  # read early, so that nothing waits for it
         start_n = (blocks - 1) * BLOCK_N
         if CAUSAL:  # noqa: SIM108
             last_key = gl.minimum(start_m + offs_m + (S_k - S_q), S_k - 1)
@@ -216,12 +215,12 @@ def consume(
         row = start_m + consumer * ROWS
         if lse_ptr is not None:
             lse = gl.convert_layout(m_i, gl.SliceLayout(1, OUT)) * qk_scale + gl.log2(total)
-            if CAUSAL:  # a query that sees no key has infinity, with which all its weights are 0
+            if CAUSAL:  # a query that sees no key gets lse = infinity, which makes its weights 0
                 lse = gl.where(gl.convert_layout(last_key, gl.SliceLayout(1, OUT)) >= 0, lse, float("inf"))
             store_statistics(out, lse, grad, sizes, b, h, row)
         elif CAUSAL:
             # The weight of a hidden key is 0, but 0 times NaN or infinity is NaN, and a product of tiles cannot leave
-            # it out. So rows with a NaN are computed again.
+            # it out. Rows with a NaN are therefore computed again.
             if gl.max(gl.max((out != out).to(gl.int32), 1), 0) == 0:
                 store(out, o_desc, o_smem, b, h, row, consumer, CONSUMERS)
             else:
@@ -242,9 +241,9 @@ def gluon_kernel(
 ):  # fmt: skip
     """A program computes tiles of the output, [64 * CONSUMERS, D] of one head, in the order of tile_number.
 
-    Every stage of keys, of values and the queries of every consumer have two barriers: `full` completes when TMA has
-    written them, `empty` when every consumer has read them. lse_ptr: if not None, the statistics of the backward pass
-    are stored instead of the output.
+    Each stage of keys, each stage of values and the queries of each consumer have two barriers: `full` completes when
+    TMA has written them, `empty` when every consumer has read them. lse_ptr: if not None, the statistics of the
+    backward pass are stored instead of the output.
     """
     DTYPE: gl.constexpr = q_desc.dtype
     OUT_BUFFERS: gl.constexpr = 2 if D > OUT_COLUMNS else 1
@@ -307,7 +306,7 @@ def gluon_kernel(
 
 
 def _launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, grad: tuple[Any, ...], causal: bool, qk_scale: float) -> None:
-    """Launches the kernel: q, k and v as TMA reads them, with at least one key."""
+    """Launches the kernel for operands that TMA can read, with at least one key."""
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     HEADS, G = B * H, H // H_kv
     tile = configuration(D, causal, HEADS, S_q, multiprocessors(q))
@@ -340,8 +339,8 @@ def attention(
     """out = softmax(sm_scale q k^T) v, for each batch entry and head.
 
     Shapes: q (B, H, S_q, D), k and v (B, H_kv, S_k, D); query head h reads key head h // (H // H_kv). D is 64, 128 or
-    256. An operand that TMA cannot read (rows contiguous, each at a multiple of 16 bytes) is copied first. The output
-    is contiguous. `sm_scale` defaults to 1 / sqrt(D).
+    256. An operand that TMA cannot read (it needs contiguous rows, each at a multiple of 16 bytes) is copied first. The
+    output is contiguous. `sm_scale` defaults to 1 / sqrt(D).
     Causal: query i sees keys up to i + S_k - S_q; a query that sees no key gives zeros. NaN and infinities of hidden
     keys and values do not reach the result: 64 queries with a NaN are computed again, far more slowly.
     Dtypes: float16, bfloat16 (scores, softmax and accumulation in float32, the probabilities rounded once for the
@@ -368,12 +367,12 @@ def config(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, sm_scale: f
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float | None) -> None:
-    """Writes attention's result to `out` (B, H, S_q, D), of strides that TMA can write."""
+    """Writes the result of `attention` to `out` (B, H, S_q, D), with strides that TMA can write."""
     if q.numel() == 0 or k.shape[2] == 0:
         out.zero_()
         return
     sm_scale = q.shape[3] ** -0.5 if sm_scale is None else sm_scale
-    qk_scale = max(sm_scale * LOG2_E, 2.0**-126)  # not 0: times the minus infinity of a masked score it is NaN
+    qk_scale = max(sm_scale * LOG2_E, 2.0**-126)  # not 0, because 0 times the minus infinity of a masked score is NaN
     with device_of(q):
         _launch(tma_rows(q), tma_rows(k), tma_rows(v), out, (None, None, None, *out.stride()[:3]), causal, qk_scale)
 
@@ -382,7 +381,7 @@ def statistics(q: Tensor, k: Tensor, v: Tensor, do: Tensor, *, causal: bool, qk_
     """lse and delta, (B, H, S_q) in float32, for the backward pass; within `device_of(q)`.
 
     lse: base-2 logarithm of a row's sum of exp2(qk_scale q k^T); infinity where no key is seen. delta: sum of do * out.
-    q, k and v are as TMA reads them; do has contiguous rows. There is memory for 2 * ROWS numbers after both.
+    q, k and v must be readable by TMA; do has contiguous rows. Both results have memory for 2 * ROWS more numbers.
     """
     count = q.shape[:3].numel()
     rows = (torch.empty(count + 2 * int(ROWS), dtype=torch.float32, device=q.device) for _ in range(2))

@@ -1,7 +1,7 @@
-"""Attention in Triton with the query heads of a key head packed into one tile, which read its keys and values once.
+"""Attention in Triton with the query heads of a key head packed into one tile, which reads its keys and values once.
 
-Adds to the plain kernel what uses memory better: packed heads, TMA loads, heads that share the L2 cache, and blocks of
-keys without a mask apart from those with one.
+Adds to the plain kernel: packed heads, TMA loads, an order of heads that shares the L2 cache, and separate loops for
+blocks of keys with and without a mask.
 """
 
 import torch
@@ -45,7 +45,7 @@ def packed_kernel(
     """One program computes BLOCK_M rows of the output for one batch entry and key head.
 
     The G query heads of a key head are packed: row r is query r // G of head r % G. They share the keys and values
-    that a program reads. k_desc, v_desc: descriptors by which TMA loads blocks of keys and values, or None.
+    that a program reads. k_desc, v_desc: TMA descriptors for blocks of keys and values, or None.
     """
     head, start_m = tile_of(S_q * G, HEADS, HEAD_GROUP, BLOCK_M)
     b = (head // H_kv).to(tl.int64)
@@ -119,8 +119,8 @@ def attention(
     computed again, far more slowly.
     Dtypes: float32 (ieee products and sums), float16, bfloat16 (scores, softmax and accumulation in float32, the
     probabilities rounded once for the second product).
-    Loads: TMA reads keys and values of 16 bits where it can (rows contiguous, each at a multiple of 16 bytes). Queries
-    are then in registers if D is 64.
+    Loads: TMA reads keys and values of 16 bits where it can (it needs contiguous rows, each at a multiple of 16 bytes).
+    Queries are then in registers if D is 64.
     Tail: only the blocks on the diagonal and the last one mask; blocks without visible keys are skipped.
     Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for other D, a negative sm_scale, or
     strides of k and v along S_k or D of 2**22 or more.
@@ -139,7 +139,7 @@ def config(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, sm_scale: f
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float | None) -> None:
-    """Writes attention's result to `out` (B, H, S_q, D), of any strides with contiguous rows."""
+    """Writes the result of `attention` to `out` (B, H, S_q, D), with any strides and contiguous rows."""
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     if q.numel() == 0 or S_k == 0:
         out.zero_()
@@ -159,6 +159,6 @@ def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale:
 
 
 def _by_tma(x: Tensor) -> bool:
-    """Whether TMA can load blocks of keys or values: 16 bits, and rows that it can read."""
+    """True if TMA can load blocks of keys or values: 16 bits, and rows that it can read."""
     has_tma = INTERPRET or torch.cuda.get_device_capability(x.device)[0] >= 9
     return has_tma and x.element_size() == 2 and readable(x)

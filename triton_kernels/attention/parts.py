@@ -1,6 +1,6 @@
-"""Attention in Triton of a few queries, with the keys of a head divided among programs.
+"""Attention in Triton of a few queries: the keys of a head are divided among programs (split-K over keys).
 
-Adds to `triton/packed`: a call with few tiles of queries still occupies every multiprocessor; a second kernel adds the
+Adds to `triton/packed`: a call with few tiles of queries occupies every multiprocessor. A second kernel adds the
 parts.
 """
 
@@ -21,7 +21,7 @@ from triton_kernels.attention._softmax import add_key, check_limits, online_soft
 
 DETERMINISTIC = True
 MOST_QUERIES = 16
-"""With so few queries memory limits the time, and every key is read once: no tile is better than another."""
+"""Most queries. Up to this number memory limits the time and every key is read once: tile sizes do not matter."""
 OPTIONS = {"num_warps": 4, "num_stages": 4}
 BLOCK_BYTES = 2**14  # size of a block of keys
 RESIDENT = 2  # programs that fit into the shared memory of a multiprocessor
@@ -42,7 +42,7 @@ def parts_kernel(
 ):  # fmt: skip
     """One program reads PART keys of one key head, for BLOCK_M rows: row r is query r // G of head r % G.
 
-    It stores acc, m_i and l_i of its part or, if there is one part only (WHOLE), rows of the output, which is
+    It stores acc, m_i and l_i of its part. If there is only one part (WHOLE), it stores rows of the output, which is
     contiguous.
     """
     tiles = tl.cdiv(S_q * G, BLOCK_M)
@@ -63,7 +63,7 @@ def parts_kernel(
 
     first = part * PART
     end = tl.minimum(first + PART, S_k)
-    common = tl.maximum(S_k - S_q + 1, 0) if CAUSAL else S_k  # the keys before it are visible to every row
+    common = tl.maximum(S_k - S_q + 1, 0) if CAUSAL else S_k  # every row sees the keys before this one
     last = tl.minimum(end, common)
     full = first + tl.maximum(last - first, 0) // BLOCK_N * BLOCK_N
     k_first = k_ptr + first.to(tl.int64) * stride_kn
@@ -82,7 +82,7 @@ def parts_kernel(
         acc, l_i, m_i, dot_operand(q), k_full, v_full, full, last, last_key, last, qk_scale,
         stride_kn, stride_kd, stride_vn, stride_vd, True, V_LIKE_K, "ieee", D, BLOCK_N,
     )  # fmt: skip
-    if CAUSAL:  # one by one, since 0 times a hidden NaN would be NaN
+    if CAUSAL:  # one by one, because 0 times a hidden NaN would be NaN
         for key in tl.range(tl.maximum(first, common), end, num_stages=1):
             at = tl.cast(key, tl.int64)
             k_ptrs = k_ptr + at * stride_kn + offs_d.to(tl.int64) * stride_kd
@@ -108,7 +108,7 @@ def add_parts_kernel(
 ):
     """One program adds the parts of one row, BLOCK at a time, in a fixed order, and divides by the sum of weights.
 
-    The sums of a part are relative to its own maximum: each is scaled by exp2(its maximum - the largest).
+    The sums of a part are relative to its own maximum, so each is scaled by exp2(its maximum - the largest maximum).
     """
     row = tl.program_id(0).to(tl.int64)
     offs_d = tl.arange(0, D)
@@ -134,11 +134,11 @@ def add_parts_kernel(
 
 
 def parts_of(programs: int, S_k: int, BLOCK_N: int, block_bytes: int, processors: int) -> tuple[int, int]:
-    """The number of parts of the keys, and the keys of a part, a multiple of BLOCK_N; by sizes alone.
+    """Number of parts of the keys, and keys per part, a multiple of BLOCK_N. It depends on sizes alone.
 
     Minimizes the predicted time of the multiprocessor with the most programs: it has its share of the memory bandwidth,
     or less if its programs, RESIDENT at a time, wait for their blocks.
-    Args: programs: their number without a division. block_bytes: bytes of a block of keys and one of values.
+    Args: programs: their number with a single part. block_bytes: bytes of a block of keys plus a block of values.
     """
     steps = triton.cdiv(S_k, BLOCK_N)
 
@@ -154,10 +154,10 @@ def parts_of(programs: int, S_k: int, BLOCK_N: int, block_bytes: int, processors
 
 
 class Division(NamedTuple):
-    """How a call divides its work."""
+    """How a call is divided into tiles, blocks of keys and parts."""
 
     BLOCK_M: int
-    """Rows of a tile: queries of all query heads of a key head."""
+    """Rows of a tile: queries of all query heads of one key head."""
     BLOCK_N: int
     """Keys of a block."""
     parts: int
@@ -168,7 +168,7 @@ class Division(NamedTuple):
 
 
 def division(q: Tensor, k: Tensor) -> Division:
-    """The division for q (B, H, S_q, D) and k (B, H_kv, S_k, D), which are not empty: by shapes, dtype and device."""
+    """The division for q (B, H, S_q, D) and k (B, H_kv, S_k, D), not empty. It depends on shapes, dtype and device."""
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     rows = S_q * (H // H_kv)
     BLOCK_M = max(16, min(64, triton.next_power_of_2(rows)))
@@ -225,7 +225,7 @@ def config(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, sm_scale: f
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float | None) -> None:
-    """Writes attention's result to `out` (B, H, S_q, D), contiguous."""
+    """Writes the result of `attention` to `out` (B, H, S_q, D), contiguous."""
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     if q.numel() == 0 or S_k == 0:
         out.zero_()

@@ -1,7 +1,7 @@
-"""Attention in Triton on Hopper, without a mask, by specialized warps, which the compiler assigns.
+"""Attention in Triton on Hopper, without a mask, by specialized warps that the compiler assigns.
 
-Adds to `triton/packed`: one warpgroup loads, two others compute half of the rows each, so that the softmax of one half
-overlaps with the products of the other. Query heads are not packed.
+Adds to `triton/packed`: one warpgroup loads, and two others compute half of the rows each, so that the softmax of one
+half overlaps with the products of the other. Query heads are not packed.
 """
 
 from typing import NamedTuple
@@ -25,18 +25,18 @@ REQUIRES = "sm_90"
 
 
 class Tile(NamedTuple):
-    """The sizes of a tile."""
+    """Sizes of a tile."""
 
     BLOCK_M: int
-    """Queries."""
+    """Queries of a tile."""
     BLOCK_N: int
     """Keys of a block."""
     PERSISTENT: bool
-    """A program computes several tiles, one after the other."""
+    """True if a program computes several tiles, one after the other."""
 
 
 TILES = {128: Tile(128, 128, True), 256: Tile(128, 64, False)}
-"""By D. A persistent program needs shared memory for two tiles of queries, which D = 256 does not leave."""
+"""Tiles by D. A persistent program needs shared memory for two tiles of queries, which D = 256 does not leave."""
 STAGES = 2  # blocks of keys and of values in shared memory; with more, Triton 3.6.0 makes a kernel that gives NaN
 SIZES = ["HEADS", "H", "G", "S_q", "S_k", "HEAD_GROUP", "Q_ROWS", "ROWS_B", "ROWS_H", "COLUMNS_H"]
 
@@ -52,7 +52,7 @@ def attend_tile(
     b, h = head // H, head % H
     h_kv = h // G
     start_m = tile * BLOCK_M
-    # Nothing else may use this sum: for the second warpgroup the compiler adds half a tile to all its uses.
+    # Nothing else may use this sum of offsets: for the second warpgroup the compiler adds half a tile to all its uses.
     q = q_desc.load([b * ROWS_B + h * ROWS_H + start_m, h * COLUMNS_H])
     m_i = tl.full((BLOCK_M,), LOWEST, tl.float32)
     l_i = tl.zeros((BLOCK_M,), tl.float32)
@@ -79,10 +79,10 @@ def specialized_kernel(
 ):  # fmt: skip
     """One program computes tiles of BLOCK_M queries of one head, by three warpgroups.
 
-    The compiler gives the loads to one warpgroup and half of the rows of a tile to each of the two others: the softmax
+    The compiler gives the loads to one warpgroup, and half of the rows of a tile to each of the two others. The softmax
     of one half runs while the other half multiplies.
-    q is read as a matrix of rows stride_qm apart: see `q_matrix`. TAIL: the last block has keys beyond the last one,
-    whose weight is 0.
+    q is read as a matrix of rows stride_qm apart: see `q_matrix`. TAIL: the last block has keys beyond the last one;
+    their weight is 0.
     """
     q_desc = tl.make_tensor_descriptor(q_ptr, [Q_ROWS, stride_qm], [stride_qm, 1], [BLOCK_M, D])
     if PERSISTENT:
@@ -101,7 +101,7 @@ def specialized_kernel(
 def q_matrix(q: Tensor) -> tuple[int, int, int, int] | None:
     """q (B, H, S_q, D) as a matrix of rows q.stride(2) apart; None if it is not one.
 
-    Returns: the rows of the matrix, the rows to the next batch entry, the rows and the columns to the next head.
+    Returns: rows of the matrix, its rows per batch entry, and its rows and columns per head.
     """
     B, H, S_q, D = q.shape
     batch, head, row, _ = q.stride()
@@ -167,7 +167,7 @@ def config(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, sm_scale: f
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, out: Tensor, causal: bool, sm_scale: float | None) -> None:
-    """Writes attention's result to `out`, of any strides with contiguous rows; there is no `obstacle`."""
+    """Writes the result of `attention` to `out`, with any strides and contiguous rows, if there is no `obstacle`."""
     (B, H, S_q, D), (H_kv, S_k) = q.shape, k.shape[1:3]
     if q.numel() == 0 or S_k == 0:
         out.zero_()

@@ -1,6 +1,6 @@
 """Attention in Triton with float32 accuracy from bfloat16 tensor cores.
 
-Adds to `triton/packed`: each float32 number is split into three of bfloat16, and a product into six.
+Adds to `triton/packed`: each float32 number is split into three bfloat16 numbers, and each product into six.
 """
 
 import torch
@@ -20,12 +20,12 @@ from triton_kernels.matmul.split import INFINITY, power_of_two, round_to_bfloat1
 
 DETERMINISTIC = True
 ARITHMETIC = "6 x bfloat16"
-GROUP_BYTES = 2**27  # parts of keys and values of the heads that run together; few groups keep programs equally busy
-TILES = {  # by the largest D they suit: three parts of Q, and two blocks of K and V, fit into shared memory
+GROUP_BYTES = 2**27  # bytes of keys and values of the heads that run together; few groups keep programs equally busy
+TILES = {  # by the largest D that they suit: three parts of Q and two blocks of K and V fit into shared memory
     128: {"BLOCK_M": 128, "BLOCK_N": 32, "num_warps": 8, "num_stages": 2},
     256: {"BLOCK_M": 64, "BLOCK_N": 16, "num_warps": 4, "num_stages": 2},
 }
-SPLIT_ELEMENTS, SPLIT_COLUMNS = 4096, 32  # elements of a block that a program splits; columns of a program
+SPLIT_ELEMENTS, SPLIT_COLUMNS = 4096, 32  # elements of a block that a program splits; columns of a block
 if INTERPRET:  # tiles that numpy computes fast
     TILES = {256: {"BLOCK_M": 128, "BLOCK_N": 128}}
     SPLIT_ELEMENTS, SPLIT_COLUMNS = 2**13, 256
@@ -33,7 +33,7 @@ if INTERPRET:  # tiles that numpy computes fast
 
 @triton.jit
 def three_parts(x):
-    """Three bfloat16 numbers, as float32, whose sum is x, leading bits first; of infinity or NaN itself and zeros."""
+    """Three bfloat16 numbers, as float32, whose sum is x, leading bits first; for infinity and NaN x and zeros."""
     finite = tl.abs(x) < INFINITY
     first = round_to_bfloat16(x)
     truncated = (x.to(tl.int32, bitcast=True) & -0x10000).to(tl.float32, bitcast=True)
@@ -128,11 +128,11 @@ def add_blocks(
     acc, l_i, m_i, q1, q2, q3, k_desc, v_desc, head, HEADS, start, end, last_key, qk_scale,
     MASKED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    """Online softmax over keys start to end, as online_softmax, with products of three parts.
+    """Online softmax over keys start to end, as `online_softmax`, with each product computed from three parts.
 
     x y = x1 y1 + (x1 y2 + x2 y1) + (x1 y3 + x2 y2 + x3 y1) + terms below 2^-24 of x y: six products of bfloat16, each
-    exact in float32. Tensor cores truncate their sums towards zero. So they sum one block at a time, and acc adds these
-    sums with rounding to nearest.
+    exact in float32. Tensor cores truncate their sums towards zero, so they sum only one block at a time, and acc adds
+    these sums with rounding to nearest.
     """
     for start_n in range(start, end, BLOCK_N):
         k1, k2, k3 = load_parts(k_desc, head, HEADS, start_n, BLOCK_N, D)
@@ -143,7 +143,7 @@ def add_blocks(
         lower = dot(q2, k1.T, lower)
         leading = dot(q1, k1.T, tl.zeros((BLOCK_M, BLOCK_N), tl.float32))
         qk = tl.fma(leading, 1.0, lower)  # an fma, because the compiler moves a sum into the tensor cores
-        qk = tl.where(qk == qk, qk, leading)  # of infinite factors the lower products are inf - inf or inf * 0
+        qk = tl.where(qk == qk, qk, leading)  # with infinite factors the lower products are inf - inf or inf * 0
         if MASKED:
             qk = tl.where((start_n + tl.arange(0, BLOCK_N))[None, :] <= last_key[:, None], qk, float("-inf"))
         m_new = tl.maximum(m_i, tl.max(qk, 1) * qk_scale)
@@ -195,7 +195,7 @@ def attention_split_kernel(
         True, BLOCK_M, BLOCK_N, D,
     )  # fmt: skip
 
-    # Infinities in v, and hidden NaN, make NaN of products with 0: such a tile is computed again in float32.
+    # Infinities in v and hidden NaN give NaN in products with 0. Such a tile is computed again in float32.
     row_mask = rows[:, None] < S_q * G
     nans = tl.max(tl.max(((acc != acc) & row_mask).to(tl.int32), 1), 0)
     offs_d = tl.arange(0, D)

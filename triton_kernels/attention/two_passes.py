@@ -1,7 +1,7 @@
 """Attention in Triton with two passes over the keys: the row maxima, then the exponentials and their product with V.
 
-The rung before the plain kernel: since each maximum is known before the first exponential, no sum is rescaled, but
-every score is computed twice.
+The rung before the plain kernel. Each maximum is known before the first exponential, so no sum is rescaled, but every
+score is computed twice.
 """
 
 import triton
@@ -29,7 +29,7 @@ DETERMINISTIC = True
 
 @triton.jit
 def visible_scores(q, k_row, start_n, last_key, S_k, qk_scale, stride_kn, BLOCK_N: tl.constexpr):
-    """Scores [BLOCK_M, BLOCK_N] of the keys from start_n on, in base 2; minus infinity where a key is hidden."""
+    """Scores [BLOCK_M, BLOCK_N] of the keys from start_n on, in base 2; minus infinity for hidden keys."""
     keys = start_n + tl.arange(0, BLOCK_N)
     k = tl.load(k_row[None, :] + keys[:, None].to(tl.int64) * stride_kn, mask=keys[:, None] < S_k, other=0.0)
     scores = tl.dot(q, dot_operand(k).T, input_precision="ieee") * qk_scale
@@ -56,7 +56,7 @@ def two_passes_kernel(
     k_row = k_ptr + b * stride_kb + h // G * stride_kh + offs_d * stride_kd  # key 0
     v_row = v_ptr + b * stride_vb + h // G * stride_vh + offs_d * stride_vd
 
-    last_key = tl.full((BLOCK_M,), S_k - 1, tl.int32)  # that each query sees
+    last_key = tl.full((BLOCK_M,), S_k - 1, tl.int32)  # last key that each query sees
     end = S_k
     if CAUSAL:
         last_key = tl.minimum(offs_m + (S_k - S_q), S_k - 1)

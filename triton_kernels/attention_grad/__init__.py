@@ -37,7 +37,7 @@ def dot(x, y, acc=None):
 
 @triton.jit
 def visible(rows, keys, S_q, S_k, CAUSAL: tl.constexpr):
-    """Whether query `rows` sees `keys`, by broadcasting. Both may lie beyond the last one."""
+    """Mask [rows, keys] of the pairs in which the query sees the key. Both may lie beyond the last one."""
     seen = (rows < S_q) & (keys < S_k)
     return seen & (keys <= rows + (S_k - S_q)) if CAUSAL else seen
 
@@ -95,7 +95,7 @@ def dk_dv_kernel(
 ):  # fmt: skip
     """One program computes BLOCK_N rows of dk and dv of one key head, from all queries of its G query heads.
 
-    p^T and ds^T have a key a row, so that they are the left operands of the products with do and q.
+    p^T and ds^T have one key per row, so that they are the left operands of the products with do and q.
     """
     tiles = tl.cdiv(S_k, BLOCK_N)
     start_n = tl.program_id(0) % tiles * BLOCK_N
@@ -171,7 +171,7 @@ CONFIGS = LARGE + SMALL
 
 
 def short_list(configs: list[triton.Config], args: dict[str, Any], **_: Any) -> list[triton.Config]:
-    """Small tiles for float32, which has no tensor cores: its operands pass through registers."""
+    """Selects small tiles for float32, whose operands pass through registers for lack of tensor cores."""
     return SMALL if args["q_ptr"].dtype == torch.float32 else LARGE
 
 
@@ -212,7 +212,8 @@ def attention_grad(
     if max(S_q, S_k) > LONGEST:
         raise NotImplementedError(f"attention_grad: S_q and S_k must be at most 2^30; got {S_q}, {S_k}")
     if q.numel() == 0 or k.numel() == 0:
-        return tuple(torch.zeros(x.shape, dtype=q.dtype, device=q.device) for x in (q, k, v))  # type: ignore[return-value]
+        dq, dk, dv = (torch.zeros(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
+        return dq, dk, dv
     sm_scale = D**-0.5 if sm_scale is None else sm_scale
     qk_scale = sm_scale * LOG2_E  # the kernels' exponentials are powers of 2
     dq, dk, dv = (empty_output(x.shape, x.dtype, x.device) for x in (q, k, v))

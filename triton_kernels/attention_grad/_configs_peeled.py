@@ -14,8 +14,8 @@ def _config(BLOCK_M: int, BLOCK_N: int, num_warps: int, num_stages: int, maxnreg
     return triton.Config(tile, num_warps=num_warps, num_stages=num_stages, maxnreg=maxnreg)
 
 
-# By the largest D that they suit. Few: three kernels are compiled for each. With maxnreg=128 two programs of 8 warps
-# share a multiprocessor.
+# Keys: the largest D that a list suits. Lists are short, because three kernels are compiled for each entry. With
+# maxnreg=128 two programs of 8 warps share a multiprocessor.
 STATISTICS = {
     64: [_config(128, 64, 8, 3, maxnreg=128), _config(128, 128, 8, 3)],
     128: [_config(128, 64, 8, 2, maxnreg=128), _config(128, 128, 8, 2)],
@@ -29,7 +29,7 @@ DK_DV = {
     128: [_config(64, 128, 8, 2), _config(32, 128, 8, 3)],
 }
 IEEE = [_config(32, 32, 8, 1), _config(16, 32, 8, 1), _config(32, 16, 8, 1)]
-"""float32: no tensor cores. Operands pass through registers, so tiles are small."""
+"""float32 has no tensor cores: operands pass through registers, so tiles are small."""
 
 CONFIGS = [c for lists in (STATISTICS, DQ, DK_DV) for each in lists.values() for c in each] + IEEE
 
@@ -43,9 +43,9 @@ def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: 
 
 
 def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
-    """The configurations that a search of minutes times beyond the short list.
+    """The configurations that a search of several minutes times beyond the short list.
 
-    All whose sums and scores take at most 200 registers per thread (16 bits) or 100 (float32), and whose tiles fit into
+    All whose sums and scores take at most 200 registers per thread (100 for float32), and whose tiles fit into
     shared memory.
     """
     q, D = args["q_ptr"], constants["D"]

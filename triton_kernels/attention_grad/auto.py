@@ -1,6 +1,6 @@
-"""The gradients of attention in Triton by the kernels that suit the case: `gluon` where it covers it, or `peeled`.
+"""The gradients of attention in Triton: `gluon` where it covers the case, otherwise `peeled`.
 
-The times of both are in results/nvidia-h200/attention_grad_sizes: `gluon` is faster in every row that it covers.
+Their times are in results/nvidia-h200/attention_grad_sizes: `gluon` is faster in every row that it covers.
 """
 
 from types import ModuleType

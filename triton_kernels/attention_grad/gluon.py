@@ -1,6 +1,6 @@
 """The gradients of attention in Gluon for Hopper: a producer warp loads by TMA, two warpgroups multiply by wgmma.
 
-Adds to `triton/peeled`: roles of warps; p and its gradient stay in registers.
+Adds to `triton/peeled`: warps with separate roles; p and its gradient stay in registers.
 """
 
 import torch
@@ -26,9 +26,9 @@ REQUIRES = "sm_90"
 
 HEAD_DIMS = (64, 128)
 QUERIES = 64
-"""Queries that move past a tile of keys in one step: as many as registers have scores for, beside two sums."""
+"""Queries per step past a tile of keys: as many as registers can hold scores for, beside two sums."""
 KEYS = 128
-"""Keys that move past a tile of queries in one step."""
+"""Keys per step past a tile of queries."""
 CONSUMERS = gl.constexpr(2)
 STAGES = 2
 INTEGERS = ["H", "HEADS", "HEAD_GROUP", "S_q", "S_k", "G"]
@@ -39,7 +39,7 @@ Keys = Float[Tensor, "B H_kv S_k D"]
 
 @gluon.jit
 def hide_before(s, first):
-    """Minus infinity for the scores of a row in columns before `first`. See `hide`."""
+    """Sets the scores of a row in columns before `first` to minus infinity. See `hide`."""
     parts = s.reshape([s.shape[0], s.shape[1] // 8, 4, 2])
     LAYOUT: gl.constexpr = parts.type.layout
     i = gl.arange(0, s.shape[1] // 8, gl.SliceLayout(0, gl.SliceLayout(2, gl.SliceLayout(3, LAYOUT))))
@@ -54,7 +54,7 @@ def hide_before(s, first):
 
 @gluon.jit
 def load_kept(a_desc, b_desc, a_smem, b_smem, full, b, h, row):
-    """Loads the rows of two operands that the program keeps, ROWS for each consumer."""
+    """Loads the rows of two operands that stay in shared memory for the whole program, ROWS for each consumer."""
     mbarrier.expect(full.index(0), 2 * CONSUMERS * a_desc.block_type.nbytes)
     for i in gl.static_range(CONSUMERS):
         tma_load(a_desc, [b, h, row + i * ROWS, 0], full.index(0), a_smem.index(i))
@@ -63,7 +63,7 @@ def load_kept(a_desc, b_desc, a_smem, b_smem, full, b, h, row):
 
 @gluon.jit
 def load_moving(a_desc, b_desc, smem, barriers, count, b, h, row):
-    """Loads the next rows of the two moving operands, once their stage is free."""
+    """Loads the next rows of the two operands that change in each step, once their stage is free."""
     _, _, a_smem, b_smem, _ = smem
     _, a_full, b_full, empty = barriers
     STAGES: gl.constexpr = a_smem.shape[0]
@@ -77,7 +77,7 @@ def load_moving(a_desc, b_desc, smem, barriers, count, b, h, row):
 
 @gluon.jit
 def products(consumer: gl.constexpr, smem, barriers, count, dp):
-    """Starts the products of the kept and the moving rows: the scores and do v^T, added to dp, or their transposes."""
+    """Starts two products of kept and moving rows: the scores, and do v^T added to dp, or the transposes of both."""
     kept_a, kept_b, moving_a, moving_b, _ = smem
     _, a_full, b_full, _ = barriers
     STAGES: gl.constexpr = moving_a.shape[0]
@@ -103,10 +103,9 @@ def add_queries(
     """Adds the contributions of queries start to end of one head to 64 rows of dk (without the scale) and dv.
 
     Returns dk, dv and the number of steps so far. row: the first key.
-
-    Scores have a key a row, so that p and ds are left operands of the products with do and q, in registers. MASKED:
+    Scores have one key per row, so that p and ds are left operands of the products with do and q, in registers. MASKED:
     query i does not see the keys beyond i + shift, or some of the queries lie beyond the last. PREFETCH: lse and delta
-    are loaded a step ahead, which takes registers that masks need.
+    are loaded one step ahead, which takes registers that masks need.
     """
     _, _, q_smem, do_smem, _ = smem
     _, _, _, empty = barriers
@@ -126,7 +125,7 @@ def add_queries(
             inside = queries < S_q
             lse = gl.load(lse_ptr + queries, mask=inside, other=0.0) if MASKED else gl.load(lse_ptr + queries)
             delta = gl.load(delta_ptr + queries, mask=inside, other=0.0) if MASKED else gl.load(delta_ptr + queries)
-        # The product is added to -delta: delta itself would take registers throughout the step.
+        # The product is added to -delta; delta as an operand of its own would take registers throughout the step.
         dp = gl.zeros([ROWS, BLOCK_M], gl.float32, SCORES) - delta[None, :]
         s, dp = products(consumer, smem, barriers, count, dp)
         s = hopper.warpgroup_mma_wait(1, deps=(s,))
@@ -140,10 +139,10 @@ def add_queries(
         dp = hopper.warpgroup_mma_wait(1, deps=(dp,))
         ds = gl.convert_layout((p * dp).to(q_smem.dtype), OPERAND)
         dk = hopper.warpgroup_mma(ds, q_smem.index(stage).reshape([BLOCK_M, D]), dk, is_async=True)
-        if PREFETCH:  # the next step's, while the products run; beyond the last query there is memory too
+        if PREFETCH:  # for the next step, while the products run; there is memory beyond the last query too
             lse = gl.load(lse_ptr + start_m + BLOCK_M + offs_m)
             delta = gl.load(delta_ptr + start_m + BLOCK_M + offs_m)
-        # The operands are named, so that their registers are not used again before.
+        # As operands of the wait these keep their registers until then.
         dk, dv, weights, ds = hopper.warpgroup_mma_wait(0, deps=(dk, dv, weights, ds))
         mbarrier.arrive(empty.index(stage))
         count += 1
@@ -163,8 +162,8 @@ def keep_keys(
     OUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
     row = start_n + consumer * ROWS
     shift = S_k - S_q if CAUSAL else S_k
-    whole = max(S_q // BLOCK_M * BLOCK_M, first)  # steps before it have no query beyond the last
-    # From `full` on every query sees all keys.
+    whole = max(S_q // BLOCK_M * BLOCK_M, first)  # tiles before this one have no query beyond the last
+    # From `full` on, every query sees all keys of the tile.
     full = min(gl.cdiv(max(row + ROWS - 1 - shift, first), BLOCK_M) * BLOCK_M, whole) if CAUSAL else first
     dk = gl.zeros([ROWS, D], gl.float32, OUT)
     dv = gl.zeros([ROWS, D], gl.float32, OUT)
@@ -221,7 +220,7 @@ def keep_queries(
     row = start_m + consumer * ROWS
     queries = row + gl.arange(0, ROWS, gl.SliceLayout(1, SCORES))
     last_key = gl.minimum(queries + (S_k - S_q), S_k - 1) if CAUSAL else queries * 0 + (S_k - 1)
-    full = min(row + S_k - S_q + 1, S_k) if CAUSAL else S_k  # keys before it are visible to all these queries
+    full = min(row + S_k - S_q + 1, S_k) if CAUSAL else S_k  # all these queries see the keys before this one
     before = (b * H + h).to(gl.int64) * S_q
     lse = gl.load(lse_ptr + before + queries, mask=queries < S_q, other=float("inf"))
     delta = gl.load(delta_ptr + before + queries, mask=queries < S_q, other=0.0)
@@ -256,7 +255,7 @@ def move_keys(q_desc, do_desc, k_desc, v_desc, smem, barriers, b, h, start_m, en
 
 @gluon.jit
 def allocate(kept_desc, moving_desc, out_desc, D: gl.constexpr, STAGES: gl.constexpr):
-    """Shared memory of two kept and two moving operands and of results, and the barriers.
+    """Allocates shared memory for two kept operands, two moving operands and the results, and the barriers.
 
     Full barriers complete when TMA has written; the empty one of a stage when both consumers have read it.
     """
@@ -343,10 +342,10 @@ def attention_grad(
 ) -> tuple[Queries, Keys, Keys]:
     """(dq, dk, dv): gradients of the sum of do * o, where o = softmax(sm_scale q k^T) v; forward and backward.
 
-    Shapes: q and do (B, H, S_q, D), k and v (B, H_kv, S_k, D); D is 64 or 128. An operand that TMA cannot read (rows
-    contiguous, each at a multiple of 16 bytes) is copied first. `causal` and `sm_scale` are those of `attention`.
-    The forward pass is that of attention/gluon.py. Then scores are computed twice more, for dk and dv and for dq,
-    instead of adding dq by atomic operations: the result is deterministic.
+    Shapes: q and do (B, H, S_q, D), k and v (B, H_kv, S_k, D); D is 64 or 128. An operand that TMA cannot read (it
+    needs contiguous rows, each at a multiple of 16 bytes) is copied first. `causal` and `sm_scale` are those of
+    `attention`. The forward pass is that of attention/gluon.py. Then scores are computed twice more, for dk and dv and
+    for dq, instead of adding dq by atomic operations: the result is deterministic.
     Dtypes: float16, bfloat16 (scores, softmax and sums in float32; p and ds are rounded once for the products that
     follow). Tail: TMA reads zeros beyond the last row, whose scores are hidden, and does not write there.
     A query that sees no key has no gradient. Hidden pairs are weighted by 0: NaN and infinities of hidden rows can
@@ -359,10 +358,11 @@ def attention_grad(
     check_gpu("attention_grad", "q", q)
     _check_limits(q, sm_scale)
     if q.numel() == 0 or k.numel() == 0:
-        return tuple(torch.zeros(x.shape, dtype=q.dtype, device=q.device) for x in (q, k, v))  # type: ignore[return-value]
+        dq, dk, dv = (torch.zeros(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
+        return dq, dk, dv
     dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
     sm_scale = D**-0.5 if sm_scale is None else sm_scale
-    qk_scale = max(sm_scale * LOG2_E, 2.0**-126)  # not 0, which times the minus infinity of a hidden score is NaN
+    qk_scale = max(sm_scale * LOG2_E, 2.0**-126)  # not 0, because 0 times the minus infinity of a hidden score is NaN
     G, rows = H // H_kv, int(ROWS)
     block = rows * int(CONSUMERS)
     keys_together, queries_together = (max(1, GROUP_BYTES // (4 * S * D)) for S in (S_k, S_q * G))

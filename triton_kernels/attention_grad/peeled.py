@@ -1,7 +1,7 @@
-"""The gradients of attention in Triton with the masked blocks peeled off into loops of their own.
+"""The gradients of attention in Triton, with masked blocks in separate loops.
 
 Adds to the plain kernels: blocks that every row of a tile sees need no mask, offsets within a block have 32 bits, and
-the heads that run together share the L2 cache.
+heads that run together share the L2 cache.
 """
 
 import torch
@@ -50,7 +50,7 @@ def peeled_statistics_kernel(
     v_ptr += b * stride_vb + h // G * stride_vh
 
     last_key = tl.full((BLOCK_M,), S_k - 1, tl.int32)
-    full = S_k // BLOCK_N * BLOCK_N  # keys before it are visible to every row
+    full = S_k // BLOCK_N * BLOCK_N  # every row sees the keys before this one
     end = S_k
     if CAUSAL:
         last_key = tl.minimum(rows + (S_k - S_q), S_k - 1)
@@ -126,7 +126,7 @@ def peeled_dk_dv_kernel(
 ):  # fmt: skip
     """One program computes BLOCK_N rows of dk and dv of one key head, from all queries of its G query heads.
 
-    p^T and ds^T have a key a row, so that they are the left operands of the products with do and q.
+    p^T and ds^T have one key per row, so that they are the left operands of the products with do and q.
     """
     head, rank = head_and_rank(tl.program_id(0), tl.cdiv(S_k, BLOCK_N), HEADS, HEAD_GROUP)
     head = head.to(tl.int64)
@@ -143,12 +143,12 @@ def peeled_dk_dv_kernel(
 
     shift = S_k  # every query sees every key
     first = 0  # first query that sees a key of the tile
-    full = 0  # first query from which on all see all keys
+    full = 0  # from this query on, each query sees all keys of the tile
     if CAUSAL:
         shift = S_k - S_q
         first = tl.maximum(start_n - shift, 0) // BLOCK_M * BLOCK_M
         full = tl.cdiv(tl.maximum(start_n + BLOCK_N - 1 - shift, 0), BLOCK_M) * BLOCK_M
-    whole = S_q // BLOCK_M * BLOCK_M  # queries in tiles without any beyond the last
+    whole = S_q // BLOCK_M * BLOCK_M  # number of queries in full tiles
     full = tl.minimum(full, whole)
     dk = tl.zeros((BLOCK_N, D), tl.float32)
     dv = tl.zeros((BLOCK_N, D), tl.float32)
@@ -290,7 +290,8 @@ def attention_grad(
     q, k, v, do = (x if x.stride(3) == 1 else x.contiguous() for x in (q, k, v, do))
     _check_limits(q, k, v, do, sm_scale)
     if q.numel() == 0 or k.numel() == 0:
-        return tuple(torch.zeros(x.shape, dtype=q.dtype, device=q.device) for x in (q, k, v))  # type: ignore[return-value]
+        dq, dk, dv = (torch.zeros(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
+        return dq, dk, dv
     sm_scale = D**-0.5 if sm_scale is None else sm_scale
     dq, dk, dv = (empty_output(x.shape, x.dtype, x.device) for x in (q, k, v))
     G = H // H_kv

@@ -22,9 +22,8 @@ def conv2d_gather_kernel(
 ):  # fmt: skip
     """One program computes a tile of the output, [BLOCK_M, BLOCK_N] of (n p q, k), in float32 registers.
 
-    Each step multiplies [BLOCK_M, BLOCK_K] of the pixels under the window by [BLOCK_K, BLOCK_N] of the weights. Factor
-    number j of the R S C of a window is channel c of the tap (r, s), with j = (r S + s) C + c. Pixels in the padding
-    are zero.
+    Each step multiplies [BLOCK_M, BLOCK_K] of the pixels under the window by [BLOCK_K, BLOCK_N] of the weights. A
+    window has R S C factors: factor j = (r S + s) C + c is channel c of the tap (r, s). Pixels in the padding are zero.
     """
     tiles_n = tl.cdiv(K, BLOCK_N)
     offs_m = tl.program_id(0) // tiles_n * BLOCK_M + tl.arange(0, BLOCK_M)

@@ -9,7 +9,7 @@ from triton_kernels._runtime.configs import columns_that_suit, shared_memory
 
 
 def set_boxes(args: dict[str, Any]) -> None:
-    """Gives the descriptors the block shapes of the configuration, before each launch."""
+    """Before each launch: gives the descriptors the block shapes of the configuration."""
     height, width, block_n, block_k = (args[name] for name in ("BOX_H", "BOX_W", "BLOCK_N", "BLOCK_K"))
     box = [args["BLOCK_M"] // (height * width), height, width]
     args["x_desc"].block_shape = [*box, block_k]
@@ -24,7 +24,7 @@ def _config(
     return triton.Config(tile, num_warps=num_warps, num_stages=num_stages, pre_hook=set_boxes)
 
 
-# Two warpgroups to a program, or two programs of one warpgroup to a multiprocessor.
+# Two warpgroups per program, or two programs of one warpgroup per multiprocessor.
 HALF_CONFIGS = [
     _config(128, 256, 64, 2, 1, 8, 3),
     _config(256, 128, 64, 1, 1, 8, 3),
@@ -47,7 +47,7 @@ def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: 
 
 
 def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
-    """The configurations that a search of minutes times beyond the short list.
+    """The configurations that a search of several minutes times beyond the short list.
 
     64 or 128 accumulators per thread, one or two programs per multiprocessor, and as many stages as fit beside the
     epilogue's buffer.

@@ -36,14 +36,14 @@ CONFIGS = HALF_CONFIGS + TF32_CONFIGS + IEEE_CONFIGS
 
 
 def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: Any) -> list[triton.Config]:
-    """The configurations that the autotuner times: those of the multiplying unit whose columns suit K."""
+    """The configurations that the autotuner times: those for the kind of arithmetic whose columns suit K."""
     if args["x_ptr"].dtype != torch.float32:
         return columns_that_suit(HALF_CONFIGS, constants["K"])
     return columns_that_suit(TF32_CONFIGS if constants["PRECISION"] == "tf32" else IEEE_CONFIGS, constants["K"])
 
 
 def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
-    """The configurations that a search of minutes times beyond the short list.
+    """The configurations that a search of several minutes times beyond the short list.
 
     Up to 128 accumulators per thread, 64 without tensor cores; as many stages as fit one or two programs per
     multiprocessor.

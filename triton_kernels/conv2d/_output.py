@@ -7,9 +7,9 @@ from triton_kernels._runtime.interpreter import empty_output
 
 
 def new_output(x: Tensor, weight: Tensor, stride: int, padding: int, precision: str) -> tuple[Tensor, bool]:
-    """The output (N, P, Q, K), and whether it is finished: empty, or zero because there are no channels.
+    """The output (N, P, Q, K), and whether it is complete: empty, or zero because there are no channels.
 
-    Raises: ValueError for arguments that do not fit each other; NotImplementedError for 2^31 - 256 pixels and more.
+    Raises: ValueError for arguments that are not consistent; NotImplementedError for 2^31 - 256 pixels and more.
     """
     P, Q = check_conv2d(x, weight, stride=stride, padding=padding, precision=precision)
     (N, _, _, C), K = x.shape, weight.shape[0]

@@ -1,7 +1,7 @@
-"""Convolution of images in Triton: the kernel that suits the images.
+"""Convolution of images in Triton: chooses the kernel by the shape and layout of the images.
 
-`triton/boxes` if TMA can read them and boxes overhang the output by at most a quarter, else `triton/taps`; the plain
-kernel for windows of few channels.
+It is `triton/boxes` if TMA can read the images and boxes overhang the output by at most a quarter, otherwise
+`triton/taps`; the plain kernel for windows with few channels.
 """
 
 import triton
@@ -18,7 +18,7 @@ KERNELS = {"boxes": boxes.conv2d, "taps": taps.conv2d, "gather": plain.conv2d}
 
 
 def overhangs_little(x: Tensor, weight: Tensor, padding: int) -> bool:
-    """Whether the boxes of `triton/boxes` have at most a quarter more results than the output."""
+    """True if the boxes of `triton/boxes` have at most a quarter more results than the output."""
     (N, H, W, _), (K, R, S, _) = x.shape, weight.shape
     P, Q = H + 2 * padding - R + 1, W + 2 * padding - S + 1
     computed = boxes.pixels_of_boxes(N, P, Q, boxes.box_of(N, P, Q)) * triton.cdiv(K, 64) * 64

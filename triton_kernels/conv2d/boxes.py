@@ -1,4 +1,4 @@
-"""Convolution of images with stride 1 in Triton: adds to `triton/taps` that TMA reads the pixels of a tap.
+"""Convolution of images with stride 1 in Triton: adds TMA loads of the pixels of a tap to `triton/taps`.
 
 A tile is a box of images, rows and columns.
 """
@@ -20,7 +20,7 @@ from triton_kernels.conv2d._configs_boxes import CONFIGS, set_boxes, short_list,
 from triton_kernels.conv2d._output import new_output
 
 DETERMINISTIC = True
-BOX_PIXELS = 128  # pixels of the box whose sides are chosen
+BOX_PIXELS = 128  # pixels of the box of one tile
 
 
 @triton.jit
@@ -37,7 +37,7 @@ def store_channels(out_desc, image, top, left, k, x, PARTS: tl.constexpr):
 
 @triton.jit
 def box_of_tile(tile, P, Q, K, BOX_N: tl.constexpr, BOX_H: tl.constexpr, BOX_W: tl.constexpr, BLOCK_N: tl.constexpr):
-    """First image, row, column and output channel of a tile. The tiles of one box follow each other."""
+    """First image, row, column and output channel of a tile. The tiles of one box are consecutive."""
     columns, across, down = tl.cdiv(K, BLOCK_N), tl.cdiv(Q, BOX_W), tl.cdiv(P, BOX_H)
     box = tile // columns
     row = box // across
@@ -54,8 +54,8 @@ def conv2d_boxes_kernel(
 ):  # fmt: skip
     """A persistent program computes tiles program_id, program_id + num_programs, ... of the output.
 
-    A tile is a box of BLOCK_M pixels, BOX_H x BOX_W of each image, by BLOCK_N output channels. At each tap TMA reads
-    the box there, with zeros outside of the images. It does not write what overhangs the output.
+    A tile is a box of BLOCK_M pixels, BOX_H x BOX_W of each image, by BLOCK_N output channels. For each tap TMA reads
+    the shifted box, with zeros outside of the images. It does not write elements that overhang the output.
     """
     BOX_N: tl.constexpr = BLOCK_M // (BOX_H * BOX_W)
     BLOCKS: tl.constexpr = C // BLOCK_K
@@ -109,7 +109,7 @@ def pixels_of_boxes(N: int, P: int, Q: int, box: tuple[int, int]) -> int:
 
 
 def box_of(N: int, P: int, Q: int) -> tuple[int, int]:
-    """Rows and columns of a box: those that overhang least, then the most pixels of an image, then the widest."""
+    """Rows and columns of a box: the one that overhangs least, then with most pixels per image, then the widest."""
     sides = (1, 2, 4, 8)
     boxes = [(height, width) for height in sides for width in sides if max(height, width) <= 2 * min(height, width)]
     return min(boxes, key=lambda box: (pixels_of_boxes(N, P, Q, box), -box[0] * box[1], -box[1]))
@@ -127,11 +127,11 @@ def conv2d(
     """y[n, p, q, k] = sum over r, s, c of x[n, p + r - padding, q + s - padding, c] weight[k, r, s, c].
 
     Shapes: x (N, H, W, C), C a multiple of 128 bytes and contiguous, pixels at multiples of 16 bytes; weight
-    (K, R, S, C), K a multiple of 16 bytes, any strides: other weights than contiguous ones are copied. The output is
+    (K, R, S, C), K a multiple of 16 bytes, any strides; weights that are not contiguous are copied. The output is
     contiguous.
     Dtypes: float16, bfloat16, and float32 with precision="tf32", whose factors the tensor cores truncate to 11
     significant bits; sums in float32, rounded once at the end.
-    Tail: TMA reads zeros outside of the images, and does not write what overhangs the output.
+    Tail: TMA reads zeros outside of the images, and does not write elements that overhang the output.
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for stride above 1, other
     channels or strides, float32 with precision="ieee", a GPU without TMA, and for 2^31 - 256 pixels and more.
     Source: implicit GEMM as in cuDNN (Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", 2014).
@@ -169,6 +169,6 @@ def _launch(x: Tensor, weight: Tensor, out: Tensor, padding: int, precision: str
         tiles = boxes * triton.cdiv(K, tile["BLOCK_N"])
         if tile["PER_SM"] == 1:
             return persistent_grid(tiles, processors)
-        return (min(tiles, processors * tile["PER_SM"]),)  # The last programs of a multiprocessor run faster alone.
+        return (min(tiles, processors * tile["PER_SM"]),)  # the last programs of a multiprocessor run faster alone
 
     launch(conv2d_boxes_kernel, grid, *descriptors.values(), N, P, Q, **constants)

@@ -1,6 +1,6 @@
-"""Convolution of images in Triton: adds to the plain kernel that a step of the sum is a block of channels of one tap.
+"""Convolution of images in Triton: adds to the plain kernel steps that each sum a block of channels of one tap.
 
-Copies are then of contiguous channels, and a mask needs one test for each pixel.
+Copies then read contiguous channels, and a mask needs one test per pixel.
 """
 
 import triton
@@ -17,7 +17,7 @@ from triton_kernels.conv2d._output import new_output
 
 DETERMINISTIC = True
 GROUP_M = 8  # tile rows per group of the tile scheduler
-FEW_CHANNELS = 16  # With fewer, most of a block of channels would be masked.
+FEW_CHANNELS = 16  # with fewer channels, most of a block of channels would be masked
 
 
 @triton.jit
@@ -36,9 +36,9 @@ def conv2d_taps_kernel(
     """One program computes a tile of the output, [BLOCK_M, BLOCK_N] of (n p q, k), in float32 registers.
 
     Each step multiplies [BLOCK_M, BLOCK_K] by [BLOCK_K, BLOCK_N]: BLOCK_K channels of one tap (r, s), at the pixels
-    that the tap reads there, with zeros in the padding. If a window has at most 32 taps, each row of the tile has one
-    bit for each tap, which says whether the pixel lies in the image. C and K are constants: steps are divided into taps
-    without divisions, and masks of blocks that do not overhang are left out.
+    that the tap reads, with zeros in the padding. If a window has at most 32 taps, each row of the tile has a bit mask
+    of the taps that lie in the image. C and K are constants: the compiler divides steps into taps without divisions,
+    and omits masks of blocks that do not overhang.
     """
     BITS: tl.constexpr = R * S <= 32
     pid_m, pid_n = grouped_tile_any(tl.program_id(0), tl.cdiv(pixels, BLOCK_M), tl.cdiv(K, BLOCK_N), GROUP_M)
@@ -100,7 +100,7 @@ else:  # tuned, or timed once per key and kept in Triton's cache folder
 
 
 def covers(x: Tensor, weight: Tensor) -> bool:
-    """Whether a tap has enough channels for a step of its own."""
+    """True if a tap has enough channels to fill a step."""
     (_, R, S, C) = weight.shape
     return C >= FEW_CHANNELS or R * S == 1
 

@@ -1,4 +1,4 @@
-"""Layer normalization of the rows of a matrix in Triton: a row is in registers of a program, or read in blocks."""
+"""Layer normalization of the rows of a matrix in Triton. A program holds a row in registers, or reads it in blocks."""
 
 import triton
 import triton.language as tl
@@ -37,7 +37,7 @@ def long_layer_norm_kernel(
 ):  # fmt: skip
     """One program computes one row in blocks of BLOCK_N. It reads the row twice, the second time from the L2 cache.
 
-    mean: the mean of the elements so far. squares: the sum of their squared differences to it. A block adds its own
+    mean: mean of the elements so far. squares: sum of their squared differences from it. Each block adds its own
     mean and squared differences.
     """
     row = tl.program_id(0).to(tl.int64)

@@ -1,4 +1,4 @@
-"""Layer normalization by liger-kernel: one Triton program a row, which stays in registers."""
+"""Layer normalization by liger-kernel: one Triton program holds a row in registers."""
 
 from jaxtyping import Float
 from liger_kernel.ops import LigerLayerNormFunction

@@ -1,4 +1,4 @@
-"""A linear layer with a sigmoid in Triton: a matrix product whose tiles are finished before they are stored."""
+"""A linear layer with a sigmoid in Triton: a matrix product whose epilogue adds the bias and applies the sigmoid."""
 
 import triton
 import triton.language as tl

@@ -1,4 +1,4 @@
-"""Configurations of pipelined.py: those of matmul, with fewer of them in the short list."""
+"""Configurations of pipelined.py: those of matmul, with a shorter short list."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ CONFIGS = HALF_CONFIGS + TF32_CONFIGS + IEEE_CONFIGS
 
 
 def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: Any) -> list[triton.Config]:
-    """The configurations that the autotuner times: those of the multiplying unit whose tiles suit the output."""
+    """The configurations that the autotuner times: those for the kind of arithmetic whose tiles suit the output."""
     if args["x_ptr"].dtype != torch.float32:
         of_unit = HALF_CONFIGS
     else:
@@ -40,7 +40,7 @@ def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: 
 
 
 def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
-    """The configurations that a search of minutes times beyond the short list: those of `matmul`."""
+    """The configurations that a search of several minutes times beyond the short list: those of `matmul`."""
     return _configs_pipelined.tuning_space(_as_matmul(args), **constants, PARTS=1)
 
 

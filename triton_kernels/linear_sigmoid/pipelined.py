@@ -1,6 +1,6 @@
 """A linear layer with a sigmoid in Triton: adds to the plain kernel a loop that the compiler pipelines without stalls.
 
-Alignment is known to the compiler, addresses are not computed again in the loop, and tiles that fit are not masked.
+The compiler knows the alignment, addresses are computed once before the loop, and tiles that fit are not masked.
 """
 
 import triton
@@ -112,7 +112,7 @@ def linear_sigmoid(
 
 def launch_forward(x: Tensor, weight: Tensor, bias: Tensor, dy: Tensor | None, out: Tensor, precision: str) -> None:
     """Stores s = sigma(x weight^T + bias) in out, or dz = dy s (1 - s) if there is a dy. out is not empty."""
-    if x.shape[1] == 0:  # the kernel needs a step
+    if x.shape[1] == 0:  # the kernel needs at least one step
         x, weight = x.new_zeros(x.shape[0], 1), weight.new_zeros(weight.shape[0], 1)
     (M, K), N = x.shape, weight.shape[0]
     by_rows = x.stride(1) == 1 == weight.stride(1)

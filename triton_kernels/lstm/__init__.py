@@ -1,4 +1,4 @@
-"""A layer of LSTM cells in Triton: one product for all inputs, then a launch for each time step."""
+"""A layer of LSTM cells in Triton: one product for the inputs of all time steps, then a launch per time step."""
 
 import torch
 import triton
@@ -26,7 +26,7 @@ def tanh(x):
 
 @triton.jit
 def add_product(acc, h, w_ptr, k, u, H, GATE: tl.constexpr):
-    """acc + h w^T over the columns k of the weights of one gate, rows GATE H to (GATE + 1) H - 1."""
+    """acc + h w^T over the columns k of the weights of one gate (rows GATE H to (GATE + 1) H - 1)."""
     w = tl.load(w_ptr + (GATE * H + u).to(tl.int64) * H + k[:, None], mask=(k[:, None] < H) & (u < H), other=0.0)
     return tl.dot(h, dot_operand(w), acc, input_precision="ieee")
 
@@ -43,7 +43,7 @@ def lstm_step_kernel(
     inputs_ptr, w_hh_ptr, bias_ptr, before_ptr, c_before_ptr, y_ptr, h_ptr, c_ptr, B, H,
     BLOCK_B: tl.constexpr, BLOCK_U: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """One time step. One program computes BLOCK_U units of BLOCK_B rows of the batch, from h of the step before."""
+    """One time step. One program computes BLOCK_U units of BLOCK_B rows of the batch, from h of the previous step."""
     tiles_u = tl.cdiv(H, BLOCK_U)
     b = (tl.program_id(0) // tiles_u * BLOCK_B + tl.arange(0, BLOCK_B)[:, None]).to(tl.int64)
     u = tl.program_id(0) % tiles_u * BLOCK_U + tl.arange(0, BLOCK_U)[None, :]
@@ -81,10 +81,10 @@ def lstm(
     """(y, h, c): i, f, g, o = x_t w_ih^T + h w_hh^T + bias; c = sigmoid(f) c + sigmoid(i) tanh(g);
     h = y_t = sigmoid(o) tanh(c).
 
-    Shapes: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H), any strides: torch copies what is not
-    contiguous. The results are contiguous.
-    Dtypes: float32 (ieee), float16, bfloat16, the same for all. x w_ih^T, by `matmul`, and h are rounded to it; sums
-    and c are float32. Memory: 4 T B H numbers for x w_ih^T, and 4 B H bytes.
+    Shapes: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H), any strides: torch copies tensors
+    that are not contiguous. The results are contiguous.
+    Dtypes: float32 (ieee), float16, bfloat16, the same for all. x w_ih^T, by `matmul`, and h are rounded to this dtype;
+    sums and c are float32. Memory: 4 T B H numbers for x w_ih^T, and 4 B H bytes.
     Tail: masked. Errors: ValueError for other shapes, dtypes or devices.
     Source: S. Hochreiter, J. Schmidhuber, "Long Short-Term Memory", 1997; the gates are those of PyTorch.
     """
@@ -97,7 +97,7 @@ def lstm(
 def run_steps(
     inputs: Float[Tensor, "T B 4*H"], w_hh: Tensor, bias: Tensor, h0: Tensor, c0: Tensor
 ) -> tuple[Sequence, State, State]:
-    """The results of `lstm` from inputs = x w_ih^T."""
+    """Computes the results of `lstm` from inputs = x w_ih^T."""
     (T, B, _), H = inputs.shape, h0.shape[1]
     if T == 0 or B == 0 or H == 0:
         return inputs.new_empty((T, B, H)), h0.clone(), c0.clone()

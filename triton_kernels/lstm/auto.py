@@ -1,5 +1,5 @@
-"""A layer of LSTM cells in Triton: all steps in one launch if the device runs all of its programs at the same time,
-otherwise a launch for each step."""
+"""A layer of LSTM cells in Triton: all time steps in one launch if all programs of that launch run at the same time,
+otherwise one launch per time step."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -28,7 +28,7 @@ def lstm(
     h0: State,
     c0: State,
 ) -> tuple[Sequence, State, State]:
-    """(y, h, c), as `triton_kernels.lstm.lstm`, whose shapes, dtypes and errors are those of this function."""
+    """(y, h, c), as `triton_kernels.lstm.lstm`, with the same shapes, dtypes and errors."""
     check_lstm(x, w_ih, w_hh, bias, h0, c0)
     T, B, I = x.shape  # noqa: E741
     inputs = auto.matmul(x.reshape(T * B, I), w_ih.t()).view(T, B, w_ih.shape[0])

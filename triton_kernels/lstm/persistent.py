@@ -1,6 +1,6 @@
-"""A layer of LSTM cells in Triton: adds to the plain kernel that one launch takes all time steps.
+"""A layer of LSTM cells in Triton: adds to the plain kernel a single launch for all time steps.
 
-After each step the programs wait for each other at a counter in memory.
+After each step the programs synchronize through a counter in memory.
 """
 
 import torch
@@ -50,7 +50,7 @@ def lstm_persistent_kernel(
 ):  # fmt: skip
     """Steps begin to end - 1. One program computes BLOCK_U units of BLOCK_B rows of the batch; c stays in registers.
 
-    WAIT: all programs wait for each other after each step, so they must run at the same time. Loads of h bypass the L1
+    WAIT: all programs synchronize after each step, so they must run at the same time. Loads of h bypass the L1
     cache, which may hold old values.
     """
     across = tl.cdiv(H, BLOCK_U)
@@ -92,7 +92,7 @@ def lstm_persistent_kernel(
         tl.store(y_ptr + row * H + u, h, mask=inside)
         if WAIT:  # noqa: SIM102 - a constant and a value
             if t + 1 < end:
-                tl.debug_barrier()  # all threads have stored
+                tl.debug_barrier()  # all threads have stored h
                 tl.atomic_add(arrived_ptr, 1, sem="release")
                 while tl.atomic_add(arrived_ptr, 0, sem="acquire") < tl.num_programs(0) * (t + 1):
                     pass
@@ -105,8 +105,8 @@ def lstm_persistent_kernel(
 def run_together(
     inputs: Float[Tensor, "T B 4*H"], w_hh: Tensor, bias: Tensor, h0: Tensor, c0: Tensor
 ) -> tuple[Sequence, State, State]:
-    """The results of `lstm` from inputs = x w_ih^T, by one launch. The interpreter runs one program after the other, so
-    there each step is a launch."""
+    """Computes the results of `lstm` from inputs = x w_ih^T in one launch. The interpreter runs programs one after the
+    other, so it takes one launch per step."""
     (T, B, _), H = inputs.shape, h0.shape[1]
     if T == 0 or B == 0 or H == 0:
         return inputs.new_empty((T, B, H)), h0.clone(), c0.clone()
@@ -130,7 +130,7 @@ def run_together(
 
 
 def block_b(B: int) -> int:
-    """Rows of the batch of a program."""
+    """Rows of the batch per program."""
     return min(128, max(16, triton.next_power_of_2(B)))
 
 
@@ -139,7 +139,7 @@ def programs(B: int, H: int) -> int:
 
 
 def fits(h0: State) -> bool:
-    """Whether the device runs all programs at the same time. The interpreter needs no such limit."""
+    """True if the device runs all programs at the same time. The interpreter needs no such limit."""
     return INTERPRET or programs(*h0.shape) <= multiprocessors(h0)
 
 
@@ -158,10 +158,10 @@ def lstm(
     The launch is cooperative: it fails unless all programs run at the same time. Each step reads the weights from the
     caches.
 
-    Shapes: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H), any strides: torch copies what is not
-    contiguous. The results are contiguous.
-    Dtypes: float32 (ieee), float16, bfloat16, the same for all. x w_ih^T, by `auto` of matmul, and h are rounded to it;
-    sums and c are float32. Memory: 4 T B H numbers for x w_ih^T, and 4 B H bytes.
+    Shapes: x (T, B, I), w_ih (4H, I), w_hh (4H, H), bias (4H,), h0 and c0 (B, H), any strides: torch copies tensors
+    that are not contiguous. The results are contiguous.
+    Dtypes: float32 (ieee), float16, bfloat16, the same for all. x w_ih^T, by `auto` of matmul, and h are rounded to
+    this dtype; sums and c are float32. Memory: 4 T B H numbers for x w_ih^T, and 4 B H bytes.
     Tail: masked. Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for more programs, of 8
     units and up to 128 rows each, than multiprocessors.
     """

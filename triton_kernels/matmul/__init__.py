@@ -18,12 +18,12 @@ from triton_kernels._runtime.launch import device_of, kept, launch
 DETERMINISTIC = True
 DTYPES_BEYOND = ("float8_e4m3fn",)
 GROUP_M = 8  # tile rows per group of the tile scheduler
-STEP_BYTES = 128  # of a row of A that one step loads: a line of the caches
+STEP_BYTES = 128  # bytes of a row of A per step: one cache line
 
 
 @triton.jit
 def multiply_add(a, b, acc, PRECISION: tl.constexpr):
-    """acc + a b. "promoted" adds sums of 128 float8 products in float32; "fast" leaves them to the tensor cores."""
+    """acc + a b. "promoted" adds sums of 128 float8 products in float32; "fast" adds all in the tensor cores."""
     a = dot_operand(a)
     b = dot_operand(b)
     if PRECISION == "promoted":
@@ -41,7 +41,7 @@ def matmul_kernel(
     a_ptr, b_ptr, c_ptr, scale_a_ptr, scale_b_ptr, M, N, K, stride_am, stride_ak, stride_bk, stride_bn,
     PRECISION: tl.constexpr, GROUP_M: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """One program computes one tile of C, [BLOCK_M, BLOCK_N], in float32 registers, BLOCK_K columns of A at a time."""
+    """One program computes one tile of C, [BLOCK_M, BLOCK_N], in float32 registers, BLOCK_K terms of K at a time."""
     pid_m, pid_n = grouped_tile_any(tl.program_id(0), tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), GROUP_M)
     offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]  # [BLOCK_M, 1]
     offs_n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]  # [1, BLOCK_N]
@@ -75,7 +75,7 @@ CONFIGS = [
 
 
 def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: Any) -> list[triton.Config]:
-    """Drops the last tile for products without tensor cores and for promoted sums: registers would spill."""
+    """Drops the last tile if it would spill registers: for products without tensor cores and for promoted sums."""
     precision = constants["PRECISION"]
     spills = precision == "promoted" or (precision == "ieee" and args["a_ptr"].dtype == torch.float32)
     return configs[:-1] if spills else configs
@@ -104,8 +104,8 @@ def matmul(
     Dtypes: float32, float16, bfloat16, the same for both; sums in float32, rounded once at the end. float8_e4m3fn, with
     a float32 scale of shape () for each of the two, gives bfloat16.
     Precision: "ieee" multiplies the inputs exactly (float32 without tensor cores); "tf32", for float32 only: the tensor
-    cores truncate each factor to 11 significant bits. For float8, whose products Hopper's tensor cores sum with 14
-    bits: "promoted" adds sums of 128 products in float32, "fast" leaves all sums to the tensor cores.
+    cores truncate each factor to 11 significant bits. Hopper's tensor cores keep 14 bits of float8 sums: "promoted"
+    adds sums of 128 products in float32, "fast" leaves all sums to the tensor cores.
     Tail: loads and stores are masked; offsets are int64.
     Errors: ValueError for other shapes, dtypes, scales, devices or precisions; NotImplementedError for M above 2^28,
     N above 2^26 or K above 2^30.

@@ -1,4 +1,4 @@
-"""Adds the sums of parts of K, in a fixed order."""
+"""Split-K: adds the partial sums in a fixed order."""
 
 import triton
 import triton.language as tl
@@ -7,7 +7,7 @@ from torch import Tensor
 from triton_kernels._runtime.launch import launch
 
 STEP = 256
-"""Terms of a part are a multiple of this, and so of every step over K."""
+"""Each part of K has a multiple of this many terms, so that each BLOCK_K divides it."""
 
 
 @triton.jit(do_not_specialize=["count", "columns", "stride_part", "stride_r"])
@@ -17,7 +17,7 @@ def add_parts_kernel(
 ):  # fmt: skip
     """c[i] = sum over p of sums[p, i], in the order of p; float32.
 
-    FLAT: the parts have the layout of c; otherwise rows of `columns` elements, stride_r and stride_c apart.
+    FLAT: the parts have the layout of c. Otherwise they have rows of `columns` elements, strides stride_r and stride_c.
     """
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     if FLAT:
@@ -31,7 +31,7 @@ def add_parts_kernel(
 
 
 def add_parts(sums: Tensor, c: Tensor) -> None:
-    """Stores the sum of (parts, count) float32 numbers in c, whose count elements follow each other in memory."""
+    """Stores the sum of (parts, count) float32 numbers in c, whose count elements have no gaps in memory."""
     parts, count = sums.shape
     launch(
         add_parts_kernel, (triton.cdiv(count, 256),), sums, c, count, count, count, count, 1,
@@ -40,7 +40,7 @@ def add_parts(sums: Tensor, c: Tensor) -> None:
 
 
 def add_strided_parts(sums: Tensor, c: Tensor) -> None:
-    """Stores the sum of (parts, R, C) float32 numbers, of any strides, in c (R, C), contiguous."""
+    """Stores the sum of (parts, R, C) float32 numbers, with any strides, in c (R, C), contiguous."""
     parts, R, C = sums.shape
     launch(
         add_parts_kernel, (triton.cdiv(R * C, 256),), sums, c, R * C, C, *sums.stride(),

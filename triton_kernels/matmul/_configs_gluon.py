@@ -45,8 +45,8 @@ def _config(CONSUMERS: int, BLOCK_N: int, BLOCK_K: int, STAGES: int, GROUP_M: in
     return triton.Config(tile | {"BUFFERS": BUFFERS, "GROUP_M": GROUP_M}, num_warps=4, pre_hook=set_blocks)
 
 
-# 128 x 256 reads least per product; smaller tiles are for matrices with fewer such tiles than multiprocessors. GROUP_M
-# makes the region of one wave about square.
+# Tiles of 128 x 256 load the fewest bytes per product. Smaller tiles are for outputs with fewer such tiles than
+# multiprocessors. With this GROUP_M the tiles of one wave cover about a square.
 HALF_CONFIGS = [_config(tile.consumers, tile.N, 64, tile.stages, tile.group, BUFFERS=tile.buffers) for tile in TILES]
 TF32_CONFIGS = [
     _config(2, 256, 32, 4, 16),
@@ -81,7 +81,7 @@ def _is(config: triton.Config, tile: Tile) -> bool:
 
 
 def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
-    """The configurations that a search of minutes times beyond the short list.
+    """The configurations that a search of several minutes times beyond the short list.
 
     Groups of 4 to 32 tile rows, and as many stages as fit beside one or two epilogue buffers per consumer.
     """
@@ -106,7 +106,7 @@ def tile_count(config: dict[str, int], M: int, N: int) -> int:
 
 
 def _suitable(configs: list[triton.Config], args: dict[str, Any]) -> list[triton.Config]:
-    """Drops tiles that are too few for the device, or small without need."""
+    """Drops tiles that are too few for the device, and tiles that are smaller than needed for that."""
     processors = multiprocessors(args["a_desc"].base)
     tiles = {config: tile_count(config.kwargs, args["M"], args["N"]) for config in configs}
     return without_small_tiles(with_enough_tiles(tiles, processors), processors)

@@ -30,7 +30,7 @@ def _config(
     return triton.Config(tile, num_warps=num_warps, num_stages=num_stages, pre_hook=set_blocks)
 
 
-# Two warpgroups share a tile of 128 x 256; smaller tiles are for matrices with fewer such tiles than multiprocessors.
+# Two warpgroups share a tile of 128 x 256. Smaller tiles are for outputs with fewer such tiles than multiprocessors.
 HALF_CONFIGS = [
     _config(128, 256, 64, 2, 16, 8, 3),
     _config(128, 256, 64, 4, 16, 8, 4),
@@ -58,10 +58,10 @@ def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: 
 
 
 def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
-    """The configurations that a search of minutes times beyond the short list.
+    """The configurations that a search of several minutes times beyond the short list.
 
-    One or two warpgroups, 64 to 128 accumulators per thread (fewer where a warpgroup has no more), and as many stages
-    as fit beside the epilogue's buffer.
+    One or two warpgroups; 64 to 128 accumulators per thread, or fewer for the smallest tiles; as many stages as fit
+    beside the epilogue's buffer.
     """
     base = args["a_desc"].base
     element = base.element_size()
@@ -78,7 +78,7 @@ def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
 
 
 def _suitable(configs: list[triton.Config], args: dict[str, Any]) -> list[triton.Config]:
-    """Drops tiles that are too few for the device, or small without need."""
+    """Drops tiles that are too few for the device, and tiles that are smaller than needed for that."""
     processors = multiprocessors(args["a_desc"].base)
     tiles = with_enough_tiles(tile_counts(configs, args["M"], args["N"]), processors)
     return without_small_tiles(tiles, processors)

@@ -15,10 +15,10 @@ def config(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, num_warps: int, num_stages:
     return triton.Config(tile, num_warps=num_warps, num_stages=num_stages)
 
 
-# One list per multiplying unit. On Hopper a warpgroup (4 warps) issues wgmma of 64 rows; 256 columns need the least
+# One list per kind of arithmetic. On Hopper a warpgroup (4 warps) issues wgmma of 64 rows; 256 columns need the least
 # shared-memory bandwidth per product. The small tiles are for matrices with few tiles or few rows.
 HALF_CONFIGS = [config(*tile[:5]) for tile in TILES]
-# "promoted" needs two accumulators: of 64 registers per thread each, or of 128 and 64.
+# "promoted" needs two accumulators per thread: of 64 registers each, or of 128 and 64.
 FLOAT8_CONFIGS = {
     "promoted": [
         config(128, 256, 128, 8, 3),
@@ -80,7 +80,7 @@ CONFIGS = HALF_CONFIGS + TF32_CONFIGS + IEEE_CONFIGS + FLOAT8_CONFIGS["promoted"
 
 
 def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: Any) -> list[triton.Config]:
-    """The configurations that the autotuner times: those of the multiplying unit whose tiles suit C."""
+    """The configurations that the autotuner times: those for the kind of arithmetic whose tiles suit C."""
     if args["a_ptr"].dtype == torch.float8_e4m3fn:
         return suitable(FLOAT8_CONFIGS[constants["PRECISION"]], args, parts(args))
     if args["a_ptr"].dtype != torch.float32:
@@ -96,10 +96,10 @@ def planned(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
 
 
 def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
-    """The configurations that a search of minutes times beyond the short list.
+    """The configurations that a search of several minutes times beyond the short list.
 
-    Tensor cores: steps of 128 or 256 bytes of K, longer for small tiles; 64 to 128 accumulators per thread (fewer
-    where 4 warps have no more); as many stages as fit one or two programs per multiprocessor.
+    Tensor cores: steps of 128 or 256 bytes of K, longer for small tiles; 64 to 128 accumulators per thread, or fewer
+    for the smallest tiles; as many stages as fit one or two programs per multiprocessor.
     Without tensor cores: short steps, 32 to 64 accumulators.
     """
     a = args["a_ptr"]
@@ -128,7 +128,7 @@ def parts(args: dict[str, Any]) -> int:
 
 
 def suitable(configs: list[triton.Config], args: dict[str, Any], count: int) -> list[triton.Config]:
-    """Drops tiles that cover over twice the least area, are too few in `count` parts, or small without need."""
+    """Drops tiles that cover over twice the least area, are too few with `count` parts, or are needlessly small."""
     area = {config: config.kwargs["BLOCK_M"] * config.kwargs["BLOCK_N"] for config in configs}
     tiles = tile_counts(configs, args["M"], args["N"])
     least = min(tiles[config] * area[config] for config in configs)

@@ -35,7 +35,7 @@ def short_list(configs: list[triton.Config], args: dict[str, Any], **constants: 
 
 
 def tuning_space(args: dict[str, Any], **constants: Any) -> list[triton.Config]:
-    """The configurations that a search of minutes times beyond the short list.
+    """The configurations that a search of several minutes times beyond the short list.
 
     Up to 64 elements of C per thread, and as many stages as fit one or two programs per multiprocessor.
     """

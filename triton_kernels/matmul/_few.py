@@ -1,4 +1,4 @@
-"""Products of few rows or columns, or of few terms, on CUDA cores: bound by reading the larger operand once."""
+"""Products with few rows, columns or terms, on CUDA cores. Their time is that of reading the larger operand once."""
 
 from typing import NamedTuple
 
@@ -11,11 +11,11 @@ from triton_kernels._runtime.launch import launch
 from triton_kernels.matmul._add_parts import add_parts
 
 VECTOR = 8
-"""Elements of 16 bits that a thread loads at a time: 16 bytes."""
+"""16-bit elements that a thread loads at a time: 16 bytes."""
 LOADS = 4
 """Loads of a thread in flight at the same time."""
 MOST_ROWS = 16
-"""Rows of C that a program computes."""
+"""Largest number of rows of C per program."""
 
 
 class Few(NamedTuple):
@@ -36,8 +36,8 @@ def few_kernel(
     """One program computes [ROWS, BLOCK_N] of C, or of its part of K, by multiplications and additions in float32.
 
     B is read in steps of LOADS blocks [BLOCK_K, BLOCK_N], all loaded before the first is used. A thread keeps sums for
-    its own elements of a block; the threads' sums meet once, at the end.
-    B_ROWS: B is row-major, otherwise column-major, with rows or columns `pitch` apart, at multiples of ALIGN elements.
+    its own elements of a block; the sums of the threads are added once, at the end.
+    B_ROWS: B is row-major, otherwise column-major. Its rows (columns) start at multiples of ALIGN, `pitch` apart.
     """
     off_m = tl.program_id(1) * ROWS
     offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -75,7 +75,7 @@ def few_kernel(
                 at = row + k.to(tl.int64) * stride_ak
                 if B_ROWS:
                     a = tl.load(a_ptr + at, k < end, 0.0)[:, None]
-                else:  # as many loads as of B, in the threads that need them
+                else:  # each thread loads the element of A for each of its elements of B
                     a = tl.load(a_ptr + at[:, None] + offs_n[None, :] * 0, inside, 0.0)
                 new = new + (sums[m] + a.to(tl.float32) * b,)  # noqa: RUF005
             sums = new
@@ -86,7 +86,7 @@ def few_kernel(
 
 
 def few_parts(K: int, plan: Few) -> int:
-    """Parts of K: those planned, or fewer, since each has a multiple of 256 terms."""
+    """Parts of K: the planned number, or fewer, since each part has a multiple of 256 terms."""
     return triton.cdiv(K, _part_terms(K, plan))
 
 
@@ -95,7 +95,7 @@ def _part_terms(K: int, plan: Few) -> int:
 
 
 def multiply_few(plan: Few, a: Tensor, b: Tensor, c: Tensor) -> None:
-    """c = a b. b has a contiguous dimension; the elements of c follow each other in memory."""
+    """c = a b. b has a contiguous dimension; the elements of c have no gaps in memory."""
     (M, K), N = a.shape, b.shape[1]
     b_rows = b.stride(1) == 1
     pitch = b.stride(0) if b_rows else b.stride(1)

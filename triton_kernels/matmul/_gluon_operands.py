@@ -15,8 +15,8 @@ def operands(a: Tensor, b: Tensor) -> tuple[TmaMatrix, TmaMatrix, bool]:
         left = left if left.row_major else _with_rows(a)
         right = right if not right.row_major else _with_columns(b)
     elif a.dtype == torch.float32:
-        # wgmma reads 32-bit operands from shared memory only with K contiguous. The left one may also come from
-        # registers, transposed on the way there: two row-major operands give C^T = B^T A^T.
+        # wgmma reads 32-bit operands from shared memory only with K contiguous. The left operand may also come from
+        # registers, and is transposed on the way: two row-major operands give C^T = B^T A^T.
         if right.row_major and not left.row_major:
             right = _with_columns(b)
         if right.row_major:

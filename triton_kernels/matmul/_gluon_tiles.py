@@ -1,4 +1,4 @@
-"""Parts of gluon.py: what a program computes, the loads of a stage, the epilogue, and float8 in float32 sums."""
+"""Parts of gluon.py: the tile of a program, the loads of a stage, the epilogue, and float8 in float32 sums."""
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -15,14 +15,14 @@ tma_store = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
 
 @gluon.jit
 def padded_rows(M):
-    """Rows of a part of C in memory: those of whole tiles of any size."""
+    """Rows in memory of one part of C: M, rounded up so that tiles of any size fit."""
     return gl.cdiv(M, 2 * WGMMA_M) * (2 * WGMMA_M)
 
 
 @gluon.jit
 def tile_and_terms(work, M, N, K, K_part, SPLIT: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr,
                    GROUP_M: gl.constexpr):  # fmt: skip
-    """Of a program's work: first row and column of the tile, begin and end of the terms, first row in C of their part.
+    """The first row and column of a program's tile, the begin and end of its terms, and the first row of its part in C.
 
     With SPLIT, K is divided: C has a matrix for each K_part terms, one below the other.
     """
@@ -39,7 +39,7 @@ def tile_and_terms(work, M, N, K, K_part, SPLIT: gl.constexpr, BLOCK_M: gl.const
 
 @gluon.jit
 def work_items(M, N, K, K_part, SPLIT: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr):
-    """Tiles of all parts."""
+    """Number of tiles, over all parts of K."""
     tiles = gl.cdiv(M, BLOCK_M) * gl.cdiv(N, BLOCK_N)
     if SPLIT:
         tiles *= gl.cdiv(K, K_part)
@@ -100,7 +100,7 @@ def epilogue(parts, c_desc, c_smem, row, off_n, consumer: gl.constexpr, CONSUMER
 
 @gluon.jit
 def bias_and_sigmoid(acc, bias_ptr, off_m, off_n, M, N, BIAS_ROWS: gl.constexpr):
-    """sigma(acc + bias) for the 16-bit results of rows from off_m and columns from off_n on: as in `sigmoid`.
+    """sigma(acc + bias), by the formula of `sigmoid`, for 16-bit results from row off_m and column off_n on.
 
     BIAS_ROWS: the bias has an element for each row, otherwise for each column.
     """
@@ -124,10 +124,10 @@ def consume_promoted(
     C_ROWS: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, STAGES: gl.constexpr,
     GROUP_M: gl.constexpr,
 ):  # fmt: skip
-    """`consume` for float8, whose sums have only 14 bits in the tensor cores.
+    """`consume` for float8: the tensor cores keep only 14 bits of a sum, so longer sums are added in float32.
 
-    The 128 products of a step are summed from zero, for 128 columns at a time (more do not fit into registers). These
-    sums are added in float32 while the tensor cores work for the other warpgroup.
+    The 128 products of a step are summed from zero, for 128 columns at a time (more do not fit into registers). They
+    are added to the float32 sums while the tensor cores work for the other warpgroup.
     """
     BLOCK_M: gl.constexpr = WGMMA_M * CONSUMERS
     PIECE: gl.constexpr = BLOCK_N if BLOCK_N < 128 else 128

@@ -1,9 +1,10 @@
-"""Predicted times of `pipelined`, `parts` and the kernel for few rows, for 16 bits; and the choice of the least.
+"""Predicted times of `pipelined`, `parts` and the kernel for few rows in 16 bits, and the choice of the fastest.
 
-A model of few constants, fitted to the times of all plans over drawn shapes on an H200 (docs/lab/matmul.md).
-Programs run in rounds over the multiprocessors. Latency bounds a round's steps over K if a multiprocessor has few
-programs, the tensor cores if it has many. All rounds together take no less than the traffic of memory and L2.
-Constants are in cycles and in shares of the memory's peak rate, which the device gives; launches are in microseconds.
+The model has few constants, fitted to the times of all plans over random shapes on an H200
+(docs/lab/matmul.md). Programs run in rounds over the multiprocessors. With few programs per multiprocessor, the
+latency of the steps over K bounds a round; with many, the tensor cores do. All rounds together take at least the time
+of the memory and L2 traffic. Constants are in cycles and in shares of the device's peak memory rate; launches are in
+microseconds.
 """
 
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ class Problem(NamedTuple):
     c_odd: bool
     device: Device
     along: bool | None = None
-    """Whether the larger operand is contiguous along K; None if in neither dimension."""
+    """True if the larger operand is contiguous along K, False if along the other dimension, None if along neither."""
 
     @property
     def transposed(self) -> "Problem":
@@ -45,13 +46,13 @@ class Tile(NamedTuple):
     warps: int
     stages: int
     slow: float
-    """Measured time of a step over that predicted from its size."""
+    """Measured time of a step, divided by the time predicted from its size."""
     slow_odd: float
     """The same if an operand is copied by single elements."""
 
 
 class Tiles(NamedTuple):
-    """A product on tensor cores. padded: operands at odd addresses are copied first."""
+    """A product on tensor cores. padded: operands at odd addresses are first copied, with padding."""
 
     tile: Tile
     parts: int
@@ -59,18 +60,18 @@ class Tiles(NamedTuple):
 
 
 # Fitted on an H200.
-LAUNCH_US, ADD_US, PAD_US, FEW_LAUNCH_US = 1.167, 1.415, 2.45, 1.254  # of each kernel, until its first byte moves
-STEP_CYCLES = 2.986  # of a step, and for each element of its blocks of A and B:
+LAUNCH_US, ADD_US, PAD_US, FEW_LAUNCH_US = 1.167, 1.415, 2.45, 1.254  # from the launch of each kernel to its first byte
+STEP_CYCLES = 2.986  # fixed part of a step; the next line is per element of its blocks of A and B
 STEP_ELEMENT_CYCLES = 0.05407
 PRODUCTS, COPIES, STORES = 483.1, 68.69, 7.783  # products, and elements to and from shared memory, per cycle
-STORE_ODD = 0.4436  # extra time of stores of single elements, 64 a thread, as a share of the time of wide ones
-A_ODD, B_ODD = 2.506, 3.274  # extra time of a step whose A, or B, is copied by single elements, as a share of the step
-PROGRAM_CYCLES = 1052.0  # of a program beside its steps, when others run at the same time
-L2_BYTES = 137.9  # per cycle and multiprocessor: more than L2 delivers, since neighbours read the same at one time
-MEMORY, ADD_MEMORY, PAD_MEMORY = 0.6317, 0.5469, 0.9386  # shares of the memory's peak rate
-FEW_STEP_CYCLES, FEW_ROW_CYCLES = 986.0, 479.0  # of a step of the kernel for few rows, and for each row in it
+STORE_ODD = 0.4436  # extra time of single-element stores (64 per thread), relative to wide stores
+A_ODD, B_ODD = 2.506, 3.274  # extra time of a step whose A, or B, is copied by single elements, relative to the step
+PROGRAM_CYCLES = 1052.0  # per program outside its steps, while other programs run
+L2_BYTES = 137.9  # per cycle and multiprocessor; above the rate of L2, since concurrent programs share reads
+MEMORY, ADD_MEMORY, PAD_MEMORY = 0.6317, 0.5469, 0.9386  # shares of the peak memory rate
+FEW_STEP_CYCLES, FEW_ROW_CYCLES = 986.0, 479.0  # per step of the kernel for few rows, and per row in the step
 FEW_PRODUCTS = 7.354  # per cycle and multiprocessor
-FEW_MEMORY, FEW_ODD = 0.5022, 0.1768  # share of the peak rate; extra time of reading single elements
+FEW_MEMORY, FEW_ODD = 0.5022, 0.1768  # share of the peak memory rate; extra time of reading single elements
 TILES = (
     Tile(128, 256, 64, 8, 3, 0.307, 1.879),
     Tile(256, 128, 64, 8, 3, 0.376, 0.737),
@@ -92,11 +93,11 @@ TILES = (
 )
 
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-LEAST_PADDED = 2**22  # products of a matmul that may be faster with padded copies
-FEW_MOST = 4  # rows, or columns, that may be multiplied on CUDA cores
-FEW_COLUMNS = {False: (16, 32, 64, 128, 256), True: (2, 8)}  # of a program: contiguous ones fill requests of 32 bytes
-RESIDENT = 8  # most programs of a multiprocessor that the model counts
-LONG_US, NEAR, TIMED = 25.0, 1.3, 3  # longer products: the autotuner times up to 3 tiles predicted within 1.3
+LEAST_PADDED = 2**22  # fewest multiply-adds for which padded copies are tried
+FEW_MOST = 4  # most rows, or columns, that are multiplied on CUDA cores
+FEW_COLUMNS = {False: (16, 32, 64, 128, 256), True: (2, 8)}  # columns per program; contiguous ones fill 32-byte reads
+RESIDENT = 8  # most programs per multiprocessor that the model counts
+LONG_US, NEAR, TIMED = 25.0, 1.3, 3  # longer products: up to TIMED tiles predicted within NEAR of the best are timed
 
 
 def candidates(x: Problem) -> Iterator[Tiles | Few]:
@@ -177,7 +178,7 @@ def _few_us(plan: Few, x: Problem) -> float:
 
 
 def longest(*times: float) -> float:
-    """The longest of concurrent activities, and some of the others, since they overlap imperfectly."""
+    """The longest of concurrent activities plus a share of the others, since they overlap imperfectly."""
     return sum(each**4 for each in times) ** 0.25
 
 

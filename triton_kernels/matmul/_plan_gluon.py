@@ -1,7 +1,7 @@
 """Predicted times of `gluon` for 16 bits, and its plan: tile, parts of K, and whether C or its transpose is computed.
 
-A model of the kind of _plan.py, with constants in the same units: persistent programs, one on a multiprocessor,
-compute tile after tile. Matrices that TMA cannot read or write are copied.
+The model is like that of _plan.py, with constants in the same units. Programs are persistent, one per multiprocessor,
+and compute one tile after the other. Matrices that TMA cannot read or write are copied.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ class Tile(NamedTuple):
     group: int
     buffers: int
     slow: float
-    """Measured time of a step over that predicted from its size."""
+    """Measured time of a step, divided by the time predicted from its size."""
 
 
 class Plan(NamedTuple):
@@ -39,13 +39,13 @@ class Plan(NamedTuple):
 
 
 # Fitted on an H200.
-LAUNCH_US, ADD_US, COPY_US, COPY_OUT_US = 2.074, 1.864, 1.433, 1.328  # of each kernel, until its first byte moves
-TILE_CYCLES = 807.2  # of a tile before its first step and after its last one
-STEP_CYCLES = 277.0  # of a step, and for each element of the tile:
+LAUNCH_US, ADD_US, COPY_US, COPY_OUT_US = 2.074, 1.864, 1.433, 1.328  # from the launch of each kernel to its first byte
+TILE_CYCLES = 807.2  # per tile, before its first step and after its last one
+STEP_CYCLES = 277.0  # fixed part of a step; the next line is per element of the tile
 STEP_ELEMENT_CYCLES = 0.02968
 STORES = 10.40  # elements per cycle from registers to memory
 L2_BYTES = 43.66  # per cycle and multiprocessor
-MEMORY, ADD_MEMORY, COPY_MEMORY, COPY_OUT_MEMORY = 0.6964, 0.4289, 0.793, 0.5825  # shares of the memory's peak rate
+MEMORY, ADD_MEMORY, COPY_MEMORY, COPY_OUT_MEMORY = 0.6964, 0.4289, 0.793, 0.5825  # shares of the peak memory rate
 TILES = (
     Tile(2, 256, 4, 16, 2, 0.964),
     Tile(2, 256, 3, 16, 2, 0.978),
@@ -61,8 +61,8 @@ TILES = (
     Tile(1, 16, 12, 16, 1, 1.027),
 )
 
-TRANSPOSED_M = 64  # most rows for which the transpose of C may be computed: its tiles are narrower than theirs
-NEAR = 1.15  # tiles whose prediction is within this factor of the least are timed for long products
+TRANSPOSED_M = 64  # most rows for which the transpose of C is tried: its tiles can be narrower than 64 rows
+NEAR = 1.15  # for long products, tiles whose prediction is within this factor of the least are timed
 
 
 def candidates(x: Problem) -> Iterator[Plan]:
@@ -98,7 +98,7 @@ def predicted_us(plan: Plan, x: Problem) -> float:
 
 @lru_cache(maxsize=4096)
 def best_of(x: Problem, turns: bool = True, divides: bool = True) -> tuple[Plan, float]:
-    """The plan that is predicted to be the fastest, and its time. turns: also the transpose; divides: also parts."""
+    """The fastest plan by prediction, and its time. turns: also try the transpose; divides: also try several parts."""
     plans = (each for each in candidates(x) if (turns or not each.transposed) and (divides or each.parts == 1))
     plan = min(plans, key=lambda each: predicted_us(each, x))
     return plan, predicted_us(plan, x)

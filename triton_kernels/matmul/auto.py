@@ -1,8 +1,8 @@
 """Matrix multiplication in Triton: chooses among `pipelined`, `parts`, `gluon` and a kernel for few rows.
 
-16 bits: two models predict the time of each way (`_plan.py`, `_plan_gluon.py`), and the shortest is taken. Operands at
-odd addresses may be copied first. Other types: `gluon` for large outputs on Hopper, otherwise `pipelined`.
-`persistent` is not among the ways: on Hopper `gluon` is faster (docs/lab/matmul.md).
+16 bits: two models predict the time of each (`_plan.py`, `_plan_gluon.py`), and the fastest one runs. Operands at odd
+addresses may be copied first. Other dtypes: `gluon` for large outputs on Hopper, otherwise `pipelined`.
+`persistent` is left out: on Hopper `gluon` is faster (docs/lab/matmul.md).
 """
 
 from typing import NamedTuple
@@ -30,24 +30,24 @@ DTYPES_BEYOND = ("float8_e4m3fn",)
 SHARE = 0.95
 """Pointers are used instead of TMA if their predicted time is below this fraction of TMA's."""
 NARROW = 32
-"""Columns of a tall C for which TMA is never used: it reads short rows of A no faster, and a tile is mostly latency."""
+"""Most columns of a tall C for which TMA is never used: it reads short rows of A no faster, and latency dominates."""
 FEW_ROWS = 16
-"""Rows or columns of other types up to which tiles of 64 rows, those of `gluon`, would be mostly empty."""
+"""Most rows or columns, in dtypes other than 16 bits, for which the 64-row tiles of `gluon` would be mostly empty."""
 
 
 class Choice(NamedTuple):
-    """How a product is computed."""
+    """The kernel that computes a product, and its plan."""
 
     way: str
     """gluon, pipelined, parts or few."""
     parts: int = 1
     padded: bool = False
-    """Whether operands at odd addresses are copied first."""
+    """True if operands at odd addresses are copied first."""
     few: Few | None = None
 
 
 def choose(a: Tensor, b: Tensor, precision: str) -> Choice:
-    """The way of a product that is not empty. It depends on shapes, strides, alignment, dtype and device alone."""
+    """Chooses the kernel of a product that is not empty, from shapes, strides, alignment, dtype and device alone."""
     (M, K), N = a.shape, b.shape[1]
     x = device(a)
     hopper = a.is_cuda and torch.cuda.get_device_capability(a.device)[0] == 9 and max(M, N) <= 2**27
@@ -70,7 +70,7 @@ def choose(a: Tensor, b: Tensor, precision: str) -> Choice:
 
 
 def _by_pointers(a: Tensor, b: Tensor) -> _plan.Problem:
-    """The product as `pipelined` computes it: two column-major operands as their transposes."""
+    """The product as `pipelined` computes it: two column-major operands are multiplied as their transposes."""
     c_odd = b.shape[1] % VECTOR != 0
     if a.stride(0) == b.stride(0) == 1:
         a, b = b.t(), a.t()
@@ -92,7 +92,7 @@ def matmul(
     """C = A @ B; for float8 C = scale_a * scale_b * A @ B.
 
     Shapes, strides, dtypes, precision and errors: those of the plain kernel. The output is contiguous.
-    Memory: padded copies of operands at odd addresses, and 4 M N bytes for each part of K, where they are chosen.
+    Memory: padded copies of operands at odd addresses, and 4 M N bytes for each part of K, if the plan has them.
     `config` names the kernels that run.
     """
     check_matmul(a, b, scale_a, scale_b, precision=precision, float8=True)

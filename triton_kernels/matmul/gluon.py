@@ -1,7 +1,7 @@
 """Matrix multiplication in Gluon for Hopper: a producer warp loads by TMA, consumer warpgroups multiply by wgmma.
 
-Beside `persistent` warps have roles, so that loads never wait for products; and the file says itself where operands
-lie and who waits for whom.
+Adds to `persistent` warps with separate roles, so that loads never wait for products. The source states where operands
+are stored and which barriers each warp waits for.
 """
 
 import torch
@@ -22,7 +22,14 @@ from triton_kernels._runtime.configs import device, multiprocessors
 from triton_kernels._runtime.contract import check_matmul
 from triton_kernels._runtime.launch import device_of, kept, launch, persistent_grid
 from triton_kernels.matmul._add_parts import add_strided_parts
-from triton_kernels.matmul._configs_gluon import CONFIGS, ROWS, SWIZZLE, short_list, tile_count, tuning_space  # noqa: F401
+from triton_kernels.matmul._configs_gluon import (  # noqa: F401
+    CONFIGS,
+    ROWS,
+    SWIZZLE,
+    short_list,
+    tile_count,
+    tuning_space,
+)
 from triton_kernels.matmul._gluon_operands import as_transpose, copies, operands
 from triton_kernels.matmul._gluon_tiles import (
     WGMMA_M,
@@ -85,11 +92,11 @@ def consume(
 
     Blocks have powers of two columns: a tile of 192 is a left block of 128 and a right one of 64.
 
-    One wgmma stays in flight while the warpgroup waits for the next operands: it releases a stage one step late, when
-    the wgmma that reads the stage is known to have finished. With A in registers none stays in flight, because wgmma
-    may still read the registers that the next load of A overwrites; the other warpgroup's wgmma overlaps instead.
+    One wgmma stays in flight while the warpgroup waits for the next operands. It releases a stage one step late, when
+    the wgmma that reads the stage has finished. With A in registers no wgmma stays in flight, because it may still read
+    the registers that the next load of A overwrites; the wgmma of the other warpgroup overlaps instead.
 
-    The warpgroups are not synchronized: during the epilogue of one, the other has the tensor cores.
+    The warpgroups are not synchronized: during the epilogue of one, the other uses the tensor cores.
     """
     BLOCK_M: gl.constexpr = WGMMA_M * CONSUMERS
     PART_N: gl.constexpr = c_smem.shape[2] if C_ROWS else c_smem.shape[1]
@@ -157,7 +164,7 @@ def consumer_partition(
     PROMOTED: gl.constexpr, SPLIT: gl.constexpr, CONSUMERS: gl.constexpr, BLOCK_N: gl.constexpr,
     BLOCK_K: gl.constexpr, STAGES: gl.constexpr, GROUP_M: gl.constexpr,
 ):  # fmt: skip
-    """The program of consumer warpgroup number `consumer`."""
+    """The code of consumer warpgroup number `consumer`."""
     if PROMOTED:
         consume_promoted(consumer, c_desc, scale_a_ptr, scale_b_ptr, a_smem, b_smem, c_smem, full, empty, M, N, K,
                          C_ROWS, CONSUMERS, BLOCK_N, BLOCK_K, STAGES, GROUP_M)  # fmt: skip
@@ -177,20 +184,32 @@ def gluon_matmul_kernel(
 ):  # fmt: skip
     """A persistent program computes tiles program_id, program_id + num_programs, ... of C.
 
-    A tile is [WGMMA_M * CONSUMERS, BLOCK_N]; right_desc loads those columns of B beyond a power of two.
+    A tile is [WGMMA_M * CONSUMERS, BLOCK_N]; right_desc loads the columns of B beyond the largest power of two.
     Warp-specialized: one producer warp loads by TMA, CONSUMERS warpgroups multiply by wgmma.
     Every stage has two mbarriers: `full` completes when TMA has written it, `empty` when every consumer has read it.
     With a bias of the columns, or with BIAS_ROWS of the rows, the results are sigma(C + bias).
-    A_ROWS: the descriptor's rows are rows of A, otherwise columns; B_ROWS and C_ROWS likewise.
+    A_ROWS: the descriptor's rows are rows of A, otherwise columns of A; B_ROWS and C_ROWS likewise.
     """
     gl.static_assert(CONSUMERS == 1 or CONSUMERS == 2)
-    a_smem = gl.allocate_shared_memory(DTYPE, [STAGES * CONSUMERS] + a_desc.block_type.shape, a_desc.layout)  # noqa: RUF005
+    a_smem = gl.allocate_shared_memory(
+        DTYPE,
+        [STAGES * CONSUMERS] + a_desc.block_type.shape,  # noqa: RUF005
+        a_desc.layout,
+    )
     b_smem = gl.allocate_shared_memory(DTYPE, [STAGES] + b_desc.block_type.shape, b_desc.layout)  # noqa: RUF005
     if left_columns(BLOCK_N) < BLOCK_N:
-        right_smem = gl.allocate_shared_memory(DTYPE, [STAGES] + right_desc.block_type.shape, right_desc.layout)  # noqa: RUF005
+        right_smem = gl.allocate_shared_memory(
+            DTYPE,
+            [STAGES] + right_desc.block_type.shape,  # noqa: RUF005
+            right_desc.layout,
+        )
     else:
         right_smem = b_smem
-    c_smem = gl.allocate_shared_memory(c_desc.dtype, [BUFFERS * CONSUMERS] + c_desc.block_type.shape, c_desc.layout)  # noqa: RUF005
+    c_smem = gl.allocate_shared_memory(
+        c_desc.dtype,
+        [BUFFERS * CONSUMERS] + c_desc.block_type.shape,  # noqa: RUF005
+        c_desc.layout,
+    )
     full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for i in gl.static_range(STAGES):
@@ -198,7 +217,7 @@ def gluon_matmul_kernel(
         mbarrier.init(empty.index(i), count=CONSUMERS)
     hopper.fence_async_shared()
 
-    # The first loads start before the warps specialize. All four warps synchronize before each: more would cost time.
+    # The first loads start before the warps specialize. All four warps synchronize before each load: more are slower.
     AHEAD: gl.constexpr = 1 if BLOCK_N == 256 else 3
     gl.static_assert(AHEAD <= STAGES)
     off_m, off_n, begin, end, _ = tile_and_terms(
@@ -260,12 +279,13 @@ def matmul(
     """C = A @ B; for float8 C = scale_a * scale_b * A @ B.
 
     Shapes: a (M, K), b (K, N), K = 0 included. The output is contiguous.
-    Strides: any. A matrix, the output too, whose rows or columns do not start at multiples of 16 bytes is copied for
-    TMA, which takes its size in memory; so is one of tf32 or float8 that wgmma cannot take in this order.
+    Strides: any. A matrix, including the output, is copied for TMA if neither its rows nor its columns start at
+    multiples of 16 bytes; the copy takes its size in memory. A tf32 or float8 operand is also copied if wgmma cannot
+    read its layout.
     Dtypes: float16, bfloat16, and float32 with precision="tf32"; sums in float32, rounded once at the end. For tf32 the
-    tensor cores truncate float32 to 11 significant bits. float8_e4m3fn, with a float32
-    scale of shape () for each, gives bfloat16: "promoted" adds sums of 128 products in float32, "fast" leaves all sums
-    to the tensor cores, which keep 14 bits.
+    tensor cores truncate float32 to 11 significant bits. float8_e4m3fn, with a float32 scale of shape () for each
+    operand, gives bfloat16: "promoted" adds sums of 128 products in float32, "fast" leaves all sums to the tensor
+    cores, which keep 14 bits.
     Plans: in 16 bits a model (`_plan_gluon.py`) chooses the tile, parts of K and, for few rows, the transpose of C.
     Tail: TMA reads zeros beyond the edges and does not write there.
     Errors: ValueError for other shapes, dtypes, devices or precisions; NotImplementedError for float32 with
@@ -349,7 +369,7 @@ def _parts_and_order(a: Tensor, b: Tensor, biased: bool) -> tuple[int, bool]:
 
 
 def output_is_odd(M: int, N: int) -> bool:
-    """Whether TMA cannot write a contiguous 16-bit output: it has several rows, not all at multiples of 16 bytes."""
+    """True if TMA cannot write a contiguous 16-bit output: it has several rows, not all at multiples of 16 bytes."""
     return M > 1 and N > 1 and N % 8 != 0
 
 
@@ -368,7 +388,7 @@ def _launch_tiles(
 
 
 def _descriptor(x: TmaMatrix) -> TensorDescriptor:
-    """The configuration sets the block shape."""
+    """A Gluon TMA descriptor of x. The configuration sets its block shape."""
     element = x.matrix.element_size()
     layout = gl.NVMMASharedLayout(SWIZZLE, 8 * element, rank=2)
     return TensorDescriptor(x.matrix, list(x.matrix.shape), [x.pitch, 1], [ROWS, SWIZZLE // element], layout)

@@ -1,4 +1,4 @@
-"""Matrix multiplication in Triton: the rung before the plain kernel, one tile size, tiles in row-major order."""
+"""Matrix multiplication in Triton, the rung before the plain kernel: one tile size, tiles in row-major order."""
 
 import triton
 import triton.language as tl
@@ -20,7 +20,7 @@ def naive_matmul_kernel(
     a_ptr, b_ptr, c_ptr, M, N, K, stride_am, stride_ak, stride_bk, stride_bn,
     PRECISION: tl.constexpr, BLOCK: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Program p computes tile p of C, [BLOCK, BLOCK], counted along the rows of tiles."""
+    """Program p computes tile p of C, [BLOCK, BLOCK]. Tiles are numbered in row-major order."""
     tiles_n = tl.cdiv(N, BLOCK)
     row, column = tl.program_id(0) // tiles_n, tl.program_id(0) % tiles_n
     offs_m = (row * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)[:, None]  # [BLOCK, 1]

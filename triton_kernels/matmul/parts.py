@@ -1,7 +1,7 @@
-"""Matrix multiplication in Triton in parts of K: the pipelined kernel, with programs that divide long sums.
+"""Matrix multiplication in Triton with split-K: adds to the pipelined kernel programs that each sum a part of K.
 
-An output with fewer tiles than multiprocessors leaves the device idle. Here several programs share a tile, each sums
-its own part of K, and a second kernel adds the parts in a fixed order: two calls give the same bits.
+An output with fewer tiles than multiprocessors leaves the device idle. Here several programs share a tile, and each
+sums its own part of K. A second kernel adds the parts in a fixed order, so that two calls give the same bits.
 """
 
 import torch
@@ -46,13 +46,13 @@ def parts_matmul_kernel(
     A_ROWS: tl.constexpr, B_ROWS: tl.constexpr, C_ROWS: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Program (t, p) computes tile t of the p-th of several matrices C: the sums of terms p K_part to (p + 1) K_part.
+    """Program (t, p) computes tile t of partial sum p: the terms p K_part to (p + 1) K_part. C holds all partial sums.
 
-    K_part is a multiple of 256, and so of all BLOCK_K. The rest is `pipelined_matmul_kernel`.
+    K_part is a multiple of 256, and so of all BLOCK_K. The tile is computed as in `pipelined_matmul_kernel`.
     """
     PAIR: tl.constexpr = needs_two_accumulators(PRECISION, BLOCK_M, BLOCK_N)
     WIDTH: tl.constexpr = BLOCK_N // 2 if PAIR else BLOCK_N
-    K_part = known_multiple(K_part, 256)  # otherwise every copy is of single elements
+    K_part = known_multiple(K_part, 256)  # otherwise the compiler copies single elements
     begin = tl.program_id(1) * K_part
     a_ptr += tl.full((), begin, tl.int64) * stride_ak
     b_ptr += tl.full((), begin, tl.int64) * stride_bk
@@ -102,8 +102,8 @@ def matmul(
     Shapes, strides, dtypes, precision, tail and errors: those of `pipelined`, but NotImplementedError for tf32, where
     Triton 3.6 compiles a loop whose results differ from call to call (docs/lab/matmul_tried.md). The output is
     contiguous.
-    Parts: as many as give each multiprocessor a tile of 128 x 128, at most 64, each of at least 256 terms. Their
-    float32 sums take 4 M N bytes for each part and are added in a fixed order. One part is stored without a sum.
+    Parts: as many as give each multiprocessor a tile of 128 x 128, at most 64, each of at least 256 terms. The
+    float32 sums take 4 M N bytes per part and are added in a fixed order. A single part is stored without a sum.
     Source: "split-K" of CUTLASS, with a reduction by a second kernel.
     """
     check_matmul(a, b, scale_a, scale_b, precision=precision, float8=True)
@@ -142,7 +142,7 @@ def launch_parts(
     a: Tensor, b: Tensor, c: Tensor, scale_a: Tensor | None, scale_b: Tensor | None, precision: str, K_part: int,
     align_a: int | None = None, align_b: int | None = None, tile: dict[str, int] = TILE,
 ) -> None:  # fmt: skip
-    """c = a b in parts of K_part terms, on the current device. The elements of c follow each other in memory."""
+    """c = a b in parts of K_part terms, on the current device. The elements of c have no gaps in memory."""
     (M, K), N = a.shape, b.shape[1]
     parts = triton.cdiv(K, K_part)
     sums = c if parts == 1 else torch.empty((parts, c.numel()), dtype=torch.float32, device=a.device)

@@ -1,7 +1,7 @@
 """Matrix multiplication in Triton, persistent: TMA loads, and one pipeline for all tiles of a program.
 
-Beside `pipelined` TMA copies whole blocks without registers or addresses, and a program loads its next tile while it
-finishes the one before.
+Adds to `pipelined` TMA, which copies whole blocks without registers or address arithmetic. A program loads its next
+tile while it finishes the current one.
 """
 
 from typing import Any
@@ -53,7 +53,7 @@ def persistent_matmul_kernel(
     """
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
     programs = tl.num_programs(0)
-    stored = tl.program_id(0) - programs  # a counter of its own: the epilogue keeps no registers from the tile's start
+    stored = tl.program_id(0) - programs  # a separate counter: keeps no registers between a tile's start and its end
     for tile in tl.range(tl.program_id(0), tiles, programs, flatten=True):
         off_m, off_n = tile_offsets(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
         acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
@@ -79,8 +79,8 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     """C = A @ B.
 
     Shapes: a (M, K), b (K, N), K = 0 included. The output is contiguous.
-    Strides: any. A matrix, the output too, whose rows or columns do not start at multiples of 16 bytes is copied for
-    TMA, which takes its size in memory.
+    Strides: any. A matrix, including the output, is copied for TMA if neither its rows nor its columns start at
+    multiples of 16 bytes; the copy takes its size in memory.
     Dtypes: float16, bfloat16, and float32 with precision="tf32"; sums in float32, rounded once at the end. For tf32 the
     tensor cores truncate float32 to 11 significant bits and need A row-major and B column-major; other layouts are
     first copied.
@@ -143,5 +143,5 @@ def _launch(a: Tensor, b: Tensor, out: Tensor, precision: str) -> None:
 
 
 def _descriptor(x: TmaMatrix) -> TensorDescriptor:
-    """`set_blocks` sets the block shape."""
+    """A TMA descriptor of x. `set_blocks` sets its block shape."""
     return TensorDescriptor(x.matrix, list(x.matrix.shape), [x.pitch, 1], [1, 16])

@@ -1,9 +1,9 @@
-"""Matrix multiplication in Triton, pipelined: the plain kernel, whose loads are asynchronous copies of 16 bytes.
+"""Matrix multiplication in Triton, pipelined: adds asynchronous copies of 16 bytes to the plain kernel.
 
-The compiler copies 16 bytes at a time only where it knows that rows begin and end at multiples of 16 bytes. By itself
-it infers this from sizes that are multiples of 16, for each operand and size anew. Here the launcher says it, for each
-matrix: the kernel then has wide copies for multiples of 8 elements too, and is compiled once for all sizes. Offsets
-that the compiler cannot look through are computed once, not in each step; wgmma then waits for no address.
+The compiler copies 16 bytes at a time only if it knows that rows begin and end at multiples of 16 bytes. By itself it
+infers this from sizes that are multiples of 16, and compiles anew for each pattern of such sizes. Here the launcher
+states the alignment of each matrix: multiples of 8 elements get wide copies too, and one compiled kernel serves all
+sizes. Offsets that the compiler cannot look through are computed once, not in each step; wgmma waits for no address.
 """
 
 from typing import Any
@@ -46,7 +46,7 @@ def rounded_up(x, ALIGN: tl.constexpr):
 
 @triton.constexpr_function
 def needs_two_accumulators(PRECISION, BLOCK_M, BLOCK_N):
-    """Whether a tile is computed as two halves of its columns: promoted sums take twice the registers."""
+    """True if a tile is computed as two halves of its columns: promoted sums take twice the registers."""
     return PRECISION == "promoted" and BLOCK_M * BLOCK_N > 128 * 128
 
 
@@ -56,12 +56,12 @@ def tile_sums(
     PRECISION: tl.constexpr, MASKED: tl.constexpr, ALIGN_A: tl.constexpr, ALIGN_B: tl.constexpr,
     A_ROWS: tl.constexpr, B_ROWS: tl.constexpr, BLOCK_K: tl.constexpr, PAIR: tl.constexpr,
 ):  # fmt: skip
-    """A B for rows offs_m of A and columns offs_n of B; with PAIR also for as many columns to the right of those.
+    """Computes A B for rows offs_m of A and columns offs_n of B; with PAIR also for as many columns to their right.
 
     Each step over K multiplies [BLOCK_M, BLOCK_K] by [BLOCK_K, BLOCK_N]. The compiler pipelines num_stages steps
     through shared memory: asynchronous copies of the next steps overlap with the tensor cores.
-    ALIGN_A: elements in 16 bytes if the rows of A start at multiples of 16 bytes and end at one in memory, where zeros
-    follow their last element; otherwise 1, and copies are of single elements. ALIGN_B likewise.
+    ALIGN_A: elements in 16 bytes if the rows of A, with any zero padding, start and end at multiples of 16 bytes.
+    Otherwise 1, and elements are copied one at a time. ALIGN_B likewise.
     A_ROWS: A is row-major (stride_ak = 1), otherwise column-major (stride_am = 1); B_ROWS likewise.
     """
     BLOCK_M: tl.constexpr = offs_m.shape[0]
@@ -191,9 +191,9 @@ def matmul(
     """C = A @ B; for float8 C = scale_a * scale_b * A @ B.
 
     Shapes, dtypes, precision and errors: those of the plain kernel. The output is contiguous.
-    Strides: any. Rows that do not start at multiples of 16 bytes are copied by single elements. For tf32, a
-    column-major A beside a row-major B has B copied to columns.
-    Tail: unless every tile of every configuration fits, loads and stores are masked; offsets are int64.
+    Strides: any. Rows that do not start at multiples of 16 bytes are copied by single elements. For tf32 with a
+    column-major A and a row-major B, B is first copied to column-major order.
+    Tail: loads and stores are masked unless all tiles of all configurations fit; offsets are int64.
     Source: the tile order and pipelined loop of Triton's matrix multiplication tutorial.
     """
     check_matmul(a, b, scale_a, scale_b, precision=precision, float8=True)
@@ -212,8 +212,8 @@ def matmul(
 def oriented(a: Tensor, b: Tensor, c: Tensor, precision: str) -> tuple[Tensor, Tensor, Tensor]:
     """a, b and c, or b^T, a^T and c^T, whichever the tensor cores read faster; on the current device.
 
-    wgmma reads 32-bit operands from shared memory only with K contiguous, but takes the left one from registers too:
-    tf32 then computes C^T = B^T A^T. Two column-major operands of other types are faster multiplied as row-major.
+    wgmma reads 32-bit operands from shared memory only with K contiguous, but takes the left one from registers too, so
+    tf32 computes C^T = B^T A^T. In other dtypes two column-major operands are faster when multiplied as row-major ones.
     """
     tf32 = precision == "tf32"
     if needs_columns(a, b, precision):
@@ -224,7 +224,7 @@ def oriented(a: Tensor, b: Tensor, c: Tensor, precision: str) -> tuple[Tensor, T
 
 
 def needs_columns(a: Tensor, b: Tensor, precision: str) -> bool:
-    """Whether b is copied to column-major order: wgmma can transpose only one of two tf32 operands."""
+    """True if b is copied to column-major order: wgmma can transpose only one of two tf32 operands."""
     return precision == "tf32" and a.stride(1) != 1 and b.stride(0) != 1
 
 
@@ -232,7 +232,7 @@ def launch_pipelined(
     a: Tensor, b: Tensor, c: Tensor, scale_a: Tensor | None, scale_b: Tensor | None, precision: str,
     align_a: int | None = None, align_b: int | None = None, tile: dict[str, int] = TILE,
 ) -> None:  # fmt: skip
-    """c = a b on the current device, none of them empty. align_a, align_b: those of padded copies."""
+    """c = a b on the current device, none of them empty. align_a, align_b: alignments of padded copies."""
     (M, K), N = a.shape, b.shape[1]
     launch(
         pipelined_matmul_kernel,
@@ -245,7 +245,7 @@ def launch_pipelined(
 def flags(
     a: Tensor, b: Tensor, c: Tensor, precision: str, align_a: int | None = None, align_b: int | None = None
 ) -> dict[str, Any]:
-    """What a kernel is compiled for, beside its tile; see `tile_sums` and `store_tile`."""
+    """Compile-time arguments of a kernel besides its tile; see `tile_sums` and `store_tile`."""
     (M, K), N = a.shape, b.shape[1]
     return {
         "PRECISION": precision,

@@ -27,7 +27,7 @@ def power_of_two(exponent):
 
 @triton.jit
 def round_to_bfloat16(x):
-    """x rounded to bfloat16, nearest, ties to even, as a float32. (The interpreter's conversion truncates.)"""
+    """x rounded to bfloat16 (nearest, ties to even), as a float32. The interpreter's own conversion truncates."""
     bits = x.to(tl.int32, bitcast=True)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) & -0x10000).to(tl.float32, bitcast=True)
 
@@ -157,7 +157,7 @@ def matmul(a: Float[Tensor, "M K"], b: Float[Tensor, "K N"], *, precision: str =
     Shapes: a (M, K), b (K, N), any strides, M, N and K up to 2^29, K = 0 included; the output is contiguous.
     Dtypes: float32; the tensor cores multiply bfloat16, exactly, and add in float32.
     Precision: "ieee". The error of a product is below 2^-24, and there are fewer roundings than with float32 products
-    and sums. An element below 2^-110 of the largest in its row of a or column of b loses low bits, below 2^-133 all.
+    and sums. An element below 2^-110 of the largest in its row of a or column of b loses low bits; below 2^-133, all.
     Partial sums do not overflow: C is infinite only where the result is beyond float32 or an input is infinite.
     Memory: 6 bytes for each element of a and b.
     Tail: TMA reads zeros beyond K; rows and columns beyond M and N are computed and not stored.
@@ -207,7 +207,7 @@ def _launch(a: Tensor, b: Tensor, out: Tensor) -> None:
 
 
 def split_rows(x: Tensor) -> tuple[TensorDescriptor, Tensor]:
-    """What `split_kernel` makes of x (R, K): the planes, one below the other as (3 R, K), and the rows' exponents."""
+    """Runs `split_kernel` on x (R, K). Returns the planes, one below the other as (3 R, K), and the rows' exponents."""
     R, K = x.shape
     pitch = triton.cdiv(K, 8) * 8  # TMA reads rows that start at multiples of 16 bytes
     planes = torch.empty((3 * R, pitch), dtype=torch.bfloat16, device=x.device)

@@ -18,7 +18,7 @@ def matrix_add_kernel(
     a_ptr, b_ptr, out_ptr, M, N, stride_am, stride_an, stride_bm, stride_bn,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """One program adds one tile, [BLOCK_M, BLOCK_N]. The tiles of a row of tiles follow each other."""
+    """One program adds one tile, [BLOCK_M, BLOCK_N]. Tiles are numbered in row-major order."""
     tiles_n = tl.cdiv(N, BLOCK_N)
     offs_m = (tl.program_id(0) // tiles_n).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
     offs_n = (tl.program_id(0) % tiles_n).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]

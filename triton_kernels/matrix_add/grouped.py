@@ -1,4 +1,4 @@
-"""Matrix addition in Triton: adds to the plain kernel an order of tiles that suits operands of any layout."""
+"""Matrix addition in Triton: adds to the plain kernel a tile order that suits operands of any layout."""
 
 import triton
 import triton.language as tl
@@ -11,7 +11,7 @@ from triton_kernels._runtime.interpreter import empty_output, finished_output
 from triton_kernels._runtime.launch import device_of, kept, launch
 
 DETERMINISTIC = True
-TILE_BYTES = 256  # a row of the square tile
+TILE_BYTES = 256  # bytes of a row of the square tile
 NUM_WARPS = 8
 GROUP_M = 8  # tile rows per group of the tile scheduler
 

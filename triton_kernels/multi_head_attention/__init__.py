@@ -24,14 +24,14 @@ def multi_head_attention(
 ) -> Float[Tensor, "B S E"]:
     """y = concat_h(softmax(q_h k_h^T / sqrt(D)) v_h) w_out^T with q, k, v = x w_qkv^T, and D = E // heads.
 
-    Shapes: x (B, S, E), w_qkv (3 E, E), w_out (E, E), as torch.nn.Linear keeps weights; of the columns of x w_qkv^T the
-    first E are queries, the next keys, then values, head by head.
-    Nothing is copied between the three kernels: attention reads q, k and v where the first product has left them, as
+    Shapes: x (B, S, E), w_qkv (3 E, E), w_out (E, E), laid out as in torch.nn.Linear. The first E columns of x w_qkv^T
+    are queries, the next keys, then values, head by head.
+    No data is copied between the three kernels: attention reads q, k and v from the output of the first product, as
     views with a stride of 3 E from one position to the next, and writes heads side by side, as the second product reads
-    them. An x whose first two dimensions are no common stride apart is copied first. The output is contiguous.
+    them. An x whose rows (b, s) are not equally far apart is copied first. The output is contiguous.
     Causal: position i sees positions up to i.
     Dtypes: float32 (ieee), float16, bfloat16; sums in float32. The first product and attention's result are rounded.
-    Tail, NaN and errors: those of `matmul` and `attention`; ValueError for an E that is no multiple of heads.
+    Tail, NaN and errors: those of `matmul` and `attention`; ValueError if heads does not divide E.
     Source: Vaswani et al., "Attention Is All You Need", 2017.
     """
     check_multi_head_attention(x, w_qkv, w_out, heads)

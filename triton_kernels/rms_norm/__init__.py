@@ -1,4 +1,4 @@
-"""Division of each row of a matrix by its root mean square in Triton: a row is in registers, or read in blocks."""
+"""Root mean square normalization of rows in Triton. A program holds a row in registers, or reads it in blocks."""
 
 import triton
 import triton.language as tl

@@ -1,4 +1,4 @@
-"""Root mean square normalization by liger-kernel: one Triton program a row, which stays in registers."""
+"""Root mean square normalization by liger-kernel: one Triton program holds a row in registers."""
 
 from jaxtyping import Float
 from liger_kernel.ops import LigerRMSNormFunction

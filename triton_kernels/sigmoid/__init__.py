@@ -10,15 +10,15 @@ from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finishe
 from triton_kernels._runtime.launch import device_of, kept, launch
 
 DETERMINISTIC = True
-BLOCK = 2**16 if INTERPRET else 1024  # elements of a program
+BLOCK = 2**16 if INTERPRET else 1024  # elements per program
 
 
 @triton.jit
 def exponential(x):
-    """exp(x) for x <= 0 in float32, within 2 units in the last place: exp(x) = 4^k exp(f) with |f| <= ln 2.
+    """exp(x) for x <= 0 in float32, within 2 ulp: exp(x) = 4^k exp(f) with |f| <= ln 2.
 
-    tl.exp multiplies x by log2(e), whose rounding would cost 25 units at x = -87; here it gets the small f. ln 4 is
-    split into two numbers so that k times the first is exact. Results below 2^-149 are 0.
+    tl.exp multiplies x by log2(e); at x = -87 the rounding of that product would cost 25 ulp. Here tl.exp gets the
+    small f. ln 4 is split into two numbers so that k times the first is exact. Results below 2^-149 are 0.
     """
     x = tl.where(x < -110.0, -110.0, x)  # keeps NaN
     k = tl.floor(x * 0.7213475 + 0.5)  # 1 / ln 4
@@ -29,15 +29,15 @@ def exponential(x):
 
 @triton.jit
 def sigmoid_of(x):
-    """1 / (1 + exp(-x)) in float32, as z / (1 + z) with z = exp(x) for x < 0: nothing overflows, and small results,
-    subnormal ones too, keep their digits."""
+    """1 / (1 + exp(-x)) in float32, as z / (1 + z) with z = exp(x) for x < 0. Nothing overflows, and small results,
+    including subnormal ones, keep their precision."""
     z = exponential(-tl.abs(x))
     return tl.div_rn(tl.where(x < 0.0, z, 1.0), 1.0 + z)
 
 
 @triton.jit
 def sigmoid_kernel(x_ptr, out_ptr, N, shape, strides, BLOCK: tl.constexpr):
-    """One program computes BLOCK consecutive elements of the output. shape and strides of x begin with the innermost
+    """One program computes BLOCK consecutive elements of the output. shape and strides of x start with the innermost
     dimension."""
     offs = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     mask = offs < N

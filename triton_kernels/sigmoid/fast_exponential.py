@@ -1,5 +1,5 @@
-"""Sigmoid in Triton: adds to the plain kernel an exponential and a reciprocal of so few instructions that memory is the
-limit."""
+"""Sigmoid in Triton: adds to the plain kernel an exponential and a reciprocal with so few instructions that memory
+bandwidth is the limit."""
 
 from math import prod
 
@@ -14,7 +14,7 @@ from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finishe
 from triton_kernels._runtime.launch import device_of, kept, launch
 
 DETERMINISTIC = True
-LARGE_BYTES = 2**26  # Size of a contiguous input from which on programs far outnumber what the device runs at once.
+LARGE_BYTES = 2**26  # contiguous inputs from this size on have far more programs than run at once
 BLOCK_BYTES = (2**18, 2**18) if INTERPRET else (8192, 2048)  # per program: small, large contiguous inputs
 TILE = (256, 256) if INTERPRET else (64, 64)  # (BLOCK_M, BLOCK_N) of strided inputs
 NUM_WARPS = 4
@@ -22,7 +22,7 @@ NUM_WARPS = 4
 
 @triton.jit(do_not_specialize=["N"])
 def fast_exponential_kernel(x_ptr, out_ptr, N, BLOCK: tl.constexpr):
-    """One program computes BLOCK consecutive elements; only the last one masks."""
+    """One program computes BLOCK consecutive elements. Only the last program masks."""
     start = tl.program_id(0).to(tl.int64) * BLOCK
     offs = tl.arange(0, BLOCK)
     x_ptrs = x_ptr + start + offs

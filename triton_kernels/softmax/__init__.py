@@ -1,4 +1,4 @@
-"""Softmax of each row of a matrix in Triton: a row stays in the registers of one program, or is read in blocks."""
+"""Softmax of each row of a matrix in Triton. A program holds a row in registers, or reads it in blocks."""
 
 import triton
 import triton.language as tl

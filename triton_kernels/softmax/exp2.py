@@ -1,6 +1,6 @@
 """Softmax of each row in Triton: adds to the plain kernel exponentials to base 2 for 16-bit results.
 
-Rows in blocks also tell the L2 cache what is read again, and in 16 bits load blocks ahead of their use.
+Rows in blocks also hint to the L2 cache which data is read again, and in 16 bits load blocks ahead of their use.
 """
 
 import triton

@@ -1,4 +1,4 @@
-"""Softmax in Helion, which compiles tiles of PyTorch's operators to Triton: a program a row, as in its examples."""
+"""Softmax in Helion, which compiles tiles of PyTorch operators to Triton: a program per row, as in its examples."""
 
 import helion
 import helion.language as hl
@@ -14,7 +14,7 @@ REQUIRES = "cuda"
 
 @helion.kernel(static_shapes=True, config=helion.Config(block_sizes=[1], num_warps=8))
 def rows(x: Tensor) -> Tensor:
-    """A whole row in registers; one configuration, since a search takes minutes for each shape."""
+    """A program holds a whole row in registers. There is one configuration: a search takes minutes for each shape."""
     out = torch.empty_like(x)
     for tile in hl.tile(x.size(0)):
         out[tile, :] = torch.softmax(x[tile, :].to(torch.float32), dim=1).to(x.dtype)

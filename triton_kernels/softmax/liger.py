@@ -1,4 +1,4 @@
-"""Softmax by liger-kernel: one Triton program a row, which stays in registers."""
+"""Softmax by liger-kernel: one Triton program holds a row in registers."""
 
 from jaxtyping import Float
 from liger_kernel.ops import LigerSoftmaxFunction
@@ -7,14 +7,14 @@ from torch import Tensor
 from triton_kernels._runtime.contract import check_rows
 
 PEER = "liger-kernel"
-REQUIRES = "cuda"  # Triton's interpreter truncates what it stores in bfloat16
+REQUIRES = "cuda"  # Triton's interpreter truncates stores in bfloat16
 LONGEST = 65536
 
 
 def softmax(x: Float[Tensor, "M N"]) -> Float[Tensor, "M N"]:
     """y[i] = exp(x[i] - max(x[i])) / sum(exp(x[i] - max(x[i]))).
 
-    Its kernel computes in the type of x. Raises ValueError for other shapes and dtypes, NotImplementedError for rows
+    The kernel computes in the dtype of x. Raises ValueError for other shapes and dtypes, NotImplementedError for rows
     that the library refuses.
     """
     check_rows("softmax", x)

@@ -1,4 +1,4 @@
-"""Sums in Triton: one program adds some rows, block after block, in float32."""
+"""Sums in Triton: one program adds a few rows, block after block, in float32."""
 
 import torch
 import triton
@@ -12,12 +12,12 @@ from triton_kernels._runtime.launch import device_of, kept, launch
 
 DETERMINISTIC = True
 BLOCK = 2**18 if INTERPRET else 8192  # elements that a program loads at a time
-ROWS = 64  # of a program
+ROWS = 64  # rows per program
 
 
 @triton.jit
 def sum_kernel(x_ptr, out_ptr, M, N, stride_xm, stride_xn, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    """One program adds BLOCK_M rows, in steps of BLOCK_N columns. Each element of the block has a sum of its own until
+    """One program adds BLOCK_M rows, in steps of BLOCK_N columns. Each position of the block keeps its own sum until
     the end."""
     offs_m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
     offs_n = tl.arange(0, BLOCK_N)[None, :].to(tl.int64)
@@ -35,7 +35,8 @@ def sum(
 ) -> Float[Tensor, ""] | Float[Tensor, "M"] | Float[Tensor, "N"]:
     """The sum of all elements (axis None), of each column (0) or of each row (1).
 
-    The sum of columns is that of the transpose's rows. The sum of all elements adds the rows, then their sums.
+    Sums of columns are computed as sums of rows of the transpose. The sum of all elements adds the rows, then their
+    sums.
 
     Shapes: x (M, N), any strides. The output is contiguous.
     Dtypes: float32, float16, bfloat16; added in float32, in an order that depends on the shape alone, and rounded once.

@@ -1,4 +1,4 @@
-"""Sums in Triton: adds to the plain kernel that long rows are divided, so that every multiprocessor has work.
+"""Sums in Triton: adds to the plain kernel a division of long rows, so that every multiprocessor has work.
 
 A second launch adds the parts of one output.
 """
@@ -15,7 +15,7 @@ from triton_kernels._runtime.launch import device_of, kept, launch
 
 DETERMINISTIC = True
 BLOCK = 2**18 if INTERPRET else 8192  # elements that a program loads at a time
-MOST_ROWS = 512  # rows of a block whose rows lie side by side in memory
+MOST_ROWS = 512  # most rows of a block, if rows are adjacent in memory
 PROGRAMS = 8  # per multiprocessor
 
 
@@ -64,9 +64,9 @@ def sum(
 
 
 def _sum_rows(x: Tensor, out: Tensor) -> None:
-    """out[i] = sum over j of x[i, j]. A block is long in the dimension of x that is contiguous in memory."""
+    """out[i] = sum over j of x[i, j]. Blocks are long in the contiguous dimension of x."""
     M, N = x.shape
-    if abs(x.stride(0)) < abs(x.stride(1)):  # rows lie side by side
+    if abs(x.stride(0)) < abs(x.stride(1)):  # adjacent rows are adjacent in memory
         rows = min(triton.next_power_of_2(M), MOST_ROWS)
         columns = min(triton.next_power_of_2(N), max(1, BLOCK // rows))
     else:

@@ -10,7 +10,7 @@ from triton_kernels._runtime.interpreter import INTERPRET, empty_output, finishe
 from triton_kernels._runtime.launch import device_of, kept, launch
 
 DETERMINISTIC = True
-LARGE_BYTES = 2**26  # Size of an operand from which on there are enough programs for large blocks.
+LARGE_BYTES = 2**26  # operands from this size on have enough programs for large blocks
 BLOCK_BYTES = (2**18, 2**18) if INTERPRET else (4096, 16384)  # per operand and program: small, large operands
 NUM_WARPS = (8, 32)  # one 16-byte load per thread and operand
 
