@@ -15,6 +15,8 @@ FLUSHED_16 = "cuDNN's kernels flush subnormal bfloat16 numbers to zero on a GPU"
 MISREAD_8 = "Triton's interpreter reads the NaN of float8_e4m3fn as 480"
 OVERFLOWS = "PyTorch computes 1 / (1 + exp(-x)) as it stands: where exp overflows, what is subnormal becomes 0"
 DOT_PRODUCTS = "the bfloat16 instructions of this CPU, which oneDNN uses, flush subnormal numbers to zero"
+BETWEEN = "the bfloat16 tiles of this CPU (AMX), which oneDNN uses, multiply what lies between strided elements by 0"
+AMX = BF16 if "amx_bf16" in CPU_FLAGS else ()
 LEAKS = "weights of 0 meet hidden values in a product, and 0 times NaN or infinity is NaN"
 ZEROS = "PyTorch's kernels give zeros, not NaN, where every score of a query is minus infinity"
 ADDS_THE_MASK = f"a mask is added to scores, where NaN stays NaN; and {LEAKS}"
@@ -34,6 +36,9 @@ KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
     ("cpu", "matmul", "triton/pipelined", "nan"): (FLOAT8, MISREAD_8),
     ("cpu", "matmul", "jax", "subnormal"): (WIDE, FLUSHED),
     ("cpu", "matmul", "torch", "subnormal"): (BF16 if "avx512_bf16" in CPU_FLAGS else (), DOT_PRODUCTS),
+    ("cpu", "matmul", "torch", "strided"): (AMX, BETWEEN),
+    ("cpu", "linear_sigmoid", "torch", "strided"): (AMX, BETWEEN),
+    ("cpu", "linear_sigmoid_grad", "torch", "strided"): (AMX, BETWEEN),
     ("cpu", "conv2d", "jax", "subnormal"): (WIDE, FLUSHED),
     ("cpu", "conv2d", "torch", "subnormal"): (BF16 if "avx512_bf16" in CPU_FLAGS else (), DOT_PRODUCTS),
     ("cpu", "attention", "jax", "subnormal"): (WIDE, FLUSHED),

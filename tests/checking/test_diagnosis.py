@@ -232,9 +232,12 @@ def test_a_part_may_lie_in_any_of_several_results(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_the_cost_of_a_diagnosis_is_bounded(operation: str, shape: tuple[int, ...], wrong: Callable[..., Any]) -> None:
+def test_the_cost_of_a_diagnosis_is_bounded(
+    monkeypatch: pytest.MonkeyPatch, operation: str, shape: tuple[int, ...], wrong: Callable[..., Any]
+) -> None:
     from time import thread_time
 
+    monkeypatch.setattr(diagnosis, "BUDGET_S", 1.0)
     given = problem(operation, shape)
     output = wrong(*given.draws[0], **given.op.arguments(given.case))
     list(given.truth(0))

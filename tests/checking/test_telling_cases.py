@@ -136,7 +136,7 @@ def test_narrow_and_trespassing_kernels_are_refused(session: Session, cheat: Che
 @pytest.mark.parametrize("twin", entries(cheats.twins(), tuple(cheats.KINDS)))
 def test_honest_twins_pass(session: Session, twin: Cheat, monkeypatch: pytest.MonkeyPatch) -> None:
     """Repeated for a shorter time than usual: `test_judged_timing.py` has whole runs of them."""
-    monkeypatch.setattr("suite.worker.session.EXTERNAL", 4)
+    monkeypatch.setattr("suite.worker.session.EXTERNAL_FACTOR", 4)
     assert refusal(session, twin) == ""
 
 
