@@ -38,7 +38,7 @@ HEAVY = {"helion", "liger_kernel", "quack", "tokamax", "cutlass"}
 """Packages that single implementations call."""
 
 
-@pytest.mark.slow(20)
+@pytest.mark.slow(seconds=20)
 @pytest.mark.parametrize("framework", frameworks.names())
 def test_an_implementation_imports_no_neighbours(framework: str) -> None:
     implementations = [

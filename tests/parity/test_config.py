@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 import torch
+from triton.runtime.errors import OutOfResources
 
 from cuda_ref import build
 from suite import ops
@@ -81,6 +82,13 @@ def kernels(call: Callable[[], object]) -> list[str]:
     return [name for name in names if not re.match(r"Memset|Memcpy|void at::|at::|ProfilerStep|Activity Buffer", name)]
 
 
+def kernels_of_warm_call(call: Callable[[], object]) -> list[str]:
+    """The names of the kernels of the second call: the first may tune and compile."""
+    call()
+    torch.cuda.synchronize()
+    return kernels(call)
+
+
 def source(module: str) -> str:
     """The text of a module and of the CUDA source called like it, with the headers that this includes."""
     path = ROOT / module.replace(".", "/")
@@ -99,7 +107,7 @@ def own_kernels(module: str) -> str:
 
 
 @pytest.mark.gpu
-@pytest.mark.slow(60)
+@pytest.mark.slow(seconds=60)
 @pytest.mark.parametrize("operation", SHAPES)
 def test_rows_name_the_kernels_that_run(operation: str) -> None:
     """Lines without a `config` run kernels of their own files, and of the lines that they import."""
@@ -113,11 +121,11 @@ def test_rows_name_the_kernels_that_run(operation: str) -> None:
             known = (each.name, case.dtype) in tuned
             try:
                 with each.adapter.without_tuning(each.load()) if known else nullcontext():
-                    call()
-                    torch.cuda.synchronize()
-                    ran = kernels(call)
+                    ran = kernels_of_warm_call(call)
             except NotImplementedError:
                 continue
+            except OutOfResources:  # the configuration of a smaller head dimension needs more shared memory in this one
+                ran = kernels_of_warm_call(call)
             tuned.add((each.name, case.dtype))
             if hasattr(each.load(), "config"):
                 found = unexplained(config := each.configuration(inputs, arguments), ran)

@@ -1,0 +1,122 @@
+"""Writes docs/lab/rungs.md: the times of all lines of ours in one run, from the committed results of an H100.
+
+python -m validation.rungs_table             # exits with 1 if the page is not what the results say
+python -m validation.rungs_table --write
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+from suite import ops
+from suite.core.files import write_atomically
+from suite.results.csv_file import read_rows
+from suite.results.render import pipe_table
+from suite.results.row import Row, Status
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "lab" / "rungs.md"
+RESULTS = ROOT / "results" / "nvidia-h100-80gb-hbm3" / "rungs"
+MAX_CASES = 4
+"""Largest number of columns: the largest cases of an operation, in bfloat16 first."""
+ATTENTION = "B=4,H=16,H_kv=16,S_q=4096,S_k=4096,D=128"
+CHOSEN = {
+    "matmul": [("M=4096,N=4096,K=4096", kind) for kind in ("bfloat16 ieee", "float32 tf32", "float32 ieee")],
+    "attention": [(ATTENTION, "bfloat16 ieee"), (f"{ATTENTION},causal", "bfloat16 ieee")],
+    "vector_add": [("N=268435456", "bfloat16 ieee"), ("N=268435456", "float32 ieee")],
+    "sigmoid": [("N=268435456", "bfloat16 ieee"), ("N=268435456", "float32 ieee")],
+    "matrix_add": [
+        ("M=16384,N=16384", "bfloat16 ieee"),
+        ("M=16384,N=16384", "float32 ieee"),
+        ("M=16384,N=16384,layout=nt", "bfloat16 ieee"),
+    ],
+}
+"""Cases and types that are shown; for other operations the first ones of their table."""
+HEAD = """# All rungs on an H100
+
+The times of all lines of ours and of `torch`, in microseconds, and in brackets torch's time over the line's:
+above 1 is faster than torch. The slowest line is first. A cell is empty where a line does not cover the case.
+Cold L2 cache, random normal inputs; {device}, driver {driver}, torch {torch}, triton {triton}.
+
+The rows are in [results](../../results/nvidia-h100-80gb-hbm3/rungs); `python -m validation.rungs_table --write` makes
+this page. The commands of the two runs:
+
+```
+{commands}
+```
+"""
+
+
+def wrapped(command: str) -> str:
+    """The command on lines of at most 110 characters."""
+    return " \\\n    ".join(textwrap.wrap(command, 104, break_long_words=False, break_on_hyphens=False))
+
+
+def cell(row: Row | None, vendor: Row | None) -> str:
+    """`171.3 (1.02)`; empty without a time."""
+    if row is None or row.device_us is None:
+        return ""
+    time = f"{row.device_us:,.0f}" if row.device_us >= 1000.0 else f"{row.device_us:.1f}"
+    if vendor is None or vendor.device_us is None or row is vendor:
+        return time
+    return f"{time} ({vendor.device_us / row.device_us:.2f})"
+
+
+def table(rows: Sequence[Row], chosen: Sequence[tuple[str, str]]) -> str:
+    """A line for each implementation, a column for each case."""
+    found = {(r.case, f"{r.dtype} {r.precision}", r.implementation): r for r in rows if r.status is Status.OK}
+    names = list(dict.fromkeys(row.implementation for row in rows))
+
+    def slowness(name: str) -> list[float]:
+        times = [found[*key, name].device_us or 0.0 if (*key, name) in found else 0.0 for key in chosen]
+        return [-(next((time for time in times if time), 0.0)), *times]
+
+    body = []
+    for name in sorted(names, key=slowness):
+        cells = [cell(found.get((*key, name)), found.get((*key, "torch"))) for key in chosen]
+        if any(cells):
+            body.append([f"`{name}`", *cells])
+    heads = ["line", *(f"{case} {kind.removesuffix(' ieee')}" for case, kind in chosen)]
+    return pipe_table(heads, body, right=set(heads[1:]))
+
+
+def page() -> str:
+    """The contents of the page."""
+    environment = json.loads((RESULTS / "environment.json").read_text(encoding="utf-8"))
+    packages = environment["packages"]
+    lines = [
+        HEAD.format(
+            device=environment["device"]["name"],
+            driver=environment["device"]["driver"],
+            torch=packages["torch"],
+            triton=packages["triton"],
+            commands="\n".join(map(wrapped, environment["commands"])),
+        )
+    ]
+    for operation in ops.names():
+        path = RESULTS / f"{operation}.csv"
+        if not path.exists():
+            continue
+        rows = read_rows(path)
+        cases = list(dict.fromkeys((row.case, f"{row.dtype} {row.precision}") for row in rows))
+        lines += [f"## {operation}", "", table(rows, CHOSEN.get(operation, cases[:MAX_CASES])), ""]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
+    text = page()
+    if parser.parse_args().write:
+        write_atomically(PAGE, text)
+        return 0
+    return int(not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
