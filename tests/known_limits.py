@@ -42,6 +42,8 @@ KNOWN: dict[tuple[str, str, str, str], tuple[tuple[str, ...], str]] = {
     ("cpu", "conv2d", "jax", "subnormal"): (WIDE, FLUSHED),
     ("cpu", "conv2d", "torch", "subnormal"): (BF16 if "avx512_bf16" in CPU_FLAGS else (), DOT_PRODUCTS),
     ("cpu", "attention", "jax", "subnormal"): (WIDE, FLUSHED),
+    ("cpu", "attention", "torch", "subnormal"): (AMX, DOT_PRODUCTS),
+    ("cpu", "attention", "torch/flash", "subnormal"): (AMX, DOT_PRODUCTS),
     ("cpu", "attention", "triton/auto", "nan"): (FLOAT8, MISREAD_8),
     ("cpu", "attention", "triton/float8", "nan"): (FLOAT8, MISREAD_8),
     ("cpu", "attention", "jax", "infinity"): (ALL, LEAKS),

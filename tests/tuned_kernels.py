@@ -39,6 +39,8 @@ class Kernel:
     @staticmethod
     def fn() -> None: ...
 
+    fn.__func__.__module__, fn.__func__.__name__ = "triton_kernels.fake", "kernel"
+
     def run(self, a: Any, b: Any, out: Any, N: int, *, grid: Any, warmup: bool, **parameters: Any) -> None:
         fault = self.faults.get(parameters["BLOCK"])
         if fault == "does not compile":
@@ -63,7 +65,7 @@ def fake_module(faults: dict[int, str] | None = None, hook: Callable[[Any], None
         return triton.Config({"BLOCK": BLOCK}, num_warps=4, num_stages=3, pre_hook=hook)
 
     tuner = autotune([config(16), config(64)], ["N", "MODE"])(Kernel(faults or {}))
-    tuner.name, tuner.cache_results = "fake.kernel", True  # the latter is off where Triton interprets
+    tuner.cache_results = True  # it is off where Triton interprets
 
     def bench(call: Callable[[], None], quantiles: object) -> list[float]:
         """Larger blocks are slower."""

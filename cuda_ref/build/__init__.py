@@ -10,10 +10,14 @@
 - cache.py: the cache of builds; `BuildError`. rewrite.py: signatures, local headers, and the text for the CPU.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from .cache import BuildError
-from .calling import DTYPES, Bound, CudaError, LaunchRecord, dtype_code, launch, launched
 from .compiler import Resources, missing, newest_arch
 from .libraries import HERE, HOST_HEADERS, compile_only, library, ptx, requires, resources, sass, supports
+
+if TYPE_CHECKING:
+    from .calling import DTYPES, Bound, CudaError, LaunchRecord, dtype_code, launch, launched
 
 __all__ = [
     "DTYPES",
@@ -37,3 +41,12 @@ __all__ = [
     "sass",
     "supports",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import calling.py when one of its names is asked for: it needs torch, which finding a compiler does not."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import calling
+
+    return getattr(calling, name)

@@ -224,7 +224,7 @@ class TorchAdapter(Adapter):
 
     def forget_calls(self) -> None:
         """Drop the launches that the kernel folder keeps of earlier calls."""
-        if (kept := sys.modules.get(f"{self.folder}._kept")) is not None:
+        if (kept := sys.modules.get(f"{self.folder}._runtime.kept")) is not None:
             kept.forget()
 
     def capture(self, issue: Callable[[], object], count: int) -> Callable[[], None] | None:

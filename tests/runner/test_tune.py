@@ -48,7 +48,7 @@ class FakePool:
 
 def test_lines_and_the_file_have_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
     FakePool.replies = {
-        "triton": TuneReply("ok", found=(TunedKernel(ENTRY, "BLOCK=32", "BLOCK=16", 2, 0),)),
+        "triton/pipelined": TuneReply("ok", found=(TunedKernel(ENTRY, "BLOCK=32", "BLOCK=16", 2, 0),)),
         "triton/gluon": Failed("RuntimeError: no luck", "triton/gluon"),
         "triton/persistent": WorkerTimeoutError("hangs", None),
         "triton/split": TuneReply("unsupported", "float32 only"),
@@ -72,8 +72,8 @@ def test_lines_and_the_file_have_what_was_found(monkeypatch: pytest.MonkeyPatch)
     texts = {line.implementation: str(line) for line in shown}
     assert texts["torch"] == "torch  nothing to tune"
     head = "M=64,N=64,K=64 bfloat16 ieee  triton"
-    assert texts["triton"] == (
-        f"{head}  ok  BLOCK=32: 2 us, 1.500 x the short list's 3 us (BLOCK=16); 9 tried, 2 failed"
+    assert texts["triton/pipelined"] == (
+        f"{head}/pipelined  ok  BLOCK=32: 2 us, 1.500 x the short list's 3 us (BLOCK=16); 9 tried, 2 failed"
     )
     assert texts["triton/gluon"] == f"{head}/gluon  error  RuntimeError: no luck"
     assert texts["triton/persistent"] == f"{head}/persistent  timeout  hangs"
