@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
+from known_limits import KNOWN
 
 from suite import ops
 from suite.checking.judge import judge
@@ -139,6 +140,10 @@ def test_agrees_on_any_shape_and_strides(implementation: Implementation, where: 
     @given(problems(op))
     def any_problem(problem: tuple[Case, tuple[Layout, ...], int]) -> None:
         case, views, seed = problem
+        dtypes, reason = KNOWN.get((where.type, op.name, implementation.name, "strided"), ((), ""))
+        if case.dtype in dtypes and any(axis != Axis(0, 1, 0) for view in views for axis in view.axes):
+            event(reason)
+            return
         drawn = op.make_inputs(case, seed, device)
         check_agreement(implementation, case, tuple(view.lay(x) for view, x in zip(views, drawn, strict=True)), device)
 
