@@ -163,7 +163,8 @@ def _launcher(path: Path, operation: str) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    vars(module)["build"] = SimpleNamespace(**{**vars(build), "launch": launch})
+    names = {name: getattr(build, name) for name in build.__all__}
+    vars(module)["build"] = SimpleNamespace(**{**names, "launch": launch})
     return module
 
 
