@@ -1,4 +1,5 @@
-"""What fools a measurement, on a CPU: each line has the naive number beside the one that holds. About ten seconds.
+"""Mistakes that fool a measurement, on a CPU: each line has the naive number beside the one that holds.
+About ten seconds.
 
 python examples/measuring_well.py
 """

@@ -49,4 +49,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from . import calling
 
-    return getattr(calling, name)
+    value = globals()[name] = getattr(calling, name)  # so that later calls do not come here
+    return value

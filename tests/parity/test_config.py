@@ -57,7 +57,7 @@ HELPERS = {"copy_pitched": "copied", "pad": "copied", "transpose": "copied", "ad
 
 
 def unexplained(config: str, ran: Sequence[str]) -> list[str]:
-    """What `config` and the names of the kernels that ran do not have in common."""
+    """Names that stand either in `config` or among the kernels that ran, but not in both."""
     named = steps(config)
     helpers = [kernel for kernel, word in HELPERS.items() if word in config]
     return [word for word in named if not any(word in name for name in ran)] + [

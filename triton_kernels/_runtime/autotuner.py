@@ -44,6 +44,11 @@ def autotune(
     return lambda kernel: Autotuner(kernel, list(configs), list(key), short_list)
 
 
+def kernel_name(tuner: TritonAutotuner) -> str:
+    """The kernel's module below its folder and its name: `matmul.persistent.persistent_matmul_kernel`."""
+    return f"{tuner.base_fn.__module__.partition('.')[2]}.{tuner.base_fn.__name__}"
+
+
 class Autotuner(TritonAutotuner):
     """An autotuner that takes answers from the sources above. fault: the reason why a tuned entry cannot be used."""
 
@@ -56,7 +61,7 @@ class Autotuner(TritonAutotuner):
     ) -> None:
         prune = {"early_config_prune": short_list} if short_list is not None else None
         super().__init__(kernel, kernel.arg_names, configs, key, None, None, prune_configs_by=prune, cache_results=True)
-        self.name = f"{self.base_fn.__module__.partition('.')[2]}.{self.base_fn.__name__}"
+        self.name = kernel_name(self)
         self.remembers = True
         """True if tuned configurations and kept choices are used, and choices kept."""
         self.fault = ""

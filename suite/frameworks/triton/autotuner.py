@@ -15,19 +15,16 @@ from typing import Any
 from triton import AsyncCompileMode, Config
 from triton.runtime.autotuner import Autotuner
 
-from triton_kernels._runtime.autotuner import Key, named, plain
+from triton_kernels._runtime.autotuner import Key, kernel_name, named, plain
 from triton_kernels._runtime.kept import forget
 
 __all__ = ["Launch", "autotuners", "compile_all", "emptied_caches", "launches", "named", "plain", "text"]
 
 
 def autotuners(module: ModuleType) -> dict[str, Autotuner]:
-    """The autotuned kernels that a module defines or imports, by their module below the folder and their name.
-
-    For example `matmul.persistent.persistent_matmul_kernel`.
-    """
+    """The autotuned kernels that a module defines or imports, by `kernel_name`."""
     found = [each for each in vars(module).values() if isinstance(each, Autotuner)]
-    return {f"{each.base_fn.__module__.partition('.')[2]}.{each.base_fn.__name__}": each for each in found}
+    return {kernel_name(each): each for each in found}
 
 
 def text(config: Config) -> str:
