@@ -36,4 +36,4 @@ def lstm(
         c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
         h = sigmoid(o) * np.tanh(c)
         y[t] = h.astype(x.dtype)
-    return y, h.astype(x.dtype), c.astype(x.dtype)
+    return y, h.astype(x.dtype, order="C"), c.astype(x.dtype, order="C")

@@ -30,7 +30,7 @@ def lstm(
     """
     T, B, _, H = check_lstm(x, w_ih, w_hh, bias, h0, c0)
     if T == 0 or B == 0 or H == 0:
-        return x.new_empty(T, B, H), h0.clone(), c0.clone()
+        return x.new_empty(T, B, H), *(each.clone(memory_format=torch.contiguous_format) for each in (h0, c0))
     tensors = (x, w_ih, w_hh, bias, h0, c0)
     x, w_ih, w_hh, bias, h0, c0 = tensors if x.is_cuda else (each.float() for each in tensors)
     state = (h0.contiguous()[None], c0.contiguous()[None])

@@ -36,7 +36,7 @@ def lstm(
     if max(B, I, H) > 2**18:
         raise NotImplementedError(f"lstm: B, I and H must be at most 2^18; got B={B}, I={I}, H={H}")
     if T == 0 or B == 0 or H == 0:
-        return x.new_empty(T, B, H), h0.clone(), c0.clone()
+        return x.new_empty(T, B, H), *(each.clone(memory_format=torch.contiguous_format) for each in (h0, c0))
     x, w_ih, w_hh, bias, h0, c0 = (each.contiguous() for each in (x, w_ih, w_hh, bias, h0, c0))
     y, h, c = x.new_empty(T, B, H), x.new_empty(B, H), x.new_empty(B, H)
     cells = x.new_empty(B, H, dtype=torch.float32)

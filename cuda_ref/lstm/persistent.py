@@ -46,7 +46,7 @@ def lstm(
     if H > LARGEST:
         raise NotImplementedError(f"lstm: H must be at most {LARGEST}, for weights in registers; got {H}")
     if T == 0 or B == 0 or H == 0:
-        return x.new_empty(T, B, H), h0.clone(), c0.clone()
+        return x.new_empty(T, B, H), *(each.clone(memory_format=torch.contiguous_format) for each in (h0, c0))
     w_hh, bias, h0, c0 = (each.contiguous() for each in (w_hh, bias, h0, c0))
     inputs = input_products(product_for(x), x, w_ih)
     y, h, c = x.new_empty(T, B, H), x.new_empty(B, H), x.new_empty(B, H)

@@ -47,7 +47,7 @@ def lstm(
             f"lstm: written for 16 bits and H a multiple of 8 up to {LARGEST}; got {x.dtype} and H={H}"
         )
     if T == 0 or B == 0 or H == 0:
-        return x.new_empty(T, B, H), h0.clone(), c0.clone()
+        return x.new_empty(T, B, H), *(each.clone(memory_format=torch.contiguous_format) for each in (h0, c0))
     w_hh, bias, h0, c0 = (_aligned(each) for each in (w_hh, bias, h0, c0))
     inputs = input_products(product, x, w_ih)
     y, h, c = x.new_empty(T, B, H), x.new_empty(B, H), x.new_empty(B, H)

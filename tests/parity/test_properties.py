@@ -166,3 +166,15 @@ def test_a_layout_has_the_values_it_was_given(data: st.DataObject | None) -> Non
         if how.step == 0 and 0 not in shape:
             expected = expected.narrow(axis, 0, 1).expand(shape)
     assert torch.equal(laid, expected)
+
+
+@pytest.mark.parametrize("implementation", [each for each in implementations() if "lstm" in each.id])
+def test_no_steps_give_the_state_without_its_strides(implementation: Implementation, where: Device) -> None:
+    """A state of transposed views is a result of row-major arrays."""
+    obstacle = implementation.obstacle(where)
+    if obstacle is not None:
+        pytest.skip(f"{obstacle[0]}: {obstacle[1]}")
+    op, device = ops.get("lstm"), torch.device(where.type)
+    case = op.case((0, 2, 3, 2), "float32")
+    *given, h0, c0 = op.make_inputs(case, 0, device)
+    check_agreement(implementation, case, (*given, h0.t().contiguous().t(), c0.t().contiguous().t()), device)

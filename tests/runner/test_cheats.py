@@ -18,7 +18,8 @@ from suite.runner.selection import Selection
 OTHERS = ("narrow", "memory")
 """Kinds of cheats that concern only the check, not the process that runs it."""
 HONEST_SHARE = 0.5
-"""A cheat without effect takes at least this share of an honest kernel's time, also on a machine with other users."""
+"""A cheat without effect takes at least this share of an honest kernel's time, and has at most its inverse of the
+ratio to the vendor, also on a machine with other users."""
 
 
 def key(cheat: Cheat) -> tuple[str, str, str, str]:
@@ -53,7 +54,9 @@ def answered(cheat: Cheat, row: Row, honest: Row) -> bool:
     if row.status.value in cheat.expected or any(phrase in f"{row.reason} {row.remarks}" for phrase in cheat.expected):
         return True
     assert honest.device_us_low
+    assert honest.vs_best_high
     gains_nothing = row.device_us is None or row.device_us > HONEST_SHARE * honest.device_us_low
+    gains_nothing &= row.vs_best is None or row.vs_best < honest.vs_best_high / HONEST_SHARE
     return "no effect" in cheat.expected and row.status == "ok" and gains_nothing
 
 

@@ -266,7 +266,11 @@ def pretend_gpu(arch: int) -> CompilingDriver:
     import triton
 
     from triton_kernels._runtime import launch as _launch
+    from triton_kernels._runtime.autotuner import Autotuner
 
+    # A choice that an earlier run has kept would leave one configuration to compile.
+    Autotuner._kept = lambda self, key, configs: None  # type: ignore[method-assign]
+    Autotuner._keep = lambda self, key, configs: None  # type: ignore[method-assign]
     driver = CompilingDriver(arch)
     triton.runtime.driver.set_active(driver)  # type: ignore[arg-type]
     _launch.make_context_current = lambda index: None

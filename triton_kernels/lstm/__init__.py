@@ -100,7 +100,7 @@ def run_steps(
     """Computes the results of `lstm` from inputs = x w_ih^T."""
     (T, B, _), H = inputs.shape, h0.shape[1]
     if T == 0 or B == 0 or H == 0:
-        return inputs.new_empty((T, B, H)), h0.clone(), c0.clone()
+        return inputs.new_empty((T, B, H)), *(each.clone(memory_format=torch.contiguous_format) for each in (h0, c0))
     w_hh, bias, h0, c0 = (each.contiguous() for each in (w_hh, bias, h0, c0))
     y, h, c = (empty_output(shape, inputs.dtype, inputs.device) for shape in ((T, B, H), (B, H), (B, H)))
     cells = torch.empty((B, H), dtype=torch.float32, device=inputs.device)
