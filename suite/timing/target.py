@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from time import perf_counter_ns  # bound before any user's file can replace it
 from typing import Any, Protocol
 
 from suite import hardware
 from suite.hardware.cuda_driver import devices
+from suite.hardware.host import cores
 from suite.hardware.occupancy import Limits
 from suite.timing.recorder import Recorder
 from suite.timing.recorder_cupti import CuptiRecorder
@@ -103,6 +105,17 @@ def unrelated_memory() -> Any:
     return np.ones(int(EVICTION * hardware.cpu_cache_bytes()) // 8, dtype=np.int64)
 
 
+@cache
+def _parts(count: int) -> list[Any]:
+    import numpy as np
+
+    return np.array_split(unrelated_memory(), count)
+
+
+def _maximum(values: Any) -> None:
+    values.max()
+
+
 class CpuTarget:
     """The host's processor."""
 
@@ -114,8 +127,12 @@ class CpuTarget:
     def synchronize(self) -> None: ...
 
     def evict(self) -> None:
-        """Evict by reading. Large fills bypass the cache, and leave a part of the operands there."""
-        unrelated_memory().sum()
+        """Evict by reading, on every core, since each has a cache of its own too.
+
+        Large fills bypass the cache, and leave a part of the operands there.
+        """
+        with ThreadPoolExecutor(cores()) as threads:  # NumPy lets go of the interpreter's lock
+            list(threads.map(_maximum, _parts(cores())))
 
     def recorder(self) -> Recorder:
         return WallRecorder()
