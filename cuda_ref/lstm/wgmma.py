@@ -3,6 +3,7 @@
 Adds to persistent.py clusters that compute different rows of the batch and exchange h in shared memory.
 """
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
