@@ -44,7 +44,7 @@ def attention_grad(
     Shapes: q and do (B, H, S_q, D), k and v (B, H_kv, S_k, D), D 64 or 128, H a multiple of H_kv: query head h uses key
     head h // (H // H_kv). An operand that TMA cannot read (it needs contiguous rows, each at a multiple of 16 bytes) is
     copied first. The results are contiguous. `sm_scale` defaults to 1 / sqrt(D).
-    Causal: aligned to the last key; query i sees the keys j <= i + S_k - S_q. A query that sees no key has no gradient.
+    Causal: aligned to the last key; query i sees the keys j <= i + S_k - S_q. A query that sees no key has gradient 0.
     Hidden pairs are weighted by 0: NaN and infinities of hidden rows can reach the gradients of rows of the same tile.
     Dtypes: float16, bfloat16, the same for all; scores, softmax and sums in float32, o, p and ds rounded to 16 bits.
     The order of the sums is fixed. Memory: dq in float32; with few key heads, where `parts_of_a_group` divides the

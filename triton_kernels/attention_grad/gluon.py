@@ -348,7 +348,7 @@ def attention_grad(
     for dq, instead of adding dq by atomic operations: the result is deterministic.
     Dtypes: float16, bfloat16 (scores, softmax and sums in float32; p and ds are rounded once for the products that
     follow). Tail: TMA reads zeros beyond the last row, whose scores are hidden, and does not write there.
-    A query that sees no key has no gradient. Hidden pairs are weighted by 0: NaN and infinities of hidden rows can
+    A query that sees no key has gradient 0. Hidden pairs are weighted by 0: NaN and infinities of hidden rows can
     reach the gradients of rows of the same tile.
     Errors: ValueError for other shapes, dtypes or devices; NotImplementedError for float32, other D, a negative
     sm_scale, other GPUs; RuntimeError for a call in a CUDA graph capture that must compile, or causal with new sizes.
