@@ -47,7 +47,7 @@ def backward(
     def launch(
         body: Callable[..., None], tiles: int, out: Any, copies: tuple[int, int], scratch: Any, name: str
     ) -> Any:
-        """Launches a kernel. copies: arrivals at the barrier of a consumer's kept operands, and at a stage's barrier."""
+        """Launches a kernel. copies: arrivals at the barrier of a consumer's kept operands, and at that of a stage."""
         return plgpu.kernel(
             partial(body, lengths=(S_q, S_k), causal=causal, sm_scale=sm_scale),
             out_type=out,
