@@ -1,4 +1,4 @@
-"""The gradients of attention in CUDA by tiles: adds to the plain kernels tiles in shared memory. The warps of a block
+"""The gradients of attention in CUDA by tiles: adds tiles in shared memory to the plain kernels. The warps of a block
 use each element for four rows."""
 
 import math

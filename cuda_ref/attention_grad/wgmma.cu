@@ -205,7 +205,7 @@ __device__ __forceinline__ void consume(const Problem& problem, const Work& work
         start_scores(next);
         wgmma_wait_group<1>();
         warpgroup_fence_operand(dq_sums);
-        // One thread is enough: all have read lse and delta before they arrived at DS_FULL, and it has waited for that.
+        // One thread is enough: it has waited for DS_FULL, where all threads arrive after they have read lse and delta.
         if (thread == 0) mbarrier_arrive(shared + P::EMPTY + at.stage * MBARRIER_BYTES);
         const int buffer = step % P::DQ_BUFFERS;
         mbarrier_wait_parity(shared + P::DQ_EMPTY + buffer * MBARRIER_BYTES, step / P::DQ_BUFFERS % 2 ^ 1);

@@ -44,10 +44,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import calling.py when one of its names is asked for: it needs torch, which finding a compiler does not."""
+    """Imports calling.py when one of its names is first used: calling.py needs torch, finding a compiler does not."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from . import calling
 
-    value = globals()[name] = getattr(calling, name)  # so that later calls do not come here
+    value = globals()[name] = getattr(calling, name)  # later uses find the name without this function
     return value

@@ -1,6 +1,6 @@
 // The persistent matmul kernel on Hopper's tensor cores, and its launch; wgmma.cu explains it.
 //
-// An object of a type like StoreSums finishes the sums of a tile. Other operations add a bias and apply a function
+// A type like StoreSums finishes the sums of a tile. The types of other operations add a bias and apply a function
 // before the sums are rounded (linear_sigmoid/linear_sigmoid.cuh).
 #pragma once
 
