@@ -15,7 +15,7 @@
 // Roles in `gradients`. Two threads of a producer warpgroup copy tiles by TMA; two others add the block's part of dq to
 // global memory. Two consumer warpgroups keep 64 keys each. Scores and dp are computed transposed, one key per row, so
 // that p^T and ds^T, rounded, are left operands of the products with do and q in registers. dv and dk stay there.
-// ds also goes through shared memory: dq is a sum over the keys of both consumers, each of which computes half of it.
+// ds also goes through shared memory: dq is a sum over the keys of both consumers, and each computes half of it.
 //
 // Order of the sums of dq. Blocks of keys add to a tile of queries in ascending order: each waits until the previous
 // one has added. All begin with the last queries, which every block of keys needs even under a causal mask, so that

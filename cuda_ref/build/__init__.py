@@ -4,7 +4,7 @@
 
 - calling.py: `launch` calls an extern "C" function of a .cu on a device; `launched` lists those called so far;
   `DTYPES` and `dtype_code` are the codes of dtypes in a .cu; `CudaError`.
-- libraries.py: `library` builds a .cu; `requires` and `supports` tell where it runs; `compile_only`, `resources`, `ptx`
+- libraries.py: `library` builds a .cu; `requires` and `supports` say where it runs; `compile_only`, `resources`, `ptx`
   and `sass` compile for inspection, without a GPU.
 - compiler.py: commands and flags; `missing` names missing tools; `newest_arch` and `Resources` describe nvcc's output.
 - cache.py: the cache of builds; `BuildError`. rewrite.py: signatures, local headers, and the text for the CPU.

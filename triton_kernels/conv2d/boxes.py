@@ -169,6 +169,6 @@ def _launch(x: Tensor, weight: Tensor, out: Tensor, padding: int, precision: str
         tiles = boxes * triton.cdiv(K, tile["BLOCK_N"])
         if tile["PER_SM"] == 1:
             return persistent_grid(tiles, processors)
-        return (min(tiles, processors * tile["PER_SM"]),)  # no fewer programs: one that is left alone runs faster
+        return (min(tiles, processors * tile["PER_SM"]),)  # not persistent_grid: the last ones run faster alone
 
     launch(conv2d_boxes_kernel, grid, *descriptors.values(), N, P, Q, **constants)
