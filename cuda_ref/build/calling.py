@@ -99,7 +99,7 @@ class Bound:
 
     def repeatable(self, args: tuple[Any, ...], place: Callable[[torch.Tensor], int]) -> kept.Issue:
         """The same call at other addresses; arguments are converted once. Only one thread may call it at a time."""
-        function = self.loaded[self.function]  # without argtypes: it takes values of C types as they are
+        function = self.loaded[self.function]  # a second handle, without argtypes: takes C values without conversion
         values = [kind(None if p else a) for kind, a, p in zip(self.types, args, self.pointers, strict=True)]
         addressed = [(values[i], place(a)) for i, a in enumerate(args) if self.pointers[i] and a is not None]
         given_stream, record = ctypes.c_void_p(), LaunchRecord()

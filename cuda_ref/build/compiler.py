@@ -35,7 +35,7 @@ HOST_FLAGS = [
     "-fsanitize=alignment",  # a misaligned access is an error, as on a GPU; handler in host/launch.h
 ]
 LINK_FLAGS = [
-    "-Wl,--as-needed",  # load_inline adds libraries of torch, none of which is used
+    "-Wl,--as-needed",  # load_inline adds libraries of torch, and none is used
     "-Wl,-Bsymbolic",  # calls stay within the library, whatever else the process has loaded
 ]
 

@@ -78,7 +78,7 @@ def _build(folder: Path, source: str | Path, target: str, arguments: dict[str, A
 
 
 def _one_program(folder: Path, command: list[str]) -> str:
-    """Path of a script that runs `command`, because torch takes a compiler for one word."""
+    """Writes a script that runs `command`, and returns its path: torch expects a compiler's name to be one word."""
     script = folder / "g++"  # torch expects such a name
     script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
     script.chmod(0o700)
@@ -136,7 +136,7 @@ def key_of(source: str | Path, target: str, parts: list[str]) -> str:
     compilers = [compiler.identity(each) for each in compiler.compilers(target)]
     given = [shlex.join(compiler.cxx_command()), os.environ.get("CC", "")]  # load_inline passes CC to nvcc
     everything = "\0".join([*parts, *compilers, *given, target, platform.machine(), platform.system()])
-    everything = everything.replace(str(HERE), HERE.name)  # for lines' origins: copies of the tree share results
+    everything = everything.replace(str(HERE), HERE.name)  # paths in #line directives: copies of the tree share results
     name = source.stem if isinstance(source, Path) else source
     name = re.sub(r"\W", "_", name, flags=re.ASCII)[:64]  # the name is part of a path and of a ninja file
     return f"{name}-{target}-{hashlib.sha256(everything.encode()).hexdigest()[:24]}"

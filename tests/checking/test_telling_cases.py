@@ -104,7 +104,7 @@ def test_a_framework_answers_for_its_own_limits() -> None:
 
 
 def refusal(session: Session, cheat: Cheat) -> str:
-    """What a plain run says of a brought file: of its own case, or else of the telling ones; empty if it is right."""
+    """The reason why a plain run refuses a user's file, on its own case or on a telling one; empty if it is right."""
     op, implementation = ops.get(cheat.operation), external(cheat.path, cheat.operation)
     case = op.case(op.parse_shapes(cheat.shape)[0], cheat.dtype)
     reply = session.handle(CheckRequest(case, implementation.reference, 0))

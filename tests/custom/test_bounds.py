@@ -1,4 +1,4 @@
-"""What the bound of a user's reference accepts and refuses."""
+"""The bound of a user's reference accepts right results and refuses wrong ones."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the diagnosis says of the gallery's wrong kernels: the mistake, which begins the text after `as if`.
+"""The diagnoses of the gallery's wrong kernels: each is the mistake with which the text after `as if` begins.
 
-A mistake that is not here is refused for something else than its values. NONE: no variant of the truth explains it.
-GPU: those of the kernels that run on a GPU only.
+A mistake without an entry is refused for another reason than its values. NONE: no variant of the truth explains it.
+GPU: the mistakes of kernels that run only on a GPU.
 """
 
 NONE = ""
