@@ -93,14 +93,16 @@ class ExternalSession:
         self.current = None
         try:
             return self._execute(command, descriptors)
-        except NotImplementedError as error:
-            return p.Raised("unsupported", failure.unsupported_reason(error))
         except (RecorderError, NoRecorderError) as error:
             return p.Raised("recorder" if isinstance(error, RecorderError) else "no recorder", str(error))
         except Exception as error:
+            raised = failure.unwrapped(error)
+            if isinstance(raised, NotImplementedError):
+                return p.Raised("unsupported", failure.unsupported_reason(raised))
             traceback.print_exc()
             describe = failure.describe if self.current is None else self.current.describe_error
-            return p.Raised("error", describe(error, self.device.type))
+            declines = isinstance(command, p.Check) and command.telling and failure.is_assertion(error)
+            return p.Raised("unsupported" if declines else "error", describe(error, self.device.type))
 
     def _execute(self, command: Any, descriptors: list[int]) -> Any:
         match command:
@@ -207,7 +209,7 @@ class ExternalSession:
                 repeatable(function) if command.again else function,
                 implementation.adapter,
                 held.operands,
-                held.arguments,
+                implementation.accepted(function, held.arguments),
                 held,
                 present,
                 late=command.late,
@@ -226,8 +228,9 @@ class ExternalSession:
         held, reference = self._case, command.implementation
         if reference not in self._functions:
             function = implementation.function_for(held.case, len(held.operands))
-            if command.telling and missing_parameters(function, len(held.operands), held.arguments):
-                raise NotImplementedError
+            arguments = implementation.accepted(function, held.arguments)
+            if command.telling and missing_parameters(function, len(held.operands), arguments):
+                raise NotImplementedError(f"has no parameters for {len(held.operands)} arrays and {arguments}")
             self._watching.append(implementation.adapter.watch_cache())  # the framework is imported by now
             self._functions[reference] = function
         found: Callable[..., Any] = self._functions[reference]

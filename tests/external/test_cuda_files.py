@@ -10,6 +10,7 @@ import pytest
 from external_files import CPU, CUDA_FILE, check, external, status, write
 
 from cuda_ref.build.compiler import missing
+from suite import ops
 from suite.worker.pool import Pool
 
 pytestmark = pytest.mark.skipif(missing("cpu") is not None, reason="needs a C++ compiler")
@@ -46,3 +47,15 @@ def test_instructions_that_a_cpu_lacks_are_unsupported(worker: Pool, tmp_path: P
     hopper = check(worker, external(write(tmp_path / "hopper.cu", "// requires: sm_90a\n" + CUDA_FILE)))
     assert status(hopper) == "unsupported"
     assert hopper.reason == "hopper.cu uses instructions of sm_90a, which the CPU does not have"
+
+
+def test_a_launcher_declines_a_case_by_an_error_code(worker: Pool, tmp_path: Path) -> None:
+    text = CUDA_FILE.replace(
+        "    const dim3 grid", "    if (dtype == FLOAT32) return cudaErrorNotSupported;\n    const dim3 grid"
+    )
+    file = external(write(tmp_path / "declines.cu", text))
+    declined = check(worker, file)
+    assert status(declined) == "unsupported"
+    assert declined.reason.startswith("vector_add in declines.cu declines the case: cudaErrorNotSupported")
+    other = check(worker, file, ops.get("vector_add").case((100,), "float16"))
+    assert (status(other), other.reason) == ("ok", "")
