@@ -7,7 +7,6 @@ import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -96,10 +95,12 @@ class ExternalImplementation(Implementation):
     def function(self) -> module.ExternalFunction:
         """The file's function; each call undoes its side effects and records them for `remarks`."""
         assert self.case is not None
-        op = ops.operation(self)
-        return module.ExternalFunction(
-            self._load(), op.entry, self.path, self.line, partial(op.callable_of, case=self.case)
-        )
+        op, case = ops.operation(self), self.case
+
+        def adapt(entry: Any) -> Callable[..., Any]:
+            return self.adapter.as_called(op.callable_of(entry, case=case))
+
+        return module.ExternalFunction(self._load(), op.entry, self.path, self.line, adapt)
 
     def function_for(self, case: Case, inputs: int) -> module.ExternalFunction:
         """`function()`. Raises `NotImplementedError` if it has no parameters for a case's scales, as of float8, or for
@@ -143,6 +144,7 @@ class ExternalImplementation(Implementation):
 
     def describe_error(self, error: BaseException, device_type: str) -> str:
         """One line, with the innermost line of the file that led to the error."""
+        error = failure.unwrapped(error)
         text = failure.describe_without_place(error, device_type)
         text = text.removeprefix(f"{module.ExternalError.__name__}: ").replace(str(self.path), self.path.name)
         line = _line_of(error, self.path)
@@ -155,7 +157,7 @@ class ExternalImplementation(Implementation):
         return text + (f" ({self.path.name}:{line})" if line is not None else "")
 
     def _load(self) -> module.Loaded:
-        return module.load(self.path, self.digest, self.operation, self.adapter.packages)
+        return module.load(self.path, self.digest, self.operation, self.adapter)
 
 
 def from_files(paths: Sequence[Path], operations: Sequence[Operation]) -> dict[str, list[ExternalImplementation]]:

@@ -11,7 +11,7 @@ import contextlib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -22,6 +22,7 @@ from suite.core.files import read_source
 from suite.core.paths import ROOT
 from suite.external.remarks import Remarks
 from suite.external.side_effects import SideEffects
+from suite.frameworks.base import Adapter
 
 
 class ExternalError(Exception):
@@ -95,20 +96,20 @@ def latest_function(path: Path) -> ExternalFunction | None:
     return _functions.get(path)
 
 
-def load(path: Path, digest: str, operation: str, packages: Sequence[str]) -> Loaded:
+def load(path: Path, digest: str, operation: str, adapter: Adapter) -> Loaded:
     """Import a file once for each of its versions. Raises `ExternalError` if the file no longer has that digest.
 
-    `packages` are those of its framework. They are imported first, so that the file gets no remarks for their side
-    effects.
+    The packages of its framework are imported first, so that the file gets no remarks for their side effects.
     """
     key = path, digest, operation if path.suffix == ".cu" else ""
     if key not in _loaded:
-        for package in packages:
+        for package in adapter.packages:
             importlib.import_module(package)
         source, remarks = read_source(path), Remarks(path)
         if digest_of(path, source) != digest:
             raise ExternalError(f"{path.name}, or a file that it uses, changed while the run was going on")
-        module = _launcher(path, operation) if path.suffix == ".cu" else _import(path, source, remarks)
+        with adapter.importing():
+            module = _launcher(path, operation) if path.suffix == ".cu" else _import(path, source, remarks)
         _loaded[key] = Loaded(module, remarks)
     return _loaded[key]
 

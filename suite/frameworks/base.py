@@ -117,6 +117,14 @@ class Adapter(ABC):
         """While open, calls of `module`'s function build all candidates, and choose none by its time."""
         return contextlib.nullcontext()
 
+    def importing(self) -> AbstractContextManager[None]:
+        """While open, a user's file of this framework is imported. Its packages are imported before."""
+        return contextlib.nullcontext()
+
+    def as_called(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function of a user's file in the form in which it is called in this mode."""
+        return function
+
     def forget_calls(self) -> None:
         """Make the next calls run like first calls. Compiled and tuned kernels are kept."""
 
@@ -207,6 +215,12 @@ class TorchAdapter(Adapter):
                 yield
             finally:
                 torch.cuda.synchronize(device)
+
+    def importing(self) -> AbstractContextManager[None]:
+        """Without a GPU, what the file puts on `cuda` goes to the CPU."""
+        from suite.frameworks._no_gpu import stand_in
+
+        return stand_in()
 
     def missing(self, device: Device) -> str | None:
         absent = super().missing(device)
