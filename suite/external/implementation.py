@@ -98,7 +98,8 @@ class ExternalImplementation(Implementation):
         op, case = ops.operation(self), self.case
 
         def adapt(entry: Any) -> Callable[..., Any]:
-            return self.adapter.as_called(op.callable_of(entry, case=case))
+            own_source = self.path.suffix == ".cu" and self.source is not None
+            return self.adapter.as_called(op.callable_of(entry(op, case) if own_source else entry, case=case))
 
         return module.ExternalFunction(self._load(), op.entry, self.path, self.line, adapt)
 
@@ -157,7 +158,8 @@ class ExternalImplementation(Implementation):
         return text + (f" ({self.path.name}:{line})" if line is not None else "")
 
     def _load(self) -> module.Loaded:
-        return module.load(self.path, self.digest, self.operation, self.adapter)
+        name = ops.operation(self).entry
+        return module.load(self.path, self.digest, name, self.adapter, own=self.source is not None)
 
 
 def from_files(paths: Sequence[Path], operations: Sequence[Operation]) -> dict[str, list[ExternalImplementation]]:

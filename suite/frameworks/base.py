@@ -86,6 +86,10 @@ class Adapter(ABC):
         """True if `result` is exactly of the framework's array type; a subclass may override what the suite reads."""
         return True
 
+    def described(self, result: Any) -> str:
+        """What `result` is, for the message that it is no array of the framework."""
+        return f"a {type(result).__name__}"
+
     def to_torch(self, array: Any) -> Any:
         """The framework's array as a torch tensor over the same memory, complete for torch's current stream."""
         return array
@@ -171,7 +175,14 @@ class TorchAdapter(Adapter):
     def is_array(self, result: Any) -> bool:
         import torch
 
-        return type(result) is torch.Tensor and result.layout is torch.strided and not result.is_neg()
+        return type(result) is torch.Tensor and result.layout is torch.strided and not _lazy_bit(result)
+
+    def described(self, result: Any) -> str:
+        import torch
+
+        if type(result) is torch.Tensor and (bit := _lazy_bit(result)):
+            return f"a tensor with the {bit} bit: its memory holds other values, until resolve_{bit}() writes its own"
+        return super().described(result)
 
     def poisoned(
         self, call: Callable[[], Any], shapes: Sequence[tuple[int, ...]], dtype: str, device: torch.device
@@ -277,6 +288,11 @@ class TorchAdapter(Adapter):
         grown = torch.cuda.max_memory_allocated() - before
         results = result if isinstance(result, tuple | list) else (result,)
         return max(0, int(grown) - sum(_allocated(each.numel() * each.element_size()) for each in results))
+
+
+def _lazy_bit(tensor: torch.Tensor) -> str:
+    """The bit by which torch negates or conjugates a tensor without writing it, `neg` or `conj`; empty if unset."""
+    return "neg" if tensor.is_neg() else "conj" if tensor.is_conj() else ""
 
 
 def _allocated(size: int) -> int:

@@ -11,6 +11,8 @@ import pytest
 import torch
 from checked_calls import JAX, NUMPY, kind, run
 
+from suite import ops
+from suite.checking.problem import Problem
 from suite.frameworks.base import Adapter
 
 
@@ -26,6 +28,8 @@ class Pretender(torch.Tensor):
         (lambda c: c.numpy(), "type", "a ndarray"),
         (lambda c: c.as_subclass(Pretender), "type", "a Pretender"),
         (lambda c: c.to_sparse(), "type", "a Tensor"),
+        (lambda c: torch.complex(-c, -c).conj().imag, "type", "a tensor with the neg bit"),
+        (lambda c: torch.complex(c, c).conj(), "type", "a tensor with the conj bit"),
         (lambda c: c[:-1], "shape", "(999,), expected (1000,)"),
         (lambda c: c[None], "shape", "(1, 1000)"),
         (lambda c: c.double(), "dtype", "float64, expected float32"),
@@ -40,6 +44,8 @@ class Pretender(torch.Tensor):
         "c.numpy()",
         "c.as_subclass(Pretender)",
         "c.to_sparse()",
+        "the neg bit",
+        "the conj bit",
         "c[:-1]",
         "c[None]",
         "c.double()",
@@ -102,3 +108,16 @@ def test_the_form_is_required_of_every_call() -> None:
         return (a + b).double() if len(calls) == 2 else a + b
 
     assert kind(run(add)) == "dtype"
+
+
+def test_a_dense_result_in_another_order_of_axes_is_judged() -> None:
+    """As torch.empty_like makes it of a transposed input."""
+    at = Problem(ops.get("matrix_add").case((5, 7)), 0, torch.device("cpu"))
+    right = run(lambda a, b: torch.empty_like((a + b).T.contiguous().T).copy_(a + b), at=at)
+    assert (right.agrees, right.reason) == (True, "")
+    assert kind(run(lambda a, b: (a + b).flatten().reshape(7, 5).T, at=at)) == "value"
+
+
+def test_a_transposed_view_of_an_input_is_still_an_alias() -> None:
+    at = Problem(ops.get("matrix_add").case((6, 6)), 0, torch.device("cpu"))
+    assert "aliases input" in run(lambda a, b: a.T, at=at).reason
