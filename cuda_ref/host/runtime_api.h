@@ -211,6 +211,14 @@ static inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, in
                    SHARED_DEFAULT, SHARED_OPTIN, SHARED_MULTIPROCESSOR};
     return cudaSuccess;
 }
+// Events take no time: a launch has ended when it returns.
+typedef struct CUevent_st* cudaEvent_t;
+static inline cudaError_t cudaEventCreate(cudaEvent_t* event) { return *event = nullptr, cudaSuccess; }
+static inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t = nullptr) { return cudaSuccess; }
+static inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+static inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) { return *ms = 0, cudaSuccess; }
+static inline cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
+
 static inline cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
 
 // Counts only the limits by threads and shared memory; registers are not known here.
