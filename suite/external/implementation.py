@@ -125,7 +125,7 @@ class ExternalImplementation(Implementation):
         left_out = {name for name in lacking if name in known and arguments[name] == known[name]}
         return {name: value for name, value in arguments.items() if name not in left_out}
 
-    def _defaults(self) -> dict[str, Any]:
+    def _defaults(self) -> Mapping[str, Any]:
         """The options of the operation's function with their defaults; none for a user's operation."""
         return {} if self.source is not None else defaults(self.operation)
 

@@ -80,13 +80,10 @@ def _redirected(value: Any) -> Any:
 
 @contextlib.contextmanager
 def stand_in(*, claims_cuda: bool = False) -> Iterator[None]:
-    """While open, code for a GPU runs on the CPU as far as this module says; without effect if there is a GPU.
+    """While open, code for a GPU runs on the CPU as far as this module says.
 
     claims_cuda: `is_cuda` of a tensor is True, so that a file does not avoid its own kernel.
     """
-    if torch.cuda.is_available():
-        yield
-        return
     before = {name: getattr(torch.cuda, name) for name in ANSWERS}
     for name, answer in ANSWERS.items():
         setattr(torch.cuda, name, answer)

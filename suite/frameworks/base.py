@@ -229,9 +229,11 @@ class TorchAdapter(Adapter):
 
     def importing(self) -> AbstractContextManager[None]:
         """Without a GPU, what the file puts on `cuda` goes to the CPU."""
+        import torch
+
         from suite.frameworks._no_gpu import stand_in
 
-        return stand_in()
+        return contextlib.nullcontext() if torch.cuda.is_available() else stand_in()
 
     def missing(self, device: Device) -> str | None:
         absent = super().missing(device)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from suite.implementations import builtin
@@ -17,7 +18,8 @@ def definition(operation: str) -> ast.arguments:
     return found.args
 
 
-def defaults(operation: str) -> dict[str, Any]:
+@cache
+def defaults(operation: str) -> Mapping[str, Any]:
     """The options of an operation's function that have a default, with it: `{"precision": "ieee"}`."""
     found = definition(operation)
     pairs = zip(found.kwonlyargs, found.kw_defaults, strict=True)

@@ -47,13 +47,13 @@ class Triton(TorchAdapter):
         return {} if device.type == "cuda" else {"subnormal": ("bfloat16",), "nan": ("float8_e4m3fn",)}
 
     def importing(self) -> AbstractContextManager[None]:
-        """In the interpreted mode, mend the interpreter for the file; without a GPU, `cuda` stands for the CPU."""
+        """In the interpreted mode, mend the interpreter for the file, and let `cuda` stand for the CPU."""
+        if os.environ.get("TRITON_INTERPRET") != "1":
+            return super().importing()
         from suite.frameworks._no_gpu import stand_in
+        from suite.frameworks.triton import interpreted
 
-        if os.environ.get("TRITON_INTERPRET") == "1":
-            from suite.frameworks.triton import interpreted
-
-            interpreted.mend()
+        interpreted.mend()
         return stand_in(claims_cuda=True)
 
     def as_called(self, function: Callable[..., Any]) -> Callable[..., Any]:
