@@ -77,7 +77,7 @@ def spilled(outputs: Sequence[torch.Tensor]) -> bool:
 
 
 def address_range(tensor: torch.Tensor) -> tuple[int, int]:
-    """Addresses of a dense tensor's first byte and of the byte after its last; (0, 0) if it has none."""
+    """Addresses of a contiguous tensor's first byte and of the byte after its last; (0, 0) if it has none."""
     if tensor.numel() == 0:
         return 0, 0
     return tensor.data_ptr(), tensor.data_ptr() + tensor.numel() * tensor.element_size()
@@ -162,9 +162,3 @@ def is_row_major(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
             return False
         step *= size
     return True
-
-
-def is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """True if the elements lie without gaps and overlaps, as those of a C array whose axes were exchanged."""
-    axes = sorted(range(len(shape)), key=lambda axis: (strides[axis], shape[axis]), reverse=True)
-    return is_row_major(tuple(shape[axis] for axis in axes), tuple(strides[axis] for axis in axes))

@@ -27,10 +27,10 @@ def starts(shapes: Sequence[Shape]) -> tuple[int, ...]:
 
 
 def joined(outputs: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Join results to a vector in new memory; a single result is returned as it is, or copied to be row-major."""
+    """Join results to a vector in new memory; a single result is returned as it is."""
     import torch
 
-    return outputs[0].contiguous() if len(outputs) == 1 else torch.cat([output.reshape(-1) for output in outputs])
+    return outputs[0] if len(outputs) == 1 else torch.cat([output.reshape(-1) for output in outputs])
 
 
 def located(at: tuple[int, ...], names: Sequence[str] = (), shapes: Sequence[Shape] = ()) -> str:
