@@ -40,6 +40,12 @@ LINK_FLAGS = [
 ]
 
 
+def link_flags(text: str, target: str) -> list[str]:
+    """The flags of the linker for the text of a .cu; cuBLAS is linked for a GPU if the text includes its header."""
+    uses_cublas = target != "host" and re.search(r"^[ \t]*#[ \t]*include[ \t]*<cublas", text, re.MULTILINE)
+    return [*LINK_FLAGS, "-lcublas", "-lcublasLt"] if uses_cublas else list(LINK_FLAGS)
+
+
 def nvcc() -> str | None:
     """Path of nvcc, found as torch finds it: in $CUDA_HOME or $CUDA_PATH, else on PATH, else in /usr/local/cuda."""
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")

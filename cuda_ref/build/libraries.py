@@ -32,12 +32,13 @@ def library(source: str | Path, target: str) -> Path:
             text, flags = rewrite.to_host(text), compiler.HOST_FLAGS
         except ValueError as error:
             raise BuildError(f"{path_of(source)}: {error}") from None
-        headers = [f"{each.name}\n{each.read_text()}" for each in sorted(HOST_HEADERS.glob("*.h"))]
+        headers = [f"{each.name}\n{each.read_text()}" for each in sorted(HOST_HEADERS.rglob("*.h"))]
         arguments = {"cpp_sources": text, "extra_cflags": flags, "extra_include_paths": [str(HOST_HEADERS)]}
     else:
         headers, flags = [], [*compiler.NVCC_FLAGS, compiler.arch_flag(target)]
         arguments = {"cpp_sources": "", "cuda_sources": text, "extra_cuda_cflags": flags}
-    key = key_of(source, target, [text, *headers, *flags, *compiler.LINK_FLAGS])
+    arguments["extra_ldflags"] = compiler.link_flags(text, target)
+    key = key_of(source, target, [text, *headers, *flags, *arguments["extra_ldflags"]])
     with _building:
         return cache.entry(key, lambda folder: _build(folder, source, target, arguments)) / "library.so"
 
@@ -58,7 +59,6 @@ def _build(folder: Path, source: str | Path, target: str, arguments: dict[str, A
             no_implicit_headers=True,
             is_python_module=False,
             build_directory=str(folder),
-            extra_ldflags=list(compiler.LINK_FLAGS),
             **arguments,
         )
     except (RuntimeError, OSError) as error:

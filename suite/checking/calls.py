@@ -176,7 +176,7 @@ def as_torch(result: Any, adapter: Adapter, form: Form) -> tuple[torch.Tensor, .
 
 def _one_as_torch(result: Any, adapter: Adapter, form: Form, expected: tuple[int, ...]) -> torch.Tensor:
     if not adapter.is_array(result):
-        raise RefusedError(f"type: the result is a {type(result).__name__}, not a {adapter.array}")
+        raise RefusedError(f"type: the result is {adapter.described(result)}, not a {adapter.array}")
     shape, dtype, strides = adapter.form(result)
     if shape != expected:
         raise RefusedError(f"shape: the result has shape {shape}, expected {expected}")

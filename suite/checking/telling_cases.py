@@ -16,11 +16,15 @@ from suite.implementations.arguments import missing_parameters
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """The names of the cases that passed, and what is wrong in the first that did not."""
+    """The names of the cases that passed, and what is wrong in the first that did not.
+
+    `not_covered` has the cases that the implementation declined, with its reasons.
+    """
 
     passed: tuple[str, ...]
     reason: str = ""
     diagnosis: Diagnosis = field(default_factory=Diagnosis)
+    not_covered: Mapping[str, str] = field(default_factory=dict)
 
 
 def probe(
@@ -56,17 +60,20 @@ def probe_cases(
     check_case: returns what is wrong, empty if nothing is, and why.
     """
     passed: list[str] = []
+    declined: dict[str, str] = {}
     for name, problem in problems.items():
         if problem.case.dtype in adapter.limits(problem.device).get(problem.case.inputs, ()):
             continue
         on_case(name)
         try:
             reason, diagnosis = check_case(problem)
-        except NotImplementedError:
+        except NotImplementedError as error:
+            declined[name] = str(error)
             continue
         except RefusedError as refused:
             reason, diagnosis = str(refused), Diagnosis()
         if reason:
-            return ProbeResult(tuple(passed), f"{reason} (in the telling case {name}: {problem.case.label})", diagnosis)
+            reason += f" (in the telling case {name}: {problem.case.label})"
+            return ProbeResult(tuple(passed), reason, diagnosis, declined)
         passed.append(name)
-    return ProbeResult(tuple(passed))
+    return ProbeResult(tuple(passed), not_covered=declined)

@@ -66,8 +66,8 @@ class Release:
 class Check:
     """Load the implementation if needed, and call it while new allocations hold NaN.
 
-    `again`: one of many repetitions, whose result is not kept. `telling`: a case for whose arguments the function has
-    no parameters counts as not covered.
+    `again`: one of many repetitions, whose result is not kept. `telling`: a case counts as not covered if the function
+    has no parameters for its arguments, or if an assertion fails.
     """
 
     implementation: Reference

@@ -86,6 +86,10 @@ class Adapter(ABC):
         """True if `result` is exactly of the framework's array type; a subclass may override what the suite reads."""
         return True
 
+    def described(self, result: Any) -> str:
+        """What `result` is, for the message that it is no array of the framework."""
+        return f"a {type(result).__name__}"
+
     def to_torch(self, array: Any) -> Any:
         """The framework's array as a torch tensor over the same memory, complete for torch's current stream."""
         return array
@@ -116,6 +120,14 @@ class Adapter(ABC):
     def building(self, module: ModuleType) -> AbstractContextManager[None]:
         """While open, calls of `module`'s function build all candidates, and choose none by its time."""
         return contextlib.nullcontext()
+
+    def importing(self) -> AbstractContextManager[None]:
+        """While open, a user's file of this framework is imported. Its packages are imported before."""
+        return contextlib.nullcontext()
+
+    def as_called(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function of a user's file in the form in which it is called in this mode."""
+        return function
 
     def forget_calls(self) -> None:
         """Make the next calls run like first calls. Compiled and tuned kernels are kept."""
@@ -163,7 +175,14 @@ class TorchAdapter(Adapter):
     def is_array(self, result: Any) -> bool:
         import torch
 
-        return type(result) is torch.Tensor and result.layout is torch.strided and not result.is_neg()
+        return type(result) is torch.Tensor and result.layout is torch.strided and not _lazy_bit(result)
+
+    def described(self, result: Any) -> str:
+        import torch
+
+        if type(result) is torch.Tensor and (bit := _lazy_bit(result)):
+            return f"a tensor with the {bit} bit: its memory holds other values, until resolve_{bit}() writes its own"
+        return super().described(result)
 
     def poisoned(
         self, call: Callable[[], Any], shapes: Sequence[tuple[int, ...]], dtype: str, device: torch.device
@@ -207,6 +226,14 @@ class TorchAdapter(Adapter):
                 yield
             finally:
                 torch.cuda.synchronize(device)
+
+    def importing(self) -> AbstractContextManager[None]:
+        """Without a GPU, what the file puts on `cuda` goes to the CPU."""
+        import torch
+
+        from suite.frameworks._no_gpu import stand_in
+
+        return contextlib.nullcontext() if torch.cuda.is_available() else stand_in()
 
     def missing(self, device: Device) -> str | None:
         absent = super().missing(device)
@@ -263,6 +290,11 @@ class TorchAdapter(Adapter):
         grown = torch.cuda.max_memory_allocated() - before
         results = result if isinstance(result, tuple | list) else (result,)
         return max(0, int(grown) - sum(_allocated(each.numel() * each.element_size()) for each in results))
+
+
+def _lazy_bit(tensor: torch.Tensor) -> str:
+    """The bit by which torch negates or conjugates a tensor without writing it, `neg` or `conj`; empty if unset."""
+    return "neg" if tensor.is_neg() else "conj" if tensor.is_conj() else ""
 
 
 def _allocated(size: int) -> int:

@@ -20,6 +20,15 @@ def probe_reply(result: ProbeResult) -> ProbeReply:
     return ProbeReply(status, result.reason, ", ".join(result.passed), found.text, found.error_map)
 
 
+def declined_note(result: ProbeResult) -> str:
+    """A sentence about the telling cases that a user's file declined, by its reasons; empty if there are none."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in result.not_covered.items():
+        by_reason.setdefault(reason, []).append(name)
+    parts = [", ".join(names) + f" ({reason})" * bool(reason) for reason, names in by_reason.items()]
+    return f"telling cases that it does not cover: {', '.join(parts)}" if parts else ""
+
+
 def checked_reply(result: CheckResult, remarks: tuple[str, ...], config: str, compile_cache: str) -> CheckReply:
     """The result of a checked call as the columns of a row."""
     columns = asdict(result)

@@ -41,7 +41,7 @@ from suite.worker.protocol import (
     TuneReply,
     TuneRequest,
 )
-from suite.worker.replies import checked_reply, probe_reply, timing_columns
+from suite.worker.replies import checked_reply, declined_note, probe_reply, timing_columns
 
 if TYPE_CHECKING:
     from suite.checking.problem import Problem
@@ -212,7 +212,8 @@ class Session:
         self._report(reference.name, Phase.PREPARING)
         problems = self._telling_problems(request.case, request.seed)
         result = self.external.probe(reference, problems, EXTERNAL_FACTOR * TELLING_REPEAT_S, request.timeout_s)
-        return probe_reply(result)
+        reply = probe_reply(result)
+        return replace(reply, reason="; ".join(filter(None, (reply.reason, declined_note(result)))))
 
     def time(self, request: TimeRequest) -> TimeReply | TimingFailed:
         """Time implementations that agree, together; then judge their results of some of the rounds."""

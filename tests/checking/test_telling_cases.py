@@ -157,12 +157,57 @@ def test_a_function_of_another_signature_is_an_error_as_before(session: Session,
 
 
 def test_an_error_names_the_telling_case(session: Session, tmp_path: Any) -> None:
-    text = "def vector_add(a, b):\n    assert a.is_contiguous(), 'no strides'\n    return a + b\n"
-    path = write(tmp_path / "asserts.py", text)
+    text = (
+        "def vector_add(a, b):\n    if not a.is_contiguous():\n        raise KeyError('no strides')\n    return a + b\n"
+    )
+    path = write(tmp_path / "raises.py", text)
     request = ProbeRequest(ops.get("vector_add").case((64,)), external(path).reference, 0)
-    with pytest.raises(RaisedError, match="AssertionError") as raised:
+    with pytest.raises(RaisedError, match="KeyError") as raised:
         session.handle(request)
     failed = session.failed(request, raised.value)
-    assert failed.implementation == "with/asserts"
+    assert failed.implementation == "with/raises"
     assert "no strides" in failed.reason
     assert "in the telling case strided (NotImplementedError says that one is not covered)" in failed.reason
+
+
+@pytest.mark.parametrize(
+    ("refuse", "reason"),
+    [
+        ("assert a.is_contiguous(), 'no strides'", "AssertionError: no strides (declines.py:2)"),
+        ("if not a.is_contiguous(): raise NotImplementedError('strides')", "strides"),
+    ],
+)
+def test_a_telling_case_that_a_file_declines_is_not_covered_and_noted(
+    refuse: str, reason: str, session: Session, tmp_path: Any
+) -> None:
+    path = write(tmp_path / "declines.py", f"def vector_add(a, b):\n    {refuse}\n    return a + b\n")
+    reply = session.handle(ProbeRequest(ops.get("vector_add").case((64,)), external(path).reference, 0))
+    assert isinstance(reply, ProbeReply)
+    assert reply.status == "ok"
+    assert "strided" not in reply.checked.split(", ")
+    assert reply.reason.startswith("telling cases that it does not cover: ")
+    assert reply.reason.endswith(f"({reason})")
+    assert "strided" in reply.reason
+
+
+def test_an_assertion_in_another_call_is_an_error(session: Session, tmp_path: Any) -> None:
+    path = write(tmp_path / "asserts.py", "def vector_add(a, b):\n    assert len(a) == 0\n    return a + b\n")
+    with pytest.raises(RaisedError, match="AssertionError"):
+        session.handle(CheckRequest(ops.get("vector_add").case((64,)), external(path).reference, 0))
+
+
+def test_an_option_with_its_default_is_left_out_for_a_function_without_it(session: Session, tmp_path: Any) -> None:
+    path = write(tmp_path / "two.py", "def matmul(a, b):\n    return a @ b\n")
+    op, reference = ops.get("matmul"), external(path, "matmul").reference
+    plain = session.handle(CheckRequest(op.case((16, 16, 16)), reference, 0))
+    other = session.handle(CheckRequest(op.case((16, 16, 16), precision="tf32"), reference, 0))
+    assert isinstance(plain, CheckReply)
+    assert isinstance(other, CheckReply)
+    assert (plain.status, other.status) == ("ok", "unsupported")
+    assert other.reason.startswith("has no parameter for precision='tf32': matmul(a, b, ")
+
+
+def test_an_argument_without_a_default_is_always_passed(session: Session, tmp_path: Any) -> None:
+    path = write(tmp_path / "no_eps.py", "def rms_norm(x, weight):\n    return x * weight\n")
+    with pytest.raises(RaisedError, match=r"TypeError.*eps"):
+        session.handle(CheckRequest(ops.get("rms_norm").case((4, 8)), external(path, "rms_norm").reference, 0))
