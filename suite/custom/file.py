@@ -15,6 +15,7 @@ from types import ModuleType
 from suite.core.errors import UsageError
 from suite.core.file_version import digest_of
 from suite.core.files import read_source
+from suite.custom.dimensions import with_sizes
 from suite.problem.source import Kind, Source
 
 
@@ -48,9 +49,9 @@ def parsed(source: Source) -> ast.Module:
 
 
 def run(source: Source, sizes: Mapping[str, int]) -> ModuleType:
-    """Run the file as a module. `sizes` replaces the values of integers that it assigns at module level."""
+    """Run the file as a module. `sizes` replaces the literals of its dimensions (`dimensions.py`)."""
     path = Path(source.path)
-    tree = _Sizes(sizes).visit(parsed(source))
+    tree = with_sizes(parsed(source), sizes)
     spec = importlib.util.spec_from_file_location(f"operation__{path.stem}", path)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
@@ -59,31 +60,7 @@ def run(source: Source, sizes: Mapping[str, int]) -> ModuleType:
     sys.modules[spec.name] = module
     writes_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
-        exec(compile(ast.fix_missing_locations(tree), str(path), "exec", dont_inherit=True), module.__dict__)
+        exec(compile(tree, str(path), "exec", dont_inherit=True), module.__dict__)
     finally:
         sys.dont_write_bytecode = writes_bytecode
     return module
-
-
-class _Sizes(ast.NodeTransformer):
-    """Adds `N = 64` after each module-level assignment to N, so that later lines compute with it."""
-
-    def __init__(self, sizes: Mapping[str, int]) -> None:
-        self._sizes = sizes
-
-    def visit_Module(self, node: ast.Module) -> ast.Module:
-        body: list[ast.stmt] = []
-        for each in node.body:
-            body.append(each)
-            body += [
-                ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], ast.Constant(self._sizes[name])), each)
-                for name in assigned(each)
-                if name in self._sizes
-            ]
-        return ast.Module(body, node.type_ignores)
-
-
-def assigned(node: ast.stmt) -> list[str]:
-    """The names that `N = M = ...` or `N: int = ...` assigns."""
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    return [target.id for target in targets if isinstance(target, ast.Name)]

@@ -1,8 +1,9 @@
 """A problem of KernelBench: `Model`, `get_inputs` and `get_init_inputs`; solutions define `ModelNew`.
 
-The integers that the file assigns at module level, such as `batch_size = 4096`, are the dimensions. `--shape` replaces
-their values, and the file runs with these. Model and ModelNew are constructed after the same seed; then ModelNew takes
-the parameters of Model that have the same names and shapes. Both stay in training mode, as in KernelBench.
+The integers that the file assigns as literals at module level, such as `batch_size = 4096`, are the dimensions
+(`dimensions.py`). `--shape` replaces their values, and the file runs with these. Model and ModelNew are constructed
+after the same seed; then ModelNew takes the parameters of Model that have the same names and shapes. Both stay in
+training mode, as in KernelBench.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import torch
 
 from suite.core.errors import UsageError
 from suite.custom.about import About
-from suite.custom.file import assigned, parsed, run
+from suite.custom.dimensions import literals
+from suite.custom.file import parsed, run
 from suite.custom.program import Function, Program, seeded, signature_of
 from suite.numerics.formats import DTYPES
 from suite.problem.case import Case
@@ -31,14 +33,12 @@ class KernelBenchFile(Program):
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)
-        names = [name for node in parsed(source).body for name in assigned(node)]
+        self._sizes = literals(parsed(source))
         self._modules: dict[tuple[tuple[str, int], ...], ModuleType] = {}
         self._models: dict[Case, torch.nn.Module] = {}
         module = run(source, {})
         if missing := [name for name in NEEDED if not callable(getattr(module, name, None))]:
             raise UsageError(f"{source.name} has no {', '.join(missing)}; a problem has {', '.join(NEEDED)}")
-        values = {name: getattr(module, name, None) for name in dict.fromkeys(names)}
-        self._sizes = {name: value for name, value in values.items() if type(value) is int and value >= 0}
         self._modules[tuple(self._sizes.items())] = module
 
     def about(self) -> About:
