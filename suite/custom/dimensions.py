@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 MAX_SIZE = 2**62
 """Sizes are smaller: a literal such as 2**1000 is none."""
@@ -27,19 +28,17 @@ def literals(tree: ast.Module) -> dict[str, int]:
 
 def with_sizes(tree: ast.Module, sizes: Mapping[str, int]) -> ast.Module:
     """The tree with the literals of the dimensions in `sizes` replaced."""
-    tree = ast.Module([one for statement in tree.body for one in _one_target(statement)], tree.type_ignores)
-    nodes = {
-        id(node): sizes[name] for statement in tree.body for name, node, _ in _assigned(statement) if name in sizes
-    }
+    body = [one for statement in tree.body for one in _one_target(statement)]
+    nodes = {id(node): sizes[name] for statement in body for name, node, _ in _assigned(statement) if name in sizes}
 
     class Replace(ast.NodeTransformer):
-        def visit(self, node: ast.AST) -> ast.AST:
+        def visit(self, node: ast.AST) -> Any:
             if id(node) not in nodes:
                 return self.generic_visit(node)
             return ast.copy_location(ast.Constant(nodes[id(node)]), node)
 
-    found: ast.Module = ast.fix_missing_locations(Replace().visit(tree))
-    return found
+    module = ast.Module([Replace().visit(statement) for statement in body], tree.type_ignores)
+    return ast.fix_missing_locations(module)
 
 
 def _one_target(statement: ast.stmt) -> list[ast.stmt]:
