@@ -44,6 +44,7 @@ class KernelBenchFile(Program):
         if missing := [name for name in NEEDED if not callable(getattr(module, name, None))]:
             raise UsageError(f"{source.name} has no {', '.join(missing)}; a problem has {', '.join(NEEDED)}")
         self._modules[tuple(self._sizes.items())] = self._first = module
+        self.parameters = list(inspect.signature(module.Model.forward).parameters)[1:]
         self.mutates = mutates_of(module, self.parameters, source.name)
 
     def about(self) -> About:
@@ -64,10 +65,6 @@ class KernelBenchFile(Program):
 
     def values(self, case: Case) -> list[Any]:
         return list(self._module(case).get_inputs())
-
-    @property
-    def parameters(self) -> list[str]:
-        return list(inspect.signature(self._first.Model.forward).parameters)[1:]
 
     def reference(self, case: Case, dtype: torch.dtype, device: torch.device) -> Function:
         on_meta = device.type == "meta"

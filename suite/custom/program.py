@@ -46,6 +46,8 @@ class Program(ABC):
 
     framework = "torch"
     """Framework whose arrays the reference takes: torch or numpy."""
+    kernels_use_float32 = False
+    """True if float64 in the reference is for its exactness alone: kernels may compute in float32 there."""
     mutates: Sequence[str] = ()
     """The parameters that the file declares as written to."""
 
@@ -63,10 +65,8 @@ class Program(ABC):
     def values(self, case: Case) -> list[Any]:
         """The arguments of the call, drawn on torch's default device from its default generator."""
 
-    @property
-    @abstractmethod
-    def parameters(self) -> list[str]:
-        """The names of the parameters of the reference."""
+    parameters: Sequence[str]
+    """The names of the parameters of the reference."""
 
     @abstractmethod
     def reference(self, case: Case, dtype: torch.dtype, device: torch.device) -> Function:
@@ -83,6 +83,15 @@ class Program(ABC):
     def parameter_bytes(self, case: Case) -> int:
         """Bytes that the reference reads besides its inputs."""
         return 0
+
+    def result_dtype(self, dtype: str, case: Case, inputs: Collection[str]) -> str:
+        """The type of a result of the reference that has `dtype`, where the floating-point inputs have these types.
+
+        NumPy's references compute in float64. Where no input has the case's type, float32 results are rounded to it.
+        """
+        if self.framework == "numpy":
+            return case.dtype if dtype == "float64" else dtype
+        return case.dtype if dtype == "float32" and inputs and case.dtype not in inputs else dtype
 
     # Inputs
 
@@ -144,12 +153,11 @@ class Program(ABC):
 
     def function(self, case: Case, dtype: torch.dtype, device: torch.device) -> Function:
         """The reference as a function of the tensors alone, for tensors of `dtype`."""
-        return self._of_tensors(self.reference(case, dtype, device), case, self.written(case))
+        return self._of_tensors(self.reference(case, dtype, device), case)
 
     def callable_of(self, entry: Any, case: Case) -> Function:
         """The function to call with the arrays of `case`, made from the `entry` that a kernel's file defines."""
-        written = self.written(case)
-        function = self._of_tensors(entry, case, written, self.outcome(case).count if written else None)
+        function = self._of_tensors(entry, case, self.outcome(case).count if self.written(case) else None)
         return owned(function) if self.returns_views(case) else function
 
     def outcome(self, case: Case) -> Outcome:
@@ -180,6 +188,10 @@ class Program(ABC):
         names = self.pattern(case).names(self.parameters)
         return tuple(i for i, name in enumerate(names) if name in self.mutates)
 
+    def results_in_arguments(self, case: Case) -> tuple[int, ...]:
+        """Positions of the tensors that are results, since the reference writes to them."""
+        return self.written(case)
+
     def _observed(self, case: Case, device: torch.device) -> Outcome:
         tensors = self.draw(case, 0, device)
         before = [each._version for each in tensors]
@@ -191,20 +203,23 @@ class Program(ABC):
         count = len(found) + len(set(written) - set(returned))
         return Outcome(written, count, bool(set(returned) - set(written)))
 
-    def _of_tensors(self, function: Function, case: Case, written: Sequence[int], count: int | None = None) -> Function:
-        """`function` with the constant arguments filled in, and with fresh memory for the arguments at `written`.
+    def _of_tensors(self, function: Function, case: Case, count: int | None = None) -> Function:
+        """`function` with the constant arguments filled in, and with fresh memory for what a call may write to.
 
-        These are results too, unless the call returns them, or returns `count` results without them.
+        Arguments that the reference writes to are results too, unless the call returns them. Of a kernel, which has
+        `count` results, any that it may write to fill up those that it returns.
         """
-        pattern = self.pattern(case)
+        pattern, written = self.pattern(case), self.written(case)
         if not written:
             return function if pattern.is_plain else lambda *arrays: function(*pattern.arguments(arrays))
+        results = self.results_in_arguments(case) if count is None else written
 
         def call(*arrays: Any) -> Any:
             given = [fresh(each, i in pattern.unwritten) if i in written else each for i, each in enumerate(arrays)]
             found = leaves(function(*pattern.arguments(given)))
             if count is None or len(found) < count:
-                found += [given[i] for i in written if not any(shares_memory(each, given[i]) for each in found)]
+                found += [given[i] for i in results if not any(shares_memory(each, given[i]) for each in found)]
+            found = found if count is None else found[:count]
             return found[0] if len(found) == 1 else tuple(found)
 
         return call

@@ -52,6 +52,7 @@ class ReferenceFile(Program):
         if not callable(reference):
             raise UsageError(f"{self._name} has no function reference; it defines {_public(module)}")
         self._reference: Function = reference
+        self.parameters = list(inspect.signature(reference).parameters)
         self.mutates = mutates_of(module, self.parameters, source.name)
         self._inputs = getattr(module, "inputs", None)
         self._stated = {name: getattr(module, name, None) for name in STATED}
@@ -88,10 +89,6 @@ class ReferenceFile(Program):
             for text in self._shapes_of_operands.values()
         ]
 
-    @property
-    def parameters(self) -> list[str]:
-        return list(inspect.signature(self._reference).parameters)
-
     def reference(self, case: Case, dtype: torch.dtype, device: torch.device) -> Function:
         if self.framework == "torch":
             return self._reference
@@ -108,7 +105,7 @@ class ReferenceFile(Program):
         return Outcome(tuple(written), len(found) + len(set(written) - set(returned)), views=False)
 
     def native(self, case: Case) -> Function:
-        return owned(self._of_tensors(self._reference, case, self.written(case)))
+        return owned(self._of_tensors(self._reference, case))
 
     def stated(self, what: str, case: Case) -> Any:
         found = self._stated[what]

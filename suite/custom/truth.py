@@ -68,7 +68,7 @@ def allowed(
     if tolerance is not None:
         relative, absolute = _tolerances(tolerance, case, program.source.name)
         return value.abs().double().mul_(relative).add_(absolute)
-    bound = _spread(program, case, inputs, value)
+    bound = _spread(program, case, inputs, value, in_float32 if program.kernels_use_float32 else lambda f: f)
     has_float64 = any(judged_dtype(each.dtype) == "float64" for each in forms) and program.framework == "torch"
     doubled = _spread(program, case, inputs, value, in_float32).mul_(SCALE) if has_float64 else bound
     for index, dtype in pieces(forms, tuple(value.shape)):
@@ -79,7 +79,7 @@ def allowed(
 
 
 def _spread(
-    program: Program, case: Case, inputs: Tensors, value: torch.Tensor, adapt: Callable[[Any], Any] = lambda f: f
+    program: Program, case: Case, inputs: Tensors, value: torch.Tensor, adapt: Callable[[Any], Any]
 ) -> torch.Tensor:
     """The error of each element that random roundings make, before the last one. `adapt` changes the reference.
 
@@ -200,19 +200,11 @@ def facts(program: Program, case: Case, device: torch.device) -> Facts:
     return make_on_meta_or(device, made)
 
 
-def _retyped(results: tuple[ResultForm, ...], dtype: str, other: str) -> tuple[ResultForm, ...]:
-    """The results, with another dtype for those of `dtype`."""
-    return tuple(replace(each, dtype=other) if each.dtype == dtype else each for each in results)
-
-
 def _facts(program: Program, case: Case, inputs: Tensors, result: Any, flops: int) -> Facts:
     nbytes = sum(each.numel() * each.element_size() for each in inputs)
     results = forms_of(result, program.source.name)
     kinds = {str(each.dtype).removeprefix("torch.") for each in inputs if each.is_floating_point() and each.numel()}
-    if program.framework == "numpy":  # its results were computed in float64
-        results = _retyped(results, "float64", case.dtype)
-    elif kinds and case.dtype not in kinds:
-        results = _retyped(results, "float32", case.dtype)
+    results = tuple(replace(each, dtype=program.result_dtype(each.dtype, case, kinds)) for each in results)
     written = sum(math.prod(each.shape) * getattr(torch, each.dtype).itemsize for each in results)
     moved = nbytes + program.parameter_bytes(case) + written
 
