@@ -182,11 +182,11 @@ def _one_as_torch(
     shape, dtype, strides = adapter.form(result)
     if shape != expected:
         raise RefusedError(f"shape: the result has shape {shape}, expected {expected}")
-    if dtype != expected_dtype:
+    if dtype not in (expected_dtype, adapter.stand_ins.get(expected_dtype)):
         raise RefusedError(f"dtype: the result is {dtype}, expected {expected_dtype}")
     if not is_row_major(shape, strides):
         raise RefusedError(f"strides: the result has strides {strides}, expected row-major without gaps")
     output: torch.Tensor = adapter.to_torch(result).detach()
     if output.device != form.device:
         raise RefusedError(f"device: the result is on {output.device}, expected {form.device}")
-    return output
+    return output if dtype == expected_dtype else output.to(getattr(torch, expected_dtype))

@@ -27,7 +27,11 @@ class _ToCpu(ast.NodeTransformer):
         return node if isinstance(node.value, ast.Constant) else self.generic_visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.Compare:
-        return node
+        operands = [
+            each if isinstance(each, ast.Constant | ast.Tuple | ast.List | ast.Set) else self.visit(each)
+            for each in (node.left, *node.comparators)
+        ]
+        return ast.copy_location(ast.Compare(operands[0], node.ops, operands[1:]), node)
 
     def visit_Constant(self, node: ast.Constant) -> ast.Constant:
         is_device = isinstance(node.value, str) and DEVICE_NAME.fullmatch(node.value)

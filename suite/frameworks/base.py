@@ -46,6 +46,8 @@ class Adapter(ABC):
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
     array: ClassVar[str] = "array"
     """Name of the type that an implementation returns, for messages."""
+    stand_ins: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Dtypes that the framework's results may have in place of others that it lacks."""
 
     def missing(self, device: Device) -> str | None:
         """Return why this framework cannot run on `device`, and the remedy; None if it can. Imports no framework."""

@@ -34,6 +34,7 @@ class Jax(Adapter):
     packages = ("jax", "jaxlib", "torch")
     builds = MappingProxyType({"cuda": "telling"})
     code_kinds = ("hlo",)
+    stand_ins = MappingProxyType({"int64": "int32", "uint64": "uint32"})
     array = "jax.Array"
 
     def missing(self, device: Device) -> str | None:

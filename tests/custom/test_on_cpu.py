@@ -32,7 +32,9 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.rand(3, n, device="cuda")]
+    x = torch.rand(3, n, device="cuda")
+    assert x.device.type in ("cpu", "meta") or x.device.type == "cuda"
+    return [torch.where(x < torch.rand(1, device="cuda"), x, 0.5)]
 
 
 def get_init_inputs():
