@@ -112,7 +112,7 @@ def _diagnose(output: torch.Tensor, draw: int, problem: Problem, beside: torch.T
     error_map = str(found.map) if output.ndim else ""
     has_nan = any(bool(x.float().isnan().any()) for x in problem.draws[draw])
     text = "" if has_nan else _unwritten(found)  # NaN in the inputs has the bits of unwritten memory
-    if not text:
+    if not text and output.is_floating_point():
         fits = list(_fits(found, draw, problem))
         second = None if beside is None or not fits else _survey(beside, 1 - draw, problem)
         if second is not None:

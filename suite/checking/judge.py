@@ -1,7 +1,7 @@
 """The verdict on an output: it agrees if every element is within its error bound of the truth.
 
 NaN and infinities must be where the truth has them. A finite truth within its bound of the largest finite number may
-become an infinity of its sign. Zeros of either sign are equal.
+become an infinity of its sign. Zeros of either sign are equal. Integers are compared exactly: their bound is 0.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from suite.core.errors import SuiteError
-from suite.numerics.formats import MAX_FINITE, ulp
+from suite.numerics.formats import max_finite, ulp
 from suite.problem.outputs import located
 from suite.problem.truth import Truth
 
@@ -123,6 +123,7 @@ def _judge_piece(output: torch.Tensor, truth: Truth, dtype: str, position: Posit
         raise SuiteError(f"truth: value and limit are {shapes}, where the output has {tuple(piece.shape)}")
     if piece.numel() == 0:
         return Tally()
+    dtype = truth.dtype or dtype
     if _ordinary(piece, truth, dtype):
         error = (piece - truth.value).abs_()
         ratios, known = error / truth.limit, None
@@ -133,7 +134,7 @@ def _judge_piece(output: torch.Tensor, truth: Truth, dtype: str, position: Posit
         found.wrong = int((ratios > 1.0).sum())
         found.reason = _describe(ratios, output, truth, position)
     del ratios
-    value = truth.value if known is None else torch.where(known, truth.value, 0.0)
+    value = truth.value if known is None else torch.where(known, truth.value, 0)
     found.magnitude = float(torch.stack(torch.aminmax(value)).abs().max())
     found.ulp = float(error.div_(ulp(value, dtype)).max())
     return found
@@ -142,16 +143,18 @@ def _judge_piece(output: torch.Tensor, truth: Truth, dtype: str, position: Posit
 def _ordinary(piece: torch.Tensor, truth: Truth, dtype: str) -> bool:
     """True if all values are finite, none may overflow, and every bound is above 0. This usual case skips the tests of
     each element, which take three times as long as the rest."""
+    if not truth.value.is_floating_point():
+        return False
     extremes = [extreme.double() for x in (piece, truth.value, truth.limit) for extreme in torch.aminmax(x)]
     *_, low, high, strictest, loosest = numbers = torch.stack(extremes).tolist()
     largest = max(-low, high) + loosest
-    return all(map(math.isfinite, numbers)) and strictest > 0.0 and largest <= MAX_FINITE[dtype]
+    return all(map(math.isfinite, numbers)) and strictest > 0.0 and largest <= max_finite(dtype)
 
 
 def error_ratios(piece: torch.Tensor, truth: Truth, dtype: str) -> torch.Tensor:
     """Return the error of each element over its bound; infinite for a misplaced NaN, infinity or number. Above 1 is
     wrong."""
-    return _errors(piece, truth, dtype)[1]
+    return _errors(piece, truth, truth.dtype or dtype)[1]
 
 
 def _errors(piece: torch.Tensor, truth: Truth, dtype: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -162,6 +165,9 @@ def _errors(piece: torch.Tensor, truth: Truth, dtype: str) -> tuple[torch.Tensor
     known = torch.isfinite(truth.value)
     if bool((known & ~((truth.limit >= 0.0) & (truth.limit < math.inf))).any()):
         raise SuiteError(f"truth: a bound is not a number where the truth is, in {truth.index}")
+    if not truth.value.is_floating_point():
+        error = torch.where(piece == truth.value, 0.0, (piece.double() - truth.value.double()).abs().clamp_min_(1.0))
+        return error, torch.where(error == 0.0, 0.0, error / truth.limit), known
     piece = piece.to(torch.float64)
     placed = _well_placed(piece, truth, known, dtype)
     known &= torch.isfinite(piece)
@@ -189,8 +195,8 @@ def _well_placed(piece: torch.Tensor, truth: Truth, known: torch.Tensor, dtype: 
     """Return for each element whether it is a number, an infinity or NaN as required. known: where the truth is
     finite."""
     value = truth.value
-    may_overflow = known & (value.abs() + truth.limit > MAX_FINITE[dtype])
-    must_overflow = torch.isinf(value) | (known & (value.abs() - truth.limit > MAX_FINITE[dtype]))
+    may_overflow = known & (value.abs() + truth.limit > max_finite(dtype))
+    must_overflow = torch.isinf(value) | (known & (value.abs() - truth.limit > max_finite(dtype)))
     same_infinity = torch.isinf(piece) & (torch.sign(piece) == torch.sign(value))
     right = torch.isfinite(piece) | (may_overflow & same_infinity)
     return torch.where(torch.isnan(value), torch.isnan(piece), torch.where(must_overflow, same_infinity, right))
@@ -201,7 +207,9 @@ def _describe(ratios: torch.Tensor, output: torch.Tensor, truth: Truth, position
     flat = int(ratios.argmax())
     local = [int(i) for i in torch.unravel_index(torch.tensor(flat), ratios.shape)]
     at = tuple(i + (s.start or 0) for i, s in zip(local, truth.index, strict=True))
-    got, expected, limit = (float(t) for t in (output[at], truth.value[*local], truth.limit[*local]))
+    got, expected, limit = (t.item() for t in (output[at], truth.value[*local], truth.limit[*local]))
     kind = "value" if math.isfinite(got) else "not finite"
+    if isinstance(expected, int):
+        return f"{kind}: at {position(at)} got {got}, expected {expected}" + (f" +- {limit:.0f}" if limit else "")
     within = f" +- {limit:.2g}" if math.isfinite(expected) else ""
     return f"{kind}: at {position(at)} got {got:.9g}, expected {expected:.9g}{within}"

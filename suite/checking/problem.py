@@ -65,7 +65,12 @@ class Problem:
 
     def position(self, at: tuple[int, ...]) -> str:
         """Turn an index of the result into words."""
-        return outputs.located(at, self.op.outputs, self.output_shapes)
+        shapes = map(outputs.judged_shape, self.output_shapes, self.output_dtypes)
+        return outputs.located(at, self.op.outputs, tuple(shapes))
+
+    @property
+    def output_dtypes(self) -> tuple[str, ...]:
+        return self.op.output_dtypes(self.case)
 
     @property
     def output_dtype(self) -> str:

@@ -11,12 +11,13 @@ import torch
 from suite.checking.error_map import ErrorMap, Tiles
 from suite.checking.judge import error_ratios
 from suite.checking.memory import INTEGERS
-from suite.numerics.formats import MAX_FINITE
+from suite.numerics.formats import max_finite
 from suite.problem.truth import Truth
 from suite.problem.variant import Part
 
-POISON = {torch.float32: 0x7FC00000, torch.float16: 0x7E00, torch.bfloat16: 0x7FC0}
-"""Bits of the NaN that fills allocated but unwritten memory. Arithmetic on CPUs and GPUs makes other NaN."""
+POISON = {torch.float32: 0x7FC00000, torch.float16: 0x7E00, torch.bfloat16: 0x7FC0, torch.float64: 0x7FF8 << 48}
+POISON |= {kind: torch.iinfo(kind).max for kind in (torch.int16, torch.int32, torch.int64)}
+"""Bits of the NaN or integer that fills allocated but unwritten memory. Arithmetic on CPUs and GPUs makes other NaN."""
 
 FULL = 0.9
 """Smallest share of wrong elements in a box for the whole box to be called wrong."""
@@ -110,8 +111,9 @@ def _whole_part(output: torch.Tensor, pieces: Sequence[tuple[Part, Truth]]) -> P
 def _kinds(piece: torch.Tensor, truth: Truth, wrong: torch.Tensor, dtype: str) -> dict[str, int]:
     """Count the wrong elements of each kind."""
     bits = piece.contiguous().view(INTEGERS[piece.element_size()])
-    infinite = truth.value.abs() > MAX_FINITE[dtype]
-    largest = piece.double().abs() == MAX_FINITE[dtype]
+    largest_number = max_finite(truth.dtype or dtype)
+    infinite = truth.value.abs() > largest_number
+    largest = piece.double().abs() == largest_number
     kinds = {
         "wrong": wrong,
         "unwritten": wrong & (bits == POISON[piece.dtype]) if piece.dtype in POISON else wrong & False,

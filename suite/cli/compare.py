@@ -25,6 +25,7 @@ from suite.cli.options import (
     ExcludeOption,
     FilesOption,
     FormatOption,
+    GpuModeOption,
     ImplementationOption,
     InputsOption,
     JsonOption,
@@ -78,6 +79,7 @@ def compare(
     op: OperationsOption = None,
     reference: ReferenceOption = None,
     kernelbench: KernelBenchOption = None,
+    gpumode: GpuModeOption = None,
     impl: ImplementationOption = None,
     exclude: ExcludeOption = None,
     files: FilesOption = None,
@@ -122,7 +124,7 @@ def compare(
     _check(cache, timeout, max_noise, repeat, timed=not no_time)
     shown = _output(columns, sort, wide, baseline, quiet=quiet, as_json=as_json, file_format=file_format)
     where = resolve(device)
-    own, shapes = _operation_file(op, reference, kernelbench), sizes(shape, shapes_file)
+    own, shapes = _operation_file(op, reference, kernelbench, gpumode), sizes(shape, shapes_file)
     selection = _selection(op, impl, exclude, dtype, precision, shapes, operation_options, inputs, sweep, files)
     options = Options(where, cache, not no_time, seed, timeout, sweep, _sweep_host(where, sweep), transfers, compiles)
     options = replace(options, max_noise=max_noise / 100, repeat=repeat, telling=selection.telling)
@@ -162,21 +164,19 @@ def _selection(
 
 
 def _operation_file(
-    op: Sequence[str] | None, reference: Path | None, kernelbench: Path | None
+    op: Sequence[str] | None, reference: Path | None, kernelbench: Path | None, gpumode: Path | None
 ) -> tuple[Path, Kind] | None:
     """The file that defines the operation, and its kind; None if `--op` is given.
 
-    Raises `UsageError` unless exactly one of `--op`, `--reference` and `--kernelbench` is given.
+    Raises `UsageError` unless exactly one of `--op`, `--reference`, `--kernelbench` and `--gpumode` is given.
     """
-    given = [
-        name for name, value in (("--op", op), ("--reference", reference), ("--kernelbench", kernelbench)) if value
-    ]
+    files: dict[Kind, Path | None] = {"reference": reference, "kernelbench": kernelbench, "gpumode": gpumode}
+    own: list[tuple[Path, Kind]] = [(path, kind) for kind, path in files.items() if path is not None]
+    given = [*(["--op"] if op else []), *(f"--{kind}" for _, kind in own)]
     if len(given) != 1:
         what = f"got {' and '.join(given)}" if given else "got none; e.g. --op matmul"
-        raise UsageError(f"compare takes one of --op, --reference FILE and --kernelbench FILE: {what}")
-    if reference is not None:
-        return reference, "reference"
-    return None if kernelbench is None else (kernelbench, "kernelbench")
+        raise UsageError(f"compare takes one of --op, --reference FILE, --kernelbench FILE and --gpumode DIR: {what}")
+    return own[0] if own else None
 
 
 @dataclass(frozen=True)

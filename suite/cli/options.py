@@ -44,6 +44,10 @@ KernelBenchOption = Annotated[
     Path | None,
     typer.Option("--kernelbench", metavar="FILE", help="Instead of --op: a problem of KernelBench; --with solutions."),
 ]
+GpuModeOption = Annotated[
+    Path | None,
+    typer.Option("--gpumode", metavar="DIR", help="Instead of --op: a problem of GPU MODE; --with submissions."),
+]
 ImplementationOption = Annotated[
     list[str] | None, typer.Option("--impl", help="Only implementations that match this GLOB, e.g. 'cuda*'.")
 ]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from suite.core.errors import SuiteError
 from suite.custom.about import About, Facts
-from suite.numerics import formats
 from suite.problem import shape as shapes_by_name
-from suite.problem.blocks import blocks
 from suite.problem.case import Case
 from suite.problem.family import Family
 from suite.problem.operation import Operation
+from suite.problem.outputs import joined_dtype, joined_shape
 from suite.problem.shape import Shape
 from suite.problem.source import Source
 
@@ -104,11 +104,23 @@ class CustomOperation(Operation):
     def operands(self, case: Case) -> tuple[Shape, ...]:
         return self.facts(case).operands
 
+    @property
+    def outputs(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Names of the results; empty if there is one, or if no case was described."""
+        results = next((each.results for each in self._facts.values()), ())
+        return tuple(each.name for each in results) if len(results) > 1 else ()
+
+    def output_shapes(self, case: Case) -> tuple[Shape, ...]:
+        return tuple(each.shape for each in self.facts(case).results)
+
+    def output_dtypes(self, case: Case) -> tuple[str, ...]:
+        return tuple(each.dtype for each in self.facts(case).results)
+
     def output_shape(self, case: Case) -> Shape:
-        return self.facts(case).output_shape
+        return joined_shape(self.output_shapes(case), self.output_dtypes(case))
 
     def output_dtype(self, case: Case) -> str:
-        return self.facts(case).output_dtype
+        return joined_dtype(self.output_dtypes(case))
 
     def flops(self, case: Case) -> int:
         return self.facts(case).flops
@@ -118,19 +130,14 @@ class CustomOperation(Operation):
 
     def workspace_bytes(self, case: Case) -> int:
         found = self.facts(case)
-        elements = found.operand_bytes // case.element_bytes + self.output_bytes(case) // formats.element_bytes(
-            found.output_dtype
-        )
+        elements = found.operand_bytes // case.element_bytes + math.prod(self.output_shape(case))
         return 8 * WORKSPACE_ARRAYS * elements
 
     def memory_bytes(self, case: Case) -> int:
         return 3 * self.facts(case).operand_bytes + 4 * self.output_bytes(case) + self.workspace_bytes(case)
 
     def make_inputs(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
-        import torch
-
-        drawn = self.program.draw(case, seed, device)
-        inputs = tuple(each for each in drawn if isinstance(each, torch.Tensor))
+        inputs = self.program.draw(case, seed, device)
         shapes = tuple(tuple(each.shape) for each in inputs)
         if shapes != self.operands(case):
             raise SuiteError(f"{self.name}: inputs of one case have shapes {self.operands(case)}, and then {shapes}")
@@ -139,12 +146,14 @@ class CustomOperation(Operation):
     def truth(self, inputs: tuple[torch.Tensor, ...], case: Case) -> Iterator[Truth]:
         """The truth, computed as a whole and yielded in blocks."""
         from suite.custom import truth
+        from suite.custom.results import pieces
         from suite.problem.truth import Truth
 
         value = truth.exact(self.program, case, inputs)
         if not self._known_to_be_a_function:
             truth.refuse_random(self.program, case, inputs, value)
             self._known_to_be_a_function = True
-        limit = truth.allowed(self.program, case, inputs, value, self.output_dtype(case))
-        for index in blocks(tuple(value.shape)):
-            yield Truth(index, value[index], limit[index])
+        forms = self.facts(case).results
+        limit = truth.allowed(self.program, case, inputs, value, forms)
+        for index, dtype in pieces(forms, tuple(value.shape)):
+            yield Truth(index, value[index], limit[index], dtype)

@@ -33,6 +33,9 @@ from suite.numerics.formats import unit_roundoff
 
 aten = torch.ops.aten
 NARROW_TYPES = frozenset((torch.float32, torch.float16, torch.bfloat16))
+FLOAT8_TYPES = (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
+WIDE = dict.fromkeys((*NARROW_TYPES, *FLOAT8_TYPES), torch.float64) | {torch.complex64: torch.complex128}
+"""The types in which the truth is computed."""
 U = unit_roundoff("float32")
 ROUNDED_ONCE = frozenset(("add", "sub", "rsub", "mul", "div", "sqrt", "sum", "mean", "_to_copy", "copy"))
 """Functions whose only errors are those of their sums and one rounding; others have EXP_ULPS more."""
@@ -85,7 +88,7 @@ class Perturbed(TorchDispatchMode):  # type: ignore[misc]
             if not _is_narrow(stored) or stored.numel() == 0:
                 continue
             unrounded = exact
-            if bool((exact.to(stored.dtype).to(torch.float64) != exact).any()):
+            if bool((exact.to(stored.dtype).to(exact.dtype) != exact).any()):
                 noisy = noisy or self._with_other_terms(func, args, kwargs, terms)
                 exact = unrounded = self._with_other_rounding(noisy[position], func, given[0], stored, terms)
             elif any(_known(each) is not None for each in given):  # as of relu: its operand was rounded
@@ -118,7 +121,7 @@ class Perturbed(TorchDispatchMode):  # type: ignore[misc]
     ) -> torch.Tensor:
         packet = func.overloadpacket
         name = packet.__name__.rstrip("_")
-        relative = unit_roundoff(str(stored.dtype).removeprefix("torch."))
+        relative = unit_roundoff(str(stored.real.dtype).removeprefix("torch."))
         if name not in ROUNDED_ONCE and packet not in PRODUCTS:
             relative += 2.0 * EXP_ULPS * U
         relative = math.hypot(relative, U * math.sqrt(terms / 3.0)) if terms > 1 else relative
@@ -126,7 +129,7 @@ class Perturbed(TorchDispatchMode):  # type: ignore[misc]
             relative += 2.0 * unit_roundoff("tf32")
         size = value.abs() * relative
         if name in ADDS_ONE:
-            size += 2.0 * U * (1.0 + given.to(torch.float64).abs().clamp_(max=ADDS_ONE_LIMIT))
+            size += 2.0 * U * (1.0 + given.abs().to(torch.float64).clamp_(max=ADDS_ONE_LIMIT))
         return value + size * self._noise(value) * self._amplification
 
     def _noise(self, like: torch.Tensor) -> torch.Tensor:
@@ -148,8 +151,8 @@ class InFloat64(TorchDispatchMode):  # type: ignore[misc]
 
 
 def unrounded(result: torch.Tensor) -> torch.Tensor:
-    """A result of `Perturbed` in float64, before its last rounding if that is known."""
-    return result.to(torch.float64) if (known := _known(result)) is None else known
+    """A result of `Perturbed` in its widest type, before its last rounding if that is known."""
+    return result.to(WIDE.get(result.dtype, result.dtype)) if (known := _known(result)) is None else known
 
 
 def _with_unrounded_view(result: Any, func: Any, args: Any, kwargs: Any) -> Any:
@@ -229,19 +232,20 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _is_narrow(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.dtype in NARROW_TYPES
+    return isinstance(value, torch.Tensor) and (value.dtype in NARROW_TYPES or value.dtype is torch.complex64)
 
 
 def _wide_type(value: Any) -> Any:
-    return torch.float64 if isinstance(value, torch.dtype) and value in NARROW_TYPES else value
+    return WIDE.get(value, value) if isinstance(value, torch.dtype) else value
 
 
 def _widened(value: Any) -> Any:
-    """A float64 copy of a tensor, float64 for a narrower dtype; any other value unchanged."""
-    if isinstance(value, torch.Tensor) and value.is_floating_point():
-        return value.to(torch.float64, copy=True)
+    """A float64 copy of a tensor, float64 for a narrower dtype, complex128 for complex numbers; any other value
+    unchanged."""
+    if isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex()):
+        return value.to(WIDE.get(value.dtype, value.dtype), copy=True)
     return _wide_type(value)
 
 
 def _widened_in_place(value: Any) -> Any:
-    return value.to(torch.float64) if _is_narrow(value) else _wide_type(value)
+    return value.to(WIDE[value.dtype]) if _is_narrow(value) else _wide_type(value)

@@ -45,9 +45,10 @@ class Operand:
 
 @dataclass(frozen=True)
 class Hold:
-    """A case: `operands` are its inputs in `blocks`, `result` is the memory for results, in the required form.
+    """A case: `operands` are its inputs in `blocks`, `result` is the memory for results, joined if there are several.
 
-    `staged` has the inputs that a late call copies to the operands on its own stream.
+    `output_shapes` and `output_dtypes` are those that the results must have. `staged` has the inputs that a late call
+    copies to the operands on its own stream.
     """
 
     case: Case
@@ -55,6 +56,8 @@ class Hold:
     operands: tuple[Operand, ...]
     staged: tuple[Operand, ...]
     result: Operand
+    output_shapes: tuple[tuple[int, ...], ...]
+    output_dtypes: tuple[str, ...]
 
 
 @dataclass(frozen=True)

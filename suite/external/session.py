@@ -49,7 +49,7 @@ class Held:
     result: torch.Tensor
     arguments: dict[str, Any]
     output_shapes: tuple[tuple[int, ...], ...]
-    output_dtype: str
+    output_dtypes: tuple[str, ...]
     device: torch.device
     checked: list[LocalResult]
     firsts: dict[str, Any]
@@ -149,15 +149,14 @@ class ExternalSession:
         from suite.external.shared_memory import attach, tensor_of
 
         blocks = attach(command.blocks, descriptors, self.torch_device)
-        op = ops.operation(command.case)
         self.held = Held(
             case=command.case,
             operands=tuple(tensor_of(each, blocks) for each in command.operands),
             staged=tuple(tensor_of(each, blocks) for each in command.staged),
             result=tensor_of(command.result, blocks),
-            arguments=op.arguments(command.case),
-            output_shapes=op.output_shapes(command.case) if op.outputs else (command.result.shape,),
-            output_dtype=command.result.dtype,
+            arguments=ops.operation(command.case).arguments(command.case),
+            output_shapes=command.output_shapes,
+            output_dtypes=command.output_dtypes,
             device=blocks[command.result.block].device,
             checked=[],
             firsts={},

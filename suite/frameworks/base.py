@@ -46,6 +46,8 @@ class Adapter(ABC):
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
     array: ClassVar[str] = "array"
     """Name of the type that an implementation returns, for messages."""
+    stand_ins: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Dtypes that the framework's results may have in place of others that it lacks."""
 
     def missing(self, device: Device) -> str | None:
         """Return why this framework cannot run on `device`, and the remedy; None if it can. Imports no framework."""
@@ -100,9 +102,9 @@ class Adapter(ABC):
         return tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), tuple(tensor.stride())
 
     def poisoned(
-        self, call: Callable[[], Any], shapes: Sequence[tuple[int, ...]], dtype: str, device: torch.device
+        self, call: Callable[[], Any], shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str], device: torch.device
     ) -> Any:
-        """The result of `call`, made while new allocations hold NaN. `shapes` and `dtype` are those of the results."""
+        """The result of `call`, made while new allocations hold NaN. `shapes` and `dtypes` are those of the results."""
         return call()
 
     def late_inputs(self, device: torch.device) -> AbstractContextManager[None]:
@@ -185,7 +187,7 @@ class TorchAdapter(Adapter):
         return super().described(result)
 
     def poisoned(
-        self, call: Callable[[], Any], shapes: Sequence[tuple[int, ...]], dtype: str, device: torch.device
+        self, call: Callable[[], Any], shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str], device: torch.device
     ) -> Any:
         """Uninitialised tensors of this thread hold NaN; those of a result's size lie between guard bands.
 
@@ -194,11 +196,12 @@ class TorchAdapter(Adapter):
         """
         import torch
 
-        from suite.frameworks._poison import Poison
+        from suite.frameworks._poison import Poison, poison
 
-        result_bytes = frozenset(math.prod(shape) * getattr(torch, dtype).itemsize for shape in shapes)
+        forms = [(shape, getattr(torch, dtype)) for shape, dtype in zip(shapes, dtypes, strict=True)]
+        result_bytes = frozenset(math.prod(shape) * dtype.itemsize for shape, dtype in forms)
         if device.type == "cuda":
-            [torch.full(shape, torch.nan, dtype=getattr(torch, dtype), device=device) for shape in shapes]
+            [torch.full(shape, poison(dtype), dtype=dtype, device=device) for shape, dtype in forms]
         try:
             with Poison(result_bytes):
                 return call()

@@ -42,7 +42,7 @@ class Operation(ABC):
     """True if `--shape 512` is a shape: that size in every dimension."""
     options: ClassVar[tuple[Option, ...]] = ()
     outputs: tuple[str, ...] = ()
-    """Names of the results if a call returns a tuple of several."""
+    """Names of the results if a call returns several."""
     dtypes: tuple[str, ...] = tuple(formats.DTYPES)
     """Element types of a given shape if none is named."""
     dtypes_beyond: tuple[str, ...] = ()
@@ -83,7 +83,13 @@ class Operation(ABC):
         """Return the shapes of the results, in the order in which a call returns them. Most operations have one."""
         return (self.output_shape(case),)
 
+    def output_dtypes(self, case: Case) -> tuple[str, ...]:
+        """Return the dtypes of the results, in the order in which a call returns them."""
+        return (self.output_dtype(case),) * len(self.output_shapes(case))
+
     def output_dtype(self, case: Case) -> str:
+        """Return the dtype of the result; for several results, that of the vector that joins them
+        (`outputs.joined_dtype`)."""
         return formats.OUTPUT_DTYPES.get(case.dtype, case.dtype)
 
     @abstractmethod

@@ -14,9 +14,13 @@ class Truth:
     """One piece of the exact result.
 
     index: the place of the piece in the output, one slice a dimension. value: the exact result there, float64. limit:
-    the largest allowed error of each element, float64, of the same shape.
+    the largest allowed error of each element, float64, of the same shape. dtype: the type of the result here, where one
+    output joins results of several types; else empty.
+
+    The value is of an integer type where whole numbers are compared exactly.
     """
 
     index: tuple[slice, ...]
     value: torch.Tensor
     limit: torch.Tensor
+    dtype: str = ""

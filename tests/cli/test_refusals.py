@@ -39,7 +39,10 @@ REFUSED = {
         "--profile ncu: needs an NVIDIA GPU",
     ),
     "repeat": (["--op", "matmul", "--no-time", "--repeat", "3"], "--repeat 3: --no-time times nothing"),
-    "nothing": ([], "compare takes one of --op, --reference FILE and --kernelbench FILE: got none; e.g. --op matmul"),
+    "nothing": (
+        [],
+        "compare takes one of --op, --reference FILE, --kernelbench FILE and --gpumode DIR: got none; e.g. --op matmul",
+    ),
     "two operations": (["--op", "matmul", "--reference", "r.py"], "got --op and --reference"),
     "no reference": (["--reference", "r.py"], "--reference r.py: there is no such file"),
     "heads": (["--op", "attention", "--shape", "B=1,H=3,H_kv=2,S_q=4,S_k=4,D=64"], "H=3 must be a multiple of H_kv=2"),
