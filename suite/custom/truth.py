@@ -30,6 +30,7 @@ JUMP = 2.0
 """An error of more than JUMP times the bound from all runs is a discontinuity, such as that of round at 1/2: a rounding
 may move a right result across it."""
 MAX_ERROR = MAX_FINITE["float32"]
+"""Largest error of a run. Runs with an infinity or NaN where the truth is a number do not count there."""
 REPEAT_TOLERANCE = 1e-9
 """Largest difference of two float64 runs, relative to the largest element, of a reference that is not random."""
 
@@ -65,11 +66,13 @@ def allowed(program: Program, case: Case, inputs: Tensors, value: torch.Tensor, 
         relative, absolute = _tolerances(tolerance, case, program.source.name)
         return value.abs().mul_(relative).add_(absolute)
     runs = RUNS if value.numel() <= MANY_ELEMENTS else FEW_RUNS
-    squares, farthest = torch.zeros_like(value), torch.zeros_like(value)
+    squares, farthest, counts = (torch.zeros_like(value) for _ in range(3))
     for error, amplification in _errors(program, case, inputs, value, runs):
+        counts += error.isfinite()
+        error = error.nan_to_num_(0.0, 0.0)
         torch.maximum(farthest, error, out=farthest)
         squares.addcmul_(error, error, value=amplification**-2)
-    error = squares.div_(runs).sqrt_().mul_(student_deviations(value.numel(), runs))
+    error = squares.div_(counts.clamp_(min=1)).sqrt_().mul_(student_deviations(value.numel(), runs))
     bound = limit(torch.where(farthest > JUMP * error, farthest, error), value, dtype)
     return bound if program.framework == "numpy" else bound.maximum(_own_error(program, case, inputs, value) * MARGIN)
 
@@ -85,8 +88,8 @@ def _errors(
 
 
 def _error(result: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """The absolute errors of a float64 result; infinities and NaN become the largest float32."""
-    return (result - value).abs_().nan_to_num_(MAX_ERROR, MAX_ERROR, MAX_ERROR)
+    """The absolute errors of a float64 result, at most MAX_ERROR; NaN where the result or the truth is not finite."""
+    return torch.where(result.isfinite() & value.isfinite(), (result - value).abs_().clamp_(max=MAX_ERROR), math.nan)
 
 
 def _own_error(program: Program, case: Case, inputs: Tensors, value: torch.Tensor) -> torch.Tensor:
@@ -94,16 +97,16 @@ def _own_error(program: Program, case: Case, inputs: Tensors, value: torch.Tenso
     function = program.function(case, getattr(torch, case.dtype), value.device)
     with _plain_operations(torch.float32):
         result = single_tensor(function(*(each.clone() for each in inputs)), program.source.name)
-    return _error(result.double(), value)
+    return _error(result.double(), value).nan_to_num_(0.0)
 
 
 def _torch_run(program: Program, case: Case, inputs: Tensors) -> Callable[[float], torch.Tensor]:
     """A function that runs the reference with random roundings, and returns its result before the last one."""
     device = inputs[0].device
     source = torch.Generator(device).manual_seed(0)
-    function = program.function(case, getattr(torch, case.dtype), device)
 
     def run(amplification: float) -> torch.Tensor:
+        function = program.function(case, getattr(torch, case.dtype), device)  # anew: a model may change its state
         with _plain_operations(torch.float32), Perturbed(source, amplification, case.precision):
             return unrounded(single_tensor(function(*(each.clone() for each in inputs)), program.source.name))
 
@@ -112,15 +115,14 @@ def _torch_run(program: Program, case: Case, inputs: Tensors) -> Callable[[float
 
 def _numpy_run(program: Program, case: Case, inputs: Tensors) -> Callable[[float], torch.Tensor]:
     """`_torch_run` for a reference in NumPy."""
-    from suite.custom.perturbed_numpy import rounded
+    from suite.custom.perturbed_numpy import before_rounding, rounded
     from suite.custom.reference import in_float64
 
     source, function = np.random.default_rng(0), program.native(case)
 
     def run(amplification: float) -> torch.Tensor:
         result = function(*(rounded(in_float64(each), case.dtype, amplification, source) for each in inputs))
-        exact = getattr(result, "unrounded", None)
-        found = single_tensor(np.array(result if exact is None else exact), program.source.name)
+        found = single_tensor(before_rounding(result), program.source.name)
         return found.to(inputs[0].device, torch.float64)
 
     return run

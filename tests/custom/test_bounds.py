@@ -166,3 +166,35 @@ def test_the_deviations_of_few_runs_are_those_of_student() -> None:
     assert student_deviations(1, 10**6) == pytest.approx(4.89, abs=0.01)  # of a normal distribution
     assert 10.0 < student_deviations(2**16, 32) < 10.5
     assert math.isfinite(student_deviations(2**31, 16))
+
+
+IN_PLACE = {
+    "x *= 3.3": ("y = x * 1.5\n    y.mul_(3.3)\n    return y", lambda x: x * 0.0),
+    "out += x": ("out = torch.relu(x * 1.1)\n    out += x\n    return out", lambda x: torch.relu(x * 1.1)),
+    "out": ("y = x * 1.1\n    torch.add(y, 3.0, out=y)\n    return y", lambda x: x * 1.1),
+    "a view": ("y = x * 1.1\n    y[0] *= 3.0\n    return y", lambda x: x * 1.1),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_an_operation_in_place_widens_no_bound(name: str, tmp_path: Path) -> None:
+    lines, wrong = IN_PLACE[name]
+    op = operation(tmp_path, HEAD + f"shapes = ['M=8,N=50']\ndef reference(x: Float[Tensor, 'M N']):\n    {lines}\n")
+    case = op.case((8, 50), "float32")
+    inputs = op.make_inputs(case, 0, CPU)
+    (truth,) = op.truth(inputs, case)
+    assert float(truth.limit.max()) < 1e-5 * float(truth.value.abs().max())
+    assert not verdict(op, case, wrong(*inputs), inputs).agrees
+
+
+def test_a_model_that_changes_its_state_has_the_same_in_every_run(tmp_path: Path) -> None:
+    text = (
+        "import torch\nn = 8\nclass Model(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.register_buffer('seen', torch.ones(1))\n    def forward(self, x):\n"
+        "        self.seen.mul_(1.5)\n        return x * self.seen\n"
+        "def get_inputs():\n    return [torch.rand(n)]\ndef get_init_inputs():\n    return []\n"
+    )
+    op = operation(tmp_path, text, "counts", "kernelbench")
+    case = op.default_cases("cpu")[0]
+    (truth,) = op.truth(op.make_inputs(case, 0, CPU), case)
+    assert float(truth.limit.max()) < 1e-5
