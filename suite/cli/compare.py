@@ -45,6 +45,7 @@ from suite.cli.options import (
     ShapeOption,
     ShapesFromOption,
     SortOption,
+    StrictOption,
     SweepOption,
     TimeoutOption,
     TransfersOption,
@@ -96,6 +97,7 @@ def compare(
     dump: DumpOption = None,
     once: OnceOption = "",
     no_time: NoTimeOption = False,
+    strict: StrictOption = False,
     max_noise: MaxNoiseOption = 5.0,
     repeat: RepeatOption = 1,
     seed: SeedOption = 0,
@@ -114,13 +116,14 @@ def compare(
 ) -> None:
     """Check every implementation against float64, time those that agree, and tabulate.
 
-    Exit status: 0 when all that could run agrees, 1 when any row is wrong, error or timeout, 2 for unusable arguments.
+    Exit status: 0 when all that could run agrees, 1 when any row is wrong, error or timeout (--strict: or has a weak
+    bound), 2 for unusable arguments.
     """
     from suite.cli.once import call_once
     from suite.runner import inspection
 
     _check(cache, timeout, max_noise, repeat, timed=not no_time)
-    shown = _output(columns, sort, wide, baseline, quiet=quiet, as_json=as_json, file_format=file_format)
+    shown = _output(columns, sort, wide, baseline, quiet=quiet, as_json=as_json, file_format=file_format, strict=strict)
     where = resolve(device)
     own, shapes = _operation_file(op, reference, kernelbench), sizes(shape, shapes_file)
     selection = _selection(op, impl, exclude, dtype, precision, shapes, operation_options, inputs, sweep, files)
@@ -187,6 +190,7 @@ class _Output:
     quiet: bool
     as_json: bool
     file_format: str
+    strict: bool
 
     def check(self) -> None:
         """Raise `UsageError` for a name that does not exist or a package that is not installed."""
@@ -286,7 +290,7 @@ def _compare(
 
         for line in sentences(selection.workload, rows):
             print(line, flush=True)
-    _report(rows, results, environment, options, shown.as_json)
+    _report(rows, results, environment, options, shown)
 
 
 def _with_operation_file(selection: Selection, own: tuple[Path, Kind] | None, options: Options) -> Selection:
@@ -297,9 +301,12 @@ def _with_operation_file(selection: Selection, own: tuple[Path, Kind] | None, op
         raise UsageError(f"--shapes-from: a model's shapes are of the suite's operations, and --{own[1]} has its own")
     from suite.runner.operation_file import load_operation
 
-    return replace(
-        selection, own=load_operation(*own, options.device, selection.shapes, selection.dtypes, options.timeout_s)
-    )
+    op = load_operation(*own, options.device, selection.shapes, selection.dtypes, options.timeout_s)
+    for sentence in op.weaknesses:
+        say(f"{op.name}: {sentence}: an ok says nothing about it")
+    if op.unexamined:
+        say(f"{op.name}: for lack of time, {op.unexamined} inputs and parameters were not tried")
+    return replace(selection, own=op)
 
 
 def _run(jobs: Sequence[Job], options: Options, results: Results, shown: _Output) -> list[Row]:
@@ -348,25 +355,25 @@ def _write_maps(folder: Path, rows: Sequence[Row]) -> None:
 
 
 def _report(
-    rows: Sequence[Row], results: Results, environment: Mapping[str, Any], options: Options, as_json: bool
+    rows: Sequence[Row], results: Results, environment: Mapping[str, Any], options: Options, shown: _Output
 ) -> None:
     """Print the messages at the end of a run, and end with its exit status."""
-    from suite.results.render.summary import crossovers, exit_status, noise_remark, summary
+    from suite.results.render.summary import crossovers, exit_status, noise_remark, summary, weak_remark
     from suite.runner import inspection
 
-    if as_json:
+    if shown.as_json:
         print(json.dumps({"environment": environment, "rows": [_json_row(row) for row in rows]}, allow_nan=False))
-    for line in crossovers(rows) if not as_json else ():
+    for line in crossovers(rows) if not shown.as_json else ():
         print(line, flush=True)
     if options.dumped and (written := inspection.summary(rows)):
         say(f"code: {written}")
-    if remark := noise_remark(rows, options.max_noise):
+    for remark in filter(None, (noise_remark(rows, options.max_noise), weak_remark(rows))):
         say(remark)
     if results.problem is not None:
         say(summary(rows))
         raise results.problem
     say(f"{summary(rows)}; written to {results.folder}")
-    raise typer.Exit(exit_status(rows))
+    raise typer.Exit(exit_status(rows, strict=shown.strict))
 
 
 def _warn_of_tuned_file(where: Device) -> None:

@@ -56,6 +56,15 @@ class Program(ABC):
         """The `flops`, `bytes` or `tolerance` that the file states for a case; None if it states none."""
         return None
 
+    @property
+    @abstractmethod
+    def parameters(self) -> list[str]:
+        """The names of the parameters of the reference."""
+
+    def weights(self, case: Case) -> dict[str, torch.Tensor]:
+        """The parameters of the model that the file defines, by name: the tensors that `function` reads, on the CPU."""
+        return {}
+
     def parameter_bytes(self, case: Case) -> int:
         """Bytes that the reference reads besides its inputs."""
         return 0
@@ -90,6 +99,12 @@ class Program(ABC):
             values = make_on_meta_or(torch.device("cpu"), lambda device: self.draw(case, 0, device))
             self._patterns[key] = [TENSOR if isinstance(each, torch.Tensor) else each for each in values]
         return self._patterns[key]
+
+    def input_names(self, case: Case) -> list[str]:
+        """For each tensor among the arguments, the name of its parameter."""
+        pattern = self.pattern(case)
+        names = [*self.parameters, *(f"argument {i + 1}" for i in range(len(self.parameters), len(pattern)))]
+        return [name for name, each in zip(names, pattern, strict=False) if each is TENSOR]
 
     def with_constants(self, function: Function, case: Case) -> Function:
         """`function` with the constant arguments filled in: it takes the tensors alone."""

@@ -83,6 +83,10 @@ class ReferenceFile(Program):
             for text in self._shapes_of_operands.values()
         ]
 
+    @property
+    def parameters(self) -> list[str]:
+        return list(inspect.signature(self._reference).parameters)
+
     def function(self, case: Case, dtype: torch.dtype, device: torch.device) -> Function:
         function = self.with_constants(self._reference, case)
         if self.framework == "torch":

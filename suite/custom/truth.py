@@ -21,6 +21,7 @@ from suite.custom.perturbed import InFloat64, Perturbed, unrounded
 from suite.custom.program import Program, make_on_meta_or, single_tensor
 from suite.numerics.bounds import MARGIN, limit, student_deviations
 from suite.numerics.formats import MAX_FINITE
+from suite.numerics.weak_bound import WeakBound, weak_bound
 from suite.problem.case import Case
 
 RUNS, FEW_RUNS, MANY_ELEMENTS = 32, 16, 2**25
@@ -75,6 +76,14 @@ def allowed(program: Program, case: Case, inputs: Tensors, value: torch.Tensor, 
     error = squares.div_(counts.clamp_(min=1)).sqrt_().mul_(student_deviations(value.numel(), runs))
     bound = limit(torch.where(farthest > JUMP * error, farthest, error), value, dtype)
     return bound if program.framework == "numpy" else bound.maximum(_own_error(program, case, inputs, value) * MARGIN)
+
+
+def weakness(
+    program: Program, case: Case, inputs: Tensors, value: torch.Tensor, bound: torch.Tensor, dtype: str
+) -> WeakBound | None:
+    """Why a bound of `allowed` says little; None if it tells."""
+    derived = program.framework == "torch" and program.stated("tolerance", case) is None
+    return weak_bound(value, bound, _own_error(program, case, inputs, value) if derived else None, dtype)
 
 
 def _errors(

@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
+    from suite.numerics.weak_bound import WeakBound
+
 
 @dataclass(frozen=True)
 class Truth:
     """One piece of the exact result.
 
     index: the place of the piece in the output, one slice a dimension. value: the exact result there, float64. limit:
-    the largest allowed error of each element, float64, of the same shape.
+    the largest allowed error of each element, float64, of the same shape. weak: why the bound of the whole result says
+    little; None if it tells.
     """
 
     index: tuple[slice, ...]
     value: torch.Tensor
     limit: torch.Tensor
+    weak: WeakBound | None = None

@@ -172,10 +172,10 @@ class Session:
         problems = self._telling_problems(request.case, request.seed)
         implementation = self._find(name, request.case)
         self._report(name, Phase.FIRST_CALL)
-        function, adapter = implementation.function(), implementation.adapter
+        adapter = implementation.adapter
         with adapter.without_tuning(implementation.load()):
             result = probe(
-                function,
+                lambda case: self._find(name, case).function(),
                 adapter,
                 problems,
                 TELLING_REPEAT_S,
@@ -339,7 +339,8 @@ class Session:
 
         self._report(request.implementation, Phase.PREPARING)
         try:
-            return DescribeReply(describe(request, self.torch_device))
+            report = partial(self._report, request.implementation, Phase.PREPARING)
+            return DescribeReply(describe(request, self.torch_device, report))
         except SuiteError as error:
             return Failed(one_line(error), None)
 
