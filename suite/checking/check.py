@@ -64,10 +64,6 @@ class CheckResult:
     """`as if ...`: the usual mistake that explains the wrong values; empty if none does."""
     error_map: str = ""
     """The share of wrong elements by tile (`suite/checking/error_map.py`)."""
-    weak_bound: float | None = None
-    """The share of elements whose bound says little; None if the bounds tell."""
-    weakness: str = ""
-    """Why the bound says little."""
 
     @property
     def explanation(self) -> str:
@@ -143,7 +139,6 @@ def check_calls(
     if claims_determinism and another is not None:
         difference = first_difference(another, first_copy, problem.position)
         reasons.append(f"not deterministic: {difference}, but the file says DETERMINISTIC = True")
-    weak = problem.weak_bound
     return CheckResult(
         agrees=not reasons,
         reason="; ".join(reasons),
@@ -154,8 +149,6 @@ def check_calls(
         deterministic="yes" if another is None else "no",
         diagnosis=diagnosis.text,
         error_map=diagnosis.error_map,
-        weak_bound=None if weak is None else weak.share,
-        weakness="" if weak is None else f"weak bound: {weak.reason}",
     )
 
 

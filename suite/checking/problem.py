@@ -41,8 +41,7 @@ class Problem:
         self.device = self.draws[0][0].device  # includes the device index, as results have it
         self.buffers = copies_with_layout(self.draws[0])
         self._truths: dict[int, list[Truth]] = {}
-        self.weak_bound: WeakBound | None = None
-        """Why the bound of a draw says little; None if those computed so far tell."""
+        self._weak: list[WeakBound] = []
 
     def _draw(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
         with subnormals.preserved(device):
@@ -99,5 +98,10 @@ class Problem:
     def _computed(self, draw: int) -> Iterator[Truth]:
         """Compute the truth of a draw, and note a weak bound."""
         for piece in self.op.truth(self.draws[draw], self.case):
-            self.weak_bound = self.weak_bound or piece.weak
+            self._weak += [piece.weak] if piece.weak is not None else []
             yield piece
+
+    @property
+    def weak_bound(self) -> WeakBound | None:
+        """Why the bound of a draw says little; None if those computed so far tell."""
+        return next(iter(self._weak), None)

@@ -116,8 +116,7 @@ def compare(
 ) -> None:
     """Check every implementation against float64, time those that agree, and tabulate.
 
-    Exit status: 0 when all that could run agrees, 1 when any row is wrong, error or timeout (--strict: or has a weak
-    bound), 2 for unusable arguments.
+    Exit status: 0 when all that could run agrees, 1 when any row is wrong, error or timeout, 2 for unusable arguments.
     """
     from suite.cli.once import call_once
     from suite.runner import inspection

@@ -17,6 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from suite.core.errors import SuiteError, UsageError
 from suite.custom.about import Facts
+from suite.custom.attention import FusedAttention
 from suite.custom.perturbed import InFloat64, Perturbed, unrounded
 from suite.custom.program import Program, make_on_meta_or, single_tensor
 from suite.numerics.bounds import MARGIN, limit, student_deviations
@@ -116,7 +117,8 @@ def _torch_run(program: Program, case: Case, inputs: Tensors) -> Callable[[float
 
     def run(amplification: float) -> torch.Tensor:
         function = program.function(case, getattr(torch, case.dtype), device)  # anew: a model may change its state
-        with _plain_operations(torch.float32), Perturbed(source, amplification, case.precision):
+        perturbed = Perturbed(source, amplification, case.precision)
+        with _plain_operations(torch.float32), FusedAttention(), perturbed:
             return unrounded(single_tensor(function(*(each.clone() for each in inputs)), program.source.name))
 
     return run

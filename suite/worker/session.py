@@ -157,7 +157,7 @@ class Session:
         finally:
             compile_cache = "".join(outcome() for outcome in watching)
         config = implementation.configuration(problem.buffers, problem.op.arguments(request.case))
-        return checked_reply(result, (), config, compile_cache)
+        return checked_reply(result, (), config, compile_cache, problem.weak_bound)
 
     def probe(self, request: ProbeRequest) -> ProbeReply:
         """Call one implementation of the tree on telling cases.
@@ -199,9 +199,8 @@ class Session:
         self._report(reference.name, Phase.PREPARING)
         problem = self.hold(request.case, request.seed)
         try:
-            return checked_reply(
-                *self.external.check(reference, problem, EXTERNAL_FACTOR * REPEAT_S, request.timeout_s)
-            )
+            found = self.external.check(reference, problem, EXTERNAL_FACTOR * REPEAT_S, request.timeout_s)
+            return checked_reply(*found, problem.weak_bound)
         except RaisedError as error:
             if error.kind != "unsupported":
                 raise

@@ -10,6 +10,7 @@ import pytest
 import torch
 from custom_files import CPU, HEAD, operation, verdict
 
+from suite.checking.problem import Problem
 from suite.core.errors import SuiteError
 from suite.numerics.bounds import student_deviations
 
@@ -198,3 +199,29 @@ def test_a_model_that_changes_its_state_has_the_same_in_every_run(tmp_path: Path
     case = op.default_cases("cpu")[0]
     (truth,) = op.truth(op.make_inputs(case, 0, CPU), case)
     assert float(truth.limit.max()) < 1e-5
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_in_16_bits_may_round_its_weights(causal: bool, tmp_path: Path) -> None:
+    shapes = ", ".join(f"{name}: Float[Tensor, '2 T 16']" for name in "qkv")
+    text = f"shapes = ['T=33']\ndef reference({shapes}):\n    return F.scaled_dot_product_attention(q, k, v"
+    op = operation(tmp_path, HEAD + f"import torch.nn.functional as F\n{text}, is_causal={causal})\n")
+    case = op.case((33,), "bfloat16")
+    q, k, v = inputs = op.make_inputs(case, 0, CPU)
+    scores = (q.float() @ k.float().mT) / 4.0
+    if causal:
+        scores = scores.masked_fill(torch.ones(33, 33).triu(1) > 0, -math.inf)
+    e = torch.exp(scores - scores.amax(-1, keepdim=True))
+    right = ((e.bfloat16().float() @ v.float()) / e.sum(-1, keepdim=True)).bfloat16()
+    assert verdict(op, case, right, inputs).error_ratio < 0.7
+    small = (torch.softmax(scores, -1).to(torch.float8_e4m3fn).float() @ v.float()).bfloat16()
+    assert not verdict(op, case, small, inputs).agrees
+
+
+def test_a_weak_bound_is_known_to_all_copies_of_a_problem(tmp_path: Path) -> None:
+    op = operation(tmp_path, SOFTMAX + "tolerance = 9.0\n")
+    problem = Problem(op.case((8, 400), "float32"), 0, CPU)
+    assert problem.weak_bound is None
+    list(problem.with_buffers(lambda size: torch.empty(size, dtype=torch.uint8)).truth(0))
+    assert problem.weak_bound is not None
+    assert problem.weak_bound.reason.endswith("zeros would pass")
