@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,6 +15,7 @@ from suite.numerics import subnormals
 from suite.problem import outputs
 
 if TYPE_CHECKING:
+    from suite.numerics.weak_bound import WeakBound
     from suite.problem.case import Case
     from suite.problem.truth import Truth
 
@@ -40,6 +41,7 @@ class Problem:
         self.device = self.draws[0][0].device  # includes the device index, as results have it
         self.buffers = copies_with_layout(self.draws[0])
         self._truths: dict[int, list[Truth]] = {}
+        self._weak: list[WeakBound] = []
 
     def _draw(self, case: Case, seed: int, device: torch.device) -> tuple[torch.Tensor, ...]:
         with subnormals.preserved(device):
@@ -94,6 +96,17 @@ class Problem:
         if draw not in self._truths:
             free = torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else 0
             if len(self.draws) * math.prod(self.output_shape) * TRUTH_BYTES > max(KEPT_BYTES, free // 8):
-                return self.op.truth(self.draws[draw], self.case)
-            self._truths[draw] = list(self.op.truth(self.draws[draw], self.case))
+                return self._computed(draw)
+            self._truths[draw] = list(self._computed(draw))
         return self._truths[draw]
+
+    def _computed(self, draw: int) -> Iterator[Truth]:
+        """Compute the truth of a draw, and note a weak bound."""
+        for piece in self.op.truth(self.draws[draw], self.case):
+            self._weak += [piece.weak] if piece.weak is not None else []
+            yield piece
+
+    @property
+    def weak_bound(self) -> WeakBound | None:
+        """Why the bound of a draw says little; None if those computed so far tell."""
+        return next(iter(self._weak), None)

@@ -12,6 +12,7 @@ from suite.checking.diagnosis import Diagnosis
 from suite.checking.problem import Problem
 from suite.frameworks.base import Adapter
 from suite.implementations.arguments import missing_parameters
+from suite.problem.case import Case
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,13 @@ class ProbeResult:
 
 
 def probe(
-    function: Callable[..., Any],
+    function_for: Callable[[Case], Callable[..., Any]],
     adapter: Adapter,
     problems: Mapping[str, Problem],
     repeat_s: float = 0.0,
     on_case: Callable[[str], None] = lambda name: None,
 ) -> ProbeResult:
-    """Call `function` in this process on telling cases, by name, up to the first that is wrong.
+    """Call the function for each telling case in this process, by name, up to the first that is wrong.
 
     A case is left out if the implementation does not cover it (`NotImplementedError`, or no parameter for an argument),
     and if the framework itself gets it wrong. repeat_s: the time for which each call is repeated. on_case: is called
@@ -42,6 +43,7 @@ def probe(
     """
 
     def check_case(problem: Problem) -> tuple[str, Diagnosis]:
+        function = function_for(problem.case)
         if missing_parameters(function, len(problem.buffers), problem.op.arguments(problem.case)):
             raise NotImplementedError
         return check_briefly(LocalCaller(lambda: function, adapter, problem), problem, repeat_s)

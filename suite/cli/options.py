@@ -111,6 +111,9 @@ OnceOption = Annotated[
     str,
     typer.Option("--once", metavar="IMPL", help="Only call IMPL, for a profiler: one call after cudaProfilerStart."),
 ]
+StrictOption = Annotated[
+    bool, typer.Option("--strict", help="End with status 1 also if an ok says little: a weak bound, an unused input.")
+]
 NoTimeOption = Annotated[bool, typer.Option("--no-time", help="Check agreement only.")]
 TimeoutOption = Annotated[
     float, typer.Option(help="Seconds that an implementation's first call may take; later ones get 30 at most.")

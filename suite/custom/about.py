@@ -41,7 +41,8 @@ class About:
 
     entry: name that a kernel's file must define. signature: how it is called. dims: names of the sizes. defaults: sizes
     to run if none are given; the first completes a `--shape` that leaves some out. dtypes: element types. beyond:
-    element types that run only if they are named. framework: the framework of the reference.
+    element types that run only if they are named. framework: the framework of the reference. weaknesses: sentences on
+    inputs and parameters that change nothing. unexamined: the number of those that were not tried.
     """
 
     name: str
@@ -54,3 +55,5 @@ class About:
     beyond: tuple[str, ...]
     framework: str
     facts: tuple[Facts, ...] = ()
+    weaknesses: tuple[str, ...] = ()
+    unexamined: int = 0

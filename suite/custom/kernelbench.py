@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,6 +24,7 @@ from suite.custom.dimensions import literals
 from suite.custom.file import parsed, run
 from suite.custom.memory import formed
 from suite.custom.program import Function, Program, mutates_of, seeded, signature_of
+from suite.custom.varied import VARIED, is_constant, varied
 from suite.numerics.formats import DTYPES
 from suite.problem.case import Case
 from suite.problem.source import Source
@@ -72,6 +73,9 @@ class KernelBenchFile(Program):
         found: Function = _cast(model, getattr(torch, case.dtype), dtype)
         return found
 
+    def weights(self, case: Case) -> dict[str, torch.Tensor]:
+        return dict(self._model(case).named_parameters())
+
     def callable_of(self, entry: Any, case: Case) -> Function:
         """ModelNew with the parameters of Model. The first call constructs it, on the device of its inputs."""
         found: list[Function] = []
@@ -99,8 +103,24 @@ class KernelBenchFile(Program):
         theirs = solution.state_dict()
         ours = self._model(case).state_dict()
         same = {name: ours[name] for name, value in theirs.items() if name in ours and ours[name].shape == value.shape}
+        if case.inputs == VARIED:
+            same |= self._renamed(case, theirs, same)
         solution.load_state_dict(same, strict=False)
         return solution
+
+    def _renamed(
+        self, case: Case, theirs: Mapping[str, torch.Tensor], same: Mapping[str, torch.Tensor]
+    ) -> dict[str, torch.Tensor]:
+        """Varied parameters that ModelNew has under other names: of the same shape and the same constant, in order."""
+        plain = self._constructed(case, "Model", torch.device("cpu")).state_dict()
+        left = {name: value for name, value in self.weights(case).items() if name not in same}
+        found: dict[str, torch.Tensor] = {}
+        for name, value in theirs.items():
+            if name not in same and is_constant(value):
+                twin = next((each for each in left if torch.equal(plain[each], value.cpu())), None)
+                if twin is not None:
+                    found[name] = left.pop(twin)
+        return found
 
     def _module(self, case: Case) -> ModuleType:
         if case.dims not in self._modules:
@@ -108,10 +128,16 @@ class KernelBenchFile(Program):
         return self._modules[case.dims]
 
     def _model(self, case: Case) -> torch.nn.Module:
-        """Model on the CPU, in float32, with weights drawn from WEIGHTS_SEED."""
+        """Model on the CPU, in float32, with weights drawn from WEIGHTS_SEED.
+
+        In the family VARIED, parameters that the model makes constant are drawn too.
+        """
         if case not in self._models:
             self._models.clear()
-            self._models[case] = self._constructed(case, "Model", torch.device("cpu"))
+            model = self._models[case] = self._constructed(case, "Model", torch.device("cpu"))
+            for seed, parameter in enumerate(model.parameters()):
+                if case.inputs == VARIED and is_constant(parameter):
+                    parameter.copy_(varied(parameter, seed))
         return self._models[case]
 
     def _constructed(self, case: Case, name: str, device: torch.device) -> torch.nn.Module:

@@ -80,6 +80,10 @@ class Program(ABC):
         """The `flops`, `bytes` or `tolerance` that the file states for a case; None if it states none."""
         return None
 
+    def weights(self, case: Case) -> dict[str, torch.Tensor]:
+        """The parameters of the model that the file defines, by name: the tensors that `function` reads, on the CPU."""
+        return {}
+
     def parameter_bytes(self, case: Case) -> int:
         """Bytes that the reference reads besides its inputs."""
         return 0
@@ -174,6 +178,10 @@ class Program(ABC):
             return self._observed(case, META).views
         except Exception:
             return False
+
+    def input_names(self, case: Case) -> list[str]:
+        """For each tensor among the arguments, the name of its parameter."""
+        return self.pattern(case).names(self.parameters)
 
     def undeclared(self, case: Case) -> list[str]:
         """The parameters that the reference writes to, and that the file does not declare."""

@@ -51,6 +51,16 @@ def pieces(forms: Sequence[ResultForm], shape: Shape) -> Iterator[tuple[tuple[sl
             yield (slice(begin + within.start, begin + within.stop),), judged_dtype(form.dtype)
 
 
+def whole_results(forms: Sequence[ResultForm], shape: Shape) -> Iterator[tuple[tuple[slice, ...], str]]:
+    """The index of each result in that array, with the type in which it is judged."""
+    if len(forms) == 1:
+        yield tuple(slice(0, size) for size in shape), judged_dtype(forms[0].dtype)
+        return
+    shapes = [judged_shape(each.shape, each.dtype) for each in forms]
+    for begin, result, form in zip(starts(shapes), shapes, forms, strict=True):
+        yield (slice(begin, begin + math.prod(result)),), judged_dtype(form.dtype)
+
+
 def kind_of(value: Any) -> str:
     """A value in a few words: types and shapes, no numbers."""
     if isinstance(value, torch.Tensor | np.ndarray):

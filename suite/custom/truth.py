@@ -18,12 +18,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from suite.core.errors import SuiteError, UsageError
 from suite.custom.about import Facts, ResultForm
+from suite.custom.attention import FusedAttention
 from suite.custom.doubles import SCALE, in_float32
 from suite.custom.perturbed import WIDE, InFloat64, Perturbed, unrounded
 from suite.custom.program import Program, default_dtype, make_on_meta_or
-from suite.custom.results import exact_array, forms_of, pieces, tensors_of
+from suite.custom.results import exact_array, forms_of, pieces, tensors_of, whole_results
 from suite.numerics.bounds import MARGIN, limit, student_deviations
 from suite.numerics.formats import MAX_FINITE, is_integer
+from suite.numerics.weak_bound import WeakBound, weak_bound
 from suite.problem.case import Case
 from suite.problem.outputs import judged_dtype, leaves
 
@@ -34,6 +36,7 @@ JUMP = 2.0
 """An error of more than JUMP times the bound from all runs is a discontinuity, such as that of round at 1/2: a rounding
 may move a right result across it."""
 MAX_ERROR = MAX_FINITE["float32"]
+"""Largest error of a run. Runs with an infinity or NaN where the truth is a number do not count there."""
 REPEAT_TOLERANCE = 1e-9
 """Largest difference of two float64 runs, relative to the largest element, of a reference that is not random."""
 
@@ -86,12 +89,29 @@ def _spread(
     Integers have one only where a rounding decides.
     """
     runs = RUNS if value.numel() <= MANY_ELEMENTS else FEW_RUNS
-    squares, farthest = (torch.zeros_like(value, dtype=torch.float64) for _ in range(2))
+    squares, farthest, counts = (torch.zeros_like(value, dtype=torch.float64) for _ in range(3))
     for error, amplification in _errors(program, case, inputs, value, runs, adapt):
+        counts += error.isfinite()
+        error = error.nan_to_num_(0.0, 0.0)
         torch.maximum(farthest, error, out=farthest)
         squares.addcmul_(error, error, value=amplification**-2)
-    error = squares.div_(runs).sqrt_().mul_(student_deviations(value.numel(), runs))
+    error = squares.div_(counts.clamp_(min=1)).sqrt_().mul_(student_deviations(value.numel(), runs))
     return torch.where(farthest > JUMP * error, farthest, error)
+
+
+def weakness(
+    program: Program, case: Case, inputs: Tensors, value: torch.Tensor, bound: torch.Tensor, forms: Sequence[ResultForm]
+) -> WeakBound | None:
+    """Why a bound of `allowed` says little, for the first result for which it does; None if it tells."""
+    derived = program.framework == "torch" and program.stated("tolerance", case) is None
+    own = _own_error(program, case, inputs, value) if derived else None
+    for index, dtype in whole_results(forms, tuple(value.shape)):
+        if is_integer(dtype):
+            continue
+        found = weak_bound(value[index].double(), bound[index], own[index] if own is not None else None, dtype)
+        if found is not None:
+            return found
+    return None
 
 
 def _errors(
@@ -106,8 +126,9 @@ def _errors(
 
 
 def _error(result: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """The absolute errors of a float64 result; infinities and NaN become the largest float32."""
-    return (result - value).abs_().double().nan_to_num_(MAX_ERROR, MAX_ERROR, MAX_ERROR)
+    """The absolute errors of a result, at most MAX_ERROR; NaN where the result or the truth is not finite."""
+    error = (result - value).abs_().double().clamp_(max=MAX_ERROR)
+    return torch.where(result.isfinite() & value.isfinite(), error, math.nan)
 
 
 def _own_error(program: Program, case: Case, inputs: Tensors, value: torch.Tensor) -> torch.Tensor:
@@ -115,7 +136,7 @@ def _own_error(program: Program, case: Case, inputs: Tensors, value: torch.Tenso
     function = program.function(case, getattr(torch, case.dtype), value.device)
     with _plain_operations(torch.float32):
         result = tensors_of(function(*(each.clone() for each in inputs)), program.source.name)
-    return _error(exact_array(result), value)
+    return _error(exact_array(result), value).nan_to_num_(0.0)
 
 
 def _torch_run(
@@ -124,10 +145,13 @@ def _torch_run(
     """A function that runs the reference with random roundings, and returns its result before the last one."""
     device = inputs[0].device
     source = torch.Generator(device).manual_seed(0)
-    function = adapt(program.function(case, getattr(torch, case.dtype), device))
 
     def run(amplification: float) -> torch.Tensor:
-        with _plain_operations(torch.float32), Perturbed(source, amplification, case.precision):
+        function = adapt(
+            program.function(case, getattr(torch, case.dtype), device)
+        )  # anew: a model may change its state
+        perturbed = Perturbed(source, amplification, case.precision)
+        with _plain_operations(torch.float32), FusedAttention(), perturbed:
             results = tensors_of(function(*(each.clone() for each in inputs)), program.source.name)
             return exact_array([unrounded(each) for each in results])
 
@@ -136,15 +160,14 @@ def _torch_run(
 
 def _numpy_run(program: Program, case: Case, inputs: Tensors) -> Callable[[float], torch.Tensor]:
     """`_torch_run` for a reference in NumPy."""
-    from suite.custom.perturbed_numpy import rounded
+    from suite.custom.perturbed_numpy import before_rounding, rounded
     from suite.custom.reference import in_float64
 
     source, function = np.random.default_rng(0), program.native(case)
 
     def run(amplification: float) -> torch.Tensor:
         result = function(*(rounded(in_float64(each), case.dtype, amplification, source) for each in inputs))
-        exact = tuple(np.array(each if (known := getattr(each, "unrounded", None)) is None else known)
-                      for each in leaves(result))  # fmt: skip
+        exact = tuple(np.array(before_rounding(each)) for each in leaves(result))
         return exact_array(tensors_of(exact, program.source.name)).to(inputs[0].device)
 
     return run

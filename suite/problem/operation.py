@@ -60,6 +60,11 @@ class Operation(ABC):
     signature: str = ""
     """The call of a kernel of a user's operation: `scaled(x, weight)`."""
 
+    weaknesses: tuple[str, ...] = ()
+    """Reasons why an ok of this operation says little, if it is a user's."""
+    unexamined: int = 0
+    """Inputs and parameters of a user's operation of which it is not known whether they change anything."""
+
     # Methods that an operation defines
 
     @abstractmethod

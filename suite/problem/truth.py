@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
+    from suite.numerics.weak_bound import WeakBound
+
 
 @dataclass(frozen=True)
 class Truth:
@@ -15,7 +17,8 @@ class Truth:
 
     index: the place of the piece in the output, one slice a dimension. value: the exact result there, float64. limit:
     the largest allowed error of each element, float64, of the same shape. dtype: the type of the result here, where one
-    output joins results of several types; else empty.
+    output joins results of several types; else empty. weak: why the bound of the whole result says little; None if it
+    tells.
 
     The value is of an integer type where whole numbers are compared exactly.
     """
@@ -24,3 +27,4 @@ class Truth:
     value: torch.Tensor
     limit: torch.Tensor
     dtype: str = ""
+    weak: WeakBound | None = None

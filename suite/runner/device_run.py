@@ -150,6 +150,7 @@ class DeviceRun:
             row, _ = self._check_once(case, implementation)
         if row.status is Status.ERROR and not implementation.is_external:
             self.pool.discard()  # an error on the device can outlive the call that caused it
+        row.weakness = "; ".join(filter(None, (*ops.operation(case).weaknesses, row.weakness)))
         if row.status is Status.OK and self.options.telling:
             self._probe(case, implementation, row)
         return row

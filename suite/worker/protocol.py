@@ -150,6 +150,8 @@ class CheckReply:
     compile_cache: str = ""
     diagnosis: str = ""
     error_map: str = ""
+    weak_bound: float | None = None
+    weakness: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from suite.worker.protocol import CheckReply, ProbeReply, TimingColumns
 if TYPE_CHECKING:
     from suite.checking.check import CheckResult
     from suite.checking.telling_cases import ProbeResult
+    from suite.numerics.weak_bound import WeakBound
     from suite.timing import Timing
 
 
@@ -29,11 +30,15 @@ def declined_note(result: ProbeResult) -> str:
     return f"telling cases that it does not cover: {', '.join(parts)}" if parts else ""
 
 
-def checked_reply(result: CheckResult, remarks: tuple[str, ...], config: str, compile_cache: str) -> CheckReply:
-    """The result of a checked call as the columns of a row."""
+def checked_reply(
+    result: CheckResult, remarks: tuple[str, ...], config: str, compile_cache: str, weak: WeakBound | None
+) -> CheckReply:
+    """The result of a checked call as the columns of a row. weak: why its bound says little."""
     columns = asdict(result)
     columns["status"] = "ok" if columns.pop("agrees") else "wrong"
     columns["reason"] = "; ".join(filter(None, (result.reason, *remarks)))
+    if weak is not None:
+        columns |= {"weak_bound": weak.share, "weakness": f"weak bound: {weak.reason}"}
     return CheckReply(**columns, config=config, compile_cache=compile_cache)
 
 

@@ -157,7 +157,7 @@ class Session:
         finally:
             compile_cache = "".join(outcome() for outcome in watching)
         config = implementation.configuration(problem.buffers, problem.op.arguments(request.case))
-        return checked_reply(result, (), config, compile_cache)
+        return checked_reply(result, (), config, compile_cache, problem.weak_bound)
 
     def probe(self, request: ProbeRequest) -> ProbeReply:
         """Call one implementation of the tree on telling cases.
@@ -172,10 +172,10 @@ class Session:
         problems = self._telling_problems(request.case, request.seed)
         implementation = self._find(name, request.case)
         self._report(name, Phase.FIRST_CALL)
-        function, adapter = implementation.function(), implementation.adapter
+        adapter = implementation.adapter
         with adapter.without_tuning(implementation.load()):
             result = probe(
-                function,
+                lambda case: self._find(name, case).function(),
                 adapter,
                 problems,
                 TELLING_REPEAT_S,
@@ -199,9 +199,8 @@ class Session:
         self._report(reference.name, Phase.PREPARING)
         problem = self.hold(request.case, request.seed)
         try:
-            return checked_reply(
-                *self.external.check(reference, problem, EXTERNAL_FACTOR * REPEAT_S, request.timeout_s)
-            )
+            found = self.external.check(reference, problem, EXTERNAL_FACTOR * REPEAT_S, request.timeout_s)
+            return checked_reply(*found, problem.weak_bound)
         except RaisedError as error:
             if error.kind != "unsupported":
                 raise
@@ -340,7 +339,8 @@ class Session:
 
         self._report(request.implementation, Phase.PREPARING)
         try:
-            return DescribeReply(describe(request, self.torch_device))
+            report = partial(self._report, request.implementation, Phase.PREPARING)
+            return DescribeReply(describe(request, self.torch_device, report))
         except SuiteError as error:
             return Failed(one_line(error), None)
 

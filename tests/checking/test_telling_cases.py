@@ -60,12 +60,14 @@ def test_float8_has_the_cases_that_it_can_represent() -> None:
 
 
 def test_a_right_function_passes_all() -> None:
-    assert probe(torch.add, TORCH, problems("vector_add")) == ProbeResult(tuple(problems("vector_add")))
+    assert probe(lambda case: torch.add, TORCH, problems("vector_add")) == ProbeResult(tuple(problems("vector_add")))
 
 
 def test_the_reason_names_the_first_case_that_is_wrong() -> None:
     called: list[str] = []
-    result = probe(lambda a, b: a.nan_to_num() + b.nan_to_num(), TORCH, problems("vector_add"), on_case=called.append)
+    result = probe(
+        lambda case: lambda a, b: a.nan_to_num() + b.nan_to_num(), TORCH, problems("vector_add"), on_case=called.append
+    )
     assert "largest" in result.passed
     assert result.reason.endswith("(in the telling case infinity: N=1025,inputs=infinity)")
     assert called[-1] == "infinity"
@@ -77,7 +79,7 @@ def test_a_case_that_is_not_covered_is_left_out() -> None:
             raise NotImplementedError("odd K")
         return a @ b
 
-    result = probe(multiply, TORCH, problems("matmul"))
+    result = probe(lambda case: multiply, TORCH, problems("matmul"))
     assert result.reason == ""
     assert set(problems("matmul")) - set(result.passed) == {"odd_k"}
 
@@ -88,7 +90,7 @@ def test_an_argument_that_the_usual_case_does_not_pass_may_be_missing() -> None:
         raise NotImplementedError
 
     seen: list[bool] = []
-    probe(attention, TORCH, problems("attention"))
+    probe(lambda case: attention, TORCH, problems("attention"))
     assert len(seen) == len(problems("attention")) - 1, "all but sm_scale"
 
 
@@ -100,7 +102,7 @@ def test_a_framework_answers_for_its_own_limits() -> None:
     def flushes(a: Any, b: Any) -> Any:
         return torch.where(a.abs() < 1e-37, 0, a) + torch.where(b.abs() < 1e-37, 0, b)
 
-    assert "telling case subnormal" in probe(flushes, TORCH, problems("vector_add")).reason
+    assert "telling case subnormal" in probe(lambda case: flushes, TORCH, problems("vector_add")).reason
 
 
 def refusal(session: Session, cheat: Cheat) -> str:

@@ -112,3 +112,23 @@ def test_several_results_of_nested_inputs_come_from_processes_of_their_own(
     found = {name: rows[name]["status"] for name in ("torch", "with/by_torch", "with/by_jax", "with/off")}
     assert found == {"torch": "ok", "with/by_torch": "ok", "with/by_jax": "ok", "with/off": "wrong"}
     assert "value: at result 1[" in rows["with/off"]["reason"]
+
+
+def test_what_an_ok_does_not_say_is_told_and_strict_counts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "shifted.py"
+    path.write_text(
+        HEAD + "shapes = ['N=40']\ndtypes = 'float32'\ntolerance = 3.0\n"
+        "def reference(x: Float[Tensor, 'N'], y: Float[Tensor, 'N']):\n    return x * 1.5\n"
+    )
+    arguments = ["--reference", path, "--device", "cpu", "--no-time", "--json", "--quiet", "--out", tmp_path / "out"]
+    assert call(monkeypatch, "compare", *arguments, "--strict") == 1
+    output = capsys.readouterr()
+    assert "shifted: the result does not depend on the input y: an ok says nothing about it" in output.err
+    row, compiled = json.loads(output.out)["rows"]
+    assert (row["status"], row["weak_bound"]) == ("ok", 1.0)
+    assert row["weakness"].startswith("the result does not depend on the input y; weak bound: 100% of the elements ")
+    assert row["weakness"].endswith("zeros would pass")
+    assert (compiled["status"], compiled["weakness"]) == ("unsupported", "")
+    assert call(monkeypatch, "compare", *arguments, "--resume") == 0

@@ -167,7 +167,7 @@ def _cell(row: Row, column: Column) -> str:
 
 
 def _note(row: Row) -> str:
-    return one_line("; ".join(filter(None, (row.explanation, row.remarks, profile_text(row)))))
+    return one_line("; ".join(filter(None, (row.explanation, row.weakness, row.remarks, profile_text(row)))))
 
 
 def profile_text(row: Row) -> str:
